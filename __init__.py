@@ -1,0 +1,1 @@
+"""Tilewright: a kernel autotuner and program search."""

@@ -1,0 +1,42 @@
+"""Kernels as values over axes: types, hash-consed expressions, index arithmetic, and the reference evaluator."""
+
+from .builder import KernelBuilder
+from .dtypes import (
+    DType,
+    bfloat16,
+    bool_,
+    dtype,
+    float16,
+    float32,
+    float64,
+    index,
+    int8,
+    int16,
+    int32,
+    int64,
+    uint8,
+    uint32,
+    uint64,
+)
+from .errors import (
+    BuildError,
+    CacheError,
+    CacheMiss,
+    DeviceError,
+    KernelError,
+    MeasureError,
+    OptError,
+    TilewrightError,
+    UsageError,
+    VerifyError,
+)
+from .kernel import Buffer, Fold, Kernel, Monoid, Reduce, Scan, Store, Value
+from .node import Node, absolute, axis, cast, const, erf, exp, floor, log, maximum, minimum, sqrt, sym, tanh, where
+
+__all__ = [
+    "BuildError", "Buffer", "CacheError", "CacheMiss", "DType", "DeviceError", "Fold", "Kernel", "KernelBuilder", "KernelError",
+    "MeasureError", "Monoid", "Node", "OptError", "Reduce", "Scan", "Store", "TilewrightError", "UsageError", "Value",
+    "VerifyError", "absolute", "axis", "bfloat16", "bool_", "cast", "const", "dtype", "erf", "exp", "float16", "float32",
+    "float64", "floor", "index", "int16", "int32", "int64", "int8", "log", "maximum", "minimum", "sqrt", "sym", "tanh",
+    "uint32", "uint64", "uint8", "where",
+]  # fmt: skip

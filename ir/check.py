@@ -1,0 +1,83 @@
+"""Structural checks every kernel passes when it is made."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .errors import KernelError
+from .kernel import COMBINES, Fold, Scan, Value
+from .node import Node, axes_of, load_parts, walk
+
+if TYPE_CHECKING:
+    from .kernel import Kernel
+
+
+def check(kernel: Kernel) -> None:
+    """Raise KernelError where names clash, references dangle, or an expression uses an axis that is not bound."""
+    if not kernel.stores:
+        raise KernelError(f"kernel {kernel.name} stores nothing")
+    names = [b.name for b in kernel.buffers]
+    known: dict[str, Value] = {}
+    buffers = set(kernel.buffers)
+    for item in kernel.body:
+        block = item.block if isinstance(item, Fold) else (item,)
+        inner = dict(known)
+        for v in block:
+            _value(kernel, v, inner, buffers, {item.axis.arg.family} if isinstance(item, Fold) else set())
+            inner[v.name] = v
+            names.append(v.name)
+        if isinstance(item, Fold):
+            for c in item.components:
+                known[c] = item.component(c)
+            if len(item.monoid.merge) != len(item.components) or len(item.monoid.identity) != len(item.components):
+                raise KernelError(f"fold {item.name}: {len(item.components)} components need as many identities and merges")
+        else:
+            known[item.name] = item
+    twice = {n for n in names if names.count(n) > 1}
+    if twice:
+        raise KernelError(f"kernel {kernel.name}: {', '.join(sorted(twice))} is defined more than once")
+    for s in kernel.stores:
+        if len(s.indices) != len(s.buffer.shape):
+            raise KernelError(f"store to {s.buffer.name}: {len(s.indices)} indices for {len(s.buffer.shape)} dimensions")
+        if s.combine is not None and s.combine not in COMBINES:
+            raise KernelError(f"store to {s.buffer.name}: unknown combine {s.combine!r}")
+        roots = (s.expr, *s.indices) if s.mask is None else (s.expr, *s.indices, s.mask)
+        _bound(kernel, f"store to {s.buffer.name}", roots, set(s.axes))
+        for root in roots:
+            _refs(kernel, root, known, buffers)
+    _extents(kernel)
+
+
+def _value(kernel: Kernel, v: Value, known: dict[str, Value], buffers: set[object], folded: set[str]) -> None:
+    bound = {*v.axes, *v.reduce_axes}
+    if isinstance(v.expr, Scan) and v.expr.axis not in v.axes:
+        raise KernelError(f"scan {v.name}: its axis must be one of the value's axes")
+    _bound(kernel, f"value {v.name}", (v.body,), bound)
+    _refs(kernel, v.body, known, buffers)
+
+
+def _bound(kernel: Kernel, where: str, roots: tuple[Node, ...], bound: set[Node]) -> None:
+    loose = {a for r in roots for a in axes_of(r)} - bound
+    if loose:
+        raise KernelError(f"{where} of kernel {kernel.name} uses {', '.join(sorted(a.arg.name for a in loose))}, which it does not bind")
+
+
+def _refs(kernel: Kernel, root: Node, known: dict[str, Value], buffers: set[object]) -> None:
+    for n in walk(root):
+        if n.op == "ref":
+            target = known.get(n.arg)
+            if target is None:
+                raise KernelError(f"kernel {kernel.name} refers to {n.arg}, which is not an earlier value")
+            if len(n.src) != len(target.axes):
+                raise KernelError(f"{n.arg} has {len(target.axes)} axes and was indexed with {len(n.src)}")
+        elif n.op == "load" and load_parts(n)[0] not in buffers:
+            raise KernelError(f"kernel {kernel.name} loads from {load_parts(n)[0].name}, which is not its parameter")
+
+
+def _extents(kernel: Kernel) -> None:
+    for family, axes in kernel.families.items():
+        extents = {a.arg.extent for a in axes}
+        if len(extents) > 1:
+            raise KernelError(f"axes of family {family} have different extents: {', '.join(map(str, extents))}")
+        if len({a.arg.name for a in axes}) != len(axes):
+            raise KernelError(f"two axes of family {family} share a name")

@@ -1,0 +1,43 @@
+"""Every error Tilewright raises on purpose. The command line prints them without a traceback."""
+
+from __future__ import annotations
+
+
+class TilewrightError(Exception):
+    """Base of all errors that tell a user what to do."""
+
+
+class KernelError(TilewrightError):
+    """A kernel is malformed, unknown, or asked for with a bad shape or dtype."""
+
+
+class OptError(TilewrightError):
+    """An option is not legal here; the message says why."""
+
+
+class BuildError(TilewrightError):
+    """Source did not become loadable code."""
+
+
+class MeasureError(TilewrightError):
+    """A measurement could not be made (a failing candidate is an outcome, not an error)."""
+
+
+class VerifyError(TilewrightError):
+    """A result disagrees with the reference beyond its error bound."""
+
+
+class CacheError(TilewrightError):
+    """The cache or a bundle cannot be read, written or understood."""
+
+
+class CacheMiss(CacheError):
+    """`--mode require` found nothing for a key."""
+
+
+class DeviceError(TilewrightError):
+    """A device is unknown, missing or unusable here."""
+
+
+class UsageError(TilewrightError):
+    """Bad arguments on the command line or in the Python API."""

@@ -1,0 +1,296 @@
+"""Index arithmetic in normal form, with intervals.
+
+An index is a constant, an axis, a symbol, or `sum` of coefficient × term + constant over distinct atomic terms (axes,
+symbols, products, div, mod, min, max, loads). Every constructor here keeps that form, so equal indices are one node.
+`bounds` gives a sound interval; div and mod use it to cancel. Property tests enumerate small ranges against Python.
+"""
+
+from __future__ import annotations
+
+from .dtypes import bool_, index
+from .errors import KernelError
+from .node import Node, const, load_parts, make, rebuild as _rebuild_any
+
+Interval = tuple[int, int]
+BIG = 1 << 62
+
+
+def parts(node: Node) -> tuple[dict[Node, int], int]:
+    """(coefficient by term, constant) of an index."""
+    if node.op == "const":
+        return {}, node.arg
+    if node.op == "sum":
+        coeffs, c = node.arg
+        return dict(zip(node.src, coeffs, strict=True)), c
+    return {node: 1}, 0
+
+
+def linear(terms: dict[Node, int], constant: int) -> Node:
+    """The index Σ coefficient·term + constant in normal form."""
+    kept = [(t, c) for t, c in terms.items() if c]
+    if not kept:
+        return const(constant)
+    if len(kept) == 1 and kept[0][1] == 1 and constant == 0:
+        return kept[0][0]
+    kept.sort(key=lambda tc: order_key(tc[0]))
+    return make("sum", index, tuple(t for t, _ in kept), (tuple(c for _, c in kept), constant))
+
+
+def order_key(node: Node) -> str:
+    """A deterministic sort key for terms (their text), memoised."""
+    found = node._memo.get("key")
+    if found is None:
+        found = node._memo["key"] = repr(node)
+    return found
+
+
+def add(a: Node, b: Node, scale: int = 1) -> Node:
+    """a + scale·b."""
+    terms, c = parts(a)
+    others, d = parts(b)
+    for t, k in others.items():
+        terms[t] = terms.get(t, 0) + scale * k
+    return linear(terms, c + scale * d)
+
+
+def mul(a: Node, b: Node) -> Node:
+    """a·b; a product of two non-constants becomes an atomic `prod` term after distributing sums."""
+    if a.op == "const":
+        a, b = b, a
+    if b.op == "const":
+        terms, c = parts(a)
+        return linear({t: k * b.arg for t, k in terms.items()}, c * b.arg)
+    ta, ca = parts(a)
+    tb, cb = parts(b)
+    out: dict[Node, int] = {}
+    for t, k in ta.items():
+        for u, j in tb.items():
+            factors = sorted([*_factors(t), *_factors(u)], key=order_key)
+            p = make("prod", index, tuple(factors))
+            out[p] = out.get(p, 0) + k * j
+        if cb:
+            out[t] = out.get(t, 0) + k * cb
+    if ca:
+        for u, j in tb.items():
+            out[u] = out.get(u, 0) + j * ca
+    return linear(out, ca * cb)
+
+
+def _factors(node: Node) -> tuple[Node, ...]:
+    return node.src if node.op == "prod" else (node,)
+
+
+def bounds(node: Node) -> Interval:
+    """A sound inclusive interval of an index (an empty axis counts as one element)."""
+    found = node._memo.get("bounds")
+    if found is None:
+        found = node._memo["bounds"] = _bounds(node)
+    return found
+
+
+def _bounds(node: Node) -> Interval:
+    op = node.op
+    if op == "const":
+        return node.arg, node.arg
+    if op == "axis":
+        extent = node.arg.extent
+        return 0, max(0, (extent if isinstance(extent, int) else bounds(extent)[1]) - 1)
+    if op == "sym":
+        return node.arg.lo, node.arg.hi
+    if op == "sum":
+        coeffs, c = node.arg
+        lo = hi = c
+        for t, k in zip(node.src, coeffs, strict=True):
+            a, b = bounds(t)
+            lo, hi = lo + min(k * a, k * b), hi + max(k * a, k * b)
+        return lo, hi
+    if op == "prod":
+        lo, hi = bounds(node.src[0])
+        for s in node.src[1:]:
+            a, b = bounds(s)
+            ends = (lo * a, lo * b, hi * a, hi * b)
+            lo, hi = min(ends), max(ends)
+        return lo, hi
+    if op == "div":
+        lo, hi = bounds(node.src[0])
+        return lo // node.arg, hi // node.arg
+    if op == "mod":
+        return 0, node.arg - 1
+    if op in ("min", "max"):
+        (a, b), (c, d) = bounds(node.src[0]), bounds(node.src[1])
+        f = min if op == "min" else max
+        return f(a, c), f(b, d)
+    if op == "load":
+        buffer, _, mask = load_parts(node)
+        lo, hi = buffer.range or (-BIG, BIG)
+        return (min(lo, 0), max(hi, 0)) if mask is not None else (lo, hi)
+    if op == "cast":
+        source = node.src[0]
+        if source.dtype.is_int and source.op == "load":
+            return bounds(source)
+        return -BIG, BIG
+    if op == "where":
+        (a, b), (c, d) = bounds(node.src[1]), bounds(node.src[2])
+        return min(a, c), max(b, d)
+    return -BIG, BIG
+
+
+def floordiv(a: Node, n: int) -> Node:
+    """⌊a / n⌋ for a positive int n."""
+    _positive(n)
+    if n == 1:
+        return a
+    lo, hi = bounds(a)
+    if lo // n == hi // n and -BIG < lo and hi < BIG:
+        return const(lo // n)
+    if a.op == "div":
+        return floordiv(a.src[0], a.arg * n)
+    terms, c = parts(a)
+    whole, rest = _split(terms, c, n)
+    if whole is not None:
+        return add(whole, floordiv(rest, n))
+    # ⌊(g·x + c) / (g·m)⌋ = ⌊(x + ⌊c/g⌋) / m⌋
+    g = n
+    for k in terms.values():
+        g = _gcd(g, k)
+    if g > 1:
+        return floordiv(linear({t: k // g for t, k in terms.items()}, c // g), n // g)
+    return make("div", index, (a,), n)
+
+
+def mod(a: Node, n: int) -> Node:
+    """a − n·⌊a / n⌋ for a positive int n."""
+    _positive(n)
+    if n == 1:
+        return const(0)
+    lo, hi = bounds(a)
+    if lo // n == hi // n and -BIG < lo and hi < BIG:
+        return add(a, const(-(lo // n) * n))
+    if a.op == "mod" and a.arg % n == 0:
+        return mod(a.src[0], n)
+    terms, c = parts(a)
+    whole, rest = _split(terms, c, n)
+    if whole is not None:
+        return mod(rest, n)
+    g = n
+    for k in terms.values():
+        g = _gcd(g, k)
+    if g > 1 and c % g == 0:
+        return mul(mod(linear({t: k // g for t, k in terms.items()}, c // g), n // g), const(g))
+    return make("mod", index, (a,), n)
+
+
+def _split(terms: dict[Node, int], c: int, n: int) -> tuple[Node | None, Node]:
+    """(q, r) with Σ = n·q + r, where q takes every whole multiple of n; q is None if there is none."""
+    whole = {t: k // n for t, k in terms.items() if k % n == 0 and k}
+    q, r = divmod(c, n)
+    if not whole and not q:
+        return None, const(0)
+    rest = {t: k for t, k in terms.items() if k % n}
+    return linear(whole, q), linear(rest, r)
+
+
+def _gcd(a: int, b: int) -> int:
+    while b:
+        a, b = b, a % b
+    return abs(a)
+
+
+def _positive(n: int) -> None:
+    if not isinstance(n, int) or n <= 0:
+        raise KernelError(f"index division by {n!r}: the divisor must be a positive int")
+
+
+def ceildiv(a: Node, n: int) -> Node:
+    """⌈a / n⌉ for a positive int n."""
+    return floordiv(add(a, const(n - 1)), n)
+
+
+def binary(op: str, a: Node, b: Node) -> Node:
+    """Index operator by name (comparisons fold when the intervals decide them)."""
+    if op == "add":
+        return add(a, b)
+    if op == "sub":
+        return add(a, b, -1)
+    if op == "mul":
+        return mul(a, b)
+    if op in ("min", "max"):
+        return minmax(op, a, b)
+    if op in ("lt", "le", "eq", "ne"):
+        return compare(op, a, b)
+    raise KernelError(f"{op} is not defined for indices (use // and %)")
+
+
+def minmax(op: str, a: Node, b: Node) -> Node:
+    """min or max of two indices."""
+    (alo, ahi), (blo, bhi) = bounds(add(a, b, -1)), (0, 0)
+    if ahi <= blo:
+        return a if op == "min" else b
+    if alo >= bhi:
+        return b if op == "min" else a
+    return make(op, index, tuple(sorted((a, b), key=order_key)))
+
+
+def compare(op: str, a: Node, b: Node) -> Node:
+    """A comparison as `difference OP 0` with the constant on the right, folded by intervals."""
+    lo, hi = bounds(add(a, b, -1))
+    known = {
+        "lt": True if hi < 0 else False if lo >= 0 else None,
+        "le": True if hi <= 0 else False if lo > 0 else None,
+        "eq": True if lo == hi == 0 else False if lo > 0 or hi < 0 else None,
+        "ne": False if lo == hi == 0 else True if lo > 0 or hi < 0 else None,
+    }[op]
+    return const(known) if known is not None else make(op, bool_, (a, b))
+
+
+def rebuild(node: Node, src: tuple[Node, ...]) -> Node:
+    """An index operator with other operands."""
+    op = node.op
+    if op == "sum":
+        coeffs, c = node.arg
+        terms: dict[Node, int] = {}
+        for s, k in zip(src, coeffs, strict=True):
+            sub, d = parts(s)
+            c += k * d
+            for t, j in sub.items():
+                terms[t] = terms.get(t, 0) + k * j
+        return linear(terms, c)
+    if op == "prod":
+        out = src[0]
+        for s in src[1:]:
+            out = mul(out, s)
+        return out
+    if op == "div":
+        return floordiv(src[0], node.arg)
+    if op == "mod":
+        return mod(src[0], node.arg)
+    if op in ("min", "max"):
+        return minmax(op, src[0], src[1])
+    return _rebuild_any(node, src)
+
+
+def evaluate(node: Node, env: dict[Node, int]) -> int:
+    """The value of an index whose axes and symbols are all in `env` (loads are not allowed)."""
+    op = node.op
+    if node in env:
+        return env[node]
+    if op == "const":
+        return int(node.arg)
+    v = [evaluate(s, env) for s in node.src]
+    if op == "sum":
+        coeffs, c = node.arg
+        return int(c + sum(k * x for k, x in zip(coeffs, v, strict=True)))
+    if op == "prod":
+        out = 1
+        for x in v:
+            out *= x
+        return out
+    if op == "div":
+        return int(v[0] // node.arg)
+    if op == "mod":
+        return int(v[0] % node.arg)
+    if op == "min":
+        return min(v)
+    if op == "max":
+        return max(v)
+    raise KernelError(f"{node!r} has no known value: give {node.arg!r}" if not node.src else f"cannot evaluate {op} here")

@@ -1,0 +1,378 @@
+"""Hash-consed expression nodes: equal expressions are one object, so equality is identity.
+
+Index arithmetic (dtype `index`) is kept in a normal form by `ir.index`: a `sum` node holds distinct terms with integer
+coefficients. Everything else is a plain operator node over value types.
+
+Leaves:  const(arg=number)  axis(arg=AxisInfo)  sym(arg=SymInfo)  arg(arg=str: a placeholder in a monoid's merge)
+Memory:  load(src=indices [+ mask], arg=(Buffer, masked))  ref(src=indices, arg=(value name))
+Index:   sum(src=terms, arg=(coefficients, constant))  prod  div  mod  min  max   (div and mod floor, by positive ints)
+Values:  add sub mul div max min neg abs exp log sqrt tanh erf floor where cast lt le eq ne and or not
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Union
+
+from .dtypes import DType, bool_, float32, index
+from .errors import KernelError
+
+if TYPE_CHECKING:
+    from .kernel import Buffer
+
+Number = Union[int, float, bool]
+Expr = Union["Node", int, float, bool]
+
+UNARY = frozenset({"neg", "abs", "exp", "log", "sqrt", "tanh", "erf", "floor", "not"})
+BINARY = frozenset({"add", "sub", "mul", "div", "max", "min", "lt", "le", "eq", "ne", "and", "or"})
+COMMUTATIVE = frozenset({"add", "mul", "max", "min", "eq", "ne", "and", "or"})
+COMPARE = frozenset({"lt", "le", "eq", "ne"})
+
+
+@dataclass(frozen=True, slots=True)
+class AxisInfo:
+    """What an axis node stands for: a binding site `name`, its family, and its extent (an int or an index node)."""
+
+    name: str
+    family: str
+    extent: Any
+
+
+@dataclass(frozen=True, slots=True)
+class SymInfo:
+    """A symbolic extent or integer parameter with its inclusive range."""
+
+    name: str
+    lo: int
+    hi: int
+
+
+class Node:
+    """One interned expression. Build with the functions and operators of this module, never directly."""
+
+    __slots__ = ("op", "dtype", "src", "arg", "_memo", "__weakref__")
+    op: str
+    dtype: DType
+    src: tuple[Node, ...]
+    arg: Any
+    _memo: dict[str, Any]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return make, (self.op, self.dtype, self.src, self.arg)
+
+    def __repr__(self) -> str:
+        from .text import show
+
+        return show(self)
+
+    def __bool__(self) -> bool:
+        raise KernelError(f"{self!r} has no truth value: use where(), &, | and eq()")
+
+    # arithmetic -------------------------------------------------------------------------------------------------
+    def __add__(self, other: Expr) -> Node:
+        return arith("add", self, other)
+
+    def __radd__(self, other: Expr) -> Node:
+        return arith("add", other, self)
+
+    def __sub__(self, other: Expr) -> Node:
+        return arith("sub", self, other)
+
+    def __rsub__(self, other: Expr) -> Node:
+        return arith("sub", other, self)
+
+    def __mul__(self, other: Expr) -> Node:
+        return arith("mul", self, other)
+
+    def __rmul__(self, other: Expr) -> Node:
+        return arith("mul", other, self)
+
+    def __truediv__(self, other: Expr) -> Node:
+        return arith("div", self, other)
+
+    def __rtruediv__(self, other: Expr) -> Node:
+        return arith("div", other, self)
+
+    def __floordiv__(self, other: int) -> Node:
+        from . import index as ix
+
+        return ix.floordiv(self, other)
+
+    def __mod__(self, other: int) -> Node:
+        from . import index as ix
+
+        return ix.mod(self, other)
+
+    def __neg__(self) -> Node:
+        return self * -1 if self.dtype is index else unary("neg", self)
+
+    def __lt__(self, other: Expr) -> Node:
+        return arith("lt", self, other)
+
+    def __le__(self, other: Expr) -> Node:
+        return arith("le", self, other)
+
+    def __gt__(self, other: Expr) -> Node:
+        return arith("lt", other, self)
+
+    def __ge__(self, other: Expr) -> Node:
+        return arith("le", other, self)
+
+    def __and__(self, other: Expr) -> Node:
+        return logical("and", self, other)
+
+    def __or__(self, other: Expr) -> Node:
+        return logical("or", self, other)
+
+    def __invert__(self) -> Node:
+        return unary("not", self)
+
+    def eq(self, other: Expr) -> Node:
+        """Elementwise equality (`==` compares objects)."""
+        return arith("eq", self, other)
+
+    def ne(self, other: Expr) -> Node:
+        """Elementwise inequality."""
+        return arith("ne", self, other)
+
+    def cast(self, to: DType) -> Node:
+        """This value converted to `to`; rounds to nearest even for floats, truncates from float to int."""
+        return cast(self, to)
+
+
+_TABLE: weakref.WeakValueDictionary[tuple[Any, ...], Node] = weakref.WeakValueDictionary()
+
+
+def make(op: str, dtype: DType, src: tuple[Node, ...] = (), arg: Any = None) -> Node:
+    """The unique node with these fields (a bool or float constant never aliases an int one)."""
+    key = (op, dtype, src, arg, type(arg), str(arg)) if op == "const" else (op, dtype, src, arg)
+    found = _TABLE.get(key)
+    if found is None:
+        found = Node.__new__(Node)
+        found.op, found.dtype, found.src, found.arg, found._memo = op, dtype, src, arg, {}
+        _TABLE[key] = found
+    return found
+
+
+def const(value: Number, dtype: DType | None = None) -> Node:
+    """A constant; without `dtype` an int is an index and a float is float32."""
+    if dtype is None:
+        dtype = bool_ if isinstance(value, bool) else index if isinstance(value, int) else float32
+    if dtype.is_float:
+        value = float(value)
+    elif dtype is bool_:
+        value = bool(value)
+    elif isinstance(value, float):
+        raise KernelError(f"constant {value} is not a whole number, but its type is {dtype}")
+    return make("const", dtype, (), value)
+
+
+def as_node(value: Expr, dtype: DType | None = None) -> Node:
+    """`value` as a node; a Python number takes `dtype`."""
+    return value if isinstance(value, Node) else const(value, dtype)
+
+
+def sym(name: str, lo: int, hi: int) -> Node:
+    """A symbolic extent or integer parameter that lies in [lo, hi]."""
+    if not 0 <= lo <= hi:
+        raise KernelError(f"symbol {name}: range [{lo}, {hi}] must satisfy 0 <= lo <= hi")
+    return make("sym", index, (), SymInfo(name, lo, hi))
+
+
+def axis(name: str, extent: int | Node, family: str | None = None) -> Node:
+    """An axis. `name` may be `family@site`; the family defaults to the part before '@'."""
+    if isinstance(extent, int) and extent < 0:
+        raise KernelError(f"axis {name}: extent {extent} is negative")
+    if isinstance(extent, Node) and extent.op == "const":
+        extent = int(extent.arg)
+    return make("axis", index, (), AxisInfo(name, family or name.split("@")[0], extent))
+
+
+def placeholder(name: str, dtype: DType) -> Node:
+    """A named operand of a monoid's merge expression."""
+    return make("arg", dtype, (), name)
+
+
+def ref(name: str, indices: Iterable[Expr], dtype: DType) -> Node:
+    """The element of value `name` at `indices`."""
+    return make("ref", dtype, tuple(as_node(i) for i in indices), name)
+
+
+def load(buffer: Buffer, indices: Iterable[Expr], mask: Node | None = None) -> Node:
+    """An element of `buffer`; 0 where `mask` is false, and memory is not touched there."""
+    src = tuple(as_node(i) for i in indices)
+    if len(src) != len(buffer.shape):
+        raise KernelError(f"{buffer.name} has {len(buffer.shape)} dimensions and was indexed with {len(src)}")
+    if mask is not None and mask.op == "const":
+        if not mask.arg:
+            return const(0, buffer.dtype)
+        mask = None
+    return make("load", buffer.dtype, src if mask is None else (*src, mask), (buffer, mask is not None))
+
+
+def load_parts(node: Node) -> tuple[Buffer, tuple[Node, ...], Node | None]:
+    """(buffer, indices, mask) of a load node."""
+    buffer, masked = node.arg
+    return (buffer, node.src[:-1], node.src[-1]) if masked else (buffer, node.src, None)
+
+
+def arith(op: str, a: Expr, b: Expr) -> Node:
+    """A binary operator after promotion: numbers take the other's type, 16-bit floats widen to float32."""
+    if not isinstance(a, Node):
+        a, b = _number(a, as_node(b)), as_node(b)
+    elif not isinstance(b, Node):
+        b = _number(b, a)
+    if a.dtype is index and b.dtype is index:
+        from . import index as ix
+
+        return ix.binary(op, a, b)
+    a, b = cast(a, a.dtype.compute), cast(b, b.dtype.compute)
+    if a.dtype is not b.dtype:
+        raise KernelError(f"{op} of {a.dtype} and {b.dtype}: cast one of them")
+    return make(op, bool_ if op in COMPARE else a.dtype, (a, b))
+
+
+def _number(value: Number, like: Node) -> Node:
+    dtype = like.dtype.compute
+    if isinstance(value, float) and dtype is index:
+        raise KernelError(f"{value} meets an index: cast the index to a float type first")
+    return const(value, dtype)
+
+
+def logical(op: str, a: Expr, b: Expr) -> Node:
+    """`and` / `or` with constants folded."""
+    x, y = as_node(a, bool_), as_node(b, bool_)
+    for p, q in ((x, y), (y, x)):
+        if p.op == "const":
+            return (q if p.arg else p) if op == "and" else (p if p.arg else q)
+    return x if x is y else make(op, bool_, (x, y))
+
+
+def unary(op: str, a: Node) -> Node:
+    """A unary operator; float16 and bfloat16 widen first."""
+    if op not in UNARY:
+        raise KernelError(f"unknown operator {op}")
+    if op == "not":
+        return const(not a.arg) if a.op == "const" else make("not", bool_, (a,))
+    a = cast(a, a.dtype.compute)
+    if op not in ("neg", "abs") and not a.dtype.is_float:
+        raise KernelError(f"{op} of {a.dtype}: cast it to a float type")
+    return make(op, a.dtype, (a,))
+
+
+def cast(a: Node, to: DType) -> Node:
+    """Conversion; the identity when the type is already right."""
+    if a.dtype is to:
+        return a
+    if a.op == "const":
+        return const(int(a.arg) if to.is_int else a.arg, to)
+    return make("cast", to, (a,))
+
+
+def where(cond: Node, a: Expr, b: Expr) -> Node:
+    """`a` where `cond` holds, else `b`; both sides are defined everywhere."""
+    like = a if isinstance(a, Node) else b if isinstance(b, Node) else None
+    dtype = like.dtype.compute if like is not None else None
+    x, y = as_node(a, dtype), as_node(b, dtype)
+    x, y = cast(x, x.dtype.compute), cast(y, y.dtype.compute)
+    if x.dtype is not y.dtype:
+        raise KernelError(f"where() of {x.dtype} and {y.dtype}: cast one of them")
+    if cond.op == "const":
+        return x if cond.arg else y
+    return x if x is y else make("where", x.dtype, (cond, x, y))
+
+
+def maximum(a: Expr, b: Expr) -> Node:
+    """The larger (NaN propagates for floats)."""
+    return arith("max", a, b)
+
+
+def minimum(a: Expr, b: Expr) -> Node:
+    """The smaller (NaN propagates for floats)."""
+    return arith("min", a, b)
+
+
+def _fn(op: str) -> Callable[[Node], Node]:
+    def apply(a: Node) -> Node:
+        return unary(op, a)
+
+    apply.__name__ = op
+    apply.__doc__ = f"Elementwise {op} in the compute type of its operand."
+    return apply
+
+
+exp, log, sqrt, tanh, erf, absolute, floor = (_fn(o) for o in ("exp", "log", "sqrt", "tanh", "erf", "abs", "floor"))
+
+
+# traversal --------------------------------------------------------------------------------------------------------
+def walk(*roots: Node) -> Iterator[Node]:
+    """Every distinct node below `roots`, operands first. Axis extents are not entered."""
+    seen: set[Node] = set()
+    stack: list[tuple[Node, bool]] = [(r, False) for r in reversed(roots)]
+    while stack:
+        node, done = stack.pop()
+        if done:
+            yield node
+        elif node not in seen:
+            seen.add(node)
+            stack.append((node, True))
+            stack.extend((s, False) for s in reversed(node.src))
+
+
+def substitute(node: Node, table: dict[Node, Node]) -> Node:
+    """`node` with the keys of `table` replaced, rebuilt through the simplifying constructors."""
+    memo = dict(table)
+
+    def go(n: Node) -> Node:
+        found = memo.get(n)
+        if found is None:
+            found = memo[n] = rebuild(n, tuple(go(s) for s in n.src)) if n.src else n
+        return found
+
+    return go(node)
+
+
+def rebuild(node: Node, src: tuple[Node, ...]) -> Node:
+    """`node` with other operands, simplified again."""
+    if all(a is b for a, b in zip(src, node.src, strict=True)):
+        return node
+    op = node.op
+    if node.dtype is index and op in ("sum", "prod", "div", "mod", "min", "max"):
+        from . import index as ix
+
+        return ix.rebuild(node, src)
+    if op == "cast":
+        return cast(src[0], node.dtype)
+    if op in ("and", "or"):
+        return logical(op, *src)
+    if op == "where":
+        return where(*src)
+    if op in COMPARE:
+        return arith(op, *src)
+    if op == "not":
+        return unary(op, src[0])
+    if op == "load":
+        buffer, masked = node.arg
+        return load(buffer, src[:-1] if masked else src, src[-1] if masked else None)
+    return make(op, node.dtype, src, node.arg)
+
+
+def axes_of(*roots: Node) -> set[Node]:
+    """The axis nodes that `roots` depend on (memoised on the nodes)."""
+    out: set[Node] = set()
+    for r in roots:
+        out |= _axes(r)
+    return out
+
+
+def _axes(node: Node) -> frozenset[Node]:
+    found = node._memo.get("axes")
+    if found is None:
+        if node.op == "axis":
+            # a node must not hold itself: that cycle would keep it alive for ever
+            return frozenset((node,))
+        found = frozenset().union(*(_axes(s) for s in node.src)) if node.src else frozenset()
+        node._memo["axes"] = found
+    return found

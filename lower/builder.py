@@ -1,0 +1,156 @@
+"""Builds Program blocks: equal pure instructions collapse, and each lands in the outermost block where it is defined.
+
+That placement is all the loop-invariant code motion there is, so generated code needs no optimiser passes. Loads from
+read-only parameters move too, but never out of an `If`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from ..ir.dtypes import DType, bool_, index
+from ..ir.node import Node
+from .program import Block, For, If, Instr, Mem, Phase, Val
+
+
+class _Scope:
+    __slots__ = ("block", "cse", "guarded")
+
+    def __init__(self, block: Block, guarded: bool) -> None:
+        self.block, self.guarded = block, guarded
+        self.cse: dict[Any, Val] = {}
+
+
+class Loop:
+    """What `Builder.loop` hands out: the variable, the carried values, and (after the body) the results."""
+
+    def __init__(self, var: Val, carried: list[Val]) -> None:
+        self.var, self.carried = var, carried
+        self.yields: list[Val] = list(carried)
+        self.results: list[Val] = []
+
+
+class Builder:
+    """Emits into a stack of open blocks. `expand=False` keeps exp, log, tanh and erf as single operations (the twin)."""
+
+    def __init__(self, expand: bool = True) -> None:
+        self.expand = expand
+        self._next = 0
+        self._scopes: list[_Scope] = []
+
+    # blocks -------------------------------------------------------------------------------------------------------
+    @contextmanager
+    def phase(self, items: Node, symbols: Sequence[Node]) -> Iterator[Phase]:
+        """Open a phase; its `item` and `vars` are defined at depth 0."""
+        if self._scopes:
+            raise AssertionError("a phase cannot be nested")
+        block = Block()
+        self._scopes = [_Scope(block, False)]
+        item = self._val(index, 1, 0, "item")
+        yield Phase(items, item, [self._val(index, 1, 0, s.arg.name) for s in symbols], block)
+        self._scopes = []
+
+    @contextmanager
+    def loop(self, label: str, lo: Val, hi: Val, step: int = 1, init: Sequence[Val] = ()) -> Iterator[Loop]:
+        """Open a loop; set `.yields` before leaving it, read `.results` after."""
+        depth = len(self._scopes)
+        body = Block()
+        var = self._val(index, 1, depth, "")
+        loop = Loop(var, [self._val(v.dtype, v.lanes, depth) for v in init])
+        self._scopes.append(_Scope(body, False))
+        yield loop
+        self._scopes.pop()
+        loop.results = [self._val(v.dtype, v.lanes, depth - 1) for v in init]
+        self._scopes[-1].block.stmts.append(For(label, var, lo, hi, step, list(init), loop.carried, body, loop.yields, loop.results))
+
+    @contextmanager
+    def when(self, cond: Val) -> Iterator[None]:
+        """Open an If."""
+        body = Block()
+        self._scopes.append(_Scope(body, True))
+        yield
+        self._scopes.pop()
+        self._scopes[-1].block.stmts.append(If(cond, body))
+
+    # instructions -------------------------------------------------------------------------------------------------
+    def const(self, value: Any, dtype: DType = index, lanes: int = 1) -> Val:
+        """A constant; a tuple gives one number a lane."""
+        key = value if isinstance(value, tuple) else repr(value)
+        return self._pure("const", dtype, lanes, (), value, key)
+
+    def op(self, op: str, *args: Val, dtype: DType | None = None, attr: Any = None) -> Val:
+        """An element-wise operation; scalars meeting vectors are splatted. `dtype` defaults to the operands' (bool for
+        comparisons)."""
+        lanes = max(a.lanes for a in args)
+        if lanes > 1:
+            args = tuple(self.splat(a, lanes) for a in args)
+        if dtype is None:
+            dtype = bool_ if op in ("lt", "le", "eq", "ne") else args[-1].dtype
+        return self._pure(op, dtype, lanes, args, attr, attr)
+
+    def splat(self, a: Val, lanes: int) -> Val:
+        """`a` in every lane."""
+        return a if a.lanes == lanes else self._pure("splat", a.dtype, lanes, (a,), None, None)
+
+    def extract(self, a: Val, lane: int) -> Val:
+        """One lane as a scalar."""
+        return a if a.lanes == 1 else self._pure("extract", a.dtype, 1, (a,), lane, lane)
+
+    def insert(self, a: Val, scalar: Val, lane: int) -> Val:
+        """`a` with one lane replaced."""
+        return self._pure("insert", a.dtype, a.lanes, (a, scalar), lane, lane)
+
+    def shuffle(self, a: Val, b: Val, lanes: tuple[int, ...]) -> Val:
+        """Lanes picked from a‖b."""
+        return self._pure("shuffle", a.dtype, len(lanes), (a, b), lanes, lanes)
+
+    def load(self, mem: Mem, at: Val, lanes: int = 1, mask: Val | None = None, invariant: bool = False) -> Val:
+        """`lanes` consecutive elements; `invariant` memory is read-only for the whole phase, so the load may move out."""
+        args = (at,) if mask is None else (at, mask)
+        if invariant:
+            return self._pure("load", mem.dtype, lanes, args, mem, mem, floor=self._guard())
+        return self._here("load", mem.dtype, lanes, args, mem)
+
+    def gather(self, mem: Mem, at: Val, mask: Val | None = None, invariant: bool = False) -> Val:
+        """One element a lane at the vector of indices."""
+        args = (at,) if mask is None else (at, mask)
+        if invariant:
+            return self._pure("gather", mem.dtype, at.lanes, args, mem, mem, floor=self._guard())
+        return self._here("gather", mem.dtype, at.lanes, args, mem)
+
+    def store(self, mem: Mem, at: Val, value: Val, mask: Val | None = None) -> None:
+        """Write consecutive lanes (or one a lane where `at` is a vector)."""
+        op = "scatter" if at.lanes > 1 else "store"
+        args = (at, value) if mask is None else (at, value, mask)
+        self._scopes[-1].block.stmts.append(Instr(op, None, args, mem))
+
+    # placement ----------------------------------------------------------------------------------------------------
+    def _val(self, dtype: DType, lanes: int, depth: int, name: str = "") -> Val:
+        self._next += 1
+        return Val(self._next, dtype, lanes, depth, name)
+
+    def _guard(self) -> int:
+        for depth in range(len(self._scopes) - 1, 0, -1):
+            if self._scopes[depth].guarded:
+                return depth
+        return 0
+
+    def _pure(self, op: str, dtype: DType, lanes: int, args: tuple[Val, ...], attr: Any, key: Any, floor: int = 0) -> Val:
+        depth = floor
+        for a in args:
+            if a.depth > depth:
+                depth = a.depth
+        scope = self._scopes[depth]
+        full = (op, dtype, lanes, args, key)
+        found = scope.cse.get(full)
+        if found is None:
+            found = scope.cse[full] = self._val(dtype, lanes, depth)
+            scope.block.stmts.append(Instr(op, found, args, attr))
+        return found
+
+    def _here(self, op: str, dtype: DType, lanes: int, args: tuple[Val, ...], attr: Any) -> Val:
+        depth = len(self._scopes) - 1
+        out = self._val(dtype, lanes, depth)
+        self._scopes[depth].block.stmts.append(Instr(op, out, args, attr))
+        return out

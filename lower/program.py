@@ -1,0 +1,173 @@
+"""The loop Program: structured SSA, what renderers print and the interpreter runs.
+
+A Program is a list of phases run one after another; a phase is a body executed once for each grid item. A block is a list
+of statements: `Instr` (one operation, at most one result), `For` (with loop-carried values) and `If`. A `Val` is assigned
+once. `lanes` > 1 is a vector. Index values are int64 scalars (or int64 vectors in gathers and masks).
+
+Operations (a, b, c are Vals; vectors are element-wise; comparisons give bool):
+    const       attr = number, or a tuple of one number a lane
+    add sub mul div max min          same types; int wraps; max/min propagate NaN (fmax does not do); div is float only
+    neg abs sqrt floor round         round = nearest even; floor and round keep the float type
+    fma         a*b + c, one rounding
+    idiv imod   floor division / remainder of an index by the positive int `attr`
+    lt le eq ne and or not xor shl shr   shr is arithmetic on signed, logical on unsigned types; and/or/xor also on ints
+    select      (cond, a, b)
+    cast        to out.dtype: float→int truncates (saturation not required), int→int wraps, bool→number 0/1, nearest even
+    bitcast     same size
+    exp log tanh erf     only in Programs lowered with `expand=False` (the twin); otherwise expanded to the above
+    splat       scalar → vector         extract  (vec), attr = lane        insert  (vec, scalar), attr = lane
+    shuffle     (a, b), attr = tuple of lane numbers into a‖b
+    load        (index[, mask]), attr = Mem: out.lanes consecutive elements from element index + mem.offset;
+                a masked lane gives 0 and touches no memory
+    gather      (vector index[, mask]), attr = Mem: one element a lane
+    store       (index, value[, mask]), attr = Mem: consecutive lanes;   scatter (vector index, value[, mask])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..ir.dtypes import DType
+from ..ir.node import Node
+
+
+class Val:
+    """One SSA value. `depth` is the nesting depth of the block that defines it."""
+
+    __slots__ = ("id", "dtype", "lanes", "depth", "name")
+
+    def __init__(self, id: int, dtype: DType, lanes: int, depth: int, name: str = "") -> None:
+        self.id, self.dtype, self.lanes, self.depth, self.name = id, dtype, lanes, depth, name
+
+    def __repr__(self) -> str:
+        return f"%{self.name or self.id}"
+
+    @property
+    def type(self) -> str:
+        """`float32` or `float32x16`."""
+        return self.dtype.name if self.lanes == 1 else f"{self.dtype.name}x{self.lanes}"
+
+
+@dataclass(frozen=True, slots=True)
+class Mem:
+    """Where a load or store goes. `space`: 'param' (`base` = position in the parameter list), 'scratch' (`base` = byte offset
+    in the worker's 64-byte aligned arena) or 'work' (byte offset in the workspace shared by phases). `offset` is a constant
+    in elements added to the index. `align` is the byte alignment known for the accessed address. `nt`: non-temporal."""
+
+    space: str
+    base: int
+    dtype: DType
+    offset: int = 0
+    align: int = 1
+    nt: bool = False
+
+
+@dataclass(slots=True)
+class Instr:
+    """`out = op(args)`; `out` is None for stores."""
+
+    op: str
+    out: Val | None
+    args: tuple[Val, ...]
+    attr: Any = None
+
+
+@dataclass(slots=True)
+class Block:
+    """Statements in order."""
+
+    stmts: list[Stmt] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class For:
+    """for var in range(lo, hi, step), at least one iteration. `carried[i]` starts as `init[i]`, is replaced by `yields[i]`
+    after each iteration, and its final value is `results[i]` (defined in the enclosing block). `label` names the axis part."""
+
+    label: str
+    var: Val
+    lo: Val
+    hi: Val
+    step: int
+    init: list[Val]
+    carried: list[Val]
+    body: Block
+    yields: list[Val]
+    results: list[Val]
+
+
+@dataclass(slots=True)
+class If:
+    """Run `body` where the scalar bool holds."""
+
+    cond: Val
+    body: Block
+
+
+Stmt = Instr | For | If
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """One buffer argument: distinct from every other (noalias), element-aligned only."""
+
+    name: str
+    dtype: DType
+    shape: tuple[int | Node, ...]
+    role: str
+
+
+@dataclass(slots=True)
+class Phase:
+    """`items` (an index expression over the symbols) independent executions of `body`; `item` is the grid index.
+    `vars[i]` is the Val of the i-th symbol."""
+
+    items: Node
+    item: Val
+    vars: list[Val]
+    body: Block
+
+
+@dataclass(slots=True)
+class Program:
+    """A lowered kernel. Sizes are in bytes; `scratch` is a worker's arena, `work` is shared between phases."""
+
+    name: str
+    params: tuple[Param, ...]
+    symbols: tuple[Node, ...]
+    phases: list[Phase]
+    scratch: int = 0
+    work: int = 0
+
+    @property
+    def signature(self) -> Signature:
+        """What a device needs to call it."""
+        return Signature(self.name, self.params, tuple(s.arg.name for s in self.symbols), tuple(p.items for p in self.phases), self.scratch, self.work)
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """How to call a compiled Program: phase i is the symbol `{name}_p{i}` with
+    `void (void **bufs, int64 *vars, void *scratch, int64 lo, int64 hi)` running grid items [lo, hi). `bufs` holds the
+    parameters, then the workspace pointer. Phases run in order, each complete before the next."""
+
+    name: str
+    params: tuple[Param, ...]
+    symbols: tuple[str, ...]
+    items: tuple[Node, ...]
+    scratch: int
+    work: int
+
+    def entry(self, phase: int) -> str:
+        """The function name of a phase."""
+        return f"{self.name}_p{phase}"
+
+
+def statements(block: Block) -> Iterator[Stmt]:
+    """Every statement below `block`, outer before inner."""
+    for s in block.stmts:
+        yield s
+        if isinstance(s, (For, If)):
+            yield from statements(s.body)
