@@ -1,1 +1,7 @@
-"""targets."""
+"""Targets: what code may use (instruction flags) and the sizes that schedules are chosen by."""
+
+from .host import host, usable_cores
+from .named import NAMES, named
+from .target import Target
+
+__all__ = ["NAMES", "Target", "host", "named", "usable_cores"]

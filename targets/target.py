@@ -1,0 +1,44 @@
+"""What generated code may use, and the sizes a schedule is chosen by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..ir.dtypes import DType
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One processor as the renderers see it.
+
+    `lang` picks the renderer: 'llvm', 'c', 'opencl' or 'cuda'. `features` holds only flags that a renderer can act on: sse41 avx2
+    fma f16c avx512 (F, BW, CD, DQ and VL together) avx512vnni avx512bf16 on x86-64, neon on AArch64. `cpu` is LLVM's name, used
+    for scheduling; the instructions allowed follow from `features` alone. `vector_bytes` is one register, `registers` their number;
+    `l1` and `l2` are bytes per core, `l3` is the bytes that all cores share; `cores` is nominal for a named target and what this
+    process may use (affinity and cgroup) for the host."""
+
+    name: str
+    lang: str
+    arch: str
+    cpu: str
+    features: frozenset[str]
+    vector_bytes: int
+    registers: int
+    cores: int
+    l1: int
+    l2: int
+    l3: int
+
+    def lanes(self, dtype: DType) -> int:
+        """Elements of the compute type of `dtype` in one vector register, at least 1."""
+        return max(1, self.vector_bytes // dtype.compute.size)
+
+    @property
+    def key(self) -> str:
+        """The identity used by caches: the code that this target gets, not the core count or the cache sizes."""
+        return f"{self.lang}:{self.arch}:{self.cpu}:{'+'.join(sorted(self.features))}"
+
+    @property
+    def triple(self) -> str:
+        """An LLVM triple for building an object for this target on another machine."""
+        return f"{self.arch}-unknown-linux-gnu"
