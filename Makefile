@@ -1,0 +1,46 @@
+# make run   set up .venv, tune a matmul on this CPU, show the report
+# make test  set up .venv, run the tests
+# make lint  ruff and mypy
+#
+# Only Python 3.11 or newer is needed. PYTHON=... chooses one; BUDGET=... is the tuning time of `make run`.
+
+SHELL := /bin/bash
+PYTHON ?=
+BUDGET ?= 20s
+BIN := .venv/bin
+
+.PHONY: run test lint clean help
+.DEFAULT_GOAL := help
+
+help:
+	@sed -n 's/^# \(make .*\)/\1/p' Makefile
+
+run: .venv/.installed
+	@echo "== tune run: search for a fast matmul on this CPU ($(BUDGET)); a second run finds it in the cache"
+	$(BIN)/tune run --kernel matmul --device cpu --budget $(BUDGET)
+	@echo "== tune report: everything this machine has tuned so far"
+	$(BIN)/tune report
+
+test: .venv/.installed-dev
+	$(BIN)/python -m pytest -q
+
+lint: .venv/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+clean:
+	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+.venv/bin/python:
+	@bash scripts/venv.sh "$(PYTHON)"
+
+.venv/.installed: pyproject.toml | .venv/bin/python
+	@echo "== installing Tilewright into .venv"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@touch $@
+
+.venv/.installed-dev: pyproject.toml | .venv/bin/python
+	@echo "== installing Tilewright and its test tools into .venv"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@ .venv/.installed

@@ -1,0 +1,131 @@
+"""The command line's grammar. Only argparse is imported here, so that `tune --help` is immediate."""
+
+from __future__ import annotations
+
+from argparse import Action, ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+EXITS = """exit codes:
+  0    found, or already in the cache
+  2    bad usage (unknown kernel, bad shape, unreadable cache ...)
+  3    the device is missing
+  4    nothing valid was found
+  5    --mode require: the cache does not hold it
+  130  interrupted; the best so far is saved
+"""
+MODES = ("use", "require", "record", "tune")
+_UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+
+
+def seconds(text: str) -> float:
+    """A duration such as `30s`, `2m`, `1.5h`, `500ms` or `45` in seconds."""
+    number = text.strip().rstrip("hmins")
+    try:
+        value = float(number) * _UNITS[text.strip()[len(number) :] or "s"]
+    except (ValueError, KeyError):
+        value = -1.0
+    if not 0 < value < float("inf"):
+        raise ArgumentTypeError(f"{text!r} is not a duration; write 30s, 2m or 1h")
+    return value
+
+
+def _at_least(least: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            value = least - 1
+        if value < least:
+            raise ArgumentTypeError(f"{text!r} is not a whole number of at least {least}")
+        return value
+
+    return parse
+
+
+class _Version(Action):
+    """Reads the installed version only when asked for: the lookup costs more than the rest of the parsing."""
+
+    def __call__(self, parser: ArgumentParser, namespace: Namespace, values: str | Sequence[Any] | None, option_string: str | None = None) -> None:
+        from importlib.metadata import version
+
+        print(f"tilewright {version('tilewright')}")
+        parser.exit()
+
+
+def _add_kernel(p: ArgumentParser, required: bool, device: str | None) -> None:
+    """Arguments that name a kernel, where it runs, and the cache."""
+    p.add_argument("--kernel", required=required, metavar="NAME", help="a named kernel (`tune kernels`) or my.py:function, which returns a Kernel")
+    p.add_argument("--shape", metavar="m=..,n=..", help="extents by name; those left out take their default")
+    p.add_argument("--dtype", help="float32, float16, bfloat16, float64, int8 (what the kernel takes)")
+    p.add_argument("--device", default=device, help="where it runs (`tune devices`)" + (f"; default {device}" if device else ""))
+    p.add_argument("--threads", type=_at_least(1), metavar="N", help="threads used" + ("; default: every usable core" if required else ""))
+    _add_cache(p)
+
+
+def _add_cache(p: ArgumentParser) -> None:
+    p.add_argument("--cache", metavar="PATH|URL", help="cache file or database URL; default: TILEWRIGHT_CACHE, else the user's data folder")
+
+
+def _add_run(p: ArgumentParser) -> None:
+    _add_kernel(p, required=True, device="cpu")
+    p.add_argument("--budget", type=seconds, metavar="TIME", help="time to search for: 30s, 2m (default 30s, none with --trials)")
+    p.add_argument("--trials", type=_at_least(1), metavar="N", help="measurements to make at most")
+    p.add_argument("--seed", type=_at_least(0), default=0, metavar="N", help="random seed of the search and of the inputs")
+    p.add_argument("--seeds", choices=("auto", "none"), default="auto", help="start from the seed schedules, or from the empty schedule")
+    p.add_argument("--strategy", metavar="NAME", help="portfolio (default), beam, random or optuna")
+    p.add_argument("--mode", choices=MODES, default="use", help="use the cache, else search; require a cached result; record; always tune (default use)")
+    p.add_argument("--retune", action="store_true", help="search again although a result is cached")
+    p.add_argument("--json", metavar="FILE", help="write the result as JSON (- is standard output)")
+    p.add_argument("--quiet", action="store_true", help="no progress, only the result")
+
+
+def _add_show(p: ArgumentParser) -> None:
+    _add_kernel(p, required=True, device="cpu")
+    p.add_argument("--target", metavar="NAME", help="render for this target (znver5, avx2, neon ...), which need not be this machine")
+    chosen = p.add_mutually_exclusive_group()
+    chosen.add_argument("--seed-schedule", action="store_true", help="show the seed schedule rather than the cache's best")
+    chosen.add_argument("--opts", metavar="JSON", help='show these options, e.g. \'[["TILE","m",8]]\'')
+    p.add_argument("--source", action="store_true", help="print the rendered source and nothing else")
+
+
+def _add_cache_commands(p: ArgumentParser) -> None:
+    sub = p.add_subparsers(dest="action", required=True, metavar="ACTION")
+    lists = sub.add_parser("list", help="measurements, one a line")
+    shows = sub.add_parser("show", help="every field of the best measurement of each kernel")
+    explains = sub.add_parser("explain", help="why a kernel hits or misses, field by field")
+    exports = sub.add_parser("export", help="write a bundle: sorted JSON Lines, made to be reviewed")
+    imports = sub.add_parser("import", help="merge a bundle")
+    clears = sub.add_parser("clear", help="delete measurements")
+    _add_kernel(explains, required=True, device="cpu")
+    for p_ in (lists, shows, exports, clears):
+        _add_kernel(p_, required=False, device=None)
+    lists.add_argument("--format", choices=("table", "json"), default="table")
+    lists.add_argument("--all", action="store_true", help="every measurement, not only each kernel's best")
+    exports.add_argument("file", help="the bundle to write")
+    imports.add_argument("file", help="the bundle to read")
+    _add_cache(imports)
+    clears.add_argument("--all", action="store_true", help="everything (else name a kernel, dtype, device or threads)")
+
+
+def build_parser() -> ArgumentParser:
+    """The whole grammar of `tune`."""
+    p = ArgumentParser(
+        prog="tune",
+        description="Search for the fastest way to run a kernel on this machine, verify it, and remember it.",
+        epilog="start with:  tune run --kernel matmul --budget 20s\n\n" + EXITS,
+        formatter_class=RawDescriptionHelpFormatter,
+    )
+    p.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
+    sub = p.add_subparsers(dest="command", metavar="COMMAND")
+    _add_run(sub.add_parser("run", help="search for a kernel's best schedule", epilog=EXITS, formatter_class=RawDescriptionHelpFormatter))
+    _add_show(sub.add_parser("show", help="a schedule: its options, loop nest and source"))
+    report = sub.add_parser("report", help="what the cache holds: times, rates, share of the roofline, gain over the seed")
+    _add_kernel(report, required=False, device=None)
+    _add_cache_commands(sub.add_parser("cache", help="list, explain, move or delete what is remembered"))
+    devices = sub.add_parser("devices", help="devices and what they can do")
+    devices.add_argument("--probe", action="store_true", help="measure peak arithmetic and bandwidth once and keep them (about 10 s)")
+    kernels = sub.add_parser("kernels", help="named kernels, their shapes and dtypes")
+    for p_ in (devices, kernels):
+        p_.add_argument("--format", choices=("table", "json"), default="table")
+    return p

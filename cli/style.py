@@ -1,0 +1,79 @@
+"""How the command line writes numbers, options and axis kinds. The console falls back to plain text when not on a terminal."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+    from ..opts import Opt
+
+KINDS = {
+    "grid": "bold blue",
+    "serial": "white",
+    "reduce": "red",
+    "upcast": "yellow",
+    "lanes": "bold yellow",
+    "unroll": "magenta",
+    "partial": "bright_magenta",
+    "stage": "green",
+    "store": "cyan",
+}
+"""A colour for each axis kind of `Scheduled.nest()`."""
+
+OPS = {"PARALLEL": "grid", "TILE": "serial", "MOVE": "serial", "UPCAST": "upcast", "UNROLL": "unroll", "STAGE": "stage", "PADTO": "store", "NT": "store"}
+"""The axis kind whose colour an option takes."""
+
+OUTCOMES = {"ok": "green", "slow": "dim", "wrong": "bold red", "build": "yellow", "timeout": "magenta", "crash": "red", "illegal": "dim yellow"}
+
+
+def console(stream: TextIO | None = None) -> Console:
+    """A console on `stream` (default: standard output); wide tables when the output is a file or a pipe."""
+    from rich.console import Console
+
+    out = sys.stdout if stream is None else stream
+    piped = not out.isatty() and "COLUMNS" not in os.environ
+    return Console(file=out, highlight=False, soft_wrap=piped, width=180 if piped else None)
+
+
+def duration(seconds: float) -> str:
+    """Seconds for a reader: `12.3 µs`, `1.235 ms`, `2.5 s`."""
+    for limit, scale, unit in ((1e-6, 1e9, "ns"), (1e-3, 1e6, "µs"), (1.0, 1e3, "ms")):
+        if seconds < limit:
+            return f"{seconds * scale:.4g} {unit}"
+    return f"{seconds:.4g} s"
+
+
+def clock(seconds: float) -> str:
+    """A countdown: `0:09`, `1:30`."""
+    whole = max(0, round(seconds))
+    return f"{whole // 60}:{whole % 60:02d}"
+
+
+def rate(value: float | None, unit: str) -> str:
+    """`1234 GFLOP/s`, or a dash when there is nothing to divide."""
+    return "-" if not value else f"{value:.4g} {unit}" if value < 1000 else f"{value:.0f} {unit}"
+
+
+def shape_text(shape: dict[str, int]) -> str:
+    """`m=1024,n=1024`: the form that --shape takes."""
+    return ",".join(f"{name}={extent}" for name, extent in shape.items())
+
+
+def opts_text(opts: Sequence[Opt]) -> Text:
+    """Options in short form, each in the colour of the axis kind it makes."""
+    from rich.text import Text
+
+    from ..opts import short
+
+    out = Text()
+    for i, opt in enumerate(opts):
+        if i:
+            out.append(" ")
+        out.append(short((opt,)), style=KINDS[OPS.get(opt.op, "serial")])
+    return out if opts else Text("(none)", style="dim")

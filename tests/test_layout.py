@@ -1,0 +1,100 @@
+"""The shape of the repository: which folder may import which, and that nothing is left out of the package."""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+MAX_LINES = 350
+
+_ORDER = ("ir", "targets", "opts", "lower", "renderers", "devices", "cache", "plan")
+_ALL = (*_ORDER, "kernels", "measure", "search", "cli")
+MAY_IMPORT: dict[str, frozenset[str]] = {
+    "ir": frozenset(),
+    "targets": frozenset({"ir"}),
+    "kernels": frozenset({"ir"}),
+    "opts": frozenset({"ir", "targets"}),
+    "lower": frozenset({"ir", "targets", "opts"}),
+    "renderers": frozenset({"ir", "targets", "lower"}),
+    "devices": frozenset({"ir", "targets", "lower"}),
+    "cache": frozenset({"ir", "targets", "opts"}),
+    "plan": frozenset({*_ORDER, "kernels"} - {"plan"}),
+    "measure": frozenset({*_ORDER, "kernels"} - {"cache"}),
+    "search": frozenset({*_ORDER, "kernels", "measure"}),
+    "cli": frozenset(_ALL) - {"cli"},
+}
+
+
+def modules(folder: str) -> list[Path]:
+    return sorted((ROOT / folder).rglob("*.py"))
+
+
+def imported_folders(path: Path) -> Iterator[tuple[str, int]]:
+    """(top-level folder, line) of every import of another part of the package, lazy ones inside functions too."""
+    package = path.relative_to(ROOT).parent.parts
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            base = package[: len(package) - node.level + 1]
+            if node.level > len(package) + 1:
+                raise AssertionError(f"{path}:{node.lineno} climbs out of the package")
+            module = (*base, *(node.module.split(".") if node.module else ()))
+            if module:
+                yield module[0], node.lineno
+            else:  # `from .. import cache`: each name may be a folder
+                yield from ((alias.name, node.lineno) for alias in node.names)
+
+
+def package_folders() -> set[str]:
+    return {p.parent.name for p in ROOT.glob("*/__init__.py") if p.parent.name != "tests"}
+
+
+def test_every_folder_has_a_row_in_the_table() -> None:
+    assert package_folders() == set(MAY_IMPORT)
+
+
+@pytest.mark.parametrize("folder", sorted(MAY_IMPORT))
+def test_imports_point_one_way(folder: str) -> None:
+    allowed = MAY_IMPORT[folder] | {folder, "__version__"}
+    wrong = [f"{path.relative_to(ROOT)}:{line} imports {name}" for path in modules(folder) for name, line in imported_folders(path) if name not in allowed]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_no_absolute_import_of_own_folders() -> None:
+    """Run from the repository's root, `from cache import x` or `import tilewright` inside would load a second copy."""
+    forbidden = package_folders() | {"tilewright"}
+    wrong = []
+    for path in (ROOT / "__init__.py", *(m for f in MAY_IMPORT for m in modules(f))):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names: list[str] = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+                names = [node.module]
+            wrong += [f"{path.relative_to(ROOT)}:{node.lineno} imports {name}" for name in names if name.split(".")[0] in forbidden]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_files_stay_short() -> None:
+    """One concept a file: about 300 lines, never more than MAX_LINES."""
+    sizes = {path.relative_to(ROOT): len(path.read_text().splitlines()) for f in MAY_IMPORT for path in modules(f)}
+    long = {str(path): lines for path, lines in sizes.items() if lines > MAX_LINES}
+    assert not long, long
+
+
+def test_pyproject_lists_every_package() -> None:
+    listed = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"])
+    found = {"tilewright"}
+    for folder in MAY_IMPORT:
+        for init in (ROOT / folder).rglob("__init__.py"):
+            found.add(".".join(("tilewright", *init.parent.relative_to(ROOT).parts)))
+    assert listed == found
+
+
+def test_every_module_says_what_it_is() -> None:
+    silent = [str(path.relative_to(ROOT)) for f in MAY_IMPORT for path in modules(f) if not ast.get_docstring(ast.parse(path.read_text()))]
+    assert not silent, silent

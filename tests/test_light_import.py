@@ -1,0 +1,36 @@
+"""`import tilewright` and `tune --help` load none of the heavy libraries (times vary, loaded modules do not)."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = {"numpy", "llvmlite", "sqlalchemy", "optuna", "rich", "ml_dtypes"}
+
+
+def loaded_by(code: str) -> set[str]:
+    """Heavy libraries in sys.modules after `code` ran in a fresh interpreter."""
+    script = f"import sys, json\n{code}\nprint(json.dumps(sorted({{m.split('.')[0] for m in sys.modules}})), file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return HEAVY & set(json.loads(done.stderr.splitlines()[-1]))
+
+
+def test_the_probe_sees_heavy_modules() -> None:
+    assert loaded_by("import numpy") == {"numpy"}
+
+
+def test_import_tilewright_is_light() -> None:
+    assert loaded_by("import tilewright") == set()
+
+
+@pytest.mark.parametrize(
+    "args",
+    [["--help"], ["run", "--help"], ["cache", "export", "--help"], ["--version"], [], ["run"], ["run", "--mode", "nonsense", "--kernel", "matmul"]],
+    ids=" ".join,
+)
+def test_help_and_usage_errors_are_light(args: list[str]) -> None:
+    assert loaded_by(f"from tilewright.cli import main\nmain({args!r})") == set()
