@@ -1,0 +1,67 @@
+"""What came of a candidate: every failure has a name, and a failing candidate is data, not an exception."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..opts.opt import Opt
+
+
+class Outcome(str, Enum):
+    """How a candidate ended. A string enum: rows and JSON hold the plain name."""
+
+    ok = "ok"
+    """Built, right, timed."""
+    wrong = "wrong"
+    """Ran, and its result disagrees with the reference, twice."""
+    build = "build"
+    """Its source did not become loadable code, or its builder hung or died."""
+    timeout = "timeout"
+    """Did not return before the deadline."""
+    crash = "crash"
+    """Ended its process: a signal, an exit, a refused allocation."""
+    illegal = "illegal"
+    """The options do not apply to this kernel on this target."""
+    slow = "slow"
+    """Right, but its first calls took over three times the incumbent: timed no further."""
+
+    def __str__(self) -> str:
+        return self.value
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One candidate's result. Times are seconds per call: `t_min` and `t_med` over `n` calls, None unless the outcome is ok or
+    slow. `error` is the largest |result − reference| over its bound (ok means ≤ 1; None where nothing was compared). `sha` is
+    the rendered source's. `lower_s` covers lowering and rendering, `build_s` the compiler."""
+
+    opts: tuple[Opt, ...]
+    outcome: Outcome
+    t_min: float | None = None
+    t_med: float | None = None
+    n: int = 0
+    error: float | None = None
+    detail: str = ""
+    sha: str | None = None
+    build_s: float = 0.0
+    lower_s: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        """Right, and timed in full."""
+        return self.outcome is Outcome.ok
+
+
+@dataclass(frozen=True, slots=True)
+class Duel:
+    """Two candidates timed in pairs. `ratio` is the median over the rounds of (time of a) / (time of b): below 1, a is faster.
+    `significant`: the rounds agree on a difference larger than their own scatter. `t_a`, `t_b`: median seconds per call."""
+
+    ratio: float
+    significant: bool
+    t_a: float
+    t_b: float
+    rounds: int = 0
