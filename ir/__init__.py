@@ -9,7 +9,6 @@ from .dtypes import (
     float16,
     float32,
     float64,
-    index,
     int8,
     int16,
     int32,
@@ -37,6 +36,6 @@ __all__ = [
     "BuildError", "Buffer", "CacheError", "CacheMiss", "DType", "DeviceError", "Fold", "Kernel", "KernelBuilder", "KernelError",
     "MeasureError", "Monoid", "Node", "OptError", "Reduce", "Scan", "Store", "TilewrightError", "UsageError", "Value",
     "VerifyError", "absolute", "axis", "bfloat16", "bool_", "cast", "const", "dtype", "erf", "exp", "float16", "float32",
-    "float64", "floor", "index", "int16", "int32", "int64", "int8", "log", "maximum", "minimum", "sqrt", "sym", "tanh",
+    "float64", "floor", "int16", "int32", "int64", "int8", "log", "maximum", "minimum", "sqrt", "sym", "tanh",
     "uint32", "uint64", "uint8", "where",
 ]  # fmt: skip
