@@ -1,1 +1,7 @@
-"""devices."""
+"""Devices: build source text into objects, load them, run and time them. `get(name)` finds one; plug-ins add more."""
+
+from .base import Device, Executable, SourceLike
+from .limits import Limits, Rates
+from .registry import get, names, register
+
+__all__ = ["Device", "Executable", "Limits", "Rates", "SourceLike", "get", "names", "register"]

@@ -1,0 +1,108 @@
+"""What a device is: it builds source text, loads objects, runs and times them. `docs/new-device.md` adds one step by step."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from ..lower.program import Signature
+    from ..targets import Target
+    from .limits import Limits
+
+
+class SourceLike(Protocol):
+    """Rendered code, as the renderers hand it over (devices do not import them)."""
+
+    @property
+    def text(self) -> str:
+        """The source text."""
+
+    @property
+    def target(self) -> Target:
+        """What the text was rendered for."""
+
+    @property
+    def signature(self) -> Signature:
+        """How to call it."""
+
+    @property
+    def sha(self) -> str:
+        """Hex SHA-256 of language, target key and text."""
+
+
+class Executable(ABC):
+    """A loaded kernel. Addresses are plain ints of memory that the caller keeps alive; element-aligned is enough."""
+
+    signature: Signature
+    threads: int
+
+    @abstractmethod
+    def run(self, pointers: Sequence[int], vars: Sequence[int] = ()) -> None:
+        """Run all phases, in order, each complete before the next, and return when the outputs are written.
+
+        `pointers`: one address for each parameter of the signature. `vars`: the values of its symbols. Workspace and scratch
+        are the executable's own. Safe to call from several Python threads at once."""
+
+    @abstractmethod
+    def time(self, pointer_sets: Sequence[Sequence[int]], vars: Sequence[int] = (), repeats: int = 1, limit_s: float = float("inf")) -> list[float]:
+        """Seconds of each call, measured by the device's own clock around `run` (launch overhead of Python excluded).
+
+        Call i uses `pointer_sets[i % len(pointer_sets)]`. Makes `repeats` calls, but starts none after `limit_s` seconds; at
+        least one."""
+
+    @abstractmethod
+    def poison(self) -> None:
+        """Fill scratch and workspace with 0xFF bytes (NaN as any float), so that the next `run` cannot profit from old values."""
+
+    def bind(self, vars: Sequence[int] = ()) -> Callable[..., None]:
+        """A quick `call(*pointers)` with `vars` fixed. It checks nothing: wrong addresses crash the process."""
+        return lambda *pointers: self.run(pointers, vars)
+
+    def close(self) -> None:  # noqa: B027  (nothing to release is a fine default)
+        """Release the code now instead of with the last reference. The executable must not be used afterwards."""
+
+
+class Device(ABC):
+    """One place where kernels run. Building is pure and needs no hardware; loading does."""
+
+    name: str = "?"
+    isolation: str = "fork"
+    """How a fault is contained while measuring: 'fork' (a child process of the runner) or 'worker' (a persistent process)."""
+    spec: str = ""
+    """What `devices.get` takes to make this device again in another process; set by the registry."""
+
+    @property
+    @abstractmethod
+    def target(self) -> Target:
+        """What code may use here."""
+
+    @property
+    @abstractmethod
+    def threads(self) -> int:
+        """The default number of threads (1 where that means nothing)."""
+
+    @abstractmethod
+    def compiler_id(self) -> str:
+        """Compiler and version as a short text; part of every cache key. Cheap."""
+
+    @abstractmethod
+    def fingerprint(self) -> dict[str, Any]:
+        """Where a measurement was made (processor, caches, driver, operating system …), JSON-able: provenance, not key."""
+
+    def check(self) -> None:  # noqa: B027
+        """Raise DeviceError, with the fix, when kernels cannot run here."""
+
+    @abstractmethod
+    def build(self, source: SourceLike) -> bytes:
+        """Compile. The bytes can be kept, sent to another process and loaded there. Raises BuildError."""
+
+    @abstractmethod
+    def load(self, obj: bytes, signature: Signature, threads: int) -> Executable:
+        """Make an object callable with up to `threads` threads. Raises DeviceError where this machine cannot run it and
+        BuildError where the object is not sound."""
+
+    def limits(self, probe: bool = False) -> Limits | None:
+        """Measured peak rates of this machine; None if never measured. `probe` measures now and keeps the result."""
+        return None
