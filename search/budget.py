@@ -1,0 +1,114 @@
+"""How long a search may go on: seconds, measurements, a share of the roofline, or no gain for some generations."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..ir.errors import UsageError
+
+_UNITS = {"": 1.0, "ms": 1e-3, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+DEFAULT_SECONDS = 30.0
+
+
+def parse_seconds(text: str | float) -> float:
+    """Seconds from "30s", "5m", "1.5h", "1h30m", "500ms" or a plain number; UsageError for anything else or nothing positive."""
+    if isinstance(text, (int, float)) and not isinstance(text, bool):
+        total = float(text)
+    else:
+        clean = str(text).strip().lower().replace(" ", "")
+        parts = re.findall(r"(\d+(?:\.\d*)?|\.\d+)(ms|sec|s|min|m|h|)", clean)
+        if not parts or "".join(n + u for n, u in parts) != clean or (len(parts) > 1 and any(not u for _, u in parts)):
+            raise UsageError(f"budget {text!r} is not a time; write it like 30s, 5m, 1h30m or a number of seconds")
+        total = sum(float(n) * _UNITS[u] for n, u in parts)
+    if not 0 < total < float("inf"):
+        raise UsageError(f"budget {text!r} must be more than nothing")
+    return total
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Limits of a search, None where there is none. `seconds` counts from the start of the command, decision included; `trials` counts
+    measurements; `stop_at` is a fraction of the roofline (0.95); `patience` a number of generations (batches) without a gain over 1 %."""
+
+    seconds: float | None = DEFAULT_SECONDS
+    trials: int | None = None
+    stop_at: float | None = None
+    patience: int | None = None
+
+    @classmethod
+    def make(cls, budget: str | float | Budget | None = None, trials: int | None = None, stop_at: float | None = None, patience: int | None = None) -> Budget:
+        """From the arguments of `tune`. With neither seconds nor trials the default is 30 s; trials alone set no time limit. Raises UsageError."""
+        if isinstance(budget, Budget):
+            return budget
+        for what, value in (("trials", trials), ("patience", patience)):
+            if value is not None and value < 1:
+                raise UsageError(f"{what} must be at least 1, not {value}")
+        if stop_at is not None and not 0 < stop_at <= 1:
+            raise UsageError(f"stop_at is a fraction of the roofline in (0, 1], not {stop_at}")
+        seconds = parse_seconds(budget) if budget is not None else (None if trials is not None else DEFAULT_SECONDS)
+        return cls(seconds, trials, stop_at, patience)
+
+    def __str__(self) -> str:
+        parts = [f"{self.seconds:g}s"] if self.seconds is not None else []
+        parts += [f"{self.trials} trials"] if self.trials is not None else []
+        return ", ".join(parts) or "no limit"
+
+
+class Meter:
+    """A budget being spent."""
+
+    def __init__(self, budget: Budget, started: float | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        """`started`: the moment on `clock` from which the budget counts (now, when None)."""
+        self.budget = budget
+        self.clock = clock
+        self.started = clock() if started is None else started
+        self.measured = 0
+        self._best = float("inf")
+        self._stale = 0
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the start."""
+        return self.clock() - self.started
+
+    @property
+    def left(self) -> float:
+        """Seconds until the end, infinity without a limit; negative when over."""
+        return float("inf") if self.budget.seconds is None else self.budget.seconds - self.elapsed
+
+    @property
+    def reserve(self) -> float:
+        """Seconds kept back for deciding between the finalists: a fifth of the budget, at least a third of a second, at most six."""
+        return 0.0 if self.budget.seconds is None else min(6.0, max(0.35, 0.2 * self.budget.seconds))
+
+    @property
+    def search_left(self) -> float:
+        """Seconds left for searching."""
+        return self.left - self.reserve
+
+    @property
+    def trials_left(self) -> float:
+        """Measurements left, infinity without a limit."""
+        return float("inf") if self.budget.trials is None else self.budget.trials - self.measured
+
+    def generation(self, measured: int, best_s: float) -> None:
+        """One batch was measured; `best_s` is the best time so far in seconds."""
+        self.measured += measured
+        self._stale = 0 if best_s < 0.99 * self._best else self._stale + 1
+        self._best = min(self._best, best_s)
+
+    def why_stop(self, roofline_s: float | None = None) -> str | None:
+        """The limit that was reached, in words; None while the search may go on."""
+        b = self.budget
+        if self.search_left <= 0:
+            return "the time budget is spent"
+        if self.trials_left <= 0:
+            return f"{b.trials} measurements were made"
+        if b.stop_at is not None and roofline_s is not None and self._best <= roofline_s / b.stop_at:
+            return f"{100 * b.stop_at:g} % of the roofline was reached"
+        if b.patience is not None and self._stale >= b.patience:
+            return f"no gain in {b.patience} generations"
+        return None

@@ -1,0 +1,181 @@
+"""What a strategy searches: schedules, the legal steps between them, and the model's guess of each one's time.
+
+A strategy sees only a `Space`. Behind it stands an `Engine`: the options package for a real kernel, a recorded file in a replay, a
+synthetic cost function in tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ..ir.errors import OptError
+
+if TYPE_CHECKING:
+    from ..ir.kernel import Kernel
+    from ..opts.opt import Opt
+    from ..targets import Target
+
+    Schedule = tuple[Opt, ...]
+
+ALLOWED = frozenset({"REASSOC"})
+"""Effects a schedule may have unless the caller's policy says otherwise (DOWNCONVERT and NONDET are off)."""
+
+
+class Applied(Protocol):
+    """What `Engine.apply` returns: a legal schedule of the kernel."""
+
+    @property
+    def hash(self) -> str: ...
+
+    @property
+    def effects(self) -> frozenset[str]: ...
+
+
+class TemplateLike(Protocol):
+    """A parameterised schedule: named choices and the function that makes the option list."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def params(self) -> Mapping[str, tuple[Any, ...]]: ...
+
+    @property
+    def make(self) -> Callable[[dict[str, Any]], Schedule]: ...
+
+
+class Engine(Protocol):
+    """The five things a search needs to know about a kernel on a target."""
+
+    def seeds(self) -> Sequence[Schedule]: ...
+
+    def apply(self, opts: Schedule) -> Any: ...
+
+    def actions(self, applied: Any) -> Sequence[Schedule]: ...
+
+    def estimate(self, applied: Any) -> float: ...
+
+    def templates(self) -> Sequence[Any]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A legal schedule: its options, the hash two equal schedules share, and the model's time in seconds."""
+
+    opts: Schedule
+    hash: str
+    estimate: float
+
+    @property
+    def skeleton(self) -> tuple[tuple[str, str], ...]:
+        """The schedule without its amounts and its order: states alike but for numbers share it."""
+        return tuple(sorted((o.op, str(o.on)) for o in self.opts))
+
+
+class Space:
+    """A memoising view of an engine. Every method is pure; illegal schedules are `None`, never an exception."""
+
+    def __init__(self, engine: Engine, allowed: frozenset[str] = ALLOWED) -> None:
+        self.engine = engine
+        self.allowed = allowed
+        self._states: dict[Schedule, State | None] = {}
+        self._actions: dict[str, list[Schedule]] = {}
+        self._reasons: dict[Schedule, str] = {}
+
+    def seeds(self) -> list[Schedule]:
+        """Best guesses first; the empty schedule is always among them."""
+        found = [tuple(s) for s in self.engine.seeds()]
+        return found if () in found else [*found, ()]
+
+    def state(self, opts: Schedule) -> State | None:
+        """The schedule's state, or None when it is illegal or has an effect that the policy forbids."""
+        opts = tuple(opts)
+        if opts in self._states:
+            return self._states[opts]
+        found: State | None = None
+        try:
+            applied = self.engine.apply(opts)
+            forbidden = frozenset(applied.effects) - self.allowed
+            if forbidden:
+                raise OptError(f"the numerics policy does not allow {', '.join(sorted(forbidden))}")
+            found = State(opts, applied.hash, float(self.engine.estimate(applied)))
+        except OptError as e:
+            self._reasons[opts] = str(e)
+        self._states[opts] = found
+        return found
+
+    def reason(self, opts: Schedule) -> str:
+        """Why `state(opts)` is None."""
+        return self._reasons.get(tuple(opts), "")
+
+    def actions(self, state: State) -> list[Schedule]:
+        """Option lists that may be appended to a state (a macro move appends several options)."""
+        found = self._actions.get(state.hash)
+        if found is None:
+            found = [tuple(a) for a in self.engine.actions(self.engine.apply(state.opts))]
+            self._actions[state.hash] = found
+        return found
+
+    def successors(self, state: State) -> Iterator[State]:
+        """Legal states one action away, without repetitions of the state itself."""
+        for action in self.actions(state):
+            nxt = self.state(state.opts + action)
+            if nxt is not None and nxt.hash != state.hash:
+                yield nxt
+
+    def legalise(self, opts: Sequence[Opt]) -> State | None:
+        """The state left when every option that is illegal at its turn is dropped (crossover makes such lists)."""
+        whole = self.state(tuple(opts))
+        if whole is not None:
+            return whole
+        kept: Schedule = ()
+        for o in opts:
+            if self.state((*kept, o)) is not None:
+                kept = (*kept, o)
+        return self.state(kept)
+
+    def templates(self) -> list[TemplateLike]:
+        """Parameterised schedules for samplers over named choices."""
+        return list(self.engine.templates())
+
+    def instance(self, template: TemplateLike, params: dict[str, Any]) -> Schedule | None:
+        """The template's schedule for these choices when it is legal, else None."""
+        try:
+            opts = tuple(template.make(params))
+        except OptError:
+            return None
+        return opts if self.state(opts) is not None else None
+
+
+class OptEngine:
+    """The options package as an engine: one kernel on one target with a number of threads."""
+
+    def __init__(self, kernel: Kernel, target: Target, threads: int, limits: Any = None) -> None:
+        self.kernel, self.target, self.threads, self.limits = kernel, target, threads, limits
+
+    def seeds(self) -> Sequence[Schedule]:
+        from .. import opts
+
+        return opts.seeds(self.kernel, self.target, self.threads)
+
+    def apply(self, schedule: Schedule) -> Any:
+        from .. import opts
+
+        return opts.apply(self.kernel, schedule, self.target)
+
+    def actions(self, applied: Any) -> Sequence[Schedule]:
+        from .. import opts
+
+        return opts.actions(applied)
+
+    def estimate(self, applied: Any) -> float:
+        from .. import opts
+
+        return opts.estimate(applied, self.threads, self.limits)
+
+    def templates(self) -> Sequence[Any]:
+        from .. import opts
+
+        return opts.templates(self.kernel, self.target, self.threads)

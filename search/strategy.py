@@ -1,0 +1,95 @@
+"""The seam between a search and everything else: ask for schedules, tell what became of them.
+
+A strategy never measures. It may be asked again before earlier answers were told (the build of the next batch overlaps the timing of the
+present one) and it is told of schedules that it did not ask for (seeds, and those of other strategies in a portfolio), which it may learn from.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+from ..ir.errors import UsageError
+
+if TYPE_CHECKING:
+    from .space import Schedule, Space
+
+
+class Measured(Protocol):
+    """What a strategy reads of a measurement: the outcome's name and the best time in seconds (None unless it is ok or slow)."""
+
+    @property
+    def outcome(self) -> str: ...
+
+    @property
+    def t_min(self) -> float | None: ...
+
+
+def seconds(m: Measured) -> float:
+    """The time of a right result (that of a slow one is rough, but tells a strategy more than a failure would), infinity for every other outcome."""
+    return m.t_min if m.outcome in ("ok", "slow") and m.t_min is not None else math.inf
+
+
+class Strategy(ABC):
+    """One way of choosing what to measure next. The same seed and the same tells give the same asks."""
+
+    name: ClassVar[str]
+
+    def __init__(self, space: Space, *, seed: int = 0, start: Sequence[Schedule] = ()) -> None:
+        """`start`: schedules measured before the first ask (seeds, stored winners); it may be empty."""
+        self.space = space
+        self.seed = seed
+        self.start = [tuple(s) for s in start]
+
+    @abstractmethod
+    def ask(self, n: int) -> list[Schedule]:
+        """Up to `n` schedules to measure; fewer, or none, when it has no better idea at present."""
+
+    @abstractmethod
+    def tell(self, opts: Schedule, measurement: Measured) -> None:
+        """The result of a schedule, asked for by anyone, exactly once each."""
+
+    @property
+    def done(self) -> bool:
+        """True when it will never ask again."""
+        return False
+
+
+_BUILTIN = {
+    "portfolio": "portfolio:Portfolio",
+    "beam": "beam:Beam",
+    "optuna": "tpe:Tpe",
+    "random": "random:RandomWalk",
+    "evolve": "evolve:Evolve",
+    "exhaustive": "exhaustive:Exhaustive",
+}
+DEFAULT = "portfolio"
+_registered: dict[str, Callable[..., Strategy]] = {}
+
+
+def names() -> tuple[str, ...]:
+    """Every strategy's name, the default first. Imports none of them."""
+    return (*_BUILTIN, *_registered)
+
+
+def register(name: str, factory: Callable[..., Strategy]) -> None:
+    """Make `factory(space, seed=, start=)` available under a name; an existing name is replaced."""
+    _registered[name] = factory
+
+
+def create(name: str | None, space: Space, *, seed: int = 0, start: Sequence[Schedule] = ()) -> Strategy:
+    """The strategy of that name (None: the default); UsageError suggests the nearest name."""
+    name = name or DEFAULT
+    if name in _registered:
+        return _registered[name](space, seed=seed, start=start)
+    if name not in _BUILTIN:
+        from difflib import get_close_matches
+
+        near = get_close_matches(name, names(), 1)
+        raise UsageError(f"unknown strategy {name!r}{f'; did you mean {near[0]!r}?' if near else ''} Use one of {', '.join(names())}.")
+    module, attribute = _BUILTIN[name].split(":")
+    factory: Callable[..., Strategy] = getattr(import_module(f".{module}", __package__), attribute)
+    return factory(space, seed=seed, start=start)
