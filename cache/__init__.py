@@ -1,1 +1,40 @@
-"""cache."""
+"""The schedule cache: measurements by strict key, fast look-up, bundles, layers.
+
+Read `store` first; `lookup` is the path that runs at JIT time and imports neither SQLAlchemy nor NumPy.
+"""
+
+from __future__ import annotations
+
+import os
+
+from .bundles import HEADER as BUNDLE_HEADER
+from .explain import Explanation, Field
+from .keys import DEFAULT_POLICY, Key, policy
+from .lookup import lookup
+from .recover import CacheWarning
+from .rows import OUTCOMES, Row
+from .store import Cache, Imported
+from .version import SCHEMA, tool_version
+
+__all__ = [
+    "BUNDLE_HEADER",
+    "Cache",
+    "CacheWarning",
+    "DEFAULT_POLICY",
+    "Explanation",
+    "Field",
+    "Imported",
+    "Key",
+    "OUTCOMES",
+    "Row",
+    "SCHEMA",
+    "lookup",
+    "open",
+    "policy",
+    "tool_version",
+]
+
+
+def open(location: str | os.PathLike[str] | None = None) -> Cache:
+    """`Cache.open`: the cache at a path or URL, else by TILEWRIGHT_CACHE, else the default layers."""
+    return Cache.open(location)

@@ -1,0 +1,55 @@
+"""Where caches are: shipped with the package < the project's < the user's. A nearer layer's answer wins."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+ENV = "TILEWRIGHT_CACHE"
+PROJECT = Path(".tilewright") / "cache.db"
+
+
+@dataclass(frozen=True, slots=True)
+class Layers:
+    """`top` is written and read: a path or a database URL. `below` are files that are only read, nearest first."""
+
+    top: str
+    below: tuple[Path, ...]
+
+
+def find(location: str | os.PathLike[str] | None = None) -> Layers:
+    """The layers for `location` (a path or URL), else for the environment variable TILEWRIGHT_CACHE, else the user's default.
+
+    A cache that is named in either way stands alone: what is in it, and nothing else, decides."""
+    named = os.fspath(location) if location is not None else os.environ.get(ENV)
+    if named:
+        return Layers(named, ())
+    return Layers(str(user_path()), tuple(p for p in (project_path(), shipped_path()) if p is not None))
+
+
+def user_path() -> Path:
+    """The platform's place for a user's data, e.g. ~/.local/share/tilewright/cache.db."""
+    import platformdirs
+
+    return Path(platformdirs.user_data_dir("tilewright", appauthor=False)) / "cache.db"
+
+
+def project_path(start: Path | None = None) -> Path | None:
+    """The first `.tilewright/cache.db` in `start` (default: the working directory) or a folder above it."""
+    try:
+        here = (start or Path.cwd()).absolute()
+    except FileNotFoundError:
+        return None  # the working directory was deleted
+    return next((p for p in (d / PROJECT for d in (here, *here.parents)) if p.is_file()), None)
+
+
+def shipped_path() -> Path | None:
+    """Rows that come with the package, where a distribution has them."""
+    path = Path(__file__).resolve().parent / "shipped.db"
+    return path if path.is_file() else None
+
+
+def is_url(location: str) -> bool:
+    """Whether this names a database server (or is written as a SQLAlchemy URL) rather than a file."""
+    return "://" in location

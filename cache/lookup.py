@@ -1,0 +1,180 @@
+"""The fast read path: stdlib sqlite3, read-only, with a memo in memory. Never imports SQLAlchemy.
+
+A look-up in the memo costs one stat (was the file replaced?) and one `PRAGMA data_version` (did anyone commit?).
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import warnings
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..ir.errors import CacheError
+from . import queries
+from .keys import Key
+from .recover import CacheWarning, Newer, Older, classify, schema_of
+from .rows import COLUMNS, Row, from_dict
+from .version import SCHEMA
+
+MEMO = 4096
+"""Keys remembered; the memo starts again when it is full."""
+
+_BOOLS = tuple(c for c in COLUMNS if c == "verified")
+
+
+class Reader:
+    """Reads one SQLite file. A missing or empty file reads as an empty cache. Usable from several threads, and after a fork.
+
+    Raises Damaged, Newer, Older (see `recover`) or CacheError."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = os.path.abspath(path)
+        self._lock = threading.Lock()
+        self._connection: sqlite3.Connection | None = None
+        self._identity: tuple[int, ...] = ()
+        self._version = -1
+        self._immutable = False
+        self._memo: dict[Key, Row | None] = {}
+
+    def best(self, key: Key) -> Row | None:
+        """The fastest verified row of `key`."""
+        with self._lock:
+            connection = self._fresh()
+            if connection is None:
+                return None
+            if key in self._memo:
+                return self._memo[key]
+            found = self._select(connection, queries.BEST, {"key": key.hash})
+            if len(self._memo) >= MEMO:
+                self._memo.clear()
+            row = self._memo[key] = found[0] if found else None
+            return row
+
+    def select(self, sql: str, parameters: Mapping[str, Any]) -> list[Row]:
+        """Rows of a query over `queries.FIELDS`."""
+        with self._lock:
+            connection = self._fresh()
+            return [] if connection is None else self._select(connection, sql, parameters)
+
+    def table(self, sql: str) -> list[dict[str, Any]]:
+        """Any query, as dictionaries by column."""
+        with self._lock:
+            connection = self._fresh()
+            if connection is None:
+                return []
+            try:
+                cursor = connection.execute(sql)
+                names = [d[0] for d in cursor.description]
+                return [dict(zip(names, r, strict=True)) for r in cursor]
+            except sqlite3.Error as e:
+                raise self._failed(e) from None
+
+    def close(self) -> None:
+        """Let go of the file; the next look-up opens it again."""
+        with self._lock:
+            self._drop()
+
+    def _select(self, connection: sqlite3.Connection, sql: str, parameters: Mapping[str, Any]) -> list[Row]:
+        try:
+            return to_rows(connection.execute(sql, dict(parameters)), self.path)
+        except sqlite3.Error as e:
+            raise self._failed(e) from None
+
+    def _fresh(self) -> sqlite3.Connection | None:
+        """An open connection; the memo holds nothing that is older than the file."""
+        try:
+            st = os.stat(self.path)
+        except FileNotFoundError:
+            self._drop()
+            return None
+        except OSError as e:
+            raise CacheError(f"cannot read the cache {self.path}: {e.strerror}") from None
+        identity = (os.getpid(), st.st_dev, st.st_ino) if not self._immutable else (os.getpid(), st.st_dev, st.st_ino, st.st_mtime_ns, st.st_size)
+        try:
+            if self._connection is None or identity != self._identity:
+                self._drop()
+                if not self._open():
+                    return None
+                self._identity = identity if not self._immutable else (os.getpid(), st.st_dev, st.st_ino, st.st_mtime_ns, st.st_size)
+            assert self._connection is not None
+            version = self._connection.execute("PRAGMA data_version").fetchone()[0]
+        except sqlite3.Error as e:
+            raise self._failed(e) from None
+        if version != self._version:
+            self._memo.clear()
+            self._version = version
+        return self._connection
+
+    def _open(self) -> bool:
+        """Connect; False for a file without tables. Falls back to immutable access on read-only media, where no WAL can be made."""
+        uri = Path(self.path).as_uri()
+        for immutable in (False, True):
+            connection = sqlite3.connect(f"{uri}?mode=ro{'&immutable=1' * immutable}", uri=True, timeout=10, isolation_level=None, check_same_thread=False)
+            try:
+                found = schema_of(connection, self.path)
+                break
+            except sqlite3.OperationalError as e:
+                connection.close()
+                logged = os.path.exists(f"{self.path}-wal") and os.path.getsize(f"{self.path}-wal") > 0
+                if immutable or logged or e.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
+                    raise
+            except BaseException:
+                connection.close()
+                raise
+        if found is None or found != SCHEMA:
+            connection.close()
+            if found is None:
+                return False
+            raise Newer(found) if found > SCHEMA else Older(f"the cache {self.path} has schema {found}, this Tilewright reads {SCHEMA}")
+        self._connection, self._immutable = connection, immutable
+        return True
+
+    def _drop(self) -> None:
+        # a connection opened before a fork is not ours to close: only forget it
+        if self._connection is not None and self._identity[0] == os.getpid():
+            self._connection.close()
+        elif self._connection is not None:
+            _ORPHANS.append(self._connection)
+        self._connection, self._version, self._immutable = None, -1, False
+        self._memo.clear()
+
+    def _failed(self, error: sqlite3.Error) -> CacheError:
+        self._drop()
+        return classify(error, self.path)
+
+
+_ORPHANS: list[sqlite3.Connection] = []
+_READERS: dict[str, Reader] = {}
+
+
+def reader(path: str | os.PathLike[str]) -> Reader:
+    """The process's one Reader of a file."""
+    name = os.path.abspath(path)
+    found = _READERS.get(name)
+    if found is None:
+        found = _READERS.setdefault(name, Reader(name))
+    return found
+
+
+def lookup(path: str | os.PathLike[str], key: Key) -> Row | None:
+    """The fastest verified row of `key` in the SQLite cache at `path`; None where there is none or no file. The first call after
+    import takes about a millisecond, a repeated one some microseconds; a commit by any process is seen by the next call."""
+    return reader(path).best(key)
+
+
+def to_rows(records: Iterable[Iterable[Any]], place: str) -> list[Row]:
+    """Rows of a query over `queries.FIELDS`; one that does not hold what it should is left out with a warning."""
+    out: list[Row] = []
+    for record in records:
+        values = dict(zip(COLUMNS, record, strict=True))
+        for c in _BOOLS:
+            values[c] = bool(values[c])
+        try:
+            out.append(from_dict(values))
+        except CacheError as e:
+            warnings.warn(f"a row of the cache {place} is ignored: {e}", CacheWarning, stacklevel=3)
+    return out

@@ -1,0 +1,61 @@
+"""The SELECTs of the cache as plain SQL with named parameters: the same text runs under stdlib sqlite3 and SQLAlchemy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..ir.errors import CacheError
+from .rows import COLUMNS, TYPES
+
+FIELDS = ", ".join(f'"{c}"' for c in COLUMNS)
+_USABLE = "verified AND outcome = 'ok' AND t_med IS NOT NULL"
+
+BEST = f"SELECT {FIELDS} FROM measurement WHERE key_hash = :key AND {_USABLE} ORDER BY t_med, t_min, digest LIMIT 1"
+"""The fastest usable row of a key."""
+
+NEAREST = f"""SELECT {FIELDS} FROM (
+    SELECT {FIELDS}, digest, ROW_NUMBER() OVER (PARTITION BY key_hash ORDER BY t_med, t_min, digest) AS place FROM measurement
+    WHERE {{column}} = :loose AND target = :target AND compiler = :compiler AND policy = :policy AND {_USABLE}
+) AS ranked WHERE place = 1 ORDER BY digest"""
+"""The fastest usable row of every key that shares a loose key, target, compiler and policy."""
+
+KEYS = """SELECT kernel, target, threads, compiler, policy, name, shape, dtype, outcome, verified, COUNT(*) AS times FROM measurement
+GROUP BY kernel, target, threads, compiler, policy, name, shape, dtype, outcome, verified"""
+"""What there is, counted: `explain` compares it with a wanted key."""
+
+FILTERS = (
+    "name",
+    "kernel",
+    "shape",
+    "dtype",
+    "device",
+    "target",
+    "threads",
+    "compiler",
+    "policy",
+    "outcome",
+    "verified",
+    "strategy",
+    "run_id",
+    "source_sha",
+    "tool_version",
+)
+"""What `rows`, `export` and `clear` can be narrowed by."""
+
+
+def where(filters: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """A WHERE clause (may be empty) and its parameters; None stands for "any". Raises CacheError for an unknown filter."""
+    for f, value in filters.items():
+        if f not in FILTERS:
+            raise CacheError(f"cannot filter by {f!r}; use {', '.join(FILTERS)}")
+        if value is not None and type(value) is not TYPES[f][0]:
+            raise CacheError(f"filter {f} must be {TYPES[f][0].__name__}, not {type(value).__name__}")
+    used = {f: v for f, v in filters.items() if v is not None}
+    clause = " AND ".join(f'"{f}" = :{f}' for f in used)
+    return (f" WHERE {clause}" if clause else ""), used
+
+
+def rows(filters: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """All rows that pass, oldest first."""
+    clause, used = where(filters)
+    return f'SELECT {FIELDS} FROM measurement{clause} ORDER BY "when", digest', used

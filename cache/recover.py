@@ -1,0 +1,120 @@
+"""What to do about a cache file that cannot be used: it is moved aside with a warning, never overwritten or deleted."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import warnings
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from ..ir.errors import CacheError
+from .version import SCHEMA
+
+ELSEWHERE = "choose another place with --cache PATH or the environment variable TILEWRIGHT_CACHE"
+
+
+class CacheWarning(UserWarning):
+    """Something about the cache that the user should know, though work goes on."""
+
+
+class Damaged(CacheError):
+    """The file is not a readable database."""
+
+
+class Newer(CacheError):
+    """The file was written by a later Tilewright."""
+
+    def __init__(self, version: int) -> None:
+        super().__init__(f"the cache has schema {version}, this Tilewright reads {SCHEMA}")
+        self.version = version
+
+
+class Older(CacheError):
+    """The file has an earlier schema and waits for its migration."""
+
+
+def classify(error: Exception, place: str) -> CacheError:
+    """A database driver's error as one that says what to do. `place` is the path or URL for the message."""
+    text = str(error).strip()
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or "Could not decode to UTF-8" in text:
+        return Damaged(f"the cache {place} is damaged ({text})")
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return CacheError(f"the cache {place} is locked by another process ({text}): try again when that one is done, or {ELSEWHERE}")
+    if code == sqlite3.SQLITE_FULL:
+        return CacheError(f"the disk that holds the cache {place} is full: free some space, or {ELSEWHERE}")
+    if code == sqlite3.SQLITE_IOERR:
+        return CacheError(f"the cache {place} could not be read or written ({text}; is the disk or a quota full?): free some space, or {ELSEWHERE}")
+    if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
+        return CacheError(f"cannot write the cache {place} ({text}): {ELSEWHERE}")
+    return CacheError(f"the cache {place} cannot be used ({text}): {ELSEWHERE}")
+
+
+def schema_of(connection: sqlite3.Connection, place: str) -> int | None:
+    """The schema number of an open file, None where it has no tables yet. Raises CacheError for somebody else's database."""
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if not tables:
+        return None
+    row = connection.execute("SELECT value FROM tilewright_meta WHERE name = 'schema'").fetchone() if "tilewright_meta" in tables else None
+    if row is None or not str(row[0]).isdecimal():
+        raise CacheError(f"{place} is a database, but not a Tilewright cache: {ELSEWHERE}")
+    return int(row[0])
+
+
+def state(path: Path) -> str | None:
+    """None for a file that is sound, missing or not ours; else the suffix it should be moved to ('corrupt' or 'newer-vN')."""
+    if not path.is_file():
+        return None
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=10)) as c:
+            found = schema_of(c, str(path))
+            if found is not None and found > SCHEMA:
+                return f"newer-v{found}"
+            return None if c.execute("PRAGMA quick_check(1)").fetchone() == ("ok",) else "corrupt"
+    except CacheError:
+        return None
+    except sqlite3.Error as e:
+        return "corrupt" if isinstance(classify(e, str(path)), Damaged) else None
+
+
+def move_aside(path: Path) -> Path | None:
+    """Move a corrupt or newer cache, with its WAL, to NAME.corrupt-DATE or NAME.newer-vN and warn. Returns the new place, None
+    when another process did it first. Raises CacheError where the folder does not allow it."""
+    with _exclusive(path.parent):
+        suffix = state(path)
+        if suffix is None:
+            return None
+        reason = "is damaged" if suffix == "corrupt" else f"was written by a later Tilewright (schema {suffix[7:]}, this one reads {SCHEMA})"
+        if suffix == "corrupt":
+            suffix += datetime.now(UTC).strftime("-%Y%m%dT%H%M%SZ")
+        target, i = path.with_name(f"{path.name}.{suffix}"), 1
+        while target.exists():
+            target, i = path.with_name(f"{path.name}.{suffix}.{i}"), i + 1
+        try:
+            # the log first: beside a new file of the old name it would be replayed into that
+            for tail in ("-wal", "-shm", ""):
+                if os.path.exists(f"{path}{tail}"):
+                    os.rename(f"{path}{tail}", f"{target}{tail}")
+        except OSError as e:
+            raise CacheError(f"the cache {path} {reason} and cannot be moved aside ({e.strerror}): {ELSEWHERE}") from None
+    warnings.warn(f"the cache {path} {reason}; it was moved to {target} and a new one begins", CacheWarning, stacklevel=2)
+    return target
+
+
+@contextmanager
+def _exclusive(folder: Path) -> Iterator[None]:
+    """One process at a time in here for a folder (where the system has flock)."""
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)

@@ -1,0 +1,166 @@
+"""A row of the cache: one measurement of one schedule, whatever came of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from typing import Any, get_type_hints
+
+from ..ir.errors import CacheError
+from .keys import DEFAULT_POLICY, Key
+from .strict import INT_MAX, canon, parse
+
+OUTCOMES = ("ok", "wrong", "build", "timeout", "crash", "illegal", "slow")
+MAX_TEXT = 1 << 18
+"""Characters in one text field."""
+
+
+def now() -> str:
+    """This moment, UTC, ISO 8601 in microseconds."""
+    return datetime.now(UTC).isoformat(timespec="microseconds")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """Times are seconds, `bytes` is compulsory traffic, `when` is UTC ISO 8601. JSON fields hold canonical JSON text; a dict or
+    list given for one is converted. `opts` names axes and buffers canonically and is what a look-up uses; `opts_display` has
+    the names of the kernel that was tuned. `effects` are those of the schedule, joined with '+'. `verified`: the whole output
+    was checked. `source_sha` and `tool_version` say whether the schedule still means the same code."""
+
+    kernel: str
+    target: str
+    threads: int
+    compiler: str
+    policy: str = DEFAULT_POLICY
+    loose_extents: str = ""
+    loose_epilogue: str = ""
+    name: str = ""
+    shape: str = "{}"
+    dtype: str = ""
+    device: str = ""
+    opts: str = "[]"
+    opts_display: str = "[]"
+    outcome: str = "ok"
+    t_min: float | None = None
+    t_med: float | None = None
+    n: int = 0
+    seed_s: float | None = None
+    flops: int = 0
+    bytes: int = 0
+    roofline_s: float | None = None
+    strategy: str = ""
+    effects: str = ""
+    verified: bool = False
+    source_sha: str = ""
+    tool_version: str = ""
+    provenance: str = "{}"
+    run_id: str = ""
+    when: str = ""
+
+    def __post_init__(self) -> None:
+        for f in JSON_FIELDS:
+            value = getattr(self, f)
+            if not isinstance(value, str):
+                object.__setattr__(self, f, canon(value))
+        if not self.when:
+            object.__setattr__(self, "when", now())
+
+    @property
+    def key(self) -> Key:
+        """The strict key of this row."""
+        return Key(self.kernel, self.target, self.threads, self.compiler, self.policy)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the whole content: equal measurements are stored once."""
+        return hashlib.sha256(canon(self.to_dict()).encode()).hexdigest()
+
+    @property
+    def shape_dict(self) -> dict[str, int]:
+        """The shape the row was tuned at, by shape name."""
+        return dict(json.loads(self.shape))
+
+    @property
+    def usable(self) -> bool:
+        """Whether a look-up may return it."""
+        return self.outcome == "ok" and self.verified and self.t_med is not None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Fields by name, scalars only."""
+        return {f: getattr(self, f) for f in COLUMNS}
+
+
+JSON_FIELDS = ("shape", "opts", "opts_display", "provenance")
+COLUMNS: tuple[str, ...] = tuple(f.name for f in fields(Row))
+_HINTS = get_type_hints(Row)
+TYPES: dict[str, tuple[type, bool]] = {f: ((float if "float" in str(h) else h), "None" in str(h)) for f, h in _HINTS.items() if f in COLUMNS}
+"""Scalar type of each field, and whether it may be None."""
+
+
+def check(row: Row, what: str = "row") -> Row:
+    """`row` with JSON fields and numbers in their one form; raises CacheError naming a field that is out of its range."""
+    return from_dict(row.to_dict(), what)
+
+
+def from_dict(values: dict[str, Any], what: str = "row") -> Row:
+    """A checked Row from plain data; every field must be there and no other. Raises CacheError naming the field."""
+    unknown, missing = sorted(set(values) - set(COLUMNS)), sorted(set(COLUMNS) - set(values))
+    if unknown or missing:
+        said = [f"unknown field {', '.join(map(ascii, unknown[:3]))}"] * bool(unknown) + [f"missing field {', '.join(missing[:3])}"] * bool(missing)
+        raise CacheError(f"{what}: {'; '.join(said)}")
+    clean = {f: _scalar(f, values[f], what) for f in COLUMNS}
+    for f, kind in zip(JSON_FIELDS, (dict, list, list, dict), strict=True):
+        inside = parse(clean[f], f"{what}, field {f}")
+        if not isinstance(inside, kind):
+            raise CacheError(f"{what}: field {f} must hold a JSON {'object' if kind is dict else 'list'}")
+        if f == "shape" and not all(type(v) is int and v >= 0 for v in inside.values()):
+            raise CacheError(f"{what}: field shape must hold whole numbers by name")
+        clean[f] = canon(inside)
+    row = Row(**clean)
+    if row.outcome not in OUTCOMES:
+        raise CacheError(f"{what}: outcome {row.outcome!r} is none of {', '.join(OUTCOMES)}")
+    if row.threads < 1:
+        raise CacheError(f"{what}: threads is {row.threads}, must be at least 1")
+    if row.outcome == "ok" and row.t_med is None:
+        raise CacheError(f"{what}: outcome is ok but t_med is missing")
+    if not row.kernel or not row.target:
+        raise CacheError(f"{what}: kernel and target must not be empty")
+    if not _is_utc(row.when):
+        raise CacheError(f"{what}: field when must be UTC ISO 8601 in microseconds, like 2025-01-31T08:00:00.000000+00:00")
+    return row
+
+
+def _is_utc(when: str) -> bool:
+    """One offset and one form, so that text order is time order."""
+    try:
+        return datetime.fromisoformat(when).astimezone(UTC).isoformat(timespec="microseconds") == when
+    except (ValueError, OverflowError):
+        return False
+
+
+def _scalar(field: str, value: Any, what: str) -> Any:
+    kind: Any
+    kind, optional = TYPES[field]
+    if value is None and optional:
+        return None
+    if kind is float and isinstance(value, (int, float)) and type(value) is not bool:
+        value = float(value)
+    if type(value) is not kind:
+        raise CacheError(f"{what}: field {field} must be {kind.__name__}, not {type(value).__name__}")
+    if kind is str and (len(value) > MAX_TEXT or "\0" in value or not _is_utf8(value)):
+        raise CacheError(f"{what}: field {field} is too long or holds a character that cannot be stored")
+    if kind is float and not 0 <= value < float("inf"):
+        raise CacheError(f"{what}: field {field} must be finite and not negative")
+    if kind is int and not 0 <= value <= INT_MAX:
+        raise CacheError(f"{what}: field {field} must be in 0 .. 2^63-1")
+    return value
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

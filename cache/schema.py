@@ -1,0 +1,62 @@
+"""Tables of the cache (SQLAlchemy core), the schema number and its migrations. Imported only when something is written, or
+read from a server: importing SQLAlchemy costs a quarter of a second."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import sqlalchemy as sa
+
+from ..ir.errors import CacheError
+from .rows import COLUMNS, TYPES
+from .version import SCHEMA
+
+_SQL: dict[type, type[sa.types.TypeEngine[Any]]] = {str: sa.Text, int: sa.BigInteger, float: sa.Double, bool: sa.Boolean}
+
+metadata = sa.MetaData()
+
+meta = sa.Table("tilewright_meta", metadata, sa.Column("name", sa.String(64), primary_key=True), sa.Column("value", sa.Text, nullable=False))
+"""`schema`: the schema number, as text."""
+
+measurement = sa.Table(
+    "measurement",
+    metadata,
+    sa.Column("digest", sa.String(64), primary_key=True),
+    sa.Column("key_hash", sa.String(64), nullable=False),
+    *(sa.Column(c, _SQL[TYPES[c][0]], nullable=TYPES[c][1], quote=True) for c in COLUMNS),
+    sa.Index("measurement_best", "key_hash", "verified", "outcome", "t_med"),
+    sa.Index("measurement_extents", "loose_extents", "verified", "outcome"),
+    sa.Index("measurement_epilogue", "loose_epilogue", "verified", "outcome"),
+)
+"""One row a measurement; `digest` identifies its content, `key_hash` its strict key."""
+
+MIGRATIONS: dict[int, Callable[[sa.Connection], None]] = {}
+"""MIGRATIONS[v] turns schema v into v + 1 inside the transaction it is given."""
+
+
+def prepare(connection: sa.Connection) -> None:
+    """Create the tables or migrate them to the present schema; the caller's transaction must exclude other writers.
+
+    Raises CacheError when a migration is missing. A newer schema is the caller's to notice first (`version_of`)."""
+    found = version_of(connection)
+    if found is None:
+        metadata.create_all(connection)
+        connection.execute(meta.insert().values(name="schema", value=str(SCHEMA)))
+        return
+    for v in range(found, SCHEMA):
+        if v not in MIGRATIONS:
+            raise CacheError(f"this cache has schema {v} and Tilewright knows no way from it to {SCHEMA}: export it with the version that wrote it")
+        MIGRATIONS[v](connection)
+    if found < SCHEMA:
+        connection.execute(meta.update().where(meta.c.name == "schema").values(value=str(SCHEMA)))
+
+
+def version_of(connection: sa.Connection) -> int | None:
+    """The schema number in the database, None when our tables are not there."""
+    if not sa.inspect(connection).has_table(meta.name):
+        return None
+    value = connection.execute(sa.select(meta.c.value).where(meta.c.name == "schema")).scalar()
+    if value is None or not value.isdecimal():
+        raise CacheError("the table tilewright_meta holds no schema number: this is not a Tilewright cache, choose another with --cache")
+    return int(value)

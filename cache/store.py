@@ -1,0 +1,215 @@
+"""The cache as one object: the layer that is written, and the layers below it that are only read."""
+
+from __future__ import annotations
+
+import math
+import os
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, NamedTuple, Protocol, TypeVar
+
+from ..ir.errors import CacheError
+from . import bundles, layers, queries
+from .explain import Explanation, explain
+from .keys import Key
+from .lookup import Reader
+from .recover import CacheWarning, Damaged, Newer, Older, move_aside
+from .rows import Row, check
+from .writer import Writer
+
+T = TypeVar("T")
+
+
+class Imported(NamedTuple):
+    """What an import did: rows added, rows that were there already."""
+
+    added: int
+    known: int
+
+
+class _Source(Protocol):
+    def best(self, key: Key) -> Row | None: ...
+    def select(self, sql: str, parameters: Mapping[str, Any]) -> list[Row]: ...
+    def table(self, sql: str) -> list[dict[str, Any]]: ...
+
+
+class Cache:
+    """Open with `Cache.open`. Reading a file needs no SQLAlchemy and makes no file; the first write makes file and tables.
+
+    A damaged or newer file of the top layer is moved aside with a warning (see `recover`); one in a lower layer is left where it is
+    and ignored with a warning. Every failure is a CacheError that says what to do."""
+
+    def __init__(self, where: layers.Layers) -> None:
+        self.location = where.top
+        self.path: Path | None = None
+        if where.top.startswith("sqlite"):
+            self.path = Path(_sqlite_path(where.top))
+        elif not layers.is_url(where.top):
+            self.path = Path(where.top).expanduser()
+        if self.path is not None:
+            self.path = self.path.absolute()
+            self._writer = Writer(path=self.path)
+            self._top: _Source = Reader(self.path)
+        else:
+            self._writer = Writer(where.top)
+            self._top = self._writer
+        self._below: list[Reader] = [Reader(p) for p in where.below]
+
+    @classmethod
+    def open(cls, location: str | os.PathLike[str] | None = None) -> Cache:
+        """The cache at a path or URL, else the one named by TILEWRIGHT_CACHE, else the user's default one over the project's and
+        the shipped one. Nothing is read or made yet."""
+        return cls(layers.find(location))
+
+    # reading --------------------------------------------------------------------------------------------------------
+    def best(self, key: Key) -> Row | None:
+        """The fastest verified row of `key` in the nearest layer that has one."""
+        return self._best(key)[0]
+
+    def _best(self, key: Key) -> tuple[Row | None, str | None]:
+        row = self._read(lambda s: s.best(key))
+        if row is not None:
+            return row, self._writer.place
+        for reader in tuple(self._below):
+            row = self._read_below(reader, lambda s: s.best(key))
+            if row is not None:
+                return row, reader.path
+        return None, None
+
+    def rows(self, **filters: Any) -> list[Row]:
+        """All rows of all layers that match (see `queries.FILTERS`; None means any), oldest first, each once."""
+        return self._select(*queries.rows(filters))
+
+    def nearest(
+        self, key: Key, loose_extents: str, loose_epilogue: str = "", *, shape: Mapping[str, int] | None = None, flops: int | None = None, limit: int = 8
+    ) -> list[Row]:
+        """Rows of other keys to start from, best first: the fastest usable one of each key with the same target, compiler, policy
+        and loose key (equal but for extents, then equal but for the epilogue), by distance in threads and shape."""
+        out: dict[str, Row] = {}
+        for column, loose in (("loose_extents", loose_extents), ("loose_epilogue", loose_epilogue)):
+            if not loose or len(out) >= limit:
+                continue
+            fixed = {"loose": loose, "target": key.target, "compiler": key.compiler, "policy": key.policy}
+            found = [r for r in self._select(queries.NEAREST.format(column=column), fixed) if r.key != key]
+            for r in sorted(found, key=lambda r: (_distance(r, key, shape, flops), r.digest)):
+                out.setdefault(r.digest, r)
+        return list(out.values())[:limit]
+
+    def explain(self, key: Key) -> Explanation:
+        """Hit or miss, and for a miss how the closest key differs, field by field."""
+        row, place = self._best(key)
+        groups = self._read(lambda s: s.table(queries.KEYS)) or []
+        for reader in tuple(self._below):
+            groups = groups + (self._read_below(reader, lambda s: s.table(queries.KEYS)) or [])
+        return explain(key, row, place, groups)
+
+    def export(self, file: str | os.PathLike[str] | IO[str], *, best_only: bool = False, **filters: Any) -> int:
+        """Write the matching rows as a bundle (`best_only`: the row a look-up would return for each key); returns their number."""
+        rows = self.rows(**filters)
+        if best_only:
+            rows = [r for r in (self.best(k) for k in dict.fromkeys(r.key for r in rows)) if r is not None]
+        return bundles.write(rows, file)
+
+    # writing --------------------------------------------------------------------------------------------------------
+    def record(self, rows: Row | Iterable[Row]) -> int:
+        """Add measurements to the top layer in one transaction; returns how many were new. Raises CacheError, then none is added."""
+        checked = [check(r) for r in ((rows,) if isinstance(rows, Row) else rows)]
+        return self._write(lambda: self._writer.record(checked))
+
+    def import_(self, file: str | os.PathLike[str]) -> Imported:
+        """Add a bundle's rows; importing it again changes nothing. Raises CacheError where it is not a bundle, then none is added."""
+        rows = bundles.read(file)
+        added = self.record(rows)
+        return Imported(added, len(rows) - added)
+
+    def clear(self, **filters: Any) -> int:
+        """Delete the matching rows (all, without a filter) of the top layer; returns how many."""
+        queries.where(filters)
+        if self.path is not None and not self.path.exists():
+            return 0
+        return self._write(lambda: self._writer.delete(filters))
+
+    def ensure_writable(self) -> None:
+        """Make file and tables now, so that a bad place is found before hours of tuning. Raises CacheError."""
+        self._write(self._writer.prepare)
+
+    def close(self) -> None:
+        """Let go of all files; using the cache again opens them again."""
+        self._writer.close()
+        for reader in (self._top, *self._below):
+            if isinstance(reader, Reader):
+                reader.close()
+
+    def __enter__(self) -> Cache:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    # ----------------------------------------------------------------------------------------------------------------
+    def _select(self, sql: str, parameters: Mapping[str, Any]) -> list[Row]:
+        out = {r.digest: r for r in self._read(lambda s: s.select(sql, parameters)) or ()}
+        for reader in tuple(self._below):
+            for r in self._read_below(reader, lambda s: s.select(sql, parameters)) or ():
+                out.setdefault(r.digest, r)
+        return list(out.values())
+
+    def _read(self, work: Callable[[_Source], T]) -> T | None:
+        """`work` on the top layer; after a recovery, on the fresh one. A bad file that cannot be moved reads as nothing."""
+        try:
+            return work(self._top)
+        except Older:
+            self._writer.prepare()
+            return work(self._top)
+        except (Damaged, Newer) as e:
+            try:
+                self._recover(e)
+            except CacheError as stuck:
+                if isinstance(stuck, (Damaged, Newer)):
+                    raise
+                warnings.warn(f"{stuck}; it is read as empty", CacheWarning, stacklevel=3)
+                return None
+            return work(self._top)
+
+    def _read_below(self, reader: Reader, work: Callable[[_Source], T]) -> T | None:
+        try:
+            return work(reader)
+        except CacheError as e:
+            warnings.warn(f"ignoring the cache {reader.path}: {e}", CacheWarning, stacklevel=3)
+            self._below.remove(reader)
+            return None
+
+    def _write(self, work: Callable[[], T]) -> T:
+        try:
+            return work()
+        except (Damaged, Newer) as e:
+            self._recover(e)
+            return work()
+
+    def _recover(self, error: CacheError) -> None:
+        """Move the top file aside. Where it turns out sound (another process was first) go on with the one that is there."""
+        if self.path is None:
+            raise error
+        if isinstance(self._top, Reader):
+            self._top.close()
+        self._writer.close()
+        move_aside(self.path)
+
+
+def _distance(row: Row, key: Key, shape: Mapping[str, int] | None, flops: int | None) -> float:
+    """How far away: octaves of threads and of every extent (of the amount of work, where shapes have no common names)."""
+    away = abs(math.log2(row.threads / key.threads))
+    theirs = row.shape_dict
+    if shape and set(shape) == set(theirs):
+        return away + sum(abs(math.log2(max(shape[k], 1) / max(theirs[k], 1))) for k in shape)
+    return away + (abs(math.log2(flops / row.flops)) if flops and row.flops else 64.0)
+
+
+def _sqlite_path(url: str) -> str:
+    """The file of an sqlite:// URL; raises CacheError for one in memory, which nobody else could read."""
+    path = url.partition("://")[2]
+    if not path.startswith("/") or path == "/" or "?" in path or ":memory:" in path:
+        raise CacheError(f"the cache {url} is not a file: use a path, or sqlite:///PATH")
+    return path[1:]

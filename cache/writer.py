@@ -1,0 +1,197 @@
+"""Writing, and everything on a database server, through SQLAlchemy (imported on first use)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ..ir.errors import CacheError
+from . import queries
+from .keys import Key
+from .lookup import to_rows
+from .recover import ELSEWHERE, Newer, classify
+from .rows import Row
+from .version import SCHEMA
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+T = TypeVar("T")
+BUSY_S = 15.0
+"""How long a writer waits for another one."""
+CHUNK = 500
+"""Rows a statement."""
+
+
+class Writer:
+    """One database: the SQLite file `path`, else the server at `url`. Each call is one transaction of its own connection,
+    so it may be used from any thread and after a fork."""
+
+    def __init__(self, url: str = "", path: Path | None = None) -> None:
+        self.url, self.path = url, path
+        self.place = str(path) if path is not None else _hide_password(url)
+        self._engine: sa.Engine | None = None
+        self._ready: tuple[int, int] | bool = False
+
+    def prepare(self) -> None:
+        """Create or migrate the tables. Raises CacheError where the place cannot be written, with what to do."""
+        self._run(lambda c: None)
+
+    def record(self, rows: Iterable[Row]) -> int:
+        """Add the rows that are not there yet; returns how many were. All or none."""
+        values = list({r.digest: {"digest": r.digest, "key_hash": r.key.hash, **r.to_dict()} for r in rows}.values())
+
+        def work(c: sa.Connection) -> int:
+            from .schema import measurement
+
+            insert = _insert(c.dialect.name)(measurement).on_conflict_do_nothing(index_elements=["digest"])
+            added = 0
+            for i in range(0, len(values), CHUNK):
+                # RETURNING would be exact too, but older SQLite lacks it: count before and after instead
+                part = values[i : i + CHUNK]
+                known = measurement.c.digest.in_([v["digest"] for v in part])
+                added += len(part) - (c.execute(_count(measurement, known)).scalar() or 0)
+                c.execute(insert, part)
+            return added
+
+        return self._run(work) if values else 0
+
+    def delete(self, filters: Mapping[str, Any]) -> int:
+        """Delete the rows that pass (`queries.FILTERS`); returns how many."""
+        clause, used = queries.where(dict(filters))
+
+        def work(c: sa.Connection) -> int:
+            import sqlalchemy as sa
+
+            return int(c.execute(sa.text(f"DELETE FROM measurement{clause}"), used).rowcount)
+
+        return self._run(work)
+
+    # the reading half, for servers ----------------------------------------------------------------------------------
+    def best(self, key: Key) -> Row | None:
+        """The fastest verified row of `key`."""
+        found = self.select(queries.BEST, {"key": key.hash})
+        return found[0] if found else None
+
+    def select(self, sql: str, parameters: Mapping[str, Any]) -> list[Row]:
+        """Rows of a query over `queries.FIELDS`."""
+
+        def work(c: sa.Connection) -> list[Row]:
+            import sqlalchemy as sa
+
+            return to_rows([tuple(r) for r in c.execute(sa.text(sql), dict(parameters))], self.place)
+
+        return self._run(work)
+
+    def table(self, sql: str) -> list[dict[str, Any]]:
+        """Any query, as dictionaries by column."""
+
+        def work(c: sa.Connection) -> list[dict[str, Any]]:
+            import sqlalchemy as sa
+
+            return [dict(r) for r in c.execute(sa.text(sql)).mappings()]
+
+        return self._run(work)
+
+    def close(self) -> None:
+        """Let go of the database."""
+        if self._engine is not None:
+            self._engine.dispose()
+            self._engine = None
+
+    # ----------------------------------------------------------------------------------------------------------------
+    def _run(self, work: Callable[[sa.Connection], T]) -> T:
+        """`work` in one transaction, on a prepared database."""
+        import sqlalchemy as sa
+
+        from . import schema
+
+        if self.path is not None:
+            _make_folder(self.path.parent)
+        try:
+            engine = self._engine = self._engine or self._connect()
+            with engine.begin() as c:
+                if self._ready is False or self._ready != self._identity():
+                    if c.dialect.name == "postgresql":
+                        c.execute(sa.text("SELECT pg_advisory_xact_lock(7316294)"))  # any fixed number: one process at a time creates tables
+                    found = schema.version_of(c)
+                    if found is not None and found > SCHEMA:
+                        raise Newer(found)
+                    schema.prepare(c)
+                result = work(c)
+            self._ready = self._identity()
+            return result
+        except sa.exc.DBAPIError as e:
+            raise classify(e.orig if isinstance(e.orig, Exception) else e, self.place) from None
+        except OverflowError as e:
+            raise CacheError(f"the cache {self.place} cannot hold a number this large ({e})") from None
+
+    def _identity(self) -> tuple[int, int] | bool:
+        """Which file this is: after it was moved aside, the new one wants its tables."""
+        if self.path is None:
+            return True
+        try:
+            st = os.stat(self.path)
+        except OSError:
+            return False
+        return (st.st_dev, st.st_ino)
+
+    def _connect(self) -> sa.Engine:
+        import sqlalchemy as sa
+
+        try:
+            url = sa.URL.create("sqlite", database=str(self.path)) if self.path is not None else self.url
+            engine = sa.create_engine(url, poolclass=sa.pool.NullPool, **({"connect_args": {"timeout": BUSY_S}} if self.path is not None else {}))
+        except sa.exc.ArgumentError as e:
+            raise CacheError(f"cannot use the cache {self.place}: {e}") from None
+        except ModuleNotFoundError as e:
+            raise CacheError(f"the cache {self.place} needs the Python package {e.name}: pip install {e.name}") from None
+        if engine.dialect.name not in ("sqlite", "postgresql"):
+            raise CacheError(f"a cache on {engine.dialect.name} is not supported: use a file, or a postgresql:// URL")
+        if self.path is not None:
+            sa.event.listen(engine, "connect", _on_connect)
+            sa.event.listen(engine, "begin", _on_begin)
+        return engine
+
+
+def _on_connect(connection: Any, record: Any) -> None:
+    # we begin transactions ourselves (below): the driver's own way starts them too late for DDL
+    connection.isolation_level = None
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = NORMAL")
+
+
+def _on_begin(connection: sa.Connection) -> None:
+    # IMMEDIATE: wait for the other writer at the start; a transaction that turned from reading to writing would fail at once
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def _insert(dialect: str) -> Any:
+    if dialect == "postgresql":
+        from sqlalchemy.dialects.postgresql import insert as pg
+
+        return pg
+    from sqlalchemy.dialects.sqlite import insert as lite
+
+    return lite
+
+
+def _count(table: sa.Table, condition: Any) -> Any:
+    import sqlalchemy as sa
+
+    return sa.select(sa.func.count()).select_from(table).where(condition)
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        raise CacheError(f"cannot make the folder {folder} for the cache ({e.strerror}): {ELSEWHERE}") from None
+
+
+def _hide_password(url: str) -> str:
+    head, sep, rest = url.partition("://")
+    user, at, host = rest.rpartition("@")
+    return f"{head}{sep}{user.split(':')[0]}{at}{host}" if at else url
