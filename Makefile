@@ -27,6 +27,7 @@ test: .venv/.installed-dev
 lint: .venv/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	@mkdir -p build/typed && ln -sfn ../.. build/typed/tilewright
 	$(BIN)/mypy
 
 clean:

@@ -15,19 +15,6 @@ EXITS = """exit codes:
   130  interrupted; the best so far is saved
 """
 MODES = ("use", "require", "record", "tune")
-_UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
-
-
-def seconds(text: str) -> float:
-    """A duration such as `30s`, `2m`, `1.5h`, `500ms` or `45` in seconds."""
-    number = text.strip().rstrip("hmins")
-    try:
-        value = float(number) * _UNITS[text.strip()[len(number) :] or "s"]
-    except (ValueError, KeyError):
-        value = -1.0
-    if not 0 < value < float("inf"):
-        raise ArgumentTypeError(f"{text!r} is not a duration; write 30s, 2m or 1h")
-    return value
 
 
 def _at_least(least: int) -> Callable[[str], int]:
@@ -69,7 +56,7 @@ def _add_cache(p: ArgumentParser) -> None:
 
 def _add_run(p: ArgumentParser) -> None:
     _add_kernel(p, required=True, device="cpu")
-    p.add_argument("--budget", type=seconds, metavar="TIME", help="time to search for: 30s, 2m (default 30s, none with --trials)")
+    p.add_argument("--budget", metavar="TIME", help="time to search for: 30s, 2m (default 30s, none with --trials)")
     p.add_argument("--trials", type=_at_least(1), metavar="N", help="measurements to make at most")
     p.add_argument("--seed", type=_at_least(0), default=0, metavar="N", help="random seed of the search and of the inputs")
     p.add_argument("--seeds", choices=("auto", "none"), default="auto", help="start from the seed schedules, or from the empty schedule")

@@ -32,6 +32,10 @@ OPS = {"PARALLEL": "grid", "TILE": "serial", "MOVE": "serial", "UPCAST": "upcast
 OUTCOMES = {"ok": "green", "slow": "dim", "wrong": "bold red", "build": "yellow", "timeout": "magenta", "crash": "red", "illegal": "dim yellow"}
 
 
+LEGEND = "T tile  M move  U into registers  R unroll  P parallel  S stage  K split the reduce  PAD pad  NT non-temporal stores"
+"""What the letters of the options' short form mean."""
+
+
 def console(stream: TextIO | None = None) -> Console:
     """A console on `stream` (default: standard output); wide tables when the output is a file or a pipe."""
     from rich.console import Console
@@ -57,7 +61,26 @@ def clock(seconds: float) -> str:
 
 def rate(value: float | None, unit: str) -> str:
     """`1234 GFLOP/s`, or a dash when there is nothing to divide."""
-    return "-" if not value else f"{value:.4g} {unit}" if value < 1000 else f"{value:.0f} {unit}"
+    return "-" if not value else (f"{value:.3g} {unit}" if value < 100 else f"{value:.0f} {unit}").rstrip()
+
+
+def percent(roofline_s: float | None, t: float) -> str:
+    """Share of the roofline that a time of `t` seconds reaches: `87 %`."""
+    return f"{100 * roofline_s / t:.0f} %" if roofline_s else "-"
+
+
+def gain(seed_s: float | None, t: float) -> str:
+    """How many times faster than the seed's time: `1.83x`."""
+    return f"{seed_s / t:.2f}x" if seed_s else "-"
+
+
+def bytes_text(size: int) -> str:
+    """`48 KiB`, `1 MiB`; a dash when unknown."""
+    for unit in ("B", "KiB", "MiB"):
+        if size < 1024:
+            return f"{size:.4g} {unit}" if size else "-"
+        size /= 1024  # type: ignore[assignment]
+    return f"{size:.4g} GiB"
 
 
 def shape_text(shape: dict[str, int]) -> str:

@@ -1,0 +1,93 @@
+"""`tune devices`: what kernels can run on here, and the measured limits of each."""
+
+from __future__ import annotations
+
+import json
+from argparse import Namespace
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from ..ir.errors import DeviceError
+from .style import bytes_text, console, rate
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from ..devices import Device, Limits
+
+
+def run(args: Namespace) -> int:
+    """Print every device, usable or not and why; `--probe` measures the limits of those that are."""
+    from ..devices import get, names
+
+    found = []
+    for name in names():
+        try:
+            device = get(name)
+            device.check()
+        except DeviceError as error:
+            found.append((name, None, None, str(error)))
+            continue
+        if args.probe and args.format == "table":
+            console().print(f"measuring peak arithmetic and bandwidth of {name}; keep the machine quiet")
+        found.append((name, device, device.limits(probe=args.probe), ""))
+    if args.format == "json":
+        print(json.dumps([_fields(*f) for f in found], indent=1))
+        return 0
+    out = console()
+    for name, device, limits, error in found:
+        if device is None:
+            out.print(f"[bold]{name}[/]  [red]not usable[/]: {error}")
+            continue
+        _describe(device, limits)
+    return 0
+
+
+def _describe(device: Device, limits: Limits | None) -> None:
+    from rich.table import Table
+
+    t = device.target
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim")
+    grid.add_column(overflow="fold")
+    grid.add_row("processor", str(device.fingerprint().get("cpu", t.cpu)))
+    grid.add_row("target", f"{t.name} ({t.arch}, tuned as {t.cpu}): {' '.join(sorted(t.features))}")
+    grid.add_row("registers", f"{t.registers} of {t.vector_bytes} bytes")
+    grid.add_row("threads", f"{device.threads} usable")
+    grid.add_row("caches", f"L1 {bytes_text(t.l1)}, L2 {bytes_text(t.l2)} a core, L3 {bytes_text(t.l3)}")
+    grid.add_row("compiler", device.compiler_id())
+    out = console()
+    out.print(f"[bold]{device.name}[/]  [green]usable[/]")
+    out.print(grid)
+    if limits is None:
+        out.print("limits not measured yet: tune devices --probe")
+    else:
+        out.print(_limits_table(limits))
+
+
+def _limits_table(limits: Limits) -> Table:
+    from rich.table import Table
+
+    table = Table(title=f"limits measured {limits.date}", title_justify="left")
+    for heading in ("threads", "FMA float32", "FMA float64", "read", "copy", "copy nt", "triad", "triad nt"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for threads, r in sorted(limits.rates.items()):
+        flops = [rate(v / 1e9, "GFLOP/s") for v in (r.peak_f32, r.peak_f64)]
+        moved = [rate(v / 1e9, "GB/s") for v in (r.read, r.copy, r.copy_nt, r.triad, r.triad_nt)]
+        table.add_row(str(threads), *flops, *moved)
+    return table
+
+
+def _fields(name: str, device: Device | None, limits: Limits | None, error: str) -> dict[str, Any]:
+    if device is None:
+        return {"name": name, "usable": False, "why": error}
+    t = device.target
+    return {
+        "name": name,
+        "usable": True,
+        "target": {**asdict(t), "features": sorted(t.features)},
+        "threads": device.threads,
+        "compiler": device.compiler_id(),
+        "fingerprint": device.fingerprint(),
+        "limits": limits.to_json() if limits else None,
+    }

@@ -1,0 +1,195 @@
+"""What a person sees while a search runs: a live board on a terminal, plain lines elsewhere, nothing with --quiet.
+
+There is no refresh thread: it would run beside the candidates that are being timed. The board is redrawn when the search reports.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from .style import OUTCOMES, clock, console, duration, opts_text, rate
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from rich.console import Console, RenderableType
+
+    from ..measure import Measurement
+    from ..opts import Opt
+
+REDRAW_S = 0.12
+LINE_S = 5.0
+
+
+class Best(Protocol):
+    """What a search says of its best so far."""
+
+    opts: Sequence[Opt]
+    t_min: float | None
+    gflops: float | None
+    gbytes_s: float | None
+    roofline_pct: float | None
+
+
+def rates(best: Best) -> str:
+    """`1.234 ms  1740 GFLOP/s  10.2 GB/s  87 % of roofline`, leaving out what the kernel does not have."""
+    parts = [duration(best.t_min) if best.t_min else "-"]
+    if best.gflops:
+        parts.append(rate(best.gflops, "GFLOP/s"))
+    if best.gbytes_s:
+        parts.append(rate(best.gbytes_s, "GB/s"))
+    if best.roofline_pct:
+        parts.append(f"{best.roofline_pct:.0f} % of roofline")
+    return "  ".join(parts)
+
+
+def outcomes(counts: dict[str, int]) -> str:
+    """`ok 150, slow 40, wrong 1`: only what happened, in the order of OUTCOMES."""
+    return ", ".join(f"{name} {counts[name]}" for name in OUTCOMES if counts.get(name))
+
+
+class Quiet:
+    """No output. Also the base: it keeps what the others draw. Implements the search's Progress protocol."""
+
+    def __init__(self, title: str, budget: float | None, trials: int | None, now: Callable[[], float] = time.monotonic) -> None:
+        self.title, self.budget, self.trials, self.now = title, budget, trials, now
+        self.start = now()
+        self.name = "starting"
+        self.counts: Counter[str] = Counter()
+        self.top: Best | None = None
+
+    def __enter__(self) -> Quiet:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def phase(self, name: str) -> None:
+        """The search enters another phase."""
+        self.name = name
+        self.draw(True)
+
+    def candidate(self, measurement: Measurement) -> None:
+        """One candidate has an outcome."""
+        self.counts[str(measurement.outcome.value)] += 1
+        self.draw(False)
+
+    def best(self, best: Any) -> None:
+        """There is a new best."""
+        self.top = best
+        self.improved()
+
+    def done(self, result: Any) -> None:
+        """The search is over; the caller prints the summary."""
+
+    def left(self) -> str:
+        """What remains of the budget: time, trials, or both."""
+        parts = []
+        if self.budget is not None:
+            parts.append(f"{clock(self.start + self.budget - self.now())} left")
+        if self.trials is not None:
+            parts.append(f"{max(0, self.trials - self.counts.total())} trials left")
+        return ", ".join(parts)
+
+    def used(self) -> float:
+        """Share of the budget that is used up, 0 to 1."""
+        shares = [0.0]
+        if self.budget is not None:
+            shares.append((self.now() - self.start) / self.budget)
+        if self.trials is not None:
+            shares.append(self.counts.total() / self.trials)
+        return min(1.0, max(shares))
+
+    def draw(self, must: bool) -> None:
+        """Show the state; `must`: now, however short ago the last time was."""
+
+    def improved(self) -> None:
+        """Show that there is a new best."""
+
+    def close(self) -> None:
+        """Take the display down."""
+
+
+class Plain(Quiet):
+    """One line for each phase, each new best, and every few seconds."""
+
+    def __init__(self, title: str, budget: float | None, trials: int | None, out: Console, now: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(title, budget, trials, now)
+        self.out = out
+        self.last = self.start
+        self.line(f"tuning {title}")
+
+    def line(self, text: str) -> None:
+        self.last = self.now()
+        self.out.print(text, markup=False, soft_wrap=True)
+        self.out.file.flush()
+
+    def draw(self, must: bool) -> None:
+        if must:
+            self.line(f"{self.left():>12}  {self.name}")
+        elif self.now() - self.last >= LINE_S:
+            self.line(f"{self.left():>12}  {self.counts.total()} candidates: {outcomes(self.counts)}")
+
+    def improved(self) -> None:
+        assert self.top is not None
+        self.line(f"{self.left():>12}  best {rates(self.top)}  {opts_text(self.top.opts).plain}")
+
+
+class Board(Quiet):
+    """A live board: phase and time left, candidates by outcome, the best so far."""
+
+    def __init__(self, title: str, budget: float | None, trials: int | None, out: Console, now: Callable[[], float] = time.monotonic) -> None:
+        from rich.live import Live
+
+        super().__init__(title, budget, trials, now)
+        self.last = self.start
+        self.live = Live(self.render(), console=out, auto_refresh=False, transient=True)
+
+    def __enter__(self) -> Board:
+        self.live.start()
+        self.live.refresh()
+        return self
+
+    def render(self) -> RenderableType:
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        counts = Text(f"{self.counts.total()}")
+        for name, style in OUTCOMES.items():
+            if self.counts[name]:
+                counts.append(f"  {name} {self.counts[name]}", style=style)
+        phase = Table.grid(padding=(0, 2))
+        phase.add_row(Text(self.name, style="bold"), ProgressBar(total=1.0, completed=self.used(), width=24), self.left())
+        grid = Table.grid(padding=(0, 2))
+        grid.add_column(style="dim")
+        grid.add_column(overflow="fold")
+        grid.add_row("tuning", Text(self.title, style="bold"))
+        grid.add_row("phase", phase)
+        grid.add_row("candidates", counts)
+        grid.add_row("best", Text(rates(self.top), style="bold green") if self.top else "nothing valid yet")
+        if self.top:
+            grid.add_row("", opts_text(self.top.opts))
+        return grid
+
+    def draw(self, must: bool) -> None:
+        if must or self.now() - self.last >= REDRAW_S:
+            self.last = self.now()
+            self.live.update(self.render(), refresh=True)
+
+    def improved(self) -> None:
+        self.draw(True)
+
+    def close(self) -> None:
+        self.live.stop()
+
+
+def display(title: str, budget: float | None, trials: int | None, quiet: bool, out: Console | None = None) -> Quiet:
+    """The display that fits: none when quiet, a board on a terminal, lines elsewhere. A context manager and a Progress."""
+    to = out or console()
+    if quiet:
+        return Quiet(title, budget, trials)
+    return Board(title, budget, trials, to) if to.is_terminal else Plain(title, budget, trials, to)

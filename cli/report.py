@@ -1,0 +1,57 @@
+"""`tune report`: what the cache holds, as a table of times, rates, share of the roofline and gain over the seed."""
+
+from __future__ import annotations
+
+import json
+from argparse import Namespace
+from typing import TYPE_CHECKING
+
+from .query import best_rows, select
+from .style import LEGEND, console, duration, gain, opts_text, percent, rate, shape_text
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from ..cache import Row
+
+
+def run(args: Namespace) -> int:
+    """Print the best measurement of every kernel the arguments name."""
+    from .. import cache
+
+    with cache.open(args.cache) as store:
+        rows = best_rows(store, select(store, args))
+    out = console()
+    if not rows:
+        out.print("the cache holds nothing like that; fill it with: tune run --kernel matmul --budget 20s")
+        return 0
+    out.print(table(rows))
+    out.print(LEGEND, style="dim")
+    return 0
+
+
+def table(rows: list[Row]) -> Table:
+    """The report of `rows` (usable ones)."""
+    from rich.table import Table
+
+    from ..opts import parse
+
+    out = Table(title="fastest verified schedules", title_justify="left")
+    for heading, justify in (("kernel", "left"), ("device", "left"), ("time", "right"), ("GFLOP/s", "right"), ("GB/s", "right")):
+        out.add_column(heading, justify=justify, no_wrap=justify == "right")  # type: ignore[arg-type]
+    for heading in ("roofline", "gain"):
+        out.add_column(heading, justify="right", no_wrap=True)
+    out.add_column("opts", overflow="fold")
+    for r in rows:
+        t = r.t_med or float("inf")
+        out.add_row(
+            f"[bold]{r.name}[/] {r.dtype}\n{shape_text(json.loads(r.shape))}",
+            f"{r.device}\n{r.threads} thread{'s' * (r.threads != 1)}",
+            duration(t),
+            rate(r.flops / t / 1e9, ""),
+            rate(r.bytes / t / 1e9, ""),
+            percent(r.roofline_s, t),
+            gain(r.seed_s, t),
+            opts_text(parse(r.opts_display)),
+        )
+    return out

@@ -1,0 +1,99 @@
+"""`tune show`: one schedule as options, as a loop nest, and as source, for this machine or for one that is not here."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from typing import TYPE_CHECKING
+
+from ..ir.errors import UsageError
+from .style import KINDS, LEGEND, console, opts_text
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from ..ir.kernel import Kernel
+    from ..opts import Opt, Scheduled
+    from ..targets import Target
+
+
+def run(args: Namespace) -> int:
+    """Print the schedule that the arguments pick; `--source` prints the rendered text alone."""
+    from ..kernels import make, parse_shape
+    from ..lower import lower
+    from ..opts import apply
+    from ..renderers import render
+
+    kernel = make(args.kernel, parse_shape(args.shape) if args.shape else None, args.dtype)
+    target, opts, origin = choose(args, kernel)
+    scheduled = apply(kernel, opts, target)
+    source = render(lower(scheduled), target)
+    if args.source:
+        sys.stdout.write(source.text if source.text.endswith("\n") else source.text + "\n")
+        return 0
+    out = console()
+    out.print(f"[bold]{kernel.name}[/] for {target.name}, {origin}")
+    out.print(opts_text(opts), soft_wrap=True)
+    from ..opts import dumps
+
+    out.print(f"[dim]--opts '{dumps(opts)}'[/]", soft_wrap=True)
+    out.print(LEGEND, style="dim")
+    out.print()
+    out.print(nest_text(scheduled), soft_wrap=True)
+    out.print()
+    if out.is_terminal:
+        from rich.syntax import Syntax
+
+        out.print(Syntax(source.text, source.lang, theme="ansi_dark", background_color="default", word_wrap=False))
+    else:
+        out.print(source.text, markup=False, soft_wrap=True)
+    return 0
+
+
+def choose(args: Namespace, kernel: Kernel) -> tuple[Target, tuple[Opt, ...], str]:
+    """(target, options, where they are from) for `tune show`'s arguments."""
+    from .. import targets
+    from ..opts import parse, seeds
+
+    if args.target:
+        target = targets.named(args.target)
+        threads = args.threads or target.cores
+        if args.opts is None and not args.seed_schedule:
+            raise UsageError("the cache knows what is best here, not on --target; add --seed-schedule or --opts JSON")
+    else:
+        from ..devices import get
+
+        device = get(args.device)
+        target, threads = device.target, args.threads or device.threads
+    if args.opts is not None:
+        return target, parse(args.opts), "options as given"
+    if args.seed_schedule:
+        return target, seeds(kernel, target, threads)[0], f"seed schedule for {threads} threads"
+    from ..cache import open as open_cache
+    from ..plan import resolve
+
+    with open_cache(args.cache) as store:
+        plan = resolve(kernel, device, threads, store)
+    return (
+        target,
+        plan.opts,
+        {"exact": "best in the cache", "nearest": "from the nearest kernel in the cache", "seed": "seed schedule: the cache has nothing"}.get(
+            plan.origin, plan.origin
+        ),
+    )
+
+
+def nest_text(scheduled: Scheduled) -> Text:
+    """The loop nest, one line a loop, each in the colour of its kind."""
+    from rich.text import Text
+
+    out = Text()
+    for line in scheduled.nest():
+        if out:
+            out.append("\n")
+        out.append("  " * line.depth)
+        out.append(f"{line.label} {line.extent_text}".strip(), style=KINDS[line.kind])
+        out.append(f"  {line.kind}", style="dim")
+        if line.detail:
+            out.append(f"  {line.detail}", style="dim")
+    return out
