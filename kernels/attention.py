@@ -1,0 +1,100 @@
+"""Causal attention, y = softmax(q·kᵀ / √d)·v over the keys up to the query's own place, as a fold in block form.
+
+Over a tile of the keys the block computes M = max s, P = exp(s − M), L = Σ P and O = Σ P·v; two tiles merge by rescaling to the larger M
+(online softmax: Milakov and Gimelshein 2018; FlashAttention: Dao et al. 2022). A masked score is −∞. Where a whole tile is masked M is −∞ too,
+and −∞ − (−∞) would be NaN: every difference is taken from max(M, least finite number), which makes such a tile's P, L and O zero.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..ir.builder import KernelBuilder
+from ..ir.dtypes import DType, float64
+from ..ir.kernel import Extent, Kernel
+from ..ir.node import Node, as_node, cast, const, exp, maximum, sqrt, where
+from .common import FLOATS, f64
+from .definition import Arrays, KernelDef, Shape
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+def make(s: Shape, dtype: DType) -> Kernel:
+    """q, k, v (b, h, s, d) → y (b, h, s, d)."""
+    return build("attention", s, dtype, causal=True)
+
+
+def build(name: str, shape: Shape, dtype: DType, causal: bool) -> Kernel:
+    """The kernel; families: b, h, row (queries), key, d."""
+    b, h, s, d = shape["b"], shape["h"], shape["s"], shape["d"]
+    kb = KernelBuilder(name)
+    z, c, i = kb.axis("b", b), kb.axis("h", h), kb.axis("row", s)
+    j_dot, j_score, j_max, j_p, j_sum, j_out = (kb.axis(f"key@{site}", s) for site in ("dot", "score", "max", "p", "sum", "out"))
+    d_dot, d_out = kb.axis("d@dot", d), kb.axis("d@out", d)
+    q, k, v = (kb.input(t, (b, h, s, d), dtype) for t in "qkv")
+    dot = kb.block_reduce("add", "dot", (z, c, i, j_dot), d_dot, q[z, c, i, d_dot] * k[z, c, j_dot, d_dot])
+    scaled = dot[z, c, i, j_score] * _scale(d, dtype)
+    score = kb.block_value("score", (z, c, i, j_score), where(j_score <= i, scaled, float("-inf")) if causal else scaled)
+    M = kb.block_reduce("max", "M", (z, c, i), j_max, score[z, c, i, j_max])
+    P = kb.block_value("P", (z, c, i, j_p), exp(score[z, c, i, j_p] - _finite(M[z, c, i])))
+    L = kb.block_reduce("add", "L", (z, c, i), j_sum, P[z, c, i, j_sum])
+    O = kb.block_reduce("add", "O", (z, c, i, d_out), j_out, P[z, c, i, j_out] * v[z, c, j_out, d_out])
+    top = maximum(kb.lhs(M), kb.rhs(M))
+    left, right = (exp(_finite(m) - _finite(top)) for m in (kb.lhs(M), kb.rhs(M)))
+    merge = (top, kb.lhs(L) * left + kb.rhs(L) * right, kb.lhs(O) * left + kb.rhs(O) * right)
+    kb.fold("state", kb.axis("key", s), (dot, score, M, P, L, O), (M, L, O), (float("-inf"), 0.0, 0.0), merge)
+    kb.store("y", dtype, (b, h, s, d), (z, c, i, d_out), O[z, c, i, d_out] * (1.0 / L[z, c, i]))
+    return kb.build()
+
+
+def _scale(d: Extent, dtype: DType) -> Node:
+    """1 / √d."""
+    return const(d**-0.5, dtype.compute) if isinstance(d, int) else 1.0 / sqrt(cast(as_node(d), dtype.compute))
+
+
+def _finite(m: Node) -> Node:
+    """`m`, or the least finite number where it is −∞."""
+    return maximum(m, -1.7976931348623157e308 if m.dtype is float64 else -3.4028234663852886e38)
+
+
+def reference(x: Arrays, s: Shape) -> dict[str, np.ndarray[Any, Any]]:
+    """The whole score matrix at once."""
+    return reference_of(x, s, causal=True)
+
+
+def reference_of(x: Arrays, s: Shape, causal: bool) -> dict[str, np.ndarray[Any, Any]]:
+    """softmax(q·kᵀ / √d)·v with an optional triangular mask."""
+    import numpy as np
+
+    q, k, v = (f64(x[t]) for t in "qkv")
+    scores = q @ k.swapaxes(-1, -2) / np.sqrt(s["d"])
+    if causal:
+        scores = np.where(np.tri(s["s"], dtype=bool), scores, -np.inf)
+    p = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return {"y": p @ v / p.sum(axis=-1, keepdims=True)}
+
+
+def flops(s: Shape) -> int:
+    """2·d (q·k) + · + max + − + Σ + 2·d (P·v) for each pair, masked or not; max and / a row; · for each output."""
+    rows = s["b"] * s["h"] * s["s"]
+    return int(rows * (s["s"] * (4 * s["d"] + 4) + 2 + s["d"]))
+
+
+def nbytes(s: Shape, dtype: DType) -> int:
+    """q, k, v and y once."""
+    return int(4 * s["b"] * s["h"] * s["s"] * s["d"] * dtype.size)
+
+
+DEF = KernelDef(
+    "attention",
+    "y = softmax(causal(q @ k.T / sqrt(d))) @ v",
+    ("b", "h", "s", "d"),
+    {"b": 1, "h": 8, "s": 1024, "d": 64},
+    {"b": 2, "h": 3, "s": 13, "d": 11},
+    FLOATS,
+    make,
+    reference,
+    flops,
+    nbytes,
+)
