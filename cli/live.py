@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     from ..measure import Measurement
-    from ..opts import Opt
+    from ..opts.opt import Opt
 
 REDRAW_S = 0.12
 LINE_S = 5.0

@@ -34,7 +34,7 @@ def table(rows: list[Row]) -> Table:
     """The report of `rows` (usable ones)."""
     from rich.table import Table
 
-    from ..opts import parse
+    from ..opts.opt import parse
 
     out = Table(title="fastest verified schedules", title_justify="left")
     for heading, justify in (("kernel", "left"), ("device", "left"), ("time", "right"), ("GFLOP/s", "right"), ("GB/s", "right")):

@@ -34,7 +34,7 @@ def run(args: Namespace) -> int:
     out = console()
     out.print(f"[bold]{kernel.name}[/] for {target.name}, {origin}")
     out.print(opts_text(opts), soft_wrap=True)
-    from ..opts import dumps
+    from ..opts.opt import dumps
 
     out.print(f"[dim]--opts '{dumps(opts)}'[/]", soft_wrap=True)
     out.print(LEGEND, style="dim")

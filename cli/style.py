@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from ..opts import Opt
+    from ..opts.opt import Opt
 
 KINDS = {
     "grid": "bold blue",
@@ -92,7 +92,7 @@ def opts_text(opts: Sequence[Opt]) -> Text:
     """Options in short form, each in the colour of the axis kind it makes."""
     from rich.text import Text
 
-    from ..opts import short
+    from ..opts.opt import short
 
     out = Text()
     for i, opt in enumerate(opts):

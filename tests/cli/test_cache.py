@@ -1,0 +1,102 @@
+"""tune cache: list, show, export, import, clear; and tune report, on recorded rows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from .conftest import Tune
+
+
+def test_report_of_an_empty_cache_says_how_to_fill_it(tune: Tune) -> None:
+    done = tune("report")
+    assert done.code == 0
+    assert "tune run --kernel matmul" in done.out
+
+
+def test_report_shows_time_rates_roofline_gain_and_options(tune: Tune, filled: Path) -> None:
+    done = tune("report")
+    assert done.code == 0
+    line = next(text for text in done.out.splitlines() if "matmul" in text)
+    cells = [c.strip() for c in line.split("│")[1:-1]]
+    assert cells == ["matmul float32", "cpu", "10 µs", "19.7", "2.66", "50 %", "2.50x", "Um8"]
+    assert "softmax" in done.out
+
+
+def test_report_narrows_by_kernel(tune: Tune, filled: Path) -> None:
+    assert "matmul" not in tune("report", "--kernel", "softmax").out
+
+
+def test_list_gives_the_best_of_each_key_and_all_measurements(tune: Tune, filled: Path) -> None:
+    best = json.loads(tune("cache", "list", "--format", "json").out)
+    assert [(r["name"], r["t_med"]) for r in best] == [("matmul", 10e-6), ("softmax", 0.02)]
+    everything = json.loads(tune("cache", "list", "--format", "json", "--all").out)
+    assert sorted(r["outcome"] for r in everything) == ["ok", "ok", "ok", "wrong"]
+    assert everything[0]["shape"] == {"m": 64, "n": 48, "k": 32}
+
+
+def test_list_narrows_by_a_part_of_the_shape(tune: Tune, filled: Path) -> None:
+    assert len(json.loads(tune("cache", "list", "--format", "json", "--all", "--shape", "k=32").out)) == 3
+    assert json.loads(tune("cache", "list", "--format", "json", "--all", "--shape", "k=33").out) == []
+
+
+def test_list_table_names_failures(tune: Tune, filled: Path) -> None:
+    done = tune("cache", "list", "--all")
+    assert "wrong" in done.out and "Um64" in done.out
+
+
+def test_show_prints_every_field(tune: Tune, filled: Path) -> None:
+    done = tune("cache", "show", "--kernel", "matmul")
+    assert 'opts_display   [["UPCAST", "m", 8]]' in done.out
+    assert "t_med          1e-05" in done.out
+
+
+def test_export_clear_import_is_a_round_trip(tune: Tune, filled: Path, tmp_path: Path) -> None:
+    bundle = tmp_path / "all.jsonl"
+    before = tune("cache", "list", "--format", "json", "--all").out
+    assert tune("cache", "export", str(bundle)).out == f"wrote 4 measurements to {bundle}\n"
+    assert tune("cache", "clear", "--all").out.startswith("deleted 4 measurements")
+    assert json.loads(tune("cache", "list", "--format", "json", "--all").out) == []
+    assert tune("cache", "import", str(bundle)).out.startswith("added 4 measurements")
+    assert tune("cache", "import", str(bundle)).out.endswith("4 were there already\n")
+    key = json.dumps
+    assert sorted(map(key, json.loads(tune("cache", "list", "--format", "json", "--all").out))) == sorted(map(key, json.loads(before)))
+
+
+def test_export_best_to_standard_output(tune: Tune, filled: Path) -> None:
+    lines = tune("cache", "export", "-", "--best").out.splitlines()
+    assert [json.loads(line)["name"] for line in lines[1:]] == ["matmul", "softmax"]
+
+
+def test_clear_asks_what_and_narrows(tune: Tune, filled: Path) -> None:
+    done = tune("cache", "clear")
+    assert done.code == 2 and "--all for everything" in done.err
+    assert tune("cache", "clear", "--shape", "m=64").out.startswith("deleted 3 ")
+    assert [r["name"] for r in json.loads(tune("cache", "list", "--format", "json").out)] == ["softmax"]
+
+
+@pytest.mark.parametrize("text", ["not json", '{"tilewright":"bundle","schema":99}', ""])
+def test_import_of_something_else_is_refused(tune: Tune, tmp_path: Path, text: str) -> None:
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text(text + "\n")
+    done = tune("cache", "import", str(bad))
+    assert done.code == 2
+    assert done.err.startswith("error: ") and "Traceback" not in done.err
+
+
+def test_a_corrupt_cache_is_moved_aside_with_a_warning(tune: Tune, cache_file: Path) -> None:
+    cache_file.write_bytes(b"this is not a database" * 100)
+    done = tune("report")
+    assert done.code == 0
+    assert done.err.startswith("warning: ") and str(cache_file) in done.err
+    kept = [p for p in cache_file.parent.iterdir() if p.name.startswith("cache.db") and p.read_bytes().startswith(b"this is not")]
+    assert len(kept) == 1, "the old file must not be lost"
+
+
+def test_an_unwritable_cache_is_bad_usage(tune: Tune, tmp_path: Path, filled: Path) -> None:
+    bundle = tmp_path / "b.jsonl"
+    tune("cache", "export", str(bundle))
+    done = tune("cache", "import", str(bundle), "--cache", str(tmp_path / "b.jsonl" / "cache.db"))
+    assert done.code == 2 and done.err.startswith("error: ")
