@@ -33,11 +33,12 @@ class Arena:
         scratch, work, threads = max(scratch, self._scratch), max(work, self._work), max(threads, self._threads)
         stride = _round(scratch)
         size = stride * threads + _round(work) + _PAGE
-        self._memory = None  # the old mapping goes before the new one comes
+        # the old mapping goes before the new one comes
+        self._memory = None
+        self._scratch = self._work = self._threads = -1
         try:
             memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         except (OSError, MemoryError) as e:
-            self.__init__()  # type: ignore[misc]
             raise DeviceError(f"no memory for {size >> 20} MiB of scratch and workspace ({threads} threads): {e}") from e
         if size >= _HUGE and hasattr(mmap, "MADV_HUGEPAGE"):
             # only a hint: a kernel without transparent huge pages refuses it, and all still works

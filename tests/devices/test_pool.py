@@ -1,0 +1,130 @@
+"""The thread pool: lazy start, sleeping workers, forks, busy pools."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+from device_kernels import MARK, source
+from tilewright.devices import Device
+from tilewright.devices.pool import pool
+
+
+def run_script(text: str) -> subprocess.CompletedProcess[str]:
+    here = os.path.dirname(__file__)
+    prelude = f"import sys; sys.path.insert(0, {here!r})\nimport os, time, threading, numpy as np\nfrom device_kernels import *\nfrom tilewright import devices\ncpu = devices.get('cpu')\n"
+    prelude += "from tilewright.devices.pool import pool\ndef load(t, n):\n    return cpu.load(cpu.build(t), t.signature, n)\n"
+    return subprocess.run([sys.executable, "-c", prelude + text], capture_output=True, text=True, timeout=60)
+
+
+def test_workers_start_with_the_first_call_that_needs_them() -> None:
+    out = run_script(
+        "a = np.zeros(100, np.int64)\n"
+        "one, four = load(source(), 1), load(source(), 2)\n"
+        "one.run([a.ctypes.data]); print(pool().started(), threading.active_count(), len(os.listdir('/proc/self/task')))\n"
+        "four.run([a.ctypes.data]); print(pool().started())\n"
+    )
+    first, second = out.stdout.splitlines()
+    assert (first.split()[0], second) == ("0", "1"), out.stderr
+
+
+def test_sleeping_workers_wake(cpu: Device) -> None:
+    exe = cpu.load(cpu.build(source(MARK, items=64)), source(MARK, items=64).signature, 2)
+    a = np.zeros(64, np.int64)
+    for pause in (0, 0.001, 0.01, 0.05) * 3:
+        time.sleep(pause)
+        a[:] = 0
+        exe.run([a.ctypes.data])
+        assert (a != 0).all()
+    if cpu.threads > 1:
+        assert pool().started() >= 1
+
+
+def test_idle_workers_use_no_processor_time(cpu: Device) -> None:
+    exe = cpu.load(cpu.build(source()), source().signature, 2)
+    a = np.zeros(100, np.int64)
+    exe.run([a.ctypes.data])
+    time.sleep(0.05)
+    before = time.process_time()
+    time.sleep(0.3)
+    assert time.process_time() - before < 0.1
+
+
+def test_a_forked_child_gets_its_own_workers(cpu: Device) -> None:
+    exe = cpu.load(cpu.build(source(MARK, items=64)), source(MARK, items=64).signature, 2)
+    a = np.zeros(64, np.int64)
+    exe.run([a.ctypes.data])
+    assert pool().started() >= 1
+    for _ in range(5):
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            if pool().started() == 0:
+                a[:] = 0
+                exe.run([a.ctypes.data])
+                code = 0 if (a != 0).all() and pool().started() == 1 else 2
+            os._exit(code)
+        assert os.waitpid(pid, 0)[1] == 0
+        a[:] = 0
+        exe.run([a.ctypes.data])  # and the parent's still work
+        assert (a != 0).all()
+
+
+def test_a_child_forked_while_the_pool_is_busy_can_use_it(cpu: Device) -> None:
+    text = source(MARK, items=64)
+    exe = cpu.load(cpu.build(text), text.signature, 2)
+    stop = threading.Event()
+
+    def keep_busy() -> None:
+        b = np.zeros(64, np.int64)
+        while not stop.is_set():
+            exe.run([b.ctypes.data])
+
+    busy = threading.Thread(target=keep_busy)
+    busy.start()
+    try:
+        for _ in range(10):
+            pid = os.fork()
+            if pid == 0:
+                a = np.zeros(64, np.int64)
+                exe.run([a.ctypes.data])
+                os._exit(0 if (a != 0).all() else 1)
+            deadline = time.monotonic() + 20
+            while (done := os.waitpid(pid, os.WNOHANG))[0] == 0 and time.monotonic() < deadline:
+                time.sleep(0.005)
+            if done[0] == 0:
+                os.kill(pid, 9)
+                os.waitpid(pid, 0)
+            assert done == (pid, 0), "the child hangs"
+    finally:
+        stop.set()
+        busy.join()
+
+
+@pytest.mark.parametrize("idle", ["", "time.sleep(0.02)"])
+def test_the_interpreter_ends_cleanly_with_live_workers(idle: str) -> None:
+    out = run_script(f"a = np.zeros(100, np.int64)\nload(source(), 2).run([a.ctypes.data])\n{idle}\nprint('end')")
+    assert (out.returncode, out.stdout) == (0, "end\n"), out.stderr
+
+
+def test_code_may_go_while_workers_live() -> None:
+    out = run_script(
+        "import gc\na = np.zeros(100, np.int64)\n"
+        "for i in range(30):\n    e = load(source(name=f'k{i}'), 2); e.run([a.ctypes.data]); del e; gc.collect()\n"
+        "time.sleep(0.01); print(a[0], pool().started())"
+    )
+    assert (out.returncode, out.stdout) == (0, "30 1\n"), out.stderr
+
+
+def test_without_room_for_a_thread_the_caller_does_all() -> None:
+    out = run_script(
+        "import resource\na = np.zeros(100, np.int64)\ne = load(source(), 2)\npool()\n"
+        "resource.setrlimit(resource.RLIMIT_NPROC, (1, 1)); os.setuid(65534) if os.getuid() == 0 else None\n"
+        "e.run([a.ctypes.data]); print(set(a.tolist()), pool().started())"
+    )
+    assert (out.returncode, out.stdout) == (0, "{1} 0\n"), out.stderr
