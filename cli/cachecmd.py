@@ -31,10 +31,11 @@ def _list(store: Cache, args: Namespace) -> int:
         print(json.dumps([_plain(r) for r in rows], indent=1))
         return 0
     from rich.table import Table
+    from rich.text import Text
 
     from ..opts.opt import parse
 
-    table = Table(title=f"cache {store.location}", title_justify="left")
+    table = Table(title=Text(f"cache {store.location}"), title_justify="left")
     for heading in ("kernel", "shape", "dtype", "device", "threads", "outcome", "time", "opts", "when"):
         table.add_column(heading, justify="right" if heading in ("threads", "time") else "left", overflow="fold")
     for r in rows:

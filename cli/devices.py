@@ -20,7 +20,7 @@ def run(args: Namespace) -> int:
     """Print every device, usable or not and why; `--probe` measures the limits of those that are."""
     from ..devices import get, names
 
-    found = []
+    found: list[tuple[str, Device | None, Limits | None, str]] = []
     for name in names():
         try:
             device = get(name)
@@ -34,12 +34,14 @@ def run(args: Namespace) -> int:
     if args.format == "json":
         print(json.dumps([_fields(*f) for f in found], indent=1))
         return 0
+    from rich.text import Text
+
     out = console()
-    for name, device, limits, error in found:
-        if device is None:
-            out.print(f"[bold]{name}[/]  [red]not usable[/]: {error}")
-            continue
-        _describe(device, limits)
+    for name, usable, limits, why in found:
+        if usable is None:
+            out.print(Text.assemble((name, "bold"), "  ", ("not usable", "red"), f": {why}"), soft_wrap=True)
+        else:
+            _describe(usable, limits)
     return 0
 
 

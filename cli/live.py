@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Protocol
 
 from .style import OUTCOMES, clock, console, duration, opts_text, rate
 
@@ -18,23 +18,26 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     from ..measure import Measurement
-    from ..opts.opt import Opt
+    from ..search import Result
 
 REDRAW_S = 0.12
 LINE_S = 5.0
 
 
-class Best(Protocol):
-    """What a search says of its best so far."""
+class Rated(Protocol):
+    """A time in seconds and the rates that follow from it (None where they mean nothing)."""
 
-    opts: Sequence[Opt]
-    t_min: float | None
-    gflops: float | None
-    gbytes_s: float | None
-    roofline_pct: float | None
+    @property
+    def t_min(self) -> float | None: ...
+    @property
+    def gflops(self) -> float | None: ...
+    @property
+    def gbytes_s(self) -> float | None: ...
+    @property
+    def roofline_pct(self) -> float | None: ...
 
 
-def rates(best: Best) -> str:
+def rates(best: Rated) -> str:
     """`1.234 ms  1740 GFLOP/s  10.2 GB/s  87 % of roofline`, leaving out what the kernel does not have."""
     parts = [duration(best.t_min) if best.t_min else "-"]
     if best.gflops:
@@ -46,7 +49,7 @@ def rates(best: Best) -> str:
     return "  ".join(parts)
 
 
-def outcomes(counts: dict[str, int]) -> str:
+def outcomes(counts: Mapping[str, int]) -> str:
     """`ok 150, slow 40, wrong 1`: only what happened, in the order of OUTCOMES."""
     return ", ".join(f"{name} {counts[name]}" for name in OUTCOMES if counts.get(name))
 
@@ -59,7 +62,7 @@ class Quiet:
         self.start = now()
         self.name = "starting"
         self.counts: Counter[str] = Counter()
-        self.top: Best | None = None
+        self.top: Result | None = None
 
     def __enter__(self) -> Quiet:
         return self
@@ -77,12 +80,12 @@ class Quiet:
         self.counts[str(measurement.outcome.value)] += 1
         self.draw(False)
 
-    def best(self, best: Any) -> None:
+    def best(self, best: Result) -> None:
         """There is a new best."""
         self.top = best
         self.improved()
 
-    def done(self, result: Any) -> None:
+    def done(self, result: Result) -> None:
         """The search is over; the caller prints the summary."""
 
     def left(self) -> str:

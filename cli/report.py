@@ -43,7 +43,7 @@ def table(rows: list[Row]) -> Table:
         out.add_column(heading, justify="right", no_wrap=True)
     out.add_column("opts", overflow="fold")
     for r in rows:
-        t = r.t_med or float("inf")
+        t = r.t_min or r.t_med or float("inf")
         out.add_row(
             f"[bold]{r.name}[/] {r.dtype}\n{shape_text(json.loads(r.shape))}",
             f"{r.device}\n{r.threads} thread{'s' * (r.threads != 1)}",

@@ -59,44 +59,48 @@ def summary(out: Console, args: Namespace, result: Result) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    threads = f"{result.threads} thread{'s' * (result.threads != 1)}"
+    what = f"{result.kernel} {shape_text(result.shape)} {result.dtype} on {result.device}, {threads}"
+    out.print(Text.assemble((what, "bold"), ": ", (state(result), "green" if result.found else "bold red")), soft_wrap=True)
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column(overflow="fold")
-    found = result.t_min is not None
-    threads = f"{result.threads} thread{'s' * (result.threads != 1)}"
-    what = f"{result.kernel} {shape_text(result.shape)} {result.dtype} on {result.device}, {threads}"
-    state = ("cached" if result.origin == "cached" else "verified") if found else "nothing valid found"
-    if result.exit_code == 130:
-        state = f"interrupted; {'the best so far is saved' if found else state}"
-    out.print(Text.assemble((what, "bold"), ": ", (state, "green" if found else "bold red")), soft_wrap=True)
-    if found:
+    if result.t_min is not None:
         grid.add_row("best", Text(rates(result), style="bold"))
-        grid.add_row("timed", f"min {duration(result.t_min)}, median {duration(result.t_med)} of {result.n} runs")
+        grid.add_row("timed", f"min {duration(result.t_min)}" + (f", median {duration(result.t_med)} of {result.n} runs" if result.t_med else ""))
         if result.seed_s:
-            grid.add_row("seed", f"{duration(result.seed_s)}: the search gained {gain(result.seed_s, result.t_min)}")
+            faster = f"{result.gain:.2f}x" if result.gain else gain(result.seed_s, result.t_min)
+            grid.add_row("seed", f"{duration(result.seed_s)}; the best is {faster} as fast")
         grid.add_row("opts", opts_text(result.opts))
     if result.counts:
         total = sum(result.counts.values())
         grid.add_row("search", f"{total} candidates in {result.seconds:.1f} s with {result.strategy}: {outcomes(result.counts)}")
+    if result.message:
+        grid.add_row("note", Text(result.message))
     out.print(grid)
-    if found:
-        out.print(Text.assemble(("look at it  ", "dim"), command(args, result, "show")), soft_wrap=True)
-    out.print(Text.assemble(("reproduce   ", "dim"), command(args, result, "run")), soft_wrap=True)
+    where = ["--cache", args.cache] if args.cache else []
+    if result.found:
+        out.print(Text.assemble(("look at it  ", "dim"), shlex.join([*show_words(args.kernel, result), *where])), soft_wrap=True)
+    out.print(Text.assemble(("reproduce   ", "dim"), " ".join(filter(None, (result.reproduce, shlex.join(where))))), soft_wrap=True)
 
 
-def command(args: Namespace, result: Result, name: str) -> str:
-    """One line that runs this again (`run`: the same search; `show`: the schedule that was found), ready for a shell."""
-    words = ["tune", name, "--kernel", args.kernel, "--shape", shape_text(result.shape), "--dtype", result.dtype]
-    words += ["--device", result.device, "--threads", str(result.threads)]
-    if args.cache:
-        words += ["--cache", args.cache]
-    if name == "run":
-        words += ["--budget", args.budget] if args.budget else []
-        words += ["--trials", str(args.trials)] if args.trials else []
-        words += ["--strategy", args.strategy] if args.strategy else []
-        words += ["--seeds", args.seeds] if args.seeds != "auto" else []
-        words += ["--seed", str(args.seed), "--retune"]
-    return shlex.join(words)
+def state(result: Result) -> str:
+    """The outcome of the whole run in a few words."""
+    if result.exit_code == 130:
+        return "interrupted; the best so far is saved" if result.found else "interrupted before anything valid was found"
+    if not result.found:
+        return "nothing valid found"
+    if result.origin == "cached":
+        return "cached"
+    return "tuned and verified" if result.verified else "tuned"
+
+
+def show_words(kernel: str, result: Result) -> list[str]:
+    """The command that shows the schedule that was found."""
+    words = ["tune", "show", "--kernel", kernel]
+    words += ["--shape", shape_text(result.shape)] if result.shape else []
+    words += ["--dtype", result.dtype] if result.dtype else []
+    return [*words, "--device", result.device, "--threads", str(result.threads)]
 
 
 def _writable(path: str | None) -> None:

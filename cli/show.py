@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from argparse import Namespace
 from typing import TYPE_CHECKING
@@ -31,12 +32,14 @@ def run(args: Namespace) -> int:
     if args.source:
         sys.stdout.write(source.text if source.text.endswith("\n") else source.text + "\n")
         return 0
-    out = console()
-    out.print(f"[bold]{kernel.name}[/] for {target.name}, {origin}")
-    out.print(opts_text(opts), soft_wrap=True)
+    from rich.text import Text
+
     from ..opts.opt import dumps
 
-    out.print(f"[dim]--opts '{dumps(opts)}'[/]", soft_wrap=True)
+    out = console()
+    out.print(Text.assemble((kernel.name, "bold"), f" for {target.name}, {origin}"), soft_wrap=True)
+    out.print(opts_text(opts), soft_wrap=True)
+    out.print(Text(f"--opts {shlex.quote(dumps(opts))}", style="dim"), soft_wrap=True)
     out.print(LEGEND, style="dim")
     out.print()
     out.print(nest_text(scheduled), soft_wrap=True)

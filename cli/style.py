@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def bytes_text(size: int) -> str:
     return f"{size:.4g} GiB"
 
 
-def shape_text(shape: dict[str, int]) -> str:
+def shape_text(shape: Mapping[str, int]) -> str:
     """`m=1024,n=1024`: the form that --shape takes."""
     return ",".join(f"{name}={extent}" for name, extent in shape.items())
 

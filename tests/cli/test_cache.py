@@ -21,7 +21,7 @@ def test_report_shows_time_rates_roofline_gain_and_options(tune: Tune, filled: P
     assert done.code == 0
     line = next(text for text in done.out.splitlines() if "matmul" in text)
     cells = [c.strip() for c in line.split("│")[1:-1]]
-    assert cells == ["matmul float32", "cpu", "10 µs", "19.7", "2.66", "50 %", "2.50x", "Um8"]
+    assert cells == ["matmul float32", "cpu", "9 µs", "21.8", "2.96", "56 %", "2.78x", "Um8"]
     assert "softmax" in done.out
 
 
