@@ -1,0 +1,340 @@
+"""Evaluates the expressions of one nest: each once for every assignment of its register parts, with one part as lanes.
+
+Memoising on (node, the assignments it depends on) makes equal loads and subexpressions collapse by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..ir import index as ix
+from ..ir.dtypes import index, int32
+from ..ir.errors import OptError
+from ..ir.kernel import load_parts
+from ..ir.node import Node, axes_of, const, substitute
+from ..opts.nests import Nest
+from ..opts.plan_axis import Part
+
+from .lanes import choose_lane, width
+from .program import Mem, Val
+from .storage import Array, Assignment, Registers
+
+if TYPE_CHECKING:
+    from .lowering import Lowering
+
+ELEMENTARY = frozenset({"exp", "log", "tanh", "erf"})
+
+
+class NestEval:
+    """Expression emitter for `nest` at the builder's current position."""
+
+    def __init__(self, low: Lowering, nest: Nest, extra: Sequence[Node] = ()) -> None:
+        self.low, self.nest, self.b = low, nest, low.b
+        s = low.sched
+        self.regs = s.registers(nest)
+        self.lane, self.width = None, 1
+        lane = choose_lane(low, nest, self.regs, extra)
+        if lane is not None:
+            self.lane, self.width = lane, width(low, lane)
+        self._vars = {p.var: p for p in self.regs}
+        self._memo: dict[Any, Val] = {}
+        self._deps: dict[Node, tuple[str, ...]] = {}
+        self._address: dict[Node, tuple[Mem, Node, Node | None, bool]] = {}
+        masked = [a for a in nest.all_axes if s.plans[a].masked]
+        self.lane_masked = next((a for a in masked if self.lane is not None and a is self.lane.axis), None)
+        self.scalar_masked = [a for a in masked if a is not self.lane_masked]
+        # loads clamp masked axes to a valid element: what they then compute is never stored
+        self._clamp = {a: ix.minmax("min", s.plans[a].index, ix.add(_extent(s.plans[a].extent), const(-1))) for a in self.scalar_masked}
+        self._index = {a: self._clamp.get(a, p.index) for a, p in s.plans.items()}
+
+    def reset(self) -> None:
+        """Forget emitted values (the enclosing blocks changed)."""
+        self._memo.clear()
+
+    def assignments(self, parts: Sequence[Part]) -> list[Assignment]:
+        """Every assignment of `parts`, the last varying fastest; the lane part counts vectors."""
+        out: list[Assignment] = [{}]
+        for p in parts:
+            n = p.trips // self.width if p is self.lane else p.trips
+            out = [{**a, p.name: i} for a in out for i in range(n)]
+        return out
+
+    # values -------------------------------------------------------------------------------------------------------
+    def value(self, node: Node, asg: Assignment) -> Val:
+        """The value of an expression over axes; a vector where it varies along the lanes."""
+        key = (node, *(asg[n] for n in self._depends(node)))
+        found = self._memo.get(key)
+        if found is None:
+            found = self._memo[key] = self._value(node, asg)
+        return found
+
+    def _depends(self, node: Node) -> tuple[str, ...]:
+        found = self._deps.get(node)
+        if found is None:
+            axes = axes_of(node)
+            found = self._deps[node] = tuple(p.name for p in self.regs if p.axis in axes or p.var in axes)
+        return found
+
+    def _value(self, node: Node, asg: Assignment) -> Val:
+        op, b = node.op, self.b
+        if op == "const":
+            return b.const(node.arg, node.dtype)
+        if op == "load":
+            return self._load(node, asg)
+        if op == "ref":
+            return self._ref(node, asg)
+        if node.dtype is index and op not in ("where", "cast"):
+            return self.index(substitute(node, self.low.axis_index), asg)
+        if op in ("lt", "le", "eq", "ne") and node.src[0].dtype is index:
+            return self._compare(op, node.src[0], node.src[1], asg)
+        if op == "add" and node.dtype.is_float:
+            x, y = node.src
+            if y.op != "mul":
+                x, y = y, x
+            if y.op == "mul":
+                return b.op("fma", self.value(y.src[0], asg), self.value(y.src[1], asg), self.value(x, asg))
+        args = [self.value(s, asg) for s in node.src]
+        if op == "cast":
+            return b.op("cast", args[0], dtype=node.dtype)
+        if op == "where":
+            return b.op("select", *args, dtype=node.dtype)
+        if op in ELEMENTARY and b.expand:
+            from . import elementary
+
+            return elementary.expand(b, op, args[0])
+        return b.op(op, *args, dtype=node.dtype)
+
+    # indices ------------------------------------------------------------------------------------------------------
+    def split(self, node: Node, asg: Assignment) -> tuple[Node, int, int, Val | None]:
+        """An index over parts as (scalar index, constant, coefficient of the lane number, further vector term)."""
+        terms, c = ix.parts(node)
+        rest: dict[Node, int] = {}
+        lane, vec = 0, None
+        for t, k in terms.items():
+            part = self._vars.get(t)
+            if part is not None:
+                if part is self.lane:
+                    lane += k
+                    c += k * asg[part.name] * self.width
+                else:
+                    c += k * asg[part.name]
+            elif reads_memory(t) or self._vars.keys() & axes_of(t):
+                v = self._term(t, asg)
+                if v.lanes == 1 and k == 1 and vec is None:
+                    vec = v
+                else:
+                    v = self.b.op("mul", v, self.b.const(k))
+                    vec = v if vec is None else self.b.op("add", vec, v)
+            else:
+                rest[t] = k
+        return ix.linear(rest, 0), c, lane, vec
+
+    def _term(self, t: Node, asg: Assignment) -> Val:
+        """A non-linear index term that depends on register parts."""
+        b = self.b
+        if t.op == "load":
+            return self._load(t, asg)
+        if t.op in ("where",):
+            return b.op("select", *(self.value(s, asg) for s in t.src), dtype=index)
+        if t.op == "cast":
+            return b.op("cast", self.value(t.src[0], asg), dtype=index)
+        args = [self.index(s, asg) for s in t.src]
+        if t.op in ("div", "mod"):
+            return b.op("idiv" if t.op == "div" else "imod", args[0], attr=t.arg)
+        if t.op == "prod":
+            out = args[0]
+            for a in args[1:]:
+                out = b.op("mul", out, a)
+            return out
+        if t.op in ("min", "max"):
+            return b.op(t.op, *args)
+        raise OptError(f"cannot lower the index term {t!r}")
+
+    def index(self, node: Node, asg: Assignment) -> Val:
+        """An index over parts as a Val (a vector where it varies along the lanes)."""
+        base, c, lane, vec = self.split(node, asg)
+        return self._join(self.low.scalar(ix.add(base, const(c))), lane, vec)
+
+    def _join(self, scalar: Val, lane: int, vec: Val | None) -> Val:
+        out = scalar
+        if lane:
+            out = self.b.op("add", out, self.b.const(tuple(lane * i for i in range(self.width)), index, self.width))
+        return out if vec is None else self.b.op("add", out, vec)
+
+    def _compare(self, op: str, x: Node, y: Node, asg: Assignment) -> Val:
+        """A comparison of indices; along the lanes it is done in 32 bits against constant lane numbers."""
+        b, table = self.b, self.low.axis_index
+        base, c, lane, vec = self.split(substitute(ix.add(y, x, -1), table), asg)
+        if vec is not None:
+            return b.op(op, b.const(0), self._join(self.low.scalar(ix.add(base, const(c))), lane, vec))
+        if not lane:
+            return b.op(op, b.const(0), self.low.scalar(ix.add(base, const(c))))
+        reach = abs(lane) * self.width + 1
+        at = ix.minmax("max", const(-reach), ix.minmax("min", const(reach), ix.mul(ix.add(base, const(c)), const(-1))))
+        scalar = b.op("cast", self.low.scalar(at), dtype=int32)
+        return b.op(op, b.splat(scalar, self.width), b.const(tuple(lane * i for i in range(self.width)), int32, self.width))
+
+    # memory -------------------------------------------------------------------------------------------------------
+    def _load(self, node: Node, asg: Assignment) -> Val:
+        found = self._address.get(node)
+        if found is None:
+            found = self._address[node] = self._locate(node)
+        mem, address, mask, invariant = found
+        m = None if mask is None else self.value(mask, asg)
+        return self.read(mem, address, asg, m, invariant)
+
+    def _locate(self, node: Node) -> tuple[Mem, Node, Node | None, bool]:
+        """(memory, element index over parts, mask over axes, whether read-only) of a load."""
+        buffer, indices, mask = load_parts(node)
+        staged = self.low.staged(buffer.name, self.nest)
+        if staged is not None:
+            plan, mem = staged
+            if plan.order == "panel":
+                address = const(0)
+                for p, stride in plan.parts:
+                    address = ix.add(address, p.var, stride)
+                return mem, address, None, False
+            at = [substitute(i, self.low.axis_index) for i in indices]
+            address = const(0)
+            for d, base, _, stride in plan.box:
+                address = ix.add(address, ix.add(at[d], base, -1), stride)
+            return mem, address, None, False
+        address = const(0)
+        for i, stride in zip(indices, self.low.strides[buffer.name]):
+            at_parts = substitute(i, self._index)
+            address = ix.add(address, at_parts, stride) if isinstance(stride, int) else ix.add(address, ix.mul(at_parts, stride))
+        if self.lane_masked is not None and self.lane_masked in axes_of(*indices):
+            mask = self.bound(self.lane_masked) if mask is None else mask & self.bound(self.lane_masked)
+        return self.low.param(buffer.name), address, mask, True
+
+    def bound(self, axis: Node) -> Node:
+        """`axis < extent` over parts, where register copies can reach past it."""
+        plan = self.low.sched.plans[axis]
+        return ix.compare("lt", plan.index, _extent(plan.extent))
+
+    def read(self, mem: Mem, address: Node, asg: Assignment, mask: Val | None = None, invariant: bool = False) -> Val:
+        """Load at an element index over parts."""
+        base, c, lane, vec = self.split(address, asg)
+        b = self.b
+        if vec is None and lane in (0, 1):
+            lanes = self.width if lane else 1
+            if mask is not None and mask.lanes != lanes:
+                if mask.lanes == 1:
+                    mask = b.splat(mask, lanes)
+                else:  # one address under a vector mask: a gather of equal lanes
+                    at = b.splat(self.low.scalar(ix.add(base, const(c))), self.width)
+                    return b.gather(mem, at, mask, invariant)
+            return b.load(self.low.at(mem, base, c, lanes), self.low.scalar(base), lanes, mask, invariant)
+        at = self._join(self.low.scalar(ix.add(base, const(c))), lane, vec)
+        if at.lanes == 1:
+            if mask is not None and mask.lanes > 1:
+                return b.gather(mem, b.splat(at, self.width), mask, invariant)
+            return b.load(mem, at, 1, mask, invariant)
+        if mask is not None:
+            mask = b.splat(mask, at.lanes)
+        return b.gather(mem, at, mask, invariant)
+
+    def write(self, mem: Mem, address: Node, asg: Assignment, value: Val, conds: Sequence[Node] = ()) -> None:
+        """Store at an element index over parts, where every condition holds."""
+        b = self.b
+        base, c, lane, vec = self.split(address, asg)
+        masks = [self.value(n, asg) for n in conds if n.op != "const" or not n.arg]
+        scalar, mask = None, None
+        for m in masks:
+            if m.lanes > 1:
+                mask = m if mask is None else b.op("and", mask, m)
+            else:
+                scalar = m if scalar is None else b.op("and", scalar, m)
+        lanes = self.width if lane or (vec is not None and vec.lanes > 1) else 1
+        if lanes > 1:
+            value = b.splat(value, lanes)
+            if scalar is not None:
+                wide = b.splat(scalar, lanes)
+                mask = wide if mask is None else b.op("and", mask, wide)
+            if lane == 1 and vec is None:
+                b.store(self.low.at(mem, base, c, lanes), self.low.scalar(base), value, mask)
+            else:
+                b.store(mem, self._join(self.low.scalar(ix.add(base, const(c))), lane, vec), value, mask)
+            return
+        if value.lanes > 1 or mask is not None:
+            raise OptError(f"{self.nest.name}: lanes of {self.lane.name if self.lane else '?'} all write one element")
+        at = self._join(self.low.scalar(ix.add(base, const(c))), 0, vec)
+        if scalar is None:
+            b.store(mem, at, value)
+        else:
+            with b.when(scalar):
+                b.store(mem, at, value)
+
+    def conditions(self) -> list[Node]:
+        """What must hold for the nest's point to exist, where register copies reach past an extent."""
+        axes = [a for a in (self.lane_masked, *self.scalar_masked) if a is not None and a in self.nest.axes]
+        return [self.bound(a) for a in axes]
+
+    def _ref(self, node: Node, asg: Assignment) -> Val:
+        name = node.arg
+        if name in self.nest.fills:
+            return self._fill(name, asg)
+        store = self.low.storage[name]
+        if isinstance(store, Array):
+            indices = tuple(substitute(i, self._index if store.param else self.low.axis_index) for i in node.src)
+            mask = None
+            if store.param and self.lane_masked is not None and self.lane_masked in axes_of(*node.src):
+                mask = self.value(self.bound(self.lane_masked), asg)
+            return self.read(store.mem, store.address(indices), asg, mask)
+        return self.registers(store, asg)
+
+    def registers(self, store: Registers, asg: Assignment) -> Val:
+        """A register value under this nest's assignment and lanes."""
+        b = self.b
+        names = [p.name for p in store.regs]
+        if self.lane is None or self.lane.name not in names:
+            local = dict(asg)
+            if store.lane is None:
+                return store.vals[store.key(local)]
+            at = local[store.lane.name]
+            local[store.lane.name] = at // store.width
+            return b.extract(store.vals[store.key(local)], at % store.width)
+        if store.lane is self.lane:
+            return store.vals[store.key(asg)]
+        # held as scalars (or along other lanes): collect one vector along ours
+        out = None
+        for i in range(self.width):
+            local = {**asg, self.lane.name: asg[self.lane.name] * self.width + i}
+            if store.lane is not None:
+                at = local[store.lane.name]
+                local[store.lane.name] = at // store.width
+                x = b.extract(store.vals[store.key(local)], at % store.width)
+            else:
+                x = store.vals[store.key(local)]
+            out = b.splat(x, self.width) if out is None else b.insert(out, x, i)
+        assert out is not None
+        return out
+
+    def _fill(self, name: str, asg: Assignment) -> Val:
+        """A staged value computed by its first reader: kept in its array on the way."""
+        kept = self.low.sched.kept[name]
+        by = self.nest.fills[name]
+        key = ("fill", name, *(asg[n] for n in self._depends_on(by)))
+        found = self._memo.get(key)
+        if found is None:
+            table = dict(zip(kept.axes, by))
+            found = self._memo[key] = self.value(substitute(self.low.inlined[name], table), asg)
+            array = self.low.storage[name]
+            assert isinstance(array, Array)
+            self.write(array.mem, array.address(tuple(substitute(i, self.low.axis_index) for i in by)), asg, found)
+        return found
+
+    def _depends_on(self, axes: tuple[Node, ...]) -> list[str]:
+        return [p.name for p in self.regs if p.axis in axes]
+
+
+def reads_memory(node: Node) -> bool:
+    """Whether an index term needs a load (memoised)."""
+    found = node._memo.get("reads")
+    if found is None:
+        found = node._memo["reads"] = node.op in ("load", "ref") or any(reads_memory(s) for s in node.src)
+    return bool(found)
+
+
+def _extent(e: int | Node) -> Node:
+    return const(e) if isinstance(e, int) else e

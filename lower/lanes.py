@@ -1,0 +1,76 @@
+"""Which register part of a nest becomes vector lanes: a fixed rule, not searched."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ..ir import index as ix
+from ..ir.kernel import load_parts
+from ..ir.node import Node, axes_of, substitute, walk
+from ..opts.nests import Nest
+from ..opts.plan_axis import Part
+from .storage import Array
+
+if TYPE_CHECKING:
+    from .lowering import Lowering
+
+
+def width(low: Lowering, part: Part) -> int:
+    """Lanes along `part`: the largest power of two that divides it, up to the machine's vector."""
+    return min(low.width, part.trips & -part.trips)
+
+
+def choose_lane(low: Lowering, nest: Nest, regs: Sequence[Part], extra: Sequence[Node]) -> Part | None:
+    """The UPCAST part along which most accesses are consecutive (a store counts twice); None if most would be strided.
+
+    Staged panels are laid out for their readers, so they count as consecutive along their innermost part."""
+    ordered = set()
+    if nest.kind == "scan" and nest.value is not None:
+        ordered = {nest.value.expr.axis}  # type: ignore[union-attr]
+    best, best_score = None, 0.0
+    for p in regs:
+        if p.kind != "upcast" or p.axis in ordered or width(low, p) < 2:
+            continue
+        score = _score(low, nest, p, [*nest.roots, *extra])
+        if score > best_score or (score == best_score and best is not None and p.trips > best.trips):
+            best, best_score = p, score
+    return best
+
+
+def _score(low: Lowering, nest: Nest, part: Part, roots: list[Node]) -> float:
+    score = 0.0
+    for name, by in nest.fills.items():
+        roots = [*roots, substitute(low.inlined[name], dict(zip(low.sched.kept[name].axes, by)))]
+    for n in walk(*roots):
+        if n.op == "load":
+            score += _access(low, nest, part, load_parts(n)[0].name, load_parts(n)[1])
+        elif n.op == "ref" and isinstance(low.storage.get(n.arg), Array):
+            score += _stride(low, part, n.src, low.storage[n.arg].strides)  # type: ignore[union-attr]
+    if nest.store is not None:
+        score += 2 * _stride(low, part, nest.indices, low.strides[nest.store.buffer.name])
+    elif nest.kind in ("reduce", "point", "scan"):
+        # a value kept in registers is free to have any lanes: a small push towards spatial ones
+        score += 0.25 if part.axis in nest.axes else 0.125
+    return score
+
+
+def _access(low: Lowering, nest: Nest, part: Part, buffer: str, indices: tuple[Node, ...]) -> float:
+    staged = low.staged(buffer, nest)
+    if staged is not None and staged[0].order == "panel":
+        strides = {p.name: s for p, s in staged[0].parts}
+        return 0.0 if part.name not in strides else 1.0 if strides[part.name] == 1 else -1.0
+    return _stride(low, part, indices, low.strides[buffer])
+
+
+def _stride(low: Lowering, part: Part, indices: tuple[Node, ...], strides: tuple[int | Node, ...]) -> float:
+    total = 0
+    for i, stride in zip(indices, strides):
+        if part.axis not in axes_of(i):
+            continue
+        terms, _ = ix.parts(substitute(i, low.axis_index))
+        k = terms.get(part.var)
+        if k is None or not isinstance(stride, int):
+            return -1.0
+        total += k * stride
+    return 1.0 if total == 1 else 0.0 if total == 0 else -1.0

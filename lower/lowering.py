@@ -1,0 +1,331 @@
+"""`lower`: a Scheduled becomes a Program. This file walks the items and opens loops; nests are emitted in `lower.emit`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from ..ir import index as ix
+from ..ir.dtypes import index
+from ..ir.errors import OptError
+from ..ir.kernel import Scan, Value
+from ..ir.node import Node, axes_of, const, substitute, walk
+from ..opts.nests import FoldItem, Item, Nest
+from ..opts.plan_axis import Part
+from ..opts.schedule import Scheduled
+from ..opts.staging import StagePlan
+from .builder import Builder, Loop
+from .program import Mem, Param, Program, Val
+from .storage import Arena, Array, Registers, row_major
+
+
+def lower(scheduled: Scheduled, expand: bool = True) -> Program:
+    """The Program of a schedule. `expand=False` keeps exp, log, tanh and erf as operations (for the twin). OptError where
+    the schedule cannot be expressed."""
+    return Lowering(scheduled, expand).run()
+
+
+class Lowering:
+    """State shared by the emitters of one Program."""
+
+    def __init__(self, sched: Scheduled, expand: bool = True) -> None:
+        self.sched, self.b = sched, Builder(expand)
+        self.kernel = sched.kernel
+        self.params = {b.name: i for i, b in enumerate(self.kernel.buffers)}
+        self.dtypes = {b.name: b.dtype for b in self.kernel.buffers}
+        self.strides = {b.name: row_major(b.shape) for b in self.kernel.buffers}
+        self.axis_index: dict[Node, Node] = {a: p.index for a, p in sched.plans.items()}
+        self.storage: dict[str, Registers | Array] = {}
+        self.bound: dict[Node, Val] = {}
+        self.opened: dict[str, Part] = {}
+        self.arena = Arena()
+        self.active: dict[str, tuple[StagePlan, Mem]] = {}
+        self.tiles: dict[str, Mem] = {}
+        self.aliased: set[str] = set()
+        self._scalars: dict[Node, Val] = {}
+        self.inlined = self._inlined()
+        self.width = max(1, min((sched.target.lanes(d) for d in self._types()), default=1))
+        self.reads = self._reads()
+        # components of a cut fold are read as states of the loop, so their blocks' values are not everybody's
+        self.state_names: set[str] = set()
+
+    def _types(self) -> list[object]:
+        found = [n.expr.dtype.compute for n in self.sched.nests] + [b.dtype.compute for b in self.kernel.buffers]
+        return [d for d in found if d is not index] or found
+
+    def _inlined(self) -> dict[str, Node]:
+        """Bodies of staged values over their own axes, other pointwise values inlined."""
+        out: dict[str, Node] = {}
+        kernel, kept = self.kernel, self.sched.kept
+        for name, v in kept.items():
+            expr = v.body
+            for _ in range(len(kernel.values)):
+                table = {}
+                for n in walk(expr):
+                    if n.op == "ref" and n.arg not in kept and isinstance(kernel.values[n.arg].expr, Node):
+                        w = kernel.values[n.arg]
+                        table[n] = substitute(w.body, dict(zip(w.axes, n.src)))
+                if not table:
+                    break
+                expr = substitute(expr, table)
+            out[name] = expr
+        return out
+
+    def _reads(self) -> dict[str, list[tuple[Nest, tuple[Node, ...]]]]:
+        out: dict[str, list[tuple[Nest, tuple[Node, ...]]]] = {}
+        for nest in self.sched.nests:
+            roots = [*nest.roots]
+            for f, by in nest.fills.items():
+                roots.append(substitute(self.inlined[f], dict(zip(self.sched.kept[f].axes, by))))
+            for n in walk(*roots):
+                if n.op == "ref":
+                    out.setdefault(n.arg, []).append((nest, n.src))
+        return out
+
+    # program ------------------------------------------------------------------------------------------------------
+    def run(self) -> Program:
+        """Lower everything into one phase."""
+        items: Node = const(1)
+        for p in self.sched.grid:
+            items = ix.mul(items, p.size if isinstance(p.size, Node) else const(p.size))
+        if any(p.trips == 0 or (isinstance(a.arg.extent, int) and a.arg.extent == 0) for a, plan in self.sched.plans.items() for p in plan.parts if self._spatial(a)):
+            items = const(0)
+        params = tuple(Param(b.name, b.dtype, b.shape, b.role) for b in self.kernel.buffers)
+        symbols = self.kernel.symbols
+        with self.b.phase(items, symbols) as phase:
+            self.bound = dict(zip(symbols, phase.vars))
+            if not (items.op == "const" and items.arg == 0):
+                self._grid(phase.item)
+                for s in self.sched.stages.values():
+                    if s.at.kind == "grid":
+                        self.stage(s)
+                self.emit_items(list(self.sched.items))
+        return Program(self.kernel.name, params, symbols, [phase], self.arena.size)
+
+    def _spatial(self, a: Node) -> bool:
+        return all(a not in n.reduce_axes for n in self.sched.nests)
+
+    def _grid(self, item: Val) -> None:
+        """Split the grid index into its parts, the last varying fastest."""
+        grid = self.sched.grid
+        rest = item
+        for p in reversed(grid):
+            if p is grid[0]:
+                self.bound[p.var] = rest
+            else:
+                self.bound[p.var] = self.b.op("imod", rest, attr=p.size)
+                rest = self.b.op("idiv", rest, attr=p.size)
+            self.opened[p.name] = p
+
+    # items and loops ----------------------------------------------------------------------------------------------
+    def emit_items(self, items: list[Item]) -> None:
+        """Emit items in order; neighbours that share their next loop run inside one loop."""
+        i = 0
+        while i < len(items):
+            part = self._next(items[i])
+            j = i + 1
+            if part is not None and self._sharable(items[i], part):
+                while j < len(items) and self._joins(items[i:j], items[j], part):
+                    j += 1
+            if part is None or not self._sharable(items[i], part) or (j == i + 1 and isinstance(items[i], Nest)):
+                self._emit(items[i])
+                i += 1
+                continue
+            group = items[i:j]
+            with self.open(part):
+                self.emit_items(group)
+            i = j
+
+    def _emit(self, item: Item) -> None:
+        from . import emit
+
+        if isinstance(item, FoldItem):
+            emit.fold(self, item)
+        else:
+            emit.nest(self, item)
+
+    def remaining(self, nest: Nest) -> list[Part]:
+        """Loops of `nest` that are not open yet."""
+        return [p for p in self.sched.loops(nest) if p.name not in self.opened]
+
+    def _next(self, item: Item) -> Part | None:
+        if isinstance(item, Nest):
+            rest = self.remaining(item)
+            return rest[0] if rest else None
+        per = [self.remaining(n) for n in item.nests]
+        first = per[0][0] if per[0] else None
+        same = first is not None and first.kind != "fold" and all(r and r[0].name == first.name for r in per)
+        return first if same else None
+
+    def _sharable(self, item: Item, part: Part) -> bool:
+        nests = item.nests if isinstance(item, FoldItem) else (item,)
+        return all(part.axis in n.axes and not (n.kind == "scan" and _scan_axis(n) is part.axis) for n in nests)
+
+    def _joins(self, group: Sequence[Item], item: Item, part: Part) -> bool:
+        nxt = self._next(item)
+        if nxt is None or nxt.name != part.name or not self._sharable(item, part):
+            return False
+        made = {n.name: n for g in group for n in (g.nests if isinstance(g, FoldItem) else (g,))}
+        made |= {f: n for n in list(made.values()) for f in n.fills}
+        mine = {n.name for n in (item.nests if isinstance(item, FoldItem) else (item,))}
+        # a reader may share the loop only if it reads just what this iteration made
+        for name, maker in made.items():
+            axes = self._value_axes(name, maker)
+            for reader, src in self.reads.get(name, ()):
+                if reader.name in mine and any(a is part.axis and s is not a for a, s in zip(axes, src)):
+                    return False
+        return True
+
+    def _value_axes(self, name: str, maker: Nest) -> tuple[Node, ...]:
+        return maker.fills[name] if name in maker.fills else maker.axes
+
+    @contextmanager
+    def open(self, part: Part, init: Sequence[Val] = ()) -> Iterator[Loop]:
+        """Open the loop over `part`, bind its variable, and fill what is staged inside it."""
+        b = self.b
+        with b.loop(part.name, b.const(0), self.scalar(self._trips(part)), 1, init) as loop:
+            saved = self._scalars
+            self._scalars = dict(saved)
+            self.bound[part.var] = loop.var
+            self.opened[part.name] = part
+            kept = dict(self.active)
+            for s in self.sched.stages.values():
+                if s.at.name == part.name and self._uses(s):
+                    self.stage(s)
+            yield loop
+            self.active = kept
+            del self.opened[part.name]
+            del self.bound[part.var]
+            self._scalars = saved
+
+    def _uses(self, s: StagePlan) -> bool:
+        return s.buffer.name not in self.active
+
+    def _trips(self, part: Part) -> Node:
+        size = part.size if isinstance(part.size, Node) else const(part.size)
+        if not part.clip:
+            return size
+        plan = self.sched.plans[part.axis]
+        base = const(0)
+        if plan.fold:
+            base = ix.add(base, plan.fold.var, plan.fold.stride)
+        for p in plan.parts:
+            if p.name == part.name:
+                break
+            base = ix.add(base, p.var, p.stride)
+        extent = plan.extent if isinstance(plan.extent, Node) else const(plan.extent)
+        return ix.minmax("min", size, ix.ceildiv(ix.add(extent, base, -1), part.stride))
+
+    def stage(self, s: StagePlan) -> None:
+        """Copy a staged tile into scratch and redirect its readers."""
+        from . import copy
+
+        copy.fill(self, s)
+
+    def staged(self, buffer: str, nest: Nest) -> tuple[StagePlan, Mem] | None:
+        """The active tile of a buffer for a nest."""
+        found = self.active.get(buffer)
+        return found if found is not None and any(n is nest for n in found[0].nests) else None
+
+    # scalars ------------------------------------------------------------------------------------------------------
+    def scalar(self, node: Node) -> Val:
+        """An index over open loops and symbols as a scalar; outer terms are summed first so that they leave inner loops."""
+        found = self._scalars.get(node)
+        if found is None:
+            found = self._scalars[node] = self._scalar(node)
+        return found
+
+    def _scalar(self, node: Node) -> Val:
+        b, op = self.b, node.op
+        if node in self.bound:
+            return self.bound[node]
+        if op == "const":
+            return b.const(node.arg)
+        if op == "sum":
+            coeffs, c = node.arg
+            vals = sorted(((self.scalar(t), k) for t, k in zip(node.src, coeffs)), key=lambda vk: vk[0].depth)
+            out = None
+            for v, k in vals:
+                term = v if k == 1 else b.op("mul", v, b.const(k))
+                out = term if out is None else b.op("add", out, term)
+            assert out is not None
+            return b.op("add", out, b.const(c)) if c else out
+        if op in ("div", "mod"):
+            return b.op("idiv" if op == "div" else "imod", self.scalar(node.src[0]), attr=node.arg)
+        if op == "prod":
+            factors = sorted((self.scalar(s) for s in node.src), key=lambda v: v.depth)
+            out = factors[0]
+            for f in factors[1:]:
+                out = b.op("mul", out, f)
+            return out
+        if op in ("min", "max"):
+            return b.op(op, self.scalar(node.src[0]), self.scalar(node.src[1]))
+        raise OptError(f"the index {node!r} is not known here")
+
+    def param(self, name: str) -> Mem:
+        """The memory of a parameter."""
+        dtype = self.dtypes[name]
+        return Mem("param", self.params[name], dtype, align=dtype.size, nt=name in self.sched.nt)
+
+    def at(self, mem: Mem, base: Node, offset: int, lanes: int) -> Mem:
+        """`mem` with a constant offset, and the alignment its index proves."""
+        align = mem.dtype.size
+        if mem.space != "param":
+            terms, _ = ix.parts(base)
+            g = 64
+            for v in [offset, *terms.values()]:
+                g = _gcd(g, v * mem.dtype.size)
+            align = max(align, g)
+        return Mem(mem.space, mem.base, mem.dtype, offset, align, mem.nt)
+
+    # storage ------------------------------------------------------------------------------------------------------
+    def array(self, value: Value, axes: tuple[Node, ...]) -> Array:
+        """Scratch for the part of a value that the open loops do not fix."""
+        sizes, bases = [], []
+        for a in axes:
+            base, size = self.local(a)
+            bases.append(base)
+            sizes.append(size)
+        dims = list(sizes)
+        if dims:
+            lanes = 64 // max(1, value.dtype.size)
+            dims[-1] = -(-dims[-1] // lanes) * lanes if dims[-1] >= lanes else dims[-1]
+        strides = row_major(tuple(dims))
+        total = 1
+        for d in dims:
+            total *= d
+        return Array(self.arena.take(value.dtype, total), tuple(bases), strides)
+
+    def local(self, a: Node) -> tuple[Node, int]:
+        """(first index, padded count) of an axis under the open loops."""
+        plan = self.sched.plans[a]
+        base, covered = const(0), None
+        if plan.fold and plan.fold.name in self.opened:
+            base, covered = ix.add(base, plan.fold.var, plan.fold.stride), plan.fold.stride
+        top = 1
+        for i, p in enumerate(plan.parts):
+            if i == 0:
+                top = p.trips * p.stride
+            if p.name in self.opened:
+                base, covered = ix.add(base, p.var, p.stride), p.stride
+        if not plan.parts:
+            top = plan.extent if isinstance(plan.extent, int) else ix.bounds(plan.extent)[1]
+        if covered is None and plan.fold:
+            raise OptError(f"{a.arg.name}: a value over the folded axis is used outside its tile")
+        return base, covered if covered is not None else max(1, top)
+
+
+def _scan_axis(nest: Nest) -> Node:
+    assert nest.value is not None and isinstance(nest.value.expr, Scan)
+    return nest.value.expr.axis
+
+
+def _gcd(a: int, b: int) -> int:
+    while b:
+        a, b = b, a % b
+    return abs(a)
+
+
+def depends(node: Node, axes: set[Node]) -> bool:
+    """Whether an expression varies along any of `axes`."""
+    return bool(axes_of(node) & axes)

@@ -1,0 +1,78 @@
+"""Where values live between nests: SSA registers, or arrays in scratch (or in the output they end up in)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ..ir import index as ix
+from ..ir.dtypes import DType
+from ..ir.node import Node, const
+from ..opts.plan_axis import Part
+from .program import Mem, Val
+
+Assignment = dict[str, int]
+Key = tuple[tuple[str, int], ...]
+
+
+@dataclass(slots=True)
+class Registers:
+    """A value held in SSA: one Val for each assignment of its register parts; along `lane` a Val holds a vector, and the
+    assignment counts vectors."""
+
+    regs: list[Part]
+    lane: Part | None
+    width: int
+    vals: dict[Key, Val] = field(default_factory=dict)
+
+    def key(self, asg: Assignment) -> Key:
+        """The key of an assignment."""
+        return tuple((p.name, asg[p.name]) for p in self.regs)
+
+
+@dataclass(slots=True)
+class Array:
+    """A value in memory: element (i₀, i₁, …) of the value's axes is at Σ (iₐ − baseₐ)·strideₐ."""
+
+    mem: Mem
+    bases: tuple[Node, ...]
+    strides: tuple[int | Node, ...]
+    param: bool = False
+
+    def address(self, indices: tuple[Node, ...]) -> Node:
+        """The element index of a point (indices are over parts)."""
+        out = const(0)
+        for i, base, stride in zip(indices, self.bases, self.strides):
+            local = ix.add(i, base, -1)
+            out = ix.add(out, local, stride) if isinstance(stride, int) else ix.add(out, ix.mul(local, stride))
+        return out
+
+
+class Arena:
+    """Hands out 64-byte aligned pieces of a worker's scratch."""
+
+    def __init__(self) -> None:
+        self.size = 0
+
+    def take(self, dtype: DType, elements: int) -> Mem:
+        """Room for `elements` of `dtype`, with slack for a whole vector at the end."""
+        base = self.size
+        self.size += (elements * dtype.size + 127) // 64 * 64
+        return Mem("scratch", base, dtype, align=dtype.size)
+
+
+def row_major(shape: tuple[int | Node, ...]) -> tuple[int | Node, ...]:
+    """Strides in elements of a dense row-major buffer."""
+    out: list[int | Node] = []
+    stride: int | Node = 1
+    for size in reversed(shape):
+        out.append(stride)
+        if isinstance(stride, int) and isinstance(size, int):
+            stride = stride * size
+        else:
+            product = ix.mul(_node(stride), _node(size))
+            stride = int(product.arg) if product.op == "const" else product
+    return tuple(reversed(out))
+
+
+def _node(x: int | Node) -> Node:
+    return const(x) if isinstance(x, int) else x

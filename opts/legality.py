@@ -1,0 +1,109 @@
+"""What must hold of a finished schedule; each failure is an OptError with the reason."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..ir.errors import OptError
+from ..ir.kernel import Scan
+from ..ir.node import Node, walk
+from .nests import FoldItem, Nest, scatter_ordered
+
+if TYPE_CHECKING:
+    from .schedule import Scheduled
+
+MAX_STATEMENTS = 512
+MAX_ACCUMULATORS = 128
+
+
+def check_scheduled(s: Scheduled) -> None:
+    """Raise OptError unless grid loops are shared, loop order nests, folds and scans are sound, and code stays small."""
+    _order(s)
+    _grid(s)
+    for nest in s.nests:
+        _nest(s, nest)
+    for item in s.items:
+        if isinstance(item, FoldItem):
+            _fold(s, item)
+    _stages(s)
+
+
+def _order(s: Scheduled) -> None:
+    for plan in s.plans.values():
+        names = [p.name for p in plan.parts if not p.register]
+        if plan.fold:
+            names.insert(0, plan.fold.name)
+        for outer, inner in zip(names, names[1:]):
+            if s.position[outer] > s.position[inner]:
+                raise OptError(f"loop {inner} cannot run outside {outer}, which it is a part of")
+
+
+def _grid(s: Scheduled) -> None:
+    symbolic = [p for p in s.grid if isinstance(p.size, Node)]
+    if len(symbolic) > 1 or (symbolic and s.grid[0] is not symbolic[0]):
+        raise OptError(f"PARALLEL: at most one symbolic axis, and it must come first ({', '.join(p.name for p in s.grid)})")
+    for part in s.grid:
+        for nest in s.nests:
+            if part.axis in nest.reduce_axes:
+                raise OptError(f"PARALLEL({part.axis.arg.name}): it is reduced in {nest.name}; use SPLITK")
+            if part.axis not in nest.axes:
+                raise OptError(f"PARALLEL({part.axis.arg.name}): {nest.name} does not run over it")
+
+
+def _nest(s: Scheduled, nest: Nest) -> None:
+    copies = 1
+    spatial = 1
+    for p in s.registers(nest):
+        copies *= p.trips
+        spatial *= p.trips if p.kind == "upcast" else 1
+    lanes = s.target.lanes(nest.expr.dtype.compute)
+    if copies > MAX_STATEMENTS * lanes:
+        raise OptError(f"{nest.name}: {copies} register copies are more than the limit of {MAX_STATEMENTS} vectors")
+    if spatial > MAX_ACCUMULATORS * lanes:
+        raise OptError(f"{nest.name}: {spatial} accumulators are more than the limit of {MAX_ACCUMULATORS} vectors")
+    if nest.kind == "scan":
+        assert nest.value is not None and isinstance(nest.value.expr, Scan)
+        axis = nest.value.expr.axis
+        if s.plans[axis].registers > 1 or s.plans[axis].grid:
+            raise OptError(f"{axis.arg.name} is scanned in order: it cannot be upcast or parallel")
+    if nest.store is not None:
+        for a in scatter_ordered(nest.store):
+            if s.plans[a].registers > 1 or s.plans[a].grid:
+                raise OptError(f"{a.arg.name}: writes of {nest.name} can meet along it, so it stays serial")
+
+
+def _fold(s: Scheduled, item: FoldItem) -> None:
+    cut = next((s.plans[a].fold for n in item.nests for a in n.all_axes if s.plans[a].fold), None)
+    if cut is None:
+        return
+    if not item.fold.monoid.associative:
+        raise OptError(f"TILE({cut.name}): the fold {item.fold.name} is not associative")
+    for n in item.nests:
+        loops = s.loops(n)
+        for p in loops:
+            if p.name == cut.name:
+                break
+            if any(p.name not in {q.name for q in s.loops(o)} for o in item.nests):
+                raise OptError(f"loop {p.name} runs outside the fold over {cut.name} but not in all of its block")
+        for c in item.fold.components:
+            v = item.fold.component(c)
+            if any(a.arg.family == cut.axis.arg.family for a in v.axes):
+                raise OptError(f"component {c} keeps the folded axis")
+        if cut.name not in {p.name for p in loops}:
+            raise OptError(f"TILE({cut.name}): {n.name} of the block does not run over it")
+
+
+def _stages(s: Scheduled) -> None:
+    read: dict[str, list[Nest]] = {}
+    for nest in s.nests:
+        for n in walk(*nest.roots):
+            if n.op == "ref":
+                read.setdefault(n.arg, []).append(nest)
+    for name, at in s.value_stages.items():
+        users = [n for n in s.nests if name in n.fills or n.name == name] + read.get(name, [])
+        if not users:
+            raise OptError(f"STAGE({name}): nothing reads it")
+        shared = [p.name for p in s.loops(users[0]) if all(p.name in {q.name for q in s.loops(u)} for u in users)]
+        grid_ok = at == "grid" and not shared
+        if name not in s.held and at not in shared and not grid_ok:
+            raise OptError(f"STAGE({name}, at={at}): its uses share the loops {', '.join(shared) or 'none'}; stage it at one of them")

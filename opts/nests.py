@@ -1,0 +1,165 @@
+"""The loop nests a kernel runs as: one for each Reduce, Scan, staged value and store, plus folds that hold nests.
+
+Pointwise values are inlined into the nests that read them, unless they are staged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ..ir.kernel import IDENTITY, Fold, Kernel, Reduce, Scan, Store, Value
+from ..ir.node import Node, const, substitute, walk
+from ..ir.node import axis as make_axis
+
+
+@dataclass(frozen=True, eq=False)
+class Nest:
+    """One loop nest. kind: reduce, scan, point (a staged value), store, init (a scatter's identity). `expr` has its
+    pointwise values inlined. `fills` are staged values this nest computes on the way (first reader)."""
+
+    name: str
+    kind: str
+    axes: tuple[Node, ...]
+    reduce_axes: tuple[Node, ...]
+    expr: Node
+    value: Value | None = None
+    store: Store | None = None
+    indices: tuple[Node, ...] = ()
+    mask: Node | None = None
+    fills: dict[str, tuple[Node, ...]] = field(default_factory=dict)
+
+    @property
+    def roots(self) -> tuple[Node, ...]:
+        """Every expression evaluated in the body."""
+        return (self.expr, *self.indices, *(() if self.mask is None else (self.mask,)))
+
+    @property
+    def all_axes(self) -> tuple[Node, ...]:
+        """Spatial, then reduce axes."""
+        return (*self.axes, *self.reduce_axes)
+
+
+@dataclass(frozen=True, eq=False)
+class FoldItem:
+    """A fold and the nests of its block."""
+
+    fold: Fold
+    nests: tuple[Nest, ...]
+    expressions: dict[str, Node]
+
+
+Item = Nest | FoldItem
+
+
+def build(kernel: Kernel, staged: Mapping[str, bool]) -> list[Item]:
+    """The items of `kernel` in order. `staged` names values kept in scratch; its flag is set where the first reader fills
+    the value (else it gets a nest of its own)."""
+    inline: dict[str, Value] = {}
+    pending: dict[str, Value] = {}
+    items: list[Item] = []
+
+    def expand(expr: Node) -> Node:
+        for _ in range(len(inline) + 1):
+            refs = {n for n in walk(expr) if n.op == "ref" and n.arg in inline}
+            if not refs:
+                return expr
+            expr = substitute(expr, {r: substitute(inline[r.arg].body, dict(zip(inline[r.arg].axes, r.src))) for r in refs})
+        return expr
+
+    def reader_fills(nest_axes: tuple[Node, ...], roots: tuple[Node, ...]) -> dict[str, tuple[Node, ...]]:
+        fills: dict[str, tuple[Node, ...]] = {}
+        changed = True
+        frontier = list(roots)
+        while changed:
+            changed = False
+            for n in list(walk(*frontier)):
+                if n.op == "ref" and n.arg in pending:
+                    v = pending[n.arg]
+                    plain = all(s.op == "axis" and s in nest_axes for s in n.src) and len(set(n.src)) == len(n.src)
+                    if plain:
+                        fills[v.name] = n.src
+                        frontier.append(substitute(v.body, dict(zip(v.axes, n.src))))
+                    else:
+                        items.append(Nest(v.name, "point", v.axes, (), v.body, value=v))
+                    del pending[n.arg]
+                    changed = True
+        return fills
+
+    def value_nest(v: Value) -> Nest | None:
+        expr = expand(v.body)
+        if isinstance(v.expr, (Reduce, Scan)):
+            axes = (*v.axes, *v.reduce_axes)
+            fills = reader_fills(axes, (expr,))
+            kind = "reduce" if isinstance(v.expr, Reduce) else "scan"
+            return Nest(v.name, kind, v.axes, v.reduce_axes, expr, value=v, fills=fills)
+        if v.name in staged:
+            kept = Value(v.name, v.axes, expr, v.dtype)
+            if staged[v.name]:
+                pending[v.name] = kept
+                return None
+            return Nest(v.name, "point", v.axes, (), expr, value=kept, fills=reader_fills(v.axes, (expr,)))
+        inline[v.name] = v
+        return None
+
+    for item in kernel.body:
+        if isinstance(item, Fold):
+            outer, items = items, []
+            for v in item.block:
+                nest = value_nest(v)
+                if nest is not None:
+                    items.append(nest)
+            for c in item.components:  # a pointwise component still needs storage to be merged
+                v = item.component(c)
+                if c in inline:
+                    items.append(Nest(c, "point", v.axes, (), expand(v.body), value=v))
+                    del inline[c]
+            block = tuple(n for n in items if isinstance(n, Nest))
+            items = outer
+            items.append(FoldItem(item, block, {}))
+        else:
+            nest = value_nest(item)
+            if nest is not None:
+                items.append(nest)
+    for s in kernel.stores:
+        expr = expand(s.expr)
+        indices = tuple(expand(i) for i in s.indices)
+        mask = None if s.mask is None else expand(s.mask)
+        roots = (expr, *indices, *(() if mask is None else (mask,)))
+        fills = reader_fills(s.axes, roots)
+        if s.combine is not None:
+            items.append(_init_nest(s, indices))
+        items.append(Nest(s.buffer.name, "store", s.axes, (), expr, store=s, indices=indices, mask=mask, fills=fills))
+    return items
+
+
+def _init_nest(s: Store, indices: tuple[Node, ...]) -> Nest:
+    axes, at = [], []
+    for d, (i, extent) in enumerate(zip(indices, s.buffer.shape)):
+        a = i if i.op == "axis" and i.arg.extent == extent else make_axis(f"{s.buffer.name}.{d}", extent)
+        axes.append(a)
+        at.append(a)
+    start = identity(s.combine or "add", s.buffer.dtype.compute)
+    store = Store(s.buffer, tuple(at), start, tuple(axes))
+    return Nest(f"{s.buffer.name}.init", "init", tuple(axes), (), start, store=store, indices=tuple(at))
+
+
+def identity(combine: str, dtype: object) -> Node:
+    """The neutral element of a combine in `dtype`."""
+    from ..ir.dtypes import DType
+
+    assert isinstance(dtype, DType)
+    if combine in IDENTITY:
+        return const(IDENTITY[combine], dtype)
+    sign = -1 if combine == "max" else 1
+    if dtype.is_float:
+        return const(sign * float("inf"), dtype)
+    bits = dtype.size * 8
+    if dtype.kind == "u":
+        return const(0 if combine == "max" else 2**bits - 1, dtype)
+    return const(-(2 ** (bits - 1)) if combine == "max" else 2 ** (bits - 1) - 1, dtype)
+
+
+def scatter_ordered(s: Store) -> set[Node]:
+    """Axes of a combining store along which writes can meet: they stay serial and in order."""
+    free = {i for i in s.indices if i.op == "axis"}
+    return set() if s.combine is None else {a for a in s.axes if a not in free}

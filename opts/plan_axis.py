@@ -1,0 +1,156 @@
+"""How one axis is cut into loops: tiles, register copies, the grid.
+
+An axis is cut by block sizes in elements, so options on it commute: `TILE(n,128)` then `UPCAST(n,32)` equals the reverse.
+From outer to inner the parts are: the outer loop (`n`), a loop inside each TILE block (`n.t`, `n.t2` in the order given),
+the UNROLL copies (`n.r`) and the UPCAST copies (`n.u`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ..ir import index as ix
+from ..ir.errors import OptError
+from ..ir.node import Node, const
+from ..ir.node import axis as make_axis
+
+Size = int | Node
+MAX_EXTRA_WORK = 1.25
+MAX_PADDED_WORK = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One loop of an axis. `size` is its nominal trip count, `stride` the elements one step covers; with `clip` the last
+    trip count is bounded by the axis' extent. kind: grid, serial, fold, unroll, upcast. `var` is its index variable."""
+
+    name: str
+    axis: Node
+    kind: str
+    size: Size
+    stride: int
+    clip: bool
+    var: Node
+
+    @property
+    def register(self) -> bool:
+        """Whether it is spelled out as copies in the body instead of a loop."""
+        return self.kind in ("unroll", "upcast")
+
+    @property
+    def trips(self) -> int:
+        """The nominal trip count, the upper bound of a symbolic one."""
+        return self.size if isinstance(self.size, int) else ix.bounds(self.size)[1]
+
+
+@dataclass(frozen=True, slots=True)
+class AxisPlan:
+    """The cuts of one axis node. `fold` is the loop over tiles of the fold the axis belongs to, if that is cut."""
+
+    axis: Node
+    tiles: tuple[tuple[str, int], ...] = ()
+    upcast: int = 1
+    unroll: int = 1
+    grid: bool = False
+    pad: int = 1
+    fold: Part | None = None
+
+    @property
+    def extent(self) -> Size:
+        """The real extent."""
+        found = self.axis.arg.extent
+        return found if isinstance(found, (int, Node)) else int(found)
+
+    @property
+    def span(self) -> Size:
+        """What the loops of this node cover: the extent, or one tile of a cut fold."""
+        return self.fold.stride if self.fold else self.extent
+
+    @property
+    def registers(self) -> int:
+        """Elements in one step of the innermost loop."""
+        return self.upcast * self.unroll
+
+    @property
+    def masked(self) -> bool:
+        """Whether register copies can reach past the extent."""
+        e = self.extent
+        return self.registers > 1 and (not isinstance(e, int) or e % self.registers != 0)
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """Outer to inner; loops of a single trip are left out."""
+        a, name = self.axis, self.axis.arg.name
+        inner = self.registers
+        blocks = sorted(self.tiles, key=lambda t: -t[1])
+        strides = [b for _, b in blocks] + [inner]
+        sizes: list[tuple[str, Size, int, str]] = [(name, _ceil(self.span, strides[0]), strides[0], "grid" if self.grid else "serial")]
+        sizes += [(n, b // strides[i + 1], strides[i + 1], "serial") for i, (n, b) in enumerate(blocks)]
+        out = []
+        exact = self.extent if isinstance(self.extent, int) else None
+        for i, (n, size, stride, kind) in enumerate(sizes):
+            if size == 1 and kind == "serial":
+                continue
+            covers = self.span if i == 0 else blocks[i - 1][1]
+            whole = i == 0 and self.fold is None
+            clip = not whole and (exact is None or not isinstance(covers, int) or exact % covers != 0)
+            out.append(Part(n, a, kind, size, stride, clip, make_axis(n, size, name)))
+        for kind, count, stride, suffix in (("unroll", self.unroll, self.upcast, ".r"), ("upcast", self.upcast, 1, ".u")):
+            if count > 1:
+                out.append(Part(name + suffix, a, kind, count, stride, False, make_axis(name + suffix, count, name)))
+        return tuple(out)
+
+    @property
+    def index(self) -> Node:
+        """The axis as an index over its part variables."""
+        out = const(0)
+        if self.fold:
+            out = ix.add(out, self.fold.var, self.fold.stride)
+        for p in self.parts:
+            out = ix.add(out, p.var, p.stride)
+        return out
+
+    def with_tile(self, block: int) -> AxisPlan:
+        """Cut into blocks of `block` elements."""
+        if any(b == block for _, b in self.tiles):
+            raise OptError(f"TILE({self.axis.arg.name}, {block}): already cut into blocks of {block}")
+        if isinstance(self.span, int) and block >= self.span:
+            raise OptError(f"TILE({self.axis.arg.name}, {block}): the block must be smaller than the extent {self.span}")
+        name = f"{self.axis.arg.name}.t{len(self.tiles) + 1 if self.tiles else ''}"
+        return replace(self, tiles=(*self.tiles, (name, block))).checked(f"TILE({self.axis.arg.name}, {block})")
+
+    def with_registers(self, kind: str, count: int) -> AxisPlan:
+        """Spell out `count` copies."""
+        name = self.axis.arg.name
+        what = f"{kind.upper()}({name}, {count})"
+        if getattr(self, kind) > 1:
+            raise OptError(f"{what}: {name} already has {kind} {getattr(self, kind)}")
+        if count < 2:
+            raise OptError(f"{what}: the amount must be at least 2")
+        return (replace(self, upcast=count) if kind == "upcast" else replace(self, unroll=count)).checked(what)
+
+    def checked(self, what: str) -> AxisPlan:
+        """Self, if block sizes nest and the extra work stays small."""
+        name, inner = self.axis.arg.name, self.registers
+        blocks = sorted((b for _, b in self.tiles), reverse=True) + [inner]
+        for big, small in zip(blocks, blocks[1:]):
+            if big % small:
+                raise OptError(f"{what}: block {big} of {name} is not a multiple of the block {small} inside it")
+        if self.fold and self.fold.stride % blocks[0]:
+            raise OptError(f"{what}: {blocks[0]} does not divide the fold's tile of {self.fold.stride}")
+        e = self.extent
+        if isinstance(e, int) and inner > 1:
+            if e == 0:
+                raise OptError(f"{what}: the extent of {name} is 0")
+            growth = -(-e // inner) * inner / e
+            limit = MAX_PADDED_WORK if self.pad > 1 and self.pad % inner == 0 else MAX_EXTRA_WORK
+            if growth > limit:
+                raise OptError(f"{what}: {inner} copies of extent {e} would do {growth - 1:.0%} extra work; pad it with PADTO or use fewer")
+        return self
+
+
+def _ceil(n: Size, d: int) -> Size:
+    if isinstance(n, int):
+        return -(-n // d)
+    out = ix.ceildiv(n, d)
+    return int(out.arg) if out.op == "const" else out

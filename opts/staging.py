@@ -1,0 +1,175 @@
+"""STAGE of an input: which tile is copied, where, and in which layout."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..ir import index as ix
+from ..ir.dtypes import DType
+from ..ir.errors import OptError
+from ..ir.kernel import Buffer, loads
+from ..ir.node import Node, axes_of, const, substitute, walk
+from .opt import Opt
+from .plan_axis import Part
+
+if TYPE_CHECKING:
+    from .nests import Nest
+    from .schedule import Scheduled
+
+MAX_STAGE_BYTES = 1 << 26
+
+
+@dataclass(frozen=True, eq=False)
+class StagePlan:
+    """A staged tile. panel: one element for each combination of the inner `parts` (with strides in elements), in loop order,
+    register copies innermost, so that it is read consecutively. row: the box of the buffer that is touched, as
+    (dimension, first index, extent, stride)."""
+
+    buffer: Buffer
+    at: Part
+    order: str
+    nests: tuple[Nest, ...]
+    index: tuple[Node, ...]
+    mask: Node | None
+    parts: tuple[tuple[Part, int], ...]
+    box: tuple[tuple[int, Node, int, int], ...]
+    elements: int
+
+    @property
+    def bytes(self) -> int:
+        """Scratch it needs."""
+        return self.elements * self.buffer.dtype.size
+
+    @property
+    def dtype(self) -> DType:
+        """The type kept in scratch: the buffer's own."""
+        return self.buffer.dtype
+
+    @property
+    def describe(self) -> str:
+        """Deterministic text for hashing."""
+        return f"{self.buffer.name} at {self.at.axis.arg.name}/{self.at.stride} {self.order} {[(p.axis.arg.name, p.stride, s) for p, s in self.parts]} {[(d, e, s) for d, _, e, s in self.box]}"
+
+
+def inner_parts(sched: Scheduled, nest: Nest, at: Part) -> list[Part]:
+    """The parts of `nest` inside loop `at`: later loops, then register copies (lanes last)."""
+    loops = sched.loops(nest)
+    if at.kind == "grid":
+        return [p for p in loops if p.kind != "grid"] + sched.registers(nest)
+    names = [p.name for p in loops]
+    return loops[names.index(at.name) + 1 :] + sched.registers(nest)
+
+
+def plan_stage(sched: Scheduled, o: Opt) -> StagePlan:
+    """Where and how the input `o.on` is staged; OptError if its tile is not affine, too large, or ambiguous."""
+    fields = o.fields
+    found: list[tuple[Nest, tuple[Node, ...], Node | None, Part]] = []
+    buffer = next(b for b in sched.kernel.buffers if b.name == o.on)
+    loop_names: set[str] = set()
+    for nest in sched.nests:
+        roots = [*nest.roots, *(sched.kept[f].body for f in nest.fills)]
+        at = {p.name: p for p in sched.loops(nest)}
+        for b, index, mask in loads(*roots):
+            if b is buffer:
+                loop_names |= set(at)
+                if fields["at"] in at:
+                    found.append((nest, tuple(sched.at_parts(_fill(nest, sched, i)) for i in index), mask, at[str(fields["at"])]))
+    if not found:
+        raise OptError(f"{o}: no loop {fields['at']!r} around a use of {o.on} (loops: {', '.join(sorted(loop_names)) or 'none'})")
+    nest, index, mask, at_part = found[0]
+    inner = inner_parts(sched, nest, at_part)
+    for i in index:
+        _affine(o, i, {p.var for p in inner})
+    if fields["order"] == "panel":
+        if len({(n.name, i, m) for n, i, m, _ in found}) > 1:
+            raise OptError(f"{o}: {o.on} is read in more than one way inside {at_part.name}; use order=row")
+        return _panel(o, buffer, at_part, nest, index, mask, inner)
+    return _row(o, sched, buffer, at_part, found)
+
+
+def _fill(nest: Nest, sched: Scheduled, index: Node) -> Node:
+    """Axes of a value filled by its reader, renamed to the reader's."""
+    table = {a: b for name, by in nest.fills.items() for a, b in zip(sched.kept[name].axes, by)}
+    return substitute(index, table) if table else index
+
+
+def _affine(o: Opt, index: Node, variables: set[Node]) -> None:
+    terms, _ = ix.parts(index)
+    for t in terms:
+        if t not in variables and axes_of(t) & variables:
+            raise OptError(f"{o}: the index {index!r} is not linear in the loops inside the tile")
+        if t.op == "load" or any(n.op == "load" for n in walk(t)):
+            raise OptError(f"{o}: the index of {o.on} is read from memory")
+
+
+def _panel(o: Opt, buffer: Buffer, at: Part, nest: Nest, index: tuple[Node, ...], mask: Node | None, inner: list[Part]) -> StagePlan:
+    used = [p for p in inner if any(p.var in ix.parts(i)[0] for i in index)]
+    # the part that is contiguous in memory goes last, so that lanes read consecutive words
+    last = index[-1]
+    regs = [p for p in used if p.register]
+    regs.sort(key=lambda p: (p.kind == "upcast", ix.parts(last)[0].get(p.var, 0) == 1 and p.kind == "upcast"))
+    ordered = [p for p in used if not p.register] + regs
+    stride, strides = 1, []
+    for n, p in enumerate(reversed(ordered)):
+        strides.append(stride)
+        stride *= p.trips
+        if n == 0 and o.fields["pad"]:
+            stride += int(o.fields["pad"])
+    _size(o, stride * buffer.dtype.size)
+    return StagePlan(buffer, at, "panel", (nest,), index, mask, tuple(zip(ordered, reversed(strides))), (), stride)
+
+
+def _row(o: Opt, sched: Scheduled, buffer: Buffer, at: Part, found: list[tuple[Nest, tuple[Node, ...], Node | None, Part]]) -> StagePlan:
+    boxes = []
+    for nest, index, mask, _ in found:
+        variables = {p.var: p for p in inner_parts(sched, nest, at)}
+        if mask is not None and not _only_bounds(mask, buffer, sched, index):
+            raise OptError(f"{o}: {buffer.name} is masked by more than its bounds; use order=panel")
+        box = []
+        for i in index:
+            _affine(o, i, set(variables))
+            terms, c = ix.parts(i)
+            rest = {t: k for t, k in terms.items() if t not in variables}
+            extent = 1
+            for t, k in terms.items():
+                if t in variables:
+                    reach = k * (variables[t].trips - 1)
+                    extent += abs(reach)
+                    c += min(reach, 0)
+            box.append((ix.linear(rest, c), extent))
+        boxes.append(box)
+    if len({tuple(b for b, _ in box) for box in boxes}) > 1:
+        raise OptError(f"{o}: the uses of {buffer.name} inside {at.name} start at different places")
+    extents = [max(box[d][1] for box in boxes) for d in range(len(buffer.shape))]
+    dims: list[tuple[int, Node, int, int]] = []
+    stride = 1
+    for d in reversed(range(len(buffer.shape))):
+        dims.append((d, boxes[0][d][0], extents[d], stride))
+        stride *= extents[d]
+        if len(dims) == 1:
+            stride = -(-stride // 16) * 16 + int(o.fields["pad"])
+    _size(o, stride * buffer.dtype.size)
+    nests = tuple(dict.fromkeys(n for n, *_ in found))
+    return StagePlan(buffer, at, "row", nests, found[0][1], found[0][2], (), tuple(reversed(dims)), stride)
+
+
+def _only_bounds(mask: Node, buffer: Buffer, sched: Scheduled, index: tuple[Node, ...]) -> bool:
+    """Whether a load's mask only keeps its index inside the buffer (such a mask is implied by the box's own bounds)."""
+    conjuncts, stack = [], [sched.at_parts(mask)]
+    while stack:
+        n = stack.pop()
+        if n.op == "and":
+            stack.extend(n.src)
+        else:
+            conjuncts.append(n)
+    allowed = set()
+    for i, size in zip(index, buffer.shape):
+        top = size if isinstance(size, Node) else const(size)
+        allowed |= {ix.compare("le", const(0), i), ix.compare("lt", i, top), ix.compare("lt", const(-1), i), ix.compare("le", i, ix.add(top, const(-1)))}
+    return all(c in allowed for c in conjuncts)
+
+
+def _size(o: Opt, size: int) -> None:
+    if size > MAX_STAGE_BYTES:
+        raise OptError(f"{o}: the tile would take {size >> 20} MiB; at most {MAX_STAGE_BYTES >> 20} MiB are allowed")
