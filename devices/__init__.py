@@ -2,6 +2,6 @@
 
 from .base import Device, Executable, SourceLike
 from .limits import Limits, Rates
-from .registry import get, names, register
+from .registry import get, local_names, names, register
 
-__all__ = ["Device", "Executable", "Limits", "Rates", "SourceLike", "get", "names", "register"]
+__all__ = ["Device", "Executable", "Limits", "Rates", "SourceLike", "get", "local_names", "names", "register"]

@@ -35,6 +35,11 @@ def names() -> tuple[str, ...]:
     return tuple(sorted({*_BUILTIN, *_FACTORIES, *_entry_points()}))
 
 
+def local_names() -> frozenset[str]:
+    """Names that only this process knows, because `register` was called in it."""
+    return frozenset(_FACTORIES)
+
+
 def get(name: str | Device) -> Device:
     """The device called `name`, made once a process; a Device is returned as it is. Raises DeviceError."""
     if isinstance(name, Device):

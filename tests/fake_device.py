@@ -131,8 +131,8 @@ class FakeExecutable(Executable):
         elif self._action == "overrun":  # from the end of the output well into whatever follows
             end = pointers[last] + param.dtype.size * math.prod(int(e) for e in param.shape if isinstance(e, int))
             ctypes.memset(end, 0x5A, 1 << 16)
-        elif self._action == "hang":  # native and without the GIL: no Python signal handler runs
-            ctypes.CDLL(None).pthread_join(ctypes.c_void_p(_sleeping_thread()), None)
+        elif self._action == "hang":
+            _hang()
         elif self._action == "crash":
             ctypes.memset(8, 0, 8)
         elif self._action == "exit":
@@ -147,13 +147,12 @@ def _fraction(sha: str) -> float:
     return int(hashlib.sha256(sha.encode()).hexdigest()[:8], 16) / 2**32
 
 
-def _sleeping_thread() -> int:
-    """A thread that never ends, to wait for."""
-    import threading
-
-    thread = threading.Thread(target=threading.Event().wait, daemon=True)
-    thread.start()
-    return thread.ident or 0
+def _hang() -> None:
+    """Wait for ever in native code, where no Python signal handler runs: lock one mutex twice."""
+    libc = ctypes.CDLL(None)
+    mutex = ctypes.create_string_buffer(64)
+    libc.pthread_mutex_lock(mutex)
+    libc.pthread_mutex_lock(mutex)
 
 
 def _allocate_without_end() -> None:

@@ -42,7 +42,7 @@ def test_parse_errors_say_what_llvm_said(cpu: Device) -> None:
 
 def test_verifier_errors_are_build_errors(cpu: Device) -> None:
     text = "define void @k_p0(ptr %b, ptr %v, ptr %s, i64 %lo, i64 %hi) {\nentry:\n  %x = add i64 %y, 1\n  %y = add i64 %x, 1\n  ret void\n}"
-    with pytest.raises(BuildError, match="(?s)LLVM rejects the source.*dominate"):
+    with pytest.raises(BuildError, match=r"(?s)LLVM rejects the source.*dominate"):
         cpu.build(program([text], [1]))
 
 

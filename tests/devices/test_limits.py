@@ -1,0 +1,87 @@
+"""Limits: rates between measured thread counts, the kept file, and the probe that measures."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tilewright import targets
+from tilewright.devices import Device, Limits, Rates, limits, probe, probe_ir
+from tilewright.devices.cpu import CpuDevice
+from tilewright.devices.engine import compile_text
+from tilewright.ir import DeviceError
+
+ONE = Rates(peak_f32=100.0, peak_f64=50.0, read=10.0, copy=8.0, copy_nt=9.0, triad=8.5, triad_nt=9.5)
+EIGHT = Rates(peak_f32=720.0, peak_f64=360.0, read=40.0, copy=30.0, copy_nt=35.0, triad=31.0, triad_nt=34.0)
+BOTH = Limits("2026-01-01T00:00:00+00:00", {1: ONE, 8: EIGHT})
+
+
+def test_bandwidth_by_threads_and_kind_of_store() -> None:
+    assert BOTH.bandwidth(1) == 8.5 and BOTH.bandwidth(1, nt=True) == 9.5 and BOTH.bandwidth(1, writes=False) == 10.0
+    assert BOTH.bandwidth(8) == 31.0 and BOTH.bandwidth(8, nt=True) == 35.0
+    assert BOTH.bandwidth(2) == 17.0  # linear, and below what 8 threads get
+    assert BOTH.bandwidth(5) == 31.0  # saturated
+
+
+def test_peak_by_threads_and_dtype() -> None:
+    assert BOTH.peak(1) == 100.0 and BOTH.peak(8, "float64") == 360.0 and BOTH.peak(2, "bfloat16") == 200.0
+    assert BOTH.peak(2, "int8") == 200.0
+
+
+def test_more_threads_than_measured_scale_no_further_than_linearly() -> None:
+    assert BOTH.peak(16) == 720.0
+
+
+def test_round_trip(tmp_path: Path) -> None:
+    file = tmp_path / "deep" / "limits.json"
+    assert limits.read(file) is None
+    limits.write(file, BOTH, {"cpu": "x"})
+    limits.write(file, BOTH, {"cpu": "x"})
+    assert limits.read(file) == BOTH
+    assert json.loads(file.read_text())["machine"] == {"cpu": "x"}
+    assert [f.name for f in file.parent.iterdir()] == ["limits.json"]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"schema": 99, "date": "", "rates": {}}', '{"schema": 1, "date": "", "rates": {"1": {"read": 1}}}'])
+def test_damaged_files_name_the_cure(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "limits.json"
+    file.write_text(text)
+    with pytest.raises(DeviceError, match="tune devices --probe"):
+        limits.read(file)
+
+
+def test_an_unwritable_place_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DeviceError, match=r"cannot keep the measured limits in .*XDG_STATE_HOME"):
+        limits.write(tmp_path / "file" / "limits.json", BOTH, {})
+
+
+def test_the_file_depends_on_the_machine() -> None:
+    assert limits.path({"cpu": "a"}) != limits.path({"cpu": "b"})
+    assert limits.path({"cpu": "a", "l2": 1}) == limits.path({"l2": 1, "cpu": "a"})
+
+
+def test_probing_keeps_what_it_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    short = probe.measure
+    monkeypatch.setattr(probe, "measure", lambda device: short(device, slot_s=0.002, array_bytes=4 << 20))
+    device = CpuDevice()
+    assert device.limits() is None
+    found = device.limits(probe=True)
+    assert found is not None and device.limits() == found
+    assert set(found.rates) == {1, device.threads}
+    for rates in found.rates.values():
+        # within what any processor of the last fifteen years could do, and double precision at most as fast as single
+        assert 1e9 < rates.peak_f32 < 1e14 and rates.peak_f64 < rates.peak_f32 * 1.2
+        for kind in probe_ir.KINDS:
+            assert 1e8 < getattr(rates, kind) < 1e13
+
+
+@pytest.mark.parametrize("name", [n for n in targets.NAMES if targets.named(n).arch == "x86_64"] + ["neon", "apple-m1"])
+def test_probe_kernels_build_for_every_target(name: str, cpu: Device) -> None:
+    target = targets.named(name)
+    native = target.arch == cpu.target.arch
+    for text in [probe_ir.fma(target, 32), probe_ir.fma(target, 64), *(probe_ir.stream(target, kind) for kind in probe_ir.KINDS)]:
+        if "fma" in target.features or "fma" not in text:
+            assert compile_text(text, target, native)
