@@ -1,0 +1,118 @@
+"""The canonical form of a kernel: one text, and one hash, for all ways of writing the same thing.
+
+Written from `normalise(kernel)`: axes, values and buffers are numbered by first visit from the stores, commutative operands sorted by name-free
+hash (`ir.colour`), accesses written as element offsets, floats in hex. No names and no ids are left, so the text is equal in every process and for
+every choice of names. Cached schedules are kept in canonical names; `to_canonical` and `from_canonical` translate.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .errors import OptError
+from .kernel import Kernel, Store, Value
+from .loose import without_epilogue
+from .normalise import normalise
+from .writer import Writer
+
+VERSION = 1
+TENSOR_OPS = frozenset({"STAGE", "NT", "TC"})
+"""Options whose `on` is a buffer or a value, not an axis."""
+
+_DONE: weakref.WeakKeyDictionary[Kernel, Canonical] = weakref.WeakKeyDictionary()
+
+
+@dataclass(frozen=True)
+class Canonical:
+    """`text` and its SHA-256 `hash` identify a kernel up to names, parameter order and the order of commutative operands.
+
+    `names` maps display names (families, sites, values, buffers, symbols) to canonical ones: an axis family `f0`, an axis `a0`, a value `v0`, a buffer
+    `b0`, a symbol `s0`. A family of a single axis goes by its axis. `identity` is a hash that also covers names and parameter order: what compiled code
+    depends on.
+    """
+
+    text: str
+    hash: str
+    identity: str
+    names: dict[str, str]
+    tensors: dict[str, str]
+    loops: dict[str, str]
+    """As `names`, for buffers and values alone, and for loops alone (a loop named like its family belongs to the axis of that name)."""
+
+    def to_canonical(self, opts: Sequence[Sequence[Any]]) -> list[list[Any]]:
+        """Options in JSON form (`[op, on]` or `[op, on, arg]`) with canonical names; OptError for a name the normalised kernel lacks."""
+        return [self._opt(o, self.tensors, self.names, self.loops) for o in opts]
+
+    def from_canonical(self, opts: Sequence[Sequence[Any]]) -> list[list[Any]]:
+        """The inverse: options with this kernel's names."""
+        tensors, names, loops = ({c: n for n, c in reversed(d.items())} for d in (self.tensors, self.names, self.loops))
+        return [self._opt(o, tensors, names, names | loops) for o in opts]
+
+    @staticmethod
+    def _opt(o: Sequence[Any], tensors: dict[str, str], names: dict[str, str], loops: dict[str, str]) -> list[Any]:
+        op, on, *rest = o
+        if op in TENSOR_OPS:
+            new = tensors.get(on)
+            if new is None:
+                raise OptError(f"{op}({on}): the kernel has no buffer or value {on!r} (it has {', '.join(tensors)})")
+        else:
+            new = _loop(op, on, loops if op == "MOVE" else names, loops)
+        out: list[Any] = [op, new]
+        for arg in rest:
+            if isinstance(arg, dict):
+                arg = {k: _loop(op, v, loops, loops) if k in ("at", "before") else v for k, v in arg.items()}
+            out.append(arg)
+        return out
+
+
+def _loop(op: str, name: str, whole: dict[str, str], loops: dict[str, str]) -> str:
+    """A name with its loop suffix kept: `n@max.t` is loop `.t` of `n@max`. `grid` is no axis."""
+    base, dot, suffix = name.partition(".")
+    found = (loops if dot else whole).get(base)
+    if found is None:
+        if name == "grid":
+            return name
+        raise OptError(f"{op}: the normalised kernel has no axis {base!r} (it has {', '.join(whole)})")
+    return found + dot + suffix
+
+
+def canonical(kernel: Kernel) -> Canonical:
+    """The canonical form of `kernel`; names are those of `normalise(kernel)`."""
+    found = _DONE.get(kernel)
+    if found is None:
+        found = _DONE[kernel] = _canonical(normalise(kernel))
+    return found
+
+
+def _canonical(k: Kernel) -> Canonical:
+    w = Writer(k)
+    text = f"kernel {VERSION}\n{w.text}"
+    tensors = {b.name: c for b, c in w.buffers.items()} | dict(w.values)
+    sites = {a.arg.name: c for a, c in w.axes.items()}
+    names: dict[str, str] = dict(w.symbols)
+    for family, axes in k.families.items():
+        names[family] = w.axes[axes[0]] if len(axes) == 1 else w.families[family]
+    loops = names | sites
+    names = tensors | sites | names
+    return Canonical(text, _sha(text), _sha(repr((text, k.name, [(b.name, repr(b.shape)) for b in k.buffers], _given(k), w.values))), names, tensors, loops)
+
+
+def _given(k: Kernel) -> list[object]:
+    """Everything the numbering hides: names and the order of things."""
+    nests: list[Value | Store] = [*k.values.values(), *k.stores]
+    return [[repr(a) for a in k.axes], [[repr(a) for a in n.axes] for n in nests], [repr(e) for e in k.expressions()], [s.arg.name for s in k.symbols]]
+
+
+def loose(kernel: Kernel) -> dict[str, str]:
+    """Hashes for near misses. `extents`: the kernel with extents, sizes and most constants erased, so that another shape matches.
+    `epilogue`: the kernel with what follows its one reduction (bias, activation, output type) erased."""
+    k = normalise(kernel)
+    return {"extents": _sha(Writer(k, erase=True).text), "epilogue": _sha(Writer(without_epilogue(k)).text)}
+
+
+def _sha(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

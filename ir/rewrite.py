@@ -1,0 +1,139 @@
+"""Rebuilding a whole kernel through one rule for nodes, with constants folded on the way."""
+
+from __future__ import annotations
+
+import operator
+import struct
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from .dtypes import DType, bool_, index
+from .kernel import Buffer, Fold, Kernel, Monoid, Reduce, Scan, Store, Value
+from .node import COMPARE, Node, const, rebuild
+
+_ARITH: dict[str, Callable[[Any, Any], Any]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "div": operator.truediv,
+    "lt": operator.lt,
+    "le": operator.le,
+    "eq": operator.eq,
+    "ne": operator.ne,
+}
+
+
+def rounded(value: Any, dtype: DType) -> Any:
+    """A constant as its type holds it: float32 rounded to nearest even (16-bit types are rounded where they are stored), integers wrapped."""
+    if dtype.is_float:
+        if dtype.size == 8:
+            return float(value)
+        try:
+            return struct.unpack("<f", struct.pack("<f", value))[0]
+        except OverflowError:
+            return float("inf") if value > 0 else float("-inf")
+    if dtype.is_int:
+        bits = 8 * dtype.size
+        value = int(value) & ((1 << bits) - 1)
+        return value - (1 << bits) if dtype.kind == "i" and value >> (bits - 1) else value
+    return value
+
+
+def fold_constants(n: Node) -> Node:
+    """`n` evaluated where its operands are constants; x·1, x / 1 and x − 0 are x (x + 0 is not: −0 + 0 is +0)."""
+    if len(n.src) == 1 and n.op in ("neg", "abs") and n.src[0].op == "const":
+        value = n.src[0].arg
+        return const(rounded(-value if n.op == "neg" else abs(value), n.dtype), n.dtype)
+    if len(n.src) != 2 or n.op not in _ARITH or n.src[0].dtype is index:
+        return n
+    a, b = n.src
+    if a.op == "const" and b.op == "const":
+        if n.op == "div" and (b.arg == 0 or not n.dtype.is_float):
+            return n
+        x, y = rounded(a.arg, a.dtype), rounded(b.arg, b.dtype)
+        value = _ARITH[n.op](x, y)
+        return const(bool(value), bool_) if n.op in COMPARE else const(rounded(value, n.dtype), n.dtype)
+    if b.op == "const" and ((n.op in ("mul", "div") and b.arg == 1) or (n.op == "sub" and b.arg == 0 and str(b.arg)[0] != "-")):
+        return a
+    if a.op == "const" and n.op == "mul" and a.arg == 1:
+        return b
+    return n
+
+
+class Rewriter:
+    """Rebuilds every expression of a kernel bottom-up. Subclasses override `node` (sees a node whose operands are still old, may
+    return None to take the default), `axes` and `buffer`."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self._memo: dict[Node, Node] = {}
+        self.buffers: Mapping[Buffer, Buffer] = {}
+
+    # to override --------------------------------------------------------------------------------------------------
+    def node(self, n: Node) -> Node | None:
+        """The new form of `n`, or None for the same operator over rewritten operands."""
+        return None
+
+    def axes(self, axes: tuple[Node, ...]) -> tuple[Node, ...]:
+        """The axes a nest binds."""
+        return axes
+
+    def indices(self, buffer: Buffer, indices: tuple[Node, ...]) -> tuple[Node, ...]:
+        """Old indices of a buffer, as many as the new buffer has dimensions."""
+        return indices
+
+    # machinery ----------------------------------------------------------------------------------------------------
+    def go(self, n: Node) -> Node:
+        """`n` rewritten."""
+        found = self._memo.get(n)
+        if found is None:
+            found = self.node(n)
+            if found is None:
+                found = self.load(n) if n.op == "load" else rebuild(n, tuple(self.go(s) for s in n.src)) if n.src else n
+            found = self._memo[n] = fold_constants(found)
+        return found
+
+    def load(self, n: Node) -> Node:
+        """A load from the new buffer."""
+        from .node import load, load_parts
+
+        buffer, indices, mask = load_parts(n)
+        new = tuple(self.go(i) for i in self.indices(buffer, indices))
+        return load(self.buffers.get(buffer, buffer), new, None if mask is None else self.go(mask))
+
+    def value(self, v: Value) -> Value:
+        """A value with rewritten axes and body; a reduction over nothing is its element."""
+        e: Node | Reduce | Scan
+        if isinstance(v.expr, Reduce):
+            over = self.axes(v.expr.axes)
+            body = self.go(v.expr.expr)
+            e = Reduce(v.expr.combine, over, body, v.expr.dtype) if over else body
+        elif isinstance(v.expr, Scan):
+            e = Scan(v.expr.combine, v.expr.axis, self.go(v.expr.expr), v.expr.dtype)
+        else:
+            e = self.go(v.expr)
+        return Value(v.name, self.axes(v.axes), e, v.dtype)
+
+    def run(self) -> Kernel:
+        """The new kernel."""
+        body: list[Value | Fold] = []
+        for item in self.kernel.body:
+            if isinstance(item, Fold):
+                m = item.monoid
+                merge = tuple(self.go(e) for e in m.merge)
+                monoid = Monoid(m.identity, merge, m.associative, m.commutative)
+                body.append(Fold(item.name, item.axis, tuple(self.value(v) for v in item.block), item.components, monoid))
+            else:
+                body.append(self.value(item))
+        stores = tuple(
+            Store(
+                self.buffers.get(s.buffer, s.buffer),
+                tuple(self.go(i) for i in self.indices(s.buffer, s.indices)),
+                self.go(s.expr),
+                self.axes(s.axes),
+                s.combine,
+                None if s.mask is None else self.go(s.mask),
+            )
+            for s in self.kernel.stores
+        )
+        return Kernel(self.kernel.name, tuple(body), stores, tuple(self.buffers.get(b, b) for b in self.kernel.buffers))
