@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ..opts.opt import Opt
 
 
-class Outcome(str, Enum):
+class Outcome(StrEnum):
     """How a candidate ended. A string enum: rows and JSON hold the plain name."""
 
     ok = "ok"
@@ -27,9 +27,6 @@ class Outcome(str, Enum):
     """The options do not apply to this kernel on this target."""
     slow = "slow"
     """Right, but its first calls took over three times the incumbent: timed no further."""
-
-    def __str__(self) -> str:
-        return self.value
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,80 @@
+"""A builder: a process that turns option lists into objects, one at a time.
+
+`python -m tilewright.measure.builder READ_FD WRITE_FD PARENT_PID`. A compiler may crash, hang or eat memory; that ends this
+process and not the search."""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..ir.errors import BuildError, DeviceError, KernelError, OptError
+from . import process
+from .outcome import Outcome
+from .protocol import Channel
+
+if TYPE_CHECKING:
+    from ..ir.kernel import Kernel
+
+MODULE = "tilewright.measure.builder"
+
+
+@dataclass(frozen=True)
+class Setup:
+    """`compile(kernel, opts, device, **extra) -> Built` must be importable by name; `device` is a spec or a picklable Device."""
+
+    kernel: Kernel
+    device: Any
+    compile: Callable[..., Any]
+    extra: dict[str, Any]
+    memory_limit: int
+
+
+@dataclass(frozen=True)
+class Failed:
+    """Why there is no Built."""
+
+    outcome: Outcome
+    detail: str
+    seconds: float
+
+
+def serve(channel: Channel, setup: Setup) -> None:
+    """Answer ("build", ticket, opts) with (ticket, Built | Failed)."""
+    from .. import devices
+
+    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+    limit = setup.memory_limit if hard == resource.RLIM_INFINITY else min(setup.memory_limit, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    device = devices.get(setup.device)
+    while True:
+        _, ticket, opts = channel.receive()
+        channel.send((ticket, build(setup, device, opts)))
+
+
+def build(setup: Setup, device: Any, opts: Any) -> Any:
+    """Built, or Failed with the name of what went wrong."""
+    begin = time.perf_counter()
+    try:
+        return setup.compile(setup.kernel, opts, device, **setup.extra)
+    except (OptError, KernelError) as e:
+        return Failed(Outcome.illegal, str(e), time.perf_counter() - begin)
+    except (BuildError, DeviceError) as e:
+        return Failed(Outcome.build, str(e), time.perf_counter() - begin)
+    except MemoryError:
+        return Failed(Outcome.build, "building it ran out of memory", time.perf_counter() - begin)
+    except Exception as e:
+        # a fault of the lowering or the renderer must not end the search; it is recorded with its place
+        at = traceback.extract_tb(e.__traceback__)[-1]
+        text = f"internal error: {type(e).__name__}: {e} ({at.filename.rsplit('/', 2)[-2]}/{at.filename.rsplit('/', 1)[-1]}:{at.lineno})"
+        return Failed(Outcome.build, text, time.perf_counter() - begin)
+
+
+if __name__ == "__main__":
+    process.main(sys.argv, serve)

@@ -1,0 +1,164 @@
+"""The build pool: a few builder processes and a queue. A builder that hangs or dies costs one candidate, never the search."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import time
+from collections import deque
+from typing import Any
+
+from ..ir.errors import MeasureError
+from . import builder, process
+from .builder import Failed, Setup
+from .outcome import Outcome
+from .protocol import Channel, Closed
+
+_AHEAD = 2
+"""Tasks a builder holds, so that it is not idle while the main process is busy."""
+_FAILED_STARTS = 3
+
+
+class _Builder:
+    """One process and the tasks it holds, oldest first. `since`: when it took up the oldest."""
+
+    def __init__(self, setup: Setup, group: int) -> None:
+        self.process: subprocess.Popen[bytes]
+        self.process, self.channel = process.start(builder.MODULE, setup, group)
+        self.tasks: deque[tuple[int, Any]] = deque()
+        self.since = time.monotonic()
+
+    def give(self, task: tuple[int, Any]) -> None:
+        """Queue a task with the process. Raises Closed."""
+        if not self.tasks:
+            self.since = time.monotonic()
+        self.tasks.append(task)
+        self.channel.send(("build", *task))
+
+    def stopped(self) -> bool:
+        """Paused by the runner right now."""
+        try:
+            with open(f"/proc/{self.process.pid}/stat") as f:
+                return f.read().rpartition(")")[2].split()[0] == "T"
+        except OSError:
+            return False
+
+    def kill(self) -> str:
+        """End it, leaving its number taken; how it ended."""
+        self.channel.close()
+        os.kill(self.process.pid, signal.SIGKILL)
+        seen = os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOWAIT)
+        if seen is None:
+            return "ended"
+        return process.how_it_ended(seen.si_status if seen.si_code == os.CLD_EXITED else -seen.si_status)
+
+
+class BuildPool:
+    """`submit` queues option lists, `take` gives what is finished. Progress is made only inside `pump`, which every wait for
+    something else should call when one of `channels()` is readable."""
+
+    def __init__(self, setup: Setup, count: int, deadline_s: float = 30.0) -> None:
+        """`deadline_s`: seconds one build may take."""
+        self._setup, self._deadline = setup, deadline_s
+        self._queue: deque[tuple[int, Any]] = deque()
+        self._done: dict[int, Any] = {}
+        self._wanted: set[int] = set()
+        self._next = 0
+        self._failed_starts = 0
+        first = _Builder(setup, 0)
+        self.group = first.process.pid
+        """The process group of all builders. The first one leads it and is not reaped before `close`, so the number stays ours."""
+        self._leader = first.process
+        self._builders = [first] + [_Builder(setup, self.group) for _ in range(count - 1)]
+
+    def __len__(self) -> int:
+        return len(self._builders)
+
+    def submit(self, opts: Any) -> int:
+        """Queue one option list; its ticket."""
+        ticket, self._next = self._next, self._next + 1
+        self._wanted.add(ticket)
+        self._queue.append((ticket, opts))
+        self._dispatch()
+        return ticket
+
+    def take(self, ticket: int) -> Any:
+        """The Built or Failed of a ticket, once; None while it is not finished."""
+        got = self._done.pop(ticket, None)
+        if got is not None:
+            self._wanted.discard(ticket)
+        return got
+
+    def cancel(self, tickets: set[int]) -> None:
+        """Forget tickets: not begun ones are dropped, results of others thrown away."""
+        self._wanted -= tickets
+        self._queue = deque(t for t in self._queue if t[0] not in tickets)
+        for t in tickets:
+            self._done.pop(t, None)
+
+    def channels(self) -> list[Channel]:
+        """What to wait on."""
+        return [b.channel for b in self._builders]
+
+    def pump(self, timeout: float) -> None:
+        """Wait up to `timeout` seconds for builders, take what they have, give them more, replace the dead and the late."""
+        select.select(self.channels(), [], [], max(0.0, timeout))
+        for b in list(self._builders):
+            try:
+                while select.select([b.channel], [], [], 0)[0]:
+                    b.channel.pump()
+                    while b.channel.pending():
+                        self._finish(b, *b.channel.receive(0))
+            except Closed:
+                self._replace(b, None)
+        for b in list(self._builders):
+            if b.tasks and time.monotonic() - b.since > self._deadline and not b.stopped():
+                self._replace(b, f"building it did not end within {self._deadline:.3g} s")
+        self._dispatch()
+
+    def close(self) -> None:
+        """End every builder."""
+        for b in self._builders:
+            b.kill()
+            b.process.wait()
+        self._builders.clear()
+        self._leader.wait()
+
+    # internals ----------------------------------------------------------------------------------------------------
+    def _finish(self, b: _Builder, ticket: int, result: Any) -> None:
+        b.tasks.popleft()
+        b.since = time.monotonic()
+        self._failed_starts = 0
+        if ticket in self._wanted:
+            self._done[ticket] = result
+
+    def _dispatch(self) -> None:
+        for b in sorted(self._builders, key=lambda b: len(b.tasks)):
+            while self._queue and len(b.tasks) < _AHEAD:
+                # the shortest list first: with fewer tasks than places, every builder gets one before any gets two
+                if len(b.tasks) and any(not other.tasks for other in self._builders):
+                    break
+                try:
+                    b.give(self._queue.popleft())
+                except Closed:
+                    # it died: pump() sees the end of its stream, blames its oldest task and requeues the others
+                    break
+
+    def _replace(self, b: _Builder, late: str | None) -> None:
+        """The oldest task is the culprit; the others go back to the front of the queue."""
+        seconds = time.monotonic() - b.since
+        ended = b.kill()
+        if b.process is not self._leader:
+            b.process.wait()
+        tasks = list(b.tasks)
+        if tasks:
+            ticket = tasks[0][0]
+            if ticket in self._wanted:
+                self._done[ticket] = Failed(Outcome.build, late or f"its builder was {ended}" if "killed" in ended else late or f"its builder {ended}", seconds)
+            self._queue.extendleft(reversed(tasks[1:]))
+        self._failed_starts += 1
+        if self._failed_starts > _FAILED_STARTS + len(self._builders) and not late:
+            raise MeasureError(f"builder processes keep dying ({ended}); run with more memory, or see what they print above")
+        self._builders[self._builders.index(b)] = _Builder(self._setup, self.group)

@@ -1,0 +1,259 @@
+"""The Measurer: what a search uses to build, verify and time candidates of one kernel on one device."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import select
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from .. import devices
+from ..ir.errors import DeviceError, MeasureError
+from . import builder, process, runner
+from .batch import Result, Task, summary
+from .buildpool import BuildPool
+from .outcome import Duel, Measurement, Outcome
+from .protocol import Channel, Closed
+from .runner import Data
+from .slots import needs_pause
+from .stats import compare
+
+if TYPE_CHECKING:
+    from ..devices import Device
+    from ..ir.kernel import Kernel
+    from ..opts.opt import Opt
+    from ..plan import Built
+
+_RESTARTS = 2
+
+
+class Measurer:
+    """Builds, verifies and times candidates. A context manager: it owns builder processes and the runner, which end with it (and
+    with the thread that made it).
+
+        with Measurer(kernel, "cpu", threads=2) as m:
+            built = [b for _, b in m.build(schedules) if not isinstance(b, Measurement)]
+            for r in m.measure(built): print(r.outcome, r.t_min)
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        device: str | Device,
+        threads: int | None = None,
+        *,
+        seed: int = 0,
+        vars: Mapping[str, int] | None = None,
+        deadline_s: float = 10.0,
+        builders: int | None = None,
+        memory_limit: int | None = None,
+        build_deadline_s: float = 30.0,
+        compile: Callable[..., Built] | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
+        """`threads` defaults to the device's. `seed` fixes the inputs. `vars`: values of the kernel's symbols. `deadline_s`: seconds
+        one call (or one timing) may take. `builders`: processes (default: usable cores). `memory_limit`: bytes a candidate may
+        allocate (default: half of what is free). `compile(kernel, opts, device, **extra)` defaults to `plan.compile`; it must be
+        importable by name. Raises DeviceError where the device cannot run here."""
+
+        self.kernel, self.vars, self.seed = kernel, dict(vars or {}), seed
+        self.device = devices.get(device)
+        self.device.check()
+        if self.device.isolation != "fork":
+            raise DeviceError(
+                f"measuring on device {self.device.name} needs a persistent worker, which this version does not have; use one that forks, such as cpu"
+            )
+        self.threads = threads if threads is not None else self.device.threads
+        spec = _portable(self.device, device)
+        limit = memory_limit if memory_limit is not None else _free_memory() // 2
+        if compile is None:
+            from ..plan import compile as compile_default
+
+            compile = compile_default
+        count = builders if builders is not None else max(1, self.device.threads)
+        self._runner_setup = runner.Setup(kernel, spec, self.threads, self.vars, deadline_s, limit)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._channel: Channel | None = None
+        self._pool = BuildPool(builder.Setup(kernel, spec, compile, dict(extra or {}), max(limit, 1 << 30)), count, build_deadline_s)
+        self._pause = needs_pause(self.threads, count, self.device.threads)
+        try:
+            self._start_runner()
+        except BaseException:
+            self.close()
+            raise
+
+    # life ---------------------------------------------------------------------------------------------------------
+    def __enter__(self) -> Measurer:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the builders and the runner now; safe to call twice."""
+        if self._process is not None and self._channel is not None:
+            process.stop(self._process, self._channel)
+            self._process = self._channel = None
+        self._pool.close()
+
+    def _start_runner(self) -> None:
+        self._process, self._channel = process.start(runner.MODULE, self._runner_setup)
+        # the inputs and the reference are made while the first candidates are being built
+        self._channel.send(("prepare", Data(self.seed)))
+        self._preparing = True
+
+    # building -----------------------------------------------------------------------------------------------------
+    def build(self, schedules: Sequence[tuple[Opt, ...]]) -> Iterator[tuple[int, Built | Measurement]]:
+        """(position, Built) as they finish, or (position, Measurement) for those that are illegal or do not build. The builders
+        work on while other methods of this object run; closing the iterator early drops the rest."""
+        tickets = {self._pool.submit(opts): i for i, opts in enumerate(schedules)}
+        try:
+            while tickets:
+                done = [(t, got) for t in tickets if (got := self._pool.take(t)) is not None]
+                for ticket, got in done:
+                    i = tickets.pop(ticket)
+                    yield i, self._built(schedules[i], got)
+                if not done:
+                    self._pool.pump(1.0)
+        finally:
+            self._pool.cancel(set(tickets))
+
+    def _built(self, opts: tuple[Opt, ...], got: Any) -> Built | Measurement:
+        if isinstance(got, builder.Failed):
+            return Measurement(tuple(opts), got.outcome, detail=got.detail, build_s=got.seconds)
+        return got  # type: ignore[no-any-return]
+
+    # measuring ----------------------------------------------------------------------------------------------------
+    def measure(self, built: Sequence[Built], incumbent_s: float | None = None) -> list[Measurement]:
+        """One Measurement for each, in order: verified on its whole output, then timed. Candidates over 3 × `incumbent_s` (seconds;
+        it follows the best of this batch) are timed no further."""
+        return self._measure(built, Data(self.seed), incumbent_s, full=False)
+
+    def confirm(self, built: Built) -> Measurement:
+        """Measure a winner again in full: other random inputs, and whole-number inputs on which results must be exact where no
+        rounding can happen; two runs on the same inputs must agree bit for bit unless the schedule is declared NONDET."""
+        last = None
+        for data in (Data(self.seed + 1, whole=True), Data(self.seed + 1)):
+            last = self._measure([built], data, None, full=True)[0]
+            if not last.ok:
+                break
+        assert last is not None
+        return last
+
+    def _measure(self, built: Sequence[Built], data: Data, incumbent_s: float | None, full: bool) -> list[Measurement]:
+        out: list[Measurement] = []
+        deaths = 0
+        while len(out) < len(built):
+            rest = built[len(out) :]
+            before = len(out)
+            try:
+                self._send(("measure", [_task(b) for b in rest], data, incumbent_s, full, self._group()))
+                while True:
+                    kind, payload = self._receive()
+                    if kind == "done":
+                        break
+                    out.append(_measurement(rest[payload[0]], payload[1]))
+                    if out[-1].ok and out[-1].t_min is not None:
+                        incumbent_s = min(incumbent_s or out[-1].t_min, out[-1].t_min)
+            except Closed as e:
+                how = self._restart()
+                # a death before the first result is blamed on the inputs once, then on the candidate
+                deaths = deaths + 1 if len(out) == before else 1
+                if deaths > _RESTARTS:
+                    raise MeasureError(f"the runner process keeps ending ({how}); free some memory or measure a smaller shape") from e
+                if deaths == _RESTARTS or len(out) > before:
+                    out.append(Measurement(tuple(built[len(out)].opts), Outcome.crash, detail=f"the runner was lost over it ({how})", sha=built[len(out)].sha))
+        return out
+
+    def duel(self, a: Built, b: Built, rounds: int = 8) -> Duel:
+        """Time two candidates against each other in `rounds` pairs (bursts above one thread). Both are verified first; raises
+        MeasureError when one of them fails."""
+        try:
+            self._send(("duel", _task(a), _task(b), rounds, Data(self.seed), self._group()))
+            _, got = self._receive()
+        except Closed as e:
+            raise MeasureError(f"the runner was lost in a comparison ({self._restart()}); try again") from e
+        if isinstance(got, str):
+            raise MeasureError(f"cannot compare: {got}")
+        from .stats import median
+
+        ratio, significant = compare(got)
+        return Duel(ratio, significant, median([x for x, _ in got]), median([y for _, y in got]), len(got))
+
+    # the runner ---------------------------------------------------------------------------------------------------
+    def _group(self) -> int | None:
+        return self._pool.group if self._pause else None
+
+    def _send(self, message: Any) -> None:
+        if self._channel is None:
+            raise MeasureError("this Measurer is closed; make a new one")
+        if self._preparing:
+            kind, _ = self._receive()
+            assert kind == "done"
+            self._preparing = False
+        self._channel.send(message)
+
+    def _receive(self) -> tuple[str, Any]:
+        """The next message of the runner; the builders are served meanwhile. Raises Closed, and MeasureError for an error there."""
+        channel = self._channel
+        assert channel is not None
+        while not channel.pending():
+            ready = select.select([channel, *self._pool.channels()], [], [], 1.0)[0]
+            if channel in ready:
+                channel.pump()
+                ready.remove(channel)
+            self._pool.pump(0.0)
+        kind, payload = channel.receive(0)
+        if kind == "error":
+            self._preparing = False
+            raise MeasureError(payload)
+        return kind, payload
+
+    def _restart(self) -> str:
+        """Start a new runner; how the old one ended."""
+        assert self._process is not None and self._channel is not None
+        self._channel.close()
+        self._process.kill()
+        how = process.how_it_ended(self._process.wait())
+        if self._pause:
+            from .slots import Slots
+
+            Slots(self._pool.group).release()
+        self._start_runner()
+        return how
+
+
+def _task(b: Built) -> Task:
+    return Task(b.obj, b.signature, "NONDET" in b.effects)
+
+
+def _measurement(b: Built, r: Result) -> Measurement:
+    return Measurement(
+        tuple(b.opts), r.outcome, **summary(r.times), error=r.error, detail=r.detail, sha=b.sha, build_s=b.build_s, lower_s=b.lower_s + b.render_s
+    )
+
+
+def _portable(device: Device, asked: Any) -> Any:
+    """What `devices.get` in another process turns into this device: its spec, or itself where only this process knows that name."""
+    spec = asked if isinstance(asked, str) else device.spec
+    if spec and spec not in devices.local_names():
+        return spec
+    try:
+        pickle.dumps(device)
+    except (pickle.PicklingError, TypeError, AttributeError) as e:
+        raise DeviceError(f"device {device.name} cannot be handed to another process ({e}); name it as module:factory or file.py:factory") from e
+    return device
+
+
+def _free_memory() -> int:
+    """Bytes that can be had without swapping."""
+    pages = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    try:
+        with open("/proc/meminfo") as f:
+            kib = next((int(line.split()[1]) for line in f if line.startswith("MemAvailable:")), 0)
+    except OSError:
+        kib = 0
+    return max(pages, kib * 1024)

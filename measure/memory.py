@@ -1,0 +1,187 @@
+"""Operand memory with guard pages: an access outside a parameter ends the process, or breaks a canary.
+
+Each parameter is there twice. In the *checked* copy its last byte touches an inaccessible page, so one element past the end
+faults; the bytes before it, up to the page's start, hold a canary (outputs), and before them is another inaccessible page. In the
+*timed* copies the first byte touches the inaccessible page and is page-aligned, as large NumPy arrays are; there may be several
+(rotated past the last-level cache). A parameter of whole pages needs one copy for both.
+
+Mappings are private and of huge pages where that is possible. Inputs are written and made read-only before a child is forked,
+so the child maps them without a fault; outputs are first touched in the child.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..ir.errors import MeasureError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ..ir.dtypes import DType
+
+PAGE = mmap.PAGESIZE
+HUGE = 2 << 20
+LINE = 64
+_NONE, _READ, _WRITE = 0, 1, 2
+_PRIVATE_ANONYMOUS_NORESERVE = 0x02 | 0x20 | 0x4000
+_MADV_HUGEPAGE = 14
+_CANARY = 0xC5
+
+
+def _libc() -> Any:
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+    libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+    libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    return libc
+
+
+def _round(n: int, to: int) -> int:
+    return -(-n // to) * to
+
+
+class Region:
+    """`size` bytes (whole pages) at `base`, an inaccessible page on either side. Freed with the object."""
+
+    def __init__(self, nbytes: int) -> None:
+        self.size = _round(max(nbytes, 1), PAGE)
+        align = HUGE if self.size >= HUGE else PAGE
+        self._length = self.size + align + 2 * PAGE
+        self._libc = _libc()
+        got = self._libc.mmap(None, self._length, _NONE, _PRIVATE_ANONYMOUS_NORESERVE, -1, 0)
+        if got is None or got == ctypes.c_void_p(-1).value:
+            raise MeasureError(f"no memory for {nbytes} bytes of operands: {_reason()}; measure a smaller shape")
+        self._start = int(got)
+        self.base = _round(self._start + PAGE, align)
+        self.protect(_READ | _WRITE)
+        if align == HUGE:
+            # advice: without huge pages everything still works, so the result is not checked
+            self._libc.madvise(self.base, self.size, _MADV_HUGEPAGE)
+
+    def protect(self, access: int) -> None:
+        """Set the access of the inner pages (0 none, 1 read, 3 read and write)."""
+        if self._libc.mprotect(self.base, self.size, access):
+            raise MeasureError(f"cannot protect {self.size} bytes of operands: {_reason()}")
+
+    def free(self) -> None:
+        """Unmap now."""
+        if self._start:
+            self._libc.munmap(self._start, self._length)
+            self._start = 0
+
+    def __del__(self) -> None:
+        self.free()
+
+
+def _reason() -> str:
+    import os
+
+    return os.strerror(ctypes.get_errno())
+
+
+def view(address: int, dtype: DType, shape: Sequence[int]) -> np.ndarray[Any, Any]:
+    """The elements at an address as an array (valid as long as the memory is)."""
+    import math
+
+    import numpy as np
+
+    n = math.prod(shape)
+    if not n:
+        return np.empty(shape, dtype.np)
+    raw = (ctypes.c_uint8 * (n * dtype.size)).from_address(address)
+    return np.ctypeslib.as_array(raw).view(dtype.np).reshape(shape)
+
+
+class Place:
+    """Where one parameter lies: the checked address, the timed addresses, and the canaries around them."""
+
+    def __init__(self, dtype: DType, shape: tuple[int, ...], copies: int, output: bool) -> None:
+        import math
+
+        self.dtype, self.shape, self.output = dtype, shape, output
+        self.nbytes = math.prod(shape) * dtype.size
+        self._checked = Region(self.nbytes)
+        self.checked = self._checked.base + self._checked.size - self.nbytes
+        self._canaries: list[tuple[int, int]] = []
+        if copies == 1 and self.checked == self._checked.base:
+            self._timed, self.timed = self._checked, [self.checked]
+        else:
+            stride = _round(max(self.nbytes, 1), LINE)
+            self._timed = Region(stride * (copies - 1) + self.nbytes)
+            self.timed = [self._timed.base + i * stride for i in range(copies)]
+        if output:
+            end = self._timed.base + self._timed.size
+            last = self.timed[-1] + self.nbytes
+            self._canaries = [(a, n) for a, n in ((self._checked.base, self.checked - self._checked.base), (last, end - last)) if n]
+
+    def fill(self, values: np.ndarray[Any, Any]) -> None:
+        """Copy input values into every copy and make them read-only."""
+        for address in (self.checked, *(a for a in self.timed if a != self.checked)):
+            view(address, self.dtype, self.shape)[...] = values.reshape(self.shape)
+        self._checked.protect(_READ)
+        if self._timed is not self._checked:
+            self._timed.protect(_READ)
+
+    def set_canaries(self) -> None:
+        """Write the pattern into the bytes of the first and last page that do not belong to the parameter."""
+        for address, n in self._canaries:
+            ctypes.memset(address, _CANARY, n)
+
+    def broken(self) -> str:
+        """What was overwritten outside the parameter, or ''."""
+        for address, n in self._canaries:
+            if ctypes.string_at(address, n) != bytes([_CANARY]) * n:
+                return "before its start" if address == self._checked.base else "past its end"
+        return ""
+
+
+class Operands:
+    """Memory of all parameters of a kernel, in call order."""
+
+    def __init__(
+        self, names: Sequence[str], dtypes: Sequence[DType], shapes: Sequence[tuple[int, ...]], inputs: Mapping[str, np.ndarray[Any, Any]], copies: int = 1
+    ) -> None:
+        """`inputs` holds values by name; every other parameter is an output. `copies`: how many timed sets."""
+        self.names = tuple(names)
+        self.places = {n: Place(d, s, copies, n not in inputs) for n, d, s in zip(names, dtypes, shapes, strict=True)}
+        for n, values in inputs.items():
+            self.places[n].fill(values)
+        self.outputs = tuple(n for n in names if n not in inputs)
+        self.checked = [self.places[n].checked for n in self.names]
+        self.timed = [[self.places[n].timed[i] for n in self.names] for i in range(copies)]
+
+    def poison(self, addresses: Sequence[int], stale: Mapping[str, np.ndarray[Any, Any]]) -> None:
+        """Fill the outputs of one set so that an element nobody writes is wrong: NaN (0xFF bytes) for floats, the bytes of
+        `stale[name]` (values that differ from the right ones everywhere) where given."""
+        for name, address in zip(self.names, addresses, strict=True):
+            place = self.places[name]
+            if not place.output or not place.nbytes:
+                continue
+            if name in stale:
+                ctypes.memmove(address, stale[name].ctypes.data, place.nbytes)
+            else:
+                ctypes.memset(address, 0xFF, place.nbytes)
+
+    def snapshot(self, addresses: Sequence[int]) -> list[bytes]:
+        """The bytes of every output of one set."""
+        placed = [(self.places[n], a) for n, a in zip(self.names, addresses, strict=True)]
+        return [ctypes.string_at(a, p.nbytes) for p, a in placed if p.output]
+
+    def set_canaries(self) -> None:
+        """Prepare the bytes around every output."""
+        for name in self.outputs:
+            self.places[name].set_canaries()
+
+    def broken(self) -> str:
+        """Which output was overrun into its canary, or ''."""
+        for name in self.outputs:
+            how = self.places[name].broken()
+            if how:
+                return f"wrote outside {name}, {how}"
+        return ""

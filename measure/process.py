@@ -1,0 +1,95 @@
+"""Helper processes: started by exec, one thread, gone when their parent is gone.
+
+They talk over two pipes, ignore Ctrl-C (their parent decides), and are killed by the kernel when the thread that started them
+ends. Their environment keeps BLAS and OpenMP at one thread: a process that forks must not have others.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from ..ir.errors import MeasureError
+from .protocol import Channel, Closed
+
+_PR_SET_PDEATHSIG = 1
+_ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+
+
+def start(module: str, setup: Any, group: int | None = 0) -> tuple[subprocess.Popen[bytes], Channel]:
+    """Run `python -m module` and send it `setup`. `group`: the process group it joins, 0 for its own new one. Raises
+    MeasureError where measuring is not supported."""
+    if not sys.platform.startswith("linux"):
+        raise MeasureError(f"measuring needs Linux (this is {sys.platform}); use --mode require with a cache that was tuned on Linux, or show to render")
+    env = {k: v for k, v in os.environ.items() if not k.startswith("OPENBLAS_")}
+    env.update(dict.fromkeys(_ONE_THREAD, "1"))
+    to_child, from_child = os.pipe(), os.pipe()
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", module, str(to_child[0]), str(from_child[1]), str(os.getpid())],
+            stdin=subprocess.DEVNULL,
+            stdout=sys.stderr.fileno() if _has_fileno(sys.stderr) else subprocess.DEVNULL,
+            pass_fds=(to_child[0], from_child[1]),
+            env=env,
+            process_group=group,
+        )
+    finally:
+        os.close(to_child[0])
+        os.close(from_child[1])
+    channel = Channel(from_child[0], to_child[1])
+    # the path goes first: a plug-in device or a test's module is unpickled by name
+    channel.send((list(sys.path), pickle.dumps(setup, protocol=pickle.HIGHEST_PROTOCOL)))
+    return process, channel
+
+
+def _has_fileno(stream: Any) -> bool:
+    try:
+        stream.fileno()
+    except (AttributeError, OSError, ValueError):
+        return False
+    return True
+
+
+def stop(process: subprocess.Popen[bytes], channel: Channel) -> None:
+    """End a helper and whatever it forked, now."""
+    channel.close()
+    process.kill()
+    process.wait()
+
+
+def main(argv: list[str], serve: Callable[[Channel, Any], None]) -> None:
+    """The body of a helper's `__main__`: tie its life to the parent's, receive the setup, serve until the parent hangs up."""
+    die_with_parent(int(argv[3]))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    channel = Channel(int(argv[1]), int(argv[2]))
+    os.set_inheritable(channel.read_fd, False)
+    os.set_inheritable(channel.write_fd, False)
+    try:
+        path, setup = channel.receive()
+        sys.path[:] = path
+        serve(channel, pickle.loads(setup))
+    except Closed:
+        return
+
+
+def die_with_parent(parent: int) -> None:
+    """SIGKILL for this process when its parent ends (in a forked child too: the setting is not inherited)."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def how_it_ended(status: int) -> str:
+    """A wait status (or a negative/positive return code of subprocess, passed through `os.waitstatus_to_exitcode`) in words."""
+    if status < 0:
+        try:
+            return f"killed by {signal.Signals(-status).name}"
+        except ValueError:
+            return f"killed by signal {-status}"
+    return f"exited with code {status}"

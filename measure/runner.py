@@ -1,0 +1,259 @@
+"""The runner: a single-threaded process, started by exec, that forks the children in which candidates run.
+
+`python -m tilewright.measure.runner READ_FD WRITE_FD PARENT_PID`. A child serves many candidates (a fork for each would fault the
+operands in again every time); when one crashes, exits or passes its deadline, the runner notes the culprit and forks for the rest.
+Deadlines are kept here with SIGKILL: a Python signal handler never runs inside native code. A wrong result is run again in a child
+of its own before it counts, and so is a crash in a child that had run others (they may have damaged its memory).
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import resource
+import signal
+import sys
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ..ir.errors import TilewrightError
+from . import batch, inputs, process
+from .batch import Bench, Job, Result, Task
+from .outcome import Outcome
+from .protocol import Channel, Closed, pair
+from .slots import Slots
+
+if TYPE_CHECKING:
+    from ..devices import Device
+    from ..ir.kernel import Kernel
+
+MODULE = "tilewright.measure.runner"
+_PER_CHILD = 32
+"""Candidates a child runs before a fresh one takes over."""
+_OWN_STEP_S = 120.0
+"""How long a step of our own (verification, a duel) may take in a child whose memory a candidate may have damaged."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a runner is started with. `vars` maps symbol names to values; `memory_limit` is in bytes, on top of the operands."""
+
+    kernel: Kernel
+    device: Any
+    threads: int
+    vars: Mapping[str, int]
+    deadline_s: float
+    memory_limit: int
+
+
+@dataclass
+class _Child:
+    pid: int
+    channel: Channel
+    served: int = 0
+
+
+@dataclass(frozen=True)
+class Data:
+    """Which inputs: a seed, and whether floats are whole numbers."""
+
+    seed: int
+    whole: bool = False
+
+
+@dataclass
+class Runner:
+    """Serves one kernel on one device."""
+
+    setup: Setup
+    device: Device
+    group: int | None = None
+    _benches: dict[Data, Bench] = field(default_factory=dict)
+    _child: _Child | None = None
+    _child_data: Data | None = None
+    _checked_in_full: set[Data] = field(default_factory=set)
+
+    # data ---------------------------------------------------------------------------------------------------------
+    def bench(self, data: Data) -> Bench:
+        """Operands, reference and compare kernels for some inputs; made once, for the latest two."""
+        found = self._benches.get(data)
+        if found is None:
+            while len(self._benches) > 1:
+                dropped = next(d for d in self._benches if d != self._child_data)
+                del self._benches[dropped]
+            found = self._benches[data] = self._prepare(data)
+            # the children share these pages: nothing here may be moved or freed by a collection in one of them
+            gc.collect()
+            gc.freeze()
+        return found
+
+    def _prepare(self, data: Data) -> Bench:
+        from .compare import Checker
+        from .memory import Operands
+        from .roofline import rotations
+        from .verify import expectations
+
+        kernel, vars = self.setup.kernel, self.setup.vars
+        values = inputs.generate(kernel, vars, data.seed, data.whole)
+        expects = expectations(kernel, values, vars, data.whole)
+        shapes = [inputs.shape(b, kernel, vars) for b in kernel.buffers]
+        copies = rotations(kernel, vars, self.device.target)
+        operands = Operands([b.name for b in kernel.buffers], [b.dtype for b in kernel.buffers], shapes, values, copies)
+        order = [vars[s.arg.name] for s in kernel.symbols]
+        return Bench(self.device, self.setup.threads, operands, Checker(expects, self.device), order, Slots(None))
+
+    # children -----------------------------------------------------------------------------------------------------
+    def _spawn(self, data: Data) -> _Child:
+        if self._child is not None and self._child_data == data and self._child.served < _PER_CHILD:
+            return self._child
+        self.end_child()
+        bench = self.bench(data)
+        mine, theirs = pair()
+        parent = os.getpid()
+        pid = os.fork()
+        if not pid:
+            code = 1
+            try:
+                process.die_with_parent(parent)
+                mine.close()
+                _limit_memory(self.setup.memory_limit)
+                batch.serve(bench, theirs)
+                code = 0
+            except Closed:
+                code = 0
+            finally:
+                # never back into the runner's own stack
+                os._exit(code)
+        theirs.close()
+        self._child, self._child_data = _Child(pid, mine), data
+        return self._child
+
+    def end_child(self) -> int | None:
+        """Kill the child, if there is one; its wait status."""
+        child, self._child, self._child_data = self._child, None, None
+        if child is None:
+            return None
+        child.channel.close()
+        os.kill(child.pid, signal.SIGKILL)
+        status = os.waitpid(child.pid, 0)[1]
+        Slots(self.group).release()
+        return status
+
+    def _ask(self, data: Data, message: Any, deadline_s: float) -> Any:
+        """A job's result from a child; a Result that is `broken` when the child ended over it."""
+        child = self._spawn(data)
+        child.served += 1
+        limit = _OWN_STEP_S
+        try:
+            child.channel.send((*message, self.group))
+            while True:
+                kind, payload = child.channel.receive(limit)
+                if kind == "result":
+                    if isinstance(payload, Result) and payload.broken:
+                        self.end_child()
+                    return payload
+                limit = deadline_s if payload == batch.NATIVE else _OWN_STEP_S
+        except TimeoutError:
+            self.end_child()
+            return Result(Outcome.timeout, detail=f"did not return within {limit:.3g} s", broken=True)
+        except Closed:
+            self._child = self._child_data = None
+            child.channel.close()
+            status = os.waitstatus_to_exitcode(os.waitpid(child.pid, 0)[1])
+            Slots(self.group).release()
+            return Result(Outcome.crash, detail=process.how_it_ended(status), broken=True)
+
+    # jobs ---------------------------------------------------------------------------------------------------------
+    def measure(self, task: Task, data: Data, incumbent_s: float | None, full: bool) -> Result:
+        """Verify and time one candidate. The first with each inputs is checked in full."""
+        limit = self.setup.deadline_s
+        if incumbent_s is not None:
+            # enough for a first call on a busy machine; a hang should not cost the whole deadline
+            limit = min(limit, 1.0 + 50.0 * incumbent_s)
+        job = Job(task, incumbent_s, full or data not in self._checked_in_full)
+        alone = self._child is None or self._child.served == 0
+        result = self._job(data, job, limit)
+        if result.outcome is Outcome.wrong or (result.outcome is Outcome.crash and not alone):
+            result = self._again(data, job, limit, result)
+        if result.outcome is Outcome.ok:
+            self._checked_in_full.add(data)
+        return result
+
+    def _job(self, data: Data, job: Job, limit: float) -> Result:
+        result = self._ask(data, ("job", job), limit)
+        assert isinstance(result, Result)
+        return result
+
+    def _again(self, data: Data, job: Job, limit: float, first: Result) -> Result:
+        """The same job alone, twice: right both times clears it."""
+        for _ in range(2):
+            self.end_child()
+            result = self._job(data, job, limit)
+            if result.outcome not in (Outcome.ok, Outcome.slow):
+                self.end_child()
+                return result
+        self.end_child()
+        return Result(result.outcome, result.times, result.error, f"{first.outcome.value} once beside others, then right twice alone ({first.detail})")
+
+    def duel(self, a: Task, b: Task, rounds: int, data: Data) -> Any:
+        """Rounds of (seconds of a, seconds of b), or a text that says which one failed."""
+        got = self._ask(data, ("duel", (a, b, rounds)), self.setup.deadline_s)
+        return f"the pair failed: {got.outcome.value}, {got.detail}" if isinstance(got, Result) else got
+
+
+def _limit_memory(extra: int) -> None:
+    """At most `extra` bytes more than now of private writable memory, and no core files."""
+    with open("/proc/self/status") as f:
+        kib = next((int(line.split()[1]) for line in f if line.startswith("VmData:")), 0)
+    for what, limit in ((resource.RLIMIT_DATA, kib * 1024 + extra), (resource.RLIMIT_CORE, 0)):
+        hard = resource.getrlimit(what)[1]
+        limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+        resource.setrlimit(what, (limit, limit))
+
+
+def serve(channel: Channel, setup: Setup) -> None:
+    """Answer the main process. ("measure", tasks, data, incumbent, full, group) → ("result", i, Result)… ("done", None);
+    ("duel", a, b, rounds, data, group) → ("done", …); ("prepare", data) → ("done", None); trouble of our own → ("error", text)."""
+    from .. import devices
+
+    runner = Runner(setup, devices.get(setup.device))
+    try:
+        while True:
+            kind, *rest = channel.receive()
+            try:
+                channel.send(("done", _answer(runner, channel, kind, rest)))
+            except TilewrightError as e:
+                channel.send(("error", str(e)))
+            except MemoryError:
+                channel.send(("error", "not enough memory for the operands and the float64 reference; measure a smaller shape"))
+            except Closed:
+                raise
+            except Exception as e:
+                # a fault in our own preparation: the main process raises it with its place
+                at = traceback.extract_tb(e.__traceback__)[-1]
+                channel.send(("error", f"internal error in the runner: {type(e).__name__}: {e} ({at.filename}:{at.lineno})"))
+    finally:
+        runner.end_child()
+
+
+def _answer(runner: Runner, channel: Channel, kind: str, rest: list[Any]) -> Any:
+    if kind == "prepare":
+        runner.bench(rest[0])
+        return None
+    if kind == "duel":
+        a, b, rounds, data, runner.group = rest
+        return runner.duel(a, b, rounds, data)
+    tasks, data, incumbent_s, full, runner.group = rest
+    runner.bench(data)
+    for i, task in enumerate(tasks):
+        result = runner.measure(task, data, incumbent_s, full)
+        channel.send(("result", (i, result)))
+        if result.outcome is Outcome.ok and result.times:
+            incumbent_s = min(result.times) if incumbent_s is None else min(incumbent_s, min(result.times))
+    return None
+
+
+if __name__ == "__main__":
+    process.main(sys.argv, serve)

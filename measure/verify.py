@@ -1,0 +1,214 @@
+"""Is a result right? Every element of every output is compared with a float64 reference and its own error bound.
+
+bound = SLACK · eps(accumulate type) · scale + half an ulp of the output type at the reference
+
+`scale` and SLACK come from `ir.evaluate_error`: what the roundings of any order of evaluation can add up to, growing with √K over a
+reduction of K terms. Integers and bools must be equal (unless they come from rounded floats). An element that is NaN where the
+reference is finite, or that nobody wrote, is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..ir.evaluate import SLACK
+from ..ir.kernel import Kernel, loads
+from ..ir.node import Node, const, walk
+from .exact import is_exact
+from .inputs import shape
+from .memory import view
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ..ir.dtypes import DType
+
+    Array = np.ndarray[Any, Any]
+
+WORST = 1e30
+"""Stands for an infinite ratio, so that an error is always a finite number."""
+_CHUNK = 1 << 19
+_TINY = 1e-38
+_HALF_SUBNORMAL = {"float64": 2.0**-1075, "float32": 2.0**-150, "float16": 2.0**-25, "bfloat16": 2.0**-134}
+
+
+@dataclass(frozen=True)
+class Expect:
+    """What one output must hold. `value` is flat: float64, or the output's own type for integers and bools; `weight` (float32)
+    is one over the bound (None: equality). `special` marks elements compared by kind (not finite in the output type), `free` those that the
+    kernel leaves unwritten; None where there are none."""
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+    value: Array
+    weight: Array | None
+    special: Array | None = None
+    free: Array | None = None
+
+    @property
+    def plain(self) -> bool:
+        """No element needs special treatment, so the compare kernel can do it."""
+        return self.special is None and self.free is None and (self.weight is not None) == self.dtype.is_float
+
+    def stale(self) -> Array | None:
+        """Values that differ from the right ones everywhere, to poison an integer output with (None for floats: NaN does it)."""
+        import numpy as np
+
+        if self.dtype.is_float:
+            return None
+        return np.ascontiguousarray(~self.value)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The largest |result − reference| over its bound (at most 1e30), and in words what is wrong ('' if nothing is)."""
+
+    error: float
+    detail: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Within the bound everywhere."""
+        return self.error <= 1.0
+
+
+def expectations(kernel: Kernel, inputs: Mapping[str, Array], vars: Mapping[str, int], whole: bool = False) -> dict[str, Expect]:
+    """The reference for every output, by name. `whole`: the inputs are whole numbers of `inputs.generate(whole=True)`; where no
+    rounding can happen on those, floats must be equal too."""
+    import numpy as np
+
+    from ..ir.evaluate import evaluate_error
+
+    with np.errstate(all="ignore"):
+        results = evaluate_error(kernel, inputs, vars)
+        free = unwritten(kernel, inputs, vars)
+    exact = whole and is_exact(kernel, vars)
+    out = {}
+    for b in kernel.outputs:
+        value, scale = results[b.name]
+        out[b.name] = _expect(b.name, b.dtype, shape(b, kernel, vars), np.asarray(value), np.asarray(scale), free.get(b.name), exact)
+    return out
+
+
+def _expect(name: str, dtype: DType, dims: tuple[int, ...], value: Array, scale: Array, free: Array | None, exact: bool) -> Expect:
+    import numpy as np
+
+    value = value.reshape(-1)
+    scale = np.broadcast_to(scale, dims).reshape(-1)
+    if not dtype.is_float:
+        allowed = np.ascontiguousarray(1.0 / np.maximum(scale, 0.5), dtype=np.float32) if scale.any() else None
+        return Expect(name, dtype, dims, np.ascontiguousarray(value.astype(dtype.np)), allowed, None, free)
+    value = np.ascontiguousarray(value, dtype=np.float64)
+    unit = SLACK * dtype.acc.eps
+    weight = np.empty(value.size, np.float32)
+    special = None
+    with np.errstate(all="ignore"):
+        for lo in range(0, value.size, _CHUNK):
+            part = slice(lo, lo + _CHUNK)
+            v = value[part]
+            rounded = v.astype(dtype.np)
+            odd = ~np.isfinite(rounded.astype(np.float64))
+            if odd.any():
+                special = np.zeros(value.size, bool) if special is None else special
+                special[part] = odd
+            bound = unit * scale[part] + np.maximum(np.abs(v) * (dtype.eps / 2), _HALF_SUBNORMAL[dtype.name])
+            if exact:
+                value[part] = rounded.astype(np.float64)
+                bound = np.zeros_like(v)
+            weight[part] = 1.0 / np.maximum(bound, _TINY)
+    return Expect(name, dtype, dims, value, weight, special, free)
+
+
+def unwritten(kernel: Kernel, inputs: Mapping[str, Array], vars: Mapping[str, int]) -> dict[str, Array]:
+    """Flat masks of the output elements that no store reaches, for outputs where that can be (masked or indexed stores)."""
+    import dataclasses
+
+    import numpy as np
+
+    from ..ir.evaluate import evaluate
+
+    stores = {s.buffer: s for s in kernel.stores}
+    out = {}
+    for b, s in stores.items():
+        dims = shape(b, kernel, vars)
+        covers = s.mask is None and len(set(s.indices)) == len(s.indices) and all(i.op == "axis" or d == 1 for i, d in zip(s.indices, dims))
+        whole = all(i.op != "axis" or i.arg.extent is e or i.arg.extent == e for i, e in zip(s.indices, b.shape))
+        if s.combine is not None or (covers and whole):
+            continue
+        # the same stores with the constant 1: what stays 0 is not written
+        mark = dataclasses.replace(s, expr=const(1, b.dtype))
+        roots = [*mark.indices, *([mark.mask] if mark.mask is not None else [])]
+        used = tuple(dict.fromkeys(buffer for buffer, _, _ in loads(*roots)))
+        ones = evaluate(
+            Kernel(kernel.name, kernel.body if _uses_values(roots) else (), (mark,), (*(used if not _uses_values(roots) else kernel.inputs), b)), inputs, vars
+        )
+        hit = np.asarray(ones[b.name]).reshape(-1) == 1
+        if not hit.all():
+            out[b.name] = ~hit
+    return out
+
+
+def _uses_values(roots: list[Node]) -> bool:
+    return any(n.op == "ref" for r in roots for n in walk(r))
+
+
+def check(expect: Expect, address: int) -> Verdict:
+    """Compare the output at an address with NumPy, in chunks: any dtype, any reference."""
+    import numpy as np
+
+    got = view(address, expect.dtype, expect.shape).reshape(-1)
+    worst, at, bad, missing = 0.0, -1, 0, 0
+    with np.errstate(all="ignore"):
+        for lo in range(0, got.size, _CHUNK):
+            part = slice(lo, lo + _CHUNK)
+            error = _errors(expect, got[part], part)
+            top = int(error.argmax())
+            if error[top] > worst:
+                worst, at = float(error[top]), lo + top
+            if error[top] > 1.0:
+                bad += int((error > 1.0).sum())
+                missing += _untouched(expect, got[part], error)
+    if worst <= 1.0:
+        return Verdict(worst)
+    where = ", ".join(str(int(i)) for i in np.unravel_index(at, expect.shape)) if expect.shape else ""
+    text = f"{expect.name}[{where}] is {got[at]}, expected {expect.value[at]}"
+    if expect.weight is not None and worst < WORST:
+        text += f" ± {1.0 / float(expect.weight[at]):.3g}"
+    text += f"; {bad} of {got.size} elements wrong"
+    if missing:
+        text += f", {missing} never written"
+    return Verdict(worst, text)
+
+
+def _errors(expect: Expect, got: Array, part: slice) -> Array:
+    import numpy as np
+
+    value = expect.value[part]
+    if expect.weight is None:
+        error = np.where(got == value, 0.0, 2.0)
+    elif not expect.dtype.is_float:
+        error = np.abs(got.astype(np.float64) - value.astype(np.float64)) * expect.weight[part]
+    else:
+        wide = got.astype(np.float64)
+        error = np.abs(wide - value) * expect.weight[part]
+        np.nan_to_num(error, copy=False, nan=WORST, posinf=WORST)
+        np.minimum(error, WORST, out=error)
+        if expect.special is not None:
+            odd = expect.special[part]
+            same = (np.isnan(wide) & np.isnan(value)) | (got == value.astype(got.dtype))
+            error[odd & same] = 0.0
+    if expect.free is not None:
+        error[expect.free[part]] = 0.0
+    return error
+
+
+def _untouched(expect: Expect, got: Array, error: Array) -> int:
+    import numpy as np
+
+    if not expect.dtype.is_float:
+        return 0
+    bits = got.view(np.dtype(f"u{expect.dtype.size}"))
+    return int(((bits == np.iinfo(bits.dtype).max) & (error > 1.0)).sum())
