@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sqlite3
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -11,7 +13,7 @@ from ..ir.errors import CacheError
 from . import queries
 from .keys import Key
 from .lookup import to_rows
-from .recover import ELSEWHERE, Newer, classify
+from .recover import ELSEWHERE, Newer, classify, schema_of
 from .rows import Row
 from .version import SCHEMA
 
@@ -110,6 +112,8 @@ class Writer:
 
         if self.path is not None:
             _make_folder(self.path.parent)
+            if self._ready is False or self._ready != self._identity():
+                _refuse_strangers(self.path)
         try:
             engine = self._engine = self._engine or self._connect()
             with engine.begin() as c:
@@ -182,6 +186,17 @@ def _count(table: sa.Table, condition: Any) -> Any:
     import sqlalchemy as sa
 
     return sa.select(sa.func.count()).select_from(table).where(condition)
+
+
+def _refuse_strangers(path: Path) -> None:
+    """Raise CacheError for a database with tables but not ours, before a pragma of ours changes it."""
+    if not path.is_file():
+        return
+    try:
+        with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True, timeout=BUSY_S)) as c:
+            schema_of(c, str(path))
+    except sqlite3.Error as e:
+        raise classify(e, str(path)) from None
 
 
 def _make_folder(folder: Path) -> None:
