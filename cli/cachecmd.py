@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import UsageError
 from .query import best_rows, filters, select
-from .style import OUTCOMES, console, duration, opts_text, shape_text
+from .style import OUTCOMES, console, duration, opts_text, shape_text, table
 
 if TYPE_CHECKING:
     from ..cache import Cache, Row
@@ -30,22 +30,17 @@ def _list(store: Cache, args: Namespace) -> int:
     if args.format == "json":
         print(json.dumps([_plain(r) for r in rows], indent=1))
         return 0
-    from rich.table import Table
-    from rich.text import Text
-
     from ..opts.opt import parse
 
-    table = Table(title=Text(f"cache {store.location}"), title_justify="left")
-    for heading in ("kernel", "shape", "dtype", "device", "threads", "outcome", "time", "opts", "when"):
-        table.add_column(heading, justify="right" if heading in ("threads", "time") else "left", overflow="fold")
+    listed = table(f"cache {store.location}", "kernel", "shape", "dtype", "device", ">threads", "outcome", ">time", "opts", "when")
     for r in rows:
         outcome = f"[{OUTCOMES[r.outcome]}]{r.outcome}[/]"
         time = duration(r.t_med) if r.t_med else "-"
-        table.add_row(
+        listed.add_row(
             r.name, shape_text(r.shape_dict), r.dtype, r.device, str(r.threads), outcome, time, opts_text(parse(r.opts_display)), r.when[:19].replace("T", " ")
         )
     out = console()
-    out.print(table)
+    out.print(listed)
     if not args.all:
         out.print(f"the best of each key, from {len(found)} measurements (--all lists each)")
     return 0

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import DeviceError
-from .style import bytes_text, console, rate
+from .style import bytes_text, console, rate, table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -68,16 +68,12 @@ def _describe(device: Device, limits: Limits | None) -> None:
 
 
 def _limits_table(limits: Limits) -> Table:
-    from rich.table import Table
-
-    table = Table(title=f"limits measured {limits.date}", title_justify="left")
-    for heading in ("threads", "FMA float32", "FMA float64", "read", "copy", "copy nt", "triad", "triad nt"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    rows = table(f"limits measured {limits.date}", ">threads", ">FMA float32", ">FMA float64", ">read", ">copy", ">copy nt", ">triad", ">triad nt")
     for threads, r in sorted(limits.rates.items()):
         flops = [rate(v / 1e9, "GFLOP/s") for v in (r.peak_f32, r.peak_f64)]
         moved = [rate(v / 1e9, "GB/s") for v in (r.read, r.copy, r.copy_nt, r.triad, r.triad_nt)]
-        table.add_row(str(threads), *flops, *moved)
-    return table
+        rows.add_row(str(threads), *flops, *moved)
+    return rows
 
 
 def _fields(name: str, device: Device | None, limits: Limits | None, error: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from argparse import Namespace
 
-from .style import console, shape_text
+from .style import console, shape_text, table
 
 
 def run(args: Namespace) -> int:
@@ -17,14 +17,10 @@ def run(args: Namespace) -> int:
         fields = [{"name": d.name, "doc": d.doc, "shape": d.default_shape, "odd_shape": d.odd_shape, "dtypes": list(d.dtypes)} for d in defs]
         print(json.dumps(fields, indent=1))
         return 0
-    from rich.table import Table
-
-    table = Table(title="kernels", title_justify="left")
-    for heading in ("kernel", "--shape (default)", "--dtype", "what it computes"):
-        table.add_column(heading, overflow="fold")
+    listed = table("kernels", "kernel", "--shape (default)", "--dtype", "what it computes")
     for d in defs:
-        table.add_row(d.name, shape_text(d.default_shape), ", ".join(d.dtypes), d.doc)
+        listed.add_row(d.name, shape_text(d.default_shape), ", ".join(d.dtypes), d.doc)
     out = console()
-    out.print(table)
+    out.print(listed)
     out.print("Your own: tune run --kernel my.py:function, where function() returns a tilewright Kernel.")
     return 0

@@ -70,6 +70,10 @@ class Quiet:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
+    def restart(self) -> None:
+        """The budget counts from now."""
+        self.start = self.now()
+
     def phase(self, name: str) -> None:
         """The search enters another phase."""
         self.name = name

@@ -14,7 +14,7 @@ EXITS = """exit codes:
   5    --mode require: the cache does not hold it
   130  interrupted; the best so far is saved
 """
-MODES = ("use", "require", "record", "tune")
+MODES = ("use", "require", "record", "tune", "refresh")
 
 
 def _at_least(least: int) -> Callable[[str], int]:
@@ -61,7 +61,12 @@ def _add_run(p: ArgumentParser) -> None:
     p.add_argument("--seed", type=_at_least(0), default=0, metavar="N", help="random seed of the search and of the inputs")
     p.add_argument("--seeds", choices=("auto", "none"), default="auto", help="start from the seed schedules, or from the empty schedule")
     p.add_argument("--strategy", metavar="NAME", help="portfolio (default), beam, random or optuna")
-    p.add_argument("--mode", choices=MODES, default="use", help="use the cache, else search; require a cached result; record; always tune (default use)")
+    p.add_argument(
+        "--mode",
+        choices=MODES,
+        default="use",
+        help="use: from the cache, else search (default; tune is the same); require: from the cache or fail; record: measure the seed schedules only; refresh: search again",
+    )
     p.add_argument("--retune", action="store_true", help="search again although a result is cached")
     p.add_argument("--json", metavar="FILE", help="write the result as JSON (- is standard output)")
     p.add_argument("--quiet", action="store_true", help="no progress, only the result")

@@ -7,7 +7,7 @@ from argparse import Namespace
 from typing import TYPE_CHECKING
 
 from .query import best_rows, select
-from .style import LEGEND, console, duration, gain, opts_text, percent, rate, shape_text
+from .style import LEGEND, console, duration, gain, opts_text, percent, rate, shape_text, table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -25,23 +25,16 @@ def run(args: Namespace) -> int:
     if not rows:
         out.print("the cache holds nothing like that; fill it with: tune run --kernel matmul --budget 20s")
         return 0
-    out.print(table(rows))
+    out.print(report(rows))
     out.print(LEGEND, style="dim")
     return 0
 
 
-def table(rows: list[Row]) -> Table:
+def report(rows: list[Row]) -> Table:
     """The report of `rows` (usable ones)."""
-    from rich.table import Table
-
     from ..opts.opt import parse
 
-    out = Table(title="fastest verified schedules", title_justify="left")
-    for heading, justify in (("kernel", "left"), ("device", "left"), ("time", "right"), ("GFLOP/s", "right"), ("GB/s", "right")):
-        out.add_column(heading, justify=justify, no_wrap=justify == "right")  # type: ignore[arg-type]
-    for heading in ("roofline", "gain"):
-        out.add_column(heading, justify="right", no_wrap=True)
-    out.add_column("opts", overflow="fold")
+    out = table("fastest verified schedules", "kernel", "device", ">time", ">GFLOP/s", ">GB/s", ">roofline", ">gain", "opts")
     for r in rows:
         t = r.t_min or r.t_med or float("inf")
         out.add_row(

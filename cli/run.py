@@ -6,12 +6,13 @@ import json
 import os
 import shlex
 import sys
+import warnings
 from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..ir.errors import UsageError
-from .live import display, outcomes, rates
+from ..ir.errors import DeviceError, UsageError
+from .live import Quiet, display, outcomes, rates
 from .style import console, duration, gain, opts_text, shape_text
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ def run(args: Namespace) -> int:
     out = console(sys.stderr if args.json == "-" else None)
     title = " ".join(filter(None, (args.kernel, args.shape, args.dtype, "on", args.device)))
     with display(title, budget.seconds, budget.trials, args.quiet, out) as progress:
+        probe_once(args, shape, progress)
         result = tune(
             args.kernel,
             shape=shape,
@@ -52,6 +54,29 @@ def run(args: Namespace) -> int:
     if args.json:
         _write(args.json, json.dumps(result.to_json(), indent=1) + "\n")
     return result.exit_code
+
+
+def probe_once(args: Namespace, shape: dict[str, int] | None, progress: Quiet) -> None:
+    """Measure the machine's limits where that never happened (a few seconds, kept) and a search is coming: without them there is no
+    share of the roofline to show, and the model ranks by guesses."""
+    from .. import cache
+    from ..devices import get
+    from ..kernels import make
+    from ..plan import key_of
+
+    device = get(args.device)
+    device.check()
+    if args.mode == "require" or device.limits() is not None:
+        return
+    with cache.open(args.cache) as store:
+        if not args.retune and store.best(key_of(make(args.kernel, shape, args.dtype), device, args.threads)) is not None:
+            return
+    progress.phase("measuring this machine's limits, once")
+    try:
+        device.limits(probe=True)
+    except DeviceError as error:  # a search works without them
+        warnings.warn(str(error), stacklevel=2)
+    progress.restart()
 
 
 def summary(out: Console, args: Namespace, result: Result) -> None:

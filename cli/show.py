@@ -56,7 +56,7 @@ def run(args: Namespace) -> int:
 def choose(args: Namespace, kernel: Kernel) -> tuple[Target, tuple[Opt, ...], str]:
     """(target, options, where they are from) for `tune show`'s arguments."""
     from .. import targets
-    from ..opts import parse, seeds
+    from ..opts.opt import parse
 
     if args.target:
         target = targets.named(args.target)
@@ -71,6 +71,8 @@ def choose(args: Namespace, kernel: Kernel) -> tuple[Target, tuple[Opt, ...], st
     if args.opts is not None:
         return target, parse(args.opts), "options as given"
     if args.seed_schedule:
+        from ..opts import seeds
+
         return target, seeds(kernel, target, threads)[0], f"seed schedule for {threads} threads"
     from ..cache import open as open_cache
     from ..plan import resolve

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
     from rich.text import Text
 
     from ..opts.opt import Opt
@@ -43,6 +44,19 @@ def console(stream: TextIO | None = None) -> Console:
     out = sys.stdout if stream is None else stream
     piped = not out.isatty() and "COLUMNS" not in os.environ
     return Console(file=out, highlight=False, soft_wrap=piped, width=180 if piped else None)
+
+
+def table(title: str, *headings: str) -> Table:
+    """An empty table; a heading that begins with `>` is of a column of numbers."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    out = Table(title=Text(title), title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in headings:
+        number = heading.startswith(">")
+        out.add_column(heading.removeprefix(">"), justify="right" if number else "left", no_wrap=number, overflow="fold")
+    return out
 
 
 def duration(seconds: float) -> str:

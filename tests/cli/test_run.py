@@ -1,0 +1,171 @@
+"""tune run around a scripted search: arguments handed over, summary, JSON, exit codes. The real search: test_pty.py."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tilewright.cli.parser import build_parser
+from tilewright.ir.errors import CacheMiss, DeviceError
+from tilewright.measure.outcome import Measurement, Outcome
+from tilewright.opts.opt import opt
+from tilewright.search.result import Job, Result, make
+
+from .conftest import Tune
+
+JOB = Job("matmul", {"m": 64, "n": 48, "k": 32}, "float32", "cpu", 2, "portfolio", 2 * 64 * 48 * 32, 26624, 5e-6, 0, "auto", "2s")
+FOUND = make(
+    JOB,
+    opts=(opt("UPCAST", "m", 8), opt("PARALLEL", "n")),
+    t_min=10e-6,
+    t_med=11e-6,
+    n=40,
+    seed_opts=(opt("UPCAST", "m", 4),),
+    seed_s=25e-6,
+    counts={"ok": 12, "slow": 3, "wrong": 1},
+    seconds=2.04,
+    verified=True,
+    confirmed=True,
+    significant=True,
+    gain=2.4,
+)
+RUN = ["run", "--kernel", "matmul", "--shape", "m=64,n=48,k=32", "--budget", "2s"]
+
+
+class Search:
+    """Stands in for `search.tune`."""
+
+    def __init__(self, result: Result | Exception | type[BaseException]) -> None:
+        self.result, self.given = result, dict[str, Any]()
+
+    def __call__(self, kernel: str, **given: Any) -> Result:
+        self.given = {"kernel": kernel, **given}
+        progress = given["progress"]
+        progress.phase("searching")
+        progress.candidate(Measurement((), Outcome.ok, 1e-5, 1e-5, 10))
+        if not isinstance(self.result, Result):
+            raise self.result
+        if self.result.found:
+            progress.best(self.result)
+        progress.done(self.result)
+        return self.result
+
+
+@pytest.fixture
+def search(monkeypatch: pytest.MonkeyPatch) -> Search:
+    found = Search(FOUND)
+    monkeypatch.setattr("tilewright.search.tune", found)
+    monkeypatch.setattr("tilewright.cli.run.probe_once", lambda *_: None)
+    return found
+
+
+def test_summary(tune: Tune, search: Search) -> None:
+    done = tune(*RUN)
+    assert done.code == 0
+    said = done.out.splitlines()
+    assert said[0] == "tuning matmul m=64,n=48,k=32 on cpu"
+    at = said.index("matmul m=64,n=48,k=32 float32 on cpu, 2 threads: tuned and verified")
+    assert [line.strip() for line in said[at + 1 :]] == [
+        "best    10 µs  19.7 GFLOP/s  2.66 GB/s  50 % of roofline",
+        "timed   min 10 µs, median 11 µs of 40 runs",
+        "seed    25 µs; the best is 2.40x as fast",
+        "opts    Um8 Pn",
+        "search  16 candidates in 2.0 s with portfolio: ok 12, slow 3, wrong 1",
+        "look at it  tune show --kernel matmul --shape m=64,n=48,k=32 --dtype float32 --device cpu --threads 2",
+        "reproduce   tune run --kernel matmul --shape m=64,n=48,k=32 --dtype float32 --device cpu --threads 2"
+        " --strategy portfolio --seed 0 --budget 2s --retune",
+    ]
+
+
+def test_the_lines_it_prints_are_commands(tune: Tune, search: Search, tmp_path: Path) -> None:
+    said = tune(*RUN, "--cache", str(tmp_path / "my cache.db")).out.splitlines()
+    commands = [shlex.split(line[len("reproduce   ") :]) for line in said if line.startswith(("look at it", "reproduce"))]
+    assert [c[:2] for c in commands] == [["tune", "show"], ["tune", "run"]]
+    for command in commands:
+        args = build_parser().parse_args(command[1:])
+        assert (args.kernel, args.threads, args.cache) == ("matmul", 2, str(tmp_path / "my cache.db"))
+
+
+def test_every_argument_reaches_the_search(tune: Tune, search: Search) -> None:
+    tune(*RUN, "--dtype", "float16", "--threads", "1", "--trials", "9", "--seed", "7", "--seeds", "none", "--strategy", "beam", "--mode", "tune", "--retune")
+    del search.given["progress"]
+    assert search.given == {
+        "kernel": "matmul",
+        "shape": {"m": 64, "n": 48, "k": 32},
+        "dtype": "float16",
+        "device": "cpu",
+        "budget": "2s",
+        "trials": 9,
+        "threads": 1,
+        "strategy": "beam",
+        "seeds": "none",
+        "seed": 7,
+        "cache": None,
+        "mode": "tune",
+        "retune": True,
+    }
+
+
+def test_json_has_the_promised_fields(tune: Tune, search: Search, tmp_path: Path) -> None:
+    file = tmp_path / "result.json"
+    assert tune(*RUN, "--json", str(file), "--quiet").code == 0
+    got = json.loads(file.read_text())
+    assert got["kernel"] == "matmul" and got["shape"] == {"m": 64, "n": 48, "k": 32} and got["dtype"] == "float32" and got["device"] == "cpu"
+    assert got["strategy"] == "portfolio" and got["seed_opts"] == [["UPCAST", "m", 4]] and got["seed_s"] == 25e-6
+    assert got["opts"] == [["UPCAST", "m", 8], ["PARALLEL", "n"]] and (got["t_min"], got["t_med"], got["n"]) == (10e-6, 11e-6, 40)
+    assert got["gflops"] == pytest.approx(19.66, rel=1e-3) and got["gbytes_s"] == pytest.approx(2.6624) and got["roofline_pct"] == pytest.approx(50)
+    assert got["counts"] == {"ok": 12, "slow": 3, "wrong": 1} and got["seconds"] == 2.04 and got["verified"] is True
+
+
+def test_json_to_standard_output_leaves_nothing_else_there(tune: Tune, search: Search) -> None:
+    done = tune(*RUN, "--json", "-")
+    assert json.loads(done.out)["kernel"] == "matmul"
+    assert "tuned and verified" in done.err
+
+
+def test_quiet_prints_no_progress(tune: Tune, search: Search) -> None:
+    assert tune(*RUN, "--quiet").out.startswith("matmul m=64")
+
+
+def test_cached(tune: Tune, search: Search) -> None:
+    search.result = dataclasses.replace(FOUND, origin="cached", counts={})
+    done = tune(*RUN)
+    assert done.code == 0 and "2 threads: cached" in done.out
+
+
+def test_nothing_valid(tune: Tune, search: Search) -> None:
+    search.result = make(JOB, counts={"crash": 4}, seconds=2.0, exit_code=4, message="nothing valid was found")
+    done = tune(*RUN)
+    assert done.code == 4
+    assert "nothing valid found" in done.out and "crash 4" in done.out
+
+
+def test_interrupted(tune: Tune, search: Search) -> None:
+    search.result = dataclasses.replace(FOUND, exit_code=130)
+    done = tune(*RUN)
+    assert done.code == 130 and "interrupted; the best so far is saved" in done.out
+
+
+@pytest.mark.parametrize(("error", "code"), [(DeviceError("no such device"), 3), (CacheMiss("not there"), 5), (KeyboardInterrupt, 130)])
+def test_errors_of_the_search(tune: Tune, search: Search, error: Any, code: int) -> None:
+    search.result = error
+    done = tune(*RUN)
+    assert done.code == code and "Traceback" not in done.err
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["--shape", "m"], "cannot read 'm' as a size"),
+        (["--budget", "soon"], "budget 'soon' is not a time"),
+        (["--json", "/nowhere/at/all.json"], "cannot write --json /nowhere/at/all.json"),
+    ],
+)
+def test_bad_values_are_found_before_the_search(tune: Tune, search: Search, args: list[str], said: str) -> None:
+    done = tune("run", "--kernel", "matmul", *args)
+    assert done.code == 2 and said in done.err
+    assert search.given == {}
