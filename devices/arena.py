@@ -16,13 +16,14 @@ _HUGE = 2 << 20
 
 class Arena:
     """Memory for one running call: `table` is the address of an array of scratch addresses, one a thread, each 64-byte aligned;
-    `work` the address of the workspace."""
+    `work` the address of the workspace. `version` changes whenever they do; it is negative while there is no memory."""
 
-    __slots__ = ("_base", "_memory", "_pointers", "_scratch", "_stride", "_threads", "_work", "table", "work")
+    __slots__ = ("_base", "_memory", "_pointers", "_scratch", "_stride", "_threads", "_work", "table", "version", "work")
 
     def __init__(self) -> None:
         self._scratch = self._threads = self._work = self._stride = -1
         self.table = self.work = self._base = 0
+        self.version = -1
         self._memory: mmap.mmap | None = None
         self._pointers: ctypes.Array[ctypes.c_uint64] | None = None
 
@@ -36,6 +37,7 @@ class Arena:
         # the old mapping goes before the new one comes
         self._memory = None
         self._scratch = self._work = self._threads = -1
+        self.version = -abs(self.version)
         try:
             memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         except (OSError, MemoryError) as e:
@@ -50,6 +52,7 @@ class Arena:
         self._pointers = (ctypes.c_uint64 * threads)(*[base + stride * t for t in range(threads)])
         self.table = ctypes.addressof(self._pointers)
         self.work = base + stride * threads
+        self.version = abs(self.version) + 1
 
     def poison(self, scratch: int, work: int, threads: int) -> None:
         """Fill the parts that a call with these sizes uses with 0xFF."""
@@ -63,17 +66,17 @@ def _round(size: int) -> int:
     return -(-max(size, 1) // _PAGE) * _PAGE
 
 
-_free: list[Arena] = []
+free: list[Arena] = []
 
 
 def take() -> Arena:
     """A free arena (list operations are atomic, so two threads never get the same one)."""
     try:
-        return _free.pop()
+        return free.pop()
     except IndexError:
         return Arena()
 
 
 def give(arena: Arena) -> None:
     """Hand an arena back."""
-    _free.append(arena)
+    free.append(arena)

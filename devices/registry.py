@@ -40,11 +40,6 @@ def local_names() -> frozenset[str]:
     return frozenset(_FACTORIES)
 
 
-def local_names() -> tuple[str, ...]:
-    """Names that only this process knows (by `register`): another process needs an import path instead."""
-    return tuple(sorted(_FACTORIES))
-
-
 def get(name: str | Device) -> Device:
     """The device called `name`, made once a process; a Device is returned as it is. Raises DeviceError."""
     if isinstance(name, Device):
