@@ -1,1 +1,49 @@
-"""search."""
+"""Search: strategies behind ask and tell, budgets, the tuning run, replay. Read `run.py` first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .budget import Budget, parse_seconds
+from .progress import Progress, Silent
+from .result import Job, Result
+from .space import Engine, Space, State
+from .strategy import DEFAULT, Strategy, create, names, register, seconds
+
+if TYPE_CHECKING:
+    from .api import tune
+    from .replay import Recording, replay
+    from .run import Start, TuningRun
+
+__all__ = [
+    "Budget",
+    "DEFAULT",
+    "Engine",
+    "Job",
+    "Progress",
+    "Recording",
+    "Result",
+    "Silent",
+    "Space",
+    "Start",
+    "State",
+    "Strategy",
+    "TuningRun",
+    "create",
+    "names",
+    "parse_seconds",
+    "register",
+    "replay",
+    "seconds",
+    "tune",
+]
+
+_LAZY = {"tune": "api", "Recording": "replay", "replay": "replay", "Start": "run", "TuningRun": "run"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        from importlib import import_module
+
+        return getattr(import_module(f".{_LAZY[name]}", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

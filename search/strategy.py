@@ -80,16 +80,22 @@ def register(name: str, factory: Callable[..., Strategy]) -> None:
     _registered[name] = factory
 
 
-def create(name: str | None, space: Space, *, seed: int = 0, start: Sequence[Schedule] = ()) -> Strategy:
-    """The strategy of that name (None: the default); UsageError suggests the nearest name."""
+def check(name: str | None) -> str:
+    """The name (None: the default's) when there is such a strategy; UsageError suggests the nearest one."""
     name = name or DEFAULT
-    if name in _registered:
-        return _registered[name](space, seed=seed, start=start)
-    if name not in _BUILTIN:
+    if name not in names():
         from difflib import get_close_matches
 
         near = get_close_matches(name, names(), 1)
         raise UsageError(f"unknown strategy {name!r}{f'; did you mean {near[0]!r}?' if near else ''} Use one of {', '.join(names())}.")
+    return name
+
+
+def create(name: str | None, space: Space, *, seed: int = 0, start: Sequence[Schedule] = ()) -> Strategy:
+    """The strategy of that name (None: the default). Raises UsageError as `check` does."""
+    name = check(name)
+    if name in _registered:
+        return _registered[name](space, seed=seed, start=start)
     module, attribute = _BUILTIN[name].split(":")
     factory: Callable[..., Strategy] = getattr(import_module(f".{module}", __package__), attribute)
     return factory(space, seed=seed, start=start)

@@ -1,0 +1,209 @@
+"""`tilewright.tune`: find the fastest schedule of a kernel on a device, within a budget, and remember it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
+
+from ..ir.errors import CacheMiss, UsageError
+from . import strategy as strategies
+from .budget import Budget, Meter
+from .progress import Progress, Silent
+from .record import CacheRecorder
+from .result import Job, Result
+from .run import Start, TuningRun
+from .space import OptEngine, Space
+from .warm import answer, related, stored
+
+if TYPE_CHECKING:
+    from ..cache import Cache
+    from ..devices import Device
+    from ..ir.kernel import Kernel
+
+MODES = ("use", "require", "record", "tune", "refresh")
+WORTH_A_LOOK_S = 2.0
+"""An empty start schedule that the model expects to be slower than this is not measured: its one call would eat the budget."""
+
+
+def tune(
+    kernel: str | Kernel,
+    shape: Mapping[str, int] | None = None,
+    dtype: str | None = None,
+    device: str | Device = "cpu",
+    budget: str | float | Budget | None = None,
+    trials: int | None = None,
+    threads: int | None = None,
+    strategy: str | None = None,
+    seeds: str = "auto",
+    seed: int = 0,
+    cache: str | os.PathLike[str] | Cache | None = None,
+    mode: str = "use",
+    retune: bool = False,
+    progress: Progress | None = None,
+    *,
+    stop_at: float | None = None,
+    patience: int | None = None,
+    vars: Mapping[str, int] | None = None,
+) -> Result:
+    """Search for the fastest schedule of `kernel` and record every measurement in `cache`.
+
+    `kernel`: a name (`tune kernels`), `my.py:function`, or a Kernel. `shape` and `dtype` complete a name. `budget`: seconds or text such as "30s"
+    (the default unless `trials`, the number of measurements, is given), everything included. `stop_at`: fraction of the roofline that is good enough;
+    `patience`: batches without a gain. `seeds`: "auto" starts from the seed schedules, "none" from the empty one. `vars`: value at which a symbolic
+    extent is tuned (default: the middle of its range). `cache`: path or URL (default: TILEWRIGHT_CACHE, else the user's).
+
+    `mode`: "use" and "tune" answer from the cache when it has this key, else search; "require" answers from the cache or raises CacheMiss; "record"
+    measures only the start schedules, which stores a first answer for a later search; "refresh", like `retune=True`, searches again, from the best
+    schedules stored. Raises UsageError, KernelError, DeviceError, CacheError; `Result.exit_code` is 4 when nothing valid was found and 130 after
+    Ctrl-C (the best so far is kept)."""
+    started = time.monotonic()
+    show = progress if progress is not None else Silent()
+    limit = Budget.make(budget, trials, stop_at, patience)
+    if mode not in MODES:
+        raise UsageError(f"unknown mode {mode!r}; use one of {', '.join(MODES)}")
+    if seeds not in ("auto", "none"):
+        raise UsageError(f'seeds is "auto" or "none", not {seeds!r}')
+    if threads is not None and threads < 1:
+        raise UsageError(f"threads must be at least 1, not {threads}")
+    strategy = strategies.check(strategy)
+    show.phase("preparing")
+    task = Task(kernel, shape, dtype, device, threads, vars)
+    with _opened(cache) as store:
+        result = _tune(task, store, limit, strategy, seeds, seed, mode, retune or mode == "refresh", show, started)
+    return result
+
+
+class Task:
+    """A kernel on a device, resolved: what identifies it in the cache and what is shown of it."""
+
+    def __init__(
+        self,
+        kernel: str | Kernel,
+        shape: Mapping[str, int] | None,
+        dtype: str | None,
+        device: str | Device,
+        threads: int | None,
+        vars: Mapping[str, int] | None = None,
+    ) -> None:
+        from .. import devices, kernels
+        from ..ir.normalise import normalise
+        from ..plan.identity import canonical_of, key_of
+
+        if isinstance(kernel, str):
+            self.kernel = kernels.make(kernel, shape, dtype)
+            self.name = kernel
+            if kernels.is_path(kernel):
+                self.shape = dict(shape or {})
+            else:
+                self.shape = {k: v for k, v in kernels.get(kernel).complete(shape).items() if isinstance(v, int)}
+        else:
+            self.kernel, self.name = kernel, kernel.name
+            self.shape = dict(shape or {})
+        # the form that the cache's option lists speak of: unit axes dropped, adjacent axes merged
+        self.kernel = normalise(self.kernel)
+        self.dtype = dtype or (self.kernel.inputs or self.kernel.outputs)[0].dtype.name
+        self.device = devices.get(device)
+        self.device.check()
+        self.threads = threads or self.device.threads
+        self.vars = _values(self.kernel, vars or {})
+        self.canonical = canonical_of(self.kernel)
+        self.key = key_of(self.kernel, self.device, self.threads)
+
+    def job(self, strategy: str, seeds: str, seed: int, budget: Budget) -> Job:
+        """The description a result carries."""
+        from ..ir.cost import cost
+        from ..measure import roofline
+
+        work = cost(self.kernel, self.vars)
+        limits = self.device.limits()
+        return Job(
+            kernel=self.name,
+            shape=self.shape,
+            dtype=self.dtype,
+            device=self.device.name,
+            threads=self.threads,
+            strategy=strategy,
+            flops=work.flops,
+            bytes=work.bytes,
+            roofline_s=None if limits is None else roofline(self.kernel, limits, self.threads, self.vars, self.device.target).seconds,
+            seed=seed,
+            seeds=seeds,
+            budget="" if budget.seconds is None else f"{budget.seconds:g}s",
+            trials=budget.trials,
+        )
+
+
+def _tune(task: Task, cache: Cache, budget: Budget, strategy: str, seeds: str, seed: int, mode: str, again: bool, show: Progress, started: float) -> Result:
+    from ..ir.canonical import loose as loose_of
+    from ..plan import resolve
+
+    job = task.job(strategy, seeds, seed, budget)
+    if not again:
+        plan = resolve(task.kernel, task.device, task.threads, cache)
+        if plan.origin == "exact" and plan.row is not None:
+            found = answer(job, plan.row, plan.opts, time.monotonic() - started)
+            show.done(found)
+            return found
+        if mode == "require":
+            raise CacheMiss(f"the cache has no schedule for {job.kernel} ({task.key}); tune it first, or use another --mode")
+    cache.ensure_writable()
+    limits = task.device.limits()
+    space = Space(OptEngine(task.kernel, task.device.target, task.threads, limits))
+    loose = loose_of(task.kernel)
+    starts = _starts(task, space, cache, loose, job, seeds)
+    chosen = None
+    if mode != "record":
+        chosen = strategies.create(strategy, space, seed=seed, start=[s.opts for s in starts] if seeds != "none" else [])
+    before = cache.best(task.key)
+    recorder = CacheRecorder(
+        cache,
+        task.key,
+        task.canonical,
+        loose,
+        job,
+        effects=lambda o: space.engine.apply(o).effects,
+        provenance={"machine": task.device.fingerprint(), "seed": seed, **({"vars": task.vars} if task.vars else {})},
+        before=before,
+    )
+    from ..measure import Measurer
+
+    with Measurer(task.kernel, task.device, task.threads, seed=seed, vars=task.vars) as measurer:
+        return TuningRun(space, measurer, chosen, starts, job, Meter(budget, started), show, recorder).run()
+
+
+def _starts(task: Task, space: Space, cache: Cache, loose: Mapping[str, str], job: Job, seeds: str) -> list[Start]:
+    """What is measured first: the seeds, and what the cache remembers of this kernel and its relatives."""
+    if seeds == "none":
+        empty = space.state(())
+        return [Start(())] if empty is not None and empty.estimate < WORTH_A_LOOK_S else []
+    out = {s: Start(s) for s in space.seeds()}
+    for opts in (*stored(cache, task.key, task.canonical, space), *related(cache, task.key, task.canonical, space, loose, job)):
+        out.setdefault(opts, Start(opts, "stored"))
+    return list(out.values())
+
+
+def _values(kernel: Kernel, given: Mapping[str, int]) -> dict[str, int]:
+    """A value for every symbolic extent: the one given, else the middle of its range. UsageError for one that is not there or out of range."""
+    known = {s.arg.name: s.arg for s in kernel.symbols}
+    for name in given:
+        if name not in known:
+            raise UsageError(f"{kernel.name} has no symbol {name!r}{'; its symbols are ' + ', '.join(known) if known else ''}")
+    out = {}
+    for name, symbol in known.items():
+        value = given.get(name, (symbol.lo + symbol.hi) // 2)
+        if not symbol.lo <= value <= symbol.hi:
+            raise UsageError(f"symbol {name} is {value}; its range is {symbol.lo} to {symbol.hi}")
+        out[name] = value
+    return out
+
+
+def _opened(cache: str | os.PathLike[str] | Cache | None) -> AbstractContextManager[Cache]:
+    """A cache that was given open stays open."""
+    from contextlib import nullcontext
+
+    from .. import cache as caches
+
+    return nullcontext(cache) if isinstance(cache, caches.Cache) else caches.open(cache)

@@ -1,0 +1,117 @@
+"""Who wins: the finalists are timed in pairs, and the winner must beat the best seed by more than the noise.
+
+Times of different moments are not comparable to a few percent on a machine that does other things, so the ranking of the search only says who may
+enter. Ratios of paired runs decide; an answer that is not significantly faster than the seed is the seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..measure import Duel, Measurement
+    from .pipeline import MeasurerLike
+
+CLEAR = 2.0
+"""A finalist this many times faster than the seed needs no duel to prove it (and a duel would spend the time on the slow one)."""
+MARGIN = 1.05
+"""How many times faster a finalist's single measurement must be where there is no time for a duel."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finalist:
+    """A built schedule and what the search measured of it."""
+
+    built: Any
+    measurement: Measurement
+
+    @property
+    def t(self) -> float:
+        """Best time seen, in seconds."""
+        assert self.measurement.t_min is not None
+        return self.measurement.t_min
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """`winner` None: nothing survived. `ratio`: winner's time over the seed's, from a duel where `paired`. `failed`: finalists that did not survive the
+    second check, with its result."""
+
+    winner: Finalist | None
+    significant: bool = False
+    ratio: float | None = None
+    paired: bool = False
+    confirmed: bool = False
+    message: str = ""
+    failed: tuple[Measurement, ...] = ()
+
+
+def decide(measurer: MeasurerLike, finalists: Sequence[Finalist], seed: Finalist | None, left: Callable[[], float]) -> Decision:
+    """Choose between `finalists` (fastest first, the seed not among them) and `seed`; `left()` is how many seconds remain."""
+    failed: list[Measurement] = []
+    standing = list(finalists)
+    while standing:
+        champion = _champion(measurer, standing, left, keep=2.0)
+        significant, ratio, paired, message = _against_seed(measurer, champion, seed, left)
+        if not significant:
+            break
+        checked = measurer.confirm(champion.built) if left() > 0 else None
+        if checked is None or checked.outcome == "ok":
+            return Decision(champion, True, ratio, paired, checked is not None, message, tuple(failed))
+        failed.append(checked)
+        standing = [f for f in standing if f is not champion]
+    else:
+        message = "no candidate of the search survived" if failed else ""
+    if seed is None:
+        return Decision(None, message="nothing valid was found" if not failed else "every finalist failed the second check", failed=tuple(failed))
+    checked = measurer.confirm(seed.built) if left() > 0 else None
+    if checked is not None and checked.outcome != "ok":
+        return Decision(None, message=f"the seed failed the second check ({checked.outcome})", failed=(*failed, checked))
+    note = "no significant win: the answer is the seed schedule" if finalists else "the answer is the seed schedule"
+    return Decision(seed, False, 1.0, False, checked is not None, f"{note} ({message})" if message else note, tuple(failed))
+
+
+def cost(a: Finalist, b: Finalist) -> float:
+    """About how many seconds a round of a duel takes: bursts of twenty calls, each after a rest."""
+    return 20 * (a.t + b.t) + 0.12
+
+
+def rounds(a: Finalist, b: Finalist, budget_s: float) -> int:
+    """Rounds of a duel that fit in `budget_s`, 0 when a meaningful number does not."""
+    fit = int(budget_s / cost(a, b))
+    return min(fit, 9) if fit >= 3 else 0
+
+
+def _champion(measurer: MeasurerLike, finalists: Sequence[Finalist], left: Callable[[], float], keep: float) -> Finalist:
+    """The best of three by duels; the fastest stays unless another beats it significantly. Leaves time for the duel with the seed."""
+    champion = finalists[0]
+    rivals = [f for f in finalists[1:3] if f.t < 1.05 * champion.t]
+    for i, rival in enumerate(rivals):
+        share = left() / (len(rivals) - i + keep)
+        n = rounds(champion, rival, share)
+        if n:
+            duel = _fight(measurer, rival, champion, n)
+            if duel.significant and duel.ratio < 1:
+                champion = rival
+    return champion
+
+
+def _against_seed(measurer: MeasurerLike, champion: Finalist, seed: Finalist | None, left: Callable[[], float]) -> tuple[bool, float | None, bool, str]:
+    """(significant, ratio, paired, message) of the champion against the seed."""
+    if seed is None:
+        return True, None, False, "no start schedule could be measured"
+    if champion.t * CLEAR < seed.t:
+        return True, champion.t / seed.t, False, ""
+    n = rounds(champion, seed, 0.75 * left())
+    if not n:
+        ratio = champion.t / seed.t
+        return ratio * MARGIN < 1, ratio, False, "decided by single measurements, for want of time"
+    duel = _fight(measurer, champion, seed, n)
+    win = duel.significant and duel.ratio < 1
+    return win, duel.ratio, True, "" if win else f"best candidate / seed = {duel.ratio:.3f} in {n} paired rounds"
+
+
+def _fight(measurer: MeasurerLike, a: Finalist, b: Finalist, n: int) -> Duel:
+    return measurer.duel(a.built, b.built, rounds=n)

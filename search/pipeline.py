@@ -1,0 +1,75 @@
+"""Builds run ahead while the main thread times what is ready.
+
+The measurer's builders are processes that work on while it times something; it says itself when they may use the cores. Here is only the queue: what is
+handed to the builders, what has come back, and how long to wait for it. Everything happens in the main thread, which is where Ctrl-C arrives.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from ..measure import Duel, Measurement
+    from .space import Schedule
+
+READY_S = 0.004
+"""A build that comes back within this time was there already; the one after it is worth asking for."""
+
+
+class MeasurerLike(Protocol):
+    """The part of `measure.Measurer` that a search uses."""
+
+    def build(self, schedules: Sequence[Schedule]) -> Iterator[tuple[int, Any]]: ...
+
+    def measure(self, built: Sequence[Any], incumbent_s: float | None = None) -> list[Measurement]: ...
+
+    def confirm(self, built: Any) -> Measurement: ...
+
+    def duel(self, a: Any, b: Any, rounds: int = ...) -> Duel: ...
+
+
+class Pipeline:
+    """Schedules in, builds (or failed measurements) out, as they finish."""
+
+    def __init__(self, measurer: MeasurerLike, clock: Callable[[], float] = time.monotonic) -> None:
+        self._measurer, self._clock = measurer, clock
+        self._batches: deque[tuple[list[Schedule], Iterator[tuple[int, Any]]]] = deque()
+        self.pending = 0
+        """Schedules submitted and not taken yet."""
+
+    def submit(self, schedules: Sequence[Schedule]) -> None:
+        """Hand schedules to the builders."""
+        if schedules:
+            batch = list(schedules)
+            self.pending += len(batch)
+            self._batches.append((batch, self._measurer.build(batch)))
+
+    def take(self, least: int, most: int, wait_s: float) -> list[tuple[Schedule, Any]]:
+        """At least one finished build where any is pending: as many as are there, and `least` if they come within `wait_s` seconds, at most `most`."""
+        out: list[tuple[Schedule, Any]] = []
+        began = self._clock()
+        while self._batches and len(out) < most:
+            batch, builds = self._batches[0]
+            asked = self._clock()
+            got = next(builds, None)
+            if got is None:
+                self._batches.popleft()
+                continue
+            self.pending -= 1
+            out.append((batch[got[0]], got[1]))
+            now = self._clock()
+            if now - asked > READY_S and (len(out) >= least or now - began > wait_s):
+                break
+        return out
+
+    def close(self) -> None:
+        """Drop what is pending."""
+        for _, builds in self._batches:
+            close = getattr(builds, "close", None)
+            if close is not None:
+                close()
+        self._batches.clear()
+        self.pending = 0

@@ -1,0 +1,154 @@
+"""What a search returns, its JSON form, and the command line that repeats it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .space import Schedule
+
+FOUND, NOTHING_VALID, INTERRUPTED = 0, 4, 130
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What is tuned, and how: everything of a result that is known before the search. `flops` and `bytes` are of one call (bytes: compulsory
+    traffic); `roofline_s` is the shortest possible time in seconds, None where the machine's limits were never measured."""
+
+    kernel: str
+    shape: Mapping[str, int]
+    dtype: str
+    device: str
+    threads: int
+    strategy: str
+    flops: int = 0
+    bytes: int = 0
+    roofline_s: float | None = None
+    seed: int = 0
+    seeds: str = "auto"
+    budget: str = ""
+    trials: int | None = None
+
+    def reproduce(self) -> str:
+        """The command that runs this search again."""
+        words = ["tune", "run", "--kernel", self.kernel]
+        if self.shape:
+            words += ["--shape", ",".join(f"{k}={v}" for k, v in self.shape.items())]
+        words += ["--dtype", self.dtype] if self.dtype else []
+        words += ["--device", self.device, "--threads", str(self.threads), "--strategy", self.strategy, "--seed", str(self.seed)]
+        words += ["--seeds", self.seeds] if self.seeds != "auto" else []
+        words += ["--budget", self.budget] if self.budget else []
+        words += ["--trials", str(self.trials)] if self.trials is not None else []
+        return shlex.join([*words, "--retune"])
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A search's answer. Times are seconds per call; `t_min`, `t_med` and `n` are None or 0 when nothing valid was found.
+
+    `seed_opts` and `seed_s`: the best start schedule and its fastest time. `gain`: how many times faster than it the answer is, from paired timing
+    where there was time for it. `significant`: whether that gain is larger than the noise (when not, the answer is the seed). `verified`: the whole
+    output was checked; `confirmed`: once more with other inputs. `counts` has candidates by outcome, `repeated` those that turned out to be a
+    schedule or a source that was already known. `history` has one entry for each improvement: seconds, trials, t_min, opts (JSON list)."""
+
+    kernel: str
+    shape: Mapping[str, int]
+    dtype: str
+    device: str
+    threads: int
+    strategy: str
+    seed_opts: Schedule | None = None
+    seed_s: float | None = None
+    opts: Schedule = ()
+    t_min: float | None = None
+    t_med: float | None = None
+    n: int = 0
+    gflops: float | None = None
+    gbytes_s: float | None = None
+    roofline_pct: float | None = None
+    counts: Mapping[str, int] = field(default_factory=dict)
+    repeated: int = 0
+    seconds: float = 0.0
+    verified: bool = False
+    confirmed: bool = False
+    significant: bool = False
+    gain: float | None = None
+    origin: str = "tuned"
+    exit_code: int = FOUND
+    history: tuple[dict[str, Any], ...] = ()
+    message: str = ""
+    reproduce: str = ""
+    source_sha: str | None = None
+
+    @property
+    def found(self) -> bool:
+        """Whether there is an answer."""
+        return self.t_min is not None
+
+    @property
+    def measured_per_second(self) -> float:
+        """Valid measurements (distinct sources, verified on the whole output) a second, over the whole run."""
+        return self.counts.get("ok", 0) / self.seconds if self.seconds > 0 else 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, the same names; options in their JSON form."""
+        from ..ir.errors import UsageError
+
+        out: dict[str, Any] = {"schema": 1}
+        for name in self.__slots__:
+            value = getattr(self, name)
+            if name in ("opts", "seed_opts"):
+                value = None if value is None else [o.json for o in value]
+            elif isinstance(value, Mapping):
+                value = dict(value)
+            elif isinstance(value, tuple):
+                value = list(value)
+            elif value is not None and not isinstance(value, (str, int, float, bool)):
+                raise UsageError(f"result field {name} holds a {type(value).__name__}, which has no JSON form")
+            out[name] = value
+        out["measured_per_second"] = self.measured_per_second
+        return out
+
+    def summary(self) -> str:
+        """One line for a log."""
+        what = f"{self.kernel} {','.join(f'{k}={v}' for k, v in self.shape.items())} {self.dtype} on {self.device}, {self.threads} threads"
+        if self.t_min is None:
+            return f"{what}: nothing valid found. {self.message}".rstrip()
+        parts = [f"{self.t_min * 1e3:.4g} ms"]
+        parts += [f"{self.gflops:.4g} GFLOP/s"] if self.gflops else []
+        parts += [f"{self.gbytes_s:.4g} GB/s"] if self.gbytes_s else []
+        parts += [f"{self.roofline_pct:.0f} % of roofline"] if self.roofline_pct else []
+        parts += [f"{self.gain:.2f}x the seed"] if self.gain else []
+        return f"{what}: {', '.join(parts)} ({self.origin}). {self.message}".rstrip()
+
+
+def rates(job: Job, t: float | None) -> dict[str, float | None]:
+    """`gflops`, `gbytes_s` and `roofline_pct` of a call that takes `t` seconds; None where they mean nothing."""
+    if t is None or t <= 0:
+        return {"gflops": None, "gbytes_s": None, "roofline_pct": None}
+    return {
+        "gflops": job.flops / t * 1e-9 if job.flops else None,
+        "gbytes_s": job.bytes / t * 1e-9 if job.bytes else None,
+        "roofline_pct": 100 * job.roofline_s / t if job.roofline_s else None,
+    }
+
+
+def make(job: Job, **known: Any) -> Result:
+    """A result of `job`; rates follow from `t_min`."""
+    speed = rates(job, known.get("t_min"))
+    return Result(
+        kernel=job.kernel,
+        shape=dict(job.shape),
+        dtype=job.dtype,
+        device=job.device,
+        threads=job.threads,
+        strategy=job.strategy,
+        reproduce=job.reproduce(),
+        gflops=speed["gflops"],
+        gbytes_s=speed["gbytes_s"],
+        roofline_pct=speed["roofline_pct"],
+        **known,
+    )

@@ -1,0 +1,310 @@
+"""The tuning run: ask, apply, drop what is known, rank, build, drop what is known by source, measure, tell, record, report.
+
+Start schedules go first, so that there is an answer early; nothing a candidate does ends the run, and neither does Ctrl-C lose its best.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..ir.errors import TilewrightError
+from . import result as results
+from .finals import Decision, Finalist, decide
+from .pipeline import Pipeline
+from .record import NoRecord
+from .strategy import seconds
+
+if TYPE_CHECKING:
+    from ..measure import Measurement
+    from .budget import Meter
+    from .pipeline import MeasurerLike
+    from .progress import Progress
+    from .record import Recorder
+    from .result import Job, Result
+    from .space import Schedule, Space, State
+    from .strategy import Strategy
+
+BATCH = 12
+"""Candidates timed in one go; so many share the cost of one runner child."""
+AHEAD = 24
+"""Schedules being built or waiting to be timed."""
+GRACE = 10.0
+"""Seconds past the budget that a run may take to get its first answer."""
+KEPT = 6
+"""Builds of the fastest candidates kept for the finals."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A schedule measured before the search; `origin` is 'seed' (what is used without tuning; the answer must beat the best of these) or 'stored'."""
+
+    opts: Schedule
+    origin: str = "seed"
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    state: State
+    by: str
+
+
+class TuningRun:
+    """One search. `run()` once; the pieces are given, so that a fake measurer and a synthetic space exercise all of it."""
+
+    def __init__(
+        self,
+        space: Space,
+        measurer: MeasurerLike,
+        strategy: Strategy | None,
+        starts: Sequence[Start],
+        job: Job,
+        meter: Meter,
+        progress: Progress,
+        recorder: Recorder | None = None,
+    ) -> None:
+        """`strategy` None: only the start schedules are measured."""
+        self.space, self.measurer, self.strategy, self.starts = space, measurer, strategy, list(starts)
+        self.job, self.meter, self.progress = job, meter, progress
+        self.recorder: Recorder = recorder if recorder is not None else NoRecord()
+        self.counts: Counter[str] = Counter()
+        self.repeated = 0
+        self.history: list[dict[str, Any]] = []
+        self._by_hash: dict[str, Measurement | None] = {}
+        self._by_sha: dict[str, Measurement] = {}
+        self._asked: dict[Schedule, _Asked] = {}
+        self._kept: dict[Schedule, Finalist] = {}
+        self._seeds: dict[Schedule, Finalist] = {}
+        self._best: Measurement | None = None
+        self._cost = 0.05
+        self._fault: TilewrightError | None = None
+
+    def run(self) -> Result:
+        """Search until the budget or the space ends, decide, record. Raises the measurer's error only where nothing valid was found before it."""
+        from ..ir.errors import MeasureError
+
+        interrupted, why = False, ""
+        pipe = Pipeline(self.measurer)
+        try:
+            why = self._search(pipe)
+        except KeyboardInterrupt:
+            interrupted = True
+        except TilewrightError as e:
+            self._fault = e
+        finally:
+            pipe.close()
+        decision = Decision(None)
+        try:
+            decision = self._decide(quick=interrupted or self._fault is not None)
+        except KeyboardInterrupt:
+            interrupted = True
+            decision = self._decide(quick=True)
+        except MeasureError as e:
+            self._fault = e
+            decision = self._decide(quick=True)
+        if self._fault is not None and decision.winner is None:
+            self.recorder.flush()
+            raise self._fault
+        result = self._result(decision, interrupted, why)
+        self.progress.done(result)
+        return result
+
+    # searching ------------------------------------------------------------------------------------------------------
+    def _search(self, pipe: Pipeline) -> str:
+        """Returns why it ended."""
+        self.progress.phase("seeds")
+        self._submit(pipe, [s.opts for s in self.starts], {s.opts: s.origin for s in self.starts})
+        searching, idle = False, 0
+        while True:
+            stop = self.meter.why_stop(self.job.roofline_s)
+            if stop is not None and (self._best is not None or not pipe.pending or self.meter.left < -GRACE):
+                return stop
+            if self.strategy is not None and stop is None:
+                idle = idle + 1 if self._fill(pipe) == 0 else 0
+            if not pipe.pending:
+                if self.strategy is None:
+                    return "the start schedules are measured"
+                if self.strategy.done or idle > 20:
+                    return "there is nothing left to try"
+                continue
+            left = max(0.0, self.meter.search_left) if self._best is not None else max(0.0, self.meter.left)
+            most = max(1, min(BATCH, int(min(left, 1e6) / self._cost), int(min(self.meter.trials_left, 1e6))))
+            # the first start schedule alone, for an early answer; then as many as share a runner child well, unless builds are slow
+            least = 1 if self._best is None else min(4, most)
+            taken = pipe.take(least, most, wait_s=max(0.02, min(left, 0.25)))
+            if not searching and self._best is not None:
+                searching = True
+                self.progress.phase("searching")
+            self._measure(taken)
+
+    def _fill(self, pipe: Pipeline) -> int:
+        """Ask for more, so that builders never wait; returns how many schedules were new."""
+        assert self.strategy is not None
+        # what remains of a trial budget counts those under way
+        room = min(AHEAD - pipe.pending, self.meter.trials_left - pipe.pending, max(1.0, self.meter.search_left / self._cost) - pipe.pending)
+        if room < 1 or (pipe.pending and room < 4 and room != self.meter.trials_left - pipe.pending):
+            return 1
+        asked = self.strategy.ask(int(min(room, BATCH)))
+        return self._submit(pipe, asked, {})
+
+    def _submit(self, pipe: Pipeline, schedules: Sequence[Schedule], origins: dict[Schedule, str]) -> int:
+        """Legal, unknown schedules go to the builders, best estimate first unless they are start schedules; the others are told at once."""
+        from ..measure.outcome import Measurement, Outcome
+
+        fresh: list[State] = []
+        for opts in schedules:
+            by = origins.get(opts) or self._asker(opts)
+            state = self.space.state(opts)
+            if state is None:
+                self._conclude(Measurement(opts, Outcome.illegal, detail=self.space.reason(opts)), by)
+            elif state.hash in self._by_hash:
+                self.repeated += 1
+                known = self._by_hash[state.hash]
+                if known is not None and self.strategy is not None:
+                    self.strategy.tell(opts, known)
+            else:
+                self._by_hash[state.hash] = None
+                self._asked[opts] = _Asked(state, by)
+                fresh.append(state)
+        if not origins:
+            fresh.sort(key=lambda s: s.estimate)
+        pipe.submit([s.opts for s in fresh])
+        return len(fresh)
+
+    def _asker(self, opts: Schedule) -> str:
+        owner = getattr(self.strategy, "owner", None)
+        name = owner(opts) if owner is not None else ""
+        return name or (self.strategy.name if self.strategy is not None else "")
+
+    def _measure(self, taken: Sequence[tuple[Schedule, Any]]) -> None:
+        """Time what was built, except sources that were timed before."""
+        from ..measure.outcome import Measurement
+
+        batch: list[Any] = []
+        twins: list[tuple[Schedule, str]] = []
+        shas: set[str] = set()
+        for opts, built in taken:
+            if isinstance(built, Measurement):
+                self._conclude(built, self._asked[opts].by)
+                self.meter.generation(1, self._best_s)
+            elif built.sha in self._by_sha or built.sha in shas:
+                twins.append((opts, built.sha))
+            else:
+                shas.add(built.sha)
+                batch.append(built)
+        if batch:
+            began = self.meter.clock()
+            measured = self.measurer.measure(batch, self._best.t_min if self._best is not None else None)
+            self._cost = 0.7 * self._cost + 0.3 * max(1e-3, (self.meter.clock() - began) / len(batch))
+            for built, m in zip(batch, measured):
+                self._by_sha[built.sha] = m
+                self._keep(built, m)
+                self._conclude(m, self._asked[built.opts].by)
+            self.meter.generation(len(batch), self._best_s)
+        for opts, sha in twins:
+            self.repeated += 1
+            self._by_hash[self._asked[opts].state.hash] = self._by_sha[sha]
+            if self.strategy is not None:
+                self.strategy.tell(opts, self._by_sha[sha])
+
+    def _keep(self, built: Any, m: Measurement) -> None:
+        """Hold the builds that may enter the finals."""
+        if m.t_min is None:
+            return
+        if self._asked[built.opts].by == "seed" and m.outcome in ("ok", "slow"):
+            self._seeds[built.opts] = Finalist(built, m)
+        elif m.outcome == "ok":
+            self._kept[built.opts] = Finalist(built, m)
+            if len(self._kept) > KEPT:
+                del self._kept[max(self._kept, key=lambda o: self._kept[o].t)]
+
+    def _conclude(self, m: Measurement, by: str) -> None:
+        """Count, tell, record and report one outcome."""
+        self.counts[str(m.outcome.value)] += 1
+        asked = self._asked.get(m.opts)
+        if asked is not None:
+            self._by_hash[asked.state.hash] = m
+        if self.strategy is not None:
+            self.strategy.tell(m.opts, m)
+        self.recorder.add(m, by)
+        self.progress.candidate(m)
+        if m.outcome == "ok" and seconds(m) < self._best_s:
+            self._best = m
+            self.history.append(
+                {"seconds": round(self.meter.elapsed, 4), "trials": sum(self.counts.values()), "t_min": m.t_min, "opts": [o.json for o in m.opts], "by": by}
+            )
+            self.progress.best(self._snapshot(m))
+
+    @property
+    def _best_s(self) -> float:
+        return math.inf if self._best is None else seconds(self._best)
+
+    # deciding -------------------------------------------------------------------------------------------------------
+    def _decide(self, quick: bool) -> Decision:
+        """The winner; `quick` trusts single measurements and starts no process."""
+        left = (lambda: 0.0) if quick else (lambda: min(self.meter.left, 20.0))
+        if not quick:
+            self.progress.phase("deciding")
+        seed = self._seed()
+        finalists = sorted((f for f in (*self._kept.values(), *self._seeds.values()) if f is not seed and f.measurement.outcome == "ok"), key=lambda f: f.t)
+        return decide(self.measurer, finalists[:KEPT], seed, left)
+
+    def _seed(self) -> Finalist | None:
+        """The best start schedule of those used without tuning."""
+        return min(self._seeds.values(), key=lambda f: f.t, default=None)
+
+    def _snapshot(self, m: Measurement) -> Result:
+        seed = self._seed()
+        return results.make(
+            self.job,
+            opts=m.opts,
+            t_min=m.t_min,
+            t_med=m.t_med,
+            n=m.n,
+            seed_opts=None if seed is None else seed.measurement.opts,
+            seed_s=None if seed is None else seed.t,
+            counts=dict(self.counts),
+            seconds=self.meter.elapsed,
+            verified=True,
+        )
+
+    def _result(self, decision: Decision, interrupted: bool, why: str) -> Result:
+        for m in decision.failed:
+            self.counts[str(m.outcome.value)] += 1
+            self.recorder.add(m, "confirm")
+        seed, won = self._seed(), decision.winner
+        seed_opts, seed_s = (None, None) if seed is None else (seed.measurement.opts, seed.t)
+        message = "; ".join(filter(None, (str(self._fault) if self._fault else "", why, decision.message)))
+        common: dict[str, Any] = {
+            "seed_opts": seed_opts,
+            "seed_s": seed_s,
+            "counts": dict(self.counts),
+            "repeated": self.repeated,
+            "history": tuple(self.history),
+            "message": message,
+        }
+        code = results.INTERRUPTED if interrupted else results.FOUND if won is not None else results.NOTHING_VALID
+        if won is None:
+            self.recorder.flush()
+            return results.make(self.job, seconds=self.meter.elapsed, exit_code=code, **common)
+        m = won.measurement
+        gain = None if decision.ratio is None else 1 / decision.ratio
+        self.recorder.winner(m, seed_opts, seed_s, {"gain": gain, "paired": decision.paired, "confirmed": decision.confirmed})
+        return results.make(
+            self.job,
+            opts=m.opts,
+            t_min=m.t_min,
+            t_med=m.t_med,
+            n=m.n,
+            seconds=self.meter.elapsed,
+            verified=True,
+            confirmed=decision.confirmed,
+            significant=decision.significant,
+            gain=gain,
+            source_sha=m.sha,
+            exit_code=code,
+            **common,
+        )

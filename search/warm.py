@@ -1,0 +1,71 @@
+"""What the cache already knows about a kernel: the answer itself, or schedules to start from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..ir.errors import OptError
+
+if TYPE_CHECKING:
+    from ..cache import Cache, Key, Row
+    from ..ir.canonical import Canonical
+    from .result import Job, Result
+    from .space import Schedule, Space
+
+
+def stored(cache: Cache, key: Key, canonical: Canonical, space: Space, top: int = 3) -> list[Schedule]:
+    """The fastest schedules ever measured for this key, whether or not a run was finished: where a killed or repeated search goes on."""
+    rows = cache.rows(kernel=key.kernel, target=key.target, threads=key.threads, compiler=key.compiler, policy=key.policy, outcome="ok")
+    return _legal(sorted(rows, key=lambda r: r.t_med if r.t_med is not None else float("inf")), canonical, space, top)
+
+
+def related(cache: Cache, key: Key, canonical: Canonical, space: Space, loose: Mapping[str, str], job: Job, top: int = 2) -> list[Schedule]:
+    """Winners of the nearest other shapes and epilogues."""
+    rows = cache.nearest(key, loose.get("extents", ""), loose.get("epilogue", ""), shape=job.shape, flops=job.flops or None)
+    return _legal(rows, canonical, space, top)
+
+
+def _legal(rows: Iterable[Row], canonical: Canonical, space: Space, top: int) -> list[Schedule]:
+    """Their options in this kernel's names, those that are legal here, each schedule once."""
+    from ..opts import parse
+
+    found: dict[str, Schedule] = {}
+    for row in rows:
+        if len(found) == top:
+            break
+        try:
+            opts = parse(canonical.from_canonical(json.loads(row.opts)))
+        except OptError:
+            continue  # written by another version, or about axes this kernel lacks: of no use as a start
+        state = space.state(opts)
+        if state is not None:
+            found.setdefault(state.hash, opts)
+    return list(found.values())
+
+
+def answer(job: Job, row: Row, opts: Schedule, seconds: float) -> Result:
+    """The cached row as a result."""
+    from ..opts import parse
+    from . import result as results
+
+    provenance: dict[str, Any] = json.loads(row.provenance)
+    seed_opts = provenance.get("seed_opts")
+    gain = provenance.get("gain")
+    return results.make(
+        job,
+        opts=opts,
+        t_min=row.t_min,
+        t_med=row.t_med,
+        n=row.n,
+        seed_opts=None if seed_opts is None else parse(seed_opts),
+        seed_s=row.seed_s,
+        gain=gain if isinstance(gain, float) else None,
+        verified=row.verified,
+        confirmed=bool(provenance.get("confirmed", False)),
+        origin="cached",
+        seconds=seconds,
+        source_sha=row.source_sha or None,
+        message=f"found in the cache (measured {row.when})",
+    )
