@@ -109,7 +109,10 @@ class Measurer:
     def build(self, schedules: Sequence[tuple[Opt, ...]]) -> Iterator[tuple[int, Built | Measurement]]:
         """(position, Built) as they finish, or (position, Measurement) for those that are illegal or do not build. The builders
         work on while other methods of this object run; closing the iterator early drops the rest."""
-        tickets = {self._pool.submit(opts): i for i, opts in enumerate(schedules)}
+        # queued now, not at the first result that is asked for
+        return self._results(schedules, {self._pool.submit(opts): i for i, opts in enumerate(schedules)})
+
+    def _results(self, schedules: Sequence[tuple[Opt, ...]], tickets: dict[int, int]) -> Iterator[tuple[int, Built | Measurement]]:
         try:
             while tickets:
                 done = [(t, got) for t in tickets if (got := self._pool.take(t)) is not None]
