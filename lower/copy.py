@@ -57,7 +57,7 @@ def _source(low: Lowering, s: StagePlan, reader: Nest) -> Node:
     for f, by in reader.fills.items():
         roots.append(substitute(low.inlined[f], dict(zip(low.sched.kept[f].axes, by))))
     for b, indices, mask in loads(*roots):
-        if b is s.buffer and tuple(low.sched.at_parts(i) for i in indices) == s.index:
+        if b == s.buffer and tuple(low.sched.at_parts(i) for i in indices) == s.index:
             conds = mask
             for a in reader.all_axes:
                 if low.sched.plans[a].masked and any(p.axis is a for p, _ in s.parts):

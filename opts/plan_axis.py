@@ -45,7 +45,8 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class AxisPlan:
-    """The cuts of one axis node. `fold` is the loop over tiles of the fold the axis belongs to, if that is cut."""
+    """The cuts of one axis node. `fold` is the loop over tiles of the fold the axis belongs to, if that is cut; `folded`
+    marks the axis a fold is defined over, which has no loops of its own."""
 
     axis: Node
     tiles: tuple[tuple[str, int], ...] = ()
@@ -54,6 +55,7 @@ class AxisPlan:
     grid: bool = False
     pad: int = 1
     fold: Part | None = None
+    folded: bool = False
 
     @property
     def extent(self) -> Size:
@@ -80,6 +82,8 @@ class AxisPlan:
     @property
     def parts(self) -> tuple[Part, ...]:
         """Outer to inner; loops of a single trip are left out."""
+        if self.folded:
+            return ()
         a, name = self.axis, self.axis.arg.name
         inner = self.registers
         blocks = sorted(self.tiles, key=lambda t: -t[1])

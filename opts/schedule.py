@@ -100,7 +100,7 @@ class _State:
         self.kernel, self.target = kernel, target
         self.folds = {i.axis: i for i in kernel.body if isinstance(i, Fold)}
         self.fold_of = {a: f.axis for f in self.folds.values() for v in f.block for a in (*v.axes, *v.reduce_axes) if a.arg.family == f.axis.arg.family}
-        self.plans: dict[Node, AxisPlan] = {a: AxisPlan(a) for a in kernel.axes}
+        self.plans: dict[Node, AxisPlan] = {a: AxisPlan(a, folded=a in self.folds) for a in kernel.axes}
         self.value_stages: dict[str, tuple[str, bool]] = {}
         self.input_stages: dict[str, Opt] = {}
         self.held: set[str] = set()
@@ -173,7 +173,6 @@ def _cut_fold(s: _State, o: Opt, a: Node) -> None:
     for site, f in s.fold_of.items():
         if f is a:
             s.plans[site] = replace(s.plans[site], fold=part).checked(str(o))
-    s.plans[a] = replace(s.plans[a], tiles=((f"{o.on}.tile", o.amount),))
     s.effects.add("REASSOC")
 
 

@@ -71,7 +71,7 @@ def plan_stage(sched: Scheduled, o: Opt) -> StagePlan:
         roots = [*nest.roots, *(sched.kept[f].body for f in nest.fills)]
         at = {p.name: p for p in sched.loops(nest)}
         for b, index, mask in loads(*roots):
-            if b is buffer:
+            if b == buffer:
                 loop_names |= set(at)
                 if fields["at"] in at:
                     found.append((nest, tuple(sched.at_parts(_fill(nest, sched, i)) for i in index), mask, at[str(fields["at"])]))

@@ -1,0 +1,137 @@
+"""The action space: what a search may append to a schedule."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from ..ir.errors import OptError
+from ..ir.kernel import Kernel
+from ..targets import Target
+from .opt import Opt, Opts, opt
+from .schedule import Scheduled, apply
+from .structure import contiguous, contractions, extent, nests, shared_axes, stageable_values
+
+SPATIAL = (2, 3, 4, 6, 8, 12, 14, 16, 32, 48, 64, 128)
+PARTIAL = (4, 16, 32, 64, 128)
+UNROLLS = (2, 4, 8)
+BLOCKS = (16, 32, 64, 96, 128, 192, 256, 384, 512, 1024, 2048)
+
+
+def actions(scheduled: Scheduled) -> list[Opts]:
+    """Legal continuations of a schedule, each a tuple of options to append (macro moves hold several)."""
+    out = []
+    for more in _proposals(scheduled):
+        try:
+            apply_cached(scheduled.kernel, (*scheduled.opts, *more), scheduled.target)
+        except OptError:
+            continue
+        out.append(more)
+    return out
+
+
+@lru_cache(maxsize=4096)
+def apply_cached(kernel: Kernel, opts: Opts, target: Target) -> Scheduled:
+    """`apply`, remembered (searches ask for the same lists again)."""
+    return apply(kernel, opts, target)
+
+
+def _proposals(s: Scheduled) -> list[Opts]:
+    kernel = s.kernel
+    out: list[Opts] = []
+    has = {(o.op, o.on) for o in s.opts}
+    reduced = {a for n in s.nests for a in n.reduce_axes}
+    lanes_ok = {a for n in nests(kernel) for a in contiguous(kernel, n)}
+    names: dict[str, list[object]] = {}
+    for a in s.plans:
+        names.setdefault(a.arg.family if len(kernel.families.get(a.arg.family, (a,))) > 1 else a.arg.name, []).append(a)
+    for name, axes in names.items():
+        a = axes[0]
+        size = extent(a)  # type: ignore[arg-type]
+        if size < 2:
+            continue
+        is_reduce = all(x in reduced for x in axes)
+        plan = s.plans[a]  # type: ignore[index]
+        if plan.upcast == 1:
+            amounts = PARTIAL if is_reduce else SPATIAL
+            if is_reduce and not any(x in lanes_ok for x in axes):
+                amounts = (2, 4)
+            out += [(opt("UPCAST", name, n),) for n in amounts if n <= size]
+        if is_reduce and plan.unroll == 1:
+            out += [(opt("UNROLL", name, n),) for n in UNROLLS if n * plan.upcast <= size]
+        if len(plan.tiles) < 2:
+            out += [(opt("TILE", name, n),) for n in BLOCKS if plan.registers < n < size and n % plan.registers == 0]
+    for a in shared_axes(kernel):
+        if ("PARALLEL", a.arg.name) not in has:
+            out.append((opt("PARALLEL", a.arg.name),))
+    out += _moves(s)
+    out += _stages(s, has)
+    out += _macros(s, has)
+    return out
+
+
+def _moves(s: Scheduled) -> list[Opts]:
+    out: list[Opts] = []
+    for n in s.nests:
+        loops = [p for p in s.loops(n) if p.kind == "serial"]
+        for i, p in enumerate(loops):
+            for q in loops[:i]:
+                if q.axis is not p.axis:
+                    out.append((opt("MOVE", p.name, before=q.name),))
+    return list(dict.fromkeys(out))
+
+
+def _stages(s: Scheduled, has: set[tuple[str, str]]) -> list[Opts]:
+    out: list[Opts] = []
+    kernel = s.kernel
+    for b in kernel.inputs:
+        if ("STAGE", b.name) in has:
+            continue
+        for n in s.nests:
+            if any(x == b for x, _, _ in _loads(n)):
+                loops = s.loops(n)
+                grid = [p for p in loops if p.kind == "grid"]
+                for p in [*grid[-1:], *(q for q in loops if q.kind != "grid")][:4]:
+                    out.append((opt("STAGE", b.name, at=p.name),))
+                    out.append((opt("STAGE", b.name, at=p.name, order="row"),))
+    for v in stageable_values(kernel):
+        if ("STAGE", v) not in has:
+            for p in s.grid[-1:] or [p for p in s.loops(s.nests[-1])[:1]]:
+                out.append((opt("STAGE", v, at=p.name),))
+    for b in kernel.outputs:
+        if ("NT", b.name) not in has:
+            out.append((opt("NT", b.name),))
+    return list(dict.fromkeys(out))
+
+
+def _macros(s: Scheduled, has: set[tuple[str, str]]) -> list[Opts]:
+    """Moves that only pay together: block a reduce axis outside the tile it feeds, and pack the block."""
+    out: list[Opts] = []
+    for c in contractions(s.kernel):
+        k = max(c.reduce, key=extent)
+        if s.plans[k].tiles or ("STAGE", c.wide.name) in has:
+            continue
+        nest = next((n for n in s.nests if n.name == c.nest.name), None)
+        if nest is None:
+            continue
+        loops = [p for p in s.loops(nest) if p.kind == "serial" and p.axis in nest.axes]
+        for block in (128, 256, 512):
+            if block < extent(k) and loops:
+                out.append((opt("TILE", k.arg.name, block), opt("MOVE", k.arg.name, before=loops[0].name), opt("STAGE", c.wide.name, at=k.arg.name)))
+    return out
+
+
+def _loads(nest: object) -> list[tuple[object, object, object]]:
+    from ..ir.kernel import loads
+    from .nests import Nest
+
+    assert isinstance(nest, Nest)
+    return list(loads(*nest.roots))
+
+
+def legal(kernel: Kernel, opts: tuple[Opt, ...], target: Target) -> bool:
+    """Whether a list applies."""
+    try:
+        apply_cached(kernel, opts, target)
+    except OptError:
+        return False
+    return True

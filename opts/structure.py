@@ -1,0 +1,154 @@
+"""What kind of loops a kernel has: which axes are consecutive in memory, which reductions are contractions.
+
+Seeds, templates and the action space ask these questions; none of them looks at a kernel's name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from ..ir import index as ix
+from ..ir.kernel import Buffer, Kernel, loads
+from ..ir.node import Node, axes_of, substitute, walk
+from .nests import FoldItem, Nest, build
+
+
+@dataclass(frozen=True, eq=False)
+class Access:
+    """One load or store of a nest, with the element stride of every axis (None where it is not linear)."""
+
+    buffer: Buffer
+    strides: dict[Node, int | None]
+    store: bool
+
+    def stride(self, axis: Node) -> int | None:
+        """0 where the access does not depend on the axis."""
+        return self.strides.get(axis, 0)
+
+
+@dataclass(frozen=True, eq=False)
+class Contraction:
+    """Σ of a product: `lane` is consecutive in the store, `rows` are spatial axes of the other operand only, `wide` is the
+    operand that holds the lane axis (packed into panels; `plain` if each of its dimensions is one axis), `tall` the one whose elements are broadcast."""
+
+    nest: Nest
+    lane: Node
+    rows: tuple[Node, ...]
+    reduce: tuple[Node, ...]
+    wide: Buffer
+    tall: Buffer
+    plain: bool
+
+
+def nests(kernel: Kernel) -> list[Nest]:
+    """The nests of the kernel with nothing staged."""
+    return [n for i in build(kernel, {}) for n in (i.nests if isinstance(i, FoldItem) else (i,))]
+
+
+def accesses(kernel: Kernel, nest: Nest) -> list[Access]:
+    """Every load and store of a nest."""
+    out = [Access(b, strides_of(b, i), False) for b, i, _ in loads(*nest.roots)]
+    if nest.store is not None:
+        out.append(Access(nest.store.buffer, strides_of(nest.store.buffer, nest.indices), True))
+    return out
+
+
+def strides_of(buffer: Buffer, indices: tuple[Node, ...]) -> dict[Node, int | None]:
+    """Element stride by axis of an access."""
+    out: dict[Node, int | None] = {}
+    stride = 1
+    for size, i in zip(reversed(buffer.shape), reversed(indices)):
+        terms, _ = ix.parts(i)
+        for a in axes_of(i):
+            k = terms.get(a)
+            previous = out.get(a, 0)
+            out[a] = None if k is None or previous is None or any(a in axes_of(t) for t in terms if t is not a) else previous + k * stride
+        stride *= size if isinstance(size, int) else max(1, ix.bounds(size)[1])
+    return out
+
+
+@lru_cache(maxsize=64)
+def contractions(kernel: Kernel) -> tuple[Contraction, ...]:
+    """Reductions of a product of two inputs, outermost first."""
+    out = []
+    for n in nests(kernel):
+        if n.kind != "reduce" or n.expr.op != "mul" or n.value is None:
+            continue
+        sides = [list(loads(s)) for s in n.expr.src]
+        if len(sides) != 2 or any(len(s) != 1 for s in sides):
+            continue
+        lane = lane_axis(kernel, n)
+        if lane is None:
+            continue
+        (b0, i0, _), (b1, i1, _) = sides[0][0], sides[1][0]
+        if lane in axes_of(*i0) and lane in axes_of(*i1):
+            continue
+        wide, tall, wi, ti = (b0, b1, i0, i1) if lane in axes_of(*i0) else (b1, b0, i1, i0)
+        if lane not in axes_of(*wi):
+            continue
+        rows = tuple(a for a in n.axes if a in axes_of(*ti) and a not in axes_of(*wi))
+        if not rows and strides_of(wide, wi).get(lane) != 1:
+            continue  # nothing is reused, so packing cannot pay: lanes go along the reduction
+        out.append(Contraction(n, lane, rows, n.reduce_axes, wide, tall, all(i.op in ("axis", "const") for i in wi)))
+    return tuple(out)
+
+
+def lane_axis(kernel: Kernel, nest: Nest) -> Node | None:
+    """The spatial axis of a value that is consecutive where the value is finally stored."""
+    target = {nest.name}
+    for n in nests(kernel):
+        if n.store is None or n.kind == "init":
+            continue
+        refs = {r.arg for r in walk(n.expr) if r.op == "ref"}
+        if refs & target or n is nest:
+            for a, s in strides_of(n.store.buffer, n.indices).items():
+                if s == 1 and a in nest.axes:
+                    return a
+    return None
+
+
+def contiguous(kernel: Kernel, nest: Nest) -> list[Node]:
+    """Axes of a nest along which some access is consecutive, most accesses first (a store counts twice)."""
+    score: dict[Node, float] = {}
+    for acc in accesses(kernel, nest):
+        for a, s in acc.strides.items():
+            if a in nest.all_axes:
+                score[a] = score.get(a, 0.0) + ((2.0 if acc.store else 1.0) if s == 1 else -0.75 if s is None or s > 1 else 0.0)
+    return [a for a, v in sorted(score.items(), key=lambda av: -av[1]) if v > 0]
+
+
+def shared_axes(kernel: Kernel) -> list[Node]:
+    """Axes that every nest runs over as spatial ones: what PARALLEL may take."""
+    all_nests = nests(kernel)
+    out = [a for a in all_nests[0].axes if all(a in n.axes for n in all_nests)]
+    from .nests import scatter_ordered
+
+    ordered = {a for s in kernel.stores for a in scatter_ordered(s)}
+    from ..ir.kernel import Scan
+
+    scanned = {v.expr.axis for v in kernel.values.values() if isinstance(v.expr, Scan)}
+    return [a for a in out if a not in ordered and a not in scanned and extent(a) > 1]
+
+
+def extent(a: Node) -> int:
+    """The extent of an axis, the upper bound of a symbolic one."""
+    e = a.arg.extent
+    return int(e) if isinstance(e, int) else ix.bounds(e)[1]
+
+
+def stageable_values(kernel: Kernel) -> list[str]:
+    """Pointwise values worth keeping: read more than once, or holding an elementary function or a division."""
+    out = []
+    shared = set(shared_axes(kernel))
+    for name, v in kernel.values.items():
+        if not isinstance(v.expr, Node) or not set(v.axes) - shared:
+            continue
+        uses = sum(1 for e in kernel.expressions() for n in walk(e) if n.op == "ref" and n.arg == name)
+        if uses > 1 and any(n.op in ("exp", "log", "tanh", "erf", "div", "sqrt", "load") for n in walk(v.expr)):
+            out.append(name)
+    return out
+
+
+def renamed(node: Node, table: dict[Node, Node]) -> Node:
+    """`node` with axes replaced."""
+    return substitute(node, table)

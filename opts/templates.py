@@ -1,0 +1,70 @@
+"""Seed schedules with their numbers left open: the spaces that Optuna samples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from ..ir.kernel import Kernel
+from ..targets import Target
+from .nests import Nest
+from .opt import Opts, opt
+from .seeds import contraction, rows
+from .structure import contractions, extent, nests, shared_axes
+
+
+@dataclass(frozen=True)
+class Template:
+    """A family of schedules: `make` turns one choice for each parameter into options (perhaps illegal ones)."""
+
+    name: str
+    params: Mapping[str, tuple[int, ...]]
+    make: Callable[[Mapping[str, int]], Opts]
+
+
+def templates(kernel: Kernel, target: Target, threads: int = 1) -> list[Template]:
+    """The templates that fit a kernel's structure, most specific first."""
+    out = []
+    found = contractions(kernel)
+    if found:
+        c = max(found, key=lambda c: _volume(c.nest))
+        width, rows_ = extent(c.lane), max((extent(a) for a in c.rows), default=1)
+        depth = max(extent(a) for a in c.reduce)
+        params = {
+            "mr": tuple(n for n in (1, 2, 4, 6, 8, 10, 12, 14, 16) if n <= max(1, rows_)),
+            "nv": (1, 2, 3, 4, 6),
+            "nb": tuple(n for n in (32, 64, 96, 128, 192, 256, 384, 512, 1024, 4096) if n < 2 * width) or (width,),
+            "kc": (0, *(n for n in (64, 128, 192, 256, 384, 512, 1024) if n < depth)),
+            "rows": (0, 1),
+            "mc": tuple(n for n in (0, 48, 96, 192, 384) if n < max(1, rows_)),
+            "pack": (0, 1),
+            "pack_tall": (0, 1),
+            "unroll": (1, 2, 4),
+        }
+
+        def make(p: Mapping[str, int]) -> Opts:
+            lanes = target.lanes(c.nest.expr.dtype)
+            nr = p["nv"] * lanes
+            return contraction(kernel, target, threads, c, **{**p, "nb": max(nr, p["nb"] // nr * nr), "mc": p["mc"] // p["mr"] * p["mr"]})
+
+        out.append(Template("contraction", params, make))
+    lanes = max(1, min(target.lanes(n.expr.dtype.compute) for n in nests(kernel)))
+    shared = [a.arg.name for a in shared_axes(kernel)]
+
+    def make_rows(p: Mapping[str, int]) -> Opts:
+        opts = rows(kernel, target, threads, p["vectors"] * lanes, bool(p["stage"]))
+        if p["copies"] > 1 and shared:
+            opts = (opt("UPCAST", shared[0], p["copies"]), *(o for o in opts if not (o.op == "UPCAST" and o.on == shared[0])))
+        if p["nt"]:
+            opts = (*opts, *(opt("NT", b.name) for b in kernel.outputs))
+        return opts
+
+    out.append(Template("rows", {"vectors": (1, 2, 4, 8, 16), "stage": (0, 1), "copies": (1, 2, 4, 8), "nt": (0, 1)}, make_rows))
+    return out
+
+
+def _volume(n: Nest) -> int:
+    out = 1
+    for a in n.all_axes:
+        out *= extent(a)
+    return out
