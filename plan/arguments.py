@@ -1,0 +1,136 @@
+"""Checks of the arrays a kernel is called with, and the values of its symbols taken from their shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..ir.errors import UsageError
+from ..ir.index import evaluate
+from ..ir.kernel import Buffer, Kernel
+from ..ir.node import Node, walk
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Array = np.ndarray[Any, Any]
+
+
+class Binder:
+    """Knows a kernel's parameters; turns arrays into addresses or says what is wrong with them (UsageError)."""
+
+    def __init__(self, kernel: Kernel, symbols: Sequence[str]) -> None:
+        import numpy as np
+
+        self.kernel, self._empty = kernel, np.empty
+        self.inputs, self.outputs = kernel.inputs, kernel.outputs
+        self.dtypes = [b.dtype.np for b in kernel.buffers]
+        self._by_name = {s.arg.name: s for s in kernel.symbols}
+        self.symbols = tuple(self._by_name[n] for n in symbols)
+        self._static = None if kernel.symbols else tuple(shape_of(b, {}) for b in kernel.buffers)
+
+    def usage(self) -> str:
+        """How to call it, e.g. `matmul(a, b, out=c)`."""
+        outs = ", ".join(b.name for b in self.outputs)
+        return f"{self.kernel.name}({', '.join(b.name for b in self.inputs)}, out={f'({outs})' if len(self.outputs) > 1 else outs})"
+
+    def values(self, inputs: Sequence[Array], outs: Sequence[Array] | None, given: Mapping[str, int]) -> dict[Node, int]:
+        """The value of every symbol: from the shapes, else from `given` keywords."""
+        known: dict[Node, int] = {}
+        if self._static is not None and not given:
+            return known
+        for name, value in given.items():
+            if name not in self._by_name:
+                raise UsageError(f"{self.kernel.name} has no symbol {name!r} (symbols: {', '.join(self._by_name) or 'none'})")
+            known[self._by_name[name]] = int(value)
+        arrays = [*zip(self.inputs, inputs, strict=True), *(zip(self.outputs, outs, strict=True) if outs is not None else ())]
+        for buffer, array in arrays:
+            for position, dim in enumerate(buffer.shape):
+                if isinstance(dim, Node) and position < array.ndim:
+                    _solve(dim, array.shape[position], known)
+        for name, s in self._by_name.items():
+            if s not in known:
+                raise UsageError(f"the value of {name} does not follow from the shapes of the arrays: give it, as in {self.kernel.name}(..., {name}=16)")
+            if not s.arg.lo <= known[s] <= s.arg.hi:
+                raise UsageError(f"{self.kernel.name}: {name} is {known[s]}, outside of the range {s.arg.lo} .. {s.arg.hi} it was compiled for")
+        return known
+
+    def outs(self, out: Any) -> tuple[Array, ...] | None:
+        """`out=` as one array for each output; None where it was not given."""
+        if out is None:
+            return None
+        outs = tuple(out) if isinstance(out, (tuple, list)) else (out,)
+        if len(outs) != len(self.outputs):
+            raise UsageError(f"{self.usage()}: out= takes {len(self.outputs)} array{'s' * (len(self.outputs) != 1)}, not {len(outs)}")
+        return outs
+
+    def check(self, inputs: Sequence[Any], outs: Sequence[Any] | None) -> None:
+        """Count and types, before anything is asked of the arrays."""
+        import numpy as np
+
+        if len(inputs) != len(self.inputs):
+            raise UsageError(f"{self.usage()} takes {len(self.inputs)} input array{'s' * (len(self.inputs) != 1)}, not {len(inputs)}")
+        for buffer, a in [*zip(self.inputs, inputs, strict=True), *zip(self.outputs, outs or (), strict=False)]:
+            if not isinstance(a, np.ndarray) or isinstance(a, (np.ma.MaskedArray, np.matrix)):
+                raise UsageError(
+                    f"{self.usage()}: {buffer.name} is a {type(a).__name__}; pass a NumPy array, numpy.ascontiguousarray(x, {buffer.dtype.name!r})"
+                )
+
+    def shapes(self, env: Mapping[Node, int]) -> tuple[tuple[int, ...], ...]:
+        """The shape of every parameter."""
+        return self._static or tuple(shape_of(b, env) for b in self.kernel.buffers)
+
+    def allocate(self, shapes: Sequence[tuple[int, ...]]) -> tuple[Array, ...]:
+        """Fresh outputs of these shapes."""
+        return tuple(map(self._empty, shapes, self.dtypes[len(self.inputs) :]))
+
+    def addresses(self, arrays: Sequence[Array], shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+        """One address for each parameter, after every check."""
+        spans: list[tuple[int, int]] = []
+        for buffer, dtype, a, want in zip(self.kernel.buffers, self.dtypes, arrays, shapes, strict=True):
+            if a.dtype != dtype:
+                raise UsageError(f"{self.usage()}: {buffer.name} is {a.dtype}, it must be {buffer.dtype.name}; convert it with .astype({str(dtype)!r})")
+            if a.shape != want:
+                raise UsageError(f"{self.usage()}: {buffer.name} has shape {a.shape}, it must be {want}")
+            if not a.flags.c_contiguous:
+                fix = "numpy.ascontiguousarray(x)" if buffer.role == "in" else "a new array from numpy.empty"
+                raise UsageError(f"{self.usage()}: {buffer.name} is not contiguous in row-major order (strides {a.strides}); pass {fix}")
+            if buffer.role == "out" and not a.flags.writeable:
+                raise UsageError(f"{self.usage()}: {buffer.name} is read-only; pass a writable array as out=")
+            at = address(a)
+            if at % dtype.alignment:
+                raise UsageError(f"{self.usage()}: {buffer.name} does not begin at a multiple of {dtype.alignment} bytes; pass a copy, x.copy()")
+            spans.append((at, at + a.nbytes))
+        first = len(self.inputs)
+        for i in range(first, len(spans)):
+            for j in range(i):
+                if spans[i][0] < spans[j][1] and spans[j][0] < spans[i][1]:
+                    names = self.kernel.buffers[i].name, self.kernel.buffers[j].name
+                    raise UsageError(f"{self.usage()}: output {names[0]} overlaps {names[1]} in memory; pass an out= array of its own")
+        return tuple(at for at, _ in spans)
+
+
+def address(a: Array) -> int:
+    """Where an array's memory begins."""
+    at: int = a.__array_interface__["data"][0]
+    return at
+
+
+def shape_of(buffer: Buffer, env: Mapping[Node, int]) -> tuple[int, ...]:
+    """A buffer's shape with symbols replaced by their values."""
+    table = dict(env)
+    return tuple(evaluate(d, table) if isinstance(d, Node) else d for d in buffer.shape)
+
+
+def _solve(dim: Node, size: int, known: dict[Node, int]) -> None:
+    """Add the symbol of `dim` = `size` where it is the only unknown and appears linearly. Contradictions are found later, by shape."""
+    unknown = [n for n in walk(dim) if n.op == "sym" and n not in known]
+    if len(unknown) != 1:
+        return
+    s = unknown[0]
+    at = [evaluate(dim, {**known, s: v}) for v in (0, 1, 2)]
+    slope = at[1] - at[0]
+    if slope and at[2] - at[1] == slope and (size - at[0]) % slope == 0:
+        value = (size - at[0]) // slope
+        if value >= 0 and evaluate(dim, {**known, s: value}) == size:
+            known[s] = value

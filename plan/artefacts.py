@@ -1,0 +1,177 @@
+"""Artefacts on disk, in two levels, so that a warm start neither lowers nor renders nor compiles.
+
+    plan/KEY      kernel × options × target × code of the tool → the source's SHA-256, signature, effects
+    text/SHA      the source
+    object/KEY    source × compiler → the object
+
+An entry is one file: a line with the SHA-256 of the rest, then the rest. It is written to a temporary name and renamed; what does
+not match its checksum is removed and made again. The folder is the user's own (mode 700): objects in it are run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+import time
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..cache.recover import CacheWarning
+from ..cache.strict import canon
+from ..ir.errors import TilewrightError
+from ..renderers import Source
+from . import signatures
+from .built import Rendered
+
+if TYPE_CHECKING:
+    from ..opts.opt import Opt
+    from ..targets import Target
+
+MAGIC = b"tilewright artefact 1 "
+LIMIT = 512 << 20
+"""Bytes the store may hold; the least recently used entries go first."""
+_TOUCH_S = 3600.0
+"""An entry's use is noted when the last note is older than this: reading costs no write otherwise."""
+_TRIM_EVERY = 128
+
+
+class Artefacts:
+    """The store in `folder`. Never raises for a bad or full disk: it warns once and behaves as if empty. Safe for many processes."""
+
+    def __init__(self, folder: str | os.PathLike[str], limit: int = LIMIT) -> None:
+        self.folder, self.limit = Path(folder), limit
+        self._writes = 0
+        self._warned = False
+
+    @classmethod
+    def default(cls) -> Artefacts:
+        """The store in the platform's cache folder, e.g. ~/.cache/tilewright/artefacts."""
+        import platformdirs
+
+        return cls(Path(platformdirs.user_cache_dir("tilewright", appauthor=False)) / "artefacts")
+
+    # level one --------------------------------------------------------------------------------------------------------
+    def source(self, key: str, opts: tuple[Opt, ...], target: Target) -> Rendered | None:
+        """What `put_source` kept under `key` (see `identity.source_key`)."""
+        data = self._get("plan", key)
+        if data is None:
+            return None
+        try:
+            head = json.loads(data)
+            sha, text = str(head["sha"]), self._get("text", str(head["sha"]))
+            if text is None:
+                return None
+            source = Source(text.decode(), target.lang, target, signatures.decode(head["signature"]))
+            if source.sha != sha:
+                raise ValueError("the text does not belong to this entry")
+            return Rendered(opts, source, frozenset(map(str, head["effects"])), str(head["scheduled"]), 0.0, 0.0)
+        except (ValueError, TypeError, KeyError, TilewrightError):
+            self._remove(self._path("plan", key))  # of another version, or damaged: it is made again
+            return None
+
+    def put_source(self, key: str, rendered: Rendered) -> None:
+        """Keep a rendered source."""
+        sha = rendered.sha
+        head = {"sha": sha, "signature": signatures.encode(rendered.signature), "effects": sorted(rendered.effects), "scheduled": rendered.scheduled_hash}
+        self._put("text", sha, rendered.source.text.encode())
+        self._put("plan", key, canon(head).encode())
+
+    # level two --------------------------------------------------------------------------------------------------------
+    def object(self, sha: str, compiler: str) -> bytes | None:
+        """The object a compiler made of a source."""
+        return self._get("object", _object_key(sha, compiler))
+
+    def put_object(self, sha: str, compiler: str, obj: bytes) -> None:
+        """Keep an object."""
+        self._put("object", _object_key(sha, compiler), obj)
+
+    # files --------------------------------------------------------------------------------------------------------------
+    def _path(self, kind: str, key: str) -> Path:
+        return self.folder / kind / key[:2] / key
+
+    def _get(self, kind: str, key: str) -> bytes | None:
+        path = self._path(kind, key)
+        try:
+            data = path.read_bytes()
+            head, _, rest = data.partition(b"\n")
+            if head != MAGIC + hashlib.sha256(rest).hexdigest().encode():
+                self._remove(path)
+                return None
+            if time.time() - path.stat().st_mtime > _TOUCH_S:
+                os.utime(path)
+        except FileNotFoundError:
+            return None
+        except OSError as e:
+            self._warn(e)
+            return None
+        return rest
+
+    def _put(self, kind: str, key: str, rest: bytes) -> None:
+        path = self._path(kind, key)
+        try:
+            if path.exists():
+                return
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            fd, temporary = tempfile.mkstemp(dir=path.parent, prefix=".new-")
+            try:
+                with os.fdopen(fd, "wb") as f:
+                    f.write(MAGIC + hashlib.sha256(rest).hexdigest().encode() + b"\n" + rest)
+                os.replace(temporary, path)
+            except BaseException:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(temporary)
+                raise
+            if self._writes % _TRIM_EVERY == 0:
+                self.trim()
+            self._writes += 1
+        except OSError as e:
+            self._warn(e)
+
+    def _remove(self, path: Path) -> None:
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as e:
+            self._warn(e)
+
+    def _warn(self, error: OSError) -> None:
+        if not self._warned:
+            self._warned = True
+            text = f"the artefact store {self.folder} cannot be used ({error.strerror}); every start compiles again until there is room and permission"
+            warnings.warn(text, CacheWarning, stacklevel=4)
+
+    def trim(self) -> int:
+        """Remove the least recently used entries, and what interrupted writers left, until the store holds 80 % of its limit (if
+        it is past it). Returns the bytes removed."""
+        entries: list[tuple[float, int, Path]] = []
+        now, removed = time.time(), 0
+        for top, _, files in os.walk(self.folder):
+            for name in files:
+                path = Path(top) / name
+                try:
+                    st = path.stat()
+                except FileNotFoundError:
+                    continue
+                if name.startswith(".new-") and now - st.st_mtime > _TOUCH_S:
+                    removed += st.st_size
+                    self._remove(path)
+                else:
+                    entries.append((st.st_mtime, st.st_size, path))
+        total = sum(size for _, size, _ in entries)
+        if total <= self.limit:
+            return removed
+        for _, size, path in sorted(entries):
+            if total <= self.limit * 4 // 5:
+                break
+            self._remove(path)
+            total -= size
+            removed += size
+        return removed
+
+
+def _object_key(sha: str, compiler: str) -> str:
+    return hashlib.sha256(f"{sha}\0{compiler}".encode()).hexdigest()

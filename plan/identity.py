@@ -1,0 +1,41 @@
+"""What a kernel and a target are for the stores: canonical names and keys."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from ..cache.keys import DEFAULT_POLICY, Key
+from ..cache.strict import canon
+from ..ir.canonical import Canonical, canonical
+from ..ir.kernel import Kernel
+
+if TYPE_CHECKING:
+    from ..devices import Device
+    from ..opts import Opt
+    from ..targets import Target
+
+
+def canonical_of(kernel: Kernel) -> Canonical:
+    """`ir.canonical.canonical`: computed once for each kernel object."""
+    return canonical(kernel)
+
+
+def key_of(kernel: Kernel, device: Device, threads: int | None = None, policy: str = DEFAULT_POLICY) -> Key:
+    """The strict cache key of running `kernel` on `device` with `threads` (default: the device's)."""
+    return Key(canonical(kernel).hash, device.target.key, threads or device.threads, device.compiler_id(), policy)
+
+
+def opts_text(kernel: Kernel, opts: Iterable[Opt]) -> str:
+    """Options in canonical names as canonical JSON, the form a row keeps. Raises OptError for names that the normal form lacks."""
+    return canon(canonical(kernel).to_canonical([o.json for o in opts]))
+
+
+def source_key(kernel: Kernel, opts: Iterable[Opt], target: Target, code: str) -> str:
+    """Identifies the source that options give, without making it: kernel (names and parameter order too, as they show in signatures),
+    options, target (with its sizes) and code of the tool. `kernel` is in normal form."""
+    fields = asdict(target)
+    fields["features"] = sorted(fields["features"])
+    return hashlib.sha256(canon([canonical(kernel).identity, [o.json for o in opts], fields, code]).encode()).hexdigest()

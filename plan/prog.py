@@ -1,0 +1,185 @@
+"""`best()`: a kernel, compiled with the best schedule that is known, as something to call on NumPy arrays."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..ir.errors import UsageError
+from ..ir.kernel import Kernel
+from ..ir.normalise import normalise
+from .arguments import Binder, address
+from .artefacts import Artefacts
+from .compile import build, render
+from .resolve import Origin, Plan, resolve
+
+if TYPE_CHECKING:
+    from ..cache import Cache
+    from ..devices import Device, Executable
+    from ..ir.dtypes import DType
+    from ..ir.kernel import Extent
+    from ..opts import Opt
+    from .built import Built
+
+MEMO = 64
+"""Combinations of arrays whose checks are remembered."""
+
+
+class Prog:
+    """A compiled kernel. `prog(a, b)` returns the output (a tuple of them where the kernel has several); `prog(a, b, out=c)` writes into
+    `c` and returns it. Inputs and outputs are in the order of `kernel.inputs` and `kernel.outputs`; arrays must have the exact
+    shape and dtype, be row-major contiguous, and no output may overlap another argument. Raises UsageError otherwise.
+
+    Symbolic extents take their values from the shapes; one that no shape tells is a keyword. Safe to call from several threads."""
+
+    def __init__(self, kernel: Kernel, plan: Plan, built: Built, executable: Executable) -> None:
+        self.kernel, self.plan, self.built = kernel, plan, built
+        self._executable = executable
+        self._binder = Binder(kernel, built.signature.symbols)
+        self._calls: dict[tuple[int, ...], Callable[..., None]] = {}
+        self._memo: dict[tuple[int, ...], _Checked] = {}
+
+    @property
+    def opts(self) -> tuple[Opt, ...]:
+        """The schedule, in the names of the kernel's normal form."""
+        return self.plan.opts
+
+    @property
+    def origin(self) -> Origin:
+        """Where the schedule comes from: 'exact', 'stale', 'nearest' or 'seed' (see `Plan`)."""
+        return self.plan.origin
+
+    @property
+    def source(self) -> str:
+        """The rendered source."""
+        return self.built.source.text
+
+    @property
+    def threads(self) -> int:
+        """How many threads a call may use."""
+        return self._executable.threads
+
+    def __repr__(self) -> str:
+        from ..opts import short
+
+        return f"<Prog {self._binder.usage()}: {short(self.opts)} ({self.origin})>"
+
+    def __call__(self, *inputs: Any, out: Any = None, **symbols: int) -> Any:
+        if out is None:
+            arrays = inputs
+        elif out.__class__ is tuple or out.__class__ is list:
+            arrays = (*inputs, *out)
+        else:
+            arrays = (*inputs, out)
+        checked = self._memo.get((len(inputs), *map(id, arrays)))
+        if checked is None or symbols:
+            return self._first_call(inputs, out, symbols)
+        # these very arrays passed every check, and their memory cannot have moved; only their view of it can have changed
+        for a, shape, dtype in zip(arrays, checked.shapes, checked.dtypes):
+            if a.shape != shape or a.dtype is not dtype:
+                return self._first_call(inputs, out, symbols)
+        if out is not None:
+            checked.call(*checked.addresses)
+            return out
+        outs = self._binder.allocate(checked.out_shapes)
+        checked.call(*checked.addresses, *map(address, outs))
+        return outs if len(outs) > 1 else outs[0]
+
+    def _first_call(self, inputs: tuple[Any, ...], out: Any, symbols: Mapping[str, int]) -> Any:
+        binder = self._binder
+        outs = binder.outs(out)
+        binder.check(inputs, outs)
+        env = binder.values(inputs, outs, symbols)
+        shapes = binder.shapes(env)
+        made = binder.allocate(shapes[len(inputs) :]) if outs is None else outs
+        addresses = binder.addresses((*inputs, *made), shapes)
+        vars = tuple(env[s] for s in binder.symbols)
+        call = self._calls.get(vars)
+        if call is None:
+            if len(self._calls) >= MEMO:
+                self._calls.clear()
+            call = self._calls[vars] = self._executable.bind(vars)
+        if not symbols:
+            arrays = inputs if outs is None else (*inputs, *outs)
+            self._remember(len(inputs), arrays, call, addresses[: len(arrays)], shapes[len(inputs) :])
+        call(*addresses)
+        return out if outs is not None else made if len(made) > 1 else made[0]
+
+    def _remember(
+        self, inputs: int, arrays: tuple[Any, ...], call: Callable[..., None], addresses: tuple[int, ...], out_shapes: tuple[tuple[int, ...], ...]
+    ) -> None:
+        """Skip the checks for these very arrays, until one of them dies. A weak reference also keeps NumPy from resizing it."""
+        memo, key = self._memo, (inputs, *map(id, arrays))
+        if len(memo) >= MEMO:
+            memo.clear()
+
+        def forget(_: Any, memo: dict[tuple[int, ...], _Checked] = memo, key: tuple[int, ...] = key) -> None:
+            memo.pop(key, None)
+
+        memo[key] = _Checked(
+            call, addresses, tuple(a.shape for a in arrays), tuple(a.dtype for a in arrays), out_shapes, [weakref.ref(a, forget) for a in arrays]
+        )
+
+
+class _Checked:
+    """Arrays that passed all checks; without `out=`, the inputs and the shapes of the outputs to make."""
+
+    __slots__ = ("addresses", "call", "dtypes", "out_shapes", "references", "shapes")
+
+    def __init__(
+        self,
+        call: Callable[..., None],
+        addresses: tuple[int, ...],
+        shapes: tuple[tuple[int, ...], ...],
+        dtypes: tuple[Any, ...],
+        out_shapes: tuple[tuple[int, ...], ...],
+        references: list[weakref.ref[Any]],
+    ) -> None:
+        self.call, self.addresses, self.shapes, self.dtypes = call, addresses, shapes, dtypes
+        self.out_shapes, self.references = out_shapes, references
+
+
+def best(
+    kernel: str | Kernel,
+    shape: Mapping[str, Extent] | None = None,
+    dtype: str | DType | None = None,
+    device: str | Device = "cpu",
+    threads: int | None = None,
+    cache: str | os.PathLike[str] | Cache | None = None,
+    exact_only: bool = False,
+    *,
+    store: Artefacts | None = None,
+) -> Prog:
+    """The best known program for a kernel, without searching: from the cache, else from a similar kernel in it, else the seed schedule
+    (`Prog.origin` tells). With `exact_only`, raises CacheMiss unless this very kernel was tuned for this device and thread count.
+
+    `kernel`: a name (then with `shape` and `dtype`), `my.py:function`, or a Kernel. `threads`: default, all usable cores.
+    `cache`: a path, a database URL or an open Cache; default as for the command line. `store`: where compiled code is kept
+    between runs; default, the platform's cache folder."""
+    from ..cache import Cache, open
+    from ..devices import get
+
+    kernel = _kernel(kernel, shape, dtype)
+    if threads is not None and threads < 1:
+        raise UsageError(f"threads is {threads}; give at least 1, or None for all usable cores")
+    place = get(device)
+    place.check()
+    threads = threads or place.threads
+    store = store or Artefacts.default()
+    opened = cache if isinstance(cache, Cache) else open(cache)
+    numbers = {k: v for k, v in (shape or {}).items() if isinstance(v, int)}
+    plan = resolve(kernel, place, threads, opened, exact_only, shape=numbers or None, store=store)
+    built = build(plan.rendered or render(normalise(kernel), plan.opts, place, store), place, store)
+    return Prog(kernel, plan, built, place.load(built.obj, built.signature, threads))
+
+
+def _kernel(kernel: str | Kernel, shape: Mapping[str, Extent] | None, dtype: str | DType | None) -> Kernel:
+    if isinstance(kernel, Kernel):
+        if shape is not None or dtype is not None:
+            raise UsageError("shape and dtype are part of a Kernel object: give them only with a kernel's name")
+        return kernel
+    from ..kernels import make
+
+    return make(kernel, shape, dtype)

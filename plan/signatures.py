@@ -1,0 +1,64 @@
+"""Signatures as JSON, for the artefact store: nothing that is read from disk is unpickled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..ir.dtypes import dtype, index
+from ..ir.node import Node, SymInfo, const, make
+from ..lower.program import Param, Signature
+
+_OPS = ("sum", "prod", "div", "mod", "min", "max")
+
+
+def encode(signature: Signature) -> dict[str, Any]:
+    """Plain data that `decode` turns back into an equal signature."""
+    return {
+        "name": signature.name,
+        "params": [[p.name, p.dtype.name, [_put(d) for d in p.shape], p.role] for p in signature.params],
+        "symbols": list(signature.symbols),
+        "items": [_put(i) for i in signature.items],
+        "scratch": signature.scratch,
+        "work": signature.work,
+    }
+
+
+def decode(data: Any) -> Signature:
+    """The signature; raises ValueError (or TypeError, KeyError) for data that is not one."""
+    params = tuple(Param(str(n), dtype(t), tuple(_get(d) for d in shape), str(role)) for n, t, shape, role in data["params"])
+    items = tuple(i if isinstance(i, Node) else const(i) for i in map(_get, data["items"]))
+    return Signature(str(data["name"]), params, tuple(map(str, data["symbols"])), items, int(data["scratch"]), int(data["work"]))
+
+
+def _put(x: int | Node) -> Any:
+    """An index expression over symbols; a constant node keeps its own form, so that it comes back as a node."""
+    if not isinstance(x, Node):
+        return x
+    if x.op == "const":
+        return ["const", int(x.arg)]
+    if x.op == "sym":
+        return ["sym", x.arg.name, x.arg.lo, x.arg.hi]
+    if x.op not in _OPS:
+        raise ValueError(f"a signature cannot hold {x!r}")
+    arg = [list(x.arg[0]), x.arg[1]] if x.op == "sum" else x.arg
+    return [x.op, arg, [_put(s) for s in x.src]]
+
+
+def _get(data: Any) -> int | Node:
+    if isinstance(data, int) and not isinstance(data, bool):
+        return data
+    op, *rest = data
+    if op == "const":
+        return const(int(rest[0]))
+    if op == "sym":
+        return make("sym", index, (), SymInfo(str(rest[0]), int(rest[1]), int(rest[2])))
+    if op not in _OPS:
+        raise ValueError(f"unknown operation {op!r} in a signature")
+    arg, operands = rest
+    src = tuple(x if isinstance(x, Node) else const(x) for x in map(_get, operands))
+    if op == "sum":
+        coefficients, constant = arg
+        arg = (tuple(int(c) for c in coefficients), int(constant))
+    elif op in ("div", "mod"):
+        arg = int(arg)
+    return make(op, index, src, arg)
