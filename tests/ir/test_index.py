@@ -1,0 +1,230 @@
+"""Index arithmetic against Python, by enumerating every point of small axes."""
+
+import itertools
+import operator
+import pickle
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tilewright.ir import KernelError, axis, const, dtype, sym
+from tilewright.ir import index as ix
+from tilewright.ir.dtypes import index
+from tilewright.ir.kernel import Buffer
+from tilewright.ir.node import Node, load, make, substitute
+
+AXES = {"i": 3, "j": 4, "k": 7}
+SYMBOL = (1, 5)
+LEAVES = {name: axis(name, extent) for name, extent in AXES.items()} | {"s": sym("s", *SYMBOL)}
+RANGES = {LEAVES[n]: range(e) for n, e in AXES.items()} | {LEAVES["s"]: range(SYMBOL[0], SYMBOL[1] + 1)}
+POINTS = [dict(zip(RANGES, p)) for p in itertools.product(*RANGES.values())]
+
+PYTHON = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "div": operator.floordiv,
+    "mod": operator.mod,
+    "min": min,
+    "max": max,
+    "lt": operator.lt,
+    "le": operator.le,
+    "eq": operator.eq,
+    "ne": operator.ne,
+}
+
+small = st.integers(-9, 9)
+name = st.sampled_from(sorted(LEAVES))
+affine = st.tuples(st.just("add"), st.tuples(st.just("mul"), name, small), small)
+leaf = st.one_of(small, name, affine)
+
+
+def _grow(inner):
+    scaled = st.tuples(st.just("mul"), inner, small)
+    both = st.tuples(st.sampled_from(["add", "sub", "min", "max"]), inner, inner)
+    divided = st.tuples(st.sampled_from(["div", "mod"]), inner, st.integers(1, 12))
+    product = st.tuples(st.just("mul"), inner, inner)
+    return st.one_of(both, both, scaled, divided, divided, product)
+
+
+trees = st.recursive(leaf, _grow, max_leaves=8)
+
+
+def build(tree) -> Node:
+    """The expression, through the simplifying constructors."""
+    if isinstance(tree, int):
+        return const(tree)
+    if isinstance(tree, str):
+        return LEAVES[tree]
+    op, a, b = tree
+    if op == "div":
+        return build(a) // b
+    if op == "mod":
+        return build(a) % b
+    return ix.binary(op, build(a), build(b))
+
+
+def python(tree, env):
+    """Its value by Python's own arithmetic."""
+    if isinstance(tree, int):
+        return tree
+    if isinstance(tree, str):
+        return env[LEAVES[tree]]
+    op, a, b = tree
+    return PYTHON[op](python(a, env), python(b, env))
+
+
+@given(trees)
+@settings(max_examples=300, deadline=None)
+def test_value_is_that_of_python_and_within_bounds(tree):
+    node = build(tree)
+    lo, hi = ix.bounds(node)
+    for env in POINTS:
+        want = python(tree, env)
+        assert ix.evaluate(node, env) == want
+        assert lo <= want <= hi
+
+
+@given(st.sampled_from(["lt", "le", "eq", "ne"]), trees, trees)
+@settings(max_examples=150, deadline=None)
+def test_comparison(op, a, b):
+    node = ix.compare(op, build(a), build(b))
+    for env in POINTS:
+        want = PYTHON[op](python(a, env), python(b, env))
+        if node.op == "const":
+            assert node.arg is want
+        else:
+            assert node.op == op and PYTHON[op](*(ix.evaluate(s, env) for s in node.src)) is want
+
+
+@given(trees, st.sampled_from(sorted(AXES)), trees)
+@settings(max_examples=150, deadline=None)
+def test_substitution_is_evaluation_in_another_environment(tree, site, replacement):
+    """The replacement is wrapped into the axis' range: that is where simplifications that used the range hold."""
+    extent = AXES[site]
+    new = ("mod", replacement, extent)
+    node = substitute(build(tree), {LEAVES[site]: build(new)})
+    for env in POINTS:
+        inner = {**env, LEAVES[site]: python(new, env)}
+        assert ix.evaluate(node, env) == python(tree, inner)
+
+
+@given(trees, st.integers(1, 12))
+@settings(max_examples=100, deadline=None)
+def test_quotient_and_remainder_recombine(tree, n):
+    a = build(tree)
+    q, r = a // n, a % n
+    for env in POINTS:
+        assert 0 <= ix.evaluate(r, env) < n
+        assert ix.evaluate(q * n + r, env) == ix.evaluate(a, env)
+
+
+@given(trees, trees, trees)
+@settings(max_examples=100, deadline=None)
+def test_sums_have_one_form(a, b, c):
+    x, y, z = build(a), build(b), build(c)
+    assert (x + y) + z is x + (y + z)
+    assert x + y is y + x
+    assert x - x is const(0)
+    assert (x + y) - y is x
+
+
+@given(trees, trees)
+@settings(max_examples=60, deadline=None)
+def test_products_distribute(a, b):
+    x, y = build(a), build(b)
+    assert x * y is y * x
+    assert x * (y + 1) is x * y + x
+
+
+@given(trees)
+@settings(max_examples=50, deadline=None)
+def test_pickled_nodes_come_back_as_themselves(tree):
+    node = build(tree)
+    assert pickle.loads(pickle.dumps(node)) is node
+
+
+@given(trees, st.integers(1, 9))
+@settings(max_examples=60, deadline=None)
+def test_ceildiv(tree, n):
+    node = ix.ceildiv(build(tree), n)
+    for env in POINTS[::7]:
+        assert ix.evaluate(node, env) == -(-python(tree, env) // n)
+
+
+# exact forms: what schedules rely on ----------------------------------------------------------------------------------
+def test_split_and_join_cancel():
+    """x = 8·o + i with i < 8: x // 8 is o and x % 8 is i."""
+    o, i = axis("o", 16), axis("x", 8)
+    x = o * 8 + i
+    assert x // 8 is o
+    assert x % 8 is i
+    assert (x // 8) * 8 + x % 8 is x
+
+
+def test_common_factor_leaves_a_division():
+    o = axis("o", 16)
+    assert (o * 6 + 4) // 8 is (o * 3 + 2) // 4
+    assert (o * 4) % 8 is (o % 2) * 4
+    assert (o * 2 + 1) % 4 is not (o % 2) * 2
+
+
+def test_nested_division_is_one():
+    k = axis("n", 1000)
+    assert (k // 3) // 5 is k // 15
+    assert (k % 12) % 4 is k % 4
+
+
+def test_intervals_decide_comparisons():
+    i = axis("n", 8)
+    assert (i < 8).arg is True
+    assert (i >= 8).arg is False
+    assert (i < 7).op == "lt"
+    assert (i - i).eq(0).arg is True
+
+
+def test_min_and_max_by_interval():
+    i = axis("n", 8)
+    assert ix.minmax("min", i, const(7)) is i
+    assert ix.minmax("max", i, const(0)) is i
+    assert ix.minmax("min", i, const(3)) is ix.minmax("min", const(3), i)
+
+
+@pytest.mark.parametrize("n", [0, -2, 1.5])
+def test_division_by_what_is_not_a_positive_int(n):
+    with pytest.raises(KernelError, match="the divisor must be a positive int"):
+        axis("n", 4) // n
+
+
+def test_a_load_is_bounded_by_its_buffers_range():
+    ids = Buffer("ids", dtype("int64"), (4,), range=(2, 6))
+    i = axis("n", 4)
+    assert ix.bounds(ids[i]) == (2, 6)
+    assert ix.bounds(ids[i] * 2 + 1) == (5, 13)
+    # masked off it is 0
+    assert ix.bounds(load(ids, (i,), i < 2)) == (0, 6)
+
+
+def test_a_narrow_integer_load_keeps_its_range_as_an_index():
+    ids = Buffer("ids", dtype("int32"), (4,), range=(0, 9))
+    i = axis("n", 4)
+    assert ix.bounds(ids[i].cast(index)) == (0, 9)
+
+
+def test_an_unknown_load_has_no_bounds():
+    ids = Buffer("ids", dtype("int64"), (4,))
+    lo, hi = ix.bounds(ids[axis("n", 4)])
+    assert lo <= -(2**62) and hi >= 2**62
+    # division must not fold on the artificial ends
+    assert (ids[axis("n", 4)] // 8).op == "div"
+
+
+def test_a_symbol_without_value_is_named():
+    with pytest.raises(KernelError, match="give"):
+        ix.evaluate(LEAVES["s"] * 2, {})
+
+
+def test_where_is_bounded_by_both_sides():
+    i = axis("n", 4)
+    node = make("where", index, (i < 2, const(-3), i * 5))
+    assert ix.bounds(node) == (-3, 15)
