@@ -1,0 +1,98 @@
+"""Runs Programs on NumPy arrays: the meaning of a Program, with every access checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from ..ir import index as ix
+from ..ir.errors import VerifyError
+from ..ir.node import Node
+from .interp_code import Coder
+from .interp_memory import Clock, Memory, Region
+from .interp_ops import Array
+from .program import Program
+
+Order = Callable[[int], Iterable[int]]
+
+
+def run(program: Program, arrays: Sequence[Array] | Mapping[str, Array], vars: Sequence[int] = (), twin: bool = False, items: Order | None = None) -> None:
+    """Execute every phase on `arrays` (in parameter order, or by name), writing outputs in place.
+
+    `vars` holds the symbols in order. Arrays are C-contiguous, of the parameters' types and element counts (bfloat16 as
+    ml_dtypes' type or uint16 bits). `items` maps the number of grid items of a phase to the order they run in (default: all,
+    ascending). float32 operations round to float32 each, fma rounds once; max and min propagate NaN.
+
+    `twin=True` runs the integer twin (`ir.twin`): float parameters are uint32 arrays, and the Program must have been
+    lowered with `expand=False`.
+
+    Raises VerifyError naming buffer, index and statement for an access outside its buffer, a wrong alignment claim, a read
+    of memory nobody wrote (outputs, scratch, workspace), a write to an input, two items of a phase writing one element, and a
+    loop that would run zero times.
+    """
+    Interpreter(program, twin).run(arrays, vars, items)
+
+
+class Interpreter:
+    """A Program compiled to Python once, to be run many times."""
+
+    def __init__(self, program: Program, twin: bool = False) -> None:
+        self.program, self.twin = program, twin
+        self.coder = Coder(program, twin)
+        self._code = compile(self.coder.source, f"<program {program.name}>", "exec")
+
+    def run(self, arrays: Sequence[Array] | Mapping[str, Array], vars: Sequence[int] = (), items: Order | None = None) -> None:
+        """As the module's `run`."""
+        program = self.program
+        if len(vars) != len(program.symbols):
+            raise VerifyError(
+                f"program {program.name} takes {len(program.symbols)} symbols ({', '.join(s.arg.name for s in program.symbols)}), not {len(vars)}"
+            )
+        symbols = {s: int(v) for s, v in zip(program.symbols, vars, strict=True)}
+        clock = Clock()
+        memory = Memory(program, self.twin, clock)
+        memory.note([s.attr for _, s in self.coder.accesses])
+        memory.params = self._params(arrays, symbols, memory)
+        scope: dict[str, Any] = {**self.coder.globals, "empty_loop": self._empty_loop(clock)}
+        with np.errstate(all="ignore"):
+            for name, s in self.coder.accesses:
+                scope[name] = memory.load(s) if s.out is not None else memory.store(s)
+            exec(self._code, scope)
+            for i, phase in enumerate(program.phases):
+                count = ix.evaluate(phase.items, dict(symbols))
+                body = scope[f"phase{i}"]
+                clock.before = clock.now
+                for item in range(count) if items is None else items(count):
+                    clock.now += 1
+                    clock.where = f"phase {i}, item {item}"
+                    body(item, *symbols.values())
+
+    def _params(self, arrays: Sequence[Array] | Mapping[str, Array], symbols: dict[Node, int], memory: Memory) -> list[Region]:
+        program = self.program
+        if isinstance(arrays, Mapping):
+            missing = [p.name for p in program.params if p.name not in arrays]
+            if missing:
+                raise VerifyError(f"program {program.name}: no array for {', '.join(missing)}")
+            arrays = [arrays[p.name] for p in program.params]
+        if len(arrays) != len(program.params):
+            raise VerifyError(f"program {program.name} takes {len(program.params)} arrays ({', '.join(p.name for p in program.params)}), not {len(arrays)}")
+        out = []
+        for p, a in zip(program.params, arrays, strict=True):
+            count = 1
+            for d in p.shape:
+                count *= d if isinstance(d, int) else ix.evaluate(d, dict(symbols))
+            want = memory.storage(p.dtype)
+            if a.dtype != want and p.dtype.name == "bfloat16" and a.dtype == np.uint16:
+                a = a.view(want)
+            if a.dtype != want or a.size != count or not a.flags.c_contiguous:
+                raise VerifyError(f"parameter {p.name}: give a C-contiguous {want} array of {count} elements, not {a.dtype} {a.shape}")
+            out.append(Region(p.name, "param", a.reshape(-1), None if p.role == "in" else np.zeros(count, np.int64), 0))
+        return out
+
+    def _empty_loop(self, clock: Clock) -> Callable[[str, int, int], NoReturn]:
+        def fail(label: str, lo: int, hi: int) -> NoReturn:
+            raise VerifyError(f"loop {label} from {lo} to {hi} would run zero times; guard it with an If ({clock.where})")
+
+        return fail

@@ -1,0 +1,134 @@
+"""What single Program operations mean on NumPy values: correctly rounded fma, conversions, constants."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..ir import twin
+from ..ir.dtypes import DType, bool_, index
+from ..ir.special import erf
+
+Array = np.ndarray[Any, Any]
+U32, I64, F32, F64 = np.uint32, np.int64, np.float32, np.float64
+_TIE = I64(1 << 28)
+_LOW = I64((1 << 29) - 1)
+_SPLIT = 134217729.0
+"""2²⁷ + 1: Dekker's constant."""
+
+
+def constant(value: Any, dtype: DType, lanes: int, as_twin: bool) -> Any:
+    """The run-time form of a `const`: an int64 scalar is a Python int, other scalars are NumPy's, vectors are arrays."""
+    values = list(value) if isinstance(value, tuple) else [value] * lanes
+    if dtype.is_float and as_twin:
+        out = np.array([twin.const(float(v)) for v in values], U32)
+    elif dtype.is_int:
+        bits = 8 * dtype.size
+        out = np.array([int(v) & ((1 << bits) - 1) for v in values], np.uint64).astype(f"uint{bits}").view(dtype.np)
+    else:
+        out = np.array(values).astype(dtype.np)
+    if lanes > 1:
+        return out
+    return int(out[0]) if dtype is index else out[0]
+
+
+def zero(dtype: DType, lanes: int, as_twin: bool) -> Any:
+    """What a masked lane reads."""
+    return constant(0, dtype, lanes, as_twin)
+
+
+# fma --------------------------------------------------------------------------------------------------------------
+def fma32(a: Any, b: Any, c: Any) -> Any:
+    """a·b + c in float32 with one rounding. The product is exact in float64, and the sum rounded there is right unless it
+    lands half way between two float32 numbers (or is subnormal): then it is redone with rounding to odd."""
+    p = np.multiply(a, b, dtype=F64)
+    s = np.add(p, c, dtype=F64)
+    out = s.astype(F32)
+    risky = ((s.view(I64) & _LOW) == _TIE) | (np.abs(s) < 1.2e-38)
+    if risky.any():
+        return _odd_sum(p, np.asarray(c, F64), s).astype(F32)[()]
+    return out
+
+
+def _odd_sum(p: Any, c: Any, s: Any) -> Any:
+    """p + c rounded to odd (S. Boldo and G. Melquiond, IEEE Trans. Computers 57, 2008): rounding it again is then exact."""
+    t = s - p
+    e = (p - (s - t)) + (c - t)
+    bits = np.atleast_1d(np.asarray(s, F64).copy()).view(I64)
+    s1, e1 = np.atleast_1d(s), np.atleast_1d(e)
+    move = np.isfinite(s1) & (e1 != 0) & ((bits & 1) == 0)
+    bits += np.where(move, np.where((e1 > 0) == (s1 > 0), 1, -1), 0)
+    return bits.view(F64).reshape(np.shape(s))
+
+
+def fma64(a: Any, b: Any, c: Any) -> Any:
+    """a·b + c in float64 with one rounding (the same paper's algorithm; plain where an intermediate overflows)."""
+    ah, bh = _high(a), _high(b)
+    al, bl = a - ah, b - bh
+    uh = a * b
+    ul = ((ah * bh - uh) + ah * bl + al * bh) + al * bl
+    th, tl = _two_sum(c, ul)
+    vh, vl = _two_sum(uh, th)
+    rest = _odd_sum(tl, vl, np.asarray(tl + vl))
+    out = vh + rest
+    return np.where(np.isfinite(out), out, uh + c)[()]
+
+
+def _high(a: Any) -> Any:
+    t = a * _SPLIT
+    return t - (t - a)
+
+
+def _two_sum(a: Any, b: Any) -> tuple[Any, Any]:
+    s = a + b
+    t = s - a
+    return s, (a - (s - t)) + (b - t)
+
+
+# functions and conversions ------------------------------------------------------------------------------------------
+_FUNCTIONS: dict[str, Callable[[Any], Any]] = {"exp": np.exp, "log": np.log, "tanh": np.tanh, "erf": erf}
+
+
+def function(op: str, a: Any, dtype: DType) -> Any:
+    """exp, log, tanh or erf: computed in float64, rounded to the type."""
+    return np.asarray(_FUNCTIONS[op](np.asarray(a, F64))).astype(dtype.np)[()]
+
+
+def cast(a: Any, source: DType, to: DType, as_twin: bool) -> Any:
+    """Conversion of a scalar or vector."""
+    if as_twin and (source.is_float or to.is_float):
+        if source.is_float and to.is_float:
+            return a
+        return twin.from_int(a) if to.is_float else np.not_equal(a, 0) if to is bool_ else _scalar(twin.to_int(a, to), to)
+    x = np.asarray(a, source.np)
+    if to is bool_:
+        return (x != 0)[()]
+    if source.is_float and to.is_int and source.size == 2:
+        x = x.astype(F32)
+    if source.is_float and to.is_int and to.size < 8:
+        x = x.astype(I64)
+    return _scalar(x.astype(to.np)[()], to)
+
+
+def bitcast(a: Any, source: DType, to: DType) -> Any:
+    """The same bits as another type."""
+    x = np.asarray(a if not isinstance(a, int) else wrap64(a), source.np)
+    return _scalar(x.reshape(-1).view(to.np).reshape(x.shape)[()], to)
+
+
+def _scalar(x: Any, dtype: DType) -> Any:
+    return int(x) if dtype is index and np.ndim(x) == 0 else x
+
+
+def wrap64(x: int) -> int:
+    """A Python int as an int64 would hold it."""
+    return (x + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
+def insert(a: Array, x: Any, lane: int) -> Array:
+    """`a` with one lane replaced."""
+    out = a.copy()
+    out[lane] = x
+    return out

@@ -1,0 +1,128 @@
+"""Readable, deterministic text of a Program: names are numbered by first appearance, so equal Programs print alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ..ir.text import number
+from ..ir.text import show as show_node
+from .program import Block, For, If, Instr, Mem, Phase, Program, Stmt, Val
+
+_INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "idiv": "//", "imod": "%", "lt": "<", "le": "<=", "eq": "==", "ne": "!=", "and": "&", "or": "|"}
+
+
+def show(program: Program) -> str:
+    """The whole Program, a statement a line; ends with a newline."""
+    out = [f"program {program.name}"]
+    for p in program.params:
+        out.append(f"  {p.role} {p.name}: {p.dtype}[{', '.join(_extent(d) for d in p.shape)}]")
+    for s in program.symbols:
+        out.append(f"  symbol {s.arg.name} in {s.arg.lo}..{s.arg.hi}")
+    for what in ("scratch", "work"):
+        if getattr(program, what):
+            out.append(f"  {what} {getattr(program, what)} bytes")
+    for i, phase in enumerate(program.phases):
+        out.append(f"phase {i}: {_extent(phase.items)} items")
+        out.extend(Printer(program).phase(phase))
+    return "\n".join(out) + "\n"
+
+
+def _extent(d: Any) -> str:
+    return str(d) if isinstance(d, int) else show_node(d)
+
+
+class Printer:
+    """Names the Vals of one phase as they appear."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.names: dict[Val, str] = {}
+        self._count = 0
+        self.latest: Instr | None = None
+
+    def phase(self, phase: Phase) -> Iterator[str]:
+        """The lines of a phase's body."""
+        self.bind(phase)
+        yield from self._block(phase.body, "  ")
+
+    def bind(self, phase: Phase) -> None:
+        """Name the grid index and the symbols."""
+        self.names[phase.item] = "%item"
+        for v, s in zip(phase.vars, self.program.symbols, strict=True):
+            self.names[v] = f"%{s.arg.name}"
+
+    def name(self, v: Val) -> str:
+        """The name of a Val; the next number when it is new."""
+        found = self.names.get(v)
+        if found is None:
+            found = self.names[v] = f"%{self._count}"
+            self._count += 1
+        return found
+
+    def _block(self, block: Block, indent: str) -> Iterator[str]:
+        for s in block.stmts:
+            yield from self._stmt(s, indent)
+
+    def _stmt(self, s: Stmt, indent: str) -> Iterator[str]:
+        if isinstance(s, Instr):
+            if s.op == "const" and not isinstance(s.attr, tuple) and s.out is not None:
+                self.names[s.out] = number(s.attr)
+            else:
+                yield indent + self.instr(s)
+        elif isinstance(s, If):
+            yield f"{indent}if {self.name(s.cond)}:"
+            yield from self._block(s.body, indent + "  ")
+        else:
+            yield from self._for(s, indent)
+
+    def _for(self, s: For, indent: str) -> Iterator[str]:
+        head = f"{indent}for {self.name(s.var)} = {self.name(s.lo)} to {self.name(s.hi)}{f' step {s.step}' if s.step != 1 else ''} [{s.label}]"
+        starts = [self.name(v) for v in s.init]
+        carried = [f"{self.name(c)}: {c.type} = {a}" for c, a in zip(s.carried, starts, strict=True)]
+        yield f"{head} carry {', '.join(carried)}:" if carried else f"{head}:"
+        yield from self._block(s.body, indent + "  ")
+        if s.yields:
+            yield f"{indent}  yield {', '.join(self.name(v) for v in s.yields)}"
+            yield f"{indent}-> {', '.join(self.name(v) for v in s.results)}"
+
+    def instr(self, s: Instr) -> str:
+        """One instruction on one line."""
+        self.latest = s
+        args = [self.name(a) for a in s.args]
+        text = _memory(self.program, s, args) if isinstance(s.attr, Mem) else _operation(s, args)
+        return text if s.out is None else f"{self.name(s.out)}: {s.out.type} = {text}"
+
+
+def _operation(s: Instr, args: list[str]) -> str:
+    if s.op in _INFIX:
+        right = args[1] if len(args) > 1 else str(s.attr)
+        return f"{args[0]} {_INFIX[s.op]} {right}"
+    if s.op == "const":
+        return f"({', '.join(number(x) for x in s.attr)})"
+    if s.attr is not None:
+        args = [*args, f"lanes {', '.join(map(str, s.attr))}" if isinstance(s.attr, tuple) else f"lane {s.attr}"]
+    return f"{s.op} {', '.join(args)}"
+
+
+def _memory(program: Program, s: Instr, args: list[str]) -> str:
+    mem: Mem = s.attr
+    where = program.params[mem.base].name if mem.space == "param" else f"{mem.space}@{mem.base}:{mem.dtype}"
+    at = f"{args[0]} + {mem.offset}" if mem.offset else args[0]
+    place = f"{where}[{at}]"
+    stored = s.op in ("store", "scatter")
+    mask = args[2 if stored else 1 :]
+    text = f"{s.op} {place}" + (f" = {args[1]}" if stored else "")
+    text += f" if {mask[0]}" if mask else ""
+    text += f" align {mem.align}" if mem.align > mem.dtype.size else ""
+    return text + (" nt" if mem.nt else "")
+
+
+def locate(program: Program, instr: Instr) -> str:
+    """The line of one instruction, named as in `show`."""
+    for phase in program.phases:
+        printer = Printer(program)
+        for _ in printer.phase(phase):
+            if printer.latest is instr:
+                return printer.instr(instr)
+    return instr.op
