@@ -7,8 +7,8 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from ..ir import index
 from ..ir.errors import BuildError, UsageError
+from ..ir.index import evaluate
 from ..ir.node import Node
 from . import arena
 from .base import Executable
@@ -147,7 +147,7 @@ class CpuExecutable(Executable):
             if s.arg.name not in by_name:
                 raise BuildError(f"{self.signature.name}: the grid depends on {s.arg.name}, which is not one of its symbols")
             env[s] = by_name[s.arg.name]
-        items = [index.evaluate(n, env) for n in self.signature.items]
+        items = [evaluate(n, env) for n in self.signature.items]
         return _Call(self._functions, items, self.threads, len(self.signature.params), values)
 
 
