@@ -7,6 +7,7 @@ ends. Their environment keeps BLAS and OpenMP at one thread: a process that fork
 from __future__ import annotations
 
 import ctypes
+import faulthandler
 import os
 import pickle
 import signal
@@ -66,6 +67,8 @@ def stop(process: subprocess.Popen[bytes], channel: Channel) -> None:
 def main(argv: list[str], serve: Callable[[Channel, Any], None]) -> None:
     """The body of a helper's `__main__`: tie its life to the parent's, receive the setup, serve until the parent hangs up."""
     die_with_parent(int(argv[3]))
+    # a faulting candidate is an outcome, not a traceback on the terminal
+    faulthandler.disable()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     channel = Channel(int(argv[1]), int(argv[2]))
     os.set_inheritable(channel.read_fd, False)

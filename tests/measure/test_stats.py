@@ -1,0 +1,105 @@
+"""Adaptive repeats and paired comparison."""
+
+import random
+
+import pytest
+
+from tilewright.measure import stats
+
+
+class Clock:
+    """An executable with scripted times."""
+
+    def __init__(self, *seconds):
+        self.seconds, self.at, self.calls = seconds, 0, 0
+
+    def time(self, sets, vars=(), repeats=1, limit_s=float("inf")):
+        out, total = [], 0.0
+        for _ in range(repeats):
+            out.append(self.seconds[min(self.at, len(self.seconds) - 1)])
+            self.at += 1
+            total += out[-1]
+            if total > limit_s:
+                break
+        self.calls += len(out)
+        return out
+
+
+def run(exe, incumbent=None):
+    return stats.time_adaptively(exe, [[0]], (), incumbent)
+
+
+def test_tiny_kernels_repeat_often_and_long_ones_three_times():
+    assert len(run(Clock(1e-6))[0]) == 2000
+    assert len(run(Clock(1e-3))[0]) == 20
+    assert len(run(Clock(0.1))[0]) == 3
+
+
+def test_far_slower_than_the_incumbent_is_rejected_after_its_first_calls():
+    exe = Clock(0.1)
+    times, rejected = run(exe, incumbent=0.01)
+    assert rejected and exe.calls == 1 and times == [0.1]
+
+
+def test_one_slow_first_call_does_not_reject():
+    times, rejected = run(Clock(0.005, 0.001), incumbent=0.001)
+    assert not rejected and min(times) == 0.001
+
+
+def test_losers_get_less_time_than_contenders():
+    contender, loser = Clock(1e-3), Clock(2e-3)
+    run(contender, 1e-3)
+    run(loser, 1e-3)
+    assert loser.calls * 2e-3 < 0.5 * contender.calls * 1e-3
+
+
+def noise(rng, scale):
+    return 1 + abs(rng.gauss(0, scale))
+
+
+@pytest.mark.parametrize("difference,significant", [(0.9, True), (1.0, False), (1.1, True)])
+def test_a_difference_is_significant_when_it_exceeds_the_scatter(difference, significant):
+    rng = random.Random(1)
+    pairs = [(difference * noise(rng, 0.01), noise(rng, 0.01)) for _ in range(8)]
+    ratio, said = stats.compare(pairs)
+    assert said is significant
+    assert ratio == pytest.approx(difference, rel=0.03)
+
+
+def test_a_difference_within_the_scatter_is_not_significant():
+    rng = random.Random(2)
+    ratio, said = stats.compare([(0.99 * noise(rng, 0.3), noise(rng, 0.3)) for _ in range(8)])
+    assert not said
+
+
+def test_too_few_rounds_say_nothing():
+    assert stats.compare([(1.0, 2.0), (1.0, 2.0)]) == (pytest.approx(0.5), False)
+
+
+def test_false_positives_are_rare():
+    rng = random.Random(3)
+    trials = [stats.compare([(noise(rng, 0.05), noise(rng, 0.05)) for _ in range(8)])[1] for _ in range(400)]
+    assert sum(trials) <= 16  # 1 % expected
+
+
+def test_above_one_thread_every_burst_sleeps_first_and_drops_its_start():
+    slept = []
+    a, b = Clock(1e-3), Clock(1e-3)
+    a.seconds = (9.0, *([1e-3] * 10_000))
+    pairs = stats.paired_bursts(Clock(1e-3), Clock(2e-3), [[0]], (), 2, 4, slept.append)
+    assert len(slept) == 8 and min(slept) >= 0.05
+    assert pairs == [(1e-3, 2e-3)] * 4
+    slept.clear()
+    stats.paired_bursts(a, b, [[0]], (), 1, 3, slept.append)
+    assert slept == []
+
+
+def test_bursts_have_twenty_calls():
+    exe = Clock(1e-3)
+    stats.paired_bursts(exe, Clock(1e-3), [[0]], (), 2, 1, lambda s: None)
+    assert exe.calls >= 20
+
+
+@pytest.mark.parametrize("values,middle", [([3.0, 1.0, 2.0], 2.0), ([4.0, 1.0, 2.0, 3.0], 2.5)])
+def test_median(values, middle):
+    assert stats.median(values) == middle
