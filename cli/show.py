@@ -75,7 +75,7 @@ def choose(args: Namespace, kernel: Kernel) -> tuple[Target, tuple[Opt, ...], st
 
         return target, seeds(kernel, target, threads)[0], f"seed schedule for {threads} threads"
     from ..cache import open as open_cache
-    from ..plan import resolve
+    from ..plan.resolve import resolve
 
     with open_cache(args.cache) as store:
         plan = resolve(kernel, device, threads, store)

@@ -115,7 +115,7 @@ class Task:
     def job(self, strategy: str, seeds: str, seed: int, budget: Budget) -> Job:
         """The description a result carries."""
         from ..ir.cost import cost
-        from ..measure import roofline
+        from ..measure.roofline import roofline
 
         work = cost(self.kernel, self.vars)
         limits = self.device.limits()

@@ -1,0 +1,92 @@
+"""The command as a person meets it: a real search in a pseudo-terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tilewright import cache
+
+from .terminal import Terminal
+
+SMALL = ["run", "--kernel", "matmul", "--shape", "m=96,n=96,k=96", "--threads", "1"]
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> dict[str, str]:
+    """A cache and a place for limits of their own."""
+    return {"TILEWRIGHT_CACHE": str(tmp_path / "cache.db"), "XDG_STATE_HOME": str(tmp_path / "state")}
+
+
+def best(env: dict[str, str]) -> list[cache.Row]:
+    """The usable rows of the cache."""
+    with cache.open(env["TILEWRIGHT_CACHE"]) as store:
+        return [r for r in store.rows() if r.usable]
+
+
+def test_search_then_cached_then_show_and_report(env: dict[str, str]) -> None:
+    with Terminal(*SMALL, "--budget", "5s", env=env) as first:
+        assert first.wait() == 0, first.text
+    for drawn in ("phase", "candidates", "best", "left", "GFLOP/s", "% of roofline"):
+        assert drawn in first.text
+    assert "\x1b[?25l" in first.seen and first.seen.rstrip().rfind("\x1b[?25h") > first.seen.rfind("\x1b[?25l"), "the cursor is hidden while live, then shown"
+    summary = first.text[first.text.rindex("matmul m=96,n=96,k=96 float32 on cpu, 1 thread: ") :]
+    assert summary.startswith("matmul m=96,n=96,k=96 float32 on cpu, 1 thread: tuned and verified")
+    assert re.search(r"reproduce\s+tune run --kernel matmul .*--retune", summary)
+    (row,) = best(env)
+    assert row.verified and row.t_min and json.loads(row.shape) == {"m": 96, "n": 96, "k": 96}
+
+    with Terminal(*SMALL, "--budget", "5s", env=env) as second:
+        assert second.wait(20) == 0
+    assert "1 thread: cached" in second.text and "candidates" not in second.text.split("cached", 1)[1]
+
+    with Terminal("show", "--kernel", "matmul", "--shape", "m=96,n=96,k=96", "--threads", "1", env=env) as show:
+        assert show.wait(20) == 0
+    assert "best in the cache" in show.text and "define " in show.text
+    assert "\x1b[" in show.seen, "axis kinds are coloured"
+
+    with Terminal("report", env=env) as report:
+        assert report.wait(20) == 0
+    assert re.search(r"matmul float32 +cpu +[\d.]+ [µm]s", report.text)
+
+
+def test_ctrl_c_keeps_the_best_so_far(env: dict[str, str]) -> None:
+    with Terminal(*SMALL, "--budget", "60s", env=env) as tune:
+        tune.until("% of roofline")
+        tune.type("\x03")
+        assert tune.wait(30) == 130
+    assert "interrupted; the best so far is saved" in tune.text and "Traceback" not in tune.text
+    assert len(best(env)) == 1
+    with Terminal(*SMALL, env=env) as again:
+        assert again.wait(20) == 0
+    assert "1 thread: cached" in again.text
+
+
+def test_plain_lines_when_piped(env: dict[str, str]) -> None:
+    command = [sys.executable, "-m", "tilewright.cli", *SMALL, "--trials", "6", "--json", "-"]
+    done = subprocess.run(command, env={**os.environ, **env}, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    got = json.loads(done.stdout)
+    assert got["origin"] == "tuned" and got["verified"] and got["counts"]["ok"] >= 1 and sum(got["counts"].values()) <= 6
+    assert got["roofline_pct"] <= 100
+    assert "\x1b" not in done.stderr and "trials left  searching" in done.stderr and "best " in done.stderr
+
+
+def test_require(env: dict[str, str]) -> None:
+    with Terminal(*SMALL, "--mode", "require", env=env) as tune:
+        assert tune.wait(20) == 5
+    assert "error: " in tune.text and "Traceback" not in tune.text
+
+
+def test_unknown_names(env: dict[str, str]) -> None:
+    with Terminal("run", "--kernel", "matmull", env=env) as kernel:
+        assert kernel.wait(20) == 2
+    assert "did you mean 'matmul'?" in kernel.text
+    with Terminal("run", "--kernel", "matmul", "--device", "gpu", env=env) as device:
+        assert device.wait(20) == 3
+    assert "unknown device 'gpu'" in device.text

@@ -1,0 +1,91 @@
+"""What README.md and docs/cli.md show works as shown: commands parse and run, Python runs."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from tilewright.cli import main
+from tilewright.cli.parser import MODES, build_parser
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text()
+CLI = (ROOT / "docs/cli.md").read_text()
+
+
+def blocks(text: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.M | re.S)
+
+
+def commands() -> list[list[str]]:
+    """Every `tune ...` that README shows, in order, in blocks and in running text."""
+    lines = [line for block in blocks(README, "sh") for line in block.splitlines() if line.startswith("tune ")]
+    lines += re.findall(r"`(tune run [^`]+)`", README)
+    return [shlex.split(line, comments=True)[1:] for line in lines]
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache.db"))
+
+
+def quick(command: list[str]) -> list[str]:
+    """The same command with a handful of measurements instead of a time budget."""
+    if command[0] != "run":
+        return command
+    if "--budget" in command:
+        at = command.index("--budget")
+        command = command[:at] + command[at + 2 :]
+    return [*command, "--trials", "4", "--quiet"]
+
+
+def test_there_are_commands() -> None:
+    assert {c[0] for c in commands()} == {"run", "show", "report", "kernels", "devices", "cache"}
+
+
+def test_every_command_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    monkeypatch.chdir(tmp_path)
+    for command in commands():
+        assert main(quick(command)) == 0, (command, capsys.readouterr())
+    assert (tmp_path / "result.json").is_file()
+
+
+def test_python_blocks_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    use, kernel = blocks(README, "python")
+    exec(compile(use.replace('budget="3s"', "trials=4"), "README.md", "exec"), {})
+    assert "exact" in capsys.readouterr().out
+    namespace: dict[str, object] = {}
+    exec(compile(kernel, "README.md", "exec"), namespace)
+    assert callable(namespace["make_kernel"])
+
+
+def test_the_example_kernel_is_the_one_shown() -> None:
+    assert blocks(README, "python")[1].strip() in (ROOT / "examples/energy.py").read_text()
+
+
+def test_links_lead_somewhere() -> None:
+    for page in ("README.md", "CONTRIBUTING.md", "docs/cli.md", "docs/architecture.md"):
+        for target in re.findall(r"\]\(([^)#:]+)\)", (ROOT / page).read_text()):
+            assert ((ROOT / page).parent / target).exists(), f"{page} links to {target}"
+
+
+def test_make_targets_that_are_named_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    named = {m for page in ("README.md", "CONTRIBUTING.md") for m in re.findall(r"(?<![\w/])make (run|test|lint|\w+-\w+)\b", (ROOT / page).read_text())}
+    assert named and all(re.search(rf"^{target}:", makefile, re.M) for target in named)
+
+
+def test_cli_page_names_real_flags() -> None:
+    def flags(parser: object) -> set[str]:
+        found: set[str] = set()
+        for action in parser._actions:  # type: ignore[attr-defined]
+            found.update(action.option_strings)
+            for sub in (action.choices or {}).values() if isinstance(action.choices, dict) else ():
+                found |= flags(sub)
+        return found
+
+    assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", CLI)) <= flags(build_parser())
+    assert all(f"--mode {mode}" in CLI or f"`{mode}`" in CLI for mode in MODES)
