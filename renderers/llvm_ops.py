@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..ir.dtypes import DType
 from ..ir.errors import BuildError
-from ..lower.program import Instr
+from ..lower.program import Instr, Val
 from . import llvm_half as half
 from .llvm_types import SCALAR, constant, splat, type_of, vector
 
@@ -29,19 +29,26 @@ _COMPARE = {
 _MINMAX = {"f": {"max": "maximum", "min": "minimum"}, "i": {"max": "smax", "min": "smin"}, "u": {"max": "umax", "min": "umin"}}
 
 
+def _args(s: Instr) -> tuple[Val, ...]:
+    """The operands of arithmetic, which 16-bit floats cannot be."""
+    if s.args[0].dtype.is_float and s.args[0].dtype.size == 2:
+        raise _unsupported(s)
+    return s.args
+
+
 def _binary(e: Emitter, s: Instr) -> str:
-    a, b = s.args
+    a, b = _args(s)
     table = _COMPARE if s.op in ("lt", "le", "eq", "ne") else _BINARY
     opcode = table[a.dtype.kind].get(s.op)
-    if opcode is None or (a.dtype.is_float and a.dtype.size == 2):
+    if opcode is None:
         raise _unsupported(s)
     return e.emit(f"{opcode} {type_of(a)} {e.of(a)}, {e.of(b)}")
 
 
 def _minmax(e: Emitter, s: Instr) -> str:
-    a, b = s.args
+    a, b = _args(s)
     name = _MINMAX.get(a.dtype.kind, {}).get(s.op)
-    if name is None or (a.dtype.is_float and a.dtype.size == 2):
+    if name is None:
         raise _unsupported(s)
     if not a.dtype.is_float:
         return e.call(name, type_of(a), SCALAR[a.dtype.name], a.lanes, e.of(a), e.of(b))
@@ -52,7 +59,7 @@ def _minmax(e: Emitter, s: Instr) -> str:
 
 
 def _neg(e: Emitter, s: Instr) -> str:
-    (a,) = s.args
+    (a,) = _args(s)
     if a.dtype.is_float:
         return e.emit(f"fneg {type_of(a)} {e.of(a)}")
     return e.emit(f"sub {type_of(a)} {constant(0, a.dtype, a.lanes)}, {e.of(a)}")
@@ -64,7 +71,7 @@ def _not(e: Emitter, s: Instr) -> str:
 
 
 def _abs(e: Emitter, s: Instr) -> str:
-    (a,) = s.args
+    (a,) = _args(s)
     if a.dtype.is_float:
         return e.call("fabs", type_of(a), SCALAR[a.dtype.name], a.lanes, e.of(a))
     if a.dtype.kind == "u":
@@ -75,12 +82,12 @@ def _abs(e: Emitter, s: Instr) -> str:
 
 
 def _sqrt(e: Emitter, s: Instr) -> str:
-    (a,) = s.args
+    (a,) = _args(s)
     return e.call("sqrt", type_of(a), SCALAR[a.dtype.name], a.lanes, e.of(a))
 
 
 def _round(e: Emitter, s: Instr) -> str:
-    (a,) = s.args
+    (a,) = _args(s)
     ty, scalar, x = type_of(a), SCALAR[a.dtype.name], e.of(a)
     if {"sse41", "neon"} & e.target.features:
         return e.call("floor" if s.op == "floor" else "roundeven", ty, scalar, a.lanes, x)
@@ -99,12 +106,10 @@ def _round(e: Emitter, s: Instr) -> str:
 
 
 def _fma(e: Emitter, s: Instr) -> str:
-    a, b, c = s.args
+    a, b, c = _args(s)
     ty = type_of(a)
-    if a.dtype.is_float and a.dtype.size >= 4 and "fma" in e.target.features:
+    if a.dtype.is_float and "fma" in e.target.features:
         return e.call("fma", ty, SCALAR[a.dtype.name], a.lanes, e.of(a), e.of(b), e.of(c))
-    if a.dtype.is_float and a.dtype.size < 4:
-        raise _unsupported(s)
     # without the instruction an exact fma is a slow runtime function: such targets round twice
     mul, add = ("fmul", "fadd") if a.dtype.is_float else ("mul", "add")
     return e.emit(f"{add} {ty} {e.emit(f'{mul} {ty} {e.of(a)}, {e.of(b)}')}, {e.of(c)}")
