@@ -1,0 +1,266 @@
+"""Every strategy on a synthetic space, deterministically: what it finds within so many measurements, and the rules of ask and tell."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from synthetic import Matmulish, measured, space
+from tilewright.ir.errors import UsageError
+from tilewright.measure.outcome import Measurement, Outcome
+from tilewright.opts.opt import opt
+from tilewright.search import Space, Strategy, create, names, register
+from tilewright.search.beam import Beam
+from tilewright.search.evolve import crossover
+from tilewright.search.moves import amounts, mutate, neighbours
+
+ALL = ["portfolio", "beam", "optuna", "random", "evolve", "exhaustive"]
+
+
+def drive(name: str, trials: int, seed: int = 0, seeded: bool = True, batch: int = 8, with_templates: bool = True) -> tuple[float, list[float]]:
+    """Best time over the optimum after `trials` measurements, and the best after each."""
+    where, engine = space(seeded, with_templates)
+    start = where.seeds() if seeded else []
+    strategy = create(name, where, seed=seed, start=start)
+    best, curve = math.inf, []
+    for opts in start:
+        best = min(best, engine.seconds(opts))
+        strategy.tell(opts, measured(opts, engine.seconds(opts)))
+    while len(curve) < trials and not strategy.done:
+        asked = strategy.ask(min(batch, trials - len(curve)))
+        if not asked:
+            break
+        for opts in asked:
+            t = engine.seconds(opts)
+            best = min(best, t)
+            curve.append(best)
+            strategy.tell(opts, measured(opts, t))
+    return best / engine.optimum(), curve
+
+
+def test_names_and_registry() -> None:
+    assert set(ALL) <= set(names())
+    assert names()[0] == "portfolio"
+    where, _ = space()
+    with pytest.raises(UsageError, match="unknown strategy 'beem'; did you mean 'beam'"):
+        create("beem", where)
+
+    class Once(Strategy):
+        name = "once"
+
+        def ask(self, n: int) -> list[tuple[object, ...]]:  # type: ignore[override]
+            return [()]
+
+        def tell(self, opts: object, measurement: object) -> None:
+            pass
+
+    register("once", Once)
+    assert create("once", where).ask(1) == [()]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_asks_are_legal_and_never_repeated(name: str) -> None:
+    where, engine = space()
+    strategy = create(name, where, seed=3, start=where.seeds())
+    seen: set[str] = set()
+    for opts in where.seeds():
+        seen.add(where.state(opts).hash)  # type: ignore[union-attr]
+        strategy.tell(opts, measured(opts, engine.seconds(opts)))
+    if name == "exhaustive":
+        seen.clear()  # it enumerates, whatever it was told
+    for _ in range(12):
+        for opts in strategy.ask(6):
+            state = where.state(opts)
+            assert state is not None
+            assert state.hash not in seen
+            seen.add(state.hash)
+            strategy.tell(opts, measured(opts, engine.seconds(opts)))
+    assert len(seen) > 40
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_same_seed_same_asks(name: str) -> None:
+    assert drive(name, 60, seed=5)[1] == drive(name, 60, seed=5)[1]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_may_be_asked_again_before_it_is_told(name: str) -> None:
+    where, engine = space()
+    strategy = create(name, where, seed=1, start=where.seeds())
+    for opts in where.seeds():
+        strategy.tell(opts, measured(opts, engine.seconds(opts)))
+    waiting: list[tuple[object, ...]] = []
+    hashes = set()
+    for _ in range(6):
+        ahead = strategy.ask(5)
+        for opts in waiting:
+            strategy.tell(opts, measured(opts, engine.seconds(opts)))  # type: ignore[arg-type]
+        waiting = list(ahead)
+        for opts in ahead:
+            hashes.add(where.state(opts).hash)  # type: ignore[union-attr]
+    assert len(hashes) >= 20
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_failures_only_teach(name: str) -> None:
+    """Every third candidate fails in some way, and the strategy goes on to find something good."""
+    where, engine = space()
+    strategy = create(name, where, seed=2, start=where.seeds())
+    for opts in where.seeds():
+        strategy.tell(opts, measured(opts, engine.seconds(opts)))
+    kinds = [Outcome.wrong, Outcome.crash, Outcome.timeout, Outcome.build, Outcome.illegal]
+    count, best = 0, math.inf
+    for _ in range(20):
+        for opts in strategy.ask(6):
+            count += 1
+            if count % 3 == 0:
+                strategy.tell(opts, Measurement(opts, kinds[count % 5]))
+            else:
+                best = min(best, engine.seconds(opts))
+                strategy.tell(opts, measured(opts, engine.seconds(opts)))
+    assert count > 60
+    assert best < engine.seconds(where.seeds()[0])
+
+
+def test_beam_crosses_the_plateau_and_the_trap() -> None:
+    """TILE(k) pays only after STAGE(b), which costs before UPCAST(n); greedy descent by single steps from the empty schedule stops before it."""
+    found, _ = drive("beam", 120, seeded=False)
+    assert found < 1.02
+
+
+def test_greedy_single_steps_do_not() -> None:
+    """The space is as deceptive as it claims: from UPCAST(n, 2), where staging costs, no single step but more UPCAST gains."""
+    _, engine = space()
+    small = (opt("UPCAST", "n", 2),)
+    assert engine.seconds((*small, opt("STAGE", "b", at="n"))) > engine.seconds(small)
+    assert engine.seconds((*small, opt("TILE", "k", 256))) == engine.seconds(small)
+
+
+def test_beam_improves_a_seed_sideways() -> None:
+    """The seed has n upcast by 8; the optimum needs another amount there, which no appended option can give."""
+    where, engine = space()
+    found, _ = drive("beam", 80)
+    assert found < 1.05
+    best_with_eight = min(engine.seconds((*where.seeds()[0], opt("UPCAST", "m", m), opt("STAGE", "b", at="n"), opt("TILE", "k", 256))) for m in (2, 3, 4, 6, 8, 12, 16))
+    assert best_with_eight > 1.05 * engine.optimum()
+
+
+@pytest.mark.parametrize("name", ["beam", "evolve", "portfolio"])
+def test_without_seeds_it_gets_close(name: str) -> None:
+    results = [drive(name, 150, seed=s, seeded=False)[0] for s in range(5)]
+    assert sorted(results)[2] < 1.1
+
+
+def test_optuna_finds_the_template_optimum() -> None:
+    where, engine = space()
+    t = where.templates()[0]
+    best = min(engine.seconds(o) for m in t.params["m"] for n in t.params["n"] for at in t.params["at"] if (o := where.instance(t, {"m": m, "n": n, "at": at})) is not None)
+    found = sorted(drive("optuna", 60, seed=s)[0] * engine.optimum() for s in range(5))
+    assert found[2] < 1.05 * best
+
+
+def test_portfolio_beats_random() -> None:
+    """Half-way through a small budget, on most seeds, from either start."""
+    wins = 0
+    for s in range(6):
+        for seeded in (True, False):
+            wins += drive("portfolio", 60, seed=s, seeded=seeded)[0] < drive("random", 60, seed=s, seeded=seeded)[0]
+    assert wins >= 10
+
+
+def test_portfolio_lets_templates_out_when_it_starts_empty() -> None:
+    where, _ = space()
+    assert "optuna" not in create("portfolio", where, start=[])._arms  # type: ignore[attr-defined]
+    assert "optuna" in create("portfolio", where, start=where.seeds())._arms  # type: ignore[attr-defined]
+
+
+def test_exhaustive_sees_everything_once() -> None:
+    class Small(Matmulish):
+        def actions(self, done: object) -> list[tuple[object, ...]]:  # type: ignore[override]
+            return [a for a in super().actions(done) if a[0].op in ("PARALLEL", "TILE")]  # type: ignore[arg-type]
+
+    where = Space(Small(with_templates=False))
+    strategy = create("exhaustive", where)
+    asked = []
+    while not strategy.done:
+        asked += strategy.ask(7)
+    assert len(asked) == 2 * 5
+    assert len({where.state(o).hash for o in asked}) == 10  # type: ignore[union-attr]
+
+
+def test_random_ends_when_the_space_does() -> None:
+    class Tiny(Matmulish):
+        def actions(self, done: object) -> list[tuple[object, ...]]:  # type: ignore[override]
+            return [a for a in super().actions(done) if a[0].op == "PARALLEL"]  # type: ignore[arg-type]
+
+    where = Space(Tiny(seeded=False, with_templates=False))
+    strategy = create("random", where)
+    asked = []
+    for _ in range(100):
+        asked += strategy.ask(4)
+        if strategy.done:
+            break
+    assert strategy.done
+    assert {where.state(o).hash for o in asked} <= {"", "PARALLEL(m)"}  # type: ignore[union-attr]
+
+
+def test_beam_ends_when_the_space_does() -> None:
+    class Tiny(Matmulish):
+        def actions(self, done: object) -> list[tuple[object, ...]]:  # type: ignore[override]
+            return [a for a in super().actions(done) if a[0].op in ("PARALLEL", "TILE")]  # type: ignore[arg-type]
+
+    where = Space(Tiny(seeded=False, with_templates=False))
+    strategy = Beam(where)
+    asked = 0
+    for _ in range(200):
+        for opts in strategy.ask(4):
+            asked += 1
+            strategy.tell(opts, measured(opts, 1.0))
+        if strategy.done:
+            break
+    assert strategy.done
+    assert asked == 10
+
+
+def test_policy_keeps_effects_out() -> None:
+    where, _ = space()
+    assert where.state((opt("SPLITK", "k", 4),)) is None
+    assert "does not allow NONDET" in where.reason((opt("SPLITK", "k", 4),))
+    assert Space(Matmulish(), frozenset({"NONDET"})).state((opt("SPLITK", "k", 4),)) is not None
+
+
+def test_neighbourhood_moves() -> None:
+    seed = (opt("UPCAST", "m", 8), opt("UPCAST", "n", 16), opt("STAGE", "b", at="n"))
+    kinds = {}
+    for kind, opts in neighbours(seed):
+        kinds.setdefault(kind.split()[0], []).append(opts)
+    assert (opt("UPCAST", "n", 16), opt("STAGE", "b", at="n")) in kinds["drop"]
+    assert (opt("UPCAST", "n", 16), opt("UPCAST", "m", 8), opt("STAGE", "b", at="n")) in kinds["swap"]
+    assert (opt("UPCAST", "m", 16), opt("UPCAST", "n", 8), opt("STAGE", "b", at="n")) in kinds["exchange"]
+    assert (opt("UPCAST", "m", 7), opt("UPCAST", "n", 16), opt("STAGE", "b", at="n")) in kinds["amount"]
+    assert (*seed[:2], opt("STAGE", "b", at="m")) in kinds["amount"]
+    assert (*seed[:2], opt("STAGE", "b", at="n", order="row")) in kinds["amount"]
+    assert seed not in [o for group in kinds.values() for o in group]
+
+
+def test_amounts_step_along_the_ladder() -> None:
+    assert amounts(8) == [10, 7, 12, 6, 16, 4]
+    assert amounts(1) == [2, 3]
+
+
+def test_mutation_and_crossover_stay_legal() -> None:
+    from random import Random
+
+    where, _ = space()
+    rng = Random(1)
+    a = where.state((opt("PARALLEL", "m"), opt("UPCAST", "n", 8)))
+    b = where.state((opt("UPCAST", "m", 6), opt("UPCAST", "n", 32), opt("STAGE", "b", at="n"), opt("TILE", "k", 256)))
+    assert a is not None and b is not None
+    skeletons = set()
+    for _ in range(60):
+        child = mutate(where, a, rng)
+        assert child is not None and where.state(child.opts) is child and child.hash != a.hash
+        both = crossover(where, a, b, rng)
+        assert both is not None
+        skeletons.add(both.skeleton)
+    assert any(("PARALLEL", "m") in s and ("STAGE", "b") in s for s in skeletons)
