@@ -23,7 +23,7 @@ def nest(low: Lowering, n: Nest) -> None:
     """Emit a nest under the loops that are open."""
     for name, by in n.fills.items():
         if name not in low.storage:
-            low.storage[name] = low.array(_kept(low, name), by)
+            low.storage[name] = low.forced.get(name) or low.array(_kept(low, name), by)
     if n.kind in ("store", "init"):
         if n.name not in low.aliased or n.kind == "init":
             through(low, low.remaining(n), lambda: _store(low, n))
@@ -92,7 +92,7 @@ def _point(low: Lowering, n: Nest) -> None:
             store.vals[store.key(asg)] = _wide(ev, ev.value(n.expr, asg))
         low.storage[n.name] = store
         return
-    array = low.array(n.value, n.axes)
+    array = low.forced.get(n.name) or low.array(n.value, n.axes)
     through(low, loops, lambda: point_body(low, n, [(n.expr, array)]))
     low.storage[n.name] = array
 
@@ -114,7 +114,7 @@ def _wide(ev: NestEval, v: Val) -> Val:
 
 def _identity_reads(low: Lowering, n: Nest) -> bool:
     """Whether every reader uses the value at exactly its own axes (so it can stay in registers)."""
-    if n.name in low.state_names:
+    if n.name in low.forced:
         return False
     return all(src == n.axes for _, src in low.reads.get(n.name, ()))
 
@@ -131,7 +131,7 @@ def _reduce(low: Lowering, n: Nest) -> None:
     outer, inner = loops[: last_spatial + 1], loops[last_spatial + 1 :]
     straddled = [p for p, r in zip(outer, reducing) if r]
     in_registers = not outer and _identity_reads(low, n)
-    array = None if in_registers else _alias(low, n) or low.array(n.value, n.axes)
+    array = None if in_registers else low.forced.get(n.name) or _alias(low, n) or low.array(n.value, n.axes)
 
     def body() -> None:
         ev = NestEval(low, n)
@@ -265,7 +265,7 @@ def _across(low: Lowering, v: Val, combine: str) -> Val:
 def _alias(low: Lowering, n: Nest) -> Array | None:
     """The output itself as the accumulator, when it stores exactly this value and its type needs no rounding."""
     readers = low.reads.get(n.name, [])
-    if len(readers) != 1 or n.name in low.state_names:
+    if len(readers) != 1 or n.name in low.merged:
         return None
     store = readers[0][0]
     if store.store is None or store.name in low.sched.held or store.store.combine or store.mask is not None:
@@ -283,7 +283,7 @@ def _scan(low: Lowering, n: Nest) -> None:
     assert n.value is not None and isinstance(n.value.expr, Scan)
     axis, combine, dtype = n.value.expr.axis, n.value.expr.combine, n.expr.dtype
     loops = low.remaining(n)
-    array = low.array(n.value, n.axes)
+    array = low.forced.get(n.name) or low.array(n.value, n.axes)
     low.storage[n.name] = array
     first = next((i for i, p in enumerate(loops) if p.axis is axis), len(loops))
     carried = all(p.axis is axis for p in loops[first:])

@@ -56,9 +56,10 @@ def _score(low: Lowering, nest: Nest, part: Part, roots: list[Node]) -> float:
 
 
 def _access(low: Lowering, nest: Nest, part: Part, buffer: str, indices: tuple[Node, ...]) -> float:
-    staged = low.staged(buffer, nest)
-    if staged is not None and staged[0].order == "panel":
-        strides = {p.name: s for p, s in staged[0].parts}
+    # the plan, not what is active: the choice must not depend on where the nest is asked from
+    staged = low.sched.stages.get(buffer)
+    if staged is not None and staged.order == "panel" and any(n is nest for n in staged.nests):
+        strides = {p.name: s for p, s in staged.parts}
         return 0.0 if part.name not in strides else 1.0 if strides[part.name] == 1 else -1.0
     return _stride(low, part, indices, low.strides[buffer])
 

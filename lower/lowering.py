@@ -46,8 +46,10 @@ class Lowering:
         self.inlined = self._inlined()
         self.width = max(1, min((sched.target.lanes(d) for d in self._types()), default=1))
         self.reads = self._reads()
-        # components of a cut fold are read as states of the loop, so their blocks' values are not everybody's
-        self.state_names: set[str] = set()
+        self.current: tuple[Nest, ...] = ()
+        self.forced: dict[str, Array] = {}
+        # components of cut folds: the merge reads them, though no nest of the kernel does
+        self.merged = {c for i in sched.items if isinstance(i, FoldItem) and any(sched.plans[a].fold for n in i.nests for a in n.all_axes) for c in i.fold.components}
 
     def _types(self) -> list[object]:
         found = [n.expr.dtype.compute for n in self.sched.nests] + [b.dtype.compute for b in self.kernel.buffers]
@@ -132,13 +134,26 @@ class Lowering:
                 i += 1
                 continue
             group = items[i:j]
+            self._keep(group)
+            self.current = tuple(n for g in group for n in (g.nests if isinstance(g, FoldItem) else (g,)))
             with self.open(part):
                 self.emit_items(group)
             i = j
 
+    def _keep(self, group: Sequence[Item]) -> None:
+        """Give every value of a group that is read outside it an array out here, before its loop opens."""
+        inside = [n for g in group for n in (g.nests if isinstance(g, FoldItem) else (g,))]
+        for n in inside:
+            made = {n.name: n.axes, **n.fills} if n.value is not None else dict(n.fills)
+            for name, axes in made.items():
+                outside = name in self.merged or any(all(r is not m for m in inside) for r, _ in self.reads.get(name, ()))
+                if outside and name not in self.storage and name not in self.forced:
+                    self.forced[name] = self.array(self.kernel.values[name], axes)
+
     def _emit(self, item: Item) -> None:
         from . import emit
 
+        self.current = item.nests if isinstance(item, FoldItem) else (item,)
         if isinstance(item, FoldItem):
             emit.fold(self, item)
         else:
@@ -199,7 +214,7 @@ class Lowering:
             self._scalars = saved
 
     def _uses(self, s: StagePlan) -> bool:
-        return s.buffer.name not in self.active
+        return s.buffer.name not in self.active and any(n is m for n in s.nests for m in self.current)
 
     def _trips(self, part: Part) -> Node:
         size = part.size if isinstance(part.size, Node) else const(part.size)
@@ -220,7 +235,9 @@ class Lowering:
         """Copy a staged tile into scratch and redirect its readers."""
         from . import copy
 
+        saved, self.current = self.current, ()
         copy.fill(self, s)
+        self.current = saved
 
     def staged(self, buffer: str, nest: Nest) -> tuple[StagePlan, Mem] | None:
         """The active tile of a buffer for a nest."""
