@@ -42,15 +42,16 @@ def _llvm(all_targets: bool = False) -> Any:
     return llvm
 
 
-def feature_string(target: Target) -> str:
-    """LLVM's feature list for a target: the vector extensions our flags name are on, the others off, whatever the cpu name
-    implies; so the cpu name only schedules and a virtual machine that hides an extension gets none of it."""
+def processor(target: Target) -> tuple[str, str]:
+    """(cpu, features) for LLVM. On x86-64 the flags of the target alone decide what code may use: a cpu's name would add extensions
+    that another machine with the same flags, or a virtual machine that hides some, does not have. (For which cpu to schedule
+    is in the source, as a function attribute.)"""
     if target.arch != "x86_64":
-        return ""
-    known = sorted(_X86_FLAGS)
+        return target.cpu, ""
     # LLVM turns off whatever depends on a flag that is turned off, so "off" comes first
-    off = [f"-{f}" for k in known if k not in target.features for f in _X86_FLAGS[k].split()]
-    return ",".join(off + [f"+{f}" for k in known if k in target.features for f in _X86_FLAGS[k].split()])
+    off = [f"-{f}" for k, flags in sorted(_X86_FLAGS.items()) if k not in target.features for f in flags.split()]
+    on = [f"+{f}" for k, flags in sorted(_X86_FLAGS.items()) if k in target.features for f in flags.split()]
+    return "x86-64", ",".join(off + on)
 
 
 def _machine(triple: str, cpu: str, features: str, native: bool) -> Any:
@@ -70,7 +71,7 @@ def compile_text(text: str, target: Target, native: bool) -> bytes:
     except RuntimeError as e:
         raise BuildError("LLVM rejects the source:\n" + _head(str(e))) from e
     with module:
-        key = (target.triple, target.cpu, feature_string(target))
+        key = (target.triple, *processor(target))
         kept = getattr(_local, "machine", None)
         if kept is None or kept[0] != key:
             kept = _local.machine = (key, _machine(*key, native))

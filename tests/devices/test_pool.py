@@ -11,7 +11,9 @@ import time
 import numpy as np
 import pytest
 from device_kernels import MARK, source
-from tilewright.devices import Device
+from tilewright import targets
+from tilewright.devices import Device, elf, pool_ir
+from tilewright.devices.engine import compile_text
 from tilewright.devices.pool import pool
 
 
@@ -128,3 +130,34 @@ def test_without_room_for_a_thread_the_caller_does_all() -> None:
         "e.run([a.ctypes.data]); print(set(a.tolist()), pool().started())"
     )
     assert (out.returncode, out.stdout) == (0, "{1} 0\n"), out.stderr
+
+
+@pytest.mark.parametrize("arch", pool_ir.SUPPORTED)
+def test_the_pool_builds_for_every_supported_architecture(arch: str, cpu: Device) -> None:
+    target = next(t for t in map(targets.named, targets.NAMES) if t.arch == arch)
+    text = pool_ir.text(arch, dict.fromkeys(pool_ir.EXTERNALS, 0x1234))
+    defined, undefined = elf.symbols(compile_text(text, target, arch == cpu.target.arch))
+    assert set(pool_ir.FUNCTIONS) <= defined and not undefined
+
+
+@pytest.mark.parametrize("threads", [3, 8])
+def test_more_threads_than_cores_lose_no_item(threads: int, cpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers that wake late, posts taken back, and several callers at once: every item must run once, whatever happens."""
+    monkeypatch.setattr("tilewright.devices.cpu._max_threads", lambda: 64)
+    text = source(items=37)
+    exe = cpu.load(cpu.build(text), text.signature, threads)
+    wrong: list[int] = []
+
+    def caller() -> None:
+        a = np.zeros(37, np.int64)
+        for n in range(1, 1001):
+            exe.run([a.ctypes.data])
+            if not (a == n).all():
+                wrong.append(n)
+
+    callers = [threading.Thread(target=caller) for _ in range(3)]
+    for t in callers:
+        t.start()
+    for t in callers:
+        t.join()
+    assert not wrong
