@@ -1,10 +1,12 @@
 """What a person sees while a search runs: a live board on a terminal, plain lines elsewhere, nothing with --quiet.
 
-There is no refresh thread: it would run beside the candidates that are being timed. The board is redrawn when the search reports.
+The board is redrawn when the search reports, which is between measurements: whatever runs beside a candidate is timed with it. Only after
+two seconds without a report does a thread redraw it (about 2 ms), so that the clock goes on while something slow is measured.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from ..search import Result
 
 REDRAW_S = 0.12
+STALE_S = 2.0
 LINE_S = 5.0
 
 
@@ -154,10 +157,12 @@ class Board(Quiet):
         super().__init__(title, budget, trials, now)
         self.last = self.start
         self.live = Live(self.render(), console=out, auto_refresh=False, transient=True)
+        self.closed = threading.Event()
+        self.ticker = threading.Thread(target=self._tick, name="tilewright-board", daemon=True)
 
     def __enter__(self) -> Board:
-        self.live.start()
-        self.live.refresh()
+        self.live.start(refresh=True)
+        self.ticker.start()
         return self
 
     def render(self) -> RenderableType:
@@ -191,7 +196,13 @@ class Board(Quiet):
         self.draw(True)
 
     def close(self) -> None:
+        self.closed.set()
         self.live.stop()
+
+    def _tick(self) -> None:
+        while not self.closed.wait(STALE_S / 2):
+            if self.now() - self.last >= STALE_S:
+                self.draw(True)
 
 
 def display(title: str, budget: float | None, trials: int | None, quiet: bool, out: Console | None = None) -> Quiet:

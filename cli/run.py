@@ -88,14 +88,15 @@ def summary(out: Console, args: Namespace, result: Result) -> None:
     what = f"{result.kernel} {shape_text(result.shape)} {result.dtype} on {result.device}, {threads}"
     out.print(Text.assemble((what, "bold"), ": ", (state(result), "green" if result.found else "bold red")), soft_wrap=True)
     grid = Table.grid(padding=(0, 2))
-    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column(style="dim", no_wrap=True, min_width=10)
     grid.add_column(overflow="fold")
     if result.t_min is not None:
         grid.add_row("best", Text(rates(result), style="bold"))
         grid.add_row("timed", f"min {duration(result.t_min)}" + (f", median {duration(result.t_med)} of {result.n} runs" if result.t_med else ""))
         if result.seed_s:
             faster = f"{result.gain:.2f}x" if result.gain else gain(result.seed_s, result.t_min)
-            grid.add_row("seed", f"{duration(result.seed_s)}; the best is {faster} as fast")
+            won = result.opts != result.seed_opts
+            grid.add_row("seed", f"{duration(result.seed_s)}; " + (f"the best is {faster} as fast" if won else "nothing beat it by more than the noise"))
         grid.add_row("opts", opts_text(result.opts))
     if result.counts:
         total = sum(result.counts.values())
