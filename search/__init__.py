@@ -12,7 +12,7 @@ from .strategy import DEFAULT, Strategy, create, names, register, seconds
 
 if TYPE_CHECKING:
     from .api import tune
-    from .replay import Recording, replay
+    from .replay import Recording
     from .run import Start, TuningRun
 
 __all__ = [
@@ -33,12 +33,11 @@ __all__ = [
     "names",
     "parse_seconds",
     "register",
-    "replay",
     "seconds",
     "tune",
 ]
 
-_LAZY = {"tune": "api", "Recording": "replay", "replay": "replay", "Start": "run", "TuningRun": "run"}
+_LAZY = {"tune": "api", "Recording": "replay", "Start": "run", "TuningRun": "run"}
 
 
 def __getattr__(name: str) -> Any:

@@ -132,9 +132,10 @@ class TuningRun:
                 continue
             left = max(0.0, self.meter.search_left) if self._best is not None else max(0.0, self.meter.left)
             most = max(1, min(BATCH, int(min(left, 1e6) / self._cost), int(min(self.meter.trials_left, 1e6))))
-            # the first start schedule alone, for an early answer; then as many as share a runner child well, unless builds are slow
-            least = 1 if self._best is None else min(4, most)
-            taken = pipe.take(least, most, wait_s=max(0.02, min(left, 0.25)))
+            if self._best is None:
+                most = 1  # the first start schedule alone, for an early answer
+            # then as many as share a runner child well, unless builds are slow
+            taken = pipe.take(min(4, most), most, wait_s=max(0.02, min(left, 0.25)))
             if not searching and self._best is not None:
                 searching = True
                 self.progress.phase("searching")

@@ -85,9 +85,9 @@ class Space:
         self._reasons: dict[Schedule, str] = {}
 
     def seeds(self) -> list[Schedule]:
-        """Best guesses first; the empty schedule is always among them."""
+        """Legal start schedules, best guess first; the empty schedule where there is no other."""
         found = [tuple(s) for s in self.engine.seeds()]
-        return found if () in found else [*found, ()]
+        return [s for s in dict.fromkeys(found) if self.state(s) is not None] or [()]
 
     def state(self, opts: Schedule) -> State | None:
         """The schedule's state, or None when it is illegal or has an effect that the policy forbids."""

@@ -141,7 +141,9 @@ def test_beam_improves_a_seed_sideways() -> None:
     where, engine = space()
     found, _ = drive("beam", 80)
     assert found < 1.05
-    best_with_eight = min(engine.seconds((*where.seeds()[0], opt("UPCAST", "m", m), opt("STAGE", "b", at="n"), opt("TILE", "k", 256))) for m in (2, 3, 4, 6, 8, 12, 16))
+    best_with_eight = min(
+        engine.seconds((*where.seeds()[0], opt("UPCAST", "m", m), opt("STAGE", "b", at="n"), opt("TILE", "k", 256))) for m in (2, 3, 4, 6, 8, 12, 16)
+    )
     assert best_with_eight > 1.05 * engine.optimum()
 
 
@@ -154,7 +156,13 @@ def test_without_seeds_it_gets_close(name: str) -> None:
 def test_optuna_finds_the_template_optimum() -> None:
     where, engine = space()
     t = where.templates()[0]
-    best = min(engine.seconds(o) for m in t.params["m"] for n in t.params["n"] for at in t.params["at"] if (o := where.instance(t, {"m": m, "n": n, "at": at})) is not None)
+    best = min(
+        engine.seconds(o)
+        for m in t.params["m"]
+        for n in t.params["n"]
+        for at in t.params["at"]
+        if (o := where.instance(t, {"m": m, "n": n, "at": at})) is not None
+    )
     found = sorted(drive("optuna", 60, seed=s)[0] * engine.optimum() for s in range(5))
     assert found[2] < 1.05 * best
 

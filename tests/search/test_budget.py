@@ -1,0 +1,77 @@
+"""Budgets: parsing, and when a search has to stop."""
+
+from __future__ import annotations
+
+import pytest
+from tilewright.ir.errors import UsageError
+from tilewright.search.budget import Budget, Meter, parse_seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("30s", 30), ("5m", 300), ("1h", 3600), ("1h30m", 5400), ("1.5m", 90), ("500ms", 0.5), ("45", 45), (12, 12), (0.5, 0.5), (" 2 min ", 120), ("1m 5s", 65)],
+)
+def test_parse(text: str | float, seconds: float) -> None:
+    assert parse_seconds(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("text", ["", "s", "30x", "-5s", "0", "0s", "1h30", "soon", "5 s m", "inf", "nan", float("inf"), float("nan"), -1])
+def test_parse_refuses(text: str | float) -> None:
+    with pytest.raises(UsageError, match=r"budget .*(is not a time; write it like 30s|must be more than nothing)"):
+        parse_seconds(text)
+
+
+def test_defaults() -> None:
+    assert Budget.make() == Budget(30.0)
+    assert Budget.make(trials=5) == Budget(None, 5)
+    assert Budget.make("10s", 5) == Budget(10.0, 5)
+    assert Budget.make(Budget(1.0)) == Budget(1.0)
+    with pytest.raises(UsageError, match="trials must be at least 1, not 0"):
+        Budget.make(trials=0)
+    with pytest.raises(UsageError, match="fraction of the roofline"):
+        Budget.make(stop_at=95)
+
+
+def meter(budget: Budget) -> tuple[Meter, list[float]]:
+    now = [100.0]
+    return Meter(budget, clock=lambda: now[0]), now
+
+
+def test_seconds_leave_time_to_decide() -> None:
+    m, now = meter(Budget(10.0))
+    now[0] += 7.9
+    assert m.why_stop() is None
+    now[0] += 0.2
+    assert m.why_stop() == "the time budget is spent"
+    assert m.left == pytest.approx(1.9)
+
+
+def test_start_up_counts() -> None:
+    m = Meter(Budget(10.0), started=95.0, clock=lambda: 100.0)
+    assert m.left == pytest.approx(5.0)
+
+
+def test_trials() -> None:
+    m, _ = meter(Budget(None, 3))
+    m.generation(2, 1.0)
+    assert (m.trials_left, m.why_stop()) == (1, None)
+    m.generation(1, 1.0)
+    assert m.why_stop() == "3 measurements were made"
+
+
+def test_roofline() -> None:
+    m, _ = meter(Budget(None, None, stop_at=0.9))
+    m.generation(1, 1.2)
+    assert m.why_stop(roofline_s=1.0) is None
+    m.generation(1, 1.1)
+    assert m.why_stop(roofline_s=1.0) == "90 % of the roofline was reached"
+    assert m.why_stop(roofline_s=None) is None
+
+
+def test_patience() -> None:
+    m, _ = meter(Budget(None, None, patience=2))
+    for best in (1.0, 0.5, 0.499):
+        m.generation(8, best)
+    assert m.why_stop() is None
+    m.generation(8, 0.498)
+    assert m.why_stop() == "no gain in 2 generations"

@@ -1,0 +1,106 @@
+"""The decision: paired ratios, never worse than the seed, a second check."""
+
+from __future__ import annotations
+
+import pytest
+from synthetic import FakeBuilt, FakeMeasurer, measured
+from tilewright.measure.outcome import Outcome
+from tilewright.opts.opt import opt
+from tilewright.search.finals import Finalist, decide, rounds
+
+SEED = (opt("PARALLEL", "m"), opt("UPCAST", "n", 8))
+A = (*SEED, opt("UPCAST", "m", 2))
+B = (*SEED, opt("UPCAST", "m", 3))
+C = (*SEED, opt("UPCAST", "m", 4))
+
+
+def finalist(opts: tuple[object, ...], t: float) -> Finalist:
+    return Finalist(FakeBuilt(opts, str(opts)), measured(opts, t))  # type: ignore[arg-type]
+
+
+def judge(true: dict[tuple[object, ...], float], **script: object) -> FakeMeasurer:
+    return FakeMeasurer(seconds=lambda o: true[o], **script)  # type: ignore[arg-type]
+
+
+def plenty() -> float:
+    return 60.0
+
+
+def test_the_faster_wins() -> None:
+    m = judge({SEED: 1e-3, A: 0.9e-3})
+    d = decide(m, [finalist(A, 0.9e-3)], finalist(SEED, 1e-3), plenty)
+    assert d.winner is not None and d.winner.measurement.opts == A
+    assert (d.significant, d.paired, d.confirmed) == (True, True, True)
+    assert d.ratio == pytest.approx(0.9)
+
+
+def test_a_lucky_measurement_does_not_beat_the_seed() -> None:
+    m = judge({SEED: 1e-3, A: 1.02e-3})
+    d = decide(m, [finalist(A, 0.8e-3)], finalist(SEED, 1e-3), plenty)
+    assert d.winner is not None and d.winner.measurement.opts == SEED
+    assert not d.significant
+    assert "no significant win" in d.message and "1.020" in d.message
+
+
+def test_a_difference_within_the_noise_is_no_win() -> None:
+    m = judge({SEED: 1e-3, A: 0.97e-3}, significance=0.05)
+    d = decide(m, [finalist(A, 0.9e-3)], finalist(SEED, 1e-3), plenty)
+    assert d.winner is not None and d.winner.measurement.opts == SEED
+
+
+def test_rivals_are_settled_by_duels() -> None:
+    m = judge({SEED: 1e-3, A: 0.80e-3, B: 0.70e-3, C: 0.75e-3})
+    d = decide(m, [finalist(A, 0.70e-3), finalist(B, 0.72e-3), finalist(C, 0.73e-3)], finalist(SEED, 1e-3), plenty)
+    assert d.winner is not None and d.winner.measurement.opts == B
+
+
+def test_the_next_best_when_the_winner_fails_the_second_check() -> None:
+    m = judge({SEED: 1e-3, A: 0.7e-3, B: 0.8e-3}, second_check=lambda o: Outcome.wrong if o == A else Outcome.ok)
+    d = decide(m, [finalist(A, 0.7e-3), finalist(B, 0.8e-3)], finalist(SEED, 1e-3), plenty)
+    assert d.winner is not None and d.winner.measurement.opts == B
+    assert [f.opts for f in d.failed] == [A]
+
+
+def test_the_seed_when_all_fail_the_second_check() -> None:
+    m = judge({SEED: 1e-3, A: 0.7e-3}, second_check=lambda o: Outcome.crash if o == A else Outcome.ok)
+    d = decide(m, [finalist(A, 0.7e-3)], finalist(SEED, 1e-3), plenty)
+    assert d.winner is not None and d.winner.measurement.opts == SEED
+    assert "no candidate of the search survived" in d.message
+
+
+def test_nothing_when_even_the_seed_fails() -> None:
+    m = judge({SEED: 1e-3}, second_check=lambda o: Outcome.wrong)
+    d = decide(m, [], finalist(SEED, 1e-3), plenty)
+    assert d.winner is None
+    assert "seed failed the second check (wrong)" in d.message
+
+
+def test_no_duel_with_a_seed_that_is_beaten_anyway() -> None:
+    m = judge({SEED: 1e-3, A: 1e-5})
+    d = decide(m, [finalist(A, 1e-5)], finalist(SEED, 1e-3), plenty)
+    assert d.winner is not None and d.winner.measurement.opts == A
+    assert not [c for c in m.calls if c[0] == "duel"]
+
+
+def test_without_time_single_measurements_need_a_margin() -> None:
+    m = judge({SEED: 1e-3, A: 1e-3})
+    close = decide(m, [finalist(A, 0.97e-3)], finalist(SEED, 1e-3), lambda: 0.0)
+    clear = decide(m, [finalist(A, 0.90e-3)], finalist(SEED, 1e-3), lambda: 0.0)
+    assert close.winner is not None and close.winner.measurement.opts == SEED
+    assert clear.winner is not None and clear.winner.measurement.opts == A
+    assert m.calls == []
+    assert "for want of time" in clear.message
+
+
+def test_without_a_seed_the_best_wins() -> None:
+    m = judge({A: 1e-3, B: 1.1e-3})
+    d = decide(m, [finalist(A, 1e-3), finalist(B, 1.04e-3)], None, plenty)
+    assert d.winner is not None and d.winner.measurement.opts == A
+    assert decide(m, [], None, plenty).winner is None
+
+
+def test_rounds_fit_the_time() -> None:
+    fast, slow = finalist(A, 1e-4), finalist(B, 0.5)
+    assert rounds(fast, fast, 5.0) == 9
+    assert rounds(slow, slow, 5.0) == 0
+    assert 3 <= rounds(fast, fast, 0.6) < 9

@@ -1,0 +1,346 @@
+"""The tuning run with a fake measurer: order, deduplication, failures, interrupts, budgets, what is recorded."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from synthetic import FakeMeasurer, Matmulish, space
+from tilewright.ir.errors import MeasureError
+from tilewright.measure.outcome import Duel, Measurement, Outcome
+from tilewright.opts.opt import Opt, opt
+from tilewright.search import Budget, Job, Result, Silent, Space, Start, Strategy, TuningRun, create
+from tilewright.search.budget import Meter
+
+JOB = Job("matmulish", {"m": 64}, "float32", "fake", 2, "portfolio", flops=1000, bytes=100, roofline_s=0.001)
+Schedule = tuple[Opt, ...]
+
+
+class Log(Silent):
+    def __init__(self) -> None:
+        self.phases: list[str] = []
+        self.outcomes: list[str] = []
+        self.bests: list[Result] = []
+        self.results: list[Result] = []
+
+    def phase(self, name: str) -> None:
+        self.phases.append(name)
+
+    def candidate(self, measurement: Measurement) -> None:
+        self.outcomes.append(measurement.outcome)
+
+    def best(self, best: Result) -> None:
+        self.bests.append(best)
+
+    def done(self, result: Result) -> None:
+        self.results.append(result)
+
+
+class Book:
+    """A recorder that keeps lists."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[Measurement, str]] = []
+        self.winners: list[tuple[Measurement, Any, Any, Any]] = []
+        self.flushed = 0
+
+    def add(self, measurement: Measurement, strategy: str) -> None:
+        self.rows.append((measurement, strategy))
+
+    def winner(self, measurement: Measurement, seed_opts: Any, seed_s: Any, final: Any) -> None:
+        self.winners.append((measurement, seed_opts, seed_s, final))
+
+    def flush(self) -> None:
+        self.flushed += 1
+
+
+class Bench:
+    """One run, put together."""
+
+    def __init__(
+        self, budget: Budget, strategy: str | Callable[[Space], Strategy] | None = "portfolio", seeded: bool = True, clock: Any = None, **script: Any
+    ) -> None:
+        self.space, self.engine = space(seeded)
+        self.measurer = FakeMeasurer(**{"seconds": self.engine.seconds, **script})
+        self.log, self.book = Log(), Book()
+        starts = [Start(s) for s in self.space.seeds()]
+        if isinstance(strategy, str):
+            strategy = create(strategy, self.space, start=[s.opts for s in starts] if seeded else [])
+        elif strategy is not None:
+            strategy = strategy(self.space)
+        meter = Meter(budget, **({"clock": clock} if clock else {}))
+        self.run = TuningRun(self.space, self.measurer, strategy, starts, JOB, meter, self.log, self.book)
+
+    @property
+    def batches(self) -> list[list[Schedule]]:
+        return [what for name, what in self.measurer.calls if name == "measure"]
+
+
+class Scripted(Strategy):
+    """Asks for what it was given."""
+
+    name = "scripted"
+
+    def __init__(self, where: Space, *asks: list[Schedule]) -> None:
+        super().__init__(where)
+        self.asks = list(asks)
+        self.told: list[tuple[Schedule, str]] = []
+
+    def ask(self, n: int) -> list[Schedule]:
+        return self.asks.pop(0) if self.asks else []
+
+    def tell(self, opts: Schedule, measurement: Any) -> None:
+        self.told.append((opts, measurement.outcome))
+
+    @property
+    def done(self) -> bool:
+        return not self.asks
+
+
+def test_finds_better_than_the_seed_and_says_so() -> None:
+    b = Bench(Budget(None, 80))
+    r = b.run.run()
+    seed = b.space.seeds()[0]
+    assert r.seed_opts == seed and r.seed_s == pytest.approx(b.engine.seconds(seed))
+    assert r.t_min == pytest.approx(b.engine.seconds(r.opts)) and r.t_min < 0.6 * r.seed_s
+    assert (r.exit_code, r.origin, r.verified, r.confirmed, r.significant) == (0, "tuned", True, True, True)
+    assert r.gain == pytest.approx(r.seed_s / r.t_min)
+    assert r.counts["ok"] == b.measurer.measured == 80
+    assert r.gflops == pytest.approx(1000 / r.t_min * 1e-9) and r.roofline_pct == pytest.approx(100 * 0.001 / r.t_min)
+    assert [h["t_min"] for h in r.history] == sorted((h["t_min"] for h in r.history), reverse=True)
+    assert b.log.phases == ["seeds", "searching", "deciding"]
+    assert b.log.results == [r]
+    assert b.log.bests[-1].t_min == pytest.approx(min(t for t in (m.t_min for m, _ in b.book.rows) if t is not None))
+
+
+def test_seeds_are_measured_first() -> None:
+    b = Bench(Budget(None, 30))
+    b.run.run()
+    assert b.batches[0][0] == b.space.seeds()[0]
+
+
+def test_winner_is_recorded_once_with_its_seed() -> None:
+    b = Bench(Budget(None, 40))
+    r = b.run.run()
+    [(m, seed_opts, seed_s, final)] = b.book.winners
+    assert (m.opts, seed_opts, seed_s) == (r.opts, r.seed_opts, r.seed_s)
+    assert final["confirmed"] is True
+    assert len(b.book.rows) == 40
+
+
+def test_result_as_json() -> None:
+    import json
+
+    data = json.loads(json.dumps(Bench(Budget(None, 40)).run.run().to_json()))
+    for name in ("kernel", "shape", "dtype", "device", "strategy", "seed_opts", "seed_s", "opts", "t_min", "t_med", "n", "gflops", "gbytes_s"):
+        assert name in data
+    for name in ("roofline_pct", "counts", "seconds", "verified", "reproduce", "origin"):
+        assert name in data
+    assert data["opts"] and all(isinstance(o, list) for o in data["opts"])
+    assert data["reproduce"].startswith("tune run --kernel matmulish --shape m=64 --dtype float32 --device fake --threads 2")
+
+
+def test_nothing_is_measured_twice() -> None:
+    """Neither schedules with the same loops nor schedules with the same source."""
+    up, tile = opt("UPCAST", "m", 8), opt("TILE", "k", 256)
+
+    def same(opts: Schedule) -> str:
+        return str(sorted(str(o) for o in opts if o.op != "TILE"))  # tiling renders to the same source here
+
+    b = Bench(Budget(None, 50), lambda s: Scripted(s, [(up, tile), (tile, up), (up,), (up,)], [(up,), (up, opt("PARALLEL", "m"))]), same_source=same)
+    r = b.run.run()
+    measured = [o for batch in b.batches for o in batch]
+    assert len(measured) == 3  # the seed, one of the four, and the last
+    assert r.repeated == 4
+    told = b.run.strategy.told  # type: ignore[union-attr]
+    # everyone who asked is told, except where the answer is still on its way
+    assert {o for o, _ in told} == {b.space.seeds()[0], (up, tile), (up,), (up, opt("PARALLEL", "m"))}
+
+
+def test_illegal_is_counted_and_told_without_a_build() -> None:
+    bad = (opt("UPCAST", "m", 5),)
+    b = Bench(Budget(None, 50), lambda s: Scripted(s, [bad, (opt("UPCAST", "m", 2),)]))
+    r = b.run.run()
+    assert r.counts["illegal"] == 1
+    row = next(m for m, _ in b.book.rows if m.outcome is Outcome.illegal)
+    assert row.opts == bad and "not a divisor" in row.detail
+    assert (bad, "illegal") in b.run.strategy.told  # type: ignore[union-attr]
+    assert all(bad not in batch for batch in b.batches)
+
+
+@pytest.mark.parametrize("kind", ["wrong", "build", "timeout", "crash", "slow"])
+def test_no_outcome_ends_a_run(kind: str) -> None:
+    seed = Matmulish().seeds()[0]
+
+    def outcomes(opts: Schedule) -> Outcome:
+        return Outcome(kind) if opts != seed and hash(str(opts)) % 2 == 0 else Outcome.ok
+
+    b = Bench(Budget(None, 60), outcomes=outcomes)
+    r = b.run.run()
+    assert r.exit_code == 0 and r.counts[kind] > 3 and r.counts["ok"] > 3
+    assert b.measurer.outcomes(r.opts) is Outcome.ok
+
+
+def test_nothing_valid_is_exit_4() -> None:
+    b = Bench(Budget(None, 30), outcomes=lambda o: Outcome.crash)
+    r = b.run.run()
+    assert (r.exit_code, r.t_min, r.verified, r.found) == (4, None, False, False)
+    assert b.book.winners == [] and b.book.flushed
+    assert r.counts == {"crash": 30}
+
+
+def test_a_crashing_seed_leaves_the_search_to_win() -> None:
+    seed = Matmulish().seeds()[0]
+    r = Bench(Budget(None, 40), outcomes=lambda o: Outcome.crash if o == seed else Outcome.ok).run.run()
+    assert r.exit_code == 0 and r.seed_opts is None and r.seed_s is None and r.gain is None
+
+
+@pytest.mark.parametrize("when", [5, 23])
+def test_interrupt_keeps_the_best(when: int) -> None:
+    def strike(n: int) -> None:
+        if n == when:
+            raise KeyboardInterrupt
+
+    b = Bench(Budget(None, 500), on_measure=strike)
+    r = b.run.run()
+    assert r.exit_code == 130
+    best = min(m.t_min for m, _ in b.book.rows if m.t_min is not None)
+    assert r.t_min is not None and r.t_min <= b.engine.seconds(b.space.seeds()[0])
+    assert r.t_min == pytest.approx(best) or r.t_min * 0.95 < best
+    assert len(b.book.winners) == 1
+    assert not [c for c in b.measurer.calls if c[0] in ("duel", "confirm")]
+
+
+def test_interrupt_before_anything_was_measured() -> None:
+    def strike(n: int) -> None:
+        raise KeyboardInterrupt
+
+    r = Bench(Budget(None, 500), on_measure=strike).run.run()
+    assert (r.exit_code, r.t_min) == (130, None)
+
+
+def test_interrupt_while_deciding() -> None:
+    b = Bench(Budget(None, 40))
+
+    def duel(a: Any, c: Any, rounds: int = 8) -> Duel:
+        raise KeyboardInterrupt
+
+    def confirm(a: Any) -> Measurement:
+        raise KeyboardInterrupt
+
+    b.measurer.duel, b.measurer.confirm = duel, confirm  # type: ignore[method-assign]
+    r = b.run.run()
+    assert r.exit_code == 130 and r.t_min is not None and r.t_min < 0.6 * b.engine.seconds(b.space.seeds()[0])
+    assert len(b.book.winners) == 1
+
+
+def test_no_significant_win_returns_the_seed() -> None:
+    """All candidates look a little faster at times, and none is."""
+    b = Bench(Budget(None, 50), seconds=lambda o: 1e-3, noise=lambda n: 1.0 if n == 1 else 0.9)
+    r = b.run.run()
+    assert r.opts == b.space.seeds()[0]
+    assert (r.exit_code, r.significant, r.gain) == (0, False, 1.0)
+    assert "no significant win" in r.message
+    assert b.book.winners[0][0].opts == r.opts
+
+
+def test_a_lost_runner_keeps_what_was_found() -> None:
+    def fail(n: int) -> None:
+        if n == 20:
+            raise MeasureError("the runner process keeps ending")
+
+    b = Bench(Budget(None, 500), on_measure=fail)
+    r = b.run.run()
+    assert r.exit_code == 0 and r.t_min is not None
+    assert "keeps ending" in r.message
+
+
+def test_a_lost_runner_with_nothing_found_is_an_error() -> None:
+    def fail(n: int) -> None:
+        raise MeasureError("the runner process keeps ending")
+
+    b = Bench(Budget(None, 500), on_measure=fail)
+    with pytest.raises(MeasureError, match="keeps ending"):
+        b.run.run()
+    assert b.book.flushed
+
+
+class Ticker:
+    """A clock that moves with the measurements and, a little, with every look at it."""
+
+    def __init__(self) -> None:
+        self.now = 50.0
+
+    def __call__(self) -> float:
+        self.now += 1e-4
+        return self.now
+
+    def measured(self, n: int) -> None:
+        self.now += 0.2
+
+
+def test_time_budget_ends_the_run_in_time() -> None:
+    clock = Ticker()
+    b = Bench(Budget(20.0), "random", clock=clock, on_measure=clock.measured)
+    r = b.run.run()
+    assert r.t_min is not None and r.seconds <= 20.5
+    assert 16.0 - 2.5 <= 0.2 * b.measurer.measured <= 16.5
+    assert "time budget" in r.message
+
+
+def test_a_budget_too_small_for_the_seed_still_gives_an_answer() -> None:
+    clock = Ticker()
+    r = Bench(Budget(0.01), clock=clock, on_measure=clock.measured).run.run()
+    assert r.t_min is not None and r.exit_code == 0
+
+
+def test_trials_are_exact() -> None:
+    for trials in (1, 2, 13):
+        b = Bench(Budget(None, trials))
+        b.run.run()
+        assert b.measurer.measured == trials
+
+
+def test_stops_at_the_roofline() -> None:
+    b = Bench(Budget(None, 500, stop_at=0.5))
+    b.run.job = Job(**{**{s: getattr(JOB, s) for s in JOB.__slots__}, "roofline_s": 0.7 * b.engine.optimum()})
+    r = b.run.run()
+    assert "50 % of the roofline was reached" in r.message
+    assert b.measurer.measured < 300 and r.roofline_pct is not None and r.roofline_pct >= 50
+
+
+def test_ends_when_there_is_nothing_left() -> None:
+    b = Bench(Budget(None, 500), lambda s: Scripted(s, [(opt("UPCAST", "m", 2),)]))
+    assert "nothing left to try" in b.run.run().message
+
+
+def test_a_strategy_that_never_asks_does_not_hang() -> None:
+    class Mute(Scripted):
+        done = False  # type: ignore[assignment]
+
+    assert "nothing left to try" in Bench(Budget(None, 50), lambda s: Mute(s)).run.run().message
+
+
+def test_record_mode_measures_the_start_only() -> None:
+    b = Bench(Budget(None, 50), strategy=None)
+    r = b.run.run()
+    assert b.measurer.measured == 1 and r.opts == b.space.seeds()[0] and r.exit_code == 0
+
+
+def test_ranked_by_the_model_before_building() -> None:
+    slow, fast = (opt("UPCAST", "m", 2),), (opt("UPCAST", "m", 2), opt("UPCAST", "n", 16))
+    b = Bench(Budget(None, 50), lambda s: Scripted(s, [slow, fast][:0], [slow, fast]))
+    order: list[Schedule] = []
+    b.measurer._builds = lambda schedules: (order.extend(schedules), FakeMeasurer._builds(b.measurer, schedules))[1]  # type: ignore[method-assign]
+    b.run.run()
+    assert order.index(fast) < order.index(slow)
+
+
+def test_without_seeds_it_gets_close() -> None:
+    b = Bench(Budget(None, 200), seeded=False)
+    r = b.run.run()
+    assert r.t_min is not None and math.isfinite(r.t_min)
+    assert r.t_min < 1.12 * b.engine.optimum()
+    assert r.seed_opts == ()
