@@ -93,13 +93,14 @@ class Reader:
             return None
         except OSError as e:
             raise CacheError(f"cannot read the cache {self.path}: {e.strerror}") from None
-        identity = (os.getpid(), st.st_dev, st.st_ino) if not self._immutable else (os.getpid(), st.st_dev, st.st_ino, st.st_mtime_ns, st.st_size)
+        # an immutable connection sees no commits: there the file's time and size have to tell
+        identity = (os.getpid(), st.st_ino, st.st_dev, *((st.st_mtime_ns, st.st_size) if self._immutable else ()))
         try:
             if self._connection is None or identity != self._identity:
                 self._drop()
                 if not self._open():
                     return None
-                self._identity = identity if not self._immutable else (os.getpid(), st.st_dev, st.st_ino, st.st_mtime_ns, st.st_size)
+                self._identity = (*identity[:3], *((st.st_mtime_ns, st.st_size) if self._immutable else ()))
             assert self._connection is not None
             version = self._connection.execute("PRAGMA data_version").fetchone()[0]
         except sqlite3.Error as e:
@@ -153,10 +154,11 @@ _READERS: dict[str, Reader] = {}
 
 def reader(path: str | os.PathLike[str]) -> Reader:
     """The process's one Reader of a file."""
-    name = os.path.abspath(path)
-    found = _READERS.get(name)
+    # absolute names only are keys: a relative one means another file after a change of directory
+    found = _READERS.get(os.fspath(path))
     if found is None:
-        found = _READERS.setdefault(name, Reader(name))
+        name = os.path.abspath(path)
+        found = _READERS.get(name) or _READERS.setdefault(name, Reader(name))
     return found
 
 
