@@ -64,13 +64,13 @@ class Artefacts:
             head = json.loads(data)
             sha, text = str(head["sha"]), self._get("text", str(head["sha"]))
             if text is None:
-                return None
+                raise ValueError("the text is gone")
             source = Source(text.decode(), target.lang, target, signatures.decode(head["signature"]))
             if source.sha != sha:
                 raise ValueError("the text does not belong to this entry")
             return Rendered(opts, source, frozenset(map(str, head["effects"])), str(head["scheduled"]), 0.0, 0.0)
         except (ValueError, TypeError, KeyError, TilewrightError):
-            self._remove(self._path("plan", key))  # of another version, or damaged: it is made again
+            self._remove(self._path("plan", key))  # of another version, damaged, or its text was trimmed: it is made again
             return None
 
     def put_source(self, key: str, rendered: Rendered) -> None:
