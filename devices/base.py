@@ -104,5 +104,6 @@ class Device(ABC):
         BuildError where the object is not sound."""
 
     def limits(self, probe: bool = False) -> Limits | None:
-        """Measured peak rates of this machine; None if never measured. `probe` measures now and keeps the result."""
+        """Measured peak rates of this machine; None if never measured. `probe` measures now and keeps the
+        best figures seen so far (other work on the machine can only make one smaller)."""
         return None

@@ -59,6 +59,15 @@ class Limits:
         linear = float(rate(self.rates[below])) * max(1.0, threads / below)
         return min(linear, max(float(rate(self.rates[above])), float(rate(self.rates[below]))))
 
+    def best(self, other: Limits) -> Limits:
+        """The better of both figure by figure, with this one's date: other work on a machine only ever makes a figure smaller."""
+
+        def better(n: int) -> Rates:
+            a, b = self.rates.get(n, other.rates.get(n)), other.rates.get(n, self.rates.get(n))
+            return Rates(**{f.name: max(getattr(a, f.name), getattr(b, f.name)) for f in fields(Rates)})
+
+        return Limits(self.date, {n: better(n) for n in sorted({*self.rates, *other.rates})})
+
     def to_json(self) -> dict[str, Any]:
         """A JSON-able form, read back by `from_json`."""
         return {"schema": SCHEMA, "date": self.date, "rates": {str(n): asdict(r) for n, r in sorted(self.rates.items())}}

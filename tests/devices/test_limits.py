@@ -33,6 +33,15 @@ def test_more_threads_than_measured_scale_no_further_than_linearly() -> None:
     assert BOTH.peak(16) == 720.0
 
 
+def test_the_best_of_two_probes() -> None:
+    import dataclasses
+
+    slower = Limits("2026-02-02T00:00:00+00:00", {1: dataclasses.replace(ONE, read=1.0, copy=99.0), 4: ONE})
+    both = slower.best(BOTH)
+    assert both.date == slower.date
+    assert both.rates == {1: dataclasses.replace(ONE, copy=99.0), 4: ONE, 8: EIGHT}
+
+
 def test_round_trip(tmp_path: Path) -> None:
     file = tmp_path / "deep" / "limits.json"
     assert limits.read(file) is None
@@ -71,6 +80,12 @@ def test_probing_keeps_what_it_measured(tmp_path: Path, monkeypatch: pytest.Monk
     found = device.limits(probe=True)
     assert found is not None and device.limits() == found
     assert set(found.rates) == {1, device.threads}
+    limits.path(device._identity()).write_text("{")  # damaged: the next probe mends it
+    with pytest.raises(DeviceError, match="damaged"):
+        device.limits()
+    device.limits(probe=True)
+    again = device.limits(probe=True)
+    assert again is not None and device.limits() == again
     for rates in found.rates.values():
         # within what any processor of the last fifteen years could do, and double precision at most as fast as single
         assert 1e9 < rates.peak_f32 < 1e14 and rates.peak_f64 < rates.peak_f32 * 1.2
