@@ -46,7 +46,7 @@ class _Emit:
     def num(self, value: float) -> Val:
         return self.b.const(value, self.dtype, self.lanes)
 
-    def int(self, value: int) -> Val:
+    def whole(self, value: int) -> Val:
         return self.b.const(value, self.f.bits, self.lanes)
 
     def op(self, name: str, *args: Val) -> Val:
@@ -58,7 +58,7 @@ class _Emit:
     def bits(self, x: Val) -> Val:
         return self.b.op("bitcast", x, dtype=self.f.bits)
 
-    def float(self, x: Val) -> Val:
+    def number(self, x: Val) -> Val:
         return self.b.op("bitcast", x, dtype=self.dtype)
 
     def at_most(self, x: Val, top: float) -> Val:
@@ -84,11 +84,11 @@ class _Emit:
 
     def power(self, biased: Val) -> Val:
         """2^(n) of the biased exponent in the low bits."""
-        return self.float(self.op("shl", biased, self.int(self.f.mantissa)))
+        return self.number(self.op("shl", biased, self.whole(self.f.mantissa)))
 
     def with_sign(self, magnitude: Val, x: Val) -> Val:
-        sign = self.op("and", self.bits(x), self.int(1 << (8 * self.dtype.size - 1)))
-        return self.float(self.op("or", self.bits(magnitude), sign))
+        sign = self.op("and", self.bits(x), self.whole(1 << (8 * self.dtype.size - 1)))
+        return self.number(self.op("or", self.bits(magnitude), sign))
 
 
 def _exp(e: _Emit, x: Val) -> Val:
@@ -97,7 +97,7 @@ def _exp(e: _Emit, x: Val) -> Val:
     x = e.op("select", e.op("lt", x, e.num(low)), e.num(low), x)
     # 2^n as a product of two powers: n itself passes the exponent range where the result is subnormal or the largest
     n, r = e.reduce(x, 2 * e.f.bias)
-    half = e.op("shr", n, e.int(1))
+    half = e.op("shr", n, e.whole(1))
     first, second = e.power(half), e.power(e.op("sub", n, half))
     return e.op("mul", e.op("mul", _exp_poly(e, r), first), second)
 
@@ -114,10 +114,10 @@ def _log(e: _Emit, x: Val) -> Val:
     # x = 2^k m with m in [sqrt(1/2), sqrt(2)): the offset moves the exponent's step to sqrt(1/2)
     root = 0x3F3504F3 if e.dtype is float32 else 0x3FE6A09E667F3BCD
     one = f.bias << f.mantissa
-    moved = e.op("add", e.bits(scaled), e.int(one - root))
-    biased = _whole(e, e.op("shr", moved, e.int(f.mantissa)))
+    moved = e.op("add", e.bits(scaled), e.whole(one - root))
+    biased = _whole(e, e.op("shr", moved, e.whole(f.mantissa)))
     k = e.op("sub", biased, e.op("select", tiny, e.num(f.bias + f.mantissa), e.num(f.bias)))
-    m = e.float(e.op("add", e.op("and", moved, e.int((1 << f.mantissa) - 1)), e.int(root)))
+    m = e.number(e.op("add", e.op("and", moved, e.whole((1 << f.mantissa) - 1)), e.whole(root)))
     y = _log_sum(e, e.op("sub", m, e.num(1.0)), k)
     # inf and NaN are not below inf and give themselves; zero gives -inf, less than zero NaN
     y = e.op("select", e.op("lt", x, e.num(math.inf)), y, x)
@@ -128,8 +128,8 @@ def _log(e: _Emit, x: Val) -> Val:
 def _whole(e: _Emit, n: Val) -> Val:
     """A small non-negative integer as a float: put under the exponent of 2^mantissa, since 64-bit conversions are slow on AVX2."""
     base = 2.0**e.f.mantissa
-    above = e.op("or", n, e.int((e.f.bias + e.f.mantissa) << e.f.mantissa))
-    return e.op("sub", e.float(above), e.num(base))
+    above = e.op("or", n, e.whole((e.f.bias + e.f.mantissa) << e.f.mantissa))
+    return e.op("sub", e.number(above), e.num(base))
 
 
 def _log_sum(e: _Emit, f: Val, k: Val) -> Val:

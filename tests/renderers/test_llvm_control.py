@@ -1,0 +1,124 @@
+"""Loops, conditions, phases and items."""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+from hand_built import engine, param, run
+from tilewright import targets
+from tilewright.ir.dtypes import float32, float64, int64
+from tilewright.ir.node import const, sym
+from tilewright.lower.builder import Builder
+from tilewright.lower.program import Param, Program
+from tilewright.renderers import render
+
+
+def out(n: int) -> tuple[Param, ...]:
+    return (Param("y", int64, (n,), "out"),)
+
+
+def test_only_the_items_asked_for_run() -> None:
+    b = Builder()
+    with b.phase(const(10), ()) as phase:
+        b.store(param(0, int64), phase.item, b.op("add", phase.item, b.const(100)))
+    jit = engine(render(Program("items", out(10), (), [phase]), targets.host()))
+    entry = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, *[ctypes.c_int64] * 2)(jit.get_function_address("items_p0"))
+    y = np.zeros(10, "int64")
+    bufs = (ctypes.c_void_p * 2)(y.ctypes.data, None)
+    for lo, hi in ((3, 5), (7, 7), (9, 2)):
+        entry(ctypes.addressof(bufs), None, None, lo, hi)
+    np.testing.assert_array_equal(y, [0, 0, 0, 103, 104, 0, 0, 0, 0, 0])
+
+
+def test_nested_loops_carry_values_and_see_outer_ones() -> None:
+    b = Builder()
+    with b.phase(const(3), ()) as phase:
+        zero, one = b.const(0), b.const(1)
+        with b.loop("i", zero, b.const(5), 1, [zero, one]) as i:
+            with b.loop("j", i.var, b.const(7), 2, [i.carried[0]]) as j:
+                j.yields = [b.op("add", j.carried[0], b.op("mul", j.var, phase.item))]
+            # the two carried values change places: both phis must read the old ones
+            i.yields = [i.carried[1], b.op("add", j.results[0], one)]
+        b.store(param(0, int64), phase.item, b.op("sub", i.results[0], i.results[1]))
+    y = np.zeros(3, "int64")
+    run(Program("nested", out(3), (), [phase]), [y])
+
+    def expected(item: int) -> int:
+        p, q = 0, 1
+        for i in range(5):
+            p, q = q, p + sum(j * item for j in range(i, 7, 2)) + 1
+        return p - q
+
+    np.testing.assert_array_equal(y, [expected(i) for i in range(3)])
+
+
+def test_a_loop_may_yield_constants_and_outer_values() -> None:
+    b = Builder()
+    with b.phase(const(1), ()) as phase:
+        with b.loop("i", b.const(0), b.const(3), 1, [b.const(5), b.const(6), b.const(7)]) as loop:
+            loop.yields = [b.const(8), phase.item, loop.carried[2]]
+        for k, r in enumerate(loop.results):
+            b.store(param(0, int64), b.const(k), r)
+    y = np.full(3, -1, "int64")
+    run(Program("yields", out(3), (), [phase]), [y])
+    np.testing.assert_array_equal(y, [8, 0, 7])
+
+
+def test_conditions_nest_inside_loops() -> None:
+    b = Builder()
+    with b.phase(const(1), ()) as phase, b.loop("i", b.const(0), b.const(10)) as i, b.when(b.op("lt", b.op("imod", i.var, attr=3), b.const(1))):
+        b.store(param(0, int64), i.var, i.var)
+        with b.when(b.op("lt", b.const(5), i.var)), b.loop("j", b.const(0), b.const(2)) as j:
+            b.store(param(0, int64), b.op("add", i.var, j.var), b.const(-1))
+    y = np.zeros(12, "int64")
+    run(Program("conditions", out(12), (), [phase]), [y])
+    np.testing.assert_array_equal(y, [0, 0, 0, 3, 0, 0, -1, -1, 0, -1, -1, 0])
+
+
+def test_masked_scalar_load_inside_a_loop_with_carried_values() -> None:
+    """The branch of a masked load ends the block that the loop's phis came from."""
+    b = Builder()
+    with b.phase(const(1), ()) as phase:
+        with b.loop("i", b.const(0), b.const(6), 1, [b.const(0)]) as i:
+            on = b.op("lt", i.var, b.const(4))
+            i.yields = [b.op("add", i.carried[0], b.load(param(1, int64), i.var, 1, on))]
+        b.store(param(0, int64), b.const(0), i.results[0])
+    y, x = np.zeros(1, "int64"), np.arange(1, 7)
+    run(Program("guarded", (*out(1), Param("x", int64, (6,), "in")), (), [phase]), [y, x])
+    assert y[0] == 10
+
+
+def test_symbols_arrive_in_order_and_bound_loops() -> None:
+    n, m = sym("n", 1, 9), sym("odd name", 1, 9)
+    b = Builder()
+    with b.phase(n, (n, m)) as phase:
+        with b.loop("j", b.const(0), phase.vars[1], 1, [b.const(0)]) as j:
+            j.yields = [b.op("add", j.carried[0], phase.vars[0])]
+        b.store(param(0, int64), phase.item, j.results[0])
+    y = np.zeros(4, "int64")
+    run(Program("two symbols", (Param("out put", int64, (n,), "out"),), (n, m), [phase]), [y], vars=[4, 6], items=4)
+    np.testing.assert_array_equal(y, [24] * 4)
+
+
+def test_max_carried_through_a_loop_keeps_nan() -> None:
+    b = Builder()
+    with b.phase(const(2), ()) as phase:
+        row = b.op("mul", phase.item, b.const(64))
+        with b.loop("i", b.const(0), b.const(64), 8, [b.const(float("-inf"), float32, 8)] * 2) as i:
+            x = b.load(param(0, float32), b.op("add", row, i.var), 8)
+            i.yields = [b.op("max", i.carried[0], x), b.op("max", x, i.carried[1])]
+        for k, r in enumerate(i.results):
+            b.store(param(1, float32), b.op("add", b.op("mul", phase.item, b.const(16)), b.const(8 * k)), r)
+    x = np.random.default_rng(0).normal(size=(2, 8, 8)).astype("float32")
+    x[1, 3, 5] = np.nan
+    y = np.zeros((2, 2, 8), "float32")
+    run(Program("top", (Param("x", float32, (128,), "in"), Param("y", float32, (32,), "out")), (), [phase]), [x, y])
+    np.testing.assert_array_equal(y, np.maximum.reduce(x, 1)[:, None].repeat(2, 1))
+
+
+def test_a_program_without_buffers_or_items_still_builds() -> None:
+    b = Builder()
+    with b.phase(const(0), ()) as phase:
+        b.const(1.0, float64)
+    run(Program("empty", (), (), [phase]), [])
