@@ -65,8 +65,7 @@ class Interpreter:
                 body = scope[f"phase{i}"]
                 clock.before = clock.now
                 for item in range(count) if items is None else items(count):
-                    clock.now += 1
-                    clock.where = f"phase {i}, item {item}"
+                    memory.next_item(f"phase {i}, item {item}")
                     body(item, *symbols.values())
 
     def _params(self, arrays: Sequence[Array] | Mapping[str, Array], symbols: dict[Node, int], memory: Memory) -> list[Region]:
@@ -88,7 +87,7 @@ class Interpreter:
                 a = a.view(want)
             if a.dtype != want or a.size != count or not a.flags.c_contiguous:
                 raise VerifyError(f"parameter {p.name}: give a C-contiguous {want} array of {count} elements, not {a.dtype} {a.shape}")
-            out.append(Region(p.name, "param", a.reshape(-1), None if p.role == "in" else np.zeros(count, np.int64), 0))
+            out.append(Region(p.name, a.reshape(-1), stamps=None if p.role == "in" else np.zeros(count, np.int64)))
         return out
 
     def _empty_loop(self, clock: Clock) -> Callable[[str, int, int], NoReturn]:

@@ -111,7 +111,8 @@ class Coder:
         if op in ("idiv", "imod"):
             return f"{a[0]} {'//' if op == 'idiv' else '%'} {s.attr}"
         if op == "fma":
-            return f"ops.fma{8 * dtype.size}({', '.join(a)})" if dtype.is_float else f"{a[0]} * {a[1]} + {a[2]}"
+            which = "fma64" if dtype.size == 8 else "fma32_scalar" if scalar else "fma32"
+            return f"ops.{which}({', '.join(a)})" if dtype.is_float else f"{a[0]} * {a[1]} + {a[2]}"
         if op == "div" and dtype.is_float:
             return f"{a[0]} / {a[1]}"
         if op in ("max", "min"):
@@ -160,9 +161,9 @@ class Coder:
                 raise VerifyError("the twin cannot bitcast floats: lower with expand=False")
             return f"ops.bitcast({a[0]}, dt_{source.name}, dt_{out.dtype.name})"
         if op == "splat":
-            t = self._fresh("t")
-            self.globals[t] = np.dtype(np.uint32) if self.as_twin and out.dtype.is_float else out.dtype.np
-            return f"np.full({out.lanes}, {a[0]}, {t})"
+            t = f"splat_{out.type}"
+            self.globals[t] = ops.splatter(out.lanes, np.dtype(np.uint32) if self.as_twin and out.dtype.is_float else out.dtype.np)
+            return f"{t}({a[0]})"
         if op == "extract":
             return f"int({a[0]}[{s.attr}])" if out.dtype is index else f"{a[0]}[{s.attr}]"
         if op == "insert":

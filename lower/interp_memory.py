@@ -1,12 +1,13 @@
 """The interpreter's memory: every access is checked against bounds, alignment, initialisation and races.
 
-Each element carries the stamp of the grid item that last wrote it. Scratch may be read only where this item wrote it;
-outputs and workspace where this item or an earlier phase did; and no two items of a phase may write one element."""
+Scratch belongs to one grid item: it may be read only where this item wrote it. Each element of an output or of the
+workspace carries the stamp of the item that last wrote it: it may be read by that item and by later phases, and no two
+items of one phase may write it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import numpy as np
@@ -17,10 +18,13 @@ from .interp_ops import Array, zero
 from .program import Instr, Mem, Program
 from .text import locate
 
+Check = Callable[[int, int], None]
+"""Raises where elements [i, i+n) may not be accessed."""
+
 
 @dataclass(slots=True)
 class Clock:
-    """Stamps: `now` is the running item's, `before` the last of the phases that are complete."""
+    """Stamps: `now` is the running item's, `before` the last of the phases that are complete. `where` says which item."""
 
     now: int = 0
     before: int = 0
@@ -29,27 +33,35 @@ class Clock:
 
 @dataclass(slots=True)
 class Region:
-    """One parameter or one piece of scratch or workspace. `stamps` is None for read-only memory."""
+    """One parameter or one piece of scratch or workspace. Of `stamps` (shared memory) and `written` (scratch: a byte an
+    element) at most one is there; an input has neither."""
 
     name: str
-    space: str
     data: Array
-    stamps: Array | None
-    base: int
+    base: int = 0
+    stamps: Array | None = None
+    written: bytearray | None = None
 
 
+@dataclass(slots=True)
 class Memory:
     """Makes the access functions of a Program's instructions over given arrays."""
 
-    def __init__(self, program: Program, as_twin: bool, clock: Clock) -> None:
-        self.program, self.as_twin, self.clock = program, as_twin, clock
-        self.regions: dict[tuple[str, int, DType], Region] = {}
-        self.params: list[Region] = []
-        self._ends: dict[str, list[int]] = {}
+    program: Program
+    as_twin: bool
+    clock: Clock
+    params: list[Region] = field(default_factory=list)
+    regions: dict[tuple[str, int, DType], Region] = field(default_factory=dict)
+    bases: dict[str, list[int]] = field(default_factory=dict)
 
     def storage(self, dtype: DType) -> np.dtype[Any]:
         """The array type of elements of `dtype`."""
         return np.dtype(np.uint32) if self.as_twin and dtype.is_float else dtype.np
+
+    def note(self, mems: list[Mem]) -> None:
+        """Tell where pieces of scratch and workspace begin: a piece ends where the next begins."""
+        for space in ("scratch", "work"):
+            self.bases[space] = sorted({m.base for m in mems if m.space == space})
 
     def region(self, mem: Mem) -> Region:
         """The region an access is in."""
@@ -58,22 +70,29 @@ class Memory:
         key = (mem.space, mem.base, mem.dtype)
         found = self.regions.get(key)
         if found is None:
-            size = self.program.scratch if mem.space == "scratch" else self.program.work
-            ends = [b for b in self._ends[mem.space] if b > mem.base]
-            count = max(0, (min(ends, default=size) - mem.base) // mem.dtype.size)
-            found = Region(f"{mem.space}@{mem.base}", mem.space, np.zeros(count, self.storage(mem.dtype)), np.zeros(count, np.int64), mem.base)
+            own = mem.space == "scratch"
+            end = min((b for b in self.bases[mem.space] if b > mem.base), default=self.program.scratch if own else self.program.work)
+            count = max(0, (end - mem.base) // mem.dtype.size)
+            found = Region(f"{mem.space}@{mem.base}", np.zeros(count, self.storage(mem.dtype)), mem.base)
+            if own:
+                found.written = bytearray(count)
+            else:
+                found.stamps = np.zeros(count, np.int64)
             self.regions[key] = found
         return found
 
-    def note(self, mems: list[Mem]) -> None:
-        """Tell where pieces of scratch and workspace begin: a piece ends where the next begins."""
-        for space in ("scratch", "work"):
-            self._ends[space] = sorted({m.base for m in mems if m.space == space})
+    def next_item(self, where: str) -> None:
+        """Another grid item begins: scratch holds nothing."""
+        self.clock.now += 1
+        self.clock.where = where
+        for r in self.regions.values():
+            if r.written is not None:
+                r.written[:] = bytes(len(r.written))
 
-    # failures -----------------------------------------------------------------------------------------------------
     def fail(self, s: Instr, region: Region, message: str) -> NoReturn:
         """Raise VerifyError naming the buffer, the statement and the grid item."""
-        raise VerifyError(f"{region.name}{message}, in `{locate(self.program, s)}` ({self.clock.where})")
+        where = f" ({self.clock.where})" if self.clock.where else ""
+        raise VerifyError(f"{region.name}{message}, in `{locate(self.program, s)}`{where}")
 
     # access functions -----------------------------------------------------------------------------------------------
     def load(self, s: Instr) -> Callable[..., Any]:
@@ -83,7 +102,8 @@ class Memory:
         data, offset, as_int = region.data, mem.offset, mem.dtype is index
         check = self._reader(s, region, mem)
         nothing = zero(mem.dtype, lanes, self.as_twin)
-        steps = np.arange(lanes)
+        steps = np.arange(lanes) + offset if s.op == "load" else offset
+        fixed = region.stamps is None and region.written is None
 
         def scalar(i: int, mask: Any = True) -> Any:
             if not mask:
@@ -95,115 +115,110 @@ class Memory:
         def vector(i: int) -> Any:
             i += offset
             check(i, lanes)
-            return data[i : i + lanes].copy()
+            return data[i : i + lanes] if fixed else data[i : i + lanes].copy()
 
         def picked(at: Any, mask: Any = None) -> Any:
-            at = at + steps + offset if consecutive else at + offset
-            if mask is not None:
-                at = at[mask]
+            at = at + steps
+            if mask is None:
+                for i in at.tolist():
+                    check(i, 1)
+                return data[at]
+            at = at[mask]
             for i in at.tolist():
                 check(i, 1)
-            if mask is None:
-                return data[at]
             out = nothing.copy()
             out[mask] = data[at]
             return out
 
-        consecutive = s.op == "load"
         if lanes == 1:
             return scalar
-        return vector if consecutive and len(s.args) == 1 else picked
+        return vector if s.op == "load" and len(s.args) == 1 else picked
 
     def store(self, s: Instr) -> Callable[..., None]:
         """A function (index, value[, mask]) that writes."""
         mem, lanes, region = s.attr, max(a.lanes for a in s.args[:2]), self.region(s.attr)
-        data, stamps, offset, clock = region.data, region.stamps, mem.offset, self.clock
+        data, offset, clock = region.data, mem.offset, self.clock
         check = self._writer(s, region, mem)
-        consecutive = s.op == "store"
-        steps = np.arange(lanes)
-        if stamps is None:
+        steps = np.arange(lanes) + offset if s.op == "store" else offset
+        ones = b"\1" * lanes
+        stamps, written = region.stamps, region.written
+        if stamps is None and written is None:
             self.fail(s, region, " is an input and cannot be written")
+
+        def mark(i: int, n: int) -> None:
+            if written is not None:
+                written[i : i + n] = ones[:n]
+            elif stamps is not None:
+                stamps[i : i + n] = clock.now
 
         def scalar(i: int, value: Any, mask: Any = True) -> None:
             if mask:
                 i += offset
                 check(i, 1)
                 data[i] = value
-                stamps[i] = clock.now
+                mark(i, 1)
 
         def vector(i: int, value: Any) -> None:
             i += offset
             check(i, lanes)
             data[i : i + lanes] = value
-            stamps[i : i + lanes] = clock.now
+            mark(i, lanes)
 
         def picked(at: Any, value: Any, mask: Any = None) -> None:
-            at = at + steps + offset if consecutive else at + offset
+            at = at + steps
             if mask is not None:
                 at, value = at[mask], value[mask]
             for i in at.tolist():
                 check(i, 1)
+                mark(i, 1)
             data[at] = value
-            stamps[at] = clock.now
 
         if lanes == 1:
             return scalar
-        return vector if consecutive and len(s.args) == 2 else picked
+        return vector if s.op == "store" and len(s.args) == 2 else picked
 
     # checks ---------------------------------------------------------------------------------------------------------
-    def _bounds(self, s: Instr, region: Region, mem: Mem) -> Callable[[int, int], None]:
-        size, unit, align = len(region.data), mem.dtype.size, mem.align
+    def _bounds(self, s: Instr, region: Region, mem: Mem) -> Check:
+        size, unit, align, base = len(region.data), mem.dtype.size, mem.align, region.base
         if mem.space == "param" and align > unit:
             self.fail(s, region, f" is claimed to be aligned to {align} bytes, but a parameter promises only {unit}")
-        base = region.base
         aligned = align > unit
 
         def check(i: int, n: int) -> None:
             if i < 0 or i + n > size:
-                bad = i if i < 0 else max(i, size)
-                self.fail(s, region, f"[{bad}] is outside its {size} elements")
+                self.fail(s, region, f"[{i if i < 0 else max(i, size)}] is outside its {size} elements")
             if aligned and (base + i * unit) % align:
                 self.fail(s, region, f"[{i}] is not aligned to {align} bytes")
 
         return check
 
-    def _reader(self, s: Instr, region: Region, mem: Mem) -> Callable[[int, int], None]:
-        inside, stamps, clock = self._bounds(s, region, mem), region.stamps, self.clock
-        if stamps is None:
-            return inside
-        shared = region.space != "scratch"
+    def _reader(self, s: Instr, region: Region, mem: Mem) -> Check:
+        inside, stamps, written, clock = self._bounds(s, region, mem), region.stamps, region.written, self.clock
 
-        def check(i: int, n: int) -> None:
+        def own(i: int, n: int) -> None:
             inside(i, n)
-            for k in range(i, i + n):
-                stamp = stamps[k]
-                if stamp != clock.now and (not shared or stamp == 0 or stamp > clock.before):
-                    why = " is read before it is written" if stamp == 0 or not shared else " was written by another item of this phase"
-                    self.fail(s, region, f"[{k}]{why}")
+            assert written is not None
+            k = written.find(0, i, i + n)
+            if k >= 0:
+                self.fail(s, region, f"[{k}] is read before it is written")
 
-        def fast(i: int, n: int) -> None:
-            if i < 0 or not (stamps[i : i + n] == clock.now).all():
-                check(i, n)
-            else:
-                inside(i, n)
-
-        return check if s.out is not None and s.out.lanes == 1 else fast
-
-    def _writer(self, s: Instr, region: Region, mem: Mem) -> Callable[[int, int], None]:
-        inside, stamps, clock = self._bounds(s, region, mem), region.stamps, self.clock
-        if stamps is None or region.space == "scratch":
-            return inside
-
-        def check(i: int, n: int) -> None:
+        def shared(i: int, n: int) -> None:
             inside(i, n)
-            for k in range(i, i + n):
-                if clock.before < stamps[k] != clock.now:
+            assert stamps is not None
+            for k, stamp in enumerate(stamps[i : i + n].tolist(), i):
+                if stamp != clock.now and not 0 < stamp <= clock.before:
+                    self.fail(s, region, f"[{k}] is read before it is written" if stamp == 0 else f"[{k}] was written by another item of this phase")
+
+        return own if written is not None else shared if stamps is not None else inside
+
+    def _writer(self, s: Instr, region: Region, mem: Mem) -> Check:
+        inside, stamps, clock = self._bounds(s, region, mem), region.stamps, self.clock
+
+        def shared(i: int, n: int) -> None:
+            inside(i, n)
+            assert stamps is not None
+            for k, stamp in enumerate(stamps[i : i + n].tolist(), i):
+                if clock.before < stamp != clock.now:
                     self.fail(s, region, f"[{k}] is written by two items of one phase")
 
-        def fast(i: int, n: int) -> None:
-            if i < 0 or not (stamps[i : i + n] <= clock.before).all():
-                check(i, n)
-            else:
-                inside(i, n)
-
-        return fast
+        return inside if stamps is None else shared

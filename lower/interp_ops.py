@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from struct import pack, unpack
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,10 @@ from ..ir.dtypes import DType, bool_, index
 from ..ir.special import erf
 
 Array = np.ndarray[Any, Any]
-U32, I64, F32, F64 = np.uint32, np.int64, np.float32, np.float64
-_TIE = I64(1 << 28)
-_LOW = I64((1 << 29) - 1)
+U32, I64, U64, F32, F64 = np.uint32, np.int64, np.uint64, np.float32, np.float64
+_TIE, _LOW, _ONE = I64(1 << 28), I64((1 << 29) - 1), I64(1)
+"""The bits float32 drops from a float64: half way, and all of them."""
+_SUBNORMAL = U64(F64(2.0**-126).view(U64) * 2 - 1)
 _SPLIT = 134217729.0
 """2²⁷ + 1: Dekker's constant."""
 
@@ -40,16 +42,25 @@ def zero(dtype: DType, lanes: int, as_twin: bool) -> Any:
 
 
 # fma --------------------------------------------------------------------------------------------------------------
-def fma32(a: Any, b: Any, c: Any) -> Any:
-    """a·b + c in float32 with one rounding. The product is exact in float64, and the sum rounded there is right unless it
-    lands half way between two float32 numbers (or is subnormal): then it is redone with rounding to odd."""
-    p = np.multiply(a, b, dtype=F64)
-    s = np.add(p, c, dtype=F64)
-    out = s.astype(F32)
-    risky = ((s.view(I64) & _LOW) == _TIE) | (np.abs(s) < 1.2e-38)
-    if risky.any():
-        return _odd_sum(p, np.asarray(c, F64), s).astype(F32)[()]
-    return out
+def fma32(a: Array, b: Array, c: Array) -> Array:
+    """a·b + c of float32 vectors with one rounding. The product is exact in float64, and the sum rounded there is right
+    unless it lands half way between two float32 numbers (or is subnormal): then it is redone with rounding to odd."""
+    p = a.astype(F64)
+    p *= b
+    s = p + c
+    bits = s.view(I64)
+    if b"\1" in (bits & _LOW == _TIE).tobytes() or b"\1" in (((bits << _ONE) - _ONE).view(U64) < _SUBNORMAL).tobytes():
+        s = _odd_sum(p, c.astype(F64), s)
+    return s.astype(F32)
+
+
+def fma32_scalar(a: Any, b: Any, c: Any) -> Any:
+    """The same for one number."""
+    x, y, z = float(a), float(b), float(c)
+    s = x * y + z
+    if unpack("<q", pack("<d", s))[0] & 0x1FFFFFFF == 0x10000000 or -1.2e-38 < s < 1.2e-38:
+        return F32(_odd_sum(F64(x * y), F64(z), F64(s)))
+    return F32(s)
 
 
 def _odd_sum(p: Any, c: Any, s: Any) -> Any:
@@ -125,6 +136,17 @@ def _scalar(x: Any, dtype: DType) -> Any:
 def wrap64(x: int) -> int:
     """A Python int as an int64 would hold it."""
     return (x + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
+def splatter(lanes: int, dtype: np.dtype[Any]) -> Callable[[Any], Array]:
+    """A function that repeats a scalar."""
+
+    def splat(x: Any) -> Array:
+        out: Array = np.empty(lanes, dtype)
+        out.fill(x)
+        return out
+
+    return splat
 
 
 def insert(a: Array, x: Any, lane: int) -> Array:
