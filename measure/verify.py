@@ -179,7 +179,7 @@ def check(expect: Expect, address: int) -> Verdict:
         text += f" ± {1.0 / float(expect.weight[at]):.3g}"
     text += f"; {bad} of {got.size} elements wrong"
     if missing:
-        text += f", {missing} never written"
+        text += f", {missing} hold the poison they began with"
     return Verdict(worst, text)
 
 

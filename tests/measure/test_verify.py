@@ -1,0 +1,224 @@
+"""The verifier on arrays: bounds, special values, exactness, unwritten elements; the compare kernel against NumPy."""
+
+import numpy as np
+import pytest
+
+from tilewright import devices, kernels
+from tilewright.ir import KernelBuilder, dtype, float32, int32, minimum, where
+from tilewright.ir.node import const
+from tilewright.measure.compare import Checker, Comparer
+from tilewright.measure.exact import is_exact
+from tilewright.measure.inputs import generate
+from tilewright.measure.memory import Operands, view
+from tilewright.measure.verify import WORST, check, expectations
+
+
+def scaled(n, type_="float32", factor=2.0):
+    kb = KernelBuilder("scaled")
+    i = kb.axis("i", n)
+    x = kb.input("x", (n,), dtype(type_), range=(-50, 50) if "int" in type_ else None)
+    kb.store("y", dtype(type_), (n,), (i,), x[i] * (factor if "float" in type_ else int(factor)))
+    return kb.build()
+
+
+def expect(kernel, whole=False, seed=0, **vars):
+    inputs = generate(kernel, vars, seed, whole)
+    return expectations(kernel, inputs, vars, whole)
+
+
+def verdict(e, got):
+    got = np.ascontiguousarray(got)
+    return check(e, got.ctypes.data)
+
+
+@pytest.mark.parametrize("type_", ["float64", "float32", "float16", "bfloat16"])
+def test_the_nearest_float_is_right_and_four_ulps_off_is_not(type_):
+    e = expect(scaled(3000, type_, 1.7))["y"]
+    nearest = e.value.astype(dtype(type_).np)
+    assert verdict(e, nearest).ok
+    off = nearest.copy()
+    off[1234] = (e.value[1234] * (1 + 24 * dtype(type_).eps)).astype(dtype(type_).np)
+    got = verdict(e, off)
+    assert got.error > 1 and "y[1234] is" in got.detail and "1 of 3000 elements wrong" in got.detail
+
+
+def test_nan_where_the_reference_is_finite_is_wrong():
+    e = expect(scaled(100))["y"]
+    got = e.value.astype(np.float32)
+    got[3] = np.nan
+    assert verdict(e, got).error == WORST
+    got[3] = np.inf
+    assert verdict(e, got).error == WORST
+
+
+def test_nan_and_infinities_of_the_reference_must_be_met():
+    kb = KernelBuilder("holes")
+    i = kb.axis("i", 64)
+    x = kb.input("x", (64,), float32)
+    kb.store("y", float32, (64,), (i,), where(i < 8, 1.0 / (x[i] * 0.0), where(i < 16, x[i] * 0.0 / (x[i] * 0.0), x[i])))
+    e = expect(kb.build())["y"]
+    right = e.value.astype(np.float32)
+    assert np.isinf(right[:8]).all() and np.isnan(right[8:16]).all() and not e.plain
+    assert verdict(e, right).ok
+    for at, bad in ((0, -right[0]), (0, 1e30), (9, 0.0), (20, np.nan)):
+        got = right.copy()
+        got[at] = bad
+        assert not verdict(e, got).ok, (at, bad)
+
+
+def test_overflow_of_the_output_type_is_infinity():
+    e = expect(scaled(64, "float16", 60000.0))["y"]
+    right = e.value.astype(np.float16)
+    assert np.isinf(right).any() and verdict(e, right).ok
+    right[np.isinf(right)] = np.nan
+    assert not verdict(e, right).ok
+
+
+@pytest.mark.parametrize("type_", ["int32", "int64", "int8"])
+def test_integers_must_be_equal(type_):
+    e = expect(scaled(500, type_))["y"]
+    assert verdict(e, e.value).ok
+    off = e.value.copy()
+    off[7] += 1
+    assert verdict(e, off).error == 2.0
+    assert (e.stale() != e.value).all()
+
+
+def test_elements_that_no_store_reaches_are_free():
+    kb = KernelBuilder("even")
+    i = kb.axis("i", 50)
+    x = kb.input("x", (50,), float32)
+    kb.store("y", float32, (100,), (i,), x[i], indices=(i * 2,))
+    e = expect(kb.build())["y"]
+    got = np.full(100, np.nan, np.float32)
+    got[::2] = e.value[::2]
+    assert verdict(e, got).ok
+    got[2] = np.nan
+    assert not verdict(e, got).ok
+
+
+def test_a_masked_store_of_integers_is_free_where_masked():
+    kb = KernelBuilder("some")
+    i = kb.axis("i", 50)
+    x = kb.input("x", (50,), int32, range=(1, 9))
+    kb.store("y", int32, (50,), (i,), x[i], mask=x[i] < const(5, int32))
+    e = expect(kb.build())["y"]
+    got = np.where(e.value != 0, e.value, -1).astype(np.int32)
+    assert (e.value == 0).any() and verdict(e, got).ok
+    got[np.flatnonzero(e.value)[0]] ^= 1
+    assert not verdict(e, got).ok
+
+
+def test_whole_number_inputs_make_sums_of_products_exact():
+    k = kernels.make("matmul", {"m": 20, "n": 20, "k": 100})
+    assert is_exact(k, {})
+    e = expect(k, whole=True)["c"]
+    right = e.value.astype(np.float32)
+    assert verdict(e, right).ok
+    right[5] += 1
+    assert not verdict(e, right).ok
+    right = e.value.astype(np.float32)
+    right[7] = np.nextafter(right[7], np.float32(1e9))
+    assert not verdict(e, right).ok
+
+
+@pytest.mark.parametrize("name,exact", [("matmul", True), ("softmax", False), ("layernorm", False), ("sum_rows", True), ("gelu", False), ("transpose", True)])
+def test_which_kernels_are_exact(name, exact):
+    assert is_exact(kernels.make(name), {}) is exact
+
+
+def test_sums_that_pass_the_mantissa_are_not_exact():
+    assert not is_exact(kernels.make("matmul", {"m": 2, "n": 2, "k": 1 << 21}), {})
+    assert is_exact(kernels.make("matmul", {"m": 2, "n": 2, "k": 1 << 21}, "float64"), {})
+
+
+def test_a_scalar_output():
+    kb = KernelBuilder("total")
+    i = kb.axis("i", 30)
+    x = kb.input("x", (30,), float32)
+    s = kb.sum("s", (), i, x[i])
+    kb.store("y", float32, (), (), s[()])
+    e = expect(kb.build())["y"]
+    got = verdict(e, np.float32(e.value[0] + 1))
+    assert "y[] is" in got.detail
+
+
+# the compare kernel ---------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("n", [1024, 1027, 16384, 16385, 40000, 49155])
+@pytest.mark.parametrize("type_", ["float32", "float64", "float16", "bfloat16", "int32", "int8"])
+def test_the_compare_kernel_agrees_with_numpy(type_, n):
+    e = expect(scaled(n, type_, 3.0))["y"]
+    comparer = Comparer(e, devices.get("cpu"))
+    assert not comparer.why, comparer.why
+    got = e.value.astype(dtype(type_).np)
+    rng = np.random.default_rng(n)
+    for _ in range(4):
+        a = comparer.check(got.ctypes.data)
+        b = check(e, got.ctypes.data)
+        assert a.error == pytest.approx(b.error, rel=1e-5) and a.ok == b.ok and a.detail == b.detail
+        at = rng.integers(n)
+        got[at] = got[at] + dtype(type_).np.type(1)
+    assert not a.ok
+
+
+@pytest.mark.parametrize("at", [0, 1, 15, 16383, 16384, 20000, 20002])
+def test_the_compare_kernel_sees_every_element(at):
+    e = expect(scaled(20003))["y"]
+    comparer = Comparer(e, devices.get("cpu"))
+    for bad in (np.nan, np.inf, 1.0):
+        got = e.value.astype(np.float32)
+        assert comparer.check(got.ctypes.data).ok
+        got[at] += bad
+        v = comparer.check(got.ctypes.data)
+        assert not v.ok and f"y[{at}]" in v.detail
+
+
+def test_special_references_go_to_numpy():
+    kb = KernelBuilder("tail")
+    i = kb.axis("i", 2000)
+    x = kb.input("x", (2000,), float32)
+    kb.store("y", float32, (2000,), (i,), x[i] / minimum(i, 1).cast(float32))
+    e = expect(kb.build())["y"]
+    comparer = Comparer(e, devices.get("cpu"))
+    assert comparer.why
+    assert comparer.check(e.value.astype(np.float32).ctypes.data).ok
+
+
+def test_a_device_whose_compare_kernel_does_nothing_is_not_trusted():
+    class Lazy:
+        def __init__(self, real):
+            self.real, self.target = real, real.target
+            self.build = real.build
+
+        def load(self, obj, signature, threads):
+            class Nothing:
+                def run(self, pointers, vars=()):
+                    view(pointers[-1], dtype("float64"), (8,))[:] = 0.0
+
+            return Nothing()
+
+    e = expect(scaled(5000))["y"]
+    comparer = Comparer(e, Lazy(devices.get("cpu")))
+    assert "missed a planted error" in comparer.why
+    got = e.value.astype(np.float32)
+    got[9] = 1e9
+    assert not comparer.check(got.ctypes.data).ok
+
+
+def test_all_outputs_are_checked():
+    k = kernels.make("layernorm_stats", {"m": 16, "n": 32})
+    inputs = generate(k, {}, 0)
+    expects = expectations(k, inputs, {})
+    assert len(expects) == 3
+    ops = Operands([b.name for b in k.buffers], [b.dtype for b in k.buffers], [b.shape for b in k.buffers], inputs)
+    checker = Checker(expects, None)
+    for name in ops.outputs:
+        view(ops.places[name].checked, ops.places[name].dtype, ops.places[name].shape)[...] = expects[name].value.reshape(ops.places[name].shape)
+    assert checker.check(ops, ops.checked).ok
+    for name in ops.outputs:
+        place = view(ops.places[name].checked, ops.places[name].dtype, ops.places[name].shape)
+        kept = place.flat[1]
+        place.flat[1] = kept + 1
+        got = checker.check(ops, ops.checked)
+        assert not got.ok and got.detail.startswith(name)
+        place.flat[1] = kept
