@@ -20,7 +20,7 @@ BLOCKS = (16, 32, 64, 96, 128, 192, 256, 384, 512, 1024, 2048)
 def actions(scheduled: Scheduled) -> list[Opts]:
     """Legal continuations of a schedule, each a tuple of options to append (macro moves hold several)."""
     out = []
-    for more in _proposals(scheduled):
+    for more in proposals(scheduled):
         try:
             apply_cached(scheduled.kernel, (*scheduled.opts, *more), scheduled.target)
         except OptError:
@@ -35,7 +35,8 @@ def apply_cached(kernel: Kernel, opts: Opts, target: Target) -> Scheduled:
     return apply(kernel, opts, target)
 
 
-def _proposals(s: Scheduled) -> list[Opts]:
+def proposals(s: Scheduled) -> list[Opts]:
+    """What `actions` checks for legality: for a search that looks at a few of them, and applies those itself."""
     kernel = s.kernel
     out: list[Opts] = []
     has = {(o.op, o.on) for o in s.opts}
