@@ -1,6 +1,6 @@
 """Targets: what code may use (instruction flags) and the sizes that schedules are chosen by."""
 
-from .host import host, usable_cores
+from .detect import host, usable_cores
 from .named import NAMES, named
 from .target import Target
 

@@ -57,7 +57,7 @@ NAMES: tuple[str, ...] = tuple(_TABLE)
 def named(name: str) -> Target:
     """The target called `name`; 'host' is this machine. Raises DeviceError that suggests the nearest name."""
     if name == "host":
-        from .host import host
+        from .detect import host
 
         return host()
     found = _TABLE.get(name)

@@ -1,0 +1,74 @@
+"""Targets known by name."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+
+import pytest
+from tilewright import targets
+from tilewright.ir.dtypes import bfloat16, bool_, float16, float32, float64, int8
+from tilewright.ir.errors import DeviceError
+
+
+def test_the_usual_processors_are_known() -> None:
+    wanted = {
+        "znver5",
+        "znver4",
+        "cascadelake",
+        "skylake-avx512",
+        "icelake-server",
+        "sapphirerapids",
+        "haswell",
+        "avx2",
+        "x86-64-v2",
+        "neon",
+        "apple-m1",
+        "neoverse-n1",
+    }
+    assert wanted <= set(targets.NAMES)
+
+
+@pytest.mark.parametrize("name", targets.NAMES)
+def test_a_target_is_consistent(name: str) -> None:
+    t = targets.named(name)
+    assert t.name == name and t.lang == "llvm" and pickle.loads(pickle.dumps(t)) == t
+    assert t.l1 < t.l2 < t.l3 and t.cores >= 1
+    assert (t.vector_bytes, t.registers) == (
+        (64, 32) if "avx512" in t.features else (32, 16) if "avx2" in t.features else (16, 32 if "neon" in t.features else 16)
+    )
+
+
+def test_lanes_follow_the_compute_type() -> None:
+    wide, narrow = targets.named("cascadelake"), targets.named("neon")
+    assert [wide.lanes(d) for d in (float32, float64, float16, bfloat16, int8, bool_)] == [16, 8, 16, 16, 64, 64]
+    assert [narrow.lanes(d) for d in (float32, float64, float16)] == [4, 2, 4]
+    assert replace(narrow, vector_bytes=4).lanes(float64) == 1
+
+
+def test_the_key_is_about_code_only() -> None:
+    t = targets.named("cascadelake")
+    assert t.key == replace(t, cores=1, l3=1, name="mine").key == "llvm:x86_64:cascadelake:avx2+avx512+avx512vnni+f16c+fma+sse41"
+    assert len({targets.named(n).key for n in targets.NAMES}) == len(targets.NAMES)
+    assert replace(t, features=t.features - {"avx512vnni"}).key != t.key
+
+
+@pytest.mark.parametrize(("wrong", "near"), [("zenver5", "znver5"), ("cascade-lake", "cascadelake"), ("neoverse", "neoverse")])
+def test_a_wrong_name_suggests_the_nearest(wrong: str, near: str) -> None:
+    with pytest.raises(DeviceError, match=f"unknown target '{wrong}': did you mean '{near}"):
+        targets.named(wrong)
+
+
+def test_a_name_like_nothing_lists_them_all() -> None:
+    with pytest.raises(DeviceError, match="unknown target '%%': use host or one of znver5"):
+        targets.named("%%")
+
+
+def test_llvm_knows_every_processor(capfd: pytest.CaptureFixture[str]) -> None:
+    import llvmlite.binding as llvm
+
+    llvm.initialize_all_targets()
+    for name in targets.NAMES:
+        t = targets.named(name)
+        llvm.Target.from_triple(t.triple).create_target_machine(cpu=t.cpu)
+    assert "not a recognized processor" not in capfd.readouterr().err
