@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -42,12 +43,19 @@ class Binder:
         for name, value in given.items():
             if name not in self._by_name:
                 raise UsageError(f"{self.kernel.name} has no symbol {name!r} (symbols: {', '.join(self._by_name) or 'none'})")
-            known[self._by_name[name]] = int(value)
+            try:
+                known[self._by_name[name]] = operator.index(value)
+            except TypeError:
+                raise UsageError(f"{self.kernel.name}: {name} must be a whole number, not {value!r}") from None
         arrays = [*zip(self.inputs, inputs, strict=True), *(zip(self.outputs, outs, strict=True) if outs is not None else ())]
         for buffer, array in arrays:
+            if array.ndim != len(buffer.shape):
+                raise UsageError(f"{self.usage()}: {buffer.name} has {array.ndim} dimensions, it must have {len(buffer.shape)}: {list(buffer.shape)}")
             for position, dim in enumerate(buffer.shape):
-                if isinstance(dim, Node) and position < array.ndim:
-                    _solve(dim, array.shape[position], known)
+                if isinstance(dim, Node) and not _solve(dim, array.shape[position], known):
+                    raise UsageError(
+                        f"{self.usage()}: {buffer.name} has shape {array.shape}, but its extent {position} is {dim!r}, which is never {array.shape[position]}"
+                    )
         for name, s in self._by_name.items():
             if s not in known:
                 raise UsageError(f"the value of {name} does not follow from the shapes of the arrays: give it, as in {self.kernel.name}(..., {name}=16)")
@@ -122,15 +130,20 @@ def shape_of(buffer: Buffer, env: Mapping[Node, int]) -> tuple[int, ...]:
     return tuple(evaluate(d, table) if isinstance(d, Node) else d for d in buffer.shape)
 
 
-def _solve(dim: Node, size: int, known: dict[Node, int]) -> None:
-    """Add the symbol of `dim` = `size` where it is the only unknown and appears linearly. Contradictions are found later, by shape."""
+def _solve(dim: Node, size: int, known: dict[Node, int]) -> bool:
+    """Add the symbol of `dim` = `size` where it is the only unknown and appears linearly; False where no value of it fits. (What
+    contradicts symbols that are known is found by comparing shapes.)"""
     unknown = [n for n in walk(dim) if n.op == "sym" and n not in known]
     if len(unknown) != 1:
-        return
+        return True
     s = unknown[0]
     at = [evaluate(dim, {**known, s: v}) for v in (0, 1, 2)]
     slope = at[1] - at[0]
-    if slope and at[2] - at[1] == slope and (size - at[0]) % slope == 0:
-        value = (size - at[0]) // slope
-        if value >= 0 and evaluate(dim, {**known, s: value}) == size:
-            known[s] = value
+    if slope == 0 or at[2] - at[1] != slope:
+        return True
+    value, rest = divmod(size - at[0], slope)
+    if rest or value < 0:
+        return False
+    if evaluate(dim, {**known, s: value}) == size:
+        known[s] = value
+    return True

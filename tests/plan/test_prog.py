@@ -1,0 +1,242 @@
+"""Calling kernels on arrays: results, and what is said about wrong arguments."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tilewright import kernels
+from tilewright.cache import Cache
+from tilewright.devices import Device
+from tilewright.ir import KernelBuilder, float32, sym
+from tilewright.ir.errors import CacheMiss, DeviceError, KernelError, UsageError
+from tilewright.ir.kernel import Kernel
+from tilewright.plan import Artefacts, Prog, best
+
+SHAPE = {"m": 8, "n": 32, "k": 16}
+rng = np.random.default_rng(0)
+
+
+@pytest.fixture
+def make(rows: Cache, store: Artefacts):
+    def make(kernel: str | Kernel, shape=None, dtype=None, **more) -> Prog:
+        return best(kernel, shape, dtype, cache=rows, store=store, threads=1, **more)
+
+    return make
+
+
+@pytest.fixture
+def prog(make) -> Prog:
+    return make("matmul", SHAPE, "float32")
+
+
+def arrays() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    return rng.standard_normal((8, 16), np.float32), rng.standard_normal((16, 32), np.float32), np.empty((8, 32), np.float32)
+
+
+def test_a_call_computes(prog: Prog) -> None:
+    a, b, c = arrays()
+    for _ in range(3):  # checked, then remembered
+        c[:] = np.nan
+        assert prog(a, b, out=c) is c
+        np.testing.assert_allclose(c, a @ b, rtol=1e-5, atol=1e-5)
+    for _ in range(3):
+        fresh = prog(a, b)
+        assert fresh.shape == (8, 32) and fresh.dtype == np.float32
+        np.testing.assert_array_equal(fresh, c)
+    assert prog(a, b, out=(c,))[0] is c
+
+
+def test_what_a_prog_tells(prog: Prog, cpu: Device) -> None:
+    assert prog.origin == "seed" and prog.kernel.name == "matmul" and prog.threads == 1
+    assert "define void @matmul_p0" in prog.source
+    assert repr(prog).startswith("<Prog matmul(a, b, out=c): ") and repr(prog).endswith("(seed)>")
+
+
+def test_the_cached_schedule_is_used(make, rows: Cache, measured) -> None:
+    opts = '[["UPCAST","n",16],["UPCAST","m",8]]'
+    rows.record(measured(kernels.make("matmul", SHAPE, "float32"), opts))
+    prog = make("matmul", SHAPE, "float32", exact_only=True)
+    assert prog.origin == "exact" and [o.json for o in prog.opts] == [["UPCAST", "n", 16], ["UPCAST", "m", 8]]
+    a, b, c = arrays()
+    np.testing.assert_allclose(prog(a, b, out=c), a @ b, rtol=1e-5, atol=1e-5)
+    with pytest.raises(CacheMiss):
+        make("matmul", SHAPE | {"k": 17}, "float32", exact_only=True)
+
+
+def test_a_cache_by_path_and_a_second_start_from_the_store(tmp_path: Path, store: Artefacts, monkeypatch: pytest.MonkeyPatch) -> None:
+    best("matmul", SHAPE, "float32", cache=tmp_path / "new.db", store=store)
+    monkeypatch.setattr("tilewright.devices.cpu.CpuDevice.build", None)
+    prog = best("matmul", SHAPE, "float32", cache=str(tmp_path / "new.db"), store=store)
+    assert prog.built.build_s == prog.built.lower_s == 0
+    assert not (tmp_path / "new.db").exists(), "a look-up makes no cache"
+
+
+def test_new_and_old_arrays_mix(prog: Prog) -> None:
+    a, b, c = arrays()
+    prog(a, b, out=c)
+    for _ in range(200):
+        a2, b2, _c = arrays()
+        np.testing.assert_allclose(prog(a2, b, out=c), a2 @ b, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(prog(a, b2), a @ b2, rtol=1e-5, atol=1e-5)
+    assert len(prog._memo) <= 64
+
+
+def test_dead_arrays_are_forgotten(prog: Prog) -> None:
+    a, b, c = arrays()
+    prog(a, b, out=c)
+    assert len(prog._memo) == 1
+    del a
+    gc.collect()
+    assert prog._memo == {}
+
+
+def test_a_remembered_array_that_was_viewed_differently_is_checked_again(prog: Prog) -> None:
+    a, b, c = arrays()
+    prog(a, b, out=c)
+    with pytest.raises(ValueError, match="resize"):
+        a.resize((100, 100), refcheck=False)
+    try:
+        a.shape = (16, 8)
+    except AttributeError:
+        pytest.skip("this NumPy does not let shapes be set")
+    with pytest.raises(UsageError, match=r"a has shape \(16, 8\), it must be \(8, 16\)"):
+        prog(a, b, out=c)
+
+
+def bad(prog: Prog, message: str, *inputs: object, out: object = None) -> None:
+    for _ in range(2):
+        with pytest.raises(UsageError, match=message):
+            prog(*inputs, out=out)
+
+
+def test_wrong_arguments_are_named(prog: Prog) -> None:
+    a, b, c = arrays()
+    bad(prog, r"matmul\(a, b, out=c\) takes 2 input arrays, not 1", a)
+    bad(prog, r"takes 2 input arrays, not 3", a, b, c)
+    bad(prog, r"matmul\(a, b, out=c\): b has shape \(16, 31\), it must be \(16, 32\)", a, np.zeros((16, 31), np.float32), out=c)
+    bad(prog, r"a is float64, it must be float32; convert it with \.astype\('float32'\)", a.astype(np.float64), b, out=c)
+    bad(prog, r"a is >f4, it must be float32", a.astype(">f4"), b, out=c)
+    bad(prog, r"a is not contiguous in row-major order .* numpy\.ascontiguousarray", np.asfortranarray(a), b, out=c)
+    bad(prog, r"c is not contiguous in row-major order .* numpy\.empty", a, b, out=np.empty((8, 64), np.float32)[:, ::2])
+    bad(prog, r"a is a list; pass a NumPy array", a.tolist(), b, out=c)
+    bad(prog, r"a is a MaskedArray; pass a NumPy array", np.ma.masked_array(a), b, out=c)
+    bad(prog, r"c is a str; pass a NumPy array", a, b, out="c")
+    bad(prog, r"out= takes 1 array, not 2", a, b, out=(c, c))
+    bad(prog, r"out= takes 1 array, not 0", a, b, out=())
+    with pytest.raises(UsageError, match=r"matmul has no symbol 'q' \(symbols: none\)"):
+        prog(a, b, out=c, q=3)
+    frozen = c.copy()
+    frozen.flags.writeable = False
+    bad(prog, r"c is read-only; pass a writable array", a, b, out=frozen)
+    odd = np.zeros(8 * 16 * 4 + 1, np.uint8)[1:].view(np.float32).reshape(8, 16)
+    bad(prog, r"a does not begin at a multiple of 4 bytes; pass a copy", odd, b, out=c)
+
+
+def test_outputs_must_not_overlap(make) -> None:
+    prog = make("matmul", {"m": 16, "n": 16, "k": 16}, "float32")
+    a, b = rng.standard_normal((2, 16, 16)).astype(np.float32)
+    bad(prog, r"output c overlaps a in memory; pass an out= array of its own", a, b, out=a)
+    block = np.zeros(2000, np.float32)
+    bad(prog, r"output c overlaps b in memory", a, block[:256].reshape(16, 16), out=block[255 : 255 + 256].reshape(16, 16))
+    np.testing.assert_array_equal(prog(a, block[:256].reshape(16, 16), out=block[256:512].reshape(16, 16)), np.zeros((16, 16)))
+    np.testing.assert_allclose(prog(a, a), a @ a, rtol=1e-4, atol=1e-5)
+
+
+def test_several_outputs(make) -> None:
+    prog = make("layernorm_stats", {"m": 4, "n": 64}, "float32")
+    inputs = [rng.standard_normal(tuple(int(d) for d in b.shape)).astype(np.float32) for b in prog.kernel.inputs]
+    fresh = prog(*inputs)
+    assert isinstance(fresh, tuple) and len(fresh) == len(prog.kernel.outputs) > 1
+    outs = tuple(np.full_like(f, np.nan) for f in fresh)
+    for _ in range(2):
+        assert prog(*inputs, out=outs) is outs
+        for f, o in zip(fresh, outs, strict=True):
+            np.testing.assert_array_equal(f, o)
+    listed = prog(*inputs, out=list(outs))
+    assert isinstance(listed, list) and listed[0] is outs[0]
+    bad(prog, r"out= takes \d arrays, not 1", *inputs, out=outs[0])
+    same = [outs[0]] * len(outs)
+    bad(prog, "has shape|overlaps", *inputs, out=same)
+
+
+def test_symbols_take_their_values_from_the_shapes(make) -> None:
+    prog = make("softmax", {"m": sym("rows", 1, 100), "n": 24}, "float32")
+    for rows in (1, 7, 100, 7):
+        x = rng.standard_normal((rows, 24)).astype(np.float32)
+        for out in (None, np.empty_like(x), None):
+            e = np.exp(x - x.max(1, keepdims=True))
+            np.testing.assert_allclose(prog(x, out=out), e / e.sum(1, keepdims=True), rtol=1e-5, atol=1e-6)
+    bad(prog, r"softmax: rows is 101, outside of the range 1 \.\. 100", np.zeros((101, 24), np.float32))
+    bad(prog, r"has shape \(3, 24\), it must be \(4, 24\)", np.zeros((4, 24), np.float32), out=np.zeros((3, 24), np.float32))
+    bad(prog, r"has shape \(4, 25\), it must be \(4, 24\)", np.zeros((4, 25), np.float32))
+    bad(prog, r"x has 0 dimensions, it must have 2: \[rows, 24\]", np.zeros((), np.float32))
+
+
+def test_symbols_in_arithmetic_and_by_keyword(make) -> None:
+    n, by = sym("n", 1, 64), sym("by", 0, 9)
+    kb = KernelBuilder("stretch")
+    i = kb.axis("i", n * 2 + 1)
+    x = kb.input("x", (n * 2 + 1,), float32)
+    kb.store("y", float32, (n * 2 + 1,), (i,), x[i] * by.cast(float32))
+    prog = make(kb.build())
+    x = np.arange(9, dtype=np.float32)
+    np.testing.assert_array_equal(prog(x, by=3), x * 3)
+    np.testing.assert_array_equal(prog(x, by=5, out=np.empty_like(x)), x * 5)
+    with pytest.raises(UsageError, match=r"the value of by does not follow from the shapes .* give it, as in stretch\(\.\.\., by=16\)"):
+        prog(x)
+    with pytest.raises(UsageError, match=r"by is 10, outside of the range 0 \.\. 9"):
+        prog(x, by=10)
+    with pytest.raises(UsageError, match=r"x has shape \(8,\), but its extent 0 is \(n\*2 \+ 1\), which is never 8"):
+        prog(np.arange(8, dtype=np.float32), by=1)
+    with pytest.raises(UsageError, match="by must be a whole number"):
+        prog(x, by=1.5)
+
+
+def test_bfloat16_and_integers(make) -> None:
+    import ml_dtypes
+
+    prog = make("matmul", SHAPE, "bfloat16")
+    a, b = (rng.integers(-3, 4, s).astype(ml_dtypes.bfloat16) for s in ((8, 16), (16, 32)))
+    out = prog(a, b)
+    assert out.dtype == ml_dtypes.bfloat16
+    np.testing.assert_array_equal(out.astype(np.float32), (a.astype(np.float32) @ b.astype(np.float32)).astype(ml_dtypes.bfloat16).astype(np.float32))
+
+
+def test_kernels_that_change_in_normal_form_keep_their_own_shapes(make) -> None:
+    prog = make("add", {"m": 4, "n": 24}, "float32")
+    x, y = rng.standard_normal((2, 4, 24)).astype(np.float32)
+    np.testing.assert_array_equal(prog(x, y), x + y)
+    bad(prog, r"it must be \(4, 24\)", x.reshape(96), y)
+
+
+def test_threads_call_one_prog(prog: Prog) -> None:
+    wrong: list[str] = []
+
+    def work(seed: int) -> None:
+        g = np.random.default_rng(seed)
+        for _ in range(100):
+            a, b = g.standard_normal((8, 16), np.float32), g.standard_normal((16, 32), np.float32)
+            if not np.allclose(prog(a, b), a @ b, rtol=1e-4, atol=1e-4):
+                wrong.append(f"thread {seed}")
+
+    workers = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for w in workers:
+        w.start()
+    for w in workers:
+        w.join()
+    assert wrong == []
+
+
+def test_best_says_what_is_wrong_with_the_question(make, matmul: Kernel, rows: Cache, store: Artefacts) -> None:
+    with pytest.raises(KernelError, match=r"unknown kernel 'matmol'.*matmul"):
+        make("matmol")
+    with pytest.raises(UsageError, match="shape and dtype are part of a Kernel object"):
+        make(matmul, SHAPE)
+    with pytest.raises(DeviceError, match="unknown device 'gpu9'"):
+        best("matmul", SHAPE, device="gpu9", cache=rows, store=store)
+    with pytest.raises(UsageError, match="threads is 0; give at least 1"):
+        best("matmul", SHAPE, threads=0, cache=rows, store=store)

@@ -1,0 +1,163 @@
+"""Exact, stale, nearest, seed: which options, and what is said about them."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from tilewright import kernels
+from tilewright.cache import Cache, CacheWarning
+from tilewright.devices import Device
+from tilewright.ir.errors import CacheMiss
+from tilewright.ir.kernel import Kernel
+from tilewright.ir.normalise import normalise
+from tilewright.opts import apply, dumps, parse, seeds
+from tilewright.plan import key_of, render, resolve
+
+MODULE = sys.modules["tilewright.plan.resolve"]
+TUNED = '[["UPCAST","n",16],["UPCAST","m",8]]'
+
+
+def shaped(m: int, n: int, k: int) -> Kernel:
+    return kernels.make("matmul", {"m": m, "n": n, "k": k}, "float32")
+
+
+def rank(monkeypatch: pytest.MonkeyPatch, *best_first: str) -> None:
+    """A model that ranks these option lists first, in this order, and the rest last."""
+
+    def estimate(kernel: Kernel, opts, device: Device, key) -> float:
+        apply(kernel, opts, device.target)
+        text = dumps(opts)
+        return float(best_first.index(text)) if text in best_first else 99.0
+
+    monkeypatch.setattr(MODULE, "_estimate", estimate)
+
+
+def test_an_empty_cache_gives_the_seed(matmul: Kernel, cpu: Device, rows: Cache) -> None:
+    plan = resolve(matmul, cpu, 1, rows)
+    assert (plan.origin, plan.row) == ("seed", None)
+    assert plan.opts == seeds(matmul, cpu.target, 1)[0]
+
+
+def test_the_fastest_row_of_the_key_is_exact(matmul: Kernel, cpu: Device, rows: Cache, measured) -> None:
+    rows.record([measured(matmul, TUNED), measured(matmul, "[]", t_med=1e-3, t_min=1e-3)])
+    plan = resolve(matmul, cpu, 1, rows, exact_only=True)
+    assert plan.origin == "exact" and dumps(plan.opts) == TUNED and plan.row == rows.best(key_of(matmul, cpu, 1))
+    assert plan.rendered is not None and plan.rendered.sha == plan.row.source_sha
+
+
+def test_names_are_those_of_the_asking_kernel(cpu: Device, rows: Cache, measured) -> None:
+    from tilewright.ir import KernelBuilder, float32
+
+    def product(i: str, j: str, r: str) -> Kernel:
+        kb = KernelBuilder("mine")
+        x, y, z = kb.axis(i, 8), kb.axis(j, 32), kb.axis(r, 16)
+        a, b = kb.input("left", (8, 16), float32), kb.input("right", (16, 32), float32)
+        c = kb.sum("dot", (x, y), z, a[x, z] * b[z, y])
+        kb.store("res", float32, (8, 32), (x, y), c[x, y])
+        return kb.build()
+
+    rows.record(measured(shaped(8, 32, 16), '[["UPCAST","n",16],["STAGE","b",{"at":"n"}]]'))
+    plan = resolve(product("rows", "cols", "inner"), cpu, 1, rows)
+    assert plan.origin == "exact"
+    assert dumps(plan.opts) == '[["UPCAST","cols",16],["STAGE","right",{"at":"cols"}]]'
+
+
+def test_a_kernel_that_is_not_in_normal_form(cpu: Device, rows: Cache, measured) -> None:
+    kernel = kernels.make("add", {"m": 4, "n": 16}, "float32")
+    (family,) = normalise(kernel).families
+    rows.record(measured(kernel, f'[["UPCAST","{family}",16]]'))
+    assert resolve(kernel, cpu, 1, rows).origin == "exact"
+
+
+def test_old_code_with_the_same_source_is_still_exact(matmul: Kernel, cpu: Device, rows: Cache, measured) -> None:
+    rows.record(measured(matmul, TUNED, tool_version="of last year"))
+    assert resolve(matmul, cpu, 1, rows, exact_only=True).origin == "exact"
+
+
+def test_old_code_with_another_source_is_stale(matmul: Kernel, cpu: Device, rows: Cache, measured) -> None:
+    rows.record(measured(matmul, TUNED, tool_version="of last year", source_sha="0" * 64))
+    plan = resolve(matmul, cpu, 1, rows)
+    assert plan.origin == "stale" and dumps(plan.opts) == TUNED
+    with pytest.raises(CacheMiss, match="no cached schedule for matmul: it was measured with code that has changed since"):
+        resolve(matmul, cpu, 1, rows, exact_only=True)
+
+
+def test_a_miss_lists_the_key(matmul: Kernel, cpu: Device, rows: Cache) -> None:
+    key = key_of(matmul, cpu, 3)
+    with pytest.raises(CacheMiss, match=r"nothing that was verified is cached for it .*3 threads.*tune cache explain") as e:
+        resolve(matmul, cpu, 3, rows, exact_only=True)
+    assert key.kernel in str(e.value) and key.target in str(e.value) and key.compiler in str(e.value) and key.policy in str(e.value)
+
+
+def test_options_that_do_not_apply_any_more_are_ignored_with_a_warning(matmul: Kernel, cpu: Device, rows: Cache, measured) -> None:
+    good = measured(matmul, TUNED)
+    rows.record([type(good)(**(good.to_dict() | {"opts": '[["UPCAST","a0",64]]', "t_med": 1e-9}))])
+    with pytest.warns(CacheWarning, match="a cached schedule of matmul is ignored, its options do not apply any more"):
+        assert resolve(matmul, cpu, 1, rows).origin == "seed"
+
+
+@pytest.mark.parametrize("opts", ['[["UPCAST","nowhere",8]]', '[["STAGE","b9",{"at":"a0"}]]', '[["FLY","a0"]]'])
+def test_rows_with_strange_options_are_ignored(matmul: Kernel, cpu: Device, rows: Cache, measured, opts: str) -> None:
+    good = measured(matmul, TUNED)
+    rows.record([type(good)(**(good.to_dict() | {"opts": opts}))])
+    with pytest.warns(CacheWarning):
+        assert resolve(matmul, cpu, 1, rows).origin == "seed"
+
+
+def test_a_neighbour_that_the_model_ranks_above_the_seed(cpu: Device, rows: Cache, measured, monkeypatch: pytest.MonkeyPatch) -> None:
+    rank(monkeypatch, TUNED)
+    rows.record(measured(shaped(16, 64, 32), TUNED))
+    plan = resolve(shaped(8, 32, 16), cpu, 1, rows)
+    assert plan.origin == "nearest" and dumps(plan.opts) == TUNED and plan.row is not None
+    with pytest.raises(CacheMiss):
+        resolve(shaped(8, 32, 16), cpu, 1, rows, exact_only=True)
+
+
+def test_a_neighbour_below_the_seed_is_not_taken(cpu: Device, rows: Cache, measured, monkeypatch: pytest.MonkeyPatch) -> None:
+    seed = dumps(seeds(normalise(shaped(8, 32, 16)), cpu.target, 1)[0])
+    rank(monkeypatch, seed, TUNED)
+    rows.record(measured(shaped(16, 64, 32), TUNED))
+    assert resolve(shaped(8, 32, 16), cpu, 1, rows).origin == "seed"
+
+
+def test_the_next_neighbour_where_the_first_does_not_apply(cpu: Device, rows: Cache, measured, monkeypatch: pytest.MonkeyPatch) -> None:
+    far = '[["UPCAST","n",16]]'
+    rank(monkeypatch, far, TUNED)
+    kernel, near = shaped(2, 32, 16), shaped(16, 32, 16)
+    rows.record([measured(near, TUNED), measured(shaped(64, 128, 256), far)])
+    with pytest.raises(Exception, match="UPCAST"):
+        apply(normalise(kernel), parse(TUNED), cpu.target)
+    plan = resolve(kernel, cpu, 1, rows, shape={"m": 2, "n": 32, "k": 16})
+    assert plan.origin == "nearest" and dumps(plan.opts) == far
+
+
+def test_another_thread_count_is_a_neighbour(matmul: Kernel, cpu: Device, rows: Cache, measured, monkeypatch: pytest.MonkeyPatch) -> None:
+    rank(monkeypatch, TUNED)
+    rows.record(measured(matmul, TUNED, threads=2))
+    plan = resolve(matmul, cpu, 1, rows)
+    assert plan.origin == "nearest" and plan.row is not None and plan.row.threads == 2
+
+
+def test_another_epilogue_is_a_neighbour(cpu: Device, rows: Cache, measured, monkeypatch: pytest.MonkeyPatch) -> None:
+    shape = {"m": 8, "n": 32, "k": 16}
+    rank(monkeypatch, TUNED)
+    rows.record(measured(shaped(8, 32, 16), TUNED))
+    plan = resolve(kernels.make("matmul_bias_relu", shape, "float32"), cpu, 1, rows)
+    assert plan.origin == "nearest" and dumps(plan.opts) == TUNED
+
+
+def test_the_real_model_decides_without_help(cpu: Device, rows: Cache, measured) -> None:
+    """The seed's own options, measured at another shape, are ranked equal to the seed where they are the seed there too."""
+    kernel = shaped(8, 32, 16)
+    best = dumps(seeds(normalise(kernel), cpu.target, 1)[0])
+    rows.record(measured(shaped(16, 64, 32), best))
+    plan = resolve(kernel, cpu, 1, rows)
+    assert plan.origin == "nearest" and dumps(plan.opts) == best
+
+
+def test_a_policy_without_reassociation_gets_no_such_schedule(cpu: Device, rows: Cache, measured) -> None:
+    kernel = normalise(kernels.make("sum_all", {"n": 4096}, "float32"))
+    assert "REASSOC" in render(kernel, seeds(kernel, cpu.target, 1)[0], cpu).effects, "else this shows nothing"
+    plan = resolve(kernel, cpu, 1, rows, policy="")
+    assert plan.origin == "seed" and not apply(kernel, plan.opts, cpu.target).effects
