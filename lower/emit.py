@@ -368,4 +368,3 @@ def _check_ranks(name: str, axes: tuple[Node, ...], writes: Sequence[tuple[Node,
     for e, _ in writes:
         if axes_of(*(s for w in walk(e) for s in w.src)) - set(axes):
             raise OptError(f"fold {name}: a merge uses a component with more axes than its own")
-

@@ -14,7 +14,6 @@ from ..ir.kernel import load_parts
 from ..ir.node import Node, axes_of, const, substitute
 from ..opts.nests import Nest
 from ..opts.plan_axis import Part
-
 from .lanes import choose_lane, width
 from .program import Mem, Val
 from .storage import Array, Assignment, Registers

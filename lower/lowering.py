@@ -49,7 +49,9 @@ class Lowering:
         self.current: tuple[Nest, ...] = ()
         self.forced: dict[str, Array] = {}
         # components of cut folds: the merge reads them, though no nest of the kernel does
-        self.merged = {c for i in sched.items if isinstance(i, FoldItem) and any(sched.plans[a].fold for n in i.nests for a in n.all_axes) for c in i.fold.components}
+        self.merged = {
+            c for i in sched.items if isinstance(i, FoldItem) and any(sched.plans[a].fold for n in i.nests for a in n.all_axes) for c in i.fold.components
+        }
 
     def _types(self) -> list[object]:
         found = [n.expr.dtype.compute for n in self.sched.nests] + [b.dtype.compute for b in self.kernel.buffers]
@@ -90,7 +92,12 @@ class Lowering:
         items: Node = const(1)
         for p in self.sched.grid:
             items = ix.mul(items, p.size if isinstance(p.size, Node) else const(p.size))
-        if any(p.trips == 0 or (isinstance(a.arg.extent, int) and a.arg.extent == 0) for a, plan in self.sched.plans.items() for p in plan.parts if self._spatial(a)):
+        if any(
+            p.trips == 0 or (isinstance(a.arg.extent, int) and a.arg.extent == 0)
+            for a, plan in self.sched.plans.items()
+            for p in plan.parts
+            if self._spatial(a)
+        ):
             items = const(0)
         params = tuple(Param(b.name, b.dtype, b.shape, b.role) for b in self.kernel.buffers)
         symbols = self.kernel.symbols

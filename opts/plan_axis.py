@@ -8,6 +8,7 @@ the UNROLL copies (`n.r`) and the UPCAST copies (`n.u`).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from ..ir import index as ix
 from ..ir.errors import OptError
@@ -81,28 +82,8 @@ class AxisPlan:
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """Outer to inner; loops of a single trip are left out."""
-        if self.folded:
-            return ()
-        a, name = self.axis, self.axis.arg.name
-        inner = self.registers
-        blocks = sorted(self.tiles, key=lambda t: -t[1])
-        strides = [b for _, b in blocks] + [inner]
-        sizes: list[tuple[str, Size, int, str]] = [(name, _ceil(self.span, strides[0]), strides[0], "grid" if self.grid else "serial")]
-        sizes += [(n, b // strides[i + 1], strides[i + 1], "serial") for i, (n, b) in enumerate(blocks)]
-        out = []
-        exact = self.extent if isinstance(self.extent, int) else None
-        for i, (n, size, stride, kind) in enumerate(sizes):
-            if size == 1 and kind == "serial":
-                continue
-            covers = self.span if i == 0 else blocks[i - 1][1]
-            whole = i == 0 and self.fold is None
-            clip = not whole and (exact is None or not isinstance(covers, int) or exact % covers != 0)
-            out.append(Part(n, a, kind, size, stride, clip, make_axis(n, size, name)))
-        for kind, count, stride, suffix in (("unroll", self.unroll, self.upcast, ".r"), ("upcast", self.upcast, 1, ".u")):
-            if count > 1:
-                out.append(Part(name + suffix, a, kind, count, stride, False, make_axis(name + suffix, count, name)))
-        return tuple(out)
+        """Outer to inner; loops of a single trip are left out. Equal plans share their Part objects."""
+        return () if self.folded else _parts(self)
 
     @property
     def index(self) -> Node:
@@ -151,6 +132,29 @@ class AxisPlan:
             if growth > limit:
                 raise OptError(f"{what}: {inner} copies of extent {e} would do {growth - 1:.0%} extra work; pad it with PADTO or use fewer")
         return self
+
+
+@lru_cache(maxsize=8192)
+def _parts(plan: AxisPlan) -> tuple[Part, ...]:
+    a, name = plan.axis, plan.axis.arg.name
+    inner = plan.registers
+    blocks = sorted(plan.tiles, key=lambda t: -t[1])
+    strides = [b for _, b in blocks] + [inner]
+    sizes: list[tuple[str, Size, int, str]] = [(name, _ceil(plan.span, strides[0]), strides[0], "grid" if plan.grid else "serial")]
+    sizes += [(n, b // strides[i + 1], strides[i + 1], "serial") for i, (n, b) in enumerate(blocks)]
+    out = []
+    exact = plan.extent if isinstance(plan.extent, int) else None
+    for i, (n, size, stride, kind) in enumerate(sizes):
+        if size == 1 and kind == "serial":
+            continue
+        covers = plan.span if i == 0 else blocks[i - 1][1]
+        whole = i == 0 and plan.fold is None
+        clip = not whole and (exact is None or not isinstance(covers, int) or exact % covers != 0)
+        out.append(Part(n, a, kind, size, stride, clip, make_axis(n, size, name)))
+    for kind, count, stride, suffix in (("unroll", plan.unroll, plan.upcast, ".r"), ("upcast", plan.upcast, 1, ".u")):
+        if count > 1:
+            out.append(Part(name + suffix, a, kind, count, stride, False, make_axis(name + suffix, count, name)))
+    return tuple(out)
 
 
 def _ceil(n: Size, d: int) -> Size:

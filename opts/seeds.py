@@ -108,7 +108,21 @@ def _split_waste(extent_: int, block: int, threads: int) -> float:
     return round(-(-tasks // threads) * threads / tasks - 1, 2)
 
 
-def contraction(kernel: Kernel, target: Target, threads: int, c: Contraction, mr: int, nv: int, nb: int, kc: int, rows: int, pack: int, pack_tall: int, unroll: int = 1, mc: int = 0) -> Opts:
+def contraction(
+    kernel: Kernel,
+    target: Target,
+    threads: int,
+    c: Contraction,
+    mr: int,
+    nv: int,
+    nb: int,
+    kc: int,
+    rows: int,
+    pack: int,
+    pack_tall: int,
+    unroll: int = 1,
+    mc: int = 0,
+) -> Opts:
     """A contraction's schedule: mr rows × nv vectors in registers, the lane axis in blocks of nb, the reduce axis in blocks
     of kc (0: whole), parallel over rows (in blocks of mc) or lane blocks, panels packed."""
     lanes = target.lanes(c.nest.expr.dtype)

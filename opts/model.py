@@ -1,0 +1,276 @@
+"""The analytic model: seconds for a schedule, good enough to rank candidates before anything is built.
+
+For each nest the instructions of its innermost body are counted exactly as lowering will emit them (each expression once
+for each assignment of the register parts it varies with), and set against issue width, load ports, the latency of
+accumulator chains and the register file. Memory traffic follows Wolf & Lam's reuse argument: at each cache level, the
+outermost loop whose working set fits is the one whose data is fetched once. The larger of compute and traffic counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from ..ir import index as ix
+from ..ir.dtypes import index
+from ..ir.kernel import load_parts
+from ..ir.node import Node, axes_of, walk
+from .nests import Nest
+from .plan_axis import Part
+from .schedule import Scheduled
+
+CLOCK = 3.0e9
+"""Cycles a second the model assumes; only ratios matter for ranking."""
+POLYNOMIAL = {"exp": 16, "log": 20, "tanh": 26, "erf": 24}
+"""Vector instructions of an elementary function."""
+SLOW = {"div": 8.0, "sqrt": 10.0}
+FMA_LATENCY = 4
+L2_BYTES, L3_BYTES, DRAM_BYTES = 32.0, 12.0, 4.0
+"""Bytes a cycle into the next inner level, one core."""
+WAKE = 4e-5
+"""Seconds to wake a cold pool."""
+
+
+class Bandwidth(Protocol):
+    """What the model asks of a device's measured limits."""
+
+    def bandwidth(self, threads: int, nt: bool = False) -> float:
+        """Bytes a second of a streaming kernel."""
+        ...
+
+
+def estimate(scheduled: Scheduled, threads: int = 1, limits: Bandwidth | None = None) -> float:
+    """Predicted seconds on `threads` threads. Symbolic extents count with their upper bounds."""
+    dram = DRAM_BYTES
+    if limits is not None:
+        dram = limits.bandwidth(1) / CLOCK
+    tasks = 1
+    for p in scheduled.grid:
+        tasks *= p.trips
+    threads = max(1, min(threads, tasks))
+    rounds = -(-tasks // threads)
+    share = rounds / max(1, tasks)
+    total = 0.0
+    for nest in scheduled.nests:
+        compute = _compute(scheduled, nest)
+        memory = _traffic(scheduled, nest, dram / max(1.0, 0.75 * threads) * 1.0)
+        total += max(compute, memory) + 0.2 * min(compute, memory)
+    total += sum(_stage(scheduled, name, dram) for name in scheduled.stages)
+    return total * share / CLOCK + (WAKE if threads > 1 else 0.0) + tasks * 5e-8
+
+
+def _trips(parts: Iterable[Part]) -> float:
+    out = 1.0
+    for p in parts:
+        if p.clip and isinstance(p.size, int) and p.axis.arg.extent and isinstance(p.axis.arg.extent, int):
+            blocks = p.axis.arg.extent / (p.stride * p.size)
+            out *= p.size * blocks / max(1.0, -(-p.axis.arg.extent // (p.stride * p.size)))
+        else:
+            out *= p.trips
+    return max(out, 1.0)
+
+
+def _lane(s: Scheduled, nest: Nest) -> tuple[Part | None, int]:
+    """The likely lane part and its width (the exact rule is lowering's)."""
+    width = max(1, s.target.lanes(nest.expr.dtype.compute))
+    best, score = None, 0.0
+    for p in s.registers(nest):
+        lanes = min(width, p.trips & -p.trips)
+        if p.kind != "upcast" or lanes < 2:
+            continue
+        v = 0.25 if p.axis in nest.axes else 0.125
+        for stride, weight in _strides(s, nest, p):
+            v += weight * (1 if stride == 1 else 0 if stride == 0 else -1)
+        if v > score:
+            best, score = p, v
+    return best, min(width, best.trips & -best.trips) if best is not None else 1
+
+
+def _strides(s: Scheduled, nest: Nest, part: Part) -> list[tuple[int | None, float]]:
+    out: list[tuple[int | None, float]] = []
+    for n in walk(*nest.roots):
+        if n.op == "load":
+            buffer, indices, _ = load_parts(n)
+            out.append((_stride(s, nest, buffer.name, indices, buffer.shape, part), 1.0))
+    if nest.store is not None:
+        out.append((_stride(s, nest, "", nest.indices, nest.store.buffer.shape, part), 2.0))
+    return out
+
+
+def _stride(s: Scheduled, nest: Nest, name: str, indices: tuple[Node, ...], shape: tuple[int | Node, ...], part: Part) -> int | None:
+    plan = s.stages.get(name)
+    if plan is not None and plan.order == "panel" and any(n is nest for n in plan.nests):
+        return next((st for p, st in plan.parts if p.name == part.name), 0)
+    total, stride = 0, 1
+    for i, size in zip(reversed(indices), reversed(shape)):
+        if part.axis in axes_of(i):
+            k = ix.parts(s.at_parts(i))[0].get(part.var)
+            if k is None:
+                return None
+            total += k * stride
+        stride *= size if isinstance(size, int) else ix.bounds(size)[1]
+    return total
+
+
+def _compute(s: Scheduled, nest: Nest) -> float:
+    """Cycles of a nest on one core, data in L1."""
+    regs = s.registers(nest)
+    lane, width = _lane(s, nest)
+    copies = {p.name: p.trips // width if p is lane else p.trips for p in regs}
+
+    def times(node: Node) -> int:
+        axes = axes_of(node)
+        out = 1
+        for p in regs:
+            if p.axis in axes:
+                out *= copies[p.name]
+        return out
+
+    ports = 2.0
+    wide = width * nest.expr.dtype.compute.size > 32
+    arith = loads = 0.0
+    roots = [*nest.roots]
+    for n in _evaluated(s, nest, roots):
+        k = times(n)
+        if n.op == "load":
+            buffer, indices, mask = load_parts(n)
+            stride = _stride(s, nest, buffer.name, indices, buffer.shape, lane) if lane is not None else 0
+            gathered = stride is None or stride not in (0, 1)
+            loads += k * (width * 1.2 if gathered else 1.0) + (k * 0.5 if mask is not None and buffer.name not in s.stages else 0)
+        elif n.op in POLYNOMIAL:
+            arith += k * POLYNOMIAL[n.op]
+        elif n.op in ("lt", "le", "eq", "ne") and n.src[0].dtype is index:
+            arith += k * (1.0 if lane is not None and lane.axis in axes_of(n) else 0.25)
+        elif n.op in SLOW:
+            arith += k * SLOW[n.op]
+        elif not (n.op == "mul" and n is nest.expr and nest.kind == "reduce"):
+            arith += k
+    space = [p for p in regs if p.axis in nest.axes]
+    partial = [p for p in regs if p.axis in nest.reduce_axes and p.kind == "upcast"]
+    accs = _product(copies[p.name] for p in [*space, *partial])
+    unroll = _product(copies[p.name] for p in regs if p.kind == "unroll")
+    steps = accs * unroll
+    stores = 0.0
+    if nest.kind == "reduce":
+        arith += steps
+        loops = s.loops(nest)
+        inner = [p for p in loops if p.axis in nest.reduce_axes or p.kind == "fold"]
+        last_spatial = max((i for i, p in enumerate(loops) if p.axis in nest.axes), default=-1)
+        rest = loops[last_spatial + 1 :]
+        live = accs + sum(copies[p.name] for p in space if p is lane) + 1
+        spill = max(0.0, live - s.target.registers) * 2.0
+        once = accs * (2.0 if any(p in inner for p in loops[: last_spatial + 1]) else 1.0) + (
+            3 * (width.bit_length()) * _product(copies[p.name] for p in space) if lane is not None and lane in partial else 0
+        )
+        body = max(arith / ports, (loads + spill) / 2.0, FMA_LATENCY * unroll, (arith + loads + 2) / 4.0)
+        body += 0.4 if body < 8 else 0.0
+        cycles = _trips(rest) * body + once + 4
+        outer = _trips(loops[: last_spatial + 1])
+        return outer * cycles * (1.0 if not wide else 1.0)
+    if nest.store is not None:
+        stride = dict(enumerate(x for x, w in (_strides(s, nest, lane) if lane is not None else []) if w == 2.0)).get(0, 0)
+        stores = _product(copies.values()) * (width if lane is not None and stride != 1 else 1.0)
+    elif nest.kind in ("point", "scan"):
+        stores = _product(copies.values())
+    body = max(arith / ports, loads / 2.0, stores, (arith + loads + stores + 2) / 4.0, FMA_LATENCY if nest.kind == "scan" else 1.0)
+    return _trips(s.loops(nest)) * (body + 0.4)
+
+
+def _evaluated(s: Scheduled, nest: Nest, roots: list[Node]) -> list[Node]:
+    """The nodes that cost an instruction: not indices, nor the masks of staged tiles."""
+    out: dict[Node, None] = {}
+    stack = [r for r in roots if r.dtype is not index]
+    while stack:
+        n = stack.pop()
+        if n in out or n.op in ("const", "axis", "sym", "ref") or (n.dtype is index and n.op in ("sum", "prod", "div", "mod", "min", "max")):
+            continue
+        out[n] = None
+        if n.op == "load":
+            buffer, _, mask = load_parts(n)
+            if mask is not None and buffer.name not in s.stages:
+                stack.append(mask)
+        elif not (n.op in ("lt", "le", "eq", "ne") and n.src[0].dtype is index):
+            stack.extend(n.src)
+    return list(out)
+
+
+def _product(xs: Iterable[int]) -> int:
+    out = 1
+    for x in xs:
+        out *= x
+    return out
+
+
+def _footprint(s: Scheduled, indices: tuple[Node, ...], shape: tuple[int | Node, ...], inner: set[str], size: int) -> tuple[float, float]:
+    """(bytes touched in whole lines, elements) of an access inside a set of parts."""
+    elements, contiguous = 1.0, 1.0
+    for d, i in enumerate(indices):
+        reach = 1.0
+        for p in {q.name: q for a in axes_of(i) if a in s.plans for q in s.plans[a].parts}.values():
+            if p.name in inner:
+                k = abs(ix.parts(s.at_parts(i))[0].get(p.var, 1))
+                reach += k * (p.trips - 1) if k < 1 << 20 else 0
+        full = shape[d]
+        reach = min(reach, float(full if isinstance(full, int) else ix.bounds(full)[1]))
+        elements *= max(1.0, reach)
+        if d == len(indices) - 1:
+            contiguous = max(1.0, reach)
+    line = max(64.0, contiguous * size)
+    return elements / contiguous * line, elements
+
+
+def _traffic(s: Scheduled, nest: Nest, dram: float) -> float:
+    """Cycles to bring a nest's data through the caches."""
+    loops = s.loops(nest)
+    regs = {p.name for p in s.registers(nest)}
+    uses: list[tuple[tuple[Node, ...], tuple[int | Node, ...], int, bool]] = []
+    for n in walk(*nest.roots):
+        if n.op == "load":
+            buffer, indices, _ = load_parts(n)
+            if buffer.name not in s.stages:
+                uses.append((indices, buffer.shape, buffer.dtype.size, False))
+    if nest.store is not None:
+        uses.append((nest.indices, nest.store.buffer.shape, nest.store.buffer.dtype.size, True))
+    staged = [st for st in s.stages.values() if any(n is nest for n in st.nests)]
+    sizes = [(s.target.l1, L2_BYTES), (s.target.l2, L3_BYTES), (max(s.target.l3, s.target.l2), dram)]
+    prints = []
+    for depth in range(len(loops) + 1):
+        inner = regs | {p.name for p in loops[depth:]}
+        per = [_footprint(s, i, sh, inner, sz)[0] * (2 if st else 1) for i, sh, sz, st in uses]
+        held = sum(_staged_inside(st, inner) for st in staged)
+        prints.append((per, held))
+    cycles = 0.0
+    for capacity, rate in sizes:
+        fits = next((d for d, (per, held) in enumerate(prints) if sum(per) + held <= 0.8 * capacity), len(loops))
+        # the loop around the working set that fits streams its data once; loops further out fetch it again
+        depth = max(fits - 1, 0)
+        per, held = prints[depth]
+        packed = held if capacity != sizes[-1][0] else 0.0
+        cycles += (sum(per) + packed) * _trips(loops[:depth]) / rate
+    return cycles
+
+
+def _staged_inside(stage: object, inner: set[str]) -> float:
+    from .staging import StagePlan
+
+    assert isinstance(stage, StagePlan)
+    if stage.order == "row":
+        return float(stage.bytes)
+    return float(_product(p.trips for p, _ in stage.parts if p.name in inner) * stage.buffer.dtype.size)
+
+
+def _stage(s: Scheduled, name: str, dram: float) -> float:
+    """Cycles spent copying a staged tile, every time its loop comes round."""
+    plan = s.stages[name]
+    nest = plan.nests[0]
+    loops = s.loops(nest)
+    names = [p.name for p in loops]
+    around = loops[: names.index(plan.at.name) + 1] if plan.at.kind != "grid" else [p for p in loops if p.kind == "grid"]
+    fills = _trips(around)
+    consecutive = True
+    if plan.order == "panel" and plan.parts:
+        last = plan.parts[-1][0]
+        consecutive = ix.parts(plan.index[-1])[0].get(last.var) == 1
+    lanes = s.target.lanes(plan.dtype) if consecutive else 1.0
+    per = plan.elements / lanes * (1.5 if consecutive else 1.3)
+    far = plan.bytes / (dram if plan.bytes * fills > s.target.l3 else L3_BYTES)
+    return fills * max(per, far)
