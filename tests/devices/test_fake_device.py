@@ -76,6 +76,11 @@ def test_rules_match_text_hash_and_share(script: Path) -> None:
     assert 7.0 not in (seconds({"text": "no such text"}), seconds({"sha": "cd"}), seconds({"share": 0.0}))
 
 
+def test_no_rule_touches_the_kernels_that_compare_results(script: Path) -> None:
+    script.write_text(json.dumps({"rules": [{"do": "build"}]}))
+    assert devices.get(SPEC).build(source(name="compare_float32"))
+
+
 def test_wrong_and_stale_results(script: Path) -> None:
     a = np.zeros(100, np.int64)
     make(script, {"rules": [{"do": "wrong"}]})[1].run([a.ctypes.data])
