@@ -1,0 +1,194 @@
+"""exp, log, tanh and erf: error in units in the last place over dense samples, special values, gradual underflow."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for `import hand_built`
+
+import numpy as np
+import pytest
+from hand_built import apply, elementwise
+from tilewright import targets
+from tilewright.ir.dtypes import float16, float32
+from tilewright.ir.errors import KernelError
+from tilewright.lower.builder import Builder
+from tilewright.lower.elementary import NAMES, expand
+from tilewright.lower.program import statements
+from tilewright.targets import Target
+
+HOST = targets.host()
+NO_FMA = replace(HOST, name="no fma", features=HOST.features - {"fma", "f16c", "avx512", "avx512vnni", "avx512bf16"}, vector_bytes=16)
+OPS = sorted(NAMES)
+op_ = pytest.mark.parametrize("op", OPS)
+type_ = pytest.mark.parametrize("name", ["float32", "float64"])
+target_ = pytest.mark.parametrize("target", [HOST, NO_FMA], ids=["fma", "no fma"])
+BOUND = {"exp": 1.0, "log": 1.0, "tanh": 2.7, "erf": 1.5}
+WIDE = np.longdouble
+
+
+def evaluate(op: str, x: np.ndarray, lanes: int = 16, target: Target = HOST) -> np.ndarray:
+    return apply(lambda b, v: expand(b, op, v), [x], x.dtype.name, lanes, target)
+
+
+def reference(op: str, x: np.ndarray) -> np.ndarray:
+    """In long double (float64 has the 11 bits to spare for float32)."""
+    with np.errstate(all="ignore"):
+        if op != "erf":
+            return getattr(np, op)(x.astype(np.float64 if x.dtype == np.float32 else WIDE))
+        if x.dtype == np.float32:
+            return np.array([math.erf(v) for v in x])
+    # 1 - erfc keeps the bits that a float64 erf would round away
+    far = [series(v) if abs(v) < 0.5 else math.copysign(1, v) * (WIDE(1) - WIDE(math.erfc(abs(v)))) for v in x]
+    return np.array(far, WIDE)
+
+
+def series(v: float) -> np.longdouble:
+    """erf for |v| < 0.5 by its Taylor series in long double."""
+    x = WIDE(v)
+    term, total = x, x
+    for k in range(1, 30):
+        term = -term * x * x / k
+        total += term / (2 * k + 1)
+    return total * 2 / np.sqrt(WIDE("3.14159265358979323846264338327950288"))
+
+
+def samples(op: str, name: str, n: int) -> np.ndarray:
+    """Every kind of value: random bit patterns, the range where the result is neither 0 nor inf, near 1, all magnitudes."""
+    rng = np.random.default_rng(7)
+    info = np.finfo(name)
+    bits = rng.integers(0, np.iinfo(f"uint{info.bits}").max, n, f"uint{info.bits}", endpoint=True).view(name)
+    span = (math.log(float(info.smallest_subnormal)) - 2, math.log(float(info.max)) + 2) if op == "exp" else (-12, 12)
+    near = 1 + rng.uniform(-0.4, 0.6, n) if op == "log" else rng.uniform(-1.5, 1.5, n)
+    sizes = np.exp(rng.uniform(math.log(info.smallest_subnormal), math.log(info.max), n))
+    with np.errstate(all="ignore"):
+        return np.concatenate([bits, rng.uniform(*span, n).astype(name), near.astype(name), sizes.astype(name), -sizes.astype(name)])
+
+
+def ulps(got: np.ndarray, want: np.ndarray) -> np.ndarray:
+    """|got - want| in units of the last place of `want` in the type of `got`; inf where one is NaN or infinite and the other is not."""
+    info = np.finfo(got.dtype)
+    with np.errstate(all="ignore"):
+        rounded = want.astype(got.dtype)
+        exponent = np.floor(np.log2(np.maximum(np.abs(want), info.tiny))).astype(int)
+        error = np.abs(got.astype(want.dtype) - want) / np.ldexp(want.dtype.type(1), exponent - info.nmant)
+    special = ~np.isfinite(rounded) | ~np.isfinite(got)
+    same = (got == rounded) | (np.isnan(got) & np.isnan(rounded))
+    return np.where(special, np.where(same, 0, np.inf), error)
+
+
+@op_
+@type_
+@target_
+def test_error_is_bounded(op: str, name: str, target: Target) -> None:
+    if name == "float64" and np.finfo(WIDE).nmant < 60:
+        pytest.skip("long double is float64 here: nothing to compare with")
+    x = samples(op, name, 100_000 if name == "float32" else 8_000)
+    error = ulps(evaluate(op, x, target=target), reference(op, x))
+    worst = int(np.argmax(error))
+    assert error[worst] <= BOUND[op] + (0 if "fma" in target.features else 0.5), f"{error[worst]} ulp at {x[worst]!r}"
+
+
+@op_
+@type_
+@pytest.mark.parametrize("lanes", [1, 16])
+def test_special_values(op: str, name: str, lanes: int) -> None:
+    inf, nan = math.inf, math.nan
+    x = np.array([inf, -inf, nan, -nan, 0.0, -0.0, 1.0], name)
+    want = {
+        "exp": [inf, 0, nan, nan, 1, 1, math.e],
+        "log": [inf, nan, nan, nan, -inf, -inf, 0],
+        "tanh": [1, -1, nan, nan, 0, -0.0, math.tanh(1)],
+        "erf": [1, -1, nan, nan, 0, -0.0, math.erf(1)],
+    }[op]
+    got = evaluate(op, x, lanes)
+    np.testing.assert_allclose(got, np.array(want, name), rtol=4 * np.finfo(name).eps)
+    zero = got == 0
+    np.testing.assert_array_equal(np.signbit(got[zero]), np.signbit(np.array(want)[zero]))
+
+
+@op_
+@type_
+def test_every_nan_stays_nan(op: str, name: str) -> None:
+    """The payload must not leak into exponent arithmetic."""
+    bits = np.finfo(name).bits
+    mantissa = np.finfo(name).nmant
+    payload = np.concatenate([[1 << k for k in range(mantissa)], np.random.default_rng(0).integers(1, 1 << mantissa, 500)]).astype(f"uint{bits}")
+    exponent = np.array(((1 << (bits - 1 - mantissa)) - 1) << mantissa, f"uint{bits}")
+    x = np.concatenate([payload | exponent, payload | exponent | np.array(1 << (bits - 1), f"uint{bits}")]).view(name)
+    assert np.isnan(x).all() and np.isnan(evaluate(op, x)).all()
+
+
+@type_
+def test_exp_underflows_gradually_and_overflows_where_it_should(name: str) -> None:
+    info = np.finfo(name)
+    low, top = math.log(float(info.smallest_subnormal)), math.log(float(info.max))
+    x = np.linspace(low - 1, math.log(float(info.tiny)) + 1, 3000).astype(name)
+    want = np.exp(x.astype(WIDE)).astype(name)
+    got = evaluate("exp", x)
+    assert (np.abs(got.view(f"int{info.bits}") - want.view(f"int{info.bits}")) <= 1).all()
+    assert ((got > 0) & (got < info.tiny)).sum() > 100
+    edge = np.array([top], name)
+    below, above = np.nextafter(edge, edge.dtype.type(0)), np.nextafter(np.nextafter(edge, edge.dtype.type(np.inf)), edge.dtype.type(np.inf))
+    assert np.isfinite(evaluate("exp", below)).all() and np.isinf(evaluate("exp", above)).all()
+
+
+@type_
+def test_log_of_subnormals_and_negatives(name: str) -> None:
+    info = np.finfo(name)
+    x = (np.arange(1, 2000) * float(info.smallest_subnormal)).astype(name)
+    assert (ulps(evaluate("log", x), np.log(x.astype(WIDE))) <= 1).all()
+    assert np.isnan(evaluate("log", -x)).all()
+
+
+@pytest.mark.parametrize("op", ["tanh", "erf"])
+@type_
+def test_odd_functions_are_odd_bounded_and_exact_for_subnormals(op: str, name: str) -> None:
+    x = np.linspace(0, 30, 5000).astype(name)
+    y = evaluate(op, x)
+    np.testing.assert_array_equal(evaluate(op, -x), -y)
+    assert (y <= 1).all() and y[-1] == 1
+    info = np.finfo(name)
+    tiny = (np.arange(2000) * float(info.smallest_subnormal)).astype(name)
+    scale = 1.0 if op == "tanh" else 2 / math.sqrt(math.pi)
+    np.testing.assert_allclose(evaluate(op, tiny) / info.smallest_subnormal, np.arange(2000) * scale, atol=1.0)
+
+
+@op_
+@type_
+def test_only_simple_operations_are_used(op: str, name: str) -> None:
+    """The interpreter and every renderer know these; a longer list would slow the hot path unnoticed."""
+    program = elementwise([name], name, 8, 64, lambda b, x: expand(b, op, x))
+    body = [s.op for s in statements(program.phases[0].body)]
+    assert set(body) <= {"const", "add", "sub", "mul", "div", "fma", "lt", "le", "select", "abs", "bitcast", "and", "or", "shl", "shr", "load", "store"}
+    work = [o for o in body if o not in ("const", "bitcast", "load", "store")]
+    assert len(work) <= {"exp": 25, "log": 34, "tanh": 25, "erf": 37}[op] + (0 if name == "float32" else 20)
+
+
+def test_other_types_and_functions_are_refused() -> None:
+    for op, dtype in (("exp", float16), ("sin", float32)):
+        with pytest.raises(KernelError, match="has no expansion"):
+            elementwise([dtype.name], "float32", 8, 64, lambda b, x, op=op: expand(b, op, x))
+
+
+def test_equal_arguments_share_the_expansion() -> None:
+    def twice(b: Builder, x):  # type: ignore[no-untyped-def]
+        first, again = expand(b, "exp", x), expand(b, "exp", x)
+        assert first is again
+        return first
+
+    elementwise(["float32"], "float32", 8, 64, twice)
+
+
+def test_the_reference_agrees_with_the_c_library() -> None:
+    """The series and 1 - erfc above, against long double erf where the C library can be called."""
+    if not sys.platform.startswith("linux") or np.finfo(WIDE).nmant < 60:
+        pytest.skip("no long double erf to call")
+    erf = ctypes.CDLL("libm.so.6").erfl
+    erf.restype, erf.argtypes = ctypes.c_longdouble, [ctypes.c_longdouble]
+    x = np.linspace(-5, 5, 999)
+    assert (np.abs(reference("erf", x).astype(float) - [erf(v) for v in x]) < 3e-16).all()
