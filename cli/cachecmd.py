@@ -8,8 +8,8 @@ from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import UsageError
-from .query import best_rows, filters, select
-from .style import OUTCOMES, console, duration, opts_text, shape_text, table
+from .query import best_rows, filters, select, shape_of
+from .style import OUTCOMES, console, duration, opts_text, table
 
 if TYPE_CHECKING:
     from ..cache import Cache, Row
@@ -36,9 +36,7 @@ def _list(store: Cache, args: Namespace) -> int:
     for r in rows:
         outcome = f"[{OUTCOMES[r.outcome]}]{r.outcome}[/]"
         time = duration(r.t_med) if r.t_med else "-"
-        listed.add_row(
-            r.name, shape_text(r.shape_dict), r.dtype, r.device, str(r.threads), outcome, time, opts_text(parse(r.opts_display)), r.when[:19].replace("T", " ")
-        )
+        listed.add_row(r.name, shape_of(r), r.dtype, r.device, str(r.threads), outcome, time, opts_text(parse(r.opts_display)), r.when[:19].replace("T", " "))
     out = console()
     out.print(listed)
     if not args.all:
@@ -90,11 +88,11 @@ def _import(store: Cache, args: Namespace) -> int:
 
 def _clear(store: Cache, args: Namespace) -> int:
     chosen: dict[str, Any] = filters(args)
-    if not (chosen or args.shape or args.all):
+    if not (chosen or args.kernel or args.shape or args.all):
         raise UsageError("tune cache clear: say what (--kernel, --shape, --dtype, --device, --threads), or --all for everything")
-    # the cache compares whole shapes; the command line may name a part of one
-    shapes: set[str | None] = {r.shape for r in select(store, args)} if args.shape else {None}
-    gone = sum(store.clear(**chosen, shape=shape) for shape in shapes)
+    # the cache compares whole names and shapes; the command line may give a part of one
+    exact = {(r.name, r.shape) for r in select(store, args)}
+    gone = sum(store.clear(**chosen, name=name, shape=shape) for name, shape in exact)
     print(f"deleted {gone} measurements from {store.location}")
     return 0
 

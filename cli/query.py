@@ -4,24 +4,20 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from .style import shape_text
 
 if TYPE_CHECKING:
     from ..cache import Cache, Row
 
 
-def kernel_name(spec: str) -> str:
-    """The name rows carry for --kernel: a named kernel's own, or the function of `my.py:function`."""
-    return spec.rsplit(":", 1)[-1]
-
-
 def filters(args: Namespace) -> dict[str, str | int]:
-    """Row fields that must be equal, from the arguments that were given."""
+    """Row fields that must be equal, from the arguments that were given (the kernel and its shape apart)."""
     from ..ir.dtypes import dtype
 
     out: dict[str, str | int] = {}
-    if args.kernel:
-        out["name"] = kernel_name(args.kernel)
     if args.dtype:
         out["dtype"] = dtype(args.dtype).name
     if args.device:
@@ -33,13 +29,31 @@ def filters(args: Namespace) -> dict[str, str | int]:
 
 def select(cache: Cache, args: Namespace) -> list[Row]:
     """The rows that the arguments ask for; a shape may name some of the extents only."""
-    rows = list(cache.rows(**filters(args)))
+    rows = cache.rows(**filters(args))
+    if args.kernel:
+        rows = [r for r in rows if same_kernel(r.name, args.kernel)]
     if args.shape:
         from ..kernels import parse_shape
 
         want = parse_shape(args.shape)
         rows = [r for r in rows if want.items() <= r.shape_dict.items()]
     return rows
+
+
+def same_kernel(name: str, spec: str) -> bool:
+    """Whether a row's name is what --kernel says: equal, or the same function of a file of that name wherever it is."""
+    path, _, function = spec.rpartition(":")
+    theirs, _, their_function = name.rpartition(":")
+    return name == spec or (bool(path) and function == their_function and Path(path).name == Path(theirs).name)
+
+
+def shape_of(row: Row) -> str:
+    """A row's shape in the order its kernel names the extents (JSON sorts them)."""
+    from ..kernels import NAMES, get
+
+    shape = row.shape_dict
+    order = get(row.name).shape_names if row.name in NAMES else ()
+    return shape_text({n: shape[n] for n in (*(n for n in order if n in shape), *(n for n in shape if n not in order))})
 
 
 def best_rows(cache: Cache, rows: Iterable[Row]) -> list[Row]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
-from .query import best_rows, select
-from .style import LEGEND, console, duration, gain, opts_text, percent, rate, shape_text, table
+from .query import best_rows, select, shape_of
+from .style import LEGEND, console, duration, gain, opts_text, percent, rate, table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -38,7 +37,7 @@ def report(rows: list[Row]) -> Table:
     for r in rows:
         t = r.t_min or r.t_med or float("inf")
         out.add_row(
-            f"[bold]{r.name}[/] {r.dtype}\n{shape_text(json.loads(r.shape))}",
+            f"[bold]{r.name}[/] {r.dtype}\n{shape_of(r)}",
             f"{r.device}\n{r.threads} thread{'s' * (r.threads != 1)}",
             duration(t),
             rate(r.flops / t / 1e9, ""),

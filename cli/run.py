@@ -85,7 +85,7 @@ def summary(out: Console, args: Namespace, result: Result) -> None:
     from rich.text import Text
 
     threads = f"{result.threads} thread{'s' * (result.threads != 1)}"
-    what = f"{result.kernel} {shape_text(result.shape)} {result.dtype} on {result.device}, {threads}"
+    what = " ".join(filter(None, (result.kernel, shape_text(result.shape), result.dtype, "on", result.device + ",", threads)))
     out.print(Text.assemble((what, "bold"), ": ", (state(result), "green" if result.found else "bold red")), soft_wrap=True)
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", no_wrap=True, min_width=10)
@@ -94,9 +94,7 @@ def summary(out: Console, args: Namespace, result: Result) -> None:
         grid.add_row("best", Text(rates(result), style="bold"))
         grid.add_row("timed", f"min {duration(result.t_min)}" + (f", median {duration(result.t_med)} of {result.n} runs" if result.t_med else ""))
         if result.seed_s:
-            faster = f"{result.gain:.2f}x" if result.gain else gain(result.seed_s, result.t_min)
-            won = result.opts != result.seed_opts
-            grid.add_row("seed", f"{duration(result.seed_s)}; " + (f"the best is {faster} as fast" if won else "nothing beat it by more than the noise"))
+            grid.add_row("seed", f"{duration(result.seed_s)}; {against_seed(result)}")
         grid.add_row("opts", opts_text(result.opts))
     if result.counts:
         total = sum(result.counts.values())
@@ -108,6 +106,14 @@ def summary(out: Console, args: Namespace, result: Result) -> None:
     if result.found:
         out.print(Text.assemble(("look at it  ", "dim"), shlex.join([*show_words(args.kernel, result), *where])), soft_wrap=True)
     out.print(Text.assemble(("reproduce   ", "dim"), " ".join(filter(None, (result.reproduce, shlex.join(where))))), soft_wrap=True)
+
+
+def against_seed(result: Result) -> str:
+    """How the answer compares with the seed schedule."""
+    assert result.seed_s and result.t_min
+    if result.opts == result.seed_opts:
+        return "nothing beat it by more than the noise"
+    return f"the best is {f'{result.gain:.2f}x' if result.gain else gain(result.seed_s, result.t_min)} as fast, side by side"
 
 
 def state(result: Result) -> str:

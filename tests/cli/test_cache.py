@@ -7,8 +7,9 @@ import re
 from pathlib import Path
 
 import pytest
+from tilewright import cache
 
-from .conftest import Tune
+from .conftest import Tune, row
 
 
 def test_report_of_an_empty_cache_says_how_to_fill_it(tune: Tune) -> None:
@@ -41,6 +42,14 @@ def test_list_gives_the_best_of_each_key_and_all_measurements(tune: Tune, filled
 def test_list_narrows_by_a_part_of_the_shape(tune: Tune, filled: Path) -> None:
     assert len(json.loads(tune("cache", "list", "--format", "json", "--all", "--shape", "k=32").out)) == 3
     assert json.loads(tune("cache", "list", "--format", "json", "--all", "--shape", "k=33").out) == []
+
+
+def test_a_kernel_from_a_file_is_found_wherever_the_file_is(tune: Tune, cache_file: Path) -> None:
+    with cache.open() as store:
+        store.record(row(name="there/my.py:make", kernel="u" * 64))
+        store.record(row(name="there/my.py:other", kernel="v" * 64))
+    assert [r["name"] for r in json.loads(tune("cache", "list", "--format", "json", "--kernel", "my.py:make").out)] == ["there/my.py:make"]
+    assert tune("cache", "clear", "--kernel", "./my.py:make").out.startswith("deleted 1 ")
 
 
 def test_list_table_names_failures(tune: Tune, filled: Path) -> None:

@@ -73,7 +73,7 @@ def test_plain_lines_when_piped(env: dict[str, str]) -> None:
     assert done.returncode == 0, done.stderr
     got = json.loads(done.stdout)
     assert got["origin"] == "tuned" and got["verified"] and got["counts"]["ok"] >= 1 and sum(got["counts"].values()) <= 6
-    assert got["roofline_pct"] <= 100
+    assert got["roofline_pct"] > 0 and got["gflops"] > 0
     assert "\x1b" not in done.stderr and "trials left  searching" in done.stderr and "best " in done.stderr
 
 

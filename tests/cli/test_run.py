@@ -72,7 +72,7 @@ def test_summary(tune: Tune, search: Search) -> None:
     assert [line.strip() for line in said[at + 1 :]] == [
         "best        10 µs  19.7 GFLOP/s  2.66 GB/s  50 % of roofline",
         "timed       min 10 µs, median 11 µs of 40 runs",
-        "seed        25 µs; the best is 2.40x as fast",
+        "seed        25 µs; the best is 2.40x as fast, side by side",
         "opts        Um8 Pn",
         "search      16 candidates in 2.0 s with portfolio: ok 12, slow 3, wrong 1",
         "look at it  tune show --kernel matmul --shape m=64,n=48,k=32 --dtype float32 --device cpu --threads 2",
