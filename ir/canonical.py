@@ -40,27 +40,30 @@ class Canonical:
     identity: str
     names: dict[str, str]
     tensors: dict[str, str]
+    axes: dict[str, str]
     loops: dict[str, str]
-    """As `names`, for buffers and values alone, and for loops alone (a loop named like its family belongs to the axis of that name)."""
+    """`tensors`: buffers and values; `axes`: families and sites; `loops`: the same for loops (one named like its family is of the axis of that name)."""
 
     def to_canonical(self, opts: Sequence[Sequence[Any]]) -> list[list[Any]]:
         """Options in JSON form (`[op, on]` or `[op, on, arg]`) with canonical names; OptError for a name the normalised kernel lacks."""
-        return [self._opt(o, self.tensors, self.names, self.loops) for o in opts]
+        return [self._opt(o, self.tensors, self.axes, self.loops) for o in opts]
 
     def from_canonical(self, opts: Sequence[Sequence[Any]]) -> list[list[Any]]:
         """The inverse: options with this kernel's names."""
-        tensors, names, loops = ({c: n for n, c in reversed(d.items())} for d in (self.tensors, self.names, self.loops))
-        return [self._opt(o, tensors, names, names | loops) for o in opts]
+        tensors = {c: n for n, c in self.tensors.items()}
+        # sites come last in `loops`: a family's only axis goes by its site, which is what its loops are called
+        axes = {c: n for n, c in self.axes.items()} | {c: n for n, c in self.loops.items()}
+        return [self._opt(o, tensors, axes, axes) for o in opts]
 
     @staticmethod
-    def _opt(o: Sequence[Any], tensors: dict[str, str], names: dict[str, str], loops: dict[str, str]) -> list[Any]:
+    def _opt(o: Sequence[Any], tensors: dict[str, str], axes: dict[str, str], loops: dict[str, str]) -> list[Any]:
         op, on, *rest = o
         if op in TENSOR_OPS:
             new = tensors.get(on)
             if new is None:
                 raise OptError(f"{op}({on}): the kernel has no buffer or value {on!r} (it has {', '.join(tensors)})")
         else:
-            new = _loop(op, on, loops if op == "MOVE" else names, loops)
+            new = _loop(op, on, loops if op == "MOVE" else axes, loops)
         out: list[Any] = [op, new]
         for arg in rest:
             if isinstance(arg, dict):
@@ -93,18 +96,16 @@ def _canonical(k: Kernel) -> Canonical:
     text = f"kernel {VERSION}\n{w.text}"
     tensors = {b.name: c for b, c in w.buffers.items()} | dict(w.values)
     sites = {a.arg.name: c for a, c in w.axes.items()}
-    names: dict[str, str] = dict(w.symbols)
-    for family, axes in k.families.items():
-        names[family] = w.axes[axes[0]] if len(axes) == 1 else w.families[family]
-    loops = names | sites
-    names = tensors | sites | names
-    return Canonical(text, _sha(text), _sha(repr((text, k.name, [(b.name, repr(b.shape)) for b in k.buffers], _given(k), w.values))), names, tensors, loops)
+    families = {f: w.axes[axes[0]] if len(axes) == 1 else w.families[f] for f, axes in k.families.items()}
+    axes = sites | families
+    identity = _sha(repr((text, k.name, [(b.name, repr(b.shape)) for b in k.buffers], _given(k), w.values)))
+    return Canonical(text, _sha(text), identity, dict(w.symbols) | tensors | axes, tensors, axes, families | sites)
 
 
 def _given(k: Kernel) -> list[object]:
     """Everything the numbering hides: names and the order of things."""
     nests: list[Value | Store] = [*k.values.values(), *k.stores]
-    return [[repr(a) for a in k.axes], [[repr(a) for a in n.axes] for n in nests], [repr(e) for e in k.expressions()], [s.arg.name for s in k.symbols]]
+    return [[a.arg.name for a in k.axes], [[a.arg.name for a in n.axes] for n in nests], [s.arg.name for s in k.symbols]]
 
 
 def loose(kernel: Kernel) -> dict[str, str]:

@@ -74,6 +74,10 @@ class Colours:
         """The divisor of a div or mod."""
         return "?" if self.erase else str(n.arg)
 
+    def factor(self, k: int) -> str:
+        """A coefficient of an index; with `erase` only whether it is a unit step (others are strides, and so extents)."""
+        return "?" if self.erase and abs(k) != 1 else str(k)
+
     def access(self, buffer: Buffer, indices: tuple[Node, ...]) -> tuple[Node, ...]:
         """What tells two accesses apart: the element offset, or with `erase` the indices (strides are extents)."""
         return indices if self.erase else (flat(buffer, indices),)
@@ -158,7 +162,7 @@ class Colours:
             return digest("ref", self.values[n.arg], [nest[s] for s in n.src])
         if op == "sum":
             coeffs, c = n.arg
-            return digest("sum", sorted((k, nest[s]) for s, k in zip(n.src, coeffs, strict=True)), "?" if self.erase and c else c)
+            return digest("sum", sorted((self.factor(k), nest[s]) for s, k in zip(n.src, coeffs, strict=True)), "?" if self.erase and c else c)
         src = [nest[s] for s in n.src]
         arg = self.divisor(n) if op in ("div", "mod") and n.dtype is index else n.arg
         return digest(op, n.dtype.name, sorted(src) if commutes(n) else src, arg)

@@ -120,8 +120,7 @@ class Rewriter:
         for item in self.kernel.body:
             if isinstance(item, Fold):
                 m = item.monoid
-                merge = tuple(self.go(e) for e in m.merge)
-                monoid = Monoid(m.identity, merge, m.associative, m.commutative)
+                monoid = Monoid(tuple(self.go(e) for e in m.identity), tuple(self.go(e) for e in m.merge), m.associative, m.commutative)
                 body.append(Fold(item.name, item.axis, tuple(self.value(v) for v in item.block), item.components, monoid))
             else:
                 body.append(self.value(item))

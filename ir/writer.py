@@ -145,7 +145,7 @@ class Writer:
             return f"ref {self._value(n.arg)}[{','.join(go(s) for s in n.src)}]"
         if n.op == "sum":
             coeffs, c = n.arg
-            factor = dict(zip(n.src, coeffs, strict=True))
+            factor = {s: self.colours.factor(k) for s, k in zip(n.src, coeffs, strict=True)}
             terms = sorted(self.colours.order(n.src, nest), key=lambda s: (factor[s], self.colours.of(s, nest)))
             return f"sum {'+'.join(f'{factor[s]}*{go(s)}' for s in terms)}+{'?' if self.erase and c else c}"
         src = self.colours.order(n.src, nest) if commutes(n) else n.src

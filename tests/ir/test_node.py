@@ -1,0 +1,185 @@
+"""Expression nodes: interning, promotion, folding, traversal, and what they refuse."""
+
+import gc
+import math
+import pickle
+import weakref
+
+import pytest
+from tilewright.ir import (
+    Buffer,
+    KernelError,
+    absolute,
+    axis,
+    bfloat16,
+    bool_,
+    cast,
+    const,
+    dtype,
+    exp,
+    float16,
+    float32,
+    float64,
+    int8,
+    int32,
+    maximum,
+    sqrt,
+    sym,
+    where,
+)
+from tilewright.ir.node import axes_of, load, make, substitute, walk
+
+I, J = axis("m", 4), axis("n", 8)
+X = Buffer("x", float32, (4, 8))
+
+
+def test_equal_expressions_are_one_object():
+    assert X[I, J] + 1.0 is X[I, J] + 1.0
+    assert exp(X[I, J]) is exp(X[I, J])
+    assert axis("m", 4) is I and axis("m", 5) is not I
+
+
+def test_constants_of_different_type_or_sign_are_different():
+    values = [const(1), const(True), const(1.0), const(1, int32), const(1.0, float64), const(0.0), const(-0.0), const(0)]
+    assert len({id(v) for v in values}) == len(values)
+    assert math.copysign(1, const(-0.0).arg) == -1
+
+
+def test_nodes_nobody_holds_are_freed():
+    node = X[I, J] * 12345.5 + 1.0
+    node._memo.clear()
+    axes_of(node)
+    alive = weakref.ref(node)
+    del node
+    gc.collect()
+    assert alive() is None
+
+
+def test_pickle_gives_the_same_object():
+    node = where(I < 2, exp(X[I, J]), 0.0)
+    assert pickle.loads(pickle.dumps(node)) is node
+    assert pickle.loads(pickle.dumps(float16)) is float16
+
+
+def test_sixteen_bit_floats_widen_before_arithmetic():
+    for narrow in (float16, bfloat16):
+        h = Buffer("h", narrow, (4,))[I]
+        assert h.dtype is narrow
+        assert (h + h).dtype is float32 and (h * 2.0).dtype is float32
+        assert exp(h).dtype is float32 and maximum(h, 0.0).dtype is float32 and where(I < 1, h, 0.0).dtype is float32
+
+
+def test_numbers_take_the_type_of_what_they_meet():
+    d = Buffer("d", float64, (4,))[I]
+    assert (d * 2).dtype is float64 and (1 / d).src[0] is const(1.0, float64)
+    assert (I * 2 + 1).dtype is I.dtype
+    assert (Buffer("q", int8, (4,))[I] + 3).dtype is int8
+
+
+def test_mixed_types_are_refused_with_the_cure():
+    with pytest.raises(KernelError, match="mul of float32 and float64: cast one of them"):
+        X[I, J] * Buffer("d", float64, (4,))[I]
+    with pytest.raises(KernelError, match=r"where\(\) of float32 and int32: cast one of them"):
+        where(I < 1, X[I, J], const(1, int32))
+    with pytest.raises(KernelError, match="exp of int32: cast it to a float type"):
+        exp(const(1, int32))
+    with pytest.raises(KernelError, match="meets an index: cast the index"):
+        I + 0.5
+
+
+def test_an_expression_has_no_truth_value():
+    with pytest.raises(KernelError, match="has no truth value"):
+        bool(X[I, J] < 1.0)
+    with pytest.raises(KernelError, match="has no truth value"):
+        if I < 3 and J < 2:
+            pass
+
+
+def test_casts():
+    assert cast(X[I, J], float32) is X[I, J]
+    assert cast(const(3), float32) is const(3.0, float32)
+    assert cast(const(2.7), int32) is const(2, int32)
+    assert X[I, J].cast(float16).op == "cast"
+
+
+def test_logic_folds_constants():
+    inside = I < 2
+    assert (inside & True) is inside and (inside & False) is const(False)
+    assert (inside | False) is inside and (inside | True) is const(True)
+    assert (inside & inside) is inside
+    assert ~const(True) is const(False)
+    assert where(const(True), X[I, J], 0.0) is X[I, J]
+
+
+def test_masked_loads():
+    assert X.masked(const(True), I, J) is X[I, J]
+    assert X.masked(const(False), I, J) is const(0.0, float32)
+    node = X.masked(I < 2, I, J)
+    assert node.arg == (X, True) and len(node.src) == 3
+    # deciding the mask later has the same effect
+    assert substitute(node, {I: const(1)}) is X[const(1), J]
+    assert substitute(node, {I: const(3)}) is const(0.0, float32)
+
+
+def test_wrong_number_of_indices():
+    with pytest.raises(KernelError, match="x has 2 dimensions and was indexed with 1"):
+        X[I]
+    with pytest.raises(KernelError, match="x has 2 dimensions and was indexed with 3"):
+        load(X, (I, J, J))
+
+
+def test_bad_leaves():
+    with pytest.raises(KernelError, match="extent -1 is negative"):
+        axis("m", -1)
+    with pytest.raises(KernelError, match=r"range \[5, 2\] must satisfy 0 <= lo <= hi"):
+        sym("n", 5, 2)
+    with pytest.raises(KernelError, match="is not a whole number"):
+        const(1.5, int32)
+    with pytest.raises(KernelError, match="unknown dtype 'float31'; use one of float64"):
+        dtype("float31")
+
+
+def test_a_constant_extent_is_an_int():
+    assert axis("m", const(4)).arg.extent == 4
+    assert axis("m", sym("s", 1, 4) * 1).arg.extent is sym("s", 1, 4)
+
+
+def test_family_and_site():
+    a = axis("n@max", 8)
+    assert (a.arg.name, a.arg.family) == ("n@max", "n")
+
+
+def test_walk_yields_operands_first_and_once():
+    e = exp(X[I, J])
+    root = e * e + e
+    seen = list(walk(root))
+    assert len(seen) == len(set(seen))
+    place = {n: i for i, n in enumerate(seen)}
+    assert all(place[s] < place[n] for n in seen for s in n.src)
+
+
+def test_axes_of_an_expression():
+    assert axes_of(X[I, J] + 1.0) == {I, J}
+    assert axes_of(const(1.0)) == set()
+    assert axes_of(X[I, const(0)], exp(X[const(0), J])) == {I, J}
+
+
+def test_substitution_simplifies():
+    k = axis("k", 2)
+    assert substitute((I * 8 + J) // 8, {J: k * 4}) is I
+    assert substitute(where(I < 2, X[I, J], 0.0), {I: const(0)}) is X[const(0), J]
+
+
+def test_operators_keep_their_order_and_types():
+    x = X[I, J]
+    assert (x - 1.0).src == (x, const(1.0)) and (1.0 - x).src == (const(1.0), x)
+    assert (x > 1.0) is (const(1.0) < x) and (x < 1.0).dtype is bool_
+    assert (-x).op == "neg" and (-I) is I * -1
+    assert (absolute(x).op, sqrt(x).op, x.eq(1.0).op, x.ne(1.0).op) == ("abs", "sqrt", "eq", "ne")
+
+
+def test_text_is_readable():
+    assert repr(exp(X[I, J] - 1.0)) == "exp((x[m, n] - 1))"
+    assert repr(X.masked(I < 2, I, J)) == "(x[m, n] if (m < 2) else 0)"
+    assert repr((I * 2 + 1) % 4) == "((m*2 + 1) % 4)"
+    assert repr(make("arg", float32, (), "a.M")) == "$a.M"
