@@ -77,4 +77,7 @@ def build(setup: Setup, device: Any, opts: Any) -> Any:
 
 
 if __name__ == "__main__":
-    process.main(sys.argv, serve)
+    # under its own name: a Failed made here must unpickle in the process that asked
+    from . import builder
+
+    process.main(sys.argv, builder.serve)
