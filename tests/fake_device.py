@@ -161,5 +161,5 @@ def _hang() -> None:
 def _allocate_without_end() -> None:
     held = []
     for _ in range(MEMORY_CAP >> 24):
-        held.append(bytearray(b"\1") * (1 << 24))
+        held.append(b"\1" * (1 << 24))
     raise AssertionError("nothing limits this process's memory")
