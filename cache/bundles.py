@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import IO, Any
 
 from ..ir.errors import CacheError, OptError
-from .recover import Newer
 from .rows import COLUMNS, JSON_FIELDS, Row, from_dict
 from .strict import canon, parse
 from .version import SCHEMA
@@ -53,7 +52,7 @@ def _order(r: Row) -> tuple[Any, ...]:
 
 
 def loads(lines: Iterable[bytes], name: str = "bundle") -> list[Row]:
-    """The rows of a bundle, duplicates merged. Raises CacheError naming `name` and the line; Newer for a later schema."""
+    """The rows of a bundle, duplicates merged. Raises CacheError naming `name` and the line."""
     out: dict[str, Row] = {}
     size = 0
     started = False
@@ -103,7 +102,7 @@ def _check_header(value: dict[str, Any], what: str) -> None:
     if value.get("tilewright") != "bundle" or type(schema) is not int or set(value) != set(HEADER):
         raise CacheError(f"{what}: a bundle begins with {canon(HEADER)}")
     if schema > SCHEMA:
-        raise Newer(schema)
+        raise CacheError(f"{what}: schema {schema} is newer than this Tilewright reads ({SCHEMA}): upgrade it")
     if schema != SCHEMA:
         raise CacheError(f"{what}: schema {schema} is older than any this Tilewright reads ({SCHEMA}): export it again")
 

@@ -28,7 +28,7 @@ class Newer(CacheError):
     """The file was written by a later Tilewright."""
 
     def __init__(self, version: int) -> None:
-        super().__init__(f"the cache has schema {version}, this Tilewright reads {SCHEMA}")
+        super().__init__(f"the cache has schema {version}, this Tilewright reads {SCHEMA}: upgrade it, or {ELSEWHERE}")
         self.version = version
 
 

@@ -67,7 +67,7 @@ def test_what_is_not_a_bundle_is_refused_whole(store: Cache, make_row, tmp_path:
         ([b'{"schema": 1}'], "line 1: a bundle begins with"),
         ([b'{"schema": true, "tilewright": "bundle"}'], "line 1: a bundle begins with"),
         ([b'{"schema": 0, "tilewright": "bundle"}'], "schema 0 is older"),
-        ([b'{"schema": %d, "tilewright": "bundle"}' % (SCHEMA + 1)], f"has schema {SCHEMA + 1}, this Tilewright reads {SCHEMA}"),
+        ([b'{"schema": %d, "tilewright": "bundle"}' % (SCHEMA + 1)], f"line 1: schema {SCHEMA + 1} is newer than this Tilewright reads"),
         ([b'{"schema": 1, "tilewright": "bundle", "more": 1}'], "line 1: a bundle begins with"),
         ([HEADER, good, b"{"], "line 3: not valid JSON"),
         ([HEADER, good, line(row, hook="x")], "line 3: unknown field 'hook'"),
