@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from ..ir.kernel import Kernel
 
 MODES = ("use", "require", "record", "tune", "refresh")
+HOPELESS = 4.0
+"""Start schedules that the model expects to be this many times slower than the best of them are left out, but for the first few."""
 WORTH_A_LOOK_S = 2.0
 """An empty start schedule that the model expects to be slower than this is not measured: its one call would eat the budget."""
 
@@ -179,7 +181,10 @@ def _starts(task: Task, space: Space, cache: Cache, loose: Mapping[str, str], jo
     if seeds == "none":
         empty = space.state(())
         return [Start(())] if empty is not None and empty.estimate < WORTH_A_LOOK_S else []
-    out = {s: Start(s) for s in space.seeds()}
+    guesses = [g for g in map(space.state, space.seeds()) if g is not None]
+    fastest = min(g.estimate for g in guesses)
+    # the list ends with schedules that always apply; those the model calls hopeless are not worth their time
+    out = {g.opts: Start(g.opts) for i, g in enumerate(guesses) if (i < 4 and (i == 0 or g.opts)) or g.estimate < HOPELESS * fastest}
     for opts in (*stored(cache, task.key, task.canonical, space), *related(cache, task.key, task.canonical, space, loose, job)):
         out.setdefault(opts, Start(opts, "stored"))
     return list(out.values())

@@ -15,7 +15,7 @@ Unlike a beam that keeps the k best of each generation and stops at the first wi
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, ClassVar
 
@@ -27,18 +27,29 @@ if TYPE_CHECKING:
 
     from .space import Schedule, Space, State
 
+DRAFT = 4
+"""Schedules a draft goes on from at each length."""
+LOOK = 12
+"""Moves of a schedule looked at in one go."""
 STALE = 24
 """Tells without a gain after which the best schedule gets macro moves."""
 
 
 @dataclass(slots=True)
 class Node:
-    """A measured schedule; `children` is None until it is expanded, then what is left to try, best prediction last."""
+    """A measured schedule. `moves` (None until it is expanded) are those not looked at yet, the most promising kind last; `children` are legal schedules
+    with the model's opinion, waiting to be asked for."""
 
     state: State
     seconds: float
-    children: list[Child] | None = None
+    moves: list[tuple[str, Schedule]] | None = None
+    children: dict[str, Child] = field(default_factory=dict)
+    looked_at: int = 0
     macros: bool = False
+
+    @property
+    def used_up(self) -> bool:
+        return self.moves is not None and not self.moves and not self.children
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +62,17 @@ class Child:
 
 
 class Beam(Strategy):
-    """See the module's text. `width`: schedules that offer children at a time; `expansions`: how many may be expanded in one `ask` (each costs
-    one `apply` and one estimate a child); `depth`: longest draft in actions."""
+    """See the module's text. `width`: schedules that offer children at a time; `effort`: schedules applied and estimated for each one that is asked for
+    (a few milliseconds each, which is what limits how many are ranked); `depth`: longest draft in actions; `surprise`: share of random choices."""
 
     name: ClassVar[str] = "beam"
 
     def __init__(
-        self, space: Space, *, seed: int = 0, start: Sequence[Schedule] = (), width: int = 6, expansions: int = 2, depth: int = 12, surprise: float = 0.08
+        self, space: Space, *, seed: int = 0, start: Sequence[Schedule] = (), width: int = 6, effort: int = 4, depth: int = 10, surprise: float = 0.08
     ) -> None:
         super().__init__(space, seed=seed, start=start)
         self._rng = Random(f"beam {seed}")
-        self._width, self._expansions, self._depth, self._surprise = width, expansions, depth, surprise
+        self._width, self._effort, self._depth, self._surprise = width, effort, depth, surprise
         self._nodes: dict[str, Node] = {}
         self._visited: set[str] = set()
         self._predicted: dict[str, tuple[str, float]] = {}
@@ -74,27 +85,27 @@ class Beam(Strategy):
         self._stale = 0
 
     def ask(self, n: int) -> list[Schedule]:
-        self._advance_draft()
+        effort = self._effort * n + 8
         out: list[State] = []
+        if not self._drafted:
+            # with nothing measured there is nothing else to go by, so it is finished at once
+            effort -= self._advance_draft(effort // 2 if self._nodes else 10**9)
         # half of a batch at most is drafts once there are measured schedules to improve on
         drafts = n if not self._nodes else (n + 1) // 2
         while self._drafts and len(out) < drafts:
             self._take(self._drafts.pop(0), out)
-        expanded = 0
         if self._stale >= STALE:
             self._stale = 0
             self._look_further()
         while len(out) < n:
             beam = self._beam()
-            fresh = next((x for x in beam if x.children is None), None)
-            child = None
-            if fresh is None or expanded >= self._expansions:
-                child = self._choose([x for x in beam if x.children])
+            while effort > 0 and (node := self._least_known(beam)) is not None:
+                effort -= self._look(node, min(effort, LOOK))
+            child = self._choose(beam)
             if child is not None:
                 self._take(child.state, out)
-            elif fresh is not None:
-                self._expand(fresh)
-                expanded += 1
+            elif self._least_known(beam) is not None:
+                effort = LOOK  # nothing legal and new so far: look on, for that is what asking is for
             elif not self._look_further():
                 break
         return [s.opts for s in out]
@@ -123,7 +134,7 @@ class Beam(Strategy):
 
     @property
     def done(self) -> bool:
-        return self._drafted and not self._drafts and bool(self._nodes) and all(n.children == [] and n.macros for n in self._nodes.values())
+        return self._drafted and not self._drafts and bool(self._nodes) and all(n.used_up and n.macros for n in self._nodes.values())
 
     def _take(self, state: State, out: list[State]) -> None:
         if state.hash not in self._visited:
@@ -132,7 +143,7 @@ class Beam(Strategy):
 
     def _beam(self) -> list[Node]:
         """The best `width` measured schedules that are not used up; one of a skeleton already in the beam counts 7 % slower for each."""
-        open_nodes = sorted((x for x in self._nodes.values() if x.children is None or x.children), key=lambda x: (x.seconds, -len(x.state.opts)))
+        open_nodes = sorted((x for x in self._nodes.values() if not x.used_up), key=lambda x: (x.seconds, -len(x.state.opts)))
         seen: dict[tuple[tuple[str, str], ...], int] = {}
         ranked: list[tuple[float, int, Node]] = []
         for i, node in enumerate(open_nodes[: 8 * self._width]):
@@ -142,85 +153,102 @@ class Beam(Strategy):
             ranked.append((node.seconds * (1 + 0.07 * count), i, node))
         return [node for _, _, node in sorted(ranked, key=lambda r: r[:2])[: self._width]]
 
-    def _expand(self, node: Node) -> None:
-        children: dict[str, Child] = {}
-        for action in self.space.actions(node.state):
-            self._offer(children, node, node.state.opts + action, f"add {action[0].op} {action[0].on}")
-        for kind, opts in neighbours(node.state.opts):
-            self._offer(children, node, opts, kind)
-        node.children = list(children.values())
+    def _least_known(self, beam: Sequence[Node]) -> Node | None:
+        """The next node to look at: all of the beam in turn, better ones sooner."""
+        todo = [(x.looked_at * x.seconds, i, x) for i, x in enumerate(beam) if x.moves is None or x.moves]
+        return min(todo)[2] if todo else None
 
-    def _offer(self, children: dict[str, Child], node: Node, opts: Schedule, kind: str) -> None:
+    def _look(self, node: Node, count: int) -> int:
+        """Apply and estimate up to `count` of a node's moves; returns how many."""
+        if node.moves is None:
+            moves = [(f"add {a[0].op} {a[0].on}", node.state.opts + a) for a in self.space.actions(node.state)]
+            moves += neighbours(node.state.opts)
+            self._rng.shuffle(moves)
+            moves.sort(key=lambda m: -self._bias(m[0]))
+            node.moves = moves
+        done = 0
+        while node.moves and done < count:
+            kind, opts = node.moves.pop()
+            self._offer(node, opts, kind)
+            done += 1
+        node.looked_at += done
+        return max(done, 1)
+
+    def _offer(self, node: Node, opts: Schedule, kind: str) -> None:
         state = self.space.state(opts)
-        if state is not None and state.hash != node.state.hash and state.hash not in self._visited and state.hash not in children:
-            children[state.hash] = Child(state, kind, state.estimate / max(node.state.estimate, 1e-12))
+        if state is not None and state.hash != node.state.hash and state.hash not in self._visited and state.hash not in node.children:
+            node.children[state.hash] = Child(state, kind, state.estimate / max(node.state.estimate, 1e-12))
 
-    def _predict(self, node: Node, child: Child) -> float:
-        """Seconds expected of a child; kinds of moves never tried get the benefit of the doubt."""
-        total, count = self._worth.get(child.kind, (0.0, 0))
-        # the model is trusted in direction more than in size: a predicted gain is halved in the logarithm
-        return node.seconds * math.sqrt(child.ratio) * math.exp(total / (count + 2) - 0.05 / (count + 1))
+    def _bias(self, kind: str) -> float:
+        """Logarithm of what a kind of move turned out to be worth beyond the model, shrunk towards 0; those never tried get the benefit of the doubt."""
+        total, count = self._worth.get(kind, (0.0, 0))
+        return total / (count + 2) - 0.05 / (count + 1)
 
-    def _choose(self, nodes: Sequence[Node]) -> Child | None:
-        """The most promising child of these nodes (sometimes a random one), taken out of its parent's list."""
-        for node in nodes:
-            node.children = [c for c in node.children or () if c.state.hash not in self._visited]
-        offers = [(self._predict(node, c), i, j) for i, node in enumerate(nodes) for j, c in enumerate(node.children or ())]
+    def _choose(self, beam: Sequence[Node]) -> Child | None:
+        """The most promising child of these nodes (sometimes a random one), taken from its parent."""
+        offers: list[tuple[float, int, str]] = []
+        for i, node in enumerate(beam):
+            for h in [h for h in node.children if h in self._visited]:
+                del node.children[h]
+            # the model is trusted in direction more than in size: what it predicts is halved in the logarithm
+            offers += [(node.seconds * math.sqrt(c.ratio) * math.exp(self._bias(c.kind)), i, h) for h, c in node.children.items()]
         if not offers:
             return None
-        predicted, i, j = self._rng.choice(offers) if self._rng.random() < self._surprise else min(offers)
-        left = nodes[i].children
-        assert left is not None
-        child = left.pop(j)
-        self._predicted[child.state.hash] = (child.kind, predicted)
+        predicted, i, h = self._rng.choice(offers) if self._rng.random() < self._surprise else min(offers)
+        child = beam[i].children.pop(h)
+        self._predicted[h] = (child.kind, predicted)
         return child
 
     def _look_further(self) -> bool:
-        """Macro moves: give the best schedule without them its two-step successors, by way of the model's favourite first steps. False when
-        every schedule has them."""
+        """Macro moves: give the best schedule without them its two-step successors, by way of the model's favourites among the untried
+        first ones. False when every schedule has them."""
         without = [x for x in self._nodes.values() if not x.macros]
         if not without:
             return False
         node = min(without, key=lambda x: x.seconds)
         node.macros = True
-        if node.children is None:
-            self._expand(node)
-        found: dict[str, Child] = {c.state.hash: c for c in node.children or ()}
-        firsts = sorted(self.space.successors(node.state), key=lambda s: s.estimate)[: self._width]
-        for first in firsts:
-            for action in self.space.actions(first):
-                self._offer(found, node, first.opts + action, f"macro {action[0].op}")
-        node.children = list(found.values())
+        if node.moves is None:
+            self._look(node, LOOK)
+        for first in sorted((c.state for c in node.children.values()), key=lambda s: s.estimate)[: self._width]:
+            assert node.moves is not None
+            node.moves += [(f"macro {a[0].op}", first.opts + a) for a in self.space.actions(first)]
         return True
 
-    def _drafting(self) -> Iterator[None]:
-        """A beam by the model alone from the empty schedule (and the start schedules); yields after each expansion. What it leaves in `_drafts` are
-        the schedules it found, best estimate first."""
+    def _drafting(self) -> Iterator[int]:
+        """A beam by the model alone from the empty schedule (and the start schedules); yields how many schedules it looked at, now and
+        then. What it leaves in `_drafts` are the schedules it found, best estimate first."""
         level = [s for s in (self.space.state(o) for o in [(), *self.start[:1]]) if s is not None]
         best: dict[str, State] = {s.hash: s for s in level}
+        lowest, idle = math.inf, 0
         for _ in range(self._depth):
             nxt: dict[str, State] = {}
             for state in level:
-                for s in self.space.successors(state):
-                    if s.hash not in best:
+                for action in self.space.actions(state):
+                    s = self.space.state(state.opts + action)
+                    if s is not None and s.hash not in best:
                         nxt[s.hash] = s
-                yield
-            if not nxt:
-                break
+                    yield 1
             ranked = sorted(nxt.values(), key=lambda s: s.estimate)
             per_skeleton: dict[tuple[tuple[str, str], ...], int] = {}
             level = []
             for s in ranked:
                 count = per_skeleton.get(s.skeleton, 0)
-                if count < 2 and len(level) < self._width:
+                if count < 2 and len(level) < DRAFT:
                     per_skeleton[s.skeleton] = count + 1
                     level.append(s)
             best.update((s.hash, s) for s in level)
+            idle = idle + 1 if not level or level[0].estimate > 0.99 * lowest else 0
+            lowest = min(lowest, level[0].estimate if level else math.inf)
             self._drafts = sorted((s for s in best.values() if s.hash not in self._visited), key=lambda s: s.estimate)[: 4 * self._width]
-
-    def _advance_draft(self) -> None:
-        """A little of the draft in every ask; more of it where there is nothing else to go by."""
-        for _ in range(self._expansions if self._nodes else 8 * self._expansions):
-            if next(self._draft, True):
-                self._drafted = True
+            if idle == 2:
                 return
+
+    def _advance_draft(self, effort: int) -> int:
+        """A little of the draft; more of it where there is nothing else to go by. Returns how many schedules were looked at."""
+        done = 0
+        for looked in self._draft:
+            done += looked
+            if done >= effort:
+                return done
+        self._drafted = True
+        return done

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ..measure import Duel, Measurement
     from .pipeline import MeasurerLike
 
-CLEAR = 2.0
+CLEAR = 3.0
 """A finalist this many times faster than the seed needs no duel to prove it (and a duel would spend the time on the slow one)."""
 MARGIN = 1.05
 """How many times faster a finalist's single measurement must be where there is no time for a duel."""

@@ -53,7 +53,9 @@ class Engine(Protocol):
 
     def apply(self, opts: Schedule) -> Any: ...
 
-    def actions(self, applied: Any) -> Sequence[Schedule]: ...
+    def actions(self, applied: Any) -> Sequence[Schedule]:
+        """What may be appended; may hold some that turn out illegal (checking all of them is most of a search's own time)."""
+        ...
 
     def estimate(self, applied: Any) -> float: ...
 
@@ -111,7 +113,7 @@ class Space:
         return self._reasons.get(tuple(opts), "")
 
     def actions(self, state: State) -> list[Schedule]:
-        """Option lists that may be appended to a state (a macro move appends several options)."""
+        """Option lists to append to a state (a macro move has several options). Some may be illegal: ask `state`."""
         found = self._actions.get(state.hash)
         if found is None:
             found = [tuple(a) for a in self.engine.actions(self.engine.apply(state.opts))]
@@ -163,12 +165,12 @@ class OptEngine:
     def apply(self, schedule: Schedule) -> Any:
         from .. import opts
 
-        return opts.apply(self.kernel, schedule, self.target)
+        return opts.apply_cached(self.kernel, tuple(schedule), self.target)
 
     def actions(self, applied: Any) -> Sequence[Schedule]:
-        from .. import opts
+        from ..opts.actions import proposals
 
-        return opts.actions(applied)
+        return proposals(applied)
 
     def estimate(self, applied: Any) -> float:
         from .. import opts
