@@ -1,0 +1,90 @@
+"""The counted cost against the formulas of the named kernels, and on small kernels by hand."""
+
+import pytest
+from tilewright import kernels
+from tilewright.ir import KernelBuilder, KernelError, dtype, exp, float32, float64, int64, sym
+from tilewright.ir.cost import cost
+from tilewright.ir.normalise import normalise
+
+
+@pytest.mark.parametrize("name", kernels.NAMES)
+def test_agrees_with_the_definitions_formula(name):
+    d = kernels.get(name)
+    for shape in (d.default_shape, d.odd_shape):
+        for t in d.dtypes:
+            kernel = d.kernel(shape, t)
+            c = cost(kernel)
+            assert (c.flops, c.bytes) == (d.flops(shape), d.bytes(shape, dtype(t)))
+            assert cost(normalise(kernel)) == c
+
+
+@pytest.mark.parametrize("epilogue", [("matmul", 0), ("matmul_bias_relu", 2), ("matmul_bias_gelu", 5)])
+def test_matmul_is_2mnk_and_its_epilogue(epilogue):
+    name, each = epilogue
+    c = cost(kernels.make(name, {"m": 10, "n": 20, "k": 30}))
+    assert c.flops == 2 * 10 * 20 * 30 + each * 200
+
+
+def test_elementary_functions_are_counted_apart():
+    c = cost(kernels.make("softmax", {"m": 10, "n": 20}))
+    assert c.elementary == 200 and c.poly_flops > 200
+    assert cost(kernels.make("softmax", {"m": 10, "n": 20}, "float64")).poly_flops > c.poly_flops
+    assert cost(kernels.make("cross_entropy", {"m": 10, "n": 20})).elementary == 210
+    assert cost(kernels.make("matmul")).elementary == 0
+
+
+def test_symbols_take_their_values():
+    kernel = kernels.make("matmul", {"m": sym("m", 1, 100), "n": 20, "k": 30})
+    assert cost(kernel, {"m": 10}) == cost(kernels.make("matmul", {"m": 10, "n": 20, "k": 30}))
+    with pytest.raises(KernelError, match="the cost of matmul depends on m: give its value in vars"):
+        cost(kernel)
+
+
+def test_what_is_hoisted_counts_once():
+    kb = KernelBuilder("k")
+    i, j = kb.axis("m", 4), kb.axis("n", 8)
+    x, s = kb.input("x", (4, 8), float32), kb.input("s", (4,), float32)
+    kb.store("y", float32, (4, 8), (i, j), x[i, j] * exp(s[i] + 1.0))
+    c = cost(kb.build())
+    assert (c.flops, c.elementary) == (4 * 8 + 4, 4)
+
+
+def test_a_named_value_counts_once_however_often_it_is_read():
+    kb = KernelBuilder("k")
+    i, j, l = (kb.axis(f"n@{t}", 8) for t in "abc")
+    x = kb.input("x", (8,), float64)
+    v = kb.value("v", (i,), x[i] * x[i])
+    kb.store("y", float64, (8,), (j,), v[j])
+    kb.store("z", float64, (8,), (l,), v[l])
+    c = cost(kb.build())
+    assert c.flops == 8
+    assert (c.reads, c.writes) == (64, 128)
+
+
+def test_partly_used_inputs():
+    kb = KernelBuilder("k")
+    i, j = kb.axis("m", 3), kb.axis("n", 4)
+    x, table, ids = kb.input("x", (10, 8), float32), kb.input("table", (100, 4), float32), kb.input("ids", (3,), int64, range=(0, 99))
+    kb.store("y", float32, (3, 4), (i, j), x[i * 2, j * 2] + table[ids[i], j])
+    c = cost(kb.build())
+    assert c.reads == 3 * 4 * 4 + 3 * 4 * 4 + 3 * 8
+
+
+def test_two_sites_read_the_same_elements():
+    kb = KernelBuilder("k")
+    i, j = kb.axis("n@a", 4), kb.axis("n@b", 4)
+    x = kb.input("x", (100,), float32)
+    total = kb.sum("total", (), i, x[i])
+    kb.store("y", float32, (4,), (j,), x[j] * total[()])
+    assert cost(kb.build()).reads == 16
+
+
+def test_a_scatter_writes_its_whole_output():
+    c = cost(kernels.make("embedding_grad", {"v": 1000, "n": 3, "d": 8}))
+    assert c.writes == 1000 * 8 * 4 and c.flops == 24
+
+
+def test_index_arithmetic_is_free():
+    d = kernels.get("conv2d")
+    shape = {**d.odd_shape, "groups": 1}
+    assert cost(d.kernel(shape)).flops == d.flops(shape)
