@@ -48,6 +48,18 @@ def _zero(e: Array | None) -> Any:
     return 0.0 if e is None else e
 
 
+def _exp_error(v: Array, e: Array) -> Array:
+    """At least v·(exp(e) − 1) for v = exp(x), cheaply where e is small; 0 where v is 0."""
+    out = 1.0 + e
+    out *= e
+    out *= v
+    if e.size and e.max() > 1.0:
+        large = e > 1.0
+        at = np.broadcast_to(v, e.shape)[large]
+        out[large] = np.where(at == 0.0, 0.0, at * np.expm1(e[large]))
+    return np.asarray(out)
+
+
 class Errors(Algebra):
     """float64 with a running error; `slack` is the constant the final bound will be multiplied by."""
 
@@ -60,9 +72,11 @@ class Errors(Algebra):
         value = np.asarray(value)
         if eps:
             fresh = np.abs(value)
-            fresh = fresh * eps if fresh.ndim == 0 else np.multiply(fresh, eps, out=fresh)
+            fresh *= eps
             fresh += smallest
-            error = fresh if error is None else fresh + error
+            if error is not None:
+                fresh += error
+            error = fresh
         if error is None:
             return Pair(value, None)
         if not np.isfinite(np.sum(error)):
@@ -100,7 +114,7 @@ class Errors(Algebra):
             return Pair(v, None if e is None else self._steps(x, e, np.floor))
         if e is not None:
             if op == "exp":
-                e = np.abs(v) * np.expm1(e)
+                e = _exp_error(v, e)
             elif op == "log":
                 e = e / np.maximum(np.abs(x) - e, _SMALLEST["float32"])
             elif op == "sqrt":
@@ -131,8 +145,10 @@ class Errors(Algebra):
         if op == "mul":
             e = _total(None if ex is None else ex * (np.abs(y) + _zero(ey)), None if ey is None else ey * np.abs(x))
             return self._rounded(v, e, dtype)
-        e = (_zero(ex) + np.abs(v) * _zero(ey)) / np.maximum(np.abs(y) - _zero(ey), _SMALLEST["float32"]) if known else None
-        return self._rounded(v, e, dtype)
+        if known:
+            e = _zero(ex) if ey is None else np.abs(v) * ey + _zero(ex)
+            return self._rounded(v, e * (1.0 / np.maximum(np.abs(y) - _zero(ey), _SMALLEST["float32"])), dtype)
+        return self._rounded(v, None, dtype)
 
     def where(self, cond: Pair, a: Pair, b: Pair, dtype: DType) -> Pair:
         v = np.where(cond.value, a.value, b.value)

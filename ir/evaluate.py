@@ -65,7 +65,7 @@ def evaluate_error(
     results = _run(kernel, inputs, vars or {}, Errors(SLACK), tile)
     for b in kernel.outputs:
         q: Pair = results[b.name]
-        e = np.zeros(q.value.shape) if q.error is None else np.array(q.error)
+        e = np.zeros(q.value.shape) if q.error is None else q.error
         out[b.name] = (_plain(q.value), e / b.dtype.acc.eps if b.dtype.is_float else SLACK * e)
     return out
 

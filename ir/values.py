@@ -15,8 +15,8 @@ from .dtypes import DType
 from .kernel import Fold, Reduce, Scan, Value
 from .node import Node, axes_of, walk
 
-PIECE = 1 << 20
-"""Elements of the largest intermediate array of a pointwise or reduced piece (8 MiB in float64)."""
+PIECE = 1 << 17
+"""Elements of the largest intermediate array of a pointwise or reduced piece: one megabyte, so that it stays in a core's cache."""
 OPERAND = 1 << 24
 """Elements of the largest operand of a matrix product."""
 
