@@ -220,7 +220,7 @@ class _Accumulators:
 
     def old(self, array: Array, key: object, straddled: Sequence[Part], lane: bool = True) -> Val:
         """The accumulator kept in memory, or the identity in the first block."""
-        b, ev, n = self.low.b, self.ev, self.n
+        b, ev = self.low.b, self.ev
         asg: Assignment = dict(key) if not isinstance(key, dict) else key
         later: Val | None = None
         for p in straddled:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from ..ir import index as ix
 from ..ir.dtypes import index
 from ..ir.errors import OptError
-from ..ir.kernel import Scan, Value
+from ..ir.kernel import Buffer, Scan, Value
 from ..ir.node import Node, axes_of, const, substitute, walk
 from ..opts.nests import FoldItem, Item, Nest
 from ..opts.plan_axis import Part
@@ -22,16 +22,28 @@ from .storage import Arena, Array, Registers, row_major
 def lower(scheduled: Scheduled, expand: bool = True) -> Program:
     """The Program of a schedule. `expand=False` keeps exp, log, tanh and erf as operations (for the twin). OptError where
     the schedule cannot be expressed."""
-    return Lowering(scheduled, expand).run()
+    if not scheduled.phases:
+        return Lowering(scheduled, expand).run()
+    kernel = scheduled.kernel
+    params = tuple(Param(b.name, b.dtype, b.shape, b.role) for b in kernel.buffers)
+    phases, scratch, work = [], 0, 0
+    for sub in scheduled.phases:
+        low = Lowering(sub, expand, {b.name: i for i, b in enumerate(kernel.buffers)}, kernel.symbols)
+        program = low.run()
+        phases += program.phases
+        scratch, work = max(scratch, program.scratch), max(work, low.work)
+    return Program(kernel.name, params, kernel.symbols, phases, scratch, work)
 
 
 class Lowering:
     """State shared by the emitters of one Program."""
 
-    def __init__(self, sched: Scheduled, expand: bool = True) -> None:
+    def __init__(self, sched: Scheduled, expand: bool = True, params: dict[str, int] | None = None, symbols: tuple[Node, ...] | None = None) -> None:
         self.sched, self.b = sched, Builder(expand)
         self.kernel = sched.kernel
-        self.params = {b.name: i for i, b in enumerate(self.kernel.buffers)}
+        self.symbols = self.kernel.symbols if symbols is None else symbols
+        self.params = {b.name: i for i, b in enumerate(self.kernel.buffers)} if params is None else params
+        self.work = sum(_bytes(b) for b in self.kernel.buffers if b.name not in self.params)
         self.dtypes = {b.name: b.dtype for b in self.kernel.buffers}
         self.strides = {b.name: row_major(b.shape) for b in self.kernel.buffers}
         self.axis_index: dict[Node, Node] = {a: p.index for a, p in sched.plans.items()}
@@ -100,7 +112,7 @@ class Lowering:
         ):
             items = const(0)
         params = tuple(Param(b.name, b.dtype, b.shape, b.role) for b in self.kernel.buffers)
-        symbols = self.kernel.symbols
+        symbols = self.symbols
         with self.b.phase(items, symbols) as phase:
             self.bound = dict(zip(symbols, phase.vars))
             if not (items.op == "const" and items.arg == 0):
@@ -289,6 +301,8 @@ class Lowering:
     def param(self, name: str) -> Mem:
         """The memory of a parameter."""
         dtype = self.dtypes[name]
+        if name not in self.params:
+            return Mem("work", 0, dtype, align=dtype.size)
         return Mem("param", self.params[name], dtype, align=dtype.size, nt=name in self.sched.nt)
 
     def at(self, mem: Mem, base: Node, offset: int, lanes: int) -> Mem:
@@ -337,6 +351,13 @@ class Lowering:
         if covered is None and plan.fold:
             raise OptError(f"{a.arg.name}: a value over the folded axis is used outside its tile")
         return base, covered if covered is not None else max(1, top)
+
+
+def _bytes(buffer: Buffer) -> int:
+    size = buffer.dtype.size
+    for d in buffer.shape:
+        size *= d if isinstance(d, int) else ix.bounds(d)[1]
+    return (size + 127) // 64 * 64
 
 
 def _scan_axis(nest: Nest) -> Node:

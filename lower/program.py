@@ -36,7 +36,7 @@ from ..ir.node import Node
 class Val:
     """One SSA value. `depth` is the nesting depth of the block that defines it."""
 
-    __slots__ = ("id", "dtype", "lanes", "depth", "name")
+    __slots__ = ("depth", "dtype", "id", "lanes", "name")
 
     def __init__(self, id: int, dtype: DType, lanes: int, depth: int, name: str = "") -> None:
         self.id, self.dtype, self.lanes, self.depth, self.name = id, dtype, lanes, depth, name

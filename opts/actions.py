@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from ..ir.errors import OptError
-from ..ir.kernel import Kernel
+from ..ir.kernel import Fold, Kernel
 from ..targets import Target
 from .opt import Opt, Opts, opt
 from .schedule import Scheduled, apply
@@ -14,6 +14,7 @@ from .structure import contiguous, contractions, extent, nests, shared_axes, sta
 SPATIAL = (2, 3, 4, 6, 8, 12, 14, 16, 32, 48, 64, 128)
 PARTIAL = (4, 16, 32, 64, 128)
 UNROLLS = (2, 4, 8)
+CHUNKS = (2, 4, 8, 16, 64)
 BLOCKS = (16, 32, 64, 96, 128, 192, 256, 384, 512, 1024, 2048)
 
 
@@ -64,6 +65,9 @@ def proposals(s: Scheduled) -> list[Opts]:
     for a in shared_axes(kernel):
         if ("PARALLEL", a.arg.name) not in has:
             out.append((opt("PARALLEL", a.arg.name),))
+    if "SPLITK" not in {o.op for o in s.opts}:
+        single = {a for n in s.nests if n.kind == "reduce" for a in n.reduce_axes if a not in {f.axis for f in kernel.body if isinstance(f, Fold)}}
+        out += [(opt("SPLITK", a.arg.name, n),) for a in single for n in CHUNKS if extent(a) >= 64 * n]
     out += _moves(s)
     out += _stages(s, has)
     out += _macros(s, has)

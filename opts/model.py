@@ -40,6 +40,8 @@ class Bandwidth(Protocol):
 
 def estimate(scheduled: Scheduled, threads: int = 1, limits: Bandwidth | None = None) -> float:
     """Predicted seconds on `threads` threads. Symbolic extents count with their upper bounds."""
+    if scheduled.phases:
+        return sum(estimate(p, threads, limits) for p in scheduled.phases)
     dram = DRAM_BYTES
     if limits is not None:
         dram = limits.bandwidth(1) / CLOCK
@@ -69,7 +71,7 @@ def _trips(parts: Iterable[Part]) -> float:
     return max(out, 1.0)
 
 
-def _lane(s: Scheduled, nest: Nest) -> tuple[Part | None, int]:
+def likely_lane(s: Scheduled, nest: Nest) -> tuple[Part | None, int]:
     """The likely lane part and its width (the exact rule is lowering's)."""
     width = max(1, s.target.lanes(nest.expr.dtype.compute))
     best, score = None, 0.0
@@ -114,7 +116,7 @@ def _stride(s: Scheduled, nest: Nest, name: str, indices: tuple[Node, ...], shap
 def _compute(s: Scheduled, nest: Nest) -> float:
     """Cycles of a nest on one core, data in L1."""
     regs = s.registers(nest)
-    lane, width = _lane(s, nest)
+    lane, width = likely_lane(s, nest)
     copies = {p.name: p.trips // width if p is lane else p.trips for p in regs}
 
     def times(node: Node) -> int:
@@ -126,7 +128,6 @@ def _compute(s: Scheduled, nest: Nest) -> float:
         return out
 
     ports = 2.0
-    wide = width * nest.expr.dtype.compute.size > 32
     arith = loads = 0.0
     roots = [*nest.roots]
     for n in _evaluated(s, nest, roots):
@@ -165,7 +166,7 @@ def _compute(s: Scheduled, nest: Nest) -> float:
         body += 0.4 if body < 8 else 0.0
         cycles = _trips(rest) * body + once + 4
         outer = _trips(loops[: last_spatial + 1])
-        return outer * cycles * (1.0 if not wide else 1.0)
+        return outer * cycles
     if nest.store is not None:
         stride = dict(enumerate(x for x, w in (_strides(s, nest, lane) if lane is not None else []) if w == 2.0)).get(0, 0)
         stores = _product(copies.values()) * (width if lane is not None and stride != 1 else 1.0)

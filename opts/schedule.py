@@ -7,21 +7,23 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from ..ir import index as ix
 from ..ir.errors import OptError
-from ..ir.kernel import Fold, Kernel, Scan, Value
-from ..ir.node import Node, const, substitute
+from ..ir.kernel import Fold, Kernel, Value
+from ..ir.node import Node, substitute
 from ..targets import Target
 from .legality import check_scheduled
 from .nests import FoldItem, Item, Nest, build
-from .opt import Opt, Opts
+from .opt import Opt, Opts, opt
 from .plan_axis import AxisPlan, Part
+from .show import NestLine, nest_lines
+from .splitk import split
 from .staging import StagePlan, plan_stage
 
 
 @dataclass(frozen=True, eq=False)
 class Scheduled:
-    """A kernel with every loop decided. Read by lowering, the analytic model and `tune show`."""
+    """A kernel with every loop decided. Read by lowering, the analytic model and `tune show`. SPLITK makes two `phases`,
+    each a schedule of its own; this one then only names the whole."""
 
     kernel: Kernel
     opts: Opts
@@ -35,6 +37,11 @@ class Scheduled:
     held: frozenset[str] = frozenset()
     nt: frozenset[str] = frozenset()
     effects: frozenset[str] = frozenset()
+    phases: tuple[Scheduled, ...] = ()
+
+    def nest(self) -> list[NestLine]:
+        """The loop nest as lines for people."""
+        return nest_lines(self)
 
     @cached_property
     def position(self) -> dict[str, int]:
@@ -84,6 +91,8 @@ class Scheduled:
     @cached_property
     def hash(self) -> str:
         """Structural: equal for option lists that give the same loops."""
+        if self.phases:
+            return hashlib.sha256("/".join(p.hash for p in self.phases).encode()).hexdigest()[:24]
         lines = [repr([str(o) for o in self.nt]), repr(sorted(self.held)), repr(sorted(self.value_stages.items()))]
         for n in self.nests:
             lines.append(f"{n.kind} {n.name}")
@@ -266,6 +275,9 @@ def apply(kernel: Kernel, opts: Iterable[Opt] | Sequence[object], target: Target
     from .opt import parse
 
     listed = parse(tuple(opts))
+    cuts = [o for o in listed if o.op == "SPLITK"]
+    if cuts:
+        return _phases(kernel, listed, cuts, target)
     s = _State(kernel, target)
     for o in listed:
         handler = _APPLY.get(o.op)
@@ -285,11 +297,22 @@ def apply(kernel: Kernel, opts: Iterable[Opt] | Sequence[object], target: Target
     return out
 
 
-def is_scan_axis(kernel: Kernel, axis: Node) -> bool:
-    """Whether some scan runs along `axis`."""
-    return any(isinstance(v.expr, Scan) and v.expr.axis is axis for v in kernel.values.values())
+def _phases(kernel: Kernel, listed: Opts, cuts: list[Opt], target: Target) -> Scheduled:
+    if len(cuts) > 1:
+        raise OptError(f"{cuts[1]}: only one reduction can be split")
+    first, second = split(kernel, cuts[0])
+    chunks = opt("PARALLEL", first.body[0].axes[0].arg.name)  # type: ignore[union-attr]
+    a = apply(first, (chunks, *(o for o in listed if o is not cuts[0])), target)
+    b = apply(second, _second(second, target), target)
+    whole = _State(kernel, target)
+    return Scheduled(
+        kernel, listed, target, whole.plans, tuple(whole.order), tuple(build(kernel, {})), {}, {},
+        effects=a.effects | {"REASSOC"}, phases=(a, b),
+    )  # fmt: skip
 
 
-def interval(node: Node) -> tuple[int, int]:
-    """Bounds of an index over parts."""
-    return ix.bounds(node) if node.op != "const" else (int(const(node.arg).arg), int(node.arg))
+def _second(kernel: Kernel, target: Target) -> Opts:
+    """The fixed schedule of the phase that sums the chunks: lanes along what is consecutive, rows in parallel."""
+    from .seeds import legal_prefix, rows
+
+    return legal_prefix(kernel, rows(kernel, target, 2, 2 * max(1, target.lanes(kernel.outputs[0].dtype.compute)), False), target) or ()

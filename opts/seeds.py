@@ -22,14 +22,14 @@ def seeds(kernel: Kernel, target: Target, threads: int = 1) -> list[Opts]:
     """Legal seed schedules, best guess first; never empty."""
     found: dict[Opts, None] = {}
     for opts in _candidates(kernel, target, threads):
-        legal = _legal(kernel, opts, target)
+        legal = legal_prefix(kernel, opts, target)
         if legal is not None:
             found.setdefault(legal)
     found.setdefault(())
     return list(found)
 
 
-def _legal(kernel: Kernel, opts: Opts, target: Target) -> Opts | None:
+def legal_prefix(kernel: Kernel, opts: Opts, target: Target) -> Opts | None:
     """`opts`, or the longest list left after dropping what is illegal (a seed is a wish, not a demand)."""
     kept: Opts = opts
     for _ in range(len(opts) + 1):
@@ -206,6 +206,10 @@ def rows(kernel: Kernel, target: Target, threads: int, width: int, stage: bool) 
                         out.append(opt("UPCAST", _name(a), 4))
                         cut.add(a.arg.family)
     shared = shared_axes(kernel)
+    whole = [a for n in nests(kernel) for a in n.reduce_axes if n.kind == "reduce" and extent(a) >= 1 << 15]
+    if threads > 1 and whole and not any(extent(a) >= threads for a in shared):
+        # nothing to spread but the reduction itself: chunks of it, several for each thread
+        out.append(opt("SPLITK", _name(whole[0]), min(64, 8 * threads)))
     if shared:
         best = [a for a in shared if extent(a) >= threads] or shared
         out += [opt("PARALLEL", _name(a)) for a in best[: 1 if extent(best[0]) >= 8 * threads else 2]]

@@ -1,0 +1,108 @@
+"""A schedule as lines of a loop nest, for people."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..ir.kernel import Reduce, Scan
+from ..ir.node import Node
+from .nests import FoldItem, Nest
+from .plan_axis import Part
+
+if TYPE_CHECKING:
+    from .schedule import Scheduled
+
+
+@dataclass(frozen=True, slots=True)
+class NestLine:
+    """One line: nesting depth, loop or statement, its extent as text, its kind (grid serial reduce upcast lanes unroll
+    partial stage store), and what is notable about it."""
+
+    depth: int
+    label: str
+    extent_text: str
+    kind: str
+    detail: str = ""
+
+
+def nest_lines(s: Scheduled) -> list[NestLine]:
+    """The loops of a schedule, nest by nest, in the order they run."""
+    out: list[NestLine] = []
+    for phase, sub in enumerate(s.phases or (s,)):
+        depth = 0
+        if s.phases:
+            out.append(NestLine(0, f"phase {phase}", "", "grid", sub.kernel.name))
+            depth = 1
+        for p in sub.grid:
+            out.append(NestLine(depth, p.name, _extent(p), "grid", _step(p)))
+            depth += 1
+        out += _stages(sub, "grid", depth)
+        for item in sub.items:
+            for n in item.nests if isinstance(item, FoldItem) else (item,):
+                out += _nest(sub, n, depth)
+    return out
+
+
+def _nest(s: Scheduled, n: Nest, depth: int) -> list[NestLine]:
+    out: list[NestLine] = []
+    for p in s.loops(n):
+        if p.kind == "grid":
+            continue
+        kind = "reduce" if p.axis in n.reduce_axes or p.kind == "fold" else "serial"
+        out.append(NestLine(depth, p.name, _extent(p), kind, _step(p)))
+        depth += 1
+        out += [line for line in _stages(s, p.name, depth, n)]
+    for p in s.registers(n):
+        kind = p.kind
+        if kind == "upcast" and p.axis in n.reduce_axes:
+            kind = "partial"
+        elif kind == "upcast":
+            width = min(s.target.lanes(n.expr.dtype.compute), p.trips & -p.trips)
+            kind = "lanes" if width > 1 and _is_last(s, n, p) else "upcast"
+        out.append(NestLine(depth, p.name, _extent(p), kind))
+    out.append(NestLine(depth, _statement(n), "", "store", _fills(n)))
+    return out
+
+
+def _is_last(s: Scheduled, n: Nest, p: Part) -> bool:
+    from .model import likely_lane
+
+    lane, _ = likely_lane(s, n)
+    return lane is p
+
+
+def _statement(n: Nest) -> str:
+    if n.store is not None:
+        where_ = ", ".join(repr(i) for i in n.indices)
+        sign = "=" if n.store.combine is None or n.kind == "init" else f"{n.store.combine}="
+        return f"{n.store.buffer.name}[{where_}] {sign} {n.expr!r}"
+    assert n.value is not None
+    axes = ", ".join(a.arg.name for a in n.axes)
+    head = f"{n.name}[{axes}]" if axes else n.name
+    if isinstance(n.value.expr, (Reduce, Scan)):
+        return f"{head} {n.value.expr.combine}= {n.expr!r}"
+    return f"{head} = {n.expr!r}"
+
+
+def _fills(n: Nest) -> str:
+    return f"keeps {', '.join(n.fills)}" if n.fills else ""
+
+
+def _stages(s: Scheduled, at: str, depth: int, nest: Nest | None = None) -> list[NestLine]:
+    out = []
+    for name, st in s.stages.items():
+        here = st.at.kind == "grid" if at == "grid" else st.at.name == at and nest is not None and any(n is nest for n in st.nests)
+        if here:
+            size = f"{st.bytes / 1024:.3g} KiB"
+            dims = " x ".join(f"{p.name}:{p.trips}" for p, _ in st.parts) if st.parts else " x ".join(str(e) for _, _, e, _ in st.box)
+            out.append(NestLine(depth, f"stage {name}", size, "stage", f"{st.order} {dims}"))
+    return out
+
+
+def _extent(p: Part) -> str:
+    return str(p.size) if isinstance(p.size, int) else repr(p.size) if isinstance(p.size, Node) else ""
+
+
+def _step(p: Part) -> str:
+    return f"step {p.stride}" if p.stride > 1 else ""
