@@ -9,7 +9,7 @@ from .kernel import COMBINES, Fold, Scan, Value
 from .node import Node, axes_of, load_parts, walk
 
 if TYPE_CHECKING:
-    from .kernel import Kernel
+    from .kernel import Buffer, Kernel
 
 
 def check(kernel: Kernel) -> None:
@@ -48,7 +48,7 @@ def check(kernel: Kernel) -> None:
     _extents(kernel)
 
 
-def _value(kernel: Kernel, v: Value, known: dict[str, Value], buffers: set[object], folded: set[str]) -> None:
+def _value(kernel: Kernel, v: Value, known: dict[str, Value], buffers: set[Buffer], folded: set[str]) -> None:
     bound = {*v.axes, *v.reduce_axes}
     if isinstance(v.expr, Scan) and v.expr.axis not in v.axes:
         raise KernelError(f"scan {v.name}: its axis must be one of the value's axes")
@@ -62,7 +62,7 @@ def _bound(kernel: Kernel, where: str, roots: tuple[Node, ...], bound: set[Node]
         raise KernelError(f"{where} of kernel {kernel.name} uses {', '.join(sorted(a.arg.name for a in loose))}, which it does not bind")
 
 
-def _refs(kernel: Kernel, root: Node, known: dict[str, Value], buffers: set[object]) -> None:
+def _refs(kernel: Kernel, root: Node, known: dict[str, Value], buffers: set[Buffer]) -> None:
     for n in walk(root):
         if n.op == "ref":
             target = known.get(n.arg)

@@ -58,7 +58,8 @@ class DType:
         if self.name == "bfloat16":
             import ml_dtypes
 
-            return np.dtype(ml_dtypes.bfloat16)
+            found: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+            return found
         return np.dtype("bool" if self.kind == "b" else self.name)
 
 

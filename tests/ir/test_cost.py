@@ -2,9 +2,12 @@
 
 import pytest
 from tilewright import kernels
-from tilewright.ir import KernelBuilder, KernelError, dtype, exp, float32, float64, int64, sym
-from tilewright.ir.cost import cost
+from tilewright.ir import KernelBuilder, KernelError, const, dtype, exp, float32, float64, int64, sym
+from tilewright.ir.cost import ELEMENTARY, FLOP, POLYNOMIAL, cost
 from tilewright.ir.normalise import normalise
+from tilewright.lower.builder import Builder
+from tilewright.lower.elementary import expand
+from tilewright.lower.program import Instr, statements
 
 
 @pytest.mark.parametrize("name", kernels.NAMES)
@@ -31,6 +34,17 @@ def test_elementary_functions_are_counted_apart():
     assert cost(kernels.make("softmax", {"m": 10, "n": 20}, "float64")).poly_flops > c.poly_flops
     assert cost(kernels.make("cross_entropy", {"m": 10, "n": 20})).elementary == 210
     assert cost(kernels.make("matmul")).elementary == 0
+
+
+@pytest.mark.parametrize("dtype", [float32, float64])
+@pytest.mark.parametrize("op", sorted(ELEMENTARY))
+def test_polynomials_cost_what_they_are_expanded_to(op, dtype):
+    b = Builder()
+    with b.phase(const(1), []) as phase, b.loop("n", b.const(0), b.const(8)) as loop:
+        expand(b, op, b.op("cast", loop.var, dtype=dtype))
+    ops = [s.op for s in statements(phase.body) if isinstance(s, Instr)]
+    flops = sum(2 if o == "fma" else o in FLOP or o == "round" for o in ops)
+    assert abs(POLYNOMIAL[op][dtype.size] - flops) <= 0.25 * flops
 
 
 def test_symbols_take_their_values():
