@@ -34,7 +34,7 @@ def get(name: str) -> KernelDef:
 def make(name: str, shape: Mapping[str, Extent] | None = None, dtype: str | DType | None = None) -> Kernel:
     """A Kernel by name, or from a user's file by `my.py:function`.
 
-    Missing sizes take the kernel's defaults; a size may be a symbol (`ir.sym("m", 1, 4096)`). `dtype` defaults to float32. Raises
+    Missing sizes take the kernel's defaults; a size may be a symbol (`ir.sym("m", 1, 4096)`). `dtype` defaults to the kernel's first. Raises
     KernelError for an unknown name, size or element type.
     """
     if is_path(name):
