@@ -172,7 +172,9 @@ def _tune(task: Task, cache: Cache, budget: Budget, strategy: str, seeds: str, s
     )
     from ..measure import Measurer
 
-    with Measurer(task.kernel, task.device, task.threads, seed=seed, vars=task.vars) as measurer:
+    # one endless loop must not cost the whole budget
+    deadline = 10.0 if budget.seconds is None else min(10.0, max(2.0, budget.seconds / 6))
+    with Measurer(task.kernel, task.device, task.threads, seed=seed, vars=task.vars, deadline_s=deadline) as measurer:
         return TuningRun(space, measurer, chosen, starts, job, Meter(budget, started), show, recorder).run()
 
 

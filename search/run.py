@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 BATCH = 12
 """Candidates timed in one go; so many share the cost of one runner child."""
+BATCH_S = 1.0
+"""Seconds a batch should take at most: what a kill loses."""
 AHEAD = 24
 """Schedules being built or waiting to be timed."""
 GRACE = 10.0
@@ -79,7 +81,7 @@ class TuningRun:
         self._kept: dict[Schedule, Finalist] = {}
         self._seeds: dict[Schedule, Finalist] = {}
         self._best: Measurement | None = None
-        self._cost = 0.05
+        self._cost = 0.15
         self._fault: TilewrightError | None = None
 
     def run(self) -> Result:
@@ -132,7 +134,7 @@ class TuningRun:
                     return "there is nothing left to try"
                 continue
             left = max(0.0, self.meter.search_left) if self._best is not None else max(0.0, self.meter.left)
-            most = max(1, min(BATCH, int(min(left, 1e6) / self._cost), int(min(self.meter.trials_left, 1e6))))
+            most = max(1, min(BATCH, int(min(left, BATCH_S) / self._cost), int(min(self.meter.trials_left, BATCH))))
             if self._best is None:
                 most = 1  # the first start schedule alone, for an early answer
             # then as many as share a runner child well, unless builds are slow
@@ -264,13 +266,12 @@ class TuningRun:
             return
         again = [*kept, *seeds]
         fresh = [Finalist(f.built, m) for f, m in zip(again, self.measurer.measure([f.built for f in again]))]
-        good = [f for f in fresh if f.measurement.outcome == "ok"]
         for f in fresh:
             if f.measurement.outcome not in ("ok", "slow"):
                 self.counts[str(f.measurement.outcome.value)] += 1
                 self.recorder.add(f.measurement, "again")
-        self._kept = {f.built.opts: f for f in good if f.built.opts in self._kept}
-        self._seeds = {f.built.opts: f for f in good if f.built.opts in self._seeds}
+        self._kept = {f.built.opts: f for f in fresh if f.built.opts in self._kept and f.measurement.outcome == "ok"}
+        self._seeds = {f.built.opts: f for f in fresh if f.built.opts in self._seeds and f.measurement.outcome in ("ok", "slow")}
 
     def _seed(self) -> Finalist | None:
         """The best start schedule of those used without tuning."""
@@ -295,7 +296,9 @@ class TuningRun:
         for m in decision.failed:
             self.counts[str(m.outcome.value)] += 1
             self.recorder.add(m, "confirm")
-        seed, won = self._seed(), decision.winner
+        won = decision.winner
+        # where one seed beat another, the winner is the best of them
+        seed = self._seeds.get(won.measurement.opts, self._seed()) if won is not None else self._seed()
         seed_opts, seed_s = (None, None) if seed is None else (seed.measurement.opts, seed.t)
         message = "; ".join(filter(None, (str(self._fault) if self._fault else "", why, decision.message)))
         common: dict[str, Any] = {
@@ -311,7 +314,7 @@ class TuningRun:
             self.recorder.flush()
             return results.make(self.job, seconds=self.meter.elapsed, exit_code=code, **common)
         m = won.measurement
-        gain = None if decision.ratio is None else 1 / decision.ratio
+        gain = 1.0 if won is seed else None if decision.ratio is None else 1 / decision.ratio
         self.recorder.winner(m, seed_opts, seed_s, {"gain": gain, "paired": decision.paired, "confirmed": decision.confirmed})
         return results.make(
             self.job,
@@ -322,7 +325,7 @@ class TuningRun:
             seconds=self.meter.elapsed,
             verified=True,
             confirmed=decision.confirmed,
-            significant=decision.significant,
+            significant=decision.significant and won is not seed,
             gain=gain,
             source_sha=m.sha,
             exit_code=code,

@@ -1,0 +1,163 @@
+"""`tilewright.tune` on the cpu device: a real search of a small matmul, the cache afterwards, modes, interrupts."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import tilewright.cache as caches
+from tilewright import kernels
+from tilewright.ir.errors import CacheMiss, DeviceError, KernelError, UsageError
+from tilewright.opts import parse
+from tilewright.search import Result, tune
+
+SHAPE = {"m": 96, "n": 96, "k": 64}
+
+
+@pytest.fixture(scope="module")
+def location(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("tune") / "cache.db"
+
+
+@pytest.fixture(scope="module")
+def first(location: Path) -> Result:
+    """A small search from an empty cache, without seeds, so that there is something to gain."""
+    return tune("matmul", shape=SHAPE, dtype="float32", trials=40, threads=1, seeds="none", cache=location)
+
+
+@pytest.fixture
+def opened(location: Path, first: Result) -> Iterator[caches.Cache]:
+    with caches.open(location) as c:
+        yield c
+
+
+def test_finds_better_than_the_empty_schedule(first: Result) -> None:
+    assert (first.exit_code, first.origin, first.verified, first.confirmed) == (0, "tuned", True, True)
+    assert first.seed_opts == () and first.seed_s is not None
+    assert first.t_min is not None and first.t_min < first.seed_s / 3
+    assert first.opts and first.significant
+    assert first.gflops == pytest.approx(2 * 96 * 96 * 64 / first.t_min * 1e-9)
+    assert sum(first.counts.values()) >= 40 and first.counts["ok"] > 10
+
+
+def test_every_measurement_is_a_row_and_one_is_the_answer(first: Result, opened: caches.Cache) -> None:
+    rows = opened.rows(name="matmul")
+    assert len(rows) == sum(first.counts.values()) + 1
+    [answer] = [r for r in rows if r.verified]
+    assert opened.best(answer.key) == answer
+    assert answer.t_min == first.t_min and answer.seed_s == pytest.approx(first.seed_s)
+    assert answer.shape_dict == SHAPE and answer.dtype == "float32" and answer.device == "cpu" and answer.threads == 1
+    assert answer.flops == 2 * 96 * 96 * 64 and answer.source_sha == first.source_sha
+
+
+def test_second_time_it_is_cached(first: Result, location: Path) -> None:
+    began = time.monotonic()
+    again = tune("matmul", shape=SHAPE, dtype="float32", threads=1, cache=location)
+    assert again.origin == "cached" and again.opts == first.opts and again.t_min == first.t_min
+    assert again.seed_opts == first.seed_opts and again.seed_s == first.seed_s
+    assert time.monotonic() - began < 5
+    assert tune("matmul", shape=SHAPE, dtype="float32", threads=1, cache=location, mode="require").origin == "cached"
+
+
+def test_require_lists_what_is_missing(location: Path, first: Result) -> None:
+    with pytest.raises(CacheMiss, match=r"no schedule for matmul .*kernel [0-9a-f]{16}.*2 threads"):
+        tune("matmul", shape=SHAPE, threads=2, cache=location, mode="require")
+
+
+def test_retune_starts_from_what_is_stored(first: Result, location: Path) -> None:
+    again = tune("matmul", shape=SHAPE, dtype="float32", threads=1, cache=location, retune=True, trials=20)
+    assert again.origin == "tuned" and again.exit_code == 0
+    with caches.open(location) as c:
+        assert len([r for r in c.rows(name="matmul", threads=1, verified=False) if parse(r.opts_display) == first.opts]) == 2
+        answers = c.rows(name="matmul", verified=True, threads=1)
+        assert len(answers) == 2
+
+
+def test_record_measures_only_the_start(tmp_path: Path) -> None:
+    r = tune("matmul", shape=SHAPE, threads=1, cache=tmp_path / "c.db", mode="record", budget="20s")
+    assert r.exit_code == 0 and r.opts == r.seed_opts and r.gain == 1.0 and not r.significant
+    with caches.open(tmp_path / "c.db") as c:
+        assert {x.strategy for x in c.rows()} == {"seed", "portfolio"}
+
+
+def test_a_kernel_object_and_the_budget(tmp_path: Path) -> None:
+    kernel = kernels.make("softmax", {"m": 64, "n": 128}, "float32")
+    began = time.monotonic()
+    r = tune(kernel, threads=1, cache=tmp_path / "c.db", budget="4s", seed=3)
+    assert r.exit_code == 0 and r.kernel == "softmax"
+    assert time.monotonic() - began < 4 + 3  # a busy machine adds; the promise is two seconds
+
+
+def test_bad_arguments(tmp_path: Path) -> None:
+    c = tmp_path / "c.db"
+    for wrong, error, says in [
+        ({"kernel": "matmull"}, KernelError, "matmul"),
+        ({"mode": "maybe"}, UsageError, "unknown mode 'maybe'"),
+        ({"seeds": "some"}, UsageError, "seeds"),
+        ({"threads": 0}, UsageError, "threads must be at least 1"),
+        ({"strategy": "bean"}, UsageError, "did you mean 'beam'"),
+        ({"budget": "soon"}, UsageError, "budget 'soon' is not a time"),
+        ({"device": "cqu"}, DeviceError, "cpu"),
+        ({"vars": {"m": 3}}, UsageError, "no symbol 'm'"),
+    ]:
+        with pytest.raises(error, match=says):  # type: ignore[call-overload]
+            tune(**{"kernel": "matmul", "shape": SHAPE, "cache": c, "trials": 1, **wrong})
+    assert not c.exists()
+
+
+PROGRAM = """
+import sys
+from tilewright.opts import parse
+from tilewright.search import tune
+class Show:
+    def phase(self, name): print(name, flush=True)
+    def candidate(self, m): pass
+    def best(self, b): print("best", flush=True)
+    def done(self, r): pass
+r = tune("matmul", shape={"m": 96, "n": 96, "k": 64}, threads=1, cache=sys.argv[1], budget="60s", progress=Show())
+print("exit", r.exit_code, r.t_min is not None, flush=True)
+"""
+
+
+def started(location: Path, until: str) -> subprocess.Popen[str]:
+    """A search in another process, in a session of its own, as far as the line `until`."""
+    p = subprocess.Popen([sys.executable, "-c", PROGRAM, str(location)], stdout=subprocess.PIPE, text=True, start_new_session=True)
+    assert p.stdout is not None
+    for line in p.stdout:
+        if line.strip() == until:
+            return p
+    raise AssertionError(f"it ended before {until!r}")
+
+
+def test_ctrl_c_keeps_the_best(tmp_path: Path) -> None:
+    location = tmp_path / "c.db"
+    p = started(location, "searching")
+    time.sleep(0.5)
+    os.killpg(p.pid, signal.SIGINT)  # as a terminal does: to every process of the group
+    out, _ = p.communicate(timeout=20)
+    assert out.splitlines()[-1] == "exit 130 True"
+    with caches.open(location) as c:
+        [answer] = c.rows(verified=True)
+        assert answer.outcome == "ok"
+    assert tune("matmul", shape=SHAPE, threads=1, cache=location, mode="require").origin == "cached"
+
+
+def test_sigkill_loses_little_and_no_answer_is_made_up(tmp_path: Path) -> None:
+    location = tmp_path / "c.db"
+    p = started(location, "searching")
+    time.sleep(1.5)
+    os.kill(p.pid, signal.SIGKILL)
+    p.wait(timeout=20)
+    with caches.open(location) as c:
+        rows = c.rows()
+        assert len(rows) > 3 and not any(r.verified for r in rows)
+    with pytest.raises(CacheMiss):
+        tune("matmul", shape=SHAPE, threads=1, cache=location, mode="require")
+    r = tune("matmul", shape=SHAPE, threads=1, cache=location, trials=20)
+    assert r.exit_code == 0
