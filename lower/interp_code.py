@@ -26,6 +26,7 @@ class Coder:
         self.lines: list[str] = []
         self.globals: dict[str, Any] = {"np": np, "ops": ops, "twin": twin, "U32": np.uint32}
         self.accesses: list[tuple[str, Instr]] = []
+        self._names: dict[Val, str] = {}
         self._count = 0
         for i, phase in enumerate(program.phases):
             self._phase(i, phase)
@@ -41,9 +42,8 @@ class Coder:
         self._block(phase.body, 1, 0)
         self.lines.append("    return None")
 
-    @staticmethod
-    def _name(v: Val) -> str:
-        return f"v{v.id}"
+    def _name(self, v: Val) -> str:
+        return self._names.setdefault(v, f"v{len(self._names)}")  # ids may repeat from phase to phase
 
     def _fresh(self, prefix: str) -> str:
         self._count += 1

@@ -100,7 +100,8 @@ class Memory:
         assert s.out is not None
         mem, lanes, region = s.attr, s.out.lanes, self.region(s.attr)
         data, offset, as_int = region.data, mem.offset, mem.dtype is index
-        check = self._reader(s, region, mem)
+        check, each = self._reader(s, region, mem), self._reader(s, region, mem, False)
+        straight = self._straight(s, region, mem)
         nothing = zero(mem.dtype, lanes, self.as_twin)
         steps = np.arange(lanes) + offset if s.op == "load" else offset
         fixed = region.stamps is None and region.written is None
@@ -118,14 +119,15 @@ class Memory:
             return data[i : i + lanes] if fixed else data[i : i + lanes].copy()
 
         def picked(at: Any, mask: Any = None) -> Any:
+            straight(at, mask)
             at = at + steps
             if mask is None:
                 for i in at.tolist():
-                    check(i, 1)
+                    each(i, 1)
                 return data[at]
             at = at[mask]
             for i in at.tolist():
-                check(i, 1)
+                each(i, 1)
             out = nothing.copy()
             out[mask] = data[at]
             return out
@@ -138,7 +140,8 @@ class Memory:
         """A function (index, value[, mask]) that writes."""
         mem, lanes, region = s.attr, max(a.lanes for a in s.args[:2]), self.region(s.attr)
         data, offset, clock = region.data, mem.offset, self.clock
-        check = self._writer(s, region, mem)
+        check, each = self._writer(s, region, mem), self._writer(s, region, mem, False)
+        straight = self._straight(s, region, mem)
         steps = np.arange(lanes) + offset if s.op == "store" else offset
         ones = b"\1" * lanes
         stamps, written = region.stamps, region.written
@@ -165,11 +168,12 @@ class Memory:
             mark(i, lanes)
 
         def picked(at: Any, value: Any, mask: Any = None) -> None:
+            straight(at, mask)
             at = at + steps
             if mask is not None:
                 at, value = at[mask], value[mask]
             for i in at.tolist():
-                check(i, 1)
+                each(i, 1)
                 mark(i, 1)
             data[at] = value
 
@@ -178,11 +182,22 @@ class Memory:
         return vector if s.op == "store" and len(s.args) == 2 else picked
 
     # checks ---------------------------------------------------------------------------------------------------------
-    def _bounds(self, s: Instr, region: Region, mem: Mem) -> Check:
+    def _straight(self, s: Instr, region: Region, mem: Mem) -> Callable[[Any, Any], None]:
+        """Checks the alignment of a masked access to consecutive elements: that of its first lane, active or not."""
+        unit, align, base, offset = mem.dtype.size, mem.align, region.base, mem.offset
+        claimed = align > unit and s.op in ("load", "store")
+
+        def check(i: Any, mask: Any) -> None:
+            if claimed and (base + (i + offset) * unit) % align and mask.any():
+                self.fail(s, region, f"[{i + offset}] is not aligned to {align} bytes")
+
+        return check
+
+    def _bounds(self, s: Instr, region: Region, mem: Mem, straight: bool) -> Check:
         size, unit, align, base = len(region.data), mem.dtype.size, mem.align, region.base
         if mem.space == "param" and align > unit:
             self.fail(s, region, f" is claimed to be aligned to {align} bytes, but a parameter promises only {unit}")
-        aligned = align > unit
+        aligned = straight and align > unit
 
         def check(i: int, n: int) -> None:
             if i < 0 or i + n > size:
@@ -192,8 +207,8 @@ class Memory:
 
         return check
 
-    def _reader(self, s: Instr, region: Region, mem: Mem) -> Check:
-        inside, stamps, written, clock = self._bounds(s, region, mem), region.stamps, region.written, self.clock
+    def _reader(self, s: Instr, region: Region, mem: Mem, straight: bool = True) -> Check:
+        inside, stamps, written, clock = self._bounds(s, region, mem, straight), region.stamps, region.written, self.clock
 
         def own(i: int, n: int) -> None:
             inside(i, n)
@@ -211,8 +226,8 @@ class Memory:
 
         return own if written is not None else shared if stamps is not None else inside
 
-    def _writer(self, s: Instr, region: Region, mem: Mem) -> Check:
-        inside, stamps, clock = self._bounds(s, region, mem), region.stamps, self.clock
+    def _writer(self, s: Instr, region: Region, mem: Mem, straight: bool = True) -> Check:
+        inside, stamps, clock = self._bounds(s, region, mem, straight), region.stamps, self.clock
 
         def shared(i: int, n: int) -> None:
             inside(i, n)

@@ -394,6 +394,32 @@ def test_a_loop_of_no_iterations():
     fails(body, "loop k from 3 to 0 would run zero times")
 
 
+def test_a_masked_access_is_aligned_where_its_first_lane_is():
+    def body(at):
+        def go(b, p):
+            tile, on = Mem("scratch", 0, float32, align=16), b.const((False, True, True, False), bool_, 4)
+            b.store(tile, b.const(at), b.const(2.0, float32, 4), on)
+            b.store(param(1), b.const(0), b.load(tile, b.const(at), 4, on))
+
+        return go
+
+    y = np.zeros(4, "f")
+    run(program(body(4), [(float32, 4)], [(float32, 4)], scratch=64), [y, y.copy()])
+    fails(body(3), r"scratch@0\[3\] is not aligned to 16 bytes", scratch=64)
+
+
+def test_phases_may_reuse_val_numbers():
+    builders = [Builder(), Builder()]
+    phases = []
+    for i, b in enumerate(builders):
+        with b.phase(const(1), ()) as phase:
+            b.store(param(0), b.const(i), b.const(float(i + 5), float32))
+        phases.append(phase)
+    y = np.zeros(2, "f")
+    run(Program("p", (Param("y", float32, (2,), "out"),), (), phases), [y])
+    assert list(y) == [5, 6]
+
+
 # twin -------------------------------------------------------------------------------------------------------------
 def test_twin_operations():
     def body(b, p):
