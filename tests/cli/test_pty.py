@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -65,6 +67,59 @@ def test_ctrl_c_keeps_the_best_so_far(env: dict[str, str]) -> None:
     with Terminal(*SMALL, env=env) as again:
         assert again.wait(20) == 0
     assert "1 thread: cached" in again.text
+
+
+def children(pid: int) -> set[int]:
+    """Every process below `pid`."""
+    below: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it ended meanwhile
+            fields = stat.read_text().rpartition(")")[2].split()
+            below.setdefault(int(fields[1]), []).append(int(stat.parent.name))
+    found, todo = set[int](), [pid]
+    while todo:
+        found.update(more := below.get(todo.pop(), []))
+        todo += more
+    return found
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_a_killed_search_leaves_no_process_and_a_sound_cache(env: dict[str, str]) -> None:
+    with Terminal(*SMALL, "--budget", "60s", env=env) as tune:
+        tune.until("% of roofline")
+        below = children(tune.process.pid)
+        assert below, "the search runs candidates in other processes"
+        tune.process.kill()
+        tune.wait(20)
+    end = time.monotonic() + 20
+    while left := {p for p in below if alive(p)}:
+        assert time.monotonic() < end, f"still there: {[Path(f'/proc/{p}/cmdline').read_text() for p in left]}"
+        time.sleep(0.05)
+    with Terminal(*SMALL, "--budget", "3s", env=env) as again:
+        assert again.wait(60) == 0
+    assert "tuned and verified" in again.text and "warning" not in again.text
+
+
+def test_a_corrupt_cache_is_moved_aside_and_the_search_goes_on(env: dict[str, str]) -> None:
+    path = Path(env["TILEWRIGHT_CACHE"])
+    path.write_bytes(b"not a database" * 500)
+    with Terminal(*SMALL, "--trials", "3", env=env) as tune:
+        assert tune.wait(60) == 0
+    assert "warning: " in tune.text and "tuned and verified" in tune.text
+    assert any(p.read_bytes().startswith(b"not a database") for p in path.parent.iterdir() if p.is_file())
+
+
+def test_an_unwritable_cache_is_bad_usage_at_once(env: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with Terminal(*SMALL, "--cache", str(tmp_path / "file" / "cache.db"), env=env) as tune:
+        assert tune.wait(30) == 2
+    assert "error: " in tune.text and "Traceback" not in tune.text
 
 
 def test_plain_lines_when_piped(env: dict[str, str]) -> None:

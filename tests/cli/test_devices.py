@@ -1,0 +1,71 @@
+"""tune devices: what is here, what is not and why, with and without measured limits."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tilewright import devices
+from tilewright.devices import Limits, Rates
+from tilewright.devices.cpu import CpuDevice
+from tilewright.ir.errors import DeviceError
+
+from .conftest import Tune
+
+
+class Missing(CpuDevice):
+    """A device whose driver is not installed."""
+
+    name = "missing"
+
+    def check(self) -> None:
+        raise DeviceError("no driver [libmissing.so]; install one")
+
+
+class Probed(CpuDevice):
+    """A device with known limits, which it measures when asked."""
+
+    name = "probed"
+    asked = False
+
+    def limits(self, probe: bool = False) -> Limits | None:
+        type(self).asked |= probe
+        return Limits("2026-01-31", {1: Rates(1e11, 5e10, 1e10, 9e9, 8e9, 1e10, 1.1e10)}) if type(self).asked else None
+
+
+@pytest.fixture(autouse=True)
+def three_devices(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr("tilewright.devices.registry._FACTORIES", {"missing": Missing, "probed": Probed})
+    monkeypatch.setattr("tilewright.devices.registry._MADE", {})
+    monkeypatch.setattr(Probed, "asked", False)
+
+
+def test_the_devices_are_there() -> None:
+    assert {"cpu", "missing", "probed"} <= set(devices.names())
+
+
+def test_a_missing_device_says_why(tune: Tune) -> None:
+    done = tune("devices")
+    assert done.code == 0
+    assert "missing  not usable: no driver [libmissing.so]; install one" in done.out
+    assert "cpu  usable" in done.out and "limits not measured yet: tune devices --probe" in done.out
+
+
+def test_json(tune: Tune) -> None:
+    found = {d["name"]: d for d in json.loads(tune("devices", "--format", "json").out)}
+    assert found["missing"] == {"name": "missing", "usable": False, "why": "no driver [libmissing.so]; install one"}
+    assert found["cpu"]["usable"] and found["cpu"]["target"]["vector_bytes"] in (16, 32, 64) and found["cpu"]["limits"] is None
+
+
+def test_probe_measures_and_shows_the_limits(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tilewright.devices.names", lambda: ("missing", "probed"))
+    done = tune("devices", "--probe")
+    assert done.code == 0 and Probed.asked
+    assert "limits measured 2026-01-31" in done.out and "100 GFLOP/s" in done.out and "11 GB/s" in done.out
+
+
+def test_running_on_a_missing_device(tune: Tune) -> None:
+    done = tune("run", "--kernel", "matmul", "--device", "missing")
+    assert done.code == 3 and "error: no driver [libmissing.so]; install one" in done.err

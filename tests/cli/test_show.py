@@ -1,0 +1,78 @@
+"""tune show: options, coloured nest and source; targets that are not here; and what it refuses."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+from tilewright import kernels, opts, targets
+from tilewright.cli.show import nest_text
+from tilewright.cli.style import KINDS
+
+from .conftest import Tune
+
+MATMUL = ["show", "--kernel", "matmul", "--shape", "m=64,n=48,k=32"]
+OPTS = '[["UPCAST","m",4],["UPCAST","n",16],["PARALLEL","m"]]'
+
+
+def test_options_nest_and_source(tune: Tune) -> None:
+    done = tune(*MATMUL, "--opts", OPTS)
+    assert done.code == 0, done.err
+    options, _, nest_and_source = done.out.partition("\n\n")
+    assert "options as given" in options and "Um4 Un16 Pm" in options and f"--opts '{OPTS}'" in options
+    nest, _, source = nest_and_source.partition("\n\n")
+    for line in ("m 16  grid", "k 32  reduce", "lanes"):
+        assert line in nest
+    assert source.startswith("; matmul for ")
+
+
+def test_every_kind_in_a_nest_has_a_colour() -> None:
+    target = targets.named("avx2")
+    for name in kernels.NAMES:
+        kernel = kernels.make(name)
+        for schedule in ((), *opts.seeds(kernel, target, 2)):
+            kinds = {line.kind for line in opts.apply(kernel, schedule, target).nest()}
+            assert kinds <= set(KINDS), (name, schedule)
+
+
+def test_the_nest_is_coloured_on_a_terminal() -> None:
+    target = targets.named("avx2")
+    scheduled = opts.apply(kernels.make("matmul"), opts.parse(OPTS), target)
+    out = Console(file=io.StringIO(), force_terminal=True, color_system="standard")
+    out.print(nest_text(scheduled))
+    text = out.file.getvalue()  # type: ignore[attr-defined]
+    assert "\x1b[1;34mm 256" in text, "grid is bold blue"
+    assert "\x1b[31mk 1024" in text, "reduce is red"
+
+
+@pytest.mark.parametrize("target", sorted(targets.NAMES))
+def test_source_for_a_machine_that_is_not_here(tune: Tune, target: str) -> None:
+    done = tune(*MATMUL, "--target", target, "--seed-schedule", "--source")
+    assert done.code == 0, done.err
+    assert done.out.startswith(f"; matmul for {target}\n") and "define " in done.out
+
+
+def test_without_a_cached_result_it_shows_the_seed_and_says_so(tune: Tune) -> None:
+    assert "seed schedule: the cache has nothing" in tune(*MATMUL).out
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "said"),
+    [
+        ([*MATMUL, "--opts", "[[]"], 2, "options are not JSON"),
+        ([*MATMUL, "--opts", '[["TILES","m",8]]'], 2, "did you mean TILE?"),
+        ([*MATMUL, "--opts", '[["UPCAST","q",8]]'], 2, "no axis 'q'"),
+        ([*MATMUL, "--target", "znver5"], 2, "add --seed-schedule or --opts JSON"),
+        ([*MATMUL, "--target", "znver55", "--seed-schedule"], 3, "znver5"),
+        (["show", "--kernel", "matmul", "--shape", "m=0"], 2, "must be at least 1"),
+        (["show", "--kernel", "matmul", "--shape", "q=3"], 2, "no size 'q'"),
+        (["show", "--kernel", "matmul", "--dtype", "float33"], 2, "unknown dtype 'float33'"),
+        (["show", "--kernel", "matmul", "--dtype", "int64"], 2, "not defined for int64"),
+        (["show", "--kernel", "nothere.py:make"], 2, "there is no file nothere.py"),
+    ],
+)
+def test_bad_input(tune: Tune, args: list[str], code: int, said: str) -> None:
+    done = tune(*args)
+    assert (done.code, said in done.err) == (code, True), done.err
+    assert done.err.startswith("error: ")
