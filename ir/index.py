@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from .dtypes import bool_, index
 from .errors import KernelError
-from .node import Node, const, load_parts, make, rebuild as _rebuild_any
+from .node import Node, const, load_parts, make
+from .node import rebuild as _rebuild_any
 
 Interval = tuple[int, int]
 BIG = 1 << 62
@@ -141,7 +142,7 @@ def floordiv(a: Node, n: int) -> Node:
     if n == 1:
         return a
     lo, hi = bounds(a)
-    if lo // n == hi // n and -BIG < lo and hi < BIG:
+    if lo // n == hi // n and lo > -BIG and hi < BIG:
         return const(lo // n)
     if a.op == "div":
         return floordiv(a.src[0], a.arg * n)
@@ -164,7 +165,7 @@ def mod(a: Node, n: int) -> Node:
     if n == 1:
         return const(0)
     lo, hi = bounds(a)
-    if lo // n == hi // n and -BIG < lo and hi < BIG:
+    if lo // n == hi // n and lo > -BIG and hi < BIG:
         return add(a, const(-(lo // n) * n))
     if a.op == "mod" and a.arg % n == 0:
         return mod(a.src[0], n)

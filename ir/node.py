@@ -52,7 +52,7 @@ class SymInfo:
 class Node:
     """One interned expression. Build with the functions and operators of this module, never directly."""
 
-    __slots__ = ("op", "dtype", "src", "arg", "_memo", "__weakref__")
+    __slots__ = ("__weakref__", "_memo", "arg", "dtype", "op", "src")
     op: str
     dtype: DType
     src: tuple[Node, ...]
