@@ -54,10 +54,14 @@ def commutes(n: Node) -> bool:
 
 
 class Colours:
-    """Hashes for one kernel. With `erase`, extents, sizes and most constants do not count (see `canonical.loose`)."""
+    """Hashes for one kernel. With `erase`, extents, sizes and most constants do not count (see `canonical.loose`); with `order`
+    too, for `Colours.order`, neither do the ranks of buffers."""
 
-    def __init__(self, kernel: Kernel, erase: bool = False) -> None:
+    def __init__(self, kernel: Kernel, erase: bool = False, order: bool = False) -> None:
         self.kernel, self.erase = kernel, erase
+        self.flatten = not erase or order
+        self.rough = None if erase else Colours(kernel, erase=True, order=True)
+        self._rough_nests: dict[int, dict[Node, str]] = {}
         self.place = {b: i for i, b in enumerate(kernel.buffers)}
         self.buffers: dict[Buffer, str] = {b: self._plain(b) for b in kernel.buffers}
         self.nests: dict[Value | Store, dict[Node, str]] = {}
@@ -80,7 +84,7 @@ class Colours:
 
     def access(self, buffer: Buffer, indices: tuple[Node, ...]) -> tuple[Node, ...]:
         """What tells two accesses apart: the element offset, or with `erase` the indices (strides are extents)."""
-        return indices if self.erase else (flat(buffer, indices),)
+        return (flat(buffer, indices),) if self.flatten else indices
 
     def of(self, n: Node, nest: dict[Node, str]) -> str:
         """The hash of an expression in a nest (`nest` starts with the hashes of its axes and is the memo)."""
@@ -91,12 +95,23 @@ class Colours:
         return nest[n]
 
     def order(self, nodes: Iterable[Node], nest: dict[Node, str]) -> list[Node]:
-        """Commutative operands in canonical order."""
-        return sorted(nodes, key=lambda n: (self.of(n, nest), sorted(self.place[load_parts(m)[0]] for m in walk(n) if m.op == "load")))
+        """Commutative operands in canonical order.
+
+        Extents decide last: kernels that differ in them alone number their buffers alike, so an option means the same in both."""
+        if self.rough is None:
+            return sorted(nodes, key=lambda n: (self.of(n, nest), self._places(n)))
+        rough, known = self.rough, self._rough_nests.get(id(nest), {})
+        return sorted(nodes, key=lambda n: (rough.of(n, known), self.of(n, nest), self._places(n)))
+
+    def _places(self, n: Node) -> list[int]:
+        return sorted(self.place[load_parts(m)[0]] for m in walk(n) if m.op == "load")
 
     # bottom up ----------------------------------------------------------------------------------------------------
     def _plain(self, b: Buffer) -> str:
-        return digest("buffer", b.dtype.name, b.role, b.constant, *((len(b.shape),) if self.erase else (self.extent(elements(b.shape)), b.range)))
+        size: tuple[object, ...] = () if self.flatten else (len(b.shape),)
+        if not self.erase:
+            size = (self.extent(elements(b.shape)), b.range)
+        return digest("buffer", b.dtype.name, b.role, b.constant, *size)
 
     def extent(self, extent: Extent) -> str:
         """An extent without names."""
@@ -109,6 +124,7 @@ class Colours:
         self.values: dict[str, str] = {}
         self.arguments: dict[str, str] = {}
         self.nests.clear()
+        self._rough_nests.clear()
         for item in self.kernel.body:
             if isinstance(item, Fold):
                 self._fold(item)
@@ -133,6 +149,8 @@ class Colours:
             found = {a: digest("axis", i, self.extent(a.arg.extent)) for i, a in enumerate(of.axes)}
             found |= {a: digest("reduced", i, self.extent(a.arg.extent)) for i, a in enumerate(reduced)}
             self.nests[of] = found
+            if self.rough is not None:
+                self._rough_nests[id(found)] = self.rough.nest(of)
         return found
 
     def _value(self, v: Value) -> str:

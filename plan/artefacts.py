@@ -3,6 +3,7 @@
     plan/KEY      kernel × options × target × code of the tool → the source's SHA-256, signature, effects
     text/SHA      the source
     object/KEY    source × compiler → the object
+    seed/KEY      kernel × target × threads × code → the options of the seed schedule
 
 An entry is one file: a line with the SHA-256 of the rest, then the rest. It is written to a temporary name and renamed; what does
 not match its checksum is removed and made again. The folder is the user's own (mode 700): objects in it are run.
@@ -79,6 +80,15 @@ class Artefacts:
         head = {"sha": sha, "signature": signatures.encode(rendered.signature), "effects": sorted(rendered.effects), "scheduled": rendered.scheduled_hash}
         self._put("text", sha, rendered.source.text.encode())
         self._put("plan", key, canon(head).encode())
+
+    def seed(self, key: str) -> str | None:
+        """The seed schedule (options as JSON) that was found under `key`: trying all of them takes tens of milliseconds."""
+        data = self._get("seed", key)
+        return None if data is None else data.decode()
+
+    def put_seed(self, key: str, opts: str) -> None:
+        """Keep a seed schedule."""
+        self._put("seed", key, opts.encode())
 
     # level two --------------------------------------------------------------------------------------------------------
     def object(self, sha: str, compiler: str) -> bytes | None:

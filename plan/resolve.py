@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import warnings
 from collections.abc import Mapping
@@ -15,7 +16,7 @@ from ..ir.errors import CacheMiss, OptError
 from ..ir.kernel import Kernel
 from ..ir.normalise import normalise
 from .compile import render
-from .identity import canonical_of, key_of
+from .identity import canonical_of, key_of, source_key
 
 if TYPE_CHECKING:
     from ..cache import Cache, Row
@@ -63,7 +64,7 @@ def resolve(
     if exact_only and (found is None or found.origin != "exact"):
         why = "it was measured with code that has changed since" if found else "nothing that was verified is cached for it"
         raise CacheMiss(f"no cached schedule for {kernel.name}: {why} (key: {key}; kernel hash {key.kernel}). Tune it first, or see `tune cache explain`")
-    return found or _nearest(kernel, device, key, cache, shape) or _seed(kernel, device, key)
+    return found or _nearest(kernel, device, key, cache, shape, store) or _seed(kernel, device, key, store)
 
 
 def _cached(kernel: Kernel, device: Device, key: Key, row: Row, store: Artefacts | None) -> Plan | None:
@@ -80,7 +81,7 @@ def _cached(kernel: Kernel, device: Device, key: Key, row: Row, store: Artefacts
     return Plan(opts, "exact" if same else "stale", row, key, rendered)
 
 
-def _nearest(kernel: Kernel, device: Device, key: Key, cache: Cache, shape: Mapping[str, int] | None) -> Plan | None:
+def _nearest(kernel: Kernel, device: Device, key: Key, cache: Cache, shape: Mapping[str, int] | None, store: Artefacts | None) -> Plan | None:
     """The closest neighbour whose options apply here and that the model ranks at or above the seed."""
     from ..ir.canonical import loose
     from ..ir.cost import cost
@@ -96,23 +97,29 @@ def _nearest(kernel: Kernel, device: Device, key: Key, cache: Cache, shape: Mapp
         except OptError:
             continue  # legal at the other extents, not at these
         if bound is None:
-            bound = _estimate(kernel, _seed(kernel, device, key).opts, device, key)
+            bound = _estimate(kernel, _seed(kernel, device, key, store).opts, device, key)
         if seconds <= bound:
             return Plan(opts, "nearest", row, key)
     return None
 
 
-def _seed(kernel: Kernel, device: Device, key: Key) -> Plan:
-    """The first seed schedule that applies; in the end no options at all, which always do."""
-    from ..opts.seeds import seeds
+def _seed(kernel: Kernel, device: Device, key: Key, store: Artefacts | None) -> Plan:
+    """The first seed schedule that the policy allows; in the end no options at all, which always are."""
+    from ..opts import dumps, parse, seeds
 
-    for opts in seeds(kernel, device.target, key.threads):
+    at = hashlib.sha256(f"{source_key(kernel, (), device.target, tool_version())} {key.threads} {key.policy}".encode()).hexdigest()
+    kept = store.seed(at) if store is not None else None
+    if kept is not None:
+        return Plan(parse(kept), "seed", None, key)
+    for opts in (*seeds(kernel, device.target, key.threads), ()):
         try:
             _allowed(kernel, opts, device, key)
         except OptError:
             continue
-        return Plan(tuple(opts), "seed", None, key)
-    return Plan((), "seed", None, key)
+        break
+    if store is not None:
+        store.put_seed(at, dumps(opts))
+    return Plan(tuple(opts), "seed", None, key)
 
 
 def _estimate(kernel: Kernel, opts: tuple[Opt, ...], device: Device, key: Key) -> float:

@@ -8,11 +8,12 @@ import pytest
 from tilewright import kernels
 from tilewright.cache import Cache, CacheWarning
 from tilewright.devices import Device
+from tilewright.ir.canonical import canonical
 from tilewright.ir.errors import CacheMiss
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.normalise import normalise
 from tilewright.opts import apply, dumps, parse, seeds
-from tilewright.plan import key_of, render, resolve
+from tilewright.plan import Artefacts, key_of, render, resolve
 
 MODULE = sys.modules["tilewright.plan.resolve"]
 TUNED = '[["UPCAST","n",16],["UPCAST","m",8]]'
@@ -37,6 +38,14 @@ def test_an_empty_cache_gives_the_seed(matmul: Kernel, cpu: Device, rows: Cache)
     plan = resolve(matmul, cpu, 1, rows)
     assert (plan.origin, plan.row) == ("seed", None)
     assert plan.opts == seeds(matmul, cpu.target, 1)[0]
+
+
+def test_a_warm_start_does_not_look_for_the_seed_again(matmul: Kernel, cpu: Device, rows: Cache, store: Artefacts, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = [resolve(matmul, cpu, t, rows, store=store).opts for t in (1, 2)]
+    monkeypatch.setattr("tilewright.opts.seeds", None)
+    assert [resolve(matmul, cpu, t, rows, store=Artefacts(store.folder)).opts for t in (1, 2)] == first
+    with pytest.raises(TypeError):
+        resolve(matmul, cpu, 3, rows, store=store)
 
 
 def test_the_fastest_row_of_the_key_is_exact(matmul: Kernel, cpu: Device, rows: Cache, measured) -> None:
@@ -112,6 +121,16 @@ def test_a_neighbour_that_the_model_ranks_above_the_seed(cpu: Device, rows: Cach
     assert plan.origin == "nearest" and dumps(plan.opts) == TUNED and plan.row is not None
     with pytest.raises(CacheMiss):
         resolve(shaped(8, 32, 16), cpu, 1, rows, exact_only=True)
+
+
+@pytest.mark.parametrize("name", ["matmul", "matmul_nt", "matmul_bias_relu", "matvec", "batched_matmul", "softmax", "layernorm", "cross_entropy", "embedding"])
+def test_a_neighbours_options_name_the_same_things_here(name: str) -> None:
+    """Extents must not decide how buffers and axes are numbered, else STAGE(b) would become STAGE(a) at another shape."""
+    given = kernels.get(name)
+    first = canonical(given.kernel({n: 16 * (i + 1) for i, n in enumerate(given.shape_names)}))
+    for sizes in ((7, 5, 3, 11), (3, 5, 7, 11), (1024, 8, 64, 2), (2, 64, 8, 1024)):
+        other = canonical(given.kernel(dict(zip(given.shape_names, sizes, strict=False))))
+        assert other.hash != first.hash and other.names == first.names
 
 
 def test_a_neighbour_below_the_seed_is_not_taken(cpu: Device, rows: Cache, measured, monkeypatch: pytest.MonkeyPatch) -> None:
