@@ -27,17 +27,16 @@ def exit_code(error: TilewrightError) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `tune` with `argv` (default: the process's arguments) and return the exit code; never raises for a user's mistake."""
-    parser = build_parser()
-    try:
-        args = parser.parse_args(argv)
-    except SystemExit as done:  # argparse has printed help or the mistake
-        return done.code if isinstance(done.code, int) else USAGE
-    if args.command is None:
-        parser.print_help(sys.stderr)
-        return USAGE
     plain, warnings.showwarning = warnings.showwarning, _show_warning
     try:
+        parser = build_parser()
+        args = parser.parse_args(argv)
+        if args.command is None:
+            parser.print_help(sys.stderr)
+            return USAGE
         return handler(args)(args)
+    except SystemExit as done:  # argparse has printed help, the version or the mistake
+        return done.code if isinstance(done.code, int) else USAGE
     except TilewrightError as error:
         print(f"error: {error}", file=sys.stderr)
         return exit_code(error)
