@@ -30,14 +30,29 @@ def engine(source: Source) -> Any:
     return jit
 
 
+DISTINCT = tuple({t.features: t for t in map(targets.named, targets.NAMES)}.values())
+"""One target for each set of instructions."""
+
+
 def compile_for(target: Target, source: Source) -> tuple[str, bytes]:
     """(assembly, object) of `source` for any target, as a machine of that kind would build it."""
+    machine, module = _machine_and_module(target, source)
+    return machine.emit_assembly(module), machine.emit_object(module)
+
+
+def object_for(target: Target, source: Source) -> bytes:
+    """The object of `compile_for`, in half the time."""
+    machine, module = _machine_and_module(target, source)
+    return bytes(machine.emit_object(module))
+
+
+def _machine_and_module(target: Target, source: Source) -> tuple[Any, Any]:
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     machine = llvm.Target.from_triple(target.triple).create_target_machine(opt=2, codemodel="default")
     module = llvm.parse_assembly(source.text)
     module.verify()
-    return machine.emit_assembly(module), machine.emit_object(module)
+    return machine, module
 
 
 def undefined(obj: bytes) -> list[str]:

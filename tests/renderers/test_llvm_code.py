@@ -6,14 +6,14 @@ import re
 
 import numpy as np
 import pytest
-from hand_built import compile_for, elementwise, matmul, run, undefined
+from hand_built import DISTINCT, compile_for, elementwise, matmul, object_for, run, undefined
 from tilewright import targets
 from tilewright.ir.dtypes import dtype
 from tilewright.lower.elementary import expand
 from tilewright.renderers import render
 from tilewright.targets import Target
 
-EVERY = pytest.mark.parametrize("t", [targets.named(n) for n in targets.NAMES], ids=lambda t: t.name)
+EVERY = pytest.mark.parametrize("t", DISTINCT, ids=lambda t: t.name)
 
 
 def test_packed_matmul_is_right() -> None:
@@ -66,7 +66,7 @@ def test_no_function_of_a_value_is_a_call(op: str, t: Target) -> None:
                 return expand(b, op, x) if op in ("exp", "log", "tanh", "erf") else b.op(op, *[x] * {"fma": 3, "max": 2}.get(op, 1))
 
             source = render(elementwise([name], name, lanes, 64, body), t)
-            assert undefined(compile_for(t, source)[1]) == []
+            assert undefined(object_for(t, source)) == []
 
 
 def test_the_processors_name_only_tunes() -> None:
