@@ -40,11 +40,12 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What to do with a task: `incumbent_s` rejects early; `full` compares with NumPy, runs twice and compares bits."""
+    """What to do with a task: `incumbent_s` rejects early; `full` compares with NumPy; `twice` runs again and compares bits."""
 
     task: Task
     incumbent_s: float | None = None
     full: bool = False
+    twice: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,7 @@ def _measure(bench: Bench, channel: Channel, job: Job) -> Result:
 
 
 def _verify(bench: Bench, channel: Channel, exe: Executable, addresses: list[int], job: Job) -> Result:
-    """Run once on poisoned outputs and compare every element; twice where `full`, and then the bits must repeat."""
+    """Run once on poisoned outputs and compare every element; with `twice`, the bits must repeat."""
     bench.operands.poison(addresses, bench.checker.stale)
     exe.poison()
     exe.run(addresses, bench.vars)
@@ -122,7 +123,7 @@ def _verify(bench: Bench, channel: Channel, exe: Executable, addresses: list[int
     if broken := bench.operands.broken():
         bench.operands.set_canaries()
         return Result(Outcome.wrong, error=verdict.error, detail=broken)
-    if job.full and not job.task.nondeterministic:
+    if job.twice and not job.task.nondeterministic:
         before = bench.operands.snapshot(addresses)
         channel.send(("step", NATIVE))
         bench.operands.poison(addresses, bench.checker.stale)

@@ -45,7 +45,7 @@ class Failed:
 
 
 def serve(channel: Channel, setup: Setup) -> None:
-    """Answer ("build", ticket, opts) with (ticket, Built | Failed)."""
+    """Say (None, "ready"), then answer ("build", ticket, opts) with (ticket, Built | Failed)."""
     from .. import devices
 
     hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
@@ -53,6 +53,7 @@ def serve(channel: Channel, setup: Setup) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     device = devices.get(setup.device)
+    channel.send((None, "ready"))
     while True:
         _, ticket, opts = channel.receive()
         channel.send((ticket, build(setup, device, opts)))

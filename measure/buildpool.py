@@ -18,7 +18,10 @@ from .protocol import Channel, Closed
 
 _AHEAD = 2
 """Tasks a builder holds, so that it is not idle while the main process is busy."""
-_FAILED_STARTS = 3
+_START_S = 60.0
+"""How long a builder may take to start on a busy machine."""
+_FAILED_STARTS = 8
+"""Builders lost in a row, without one result, after which something other than the candidates is at fault."""
 
 
 class _Builder:
@@ -29,6 +32,7 @@ class _Builder:
         self.process, self.channel = process.start(builder.MODULE, setup, group)
         self.tasks: deque[tuple[int, Any]] = deque()
         self.since = time.monotonic()
+        self.ready = False
 
     def give(self, task: tuple[int, Any]) -> None:
         """Queue a task with the process. Raises Closed."""
@@ -114,22 +118,26 @@ class BuildPool:
             except Closed:
                 self._replace(b, None)
         for b in list(self._builders):
-            if b.tasks and time.monotonic() - b.since > self._deadline and not b.stopped():
-                self._replace(b, f"building it did not end within {self._deadline:.3g} s")
+            limit = self._deadline if b.ready else max(self._deadline, _START_S)
+            if b.tasks and time.monotonic() - b.since > limit and not b.stopped():
+                self._replace(b, f"building it did not end within {limit:.3g} s")
         self._dispatch()
 
     def close(self) -> None:
         """End every builder."""
-        for b in self._builders:
+        while self._builders:
+            b = self._builders.pop()
             b.kill()
             b.process.wait()
-        self._builders.clear()
         self._leader.wait()
 
     # internals ----------------------------------------------------------------------------------------------------
-    def _finish(self, b: _Builder, ticket: int, result: Any) -> None:
-        b.tasks.popleft()
+    def _finish(self, b: _Builder, ticket: int | None, result: Any) -> None:
         b.since = time.monotonic()
+        if ticket is None:
+            b.ready = True
+            return
+        b.tasks.popleft()
         self._failed_starts = 0
         if ticket in self._wanted:
             self._done[ticket] = result
@@ -150,15 +158,16 @@ class BuildPool:
         """The oldest task is the culprit; the others go back to the front of the queue."""
         seconds = time.monotonic() - b.since
         ended = b.kill()
+        self._builders.remove(b)
         if b.process is not self._leader:
             b.process.wait()
         tasks = list(b.tasks)
         if tasks:
             ticket = tasks[0][0]
             if ticket in self._wanted:
-                self._done[ticket] = Failed(Outcome.build, late or f"its builder was {ended}" if "killed" in ended else late or f"its builder {ended}", seconds)
+                self._done[ticket] = Failed(Outcome.build, late or f"its builder ended: {ended}", seconds)
             self._queue.extendleft(reversed(tasks[1:]))
-        self._failed_starts += 1
-        if self._failed_starts > _FAILED_STARTS + len(self._builders) and not late:
-            raise MeasureError(f"builder processes keep dying ({ended}); run with more memory, or see what they print above")
-        self._builders[self._builders.index(b)] = _Builder(self._setup, self.group)
+        self._failed_starts = 0 if late else self._failed_starts + 1
+        if self._failed_starts > _FAILED_STARTS:
+            raise MeasureError(f"builder processes keep dying ({ended}); give them more memory, or see what they print above")
+        self._builders.append(_Builder(self._setup, self.group))

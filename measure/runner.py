@@ -167,12 +167,12 @@ class Runner:
 
     # jobs ---------------------------------------------------------------------------------------------------------
     def measure(self, task: Task, data: Data, incumbent_s: float | None, full: bool) -> Result:
-        """Verify and time one candidate. The first with each inputs is checked in full."""
+        """Verify and time one candidate. The first on each data is compared by NumPy, as all are with `full`, which also runs twice."""
         limit = self.setup.deadline_s
         if incumbent_s is not None:
             # enough for a first call on a busy machine; a hang should not cost the whole deadline
             limit = min(limit, 1.0 + 50.0 * incumbent_s)
-        job = Job(task, incumbent_s, full or data not in self._checked_in_full)
+        job = Job(task, incumbent_s, full or data not in self._checked_in_full, twice=full)
         alone = self._child is None or self._child.served == 0
         result = self._job(data, job, limit)
         if result.outcome is Outcome.wrong or (result.outcome is Outcome.crash and not alone):

@@ -9,7 +9,6 @@ import itertools
 import json
 
 from measure_fakes import built, count, double, store_at, text
-
 from tilewright import devices, kernels
 from tilewright.ir.dtypes import bfloat16, dtype, float16, float32, float64, int32
 from tilewright.ir.node import const

@@ -5,7 +5,6 @@ import time
 
 import pytest
 from measure_fakes import SYSCALL, built, count, double, endless, load_at, store_at, text
-
 from tilewright.measure import Measurer, Outcome
 
 MB = 1 << 20

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-
 from tilewright import kernels
 from tilewright.ir import KernelBuilder, MeasureError, bool_, float32, int32, sym
 from tilewright.measure.inputs import generate, shape

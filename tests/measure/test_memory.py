@@ -7,7 +7,6 @@ import signal
 
 import numpy as np
 import pytest
-
 from tilewright.ir import float32, float64, int8
 from tilewright.measure.memory import PAGE, Operands, Region, view
 

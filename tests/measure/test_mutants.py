@@ -2,7 +2,6 @@
 
 import pytest
 from mutants import GROUPS
-
 from tilewright.measure import Measurer, Outcome
 
 REFUSED = {Outcome.wrong, Outcome.crash}

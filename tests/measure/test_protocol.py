@@ -4,7 +4,6 @@ import os
 import threading
 
 import pytest
-
 from tilewright.measure.protocol import Channel, Closed, pair
 
 

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-
 from tilewright import devices, kernels
 from tilewright.ir import KernelBuilder, dtype, float32, int32, minimum, where
 from tilewright.ir.node import const
