@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
-from ..ir.errors import CacheMiss, UsageError
+from ..ir.errors import UsageError
 from . import strategy as strategies
 from .budget import Budget, Meter
 from .progress import Progress, Silent
@@ -68,6 +68,8 @@ def tune(
         raise UsageError(f"unknown mode {mode!r}; use one of {', '.join(MODES)}")
     if seeds not in ("auto", "none"):
         raise UsageError(f'seeds is "auto" or "none", not {seeds!r}')
+    if mode == "require" and retune:
+        raise UsageError("require answers from the cache and retune searches again: use one of them")
     if threads is not None and threads < 1:
         raise UsageError(f"threads must be at least 1, not {threads}")
     strategy = strategies.check(strategy)
@@ -91,6 +93,7 @@ class Task:
         vars: Mapping[str, int] | None = None,
     ) -> None:
         from .. import devices, kernels
+        from ..ir.dtypes import dtype as dtype_of
         from ..ir.normalise import normalise
         from ..plan.identity import canonical_of, key_of
 
@@ -106,7 +109,7 @@ class Task:
             self.shape = dict(shape or {})
         # the form that the cache's option lists speak of: unit axes dropped, adjacent axes merged
         self.kernel = normalise(self.kernel)
-        self.dtype = dtype or (self.kernel.inputs or self.kernel.outputs)[0].dtype.name
+        self.dtype = dtype_of(dtype).name if dtype else (self.kernel.inputs or self.kernel.outputs)[0].dtype.name
         self.device = devices.get(device)
         self.device.check()
         self.threads = threads or self.device.threads
@@ -139,43 +142,44 @@ class Task:
 
 
 def _tune(task: Task, cache: Cache, budget: Budget, strategy: str, seeds: str, seed: int, mode: str, again: bool, show: Progress, started: float) -> Result:
-    from ..ir.canonical import loose as loose_of
     from ..plan import resolve
 
     job = task.job(strategy, seeds, seed, budget)
     if not again:
-        plan = resolve(task.kernel, task.device, task.threads, cache)
+        plan = resolve(task.kernel, task.device, task.threads, cache, exact_only=mode == "require")
         if plan.origin == "exact" and plan.row is not None:
             found = answer(job, plan.row, plan.opts, time.monotonic() - started)
             show.done(found)
             return found
-        if mode == "require":
-            raise CacheMiss(f"the cache has no schedule for {job.kernel} ({task.key}); tune it first, or use another --mode")
-    cache.ensure_writable()
-    limits = task.device.limits()
-    space = Space(OptEngine(task.kernel, task.device.target, task.threads, limits))
-    loose = loose_of(task.kernel)
-    starts = _starts(task, space, cache, loose, job, seeds)
-    chosen = None
-    if mode != "record":
-        chosen = strategies.create(strategy, space, seed=seed, start=[s.opts for s in starts] if seeds != "none" else [])
-    before = cache.best(task.key)
-    recorder = CacheRecorder(
-        cache,
-        task.key,
-        task.canonical,
-        loose,
-        job,
-        effects=lambda o: space.engine.apply(o).effects,
-        provenance={"machine": task.device.fingerprint(), "seed": seed, **({"vars": task.vars} if task.vars else {})},
-        before=before,
-    )
     from ..measure import Measurer
 
     # one endless loop must not cost the whole budget
     deadline = 10.0 if budget.seconds is None else min(10.0, max(2.0, budget.seconds / 6))
+    # first, so that its processes start while the rest is prepared
     with Measurer(task.kernel, task.device, task.threads, seed=seed, vars=task.vars, deadline_s=deadline) as measurer:
+        cache.ensure_writable()
+        space = Space(OptEngine(task.kernel, task.device.target, task.threads, task.device.limits()))
+        recorder = _recorder(task, cache, space, job)
+        starts = _starts(task, space, cache, recorder.loose, job, seeds)
+        chosen = None
+        if mode != "record":
+            chosen = strategies.create(strategy, space, seed=seed, start=[s.opts for s in starts] if seeds != "none" else [])
         return TuningRun(space, measurer, chosen, starts, job, Meter(budget, started), show, recorder).run()
+
+
+def _recorder(task: Task, cache: Cache, space: Space, job: Job) -> CacheRecorder:
+    from ..ir.canonical import loose
+
+    return CacheRecorder(
+        cache,
+        task.key,
+        task.canonical,
+        loose(task.kernel),
+        job,
+        effects=lambda o: frozenset(space.engine.apply(o).effects),
+        provenance={"machine": task.device.fingerprint(), "seed": job.seed, **({"vars": task.vars} if task.vars else {})},
+        before=cache.best(task.key),
+    )
 
 
 def _starts(task: Task, space: Space, cache: Cache, loose: Mapping[str, str], job: Job, seeds: str) -> list[Start]:

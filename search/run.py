@@ -5,8 +5,6 @@ Start schedules go first, so that there is an answer early; nothing a candidate 
 
 from __future__ import annotations
 
-import math
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from ..ir.errors import TilewrightError
 from . import result as results
 from .finals import Decision, Finalist, decide
+from .ledger import Ledger
 from .pipeline import Pipeline
 from .record import NoRecord
-from .strategy import seconds
 
 if TYPE_CHECKING:
     from ..measure import Measurement
@@ -36,8 +34,6 @@ AHEAD = 24
 """Schedules being built or waiting to be timed."""
 GRACE = 10.0
 """Seconds past the budget that a run may take to get its first answer."""
-KEPT = 6
-"""Builds of the fastest candidates kept for the finals."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +68,8 @@ class TuningRun:
         self.space, self.measurer, self.strategy, self.starts = space, measurer, strategy, list(starts)
         self.job, self.meter, self.progress = job, meter, progress
         self.recorder: Recorder = recorder if recorder is not None else NoRecord()
-        self.counts: Counter[str] = Counter()
-        self.repeated = 0
-        self.history: list[dict[str, Any]] = []
-        self._by_hash: dict[str, Measurement | None] = {}
-        self._by_sha: dict[str, Measurement] = {}
+        self.ledger = Ledger()
         self._asked: dict[Schedule, _Asked] = {}
-        self._kept: dict[Schedule, Finalist] = {}
-        self._seeds: dict[Schedule, Finalist] = {}
-        self._best: Measurement | None = None
         self._cost = 0.15
         self._fault: TilewrightError | None = None
 
@@ -122,10 +111,10 @@ class TuningRun:
         searching, idle = False, 0
         while True:
             stop = self.meter.why_stop(self.job.roofline_s)
-            if stop is not None and (self._best is not None or not pipe.pending or self.meter.left < -GRACE):
+            if stop is not None and (self.ledger.best is not None or not pipe.pending or self.meter.left < -GRACE):
                 return stop
             # with a start schedule on its way, think after it was measured: an early answer first
-            if self.strategy is not None and stop is None and not (self._best is None and pipe.pending):
+            if self.strategy is not None and stop is None and not (self.ledger.best is None and pipe.pending):
                 idle = idle + 1 if self._fill(pipe) == 0 else 0
             if not pipe.pending:
                 if self.strategy is None:
@@ -133,13 +122,13 @@ class TuningRun:
                 if self.strategy.done or idle > 20:
                     return "there is nothing left to try"
                 continue
-            left = max(0.0, self.meter.search_left) if self._best is not None else max(0.0, self.meter.left)
+            left = max(0.0, self.meter.search_left) if self.ledger.best is not None else max(0.0, self.meter.left)
             most = max(1, min(BATCH, int(min(left, BATCH_S) / self._cost), int(min(self.meter.trials_left, BATCH))))
-            if self._best is None:
+            if self.ledger.best is None:
                 most = 1  # the first start schedule alone, for an early answer
             # then as many as share a runner child well, unless builds are slow
             taken = pipe.take(min(4, most), most, wait_s=max(0.02, min(left, 0.25)))
-            if not searching and self._best is not None:
+            if not searching and self.ledger.best is not None:
                 searching = True
                 self.progress.phase("searching")
             self._measure(taken)
@@ -164,13 +153,13 @@ class TuningRun:
             state = self.space.state(opts)
             if state is None:
                 self._conclude(Measurement(opts, Outcome.illegal, detail=self.space.reason(opts)), by)
-            elif state.hash in self._by_hash:
-                self.repeated += 1
-                known = self._by_hash[state.hash]
+            elif state.hash in self.ledger.by_hash:
+                self.ledger.repeated += 1
+                known = self.ledger.by_hash[state.hash]
                 if known is not None and self.strategy is not None:
                     self.strategy.tell(opts, known)
             else:
-                self._by_hash[state.hash] = None
+                self.ledger.by_hash[state.hash] = None
                 self._asked[opts] = _Asked(state, by)
                 fresh.append(state)
         if not origins:
@@ -193,58 +182,39 @@ class TuningRun:
         for opts, built in taken:
             if isinstance(built, Measurement):
                 self._conclude(built, self._asked[opts].by)
-                self.meter.generation(1, self._best_s)
-            elif built.sha in self._by_sha or built.sha in shas:
+                self.meter.generation(1, self.ledger.best_s)
+            elif built.sha in self.ledger.by_sha or built.sha in shas:
                 twins.append((opts, built.sha))
             else:
                 shas.add(built.sha)
                 batch.append(built)
         if batch:
             began = self.meter.clock()
-            measured = self.measurer.measure(batch, self._best.t_min if self._best is not None else None)
+            measured = self.measurer.measure(batch, self.ledger.best.t_min if self.ledger.best is not None else None)
             self._cost = 0.7 * self._cost + 0.3 * max(1e-3, (self.meter.clock() - began) / len(batch))
             for built, m in zip(batch, measured):
-                self._by_sha[built.sha] = m
-                self._keep(built, m)
+                self.ledger.by_sha[built.sha] = m
+                self.ledger.keep(built, m, seed=self._asked[built.opts].by == "seed")
                 self._conclude(m, self._asked[built.opts].by)
-            self.meter.generation(len(batch), self._best_s)
+            self.meter.generation(len(batch), self.ledger.best_s)
         for opts, sha in twins:
-            self.repeated += 1
-            self._by_hash[self._asked[opts].state.hash] = self._by_sha[sha]
+            self.ledger.repeated += 1
+            self.ledger.by_hash[self._asked[opts].state.hash] = self.ledger.by_sha[sha]
             if self.strategy is not None:
-                self.strategy.tell(opts, self._by_sha[sha])
-
-    def _keep(self, built: Any, m: Measurement) -> None:
-        """Hold the builds that may enter the finals."""
-        if m.t_min is None:
-            return
-        if self._asked[built.opts].by == "seed" and m.outcome in ("ok", "slow"):
-            self._seeds[built.opts] = Finalist(built, m)
-        elif m.outcome == "ok":
-            self._kept[built.opts] = Finalist(built, m)
-            if len(self._kept) > KEPT:
-                del self._kept[max(self._kept, key=lambda o: self._kept[o].t)]
+                self.strategy.tell(opts, self.ledger.by_sha[sha])
 
     def _conclude(self, m: Measurement, by: str) -> None:
         """Count, tell, record and report one outcome."""
-        self.counts[str(m.outcome.value)] += 1
+        self.ledger.count(m)
         asked = self._asked.get(m.opts)
         if asked is not None:
-            self._by_hash[asked.state.hash] = m
+            self.ledger.by_hash[asked.state.hash] = m
         if self.strategy is not None:
             self.strategy.tell(m.opts, m)
         self.recorder.add(m, by)
         self.progress.candidate(m)
-        if m.outcome == "ok" and seconds(m) < self._best_s:
-            self._best = m
-            self.history.append(
-                {"seconds": round(self.meter.elapsed, 4), "trials": sum(self.counts.values()), "t_min": m.t_min, "opts": [o.json for o in m.opts], "by": by}
-            )
+        if self.ledger.improves(m, by, self.meter.elapsed):
             self.progress.best(self._snapshot(m))
-
-    @property
-    def _best_s(self) -> float:
-        return math.inf if self._best is None else seconds(self._best)
 
     # deciding -------------------------------------------------------------------------------------------------------
     def _decide(self, quick: bool) -> Decision:
@@ -253,32 +223,22 @@ class TuningRun:
         if not quick:
             self.progress.phase("deciding")
             self._time_again()
-        seed = self._seed()
-        finalists = sorted((f for f in (*self._kept.values(), *self._seeds.values()) if f is not seed and f.measurement.outcome == "ok"), key=lambda f: f.t)
-        return decide(self.measurer, finalists[:KEPT], seed, left)
+        return decide(self.measurer, self.ledger.finalists(), self.ledger.seed(), left)
 
     def _time_again(self) -> None:
-        """Time the fastest candidates and seeds once more, side by side: seeds were measured at the start, and the machine may have been busier then.
-        From here on only these times count; the others leave the finals."""
-        kept = sorted(self._kept.values(), key=lambda f: f.t)[:4]
-        seeds = sorted(self._seeds.values(), key=lambda f: f.t)[:3]
-        if not kept or not seeds or 2 * self._cost * (len(kept) + len(seeds)) > 0.3 * self.meter.left:
+        """Time the fastest candidates and seeds once more, side by side: seeds were measured at the start, and the machine may have been busier then."""
+        again = self.ledger.contenders()
+        if not again or 2 * self._cost * len(again) > 0.3 * self.meter.left:
             return
-        again = [*kept, *seeds]
         fresh = [Finalist(f.built, m) for f, m in zip(again, self.measurer.measure([f.built for f in again]))]
         for f in fresh:
             if f.measurement.outcome not in ("ok", "slow"):
-                self.counts[str(f.measurement.outcome.value)] += 1
+                self.ledger.count(f.measurement)
                 self.recorder.add(f.measurement, "again")
-        self._kept = {f.built.opts: f for f in fresh if f.built.opts in self._kept and f.measurement.outcome == "ok"}
-        self._seeds = {f.built.opts: f for f in fresh if f.built.opts in self._seeds and f.measurement.outcome in ("ok", "slow")}
-
-    def _seed(self) -> Finalist | None:
-        """The best start schedule of those used without tuning."""
-        return min(self._seeds.values(), key=lambda f: f.t, default=None)
+        self.ledger.settle(fresh)
 
     def _snapshot(self, m: Measurement) -> Result:
-        seed = self._seed()
+        seed = self.ledger.seed()
         return results.make(
             self.job,
             opts=m.opts,
@@ -287,26 +247,26 @@ class TuningRun:
             n=m.n,
             seed_opts=None if seed is None else seed.measurement.opts,
             seed_s=None if seed is None else seed.t,
-            counts=dict(self.counts),
+            counts=dict(self.ledger.counts),
             seconds=self.meter.elapsed,
             verified=True,
         )
 
     def _result(self, decision: Decision, interrupted: bool, why: str) -> Result:
         for m in decision.failed:
-            self.counts[str(m.outcome.value)] += 1
+            self.ledger.count(m)
             self.recorder.add(m, "confirm")
         won = decision.winner
         # where one seed beat another, the winner is the best of them
-        seed = self._seeds.get(won.measurement.opts, self._seed()) if won is not None else self._seed()
+        seed = self.ledger.seed(None if won is None else won.measurement.opts)
         seed_opts, seed_s = (None, None) if seed is None else (seed.measurement.opts, seed.t)
         message = "; ".join(filter(None, (str(self._fault) if self._fault else "", why, decision.message)))
         common: dict[str, Any] = {
             "seed_opts": seed_opts,
             "seed_s": seed_s,
-            "counts": dict(self.counts),
-            "repeated": self.repeated,
-            "history": tuple(self.history),
+            "counts": dict(self.ledger.counts),
+            "repeated": self.ledger.repeated,
+            "history": tuple(self.ledger.history),
             "message": message,
         }
         code = results.INTERRUPTED if interrupted else results.FOUND if won is not None else results.NOTHING_VALID

@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 
 
 def stored(cache: Cache, key: Key, canonical: Canonical, space: Space, top: int = 3) -> list[Schedule]:
-    """The fastest schedules ever measured for this key, whether or not a run was finished: where a killed or repeated search goes on."""
+    """The answers of earlier runs, then the fastest schedules measured for this key, whether or not that run was finished: where a killed or repeated
+    search goes on."""
     rows = cache.rows(kernel=key.kernel, target=key.target, threads=key.threads, compiler=key.compiler, policy=key.policy, outcome="ok")
-    return _legal(sorted(rows, key=lambda r: r.t_med if r.t_med is not None else float("inf")), canonical, space, top)
+    return _legal(sorted(rows, key=lambda r: (not r.verified, r.t_med or 0.0)), canonical, space, top)
 
 
 def related(cache: Cache, key: Key, canonical: Canonical, space: Space, loose: Mapping[str, str], job: Job, top: int = 2) -> list[Schedule]:

@@ -1,0 +1,84 @@
+"""What a run knows so far: outcomes by schedule and by source, the best, and the builds that may enter the finals."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from .finals import Finalist
+from .strategy import seconds
+
+if TYPE_CHECKING:
+    from ..measure import Measurement
+    from .space import Schedule
+
+KEPT = 6
+"""Builds of the fastest candidates kept for the finals."""
+
+
+class Ledger:
+    """`by_hash`: the result of every schedule under way (None) or done, by structural hash; `by_sha`: by source."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.repeated = 0
+        self.history: list[dict[str, Any]] = []
+        self.by_hash: dict[str, Measurement | None] = {}
+        self.by_sha: dict[str, Measurement] = {}
+        self.best: Measurement | None = None
+        self._kept: dict[Schedule, Finalist] = {}
+        self._seeds: dict[Schedule, Finalist] = {}
+
+    @property
+    def best_s(self) -> float:
+        """Best time in seconds, infinity while there is none."""
+        return math.inf if self.best is None else seconds(self.best)
+
+    def count(self, m: Measurement) -> None:
+        """One more of its outcome."""
+        self.counts[str(m.outcome.value)] += 1
+
+    def improves(self, m: Measurement, by: str, elapsed: float) -> bool:
+        """Whether this is a new best; then it is noted."""
+        if m.outcome != "ok" or not seconds(m) < self.best_s:
+            return False
+        self.best = m
+        trials = sum(self.counts.values())
+        self.history.append({"seconds": round(elapsed, 4), "trials": trials, "t_min": m.t_min, "opts": [o.json for o in m.opts], "by": by})
+        return True
+
+    def keep(self, built: Any, m: Measurement, seed: bool) -> None:
+        """Hold a build that may enter the finals."""
+        if m.t_min is None:
+            return
+        if seed and m.outcome in ("ok", "slow"):
+            self._seeds[built.opts] = Finalist(built, m)
+        elif m.outcome == "ok":
+            self._kept[built.opts] = Finalist(built, m)
+            if len(self._kept) > KEPT:
+                del self._kept[max(self._kept, key=lambda o: self._kept[o].t)]
+
+    def seed(self, opts: Schedule | None = None) -> Finalist | None:
+        """The best seed; with `opts`, that one if it is a seed."""
+        if opts is not None and opts in self._seeds:
+            return self._seeds[opts]
+        return min(self._seeds.values(), key=lambda f: f.t, default=None)
+
+    def finalists(self) -> list[Finalist]:
+        """Who may challenge the best seed, fastest first."""
+        seed = self.seed()
+        able = [f for f in (*self._kept.values(), *self._seeds.values()) if f is not seed and f.measurement.outcome == "ok"]
+        return sorted(able, key=lambda f: f.t)[:KEPT]
+
+    def contenders(self) -> list[Finalist]:
+        """The fastest candidates and the fastest seeds; empty where one of the two is missing and so nothing has to be compared."""
+        kept = sorted(self._kept.values(), key=lambda f: f.t)[:4]
+        seeds = sorted(self._seeds.values(), key=lambda f: f.t)[:3]
+        return [*kept, *seeds] if kept and seeds else []
+
+    def settle(self, fresh: Sequence[Finalist]) -> None:
+        """From here on only these times count; whoever is not among them, or failed, leaves the finals."""
+        self._kept = {f.built.opts: f for f in fresh if f.built.opts in self._kept and f.measurement.outcome == "ok"}
+        self._seeds = {f.built.opts: f for f in fresh if f.built.opts in self._seeds and f.measurement.outcome in ("ok", "slow")}
