@@ -56,6 +56,7 @@ class Interpreter:
         memory.note([s.attr for _, s in self.coder.accesses])
         memory.params = self._params(arrays, symbols, memory)
         scope: dict[str, Any] = {**self.coder.globals, "empty_loop": self._empty_loop(clock)}
+        scope["aligned"] = lambda param, size: memory.params[param].data.ctypes.data % size == 0
         with np.errstate(all="ignore"):
             for name, s in self.coder.accesses:
                 scope[name] = memory.load(s) if s.out is not None else memory.store(s)
@@ -87,7 +88,8 @@ class Interpreter:
                 a = a.view(want)
             if a.dtype != want or a.size != count or not a.flags.c_contiguous:
                 raise VerifyError(f"parameter {p.name}: give a C-contiguous {want} array of {count} elements, not {a.dtype} {a.shape}")
-            out.append(Region(p.name, a.reshape(-1), stamps=None if p.role == "in" else np.zeros(count, np.int64)))
+            flat = a.reshape(-1)
+            out.append(Region(p.name, flat, flat.ctypes.data, stamps=None if p.role == "in" else np.zeros(count, np.int64)))
         return out
 
     def _empty_loop(self, clock: Clock) -> Callable[[str, int, int], NoReturn]:

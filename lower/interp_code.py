@@ -93,6 +93,9 @@ class Coder:
             self._emit(depth, text if s.out is None else f"{self._name(s.out)} = {text}")
             return
         assert s.out is not None
+        if s.op == "aligned":
+            self._emit(depth, f"{self._name(s.out)} = aligned{s.attr!r}")
+            return
         if s.op == "const":
             self.globals[self._name(s.out)] = ops.constant(s.attr, s.out.dtype, s.out.lanes, self.as_twin)
             return

@@ -90,14 +90,16 @@ class Printer:
         """One instruction on one line."""
         self.latest = s
         args = [self.name(a) for a in s.args]
-        text = _memory(self.program, s, args) if isinstance(s.attr, Mem) else _operation(s, args)
+        text = _memory(self.program, s, args) if isinstance(s.attr, Mem) else _operation(self.program, s, args)
         return text if s.out is None else f"{self.name(s.out)}: {s.out.type} = {text}"
 
 
-def _operation(s: Instr, args: list[str]) -> str:
+def _operation(program: Program, s: Instr, args: list[str]) -> str:
     if s.op in _INFIX:
         right = args[1] if len(args) > 1 else str(s.attr)
         return f"{args[0]} {_INFIX[s.op]} {right}"
+    if s.op == "aligned":
+        return f"aligned {program.params[s.attr[0]].name} to {s.attr[1]} bytes"
     if s.op == "const":
         return f"({', '.join(number(x) for x in s.attr)})"
     if s.attr is not None:

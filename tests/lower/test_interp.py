@@ -374,11 +374,18 @@ def test_writing_an_input():
     fails(lambda b, p: b.store(param(0), b.const(0), b.const(1.0, float32)), "x0 is an input and cannot be written")
 
 
+def off_by_one_element(n):
+    """A float32 array of n elements that starts 4 bytes after a multiple of 64."""
+    raw = np.zeros(n + 32, "f")
+    start = (-raw.ctypes.data % 64) // 4 + 1
+    return raw[start : start + n]
+
+
 def test_alignment_claims():
-    fails(
-        lambda b, p: b.store(param(1), b.const(0), b.load(param(0, align=16), b.const(0), 4)),
-        "x0 is claimed to be aligned to 16 bytes, but a parameter promises only 4",
-    )
+    kernel = program(lambda b, p: b.store(param(1, align=16), b.const(3), b.const(1.0, float32, 4)), [(float32, 4)], [(float32, 8)])
+    run(kernel, [np.zeros(4, "f"), off_by_one_element(8)])
+    with pytest.raises(VerifyError, match=r"y0\[3\] is not aligned to 16 bytes"):
+        run(kernel, [np.zeros(4, "f"), off_by_one_element(9)[1:]])
     fails(
         lambda b, p: b.store(Mem("scratch", 0, float32, align=16), b.const(1), b.const(1.0, float32, 4)),
         r"scratch@0\[1\] is not aligned to 16 bytes",
@@ -386,12 +393,12 @@ def test_alignment_claims():
     )
 
 
-def test_a_loop_of_no_iterations():
-    def body(b, p):
-        with b.loop("k", b.const(3), b.op("mul", p.item, b.const(2))):
-            b.store(param(1), b.const(0), b.const(1.0, float32))
-
-    fails(body, "loop k from 3 to 0 would run zero times")
+def test_aligned_asks_for_the_real_address():
+    kernel = program(lambda b, p: b.store(param(0), b.const(0), b.op("cast", b.aligned(0, 64), dtype=float32)), [], [(float32, 1)])
+    a, c = off_by_one_element(1), off_by_one_element(16)[15:]
+    run(kernel, [a])
+    run(kernel, [c])
+    assert a[0] == 0 and c[0] == 1
 
 
 def test_a_masked_access_is_aligned_where_its_first_lane_is():

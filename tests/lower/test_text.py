@@ -76,3 +76,11 @@ def test_two_phases_number_separately():
     text = show(Program("p", (Param("y", float32, (6,), "out"),), (), phases))
     first, second = text.split("phase 1")
     assert "%0: int64 = %item * 3" in first and "%0: int64 = %item * 3" in second
+
+
+def test_alignment_test_names_its_parameter():
+    b = Builder()
+    with b.phase(const(1), ()) as phase, b.when(b.aligned(0, 64)):
+        b.store(Mem("param", 0, float32), b.const(0), b.const(1.0, float32))
+    text = show(Program("p", (Param("y", float32, (1,), "out"),), (), [phase]))
+    assert "  %0: bool = aligned y to 64 bytes\n  if %0:\n    store y[0] = 1\n" in text
