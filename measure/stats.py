@@ -13,7 +13,7 @@ WINDOW_S = 0.02
 """Time spent on a candidate that may win."""
 REJECT = 3.0
 """A candidate this many times slower than the incumbent is timed no further."""
-CONTENDER = 1.25
+CONTENDER = 1.1
 """Beyond this ratio to the incumbent, a quarter of the window tells enough."""
 _MOST = 2000
 _SLEEP_S = 0.05
@@ -39,7 +39,7 @@ def repeats_for(seconds: float, window_s: float) -> int:
 
 def time_adaptively(exe: Executable, sets: Sequence[Sequence[int]], vars: Sequence[int], incumbent_s: float | None) -> tuple[list[float], bool]:
     """(seconds of each call, rejected). Rejected: the best of the first calls took over 3 × the incumbent. A contender gets
-    20 ms or three calls, and twice more when it is within 5 % of the incumbent; others get a quarter."""
+    20 ms or three calls, and as much again when it beats the incumbent; others get a quarter."""
     times = exe.time(sets, vars, 1, math.inf)
     if times[0] < 0.01:
         # the first call pays for cold caches and sleeping threads
@@ -52,8 +52,8 @@ def time_adaptively(exe: Executable, sets: Sequence[Sequence[int]], vars: Sequen
     count = repeats_for(best, window)
     if count > len(times) or best < 0.01:
         times = exe.time(sets, vars, count, max(2.0, 4 * window))
-    if incumbent_s is not None and min(times) < 1.05 * incumbent_s:
-        times = times + exe.time(sets, vars, 2 * count if best < 0.01 else 2, max(2.0, 4 * window))
+    if incumbent_s is not None and min(times) < incumbent_s:
+        times = times + exe.time(sets, vars, count if best < 0.01 else 2, max(2.0, 4 * window))
     return times, False
 
 
