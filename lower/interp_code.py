@@ -156,13 +156,11 @@ class Coder:
         if op == "select":
             return f"({a[1]} if {a[0]} else {a[2]})" if scalar else f"np.where({a[0]}, {a[1]}, {a[2]})"
         if op in ("cast", "bitcast"):
-            for d in (source, out.dtype):
-                self.globals[f"dt_{d.name}"] = d
-            if op == "cast":
-                return f"ops.cast({a[0]}, dt_{source.name}, dt_{out.dtype.name}, {self.as_twin})"
-            if self.as_twin and (source.is_float or out.dtype.is_float):
+            if op == "bitcast" and self.as_twin and (source.is_float or out.dtype.is_float):
                 raise VerifyError("the twin cannot bitcast floats: lower with expand=False")
-            return f"ops.bitcast({a[0]}, dt_{source.name}, dt_{out.dtype.name})"
+            f = f"{op}_{source.name}_{out.type}"
+            self.globals[f] = ops.caster(source, out.dtype, out.lanes, self.as_twin) if op == "cast" else ops.bitcaster(source, out.dtype, out.lanes)
+            return f"{f}({a[0]})"
         if op == "splat":
             t = f"splat_{out.type}"
             self.globals[t] = ops.splatter(out.lanes, np.dtype(np.uint32) if self.as_twin and out.dtype.is_float else out.dtype.np)

@@ -103,7 +103,8 @@ class Memory:
         check, each = self._reader(s, region, mem), self._reader(s, region, mem, False)
         straight = self._straight(s, region, mem)
         nothing = zero(mem.dtype, lanes, self.as_twin)
-        steps = np.arange(lanes) + offset if s.op == "load" else offset
+        consecutive = s.op == "load"
+        steps = np.arange(lanes) + offset if consecutive else offset
         fixed = region.stamps is None and region.written is None
 
         def scalar(i: int, mask: Any = True) -> Any:
@@ -119,6 +120,8 @@ class Memory:
             return data[i : i + lanes] if fixed else data[i : i + lanes].copy()
 
         def picked(at: Any, mask: Any = None) -> Any:
+            if consecutive and b"\0" not in mask.tobytes():
+                return vector(at)
             straight(at, mask)
             at = at + steps
             if mask is None:
@@ -134,7 +137,7 @@ class Memory:
 
         if lanes == 1:
             return scalar
-        return vector if s.op == "load" and len(s.args) == 1 else picked
+        return vector if consecutive and len(s.args) == 1 else picked
 
     def store(self, s: Instr) -> Callable[..., None]:
         """A function (index, value[, mask]) that writes."""
@@ -142,7 +145,8 @@ class Memory:
         data, offset, clock = region.data, mem.offset, self.clock
         check, each = self._writer(s, region, mem), self._writer(s, region, mem, False)
         straight = self._straight(s, region, mem)
-        steps = np.arange(lanes) + offset if s.op == "store" else offset
+        consecutive = s.op == "store"
+        steps = np.arange(lanes) + offset if consecutive else offset
         ones = b"\1" * lanes
         stamps, written = region.stamps, region.written
         if stamps is None and written is None:
@@ -168,6 +172,8 @@ class Memory:
             mark(i, lanes)
 
         def picked(at: Any, value: Any, mask: Any = None) -> None:
+            if consecutive and b"\0" not in mask.tobytes():
+                return vector(at, value)
             straight(at, mask)
             at = at + steps
             if mask is not None:
@@ -179,7 +185,7 @@ class Memory:
 
         if lanes == 1:
             return scalar
-        return vector if s.op == "store" and len(s.args) == 2 else picked
+        return vector if consecutive and len(s.args) == 2 else picked
 
     # checks ---------------------------------------------------------------------------------------------------------
     def _straight(self, s: Instr, region: Region, mem: Mem) -> Callable[[Any, Any], None]:

@@ -107,26 +107,30 @@ def function(op: str, a: Any, dtype: DType) -> Any:
     return np.asarray(_FUNCTIONS[op](np.asarray(a, F64))).astype(dtype.np)[()]
 
 
-def cast(a: Any, source: DType, to: DType, as_twin: bool) -> Any:
-    """Conversion of a scalar or vector."""
+def caster(source: DType, to: DType, lanes: int, as_twin: bool) -> Callable[[Any], Any]:
+    """The function that converts values of one type and width."""
     if as_twin and (source.is_float or to.is_float):
         if source.is_float and to.is_float:
-            return a
-        return twin.from_int(a) if to.is_float else np.not_equal(a, 0) if to is bool_ else _scalar(twin.to_int(a, to), to)
-    x = np.asarray(a, source.np)
-    if to is bool_:
-        return (x != 0)[()]
-    if source.is_float and to.is_int and source.size == 2:
-        x = x.astype(F32)
-    if source.is_float and to.is_int and to.size < 8:
-        x = x.astype(I64)
-    return _scalar(x.astype(to.np)[()], to)
+            return lambda a: a
+        if to.is_float:
+            return twin.from_int
+        return (lambda a: np.not_equal(a, 0)) if to is bool_ else lambda a: _scalar(twin.to_int(a, to), to)
+    small, target = source.is_float and source.size == 2, to.np
+    number = lanes == 1 and to is index
+
+    def convert(a: Any) -> Any:
+        x = np.int64(a) if isinstance(a, int) else a.astype(F32) if small else a
+        return int(x) if number and not source.is_float else _scalar(x.astype(target), to)
+
+    return (lambda a: a != 0) if to is bool_ else convert
 
 
-def bitcast(a: Any, source: DType, to: DType) -> Any:
-    """The same bits as another type."""
-    x = np.asarray(a if not isinstance(a, int) else wrap64(a), source.np)
-    return _scalar(x.reshape(-1).view(to.np).reshape(x.shape)[()], to)
+def bitcaster(source: DType, to: DType, lanes: int) -> Callable[[Any], Any]:
+    """The function that reads the bits of one type as another."""
+    target = to.np
+    if lanes > 1:
+        return lambda a: a.view(target)
+    return lambda a: _scalar((I64(wrap64(a)) if source is index else a).view(target), to)
 
 
 def _scalar(x: Any, dtype: DType) -> Any:
