@@ -46,10 +46,11 @@ def test_one_slow_first_call_does_not_reject():
 
 
 def test_losers_get_less_time_than_contenders():
-    contender, loser = Clock(1e-3), Clock(2e-3)
-    run(contender, 1e-3)
-    run(loser, 1e-3)
-    assert loser.calls * 2e-3 < 0.5 * contender.calls * 1e-3
+    contender, loser, winner = Clock(1e-4), Clock(2e-4), Clock(0.9e-4)
+    for exe in (contender, loser, winner):
+        run(exe, 1e-4)
+    assert loser.calls * 2e-4 < 0.4 * contender.calls * 1e-4
+    assert contender.calls * 1e-4 < 0.6 * winner.calls * 0.9e-4
 
 
 def noise(rng, scale):
