@@ -29,8 +29,9 @@ from .errors import (
     UsageError,
     VerifyError,
 )
+from .functions import absolute, erf, exp, floor, log, maximum, minimum, sqrt, tanh, where
 from .kernel import Buffer, Fold, Kernel, Monoid, Reduce, Scan, Store, Value
-from .node import Node, absolute, axis, cast, const, erf, exp, floor, log, maximum, minimum, sqrt, sym, tanh, where
+from .node import Node, axis, cast, const, sym
 
 __all__ = [
     "BuildError", "Buffer", "CacheError", "CacheMiss", "DType", "DeviceError", "Fold", "Kernel", "KernelBuilder", "KernelError",

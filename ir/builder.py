@@ -14,11 +14,11 @@ from .node import Expr, Node
 class KernelBuilder:
     """Collects buffers, values and stores; `build()` returns the checked Kernel.
 
-        kb = KernelBuilder("matmul")
-        i, j, l = kb.axis("m", m), kb.axis("n", n), kb.axis("k", k)
-        a, b = kb.input("a", (m, k), float32), kb.input("b", (k, n), float32)
-        c = kb.sum("acc", (i, j), l, a[i, l] * b[l, j])
-        kb.store("c", float32, (m, n), (i, j), c[i, j])
+    kb = KernelBuilder("matmul")
+    i, j, l = kb.axis("m", m), kb.axis("n", n), kb.axis("k", k)
+    a, b = kb.input("a", (m, k), float32), kb.input("b", (k, n), float32)
+    c = kb.sum("acc", (i, j), l, a[i, l] * b[l, j])
+    kb.store("c", float32, (m, n), (i, j), c[i, j])
     """
 
     def __init__(self, name: str) -> None:
@@ -68,7 +68,9 @@ class KernelBuilder:
         acc = dtype or expr.dtype.acc
         return self._add(Value(name, tuple(axes), Scan(combine, along, N.cast(expr, acc), acc), acc))
 
-    def fold(self, name: str, axis: Node, block: Sequence[Value], components: Sequence[Value], identity: Sequence[float | int], merge: Sequence[Node]) -> tuple[Value, ...]:
+    def fold(
+        self, name: str, axis: Node, block: Sequence[Value], components: Sequence[Value], identity: Sequence[float | int], merge: Sequence[Node]
+    ) -> tuple[Value, ...]:
         """A tuple reduction in block form (see `Fold`). Make block values with `block_value`/`block_reduce`, merge
         expressions over `lhs(v)` and `rhs(v)`; later values use the returned components."""
         ids = tuple(N.const(x, c.dtype) for x, c in zip(identity, components, strict=True))
@@ -98,7 +100,17 @@ class KernelBuilder:
         return N.placeholder(f"b.{v.name}", v.dtype)
 
     # stores -------------------------------------------------------------------------------------------------------
-    def store(self, name: str, dtype: DType, shape: Sequence[Extent], axes: Sequence[Node], expr: Node, indices: Sequence[Expr] | None = None, combine: str | None = None, mask: Node | None = None) -> Buffer:
+    def store(
+        self,
+        name: str,
+        dtype: DType,
+        shape: Sequence[Extent],
+        axes: Sequence[Node],
+        expr: Node,
+        indices: Sequence[Expr] | None = None,
+        combine: str | None = None,
+        mask: Node | None = None,
+    ) -> Buffer:
         """An output: `name[indices] = expr` (indices default to the axes), converted to `dtype`."""
         buffer = Buffer(name, dtype, tuple(shape), "out")
         ix = tuple(N.as_node(i, index) for i in (axes if indices is None else indices))

@@ -12,7 +12,7 @@ Values:  add sub mul div max min neg abs exp log sqrt tanh erf floor where cast 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Union
 
@@ -271,41 +271,6 @@ def cast(a: Node, to: DType) -> Node:
     return make("cast", to, (a,))
 
 
-def where(cond: Node, a: Expr, b: Expr) -> Node:
-    """`a` where `cond` holds, else `b`; both sides are defined everywhere."""
-    like = a if isinstance(a, Node) else b if isinstance(b, Node) else None
-    dtype = like.dtype.compute if like is not None else None
-    x, y = as_node(a, dtype), as_node(b, dtype)
-    x, y = cast(x, x.dtype.compute), cast(y, y.dtype.compute)
-    if x.dtype is not y.dtype:
-        raise KernelError(f"where() of {x.dtype} and {y.dtype}: cast one of them")
-    if cond.op == "const":
-        return x if cond.arg else y
-    return x if x is y else make("where", x.dtype, (cond, x, y))
-
-
-def maximum(a: Expr, b: Expr) -> Node:
-    """The larger (NaN propagates for floats)."""
-    return arith("max", a, b)
-
-
-def minimum(a: Expr, b: Expr) -> Node:
-    """The smaller (NaN propagates for floats)."""
-    return arith("min", a, b)
-
-
-def _fn(op: str) -> Callable[[Node], Node]:
-    def apply(a: Node) -> Node:
-        return unary(op, a)
-
-    apply.__name__ = op
-    apply.__doc__ = f"Elementwise {op} in the compute type of its operand."
-    return apply
-
-
-exp, log, sqrt, tanh, erf, absolute, floor = (_fn(o) for o in ("exp", "log", "sqrt", "tanh", "erf", "abs", "floor"))
-
-
 # traversal --------------------------------------------------------------------------------------------------------
 def walk(*roots: Node) -> Iterator[Node]:
     """Every distinct node below `roots`, operands first. Axis extents are not entered."""
@@ -348,6 +313,8 @@ def rebuild(node: Node, src: tuple[Node, ...]) -> Node:
     if op in ("and", "or"):
         return logical(op, *src)
     if op == "where":
+        from .functions import where
+
         return where(*src)
     if op in COMPARE:
         return arith(op, *src)

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir.builder import KernelBuilder
 from ..ir.dtypes import DType, int32
+from ..ir.functions import maximum, minimum, where
 from ..ir.kernel import Kernel
-from ..ir.node import cast, maximum, minimum, where
+from ..ir.node import cast
 from .common import FLOATS, f64
 from .definition import Arrays, KernelDef, Shape
 

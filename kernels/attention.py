@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir.builder import KernelBuilder
 from ..ir.dtypes import DType, float64
+from ..ir.functions import exp, maximum, sqrt, where
 from ..ir.kernel import Extent, Kernel
-from ..ir.node import Node, as_node, cast, const, exp, maximum, sqrt, where
+from ..ir.node import Node, as_node, cast, const
 from .common import FLOATS, f64
 from .definition import Arrays, KernelDef, Shape
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..ir.dtypes import DType
+from ..ir.functions import erf
 from ..ir.kernel import Extent
-from ..ir.node import Node, as_node, cast, const, erf
+from ..ir.node import Node, as_node, cast, const
 
 if TYPE_CHECKING:
     import numpy as np

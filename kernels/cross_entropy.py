@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir.builder import KernelBuilder
 from ..ir.dtypes import DType, int64
+from ..ir.functions import exp, log
 from ..ir.kernel import Kernel
-from ..ir.node import exp, log
 from .common import FLOATS, f64, ids_range
 from .definition import Arrays, KernelDef, Shape
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir.builder import KernelBuilder
 from ..ir.dtypes import DType
+from ..ir.functions import sqrt
 from ..ir.kernel import Kernel
-from ..ir.node import sqrt
 from .common import FLOATS, as_float, f64
 from .definition import Arrays, KernelDef, Shape
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir.builder import KernelBuilder
 from ..ir.dtypes import DType
+from ..ir.functions import maximum
 from ..ir.kernel import Kernel
-from ..ir.node import maximum
 from .common import FLOATS, f64
 from .definition import Arrays, KernelDef, Shape
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from ..ir.builder import KernelBuilder
 from ..ir.dtypes import DType
 from ..ir.errors import KernelError
+from ..ir.functions import where
 from ..ir.kernel import Kernel
-from ..ir.node import where
 from .common import FLOATS, f64
 from .conv2d import output_size
 from .definition import Arrays, KernelDef, Shape

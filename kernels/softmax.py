@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir.builder import KernelBuilder
 from ..ir.dtypes import DType
+from ..ir.functions import exp
 from ..ir.kernel import Kernel
-from ..ir.node import exp
 from .common import FLOATS, f64
 from .definition import Arrays, KernelDef, Shape
 

@@ -89,6 +89,10 @@ class Builder:
             dtype = bool_ if op in ("lt", "le", "eq", "ne") else args[-1].dtype
         return self._pure(op, dtype, lanes, args, attr, attr)
 
+    def aligned(self, param: int, size: int) -> Val:
+        """Whether a parameter starts at a multiple of `size` bytes."""
+        return self._pure("aligned", bool_, 1, (), (param, size), (param, size))
+
     def splat(self, a: Val, lanes: int) -> Val:
         """`a` in every lane."""
         return a if a.lanes == lanes else self._pure("splat", a.dtype, lanes, (a,), None, None)

@@ -182,7 +182,7 @@ def _vector(low: Lowering, s: StagePlan, mem: Mem, inner: Node, start: object, a
 
 
 def _through(low: Lowering, loops: Sequence[Part], body: object) -> None:
-    from .emit import through
+    from .loops import through
 
     through(low, loops, body)  # type: ignore[arg-type]
 

@@ -58,6 +58,7 @@ class Lowering:
         self.inlined = self._inlined()
         self.width = max(1, min((sched.target.lanes(d) for d in self._types()), default=1))
         self.reads = self._reads()
+        self._streaming: str | None = None
         self.current: tuple[Nest, ...] = ()
         self.forced: dict[str, Array] = {}
         # components of cut folds: the merge reads them, though no nest of the kernel does
@@ -170,11 +171,11 @@ class Lowering:
                     self.forced[name] = self.array(self.kernel.values[name], axes)
 
     def _emit(self, item: Item) -> None:
-        from . import emit
+        from . import emit, fold
 
         self.current = item.nests if isinstance(item, FoldItem) else (item,)
         if isinstance(item, FoldItem):
-            emit.fold(self, item)
+            fold.fold(self, item)
         else:
             emit.nest(self, item)
 
@@ -211,7 +212,7 @@ class Lowering:
         return True
 
     def _value_axes(self, name: str, maker: Nest) -> tuple[Node, ...]:
-        return maker.fills[name] if name in maker.fills else maker.axes
+        return maker.fills.get(name, maker.axes)
 
     @contextmanager
     def open(self, part: Part, init: Sequence[Val] = ()) -> Iterator[Loop]:
@@ -303,18 +304,27 @@ class Lowering:
         dtype = self.dtypes[name]
         if name not in self.params:
             return Mem("work", 0, dtype, align=dtype.size)
-        return Mem("param", self.params[name], dtype, align=dtype.size, nt=name in self.sched.nt)
+        return Mem("param", self.params[name], dtype, align=dtype.size, nt=name == self._streaming)
+
+    @contextmanager
+    def streaming(self, name: str | None) -> Iterator[None]:
+        """Stores to output `name` are non-temporal, and its address is known to be aligned."""
+        self._streaming = name
+        yield
+        self._streaming = None
 
     def at(self, mem: Mem, base: Node, offset: int, lanes: int) -> Mem:
         """`mem` with a constant offset, and the alignment its index proves."""
         align = mem.dtype.size
-        if mem.space != "param":
+        if mem.space != "param" or mem.nt:
             terms, _ = ix.parts(base)
             g = 64
             for v in [offset, *terms.values()]:
                 g = _gcd(g, v * mem.dtype.size)
             align = max(align, g)
-        return Mem(mem.space, mem.base, mem.dtype, offset, align, mem.nt)
+        # a non-temporal store of a whole aligned vector, or an ordinary one
+        streams = mem.nt and lanes * mem.dtype.size == self.sched.target.vector_bytes <= align
+        return Mem(mem.space, mem.base, mem.dtype, offset, align if streams or not mem.nt else mem.dtype.size, streams)
 
     # storage ------------------------------------------------------------------------------------------------------
     def array(self, value: Value, axes: tuple[Node, ...]) -> Array:

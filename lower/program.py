@@ -16,6 +16,7 @@ Operations (a, b, c are Vals; vectors are element-wise; comparisons give bool):
     bitcast     same size
     exp log tanh erf     only in Programs lowered with `expand=False` (the twin); otherwise expanded to the above
     splat       scalar → vector         extract  (vec), attr = lane        insert  (vec, scalar), attr = lane
+    aligned     (), attr = (parameter, bytes): whether the parameter's address is a multiple of so many bytes
     shuffle     (a, b), attr = tuple of lane numbers into a‖b
     load        (index[, mask]), attr = Mem: out.lanes consecutive elements from element index + mem.offset;
                 a masked lane gives 0 and touches no memory

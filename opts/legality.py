@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from ..ir.errors import OptError
@@ -33,7 +34,7 @@ def _order(s: Scheduled) -> None:
         names = [p.name for p in plan.parts if not p.register]
         if plan.fold:
             names.insert(0, plan.fold.name)
-        for outer, inner in zip(names, names[1:]):
+        for outer, inner in pairwise(names):
             if s.position[outer] > s.position[inner]:
                 raise OptError(f"loop {inner} cannot run outside {outer}, which it is a part of")
 

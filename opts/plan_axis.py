@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import pairwise
 
 from ..ir import index as ix
 from ..ir.errors import OptError
@@ -117,8 +118,8 @@ class AxisPlan:
     def checked(self, what: str) -> AxisPlan:
         """Self, if block sizes nest and the extra work stays small."""
         name, inner = self.axis.arg.name, self.registers
-        blocks = sorted((b for _, b in self.tiles), reverse=True) + [inner]
-        for big, small in zip(blocks, blocks[1:]):
+        blocks = [*sorted((b for _, b in self.tiles), reverse=True), inner]
+        for big, small in pairwise(blocks):
             if big % small:
                 raise OptError(f"{what}: block {big} of {name} is not a multiple of the block {small} inside it")
         if self.fold and self.fold.stride % blocks[0]:

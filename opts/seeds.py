@@ -15,7 +15,7 @@ from ..targets import Target
 from .nests import Nest
 from .opt import Opt, Opts, opt
 from .schedule import apply
-from .structure import Contraction, contiguous, contractions, extent, lane_axis, nests, shared_axes, stageable_values
+from .structure import Contraction, accesses, contiguous, contractions, extent, lane_axis, nests, shared_axes, stageable_values
 
 
 def seeds(kernel: Kernel, target: Target, threads: int = 1) -> list[Opts]:
@@ -197,14 +197,7 @@ def rows(kernel: Kernel, target: Target, threads: int, width: int, stage: bool) 
         if amount > 1:
             out.append(opt("UPCAST", _family_name(kernel, a), amount))
             cut |= {family, a.arg.name}
-    # several rows share what is read once (matvec), and hide the latency of a reduction
-    for n in nests(kernel):
-        if n.kind == "reduce" and n.reduce_axes and len(nests(kernel)) <= 2:
-            for a in n.axes:
-                if a.arg.family not in cut and extent(a) >= 4 * max(1, threads) and contiguous(kernel, n)[:1] and contiguous(kernel, n)[0] in n.reduce_axes:
-                    if any(acc.stride(a) == 0 and acc.strides for acc in _loads(kernel, n)):
-                        out.append(opt("UPCAST", _name(a), 4))
-                        cut.add(a.arg.family)
+    out += _row_copies(kernel, threads, cut)
     shared = shared_axes(kernel)
     whole = [a for n in nests(kernel) for a in n.reduce_axes if n.kind == "reduce" and extent(a) >= 1 << 15]
     if threads > 1 and whole and not any(extent(a) >= threads for a in shared):
@@ -219,10 +212,19 @@ def rows(kernel: Kernel, target: Target, threads: int, width: int, stage: bool) 
     return tuple(out)
 
 
-def _loads(kernel: Kernel, n: Nest) -> list[object]:
-    from .structure import accesses
-
-    return [a for a in accesses(kernel, n) if not a.store]
+def _row_copies(kernel: Kernel, threads: int, cut: set[str]) -> list[Opt]:
+    """Several rows at once where they share what is read (matvec): fewer loads, and more chains to hide latency."""
+    out: list[Opt] = []
+    for n in nests(kernel):
+        along = contiguous(kernel, n)[:1]
+        if n.kind != "reduce" or not along or along[0] not in n.reduce_axes or len(nests(kernel)) > 2:
+            continue
+        loaded = [a for a in accesses(kernel, n) if not a.store and a.strides]
+        for a in n.axes:
+            if a.arg.family not in cut and extent(a) >= 4 * max(1, threads) and any(x.stride(a) == 0 for x in loaded):
+                out.append(opt("UPCAST", _name(a), 4))
+                cut.add(a.arg.family)
+    return out
 
 
 def _family_name(kernel: Kernel, a: Node) -> str:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from ..ir import index as ix
 from ..ir.errors import OptError
+from ..ir.functions import where
 from ..ir.kernel import Buffer, Fold, Kernel, Reduce, Store, Value
-from ..ir.node import Node, axes_of, const, load, load_parts, substitute, walk, where
+from ..ir.node import Node, axes_of, const, load, load_parts, substitute, walk
 from ..ir.node import axis as make_axis
 from .nests import build, identity
 from .opt import Opt

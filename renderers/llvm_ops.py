@@ -58,6 +58,12 @@ def _minmax(e: Emitter, s: Instr) -> str:
     return e.call(name, type_of(a), SCALAR[a.dtype.name], a.lanes, e.of(a), e.of(b), flags="nsz ")
 
 
+def _aligned(e: Emitter, s: Instr) -> str:
+    param, size = s.attr
+    low = e.emit(f"and i64 {e.emit(f'ptrtoint ptr {e.pointer(param)} to i64')}, {size - 1}")
+    return e.emit(f"icmp eq i64 {low}, 0")
+
+
 def _neg(e: Emitter, s: Instr) -> str:
     (a,) = _args(s)
     if a.dtype.is_float:
@@ -236,6 +242,7 @@ OPS: dict[str, Callable[[Emitter, Instr], str]] = {
     "select": _select,
     "cast": _cast,
     "bitcast": _bitcast,
+    "aligned": _aligned,
     "splat": _splat,
     "extract": _extract,
     "insert": _insert,

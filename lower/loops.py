@@ -1,0 +1,35 @@
+"""Helpers every nest emitter uses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from ..opts.nests import Nest
+from ..opts.plan_axis import Part
+from .expr import NestEval
+from .program import Val
+
+if TYPE_CHECKING:
+    from .lowering import Lowering
+
+
+def through(low: Lowering, loops: Sequence[Part], body: Callable[[], None]) -> None:
+    """Run `body` inside loops over `loops`."""
+    if not loops:
+        body()
+        return
+    with low.open(loops[0]):
+        through(low, loops[1:], body)
+
+
+def wide(ev: NestEval, v: Val) -> Val:
+    """`v` in every lane, where the nest has lanes."""
+    return ev.b.splat(v, ev.width) if ev.lane is not None else v
+
+
+def identity_reads(low: Lowering, n: Nest) -> bool:
+    """Whether every reader uses the value at exactly its own axes (so it can stay in registers)."""
+    if n.name in low.forced:
+        return False
+    return all(src == n.axes for _, src in low.reads.get(n.name, ()))
