@@ -15,15 +15,16 @@ Unlike a beam that keeps the k best of each generation and stops at the first wi
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from .moves import neighbours
 from .strategy import Measured, Strategy, seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from .space import Schedule, Space, State
 
@@ -215,31 +216,29 @@ class Beam(Strategy):
         return True
 
     def _drafting(self) -> Iterator[int]:
-        """A beam by the model alone from the empty schedule (and the start schedules); yields how many schedules it looked at, now and
-        then. What it leaves in `_drafts` are the schedules it found, best estimate first."""
+        """A beam by the model alone from the empty schedule (and the best start schedule); yields for every schedule it looks at. After each length it
+        leaves in `_drafts` the most promising of all it has seen."""
         level = [s for s in (self.space.state(o) for o in [(), *self.start[:1]]) if s is not None]
-        best: dict[str, State] = {s.hash: s for s in level}
+        seen: dict[str, State] = {s.hash: s for s in level}
         lowest, idle = math.inf, 0
         for _ in range(self._depth):
             nxt: dict[str, State] = {}
             for state in level:
                 for action in self.space.actions(state):
                     s = self.space.state(state.opts + action)
-                    if s is not None and s.hash not in best:
+                    if s is not None and s.hash not in seen:
                         nxt[s.hash] = s
                     yield 1
-            ranked = sorted(nxt.values(), key=lambda s: s.estimate)
-            per_skeleton: dict[tuple[tuple[str, str], ...], int] = {}
-            level = []
-            for s in ranked:
-                count = per_skeleton.get(s.skeleton, 0)
-                if count < 2 and len(level) < DRAFT:
-                    per_skeleton[s.skeleton] = count + 1
-                    level.append(s)
-            best.update((s.hash, s) for s in level)
+            level = _diverse(nxt.values(), DRAFT, alike=2)
+            seen |= nxt
             idle = idle + 1 if not level or level[0].estimate > 0.99 * lowest else 0
             lowest = min(lowest, level[0].estimate if level else math.inf)
-            self._drafts = sorted((s for s in best.values() if s.hash not in self._visited), key=lambda s: s.estimate)[: 4 * self._width]
+            # the model cannot tell schedules of one estimate apart: the shortest stands for all, the others are a step away from it
+            distinct: dict[float, State] = {}
+            for s in sorted(seen.values(), key=lambda s: len(s.opts)):
+                if s.hash not in self._visited:
+                    distinct.setdefault(float(f"{s.estimate:.4g}"), s)
+            self._drafts = _diverse(distinct.values(), (2 if self._nodes else 4) * self._width, alike=3)
             if idle == 2:
                 return
 
@@ -252,3 +251,19 @@ class Beam(Strategy):
                 return done
         self._drafted = True
         return done
+
+
+def _diverse(states: Iterable[State], most: int, alike: int) -> list[State]:
+    """The states with the lowest estimates, at most `alike` of one skeleton, and of one register tile (which decides most, and which a model gets wrong
+    for all of them at once)."""
+    count: Counter[tuple[Any, ...]] = Counter()
+    out: list[State] = []
+    for s in sorted(states, key=lambda s: s.estimate):
+        tile = tuple(sorted((o.op, o.on, o.arg) for o in s.opts if o.op in ("UPCAST", "UNROLL")))
+        if count["skeleton", s.skeleton] < alike and count["tile", tile] < alike:
+            count["skeleton", s.skeleton] += 1
+            count["tile", tile] += 1
+            out.append(s)
+            if len(out) == most:
+                break
+    return out

@@ -23,7 +23,7 @@ class Evolve(Strategy):
 
     name: ClassVar[str] = "evolve"
 
-    def __init__(self, space: Space, *, seed: int = 0, start: Sequence[Schedule] = (), population: int = 24, screen: int = 3) -> None:
+    def __init__(self, space: Space, *, seed: int = 0, start: Sequence[Schedule] = (), population: int = 24, screen: int = 2) -> None:
         super().__init__(space, seed=seed, start=start)
         self._rng = Random(f"evolve {seed}")
         self._fresh = RandomWalk(space, seed=seed, start=start)

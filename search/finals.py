@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 CLEAR = 3.0
 """A finalist this many times faster than the seed needs no duel to prove it (and a duel would spend the time on the slow one)."""
+GRACE_S = 1.0
+"""Seconds past the budget in which the second check may still begin."""
 MARGIN = 1.05
 """How many times faster a finalist's single measurement must be where there is no time for a duel."""
 
@@ -33,6 +35,11 @@ class Finalist:
         assert self.measurement.t_min is not None
         return self.measurement.t_min
 
+    @property
+    def typical(self) -> float:
+        """Median time, in seconds."""
+        return self.measurement.t_med or self.t
+
 
 @dataclass(frozen=True, slots=True)
 class Decision:
@@ -48,16 +55,24 @@ class Decision:
     failed: tuple[Measurement, ...] = ()
 
 
-def decide(measurer: MeasurerLike, finalists: Sequence[Finalist], seed: Finalist | None, left: Callable[[], float]) -> Decision:
-    """Choose between `finalists` (fastest first, the seed not among them) and `seed`; `left()` is how many seconds remain."""
+def decide(measurer: MeasurerLike, finalists: Sequence[Finalist], seed: Finalist | None, left: Callable[[], float], check_s: float = 0.0) -> Decision:
+    """Choose between `finalists` (fastest first, the seed not among them) and `seed`. `left()`: how many seconds remain; `check_s`: how many the second
+    check takes, which is made even when that is `GRACE_S` too long."""
+
+    def spare() -> float:
+        return left() - check_s
+
+    def second(f: Finalist) -> Measurement | None:
+        return measurer.confirm(f.built) if left() > -GRACE_S else None
+
     failed: list[Measurement] = []
     standing = list(finalists)
     while standing:
-        champion = _champion(measurer, standing, left, keep=2.0)
-        significant, ratio, paired, message = _against_seed(measurer, champion, seed, left)
+        champion = _champion(measurer, standing, spare, keep=2.0)
+        significant, ratio, paired, message = _against_seed(measurer, champion, seed, spare)
         if not significant:
             break
-        checked = measurer.confirm(champion.built) if left() > 0 else None
+        checked = second(champion)
         if checked is None or checked.outcome == "ok":
             return Decision(champion, True, ratio, paired, checked is not None, message, tuple(failed))
         failed.append(checked)
@@ -66,7 +81,7 @@ def decide(measurer: MeasurerLike, finalists: Sequence[Finalist], seed: Finalist
         message = "no candidate of the search survived" if failed else ""
     if seed is None:
         return Decision(None, message="nothing valid was found" if not failed else "every finalist failed the second check", failed=tuple(failed))
-    checked = measurer.confirm(seed.built) if left() > 0 else None
+    checked = second(seed)
     if checked is not None and checked.outcome != "ok":
         return Decision(None, message=f"the seed failed the second check ({checked.outcome})", failed=(*failed, checked))
     note = "no significant win: the answer is the seed schedule" if finalists else "the answer is the seed schedule"
@@ -75,7 +90,7 @@ def decide(measurer: MeasurerLike, finalists: Sequence[Finalist], seed: Finalist
 
 def cost(a: Finalist, b: Finalist) -> float:
     """About how many seconds a round of a duel takes: bursts of twenty calls, each after a rest."""
-    return 20 * (a.t + b.t) + 0.12
+    return 20 * (a.typical + b.typical) + 0.12
 
 
 def rounds(a: Finalist, b: Finalist, budget_s: float) -> int:

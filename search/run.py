@@ -219,11 +219,11 @@ class TuningRun:
     # deciding -------------------------------------------------------------------------------------------------------
     def _decide(self, quick: bool) -> Decision:
         """The winner; `quick` trusts single measurements and starts no process."""
-        left = (lambda: 0.0) if quick else (lambda: min(self.meter.left, 20.0))
+        left = (lambda: -1e9) if quick else (lambda: min(self.meter.left, 20.0))
         if not quick:
             self.progress.phase("deciding")
             self._time_again()
-        return decide(self.measurer, self.ledger.finalists(), self.ledger.seed(), left)
+        return decide(self.measurer, self.ledger.finalists(), self.ledger.seed(), left, check_s=4 * self._cost)
 
     def _time_again(self) -> None:
         """Time the fastest candidates and seeds once more, side by side: seeds were measured at the start, and the machine may have been busier then."""

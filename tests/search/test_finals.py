@@ -84,12 +84,18 @@ def test_no_duel_with_a_seed_that_is_beaten_anyway() -> None:
 
 def test_without_time_single_measurements_need_a_margin() -> None:
     m = judge({SEED: 1e-3, A: 1e-3})
-    close = decide(m, [finalist(A, 0.97e-3)], finalist(SEED, 1e-3), lambda: 0.0)
-    clear = decide(m, [finalist(A, 0.90e-3)], finalist(SEED, 1e-3), lambda: 0.0)
+    close = decide(m, [finalist(A, 0.97e-3)], finalist(SEED, 1e-3), lambda: -2.0)
+    clear = decide(m, [finalist(A, 0.90e-3)], finalist(SEED, 1e-3), lambda: -2.0)
     assert close.winner is not None and close.winner.measurement.opts == SEED
     assert clear.winner is not None and clear.winner.measurement.opts == A
     assert m.calls == []
     assert "for want of time" in clear.message
+
+
+def test_the_second_check_is_made_even_a_little_late() -> None:
+    m = judge({SEED: 1e-3, A: 0.9e-3})
+    d = decide(m, [finalist(A, 0.9e-3)], finalist(SEED, 1e-3), lambda: -0.2)
+    assert [c[0] for c in m.calls] == ["confirm"] and d.confirmed
 
 
 def test_without_a_seed_the_best_wins() -> None:

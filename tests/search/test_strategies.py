@@ -124,8 +124,7 @@ def test_failures_only_teach(name: str) -> None:
 
 def test_beam_crosses_the_plateau_and_the_trap() -> None:
     """TILE(k) pays only after STAGE(b), which costs before UPCAST(n); greedy descent by single steps from the empty schedule stops before it."""
-    found, _ = drive("beam", 120, seeded=False)
-    assert found < 1.02
+    assert sorted(drive("beam", 120, seed=s, seeded=False)[0] for s in range(5))[2] < 1.02
 
 
 def test_greedy_single_steps_do_not() -> None:
@@ -139,8 +138,7 @@ def test_greedy_single_steps_do_not() -> None:
 def test_beam_improves_a_seed_sideways() -> None:
     """The seed has n upcast by 8; the optimum needs another amount there, which no appended option can give."""
     where, engine = space()
-    found, _ = drive("beam", 80)
-    assert found < 1.05
+    assert sorted(drive("beam", 80, seed=s)[0] for s in range(5))[2] < 1.05
     best_with_eight = min(
         engine.seconds((*where.seeds()[0], opt("UPCAST", "m", m), opt("STAGE", "b", at="n"), opt("TILE", "k", 256))) for m in (2, 3, 4, 6, 8, 12, 16)
     )
