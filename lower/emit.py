@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..ir import index as ix
-from ..ir.node import Node, const, substitute
+from ..ir.node import Node, const
 from ..opts.nests import Nest
 from .expr import NestEval
 from .loops import through
+from .parts import over_parts
 from .point import point
 from .program import Val
 from .reduce import reduce
@@ -76,6 +77,6 @@ def _guard(ev: NestEval, conds: Sequence[Node], asg: Assignment) -> Val | None:
 def _address(low: Lowering, buffer: str, indices: tuple[Node, ...]) -> Node:
     address = const(0)
     for i, stride in zip(indices, low.strides[buffer]):
-        at = substitute(i, low.axis_index)
+        at = over_parts(i, low.axis_index)
         address = ix.add(address, at, stride) if isinstance(stride, int) else ix.add(address, ix.mul(at, stride))
     return address

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from ..ir import index as ix
 from ..ir.dtypes import index, int32
 from ..ir.errors import OptError
-from ..ir.kernel import load_parts
-from ..ir.node import Node, axes_of, const, substitute
+from ..ir.node import Node, axes_of, const, load_parts, substitute
 from ..opts.nests import Nest
 from ..opts.plan_axis import Part
 from .lanes import choose_lane, width
+from .parts import over_parts, reads_memory
 from .program import Mem, Val
 from .storage import Array, Assignment, Registers
 
@@ -83,7 +83,7 @@ class NestEval:
         if op == "ref":
             return self._ref(node, asg)
         if node.dtype is index and op not in ("where", "cast"):
-            return self.index(substitute(node, self.low.axis_index), asg)
+            return self.index(over_parts(node, self.low.axis_index), asg)
         if op in ("lt", "le", "eq", "ne") and node.src[0].dtype is index:
             return self._compare(op, node.src[0], node.src[1], asg)
         if op == "add" and node.dtype.is_float:
@@ -131,12 +131,8 @@ class NestEval:
     def _term(self, t: Node, asg: Assignment) -> Val:
         """A non-linear index term that depends on register parts."""
         b = self.b
-        if t.op == "load":
-            return self._load(t, asg)
-        if t.op in ("where",):
-            return b.op("select", *(self.value(s, asg) for s in t.src), dtype=index)
-        if t.op == "cast":
-            return b.op("cast", self.value(t.src[0], asg), dtype=index)
+        if t.op in ("load", "ref", "where", "cast"):
+            return self.value(t, asg)
         args = [self.index(s, asg) for s in t.src]
         if t.op in ("div", "mod"):
             return b.op("idiv" if t.op == "div" else "imod", args[0], attr=t.arg)
@@ -163,7 +159,7 @@ class NestEval:
     def _compare(self, op: str, x: Node, y: Node, asg: Assignment) -> Val:
         """A comparison of indices; along the lanes it is done in 32 bits against constant lane numbers."""
         b, table = self.b, self.low.axis_index
-        base, c, lane, vec = self.split(substitute(ix.add(y, x, -1), table), asg)
+        base, c, lane, vec = self.split(over_parts(ix.add(y, x, -1), table), asg)
         if vec is not None:
             return b.op(op, b.const(0), self._join(self.low.scalar(ix.add(base, const(c))), lane, vec))
         if not lane:
@@ -193,14 +189,14 @@ class NestEval:
                 for p, stride in plan.parts:
                     address = ix.add(address, p.var, stride)
                 return mem, address, None, False
-            at = [substitute(i, self.low.axis_index) for i in indices]
+            at = [over_parts(i, self.low.axis_index) for i in indices]
             address = const(0)
             for d, base, _, stride in plan.box:
                 address = ix.add(address, ix.add(at[d], base, -1), stride)
             return mem, address, None, False
         address = const(0)
         for i, stride in zip(indices, self.low.strides[buffer.name]):
-            at_parts = substitute(i, self._index)
+            at_parts = over_parts(i, self._index)
             address = ix.add(address, at_parts, stride) if isinstance(stride, int) else ix.add(address, ix.mul(at_parts, stride))
         if self.lane_masked is not None and self.lane_masked in axes_of(*indices):
             mask = self.bound(self.lane_masked) if mask is None else mask & self.bound(self.lane_masked)
@@ -275,7 +271,7 @@ class NestEval:
             return self._fill(name, asg)
         store = self.low.storage[name]
         if isinstance(store, Array):
-            indices = tuple(substitute(i, self._index if store.param else self.low.axis_index) for i in node.src)
+            indices = tuple(over_parts(i, self._index if store.param else self.low.axis_index) for i in node.src)
             mask = None
             if store.param and self.lane_masked is not None and self.lane_masked in axes_of(*node.src):
                 mask = self.value(self.bound(self.lane_masked), asg)
@@ -325,14 +321,6 @@ class NestEval:
 
     def _depends_on(self, axes: tuple[Node, ...]) -> list[str]:
         return [p.name for p in self.regs if p.axis in axes]
-
-
-def reads_memory(node: Node) -> bool:
-    """Whether an index term needs a load (memoised)."""
-    found = node._memo.get("reads")
-    if found is None:
-        found = node._memo["reads"] = node.op in ("load", "ref") or any(reads_memory(s) for s in node.src)
-    return bool(found)
 
 
 def _extent(e: int | Node) -> Node:

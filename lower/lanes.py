@@ -10,6 +10,7 @@ from ..ir.kernel import load_parts
 from ..ir.node import Node, axes_of, substitute, walk
 from ..opts.nests import Nest
 from ..opts.plan_axis import Part
+from .parts import over_parts
 from .storage import Array
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def _stride(low: Lowering, part: Part, indices: tuple[Node, ...], strides: tuple
     for i, stride in zip(indices, strides):
         if part.axis not in axes_of(i):
             continue
-        terms, _ = ix.parts(substitute(i, low.axis_index))
+        terms, _ = ix.parts(over_parts(i, low.axis_index))
         k = terms.get(part.var)
         if k is None or not isinstance(stride, int):
             return -1.0

@@ -16,6 +16,7 @@ from ..opts.schedule import Scheduled
 from ..opts.staging import StagePlan
 from .builder import Builder, Loop
 from .program import Mem, Param, Program, Val
+from .scalars import Scalars
 from .storage import Arena, Array, Registers, row_major
 
 
@@ -48,13 +49,12 @@ class Lowering:
         self.strides = {b.name: row_major(b.shape) for b in self.kernel.buffers}
         self.axis_index: dict[Node, Node] = {a: p.index for a, p in sched.plans.items()}
         self.storage: dict[str, Registers | Array] = {}
-        self.bound: dict[Node, Val] = {}
+        self.scalars = Scalars(self.b, {})
         self.opened: dict[str, Part] = {}
         self.arena = Arena()
         self.active: dict[str, tuple[StagePlan, Mem]] = {}
         self.tiles: dict[str, Mem] = {}
         self.aliased: set[str] = set()
-        self._scalars: dict[Node, Val] = {}
         self.inlined = self._inlined()
         self.width = max(1, min((sched.target.lanes(d) for d in self._types()), default=1))
         self.reads = self._reads()
@@ -115,7 +115,7 @@ class Lowering:
         params = tuple(Param(b.name, b.dtype, b.shape, b.role) for b in self.kernel.buffers)
         symbols = self.symbols
         with self.b.phase(items, symbols) as phase:
-            self.bound = dict(zip(symbols, phase.vars))
+            self.scalars = Scalars(self.b, dict(zip(symbols, phase.vars)))
             if not (items.op == "const" and items.arg == 0):
                 self._grid(phase.item)
                 for s in self.sched.stages.values():
@@ -133,9 +133,9 @@ class Lowering:
         rest = item
         for p in reversed(grid):
             if p is grid[0]:
-                self.bound[p.var] = rest
+                self.scalars.bound[p.var] = rest
             else:
-                self.bound[p.var] = self.b.op("imod", rest, attr=p.size)
+                self.scalars.bound[p.var] = self.b.op("imod", rest, attr=p.size)
                 rest = self.b.op("idiv", rest, attr=p.size)
             self.opened[p.name] = p
 
@@ -219,19 +219,15 @@ class Lowering:
         """Open the loop over `part`, bind its variable, and fill what is staged inside it."""
         b = self.b
         with b.loop(part.name, b.const(0), self.scalar(self._trips(part)), 1, init) as loop:
-            saved = self._scalars
-            self._scalars = dict(saved)
-            self.bound[part.var] = loop.var
             self.opened[part.name] = part
             kept = dict(self.active)
-            for s in self.sched.stages.values():
-                if s.at.name == part.name and self._uses(s):
-                    self.stage(s)
-            yield loop
+            with self.scalars.bind(part.var, loop.var):
+                for s in self.sched.stages.values():
+                    if s.at.name == part.name and self._uses(s):
+                        self.stage(s)
+                yield loop
             self.active = kept
             del self.opened[part.name]
-            del self.bound[part.var]
-            self._scalars = saved
 
     def _uses(self, s: StagePlan) -> bool:
         return s.buffer.name not in self.active and any(n is m for n in s.nests for m in self.current)
@@ -264,40 +260,10 @@ class Lowering:
         found = self.active.get(buffer)
         return found if found is not None and any(n is nest for n in found[0].nests) else None
 
-    # scalars ------------------------------------------------------------------------------------------------------
+    # memory -------------------------------------------------------------------------------------------------------
     def scalar(self, node: Node) -> Val:
-        """An index over open loops and symbols as a scalar; outer terms are summed first so that they leave inner loops."""
-        found = self._scalars.get(node)
-        if found is None:
-            found = self._scalars[node] = self._scalar(node)
-        return found
-
-    def _scalar(self, node: Node) -> Val:
-        b, op = self.b, node.op
-        if node in self.bound:
-            return self.bound[node]
-        if op == "const":
-            return b.const(node.arg)
-        if op == "sum":
-            coeffs, c = node.arg
-            vals = sorted(((self.scalar(t), k) for t, k in zip(node.src, coeffs)), key=lambda vk: vk[0].depth)
-            out = None
-            for v, k in vals:
-                term = v if k == 1 else b.op("mul", v, b.const(k))
-                out = term if out is None else b.op("add", out, term)
-            assert out is not None
-            return b.op("add", out, b.const(c)) if c else out
-        if op in ("div", "mod"):
-            return b.op("idiv" if op == "div" else "imod", self.scalar(node.src[0]), attr=node.arg)
-        if op == "prod":
-            factors = sorted((self.scalar(s) for s in node.src), key=lambda v: v.depth)
-            out = factors[0]
-            for f in factors[1:]:
-                out = b.op("mul", out, f)
-            return out
-        if op in ("min", "max"):
-            return b.op(op, self.scalar(node.src[0]), self.scalar(node.src[1]))
-        raise OptError(f"the index {node!r} is not known here")
+        """An index over open loops and symbols as a scalar."""
+        return self.scalars.get(node)
 
     def param(self, name: str) -> Mem:
         """The memory of a parameter."""

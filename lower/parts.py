@@ -1,0 +1,20 @@
+"""Indices over axes, rewritten over the loops the axes were cut into."""
+
+from __future__ import annotations
+
+from ..ir.node import Node, substitute, walk
+
+
+def over_parts(node: Node, table: dict[Node, Node]) -> Node:
+    """An index over axes rewritten over parts. Loads inside it stay over axes: they are masked or clamped on their own."""
+    if reads_memory(node):
+        table = {**table, **{n: n for n in walk(node) if n.op in ("load", "ref")}}
+    return substitute(node, table)
+
+
+def reads_memory(node: Node) -> bool:
+    """Whether an index term needs a load (memoised)."""
+    found = node._memo.get("reads")
+    if found is None:
+        found = node._memo["reads"] = node.op in ("load", "ref") or any(reads_memory(s) for s in node.src)
+    return bool(found)
