@@ -119,7 +119,7 @@ def _against_seed(measurer: MeasurerLike, champion: Finalist, seed: Finalist | N
         return True, None, False, "no start schedule could be measured"
     if champion.t * CLEAR < seed.t:
         return True, champion.t / seed.t, False, ""
-    n = rounds(champion, seed, 0.75 * left())
+    n = rounds(champion, seed, left() + GRACE_S / 2)
     if not n:
         ratio = champion.t / seed.t
         return ratio * MARGIN < 1, ratio, False, "decided by single measurements, for want of time"

@@ -1,0 +1,148 @@
+"""What a run leaves in the cache, and what the next one takes from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tilewright.cache as caches
+from tilewright import kernels
+from tilewright.cache import Key
+from tilewright.ir.canonical import canonical, loose
+from tilewright.ir.normalise import normalise
+from tilewright.measure.outcome import Measurement, Outcome
+from tilewright.opts import opt, parse
+from tilewright.search import Job, Space
+from tilewright.search.record import CacheRecorder
+from tilewright.search.space import OptEngine
+from tilewright.search.warm import related, stored
+from tilewright.targets import named
+
+KERNEL = normalise(kernels.make("matmul", {"m": 64, "n": 64, "k": 64}, "float32"))
+JOB = Job("my.py:matmul", {"m": 64, "n": 64, "k": 64}, "float32", "cpu", 2, "portfolio", flops=2 * 64**3, bytes=3 * 4 * 64 * 64)
+A, B = (opt("UPCAST", "m", 8),), (opt("UPCAST", "m", 4), opt("PARALLEL", "m"))
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Iterator[caches.Cache]:
+    with caches.open(tmp_path / "cache.db") as c:
+        yield c
+
+
+def recorder(cache: caches.Cache, clock: Clock | None = None, **other: Any) -> CacheRecorder:
+    key = Key(canonical(KERNEL).hash, named("avx2").key, 2, "llvm-test")
+    more = {"clock": clock} if clock is not None else {}
+    return CacheRecorder(cache, key, canonical(KERNEL), loose(KERNEL), JOB, lambda o: frozenset({"REASSOC"}), before=cache.best(key), **{**more, **other})
+
+
+def ok(opts: Any, t: float) -> Measurement:
+    return Measurement(opts, Outcome.ok, t, 1.1 * t, 9, sha="5" * 64)
+
+
+def test_rows_are_written_within_a_second_and_at_the_end(cache: caches.Cache) -> None:
+    clock = Clock()
+    r = recorder(cache, clock)
+    r.add(ok(A, 1e-3), "beam")
+    assert cache.rows() == []
+    clock.now = 0.6
+    r.add(Measurement(B, Outcome.crash, detail="signal 11"), "optuna")
+    assert len(cache.rows()) == 2
+    r.add(ok(B, 2e-3), "beam")
+    r.flush()
+    rows = {x.outcome + x.strategy: x for x in cache.rows()}
+    assert set(rows) == {"okbeam", "crashoptuna"} and len(cache.rows()) == 3
+    assert "signal 11" in rows["crashoptuna"].provenance and rows["crashoptuna"].t_min is None
+
+
+def test_names_are_canonical_for_look_ups_and_plain_for_people(cache: caches.Cache) -> None:
+    r = recorder(cache)
+    r.add(ok(B, 1e-3), "beam")
+    r.flush()
+    [row] = cache.rows()
+    assert parse(row.opts_display) == B and parse(row.opts) != B
+    assert parse(canonical(KERNEL).from_canonical([o.json for o in parse(row.opts)])) == B
+    assert (row.name, row.shape_dict, row.flops, row.effects) == ("matmul", {"m": 64, "n": 64, "k": 64}, 2 * 64**3, "REASSOC")
+
+
+def test_only_the_winner_answers(cache: caches.Cache) -> None:
+    r = recorder(cache)
+    r.add(ok(A, 1e-3), "beam")
+    r.add(ok(B, 2e-3), "seed")
+    r.flush()
+    assert cache.best(r.key) is None
+    r.winner(ok(B, 2e-3), B, 2e-3, {"gain": 1.0, "confirmed": True})
+    best = cache.best(r.key)
+    assert best is not None and parse(best.opts_display) == B
+    assert best.seed_s == 2e-3 and '"confirmed":true' in best.provenance and '"gain":1.0' in best.provenance
+
+
+def test_illegal_names_cannot_be_stored_and_do_not_matter(cache: caches.Cache) -> None:
+    r = recorder(cache)
+    r.add(Measurement((opt("TILE", "nosuch", 4),), Outcome.illegal, detail="no axis"), "beam")
+    r.flush()
+    assert cache.rows() == []
+
+
+def test_a_winner_on_a_slower_day_replaces_the_answer_it_beat(cache: caches.Cache) -> None:
+    """The machine runs at half speed; the new winner beat the old answer side by side."""
+    recorder(cache).winner(ok(A, 1.0e-3), A, 1.0e-3, {})
+    r = recorder(cache)
+    r.add(ok(A, 2.0e-3), "stored")
+    r.winner(ok(B, 1.5e-3), A, 2.0e-3, {})
+    best = cache.best(r.key)
+    assert best is not None and parse(best.opts_display) == B
+    assert best.t_med == pytest.approx(1.1 * 0.75e-3)
+    assert '"t_med_as_timed":0.00165' in best.provenance
+
+
+def test_a_slower_winner_does_not_replace_the_answer(cache: caches.Cache) -> None:
+    recorder(cache).winner(ok(A, 1.0e-3), A, 1.0e-3, {})
+    r = recorder(cache)
+    r.add(ok(A, 2.0e-3), "stored")
+    r.winner(ok(B, 2.1e-3), A, 2.0e-3, {})
+    best = cache.best(r.key)
+    assert best is not None and parse(best.opts_display) == A
+
+
+def test_an_interrupt_while_writing_keeps_the_rows_for_the_last_flush(cache: caches.Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    r = recorder(cache)
+    r.add(ok(A, 1e-3), "beam")
+
+    def strike(rows: Any) -> int:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as m:
+        m.setattr(cache, "record", strike)
+        with pytest.raises(KeyboardInterrupt):
+            r.flush()
+    r.flush()
+    assert len(cache.rows()) == 1
+
+
+def test_starts_from_what_is_stored_answers_first(cache: caches.Cache) -> None:
+    r = recorder(cache)
+    space = Space(OptEngine(KERNEL, named("avx2"), 2))
+    for n, t in ((2, 1e-3), (3, 2e-3), (6, 3e-3), (12, 4e-3)):
+        r.add(ok((opt("UPCAST", "m", n),), t), "beam")
+    r.add(Measurement((opt("UPCAST", "m", 16),), Outcome.wrong), "beam")
+    r.winner(ok(A, 5e-3), A, 5e-3, {})
+    assert stored(cache, r.key, canonical(KERNEL), space) == [A, (opt("UPCAST", "m", 2),), (opt("UPCAST", "m", 3),)]
+
+
+def test_starts_from_relatives_where_they_are_legal(cache: caches.Cache) -> None:
+    other = normalise(kernels.make("matmul", {"m": 128, "n": 64, "k": 32}, "float32"))
+    key = Key(canonical(other).hash, named("avx2").key, 2, "llvm-test")
+    r = CacheRecorder(cache, key, canonical(other), loose(other), JOB, lambda o: frozenset())
+    r.winner(ok((opt("UPCAST", "m", 8), opt("UPCAST", "n", 32)), 1e-3), None, None, {})
+    mine = recorder(cache)
+    space = Space(OptEngine(KERNEL, named("avx2"), 2))
+    assert related(cache, mine.key, canonical(KERNEL), space, loose(KERNEL), JOB) == [(opt("UPCAST", "m", 8), opt("UPCAST", "n", 32))]
