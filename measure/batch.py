@@ -73,7 +73,7 @@ class Bench:
 
 def serve(bench: Bench, channel: Channel) -> None:
     """Do jobs until the runner hangs up. Messages out: ("step", NATIVE | OURS), ("result", …)."""
-    bench.operands.set_canaries()
+    bench.operands.touch()
     while True:
         kind, job, group = channel.receive()
         bench.slots = Slots(group)

@@ -173,6 +173,12 @@ class Operands:
         placed = [(self.places[n], a) for n, a in zip(self.names, addresses, strict=True)]
         return [ctypes.string_at(a, p.nbytes) for p, a in placed if p.output]
 
+    def touch(self) -> None:
+        """Fault in every output, so that no timed call pays for it, and prepare the bytes around them. Once in each child."""
+        for addresses in (self.checked, *self.timed):
+            self.poison(addresses, {})
+        self.set_canaries()
+
     def set_canaries(self) -> None:
         """Prepare the bytes around every output."""
         for name in self.outputs:
