@@ -28,8 +28,8 @@ def box(low: Lowering, s: StagePlan, mem: Mem) -> None:
     for (d, base, _, stride), a in zip(s.box, axes):
         index_[d] = ix.add(base, a)
         address = ix.add(address, a, stride)
-    for i, stride in zip(index_, low.strides[name]):
-        source = ix.add(source, i, stride) if isinstance(stride, int) else ix.add(source, ix.mul(i, stride))
+    for i, step in zip(index_, low.strides[name]):
+        source = ix.add(source, i, step) if isinstance(step, int) else ix.add(source, ix.mul(i, step))
     conds = []
     for d, *_ in s.box:
         size = s.buffer.shape[d]

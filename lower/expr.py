@@ -195,9 +195,9 @@ class NestEval:
                 address = ix.add(address, ix.add(at[d], base, -1), stride)
             return mem, address, None, False
         address = const(0)
-        for i, stride in zip(indices, self.low.strides[buffer.name]):
+        for i, step in zip(indices, self.low.strides[buffer.name]):
             at_parts = over_parts(i, self._index)
-            address = ix.add(address, at_parts, stride) if isinstance(stride, int) else ix.add(address, ix.mul(at_parts, stride))
+            address = ix.add(address, at_parts, step) if isinstance(step, int) else ix.add(address, ix.mul(at_parts, step))
         if self.lane_masked is not None and self.lane_masked in axes_of(*indices):
             mask = self.bound(self.lane_masked) if mask is None else mask & self.bound(self.lane_masked)
         return self.low.param(buffer.name), address, mask, True

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..ir import index as ix
-from ..ir.kernel import load_parts
-from ..ir.node import Node, axes_of, substitute, walk
+from ..ir.node import Node, axes_of, load_parts, substitute, walk
 from ..opts.nests import Nest
 from ..opts.plan_axis import Part
 from .parts import over_parts

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from ..ir import index as ix
-from ..ir.dtypes import index
+from ..ir.dtypes import DType, index
 from ..ir.errors import OptError
 from ..ir.kernel import Buffer, Scan, Value
-from ..ir.node import Node, axes_of, const, substitute, walk
+from ..ir.node import Node, const, substitute, walk
 from ..opts.nests import FoldItem, Item, Nest
 from ..opts.plan_axis import Part
 from ..opts.schedule import Scheduled
@@ -66,7 +66,7 @@ class Lowering:
             c for i in sched.items if isinstance(i, FoldItem) and any(sched.plans[a].fold for n in i.nests for a in n.all_axes) for c in i.fold.components
         }
 
-    def _types(self) -> list[object]:
+    def _types(self) -> list[DType]:
         found = [n.expr.dtype.compute for n in self.sched.nests] + [b.dtype.compute for b in self.kernel.buffers]
         return [d for d in found if d is not index] or found
 
@@ -240,9 +240,7 @@ class Lowering:
         base = const(0)
         if plan.fold:
             base = ix.add(base, plan.fold.var, plan.fold.stride)
-        for p in plan.parts:
-            if p.name == part.name:
-                break
+        for p in plan.parts[: [p.name for p in plan.parts].index(part.name)]:
             base = ix.add(base, p.var, p.stride)
         extent = plan.extent if isinstance(plan.extent, Node) else const(plan.extent)
         return ix.minmax("min", size, ix.ceildiv(ix.add(extent, base, -1), part.stride))
@@ -345,8 +343,3 @@ def _gcd(a: int, b: int) -> int:
     while b:
         a, b = b, a % b
     return abs(a)
-
-
-def depends(node: Node, axes: set[Node]) -> bool:
-    """Whether an expression varies along any of `axes`."""
-    return bool(axes_of(node) & axes)

@@ -120,10 +120,10 @@ class Accumulators:
             out[tuple((p.name, s[p.name]) for p in self.space)] = v
         return out
 
-    def old(self, array: Array, key: object, straddled: Sequence[Part], lane: bool = True) -> Val:
+    def old(self, array: Array, key: Assignment | Key, straddled: Sequence[Part], lane: bool = True) -> Val:
         """The accumulator kept in memory, or the identity in the first block."""
         b, ev = self.low.b, self.ev
-        asg: Assignment = dict(key) if not isinstance(key, dict) else key
+        asg: Assignment = dict(key)
         later: Val | None = None
         for p in straddled:
             c = b.op("ne", self.low.scalar(p.var), b.const(0))
@@ -131,8 +131,8 @@ class Accumulators:
         assert later is not None
         conds = ev.conditions() if array.param else []
         mask: Val = later
-        for c in conds:
-            mask = b.op("and", mask, ev.value(c, asg))
+        for cond in conds:
+            mask = b.op("and", mask, ev.value(cond, asg))
         wide = self.lane is not None
         if wide:
             mask = b.splat(mask, ev.width)

@@ -62,4 +62,8 @@ def scan(low: Lowering, n: Nest) -> None:
 
         through(low, loops[:first], body)
     else:
-        through(low, loops, lambda: step(None) and None)
+
+        def alone() -> None:
+            step(None)
+
+        through(low, loops, alone)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from functools import lru_cache
 
 from ..ir.errors import OptError
-from ..ir.kernel import Fold, Kernel
+from ..ir.kernel import Buffer, Fold, Kernel, loads
+from ..ir.node import Node
 from ..targets import Target
+from .nests import Nest
 from .opt import Opt, Opts, opt
 from .schedule import Scheduled, apply
 from .structure import contiguous, contractions, extent, nests, shared_axes, stageable_values
@@ -43,18 +45,18 @@ def proposals(s: Scheduled) -> list[Opts]:
     has = {(o.op, o.on) for o in s.opts}
     reduced = {a for n in s.nests for a in n.reduce_axes}
     lanes_ok = {a for n in nests(kernel) for a in contiguous(kernel, n)}
-    names: dict[str, list[object]] = {}
+    names: dict[str, list[Node]] = {}
     for a in s.plans:
         names.setdefault(a.arg.family if len(kernel.families.get(a.arg.family, (a,))) > 1 else a.arg.name, []).append(a)
     for name, axes in names.items():
         a = axes[0]
-        size = extent(a)  # type: ignore[arg-type]
+        size = extent(a)
         if size < 2:
             continue
         is_reduce = all(x in reduced for x in axes)
-        plan = s.plans[a]  # type: ignore[index]
+        plan = s.plans[a]
         if plan.upcast == 1:
-            amounts = PARTIAL if is_reduce else SPATIAL
+            amounts: tuple[int, ...] = PARTIAL if is_reduce else SPATIAL
             if is_reduce and not any(x in lanes_ok for x in axes):
                 amounts = (2, 4)
             out += [(opt("UPCAST", name, n),) for n in amounts if n <= size]
@@ -92,7 +94,7 @@ def _stages(s: Scheduled, has: set[tuple[str, str]]) -> list[Opts]:
         if ("STAGE", b.name) in has:
             continue
         for n in s.nests:
-            if any(x == b for x, _, _ in _loads(n)):
+            if _reads(n, b):
                 loops = s.loops(n)
                 grid = [p for p in loops if p.kind == "grid"]
                 for p in [*grid[-1:], *(q for q in loops if q.kind != "grid")][:4]:
@@ -125,12 +127,8 @@ def _macros(s: Scheduled, has: set[tuple[str, str]]) -> list[Opts]:
     return out
 
 
-def _loads(nest: object) -> list[tuple[object, object, object]]:
-    from ..ir.kernel import loads
-    from .nests import Nest
-
-    assert isinstance(nest, Nest)
-    return list(loads(*nest.roots))
+def _reads(nest: Nest, buffer: Buffer) -> bool:
+    return any(x == buffer for x, _, _ in loads(*nest.roots))
 
 
 def legal(kernel: Kernel, opts: tuple[Opt, ...], target: Target) -> bool:

@@ -12,8 +12,7 @@ from typing import Protocol
 
 from ..ir import index as ix
 from ..ir.dtypes import index
-from ..ir.kernel import load_parts
-from ..ir.node import Node, axes_of, walk
+from ..ir.node import Node, axes_of, load_parts, walk
 from .nests import Nest
 from .plan_axis import Part
 from .schedule import Scheduled
