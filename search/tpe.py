@@ -27,7 +27,7 @@ class Tpe(Strategy):
     name: ClassVar[str] = "optuna"
 
     def __init__(
-        self, space: Space, *, seed: int = 0, start: Sequence[Schedule] = (), sampler: Any = None, sample: int = 48, startup: int = 8, tries: int = 24
+        self, space: Space, *, seed: int = 0, start: Sequence[Schedule] = (), sampler: Any = None, sample: int = 48, startup: int = 8, tries: int = 4
     ) -> None:
         super().__init__(space, seed=seed, start=start)
         self._templates: dict[str, TemplateLike] = {t.name: t for t in space.templates()}
@@ -45,22 +45,23 @@ class Tpe(Strategy):
         if self._study is None:
             self._begin()
         out: list[Schedule] = []
-        for _ in range(self._tries + n):
+        for _ in range(2 * n + self._tries):
             if len(out) == n:
                 break
+            sampled = not self._queue
             trial, name, params = self._draw()
             state = self._state(name, params)
             if state is None:
                 self._finish(trial, None)
             elif state.hash in self._known:
                 self._finish(trial, self._known[state.hash])
-                self._perturb(name, params)
             elif state.hash in self._waiting:
                 self._waiting[state.hash].append(trial)
-                self._perturb(name, params)
             else:
                 self._waiting[state.hash] = [trial]
                 out.append(state.opts)
+            if sampled:
+                self._perturb(name, params)
         self._dry = 0 if out else self._dry + 1
         return out
 
@@ -112,7 +113,7 @@ class Tpe(Strategy):
         return trial, name, chosen
 
     def _perturb(self, name: str, params: dict[str, Any]) -> None:
-        """TPE in a discrete space suggests the same again and again, and each suggestion costs it 10 ms: queue a new schedule next to it instead."""
+        """Queue a new schedule near a suggestion: TPE in a discrete space suggests the same again and again, and each suggestion costs it 20 ms."""
         for _ in range(6 if params else 0):
             k = self._rng.choice(list(params))
             params = {**params, k: self._rng.choice(self._templates[name].params[k])}
