@@ -106,28 +106,11 @@ class Measurer:
         self._preparing = True
 
     # building -----------------------------------------------------------------------------------------------------
-    def build(self, schedules: Sequence[tuple[Opt, ...]]) -> Iterator[tuple[int, Built | Measurement]]:
-        """(position, Built) as they finish, or (position, Measurement) for those that are illegal or do not build. The builders
-        work on while other methods of this object run; closing the iterator early drops the rest."""
-        # queued now, not at the first result that is asked for
-        return self._results(schedules, {self._pool.submit(opts): i for i, opts in enumerate(schedules)})
-
-    def _results(self, schedules: Sequence[tuple[Opt, ...]], tickets: dict[int, int]) -> Iterator[tuple[int, Built | Measurement]]:
-        try:
-            while tickets:
-                done = [(t, got) for t in tickets if (got := self._pool.take(t)) is not None]
-                for ticket, got in done:
-                    i = tickets.pop(ticket)
-                    yield i, self._built(schedules[i], got)
-                if not done:
-                    self._pool.pump(1.0)
-        finally:
-            self._pool.cancel(set(tickets))
-
-    def _built(self, opts: tuple[Opt, ...], got: Any) -> Built | Measurement:
-        if isinstance(got, builder.Failed):
-            return Measurement(tuple(opts), got.outcome, detail=got.detail, build_s=got.seconds)
-        return got  # type: ignore[no-any-return]
+    def build(self, schedules: Sequence[tuple[Opt, ...]]) -> Builds:
+        """Queue schedules with the builders, at once; an iterator of (position, Built) as they finish, or (position, Measurement)
+        for those that are illegal or do not build. The builders work on while other methods of this object run; closing the
+        iterator drops the rest."""
+        return Builds(self._pool, schedules)
 
     # measuring ----------------------------------------------------------------------------------------------------
     def measure(self, built: Sequence[Built], incumbent_s: float | None = None) -> list[Measurement]:
@@ -227,6 +210,34 @@ class Measurer:
             Slots(self._pool.group).release()
         self._start_runner()
         return how
+
+
+class Builds(Iterator[tuple[int, "Built | Measurement"]]):
+    """What `Measurer.build` returns."""
+
+    def __init__(self, pool: BuildPool, schedules: Sequence[tuple[Opt, ...]]) -> None:
+        self._pool, self._schedules = pool, schedules
+        self._tickets = {pool.submit(opts): i for i, opts in enumerate(schedules)}
+
+    def __next__(self) -> tuple[int, Built | Measurement]:
+        while self._tickets:
+            for ticket, i in self._tickets.items():
+                got = self._pool.take(ticket)
+                if got is not None:
+                    del self._tickets[ticket]
+                    if isinstance(got, builder.Failed):
+                        return i, Measurement(tuple(self._schedules[i]), got.outcome, detail=got.detail, build_s=got.seconds)
+                    return i, got
+            self._pool.pump(1.0)
+        raise StopIteration
+
+    def close(self) -> None:
+        """Drop what is not built yet."""
+        self._pool.cancel(set(self._tickets))
+        self._tickets.clear()
+
+    def __del__(self) -> None:
+        self.close()
 
 
 def _task(b: Built) -> Task:

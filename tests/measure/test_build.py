@@ -72,6 +72,18 @@ def test_closing_the_iterator_early_drops_the_rest():
         assert time.monotonic() - begin < 5
 
 
+def test_builders_begin_before_anyone_asks_for_a_result():
+    with fake() as m:
+        (first,) = [b for _, b in m.build([("one",)])]
+        it = m.build([("two",)])
+        until = time.monotonic() + 10
+        while not m._pool._done and time.monotonic() < until:
+            m._pool.pump(0.05)
+        assert m._pool._done
+        assert [b.opts for _, b in it] == [("two",)] and list(it) == []
+        assert m.measure([first])[0].ok
+
+
 def test_builders_work_while_the_runner_does():
     with fake() as m:
         (first,) = [b for _, b in m.build([("one",)])]

@@ -3,10 +3,9 @@
 import dataclasses
 
 import pytest
-
 from tilewright import kernels, targets
 from tilewright.devices import Limits, Rates
-from tilewright.measure.roofline import MOST_SETS, rotations, roofline
+from tilewright.measure.roofline import MOST_SETS, roofline, rotations
 
 ONE = Rates(peak_f32=100e9, peak_f64=50e9, read=12e9, copy=8e9, copy_nt=10e9, triad=9e9, triad_nt=11e9)
 TWO = Rates(peak_f32=200e9, peak_f64=100e9, read=20e9, copy=12e9, copy_nt=15e9, triad=13e9, triad_nt=16e9)
