@@ -70,6 +70,11 @@ class Bench:
     vars: Sequence[int]
     slots: Slots
 
+    @property
+    def nbytes(self) -> int:
+        """About how much memory it takes."""
+        return self.operands.nbytes + self.checker.nbytes
+
 
 def serve(bench: Bench, channel: Channel) -> None:
     """Do jobs until the runner hangs up. Messages out: ("step", NATIVE | OURS), ("result", …)."""
@@ -165,7 +170,7 @@ def _duel(bench: Bench, channel: Channel, a: Task, b: Task, rounds: int) -> list
         if got.outcome is not Outcome.ok:
             return f"the {name} candidate is wrong: {got.detail}"
         exes.append(exe)
-    # a duel's calls were all run before: its length is bounded by the rounds, not by one candidate's deadline
+    # both ran before, and the number of calls is bounded: no candidate's deadline here
     channel.send(("step", OURS))
     with bench.slots.exclusive():
         return paired_bursts(exes[0], exes[1], bench.operands.timed, bench.vars, bench.threads, rounds, time.sleep)

@@ -150,6 +150,12 @@ class Checker:
         self.comparers = {name: Comparer(e, device) for name, e in expects.items()}
         self.stale: dict[str, Any] = {name: s for name, e in expects.items() if (s := e.stale()) is not None}
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the references."""
+        expects = [c.expect for c in self.comparers.values()]
+        return sum(e.value.nbytes + (e.weight.nbytes if e.weight is not None else 0) for e in expects)
+
     def check(self, operands: Operands, addresses: list[int], full: bool = False) -> Verdict:
         """The worst verdict over the outputs of one set of operands. `full`: by NumPy, whatever the compare kernel would say."""
         worst = Verdict(0.0)

@@ -103,7 +103,7 @@ class Measurer:
         self._process, self._channel = process.start(runner.MODULE, self._runner_setup)
         # the inputs and the reference are made while the first candidates are being built
         self._channel.send(("prepare", Data(self.seed)))
-        self._preparing = True
+        self._preparing = self._busy = True
 
     # building -----------------------------------------------------------------------------------------------------
     def build(self, schedules: Sequence[tuple[Opt, ...]]) -> Builds:
@@ -176,10 +176,13 @@ class Measurer:
     def _send(self, message: Any) -> None:
         if self._channel is None:
             raise MeasureError("this Measurer is closed; make a new one")
+        if self._busy and not self._preparing:
+            # an interrupted call left its answers on the way
+            self._restart()
         if self._preparing:
-            kind, _ = self._receive()
-            assert kind == "done"
+            self._receive()
             self._preparing = False
+        self._busy = True
         self._channel.send(message)
 
     def _receive(self) -> tuple[str, Any]:
@@ -193,6 +196,8 @@ class Measurer:
                 ready.remove(channel)
             self._pool.pump(0.0)
         kind, payload = channel.receive(0)
+        if kind in ("done", "error"):
+            self._busy = False
         if kind == "error":
             self._preparing = False
             raise MeasureError(payload)

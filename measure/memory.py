@@ -128,6 +128,10 @@ class Place:
         if self._timed is not self._checked:
             self._timed.protect(_READ)
 
+    def regions(self) -> list[Region]:
+        """The mappings behind it."""
+        return [self._checked] if self._timed is self._checked else [self._checked, self._timed]
+
     def set_canaries(self) -> None:
         """Write the pattern into the bytes of the first and last page that do not belong to the parameter."""
         for address, n in self._canaries:
@@ -172,6 +176,11 @@ class Operands:
         """The bytes of every output of one set."""
         placed = [(self.places[n], a) for n, a in zip(self.names, addresses, strict=True)]
         return [ctypes.string_at(a, p.nbytes) for p, a in placed if p.output]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all mappings."""
+        return sum(r.size for p in self.places.values() for r in p.regions())
 
     def touch(self) -> None:
         """Fault in every output, so that no timed call pays for it, and prepare the bytes around them. Once in each child."""

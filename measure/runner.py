@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 MODULE = "tilewright.measure.runner"
 _PER_CHILD = 32
 """Candidates a child runs before a fresh one takes over."""
+_KEPT = 3
 _OWN_STEP_S = 120.0
 """How long a step of our own (verification, a duel) may take in a child whose memory a candidate may have damaged."""
 
@@ -77,12 +78,12 @@ class Runner:
 
     # data ---------------------------------------------------------------------------------------------------------
     def bench(self, data: Data) -> Bench:
-        """Operands, reference and compare kernels for some inputs; made once, for the latest two."""
+        """Operands, reference and compare kernels for some inputs. The first inputs are kept; others too, while there is room."""
         found = self._benches.get(data)
         if found is None:
-            while len(self._benches) > 1:
-                dropped = next(d for d in self._benches if d != self._child_data)
-                del self._benches[dropped]
+            size = max((b.nbytes for b in self._benches.values()), default=0)
+            if len(self._benches) >= _KEPT or size > self.setup.memory_limit // _KEPT:
+                self._benches = dict(list(self._benches.items())[:1])
             found = self._benches[data] = self._prepare(data)
             # the children share these pages: nothing here may be moved or freed by a collection in one of them
             gc.collect()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ _MOST = 2000
 _SLEEP_S = 0.05
 _BURST = 20
 _DROPPED = 3
+_DUEL_S = 20.0
 _MIN_EFFECT = 0.005
 # two-sided 99 % quantiles of Student's t by degrees of freedom
 _T99 = {2: 9.925, 3: 5.841, 4: 4.604, 5: 4.032, 6: 3.707, 7: 3.499, 8: 3.355, 9: 3.250, 10: 3.169, 12: 3.055, 15: 2.947, 20: 2.845, 30: 2.750}
@@ -62,18 +64,21 @@ def paired_bursts(
 ) -> list[tuple[float, float]]:
     """Median seconds per call of a and b in each round. On one thread a round is a short burst of each. Above one thread, strict
     alternation is unfair (an idle rival's spinning workers halve the other's speed): bursts of at least 20 calls, the first three
-    dropped, every pool asleep for 50 ms before. The order swaps every round."""
-    pairs = []
+    dropped, every pool asleep for 50 ms before (of calls over 20 ms, which hide a thread's waking, six; of calls over 0.2 s, two).
+    The order swaps every round; after 20 s, three rounds are enough."""
+    pairs: list[tuple[float, float]] = []
+    begin = time.monotonic()
     for r in range(rounds):
+        if r >= 3 and time.monotonic() - begin > _DUEL_S:
+            break
         got: dict[int, float] = {}
         for which in ((0, 1), (1, 0))[r % 2]:
             exe = (a, b)[which]
             if threads > 1:
                 sleep(_SLEEP_S)
             first = exe.time(sets, vars, 1, math.inf)[0]
-            count = max(_BURST, repeats_for(first, 0.01)) if first < 0.02 else _DROPPED + 3
-            times = exe.time(sets, vars, count, math.inf)
-            got[which] = median(times[_DROPPED:])
+            count, drop = (max(_BURST, repeats_for(first, 0.01)), _DROPPED) if first < 0.02 else (6, _DROPPED) if first < 0.2 else (2, 1)
+            got[which] = median(exe.time(sets, vars, count, math.inf)[drop:])
         pairs.append((got[0], got[1]))
     return pairs
 

@@ -10,11 +10,11 @@ import json
 
 from measure_fakes import built, count, double, store_at, text
 from tilewright import devices, kernels
-from tilewright.ir.dtypes import bfloat16, dtype, float16, float32, float64, int32
+from tilewright.ir.dtypes import bfloat16, float16, float32, float64, int32
 from tilewright.ir.node import const
 from tilewright.lower import lower
 from tilewright.lower.builder import Builder
-from tilewright.lower.program import Block, For, Instr, Mem, Param, Program, Val, statements
+from tilewright.lower.program import For, Instr, Mem, Param, Program, Val, statements
 from tilewright.opts import apply, parse
 from tilewright.plan import Built
 from tilewright.renderers import render
@@ -422,5 +422,3 @@ def handwritten():
 
 
 GROUPS = {f.__name__: f for f in (matmul, matmul_parallel, matmul_staged, matmul_double, matmul_half, matmul_int8, softmax, layernorm, two_phases, handwritten)}
-
-__all__ = ["GROUPS", "Block", "dtype"]

@@ -119,6 +119,28 @@ def test_a_duel_with_a_wrong_or_hanging_candidate_is_an_error(m, fast):
     assert m.measure([fast])[0].ok
 
 
+def test_an_interrupted_call_leaves_no_stale_answers(m, fast, slow):
+    def interrupt(number, frame):
+        raise KeyboardInterrupt
+
+    old = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            m.measure([fast, built(text(endless()), "hang"), slow])
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, old)
+    (r,) = m.measure([fast])
+    assert r.ok and r.opts == ("fast",)
+
+
+def test_confirmations_in_turn_keep_every_reference(m, fast, slow):
+    for candidate in (fast, slow, fast):
+        assert m.confirm(candidate).ok
+        assert m.measure([candidate])[0].ok
+
+
 def test_a_lost_runner_is_replaced(m, fast):
     assert m.measure([fast])[0].ok
     m._process.kill()
