@@ -1,59 +1,49 @@
 """Tilewright: a kernel autotuner and program search.
 
-`tune` searches for the fastest schedule of a kernel and remembers it; `best` gives the kernel as a callable, by what is remembered;
-`KernelBuilder` writes kernels of your own. Names are loaded when they are first used: importing the package is light.
-"""
+    result = tilewright.tune("matmul", shape={"m": 1024, "n": 1024, "k": 1024}, budget="20s")
+    prog = tilewright.best("matmul", shape={"m": 1024, "n": 1024, "k": 1024})
+    c = prog(a, b)
+
+Names are loaded when they are first used, so that `import tilewright` stays light."""
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .ir import Kernel, KernelBuilder
-    from .ir.errors import (
-        BuildError,
-        CacheError,
-        CacheMiss,
-        DeviceError,
-        KernelError,
-        MeasureError,
-        OptError,
-        TilewrightError,
-        UsageError,
-        VerifyError,
-    )
-    from .plan import Prog, best
-    from .search import Result, tune
+    from .ir import KernelBuilder as KernelBuilder
+    from .ir import TilewrightError as TilewrightError
+    from .plan import best as best
+    from .search import Result as Result
+    from .search import tune as tune
 
-__all__ = [
-    "BuildError",
-    "CacheError",
-    "CacheMiss",
-    "DeviceError",
-    "Kernel",
-    "KernelBuilder",
-    "KernelError",
-    "MeasureError",
-    "OptError",
-    "Prog",
-    "Result",
-    "TilewrightError",
-    "UsageError",
-    "VerifyError",
-    "best",
-    "tune",
-]
+__version__ = "0.1.0"
 
-_HOME = {"best": "plan", "Prog": "plan", "tune": "search", "Result": "search"}
+_WHERE = {
+    "tune": "search",
+    "Result": "search",
+    "best": "plan",
+    "Opt": "opts",
+    "KernelBuilder": "ir",
+    **dict.fromkeys(
+        (
+            "BuildError", "CacheError", "CacheMiss", "DeviceError", "Kernel", "KernelError", "MeasureError", "OptError",
+            "TilewrightError", "UsageError", "VerifyError",
+        ),
+        "ir",
+    ),
+}  # fmt: skip
+
+__all__ = ["__version__", *_WHERE]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
+    where = _WHERE.get(name)
+    if where is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f".{_HOME.get(name, 'ir')}", __name__), name)
+    return getattr(import_module(f".{where}", __name__), name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted([*globals(), *_WHERE])

@@ -9,7 +9,7 @@ from ..ir.kernel import Buffer, Fold, Kernel, loads
 from ..ir.node import Node
 from ..targets import Target
 from .nests import Nest
-from .opt import Opt, Opts, opt
+from .opt import Opts, opt
 from .schedule import Scheduled, apply
 from .structure import contiguous, contractions, extent, nests, shared_axes, stageable_values
 
@@ -129,12 +129,3 @@ def _macros(s: Scheduled, has: set[tuple[str, str]]) -> list[Opts]:
 
 def _reads(nest: Nest, buffer: Buffer) -> bool:
     return any(x == buffer for x, _, _ in loads(*nest.roots))
-
-
-def legal(kernel: Kernel, opts: tuple[Opt, ...], target: Target) -> bool:
-    """Whether a list applies."""
-    try:
-        apply_cached(kernel, opts, target)
-    except OptError:
-        return False
-    return True

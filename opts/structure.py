@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from ..ir import index as ix
 from ..ir.kernel import Buffer, Kernel, loads
-from ..ir.node import Node, axes_of, substitute, walk
+from ..ir.node import Node, axes_of, walk
 from .nests import FoldItem, Nest, build
 
 
@@ -147,8 +147,3 @@ def stageable_values(kernel: Kernel) -> list[str]:
         if uses > 1 and any(n.op in ("exp", "log", "tanh", "erf", "div", "sqrt", "load") for n in walk(v.expr)):
             out.append(name)
     return out
-
-
-def renamed(node: Node, table: dict[Node, Node]) -> Node:
-    """`node` with axes replaced."""
-    return substitute(node, table)
