@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def run(args: Namespace) -> int:
     """Tune (or find in the cache) and print the summary; the exit code says what came of it."""
-    from ..kernels import parse_shape
+    from ..kernels import get, is_path, parse_shape
     from ..search import tune
     from ..search.budget import Budget
 
@@ -31,7 +31,8 @@ def run(args: Namespace) -> int:
     budget = Budget.make(args.budget, args.trials)
     _writable(args.json)
     out = console(sys.stderr if args.json == "-" else None)
-    title = " ".join(filter(None, (args.kernel, args.shape, args.dtype, "on", args.device)))
+    whole = shape_text(shape or {} if is_path(args.kernel) else dict(get(args.kernel).complete(shape)))
+    title = " ".join(filter(None, (args.kernel, whole, args.dtype, "on", args.device)))
     with display(title, budget.seconds, budget.trials, args.quiet, out) as progress:
         probe_once(args, shape, progress)
         result = tune(

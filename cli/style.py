@@ -97,7 +97,7 @@ def bytes_text(size: int) -> str:
     return f"{size:.4g} GiB"
 
 
-def shape_text(shape: Mapping[str, int]) -> str:
+def shape_text(shape: Mapping[str, object]) -> str:
     """`m=1024,n=1024`: the form that --shape takes."""
     return ",".join(f"{name}={extent}" for name, extent in shape.items())
 

@@ -131,6 +131,10 @@ def test_quiet_prints_no_progress(tune: Tune, search: Search) -> None:
     assert tune(*RUN, "--quiet").out.startswith("matmul m=64")
 
 
+def test_the_title_has_the_whole_shape(tune: Tune, search: Search) -> None:
+    assert tune("run", "--kernel", "matmul", "--shape", "k=32").out.startswith("tuning matmul m=1024,n=1024,k=32 on cpu\n")
+
+
 def test_cached(tune: Tune, search: Search) -> None:
     search.result = dataclasses.replace(FOUND, origin="cached", counts={})
     done = tune(*RUN)
