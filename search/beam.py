@@ -89,10 +89,10 @@ class Beam(Strategy):
         effort = self._effort * n + 8
         out: list[State] = []
         if not self._drafted:
-            # with nothing measured there is nothing else to go by, so it is finished at once
-            effort -= self._advance_draft(effort // 2 if self._nodes else 10**9)
+            # without a start schedule there is nothing else to go by, so it is finished at once
+            effort -= self._advance_draft(effort // 2 if any(self.start) else 10**9)
         # half of a batch at most is drafts once there are measured schedules to improve on
-        drafts = n if not self._nodes else (n + 1) // 2
+        drafts = (n + 1) // 2 if any(self.start) else n
         while self._drafts and len(out) < drafts:
             self._take(self._drafts.pop(0), out)
         if self._stale >= STALE:
@@ -238,7 +238,7 @@ class Beam(Strategy):
             for s in sorted(seen.values(), key=lambda s: len(s.opts)):
                 if s.hash not in self._visited:
                     distinct.setdefault(float(f"{s.estimate:.4g}"), s)
-            self._drafts = _diverse(distinct.values(), (2 if self._nodes else 4) * self._width, alike=3)
+            self._drafts = _diverse(distinct.values(), (2 if any(self.start) else 4) * self._width, alike=3)
             if idle == 2:
                 return
 

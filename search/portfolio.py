@@ -21,7 +21,15 @@ if TYPE_CHECKING:
 
     from .space import Schedule, Space
 
-ARMS: tuple[type[Strategy], ...] = (Beam, Tpe, Evolve, RandomWalk)
+
+class ScreenedWalk(RandomWalk):
+    """Random walks, the best of three by the model."""
+
+    def __init__(self, space: Space, *, seed: int = 0, start: Sequence[Schedule] = ()) -> None:
+        super().__init__(space, seed=seed, start=start, screen=3)
+
+
+ARMS: tuple[type[Strategy], ...] = (Beam, Tpe, Evolve, ScreenedWalk)
 PRIOR = {"beam": 0.5, "optuna": 0.5, "evolve": 0.3, "random": 0.05}
 """Yield assumed of an arm before it has shown any, worth three measurements."""
 

@@ -16,30 +16,33 @@ if TYPE_CHECKING:
 class RandomWalk(Strategy):
     """Each schedule is a walk of 1 to `longest` legal actions, from the empty schedule or, half of the time, from a start schedule.
 
+    With `screen` over 1 that many walks compete for each place and the model decides: no longer the plain baseline, but a better use of time.
+
     A step picks the kind of option first and one of its actions second, so that an option with many amounts is not picked more often."""
 
     name: ClassVar[str] = "random"
 
-    def __init__(self, space: Space, *, seed: int = 0, start: Sequence[Schedule] = (), longest: int = 8, tries: int = 50) -> None:
+    def __init__(self, space: Space, *, seed: int = 0, start: Sequence[Schedule] = (), longest: int = 8, tries: int = 50, screen: int = 1) -> None:
         super().__init__(space, seed=seed, start=start)
         self._rng = Random(f"walk {seed}")
-        self._longest, self._tries = longest, tries
+        self._longest, self._tries, self._screen = longest, tries, screen
         self._asked: set[str] = set()
         self._dry = 0
 
     def ask(self, n: int) -> list[Schedule]:
-        out: list[Schedule] = []
-        while len(out) < n and not self.done:
+        found: dict[str, State] = {}
+        while len(found) < n * self._screen and not self.done:
             state = self.walk()
-            if state is None or state.hash in self._asked:
+            if state is None or state.hash in self._asked or state.hash in found:
                 self._dry += 1
                 if self._dry % self._tries == 0:
                     break
                 continue
             self._dry = 0
-            self._asked.add(state.hash)
-            out.append(state.opts)
-        return out
+            found[state.hash] = state
+        chosen = list(found.values()) if self._screen == 1 else sorted(found.values(), key=lambda s: s.estimate)[:n]
+        self._asked.update(s.hash for s in chosen)
+        return [s.opts for s in chosen]
 
     def tell(self, opts: Schedule, measurement: Measured) -> None:
         state = self.space.state(opts)
