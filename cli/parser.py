@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from argparse import Action, ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
-from collections.abc import Callable, Sequence
-from typing import Any
+from argparse import ArgumentParser, ArgumentTypeError, RawDescriptionHelpFormatter
+from collections.abc import Callable
+
+from .. import __version__
 
 EXITS = """exit codes:
   0    found, or already in the cache
@@ -28,16 +29,6 @@ def _at_least(least: int) -> Callable[[str], int]:
         return value
 
     return parse
-
-
-class _Version(Action):
-    """Reads the installed version only when asked for: the lookup costs more than the rest of the parsing."""
-
-    def __call__(self, parser: ArgumentParser, namespace: Namespace, values: str | Sequence[Any] | None, option_string: str | None = None) -> None:
-        from importlib.metadata import version
-
-        print(f"tilewright {version('tilewright')}")
-        parser.exit()
 
 
 def _add_kernel(p: ArgumentParser, required: bool, device: str | None) -> None:
@@ -109,7 +100,7 @@ def build_parser() -> ArgumentParser:
         epilog="start with:  tune run --kernel matmul --budget 20s\n\n" + EXITS,
         formatter_class=RawDescriptionHelpFormatter,
     )
-    p.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
+    p.add_argument("--version", action="version", version=f"tilewright {__version__}")
     sub = p.add_subparsers(dest="command", metavar="COMMAND")
     _add_run(sub.add_parser("run", help="search for a kernel's best schedule", epilog=EXITS, formatter_class=RawDescriptionHelpFormatter))
     _add_show(sub.add_parser("show", help="a schedule: its options, loop nest and source"))
