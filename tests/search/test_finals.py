@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from synthetic import FakeBuilt, FakeMeasurer, measured
-from tilewright.measure.outcome import Outcome
+from tilewright.ir.errors import MeasureError
+from tilewright.measure.outcome import Duel, Outcome
 from tilewright.opts.opt import opt
 from tilewright.search.finals import Finalist, decide, rounds
 
@@ -73,6 +76,28 @@ def test_nothing_when_even_the_seed_fails() -> None:
     d = decide(m, [], finalist(SEED, 1e-3), plenty)
     assert d.winner is None
     assert "seed failed the second check (wrong)" in d.message
+
+
+def failing_duel() -> Callable[..., Duel]:
+    def duel(a: FakeBuilt, b: FakeBuilt, rounds: int = 8) -> Duel:
+        raise MeasureError("cannot compare: the first is wrong")
+
+    return duel
+
+
+def test_a_champion_that_fails_in_the_duel_is_found_out() -> None:
+    m = judge({SEED: 1e-3, A: 0.7e-3}, second_check=lambda o: Outcome.wrong if o == A else Outcome.ok)
+    m.duel = failing_duel()  # type: ignore[method-assign]
+    d = decide(m, [finalist(A, 0.7e-3)], finalist(SEED, 1e-3), plenty)
+    assert d.winner is not None and d.winner.measurement.opts == SEED
+    assert [f.opts for f in d.failed] == [A]
+
+
+def test_a_seed_that_fails_in_the_duel_does_not_answer() -> None:
+    m = judge({SEED: 1e-3, A: 0.7e-3}, second_check=lambda o: Outcome.wrong if o == SEED else Outcome.ok)
+    m.duel = failing_duel()  # type: ignore[method-assign]
+    d = decide(m, [finalist(A, 0.7e-3)], finalist(SEED, 1e-3), plenty)
+    assert d.winner is not None and d.winner.measurement.opts == A and d.confirmed
 
 
 def test_no_duel_with_a_seed_that_is_beaten_anyway() -> None:
