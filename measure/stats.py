@@ -22,8 +22,10 @@ _BURST = 20
 _DROPPED = 3
 _DUEL_S = 20.0
 _MIN_EFFECT = 0.005
-# two-sided 99 % quantiles of Student's t by degrees of freedom
-_T99 = {2: 9.925, 3: 5.841, 4: 4.604, 5: 4.032, 6: 3.707, 7: 3.499, 8: 3.355, 9: 3.250, 10: 3.169, 12: 3.055, 15: 2.947, 20: 2.845, 30: 2.750}
+_UNANIMOUS = 5
+"""Rounds that must all agree for the sign test alone to decide (one in 16 by chance, two-sided)."""
+# two-sided 95 % quantiles of Student's t by degrees of freedom
+_T95 = {2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262, 10: 2.228, 12: 2.179, 15: 2.131, 20: 2.086, 30: 2.042}
 
 
 def median(values: Sequence[float]) -> float:
@@ -31,6 +33,11 @@ def median(values: Sequence[float]) -> float:
     s = sorted(values)
     half = len(s) // 2
     return s[half] if len(s) % 2 else (s[half - 1] + s[half]) / 2
+
+
+def quartile(values: Sequence[float]) -> float:
+    """The lower quartile."""
+    return sorted(values)[(len(values) - 1) // 4]
 
 
 def repeats_for(seconds: float, window_s: float) -> int:
@@ -62,7 +69,7 @@ def time_adaptively(exe: Executable, sets: Sequence[Sequence[int]], vars: Sequen
 def paired_bursts(
     a: Executable, b: Executable, sets: Sequence[Sequence[int]], vars: Sequence[int], threads: int, rounds: int, sleep: Callable[[float], None]
 ) -> list[tuple[float, float]]:
-    """Median seconds per call of a and b in each round. On one thread a round is a short burst of each. Above one thread, strict
+    """Seconds per call (lower quartile: others' load only ever adds time) of a and b in each round. On one thread a round is a short burst of each. Above one thread, strict
     alternation is unfair (an idle rival's spinning workers halve the other's speed): bursts of at least 20 calls, the first three
     dropped, every pool asleep for 50 ms before (of calls over 20 ms, which hide a thread's waking, six; of calls over 0.2 s, two).
     The order swaps every round; after 20 s, three rounds are enough."""
@@ -78,13 +85,14 @@ def paired_bursts(
                 sleep(_SLEEP_S)
             first = exe.time(sets, vars, 1, math.inf)[0]
             count, drop = (max(_BURST, repeats_for(first, 0.01)), _DROPPED) if first < 0.02 else (6, _DROPPED) if first < 0.2 else (2, 1)
-            got[which] = median(exe.time(sets, vars, count, math.inf)[drop:])
+            got[which] = quartile(exe.time(sets, vars, count, math.inf)[drop:])
         pairs.append((got[0], got[1]))
     return pairs
 
 
 def compare(pairs: Sequence[tuple[float, float]]) -> tuple[float, bool]:
-    """(median of a/b, significant): a paired t-test on log ratios at 99 %, and at least 0.5 % of difference."""
+    """(median of a/b, significant): at least 0.5 % of difference, and a paired t-test on log ratios at 95 % or the same sign in
+    all of five rounds or more (one disturbed round inflates the deviation, but seldom changes a sign)."""
     logs = [math.log(a / b) for a, b in pairs]
     ratio = math.exp(median(logs))
     n = len(logs)
@@ -92,5 +100,6 @@ def compare(pairs: Sequence[tuple[float, float]]) -> tuple[float, bool]:
         return ratio, False
     mean = sum(logs) / n
     deviation = math.sqrt(sum((x - mean) ** 2 for x in logs) / (n - 1))
-    quantile = next(q for d, q in sorted(_T99.items(), reverse=True) if d <= n - 1)
-    return ratio, abs(mean) > max(_MIN_EFFECT, quantile * deviation / math.sqrt(n))
+    quantile = next(q for d, q in sorted(_T95.items(), reverse=True) if d <= n - 1)
+    unanimous = n >= _UNANIMOUS and (all(x > 0 for x in logs) or all(x < 0 for x in logs))
+    return ratio, abs(math.log(ratio)) > _MIN_EFFECT and (unanimous or abs(mean) > quantile * deviation / math.sqrt(n))

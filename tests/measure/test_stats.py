@@ -79,7 +79,7 @@ def test_too_few_rounds_say_nothing():
 def test_false_positives_are_rare():
     rng = random.Random(3)
     trials = [stats.compare([(noise(rng, 0.05), noise(rng, 0.05)) for _ in range(8)])[1] for _ in range(400)]
-    assert sum(trials) <= 16  # 1 % expected
+    assert sum(trials) <= 32  # 5 % expected, both sides together
 
 
 def test_above_one_thread_every_burst_sleeps_first_and_drops_its_start():
