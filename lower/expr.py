@@ -271,12 +271,24 @@ class NestEval:
             return self._fill(name, asg)
         store = self.low.storage[name]
         if isinstance(store, Array):
-            indices = tuple(over_parts(i, self._index if store.param else self.low.axis_index) for i in node.src)
+            padded = not store.param and all(self._padded(a, i) for a, i in zip(store.axes, node.src))
+            indices = tuple(over_parts(i, self.low.axis_index if padded else self._index) for i in node.src)
             mask = None
-            if store.param and self.lane_masked is not None and self.lane_masked in axes_of(*node.src):
+            if not padded and self.lane_masked is not None and self.lane_masked in axes_of(*node.src):
                 mask = self.value(self.bound(self.lane_masked), asg)
             return self.read(store.mem, store.address(indices), asg, mask)
         return self.registers(store, asg)
+
+    def _padded(self, axis: Node, index: Node) -> bool:
+        """Whether the array's register copies along `axis` filled whatever ours read at `index` past the extent."""
+        plans = self.low.sched.plans
+        mine = [a for a in axes_of(index) if plans[a].masked]
+        if not mine or index is axis:
+            return True
+        if index.op != "axis":
+            return False
+        ours, theirs, extent = plans[index].registers, plans[axis].registers, plans[axis].extent
+        return theirs % ours == 0 or (isinstance(extent, int) and -(-extent // ours) * ours <= -(-extent // theirs) * theirs)
 
     def registers(self, store: Registers, asg: Assignment) -> Val:
         """A register value under this nest's assignment and lanes."""

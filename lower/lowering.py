@@ -282,7 +282,7 @@ class Lowering:
         align = mem.dtype.size
         if mem.space != "param" or mem.nt:
             terms, _ = ix.parts(base)
-            g = 64
+            g = self.sched.target.vector_bytes if mem.space == "param" else 64
             for v in [offset, *terms.values()]:
                 g = _gcd(g, v * mem.dtype.size)
             align = max(align, g)
@@ -306,7 +306,7 @@ class Lowering:
         total = 1
         for d in dims:
             total *= d
-        return Array(self.arena.take(value.dtype, total), tuple(bases), strides)
+        return Array(self.arena.take(value.dtype, total), axes, tuple(bases), strides)
 
     def local(self, a: Node) -> tuple[Node, int]:
         """(first index, padded count) of an axis under the open loops."""

@@ -178,4 +178,4 @@ def _alias(low: Lowering, n: Nest) -> Array | None:
         return None
     low.aliased.add(store.name)
     strides = dict(zip(store.indices, low.strides[store.store.buffer.name]))
-    return Array(low.param(store.store.buffer.name), tuple(const(0) for _ in n.axes), tuple(strides[a] for a in n.axes), param=True)
+    return Array(low.param(store.store.buffer.name), n.axes, tuple(const(0) for _ in n.axes), tuple(strides[a] for a in n.axes), param=True)

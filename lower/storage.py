@@ -31,9 +31,10 @@ class Registers:
 
 @dataclass(slots=True)
 class Array:
-    """A value in memory: element (i₀, i₁, …) of the value's axes is at Σ (iₐ − baseₐ)·strideₐ."""
+    """A value in memory: element (i₀, i₁, …) of `axes` is at Σ (iₐ − baseₐ)·strideₐ."""
 
     mem: Mem
+    axes: tuple[Node, ...]
     bases: tuple[Node, ...]
     strides: tuple[int | Node, ...]
     param: bool = False

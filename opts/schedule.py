@@ -302,8 +302,10 @@ def _phases(kernel: Kernel, listed: Opts, cuts: list[Opt], target: Target) -> Sc
         raise OptError(f"{cuts[1]}: only one reduction can be split")
     first, second = split(kernel, cuts[0])
     chunks = opt("PARALLEL", first.body[0].axes[0].arg.name)  # type: ignore[union-attr]
-    a = apply(first, (chunks, *(o for o in listed if o is not cuts[0])), target)
-    b = apply(second, _second(second, target), target)
+    # the outputs belong to the second phase; the first one's workspace is read again at once
+    outputs = tuple(o for o in listed if o.op == "NT")
+    a = apply(first, (chunks, *(o for o in listed if o is not cuts[0] and o not in outputs)), target)
+    b = apply(second, (*_second(second, target), *outputs), target)
     whole = _State(kernel, target)
     return Scheduled(
         kernel, listed, target, whole.plans, tuple(whole.order), tuple(build(kernel, {})), {}, {},
