@@ -33,7 +33,7 @@ def choose_lane(low: Lowering, nest: Nest, regs: Sequence[Part], extra: Sequence
         if p.kind != "upcast" or p.axis in ordered or width(low, p) < 2:
             continue
         score = _score(low, nest, p, [*nest.roots, *extra])
-        if score > best_score or (score == best_score and best is not None and p.trips > best.trips):
+        if score > best_score or (score == best_score and best is not None and (width(low, p), p.trips) > (width(low, best), best.trips)):
             best, best_score = p, score
     return best
 

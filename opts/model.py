@@ -8,6 +8,7 @@ outermost loop whose working set fits is the one whose data is fetched once. The
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import gcd
 from typing import Protocol
 
 from ..ir import index as ix
@@ -16,6 +17,7 @@ from ..ir.node import Node, axes_of, load_parts, walk
 from .nests import Nest
 from .plan_axis import Part
 from .schedule import Scheduled
+from .staging import StagePlan
 
 CLOCK = 3.0e9
 """Cycles a second the model assumes; only ratios matter for ranking."""
@@ -23,6 +25,8 @@ POLYNOMIAL = {"exp": 16, "log": 20, "tanh": 26, "erf": 24}
 """Vector instructions of an elementary function."""
 SLOW = {"div": 8.0, "sqrt": 10.0}
 FMA_LATENCY = 4
+ISSUE = 3.4
+"""Instructions a cycle that are reached in practice."""
 L2_BYTES, L3_BYTES, DRAM_BYTES = 32.0, 12.0, 4.0
 """Bytes a cycle into the next inner level, one core."""
 WAKE = 4e-5
@@ -81,7 +85,7 @@ def likely_lane(s: Scheduled, nest: Nest) -> tuple[Part | None, int]:
         v = 0.25 if p.axis in nest.axes else 0.125
         for stride, weight in _strides(s, nest, p):
             v += weight * (1 if stride == 1 else 0 if stride == 0 else -1)
-        if v > score:
+        if v > score or (v == score and best is not None and (lanes, p.trips) > (min(width, best.trips & -best.trips), best.trips)):
             best, score = p, v
     return best, min(width, best.trips & -best.trips) if best is not None else 1
 
@@ -135,7 +139,9 @@ def _compute(s: Scheduled, nest: Nest) -> float:
             buffer, indices, mask = load_parts(n)
             stride = _stride(s, nest, buffer.name, indices, buffer.shape, lane) if lane is not None else 0
             gathered = stride is None or stride not in (0, 1)
-            loads += k * (width * 1.2 if gathered else 1.0) + (k * 0.5 if mask is not None and buffer.name not in s.stages else 0)
+            loads += k * (width * 1.2 if gathered else 1.0) * _aliasing(s, nest, buffer.name, indices, buffer.shape, buffer.dtype.size, regs, lane) + (
+                k * 0.5 if mask is not None and buffer.name not in s.stages else 0
+            )
         elif n.op in POLYNOMIAL:
             arith += k * POLYNOMIAL[n.op]
         elif n.op in ("lt", "le", "eq", "ne") and n.src[0].dtype is index:
@@ -157,11 +163,12 @@ def _compute(s: Scheduled, nest: Nest) -> float:
         last_spatial = max((i for i, p in enumerate(loops) if p.axis in nest.axes), default=-1)
         rest = loops[last_spatial + 1 :]
         live = accs + sum(copies[p.name] for p in space if p is lane) + 1
-        spill = max(0.0, live - s.target.registers) * 2.0
+        # each spilled accumulator is stored and loaded again, in the middle of its chain
+        spill = max(0.0, live - s.target.registers) * 1.5
         once = accs * (2.0 if any(p in inner for p in loops[: last_spatial + 1]) else 1.0) + (
             3 * (width.bit_length()) * _product(copies[p.name] for p in space) if lane is not None and lane in partial else 0
         )
-        body = max(arith / ports, (loads + spill) / 2.0, FMA_LATENCY * unroll, (arith + loads + 2) / 4.0)
+        body = max(arith / ports, loads / 2.0, FMA_LATENCY * unroll, (arith + loads + 2) / ISSUE) + spill * unroll
         body += 0.4 if body < 8 else 0.0
         cycles = _trips(rest) * body + once + 4
         outer = _trips(loops[: last_spatial + 1])
@@ -171,7 +178,7 @@ def _compute(s: Scheduled, nest: Nest) -> float:
         stores = _product(copies.values()) * (width if lane is not None and stride != 1 else 1.0)
     elif nest.kind in ("point", "scan"):
         stores = _product(copies.values())
-    body = max(arith / ports, loads / 2.0, stores, (arith + loads + stores + 2) / 4.0, FMA_LATENCY if nest.kind == "scan" else 1.0)
+    body = max(arith / ports, loads / 2.0, stores, (arith + loads + stores + 2) / ISSUE, FMA_LATENCY if nest.kind == "scan" else 1.0)
     return _trips(s.loops(nest)) * (body + 0.4)
 
 
@@ -191,6 +198,25 @@ def _evaluated(s: Scheduled, nest: Nest, roots: list[Node]) -> list[Node]:
         elif not (n.op in ("lt", "le", "eq", "ne") and n.src[0].dtype is index):
             stack.extend(n.src)
     return list(out)
+
+
+def _aliasing(
+    s: Scheduled, nest: Nest, name: str, indices: tuple[Node, ...], shape: tuple[int | Node, ...], size: int, regs: list[Part], lane: Part | None
+) -> float:
+    """How much dearer loads become when register copies read rows of a pitch that maps them to few sets of the L1."""
+    if name in s.stages:
+        return 1.0
+    worst = 1.0
+    ways = max(4, s.target.l1 // 4096)
+    for p in regs:
+        if p is lane or p.kind != "upcast":
+            continue
+        pitch = (_stride(s, nest, name, indices, shape, p) or 0) * size
+        if pitch >= 512:
+            sets = 4096 // gcd(pitch, 4096)
+            if p.trips / sets > ways - 2:
+                worst = max(worst, 1.0 + 0.15 * (p.trips / sets - ways + 2))
+    return worst
 
 
 def _product(xs: Iterable[int]) -> int:
@@ -249,13 +275,16 @@ def _traffic(s: Scheduled, nest: Nest, dram: float) -> float:
     return cycles
 
 
-def _staged_inside(stage: object, inner: set[str]) -> float:
-    from .staging import StagePlan
-
-    assert isinstance(stage, StagePlan)
-    if stage.order == "row":
-        return float(stage.bytes)
-    return float(_product(p.trips for p, _ in stage.parts if p.name in inner) * stage.buffer.dtype.size)
+def _staged_inside(stage: StagePlan, inner: set[str]) -> float:
+    """Bytes of a staged tile that the loops inside `inner` touch."""
+    if stage.order == "panel":
+        return float(_product(p.trips for p, _ in stage.parts if p.name in inner) * stage.buffer.dtype.size)
+    size = float(stage.buffer.dtype.size)
+    for d, _, extent, _ in stage.box:
+        terms, _ = ix.parts(stage.index[d])
+        reach = 1 + sum(abs(k) * (t.arg.extent - 1) for t, k in terms.items() if t.op == "axis" and t.arg.name in inner and isinstance(t.arg.extent, int))
+        size *= min(extent, reach)
+    return size
 
 
 def _stage(s: Scheduled, name: str, dram: float) -> float:

@@ -6,12 +6,14 @@ axis that is consecutive in memory, independent partials for reductions, and row
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from ..ir.errors import OptError
 from ..ir.kernel import Kernel
 from ..ir.node import Node
 from ..targets import Target
+from .model import estimate
 from .nests import Nest
 from .opt import Opt, Opts, opt
 from .schedule import apply
@@ -53,13 +55,30 @@ def legal_prefix(kernel: Kernel, opts: Opts, target: Target) -> Opts | None:
 def _candidates(kernel: Kernel, target: Target, threads: int) -> Iterable[Opts]:
     found = contractions(kernel)
     if found:
-        c = max(found, key=lambda c: _work(c.nest))
-        for p in contraction_guesses(c, target, threads):
-            yield contraction(kernel, target, threads, c, **p)
+        yield from _best_contractions(kernel, target, threads, max(found, key=lambda c: _work(c.nest)))
     lanes = _lanes(kernel, target)
     for vectors in (4, 2, 8, 1):
         for stage in (True, False):
             yield rows(kernel, target, threads, vectors * lanes, stage)
+
+
+def _best_contractions(kernel: Kernel, target: Target, threads: int, c: Contraction, keep: int = 8) -> list[Opts]:
+    """The guesses that the model ranks first, at most two of each register tile."""
+    ranked: dict[str, tuple[float, tuple[int, int], Opts]] = {}
+    for p in contraction_guesses(c, target, threads):
+        opts = legal_prefix(kernel, contraction(kernel, target, threads, c, **p), target)
+        if opts is None:
+            continue
+        s = apply(kernel, opts, target)
+        if s.hash not in ranked:
+            ranked[s.hash] = (estimate(s, threads), (p["mr"], p["nv"]), opts)
+    out: list[Opts] = []
+    seen: dict[tuple[int, int], int] = {}
+    for _, tile, opts in sorted(ranked.values(), key=lambda r: (r[0], str(r[2]))):
+        seen[tile] = seen.get(tile, 0) + 1
+        if seen[tile] <= 2:
+            out.append(opts)
+    return out[:keep]
 
 
 def _work(n: Nest) -> int:
@@ -75,37 +94,35 @@ def _lanes(kernel: Kernel, target: Target) -> int:
 
 # contractions -----------------------------------------------------------------------------------------------------
 def contraction_guesses(c: Contraction, target: Target, threads: int) -> list[dict[str, int]]:
-    """Parameter guesses for `contraction`, best first."""
+    """Parameter guesses for `contraction`: register tiles that fit the register file, blocks that fit the caches."""
     lanes = target.lanes(c.nest.expr.dtype)
     size = c.nest.expr.dtype.size
     width = extent(c.lane)
-    rows = max((extent(a) for a in c.rows), default=1)
+    tall = max((extent(a) for a in c.rows), default=1)
     depth = 1
     for a in c.reduce:
         depth *= extent(a)
-    shapes = [(8, 2), (12, 2), (6, 4), (14, 2), (4, 4)] if target.registers >= 32 else [(6, 2), (4, 2), (4, 3), (8, 1)]
-    out = []
-    for mr, nv in sorted(shapes, key=lambda s: _waste(rows, s[0]) + _waste(width, s[1] * lanes)):
+    tiles = [(8, 3), (6, 4), (8, 2), (12, 2), (14, 2), (9, 3), (4, 4)] if target.registers >= 32 else [(6, 2), (4, 3), (4, 2), (8, 1)]
+    tiles.sort(key=lambda t: _waste(tall, t[0]) + _waste(width, t[1] * lanes))
+    out: dict[tuple[tuple[str, int], ...], None] = {}
+    for mr, nv in tiles[:5]:
         nr = nv * lanes
-        for nb, kc in ((128, 0), (256, 256), (128, 512), (512, 256)):
+        for kc in (0, 256, 512):
             if kc and depth <= kc * 1.5:
                 continue
-            if not kc and depth * nb * size > target.l2:
-                continue
-            nb = max(nr, nb // nr * nr)
-            for by_rows in (0, 1):
-                out.append({"mr": mr, "nv": nv, "nb": nb, "kc": kc, "rows": by_rows, "pack": 1, "pack_tall": 0})
-    out.sort(key=lambda p: (p["nv"] * lanes > width, _split_waste(width, p["nb"], threads) if not p["rows"] else _split_waste(rows, 64, threads)))
-    return out[:12]
+            for want in (96, 128, 256, 512):
+                nb = -(-want // nr) * nr
+                if (kc or depth) * nb * size > target.l2 or (nb > nr and nb >= 2 * width):
+                    continue
+                for rows_ in (0, 1):
+                    mc = -(-tall // threads // mr) * mr if rows_ else 0
+                    guess = {"mr": mr, "nv": nv, "nb": nb, "kc": kc, "rows": rows_, "mc": mc, "pack": 1, "pack_tall": 0, "unroll": 2 if depth >= 64 else 1}
+                    out.setdefault(tuple(guess.items()))
+    return [dict(g) for g in out]
 
 
-def _waste(extent_: int, n: int) -> float:
-    return -(-extent_ // n) * n / max(1, extent_) - 1
-
-
-def _split_waste(extent_: int, block: int, threads: int) -> float:
-    tasks = -(-extent_ // block)
-    return round(-(-tasks // threads) * threads / tasks - 1, 2)
+def _waste(size: int, n: int) -> float:
+    return -(-size // n) * n / max(1, size) - 1
 
 
 def contraction(
@@ -113,61 +130,64 @@ def contraction(
     target: Target,
     threads: int,
     c: Contraction,
+    *,
     mr: int,
     nv: int,
     nb: int,
-    kc: int,
-    rows: int,
-    pack: int,
-    pack_tall: int,
-    unroll: int = 1,
+    kc: int = 0,
+    rows: int = 0,
     mc: int = 0,
+    pack: int = 1,
+    pack_tall: int = 0,
+    unroll: int = 1,
 ) -> Opts:
-    """A contraction's schedule: mr rows × nv vectors in registers, the lane axis in blocks of nb, the reduce axis in blocks
-    of kc (0: whole), parallel over rows (in blocks of mc) or lane blocks, panels packed."""
+    """A contraction's schedule: mr rows × nv vectors in registers, the lane axis in blocks of nb, the reduce axis in blocks of
+    kc (0: whole); parallel over lane blocks, or with `rows` over blocks of mc rows; `pack` and `pack_tall` stage the operands."""
     lanes = target.lanes(c.nest.expr.dtype)
-    name = _name
+    lane, k = _name(c.lane), _name(max(c.reduce, key=extent))
+    row_axis = max(c.rows, key=extent, default=None)
+    row = _name(row_axis) if row_axis is not None and extent(row_axis) > 1 else ""
     out: list[Opt] = []
-    row = max(c.rows, key=extent, default=None)
-    k = max(c.reduce, key=extent)
-    nr = min(nv * lanes, 1 << max(0, extent(c.lane).bit_length()))
-    if row is not None and mr > 1 and extent(row) > 1:
-        out.append(opt("UPCAST", name(row), min(mr, extent(row))))
+    nr = min(nv * lanes, 1 << extent(c.lane).bit_length())
+    if row and mr > 1:
+        out.append(opt("UPCAST", row, min(mr, extent(row_axis))) if row_axis is not None else opt("UPCAST", row, mr))
     if nr > 1:
-        out.append(opt("UPCAST", name(c.lane), nr))
-    blocked = nb < extent(c.lane)
+        out.append(opt("UPCAST", lane, nr))
+    blocked = nr <= nb < extent(c.lane)
     if blocked:
-        out.append(opt("TILE", name(c.lane), nb))
-    free = [a for a in shared_axes(kernel) if a is not c.lane and a is not row]
-    outer: Node = row if rows and row is not None else c.lane
-    if rows and row is not None and mc:
-        out.append(opt("TILE", name(row), mc))
-    free = [a for a in free if extent(a) > 1]
-    tasks = 1
-    for a in free:
-        tasks *= extent(a)
-    if tasks >= 8 * threads:  # batches, image rows: enough work items without cutting the tile's own axes
-        out += [opt("PARALLEL", name(a)) for a in free]
-        outer = free[-1]
-    else:
-        out += [opt("PARALLEL", name(a)) for a in free]
-        out.append(opt("PARALLEL", name(outer)))
+        out.append(opt("TILE", lane, nb))
+    free = [a for a in shared_axes(kernel) if a is not c.lane and a is not row_axis]
+    out += [opt("PARALLEL", _name(a)) for a in free]
+    inner_row = row  # the loop over register tiles of rows
+    at = _name(free[-1]) if free else ""
+    if math.prod(extent(a) for a in free) < 8 * threads:
+        if rows and row:
+            if mr <= mc < (extent(row_axis) if row_axis is not None else 0):
+                out.append(opt("TILE", row, mc))
+                inner_row = f"{row}.t"
+            out.append(opt("PARALLEL", row))
+            at = row
+            if blocked and inner_row != row:
+                out.append(opt("MOVE", lane, before=inner_row))
+                at = lane
+        else:
+            out.append(opt("PARALLEL", lane))
+            at = lane
+    elif blocked and row:  # batches or image rows are work items enough
+        out.append(opt("MOVE", lane, before=row))
+        at = lane
     if unroll > 1:
-        out.append(opt("UNROLL", name(k), unroll))
-    at = name(outer)
-    if kc and kc < extent(k):
-        out.append(opt("TILE", name(k), kc))
-        first = next((a for a in c.nest.axes if a is not outer and a not in free and (a is not c.lane or blocked)), None)
-        target_loop = name(first) if first is not None else ""
-        if first is c.lane and outer is c.lane:
-            target_loop = f"{name(c.lane)}.t"
-        if target_loop and target_loop != name(outer):
-            out.append(opt("MOVE", name(k), before=target_loop))
-            at = name(k)
-    if pack:
+        out.append(opt("UNROLL", k, unroll))
+    if kc and kc < extent(max(c.reduce, key=extent)):
+        out.append(opt("TILE", k, kc))
+        if inner_row and inner_row != at:
+            out.append(opt("MOVE", k, before=inner_row))
+            at = k
+    if pack and at:
         out.append(opt("STAGE", c.wide.name, at=at, order="panel" if c.plain else "row"))
-    if pack_tall and row is not None:
-        out.append(opt("STAGE", c.tall.name, at=name(row) if not rows else at))
+    if pack_tall and inner_row and inner_row != at:
+        # rows of a power-of-two pitch share cache sets; a padded copy does not
+        out.append(opt("STAGE", c.tall.name, at=inner_row, order="row", pad=16))
     return tuple(out)
 
 
