@@ -67,9 +67,12 @@ def proposals(s: Scheduled) -> list[Opts]:
     for a in shared_axes(kernel):
         if ("PARALLEL", a.arg.name) not in has:
             out.append((opt("PARALLEL", a.arg.name),))
-    if "SPLITK" not in {o.op for o in s.opts}:
+    cut = next((o.on for o in s.opts if o.op == "SPLITK"), None)
+    if cut is None:
         single = {a for n in s.nests if n.kind == "reduce" for a in n.reduce_axes if a not in {f.axis for f in kernel.body if isinstance(f, Fold)}}
         out += [(opt("SPLITK", a.arg.name, n),) for a in single for n in CHUNKS if extent(a) >= 64 * n]
+    elif ("UPCAST", f"{cut}.s") not in has:
+        out += [(opt("UPCAST", f"{cut}.s", n),) for n in (2, 4, 8)]
     out += _moves(s)
     out += _stages(s, has)
     out += _macros(s, has)
@@ -128,4 +131,4 @@ def _macros(s: Scheduled, has: set[tuple[str, str]]) -> list[Opts]:
 
 
 def _reads(nest: Nest, buffer: Buffer) -> bool:
-    return any(x == buffer for x, _, _ in loads(*nest.roots))
+    return any(x == buffer for x, _, _ in loads(*nest.evaluated))

@@ -49,6 +49,13 @@ def _grid(s: Scheduled) -> None:
                 raise OptError(f"PARALLEL({part.axis.arg.name}): it is reduced in {nest.name}; use SPLITK")
             if part.axis not in nest.axes:
                 raise OptError(f"PARALLEL({part.axis.arg.name}): {nest.name} does not run over it")
+    grid = {p.axis for p in s.grid}
+    made = {name: axes for nest in s.nests for name, axes in nest.made.items()}
+    for nest in s.nests:
+        for n in walk(*nest.evaluated):
+            for a, at in zip(made.get(n.arg, ()) if n.op == "ref" else (), n.src):
+                if a in grid and at is not a:
+                    raise OptError(f"PARALLEL({a.arg.name}): {nest.name} reads {n.arg} at {at!r}, which another item may compute")
 
 
 def _nest(s: Scheduled, nest: Nest) -> None:
@@ -77,6 +84,11 @@ def _fold(s: Scheduled, item: FoldItem) -> None:
     cut = next((s.plans[a].fold for n in item.nests for a in n.all_axes if s.plans[a].fold), None)
     if cut is None:
         return
+    kept = {f for n in item.nests for f in n.fills}
+    for n in s.nests:
+        late = [r.arg for r in walk(*n.evaluated) if r.op == "ref" and r.arg in kept and all(n is not m for m in item.nests)]
+        if late:
+            raise OptError(f"STAGE({late[0]}): it is kept for one tile of the fold over {cut.name}, but {n.name} reads it after the fold")
     if not item.fold.monoid.associative:
         raise OptError(f"TILE({cut.name}): the fold {item.fold.name} is not associative")
     for n in item.nests:
@@ -97,7 +109,7 @@ def _fold(s: Scheduled, item: FoldItem) -> None:
 def _stages(s: Scheduled) -> None:
     read: dict[str, list[Nest]] = {}
     for nest in s.nests:
-        for n in walk(*nest.roots):
+        for n in walk(*nest.evaluated):
             if n.op == "ref":
                 read.setdefault(n.arg, []).append(nest)
     for name, at in s.value_stages.items():

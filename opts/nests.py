@@ -5,7 +5,7 @@ Pointwise values are inlined into the nests that read them, unless they are stag
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..ir.kernel import IDENTITY, Fold, Kernel, Reduce, Scan, Store, Value
 from ..ir.node import Node, const, substitute, walk
@@ -15,7 +15,8 @@ from ..ir.node import axis as make_axis
 @dataclass(frozen=True, eq=False)
 class Nest:
     """One loop nest. kind: reduce, scan, point (a staged value), store, init (a scatter's identity). `expr` has its
-    pointwise values inlined. `fills` are staged values this nest computes on the way (first reader)."""
+    pointwise values inlined. `fills` are staged values this nest computes on the way (their only way of being read here): by
+    name, the nest's axes that stand for theirs, and in `filled` the expression over those."""
 
     name: str
     kind: str
@@ -27,11 +28,22 @@ class Nest:
     indices: tuple[Node, ...] = ()
     mask: Node | None = None
     fills: dict[str, tuple[Node, ...]] = field(default_factory=dict)
+    filled: dict[str, Node] = field(default_factory=dict)
 
     @property
     def roots(self) -> tuple[Node, ...]:
-        """Every expression evaluated in the body."""
+        """Every expression evaluated in the body, but for filled values."""
         return (self.expr, *self.indices, *(() if self.mask is None else (self.mask,)))
+
+    @property
+    def evaluated(self) -> tuple[Node, ...]:
+        """Every expression evaluated in the body."""
+        return (*self.roots, *self.filled.values())
+
+    @property
+    def made(self) -> dict[str, tuple[Node, ...]]:
+        """The values this nest computes, and the axes it computes them over."""
+        return dict(self.fills) if self.value is None else {self.name: self.axes, **self.fills}
 
     @property
     def all_axes(self) -> tuple[Node, ...]:
@@ -66,38 +78,35 @@ def build(kernel: Kernel, staged: Mapping[str, bool]) -> list[Item]:
             expr = substitute(expr, {r: substitute(inline[r.arg].body, dict(zip(inline[r.arg].axes, r.src))) for r in refs})
         return expr
 
-    def reader_fills(nest_axes: tuple[Node, ...], roots: tuple[Node, ...]) -> dict[str, tuple[Node, ...]]:
+    def reader(nest: Nest) -> Nest:
+        """`nest`, filling the staged values that it is the first to read: where it reads each place of one just once. Others
+        get a nest of their own before it."""
         fills: dict[str, tuple[Node, ...]] = {}
-        changed = True
-        frontier = list(roots)
-        while changed:
-            changed = False
-            for n in list(walk(*frontier)):
-                if n.op == "ref" and n.arg in pending:
-                    v = pending[n.arg]
-                    plain = all(s.op == "axis" and s in nest_axes for s in n.src) and len(set(n.src)) == len(n.src)
-                    if plain:
-                        fills[v.name] = n.src
-                        frontier.append(substitute(v.body, dict(zip(v.axes, n.src))))
-                    else:
-                        items.append(Nest(v.name, "point", v.axes, (), v.body, value=v))
-                    del pending[n.arg]
-                    changed = True
-        return fills
+        filled: dict[str, Node] = {}
+        for name in reversed(list(pending)):  # later values first: they may read earlier ones
+            refs = {n for n in walk(*nest.roots, *filled.values()) if n.op == "ref" and n.arg == name}
+            if not refs or name not in pending:
+                continue
+            v = pending.pop(name)
+            by = next(iter(refs)).src
+            whole = all(s in nest.all_axes and s.arg.extent == a.arg.extent for s, a in zip(by, v.axes))
+            if len(refs) == 1 and whole and len(set(by)) == len(by):
+                fills[name], filled[name] = by, substitute(v.body, dict(zip(v.axes, by)))
+            else:
+                items.append(reader(Nest(name, "point", v.axes, (), v.body, value=v)))
+        return replace(nest, fills=fills, filled=filled)
 
     def value_nest(v: Value) -> Nest | None:
         expr = expand(v.body)
         if isinstance(v.expr, (Reduce, Scan)):
-            axes = (*v.axes, *v.reduce_axes)
-            fills = reader_fills(axes, (expr,))
             kind = "reduce" if isinstance(v.expr, Reduce) else "scan"
-            return Nest(v.name, kind, v.axes, v.reduce_axes, expr, value=v, fills=fills)
+            return reader(Nest(v.name, kind, v.axes, v.reduce_axes, expr, value=v))
         if v.name in staged:
             kept = Value(v.name, v.axes, expr, v.dtype)
             if staged[v.name]:
                 pending[v.name] = kept
                 return None
-            return Nest(v.name, "point", v.axes, (), expr, value=kept, fills=reader_fills(v.axes, (expr,)))
+            return reader(Nest(v.name, "point", v.axes, (), expr, value=kept))
         inline[v.name] = v
         return None
 
@@ -124,11 +133,10 @@ def build(kernel: Kernel, staged: Mapping[str, bool]) -> list[Item]:
         expr = expand(s.expr)
         indices = tuple(expand(i) for i in s.indices)
         mask = None if s.mask is None else expand(s.mask)
-        roots = (expr, *indices, *(() if mask is None else (mask,)))
-        fills = reader_fills(s.axes, roots)
+        nest = reader(Nest(s.buffer.name, "store", s.axes, (), expr, store=s, indices=indices, mask=mask))
         if s.combine is not None:
             items.append(_init_nest(s, indices))
-        items.append(Nest(s.buffer.name, "store", s.axes, (), expr, store=s, indices=indices, mask=mask, fills=fills))
+        items.append(nest)
     return items
 
 

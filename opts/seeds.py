@@ -221,8 +221,9 @@ def rows(kernel: Kernel, target: Target, threads: int, width: int, stage: bool) 
     shared = shared_axes(kernel)
     whole = [a for n in nests(kernel) for a in n.reduce_axes if n.kind == "reduce" and extent(a) >= 1 << 15]
     if threads > 1 and whole and not any(extent(a) >= threads for a in shared):
-        # nothing to spread but the reduction itself: chunks of it, several for each thread
-        out.append(opt("SPLITK", _name(whole[0]), min(64, 8 * threads)))
+        # nothing to spread but the reduction itself: chunks of it, several streams for each thread
+        name, chunks = _name(whole[0]), _chunks(extent(whole[0]), threads, width)
+        out += [opt("SPLITK", name, chunks), opt("UPCAST", f"{name}.s", 4)]
     if shared:
         best = [a for a in shared if extent(a) >= threads] or shared
         out += [opt("PARALLEL", _name(a)) for a in best[: 1 if extent(best[0]) >= 8 * threads else 2]]
@@ -230,6 +231,14 @@ def rows(kernel: Kernel, target: Target, threads: int, width: int, stage: bool) 
             at = _name(best[0])
             out += [opt("STAGE", v, at=at) for v in stageable_values(kernel)]
     return tuple(out)
+
+
+def _chunks(size: int, threads: int, width: int) -> int:
+    """How many chunks to split a long reduction into: a few for each thread, without a ragged end where possible."""
+    for n in (64, 48, 80, 96, 32, 128, 16):
+        if n % (4 * threads) == 0 and size % (n * width) == 0:
+            return n
+    return 16 * threads
 
 
 def _row_copies(kernel: Kernel, threads: int, cut: set[str]) -> list[Opt]:

@@ -9,7 +9,7 @@ from ..ir import index as ix
 from ..ir.dtypes import DType
 from ..ir.errors import OptError
 from ..ir.kernel import Buffer, loads
-from ..ir.node import Node, axes_of, const, substitute, walk
+from ..ir.node import Node, axes_of, const, walk
 from .opt import Opt
 from .plan_axis import Part
 
@@ -68,13 +68,12 @@ def plan_stage(sched: Scheduled, o: Opt) -> StagePlan:
     buffer = next(b for b in sched.kernel.buffers if b.name == o.on)
     loop_names: set[str] = set()
     for nest in sched.nests:
-        roots = [*nest.roots, *(sched.kept[f].body for f in nest.fills)]
         at = {p.name: p for p in sched.loops(nest)}
-        for b, index, mask in loads(*roots):
+        for b, index, mask in loads(*nest.evaluated):
             if b == buffer:
                 loop_names |= set(at)
                 if fields["at"] in at:
-                    found.append((nest, tuple(sched.at_parts(_fill(nest, sched, i)) for i in index), mask, at[str(fields["at"])]))
+                    found.append((nest, tuple(sched.at_parts(i) for i in index), mask, at[str(fields["at"])]))
     if not found:
         raise OptError(f"{o}: no loop {fields['at']!r} around a use of {o.on} (loops: {', '.join(sorted(loop_names)) or 'none'})")
     nest, index, mask, at_part = found[0]
@@ -86,12 +85,6 @@ def plan_stage(sched: Scheduled, o: Opt) -> StagePlan:
             raise OptError(f"{o}: {o.on} is read in more than one way inside {at_part.name}; use order=row")
         return _panel(o, buffer, at_part, nest, index, mask, inner)
     return _row(o, sched, buffer, at_part, found)
-
-
-def _fill(nest: Nest, sched: Scheduled, index: Node) -> Node:
-    """Axes of a value filled by its reader, renamed to the reader's."""
-    table = {a: b for name, by in nest.fills.items() for a, b in zip(sched.kept[name].axes, by)}
-    return substitute(index, table) if table else index
 
 
 def _affine(o: Opt, index: Node, variables: set[Node]) -> None:
