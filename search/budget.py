@@ -66,6 +66,8 @@ class Meter:
         self.clock = clock
         self.started = clock() if started is None else started
         self.measured = 0
+        self.check_s = 0.0
+        """What the second check of a winner is expected to take, in seconds."""
         self._best = float("inf")
         self._stale = 0
 
@@ -82,10 +84,11 @@ class Meter:
     @property
     def reserve(self) -> float:
         """Seconds kept back for deciding between the finalists: what some thirty bursts of twenty calls with their rests take at the best time so far,
-        at most six and a fifth of the budget, at least a third of a second."""
+        at most six and a fifth of the budget, at least a third of a second; and the second check. Together at most half the budget."""
         if self.budget.seconds is None:
             return 0.0
-        return max(0.35, min(6.0, 0.2 * self.budget.seconds, 0.5 + 25 * (40 * self._best + 0.12)))
+        duels = max(0.35, min(6.0, 0.2 * self.budget.seconds, 0.5 + 25 * (40 * self._best + 0.12)))
+        return min(duels + self.check_s, 0.5 * self.budget.seconds)
 
     @property
     def search_left(self) -> float:

@@ -71,6 +71,7 @@ class TuningRun:
         self.ledger = Ledger()
         self._asked: dict[Schedule, _Asked] = {}
         self._cost = 0.15
+        self._first: tuple[float, int] | None = None
         self._fault: TilewrightError | None = None
 
     def run(self) -> Result:
@@ -191,7 +192,7 @@ class TuningRun:
         if batch:
             began = self.meter.clock()
             measured = self.measurer.measure(batch, self.ledger.best.t_min if self.ledger.best is not None else None)
-            self._cost = 0.7 * self._cost + 0.3 * max(1e-3, (self.meter.clock() - began) / len(batch))
+            self._paid(self.meter.clock() - began, len(batch))
             for built, m in zip(batch, measured):
                 self.ledger.by_sha[built.sha] = m
                 self.ledger.keep(built, m, seed=self._asked[built.opts].by == "seed")
@@ -202,6 +203,14 @@ class TuningRun:
             self.ledger.by_hash[self._asked[opts].state.hash] = self.ledger.by_sha[sha]
             if self.strategy is not None:
                 self.strategy.tell(opts, self.ledger.by_sha[sha])
+
+    def _paid(self, seconds: float, count: int) -> None:
+        """Learn what a candidate costs; the first batch also paid for inputs and reference, which the second check needs twice more."""
+        if self._first is None:
+            self._first = (seconds, count)
+        else:
+            self._cost = 0.7 * self._cost + 0.3 * max(1e-3, seconds / count)
+        self.meter.check_s = 2 * max(0.0, self._first[0] - self._first[1] * self._cost) + 4 * self._cost
 
     def _conclude(self, m: Measurement, by: str) -> None:
         """Count, tell, record and report one outcome."""
@@ -223,7 +232,7 @@ class TuningRun:
         if not quick:
             self.progress.phase("deciding")
             self._time_again()
-        return decide(self.measurer, self.ledger.finalists(), self.ledger.seed(), left, check_s=4 * self._cost)
+        return decide(self.measurer, self.ledger.finalists(), self.ledger.seed(), left, check_s=self.meter.check_s)
 
     def _time_again(self) -> None:
         """Time the fastest candidates and seeds once more, side by side: seeds were measured at the start, and the machine may have been busier then."""
