@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..ir import index as ix
 from ..ir.kernel import loads
-from ..ir.node import Node, const, load, substitute
+from ..ir.node import Node, const, load
 from ..opts.nests import Nest
 from ..opts.plan_axis import Part
 from ..opts.staging import StagePlan
@@ -52,10 +52,7 @@ def _panel(low: Lowering, s: StagePlan, mem: Mem) -> None:
 
 def _source(low: Lowering, s: StagePlan, reader: Nest) -> Node:
     """The load the reader would have done, in its own axes, padding included."""
-    roots = list(reader.roots)
-    for f, by in reader.fills.items():
-        roots.append(substitute(low.inlined[f], dict(zip(low.sched.kept[f].axes, by))))
-    for b, indices, mask in loads(*roots):
+    for b, indices, mask in loads(*reader.evaluated):
         if b == s.buffer and tuple(low.sched.at_parts(i) for i in indices) == s.index:
             conds = mask
             for a in reader.all_axes:

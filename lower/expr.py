@@ -319,13 +319,11 @@ class NestEval:
 
     def _fill(self, name: str, asg: Assignment) -> Val:
         """A staged value computed by its first reader: kept in its array on the way."""
-        kept = self.low.sched.kept[name]
         by = self.nest.fills[name]
         key = ("fill", name, *(asg[n] for n in self._depends_on(by)))
         found = self._memo.get(key)
         if found is None:
-            table = dict(zip(kept.axes, by))
-            found = self._memo[key] = self.value(substitute(self.low.inlined[name], table), asg)
+            found = self._memo[key] = self.value(self.nest.filled[name], asg)
             array = self.low.storage[name]
             assert isinstance(array, Array)
             self.write(array.mem, array.address(tuple(substitute(i, self.low.axis_index) for i in by)), asg, found)

@@ -26,7 +26,8 @@ def fold(low: Lowering, item: FoldItem) -> None:
     parts = {c: f.component(c) for c in f.components}
     state: dict[str, Array] = {}
     for c, v in parts.items():
-        state[c] = low.array(v, v.axes)
+        # what is read after the loops around the fold was given room outside them; a tile's own result needs none there
+        state[c] = low.forced.pop(c, None) or low.array(v, v.axes)
     by_axes: dict[tuple[Node, ...], list[str]] = {}
     for c, v in parts.items():
         by_axes.setdefault(v.axes, []).append(c)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..ir import index as ix
-from ..ir.node import Node, axes_of, load_parts, substitute, walk
+from ..ir.node import Node, axes_of, load_parts, walk
 from ..opts.nests import Nest
 from ..opts.plan_axis import Part
 from .parts import over_parts
@@ -40,9 +40,7 @@ def choose_lane(low: Lowering, nest: Nest, regs: Sequence[Part], extra: Sequence
 
 def _score(low: Lowering, nest: Nest, part: Part, roots: list[Node]) -> float:
     score = 0.0
-    for name, by in nest.fills.items():
-        roots = [*roots, substitute(low.inlined[name], dict(zip(low.sched.kept[name].axes, by)))]
-    for n in walk(*roots):
+    for n in walk(*roots, *nest.filled.values()):
         if n.op == "load":
             score += _access(low, nest, part, load_parts(n)[0].name, load_parts(n)[1])
         elif n.op == "ref" and isinstance(low.storage.get(n.arg), Array):

@@ -9,7 +9,7 @@ from ..ir import index as ix
 from ..ir.dtypes import DType, index
 from ..ir.errors import OptError
 from ..ir.kernel import Buffer, Scan, Value
-from ..ir.node import Node, const, substitute, walk
+from ..ir.node import Node, const, walk
 from ..opts.nests import FoldItem, Item, Nest
 from ..opts.plan_axis import Part
 from ..opts.schedule import Scheduled
@@ -55,7 +55,6 @@ class Lowering:
         self.active: dict[str, tuple[StagePlan, Mem]] = {}
         self.tiles: dict[str, Mem] = {}
         self.aliased: set[str] = set()
-        self.inlined = self._inlined()
         self.width = max(1, min((sched.target.lanes(d) for d in self._types()), default=1))
         self.reads = self._reads()
         self._streaming: str | None = None
@@ -70,31 +69,10 @@ class Lowering:
         found = [n.expr.dtype.compute for n in self.sched.nests] + [b.dtype.compute for b in self.kernel.buffers]
         return [d for d in found if d is not index] or found
 
-    def _inlined(self) -> dict[str, Node]:
-        """Bodies of staged values over their own axes, other pointwise values inlined."""
-        out: dict[str, Node] = {}
-        kernel, kept = self.kernel, self.sched.kept
-        for name, v in kept.items():
-            expr = v.body
-            for _ in range(len(kernel.values)):
-                table = {}
-                for n in walk(expr):
-                    if n.op == "ref" and n.arg not in kept and isinstance(kernel.values[n.arg].expr, Node):
-                        w = kernel.values[n.arg]
-                        table[n] = substitute(w.body, dict(zip(w.axes, n.src)))
-                if not table:
-                    break
-                expr = substitute(expr, table)
-            out[name] = expr
-        return out
-
     def _reads(self) -> dict[str, list[tuple[Nest, tuple[Node, ...]]]]:
         out: dict[str, list[tuple[Nest, tuple[Node, ...]]]] = {}
         for nest in self.sched.nests:
-            roots = [*nest.roots]
-            for f, by in nest.fills.items():
-                roots.append(substitute(self.inlined[f], dict(zip(self.sched.kept[f].axes, by))))
-            for n in walk(*roots):
+            for n in walk(*nest.evaluated):
                 if n.op == "ref":
                     out.setdefault(n.arg, []).append((nest, n.src))
         return out
@@ -164,8 +142,7 @@ class Lowering:
         """Give every value of a group that is read outside it an array out here, before its loop opens."""
         inside = [n for g in group for n in (g.nests if isinstance(g, FoldItem) else (g,))]
         for n in inside:
-            made = {n.name: n.axes, **n.fills} if n.value is not None else dict(n.fills)
-            for name, axes in made.items():
+            for name, axes in n.made.items():
                 outside = name in self.merged or any(all(r is not m for m in inside) for r, _ in self.reads.get(name, ()))
                 if outside and name not in self.storage and name not in self.forced:
                     self.forced[name] = self.array(self.kernel.values[name], axes)

@@ -66,7 +66,7 @@ def estimate(scheduled: Scheduled, threads: int = 1, limits: Bandwidth | None = 
 def _trips(parts: Iterable[Part]) -> float:
     out = 1.0
     for p in parts:
-        if p.clip and isinstance(p.size, int) and p.axis.arg.extent and isinstance(p.axis.arg.extent, int):
+        if p.clip and isinstance(p.size, int) and isinstance(p.axis.arg.extent, int) and p.axis.arg.extent:
             blocks = p.axis.arg.extent / (p.stride * p.size)
             out *= p.size * blocks / max(1.0, -(-p.axis.arg.extent // (p.stride * p.size)))
         else:
