@@ -27,7 +27,7 @@ def fold(low: Lowering, item: FoldItem) -> None:
     state: dict[str, Array] = {}
     for c, v in parts.items():
         # what is read after the loops around the fold was given room outside them; a tile's own result needs none there
-        state[c] = low.forced.pop(c, None) or low.array(v, v.axes)
+        state[c] = low.forced.pop(c) if c in low.forced else low.array(v, v.axes)
     by_axes: dict[tuple[Node, ...], list[str]] = {}
     for c, v in parts.items():
         by_axes.setdefault(v.axes, []).append(c)
