@@ -145,7 +145,7 @@ class Lowering:
             for name, axes in n.made.items():
                 outside = name in self.merged or any(all(r is not m for m in inside) for r, _ in self.reads.get(name, ()))
                 if outside and name not in self.storage and name not in self.forced:
-                    self.forced[name] = self.array(self.kernel.values[name], axes)
+                    self.forced[name] = self.array(n.value if n.value is not None and n.name == name else self.kernel.values[name], axes)
 
     def _emit(self, item: Item) -> None:
         from . import emit, fold
@@ -184,9 +184,13 @@ class Lowering:
         for name, maker in made.items():
             axes = self._value_axes(name, maker)
             for reader, src in self.reads.get(name, ()):
-                if reader.name in mine and any(a is part.axis and s is not a for a, s in zip(axes, src)):
+                if reader.name in mine and (self._apart(reader) or any(a is part.axis and s is not a for a, s in zip(axes, src))):
                     return False
         return True
+
+    def _apart(self, store: Nest) -> bool:
+        """Whether a staged output is stored by loops of its own from here on: its tile is complete in the loop it is staged at."""
+        return store.store is not None and store.name in self.sched.held and self.sched.value_stages[store.name] in self.opened
 
     def _value_axes(self, name: str, maker: Nest) -> tuple[Node, ...]:
         return maker.fills.get(name, maker.axes)

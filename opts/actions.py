@@ -108,6 +108,10 @@ def _stages(s: Scheduled, has: set[tuple[str, str]]) -> list[Opts]:
             for p in s.grid[-1:] or [p for p in s.loops(s.nests[-1])[:1]]:
                 out.append((opt("STAGE", v, at=p.name),))
     for b in kernel.outputs:
+        if ("STAGE", b.name) not in has:
+            for n in s.nests:
+                if n.store is not None and n.kind == "store" and n.store.buffer == b:
+                    out += [(opt("STAGE", b.name, at=p.name),) for p in [*s.grid[-1:], *(q for q in s.loops(n) if q.kind == "serial")][:2]]
         if ("NT", b.name) not in has:
             out.append((opt("NT", b.name),))
     return list(dict.fromkeys(out))

@@ -118,5 +118,7 @@ def _stages(s: Scheduled) -> None:
             raise OptError(f"STAGE({name}): nothing reads it")
         shared = [p.name for p in s.loops(users[0]) if all(p.name in {q.name for q in s.loops(u)} for u in users)]
         grid_ok = at == "grid" and not shared
+        if name in s.held and at not in {p.name for p in s.loops(users[0])}:
+            raise OptError(f"STAGE({name}, at={at}): it is stored in the loops {', '.join(p.name for p in s.loops(users[0])) or 'none'}")
         if name not in s.held and at not in shared and not grid_ok:
             raise OptError(f"STAGE({name}, at={at}): its uses share the loops {', '.join(shared) or 'none'}; stage it at one of them")

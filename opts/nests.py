@@ -4,11 +4,11 @@ Pointwise values are inlined into the nests that read them, unless they are stag
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from ..ir.kernel import IDENTITY, Fold, Kernel, Reduce, Scan, Store, Value
-from ..ir.node import Node, const, substitute, walk
+from ..ir.node import Node, const, ref, substitute, walk
 from ..ir.node import axis as make_axis
 
 
@@ -63,9 +63,9 @@ class FoldItem:
 Item = Nest | FoldItem
 
 
-def build(kernel: Kernel, staged: Mapping[str, bool]) -> list[Item]:
+def build(kernel: Kernel, staged: Mapping[str, bool], held: Collection[str] = ()) -> list[Item]:
     """The items of `kernel` in order. `staged` names values kept in scratch; its flag is set where the first reader fills
-    the value (else it gets a nest of its own)."""
+    the value (else it gets a nest of its own). `held` outputs are computed into a tile first, in a nest of its own."""
     inline: dict[str, Value] = {}
     pending: dict[str, Value] = {}
     items: list[Item] = []
@@ -133,11 +133,20 @@ def build(kernel: Kernel, staged: Mapping[str, bool]) -> list[Item]:
         expr = expand(s.expr)
         indices = tuple(expand(i) for i in s.indices)
         mask = None if s.mask is None else expand(s.mask)
+        if s.buffer.name in held and s.combine is None and not _stores_value(kernel, expr):
+            tile = Value(f"{s.buffer.name}.tile", s.axes, expr, expr.dtype)
+            items.append(reader(Nest(tile.name, "point", s.axes, (), expr, value=tile)))
+            expr = ref(tile.name, s.axes, expr.dtype)
         nest = reader(Nest(s.buffer.name, "store", s.axes, (), expr, store=s, indices=indices, mask=mask))
         if s.combine is not None:
             items.append(_init_nest(s, indices))
         items.append(nest)
     return items
+
+
+def _stores_value(kernel: Kernel, expr: Node) -> bool:
+    """Whether a store writes a reduction as it is: then that value's own array is the tile."""
+    return expr.op == "ref" and not isinstance(kernel.values[expr.arg].expr, Node)
 
 
 def _init_nest(s: Store, indices: tuple[Node, ...]) -> Nest:

@@ -285,7 +285,7 @@ def apply(kernel: Kernel, opts: Iterable[Opt] | Sequence[object], target: Target
             raise OptError(f"{o}: {o.op} is not available on {target.lang} targets")
         handler(s, o)  # type: ignore[operator]
     staged = {n: fill for n, (_, fill) in s.value_stages.items() if n not in s.held}
-    items = tuple(build(kernel, staged))
+    items = tuple(build(kernel, staged, s.held))
     kept = {n: kernel.values[n] for n in staged}
     out = Scheduled(
         kernel, listed, target, s.plans, tuple(s.order), items, kept, {n: at for n, (at, _) in s.value_stages.items()},

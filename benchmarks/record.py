@@ -1,0 +1,62 @@
+"""Run a benchmark and keep what it prints under results/, with the machine, versions, date and command.
+
+    python benchmarks/record.py benchmarks/matmul_vs_openblas.py [its arguments]
+
+The benchmark's JSON lines become `rows`; everything else it prints is shown and not kept.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import platform
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def main() -> int:
+    """Exit with the benchmark's status; nothing is written when it fails."""
+    if len(sys.argv) < 2:
+        print(__doc__)
+        return 2
+    script = Path(sys.argv[1])
+    env = {k: v for k, v in os.environ.items() if not k.startswith("OPENBLAS")}
+    rows = []
+    with subprocess.Popen([sys.executable, "-u", str(script), *sys.argv[2:]], stdout=subprocess.PIPE, text=True, env=env) as run:
+        assert run.stdout is not None
+        for line in run.stdout:
+            print(line, end="", flush=True)
+            if line.startswith("{"):
+                rows.append(json.loads(line))
+    if run.returncode or not rows:
+        print(f"{script} failed or printed no JSON line; nothing recorded", file=sys.stderr)
+        return run.returncode or 1
+    from tilewright.devices import get
+
+    device = get("cpu")
+    shown = {k: v for k, v in device.fingerprint().items() if isinstance(v, (str, int, float, list)) and k not in ("host", "hostname")}
+    limits = device.limits()
+    out = {
+        "benchmark": script.stem,
+        "command": f"python benchmarks/record.py benchmarks/{script.name} {' '.join(sys.argv[2:])}".strip(),
+        "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "device": shown,
+        "limits": None if limits is None else json.loads(json.dumps(limits, default=lambda o: getattr(o, "__dict__", None) or str(o))),
+        "load_average_at_end": os.getloadavg(),
+        "versions": {"python": platform.python_version(), **{p: version(p) for p in ("tilewright", "numpy", "llvmlite", "optuna")}},
+        "rows": rows,
+    }
+    target = ROOT / "results" / f"{script.stem}.json"
+    target.parent.mkdir(exist_ok=True)
+    target.write_text(json.dumps(out, indent=1) + "\n")
+    print(f"recorded in results/{target.name}")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
