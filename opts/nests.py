@@ -31,6 +31,11 @@ class Nest:
     filled: dict[str, Node] = field(default_factory=dict)
 
     @property
+    def empty(self) -> bool:
+        """Whether it has no point: a spatial axis of extent 0."""
+        return any(a.arg.extent == 0 for a in self.axes)
+
+    @property
     def roots(self) -> tuple[Node, ...]:
         """Every expression evaluated in the body, but for filled values."""
         return (self.expr, *self.indices, *(() if self.mask is None else (self.mask,)))
@@ -90,7 +95,8 @@ def build(kernel: Kernel, staged: Mapping[str, bool], held: Collection[str] = ()
             v = pending.pop(name)
             by = next(iter(refs)).src
             whole = all(s in nest.all_axes and s.arg.extent == a.arg.extent for s, a in zip(by, v.axes))
-            if len(refs) == 1 and whole and len(set(by)) == len(by):
+            runs = all(a in by or a.arg.extent != 0 for a in nest.all_axes)
+            if len(refs) == 1 and whole and runs and len(set(by)) == len(by):
                 fills[name], filled[name] = by, substitute(v.body, dict(zip(v.axes, by)))
             else:
                 items.append(reader(Nest(name, "point", v.axes, (), v.body, value=v)))

@@ -93,7 +93,7 @@ class Scheduled:
         """Structural: equal for option lists that give the same loops."""
         if self.phases:
             return hashlib.sha256("/".join(p.hash for p in self.phases).encode()).hexdigest()[:24]
-        lines = [repr([str(o) for o in self.nt]), repr(sorted(self.held)), repr(sorted(self.value_stages.items()))]
+        lines = [repr(sorted(self.nt)), repr(sorted(self.held)), repr(sorted(self.value_stages.items()))]
         for n in self.nests:
             lines.append(f"{n.kind} {n.name}")
             for p in (*self.loops(n), *self.registers(n)):

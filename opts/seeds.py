@@ -57,9 +57,15 @@ def _candidates(kernel: Kernel, target: Target, threads: int) -> Iterable[Opts]:
     if found:
         yield from _best_contractions(kernel, target, threads, max(found, key=lambda c: _work(c.nest)))
     lanes = _lanes(kernel, target)
+    plain: dict[Opts, float] = {}
     for vectors in (4, 2, 8, 1):
         for stage in (True, False):
-            yield rows(kernel, target, threads, vectors * lanes, stage)
+            opts = legal_prefix(kernel, rows(kernel, target, threads, vectors * lanes, stage), target)
+            if opts is not None and opts not in plain:
+                plain[opts] = estimate(apply(kernel, opts, target), threads)
+    for opts in transposed(kernel, lanes):
+        plain[opts] = 0.0  # tiles in scratch beat strided accesses whatever the width
+    yield from sorted(plain, key=plain.__getitem__)
 
 
 def _best_contractions(kernel: Kernel, target: Target, threads: int, c: Contraction, keep: int = 8) -> list[Opts]:
@@ -105,14 +111,14 @@ def contraction_guesses(c: Contraction, target: Target, threads: int) -> list[di
     tiles = [(8, 3), (6, 4), (8, 2), (12, 2), (14, 2), (9, 3), (4, 4)] if target.registers >= 32 else [(6, 2), (4, 3), (4, 2), (8, 1)]
     tiles.sort(key=lambda t: _waste(tall, t[0]) + _waste(width, t[1] * lanes))
     out: dict[tuple[tuple[str, int], ...], None] = {}
-    for mr, nv in tiles[:5]:
+    for mr, nv in tiles[:4]:
         nr = nv * lanes
         for kc in (0, 256, 512):
             if kc and depth <= kc * 1.5:
                 continue
-            for want in (96, 128, 256, 512):
-                nb = -(-want // nr) * nr
-                if (kc or depth) * nb * size > target.l2 or (nb > nr and nb >= 2 * width):
+            for want in (128, 256, 512):
+                nb = min(-(-want // nr), -(-width // nr)) * nr
+                if (kc or depth) * nb * size > target.l2 and nb > nr:
                     continue
                 for rows_ in (0, 1):
                     mc = -(-tall // threads // mr) * mr if rows_ else 0
@@ -183,7 +189,7 @@ def contraction(
         if inner_row and inner_row != at:
             out.append(opt("MOVE", k, before=inner_row))
             at = k
-    if pack and at:
+    if pack and at and row:  # with one row nothing is reused, and a copy costs as much as the work
         out.append(opt("STAGE", c.wide.name, at=at, order="panel" if c.plain else "row"))
     if pack_tall and inner_row and inner_row != at:
         # rows of a power-of-two pitch share cache sets; a padded copy does not
@@ -211,7 +217,7 @@ def rows(kernel: Kernel, target: Target, threads: int, width: int, stage: bool) 
             continue
         a = choices[0]
         family = a.arg.family
-        if family in cut or a.arg.name in cut:
+        if family in cut or a.arg.name in cut or _widens_reduction(kernel, a, cut):
             continue
         amount = _fit(extent(a), width)
         if amount > 1:
@@ -239,6 +245,30 @@ def _chunks(size: int, threads: int, width: int) -> int:
         if n % (4 * threads) == 0 and size % (n * width) == 0:
             return n
     return 16 * threads
+
+
+def _widens_reduction(kernel: Kernel, a: Node, cut: set[str]) -> bool:
+    """Whether copies along `a` would multiply a reduction that has its lanes along its own axis already."""
+    return any(n.kind == "reduce" and a in n.axes and any(r.arg.family in cut for r in n.reduce_axes) for n in nests(kernel))
+
+
+def transposed(kernel: Kernel, lanes: int) -> list[Opts]:
+    """Where a store is consecutive along one axis and its load along another: square tiles through scratch."""
+    out: list[Opts] = []
+    for n in nests(kernel):
+        if n.store is None or n.kind != "store" or len(nests(kernel)) > 1:
+            continue
+        into = next((a for x in accesses(kernel, n) if x.store for a, st in x.strides.items() if st == 1), None)
+        along = next((a for x in accesses(kernel, n) if not x.store for a, st in x.strides.items() if st == 1), None)
+        if into is None or along is None or into is along or min(extent(into), extent(along)) < lanes:
+            continue
+        cuts = (opt("UPCAST", _name(into), lanes), opt("UPCAST", _name(along), lanes))
+        free = [a for a in shared_axes(kernel) if a not in (into, along)]
+        grid = tuple(opt("PARALLEL", _name(a)) for a in (*free, along))
+        out.append((*cuts, *grid, opt("PARALLEL", _name(into)), opt("STAGE", n.store.buffer.name, at=_name(into))))
+        if extent(into) >= 8 * lanes:
+            out.append((*cuts, opt("TILE", _name(into), 4 * lanes), *grid, opt("STAGE", n.store.buffer.name, at=_name(into))))
+    return out
 
 
 def _row_copies(kernel: Kernel, threads: int, cut: set[str]) -> list[Opt]:

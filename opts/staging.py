@@ -76,6 +76,9 @@ def plan_stage(sched: Scheduled, o: Opt) -> StagePlan:
                     found.append((nest, tuple(sched.at_parts(i) for i in index), mask, at[str(fields["at"])]))
     if not found:
         raise OptError(f"{o}: no loop {fields['at']!r} around a use of {o.on} (loops: {', '.join(sorted(loop_names)) or 'none'})")
+    nothing = [a.arg.name for n, *_ in found for a in n.all_axes if a.arg.extent == 0]
+    if nothing:
+        raise OptError(f"{o}: there is nothing to stage, {nothing[0]} has extent 0")
     nest, index, mask, at_part = found[0]
     inner = inner_parts(sched, nest, at_part)
     for i in index:
