@@ -78,6 +78,10 @@ class Rewriter:
         """The axes a nest binds."""
         return axes
 
+    def along(self, axis: Node) -> Node:
+        """The axis of a scan or fold."""
+        return axis
+
     def indices(self, buffer: Buffer, indices: tuple[Node, ...]) -> tuple[Node, ...]:
         """Old indices of a buffer, as many as the new buffer has dimensions."""
         return indices
@@ -109,7 +113,7 @@ class Rewriter:
             body = self.go(v.expr.expr)
             e = Reduce(v.expr.combine, over, body, v.expr.dtype) if over else body
         elif isinstance(v.expr, Scan):
-            e = Scan(v.expr.combine, v.expr.axis, self.go(v.expr.expr), v.expr.dtype)
+            e = Scan(v.expr.combine, self.along(v.expr.axis), self.go(v.expr.expr), v.expr.dtype)
         else:
             e = self.go(v.expr)
         return Value(v.name, self.axes(v.axes), e, v.dtype)
@@ -121,7 +125,7 @@ class Rewriter:
             if isinstance(item, Fold):
                 m = item.monoid
                 monoid = Monoid(tuple(self.go(e) for e in m.identity), tuple(self.go(e) for e in m.merge), m.associative, m.commutative)
-                body.append(Fold(item.name, item.axis, tuple(self.value(v) for v in item.block), item.components, monoid))
+                body.append(Fold(item.name, self.along(item.axis), tuple(self.value(v) for v in item.block), item.components, monoid))
             else:
                 body.append(self.value(item))
         stores = tuple(

@@ -20,10 +20,10 @@ def fold(low: Lowering, item: FoldItem) -> None:
     """A fold: its block once, or for each tile with the states merged."""
     f = item.fold
     cut = next((low.sched.plans[a].fold for n in item.nests for a in n.all_axes if low.sched.plans[a].fold), None)
-    if cut is None:
-        low.emit_items(list(item.nests))
+    if cut is None and f.axis.arg.extent != 0:
+        low.emit_items([n for n in item.nests if not n.empty])
         return
-    parts = {c: f.component(c) for c in f.components}
+    parts = {c: f.component(c) for c in f.components if all(a.arg.extent != 0 for a in f.component(c).axes)}
     state: dict[str, Array] = {}
     for c, v in parts.items():
         # what is read after the loops around the fold was given room outside them; a tile's own result needs none there
@@ -36,6 +36,9 @@ def fold(low: Lowering, item: FoldItem) -> None:
         start = [(f.monoid.identity[f.components.index(c)], state[c]) for c in names]
         n = Nest(f"{f.name}.start", "point", axes, (), start[0][0])
         through(low, low.remaining(n), lambda n=n, start=start: point_body(low, n, start))  # type: ignore[misc]
+    if cut is None:  # nothing is folded: the state stays as it began
+        low.storage |= state
+        return
     table: dict[Node, Node] = {}
     for c, v in parts.items():
         low.storage[f"{f.name}.{c}"] = state[c]
@@ -43,7 +46,7 @@ def fold(low: Lowering, item: FoldItem) -> None:
         table[placeholder(f"b.{c}", v.dtype)] = ref(c, v.axes, v.dtype)
     with low.open(cut):
         inside = dict(low.storage)
-        low.emit_items(list(item.nests))
+        low.emit_items([n for n in item.nests if not n.empty])
         for axes, names in groups:
             writes = [(substitute(f.monoid.merge[f.components.index(c)], table), state[c]) for c in names]
             n = Nest(f"{f.name}.merge", "point", axes, (), writes[0][0])

@@ -53,13 +53,14 @@ class Interpreter:
         symbols = {s: int(v) for s, v in zip(program.symbols, vars, strict=True)}
         clock = Clock()
         memory = Memory(program, self.twin, clock)
-        memory.note([s.attr for _, s in self.coder.accesses])
+        memory.note([[s.attr for _, s in found] for found in self.coder.accesses])
         memory.params = self._params(arrays, symbols, memory)
         scope: dict[str, Any] = {**self.coder.globals, "empty_loop": self._empty_loop(clock)}
         scope["aligned"] = lambda param, size: memory.params[param].data.ctypes.data % size == 0
         with np.errstate(all="ignore"):
-            for name, s in self.coder.accesses:
-                scope[name] = memory.load(s) if s.out is not None else memory.store(s)
+            for memory.phase, found in enumerate(self.coder.accesses):
+                for name, s in found:
+                    scope[name] = memory.load(s) if s.out is not None else memory.store(s)
             exec(self._code, scope)
             for i, phase in enumerate(program.phases):
                 count = ix.evaluate(phase.items, dict(symbols))

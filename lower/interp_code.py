@@ -25,7 +25,7 @@ class Coder:
         self.program, self.as_twin = program, as_twin
         self.lines: list[str] = []
         self.globals: dict[str, Any] = {"np": np, "ops": ops, "twin": twin, "U32": np.uint32}
-        self.accesses: list[tuple[str, Instr]] = []
+        self.accesses: list[list[tuple[str, Instr]]] = []  # by phase
         self._names: dict[Val, str] = {}
         self._count = 0
         for i, phase in enumerate(program.phases):
@@ -38,6 +38,7 @@ class Coder:
 
     def _phase(self, i: int, phase: Phase) -> None:
         args = ", ".join([self._name(phase.item), *(self._name(v) for v in phase.vars)])
+        self.accesses.append([])
         self.lines.append(f"def phase{i}({args}):")
         self._block(phase.body, 1, 0)
         self.lines.append("    return None")
@@ -88,7 +89,7 @@ class Coder:
         args = [self._name(a) for a in s.args]
         if s.op in ("load", "gather", "store", "scatter"):
             f = self._fresh("m")
-            self.accesses.append((f, s))
+            self.accesses[-1].append((f, s))
             text = f"{f}({', '.join(args)})"
             self._emit(depth, text if s.out is None else f"{self._name(s.out)} = {text}")
             return

@@ -51,27 +51,30 @@ class Memory:
     as_twin: bool
     clock: Clock
     params: list[Region] = field(default_factory=list)
-    regions: dict[tuple[str, int, DType], Region] = field(default_factory=dict)
-    bases: dict[str, list[int]] = field(default_factory=dict)
+    regions: dict[tuple[str, int, int, DType], Region] = field(default_factory=dict)
+    bases: dict[tuple[str, int], list[int]] = field(default_factory=dict)
+    phase: int = 0
 
     def storage(self, dtype: DType) -> np.dtype[Any]:
         """The array type of elements of `dtype`."""
         return np.dtype(np.uint32) if self.as_twin and dtype.is_float else dtype.np
 
-    def note(self, mems: list[Mem]) -> None:
-        """Tell where pieces of scratch and workspace begin: a piece ends where the next begins."""
-        for space in ("scratch", "work"):
-            self.bases[space] = sorted({m.base for m in mems if m.space == space})
+    def note(self, phases: list[list[Mem]]) -> None:
+        """Tell where pieces of a phase's scratch and of the workspace begin: a piece ends where the next begins."""
+        for phase, mems in enumerate(phases):
+            self.bases["scratch", phase] = sorted({m.base for m in mems if m.space == "scratch"})
+        self.bases["work", 0] = sorted({m.base for mems in phases for m in mems if m.space == "work"})
 
     def region(self, mem: Mem) -> Region:
         """The region an access is in."""
         if mem.space == "param":
             return self.params[mem.base]
-        key = (mem.space, mem.base, mem.dtype)
+        own = mem.space == "scratch"
+        phase = self.phase if own else 0
+        key = (mem.space, phase, mem.base, mem.dtype)
         found = self.regions.get(key)
         if found is None:
-            own = mem.space == "scratch"
-            end = min((b for b in self.bases[mem.space] if b > mem.base), default=self.program.scratch if own else self.program.work)
+            end = min((b for b in self.bases[mem.space, phase] if b > mem.base), default=self.program.scratch if own else self.program.work)
             count = max(0, (end - mem.base) // mem.dtype.size)
             found = Region(f"{mem.space}@{mem.base}", np.zeros(count, self.storage(mem.dtype)), mem.base)
             if own:

@@ -12,8 +12,9 @@ from ..ir.kernel import Buffer, Scan, Value
 from ..ir.node import Node, const, walk
 from ..opts.nests import FoldItem, Item, Nest
 from ..opts.plan_axis import Part
-from ..opts.schedule import Scheduled
+from ..opts.schedule import Scheduled, apply
 from ..opts.staging import StagePlan
+from . import empty
 from .builder import Builder, Loop
 from .program import Mem, Param, Program, Val
 from .scalars import Scalars
@@ -23,17 +24,30 @@ from .storage import Arena, Array, Registers, row_major
 def lower(scheduled: Scheduled, expand: bool = True) -> Program:
     """The Program of a schedule. `expand=False` keeps exp, log, tanh and erf as operations (for the twin). OptError where
     the schedule cannot be expressed."""
-    if not scheduled.phases:
-        return Lowering(scheduled, expand).run()
     kernel = scheduled.kernel
     params = tuple(Param(b.name, b.dtype, b.shape, b.role) for b in kernel.buffers)
+    places = {b.name: i for i, b in enumerate(kernel.buffers)}
     phases, scratch, work = [], 0, 0
-    for sub in scheduled.phases:
-        low = Lowering(sub, expand, {b.name: i for i, b in enumerate(kernel.buffers)}, kernel.symbols)
-        program = low.run()
+    for sub, gate in _parts(scheduled):
+        low = Lowering(sub, expand, places, kernel.symbols)
+        program = low.run(gate)
         phases += program.phases
         scratch, work = max(scratch, program.scratch), max(work, low.work)
     return Program(kernel.name, params, kernel.symbols, phases, scratch, work)
+
+
+def _parts(scheduled: Scheduled, positive: frozenset[Node] = frozenset(), gate: Node = const(1)) -> Iterator[tuple[Scheduled, Node]]:  # noqa: B008
+    """The schedules whose phases make up the Program, each with a factor of its grid: 1 or 0."""
+    sometimes = [e for e in empty.doubtful(scheduled.kernel) if e not in positive]
+    full = gate
+    for e in sometimes:
+        full = ix.mul(full, empty.some(e))
+    for sub in scheduled.phases or (scheduled,):
+        yield sub, full
+    for e in sometimes:
+        bare = apply(empty.emptied(scheduled.kernel, e), (), scheduled.target)
+        yield from _parts(bare, positive, ix.mul(gate, empty.none(e)))
+        positive, gate = positive | {e}, ix.mul(gate, empty.some(e))
 
 
 class Lowering:
@@ -78,17 +92,13 @@ class Lowering:
         return out
 
     # program ------------------------------------------------------------------------------------------------------
-    def run(self) -> Program:
-        """Lower everything into one phase."""
-        items: Node = const(1)
+    def run(self, items: Node = const(1)) -> Program:  # noqa: B008
+        """Lower everything into one phase of `items` times the grid's items."""
         for p in self.sched.grid:
             items = ix.mul(items, p.size if isinstance(p.size, Node) else const(p.size))
-        if any(
-            p.trips == 0 or (isinstance(a.arg.extent, int) and a.arg.extent == 0)
-            for a, plan in self.sched.plans.items()
-            for p in plan.parts
-            if self._spatial(a)
-        ):
+        # what has no points is left out; the extents that are left are at least 1
+        found = [i for i in self.sched.items if not _empty(i)]
+        if not found:
             items = const(0)
         params = tuple(Param(b.name, b.dtype, b.shape, b.role) for b in self.kernel.buffers)
         symbols = self.symbols
@@ -99,11 +109,8 @@ class Lowering:
                 for s in self.sched.stages.values():
                     if s.at.kind == "grid":
                         self.stage(s)
-                self.emit_items(list(self.sched.items))
+                self.emit_items(found)
         return Program(self.kernel.name, params, symbols, [phase], self.arena.size)
-
-    def _spatial(self, a: Node) -> bool:
-        return all(a not in n.reduce_axes for n in self.sched.nests)
 
     def _grid(self, item: Val) -> None:
         """Split the grid index into its parts, the last varying fastest."""
@@ -306,6 +313,12 @@ class Lowering:
         if covered is None and plan.fold:
             raise OptError(f"{a.arg.name}: a value over the folded axis is used outside its tile")
         return base, covered if covered is not None else max(1, top)
+
+
+def _empty(item: Item) -> bool:
+    if isinstance(item, Nest):
+        return item.empty
+    return all(any(a.arg.extent == 0 for a in item.fold.component(c).axes) for c in item.fold.components)
 
 
 def _bytes(buffer: Buffer) -> int:
