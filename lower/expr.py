@@ -14,7 +14,7 @@ from ..ir.node import Node, axes_of, const, load_parts, substitute
 from ..opts.nests import Nest
 from ..opts.plan_axis import Part
 from .lanes import choose_lane, width
-from .parts import over_parts, reads_memory
+from .parts import Split, over_parts, reads_memory
 from .program import Mem, Val
 from .storage import Array, Assignment, Registers
 
@@ -37,6 +37,7 @@ class NestEval:
             self.lane, self.width = lane, width(low, lane)
         self._vars = {p.var: p for p in self.regs}
         self._memo: dict[Any, Val] = {}
+        self._splits: dict[Node, Split] = {}
         self._deps: dict[Node, tuple[str, ...]] = {}
         self._address: dict[Node, tuple[Mem, Node, Node | None, bool]] = {}
         masked = [a for a in nest.all_axes if s.plans[a].masked]
@@ -106,27 +107,39 @@ class NestEval:
     # indices ------------------------------------------------------------------------------------------------------
     def split(self, node: Node, asg: Assignment) -> tuple[Node, int, int, Val | None]:
         """An index over parts as (scalar index, constant, coefficient of the lane number, further vector term)."""
+        found = self._splits.get(node)
+        if found is None:
+            found = self._splits[node] = self._plan_split(node)
+        base, c, lane, copies, special = found
+        for k, name in copies:
+            c += k * asg[name]
+        vec = None
+        for t, k in special:
+            v = self._term(t, asg)
+            if v.lanes == 1 and k == 1 and vec is None:
+                vec = v
+            else:
+                v = self.b.op("mul", v, self.b.const(k))
+                vec = v if vec is None else self.b.op("add", vec, v)
+        return base, c, lane, vec
+
+    def _plan_split(self, node: Node) -> Split:
+        """What of an index is the same for every assignment: only constants are left to add."""
         terms, c = ix.parts(node)
         rest: dict[Node, int] = {}
-        lane, vec = 0, None
+        copies: list[tuple[int, str]] = []
+        special: list[tuple[Node, int]] = []
+        lane = 0
         for t, k in terms.items():
             part = self._vars.get(t)
             if part is not None:
-                if part is self.lane:
-                    lane += k
-                    c += k * asg[part.name] * self.width
-                else:
-                    c += k * asg[part.name]
+                lane += k if part is self.lane else 0
+                copies.append((k * self.width if part is self.lane else k, part.name))
             elif reads_memory(t) or self._vars.keys() & axes_of(t):
-                v = self._term(t, asg)
-                if v.lanes == 1 and k == 1 and vec is None:
-                    vec = v
-                else:
-                    v = self.b.op("mul", v, self.b.const(k))
-                    vec = v if vec is None else self.b.op("add", vec, v)
+                special.append((t, k))
             else:
                 rest[t] = k
-        return ix.linear(rest, 0), c, lane, vec
+        return ix.linear(rest, 0), c, lane, copies, special
 
     def _term(self, t: Node, asg: Assignment) -> Val:
         """A non-linear index term that depends on register parts."""

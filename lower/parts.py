@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from ..ir.node import Node, substitute, walk
 
+Split = tuple[Node, int, int, list[tuple[int, str]], list[tuple[Node, int]]]
+"""(scalar index, constant, lane coefficient, (coefficient, register part) pairs, (non-linear term, coefficient) pairs)."""
+
 
 def over_parts(node: Node, table: dict[Node, Node]) -> Node:
     """An index over axes rewritten over parts. Loads inside it stay over axes: they are masked or clamped on their own."""
