@@ -44,7 +44,6 @@ def bursts(ours: Any, rival: Any, seconds: float, rounds: int) -> list[tuple[flo
 def one(shape_text: str, threads: int, budget: str, rounds: int) -> dict[str, Any]:
     """Tune and compare in this process, whose OpenBLAS has `threads` threads."""
     import numpy as np
-
     import tilewright
     from tilewright.kernels import parse_shape
 
