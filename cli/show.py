@@ -20,12 +20,14 @@ if TYPE_CHECKING:
 
 def run(args: Namespace) -> int:
     """Print the schedule that the arguments pick; `--source` prints the rendered text alone."""
+    from ..ir.normalise import normalise
     from ..kernels import make, parse_shape
     from ..lower import lower
     from ..opts import apply
     from ..renderers import render
 
-    kernel = make(args.kernel, parse_shape(args.shape) if args.shape else None, args.dtype)
+    # schedules, cached ones too, are of the kernel in normal form (unit axes dropped, neighbours merged)
+    kernel = normalise(make(args.kernel, parse_shape(args.shape) if args.shape else None, args.dtype))
     target, opts, origin = choose(args, kernel)
     scheduled = apply(kernel, opts, target)
     source = render(lower(scheduled), target)

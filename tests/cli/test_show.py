@@ -76,3 +76,9 @@ def test_bad_input(tune: Tune, args: list[str], code: int, said: str) -> None:
     done = tune(*args)
     assert (done.code, said in done.err) == (code, True), done.err
     assert done.err.startswith("error: ")
+
+
+def test_schedules_are_of_the_kernel_in_normal_form(tune: Tune) -> None:
+    done = tune("show", "--kernel", "add", "--shape", "m=8,n=64", "--opts", '[["UPCAST","m_n",16]]')
+    assert done.code == 0, done.err
+    assert "m_n 32  serial" in done.out
