@@ -1,0 +1,181 @@
+"""Random schedules of random shapes: how they are drawn, and how a failing one is made short. `checks` runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import odd_kernels
+from tilewright import kernels, targets
+from tilewright.ir import KernelError, OptError, sym
+from tilewright.ir.kernel import Kernel
+from tilewright.ir.node import Node
+from tilewright.opts import Opts, apply, dumps, opt, seeds
+from tilewright.opts.actions import proposals
+from tilewright.opts.schedule import Scheduled
+from tilewright.targets import Target
+
+NAMES = (*kernels.NAMES, *odd_kernels.KERNELS)
+SIZES = (1, 2, 3, 4, 5, 7, 8, 9, 11, 13, 16, 17, 19, 23, 31, 32, 33, 37, 48, 64, 67)
+SMALL = {"kh": 3, "kw": 3, "stride": 3, "pad": 1, "groups": 3, "b": 2, "h": 11}
+MOST_POINTS = 15_000
+COPIES = (2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 64)
+TARGETS = ("host", "avx2", "cascadelake", "znver5", "neon")
+SYMBOLS: dict[str, tuple[str, ...]] = {
+    "matmul": ("m", "n", "k"), "matmul_bias_gelu": ("m", "n"), "batched_matmul": ("b", "k"), "softmax": ("m", "n"), "layernorm_stats": ("m", "n"),
+    "rmsnorm": ("n",), "cross_entropy": ("m", "n"), "cumsum": ("n",), "argmax": ("n",), "embedding": ("v", "n"), "embedding_grad": ("n",),
+    "conv2d": ("n",), "max_pool2d": ("n", "c"), "attention": ("s", "d"),
+}  # fmt: skip
+"""Sizes of named kernels that may be symbols."""
+Choose = Callable[[int], int]
+"""choose(n) gives a number below n."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A schedule of one kernel for one target, to be run on some number of threads."""
+
+    name: str
+    dtype: str
+    shape: Mapping[str, Any]
+    kernel: Kernel = field(repr=False)
+    target: Target = field(repr=False)
+    opts: Opts
+    vars: Mapping[str, int]
+    threads: int = 1
+    seed: int = 0
+
+    def __str__(self) -> str:
+        shape = ",".join(f"{k}={v}" for k, v in self.shape.items())
+        symbols = "".join(f" with {k}={v}" for k, v in self.vars.items())
+        return f"{self.name} {self.dtype} {shape}{symbols} for {self.target.name}, {self.threads} threads, inputs of seed {self.seed}:\n  {dumps(self.opts)}"
+
+
+def draw(name: str, choose: Choose, host_only: bool = False, most: int = 8) -> Case:
+    """A case of a named or odd kernel with up to `most` picks of options."""
+    dtype, shape, vars, kernel = _odd(name, choose) if name in odd_kernels.KERNELS else _named(name, choose)
+    target = pick_target(choose, host_only)
+    start: Opts = ()
+    if choose(4) == 3:
+        found = seeds(kernel, target, 2)
+        start = found[choose(len(found))]
+    picks = [choose(1 << 20) for _ in range(choose(most + 1))]
+    return Case(name, dtype, shape, kernel, target, grow(kernel, target, picks, start), vars, 1 + choose(2), choose(1000))
+
+
+def pick_target(choose: Choose, host_only: bool) -> Target:
+    """The host, or another target; with `host_only` one whose code runs here."""
+    name = TARGETS[choose(len(TARGETS))]
+    host = targets.host()
+    found = host if name == "host" else targets.named(name)
+    return found if not host_only or (found.arch == host.arch and found.features <= host.features) else host
+
+
+def _named(name: str, choose: Choose) -> tuple[str, Mapping[str, Any], Mapping[str, int], Kernel]:
+    d = kernels.get(name)
+    dtype = d.dtypes[choose(len(d.dtypes))]
+    shape: dict[str, Any] = {}
+    for size in d.shape_names:
+        top = max(SMALL.get(size, 0), d.odd_shape[size] * 3 // 2)
+        allowed = [0, 1] if size == "pad" else [n for n in SIZES if n <= top]
+        shape[size] = d.odd_shape[size] if choose(3) == 0 else allowed[choose(len(allowed))]
+    if _make(name, shape, dtype) is None:
+        shape = dict(d.odd_shape)
+    vars = {}
+    if name in SYMBOLS and choose(4) == 3:
+        size = SYMBOLS[name][choose(len(SYMBOLS[name]))]
+        vars = {size: shape[size]}
+        shape[size] = sym(size, 1, shape[size] + (0, 1, 5000)[choose(3)])
+    made = _make(name, shape, dtype)
+    assert made is not None
+    return dtype, shape, vars, made
+
+
+def _make(name: str, shape: Mapping[str, Any], dtype: str) -> Kernel | None:
+    """The kernel, or None where the sizes do not suit it or are too much to interpret."""
+    try:
+        kernel = kernels.make(name, dict(shape), dtype)
+    except KernelError:
+        return None
+    points = 1
+    for axes in [v.axes + v.reduce_axes for v in kernel.values.values()] + [s.axes for s in kernel.stores]:
+        n = 1
+        for a in axes:
+            n *= a.arg.extent if isinstance(a.arg.extent, int) else 1
+        points = max(points, n)
+    return kernel if points <= MOST_POINTS else None
+
+
+def _odd(name: str, choose: Choose) -> tuple[str, Mapping[str, Any], Mapping[str, int], Kernel]:
+    make, usual = odd_kernels.KERNELS[name]
+    sizes: list[Any] = []
+    for n in usual:
+        allowed = [z for z in SIZES if z <= n * 3 // 2]
+        sizes.append(n if choose(3) == 0 else allowed[choose(len(allowed))])
+    vars = {}
+    symbolic = odd_kernels.SYMBOLIC.get(name, ())
+    if symbolic and choose(4) == 3:
+        at = symbolic[choose(len(symbolic))]
+        zero = choose(4) == 3
+        vars = {"s": 0 if zero else sizes[at]}
+        sizes[at] = sym("s", 0 if zero else choose(2), sizes[at] + (0, 1, 5000)[choose(3)])
+    return "", {str(i): n for i, n in enumerate(sizes)}, vars, make(*sizes)
+
+
+# options ----------------------------------------------------------------------------------------------------------
+def wild(s: Scheduled) -> list[Opts]:
+    """What a search would hardly try: odd amounts, any loop before any other, everything staged everywhere."""
+    out: list[Opts] = []
+    names = sorted({a.arg.name for a in s.plans} | {a.arg.family for a in s.plans})
+    for name in names:
+        for n in COPIES:
+            out += [(opt("UPCAST", name, n),), (opt("UNROLL", name, n),), (opt("TILE", name, n),), (opt("PADTO", name, n),)]
+        out += [(opt("SPLITK", name, n),) for n in (2, 3, 5)]
+        out.append((opt("PARALLEL", name),))
+    loops = sorted({p.name for n in s.nests for p in s.loops(n)})
+    out += [(opt("MOVE", a, before=b),) for a in loops for b in loops if a != b]
+    things = [b.name for b in s.kernel.buffers] + [n for n, v in s.kernel.values.items() if isinstance(v.expr, Node)]
+    for thing in things:
+        for at in loops:
+            out += [(opt("STAGE", thing, at=at),), (opt("STAGE", thing, at=at, order="row"),), (opt("STAGE", thing, at=at, pad=3),)]
+        out.append((opt("NT", thing),))
+    return out
+
+
+def grow(kernel: Kernel, target: Target, picks: Sequence[int], start: Opts = ()) -> Opts:
+    """A legal list of options. Each pick appends the first legal one of a few actions (even) or wilder things (odd); which kind of
+    option it is comes first, so that rare kinds are not drowned by those with many amounts."""
+    opts: Opts = start
+    now = apply(kernel, opts, target)
+    for pick in picks:
+        of = wild(now.phases[0] if now.phases else now) if pick % 2 else proposals(now)
+        kinds: dict[tuple[str, ...], list[Opts]] = {}
+        for more in of:
+            kinds.setdefault(tuple(o.op for o in more), []).append(more)
+        if not kinds:
+            continue
+        same = list(kinds.values())[pick // 2 % len(kinds)]
+        at = pick // 2 // len(kinds)
+        for i in range(min(len(same), 6)):
+            more = same[(at + 7 * i) % len(same)]
+            try:
+                now = apply(kernel, (*opts, *more), target)
+            except OptError:
+                continue
+            opts = (*opts, *more)
+            break
+    return opts
+
+
+def shortest(case: Case, fails: Callable[[Case], bool]) -> Case:
+    """The case with options left out one by one, as long as it is legal and still fails."""
+    for i in range(len(case.opts)):
+        fewer = replace(case, opts=case.opts[:i] + case.opts[i + 1 :])
+        try:
+            apply(fewer.kernel, fewer.opts, fewer.target)
+        except OptError:
+            continue
+        if fails(fewer):
+            return shortest(fewer, fails)
+    return case
