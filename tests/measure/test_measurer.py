@@ -246,8 +246,8 @@ SCRIPT = textwrap.dedent(
         for b in (m._pool.submit(("hang",)), m._pool.submit(("hang",))):
             pass
         m._pool.pump(0.1)
-        print("ready", flush=True)
         try:
+            print("ready", flush=True)
             m.measure([built(text(endless()))])
         except KeyboardInterrupt:
             print("interrupted", flush=True)
