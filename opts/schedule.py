@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from ..ir import index as ix
 from ..ir.errors import OptError
 from ..ir.kernel import Fold, Kernel, Value
 from ..ir.node import Node, substitute
@@ -172,10 +173,10 @@ def _tile(s: _State, o: Opt) -> None:
 
 
 def _cut_fold(s: _State, o: Opt, a: Node) -> None:
-    extent = a.arg.extent
+    extent = a.arg.extent if isinstance(a.arg.extent, int) else ix.bounds(a.arg.extent)[1]
     if any(s.plans[x].fold for x, f in s.fold_of.items() if f is a):
         raise OptError(f"{o}: the fold over {o.on} is already cut; tile one of its sites instead")
-    if isinstance(extent, int) and o.amount >= extent:
+    if o.amount >= extent:
         raise OptError(f"{o}: the tile must be smaller than the extent {extent}")
     outer = replace(AxisPlan(a), tiles=((f"{o.on}.tile", o.amount),)).parts[0]
     part = Part(a.arg.name, a, "fold", outer.size, o.amount, False, outer.var)
