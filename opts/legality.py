@@ -92,18 +92,13 @@ def _fold(s: Scheduled, item: FoldItem) -> None:
     if not item.fold.monoid.associative:
         raise OptError(f"TILE({cut.name}): the fold {item.fold.name} is not associative")
     for n in item.nests:
-        loops = s.loops(n)
-        for p in loops:
-            if p.name == cut.name:
-                break
-            if any(p.name not in {q.name for q in s.loops(o)} for o in item.nests):
+        for p in s.loops(n):
+            if s.position[p.name] < s.position[cut.name] and any(p.name not in {q.name for q in s.loops(o)} for o in item.nests):
                 raise OptError(f"loop {p.name} runs outside the fold over {cut.name} but not in all of its block")
         for c in item.fold.components:
             v = item.fold.component(c)
             if any(a.arg.family == cut.axis.arg.family for a in v.axes):
                 raise OptError(f"component {c} keeps the folded axis")
-        if cut.name not in {p.name for p in loops}:
-            raise OptError(f"TILE({cut.name}): {n.name} of the block does not run over it")
 
 
 def _stages(s: Scheduled) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from tilewright import devices, targets
 from tilewright.ir import twin
 from tilewright.ir.evaluate import evaluate
-from tilewright.ir.kernel import Kernel
+from tilewright.ir.kernel import Fold, Kernel
 from tilewright.lower import Program, lower
 from tilewright.lower.interp import run as interpret
 from tilewright.measure.inputs import generate, shape
@@ -31,16 +31,19 @@ MARK = 77
 
 def check_twin(kernel: Kernel, opts: Opts, target: Target, vars: Mapping[str, int] | None = None, seed: int = 0) -> None:
     """The interpreted twin agrees with the kernel's meaning in every bit, and writes nothing else."""
-    twin_of(lower(apply(kernel, opts, target), expand=False), kernel, vars or {}, seed)
+    cuts = {o.on: o.amount for o in opts if o.op == "TILE"}
+    folds = {f.name: cuts[f.axis.arg.name] for f in kernel.body if isinstance(f, Fold) and f.axis.arg.name in cuts}
+    twin_of(lower(apply(kernel, opts, target), expand=False), kernel, vars or {}, seed, folds)
 
 
-def twin_of(program: Program, kernel: Kernel, vars: Mapping[str, int], seed: int = 0) -> None:
-    """The same for a Program (lowered with `expand=False`)."""
+def twin_of(program: Program, kernel: Kernel, vars: Mapping[str, int], seed: int = 0, tile: Mapping[str, int] | None = None) -> None:
+    """The same for a Program (lowered with `expand=False`). `tile`: where folds are cut, for merges that divide (the twin's
+    division is not one that sums can be pulled through)."""
     inputs = generate(kernel, vars, seed)
     for i, b in enumerate(kernel.inputs):
         if b.dtype.is_float:
             inputs[b.name] = twin.draw(inputs[b.name].shape, seed + i)
-    want, free = evaluate(kernel, inputs, vars, mode="twin"), unwritten(kernel, inputs, vars)
+    want, free = evaluate(kernel, inputs, vars, mode="twin", tile=dict(tile or {})), unwritten(kernel, inputs, vars)
     outputs = {b.name: np.full(shape(b, kernel, vars), MARK, np.uint32 if b.dtype.is_float else b.dtype.np) for b in kernel.outputs}
     interpret(program, {**inputs, **outputs}, [vars[s.arg.name] for s in program.symbols], twin=True)
     for name, got in outputs.items():
