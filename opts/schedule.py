@@ -128,7 +128,7 @@ class _State:
             if isinstance(item, Fold):
                 sets = [set(v.axes) for v in item.block]
                 for a in item.block[0].axes:
-                    if all(a in s for s in sets):
+                    if a.arg.family != item.axis.arg.family and all(a in s for s in sets):
                         seen.setdefault(a.arg.name)
                 seen.setdefault(item.axis.arg.name)
             for v in item.block if isinstance(item, Fold) else (item,):

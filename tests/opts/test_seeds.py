@@ -1,0 +1,121 @@
+"""Seeds of every named kernel: legal, sensible and the same every time."""
+
+from __future__ import annotations
+
+import pytest
+from tilewright import kernels, targets
+from tilewright.ir import OptError, sym
+from tilewright.ir.kernel import Kernel
+from tilewright.lower import lower
+from tilewright.opts import Opts, apply, dumps, opt, seeds
+from tilewright.opts.seeds import legal_prefix
+from tilewright.targets import Target
+
+WHERE = [("znver5", "default", 1), ("znver5", "default", 8), ("znver5", "odd", 2), ("avx2", "default", 2), ("neon", "odd", 2), ("host", "odd", 1)]
+
+
+def target(name: str) -> Target:
+    return targets.host() if name == "host" else targets.named(name)
+
+
+def cuts(opts: Opts, op: str) -> dict[str, int]:
+    return {o.on: o.amount for o in opts if o.op == op}
+
+
+@pytest.mark.parametrize(("where", "size", "threads"), WHERE)
+@pytest.mark.parametrize("name", kernels.NAMES)
+def test_seeds_apply_to_every_kernel(name: str, where: str, size: str, threads: int) -> None:
+    d = kernels.get(name)
+    kernel = d.kernel(d.default_shape if size == "default" else d.odd_shape)
+    found = seeds(kernel, target(where), threads)
+    assert found and len(set(found)) == len(found)
+    for opts in found:
+        apply(kernel, opts, target(where))
+
+
+@pytest.mark.parametrize("name", kernels.NAMES)
+def test_the_first_seed_uses_lanes_and_threads(name: str) -> None:
+    kernel, t = kernels.make(name), targets.named("znver5")
+    first = seeds(kernel, t, 8)[0]
+    assert first, "a kernel of the default size deserves more than the empty schedule"
+    assert name == "cumsum" or max(cuts(first, "UPCAST").values()) >= 8, dumps(first)  # its only lane axis is scanned
+    scheduled = apply(kernel, first, t)
+    grids = [[p.trips for p in s.grid] for s in (scheduled.phases or (scheduled,))]
+    items = 1
+    for n in grids[0]:
+        items *= n
+    assert items >= 8 or name == "max_pool2d", dumps(first)
+
+
+@pytest.mark.parametrize("name", kernels.NAMES)
+def test_every_seed_lowers(name: str) -> None:
+    d = kernels.get(name)
+    for t in d.dtypes:
+        kernel = d.kernel(d.odd_shape, t)
+        for opts in seeds(kernel, targets.named("avx2"), 2)[:3]:
+            assert lower(apply(kernel, opts, targets.named("avx2"))).phases
+
+
+def test_a_large_product_gets_a_register_tile_and_packed_panels() -> None:
+    for where, registers in (("znver5", 32), ("avx2", 16)):
+        first = seeds(kernels.make("matmul"), targets.named(where), 2)[0]
+        lanes = targets.named(where).lanes(kernels.make("matmul").values["acc"].dtype)
+        tile = cuts(first, "UPCAST")
+        rows, columns = tile["m"], tile["n"]
+        assert columns % lanes == 0 and rows > 1
+        assert registers // 4 <= rows * columns // lanes <= registers, dumps(first)
+        assert any(o.op == "STAGE" and o.on == "b" for o in first)
+        assert any(o.op == "PARALLEL" for o in first)
+
+
+def test_a_row_reduction_gets_independent_partials() -> None:
+    first = seeds(kernels.make("sum_rows"), targets.named("znver5"), 2)[0]
+    assert cuts(first, "UPCAST")["n"] >= 32
+    assert opt("PARALLEL", "m") in first
+
+
+def test_one_long_reduction_is_split_over_threads_only() -> None:
+    kernel, t = kernels.make("sum_all"), targets.named("znver5")
+    assert any(o.op == "SPLITK" for o in seeds(kernel, t, 8)[0])
+    assert not any(o.op == "SPLITK" for o in seeds(kernel, t, 1)[0])
+
+
+def test_what_is_dear_and_used_twice_is_kept() -> None:
+    assert any(o.op == "STAGE" and o.on == "e" for o in seeds(kernels.make("softmax"), targets.named("znver5"), 2)[0])
+
+
+@pytest.mark.parametrize("name", ["matmul", "softmax", "attention", "sum_all", "argmax"])
+def test_seeds_are_the_same_every_time(name: str) -> None:
+    make, t = kernels.get(name).kernel, targets.named("znver5")
+    assert [dumps(o) for o in seeds(make(), t, 2)] == [dumps(o) for o in seeds(make(), t, 2)]
+
+
+@pytest.mark.parametrize("size", ["m", "n", "k"])
+def test_symbolic_products_have_seeds(size: str) -> None:
+    kernel = kernels.make("matmul", {"m": 64, "n": 64, "k": 64, size: sym(size, 1, 4096)})
+    first = seeds(kernel, targets.named("znver5"), 2)[0]
+    assert cuts(first, "UPCAST")
+
+
+@pytest.mark.parametrize("name", kernels.NAMES)
+def test_seeds_of_the_smallest_shape(name: str) -> None:
+    d = kernels.get(name)
+    kernel = d.kernel({n: d.minimum.get(n, 1) for n in d.shape_names})
+    for opts in seeds(kernel, targets.named("znver5"), 2):
+        lower(apply(kernel, opts, targets.named("znver5")))
+
+
+def prefix(kernel: Kernel, *opts: list[object]) -> Opts | None:
+    from tilewright.opts import parse
+
+    return legal_prefix(kernel, parse(opts), targets.named("znver5"))
+
+
+def test_a_seed_is_a_wish() -> None:
+    """What is illegal is left out, the rest stays; the result is always legal."""
+    kernel = kernels.make("matmul", {"m": 10, "n": 48, "k": 20})
+    kept = prefix(kernel, ["UPCAST", "m", 8], ["UPCAST", "n", 16], ["TILE", "k", 64], ["PARALLEL", "n"], ["STAGE", "b", {"at": "nowhere"}])
+    assert kept is not None
+    assert dumps(kept) == '[["UPCAST","n",16],["PARALLEL","n"]]'
+    with pytest.raises(OptError):
+        apply(kernel, (opt("UPCAST", "m", 8),), targets.named("znver5"))
