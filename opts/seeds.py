@@ -58,9 +58,11 @@ def _candidates(kernel: Kernel, target: Target, threads: int) -> Iterable[Opts]:
         yield from _best_contractions(kernel, target, threads, max(found, key=lambda c: _work(c.nest)))
     lanes = _lanes(kernel, target)
     plain: dict[Opts, float] = {}
-    for vectors in (4, 2, 8, 1):
+    # two rows at once read two streams from memory, where a row is worked through several times
+    shapes = [(v, 1) for v in (4, 2, 8, 1)] + [(v, 2) for v in (4, 2) if len(nests(kernel)) > 1]
+    for vectors, copies in shapes:
         for stage in (True, False):
-            opts = legal_prefix(kernel, rows(kernel, target, threads, vectors * lanes, stage), target)
+            opts = legal_prefix(kernel, rows(kernel, target, threads, vectors * lanes, stage, copies), target)
             if opts is not None and opts not in plain:
                 plain[opts] = estimate(apply(kernel, opts, target), threads)
     for opts in transposed(kernel, lanes):
@@ -202,8 +204,9 @@ def _name(a: Node) -> str:
 
 
 # everything else --------------------------------------------------------------------------------------------------
-def rows(kernel: Kernel, target: Target, threads: int, width: int, stage: bool) -> Opts:
-    """Lanes along consecutive axes (spatial, or as independent partials of a reduction), outer axes in parallel."""
+def rows(kernel: Kernel, target: Target, threads: int, width: int, stage: bool, copies: int = 1) -> Opts:
+    """Lanes along consecutive axes (spatial, or as independent partials of a reduction), outer axes in parallel, `copies` of
+    the innermost shared one at once."""
     out: list[Opt] = []
     cut: set[str] = set()
     for n in nests(kernel):
@@ -232,6 +235,8 @@ def rows(kernel: Kernel, target: Target, threads: int, width: int, stage: bool) 
         out += [opt("SPLITK", name, chunks), opt("UPCAST", f"{name}.s", 4)]
     if shared:
         best = [a for a in shared if extent(a) >= threads] or shared
+        if copies > 1 and extent(best[-1]) >= 4 * copies and best[-1].arg.family not in cut:
+            out.append(opt("UPCAST", _name(best[-1]), copies))
         out += [opt("PARALLEL", _name(a)) for a in best[: 1 if extent(best[0]) >= 8 * threads else 2]]
         if stage:
             at = _name(best[0])
