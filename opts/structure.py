@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ..ir import index as ix
-from ..ir.kernel import Buffer, Kernel, loads
+from ..ir.kernel import Buffer, Kernel, Scan, loads
 from ..ir.node import Node, axes_of, walk
 from .nests import FoldItem, Nest, build
 
@@ -108,11 +108,13 @@ def lane_axis(kernel: Kernel, nest: Nest) -> Node | None:
 
 
 def contiguous(kernel: Kernel, nest: Nest) -> list[Node]:
-    """Axes of a nest along which some access is consecutive, most accesses first (a store counts twice)."""
+    """Axes of a nest along which some access is consecutive, most accesses first (a store counts twice). Not those that are
+    scanned: they can have no lanes."""
     score: dict[Node, float] = {}
+    ordered = scanned_axes(kernel)
     for acc in accesses(kernel, nest):
         for a, s in acc.strides.items():
-            if a in nest.all_axes:
+            if a in nest.all_axes and a not in ordered:
                 score[a] = score.get(a, 0.0) + ((2.0 if acc.store else 1.0) if s == 1 else -0.75 if s is None or s > 1 else 0.0)
     return [a for a, v in sorted(score.items(), key=lambda av: -av[1]) if v > 0]
 
@@ -124,10 +126,13 @@ def shared_axes(kernel: Kernel) -> list[Node]:
     from .nests import scatter_ordered
 
     ordered = {a for s in kernel.stores for a in scatter_ordered(s)}
-    from ..ir.kernel import Scan
-
-    scanned = {v.expr.axis for v in kernel.values.values() if isinstance(v.expr, Scan)}
+    scanned = scanned_axes(kernel)
     return [a for a in out if a not in ordered and a not in scanned and extent(a) > 1]
+
+
+def scanned_axes(kernel: Kernel) -> set[Node]:
+    """Axes that a Scan runs along, in order."""
+    return {v.expr.axis for v in kernel.values.values() if isinstance(v.expr, Scan)}
 
 
 def extent(a: Node) -> int:

@@ -1,0 +1,87 @@
+"""The analytic model ranks: better schedules get smaller numbers. Nothing here is timed."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from tilewright import kernels, targets
+from tilewright.ir import sym
+from tilewright.ir.kernel import Kernel
+from tilewright.opts import actions, apply, estimate, parse, seeds
+
+TARGET = targets.named("cascadelake")
+
+
+def cost(name: str | Kernel, opts: list[Any], threads: int = 1, **shape: Any) -> float:
+    kernel = kernels.make(name, shape) if isinstance(name, str) else name
+    return estimate(apply(kernel, parse(opts), TARGET), threads)
+
+
+@pytest.mark.parametrize("name", kernels.NAMES)
+def test_positive_finite_and_the_same_every_time(name: str) -> None:
+    kernel = kernels.make(name)
+    for opts in [(), *seeds(kernel, TARGET, 2)[:3], *actions(apply(kernel, (), TARGET))[::10]]:
+        scheduled = apply(kernel, opts, TARGET)
+        first = estimate(scheduled, 2)
+        assert 0 < first < math.inf
+        assert estimate(apply(kernels.make(name), opts, TARGET), 2) == first
+
+
+@pytest.mark.parametrize("name", kernels.NAMES)
+def test_seeds_are_far_ahead_of_plain_loops(name: str) -> None:
+    kernel = kernels.make(name)
+    best = seeds(kernel, TARGET, 1)[0]
+    assert estimate(apply(kernel, best, TARGET)) <= 1.01 * estimate(apply(kernel, (), TARGET))
+
+
+PACKED = [["UPCAST", "m", 8], ["UPCAST", "n", 32], ["TILE", "n", 128], ["PARALLEL", "n"], ["STAGE", "b", {"at": "n"}]]
+BETTER: list[tuple[str, dict[str, int], list[Any], list[Any], float]] = [
+    ("matmul", {}, PACKED, [], 10.0),
+    ("matmul", {}, PACKED, [["UPCAST", "n", 32], *PACKED[2:]], 1.5),  # more than one row shares b
+    ("matmul", {}, PACKED, [["UPCAST", "m", 16], ["UPCAST", "n", 64], *PACKED[2:]], 1.2),  # 64 accumulators spill
+    ("sum_rows", {}, [["UPCAST", "n", 64]], [["UPCAST", "n", 16]], 1.0),
+    ("sum_rows", {"m": 64, "n": 256}, [["UPCAST", "n", 64]], [], 2.5),
+    ("gelu", {}, [["UPCAST", "n", 32]], [], 3.0),
+    ("transpose", {}, [["UPCAST", "m", 16], ["UPCAST", "n", 16], ["PARALLEL", "m"]], [["PARALLEL", "m"]], 1.0),
+]
+
+
+@pytest.mark.parametrize(("name", "shape", "better", "worse", "factor"), BETTER, ids=[f"{i}-{b[0]}" for i, b in enumerate(BETTER)])
+def test_a_better_schedule_costs_less(name: str, shape: dict[str, int], better: list[Any], worse: list[Any], factor: float) -> None:
+    assert cost(name, better, **shape) * factor <= cost(name, worse, **shape)
+
+
+def test_keeping_exp_beats_computing_it_twice() -> None:
+    lanes = [["UPCAST", "n", 64]]
+    assert cost("softmax", [*lanes, ["STAGE", "e", {"at": "m"}]], m=256, n=1024) < cost("softmax", lanes, m=256, n=1024)
+
+
+def test_threads_help_large_kernels_and_not_small_ones() -> None:
+    assert 1.6 < cost("matmul", PACKED, 1) / cost("matmul", PACKED, 2) <= 2.0
+    assert cost("add", [["PARALLEL", "m"]], 2, m=4, n=16) > cost("add", [["PARALLEL", "m"]], 1, m=4, n=16)  # waking the pool costs more
+
+
+def test_more_work_costs_more() -> None:
+    sizes = [cost("matmul", PACKED, m=n, n=n, k=n) for n in (256, 512, 1024)]
+    assert sizes[0] * 6 < sizes[1] and sizes[1] * 6 < sizes[2]
+
+
+def test_a_symbol_counts_with_its_largest_value() -> None:
+    kernel = kernels.make("matmul", {"m": sym("m", 1, 512), "n": 512, "k": 512})
+    assert cost(kernel, []) == pytest.approx(cost("matmul", [], m=512, n=512, k=512), rel=0.05)
+
+
+def test_phases_add_up() -> None:
+    s = apply(kernels.make("sum_all"), parse([["SPLITK", "n", 16], ["UPCAST", "n", 64]]), TARGET)
+    assert estimate(s, 2) == pytest.approx(sum(estimate(p, 2) for p in s.phases))
+
+
+def test_measured_bandwidth_is_used() -> None:
+    class Slow:
+        def bandwidth(self, threads: int, nt: bool = False) -> float:
+            return 1e9
+
+    s = apply(kernels.make("add"), parse([["UPCAST", "n", 64]]), TARGET)
+    assert estimate(s, 1, Slow()) > 2 * estimate(s, 1)
