@@ -94,6 +94,8 @@ def summary(out: Console, args: Namespace, result: Result) -> None:
     if result.t_min is not None:
         grid.add_row("best", Text(rates(result), style="bold"))
         grid.add_row("timed", f"min {duration(result.t_min)}" + (f", median {duration(result.t_med)} of {result.n} runs" if result.t_med else ""))
+        if result.plain_s:
+            grid.add_row("as written", f"{duration(result.plain_s)}; the best is {gain(result.plain_s, result.t_min)} as fast")
         if result.seed_s:
             grid.add_row("seed", f"{duration(result.seed_s)}; {against_seed(result)}")
         grid.add_row("opts", opts_text(result.opts))

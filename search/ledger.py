@@ -28,6 +28,8 @@ class Ledger:
         self.by_hash: dict[str, Measurement | None] = {}
         self.by_sha: dict[str, Measurement] = {}
         self.best: Measurement | None = None
+        self.plain_s: float | None = None
+        """Seconds of the kernel as written, without options."""
         self._kept: dict[Schedule, Finalist] = {}
         self._seeds: dict[Schedule, Finalist] = {}
 
@@ -39,6 +41,8 @@ class Ledger:
     def count(self, m: Measurement) -> None:
         """One more of its outcome."""
         self.counts[str(m.outcome.value)] += 1
+        if not m.opts and m.t_min is not None:
+            self.plain_s = m.t_min
 
     def improves(self, m: Measurement, by: str, elapsed: float) -> bool:
         """Whether this is a new best; then it is noted."""

@@ -49,7 +49,7 @@ class Job:
 class Result:
     """A search's answer. Times are seconds per call; `t_min`, `t_med` and `n` are None or 0 when nothing valid was found.
 
-    `seed_opts` and `seed_s`: the best start schedule and its fastest time. `gain`: how many times faster than it the answer is, from paired timing
+    `seed_opts` and `seed_s`: the best start schedule and its fastest time. `plain_s`: the kernel as written, with no options. `gain`: how many times faster than it the answer is, from paired timing
     where there was time for it. `significant`: whether that gain is larger than the noise (when not, the answer is the seed). `verified`: the whole
     output was checked; `confirmed`: once more with other inputs. `counts` has candidates by outcome, `repeated` those that turned out to be a
     schedule or a source that was already known. `history` has one entry for each improvement: seconds, trials, t_min, opts (JSON list)."""
@@ -62,6 +62,7 @@ class Result:
     strategy: str
     seed_opts: Schedule | None = None
     seed_s: float | None = None
+    plain_s: float | None = None
     opts: Schedule = ()
     t_min: float | None = None
     t_med: float | None = None

@@ -273,6 +273,7 @@ class TuningRun:
         common: dict[str, Any] = {
             "seed_opts": seed_opts,
             "seed_s": seed_s,
+            "plain_s": self.ledger.plain_s,
             "counts": dict(self.ledger.counts),
             "repeated": self.ledger.repeated,
             "history": tuple(self.ledger.history),
