@@ -192,7 +192,7 @@ class TuningRun:
         if batch:
             began = self.meter.clock()
             measured = self.measurer.measure(batch, self.ledger.best.t_min if self.ledger.best is not None else None)
-            self._paid(self.meter.clock() - began, len(batch))
+            self._paid(self.meter.clock() - began, measured)
             for built, m in zip(batch, measured):
                 self.ledger.by_sha[built.sha] = m
                 self.ledger.keep(built, m, seed=self._asked[built.opts].by == "seed")
@@ -204,12 +204,13 @@ class TuningRun:
             if self.strategy is not None:
                 self.strategy.tell(opts, self.ledger.by_sha[sha])
 
-    def _paid(self, seconds: float, count: int) -> None:
+    def _paid(self, seconds: float, measured: Sequence[Measurement]) -> None:
         """Learn what a candidate costs; the first batch also paid for inputs and reference, which the second check needs twice more."""
         if self._first is None:
-            self._first = (seconds, count)
+            running = sum((m.n + 2) * m.t_med for m in measured if m.t_med)  # run once to verify, once to warm up
+            self._first = (seconds - running, len(measured))
         else:
-            self._cost = 0.7 * self._cost + 0.3 * max(1e-3, seconds / count)
+            self._cost = 0.7 * self._cost + 0.3 * max(1e-3, seconds / len(measured))
         self.meter.check_s = 2 * max(0.0, self._first[0] - self._first[1] * self._cost) + 4 * self._cost
 
     def _conclude(self, m: Measurement, by: str) -> None:
