@@ -292,7 +292,8 @@ def apply(kernel: Kernel, opts: Iterable[Opt] | Sequence[object], target: Target
         kernel, listed, target, s.plans, tuple(s.order), items, kept, {n: at for n, (at, _) in s.value_stages.items()},
         {}, frozenset(s.held), frozenset(s.nt), frozenset(s.effects),
     )  # fmt: skip
-    stages = {n: plan_stage(out, o) for n, o in s.input_stages.items()}
+    # in the order of the buffers, not of the options: equal schedules are laid out alike
+    stages = {b.name: plan_stage(out, s.input_stages[b.name]) for b in kernel.inputs if b.name in s.input_stages}
     out = replace(out, stages=stages)
     check_scheduled(out)
     return out
