@@ -36,6 +36,10 @@ class Older(CacheError):
     """The file has an earlier schema and waits for its migration."""
 
 
+class Busy(CacheError):
+    """Another process or thread holds the file."""
+
+
 def classify(error: Exception, place: str) -> CacheError:
     """A database driver's error as one that says what to do. `place` is the path or URL for the message."""
     text = str(error).strip()
@@ -43,7 +47,7 @@ def classify(error: Exception, place: str) -> CacheError:
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or "Could not decode to UTF-8" in text:
         return Damaged(f"the cache {place} is damaged ({text})")
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return CacheError(f"the cache {place} is locked by another process ({text}): try again when that one is done, or {ELSEWHERE}")
+        return Busy(f"the cache {place} is locked by another process ({text}): try again when that one is done, or {ELSEWHERE}")
     if code == sqlite3.SQLITE_FULL:
         return CacheError(f"the disk that holds the cache {place} is full: free some space, or {ELSEWHERE}")
     if code == sqlite3.SQLITE_IOERR:

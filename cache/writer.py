@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import sqlite3
+import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -13,7 +15,7 @@ from ..ir.errors import CacheError
 from . import queries
 from .keys import Key
 from .lookup import to_rows
-from .recover import ELSEWHERE, Newer, classify, schema_of
+from .recover import ELSEWHERE, Busy, Newer, classify, schema_of
 from .rows import Row
 from .version import SCHEMA
 
@@ -105,7 +107,18 @@ class Writer:
 
     # ----------------------------------------------------------------------------------------------------------------
     def _run(self, work: Callable[[sa.Connection], T]) -> T:
-        """`work` in one transaction, on a prepared database."""
+        """`work` in one transaction, on a prepared database. Tried again while another writer holds the file: SQLite's own waiting
+        does not cover the change to WAL and the recovery of a log, which fail at once."""
+        deadline = time.monotonic() + BUSY_S
+        while True:
+            try:
+                return self._once(work)
+            except Busy:
+                if time.monotonic() >= deadline:
+                    raise
+                time.sleep(random.uniform(0.001, 0.02))
+
+    def _once(self, work: Callable[[sa.Connection], T]) -> T:
         import sqlalchemy as sa
 
         from . import schema
