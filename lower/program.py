@@ -22,7 +22,10 @@ Operations (a, b, c are Vals; vectors are element-wise; comparisons give bool):
                 a masked lane gives 0 and touches no memory
     gather      (vector index[, mask]), attr = Mem: one element a lane
     store       (index, value[, mask]), attr = Mem: consecutive lanes;   scatter (vector index, value[, mask])
-"""
+    barrier     (): every thread of the group arrives before any goes on; orders shared memory and parameters within the group
+    shfl_xor    (scalar), attr = distance: the value that thread `thread ^ distance` holds; both in one warp (`Target.warp`)
+
+A phase runs `items` groups of `threads` threads. Barriers and shuffles stand where every thread of the group comes by."""
 
 from __future__ import annotations
 
@@ -54,8 +57,8 @@ class Val:
 @dataclass(frozen=True, slots=True)
 class Mem:
     """Where a load or store goes. `space`: 'param' (`base` = position in the parameter list), 'scratch' (`base` = byte offset
-    in the worker's 64-byte aligned arena) or 'work' (byte offset in the workspace shared by phases). `offset` is a constant
-    in elements added to the index. `align` is the byte alignment known for the accessed address. `nt`: non-temporal."""
+    in the arena of one worker, or of one thread of a group; 64-byte aligned), 'shared' (byte offset in the group's shared memory)
+    or 'work' (byte offset in the workspace shared by phases). `offset` is a constant in elements added to the index. `align` is the byte alignment known for the accessed address. `nt`: non-temporal."""
 
     space: str
     base: int
@@ -123,17 +126,22 @@ class Param:
 @dataclass(slots=True)
 class Phase:
     """`items` (an index expression over the symbols) independent executions of `body`; `item` is the grid index.
-    `vars[i]` is the Val of the i-th symbol."""
+    `vars[i]` is the Val of the i-th symbol. Where `threads` > 1, every item is a group of so many threads, and `thread` is the
+    number of one in its group."""
 
     items: Node
     item: Val
     vars: list[Val]
     body: Block
+    threads: int = 1
+    thread: Val | None = None
 
 
 @dataclass(slots=True)
 class Program:
-    """A lowered kernel. Sizes are in bytes; `scratch` is a worker's arena, `work` is shared between phases."""
+    """A lowered kernel. Sizes are in bytes; `scratch` is a worker's (a thread's) arena, `shared` a group's memory, `work` is
+    shared between phases. `align`: every parameter starts at a multiple of so many bytes (1: elements are aligned, no more).
+    `regs`: at most so many registers a thread (0: the compiler decides)."""
 
     name: str
     params: tuple[Param, ...]
@@ -141,18 +149,25 @@ class Program:
     phases: list[Phase]
     scratch: int = 0
     work: int = 0
+    shared: int = 0
+    align: int = 1
+    regs: int = 0
 
     @property
     def signature(self) -> Signature:
         """What a device needs to call it."""
-        return Signature(self.name, self.params, tuple(s.arg.name for s in self.symbols), tuple(p.items for p in self.phases), self.scratch, self.work)
+        return Signature(
+            self.name, self.params, tuple(s.arg.name for s in self.symbols), tuple(p.items for p in self.phases), self.scratch, self.work,
+            tuple(p.threads for p in self.phases), self.shared, self.align,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
     """How to call a compiled Program: phase i is the symbol `{name}_p{i}` with
     `void (void **bufs, int64 *vars, void *scratch, int64 lo, int64 hi)` running grid items [lo, hi). `bufs` holds the
-    parameters, then the workspace pointer. Phases run in order, each complete before the next."""
+    parameters, then the workspace pointer. Phases run in order, each complete before the next. `threads` (a phase),
+    `shared` and `align` are as in Program; languages with thread groups say in their renderer how arguments are passed."""
 
     name: str
     params: tuple[Param, ...]
@@ -160,6 +175,9 @@ class Signature:
     items: tuple[Node, ...]
     scratch: int
     work: int
+    threads: tuple[int, ...] = ()
+    shared: int = 0
+    align: int = 1
 
     def entry(self, phase: int) -> str:
         """The function name of a phase."""

@@ -20,18 +20,23 @@ FIELDS: dict[str, Any] = {
     "UPCAST": "int",
     "UNROLL": "int",
     "PARALLEL": None,
+    "LOCAL": "int",
+    "GROUP": "int",
     "SPLITK": "int",
-    "STAGE": {"at": str, "order": str, "pad": int, "depth": int},
+    "STAGE": {"at": str, "order": str, "pad": int, "swizzle": int, "depth": int},
+    "SWIZZLE": "int",
     "PADTO": "int",
+    "NOLOCAL": None,
+    "LAUNCH": "int",
     "NT": None,
 }
-DEFAULTS: dict[str, dict[str, Scalar]] = {"STAGE": {"order": "panel", "pad": 0, "depth": 1}}
+DEFAULTS: dict[str, dict[str, Scalar]] = {"STAGE": {"order": "panel", "pad": 0, "swizzle": 0, "depth": 1}}
 
 
 @dataclass(frozen=True, slots=True)
 class Opt:
     """One option. `on` is an axis family, a site (`n@max`) or a loop (`k.t`) for loop options, a buffer or value for STAGE
-    and NT. `arg` is an int, None, or sorted (field, scalar) pairs."""
+    and NT, `grid` for SWIZZLE, NOLOCAL and LAUNCH. `arg` is an int, None, or sorted (field, scalar) pairs."""
 
     op: str
     on: str
@@ -133,7 +138,10 @@ def dumps(opts: Iterable[Opt]) -> str:
     return json.dumps([o.json for o in opts], separators=(",", ":"))
 
 
-_SHORT = {"TILE": "T", "MOVE": "M", "UPCAST": "U", "UNROLL": "R", "PARALLEL": "P", "SPLITK": "K", "STAGE": "S", "PADTO": "PAD", "NT": "NT"}
+_SHORT = {
+    "TILE": "T", "MOVE": "M", "UPCAST": "U", "UNROLL": "R", "PARALLEL": "P", "LOCAL": "L", "GROUP": "G", "SPLITK": "K", "STAGE": "S", "SWIZZLE": "Z",
+    "PADTO": "PAD", "NOLOCAL": "NOLOCAL", "LAUNCH": "REGS", "NT": "NT",
+}  # fmt: skip
 
 
 def short(opts: Iterable[Opt]) -> str:
@@ -145,7 +153,9 @@ def _short(o: Opt) -> str:
     head = _SHORT[o.op]
     if o.op == "STAGE":
         f = o.fields
-        return f"{head}{o.on}@{f['at']}" + ("/row" if f["order"] == "row" else "") + (f"+{f['pad']}" if f["pad"] else "")
+        return f"{head}{o.on}@{f['at']}" + ("/row" if f["order"] == "row" else "") + (f"+{f['pad']}" if f["pad"] else "") + (f"^{f['swizzle']}" if f["swizzle"] else "")
     if o.op == "MOVE":
         return f"{head}{o.on}<{o.fields['before']}"
+    if o.on == "grid":
+        return f"{head}{'' if o.arg is None else o.arg}"
     return f"{head}{o.on}{'' if o.arg is None else o.arg}"

@@ -24,6 +24,21 @@ def _arm(name: str, cpu: str, cores: int, l1: int, l2: int, l3: int) -> Target:
     return Target(name, "llvm", "aarch64", cpu, _NEON, 16, 32, cores, l1, l2, l3)
 
 
+def _nvidia(cpu: str, multiprocessors: int, shared: int, l2: int) -> Target:
+    # shared memory is what one group may ask for, which is a KiB less than a multiprocessor has
+    features = frozenset({"fp16", "fp64"})
+    return Target(cpu, "cuda", "nvptx64", cpu, features, 16, 255, multiprocessors, 128 * _KIB, l2, l2, "gpu", shared, 1024, 32)
+
+
+def opencl(name: str, cpu: str, kind: str, features: frozenset[str], cores: int, shared: int, max_threads: int, base: Target | None = None) -> Target:
+    """An OpenCL device. A driver for processors takes vector shape and caches from `base`, the processor."""
+    if base is not None:
+        width, registers, l1, l2, l3 = base.vector_bytes, base.registers, base.l1, base.l2, base.l3
+    else:
+        width, registers, l1, l2, l3 = 16, 128, 64 * _KIB, 4 * _MIB, 4 * _MIB
+    return Target(name, "opencl", base.arch if base else "gpu", cpu, features, width, registers, cores, l1, l2, l3, kind, shared, max_threads, 1)
+
+
 def vector_shape(arch: str, features: frozenset[str]) -> tuple[int, int]:
     """(bytes of a vector register, number of vector registers) that `features` give on `arch`."""
     if arch != "x86_64":
@@ -48,8 +63,14 @@ _TABLE = {
         _arm("apple-m1", "apple-m1", 8, 128 * _KIB, 3 * _MIB, 8 * _MIB),
         _arm("neoverse-n1", "neoverse-n1", 64, 64 * _KIB, _MIB, 32 * _MIB),
         _arm("neoverse-v1", "neoverse-v1", 64, 64 * _KIB, _MIB, 32 * _MIB),
+        _nvidia("sm_80", 108, 163 * _KIB, 40 * _MIB),
+        _nvidia("sm_86", 84, 99 * _KIB, 6 * _MIB),
+        _nvidia("sm_89", 128, 99 * _KIB, 72 * _MIB),
+        _nvidia("sm_90a", 132, 227 * _KIB, 50 * _MIB),
     )
 }
+_TABLE["opencl-gpu"] = opencl("opencl-gpu", "generic-gpu", "gpu", frozenset({"fp64"}), 32, 32 * _KIB, 256)
+_TABLE["opencl-cpu"] = opencl("opencl-cpu", "generic-cpu", "cpu", frozenset({"fp64"}), 8, 256 * _KIB, 1024, _TABLE["avx2"])
 NAMES: tuple[str, ...] = tuple(_TABLE)
 """The processors that `named` knows."""
 

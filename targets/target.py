@@ -15,7 +15,12 @@ class Target:
     fma f16c avx512 (F, BW, CD, DQ and VL together) avx512vnni avx512bf16 on x86-64, neon on AArch64. `cpu` is LLVM's name, used
     for scheduling; the instructions allowed follow from `features` alone. `vector_bytes` is one register, `registers` their number;
     `l1` and `l2` are bytes per core, `l3` is the bytes that all cores share; `cores` is nominal for a named target and what this
-    process may use (affinity and cgroup) for the host."""
+    process may use (affinity and cgroup) for the host.
+
+    `kind` is 'cpu' or 'gpu': whether parallel work is a few vector cores or thousands of threads; an OpenCL driver for processors is
+    'cpu' and takes both forms. Languages with thread groups: `shared` is the bytes of shared memory a group may use, `max_threads` the
+    largest group, `warp` how many threads exchange values by shuffles (1: no shuffles); on a GPU `registers` is per thread, `cores` the
+    number of multiprocessors, `l2` what all of them share, and `features` may hold fp16, fp64 and subgroups."""
 
     name: str
     lang: str
@@ -28,6 +33,10 @@ class Target:
     l1: int
     l2: int
     l3: int
+    kind: str = "cpu"
+    shared: int = 0
+    max_threads: int = 1
+    warp: int = 1
 
     def lanes(self, dtype: DType) -> int:
         """Elements of the compute type of `dtype` in one vector register, at least 1."""
@@ -35,8 +44,16 @@ class Target:
 
     @property
     def key(self) -> str:
-        """The identity used by caches: the code that this target gets, not the core count or the cache sizes."""
+        """The identity used by caches: the code that this target gets, not the core count or the cache sizes; but a GPU's
+        multiprocessors, shared and L2 memory are part of it, since schedules are fitted to them."""
+        if self.kind == "gpu":
+            return f"{self.lang}:{self.cpu}:{self.cores}mp:{self.shared}:{self.l2}:{'+'.join(sorted(self.features))}"
         return f"{self.lang}:{self.arch}:{self.cpu}:{'+'.join(sorted(self.features))}"
+
+    @property
+    def groups(self) -> bool:
+        """Whether its language has groups of threads (LOCAL, GROUP, shared memory)."""
+        return self.lang in ("opencl", "cuda")
 
     @property
     def triple(self) -> str:
