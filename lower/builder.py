@@ -1,7 +1,7 @@
 """Builds Program blocks: equal pure instructions collapse, and each lands in the outermost block where it is defined.
 
 That placement is all the loop-invariant code motion there is, so generated code needs no optimiser passes. Loads from
-read-only parameters move too, but never out of an `If`."""
+read-only parameters move too, but never out of an `If`. Barriers and shuffles between threads stay where they are emitted."""
 
 from __future__ import annotations
 
@@ -41,14 +41,15 @@ class Builder:
 
     # blocks -------------------------------------------------------------------------------------------------------
     @contextmanager
-    def phase(self, items: Node, symbols: Sequence[Node]) -> Iterator[Phase]:
-        """Open a phase; its `item` and `vars` are defined at depth 0."""
+    def phase(self, items: Node, symbols: Sequence[Node], threads: int = 1) -> Iterator[Phase]:
+        """Open a phase of groups of `threads` threads; its `item`, `vars` and (above one thread) `thread` are defined at depth 0."""
         if self._scopes:
             raise AssertionError("a phase cannot be nested")
         block = Block()
         self._scopes = [_Scope(block, False)]
         item = self._val(index, 1, 0, "item")
-        yield Phase(items, item, [self._val(index, 1, 0, s.arg.name) for s in symbols], block)
+        thread = self._val(index, 1, 0, "thread") if threads > 1 else None
+        yield Phase(items, item, [self._val(index, 1, 0, s.arg.name) for s in symbols], block, threads, thread)
         self._scopes = []
 
     @contextmanager
@@ -110,16 +111,17 @@ class Builder:
         return self._pure("shuffle", a.dtype, len(lanes), (a, b), lanes, lanes)
 
     def load(self, mem: Mem, at: Val, lanes: int = 1, mask: Val | None = None, invariant: bool = False) -> Val:
-        """`lanes` consecutive elements; `invariant` memory is read-only for the whole phase, so the load may move out."""
+        """`lanes` consecutive elements; `invariant` memory is read-only for the whole phase, so the load may move out (group
+        memory never is: it was written in this phase)."""
         args = (at,) if mask is None else (at, mask)
-        if invariant:
+        if invariant and mem.space != "shared":
             return self._pure("load", mem.dtype, lanes, args, mem, mem, floor=self._guard())
         return self._here("load", mem.dtype, lanes, args, mem)
 
     def gather(self, mem: Mem, at: Val, mask: Val | None = None, invariant: bool = False) -> Val:
         """One element a lane at the vector of indices."""
         args = (at,) if mask is None else (at, mask)
-        if invariant:
+        if invariant and mem.space != "shared":
             return self._pure("gather", mem.dtype, at.lanes, args, mem, mem, floor=self._guard())
         return self._here("gather", mem.dtype, at.lanes, args, mem)
 
@@ -128,6 +130,14 @@ class Builder:
         op = "scatter" if at.lanes > 1 else "store"
         args = (at, value) if mask is None else (at, value, mask)
         self._scopes[-1].block.stmts.append(Instr(op, None, args, mem))
+
+    def barrier(self) -> None:
+        """Every thread of the group waits here for the others. It stays here, and no load from shared memory moves past it."""
+        self._scopes[-1].block.stmts.append(Instr("barrier", None, ()))
+
+    def shfl_xor(self, a: Val, distance: int) -> Val:
+        """The scalar `a` of thread `thread ^ distance`, in the same warp. It stays here: all threads of the warp must come by."""
+        return self._here("shfl_xor", a.dtype, a.lanes, (a,), distance)
 
     # placement ----------------------------------------------------------------------------------------------------
     def _val(self, dtype: DType, lanes: int, depth: int, name: str = "") -> Val:

@@ -19,11 +19,16 @@ def show(program: Program) -> str:
         out.append(f"  {p.role} {p.name}: {p.dtype}[{', '.join(_extent(d) for d in p.shape)}]")
     for s in program.symbols:
         out.append(f"  symbol {s.arg.name} in {s.arg.lo}..{s.arg.hi}")
-    for what in ("scratch", "work"):
+    for what in ("scratch", "work", "shared"):
         if getattr(program, what):
             out.append(f"  {what} {getattr(program, what)} bytes")
+    if program.align > 1:
+        out.append(f"  parameters aligned to {program.align} bytes")
+    if program.regs:
+        out.append(f"  at most {program.regs} registers a thread")
     for i, phase in enumerate(program.phases):
-        out.append(f"phase {i}: {_extent(phase.items)} items")
+        groups = f" of {phase.threads} threads" if phase.threads > 1 else ""
+        out.append(f"phase {i}: {_extent(phase.items)} items{groups}")
         out.extend(Printer(program).phase(phase))
     return "\n".join(out) + "\n"
 
@@ -47,8 +52,10 @@ class Printer:
         yield from self._block(phase.body, "  ")
 
     def bind(self, phase: Phase) -> None:
-        """Name the grid index and the symbols."""
+        """Name the grid index, the thread and the symbols."""
         self.names[phase.item] = "%item"
+        if phase.thread is not None:
+            self.names[phase.thread] = "%thread"
         for v, s in zip(phase.vars, self.program.symbols, strict=True):
             self.names[v] = f"%{s.arg.name}"
 
@@ -102,6 +109,10 @@ def _operation(program: Program, s: Instr, args: list[str]) -> str:
         return f"aligned {program.params[s.attr[0]].name} to {s.attr[1]} bytes"
     if s.op == "const":
         return f"({', '.join(number(x) for x in s.attr)})"
+    if s.op == "barrier":
+        return s.op
+    if s.op == "shfl_xor":
+        return f"{s.op} {args[0]}, distance {s.attr}"
     if s.attr is not None:
         args = [*args, f"lanes {', '.join(map(str, s.attr))}" if isinstance(s.attr, tuple) else f"lane {s.attr}"]
     return f"{s.op} {', '.join(args)}"

@@ -84,3 +84,29 @@ def test_alignment_test_names_its_parameter():
         b.store(Mem("param", 0, float32), b.const(0), b.const(1.0, float32))
     text = show(Program("p", (Param("y", float32, (1,), "out"),), (), [phase]))
     assert "  %0: bool = aligned y to 64 bytes\n  if %0:\n    store y[0] = 1\n" in text
+
+
+def test_groups_of_threads():
+    b, tile = Builder(), Mem("shared", 16, float32, align=4)
+    with b.phase(const(3), (), 64) as phase:
+        b.store(tile, phase.thread, b.shfl_xor(b.load(Mem("param", 0, float32), phase.thread), 4))
+        b.barrier()
+        b.store(Mem("param", 1, float32), phase.thread, b.load(tile, b.op("xor", phase.thread, b.const(1))))
+    program = Program("p", (Param("x", float32, (64,), "in"), Param("y", float32, (64,), "out")), (), [phase], shared=272, align=16, regs=128)
+    want = """\
+program p
+  in x: float32[64]
+  out y: float32[64]
+  shared 272 bytes
+  parameters aligned to 16 bytes
+  at most 128 registers a thread
+phase 0: 3 items of 64 threads
+  %0: float32 = load x[%thread]
+  %1: float32 = shfl_xor %0, distance 4
+  store shared@16:float32[%thread] = %1
+  barrier
+  %2: int64 = xor %thread, 1
+  %3: float32 = load shared@16:float32[%2]
+  store y[%thread] = %3
+"""
+    assert show(program) == want
