@@ -8,13 +8,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..ir import index as ix
-from ..ir.dtypes import index, int32
+from ..ir.dtypes import index
 from ..ir.errors import OptError
-from ..ir.node import Node, axes_of, const, load_parts, substitute
+from ..ir.node import Node, axes_of, const, load_parts
 from ..opts.nests import Nest
 from ..opts.plan_axis import Part
+from ..opts.staging import StagePlan
+from . import tile
+from .indices import Indices
 from .lanes import choose_lane, width
-from .parts import Split, over_parts, reads_memory
+from .parts import Split, over_parts
 from .program import Mem, Val
 from .storage import Array, Assignment, Registers
 
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
 ELEMENTARY = frozenset({"exp", "log", "tanh", "erf"})
 
 
-class NestEval:
+class NestEval(Indices):
     """Expression emitter for `nest` at the builder's current position."""
 
     def __init__(self, low: Lowering, nest: Nest, extra: Sequence[Node] = ()) -> None:
@@ -104,84 +107,6 @@ class NestEval:
             return elementary.expand(b, op, args[0])
         return b.op(op, *args, dtype=node.dtype)
 
-    # indices ------------------------------------------------------------------------------------------------------
-    def split(self, node: Node, asg: Assignment) -> tuple[Node, int, int, Val | None]:
-        """An index over parts as (scalar index, constant, coefficient of the lane number, further vector term)."""
-        found = self._splits.get(node)
-        if found is None:
-            found = self._splits[node] = self._plan_split(node)
-        base, c, lane, copies, special = found
-        for k, name in copies:
-            c += k * asg[name]
-        vec = None
-        for t, k in special:
-            v = self._term(t, asg)
-            if v.lanes == 1 and k == 1 and vec is None:
-                vec = v
-            else:
-                v = self.b.op("mul", v, self.b.const(k))
-                vec = v if vec is None else self.b.op("add", vec, v)
-        return base, c, lane, vec
-
-    def _plan_split(self, node: Node) -> Split:
-        """What of an index is the same for every assignment: only constants are left to add."""
-        terms, c = ix.parts(node)
-        rest: dict[Node, int] = {}
-        copies: list[tuple[int, str]] = []
-        special: list[tuple[Node, int]] = []
-        lane = 0
-        for t, k in terms.items():
-            part = self._vars.get(t)
-            if part is not None:
-                lane += k if part is self.lane else 0
-                copies.append((k * self.width if part is self.lane else k, part.name))
-            elif reads_memory(t) or self._vars.keys() & axes_of(t):
-                special.append((t, k))
-            else:
-                rest[t] = k
-        return ix.linear(rest, 0), c, lane, copies, special
-
-    def _term(self, t: Node, asg: Assignment) -> Val:
-        """A non-linear index term that depends on register parts."""
-        b = self.b
-        if t.op in ("load", "ref", "where", "cast"):
-            return self.value(t, asg)
-        args = [self.index(s, asg) for s in t.src]
-        if t.op in ("div", "mod"):
-            return b.op("idiv" if t.op == "div" else "imod", args[0], attr=t.arg)
-        if t.op == "prod":
-            out = args[0]
-            for a in args[1:]:
-                out = b.op("mul", out, a)
-            return out
-        if t.op in ("min", "max"):
-            return b.op(t.op, *args)
-        raise OptError(f"cannot lower the index term {t!r}")
-
-    def index(self, node: Node, asg: Assignment) -> Val:
-        """An index over parts as a Val (a vector where it varies along the lanes)."""
-        base, c, lane, vec = self.split(node, asg)
-        return self._join(self.low.scalar(ix.add(base, const(c))), lane, vec)
-
-    def _join(self, scalar: Val, lane: int, vec: Val | None) -> Val:
-        out = scalar
-        if lane:
-            out = self.b.op("add", out, self.b.const(tuple(lane * i for i in range(self.width)), index, self.width))
-        return out if vec is None else self.b.op("add", out, vec)
-
-    def _compare(self, op: str, x: Node, y: Node, asg: Assignment) -> Val:
-        """A comparison of indices; along the lanes it is done in 32 bits against constant lane numbers."""
-        b, table = self.b, self.low.axis_index
-        base, c, lane, vec = self.split(over_parts(ix.add(y, x, -1), table), asg)
-        if vec is not None:
-            return b.op(op, b.const(0), self._join(self.low.scalar(ix.add(base, const(c))), lane, vec))
-        if not lane:
-            return b.op(op, b.const(0), self.low.scalar(ix.add(base, const(c))))
-        reach = abs(lane) * self.width + 1
-        at = ix.minmax("max", const(-reach), ix.minmax("min", const(reach), ix.mul(ix.add(base, const(c)), const(-1))))
-        scalar = b.op("cast", self.low.scalar(at), dtype=int32)
-        return b.op(op, b.splat(scalar, self.width), b.const(tuple(lane * i for i in range(self.width)), int32, self.width))
-
     # memory -------------------------------------------------------------------------------------------------------
     def _load(self, node: Node, asg: Assignment) -> Val:
         found = self._address.get(node)
@@ -189,7 +114,21 @@ class NestEval:
             found = self._address[node] = self._locate(node)
         mem, address, mask, invariant = found
         m = None if mask is None else self.value(mask, asg)
+        staged = self.low.staged(load_parts(node)[0].name, self.nest)
+        if staged is not None and staged[0].swizzle:
+            return self._swizzled(staged[0], mem, address, asg)
         return self.read(mem, address, asg, m, invariant)
+
+    def _swizzled(self, plan: StagePlan, mem: Mem, address: Node, asg: Assignment) -> Val:
+        """Load from a tile whose chunks change places along a row; whole where the lanes lie in one chunk."""
+        base, c, lane, vec = self.split(address, asg)
+        at = self._join(self.low.scalar(ix.add(base, const(c))), 0 if lane == 1 else lane, vec)
+        if lane == 1 and vec is None:
+            if self.width <= plan.vector and self.low.at(mem, base, c, self.width).align >= self.width * mem.dtype.size:
+                return self.b.load(Mem(mem.space, mem.base, mem.dtype, 0, self.width * mem.dtype.size), tile.place(self.b, plan, at), self.width)
+            at = self._join(self.low.scalar(ix.add(base, const(c))), lane, None)
+        at = tile.place(self.b, plan, at)
+        return self.b.load(mem, at) if at.lanes == 1 else self.b.gather(mem, at)
 
     def _locate(self, node: Node) -> tuple[Mem, Node, Node | None, bool]:
         """(memory, element index over parts, mask over axes, whether read-only) of a load."""
@@ -197,7 +136,7 @@ class NestEval:
         staged = self.low.staged(buffer.name, self.nest)
         if staged is not None:
             plan, mem = staged
-            if plan.order == "panel":
+            if not plan.box:
                 address = const(0)
                 for p, stride in plan.parts:
                     address = ix.add(address, p.var, stride)
@@ -274,9 +213,21 @@ class NestEval:
                 b.store(mem, at, value)
 
     def conditions(self) -> list[Node]:
-        """What must hold for the nest's point to exist, where register copies reach past an extent."""
+        """What must hold for the nest's point to exist, where register copies or threads reach past an extent, and for this
+        thread to be the one that stores it."""
         axes = [a for a in (self.lane_masked, *self.scalar_masked) if a is not None and a in self.nest.axes]
-        return [self.bound(a) for a in axes]
+        return [self.bound(a) for a in axes] + self.one_thread(self.nest.axes)
+
+    def guards(self, array: Array, axes: tuple[Node, ...]) -> list[Node]:
+        """What must hold for this thread to write its points over `axes` to an array."""
+        if array.param:
+            return self.conditions()
+        return self.one_thread(axes) if array.mem.space == "shared" else []
+
+    def one_thread(self, axes: tuple[Node, ...]) -> list[Node]:
+        """Threads that differ only along axes which are not among `axes` compute the same points: the first of them acts."""
+        families = {a.arg.family for a in axes}
+        return [ix.compare("lt", t.var, const(1)) for t in self.low.sched.threads if t.family not in families]
 
     def _ref(self, node: Node, asg: Assignment) -> Val:
         name = node.arg
@@ -284,8 +235,11 @@ class NestEval:
             return self._fill(name, asg)
         store = self.low.storage[name]
         if isinstance(store, Array):
-            padded = not store.param and all(self._padded(a, i) for a, i in zip(store.axes, node.src))
-            indices = tuple(over_parts(i, self.low.axis_index if padded else self._index) for i in node.src)
+            padded = not store.param and (store.own or all(self._padded(a, i) for a, i in zip(store.axes, node.src)))
+            if store.own:
+                indices = tuple(over_parts(i, {i: self.low.sched.plans[i].own}) if i.op == "axis" else over_parts(i, self.low.axis_index) for i in node.src)
+            else:
+                indices = tuple(over_parts(i, self.low.axis_index if padded else self._index) for i in node.src)
             mask = None
             if not padded and self.lane_masked is not None and self.lane_masked in axes_of(*node.src):
                 mask = self.value(self.bound(self.lane_masked), asg)
@@ -300,7 +254,7 @@ class NestEval:
             return True
         if index.op != "axis":
             return False
-        ours, theirs, extent = plans[index].registers, plans[axis].registers, plans[axis].extent
+        ours, theirs, extent = plans[index].block, plans[axis].block, plans[axis].extent
         return theirs % ours == 0 or (isinstance(extent, int) and -(-extent // ours) * ours <= -(-extent // theirs) * theirs)
 
     def registers(self, store: Registers, asg: Assignment) -> Val:
@@ -339,7 +293,7 @@ class NestEval:
             found = self._memo[key] = self.value(self.nest.filled[name], asg)
             array = self.low.storage[name]
             assert isinstance(array, Array)
-            self.write(array.mem, array.address(tuple(substitute(i, self.low.axis_index) for i in by)), asg, found)
+            self.write(array.mem, array.address(self.low.point(array, by)), asg, found, self.guards(array, by))
         return found
 
     def _depends_on(self, axes: tuple[Node, ...]) -> list[str]:

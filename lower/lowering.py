@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from ..ir import index as ix
 from ..ir.dtypes import DType, index
 from ..ir.errors import OptError
-from ..ir.kernel import Buffer, Scan, Value
+from ..ir.kernel import Buffer, Scan
 from ..ir.node import Node, const, walk
 from ..opts.nests import FoldItem, Item, Nest
 from ..opts.plan_axis import Part
@@ -16,7 +16,8 @@ from ..opts.schedule import Scheduled, apply
 from ..opts.staging import StagePlan
 from . import empty
 from .builder import Builder, Loop
-from .program import Mem, Param, Program, Val
+from .program import Mem, Param, Phase, Program, Val
+from .rooms import Rooms
 from .scalars import Scalars
 from .storage import Arena, Array, Registers, row_major
 
@@ -27,13 +28,16 @@ def lower(scheduled: Scheduled, expand: bool = True) -> Program:
     kernel = scheduled.kernel
     params = tuple(Param(b.name, b.dtype, b.shape, b.role) for b in kernel.buffers)
     places = {b.name: i for i, b in enumerate(kernel.buffers)}
-    phases, scratch, work = [], 0, 0
+    target = scheduled.target
+    out = Program(kernel.name, params, kernel.symbols, [], align=target.vector_bytes if target.groups else 1)
     for sub, gate in _parts(scheduled):
         low = Lowering(sub, expand, places, kernel.symbols)
-        program = low.run(gate)
-        phases += program.phases
-        scratch, work = max(scratch, program.scratch), max(work, low.work)
-    return Program(kernel.name, params, kernel.symbols, phases, scratch, work)
+        out.phases.append(low.run(gate))
+        out.scratch, out.shared, out.work = max(out.scratch, low.arena.size), max(out.shared, low.shared.size), max(out.work, low.work)
+        out.regs = max(out.regs, sub.regs)
+    if out.shared > target.shared and target.groups:
+        raise OptError(f"{kernel.name}: the group needs {out.shared} bytes of shared memory; {target.name} has {target.shared}")
+    return out
 
 
 def _parts(scheduled: Scheduled, positive: frozenset[Node] = frozenset(), gate: Node = const(1)) -> Iterator[tuple[Scheduled, Node]]:  # noqa: B008
@@ -50,7 +54,7 @@ def _parts(scheduled: Scheduled, positive: frozenset[Node] = frozenset(), gate: 
         positive, gate = positive | {e}, ix.mul(gate, empty.some(e))
 
 
-class Lowering:
+class Lowering(Rooms):
     """State shared by the emitters of one Program."""
 
     def __init__(self, sched: Scheduled, expand: bool = True, params: dict[str, int] | None = None, symbols: tuple[Node, ...] | None = None) -> None:
@@ -65,7 +69,7 @@ class Lowering:
         self.storage: dict[str, Registers | Array] = {}
         self.scalars = Scalars(self.b, {})
         self.opened: dict[str, Part] = {}
-        self.arena = Arena()
+        self.arena, self.shared = Arena(), Arena("shared")
         self.active: dict[str, tuple[StagePlan, Mem]] = {}
         self.tiles: dict[str, Mem] = {}
         self.aliased: set[str] = set()
@@ -74,6 +78,7 @@ class Lowering:
         self._streaming: str | None = None
         self.current: tuple[Nest, ...] = ()
         self.forced: dict[str, Array] = {}
+        self.thread: Val
         # components of cut folds: the merge reads them, though no nest of the kernel does
         self.merged = {
             c for i in sched.items if isinstance(i, FoldItem) and any(sched.plans[a].fold for n in i.nests for a in n.all_axes) for c in i.fold.components
@@ -92,7 +97,7 @@ class Lowering:
         return out
 
     # program ------------------------------------------------------------------------------------------------------
-    def run(self, items: Node = const(1)) -> Program:  # noqa: B008
+    def run(self, items: Node = const(1)) -> Phase:  # noqa: B008
         """Lower everything into one phase of `items` times the grid's items."""
         for p in self.sched.grid:
             items = ix.mul(items, p.size if isinstance(p.size, Node) else const(p.size))
@@ -100,22 +105,47 @@ class Lowering:
         found = [i for i in self.sched.items if not _empty(i)]
         if not found:
             items = const(0)
-        params = tuple(Param(b.name, b.dtype, b.shape, b.role) for b in self.kernel.buffers)
-        symbols = self.symbols
-        with self.b.phase(items, symbols) as phase:
-            self.scalars = Scalars(self.b, dict(zip(symbols, phase.vars)))
+        with self.b.phase(items, self.symbols, self.sched.group) as phase:
+            self.scalars = Scalars(self.b, dict(zip(self.symbols, phase.vars)))
             if not (items.op == "const" and items.arg == 0):
                 self._grid(phase.item)
+                self._threads(phase.thread)
                 for s in self.sched.stages.values():
                     if s.at.kind == "grid":
                         self.stage(s)
                 self.emit_items(found)
-        return Program(self.kernel.name, params, symbols, [phase], self.arena.size)
+        if self.sched.group > 1:
+            from . import barriers
+
+            barriers.place(phase, self.sched.target.warp)
+        return phase
+
+    def _threads(self, thread: Val | None) -> None:
+        """Split the number of a thread into its axes, the first varying fastest."""
+        if thread is not None:
+            self.thread = thread
+        for t in self.sched.threads:
+            assert thread is not None
+            at = thread if t.stride == 1 else self.b.op("idiv", thread, attr=t.stride)
+            self.scalars.bound[t.var] = at if t is self.sched.threads[-1] else self.b.op("imod", at, attr=t.count)
 
     def _grid(self, item: Val) -> None:
-        """Split the grid index into its parts, the last varying fastest."""
+        """Split the grid index into its parts, the last varying fastest; in a swizzled grid the last two run in bands of rows."""
         grid = self.sched.grid
         rest = item
+        if self.sched.swizzle > 1:
+            rows, columns = grid[-2:]
+            band = self.sched.swizzle * columns.trips
+            first = self.b.op("idiv", rest, attr=band)
+            within = self.b.op("imod", rest, attr=band)
+            if rows is not grid[0]:
+                bands = rows.trips // self.sched.swizzle
+                first, rest = self.b.op("imod", first, attr=bands), self.b.op("idiv", first, attr=bands)
+            row = self.b.op("imod", within, attr=self.sched.swizzle)
+            self.scalars.bound[rows.var] = self.b.op("add", self.b.op("mul", first, self.b.const(self.sched.swizzle)), row)
+            self.scalars.bound[columns.var] = self.b.op("idiv", within, attr=self.sched.swizzle)
+            self.opened |= {rows.name: rows, columns.name: columns}
+            grid = grid[:-2]
         for p in reversed(grid):
             if p is grid[0]:
                 self.scalars.bound[p.var] = rest
@@ -235,10 +265,10 @@ class Lowering:
 
     def stage(self, s: StagePlan) -> None:
         """Copy a staged tile into scratch and redirect its readers."""
-        from . import copy
+        from . import copy, tile
 
         saved, self.current = self.current, ()
-        copy.fill(self, s)
+        (tile.fill if self.sched.group > 1 else copy.fill)(self, s)
         self.current = saved
 
     def staged(self, buffer: str, nest: Nest) -> tuple[StagePlan, Mem] | None:
@@ -268,51 +298,16 @@ class Lowering:
     def at(self, mem: Mem, base: Node, offset: int, lanes: int) -> Mem:
         """`mem` with a constant offset, and the alignment its index proves."""
         align = mem.dtype.size
-        if mem.space != "param" or mem.nt:
+        target = self.sched.target
+        if mem.space != "param" or mem.nt or target.groups:
             terms, _ = ix.parts(base)
-            g = self.sched.target.vector_bytes if mem.space == "param" else 64
+            g = target.vector_bytes if mem.space == "param" else 64
             for v in [offset, *terms.values()]:
                 g = _gcd(g, v * mem.dtype.size)
             align = max(align, g)
         # a non-temporal store of a whole aligned vector, or an ordinary one
-        streams = mem.nt and lanes * mem.dtype.size == self.sched.target.vector_bytes <= align
+        streams = mem.nt and lanes * mem.dtype.size == target.vector_bytes <= align
         return Mem(mem.space, mem.base, mem.dtype, offset, align if streams or not mem.nt else mem.dtype.size, streams)
-
-    # storage ------------------------------------------------------------------------------------------------------
-    def array(self, value: Value, axes: tuple[Node, ...]) -> Array:
-        """Scratch for the part of a value that the open loops do not fix."""
-        sizes, bases = [], []
-        for a in axes:
-            base, size = self.local(a)
-            bases.append(base)
-            sizes.append(size)
-        dims = list(sizes)
-        if dims:
-            lanes = 64 // max(1, value.dtype.size)
-            dims[-1] = -(-dims[-1] // lanes) * lanes if dims[-1] >= lanes else dims[-1]
-        strides = row_major(tuple(dims))
-        total = 1
-        for d in dims:
-            total *= d
-        return Array(self.arena.take(value.dtype, total), axes, tuple(bases), strides)
-
-    def local(self, a: Node) -> tuple[Node, int]:
-        """(first index, padded count) of an axis under the open loops."""
-        plan = self.sched.plans[a]
-        base, covered = const(0), None
-        if plan.fold and plan.fold.name in self.opened:
-            base, covered = ix.add(base, plan.fold.var, plan.fold.stride), plan.fold.stride
-        top = 1
-        for i, p in enumerate(plan.parts):
-            if i == 0:
-                top = p.trips * p.stride
-            if p.name in self.opened:
-                base, covered = ix.add(base, p.var, p.stride), p.stride
-        if not plan.parts:
-            top = plan.extent if isinstance(plan.extent, int) else ix.bounds(plan.extent)[1]
-        if covered is None and plan.fold:
-            raise OptError(f"{a.arg.name}: a value over the folded axis is used outside its tile")
-        return base, covered if covered is not None else max(1, top)
 
 
 def _empty(item: Item) -> bool:

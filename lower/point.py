@@ -35,9 +35,8 @@ def point(low: Lowering, n: Nest) -> None:
 def point_body(low: Lowering, n: Nest, writes: Sequence[tuple[Node, Array]]) -> None:
     """Evaluate every expression, then write every array (so that all read the old state)."""
     ev = NestEval(low, n, [e for e, _ in writes])
-    indices = tuple(low.axis_index[a] for a in n.axes)
     done: list[tuple[Array, Assignment, Val]] = []
     for asg in ev.assignments(ev.regs):
         done += [(array, asg, ev.value(e, asg)) for e, array in writes]
     for array, asg, v in done:
-        ev.write(array.mem, array.address(indices), asg, v)
+        ev.write(array.mem, array.address(low.point(array)), asg, v, ev.guards(array, n.axes))

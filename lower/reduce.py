@@ -13,6 +13,7 @@ from ..ir.node import Node, const
 from ..opts.nests import Nest, identity
 from ..opts.plan_axis import Part
 from .expr import NestEval
+from .group import across_threads
 from .loops import identity_reads, through
 from .program import Val
 from .storage import Array, Assignment, Key, Registers
@@ -39,14 +40,15 @@ def reduce(low: Lowering, n: Nest) -> None:
         ev = NestEval(low, n)
         acc = Accumulators(low, n, ev, combine)
         start = [acc.identity() for _ in acc.keys]
-        if straddled and not acc.partial:
+        apart = acc.partial or bool(low.sched.shared_by(n.reduce_axes))
+        if straddled and not apart:
             assert array is not None
             start = [acc.old(array, k, straddled) for k in acc.spatial]
         final = acc.run(inner, start, empty)
-        results = acc.finish(final)
-        if straddled and acc.partial:
+        results = across_threads(low, n, acc.finish(final), combine)
+        if straddled and apart:
             assert array is not None
-            results = {k: low.b.op(combine, acc.old(array, k, straddled, lane=False), v) for k, v in results.items()}
+            results = {k: low.b.op(combine, acc.old(array, k, straddled), v) for k, v in results.items()}
         if array is None:
             store = Registers([p for p in ev.regs if p.axis in n.axes], acc.lane, ev.width if acc.lane else 1, results)
             low.storage[n.name] = store
@@ -120,7 +122,7 @@ class Accumulators:
             out[tuple((p.name, s[p.name]) for p in self.space)] = v
         return out
 
-    def old(self, array: Array, key: Assignment | Key, straddled: Sequence[Part], lane: bool = True) -> Val:
+    def old(self, array: Array, key: Assignment | Key, straddled: Sequence[Part]) -> Val:
         """The accumulator kept in memory, or the identity in the first block."""
         b, ev = self.low.b, self.ev
         asg: Assignment = dict(key)
@@ -136,19 +138,16 @@ class Accumulators:
         wide = self.lane is not None
         if wide:
             mask = b.splat(mask, ev.width)
-        old = ev.read(array.mem, array.address(self._point()), asg, mask)
+        old = ev.read(array.mem, array.address(self.low.point(array)), asg, mask)
         start = b.const(identity(self.combine, self.dtype).arg, self.dtype)
         return b.op("select", b.splat(later, ev.width) if wide else later, old, start, dtype=self.dtype)
 
     def write(self, array: Array, results: dict[Key, Val]) -> None:
         """Store finished (or partly summed) accumulators."""
         ev = self.ev
-        conds = ev.conditions() if array.param else []
+        conds = ev.guards(array, self.n.axes)
         for key, v in results.items():
-            ev.write(array.mem, array.address(self._point()), dict(key), v, conds)
-
-    def _point(self) -> tuple[Node, ...]:
-        return tuple(self.low.axis_index[a] for a in self.n.axes)
+            ev.write(array.mem, array.address(self.low.point(array)), dict(key), v, conds)
 
 
 def _across(low: Lowering, v: Val, combine: str) -> Val:
@@ -170,7 +169,7 @@ def _alias(low: Lowering, n: Nest) -> Array | None:
     if len(readers) != 1 or n.name in low.merged:
         return None
     store = readers[0][0]
-    if store.store is None or store.name in low.sched.held or store.store.combine or store.mask is not None:
+    if low.sched.group > 1 or store.store is None or store.name in low.sched.held or store.store.combine or store.mask is not None:
         return None
     if store.expr.op != "ref" or store.expr.dtype is not store.store.buffer.dtype or store.expr.src != n.axes:
         return None

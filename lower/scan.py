@@ -30,7 +30,7 @@ def scan(low: Lowering, n: Nest) -> None:
 
     def step(accs: list[Val] | None) -> list[Val]:
         ev = NestEval(low, n)
-        point = tuple(low.axis_index[a] for a in n.axes)
+        point = low.point(array)
         out = []
         for i, asg in enumerate(ev.assignments(ev.regs)):
             if accs is not None:
@@ -43,7 +43,7 @@ def scan(low: Lowering, n: Nest) -> None:
                 old = low.b.op("select", inside, old, low.b.const(start, dtype), dtype=dtype)
             new = low.b.op(combine, old, ev.value(n.expr, asg))
             out.append(wide(ev, new))
-            ev.write(array.mem, array.address(point), asg, new)
+            ev.write(array.mem, array.address(point), asg, new, ev.guards(array, n.axes))
         return out
 
     def carry(rest: Sequence[Part], accs: list[Val]) -> list[Val]:

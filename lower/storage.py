@@ -31,13 +31,15 @@ class Registers:
 
 @dataclass(slots=True)
 class Array:
-    """A value in memory: element (i₀, i₁, …) of `axes` is at Σ (iₐ − baseₐ)·strideₐ."""
+    """A value in memory: element (i₀, i₁, …) of `axes` is at Σ (iₐ − baseₐ)·strideₐ. With `own`, every thread keeps just its own
+    elements, and indices count those (`AxisPlan.own`)."""
 
     mem: Mem
     axes: tuple[Node, ...]
     bases: tuple[Node, ...]
     strides: tuple[int | Node, ...]
     param: bool = False
+    own: bool = False
 
     def address(self, indices: tuple[Node, ...]) -> Node:
         """The element index of a point (indices are over parts)."""
@@ -49,16 +51,17 @@ class Array:
 
 
 class Arena:
-    """Hands out 64-byte aligned pieces of a worker's scratch."""
+    """Hands out 64-byte aligned pieces of a worker's or thread's scratch, or of a group's shared memory."""
 
-    def __init__(self) -> None:
+    def __init__(self, space: str = "scratch") -> None:
+        self.space = space
         self.size = 0
 
     def take(self, dtype: DType, elements: int) -> Mem:
         """Room for `elements` of `dtype`, with slack for a whole vector at the end."""
         base = self.size
         self.size += (elements * dtype.size + 127) // 64 * 64
-        return Mem("scratch", base, dtype, align=dtype.size)
+        return Mem(self.space, base, dtype, align=dtype.size)
 
 
 def row_major(shape: tuple[int | Node, ...]) -> tuple[int | Node, ...]:

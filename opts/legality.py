@@ -31,7 +31,7 @@ def check_scheduled(s: Scheduled) -> None:
 
 def _order(s: Scheduled) -> None:
     for plan in s.plans.values():
-        names = [p.name for p in plan.parts if not p.register]
+        names = [p.name for p in plan.parts if p.loop]
         if plan.fold:
             names.insert(0, plan.fold.name)
         for outer, inner in pairwise(names):
@@ -72,11 +72,11 @@ def _nest(s: Scheduled, nest: Nest) -> None:
     if nest.kind == "scan":
         assert nest.value is not None and isinstance(nest.value.expr, Scan)
         axis = nest.value.expr.axis
-        if s.plans[axis].registers > 1 or s.plans[axis].grid:
-            raise OptError(f"{axis.arg.name} is scanned in order: it cannot be upcast or parallel")
+        if s.plans[axis].block > 1 or s.plans[axis].grid:
+            raise OptError(f"{axis.arg.name} is scanned in order: it cannot be upcast or parallel, nor shared by threads")
     if nest.store is not None:
         for a in scatter_ordered(nest.store):
-            if s.plans[a].registers > 1 or s.plans[a].grid:
+            if s.plans[a].block > 1 or s.plans[a].grid:
                 raise OptError(f"{a.arg.name}: writes of {nest.name} can meet along it, so it stays serial")
 
 

@@ -153,7 +153,12 @@ def _short(o: Opt) -> str:
     head = _SHORT[o.op]
     if o.op == "STAGE":
         f = o.fields
-        return f"{head}{o.on}@{f['at']}" + ("/row" if f["order"] == "row" else "") + (f"+{f['pad']}" if f["pad"] else "") + (f"^{f['swizzle']}" if f["swizzle"] else "")
+        return (
+            f"{head}{o.on}@{f['at']}"
+            + ("/row" if f["order"] == "row" else "")
+            + (f"+{f['pad']}" if f["pad"] else "")
+            + (f"^{f['swizzle']}" if f["swizzle"] else "")
+        )
     if o.op == "MOVE":
         return f"{head}{o.on}<{o.fields['before']}"
     if o.on == "grid":

@@ -2,7 +2,8 @@
 
 An axis is cut by block sizes in elements, so options on it commute: `TILE(n,128)` then `UPCAST(n,32)` equals the reverse.
 From outer to inner the parts are: the outer loop (`n`), a loop inside each TILE block (`n.t`, `n.t2` in the order given),
-the UNROLL copies (`n.r`) and the UPCAST copies (`n.u`).
+the UNROLL copies (`n.r`) and the UPCAST copies (`n.u`). Where threads of a group share the axis, their part (`n.l`) lies inside the
+copies, so that neighbouring threads touch neighbouring words, but outside one vector's worth of them: `n.r n.v n.l n.u`.
 """
 
 from __future__ import annotations
@@ -19,12 +20,14 @@ from ..ir.node import axis as make_axis
 Size = int | Node
 MAX_EXTRA_WORK = 1.25
 MAX_PADDED_WORK = 4.0
+MAX_IDLE_THREADS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
     """One loop of an axis. `size` is its nominal trip count, `stride` the elements one step covers; with `clip` the last
-    trip count is bounded by the axis' extent. kind: grid, serial, fold, unroll, upcast. `var` is its index variable."""
+    trip count is bounded by the axis' extent. kind: grid, serial, fold, thread, unroll, upcast. `var` is its index variable;
+    the sites of a family share that of their threads."""
 
     name: str
     axis: Node
@@ -40,6 +43,11 @@ class Part:
         return self.kind in ("unroll", "upcast")
 
     @property
+    def loop(self) -> bool:
+        """Whether it is a loop: over the grid, or in the code."""
+        return self.kind in ("grid", "serial", "fold")
+
+    @property
     def trips(self) -> int:
         """The nominal trip count, the upper bound of a symbolic one."""
         return self.size if isinstance(self.size, int) else ix.bounds(self.size)[1]
@@ -48,7 +56,8 @@ class Part:
 @dataclass(frozen=True, slots=True)
 class AxisPlan:
     """The cuts of one axis node. `fold` is the loop over tiles of the fold the axis belongs to, if that is cut; `folded`
-    marks the axis a fold is defined over, which has no loops of its own."""
+    marks the axis a fold is defined over, which has no loops of its own. `threads` of a group share the axis, each taking `vector`
+    consecutive elements at a time."""
 
     axis: Node
     tiles: tuple[tuple[str, int], ...] = ()
@@ -58,6 +67,8 @@ class AxisPlan:
     pad: int = 1
     fold: Part | None = None
     folded: bool = False
+    threads: int = 1
+    lanes: int = 1
 
     @property
     def extent(self) -> Size:
@@ -72,14 +83,24 @@ class AxisPlan:
 
     @property
     def registers(self) -> int:
-        """Elements in one step of the innermost loop."""
+        """Elements that one thread takes in one step of the innermost loop."""
         return self.upcast * self.unroll
 
     @property
+    def block(self) -> int:
+        """Elements in one step of the innermost loop."""
+        return self.registers * self.threads
+
+    @property
+    def vector(self) -> int:
+        """Consecutive elements a thread takes: the largest power of two that divides its copies, at most `lanes`."""
+        return min(self.lanes, self.upcast & -self.upcast)
+
+    @property
     def masked(self) -> bool:
-        """Whether register copies can reach past the extent."""
+        """Whether register copies or threads can reach past the extent."""
         e = self.extent
-        return self.registers > 1 and (not isinstance(e, int) or e % self.registers != 0)
+        return self.block > 1 and (not isinstance(e, int) or e % self.block != 0)
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -95,6 +116,21 @@ class AxisPlan:
         for p in self.parts:
             out = ix.add(out, p.var, p.stride)
         return out
+
+    @property
+    def own(self) -> Node:
+        """The axis as an index over one thread's own elements, which leaves out those of the others."""
+        out = const(0)
+        if self.fold:
+            out = ix.add(out, self.fold.var, self.fold.stride // self.threads)
+        for p in self.parts:
+            if p.kind != "thread":
+                out = ix.add(out, p.var, self.squeezed(p.stride))
+        return out
+
+    def squeezed(self, stride: int) -> int:
+        """How many of its own elements a thread has in `stride` elements."""
+        return stride if stride < self.vector * self.threads else stride // self.threads
 
     def with_tile(self, block: int) -> AxisPlan:
         """Cut into blocks of `block` elements."""
@@ -115,9 +151,17 @@ class AxisPlan:
             raise OptError(f"{what}: the amount must be at least 2")
         return (replace(self, upcast=count) if kind == "upcast" else replace(self, unroll=count)).checked(what)
 
+    def with_threads(self, what: str, count: int, lanes: int) -> AxisPlan:
+        """Shared by `count` threads, which take up to `lanes` consecutive elements each."""
+        if self.threads > 1:
+            raise OptError(f"{what}: {self.axis.arg.family} is already shared by {self.threads} threads")
+        if count < 2:
+            raise OptError(f"{what}: the amount must be at least 2")
+        return replace(self, threads=count, lanes=lanes).checked(what)
+
     def checked(self, what: str) -> AxisPlan:
         """Self, if block sizes nest and the extra work stays small."""
-        name, inner = self.axis.arg.name, self.registers
+        name, inner = self.axis.arg.name, self.block
         blocks = [*sorted((b for _, b in self.tiles), reverse=True), inner]
         for big, small in pairwise(blocks):
             if big % small:
@@ -129,7 +173,9 @@ class AxisPlan:
             if e == 0:
                 raise OptError(f"{what}: the extent of {name} is 0")
             growth = -(-e // inner) * inner / e
-            limit = MAX_PADDED_WORK if self.pad > 1 and self.pad % inner == 0 else MAX_EXTRA_WORK
+            limit = MAX_PADDED_WORK if self.pad > 1 and self.pad % inner == 0 else MAX_EXTRA_WORK if self.threads == 1 else MAX_IDLE_THREADS
+            if growth > limit and self.threads > 1:
+                raise OptError(f"{what}: {self.threads} threads of {self.registers} elements for an extent of {e} would idle; pad it with PADTO or use fewer")
             if growth > limit:
                 raise OptError(f"{what}: {inner} copies of extent {e} would do {growth - 1:.0%} extra work; pad it with PADTO or use fewer")
         return self
@@ -138,7 +184,7 @@ class AxisPlan:
 @lru_cache(maxsize=8192)
 def _parts(plan: AxisPlan) -> tuple[Part, ...]:
     a, name = plan.axis, plan.axis.arg.name
-    inner = plan.registers
+    inner = plan.block
     blocks = sorted(plan.tiles, key=lambda t: -t[1])
     strides = [b for _, b in blocks] + [inner]
     sizes: list[tuple[str, Size, int, str]] = [(name, _ceil(plan.span, strides[0]), strides[0], "grid" if plan.grid else "serial")]
@@ -152,9 +198,14 @@ def _parts(plan: AxisPlan) -> tuple[Part, ...]:
         whole = i == 0 and plan.fold is None
         clip = not whole and (exact is None or not isinstance(covers, int) or exact % covers != 0)
         out.append(Part(n, a, kind, size, stride, clip, make_axis(n, size, name)))
-    for kind, count, stride, suffix in (("unroll", plan.unroll, plan.upcast, ".r"), ("upcast", plan.upcast, 1, ".u")):
+    w = plan.vector if plan.threads > 1 else plan.upcast
+    for kind, count, stride, suffix in (
+        ("unroll", plan.unroll, plan.upcast * plan.threads, ".r"), ("upcast", plan.upcast // w, w * plan.threads, ".v"),
+        ("thread", plan.threads, w, ".l"), ("upcast", w, 1, ".u"),
+    ):  # fmt: skip
         if count > 1:
-            out.append(Part(name + suffix, a, kind, count, stride, False, make_axis(name + suffix, count, name)))
+            var = make_axis(a.arg.family + suffix, count, a.arg.family) if kind == "thread" else make_axis(name + suffix, count, name)
+            out.append(Part(name + suffix, a, kind, count, stride, False, var))
     return tuple(out)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ..ir import index as ix
@@ -24,7 +24,8 @@ MAX_STAGE_BYTES = 1 << 26
 class StagePlan:
     """A staged tile. panel: one element for each combination of the inner `parts` (with strides in elements), in loop order,
     register copies innermost, so that it is read consecutively. row: the box of the buffer that is touched, as
-    (dimension, first index, extent, stride)."""
+    (dimension, first index, extent, stride). Groups of threads keep boxes only: with order panel, dimensions that are reduced
+    over come first. `swizzle` > 0: in row r of `pitch` elements, chunks of `vector` elements change places by XOR with r % swizzle."""
 
     buffer: Buffer
     at: Part
@@ -35,6 +36,9 @@ class StagePlan:
     parts: tuple[tuple[Part, int], ...]
     box: tuple[tuple[int, Node, int, int], ...]
     elements: int
+    swizzle: int = 0
+    pitch: int = 0
+    vector: int = 1
 
     @property
     def bytes(self) -> int:
@@ -49,16 +53,16 @@ class StagePlan:
     @property
     def describe(self) -> str:
         """Deterministic text for hashing."""
-        return f"{self.buffer.name} at {self.at.axis.arg.name}/{self.at.stride} {self.order} {[(p.axis.arg.name, p.stride, s) for p, s in self.parts]} {[(d, e, s) for d, _, e, s in self.box]}"
+        return f"{self.buffer.name} at {self.at.axis.arg.name}/{self.at.stride} {self.order} {[(p.axis.arg.name, p.stride, s) for p, s in self.parts]} {[(d, e, s) for d, _, e, s in self.box]} {self.swizzle}"
 
 
 def inner_parts(sched: Scheduled, nest: Nest, at: Part) -> list[Part]:
     """The parts of `nest` inside loop `at`: later loops, then register copies (lanes last)."""
-    loops = sched.loops(nest)
+    loops, regs = sched.loops(nest), sched.shared(nest) + sched.registers(nest)
     if at.kind == "grid":
-        return [p for p in loops if p.kind != "grid"] + sched.registers(nest)
+        return [p for p in loops if p.kind != "grid"] + regs
     names = [p.name for p in loops]
-    return loops[names.index(at.name) + 1 :] + sched.registers(nest)
+    return loops[names.index(at.name) + 1 :] + regs
 
 
 def plan_stage(sched: Scheduled, o: Opt) -> StagePlan:
@@ -83,6 +87,10 @@ def plan_stage(sched: Scheduled, o: Opt) -> StagePlan:
     inner = inner_parts(sched, nest, at_part)
     for i in index:
         _affine(o, i, {p.var for p in inner})
+    if sched.group > 1:
+        return _shared(o, _row(o, sched, buffer, at_part, found), sched)
+    if fields["swizzle"]:
+        raise OptError(f"{o}: swizzle is for tiles that the threads of a group share; use LOCAL or GROUP")
     if fields["order"] == "panel":
         if len({(n.name, i, m) for n, i, m, _ in found}) > 1:
             raise OptError(f"{o}: {o.on} is read in more than one way inside {at_part.name}; use order=row")
@@ -138,16 +146,35 @@ def _row(o: Opt, sched: Scheduled, buffer: Buffer, at: Part, found: list[tuple[N
     if len({tuple(b for b, _ in box) for box in boxes}) > 1:
         raise OptError(f"{o}: the uses of {buffer.name} inside {at.name} start at different places")
     extents = [max(box[d][1] for box in boxes) for d in range(len(buffer.shape))]
+    order = list(range(len(buffer.shape)))
+    shared = sched.group > 1
+    if shared and o.fields["order"] == "panel":
+        reduced = {p.var for n, *_ in found for p in inner_parts(sched, n, at) if p.axis in n.reduce_axes}
+        order.sort(key=lambda d: not any(t in reduced for _, index, _, _ in found for t in ix.parts(index[d])[0]))
     dims: list[tuple[int, Node, int, int]] = []
     stride = 1
-    for d in reversed(range(len(buffer.shape))):
+    for d in reversed(order):
         dims.append((d, boxes[0][d][0], extents[d], stride))
         stride *= extents[d]
         if len(dims) == 1:
-            stride = -(-stride // 16) * 16 + int(o.fields["pad"])
+            stride = (stride if shared else -(-stride // 16) * 16) + int(o.fields["pad"])
     _size(o, stride * buffer.dtype.size)
     nests = tuple(dict.fromkeys(n for n, *_ in found))
     return StagePlan(buffer, at, "row", nests, found[0][1], found[0][2], (), tuple(reversed(dims)), stride)
+
+
+def _shared(o: Opt, plan: StagePlan, sched: Scheduled) -> StagePlan:
+    """A tile in shared memory: it has to fit, and its rows to suit the swizzle."""
+    vector = max(1, sched.target.vector_bytes // plan.dtype.size) if sched.target.kind == "gpu" else 4
+    pitch = plan.box[-1][2] + int(o.fields["pad"]) if plan.box else 1
+    swizzle = int(o.fields["swizzle"])
+    if swizzle and (pitch & (pitch - 1) or pitch < swizzle * vector):
+        raise OptError(
+            f"{o}: rows of {pitch} elements cannot be swizzled by {swizzle} chunks of {vector}: it takes a power of two of at least {swizzle * vector}"
+        )
+    if plan.bytes > sched.target.shared:
+        raise OptError(f"{o}: the tile takes {plan.bytes} bytes of shared memory; {sched.target.name} has {sched.target.shared}")
+    return replace(plan, swizzle=swizzle, pitch=pitch, vector=vector)
 
 
 def _only_bounds(mask: Node, buffer: Buffer, sched: Scheduled, index: tuple[Node, ...]) -> bool:

@@ -71,7 +71,7 @@ def test_illegal_options_say_why(name: str, opts: list[Any], message: str) -> No
         ('[["TILE","k",2.5]]', "argument 2.5 is neither an int nor an object"),
         ('[["PARALLEL","m",3]]', "PARALLEL(m) takes no argument, got 3"),
         ('[["STAGE","b"]]', "STAGE(b): missing field at"),
-        ('[["STAGE","b",{"at":"n","colour":"red"}]]', "STAGE(b): unknown field 'colour' (fields: at, order, pad, depth)"),
+        ('[["STAGE","b",{"at":"n","colour":"red"}]]', "STAGE(b): unknown field 'colour' (fields: at, order, pad, swizzle, depth)"),
         ('[["STAGE","b",{"at":3}]]', "STAGE(b): field at must be str, not 3"),
     ],
 )

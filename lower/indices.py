@@ -1,0 +1,110 @@
+"""Index expressions of a nest, as a scalar, a constant, a multiple of the lane number and whatever else varies along the lanes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..ir import index as ix
+from ..ir.dtypes import index, int32
+from ..ir.errors import OptError
+from ..ir.node import Node, axes_of, const
+from ..opts.plan_axis import Part
+from .builder import Builder
+from .parts import Split, over_parts, reads_memory
+from .program import Val
+from .storage import Assignment
+
+if TYPE_CHECKING:
+    from .lowering import Lowering
+
+
+class Indices:
+    """The part of a NestEval that computes indices; `lane` runs over `width` lanes, `_vars` are the register parts' variables."""
+
+    low: Lowering
+    b: Builder
+    lane: Part | None
+    width: int
+    _vars: dict[Node, Part]
+    _splits: dict[Node, Split]
+
+    def value(self, node: Node, asg: Assignment) -> Val:
+        """The value of an expression over axes."""
+        raise NotImplementedError
+
+    def split(self, node: Node, asg: Assignment) -> tuple[Node, int, int, Val | None]:
+        """An index over parts as (scalar index, constant, coefficient of the lane number, further vector term)."""
+        found = self._splits.get(node)
+        if found is None:
+            found = self._splits[node] = self._plan_split(node)
+        base, c, lane, copies, special = found
+        for k, name in copies:
+            c += k * asg[name]
+        vec = None
+        for t, k in special:
+            v = self._term(t, asg)
+            if v.lanes == 1 and k == 1 and vec is None:
+                vec = v
+            else:
+                v = self.b.op("mul", v, self.b.const(k))
+                vec = v if vec is None else self.b.op("add", vec, v)
+        return base, c, lane, vec
+
+    def _plan_split(self, node: Node) -> Split:
+        """What of an index is the same for every assignment: only constants are left to add."""
+        terms, c = ix.parts(node)
+        rest: dict[Node, int] = {}
+        copies: list[tuple[int, str]] = []
+        special: list[tuple[Node, int]] = []
+        lane = 0
+        for t, k in terms.items():
+            part = self._vars.get(t)
+            if part is not None:
+                lane += k if part is self.lane else 0
+                copies.append((k * self.width if part is self.lane else k, part.name))
+            elif reads_memory(t) or self._vars.keys() & axes_of(t):
+                special.append((t, k))
+            else:
+                rest[t] = k
+        return ix.linear(rest, 0), c, lane, copies, special
+
+    def _term(self, t: Node, asg: Assignment) -> Val:
+        """A non-linear index term that depends on register parts."""
+        b = self.b
+        if t.op in ("load", "ref", "where", "cast"):
+            return self.value(t, asg)
+        args = [self.index(s, asg) for s in t.src]
+        if t.op in ("div", "mod"):
+            return b.op("idiv" if t.op == "div" else "imod", args[0], attr=t.arg)
+        if t.op == "prod":
+            out = args[0]
+            for a in args[1:]:
+                out = b.op("mul", out, a)
+            return out
+        if t.op in ("min", "max"):
+            return b.op(t.op, *args)
+        raise OptError(f"cannot lower the index term {t!r}")
+
+    def index(self, node: Node, asg: Assignment) -> Val:
+        """An index over parts as a Val (a vector where it varies along the lanes)."""
+        base, c, lane, vec = self.split(node, asg)
+        return self._join(self.low.scalar(ix.add(base, const(c))), lane, vec)
+
+    def _join(self, scalar: Val, lane: int, vec: Val | None) -> Val:
+        out = scalar
+        if lane:
+            out = self.b.op("add", out, self.b.const(tuple(lane * i for i in range(self.width)), index, self.width))
+        return out if vec is None else self.b.op("add", out, vec)
+
+    def _compare(self, op: str, x: Node, y: Node, asg: Assignment) -> Val:
+        """A comparison of indices; along the lanes it is done in 32 bits against constant lane numbers."""
+        b, table = self.b, self.low.axis_index
+        base, c, lane, vec = self.split(over_parts(ix.add(y, x, -1), table), asg)
+        if vec is not None:
+            return b.op(op, b.const(0), self._join(self.low.scalar(ix.add(base, const(c))), lane, vec))
+        if not lane:
+            return b.op(op, b.const(0), self.low.scalar(ix.add(base, const(c))))
+        reach = abs(lane) * self.width + 1
+        at = ix.minmax("max", const(-reach), ix.minmax("min", const(reach), ix.mul(ix.add(base, const(c)), const(-1))))
+        scalar = b.op("cast", self.low.scalar(at), dtype=int32)
+        return b.op(op, b.splat(scalar, self.width), b.const(tuple(lane * i for i in range(self.width)), int32, self.width))
