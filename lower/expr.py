@@ -115,20 +115,39 @@ class NestEval(Indices):
         mem, address, mask, invariant = found
         m = None if mask is None else self.value(mask, asg)
         staged = self.low.staged(load_parts(node)[0].name, self.nest)
-        if staged is not None and staged[0].swizzle:
-            return self._swizzled(staged[0], mem, address, asg)
-        return self.read(mem, address, asg, m, invariant)
+        if staged is None or m is not None or mem.space != "shared":
+            return self.read(mem, address, asg, m, invariant)
+        part = self._neighbours(staged[0], mem, address, asg)
+        if part is None:
+            return self._from_tile(staged[0], mem, address, asg)
+        # copies that are neighbours in the tile are read as one vector
+        first = {**asg, part.name: 0}
+        key = ("tile", node, *(first[n] for n in self._depends(node)))
+        if key not in self._memo:
+            self._memo[key] = self._from_tile(staged[0], mem, address, first, part.trips)
+        return self.b.extract(self._memo[key], asg[part.name])
 
-    def _swizzled(self, plan: StagePlan, mem: Mem, address: Node, asg: Assignment) -> Val:
-        """Load from a tile whose chunks change places along a row; whole where the lanes lie in one chunk."""
+    def _neighbours(self, plan: StagePlan, mem: Mem, address: Node, asg: Assignment) -> Part | None:
+        """The register part along which this read, the same in all lanes, is consecutive and aligned for a whole vector."""
+        terms = ix.parts(address)[0]
+        for p in self.regs if self.low.sched.target.kind == "gpu" else ():
+            if p.kind == "upcast" and p is not self.lane and terms.get(p.var) == 1 and p.trips & (p.trips - 1) == 0 and p.trips <= plan.vector:
+                base, c, lane, vec = self.split(address, {**asg, p.name: 0})
+                if not lane and vec is None and self.low.at(mem, base, c, p.trips).align >= p.trips * mem.dtype.size:
+                    return p
+        return None
+
+    def _from_tile(self, plan: StagePlan, mem: Mem, address: Node, asg: Assignment, copies: int = 1) -> Val:
+        """Load from shared memory: along the lanes, or `copies` consecutive elements of a read that is the same in all of them. In
+        a swizzled tile chunks have changed places along a row; a load inside one stays whole."""
         base, c, lane, vec = self.split(address, asg)
-        at = self._join(self.low.scalar(ix.add(base, const(c))), 0 if lane == 1 else lane, vec)
-        if lane == 1 and vec is None:
-            if self.width <= plan.vector and self.low.at(mem, base, c, self.width).align >= self.width * mem.dtype.size:
-                return self.b.load(Mem(mem.space, mem.base, mem.dtype, 0, self.width * mem.dtype.size), tile.place(self.b, plan, at), self.width)
-            at = self._join(self.low.scalar(ix.add(base, const(c))), lane, None)
-        at = tile.place(self.b, plan, at)
-        return self.b.load(mem, at) if at.lanes == 1 else self.b.gather(mem, at)
+        lanes = copies if copies > 1 else self.width if lane else 1
+        if not plan.swizzle:
+            return self.b.load(self.low.at(mem, base, c, lanes), self.low.scalar(base), lanes) if copies > 1 else self.read(mem, address, asg)
+        at = self.low.scalar(ix.add(base, const(c)))
+        if vec is None and lane in (0, 1) and lanes <= plan.vector and (lanes == 1 or self.low.at(mem, base, c, lanes).align >= lanes * mem.dtype.size):
+            return self.b.load(Mem(mem.space, mem.base, mem.dtype, 0, lanes * mem.dtype.size), tile.place(self.b, plan, at), lanes)
+        return self.b.gather(mem, tile.place(self.b, plan, self._join(at, lane, vec)))
 
     def _locate(self, node: Node) -> tuple[Mem, Node, Node | None, bool]:
         """(memory, element index over parts, mask over axes, whether read-only) of a load."""

@@ -8,6 +8,7 @@ from ..ir.errors import OptError
 from ..ir.kernel import Buffer, Fold, Kernel, loads
 from ..ir.node import Node
 from ..targets import Target
+from .group_actions import group_proposals, layouts
 from .nests import Nest
 from .opt import Opts, opt
 from .schedule import Scheduled, apply
@@ -43,6 +44,7 @@ def proposals(s: Scheduled) -> list[Opts]:
     kernel = s.kernel
     out: list[Opts] = []
     has = {(o.op, o.on) for o in s.opts}
+    cpu = s.target.kind == "cpu"
     reduced = {a for n in s.nests for a in n.reduce_axes}
     lanes_ok = {a for n in nests(kernel) for a in contiguous(kernel, n)}
     names: dict[str, list[Node]] = {}
@@ -56,15 +58,15 @@ def proposals(s: Scheduled) -> list[Opts]:
         is_reduce = all(x in reduced for x in axes)
         plan = s.plans[a]
         if plan.upcast == 1:
-            amounts: tuple[int, ...] = PARTIAL if is_reduce else SPATIAL
+            amounts: tuple[int, ...] = (2, 4, 8, 16) if not cpu else PARTIAL if is_reduce else SPATIAL
             if is_reduce and not any(x in lanes_ok for x in axes):
                 amounts = (2, 4)
             out += [(opt("UPCAST", name, n),) for n in amounts if n <= size]
         if is_reduce and plan.unroll == 1:
-            out += [(opt("UNROLL", name, n),) for n in UNROLLS if n * plan.upcast <= size]
+            out += [(opt("UNROLL", name, n),) for n in (UNROLLS if cpu else (*UNROLLS, 16)) if n * plan.upcast <= size]
         if len(plan.tiles) < 2:
-            out += [(opt("TILE", name, n),) for n in BLOCKS if plan.registers < n < size and n % plan.registers == 0]
-    for a in shared_axes(kernel):
+            out += [(opt("TILE", name, n),) for n in (BLOCKS if cpu else (8, *BLOCKS)) if plan.block < n < size and n % plan.block == 0]
+    for a in shared_axes(kernel) if s.target.kind == "cpu" else ():
         if ("PARALLEL", a.arg.name) not in has:
             out.append((opt("PARALLEL", a.arg.name),))
     cut = next((o.on for o in s.opts if o.op == "SPLITK"), None)
@@ -73,6 +75,7 @@ def proposals(s: Scheduled) -> list[Opts]:
         out += [(opt("SPLITK", a.arg.name, n),) for a in single for n in CHUNKS if extent(a) >= 64 * n]
     elif ("UPCAST", f"{cut}.s") not in has:
         out += [(opt("UPCAST", f"{cut}.s", n),) for n in (2, 4, 8)]
+    out += group_proposals(s)
     out += _moves(s)
     out += _stages(s, has)
     out += _macros(s, has)
@@ -103,6 +106,7 @@ def _stages(s: Scheduled, has: set[tuple[str, str]]) -> list[Opts]:
                 for p in [*grid[-1:], *(q for q in loops if q.kind != "grid")][:4]:
                     out.append((opt("STAGE", b.name, at=p.name),))
                     out.append((opt("STAGE", b.name, at=p.name, order="row"),))
+                    out += layouts(s, b.name, p.name)
     for v in stageable_values(kernel):
         if ("STAGE", v) not in has:
             for p in s.grid[-1:] or [p for p in s.loops(s.nests[-1])[:1]]:
@@ -112,7 +116,7 @@ def _stages(s: Scheduled, has: set[tuple[str, str]]) -> list[Opts]:
             for n in s.nests:
                 if n.store is not None and n.kind == "store" and n.store.buffer == b:
                     out += [(opt("STAGE", b.name, at=p.name),) for p in [*s.grid[-1:], *(q for q in s.loops(n) if q.kind == "serial")][:2]]
-        if ("NT", b.name) not in has:
+        if ("NT", b.name) not in has and s.target.lang in ("llvm", "c"):
             out.append((opt("NT", b.name),))
     return list(dict.fromkeys(out))
 

@@ -49,6 +49,12 @@ def _grid(s: Scheduled) -> None:
                 raise OptError(f"PARALLEL({part.axis.arg.name}): it is reduced in {nest.name}; use SPLITK")
             if part.axis not in nest.axes:
                 raise OptError(f"PARALLEL({part.axis.arg.name}): {nest.name} does not run over it")
+    if s.swizzle > 1:
+        rows = s.grid[-2:]
+        if len(rows) < 2 or any(isinstance(p.size, Node) for p in rows):
+            raise OptError("SWIZZLE(grid): it takes a grid of at least two axes, the last two of known extent")
+        if rows[0].trips % s.swizzle:
+            raise OptError(f"SWIZZLE(grid, {s.swizzle}): bands of {s.swizzle} do not divide the {rows[0].trips} steps of {rows[0].name}")
     grid = {p.axis for p in s.grid}
     made = {name: axes for nest in s.nests for name, axes in nest.made.items()}
     for nest in s.nests:

@@ -33,7 +33,7 @@ def amounts(n: int, reach: int = 2) -> list[int]:
     return out
 
 
-CHOICES: dict[str, tuple[int | str, ...]] = {"order": ("panel", "row"), "pad": (0, 8, 16)}
+CHOICES: dict[str, tuple[int | str, ...]] = {"order": ("panel", "row"), "pad": (0, 1, 4, 8, 16), "swizzle": (0, 4, 8)}
 """Values of a STAGE field worth trying."""
 
 

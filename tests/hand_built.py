@@ -30,7 +30,7 @@ def engine(source: Source) -> Any:
     return jit
 
 
-DISTINCT = tuple({t.features: t for t in map(targets.named, targets.NAMES)}.values())
+DISTINCT = tuple({t.features: t for t in (t for t in map(targets.named, targets.NAMES) if t.lang == "llvm")}.values())
 """One target for each set of instructions."""
 
 

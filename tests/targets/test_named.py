@@ -29,10 +29,22 @@ def test_the_usual_processors_are_known() -> None:
     assert wanted <= set(targets.NAMES)
 
 
-@pytest.mark.parametrize("name", targets.NAMES)
+PROCESSORS = [n for n in targets.NAMES if targets.named(n).lang == "llvm"]
+OTHERS = [n for n in targets.NAMES if n not in PROCESSORS]
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_a_target_with_thread_groups_is_consistent(name: str) -> None:
+    t = targets.named(name)
+    assert t.name == name and t.lang in ("opencl", "cuda") and t.groups and pickle.loads(pickle.dumps(t)) == t
+    assert t.max_threads >= 256 and t.max_threads % t.warp == 0 and t.shared >= 32 << 10 and t.l1 < t.l2 and t.cores >= 1
+    assert (t.kind == "gpu") == (t.vector_bytes == 16) and (t.warp == 32) == (t.lang == "cuda")
+
+
+@pytest.mark.parametrize("name", PROCESSORS)
 def test_a_target_is_consistent(name: str) -> None:
     t = targets.named(name)
-    assert t.name == name and t.lang == "llvm" and pickle.loads(pickle.dumps(t)) == t
+    assert t.name == name and t.lang == "llvm" and not t.groups and t.kind == "cpu" and pickle.loads(pickle.dumps(t)) == t
     assert t.l1 < t.l2 < t.l3 and t.cores >= 1
     assert (t.vector_bytes, t.registers) == (
         (64, 32) if "avx512" in t.features else (32, 16) if "avx2" in t.features else (16, 32 if "neon" in t.features else 16)
@@ -68,7 +80,7 @@ def test_llvm_knows_every_processor(capfd: pytest.CaptureFixture[str]) -> None:
     import llvmlite.binding as llvm
 
     llvm.initialize_all_targets()
-    for name in targets.NAMES:
+    for name in PROCESSORS:
         t = targets.named(name)
         llvm.Target.from_triple(t.triple).create_target_machine(cpu=t.cpu)
     assert "not a recognized processor" not in capfd.readouterr().err
