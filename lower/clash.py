@@ -1,0 +1,116 @@
+"""Whether two accesses to memory that the threads of a group share may touch one element from two threads.
+
+Both are listed: every element, with the thread that touches it, over all iterations of the loops that may differ. A multiple of
+something unknown (the variable of a long loop, say) makes the comparison one of remainders."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from math import gcd
+
+import numpy as np
+
+from .program import Instr, Mem, Val
+from .spread import LIMIT, Array, Form, Spread
+
+
+@dataclass(slots=True)
+class Access:
+    """One load or store of memory that threads share."""
+
+    piece: tuple[str, int]
+    writes: bool
+    instr: Instr
+    form: Form | None
+    lanes: int
+    active: Array | None
+    """Who takes part, where known: as `Form.known`, of bools."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of an element."""
+        dtype = self.instr.attr.dtype
+        return int(dtype.size)
+
+
+def access(spread: Spread, s: Instr, conds: Sequence[Val]) -> Access:
+    """What an instruction touches, in a block that threads enter where `conds` hold."""
+    mem: Mem = s.attr
+    at, value = s.args[0], s.out if s.out is not None else s.args[1]
+    form = spread.of(at) if at.lanes == 1 else None
+    if form is not None:
+        form = Form(form.terms, form.known + mem.offset)
+    mask = s.args[1:] if s.out is not None else s.args[2:]
+    known = [a for c in (*conds, *(m for m in mask if m.lanes == 1)) if (f := spread.of(c)) is not None and (a := spread.spelled(f)) is not None]
+    active = reduce(operator.and_, [a != 0 for a in known]) if known else None
+    return Access((mem.space, mem.base), s.out is None, s, form, value.lanes, active)
+
+
+def clash(spread: Spread, a: Access, b: Access, same: Sequence[Val]) -> bool:
+    """Whether one thread may touch by `a` what another touches by `b`, in one and the same iteration of the loops `same` (variables,
+    outermost first) and in any of the others."""
+    if a.form is None or b.form is None or a.piece != b.piece:
+        return a.piece == b.piece
+    free: list[Val] = []
+    modulus, room = 0, LIMIT // spread.threads
+    scale_a, scale_b = (1, 1) if a.size == b.size else (a.size, b.size)
+    for u in {**a.form.terms, **b.form.terms}:
+        ka, kb = a.form.terms.get(u, 0) * scale_a, b.form.terms.get(u, 0) * scale_b
+        if all(v in same for v in spread.around.get(u, ())):
+            modulus = gcd(modulus, ka - kb)
+        elif u in spread.loops and (trips := spread.trips(u)) is not None and trips <= room:
+            free.append(u)
+            room //= max(1, trips)
+        else:
+            modulus = gcd(modulus, ka, kb)
+    at_a, at_b = (spread.spelled(f, [u for u in free if u in f.terms]) for f in (a.form, b.form))
+    if at_a is None or at_b is None:
+        return True
+    at_a, at_b, lanes_a, lanes_b = at_a * scale_a, at_b * scale_b, a.lanes * scale_a, b.lanes * scale_b
+    if not modulus and (at_a.max() + lanes_a <= at_b.min() or at_b.max() + lanes_b <= at_a.min()):
+        return False
+    axes = [d for d in range(len(same)) if any(_long(x, d) for x in (at_a, at_b, a.active, b.active))]
+    keys_a, who_a = _touched(spread, at_a, a.active, lanes_a, axes, at_b, b.active)
+    keys_b, who_b = _touched(spread, at_b, b.active, lanes_b, axes, at_a, a.active)
+    if modulus:
+        keys_a, keys_b = [[k % modulus if i == 0 else k for i, k in enumerate(ks)] for ks in (keys_a, keys_b)]
+    return _meet(keys_a, who_a, keys_b, who_b)
+
+
+def _long(x: Array | None, depth: int) -> bool:
+    return x is not None and x.ndim >= depth + 2 and x.shape[-2 - depth] > 1
+
+
+def _touched(spread: Spread, at: Array, active: Array | None, lanes: int, axes: Sequence[int], *others: Array | None) -> tuple[list[Array], Array]:
+    """(element, iteration of each loop in `axes`) of every access, and which thread makes it."""
+    shape = [1] * (2 + max(axes, default=-1))
+    shape[-1] = spread.threads
+    for d in axes:
+        shape[-2 - d] = max(x.shape[-2 - d] for x in (at, active, *others) if x is not None and x.ndim >= d + 2)
+    full = np.broadcast_shapes(at.shape, () if active is None else active.shape, tuple(shape))
+    on = np.broadcast_to(True if active is None else active, full)
+    where = np.nonzero(on)
+    element = np.broadcast_to(at, full)[where]
+    parts = [where[len(full) - 2 - d] for d in axes]
+    spread_out = (element[:, None] + np.arange(lanes)).ravel()
+    return [spread_out, *(np.repeat(p, lanes) for p in parts)], np.repeat(where[-1], lanes)
+
+
+def _meet(keys_a: list[Array], who_a: Array, keys_b: list[Array], who_b: Array) -> bool:
+    """Whether some key is in both lists, with two different threads."""
+    if not len(who_a) or not len(who_b):
+        return False
+    key = np.zeros(len(who_a) + len(who_b), np.int64)
+    for a, b in zip(keys_a, keys_b, strict=True):
+        both = np.concatenate((a, b))
+        low = both.min()
+        key = key * (both.max() - low + 1) + (both - low)
+    who, side = np.concatenate((who_a, who_b)), np.repeat((0, 1), (len(who_a), len(who_b)))
+    order = np.argsort(key, kind="stable")
+    key, who, side = key[order], who[order], side[order]
+    first = np.flatnonzero(np.concatenate(([True], key[1:] != key[:-1])))
+    mixed = np.minimum.reduceat(side, first) != np.maximum.reduceat(side, first)
+    return bool((mixed & (np.minimum.reduceat(who, first) != np.maximum.reduceat(who, first))).any())
