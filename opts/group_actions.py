@@ -31,11 +31,12 @@ def group_proposals(s: Scheduled) -> list[Opts]:
     for sites in families.values():
         if s.plans[sites[0]].threads > 1 or any(a in scanned for a in sites):
             continue
+        name = sites[0].arg.family if len(sites) > 1 else sites[0].arg.name
         size = max(extent(a) for a in sites)
         if any(a in reduced for a in sites):
-            out += [(opt("GROUP", sites[0].arg.name, n),) for n in GROUPS if n <= 2 * size]
+            out += [(opt("GROUP", name, n),) for n in GROUPS if n <= 2 * size]
         else:
-            out += [(opt("LOCAL", sites[0].arg.name, n),) for n in THREADS if n <= 2 * size]
+            out += [(opt("LOCAL", name, n),) for n in THREADS if n <= 2 * size]
     if s.target.kind == "gpu" and not s.regs:
         out += [(opt("LAUNCH", "grid", n),) for n in CAPS]
     if s.group == 1 and not s.opts:

@@ -14,6 +14,7 @@ from typing import Protocol
 from ..ir import index as ix
 from ..ir.dtypes import index
 from ..ir.node import Node, axes_of, load_parts, walk
+from .model_gpu import estimate_gpu
 from .nests import Nest
 from .plan_axis import Part
 from .schedule import Scheduled
@@ -43,6 +44,8 @@ class Bandwidth(Protocol):
 
 def estimate(scheduled: Scheduled, threads: int = 1, limits: Bandwidth | None = None) -> float:
     """Predicted seconds on `threads` threads. Symbolic extents count with their upper bounds."""
+    if scheduled.target.kind == "gpu":
+        return estimate_gpu(scheduled)
     if scheduled.phases:
         return sum(estimate(p, threads, limits) for p in scheduled.phases)
     dram = DRAM_BYTES

@@ -174,6 +174,10 @@ def _phases(kernel: Kernel, listed: Opts, cuts: list[Opt], target: Target) -> Sc
 
 def _second(kernel: Kernel, target: Target) -> Opts:
     """The fixed schedule of the phase that sums the chunks: lanes along what is consecutive, rows in parallel."""
-    from .seeds import legal_prefix, rows
+    from .gpu_seeds import points
+    from .seeding import legal_prefix
+    from .seeds import rows
 
+    if target.kind == "gpu":
+        return legal_prefix(kernel, points(kernel, 128, 1), target) or ()
     return legal_prefix(kernel, rows(kernel, target, 2, 2 * max(1, target.lanes(kernel.outputs[0].dtype.compute)), False), target) or ()

@@ -9,47 +9,33 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from ..ir.errors import OptError
 from ..ir.kernel import Kernel
 from ..ir.node import Node
 from ..targets import Target
+from .gpu_seeds import gpu_candidates
 from .model import estimate
 from .nests import Nest
 from .opt import Opt, Opts, opt
 from .schedule import apply
+from .seeding import legal_prefix
 from .structure import Contraction, accesses, contiguous, contractions, extent, lane_axis, nests, shared_axes, stageable_values
+
+KEPT = 12
+"""Seeds of a GPU."""
 
 
 def seeds(kernel: Kernel, target: Target, threads: int = 1) -> list[Opts]:
     """Legal seed schedules, best guess first; never empty."""
     found: dict[Opts, None] = {}
+    if target.kind == "gpu":
+        found |= dict.fromkeys(gpu_candidates(kernel, target)[:KEPT])
+        return list(found | {(): None})
     for opts in _candidates(kernel, target, threads):
         legal = legal_prefix(kernel, opts, target)
         if legal is not None:
             found.setdefault(legal)
     found.setdefault(())
     return list(found)
-
-
-def legal_prefix(kernel: Kernel, opts: Opts, target: Target) -> Opts | None:
-    """`opts`, or the longest list left after dropping what is illegal (a seed is a wish, not a demand)."""
-    kept: Opts = opts
-    for _ in range(len(opts) + 1):
-        try:
-            apply(kernel, kept, target)
-            return kept
-        except OptError:
-            pass
-        # drop the first option whose prefix fails
-        for i in range(len(kept)):
-            try:
-                apply(kernel, kept[: i + 1], target)
-            except OptError:
-                kept = kept[:i] + kept[i + 1 :]
-                break
-        else:
-            return None
-    return None
 
 
 def _candidates(kernel: Kernel, target: Target, threads: int) -> Iterable[Opts]:
