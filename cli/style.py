@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 KINDS = {
     "grid": "bold blue",
+    "thread": "bold cyan",
     "serial": "white",
     "reduce": "red",
     "upcast": "yellow",
@@ -27,7 +28,21 @@ KINDS = {
 }
 """A colour for each axis kind of `Scheduled.nest()`."""
 
-OPS = {"PARALLEL": "grid", "TILE": "serial", "MOVE": "serial", "UPCAST": "upcast", "UNROLL": "unroll", "STAGE": "stage", "PADTO": "store", "NT": "store"}
+OPS = {
+    "PARALLEL": "grid",
+    "TILE": "serial",
+    "MOVE": "serial",
+    "UPCAST": "upcast",
+    "UNROLL": "unroll",
+    "STAGE": "stage",
+    "PADTO": "store",
+    "NT": "store",
+    "LOCAL": "thread",
+    "GROUP": "thread",
+    "SWIZZLE": "grid",
+    "NOLOCAL": "grid",
+    "LAUNCH": "grid",
+}
 """The axis kind whose colour an option takes."""
 
 OUTCOMES = {"ok": "green", "slow": "dim", "wrong": "bold red", "build": "yellow", "timeout": "magenta", "crash": "red", "illegal": "dim yellow"}

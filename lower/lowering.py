@@ -14,7 +14,7 @@ from ..opts.nests import FoldItem, Item, Nest
 from ..opts.plan_axis import Part
 from ..opts.schedule import Scheduled, apply
 from ..opts.staging import StagePlan
-from . import empty
+from . import barriers, empty
 from .builder import Builder, Loop
 from .program import Mem, Param, Phase, Program, Val
 from .rooms import Rooms
@@ -115,8 +115,6 @@ class Lowering(Rooms):
                         self.stage(s)
                 self.emit_items(found)
         if self.sched.group > 1:
-            from . import barriers
-
             barriers.place(phase, self.sched.target.warp)
         return phase
 

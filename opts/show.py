@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class NestLine:
-    """One line: nesting depth, loop or statement, its extent as text, its kind (grid serial reduce upcast lanes unroll
-    partial stage store), and what is notable about it."""
+    """One line: nesting depth, loop or statement, its extent as text, its kind (grid thread serial reduce upcast lanes
+    unroll partial stage store), and what is notable about it."""
 
     depth: int
     label: str
@@ -36,6 +36,12 @@ def nest_lines(s: Scheduled) -> list[NestLine]:
             depth = 1
         for p in sub.grid:
             out.append(NestLine(depth, p.name, _extent(p), "grid", _step(p)))
+            depth += 1
+        if sub.threads:
+            # outer to inner as the others: the last varies fastest
+            for t in reversed(sub.threads):
+                shares = "shared by the threads of a group"
+                out.append(NestLine(depth, t.var.arg.name, str(t.count), "thread", shares))
             depth += 1
         out += _stages(sub, "grid", depth)
         for item in sub.items:
