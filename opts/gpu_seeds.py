@@ -25,8 +25,10 @@ LANES = 4
 def gpu_candidates(kernel: Kernel, target: Target) -> list[Opts]:
     """Legal seeds, as the model ranks them."""
     ranked: dict[str, tuple[float, str, Opts]] = {}
+    # a driver for processors has no grid of its own accord
+    grid = tuple(opt("PARALLEL", str(a.arg.name)) for a in shared_axes(kernel)) if target.kind == "cpu" else ()
     for wish in _wishes(kernel, target):
-        opts = legal_prefix(kernel, wish, target)
+        opts = legal_prefix(kernel, (*grid, *wish), target)
         if opts is None:
             continue
         s = apply(kernel, opts, target)

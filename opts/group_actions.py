@@ -21,7 +21,7 @@ def group_proposals(s: Scheduled) -> list[Opts]:
     grid = [p for p in s.grid if isinstance(p.size, int) and p.size > 1]
     if ("SWIZZLE", "grid") not in has and len(grid) >= 2:
         out += [(opt("SWIZZLE", "grid", n),) for n in BANDS]
-    if not s.target.groups or ("NOLOCAL", "grid") in has:
+    if not s.target.simt or ("NOLOCAL", "grid") in has:
         return out
     reduced = {a for n in s.nests for a in n.reduce_axes}
     scanned = {n.value.expr.axis for n in s.nests if n.value is not None and isinstance(n.value.expr, Scan)}

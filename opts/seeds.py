@@ -34,6 +34,8 @@ def seeds(kernel: Kernel, target: Target, threads: int = 1) -> list[Opts]:
         legal = legal_prefix(kernel, opts, target)
         if legal is not None:
             found.setdefault(legal)
+    if target.simt:
+        found |= dict.fromkeys(gpu_candidates(kernel, target)[:4])
     found.setdefault(())
     return list(found)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ..ir.kernel import Kernel
 from ..targets import Target
+from . import gpu_seeds
 from .nests import Nest
 from .opt import Opts, opt
 from .seeds import contraction, rows
@@ -24,6 +25,8 @@ class Template:
 
 def templates(kernel: Kernel, target: Target, threads: int = 1) -> list[Template]:
     """The templates that fit a kernel's structure, most specific first."""
+    if target.kind == "gpu":
+        return _for_groups(kernel, target)
     out = []
     found = contractions(kernel)
     if found:
@@ -60,6 +63,31 @@ def templates(kernel: Kernel, target: Target, threads: int = 1) -> list[Template
         return opts
 
     out.append(Template("rows", {"vectors": (1, 2, 4, 8, 16), "stage": (0, 1), "copies": (1, 2, 4, 8), "nt": (0, 1)}, make_rows))
+    return out
+
+
+def _for_groups(kernel: Kernel, target: Target) -> list[Template]:
+    out = []
+    found = contractions(kernel)
+    if found:
+        c = max(found, key=lambda c: _volume(c.nest))
+        rows_, width = max((extent(a) for a in c.rows), default=1), extent(c.lane)
+        depth = max(extent(a) for a in c.reduce)
+        tiles = {
+            "lm": tuple(n for n in (1, 2, 4, 8, 16, 32) if n < 2 * rows_),
+            "ln": tuple(n for n in (1, 2, 4, 8, 16, 32, 64) if n < 2 * width),
+            "um": tuple(n for n in (1, 2, 4, 6, 8, 12, 16) if n < 2 * rows_),
+            "un": tuple(n for n in (1, 2, 4, 8, 16) if n < 2 * width),
+            "kt": (0, *(n for n in (4, 8, 16, 32, 64) if n <= depth)),
+            "gk": (1, *(n for n in (8, 32, 128, 256) if n <= depth)),
+            "pad": (0, 1, 4),
+            "band": (0, 2, 4, 8),
+        }
+        out.append(Template("tiles", tiles, lambda p: gpu_seeds.contraction(kernel, c, **p)))
+    space: dict[str, tuple[int, ...]] = {"threads": (16, 32, 64, 128, 256, 512, 1024), "vector": (1, 2, 4, 8, 16)}
+    if gpu_seeds.rows(kernel, target, 32, 1, False):
+        out.append(Template("rows", {**space, "stage": (0, 1)}, lambda p: gpu_seeds.rows(kernel, target, p["threads"], p["vector"], bool(p["stage"]))))
+    out.append(Template("points", space, lambda p: gpu_seeds.points(kernel, p["threads"], p["vector"])))
     return out
 
 

@@ -20,7 +20,8 @@ class Target:
     `kind` is 'cpu' or 'gpu': whether parallel work is a few vector cores or thousands of threads; an OpenCL driver for processors is
     'cpu' and takes both forms. Languages with thread groups: `shared` is the bytes of shared memory a group may use, `max_threads` the
     largest group, `warp` how many threads exchange values by shuffles (1: no shuffles); on a GPU `registers` is per thread, `cores` the
-    number of multiprocessors, `l2` what all of them share, and `features` may hold fp16, fp64 and subgroups."""
+    number of multiprocessors, `l2` what all of them share, and `features` may hold fp16, fp64,
+    subgroups, and simt for a driver that vectorises across work-items."""
 
     name: str
     lang: str
@@ -54,6 +55,11 @@ class Target:
     def groups(self) -> bool:
         """Whether its language has groups of threads (LOCAL, GROUP, shared memory)."""
         return self.lang in ("opencl", "cuda")
+
+    @property
+    def simt(self) -> bool:
+        """Whether code of one lane a thread is fast: on GPUs, and with OpenCL drivers that vectorise across work-items."""
+        return self.kind == "gpu" or (self.groups and "simt" in self.features)
 
     @property
     def triple(self) -> str:
