@@ -40,7 +40,7 @@ def test_the_arena_holds_every_thread_of_the_largest_phase() -> None:
     assert abi.stride(s) == 20_032
     assert abi.arena_bytes(s, GPU, [10]) == 10 * 32 * 20_032
     assert abi.arena_bytes(signature(16, 32), GPU, [10]) == 0
-    with pytest.raises(BuildError, match="scratch for each of 32000 threads.*512 MiB"):
+    with pytest.raises(BuildError, match=r"scratch for each of 32000 threads.*512 MiB"):
         abi.arena_bytes(s, GPU, [1000])
 
 
