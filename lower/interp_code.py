@@ -1,4 +1,4 @@
-"""Turns each phase of a Program into the source of a Python function."""
+"""Turns each phase of single workers into the source of a Python function."""
 
 from __future__ import annotations
 
@@ -19,7 +19,11 @@ _NUMPY = {"sqrt": "sqrt", "floor": "floor", "round": "rint", "abs": "abs"}
 
 
 class Coder:
-    """Source text of one Program, with the constants and instructions it refers to."""
+    """Source text of a Program's phases of single workers, with the constants and instructions it refers to: functions
+    phase0(item, *symbols), phase1 …"""
+
+    prefix = "v"
+    """Names of one Coder do not begin like another's."""
 
     def __init__(self, program: Program, as_twin: bool) -> None:
         self.program, self.as_twin = program, as_twin
@@ -29,26 +33,30 @@ class Coder:
         self._names: dict[Val, str] = {}
         self._count = 0
         for i, phase in enumerate(program.phases):
-            self._phase(i, phase)
+            self.accesses.append([])
+            if self._wants(phase):
+                self._head(i, phase)
+                self._block(phase.body, 1, 0)
+                self.lines.append("    return None")
 
     @property
     def source(self) -> str:
-        """Functions phase0(item, *symbols), phase1 …"""
+        """The functions."""
         return "\n".join(self.lines) + "\n"
 
-    def _phase(self, i: int, phase: Phase) -> None:
+    def _wants(self, phase: Phase) -> bool:
+        return phase.threads == 1
+
+    def _head(self, i: int, phase: Phase) -> None:
         args = ", ".join([self._name(phase.item), *(self._name(v) for v in phase.vars)])
-        self.accesses.append([])
         self.lines.append(f"def phase{i}({args}):")
-        self._block(phase.body, 1, 0)
-        self.lines.append("    return None")
 
     def _name(self, v: Val) -> str:
-        return self._names.setdefault(v, f"v{len(self._names)}")  # ids may repeat from phase to phase
+        return self._names.setdefault(v, f"{self.prefix}{len(self._names)}")  # ids may repeat from phase to phase
 
-    def _fresh(self, prefix: str) -> str:
+    def _fresh(self, what: str) -> str:
         self._count += 1
-        return f"{prefix}{self._count}"
+        return f"{self.prefix}_{what}{self._count}"
 
     def _emit(self, depth: int, text: str) -> None:
         self.lines.append("    " * depth + text)
@@ -56,12 +64,10 @@ class Coder:
     # statements ---------------------------------------------------------------------------------------------------
     def _block(self, block: Block, depth: int, loops: int) -> None:
         for s in block.stmts:
-            if isinstance(s, Instr):
+            if isinstance(s, If):
+                self._if(s, depth, loops)
+            elif isinstance(s, Instr):
                 self._instr(s, depth)
-            elif isinstance(s, If):
-                self._emit(depth, f"if {self._name(s.cond)}:")
-                self._block(s.body, depth + 1, loops)
-                self._emit(depth + 1, "pass")
             elif loops >= NESTED:
                 f = self._fresh("nested")
                 self._emit(depth, f"def {f}():")
@@ -71,6 +77,11 @@ class Coder:
                 self._emit(depth, f"{f'({results}) = ' if results else ''}{f}()")
             else:
                 self._for(s, depth, loops)
+
+    def _if(self, s: If, depth: int, loops: int) -> None:
+        self._emit(depth, f"if {self._name(s.cond)}:")
+        self._block(s.body, depth + 1, loops)
+        self._emit(depth + 1, "pass")
 
     def _for(self, s: For, depth: int, loops: int) -> None:
         lo, hi, var = self._name(s.lo), self._name(s.hi), self._name(s.var)
@@ -90,9 +101,11 @@ class Coder:
         if s.op in ("load", "gather", "store", "scatter"):
             f = self._fresh("m")
             self.accesses[-1].append((f, s))
-            text = f"{f}({', '.join(args)})"
+            text = self._access(f, args)
             self._emit(depth, text if s.out is None else f"{self._name(s.out)} = {text}")
             return
+        if s.op in ("barrier", "shfl_xor"):
+            raise VerifyError(f"a {s.op} stands in a phase of one thread")
         assert s.out is not None
         if s.op == "aligned":
             self._emit(depth, f"{self._name(s.out)} = aligned{s.attr!r}")
@@ -101,6 +114,9 @@ class Coder:
             self.globals[self._name(s.out)] = ops.constant(s.attr, s.out.dtype, s.out.lanes, self.as_twin)
             return
         self._emit(depth, f"{self._name(s.out)} = {self._expr(s, s.out, args)}")
+
+    def _access(self, f: str, args: list[str]) -> str:
+        return f"{f}({', '.join(args)})"
 
     # expressions --------------------------------------------------------------------------------------------------
     def _expr(self, s: Instr, out: Val, a: list[str]) -> str:

@@ -45,8 +45,7 @@ def zero(dtype: DType, lanes: int, as_twin: bool) -> Any:
 def fma32(a: Array, b: Array, c: Array) -> Array:
     """a·b + c of float32 vectors with one rounding. The product is exact in float64, and the sum rounded there is right
     unless it lands half way between two float32 numbers (or is subnormal): then it is redone with rounding to odd."""
-    p = a.astype(F64)
-    p *= b
+    p = a.astype(F64) * b
     s = p + c
     bits = s.view(I64)
     if b"\1" in (bits & _LOW == _TIE).tobytes() or b"\1" in (((bits << _ONE) - _ONE).view(U64) < _SUBNORMAL).tobytes():
@@ -130,7 +129,7 @@ def bitcaster(source: DType, to: DType, lanes: int) -> Callable[[Any], Any]:
     target = to.np
     if lanes > 1:
         return lambda a: a.view(target)
-    return lambda a: _scalar((I64(wrap64(a)) if source is index else a).view(target), to)
+    return lambda a: _scalar((I64(wrap64(a)) if isinstance(a, int) else a).view(target), to)
 
 
 def _scalar(x: Any, dtype: DType) -> Any:
@@ -158,3 +157,37 @@ def insert(a: Array, x: Any, lane: int) -> Array:
     out = a.copy()
     out[lane] = x
     return out
+
+
+# threads side by side: scalars are numbers or (threads,), vectors (lanes,) or (threads, lanes) --------------------------
+def column(a: Any) -> Any:
+    """A scalar, to meet vectors."""
+    return a[:, None] if np.ndim(a) else a
+
+
+def spread(a: Any, lanes: int, dtype: np.dtype[Any]) -> Array:
+    """A scalar in every lane."""
+    if np.ndim(a) == 0:
+        return np.full(lanes, a, dtype)
+    return np.repeat(a[:, None], lanes, 1)
+
+
+def insert_each(a: Array, x: Any, lane: int) -> Array:
+    """`a` with one lane replaced."""
+    out = np.array(np.broadcast_to(a, (len(x), a.shape[-1]))) if np.ndim(x) and a.ndim == 1 else a.copy()
+    out[..., lane] = x
+    return out
+
+
+def joined(a: Any, b: Any, wide_a: bool, wide_b: bool) -> Array:
+    """The lanes of a and b in a row."""
+    parts = [np.asarray(x) if wide else np.asarray(x)[..., None] for x, wide in ((a, wide_a), (b, wide_b))]
+    if parts[0].ndim != parts[1].ndim:
+        n = max(parts, key=lambda x: x.ndim).shape[0]
+        parts = [np.broadcast_to(x, (n, x.shape[-1])) for x in parts]
+    return np.concatenate(parts, -1)
+
+
+def shl(a: Any, b: Any) -> Any:
+    """a << b, wrapping where both are Python's ints."""
+    return wrap64(a << b) if isinstance(a, int) and isinstance(b, int) else a << b
