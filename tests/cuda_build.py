@@ -1,0 +1,22 @@
+"""What tests of CUDA text share: whether there is an NVRTC to build it with (there need be no GPU)."""
+
+from __future__ import annotations
+
+import pytest
+from tilewright.devices import nvrtc
+from tilewright.ir import DeviceError
+
+ARCHITECTURES = ("sm_80", "sm_90a")
+"""What tests build for."""
+
+
+def _missing() -> str:
+    try:
+        nvrtc.library()
+    except DeviceError as e:
+        return str(e)
+    return ""
+
+
+needs_nvrtc = pytest.mark.skipif(bool(_missing()), reason=_missing() or "NVRTC is there")
+"""Skips a test where NVRTC is missing; the extra `dev` installs it."""
