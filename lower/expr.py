@@ -254,11 +254,11 @@ class NestEval(Indices):
             return self._fill(name, asg)
         store = self.low.storage[name]
         if isinstance(store, Array):
-            padded = not store.param and (store.own or all(self._padded(a, i) for a, i in zip(store.axes, node.src)))
-            if store.own:
-                indices = tuple(over_parts(i, {i: self.low.sched.plans[i].own}) if i.op == "axis" else over_parts(i, self.low.axis_index) for i in node.src)
-            else:
-                indices = tuple(over_parts(i, self.low.axis_index if padded else self._index) for i in node.src)
+            plans = self.low.sched.plans
+            mine = [store.own and plans[a].threads > 1 for a in store.axes]
+            padded = not store.param and all(own or self._padded(a, i) for own, a, i in zip(mine, store.axes, node.src))
+            table = self.low.axis_index if padded else self._index
+            indices = tuple(plans[i].own if own else over_parts(i, table) for own, i in zip(mine, node.src))
             mask = None
             if not padded and self.lane_masked is not None and self.lane_masked in axes_of(*node.src):
                 mask = self.value(self.bound(self.lane_masked), asg)

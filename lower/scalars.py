@@ -65,4 +65,4 @@ class Scalars:
             return out
         if op in ("min", "max"):
             return b.op(op, self.get(node.src[0]), self.get(node.src[1]))
-        raise OptError(f"the index {node!r} is not known here")
+        raise OptError(f"the index {node!r} is needed outside the loop that it counts: stage or move something else, or at another loop")

@@ -65,18 +65,19 @@ class _Copy:
             coords[-1] = ix.mul(coords[-1], const(self.width))
         self.source = self.target = const(0)
         self.stride = dims[-1][3] if dims else 1
-        self.conds: list[Node] = []
+        self.conds: list[tuple[str, Node]] = []  # 0 <= or < an index
         at = list(s.index)
         for (d, base, _, stride), c in zip(dims, coords):
             at[d] = ix.add(base, c)
             self.target = ix.add(self.target, c, stride)
             size = s.buffer.shape[d]
             top = size if isinstance(size, Node) else const(size)
-            # the last of a vector's lanes decides whether the bound can be left out
-            reach = self.width - 1 if c is coords[-1] else 0
-            for bound in (ix.compare("le", const(0), at[d]), ix.compare("lt", ix.add(at[d], const(reach)), top)):
-                if bound.op != "const":
-                    self.conds.append(ix.compare("le", const(0), at[d]) if bound.op == "le" else ix.compare("lt", at[d], top))
+            # the last of a vector's lanes decides whether a bound can be left out
+            last = ix.add(at[d], const(self.width - 1 if c is coords[-1] else 0))
+            if not _holds(ix.compare("le", const(0), at[d])):
+                self.conds.append(("le", at[d]))
+            if not _holds(ix.compare("lt", last, top)):
+                self.conds.append(("lt", ix.add(top, at[d], -1)))
         for i, step in zip(at, low.strides[name]):
             self.source = ix.add(self.source, i, step) if isinstance(step, int) else ix.add(self.source, ix.mul(i, step))
 
@@ -113,13 +114,12 @@ class _Copy:
         low, b, mask = self.low, self.low.b, guard
         if mask is not None:
             mask = b.splat(mask, self.width)
-        for c in self.conds:
-            difference = ix.add(c.src[1], c.src[0], -1)
+        for op, difference in self.conds:
             v = low.scalar(difference)
             step = ix.parts(difference)[0].get(self.axes[-1], 0) // self.width
             if step and self.width > 1:
                 v = b.op("add", v, b.const(tuple(step * i for i in range(self.width)), index, self.width))
-            v = b.splat(b.op(c.op, b.const(0), v), self.width)
+            v = b.splat(b.op(op, b.const(0), v), self.width)
             mask = v if mask is None else b.op("and", mask, v)
         return mask
 
@@ -133,3 +133,7 @@ class _Copy:
         for i in range(self.width):
             spot = b.op("add", at, b.const(i * self.stride)) if i else at
             b.store(mem, place(b, s, spot), b.extract(value, i))
+
+
+def _holds(condition: Node) -> bool:
+    return condition.op == "const" and bool(condition.arg)

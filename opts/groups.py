@@ -93,6 +93,10 @@ def _sites(s: State, o: Opt) -> list[Node]:
     """Every site of the family that an option names: a family has one thread mapping."""
     _language(s, o)
     family = s.find(o.on, o)[0].arg.family
+    for item in _flat(build(s.kernel, {})):
+        twice = [a.arg.name for a in item.all_axes if a.arg.family == family]
+        if len(twice) > 1:
+            raise OptError(f"{o}: {item.name} runs over {' and '.join(twice)}, which cannot share one numbering of threads")
     return [a for a in s.plans if a.arg.family == family and a not in s.folds]
 
 
