@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import prod
 
-from ..ir.kernel import Kernel
-from ..ir.node import Node
+from ..ir.kernel import Buffer, Fold, Kernel, loads
+from ..ir.node import Node, axes_of
 from ..targets import Target
 from .model_gpu import estimate_gpu
 from .opt import Opt, Opts, opt
@@ -47,6 +47,7 @@ def _wishes(kernel: Kernel, target: Target) -> Iterable[Opts]:
         for vector in (1, 2, 4, 8, 16):
             for stage in (False, True):
                 yield rows(kernel, target, threads, vector, stage)
+    yield from folds(kernel)
     yield from columns(kernel)
     for threads in (64, 128, 256):
         for vector in (1, 2, 4):
@@ -130,6 +131,38 @@ def rows(kernel: Kernel, target: Target, threads: int, vector: int, stage: bool)
     if stage and shared_axes(kernel):
         out += [opt("STAGE", v, at=str(shared_axes(kernel)[-1].arg.name)) for v in stageable_values(kernel)]
     return tuple(out)
+
+
+def folds(kernel: Kernel) -> list[Opts]:
+    """Folds in block form (attention): a thread for each row keeps its state in registers, and the group stages what all rows read
+    of one tile of the folded axis (Dao et al., "FlashAttention", 2022)."""
+    out: list[Opts] = []
+    shared = shared_axes(kernel)
+    for fold in kernel.body:
+        if not isinstance(fold, Fold) or not shared or not any(set(fold.component(c).axes) - set(shared) for c in fold.components):
+            continue
+        family = fold.axis.arg.family
+        for tile in (8, 16, 32):
+            cuts: dict[Node, Opt] = {}
+            for v in fold.block:
+                own = [a for a in v.axes if a not in shared and a.arg.family != family]
+                for a in (*v.axes, *v.reduce_axes):
+                    if a.arg.family == family:
+                        cuts[a] = opt("UNROLL", str(a.arg.name), 4) if a in v.reduce_axes and own else opt("UPCAST", str(a.arg.name), tile)
+                    elif a in v.reduce_axes:
+                        cuts[a] = opt("UNROLL", str(a.arg.name), min(16, extent(a)))
+                    elif a in own:
+                        cuts[a] = opt("UPCAST", str(a.arg.name), min(64, extent(a)))
+            tiles = {b.name: opt("STAGE", b.name, at=str(fold.axis.arg.name), order="row") for v in fold.block for b in _along(v.body, family)}
+            kept = [opt("STAGE", v, at=str(shared[-1].arg.name)) for v in stageable_values(kernel)]
+            for threads in (32, 64, 128):
+                first = (opt("TILE", str(fold.axis.arg.name), tile), opt("LOCAL", _name(kernel, shared[-1]), threads))
+                out.append((*first, *cuts.values(), *kept, *tiles.values()))
+    return out
+
+
+def _along(expr: Node, family: str) -> list[Buffer]:
+    return [b for b, indices, _ in loads(expr) if any(a.arg.family == family for a in axes_of(*indices))]
 
 
 def columns(kernel: Kernel) -> list[Opts]:
