@@ -54,19 +54,21 @@ def clash(spread: Spread, a: Access, b: Access, same: Sequence[Val]) -> bool:
     outermost first) and in any of the others."""
     if a.form is None or b.form is None or a.piece != b.piece:
         return a.piece == b.piece
-    free: list[Val] = []
+    listed: list[Val] = []
     modulus, room = 0, LIMIT // spread.threads
     scale_a, scale_b = (1, 1) if a.size == b.size else (a.size, b.size)
     for u in {**a.form.terms, **b.form.terms}:
         ka, kb = a.form.terms.get(u, 0) * scale_a, b.form.terms.get(u, 0) * scale_b
-        if all(v in same for v in spread.around.get(u, ())):
-            modulus = gcd(modulus, ka - kb)
-        elif u in spread.loops and (trips := spread.trips(u)) is not None and trips <= room:
-            free.append(u)
+        fixed = all(v in same for v in spread.around.get(u, ()))
+        trips = spread.trips(u) if u in spread.loops else None
+        if fixed and ka == kb:
+            continue
+        if trips is not None and trips <= room:
+            listed.append(u)
             room //= max(1, trips)
         else:
-            modulus = gcd(modulus, ka, kb)
-    at_a, at_b = (spread.spelled(f, [u for u in free if u in f.terms]) for f in (a.form, b.form))
+            modulus = gcd(modulus, ka - kb) if fixed else gcd(modulus, ka, kb)
+    at_a, at_b = (spread.spelled(f, [u for u in listed if u in f.terms]) for f in (a.form, b.form))
     if at_a is None or at_b is None:
         return True
     at_a, at_b, lanes_a, lanes_b = at_a * scale_a, at_b * scale_b, a.lanes * scale_a, b.lanes * scale_b

@@ -108,20 +108,21 @@ class Shadow:
         recent = stamps > self.before
         if recent.any():
             self._after_write(at, me, stamps, recent, epoch, stmt, "written")
-        if self.readers is not None and (found := self.readers.besides(at, me, epoch)):
-            k, who, by = found
-            judge.fail(self, int(at[k]), f" is written with no barrier since {judge.thread(who)} read it by `{judge.statement(by)}`", stmt, int(me[k]))
         if self.crossing is not None and (found := self.crossing.besides(at, me, self.phase)):
             k, who, by = found
             judge.fail(self, int(at[k]), f" is read by another item of this phase ({judge.thread(who)}, by `{judge.statement(by)}`)", stmt, int(me[k]))
+        if self.readers is not None and (found := self.readers.besides(at, me, epoch)):
+            k, who, by = found
+            judge.fail(self, int(at[k]), f" is written with no barrier since {judge.thread(who)} read it by `{judge.statement(by)}`", stmt, int(me[k]))
         self.stamps[at], self.who[at], self.stmt[at] = epoch, me, stmt
         last = self.who[at]
         twice = last != me
         if twice.any():
             k = int(twice.argmax())
-            both = f" is written by {judge.thread(int(last[k]))} and {judge.thread(int(me[k]))} at once"
-            apart = last[k] // self.threads != me[k] // self.threads
-            judge.fail(self, int(at[k]), " is written by two items of one phase:" + both[3:] if apart else both, stmt, int(me[k]))
+            first, second = sorted((int(last[k]), int(me[k])))
+            one = first // self.threads == second // self.threads
+            what = " is written by" if one else " is written by two items of one phase:"
+            judge.fail(self, int(at[k]), f"{what} {judge.thread(first)} and {judge.thread(second)} at once", stmt, int(me[k]))
 
     def _after_write(self, at: Array, me: Array, stamps: Array, recent: Array, epoch: Array | int, stmt: int, done: str) -> None:
         judge, writer = self.judge, self.who[at]
