@@ -73,10 +73,10 @@ class _Copy:
             size = s.buffer.shape[d]
             top = size if isinstance(size, Node) else const(size)
             # the last of a vector's lanes decides whether a bound can be left out
-            last = ix.add(at[d], const(self.width - 1 if c is coords[-1] else 0))
+            end = ix.add(at[d], const(self.width - 1 if c is coords[-1] else 0))
             if not _holds(ix.compare("le", const(0), at[d])):
                 self.conds.append(("le", at[d]))
-            if not _holds(ix.compare("lt", last, top)):
+            if not _holds(ix.compare("lt", end, top)):
                 self.conds.append(("lt", ix.add(top, at[d], -1)))
         for i, step in zip(at, low.strides[name]):
             self.source = ix.add(self.source, i, step) if isinstance(step, int) else ix.add(self.source, ix.mul(i, step))
