@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 from tilewright.devices import nvrtc
+from tilewright.devices.cuda_host import COMPILERS
 from tilewright.ir import DeviceError
 
 ARCHITECTURES = ("sm_80", "sm_90a")
@@ -20,3 +23,5 @@ def _missing() -> str:
 
 needs_nvrtc = pytest.mark.skipif(bool(_missing()), reason=_missing() or "NVRTC is there")
 """Skips a test where NVRTC is missing; the extra `dev` installs it."""
+needs_cxx = pytest.mark.skipif(not any(map(shutil.which, COMPILERS)), reason="running CUDA text on the processor needs g++ or clang++")
+"""Skips a test where no C++ compiler is installed."""
