@@ -10,7 +10,7 @@ barrier in front of the loop. Code that not all threads run is one statement too
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -101,7 +101,7 @@ class _Placer:
                 marks.add(i)
                 tail = []
             tail = (tail if f.passes else []) + f.tail
-        if wraps and (again := self._meets(tail, items, marks, loops)) is not None:
+        if wraps and self.spread.trips(loops[-1]) != 1 and (again := self._meets(tail, items, marks, loops)) is not None:
             marks.add(again)
             # the barrier that the next iteration needs may serve this one too
             for m in sorted(marks - {again}):
@@ -109,12 +109,14 @@ class _Placer:
                     marks.discard(m)
         return sorted(marks)
 
-    def _meets(self, tail: Sequence[Access], items: Sequence[_Summary], marks: Iterable[int], loops: tuple[Val, ...]) -> int | None:
+    def _meets(self, tail: Sequence[Access], items: Sequence[_Summary], marks: set[int], loops: tuple[Val, ...]) -> int | None:
         """The first item that disturbs what the iteration before did after its last barrier."""
+        # with a barrier in the loop, only the very next iteration can be disturbed
+        following = loops[-1] if marks or not all(f.passes for f in items) else None
         for i, f in enumerate(items):
             if i in marks:
                 return None
-            if self._hazard(tail, f.head, loops[:-1]):
+            if self._hazard(tail, f.head, loops[:-1], following):
                 return i
             if not f.passes:
                 return None
@@ -129,8 +131,8 @@ class _Placer:
             tail = (tail if f.passes else []) + f.tail
         return self._meets(tail, items, marks, loops) is None
 
-    def _hazard(self, before: Sequence[Access], after: Sequence[Access], same: Sequence[Val]) -> bool:
-        return any((a.writes or b.writes) and clash(self.spread, a, b, same) for b in after for a in before if a.piece == b.piece)
+    def _hazard(self, before: Sequence[Access], after: Sequence[Access], same: Sequence[Val], following: Val | None = None) -> bool:
+        return any((a.writes or b.writes) and clash(self.spread, a, b, same, following) for b in after for a in before if a.piece == b.piece)
 
     # code that not all threads run ------------------------------------------------------------------------------------
     def _divergent(self, s: If | For, varying: Sequence[Val], loops: tuple[Val, ...], conds: tuple[Val, ...]) -> _Summary | None:

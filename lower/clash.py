@@ -49,19 +49,20 @@ def access(spread: Spread, s: Instr, conds: Sequence[Val]) -> Access:
     return Access((mem.space, mem.base), s.out is None, s, form, value.lanes, active)
 
 
-def clash(spread: Spread, a: Access, b: Access, same: Sequence[Val]) -> bool:
+def clash(spread: Spread, a: Access, b: Access, same: Sequence[Val], following: Val | None = None) -> bool:
     """Whether one thread may touch by `a` what another touches by `b`, in one and the same iteration of the loops `same` (variables,
-    outermost first) and in any of the others."""
+    outermost first), with `b` in the iteration after that of `a` of the loop `following` in them, and in any iterations of the others."""
     if a.form is None or b.form is None or a.piece != b.piece:
         return a.piece == b.piece
     listed: list[Val] = []
-    modulus, room = 0, LIMIT // spread.threads
+    modulus, shift, room = 0, 0, LIMIT // spread.threads
     scale_a, scale_b = (1, 1) if a.size == b.size else (a.size, b.size)
     for u in {**a.form.terms, **b.form.terms}:
         ka, kb = a.form.terms.get(u, 0) * scale_a, b.form.terms.get(u, 0) * scale_b
         fixed = all(v in same for v in spread.around.get(u, ()))
         trips = spread.trips(u) if u in spread.loops else None
-        if fixed and ka == kb:
+        if ka == kb and (fixed or u is following):
+            shift += 0 if fixed else kb
             continue
         if trips is not None and trips <= room:
             listed.append(u)
@@ -71,12 +72,14 @@ def clash(spread: Spread, a: Access, b: Access, same: Sequence[Val]) -> bool:
     at_a, at_b = (spread.spelled(f, [u for u in listed if u in f.terms]) for f in (a.form, b.form))
     if at_a is None or at_b is None:
         return True
-    at_a, at_b, lanes_a, lanes_b = at_a * scale_a, at_b * scale_b, a.lanes * scale_a, b.lanes * scale_b
+    at_a, at_b, lanes_a, lanes_b = at_a * scale_a, at_b * scale_b + shift, a.lanes * scale_a, b.lanes * scale_b
     if not modulus and (at_a.max() + lanes_a <= at_b.min() or at_b.max() + lanes_b <= at_a.min()):
         return False
-    axes = [d for d in range(len(same)) if any(_long(x, d) for x in (at_a, at_b, a.active, b.active))]
+    axes = [d for d in range(len(same) + (following is not None)) if any(_long(x, d) for x in (at_a, at_b, a.active, b.active))]
     keys_a, who_a = _touched(spread, at_a, a.active, lanes_a, axes, at_b, b.active)
     keys_b, who_b = _touched(spread, at_b, b.active, lanes_b, axes, at_a, a.active)
+    if axes and axes[-1] == len(same):
+        keys_a[-1] = keys_a[-1] + 1
     if modulus:
         keys_a, keys_b = [[k % modulus if i == 0 else k for i, k in enumerate(ks)] for ks in (keys_a, keys_b)]
     return _meet(keys_a, who_a, keys_b, who_b)

@@ -50,7 +50,7 @@ def other(b, p, k=1):
 
 
 # the kernels there are -----------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("shape", [{}, {"pad": 1}, {"block": 16, "copies": 2, "deep": 4}, {"deep": 24}])
+@pytest.mark.parametrize("shape", [{}, {"pad": 1}, {"block": 16, "copies": 2, "deep": 4}])
 def test_a_staged_matmul_has_two_barriers_in_its_outer_loop(shape):
     p = matmul(**shape)
     place(p.phases[0])
@@ -60,6 +60,12 @@ def test_a_staged_matmul_has_two_barriers_in_its_outer_loop(shape):
     assert kinds == ["barrier", *["store"] * stores, "barrier", "loop"] and stores
     assert barriers(p) == 2
     assert checked(p) == ""
+
+
+def test_a_loop_that_runs_once_has_no_next_iteration():
+    p = matmul(deep=24)
+    place(p.phases[0])
+    assert barriers(p) == 1 and checked(p) == ""
 
 
 @pytest.mark.parametrize("make,count", [(matmul, 2), (row_sums, 1)])
@@ -453,5 +459,5 @@ def test_any_program_with_its_barriers_has_no_race_and_needs_each():
                 counts["needed"] += 1
             block.stmts.insert(at, s)
     assert counts["placed"] > 150 and counts["refused"] < 40
-    # a few guard what only some iterations or no group here do
-    assert counts["spare"] < counts["needed"] / 5, counts
+    # a few guard what only another number of iterations would do
+    assert counts["spare"] < counts["needed"] / 20, counts
