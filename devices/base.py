@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from ..lower.program import Signature
     from ..targets import Target
     from .limits import Limits
+    from .memory import Memory
 
 
 class SourceLike(Protocol):
@@ -33,7 +34,8 @@ class SourceLike(Protocol):
 
 
 class Executable(ABC):
-    """A loaded kernel. Addresses are plain ints of memory that the caller keeps alive; element-aligned is enough."""
+    """A loaded kernel. Addresses are plain ints of memory that the caller keeps alive; element-aligned is enough. On a device with
+    memory of its own (`Device.memory`) they are handles of its buffers."""
 
     signature: Signature
     threads: int
@@ -69,7 +71,9 @@ class Device(ABC):
 
     name: str = "?"
     isolation: str = "fork"
-    """How a fault is contained while measuring: 'fork' (a child process of the runner) or 'worker' (a persistent process)."""
+    """How a fault is contained while measuring. 'fork': candidates run in a child of the runner, on operands it inherited. 'worker':
+    the child first opens the device and copies the operands to it, and lives until a fault. The process that forks never opens
+    the device: `target`, `threads` and `compiler_id` must not need it open (drivers do not survive a fork)."""
     spec: str = ""
     """What `devices.get` takes to make this device again in another process; set by the registry."""
 
@@ -102,6 +106,10 @@ class Device(ABC):
     def load(self, obj: bytes, signature: Signature, threads: int) -> Executable:
         """Make an object callable with up to `threads` threads. Raises DeviceError where this machine cannot run it and
         BuildError where the object is not sound."""
+
+    def memory(self) -> Memory | None:
+        """The device's own memory, opened for this process; None where kernels use the host's."""
+        return None
 
     def limits(self, probe: bool = False) -> Limits | None:
         """Measured peak rates of this machine; None if never measured. `probe` measures now and keeps the

@@ -20,6 +20,9 @@ def encode(signature: Signature) -> dict[str, Any]:
         "items": [_put(i) for i in signature.items],
         "scratch": signature.scratch,
         "work": signature.work,
+        "threads": list(signature.threads),
+        "shared": signature.shared,
+        "align": signature.align,
     }
 
 
@@ -27,7 +30,11 @@ def decode(data: Any) -> Signature:
     """The signature; raises ValueError (or TypeError, KeyError) for data that is not one."""
     params = tuple(Param(str(n), dtype(t), tuple(_get(d) for d in shape), str(role)) for n, t, shape, role in data["params"])
     items = tuple(i if isinstance(i, Node) else const(i) for i in map(_get, data["items"]))
-    return Signature(str(data["name"]), params, tuple(map(str, data["symbols"])), items, int(data["scratch"]), int(data["work"]))
+    return Signature(str(data["name"]), params, tuple(map(str, data["symbols"])), items, int(data["scratch"]), int(data["work"]), *_groups(data))
+
+
+def _groups(data: Any) -> tuple[tuple[int, ...], int, int]:
+    return tuple(int(n) for n in data["threads"]), int(data["shared"]), int(data["align"])
 
 
 def _put(x: int | Node) -> Any:
