@@ -23,6 +23,7 @@ _X86 = {
     "avx512": ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"),
     "avx512vnni": ("avx512vnni",),
     "avx512bf16": ("avx512bf16",),
+    "avxvnni": ("avxvnni",),
 }
 _FALLBACK = (32 << 10, 256 << 10, 4 << 20)
 
@@ -50,6 +51,9 @@ def _features(arch: str, flags: dict[str, bool]) -> frozenset[str]:
     found = {ours for ours, theirs in _X86.items() if all(flags.get(f, False) for f in theirs)}
     if not {"avx2", "fma", "f16c", "avx512"} <= found:
         found -= {"avx512", "avx512vnni", "avx512bf16"}
+    if "avx512" in found or not {"avx2", "fma", "f16c"} <= found:
+        # processors that have both do better with the wider form
+        found.discard("avxvnni")
     return frozenset(found)
 
 

@@ -1,28 +1,27 @@
-"""Matrix instructions as data: what a row multiplies, how operands lie in memory, and exactly what it computes.
+"""Matrix instructions as data: what a row multiplies, how operands lie in memory, what it computes, and what compilers call it.
 
 A row computes C[m, n] += A[m, k] · B[k, n] for its tile. `step` is the meaning for one element of C: it takes C's element, k elements
-of A's row and k elements of B's column (Python numbers, exactly representable in the operand types) and gives the new element, bit
-for bit as the processor does."""
+of A's row and k elements of B's column and gives the new element, bit for bit as the processor does. It takes Python numbers, or
+NumPy arrays of one shape for many elements at once; values are exactly representable in the operand types."""
 
 from __future__ import annotations
 
-import math
-import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
+from typing import Any
 
 from ..ir.dtypes import DType, bfloat16, float32, int8, int32, uint8
 from .target import Target
 
-Number = int | float
-Step = Callable[[Number, Sequence[Number], Sequence[Number]], Number]
+Step = Callable[[Any, Sequence[Any], Sequence[Any]], Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
     """One row. `m`, `n`, `k` is the tile; `flag` the target feature it needs; `layout` the order in which B's tile lies in memory,
-    outermost first, with `k%2` for the position inside a group of two; A's group of k elements is contiguous and broadcast to the lanes."""
+    outermost first, with `k%2` for the position inside a group of two; A's group of k elements is contiguous and broadcast to the lanes.
+
+    `llvm` is the intrinsic's name there, and `word` the element type that it gives the two operand vectors; `call` is its name in C."""
 
     name: str
     flag: str
@@ -34,46 +33,60 @@ class Instruction:
     c: DType
     layout: tuple[str, ...]
     step: Step
+    llvm: str
+    word: str
+    call: str
 
 
-def _to_float32(x: Fraction, sign: float) -> float:
-    """`x` rounded to float32, nearest even, subnormal results flushed to zero; `sign` gives the sign of zero."""
-    near = float(x)
-    exact = Fraction(near)
-    if exact != x and struct.unpack("<Q", struct.pack("<d", near))[0] % 2 == 0:
-        # rounded to odd, a float64 rounds on to float32 as the exact value does
-        near = math.nextafter(near, math.inf if x > exact else -math.inf)
-    try:
-        out = float(struct.unpack("<f", struct.pack("<f", near))[0])
-    except OverflowError:
-        return math.copysign(math.inf, near)
-    return math.copysign(0.0, near if x else sign) if abs(out) < 2.0**-126 else out
+def _flush(x: Any, least: float = 2.0**-126) -> Any:
+    """Numbers below `least` as zeros of the same sign."""
+    import numpy as np
+
+    return np.where(np.abs(x) < least, np.copysign(0.0, x), x)
 
 
-def _fma_flushed(a: float, b: float, c: float) -> float:
-    """a·b + c in float32 with one rounding; subnormal operands and results count as zero."""
-    a, b, c = (math.copysign(0.0, v) if abs(v) < 2.0**-126 else v for v in (a, b, c))
-    if not all(map(math.isfinite, (a, b, c))):
-        return a * b + c
-    # where the exact sum is zero, float64 gives its sign
-    return _to_float32(Fraction(a) * Fraction(b) + Fraction(c), a * b + c)
+def _fma_flushed(a: Any, b: Any, c: Any) -> Any:
+    """a·b + c in float32 with one rounding, a and b bfloat16; subnormal operands and results count as zero."""
+    import numpy as np
+
+    a, b, c = (_flush(np.asarray(v, np.float64)) for v in (a, b, c))
+    product = a * b  # 16 significant bits: exact
+    near = np.atleast_1d(product + c)
+    # what the sum lost (D. Knuth's two-sum); rounded to odd, a float64 rounds on to float32 as the exact sum does
+    other = near - product
+    lost = (product - (near - other)) + (c - other)
+    bits = near.view(np.int64)
+    odd = np.where(np.isfinite(near) & (lost != 0) & (bits % 2 == 0), np.where((lost > 0) == (near > 0), 1, -1), 0)
+    exact = (bits + odd).view(np.float64).reshape(np.shape(product + c))
+    # tininess is judged after rounding to 24 bits, as x86 does
+    return _flush(exact, 2.0**-126 * (1 - 2.0**-25)).astype(np.float32)[()]
 
 
-def _dpbf16(c: Number, a: Sequence[Number], b: Sequence[Number]) -> Number:
+def _dpbf16(c: Any, a: Sequence[Any], b: Sequence[Any]) -> Any:
     # Intel's manual: two FMAs, the odd element first, round to nearest even, denormals are zero, MXCSR is not consulted
-    return _fma_flushed(float(a[0]), float(b[0]), _fma_flushed(float(a[1]), float(b[1]), float(c)))
+    import numpy as np
+
+    with np.errstate(all="ignore"):
+        return _fma_flushed(a[0], b[0], _fma_flushed(a[1], b[1], c))
 
 
-def _dpbusd(c: Number, a: Sequence[Number], b: Sequence[Number]) -> Number:
+def _dpbusd(c: Any, a: Sequence[Any], b: Sequence[Any]) -> Any:
     # four products summed exactly, added with wrap-around (the form without saturation)
-    total = int(c) + sum(int(x) * int(y) for x, y in zip(a, b, strict=True))
-    return (total + 2**31) % 2**32 - 2**31
+    import numpy as np
+
+    total = np.asarray(c, np.int64)
+    for x, y in zip(a, b, strict=True):
+        total = total + np.asarray(x, np.int64) * np.asarray(y, np.int64)
+    return ((total + 2**31) % 2**32 - 2**31).astype(np.int32)[()]
 
 
+_BF16, _BYTES = ("k/2", "n", "k%2"), ("k/4", "n", "k%4")
 ROWS = (
-    Instruction("vdpbf16ps", "avx512bf16", 1, 16, 2, bfloat16, bfloat16, float32, ("k/2", "n", "k%2"), _dpbf16),
-    Instruction("vpdpbusd", "avx512vnni", 1, 16, 4, uint8, int8, int32, ("k/4", "n", "k%4"), _dpbusd),
+    Instruction("vdpbf16ps", "avx512bf16", 1, 16, 2, bfloat16, bfloat16, float32, _BF16, _dpbf16, "x86.avx512bf16.dpbf16ps.512", "bfloat", "_mm512_dpbf16_ps"),
+    Instruction("vpdpbusd", "avx512vnni", 1, 16, 4, uint8, int8, int32, _BYTES, _dpbusd, "x86.avx512.vpdpbusd.512", "i32", "_mm512_dpbusd_epi32"),
+    Instruction("vpdpbusd256", "avxvnni", 1, 8, 4, uint8, int8, int32, _BYTES, _dpbusd, "x86.avx512.vpdpbusd.256", "i32", "_mm256_dpbusd_avx_epi32"),
 )
+BY_NAME = {r.name: r for r in ROWS}
 
 
 def available(target: Target) -> tuple[Instruction, ...]:

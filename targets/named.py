@@ -56,6 +56,7 @@ _TABLE = {
         _x86("icelake-server", "icelake-server", _VNNI, 32, 48 * _KIB, 1280 * _KIB, 48 * _MIB),
         _x86("cascadelake", "cascadelake", _VNNI, 24, 32 * _KIB, _MIB, 36 * _MIB),
         _x86("skylake-avx512", "skylake-avx512", _V4, 24, 32 * _KIB, _MIB, 33 * _MIB),
+        _x86("alderlake", "alderlake", _V3 | {"avxvnni"}, 16, 48 * _KIB, 1280 * _KIB, 30 * _MIB),
         _x86("haswell", "haswell", _V3, 8, 32 * _KIB, 256 * _KIB, 20 * _MIB),
         _x86("avx2", "x86-64-v3", _V3, 8, 32 * _KIB, 512 * _KIB, 16 * _MIB),
         _x86("x86-64-v2", "x86-64-v2", _V2, 4, 32 * _KIB, 256 * _KIB, 8 * _MIB),
