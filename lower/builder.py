@@ -110,6 +110,10 @@ class Builder:
         """Lanes picked from a‖b."""
         return self._pure("shuffle", a.dtype, len(lanes), (a, b), lanes, lanes)
 
+    def dot(self, row: str, acc: Val, a: Val, b: Val) -> Val:
+        """A matrix instruction: to each lane of `acc`, the products of `a` with the lane's group of elements of `b`."""
+        return self._pure("dot", acc.dtype, acc.lanes, (acc, a, b), row, row)
+
     def load(self, mem: Mem, at: Val, lanes: int = 1, mask: Val | None = None, invariant: bool = False) -> Val:
         """`lanes` consecutive elements; `invariant` memory is read-only for the whole phase, so the load may move out (group
         memory never is: it was written in this phase)."""

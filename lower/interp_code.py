@@ -124,6 +124,10 @@ class Coder:
         scalar = out.lanes == 1
         if op in ("cast", "bitcast", "splat", "extract", "insert", "shuffle", "select"):
             return self._move(s, out, a, scalar)
+        if op == "dot":
+            f = f"dot_{s.attr}"
+            self.globals[f] = ops.dotter(s.attr, self.as_twin)
+            return f"{f}({', '.join(a)})"
         if self.as_twin and dtype.is_float:
             return self._twin(op, a)
         if op in _INFIX:

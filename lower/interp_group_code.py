@@ -73,7 +73,7 @@ class GroupCoder(Coder):
     # expressions --------------------------------------------------------------------------------------------------
     def _expr(self, s: Instr, out: Val, a: list[str]) -> str:
         op, dtype = s.op, s.args[0].dtype
-        if (self.as_twin and dtype.is_float) or op in ("cast", "bitcast", "splat", "extract", "insert", "shuffle", "select"):
+        if (self.as_twin and dtype.is_float) or op in ("dot", "cast", "bitcast", "splat", "extract", "insert", "shuffle", "select"):
             return super()._expr(s, out, a)
         if op == "fma" and dtype.size == 4 and dtype.is_float:
             return f"ops.fma32({', '.join(a)})"

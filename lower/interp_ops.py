@@ -11,6 +11,7 @@ import numpy as np
 from ..ir import twin
 from ..ir.dtypes import DType, bool_, index
 from ..ir.special import erf
+from ..targets.instructions import BY_NAME
 
 Array = np.ndarray[Any, Any]
 U32, I64, U64, F32, F64 = np.uint32, np.int64, np.uint64, np.float32, np.float64
@@ -95,6 +96,22 @@ def _two_sum(a: Any, b: Any) -> tuple[Any, Any]:
     s = a + b
     t = s - a
     return s, (a - (s - t)) + (b - t)
+
+
+# matrix instructions ------------------------------------------------------------------------------------------------
+def dotter(name: str, as_twin: bool) -> Callable[[Any, Any, Any], Any]:
+    """The function (acc, a, b) of a row of `targets.instructions`; the twin of its floats adds the products mod 2³²."""
+    row = BY_NAME[name]
+
+    def dot(acc: Any, a: Any, b: Any) -> Any:
+        shape = np.shape(acc)
+        groups = np.reshape(b, (*np.shape(b)[:-1], -1, row.k))
+        if as_twin and row.c.is_float:
+            return acc + (groups * a[..., None, :]).sum(-1, dtype=U32)
+        columns = [np.broadcast_to(a[..., None, i], shape) for i in range(row.k)]
+        return row.step(acc, columns, [groups[..., i] for i in range(row.k)])
+
+    return dot
 
 
 # functions and conversions ------------------------------------------------------------------------------------------

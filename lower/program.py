@@ -18,6 +18,8 @@ Operations (a, b, c are Vals; vectors are element-wise; comparisons give bool):
     splat       scalar → vector         extract  (vec), attr = lane        insert  (vec, scalar), attr = lane
     aligned     (), attr = (parameter, bytes): whether the parameter's address is a multiple of so many bytes
     shuffle     (a, b), attr = tuple of lane numbers into a‖b
+    dot         (acc, a, b), attr = name of a row of `targets.instructions`: lane i is the row's `step` of acc[i], the k elements of a,
+                and elements k·i … k·i + k - 1 of b
     load        (index[, mask]), attr = Mem: out.lanes consecutive elements from element index + mem.offset;
                 a masked lane gives 0 and touches no memory
     gather      (vector index[, mask]), attr = Mem: one element a lane

@@ -113,6 +113,8 @@ def _operation(program: Program, s: Instr, args: list[str]) -> str:
         return s.op
     if s.op == "shfl_xor":
         return f"{s.op} {args[0]}, distance {s.attr}"
+    if s.op == "dot":
+        return f"{s.attr} {', '.join(args)}"
     if s.attr is not None:
         args = [*args, f"lanes {', '.join(map(str, s.attr))}" if isinstance(s.attr, tuple) else f"lane {s.attr}"]
     return f"{s.op} {', '.join(args)}"

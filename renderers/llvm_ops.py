@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ..ir.dtypes import DType
 from ..ir.errors import BuildError
 from ..lower.program import Instr, Val
+from ..targets.instructions import BY_NAME
 from . import llvm_half as half
 from .llvm_types import SCALAR, constant, splat, type_of, vector
 
@@ -213,6 +214,28 @@ def _shuffle(e: Emitter, s: Instr) -> str:
     return e.emit(f"shufflevector {type_of(a)} {e.of(a)}, {type_of(b)} {e.of(b)}, <{len(s.attr)} x i32> <{picks}>")
 
 
+def _dot(e: Emitter, s: Instr) -> str:
+    acc, a, b = s.args
+    row = BY_NAME.get(s.attr)
+    shapes = [(v.dtype, v.lanes) for v in s.args]
+    if row is None or shapes != [(row.c, row.n), (row.a, row.k), (row.b, row.n * row.k)]:
+        raise _unsupported(s)
+    if row.flag not in e.target.features:
+        raise BuildError(f"{e.target.name} has no {row.name} (it lacks {row.flag})")
+    size = row.n * row.c.size
+    words = vector("i32", size // 4)
+    # the group of `a` is one word, in every lane
+    word = e.emit(f"bitcast {type_of(a)} {e.of(a)} to i32")
+    first = e.emit(f"insertelement {words} poison, i32 {word}, i32 0")
+    every = e.emit(f"shufflevector {words} {first}, {words} poison, <{size // 4} x i32> zeroinitializer")
+    ty = vector(row.word, size // (2 if row.word == "bfloat" else 4))
+    left = every if ty == words else e.emit(f"bitcast {words} {every} to {ty}")
+    right = e.emit(f"bitcast {type_of(b)} {e.of(b)} to {ty}")
+    full = f"@llvm.{row.llvm}"
+    e.declare(full, f"declare {type_of(acc)} {full}({type_of(acc)}, {ty}, {ty})")
+    return e.emit(f"call {type_of(acc)} {full}({type_of(acc)} {e.of(acc)}, {ty} {left}, {ty} {right})")
+
+
 def _const(e: Emitter, s: Instr) -> str:
     assert s.out is not None
     return constant(s.attr, s.out.dtype, s.out.lanes)
@@ -247,4 +270,5 @@ OPS: dict[str, Callable[[Emitter, Instr], str]] = {
     "extract": _extract,
     "insert": _insert,
     "shuffle": _shuffle,
+    "dot": _dot,
 }
