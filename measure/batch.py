@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ..lower.program import Signature
     from .compare import Checker
     from .memory import Operands
+    from .mirror import Mirror
     from .protocol import Channel
 
 NATIVE = "native"
@@ -65,20 +66,39 @@ class Bench:
 
     device: Device
     threads: int
-    operands: Operands
+    host: Operands
     checker: Checker
     vars: Sequence[int]
     slots: Slots
+    mirror: Mirror | None = None
+
+    @property
+    def operands(self) -> Operands | Mirror:
+        """What candidates run on: the host's operands, or their copies on the device."""
+        return self.mirror or self.host
+
+    def open(self) -> None:
+        """In a child: open the device's memory, if it has one, and get the operands ready."""
+        memory = self.device.memory()
+        if memory is not None:
+            from .mirror import Mirror
+
+            self.mirror = Mirror(self.host, memory)
+        self.operands.touch()
 
     @property
     def nbytes(self) -> int:
         """About how much memory it takes."""
-        return self.operands.nbytes + self.checker.nbytes
+        return self.host.nbytes + self.checker.nbytes
 
 
 def serve(bench: Bench, channel: Channel) -> None:
     """Do jobs until the runner hangs up. Messages out: ("step", NATIVE | OURS), ("result", …)."""
-    bench.operands.touch()
+    try:
+        bench.open()
+    except TilewrightError as e:
+        channel.send(("lost", str(e)))
+        return
     while True:
         kind, job, group = channel.receive()
         bench.slots = Slots(group)
@@ -122,7 +142,7 @@ def _verify(bench: Bench, channel: Channel, exe: Executable, addresses: list[int
     exe.poison()
     exe.run(addresses, bench.vars)
     channel.send(("step", OURS))
-    verdict = bench.checker.check(bench.operands, addresses, full=job.full)
+    verdict = bench.checker.check(bench.host, bench.operands.fetch(addresses), full=job.full)
     if not verdict.ok:
         return Result(Outcome.wrong, error=verdict.error, detail=verdict.detail)
     if broken := bench.operands.broken():
@@ -148,7 +168,7 @@ def _time(bench: Bench, channel: Channel, exe: Executable, job: Job, error: floa
     with bench.slots.exclusive():
         times, rejected = time_adaptively(exe, sets, bench.vars, job.incumbent_s)
     channel.send(("step", OURS))
-    verdict = bench.checker.check(bench.operands, sets[0])
+    verdict = bench.checker.check(bench.host, bench.operands.fetch(sets[0]))
     if not verdict.ok:
         return Result(Outcome.wrong, error=verdict.error, detail=f"after {len(times)} timed calls: {verdict.detail}")
     if broken := bench.operands.broken():

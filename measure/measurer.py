@@ -62,10 +62,8 @@ class Measurer:
         self.kernel, self.vars, self.seed = kernel, dict(vars or {}), seed
         self.device = devices.get(device)
         self.device.check()
-        if self.device.isolation != "fork":
-            raise DeviceError(
-                f"measuring on device {self.device.name} needs a persistent worker, which this version does not have; use one that forks, such as cpu"
-            )
+        if self.device.isolation not in ("fork", "worker"):
+            raise DeviceError(f"device {self.device.name} says isolation {self.device.isolation!r}; it must be 'fork' or 'worker'")
         self.threads = threads if threads is not None else self.device.threads
         spec = _portable(self.device, device)
         limit = memory_limit if memory_limit is not None else _free_memory() // 2

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..ir.errors import TilewrightError
+from ..ir.errors import DeviceError, MeasureError, TilewrightError
 from . import batch, inputs, process
 from .batch import Bench, Job, Result, Task
 from .outcome import Outcome
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 MODULE = "tilewright.measure.runner"
 _PER_CHILD = 32
 """Candidates a child runs before a fresh one takes over."""
+_PER_WORKER = 4096
+"""The same where opening the device and copying the operands to it takes long: a worker is replaced when it is at fault."""
 _KEPT = 3
 _OWN_STEP_S = 120.0
 """How long a step of our own (verification, a duel) may take in a child whose memory a candidate may have damaged."""
@@ -103,11 +105,24 @@ class Runner:
         copies = rotations(kernel, vars, self.device.target)
         operands = Operands([b.name for b in kernel.buffers], [b.dtype for b in kernel.buffers], shapes, values, copies)
         order = [vars[s.arg.name] for s in kernel.symbols]
-        return Bench(self.device, self.setup.threads, operands, Checker(expects, self.device), order, Slots(None))
+        return Bench(self.device, self.setup.threads, operands, Checker(expects, self._checking()), order, Slots(None))
+
+    def _checking(self) -> Device | None:
+        """The device that compares results, in the host's memory."""
+        if self.device.isolation == "fork":
+            return self.device
+        from .. import devices
+
+        try:
+            cpu = devices.get("cpu")
+            cpu.check()
+        except DeviceError:
+            return None  # NumPy compares
+        return cpu
 
     # children -----------------------------------------------------------------------------------------------------
     def _spawn(self, data: Data) -> _Child:
-        if self._child is not None and self._child_data == data and self._child.served < _PER_CHILD:
+        if self._child is not None and self._child_data == data and self._child.served < (_PER_CHILD if self.device.isolation == "fork" else _PER_WORKER):
             return self._child
         self.end_child()
         bench = self.bench(data)
@@ -119,7 +134,8 @@ class Runner:
             try:
                 process.die_with_parent(parent)
                 mine.close()
-                _limit_memory(self.setup.memory_limit)
+                if self.device.isolation == "fork":  # a GPU's driver maps more than there is
+                    _limit_memory(self.setup.memory_limit)
                 batch.serve(bench, theirs)
                 code = 0
             except Closed:
@@ -151,6 +167,9 @@ class Runner:
             child.channel.send((*message, self.group))
             while True:
                 kind, payload = child.channel.receive(limit)
+                if kind == "lost":
+                    self.end_child()
+                    raise MeasureError(f"the device {self.device.name} cannot be used for measuring: {payload}")
                 if kind == "result":
                     if isinstance(payload, Result) and payload.broken:
                         self.end_child()

@@ -13,6 +13,7 @@ from ..ir.normalise import normalise
 from .arguments import Binder, address
 from .artefacts import Artefacts
 from .compile import build, render
+from .remote import Copying
 from .resolve import Origin, Plan, resolve
 
 if TYPE_CHECKING:
@@ -172,7 +173,8 @@ def best(
     numbers = {k: v for k, v in (shape or {}).items() if isinstance(v, int)}
     plan = resolve(kernel, place, threads, opened, exact_only, shape=numbers or None, store=store)
     built = build(plan.rendered or render(normalise(kernel), plan.opts, place, store), place, store)
-    return Prog(kernel, plan, built, place.load(built.obj, built.signature, threads))
+    executable, memory = place.load(built.obj, built.signature, threads), place.memory()
+    return Prog(kernel, plan, built, executable if memory is None else Copying(executable, memory))
 
 
 def _kernel(kernel: str | Kernel, shape: Mapping[str, Extent] | None, dtype: str | DType | None) -> Kernel:

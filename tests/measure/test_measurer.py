@@ -10,7 +10,7 @@ import time
 import pytest
 from measure_fakes import N, built, count, double, endless, text
 from tilewright import kernels
-from tilewright.ir import DeviceError, MeasureError
+from tilewright.ir import MeasureError
 from tilewright.measure import Measurer, Outcome
 from tilewright.opts import parse
 
@@ -179,13 +179,6 @@ def test_symbolic_extents():
         assert all(r.ok for r in m.measure([got[0], got[1]]))
     with Measurer(kernel, "cpu", 1, builders=1) as m, pytest.raises(MeasureError, match="symbolic extent m: give it a value"):
         m.measure([got[0]])
-
-
-def test_a_device_that_does_not_fork_is_refused():
-    from fake_worker import WorkerDevice
-
-    with pytest.raises(DeviceError, match="needs a persistent worker"):
-        Measurer(double(), WorkerDevice(), 1)
 
 
 def test_closed_measurers_say_so(fast):

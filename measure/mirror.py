@@ -1,0 +1,98 @@
+"""Operands in the memory of a device: what a worker measures on, where kernels cannot use the host's memory.
+
+Every set of the host's operands (`memory.Operands`) is there again as the device's buffers, each with a pattern behind its last byte
+that is checked after a run: on a device no page can be made inaccessible. Outputs come back to the host's own for checking."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from .memory import Operands
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ..devices import Memory
+
+GUARD = 256
+"""Bytes of pattern behind every output."""
+_PATTERN = 0xC5
+
+
+class Mirror:
+    """Has the methods of Operands that running and checking need; addresses are handles."""
+
+    def __init__(self, host: Operands, memory: Memory) -> None:
+        self._host, self._memory = host, memory
+        self.names, self.outputs = host.names, host.outputs
+        self._sets: dict[int, int] = {}
+        """Handle → host address."""
+        made: dict[tuple[str, int], int] = {}
+
+        def mirrored(addresses: Sequence[int]) -> list[int]:
+            out = []
+            for name, address in zip(host.names, addresses, strict=True):
+                if (name, address) not in made:
+                    place = host.places[name]
+                    handle = memory.alloc(place.nbytes + GUARD)
+                    if not place.output:
+                        memory.write(handle, address, place.nbytes)
+                    made[name, address] = handle
+                    self._sets[handle] = address
+                out.append(made[name, address])
+            return out
+
+        self.checked = mirrored(host.checked)
+        self.timed = [mirrored(a) for a in host.timed]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the host's operands."""
+        return self._host.nbytes
+
+    def _outputs(self, handles: Sequence[int]) -> list[tuple[str, int]]:
+        return [(n, h) for n, h in zip(self.names, handles, strict=True) if self._host.places[n].output]
+
+    def poison(self, handles: Sequence[int], stale: Mapping[str, np.ndarray[Any, Any]]) -> None:
+        """As `Operands.poison`, on the device."""
+        for name, handle in self._outputs(handles):
+            size = self._host.places[name].nbytes
+            if name in stale:
+                self._memory.write(handle, stale[name].ctypes.data, size)
+            else:
+                self._memory.fill(handle, 0xFF, size)
+
+    def fetch(self, handles: Sequence[int]) -> list[int]:
+        """Copy the outputs of one set to the host; the host's addresses of that set."""
+        for name, handle in self._outputs(handles):
+            self._memory.read(handle, self._sets[handle], self._host.places[name].nbytes)
+        return [self._sets[h] for h in handles]
+
+    def snapshot(self, handles: Sequence[int]) -> list[bytes]:
+        """The bytes of every output of one set."""
+        return self._host.snapshot(self.fetch(handles))
+
+    def touch(self) -> None:
+        """Prepare every output. Once in each worker."""
+        self._host.touch()
+        for handles in (self.checked, *self.timed):
+            self.poison(handles, {})
+        self.set_canaries()
+
+    def set_canaries(self) -> None:
+        """Write the patterns."""
+        for handles in (self.checked, *self.timed):
+            for name, handle in self._outputs(handles):
+                self._memory.fill(handle, _PATTERN, GUARD, self._host.places[name].nbytes)
+
+    def broken(self) -> str:
+        """Which output was overrun into its pattern, or ''."""
+        found = (ctypes.c_uint8 * GUARD)()
+        for handles in (self.checked, self.timed[0]):
+            for name, handle in self._outputs(handles):
+                self._memory.read(handle, ctypes.addressof(found), GUARD, self._host.places[name].nbytes)
+                if bytes(found) != bytes([_PATTERN]) * GUARD:
+                    return f"wrote outside {name}, past its end"
+        return ""

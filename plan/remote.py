@@ -1,0 +1,80 @@
+"""An executable of a device with memory of its own, called with host addresses: arguments are copied there and back."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from ..devices import Executable
+from ..ir import index as ix
+from ..ir.node import Node, walk
+
+if TYPE_CHECKING:
+    from ..devices import Memory
+
+
+class Copying(Executable):
+    """`run` takes host addresses. Buffers stay on the device between calls; calls run one at a time."""
+
+    def __init__(self, inner: Executable, memory: Memory) -> None:
+        self._inner, self._memory = inner, memory
+        self.signature, self.threads = inner.signature, inner.threads
+        self._buffers: list[tuple[int, int]] = [(0, 0)] * len(inner.signature.params)
+        self._lock = threading.Lock()
+
+    def sizes(self, vars: Sequence[int]) -> list[int]:
+        """Bytes of each parameter for these values of the symbols."""
+        values = dict(zip(self.signature.symbols, vars, strict=True))
+        out = []
+        for p in self.signature.params:
+            extents = []
+            for d in p.shape:
+                symbols = {n: values[n.arg.name] for n in walk(d) if n.op == "sym"} if isinstance(d, Node) else {}
+                extents.append(ix.evaluate(d, symbols) if isinstance(d, Node) else d)
+            out.append(math.prod(extents) * p.dtype.size)
+        return out
+
+    def _handles(self, sizes: Sequence[int]) -> list[int]:
+        for i, size in enumerate(sizes):
+            handle, room = self._buffers[i]
+            if not handle or room < size:
+                if handle:
+                    self._memory.free(handle)
+                self._buffers[i] = (0, 0)
+                self._buffers[i] = (self._memory.alloc(size), size)
+        return [handle for handle, _ in self._buffers]
+
+    def run(self, pointers: Sequence[int], vars: Sequence[int] = ()) -> None:
+        self.bind(vars)(*pointers)
+
+    def bind(self, vars: Sequence[int] = ()) -> Callable[..., None]:
+        sizes, roles = self.sizes(vars), [p.role for p in self.signature.params]
+
+        def call(*pointers: int) -> None:
+            with self._lock:
+                handles = self._handles(sizes)
+                for handle, address, size, role in zip(handles, pointers, sizes, roles, strict=True):
+                    if role != "out":
+                        self._memory.write(handle, address, size)
+                self._inner.run(handles, vars)
+                for handle, address, size, role in zip(handles, pointers, sizes, roles, strict=True):
+                    if role != "in":
+                        self._memory.read(handle, address, size)
+
+        return call
+
+    def time(self, pointer_sets: Sequence[Sequence[int]], vars: Sequence[int] = (), repeats: int = 1, limit_s: float = math.inf) -> list[float]:
+        with self._lock:
+            return self._inner.time([self._handles(self.sizes(vars))], vars, repeats, limit_s)
+
+    def poison(self) -> None:
+        self._inner.poison()
+
+    def close(self) -> None:
+        for handle, _ in self._buffers:
+            if handle:
+                self._memory.free(handle)
+        self._buffers = [(0, 0)] * len(self._buffers)
+        self._inner.close()
