@@ -56,7 +56,14 @@ class OpenClDevice(Device):
     def fingerprint(self) -> dict[str, Any]:
         d = self._found
         keep = ("platform", "platform_version", "name", "vendor", "driver", "version", "units", "memory", "clock_mhz")
-        return {"device": "opencl", "cpu": d["name"], **{k: d[k] for k in keep}, "os": platform.system(), "os_release": platform.release(), "host": platform.node()}
+        return {
+            "device": "opencl",
+            "cpu": d["name"],
+            **{k: d[k] for k in keep},
+            "os": platform.system(),
+            "os_release": platform.release(),
+            "host": platform.node(),
+        }
 
     def check(self) -> None:
         _ = self._target

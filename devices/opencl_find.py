@@ -45,7 +45,9 @@ def _ask() -> str:
     last = done.stdout.strip().splitlines()[-1:] or [""]
     if done.returncode or not last[0].startswith("{"):
         why = (done.stderr.strip().splitlines() or [f"it ended with status {done.returncode}"])[-1]
-        return _error(f"an OpenCL driver ended the process that asked for its devices ({why}); remove its file from /etc/OpenCL/vendors or name another by OCL_ICD_VENDORS")
+        return _error(
+            f"an OpenCL driver ended the process that asked for its devices ({why}); remove its file from /etc/OpenCL/vendors or name another by OCL_ICD_VENDORS"
+        )
     return last[0]
 
 
