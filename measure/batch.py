@@ -97,6 +97,7 @@ def serve(bench: Bench, channel: Channel) -> None:
     try:
         bench.open()
     except TilewrightError as e:
+        channel.receive()  # the runner is about to send its first job, and may find nobody
         channel.send(("lost", str(e)))
         return
     while True:
