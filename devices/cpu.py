@@ -28,6 +28,8 @@ class CpuDevice(Device):
 
     name = "cpu"
     isolation = "fork"
+    lang = "llvm"
+    """The language it builds."""
 
     @property
     def target(self) -> Target:
@@ -75,13 +77,22 @@ class CpuDevice(Device):
 
     def build(self, source: SourceLike) -> bytes:
         target = source.target
-        if target.lang != "llvm":
-            raise BuildError(f"the cpu device builds LLVM IR, not {target.lang}: render for an 'llvm' target such as {self.target.name}")
-        from .engine import compile_text
-
-        code = compile_text(source.text, target, native=target.arch == self.target.arch)
+        if target.lang != self.lang:
+            what = {"llvm": "LLVM IR", "c": "C"}[self.lang]
+            raise BuildError(f"the {self.name} device builds {what}, not {target.lang}: render for a {self.lang!r} target such as {self.target.name}")
+        code = self._compile(source)
         head = {"arch": target.arch, "crc": zlib.crc32(code), "features": sorted(target.features), "target": target.name}
         return _MAGIC + json.dumps(head, sort_keys=True).encode() + b"\n" + code
+
+    def _compile(self, source: SourceLike) -> bytes:
+        """The ELF object of source text. Raises BuildError."""
+        from .engine import compile_text
+
+        return compile_text(source.text, source.target, native=source.target.arch == self.target.arch)
+
+    def _symbols(self, signature: Signature) -> tuple[str, ...]:
+        """The function of each phase in an object."""
+        return tuple(signature.entry(i) for i in range(len(signature.items)))
 
     def load(self, obj: bytes, signature: Signature, threads: int) -> Executable:
         self.check()
@@ -96,8 +107,8 @@ class CpuDevice(Device):
         from .engine import Code
         from .executable import CpuExecutable
 
-        linked = Code(code, tuple(signature.entry(i) for i in range(len(signature.items))))
-        return CpuExecutable(linked, signature, threads)
+        symbols = self._symbols(signature)
+        return CpuExecutable(Code(code, symbols), symbols, signature, threads)
 
     def limits(self, probe: bool = False) -> Limits | None:
         file = limits_file.path(self._identity())

@@ -52,10 +52,11 @@ class _Call:
 class CpuExecutable(Executable):
     """Linked code and the records of its callers. Any number of Python threads may call it at once."""
 
-    def __init__(self, code: Code, signature: Signature, threads: int) -> None:
+    def __init__(self, code: Code, symbols: Sequence[str], signature: Signature, threads: int) -> None:
+        """`symbols`: the function of each phase."""
         self.signature, self.threads = signature, threads
         self._code = code
-        self._functions = [code.address(signature.entry(i)) for i in range(len(signature.items))]
+        self._functions = [code.address(s) for s in symbols]
         self._symbols = _symbols(signature)
         self._pool = pool()
         self._sizes = (signature.scratch, signature.work, threads)

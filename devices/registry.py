@@ -19,7 +19,14 @@ from ..ir.errors import DeviceError
 from .base import Device
 
 GROUP = "tilewright.devices"
-_BUILTIN = {"cpu": "tilewright.devices.cpu:CpuDevice"}
+_BUILTIN = {
+    "cpu": ("cpu", "CpuDevice"),
+    "cpu:c": ("cpu_c", "CpuCDevice"),
+    "opencl": ("opencl", "OpenClDevice"),
+}
+"""Module of this folder and class, by name; imported when asked for."""
+_CHOOSING = ("opencl", "cuda")
+"""Devices of which there may be several: `NAME:WHICH`."""
 _FACTORIES: dict[str, Callable[[], Device]] = {}
 _MADE: dict[str, Device] = {}
 
@@ -58,12 +65,15 @@ def _factory(name: str) -> Callable[[], Any]:
     if name in _FACTORIES:
         return _FACTORIES[name]
     if name in _BUILTIN:
-        from .cpu import CpuDevice
-
-        return CpuDevice
+        module, attribute = _BUILTIN[name]
+        return getattr(importlib.import_module(f".{module}", __package__), attribute)  # type: ignore[no-any-return]
     points = _entry_points()
     if name in points:
         return _imported(points[name], name)
+    family, _, which = name.partition(":")
+    if family in _CHOOSING and family in _BUILTIN and which:
+        made: Callable[..., Any] = _factory(family)
+        return functools.partial(made, which)
     module, _, attribute = name.rpartition(":")
     # 'cpu:c' is a device's name, 'package.module:thing' and 'file.py:thing' are import paths
     if attribute.isidentifier() and ("." in module or _importable(module)):
