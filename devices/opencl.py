@@ -14,7 +14,7 @@ from . import limits as limits_file
 from .base import Device, Executable, SourceLike
 from .limits import Limits
 from .memory import Memory
-from .opencl_find import choose, found, target_of
+from .opencl_find import choose, find, target_of
 
 if TYPE_CHECKING:
     from ..lower.program import Signature
@@ -33,12 +33,13 @@ class OpenClDevice(Device):
         self._selector = selector
 
     @cached_property
-    def _found(self) -> dict[str, Any]:
-        return choose(found(), self._selector)
+    def found(self) -> dict[str, Any]:
+        """What the driver says of the device (`opencl_find.describe`). Raises DeviceError where there is none."""
+        return choose(find(), self._selector)
 
     @cached_property
     def _target(self) -> Target:
-        return target_of(self._found)
+        return target_of(self.found)
 
     @property
     def target(self) -> Target:
@@ -47,14 +48,14 @@ class OpenClDevice(Device):
     @property
     def threads(self) -> int:
         # a driver for processors uses the cores it finds, a GPU has no such choice
-        return int(self._found["units"]) if self._target.kind == "cpu" else 1
+        return int(self.found["units"]) if self._target.kind == "cpu" else 1
 
     def compiler_id(self) -> str:
-        d = self._found
+        d = self.found
         return f"opencl {d['platform']} {d['driver']}"
 
     def fingerprint(self) -> dict[str, Any]:
-        d = self._found
+        d = self.found
         keep = ("platform", "platform_version", "name", "vendor", "driver", "version", "units", "memory", "clock_mhz")
         return {
             "device": "opencl",
@@ -72,7 +73,7 @@ class OpenClDevice(Device):
         from .opencl_run import session
 
         _environment()
-        return session(self._found["at"])
+        return session(self.found["at"])
 
     def build(self, source: SourceLike) -> bytes:
         if source.target.lang != "opencl":
@@ -83,8 +84,8 @@ class OpenClDevice(Device):
         # some drivers abort the process over too much of either
         abi.shared_bytes(source.signature, self.target)
         _environment()
-        code = build(self._found["at"], source.text)
-        head = {"compiler": self.compiler_id(), "crc": zlib.crc32(code), "name": self._found["name"]}
+        code = build(self.found["at"], source.text)
+        head = {"compiler": self.compiler_id(), "crc": zlib.crc32(code), "name": self.found["name"]}
         return _MAGIC + json.dumps(head, sort_keys=True).encode() + b"\n" + code
 
     def load(self, obj: bytes, signature: Signature, threads: int) -> Executable:
@@ -97,8 +98,8 @@ class OpenClDevice(Device):
             head = None
         if not isinstance(head, dict) or head.get("crc") != zlib.crc32(code):
             raise BuildError("not a whole object of the opencl device (damaged, or of another version): build it again")
-        if (head["compiler"], head["name"]) != (self.compiler_id(), self._found["name"]):
-            raise DeviceError(f"this code was built for {head['name']} by {head['compiler']}; build it again for {self._found['name']}")
+        if (head["compiler"], head["name"]) != (self.compiler_id(), self.found["name"]):
+            raise DeviceError(f"this code was built for {head['name']} by {head['compiler']}; build it again for {self.found['name']}")
         return ClExecutable(self._open(), code, signature, self.target)
 
     def memory(self) -> Memory:
@@ -107,17 +108,17 @@ class OpenClDevice(Device):
         return ClMemory(self._open())
 
     def limits(self, probe: bool = False) -> Limits | None:
-        file = limits_file.path({"device": self.name, "name": self._found["name"], "driver": self._found["driver"], "units": self._found["units"]})
+        file = limits_file.path({"device": self.name, "name": self.found["name"], "driver": self.found["driver"], "units": self.found["units"]})
         if not probe:
             return limits_file.read(file)
         from .opencl_limits import measure
 
         self._open()
-        found = measure(self)
+        now = measure(self)
         before = limits_file.read(file)
-        found = found.best(before) if before else found
-        limits_file.write(file, found, {"device": self.name, **self.fingerprint()})
-        return found
+        now = now.best(before) if before else now
+        limits_file.write(file, now, {"device": self.name, **self.fingerprint()})
+        return now
 
 
 def _environment() -> None:

@@ -23,7 +23,7 @@ INSTALL = (
 )
 
 
-def found() -> list[dict[str, Any]]:
+def find() -> list[dict[str, Any]]:
     """Every device of every platform, as `describe` gives it. Raises DeviceError with the reason and the fix where there is none."""
     text = os.environ.get(VARIABLE)
     if text is None:

@@ -133,7 +133,7 @@ class ClExecutable(Executable):
             if "arena" in self._own:
                 s.buffers.pop(self._own.pop("arena")[0]).release()
             self._own["arena"] = (s.add(need), need)
-        args = []
+        args: list[Any] = []
         for a in self._arguments:
             if a.kind == "symbol":
                 args.append(np.int64(vars[a.at]))
@@ -142,8 +142,8 @@ class ClExecutable(Executable):
         events = []
         for kernel, groups, threads in zip(self._kernels, abi.grids(sig, vars), sig.threads, strict=True):
             if groups:
-                for i, a in enumerate(args):
-                    kernel.set_arg(i, a)
+                for i, value in enumerate(args):
+                    kernel.set_arg(i, value)
                 events.append(s.cl.enqueue_nd_range_kernel(s.queue, kernel, (groups * threads,), (threads,)))
         return events
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..ir.errors import BuildError, TilewrightError
+from ..ir.errors import BuildError, MeasureError, TilewrightError
 from .outcome import Outcome
 from .slots import Slots
 from .stats import median, paired_bursts, time_adaptively
@@ -103,13 +103,10 @@ def serve(bench: Bench, channel: Channel) -> None:
     while True:
         kind, job, group = channel.receive()
         bench.slots = Slots(group)
-        if kind == "duel":
-            channel.send(("result", _duel(bench, channel, *job)))
-        else:
-            result = _measure(bench, channel, job)
-            channel.send(("result", result))
-            if result.broken:
-                return
+        result = _duel(bench, channel, *job) if kind == "duel" else _measure(bench, channel, job)
+        channel.send(("result", result))
+        if isinstance(result, Result) and result.broken:
+            return
 
 
 def _measure(bench: Bench, channel: Channel, job: Job) -> Result:
@@ -125,6 +122,9 @@ def _measure(bench: Bench, channel: Channel, job: Job) -> Result:
         return _time(bench, channel, exe, job, wrong.error)
     except BuildError as e:
         return Result(Outcome.build, detail=str(e))
+    except MeasureError as e:
+        # the device failed: nothing that it holds for this process can be relied on
+        return Result(Outcome.crash, detail=str(e), broken=bench.mirror is not None)
     except TilewrightError as e:
         return Result(Outcome.crash, detail=str(e))
     except MemoryError:
@@ -178,14 +178,23 @@ def _time(bench: Bench, channel: Channel, exe: Executable, job: Job, error: floa
     return Result(Outcome.slow if rejected else Outcome.ok, times, max(error or 0.0, verdict.error))
 
 
-def _duel(bench: Bench, channel: Channel, a: Task, b: Task, rounds: int) -> list[tuple[float, float]] | str:
-    """Median seconds of both, per round; or what is wrong with one of them."""
+def _duel(bench: Bench, channel: Channel, a: Task, b: Task, rounds: int) -> list[tuple[float, float]] | str | Result:
+    """Median seconds of both, per round; or what is wrong with one of them; or a Result that is `broken` where the device failed."""
+    try:
+        return _rounds(bench, channel, a, b, rounds)
+    except MeasureError as e:
+        return Result(Outcome.crash, detail=str(e), broken=bench.mirror is not None)
+
+
+def _rounds(bench: Bench, channel: Channel, a: Task, b: Task, rounds: int) -> list[tuple[float, float]] | str:
     exes = []
     for name, task in (("first", a), ("second", b)):
         channel.send(("step", NATIVE))
         try:
             exe = bench.device.load(task.obj, task.signature, bench.threads)
             got = _verify(bench, channel, exe, bench.operands.checked, Job(task))
+        except MeasureError:
+            raise
         except TilewrightError as e:
             return f"the {name} candidate fails: {e}"
         if got.outcome is not Outcome.ok:

@@ -6,6 +6,7 @@ tried on a planted error before it is trusted; where the device cannot build it,
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..ir.dtypes import DType, dtype, float32, float64, index
@@ -156,7 +157,7 @@ class Checker:
         expects = [c.expect for c in self.comparers.values()]
         return sum(e.value.nbytes + (e.weight.nbytes if e.weight is not None else 0) for e in expects)
 
-    def check(self, operands: Operands, addresses: list[int], full: bool = False) -> Verdict:
+    def check(self, operands: Operands, addresses: Sequence[int], full: bool = False) -> Verdict:
         """The worst verdict over the outputs of one set of operands. `full`: by NumPy, whatever the compare kernel would say."""
         worst = Verdict(0.0)
         by_name = dict(zip(operands.names, addresses, strict=True))
