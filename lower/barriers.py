@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ..ir.errors import OptError
-from .clash import Access, access, clash
+from .clash import Access, access, clash, merged
 from .program import Block, For, If, Instr, Mem, Phase, Stmt, Val, statements
 from .spread import Spread
 
@@ -29,6 +29,18 @@ class _Summary:
     head: list[Access] = field(default_factory=list)
     tail: list[Access] = field(default_factory=list)
     passes: bool = True
+
+
+@dataclass(slots=True)
+class _Run:
+    """Items `start` to `stop` of a block, if several then all loads or all stores (`kinds`), with what they touch. `quiet`: they
+    do not disturb one another."""
+
+    start: int
+    stop: int
+    kinds: set[bool]
+    touches: list[Access]
+    quiet: bool = True
 
 
 def place(phase: Phase, warp: int = 32) -> None:
@@ -94,45 +106,77 @@ class _Placer:
     # where barriers go ----------------------------------------------------------------------------------------------
     def _marks(self, items: Sequence[_Summary], loops: tuple[Val, ...], wraps: bool) -> list[int]:
         """Before which items a barrier is needed."""
-        marks: set[int] = set()
-        tail: list[Access] = []
-        for i, f in enumerate(items):
-            if self._hazard(tail, f.head, loops):
-                marks.add(i)
-                tail = []
-            tail = (tail if f.passes else []) + f.tail
-        if wraps and self.spread.trips(loops[-1]) != 1 and (again := self._meets(tail, items, marks, loops)) is not None:
+        runs, marks = self._runs(items, loops), set[int]()
+        tail = self._straight(items, runs, marks, loops, add=True)
+        assert tail is not None
+        if wraps and self.spread.trips(loops[-1]) != 1 and (again := self._meets(tail, items, runs, marks, loops)) is not None:
             marks.add(again)
             # the barrier that the next iteration needs may serve this one too
             for m in sorted(marks - {again}):
-                if self._enough(items, marks - {m}, loops):
-                    marks.discard(m)
+                fewer = marks - {m}
+                left = self._straight(items, runs, fewer, loops)
+                if left is not None and self._meets(left, items, runs, fewer, loops) is None:
+                    marks = fewer
         return sorted(marks)
 
-    def _meets(self, tail: Sequence[Access], items: Sequence[_Summary], marks: set[int], loops: tuple[Val, ...]) -> int | None:
+    def _runs(self, items: Sequence[_Summary], loops: tuple[Val, ...]) -> list[_Run]:
+        """The items in runs of only loads, or of only stores: those are compared with others as one, which saves most of the work."""
+        out: list[_Run] = []
+        for i, f in enumerate(items):
+            kinds = {a.writes for a in f.head} if f.passes and f.head == f.tail else set()
+            if len(kinds) == 1 and out and out[-1].kinds == kinds:
+                out[-1].stop, out[-1].touches = i + 1, out[-1].touches + f.head
+            else:
+                out.append(_Run(i, i + 1, kinds, f.head))
+        for r in out:
+            r.quiet = r.stop == r.start + 1 or r.kinds == {False} or not self._hazard(r.touches, r.touches, loops)
+        return out
+
+    def _straight(self, items: Sequence[_Summary], runs: Sequence[_Run], marks: set[int], loops: tuple[Val, ...], add: bool = False) -> list[Access] | None:
+        """What is left at the end since the last of the barriers `marks`; None if they are not enough (with `add`: those that lack
+        are added)."""
+        tail: list[Access] = []
+        for r in runs:
+            if r.quiet and marks.isdisjoint(range(r.start, r.stop)) and not self._hazard(tail, r.touches, loops):
+                tail = (tail if items[r.start].passes else []) + (r.touches if r.kinds else items[r.start].tail)
+                continue
+            new: list[Access] = []
+            for i in range(r.start, r.stop):
+                f = items[i]
+                if i in marks or self._hazard(tail if r.quiet else tail + new, f.head, loops):
+                    if i not in marks and not add:
+                        return None
+                    marks.add(i)
+                    tail, new = [], []
+                tail, new = (tail, new + f.tail) if f.passes else ([], f.tail)
+            tail = tail + new
+        return tail
+
+    def _meets(self, tail: Sequence[Access], items: Sequence[_Summary], runs: Sequence[_Run], marks: set[int], loops: tuple[Val, ...]) -> int | None:
         """The first item that disturbs what the iteration before did after its last barrier."""
         # with a barrier in the loop, only the very next iteration can be disturbed
         following = loops[-1] if marks or not all(f.passes for f in items) else None
-        for i, f in enumerate(items):
-            if i in marks:
-                return None
-            if self._hazard(tail, f.head, loops[:-1], following):
-                return i
-            if not f.passes:
-                return None
+        for r in runs:
+            if marks.isdisjoint(range(r.start, r.stop)) and not self._hazard(tail, r.touches, loops[:-1], following):
+                if not items[r.start].passes:
+                    return None
+                continue
+            for i in range(r.start, r.stop):
+                if i in marks:
+                    return None
+                if self._hazard(tail, items[i].head, loops[:-1], following):
+                    return i
         return None
 
-    def _enough(self, items: Sequence[_Summary], marks: set[int], loops: tuple[Val, ...]) -> bool:
-        tail: list[Access] = []
-        for i, f in enumerate(items):
-            tail = [] if i in marks else tail
-            if self._hazard(tail, f.head, loops):
-                return False
-            tail = (tail if f.passes else []) + f.tail
-        return self._meets(tail, items, marks, loops) is None
-
     def _hazard(self, before: Sequence[Access], after: Sequence[Access], same: Sequence[Val], following: Val | None = None) -> bool:
-        return any((a.writes or b.writes) and clash(self.spread, a, b, same, following) for b in after for a in before if a.piece == b.piece)
+        """Whether an access disturbs an earlier one. Many are compared as few first, which can only say no."""
+
+        def any_of(before: Sequence[Access], after: Sequence[Access]) -> bool:
+            return any((a.writes or b.writes) and clash(self.spread, a, b, same, following) for b in after for a in before if a.piece == b.piece)
+
+        if len(before) * len(after) <= 4 or any_of(before[:1], after[:1]):
+            return any_of(before, after)
+        return any_of(merged(self.spread, before), merged(self.spread, after)) and any_of(before, after)
 
     # code that not all threads run ------------------------------------------------------------------------------------
     def _divergent(self, s: If | For, varying: Sequence[Val], loops: tuple[Val, ...], conds: tuple[Val, ...]) -> _Summary | None:

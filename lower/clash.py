@@ -17,7 +17,7 @@ from .program import Instr, Mem, Val
 from .spread import LIMIT, Array, Form, Spread
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Access:
     """One load or store of memory that threads share."""
 
@@ -55,7 +55,7 @@ def clash(spread: Spread, a: Access, b: Access, same: Sequence[Val], following: 
     if a.form is None or b.form is None or a.piece != b.piece:
         return a.piece == b.piece
     listed: list[Val] = []
-    modulus, shift, room = 0, 0, LIMIT // spread.threads
+    modulus, shift, room = 0, 0, LIMIT // max(spread.threads, a.form.known.size, b.form.known.size)
     scale_a, scale_b = (1, 1) if a.size == b.size else (a.size, b.size)
     for u in {**a.form.terms, **b.form.terms}:
         ka, kb = a.form.terms.get(u, 0) * scale_a, b.form.terms.get(u, 0) * scale_b
@@ -85,6 +85,32 @@ def clash(spread: Spread, a: Access, b: Access, same: Sequence[Val], following: 
     return _meet(keys_a, who_a, keys_b, who_b)
 
 
+def merged(spread: Spread, accesses: Sequence[Access]) -> list[Access]:
+    """Fewer accesses that touch the same: those that differ only in what is known of their addresses become one."""
+    alike: dict[tuple[object, ...], list[Access]] = {}
+    out = []
+    for a in accesses:
+        if a.form is None:
+            out.append(a)
+        else:
+            shapes = a.form.known.shape, None if a.active is None else a.active.shape
+            alike.setdefault((a.piece, a.writes, a.lanes, a.size, shapes, frozenset(a.form.terms.items())), []).append(a)
+    for group in alike.values():
+        first = group[0]
+        if len(group) > 1 and first.form is not None:
+            known = _stacked(spread, [a.form.known for a in group if a.form is not None])
+            active = None if first.active is None else _stacked(spread, [a.active for a in group if a.active is not None])
+            first = Access(first.piece, first.writes, first.instr, Form(first.form.terms, known), first.lanes, active)
+        out.append(first)
+    return out
+
+
+def _stacked(spread: Spread, arrays: Sequence[Array]) -> Array:
+    """Arrays of threads and loops, of one shape, along an axis outside of all loops."""
+    shape = arrays[0].shape
+    return np.stack(arrays).reshape(len(arrays), *(1,) * (2 + spread.deepest - len(shape)), *shape)
+
+
 def _long(x: Array | None, depth: int) -> bool:
     return x is not None and x.ndim >= depth + 2 and x.shape[-2 - depth] > 1
 
@@ -108,14 +134,16 @@ def _meet(keys_a: list[Array], who_a: Array, keys_b: list[Array], who_b: Array) 
     """Whether some key is in both lists, with two different threads."""
     if not len(who_a) or not len(who_b):
         return False
-    key = np.zeros(len(who_a) + len(who_b), np.int64)
-    for a, b in zip(keys_a, keys_b, strict=True):
-        both = np.concatenate((a, b))
-        low = both.min()
-        key = key * (both.max() - low + 1) + (both - low)
-    who, side = np.concatenate((who_a, who_b)), np.repeat((0, 1), (len(who_a), len(who_b)))
-    order = np.argsort(key, kind="stable")
-    key, who, side = key[order], who[order], side[order]
-    first = np.flatnonzero(np.concatenate(([True], key[1:] != key[:-1])))
-    mixed = np.minimum.reduceat(side, first) != np.maximum.reduceat(side, first)
-    return bool((mixed & (np.minimum.reduceat(who, first) != np.maximum.reduceat(who, first))).any())
+    a, b, size = keys_a[0] * 0, keys_b[0] * 0, 1
+    for x, y in zip(keys_a, keys_b, strict=True):
+        low, high = min(x.min(), y.min()), max(x.max(), y.max())
+        a, b, size = a * (high - low + 1) + (x - low), b * (high - low + 1) + (y - low), size * int(high - low + 1)
+    if size > 8 * LIMIT:  # number the keys there are
+        _, both = np.unique(np.concatenate((a, b)), return_inverse=True)
+        a, b, size = both[: len(a)], both[len(a) :], len(both)
+    owner = np.full(size, -1)
+    owner[a] = who_a
+    crowded = np.zeros(size, bool)
+    crowded[a[owner[a] != who_a]] = True  # touched by several, whichever of them is the owner
+    there = owner[b]
+    return bool(((there >= 0) & ((there != who_b) | crowded[b])).any())

@@ -26,7 +26,7 @@ _EXACT: dict[str, Callable[..., Any]] = {
 _KNOWN = {*_EXACT, "add", "sub", "neg", "cast", "idiv", "imod"}
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Form:
     """Σ terms[atom]·atom + known. `known` has the threads as its last axis and the loop at depth d as axis −2−d, each of length 1
     where it does not matter. A loop's variable as an atom counts its iterations."""
@@ -55,6 +55,7 @@ class Spread:
         self._forms: dict[Val, Form | None] = {}
         self._uniform: dict[Val, bool] = {}
         self._trips: dict[Val, int | None] = {}
+        self.deepest = 0
         self._scan(phase.body, (), ())
 
     def _scan(self, block: Block, around: tuple[Val, ...], control: tuple[Val, ...]) -> None:
@@ -68,6 +69,7 @@ class Spread:
                 self._scan(s.body, around, (*control, s.cond))
             else:
                 inside = (*around, s.var)
+                self.deepest = max(self.deepest, len(inside))
                 self.loops[s.var] = s
                 self.around[s.var] = inside
                 self._sources[s.var] = (s.lo, s.hi)
