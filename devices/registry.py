@@ -23,6 +23,7 @@ _BUILTIN = {
     "cpu": ("cpu", "CpuDevice"),
     "cpu:c": ("cpu_c", "CpuCDevice"),
     "opencl": ("opencl", "OpenClDevice"),
+    "cuda": ("cuda", "CudaDevice"),
 }
 """Module of this folder and class, by name; imported when asked for."""
 _CHOOSING = ("opencl", "cuda")

@@ -24,8 +24,9 @@ def _arm(name: str, cpu: str, cores: int, l1: int, l2: int, l3: int) -> Target:
     return Target(name, "llvm", "aarch64", cpu, _NEON, 16, 32, cores, l1, l2, l3)
 
 
-def _nvidia(cpu: str, multiprocessors: int, shared: int, l2: int) -> Target:
-    # shared memory is what one group may ask for, which is a KiB less than a multiprocessor has
+def nvidia(cpu: str, multiprocessors: int, shared: int, l2: int) -> Target:
+    """An NVIDIA GPU. `cpu` is what to compile for (sm_80); sizes are bytes; `shared` is what one group may ask for, which is a KiB less than
+    a multiprocessor has."""
     features = frozenset({"fp16", "fp64"})
     return Target(cpu, "cuda", "nvptx64", cpu, features, 16, 255, multiprocessors, 128 * _KIB, l2, l2, "gpu", shared, 1024, 32)
 
@@ -64,10 +65,10 @@ _TABLE = {
         _arm("apple-m1", "apple-m1", 8, 128 * _KIB, 3 * _MIB, 8 * _MIB),
         _arm("neoverse-n1", "neoverse-n1", 64, 64 * _KIB, _MIB, 32 * _MIB),
         _arm("neoverse-v1", "neoverse-v1", 64, 64 * _KIB, _MIB, 32 * _MIB),
-        _nvidia("sm_80", 108, 163 * _KIB, 40 * _MIB),
-        _nvidia("sm_86", 84, 99 * _KIB, 6 * _MIB),
-        _nvidia("sm_89", 128, 99 * _KIB, 72 * _MIB),
-        _nvidia("sm_90a", 132, 227 * _KIB, 50 * _MIB),
+        nvidia("sm_80", 108, 163 * _KIB, 40 * _MIB),
+        nvidia("sm_86", 84, 99 * _KIB, 6 * _MIB),
+        nvidia("sm_89", 128, 99 * _KIB, 72 * _MIB),
+        nvidia("sm_90a", 132, 227 * _KIB, 50 * _MIB),
     )
 }
 _TABLE["opencl-gpu"] = opencl("opencl-gpu", "generic-gpu", "gpu", frozenset({"fp64"}), 32, 32 * _KIB, 256)
