@@ -51,7 +51,10 @@ def _add_run(p: ArgumentParser) -> None:
     p.add_argument("--trials", type=_at_least(1), metavar="N", help="measurements to make at most")
     p.add_argument("--seed", type=_at_least(0), default=0, metavar="N", help="random seed of the search and of the inputs")
     p.add_argument("--seeds", choices=("auto", "none"), default="auto", help="start from the seed schedules, or from the empty schedule")
-    p.add_argument("--strategy", metavar="NAME", help="portfolio (default), beam, random or optuna")
+    p.add_argument(
+        "--strategy", metavar="NAME", help="portfolio (default), beam, evolve, random, exhaustive, or optuna:SAMPLER (tpe, gp, cmaes, nsga2, qmc, random)"
+    )
+    p.add_argument("--study", metavar="URL", help="keep Optuna's trials here and resume them: sqlite:///study.db, postgresql://..., or a journal file's path")
     p.add_argument(
         "--mode",
         choices=MODES,

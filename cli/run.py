@@ -49,6 +49,7 @@ def run(args: Namespace) -> int:
             cache=args.cache,
             mode=args.mode,
             retune=args.retune,
+            study=args.study,
             progress=progress,
         )
     summary(out, args, result)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ..cache import Cache
     from ..devices import Device
     from ..ir.kernel import Kernel
+    from .optuna_study import StudyKeeper
 
 MODES = ("use", "require", "record", "tune", "refresh")
 HOPELESS = 4.0
@@ -49,13 +50,15 @@ def tune(
     stop_at: float | None = None,
     patience: int | None = None,
     vars: Mapping[str, int] | None = None,
+    study: str | None = None,
 ) -> Result:
     """Search for the fastest schedule of `kernel` and record every measurement in `cache`.
 
     `kernel`: a name (`tune kernels`), `my.py:function`, or a Kernel. `shape` and `dtype` complete a name. `budget`: seconds or text such as "30s"
     (the default unless `trials`, the number of measurements, is given), everything included. `stop_at`: fraction of the roofline that is good enough;
     `patience`: batches without a gain. `seeds`: "auto" starts from the seed schedules, "none" from the empty one. `vars`: value at which a symbolic
-    extent is tuned (default: the middle of its range). `cache`: path or URL (default: TILEWRIGHT_CACHE, else the user's).
+    extent is tuned (default: the middle of its range). `cache`: path or URL (default: TILEWRIGHT_CACHE, else the user's). `study`: an Optuna storage
+    (sqlite:///study.db, the path of a journal file, …) where the trials of an `optuna:` strategy are kept and resumed; without a strategy, it is `optuna:tpe`.
 
     `mode`: "use" and "tune" answer from the cache when it has this key, else search; "require" answers from the cache or raises CacheMiss; "record"
     measures only the start schedules, which stores a first answer for a later search; "refresh", like `retune=True`, searches again, from the best
@@ -72,11 +75,13 @@ def tune(
         raise UsageError("require answers from the cache and retune searches again: use one of them")
     if threads is not None and threads < 1:
         raise UsageError(f"threads must be at least 1, not {threads}")
-    strategy = strategies.check(strategy)
+    strategy = strategies.check(strategy if strategy or not study else "optuna:tpe")
+    if study and not strategy.startswith("optuna:"):
+        raise UsageError(f"a study is kept for Optuna's strategies (optuna:tpe and others), not for {strategy!r}")
     show.phase("preparing")
     task = Task(kernel, shape, dtype, device, threads, vars)
     with _opened(cache) as store:
-        result = _tune(task, store, limit, strategy, seeds, seed, mode, retune or mode == "refresh", show, started)
+        result = _tune(task, store, limit, strategy, seeds, seed, mode, retune or mode == "refresh", show, started, study)
     return result
 
 
@@ -141,7 +146,9 @@ class Task:
         )
 
 
-def _tune(task: Task, cache: Cache, budget: Budget, strategy: str, seeds: str, seed: int, mode: str, again: bool, show: Progress, started: float) -> Result:
+def _tune(
+    task: Task, cache: Cache, budget: Budget, strategy: str, seeds: str, seed: int, mode: str, again: bool, show: Progress, started: float, study: str | None
+) -> Result:
     from ..plan import resolve
 
     job = task.job(strategy, seeds, seed, budget)
@@ -153,6 +160,7 @@ def _tune(task: Task, cache: Cache, budget: Budget, strategy: str, seeds: str, s
             return found
     from ..measure import Measurer
 
+    kept = {"study": _study(task, job, study)} if study and mode != "record" else {}
     # one endless loop must not cost the whole budget
     deadline = 10.0 if budget.seconds is None else min(10.0, max(2.0, budget.seconds / 6))
     # first, so that its processes start while the rest is prepared
@@ -163,8 +171,23 @@ def _tune(task: Task, cache: Cache, budget: Budget, strategy: str, seeds: str, s
         starts = _starts(task, space, cache, recorder.loose, job, seeds)
         chosen = None
         if mode != "record":
-            chosen = strategies.create(strategy, space, seed=seed, start=[s.opts for s in starts] if seeds != "none" else [])
-        return TuningRun(space, measurer, chosen, starts, job, Meter(budget, started), show, recorder).run()
+            chosen = strategies.create(strategy, space, seed=seed, start=[s.opts for s in starts] if seeds != "none" else [], **kept)
+        try:
+            return TuningRun(space, measurer, chosen, starts, job, Meter(budget, started), show, recorder).run()
+        finally:
+            if chosen is not None:
+                chosen.close()
+
+
+def _study(task: Task, job: Job, url: str) -> StudyKeeper:
+    """The study of this kernel on this device, open."""
+    from ..opts import templates
+    from .optuna_study import StudyKeeper
+
+    shape = ",".join(f"{k}={v}" for k, v in job.shape.items())
+    name = " ".join(filter(None, (job.kernel.rsplit(":", 1)[-1], shape, job.dtype, job.device, f"{job.threads} threads", task.key.hash[:8])))
+    about = {"kernel": job.kernel, "shape": shape, "dtype": job.dtype, "device": job.device, "threads": job.threads, "target": task.key.target}
+    return StudyKeeper(url, name, templates(task.kernel, task.device.target, task.threads), {**about, "compiler": task.key.compiler, "flops": job.flops})
 
 
 def _recorder(task: Task, cache: Cache, space: Space, job: Job) -> CacheRecorder:

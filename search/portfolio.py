@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 from .beam import Beam
 from .evolve import Evolve
+from .optuna_search import Tpe
 from .random import RandomWalk
 from .strategy import Measured, Strategy, seconds
-from .tpe import Tpe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +30,7 @@ class ScreenedWalk(RandomWalk):
 
 
 ARMS: tuple[type[Strategy], ...] = (Beam, Tpe, Evolve, ScreenedWalk)
-PRIOR = {"beam": 0.5, "optuna": 0.5, "evolve": 0.3, "random": 0.05}
+PRIOR = {"beam": 0.5, "optuna:tpe": 0.5, "evolve": 0.3, "random": 0.05}
 """Yield assumed of an arm before it has shown any, worth three measurements."""
 
 
@@ -97,6 +97,10 @@ class Portfolio(Strategy):
     @property
     def done(self) -> bool:
         return all(a.done for a in self._arms.values())
+
+    def close(self) -> None:
+        for arm in self._arms.values():
+            arm.close()
 
     def owner(self, opts: Schedule) -> str:
         """The arm that asked for a schedule, '' when none did."""

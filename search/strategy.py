@@ -10,7 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from ..ir.errors import UsageError
 
@@ -57,15 +57,24 @@ class Strategy(ABC):
         """True when it will never ask again."""
         return False
 
+    def close(self) -> None:  # noqa: B027  (most hold nothing)
+        """The search is over: write what is unwritten, let go of files."""
+
 
 _BUILTIN = {
     "portfolio": "portfolio:Portfolio",
     "beam": "beam:Beam",
-    "optuna": "tpe:Tpe",
     "random": "random:RandomWalk",
     "evolve": "evolve:Evolve",
     "exhaustive": "exhaustive:Exhaustive",
+    "optuna:tpe": "optuna_search:Tpe",
+    "optuna:gp": "optuna_search:Gp",
+    "optuna:cmaes": "optuna_search:CmaEs",
+    "optuna:nsga2": "optuna_search:Nsga2",
+    "optuna:qmc": "optuna_search:Qmc",
+    "optuna:random": "optuna_search:Uniform",
 }
+_ALIASES = {"optuna": "optuna:tpe"}
 DEFAULT = "portfolio"
 _registered: dict[str, Callable[..., Strategy]] = {}
 
@@ -81,21 +90,26 @@ def register(name: str, factory: Callable[..., Strategy]) -> None:
 
 
 def check(name: str | None) -> str:
-    """The name (None: the default's) when there is such a strategy; UsageError suggests the nearest one."""
-    name = name or DEFAULT
+    """The full name (None: the default's; `optuna`: `optuna:tpe`) when there is such a strategy and what it needs is installed. Raises UsageError, which
+    suggests the nearest name."""
+    name = _ALIASES.get(name or DEFAULT, name or DEFAULT)
+    if name.startswith("optuna:"):
+        from .optuna_samplers import kind
+
+        kind(name.removeprefix("optuna:"))
     if name not in names():
         from difflib import get_close_matches
 
-        near = get_close_matches(name, names(), 1)
+        near = get_close_matches(name, names(), 1) or get_close_matches(f"optuna:{name}", names(), 1, 0.9)
         raise UsageError(f"unknown strategy {name!r}{f'; did you mean {near[0]!r}?' if near else ''} Use one of {', '.join(names())}.")
     return name
 
 
-def create(name: str | None, space: Space, *, seed: int = 0, start: Sequence[Schedule] = ()) -> Strategy:
-    """The strategy of that name (None: the default). Raises UsageError as `check` does."""
+def create(name: str | None, space: Space, *, seed: int = 0, start: Sequence[Schedule] = (), **more: Any) -> Strategy:
+    """The strategy of that name (None: the default); `more` goes to it. Raises UsageError as `check` does."""
     name = check(name)
     if name in _registered:
-        return _registered[name](space, seed=seed, start=start)
+        return _registered[name](space, seed=seed, start=start, **more)
     module, attribute = _BUILTIN[name].split(":")
     factory: Callable[..., Strategy] = getattr(import_module(f".{module}", __package__), attribute)
-    return factory(space, seed=seed, start=start)
+    return factory(space, seed=seed, start=start, **more)

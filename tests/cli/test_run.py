@@ -91,7 +91,26 @@ def test_the_lines_it_prints_are_commands(tune: Tune, search: Search, tmp_path: 
 
 
 def test_every_argument_reaches_the_search(tune: Tune, search: Search) -> None:
-    tune(*RUN, "--dtype", "float16", "--threads", "1", "--trials", "9", "--seed", "7", "--seeds", "none", "--strategy", "beam", "--mode", "tune", "--retune")
+    tune(
+        *RUN,
+        "--dtype",
+        "float16",
+        "--threads",
+        "1",
+        "--trials",
+        "9",
+        "--seed",
+        "7",
+        "--seeds",
+        "none",
+        "--strategy",
+        "beam",
+        "--mode",
+        "tune",
+        "--retune",
+        "--study",
+        "s.log",
+    )
     del search.given["progress"]
     assert search.given == {
         "kernel": "matmul",
@@ -107,6 +126,7 @@ def test_every_argument_reaches_the_search(tune: Tune, search: Search) -> None:
         "cache": None,
         "mode": "tune",
         "retune": True,
+        "study": "s.log",
     }
 
 

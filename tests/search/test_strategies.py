@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from importlib.util import find_spec
 
 import pytest
 from synthetic import Matmulish, measured, space
@@ -13,8 +14,11 @@ from tilewright.search import Space, Strategy, create, names, register
 from tilewright.search.beam import Beam
 from tilewright.search.evolve import crossover
 from tilewright.search.moves import amounts, mutate, neighbours
+from tilewright.search.optuna_samplers import KINDS
 
-ALL = ["portfolio", "beam", "optuna", "random", "evolve", "exhaustive"]
+SAMPLERS = [f"optuna:{k.name}" for k in KINDS.values() if not any(find_spec(p) is None for p in k.needs)]
+"""Those whose packages are here (`dev` installs what all but the Gaussian process need)."""
+ALL = ["portfolio", "beam", "random", "evolve", "exhaustive", *SAMPLERS]
 
 
 def drive(name: str, trials: int, seed: int = 0, seeded: bool = True, batch: int = 8, with_templates: bool = True) -> tuple[float, list[float]]:
@@ -176,8 +180,8 @@ def test_portfolio_beats_random() -> None:
 
 def test_portfolio_lets_templates_out_when_it_starts_empty() -> None:
     where, _ = space()
-    assert "optuna" not in create("portfolio", where, start=[])._arms  # type: ignore[attr-defined]
-    assert "optuna" in create("portfolio", where, start=where.seeds())._arms  # type: ignore[attr-defined]
+    assert "optuna:tpe" not in create("portfolio", where, start=[])._arms  # type: ignore[attr-defined]
+    assert "optuna:tpe" in create("portfolio", where, start=where.seeds())._arms  # type: ignore[attr-defined]
 
 
 def test_exhaustive_sees_everything_once() -> None:
