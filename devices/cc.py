@@ -52,6 +52,7 @@ _X86_FLAGS = {
     "avx512": "-mavx512f -mavx512bw -mavx512cd -mavx512dq -mavx512vl",
     "avx512vnni": "-mavx512vnni",
     "avx512bf16": "-mavx512bf16",
+    "avxvnni": "-mavxvnni",
 }
 
 
@@ -64,9 +65,14 @@ class Compiler:
     version: str
 
     @property
+    def zig(self) -> bool:
+        """Whether it is clang inside zig, which names processors in its own way."""
+        return "ziglang" in self.command or "zig" in os.path.basename(self.command[0])
+
+    @property
     def id(self) -> str:
         """Kind and version as one word, such as gcc-12.2.0."""
-        return f"{'zig-' if 'zig' in os.path.basename(self.command[0]) or 'ziglang' in self.command else ''}{self.kind}-{self.version}"
+        return f"{'zig-' if self.zig else ''}{self.kind}-{self.version}"
 
 
 def find() -> Compiler:
@@ -102,11 +108,11 @@ def _ask(words: tuple[str, ...]) -> Compiler:
     return Compiler(words, kind, ".".join(defined[n] for n in names))
 
 
-def flags(target: Target, kind: str) -> tuple[str, ...]:
-    """What code for `target` is compiled with by a compiler of this kind; the instructions allowed follow from the target alone."""
-    extra = list(_GCC_FLAGS if kind == "gcc" else _CLANG_FLAGS)
+def flags(target: Target, compiler: Compiler) -> tuple[str, ...]:
+    """What code for `target` is compiled with; the instructions allowed follow from the target alone."""
+    extra = list(_GCC_FLAGS if compiler.kind == "gcc" else _CLANG_FLAGS)
     if target.arch == "x86_64":
-        extra.append("-march=x86-64")
+        extra.append("-march=x86_64" if compiler.zig else "-march=x86-64")
         extra += [f for k in sorted(target.features) for f in _X86_FLAGS.get(k, "").split()]
         extra.append(f"-mprefer-vector-width={8 * target.vector_bytes}")
     return (*_FLAGS, *extra)
@@ -117,7 +123,7 @@ def compile_c(text: str, target: Target, compiler: Compiler) -> bytes:
     with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
         source, out = Path(folder, "kernel.c"), Path(folder, "kernel.o")
         source.write_text(text)
-        _run((*compiler.command, "-c", *flags(target, compiler.kind), "kernel.c", "-o", "kernel.o"), Path(folder))
+        _run((*compiler.command, "-c", *flags(target, compiler), "kernel.c", "-o", "kernel.o"), Path(folder))
         return out.read_bytes()
 
 

@@ -1,7 +1,8 @@
 """Programs as C with vector extensions, for gcc, clang and zig cc: the second opinion on the LLVM renderer, bit for bit.
 
-The ABI is that of `lower.program.Signature`; a name that C cannot hold is written as `lower.abi.entry` has it. Nothing is included
-and no function outside the text is called: fma, square root and non-temporal stores are builtins that become instructions. Build
+The ABI is that of `lower.program.Signature`; a name that C cannot hold is written as `lower.abi.entry` has it. No function
+outside the text is called: fma, square root and non-temporal stores are builtins that become instructions. Nothing is included but
+immintrin.h, and that for matrix instructions alone: it takes longer to read than a kernel. Build
 with contraction off and the instructions of the target on. Vectors are as wide as the target's registers."""
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from typing import ClassVar
 from ..ir.dtypes import DType, bool_, float32, float64, index, int64
 from ..ir.errors import BuildError
 from ..lower.abi import entry
-from ..lower.program import Instr, Mem, Program, statements
+from ..lower.program import Instr, Mem, Phase, Program, Val, statements
+from ..targets.instructions import BY_NAME
 from ..targets.target import Target
 from . import c_helpers as helpers
 from .cfamily import Emitter
@@ -28,19 +30,22 @@ def render(program: Program, target: Target) -> str:
     names: dict[str, str] = {}
     functions: list[str] = []
     for i, phase in enumerate(program.phases):
-        functions += CEmitter(program, target, phase, names, _widest(program, target)).function(entry(program.signature, i))
+        functions += CEmitter(program, target, phase, names, _widths(phase, target)).function(entry(program.signature, i))
     return "\n".join([f"// {program.name} for {target.name}", _HEAD, *names.values(), *functions, ""])
 
 
-def _widest(program: Program, target: Target) -> int:
-    """Lanes of the widest vector: a register of the smallest elements that are computed with."""
-    sizes = {
-        s.out.dtype.compute.size
-        for p in program.phases
-        for s in statements(p.body)
-        if isinstance(s, Instr) and s.out is not None and s.out.lanes > 1 and s.out.dtype not in (bool_, index)
-    }
-    return max(1, target.vector_bytes // min(sizes, default=4))
+def _widths(phase: Phase, target: Target) -> dict[int, int]:
+    """The widest piece of vectors, by their lanes: a register of the smallest elements that are computed with."""
+    sizes: dict[int, set[int]] = {}
+    storage: dict[int, int] = {}
+    for s in statements(phase.body):
+        if isinstance(s, Instr) and s.out is not None and s.out.lanes > 1 and s.out.dtype not in (bool_, index):
+            d = s.out.dtype
+            if d.is_float and d.size == 2:
+                storage[s.out.lanes] = d.size
+            else:
+                sizes.setdefault(s.out.lanes, set()).add(d.size)
+    return {lanes: max(1, target.vector_bytes // min(sizes.get(lanes, {2}))) for lanes in {*sizes, *storage}}
 
 
 class CEmitter(Emitter):
@@ -53,7 +58,15 @@ class CEmitter(Emitter):
     INLINE = "static inline "
     narrow_scalars = False
 
+    LANGUAGE = "C"
     _BASES: ClassVar[dict[str, str]] = {"f64": "double", "f32": "float", "bool": "_Bool"}
+
+    def __init__(self, program: Program, target: Target, phase: Phase, helpers: dict[str, str], widths: dict[int, int]) -> None:
+        self._widths = widths
+        super().__init__(program, target, phase, helpers, max(1, target.vector_bytes // 4))
+
+    def width_of(self, lanes: int) -> int:
+        return self._widths.get(lanes, self.widest)
 
     def function(self, name: str) -> list[str]:
         """The function of the items and the exported one that calls it."""
@@ -163,6 +176,16 @@ class CEmitter(Emitter):
 
     def shuffle_xor(self, x: str, form: DType, distance: int) -> str:
         raise BuildError("C has no shuffles: there are no threads in a group")
+
+    def dot(self, s: Instr, out: Val) -> None:
+        row = BY_NAME.get(s.attr)
+        shapes = [(v.dtype, v.lanes) for v in s.args]
+        if row is None or shapes != [(row.c, row.n), (row.a, row.k), (row.b, row.n * row.k)]:
+            raise BuildError(f"dot {s.attr} of {', '.join(v.type for v in s.args)} is not an operation of Programs")
+        if row.flag not in self.target.features:
+            raise BuildError(f"{self.target.name} has no {row.name} (it lacks {row.flag})")
+        acc, a, b = (self.of(v)[0] for v in s.args)
+        self.define(out, [f"{helpers.dot(self, row)}({acc}, {a}, {b})"])
 
     def aligned(self, pointer: str, size: int) -> str:
         return f"((__UINTPTR_TYPE__){pointer} & {size - 1}) == 0"

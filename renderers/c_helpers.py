@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..ir.dtypes import DType, float32
-from .cfamily_types import MASKS, unsigned
+from ..ir.dtypes import DType, float32, int32
+from .cfamily_types import MASKS, form, unsigned
 
 if TYPE_CHECKING:
+    from ..targets.instructions import Instruction
     from .c import CEmitter
 
 _X86_FMA = {
@@ -152,3 +153,19 @@ def store_streaming(e: CEmitter, form: DType, width: int) -> str:
         q = f"long long __attribute__((vector_size({size}), may_alias))"
         body += ["#elif !defined(__clang__)", f"typedef {q} quads;", f"{_X86_STREAM[size]}((quads *)p, (quads)x);"]
     return _define(e, name, f"void {name}({e.type(form)} *p, {v} x)", *body, "#else", f"*({e.place(form, width, size)} *)p = x;", "#endif")
+
+
+def dot(e: CEmitter, row: Instruction) -> str:
+    """A row of `targets.instructions`: `a` is one word, in every lane."""
+    e.need("immintrin", "#include <immintrin.h>")
+    bits = 8 * row.n * row.c.size
+    whole = f"__m{bits}i"
+    acc, operand = f"__m{bits}" if row.c.is_float else whole, f"__m{bits}bh" if row.a.is_float else whole
+    c, a, b = (e.type(form(d), n) for d, n in ((row.c, row.n), (row.a, row.k), (row.b, row.n * row.k)))
+    word, name = splat(e, int32, bits // 32), f"dot_{row.name}"
+    return _define(
+        e, name, f"{c} {name}({c} acc, {a} a, {b} b)",
+        f"{e.type(int32)} word;",
+        "__builtin_memcpy(&word, &a, sizeof word);",
+        f"return ({c}){row.call}(({acc})acc, ({operand}){word}(word), ({operand})b);",
+    )  # fmt: skip

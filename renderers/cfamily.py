@@ -53,7 +53,11 @@ class Emitter(Language):
 
     def widths(self, v: Val) -> tuple[int, ...]:
         """The widths of a value's pieces."""
-        return pieces(v.lanes, self.widest)
+        return pieces(v.lanes, self.width_of(v.lanes))
+
+    def width_of(self, lanes: int) -> int:
+        """The widest piece of vectors of so many lanes."""
+        return self.widest
 
     def of(self, v: Val) -> list[str]:
         """The pieces of a value as operands."""

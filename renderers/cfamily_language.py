@@ -6,7 +6,8 @@ from abc import ABC, abstractmethod
 from typing import ClassVar
 
 from ..ir.dtypes import DType
-from ..lower.program import Mem, Val
+from ..ir.errors import BuildError
+from ..lower.program import Instr, Mem, Val
 
 
 class Language(ABC):
@@ -14,6 +15,7 @@ class Language(ABC):
 
     TYPES: ClassVar[dict[str, str]]
     """The language's names of the element types."""
+    LANGUAGE: ClassVar[str]
     LONG: ClassVar[tuple[str, str]] = ("LL", "ULL")
     """Suffixes of 64-bit literals, signed and unsigned."""
     BOOLS: ClassVar[tuple[str, str]] = ("false", "true")
@@ -66,6 +68,10 @@ class Language(ABC):
     @abstractmethod
     def shuffle_xor(self, x: str, form: DType, distance: int) -> str:
         """The scalar `x` of thread `thread ^ distance`."""
+
+    def dot(self, s: Instr, out: Val) -> None:
+        """Write an instruction of `targets.instructions`."""
+        raise BuildError(f"{self.LANGUAGE} has no {s.attr}: leave out TC, or render for a target that has it")
 
     @abstractmethod
     def aligned(self, pointer: str, size: int) -> str:

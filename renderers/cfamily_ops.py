@@ -270,6 +270,10 @@ def _aligned(e: Emitter, s: Instr, out: Val) -> None:
     e.define(out, [e.aligned(e.params[param], size)])
 
 
+def _dot(e: Emitter, s: Instr, out: Val) -> None:
+    e.dot(s, out)
+
+
 def _const(e: Emitter, s: Instr, out: Val) -> None:
     e.const(s, out)
 
@@ -296,6 +300,7 @@ OPS: dict[str, Callable[[Emitter, Instr, Val], None]] = {
     "cast": _cast,
     "bitcast": _bitcast,
     "aligned": _aligned,
+    "dot": _dot,
     "splat": lanes.splat,
     "extract": lanes.extract,
     "insert": lanes.insert,
