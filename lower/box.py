@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..ir import index as ix
-from ..ir.dtypes import index
+from ..ir.dtypes import DType, index
 from ..ir.node import Node, const
 from ..ir.node import axis as make_axis
 from ..opts.staging import StagePlan
+from .builder import Builder
 from .program import Mem, Val
 
 if TYPE_CHECKING:
@@ -46,9 +47,19 @@ def box(low: Lowering, s: StagePlan, mem: Mem) -> None:
             with low.scalars.bind(rest[0], start):
                 mask = _mask(low, [c for c in conds if c.op != "const"], rest[0])
                 value = b.load(low.param(name), low.scalar(source), width, mask, invariant=True)
-                b.store(mem, low.scalar(address), value)
+                b.store(mem, low.scalar(address), kept(b, s, value))
 
     rows(axes)
+
+
+def kept(b: Builder, s: StagePlan, v: Val) -> Val:
+    """`v` in the type the tile is kept in: signed bytes with half their range added are their bits with the highest one flipped."""
+    return v if v.dtype is s.dtype else flipped(b, v, s.dtype)
+
+
+def flipped(b: Builder, v: Val, to: DType) -> Val:
+    """Signed v + 2^(bits-1) as the unsigned type `to`."""
+    return b.op("bitcast", b.op("xor", v, b.const(-(1 << (8 * to.size - 1)), v.dtype)), dtype=to)
 
 
 def _mask(low: Lowering, conds: list[Node], inner: Node) -> Val | None:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from ..ir import index as ix
 from ..ir.kernel import loads
-from ..ir.node import Node, const, load
+from ..ir.node import Node, const, load, load_parts
 from ..opts.nests import Nest
 from ..opts.plan_axis import Part
 from ..opts.staging import StagePlan
-from .box import box
+from .box import box, kept
 from .expr import NestEval
 from .loops import through
 from .program import Mem
@@ -33,6 +33,8 @@ def fill(low: Lowering, s: StagePlan) -> None:
 
 
 def _panel(low: Lowering, s: StagePlan, mem: Mem) -> None:
+    from . import packing
+
     reader = s.nests[0]
     inside = {p.name for p, _ in s.parts}
     value = _source(low, s, reader)
@@ -43,11 +45,16 @@ def _panel(low: Lowering, s: StagePlan, mem: Mem) -> None:
         address = ix.add(address, p.var, stride)
 
     def body() -> None:
+        if s.parts and s.parts[-1][0].kind == "dot" and packing.interleave(low, s, n, mem, address):
+            return
         ev = CopyEval(low, n, [p for p, _ in s.parts if p.register], {p.name: st for p, st in s.parts})
         for asg in ev.assignments(ev.regs):
-            ev.write(mem, address, asg, ev.value(value, asg))
+            ev.write(mem, address, asg, kept(low.b, s, ev.value(value, asg)))
 
     through(low, loops, body)
+    dot = low.sched.dots.get(reader.name)
+    if dot is not None and dot.shift and load_parts(dot.b)[0] == s.buffer:
+        packing.column_sums(low, s, mem, dot)
 
 
 def _source(low: Lowering, s: StagePlan, reader: Nest) -> Node:

@@ -43,7 +43,12 @@ class NestEval(Indices):
         self._splits: dict[Node, Split] = {}
         self._deps: dict[Node, tuple[str, ...]] = {}
         self._address: dict[Node, tuple[Mem, Node, Node | None, bool]] = {}
-        masked = [a for a in nest.all_axes if s.plans[a].masked]
+        self._bounds()
+
+    def _bounds(self) -> None:
+        """How loads keep inside the extents of masked axes, now that the lanes are known."""
+        s = self.low.sched
+        masked = [a for a in self.nest.all_axes if s.plans[a].masked]
         self.lane_masked = next((a for a in masked if self.lane is not None and a is self.lane.axis), None)
         self.scalar_masked = [a for a in masked if a is not self.lane_masked]
         # loads clamp masked axes to a valid element: what they then compute is never stored

@@ -24,7 +24,11 @@ def width(low: Lowering, part: Part) -> int:
 def choose_lane(low: Lowering, nest: Nest, regs: Sequence[Part], extra: Sequence[Node]) -> Part | None:
     """The UPCAST part along which most accesses are consecutive (a store counts twice); None if most would be strided.
 
-    Staged panels are laid out for their readers, so they count as consecutive along their innermost part."""
+    Staged panels are laid out for their readers, so they count as consecutive along their innermost part. The lanes of a matrix
+    instruction are given."""
+    dot = low.sched.dots.get(nest.name)
+    if dot is not None and nest.kind == "reduce":
+        return next(p for p in regs if p.axis is dot.n and p.kind == "upcast")
     ordered = set()
     if nest.kind == "scan" and nest.value is not None:
         ordered = {nest.value.expr.axis}  # type: ignore[union-attr]

@@ -12,6 +12,7 @@ from ..ir.kernel import Scan
 from ..ir.node import Node, const
 from ..opts.nests import Nest, identity
 from ..opts.plan_axis import Part
+from .dot import Dot
 from .expr import NestEval
 from .group import across_threads
 from .loops import identity_reads, through
@@ -75,7 +76,10 @@ class Accumulators:
         self.keys = [(s, p) for s in self.spatial for p in self.partials]
         self.dtype = n.expr.dtype
         masked = [a for a in n.reduce_axes if low.sched.plans[a].masked]
-        self.masks = [ev.bound(a) for a in masked]
+        dot = low.sched.dots.get(n.name)
+        self.dot = Dot(low, n, ev, dot) if dot is not None else None
+        # operands of a matrix instruction are 0 past the extent
+        self.masks = [ev.bound(a) for a in masked] if dot is None else []
 
     def identity(self) -> Val:
         """The starting value of an accumulator."""
@@ -91,6 +95,8 @@ class Accumulators:
                 loop.yields = self.run(loops[1:], loop.carried, False)
             return loop.results
         self.ev.reset()
+        if self.dot is not None:
+            self.dot.reset()
         accs = list(accs)
         for u in self.ev.assignments(self.unrolled):
             for i, (s, p) in enumerate(self.keys):
@@ -99,6 +105,8 @@ class Accumulators:
 
     def _step(self, acc: Val, asg: Assignment) -> Val:
         ev, b, expr = self.ev, self.low.b, self.n.expr
+        if self.dot is not None:
+            return self.dot.step(acc, asg)
         if self.combine == "add" and expr.op == "mul" and expr.dtype.is_float and not self.masks:
             return b.op("fma", ev.value(expr.src[0], asg), ev.value(expr.src[1], asg), acc)
         x = ev.value(expr, asg)
@@ -119,6 +127,8 @@ class Accumulators:
             v = vals[0]
             if self.ev.lane is not None and self.lane is None:
                 v = _across(low=self.low, v=v, combine=self.combine)
+            if self.dot is not None:
+                v = self.dot.corrected(v, s)
             out[tuple((p.name, s[p.name]) for p in self.space)] = v
         return out
 

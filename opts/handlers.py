@@ -10,7 +10,7 @@ from ..ir.errors import OptError
 from ..ir.kernel import Fold, Kernel
 from ..ir.node import Node
 from ..targets import Target
-from . import groups
+from . import dots, groups
 from .nests import FoldItem, build
 from .opt import Opt
 from .plan_axis import AxisPlan, Part
@@ -31,6 +31,7 @@ class State:
         self.swizzle = 1
         self.regs = 0
         self.alone = False
+        self.dots: dict[str, dots.DotPlan] = {}
         self.effects: set[str] = set()
         for n in build(kernel, {}):
             for nest in n.nests if isinstance(n, FoldItem) else (n,):
@@ -191,5 +192,5 @@ def _nt(s: State, o: Opt) -> None:
 
 HANDLERS: dict[str, Callable[[State, Opt], None]] = {
     "TILE": _tile, "UPCAST": _registers("upcast"), "UNROLL": _registers("unroll"), "PARALLEL": _parallel, "MOVE": _move,
-    "PADTO": _pad, "STAGE": _stage, "NT": _nt, "LOCAL": groups.local, "GROUP": groups.group, "NOLOCAL": groups.nolocal, "SWIZZLE": groups.swizzle, "LAUNCH": groups.launch,
+    "PADTO": _pad, "STAGE": _stage, "NT": _nt, "LOCAL": groups.local, "GROUP": groups.group, "NOLOCAL": groups.nolocal, "TC": dots.tc, "SWIZZLE": groups.swizzle, "LAUNCH": groups.launch,
 }  # fmt: skip

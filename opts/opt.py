@@ -24,19 +24,20 @@ FIELDS: dict[str, Any] = {
     "GROUP": "int",
     "SPLITK": "int",
     "STAGE": {"at": str, "order": str, "pad": int, "swizzle": int, "depth": int},
+    "TC": {"m": str, "n": str, "k": str, "row": str},
     "SWIZZLE": "int",
     "PADTO": "int",
     "NOLOCAL": None,
     "LAUNCH": "int",
     "NT": None,
 }
-DEFAULTS: dict[str, dict[str, Scalar]] = {"STAGE": {"order": "panel", "pad": 0, "swizzle": 0, "depth": 1}}
+DEFAULTS: dict[str, dict[str, Scalar]] = {"STAGE": {"order": "panel", "pad": 0, "swizzle": 0, "depth": 1}, "TC": {"m": ""}}
 
 
 @dataclass(frozen=True, slots=True)
 class Opt:
     """One option. `on` is an axis family, a site (`n@max`) or a loop (`k.t`) for loop options, a buffer or value for STAGE
-    and NT, `grid` for SWIZZLE, NOLOCAL and LAUNCH. `arg` is an int, None, or sorted (field, scalar) pairs."""
+    and NT, a value for TC, `grid` for SWIZZLE, NOLOCAL and LAUNCH. `arg` is an int, None, or sorted (field, scalar) pairs."""
 
     op: str
     on: str
@@ -139,7 +140,7 @@ def dumps(opts: Iterable[Opt]) -> str:
 
 
 _SHORT = {
-    "TILE": "T", "MOVE": "M", "UPCAST": "U", "UNROLL": "R", "PARALLEL": "P", "LOCAL": "L", "GROUP": "G", "SPLITK": "K", "STAGE": "S", "SWIZZLE": "Z",
+    "TILE": "T", "MOVE": "M", "UPCAST": "U", "UNROLL": "R", "PARALLEL": "P", "LOCAL": "L", "GROUP": "G", "SPLITK": "K", "STAGE": "S", "TC": "TC", "SWIZZLE": "Z",
     "PADTO": "PAD", "NOLOCAL": "NOLOCAL", "LAUNCH": "REGS", "NT": "NT",
 }  # fmt: skip
 
@@ -159,6 +160,8 @@ def _short(o: Opt) -> str:
             + (f"+{f['pad']}" if f["pad"] else "")
             + (f"^{f['swizzle']}" if f["swizzle"] else "")
         )
+    if o.op == "TC":
+        return f"{head}{o.on}:{o.fields['row']}"
     if o.op == "MOVE":
         return f"{head}{o.on}<{o.fields['before']}"
     if o.on == "grid":

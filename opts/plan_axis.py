@@ -2,7 +2,7 @@
 
 An axis is cut by block sizes in elements, so options on it commute: `TILE(n,128)` then `UPCAST(n,32)` equals the reverse.
 From outer to inner the parts are: the outer loop (`n`), a loop inside each TILE block (`n.t`, `n.t2` in the order given),
-the UNROLL copies (`n.r`) and the UPCAST copies (`n.u`). Where threads of a group share the axis, their part (`n.l`) lies inside the
+the UNROLL copies (`n.r`), the UPCAST copies (`n.u`), and the elements that a matrix instruction takes at once (`n.d`). Where threads of a group share the axis, their part (`n.l`) lies inside the
 copies, so that neighbouring threads touch neighbouring words, but outside one vector's worth of them: `n.r n.v n.l n.u`.
 """
 
@@ -26,7 +26,7 @@ MAX_IDLE_THREADS = 2.0
 @dataclass(frozen=True, slots=True)
 class Part:
     """One loop of an axis. `size` is its nominal trip count, `stride` the elements one step covers; with `clip` the last
-    trip count is bounded by the axis' extent. kind: grid, serial, fold, thread, unroll, upcast. `var` is its index variable;
+    trip count is bounded by the axis' extent. kind: grid, serial, fold, thread, unroll, upcast, dot. `var` is its index variable;
     the sites of a family share that of their threads."""
 
     name: str
@@ -40,7 +40,7 @@ class Part:
     @property
     def register(self) -> bool:
         """Whether it is spelled out as copies in the body instead of a loop."""
-        return self.kind in ("unroll", "upcast")
+        return self.kind in ("unroll", "upcast", "dot")
 
     @property
     def loop(self) -> bool:
@@ -56,7 +56,7 @@ class Part:
 @dataclass(frozen=True, slots=True)
 class AxisPlan:
     """The cuts of one axis node. `fold` is the loop over tiles of the fold the axis belongs to, if that is cut; `folded`
-    marks the axis a fold is defined over, which has no loops of its own. `threads` of a group share the axis, each taking `vector`
+    marks the axis a fold is defined over, which has no loops of its own. `dot` consecutive elements are one step of a matrix instruction. `threads` of a group share the axis, each taking `vector`
     consecutive elements at a time."""
 
     axis: Node
@@ -69,6 +69,7 @@ class AxisPlan:
     folded: bool = False
     threads: int = 1
     lanes: int = 1
+    dot: int = 1
 
     @property
     def extent(self) -> Size:
@@ -84,7 +85,7 @@ class AxisPlan:
     @property
     def registers(self) -> int:
         """Elements that one thread takes in one step of the innermost loop."""
-        return self.upcast * self.unroll
+        return self.upcast * self.unroll * self.dot
 
     @property
     def block(self) -> int:
@@ -151,6 +152,12 @@ class AxisPlan:
             raise OptError(f"{what}: the amount must be at least 2")
         return (replace(self, upcast=count) if kind == "upcast" else replace(self, unroll=count)).checked(what)
 
+    def with_dot(self, what: str, count: int) -> AxisPlan:
+        """`count` consecutive elements are one step of a matrix instruction."""
+        if self.dot > 1:
+            raise OptError(f"{what}: {self.axis.arg.name} is in a matrix instruction already")
+        return replace(self, dot=count).checked(what)
+
     def with_threads(self, what: str, count: int, lanes: int) -> AxisPlan:
         """Shared by `count` threads, which take up to `lanes` consecutive elements each."""
         if self.threads > 1:
@@ -172,7 +179,8 @@ class AxisPlan:
         if isinstance(e, int) and inner > 1:
             if e == 0:
                 raise OptError(f"{what}: the extent of {name} is 0")
-            growth = -(-e // inner) * inner / e
+            # an instruction's own group is filled up with zeros at no cost
+            growth = -(-e // inner) * inner / (-(-e // self.dot) * self.dot)
             limit = MAX_PADDED_WORK if self.pad > 1 and self.pad % inner == 0 else MAX_EXTRA_WORK if self.threads == 1 else MAX_IDLE_THREADS
             if growth > limit and self.threads > 1:
                 raise OptError(f"{what}: {self.threads} threads of {self.registers} elements for an extent of {e} would idle; pad it with PADTO or use fewer")
@@ -200,8 +208,8 @@ def _parts(plan: AxisPlan) -> tuple[Part, ...]:
         out.append(Part(n, a, kind, size, stride, clip, make_axis(n, size, name)))
     w = plan.vector if plan.threads > 1 else plan.upcast
     for kind, count, stride, suffix in (
-        ("unroll", plan.unroll, plan.upcast * plan.threads, ".r"), ("upcast", plan.upcast // w, w * plan.threads, ".v"),
-        ("thread", plan.threads, w, ".l"), ("upcast", w, 1, ".u"),
+        ("unroll", plan.unroll, plan.upcast * plan.threads * plan.dot, ".r"), ("upcast", plan.upcast // w, w * plan.threads * plan.dot, ".v"),
+        ("thread", plan.threads, w * plan.dot, ".l"), ("upcast", w, plan.dot, ".u"), ("dot", plan.dot, 1, ".d"),
     ):  # fmt: skip
         if count > 1:
             var = make_axis(a.arg.family + suffix, count, a.arg.family) if kind == "thread" else make_axis(name + suffix, count, name)

@@ -13,6 +13,7 @@ from ..ir.kernel import Kernel, Value
 from ..ir.node import Node, substitute
 from ..targets import Target
 from . import groups
+from .dots import DotPlan, check_dots, kept_types
 from .groups import ThreadAxis
 from .handlers import HANDLERS, State
 from .legality import check_scheduled
@@ -45,6 +46,7 @@ class Scheduled:
     threads: tuple[ThreadAxis, ...] = ()
     swizzle: int = 1
     regs: int = 0
+    dots: dict[str, DotPlan] = field(default_factory=dict)
 
     def nest(self) -> list[NestLine]:
         """The loop nest as lines for people."""
@@ -72,9 +74,9 @@ class Scheduled:
         return sorted(out.values(), key=lambda p: self.position[p.name])
 
     def registers(self, nest: Nest) -> list[Part]:
-        """Register parts of a nest: unroll parts, then upcast parts."""
+        """Register parts of a nest: unroll parts, then upcast parts, then what one matrix instruction takes."""
         regs = [p for a in nest.all_axes for p in self.plans[a].parts if p.register]
-        return sorted(regs, key=lambda p: p.kind == "upcast")
+        return sorted(regs, key=lambda p: ("unroll", "upcast", "dot").index(p.kind))
 
     def shared(self, nest: Nest) -> list[Part]:
         """Parts of a nest that the threads of a group share."""
@@ -125,6 +127,7 @@ class Scheduled:
             for p in (*self.loops(n), *self.shared(n), *self.registers(n)):
                 lines.append(f"  {p.axis.arg.name} {p.kind} {p.size!r} {p.stride} {p.clip}")
         lines += [f"stage {s.describe}" for _, s in sorted(self.stages.items())]
+        lines += [f"dot {d.describe}" for _, d in sorted(self.dots.items())]
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:24]
 
 
@@ -147,12 +150,13 @@ def apply(kernel: Kernel, opts: Iterable[Opt] | Sequence[object], target: Target
     out = Scheduled(
         kernel, listed, target, s.plans, tuple(s.order), items, kept, {n: at for n, (at, _) in s.value_stages.items()},
         {}, frozenset(s.held), frozenset(s.nt), frozenset(s.effects),
-        (), groups.thread_axes(s, items), s.swizzle, s.regs,
+        (), groups.thread_axes(s, items), s.swizzle, s.regs, s.dots,
     )  # fmt: skip
     # in the order of the buffers, not of the options: equal schedules are laid out alike
-    stages = {b.name: plan_stage(out, s.input_stages[b.name]) for b in kernel.inputs if b.name in s.input_stages}
+    stages = {b.name: kept_types(out, plan_stage(out, s.input_stages[b.name])) for b in kernel.inputs if b.name in s.input_stages}
     out = replace(out, stages=stages)
     check_scheduled(out)
+    check_dots(out)
     return out
 
 

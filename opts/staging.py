@@ -14,6 +14,7 @@ from .opt import Opt
 from .plan_axis import Part
 
 if TYPE_CHECKING:
+    from .dots import DotPlan
     from .nests import Nest
     from .schedule import Scheduled
 
@@ -24,7 +25,8 @@ MAX_STAGE_BYTES = 1 << 26
 class StagePlan:
     """A staged tile. panel: one element for each combination of the inner `parts` (with strides in elements), in loop order,
     register copies innermost, so that it is read consecutively. row: the box of the buffer that is touched, as
-    (dimension, first index, extent, stride). Groups of threads keep boxes only: with order panel, dimensions that are reduced
+    (dimension, first index, extent, stride). `kept`: the type in scratch where it is not the buffer's (signed bytes moved into the
+    unsigned range). Groups of threads keep boxes only: with order panel, dimensions that are reduced
     over come first. `swizzle` > 0: in row r of `pitch` elements, chunks of `vector` elements change places by XOR with r % swizzle."""
 
     buffer: Buffer
@@ -39,6 +41,7 @@ class StagePlan:
     swizzle: int = 0
     pitch: int = 0
     vector: int = 1
+    kept: DType | None = None
 
     @property
     def bytes(self) -> int:
@@ -47,13 +50,13 @@ class StagePlan:
 
     @property
     def dtype(self) -> DType:
-        """The type kept in scratch: the buffer's own."""
-        return self.buffer.dtype
+        """The type kept in scratch."""
+        return self.kept or self.buffer.dtype
 
     @property
     def describe(self) -> str:
         """Deterministic text for hashing."""
-        return f"{self.buffer.name} at {self.at.axis.arg.name}/{self.at.stride} {self.order} {[(p.axis.arg.name, p.stride, s) for p, s in self.parts]} {[(d, e, s) for d, _, e, s in self.box]} {self.swizzle}"
+        return f"{self.buffer.name} at {self.at.axis.arg.name}/{self.at.stride} {self.order} {[(p.axis.arg.name, p.stride, s) for p, s in self.parts]} {[(d, e, s) for d, _, e, s in self.box]} {self.swizzle}{self.kept or ''}"
 
 
 def inner_parts(sched: Scheduled, nest: Nest, at: Part) -> list[Part]:
@@ -94,7 +97,7 @@ def plan_stage(sched: Scheduled, o: Opt) -> StagePlan:
     if fields["order"] == "panel":
         if len({(n.name, i, m) for n, i, m, _ in found}) > 1:
             raise OptError(f"{o}: {o.on} is read in more than one way inside {at_part.name}; use order=row")
-        return _panel(o, buffer, at_part, nest, index, mask, inner)
+        return _panel(o, buffer, at_part, nest, index, mask, inner, [d for d in sched.dots.values() if d.value == nest.name])
     return _row(o, sched, buffer, at_part, found)
 
 
@@ -107,18 +110,21 @@ def _affine(o: Opt, index: Node, variables: set[Node]) -> None:
             raise OptError(f"{o}: the index of {o.on} is read from memory")
 
 
-def _panel(o: Opt, buffer: Buffer, at: Part, nest: Nest, index: tuple[Node, ...], mask: Node | None, inner: list[Part]) -> StagePlan:
+def _panel(o: Opt, buffer: Buffer, at: Part, nest: Nest, index: tuple[Node, ...], mask: Node | None, inner: list[Part], dots: list[DotPlan]) -> StagePlan:
     used = [p for p in inner if any(p.var in ix.parts(i)[0] for i in index)]
-    # the part that is contiguous in memory goes last, so that lanes read consecutive words
+    # the part that is contiguous in memory goes last, so that lanes read consecutive words; a matrix instruction wants its lanes
+    # last, and inside each the elements it takes at once
     last = index[-1]
     regs = [p for p in used if p.register]
-    regs.sort(key=lambda p: (p.kind == "upcast", ix.parts(last)[0].get(p.var, 0) == 1 and p.kind == "upcast"))
+    dot = any(p.kind == "dot" for p in regs)
+    lanes = {d.n for d in dots if dot}
+    regs.sort(key=lambda p: (p.kind == "dot", p.kind == "upcast", p.axis in lanes, p.kind == "upcast" and ix.parts(last)[0].get(p.var, 0) == 1))
     ordered = [p for p in used if not p.register] + regs
     stride, strides = 1, []
     for n, p in enumerate(reversed(ordered)):
         strides.append(stride)
         stride *= p.trips
-        if n == 0 and o.fields["pad"]:
+        if n == int(dot) and o.fields["pad"]:
             stride += int(o.fields["pad"])
     _size(o, stride * buffer.dtype.size)
     return StagePlan(buffer, at, "panel", (nest,), index, mask, tuple(zip(ordered, reversed(strides))), (), stride)
