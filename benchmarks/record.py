@@ -38,7 +38,7 @@ def main() -> int:
         return run.returncode or 1
     from tilewright.devices import get
 
-    device = get("cpu")
+    device = get(rows[0]["device"]) if isinstance(rows[0].get("device"), str) else get("cpu")
     shown = {k: v for k, v in device.fingerprint().items() if isinstance(v, (str, int, float, list)) and k not in ("host", "hostname")}
     limits = device.limits()
     out = {

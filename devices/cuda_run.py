@@ -68,6 +68,44 @@ def session(index: int, target: Target) -> Session:
     return _session(index, target, os.getpid())
 
 
+def timed(
+    s: Session, queue: Callable[[Sequence[int]], None], launches: int, sets: Sequence[Sequence[int]], repeats: int, limit_s: float = float("inf")
+) -> list[float]:
+    """As `Executable.time`, for whatever `queue(pointers)` gives the GPU to do in about so many launches; call it with the lock held.
+
+    The GPU's events stand between calls that are queued while it is held busy, so that what is measured is the time from the start of one call
+    to the start of the next. Calls of less than 50 µs are timed in groups: each is given the group's mean."""
+    if not sets or repeats < 1:
+        raise UsageError("timing needs at least one set of pointers and one repeat")
+    out: list[float] = []
+    begin = time.monotonic()
+    while len(out) < repeats and (not out or time.monotonic() - begin < limit_s):
+        # one call tells how long they take
+        typical = max(min(out), 1e-7) if out else _BATCH_S
+        group = min(_BATCH, round(_SHORT_S / typical)) if typical < _SHORT_S else 1
+        left = min(limit_s - (time.monotonic() - begin), _BATCH_S) if out else _BATCH_S
+        count = max(1, min(repeats - len(out), _BATCH, int(max(left, 0.0) / typical)))
+        out += _batch(s, queue, launches, sets, len(out), count, group)
+    return out
+
+
+def _batch(s: Session, queue: Callable[[Sequence[int]], None], launches: int, sets: Sequence[Sequence[int]], first: int, count: int, group: int) -> list[float]:
+    """Seconds of `count` calls, the first one being number `first`."""
+    driver = s.use()
+    sizes = [min(group, count - i) for i in range(0, count, group)]
+    events = [driver.event() for _ in range(len(sizes) + 1)]
+    s.hold((count * launches + len(events)) * _LAUNCH_S)
+    driver.record(events[0])
+    at = first
+    for size, event in zip(sizes, events[1:], strict=True):
+        for _ in range(size):
+            queue(sets[at % len(sets)])
+            at += 1
+        driver.record(event)
+    driver.wait()
+    return [driver.seconds(a, b) / size for size, a, b in zip(sizes, events[:-1], events[1:], strict=True) for _ in range(size)]
+
+
 class CudaMemory(Memory):
     """Device memory; a handle is its address. The driver aligns to 256 bytes."""
 
@@ -158,41 +196,10 @@ class CudaExecutable(Executable):
             self._s.driver.wait()
 
     def time(self, pointer_sets: Sequence[Sequence[int]], vars: Sequence[int] = (), repeats: int = 1, limit_s: float = float("inf")) -> list[float]:
-        """As the base says. The GPU's events stand between calls that are queued while it is held busy, so that what is measured is the
-        time from the start of one call to the start of the next. Calls of less than 50 µs are timed in groups: each is given the
-        group's mean."""
-        if not pointer_sets or repeats < 1:
-            raise UsageError("timing needs at least one set of pointers and one repeat")
         for pointers in pointer_sets:
             self._check(pointers)
-        out: list[float] = []
-        begin = time.monotonic()
         with self._s.lock:
-            queue = self._plan(vars)
-            while len(out) < repeats and (not out or time.monotonic() - begin < limit_s):
-                # one call tells how long they take
-                typical = min(out) if out else _BATCH_S
-                group = max(1, min(_BATCH, round(_SHORT_S / max(typical, 1e-7)))) if typical < _SHORT_S else 1
-                left = min(limit_s - (time.monotonic() - begin), _BATCH_S) if out else _BATCH_S
-                count = max(1, min(repeats - len(out), _BATCH, int(max(left, 0.0) / max(typical, 1e-7))))
-                out += self._batch(queue, pointer_sets, len(out), count, group)
-        return out
-
-    def _batch(self, queue: Callable[[Sequence[int]], None], sets: Sequence[Sequence[int]], first: int, count: int, group: int) -> list[float]:
-        """Seconds of `count` calls, the first one being number `first`."""
-        driver = self._s.driver
-        sizes = [min(group, count - i) for i in range(0, count, group)]
-        events = [driver.event() for _ in range(len(sizes) + 1)]
-        self._s.hold((count * len(self._functions) + len(events)) * _LAUNCH_S)
-        driver.record(events[0])
-        at = first
-        for size, event in zip(sizes, events[1:], strict=True):
-            for _ in range(size):
-                queue(sets[at % len(sets)])
-                at += 1
-            driver.record(event)
-        driver.wait()
-        return [driver.seconds(a, b) / size for size, a, b in zip(sizes, events[:-1], events[1:], strict=True) for _ in range(size)]
+            return timed(self._s, self._plan(vars), len(self._functions), pointer_sets, repeats, limit_s)
 
     def poison(self) -> None:
         with self._s.lock:

@@ -114,7 +114,7 @@ def library() -> Any:
 
 def _candidates() -> Iterator[str]:
     """Where the library may be: pip packages, toolkits, the loader's own path; newest first within each."""
-    for folder in (*(p / "lib" for p in _packages()), *(h / d for h in _toolkits() for d in ("lib64", "lib"))):
+    for folder in (*(p / "lib" for p in packages()), *(h / d for h in toolkits() for d in ("lib64", "lib"))):
         # libnvrtc.alt and libnvrtc-builtins are other libraries; a name without a version is a link for linkers
         yield from map(str, sorted(folder.glob("libnvrtc.so.*"), key=_number, reverse=True))
     yield from ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so")
@@ -124,7 +124,7 @@ def _number(file: Path) -> tuple[int, ...]:
     return tuple(int(n) for n in re.findall(r"\d+", file.name))
 
 
-def _packages() -> Iterator[Path]:
+def packages() -> Iterator[Path]:
     """The folders of pip's NVIDIA packages that hold lib/ and include/."""
     try:
         spec = importlib.util.find_spec("nvidia")
@@ -135,7 +135,8 @@ def _packages() -> Iterator[Path]:
         yield from (p for p in (Path(root) / n for n in ("cuda_nvrtc", "cuda_runtime")) if p.is_dir())  # CUDA 12
 
 
-def _toolkits() -> Iterator[Path]:
+def toolkits() -> Iterator[Path]:
+    """The folders of CUDA toolkits that may be here."""
     for name in ("CUDA_HOME", "CUDA_PATH"):
         if os.environ.get(name):
             yield Path(os.environ[name])
@@ -146,7 +147,7 @@ def _toolkits() -> Iterator[Path]:
 @functools.cache
 def includes() -> tuple[str, ...]:
     """Folders of CUDA's headers, if there are any; kernels that include nothing need none."""
-    return tuple(str(p / "include") for p in (*_packages(), *_toolkits()) if (p / "include" / "cuda_fp16.h").is_file())[:1]
+    return tuple(str(p / "include") for p in (*packages(), *toolkits()) if (p / "include" / "cuda_fp16.h").is_file())[:1]
 
 
 def _text(lib: Any, program: ctypes.c_void_p, what: str) -> str:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import json
+import os
 import subprocess
+import sys
 import types
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -456,3 +459,11 @@ def test_the_buffer_of_a_module_is_the_hosts(device: FakeCudaDevice) -> None:
     memory.write(h, ctypes.addressof(host), 8, 8)
     memory.read(h, ctypes.addressof(host), 64)
     assert list(host[8:16]) == [0] * 4 + [7] * 4 and list(host[60:]) == [7] * 4
+
+
+@pytest.mark.parametrize("args, why", [([], "no GPU in this test"), (["--device", "cpu"], "runs on NVIDIA GPUs, not on cpu")])
+def test_the_gpu_benchmark_refuses_where_there_is_none(args: list[str], why: str) -> None:
+    script = Path(__file__).parents[2] / "benchmarks" / "gpu_vs_cublas.py"
+    env = {**os.environ, "CUDA_VISIBLE_DEVICES": "", cuda_find.VARIABLE: json.dumps({"error": "no GPU in this test", "visible": ""})}
+    done = subprocess.run([sys.executable, str(script), *args], env=env, capture_output=True, text=True)
+    assert done.returncode == 3 and why in done.stderr and not done.stdout and "Traceback" not in done.stderr
