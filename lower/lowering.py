@@ -299,9 +299,9 @@ class Lowering(Rooms):
         align = mem.dtype.size
         target = self.sched.target
         if mem.space != "param" or mem.nt or target.groups:
-            terms, _ = ix.parts(base)
+            terms, fixed = ix.parts(base)
             g = target.vector_bytes if mem.space == "param" else 64
-            for v in [offset, *terms.values()]:
+            for v in [fixed + offset, *terms.values()]:
                 g = _gcd(g, v * mem.dtype.size)
             align = max(align, g)
         # a non-temporal store of a whole aligned vector, or an ordinary one
