@@ -20,7 +20,8 @@ from .program import Val
 @dataclass(frozen=True)
 class _Format:
     """A float type: its bits as an unsigned type, mantissa bits, exponent bias, ln 2 in two parts (the first has so few bits
-    that its product with an exponent is exact), and the arguments beyond which exp is inf or 0 and tanh or erf is 1."""
+    that its product with an exponent is exact), and the arguments beyond which exp is inf or 0 and tanh or erf is 1. The lower one for exp lies where both powers of two that
+    scale the result are 0: a product of them that is merely tiny is computed with microcode's help on many processors, and masked scores are all like that."""
 
     bits: DType
     mantissa: int
@@ -32,8 +33,8 @@ class _Format:
 
 
 _FORMATS = {
-    "float32": _Format(uint32, 23, 127, (0.693359375, float.fromhex("-0x1.bd0106p-13")), (-104.0, 89.0), 10.0, (0.92, 4.0)),
-    "float64": _Format(uint64, 52, 1023, (float.fromhex("0x1.62e42feep-1"), float.fromhex("0x1.a39ef35793c76p-33")), (-746.0, 710.0), 20.0, (1.0, 6.0)),
+    "float32": _Format(uint32, 23, 127, (0.693359375, float.fromhex("-0x1.bd0106p-13")), (-176.0, 89.0), 10.0, (0.92, 4.0)),
+    "float64": _Format(uint64, 52, 1023, (float.fromhex("0x1.62e42feep-1"), float.fromhex("0x1.a39ef35793c76p-33")), (-1418.0, 710.0), 20.0, (1.0, 6.0)),
 }
 
 

@@ -21,6 +21,7 @@ class Rooms:
     shared: Arena
     axis_index: dict[Node, Node]
     reads: dict[str, list[tuple[Nest, tuple[Node, ...]]]]
+    inner: dict[str, int]
 
     def array(self, value: Value, axes: tuple[Node, ...]) -> Array:
         """Room for the part of a value that the open loops do not fix. Elements of several threads go to shared memory, unless
@@ -32,11 +33,14 @@ class Rooms:
             base, size = self.local(a, own)
             bases.append(base)
             sizes.append(size)
-        dims = list(sizes)
+        inner = self.inner.get(value.name, len(axes) - 1)
+        order = [*(d for d in range(len(axes)) if d != inner), inner] if axes else []
+        dims = [sizes[d] for d in order]
         if dims:
             lanes = 64 // max(1, value.dtype.size)
             dims[-1] = -(-dims[-1] // lanes) * lanes if dims[-1] >= lanes else dims[-1]
-        strides = row_major(tuple(dims))
+        by_place = row_major(tuple(dims))
+        strides = tuple(by_place[order.index(d)] for d in range(len(axes)))
         total = 1
         for d in dims:
             total *= d

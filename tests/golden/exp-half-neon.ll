@@ -20,8 +20,8 @@ items:
   %v5 = fpext <4 x half> %v4 to <4 x float>
   %v6 = fcmp olt <4 x float> splat (float 0x4056400000000000), %v5
   %v7 = select <4 x i1> %v6, <4 x float> splat (float 0x4056400000000000), <4 x float> %v5
-  %v8 = fcmp olt <4 x float> %v7, splat (float 0xC05A000000000000)
-  %v9 = select <4 x i1> %v8, <4 x float> splat (float 0xC05A000000000000), <4 x float> %v7
+  %v8 = fcmp olt <4 x float> %v7, splat (float 0xC066000000000000)
+  %v9 = select <4 x i1> %v8, <4 x float> splat (float 0xC066000000000000), <4 x float> %v7
   %v10 = call <4 x float> @llvm.fma.v4f32(<4 x float> %v9, <4 x float> splat (float 0x3FF7154760000000), <4 x float> splat (float 0x4168001FC0000000))
   %v11 = fsub <4 x float> %v10, splat (float 0x4168001FC0000000)
   %v12 = call <4 x float> @llvm.fma.v4f32(<4 x float> %v11, <4 x float> splat (float 0xBFE6300000000000), <4 x float> %v9)
