@@ -22,6 +22,8 @@ SMALL = {"kh": 3, "kw": 3, "stride": 3, "pad": 1, "groups": 3, "b": 2, "h": 11}
 MOST_POINTS = 15_000
 COPIES = (2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 64)
 TARGETS = ("host", "avx2", "cascadelake", "znver5", "neon")
+GROUPS = ("sm_80", "sm_90a", "opencl-gpu", "opencl-cpu")
+"""Targets whose groups have threads."""
 SYMBOLS: dict[str, tuple[str, ...]] = {
     "matmul": ("m", "n", "k"), "matmul_bias_gelu": ("m", "n"), "batched_matmul": ("b", "k"), "softmax": ("m", "n"), "layernorm_stats": ("m", "n"),
     "rmsnorm": ("n",), "cross_entropy": ("m", "n"), "cumsum": ("n",), "argmax": ("n",), "embedding": ("v", "n"), "embedding_grad": ("n",),
@@ -52,21 +54,23 @@ class Case:
         return f"{self.name} {self.dtype} {shape}{symbols} for {self.target.name}, {self.threads} threads, inputs of seed {self.seed}:\n  {dumps(self.opts)}"
 
 
-def draw(name: str, choose: Choose, host_only: bool = False, most: int = 8) -> Case:
-    """A case of a named or odd kernel with up to `most` picks of options."""
+def draw(name: str, choose: Choose, host_only: bool = False, most: int = 8, among: Sequence[str] = TARGETS) -> Case:
+    """A case of a named or odd kernel with up to `most` picks of options, for one of the targets `among`."""
     dtype, shape, vars, kernel = _odd(name, choose) if name in odd_kernels.KERNELS else _named(name, choose)
-    target = pick_target(choose, host_only)
+    target = pick_target(choose, host_only, among)
     start: Opts = ()
-    if choose(4) == 3:
+    if choose(4) == 3 and (not target.groups or choose(4) == 3):  # (those of GPUs are many, and take their time)
         found = seeds(kernel, target, 2)
         start = found[choose(len(found))]
+    elif target.groups and choose(3):
+        start = shared_axis(kernel, target, choose)
     picks = [choose(1 << 20) for _ in range(choose(most + 1))]
     return Case(name, dtype, shape, kernel, target, grow(kernel, target, picks, start), vars, 1 + choose(2), choose(1000))
 
 
-def pick_target(choose: Choose, host_only: bool) -> Target:
+def pick_target(choose: Choose, host_only: bool, among: Sequence[str] = TARGETS) -> Target:
     """The host, or another target; with `host_only` one whose code runs here."""
-    name = TARGETS[choose(len(TARGETS))]
+    name = among[choose(len(among))]
     host = targets.host()
     found = host if name == "host" else targets.named(name)
     return found if not host_only or (found.arch == host.arch and found.features <= host.features) else host
@@ -154,6 +158,20 @@ def in_groups(s: Scheduled, names: Sequence[str], things: Sequence[str], loops: 
         for at in loops:
             out += [(opt("STAGE", thing, at=at, order=order, swizzle=w),) for order in ("row", "panel") for w in (2, 4, 8)]
     return out
+
+
+def shared_axis(kernel: Kernel, target: Target, choose: Choose) -> Opts:
+    """One axis shared among the threads of a group, so that most cases have threads; () where a few tries find none."""
+    s = apply(kernel, (), target)
+    names = sorted({a.arg.family for a in s.plans})
+    for _ in range(4 if names else 0):
+        o = opt(("LOCAL", "GROUP")[choose(2)], names[choose(len(names))], (2, 3, 4, 5, 8, 16, 32, 64)[choose(8)])
+        try:
+            apply(kernel, (o,), target)
+        except OptError:
+            continue
+        return (o,)
+    return ()
 
 
 def grow(kernel: Kernel, target: Target, picks: Sequence[int], start: Opts = ()) -> Opts:

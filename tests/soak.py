@@ -1,4 +1,5 @@
-"""Random schedules for as long as you like: `python tests/soak.py --seconds 600 --seed 7 [--kernels softmax,matmul] [--checks twin,float,compiled]`.
+"""Random schedules for as long as you like: `python tests/soak.py --seconds 600 --seed 7 [--kernels softmax,matmul] [--checks twin,float,compiled]`;
+with `--groups`, for targets that have groups of threads, interpreted only.
 
 Prints every failing case with as few options as still fail, and exits 1 if there was one. The same seed gives the same cases."""
 
@@ -15,7 +16,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 from checks import check_compiled, check_floats, check_twin
-from random_schedules import NAMES, Case, draw, shortest
+from random_schedules import GROUPS, NAMES, TARGETS, Case, draw, shortest
 from tilewright import targets
 from tilewright.ir import OptError
 
@@ -48,15 +49,18 @@ def main() -> int:
     p.add_argument("--checks", default=",".join(CHECKS))
     p.add_argument("--options", type=int, default=10, help="at most so many picks")
     p.add_argument("--failures", type=int, default=5, help="stop after so many")
+    p.add_argument("--groups", action="store_true", help="targets with groups of threads")
     args = p.parse_args()
     names, checks = args.kernels.split(","), args.checks.split(",")
+    if args.groups:
+        checks = [c for c in checks if c != "compiled"]
     end, ran, options, found, i = time.monotonic() + args.seconds, 0, 0, 0, 0
     while time.monotonic() < end and found < args.failures:
         rng = random.Random(f"{args.seed}/{i}")
         i += 1
         name = rng.choice(names)
         try:
-            case = draw(name, rng.randrange, most=args.options)
+            case = draw(name, rng.randrange, most=args.options, among=GROUPS if args.groups else TARGETS)
         except Exception:
             print(f"drawing case {args.seed}/{i - 1} of {name} failed:\n{traceback.format_exc()}", flush=True)
             found += 1

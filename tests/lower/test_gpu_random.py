@@ -1,0 +1,108 @@
+"""Random schedules for targets with groups of threads: no race, no access out of bounds, and the integer twin equal in every bit.
+
+`pytest tests/lower/test_gpu_random.py --examples 200` draws anew and longer; `python tests/soak.py --groups` goes on for minutes."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import pytest
+from checks import check_floats, check_twin, twin_of
+from group_mutants import blocks, place_of
+from random_schedules import GROUPS, NAMES, Case, draw, shortest
+from tilewright.ir import OptError, VerifyError
+from tilewright.lower import lower
+from tilewright.lower.program import Instr, Program, statements
+from tilewright.opts import apply
+
+TEN = (
+    "matmul", "matmul_bias_gelu", "batched_matmul", "conv2d", "softmax", "layernorm", "attention", "cross_entropy", "argmax", "embedding_grad",
+    "transpose", "sum_cols",
+)  # fmt: skip
+"""Kernels of every kind, drawn most often."""
+
+
+def cases(request: pytest.FixtureRequest, name: str, few: int) -> Iterator[Case]:
+    """As many random cases of a kernel as asked for: by default always the same."""
+    asked = request.config.getoption("--examples")
+    start = random.SystemRandom().randrange(1 << 30) if asked else 0
+    for i in range(start, start + (asked or few)):
+        yield draw(name, random.Random(f"{name}/{i}").randrange, among=GROUPS)
+
+
+def hold(cases: Iterator[Case], check: Callable[[Case], None]) -> None:
+    """Every case passes the check; one that does not is shown with as few options as still fail."""
+
+    def fails(case: Case) -> str:
+        try:
+            check(case)
+        except OptError:
+            return ""  # some legal schedules cannot be lowered; that is said, and nothing is run
+        except Exception as e:
+            return f"{type(e).__name__}: {e}"
+        return ""
+
+    for case in cases:
+        if fails(case):
+            case = shortest(case, lambda c: bool(fails(c)))
+            pytest.fail(f"{case}\n  {fails(case)}")
+
+
+def twin(case: Case) -> None:
+    check_twin(case.kernel, case.opts, case.target, case.vars, case.seed)
+
+
+@pytest.mark.parametrize("name", TEN)
+def test_hundreds_of_schedules_of_kernels_of_every_kind(request: pytest.FixtureRequest, name: str) -> None:
+    hold(cases(request, name, 20), twin)
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if n not in TEN])
+def test_schedules_of_every_other_kernel(request: pytest.FixtureRequest, name: str) -> None:
+    hold(cases(request, name, 5), twin)
+
+
+@pytest.mark.parametrize("name", TEN)
+def test_interpreted_floats_are_within_the_bound(request: pytest.FixtureRequest, name: str) -> None:
+    hold(cases(request, name, 3), lambda c: check_floats(c.kernel, c.opts, c.target, c.vars, c.seed))
+
+
+def lowered(request: pytest.FixtureRequest, few: int) -> Iterator[tuple[Case, Program]]:
+    for name in NAMES:
+        for case in cases(request, name, few):
+            try:
+                yield case, lower(apply(case.kernel, case.opts, case.target), expand=False)
+            except OptError:
+                continue
+
+
+def test_the_cases_have_what_groups_have(request: pytest.FixtureRequest) -> None:
+    seen: Counter[str] = Counter()
+    for case, program in lowered(request, 2):
+        ops = {s.op for p in program.phases for s in statements(p.body) if isinstance(s, Instr)}
+        seen.update(ops & {"barrier", "shfl_xor"}, cases=1, threads=any(p.threads > 1 for p in program.phases), shared=program.shared > 0)
+        seen.update({f"{o.op}{' swizzled' if isinstance(o.arg, tuple) and dict(o.arg).get('swizzle') else ''}" for o in case.opts})
+    total = seen["cases"]
+    assert seen["threads"] > total / 2 and seen["shared"] > total / 4 and seen["barrier"] > total / 4 and seen["shfl_xor"] > total / 20, seen
+    assert all(seen[o] > 3 for o in ("LOCAL", "GROUP", "STAGE", "STAGE swizzled", "SWIZZLE", "SPLITK", "LAUNCH", "UPCAST", "TILE")), seen
+
+
+def test_each_barrier_that_is_placed_is_needed(request: pytest.FixtureRequest) -> None:
+    """Without any one of them the interpreter finds two threads that meet; but for a few, in code that does not run at this size."""
+    needed = spare = 0
+    for case, program in lowered(request, 2):
+        if 0 in case.vars.values() or any(o.op == "TILE" for o in case.opts):  # (cut folds need more to be evaluated)
+            continue
+        for block, s in [(b, s) for b in blocks(program) for s in b.stmts if isinstance(s, Instr) and s.op == "barrier"][:6]:
+            at = place_of(block, s)
+            del block.stmts[at]
+            try:
+                twin_of(program, case.kernel, case.vars, case.seed)
+                spare += 1
+            except VerifyError as e:
+                assert "no barrier since" in str(e)
+                needed += 1
+            block.stmts.insert(at, s)
+    assert needed > 30 and spare <= needed / 20, (needed, spare)
