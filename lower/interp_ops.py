@@ -104,12 +104,13 @@ def dotter(name: str, as_twin: bool) -> Callable[[Any, Any, Any], Any]:
     row = BY_NAME[name]
 
     def dot(acc: Any, a: Any, b: Any) -> Any:
-        shape = np.shape(acc)
         groups = np.reshape(b, (*np.shape(b)[:-1], -1, row.k))
+        # of threads side by side, some operands may be the same in all
+        shape = np.broadcast_shapes(np.shape(acc), (*np.shape(a)[:-1], 1), groups.shape[:-1])
         if as_twin and row.c.is_float:
             return acc + (groups * a[..., None, :]).sum(-1, dtype=U32)
         columns = [np.broadcast_to(a[..., None, i], shape) for i in range(row.k)]
-        return row.step(acc, columns, [groups[..., i] for i in range(row.k)])
+        return row.step(np.broadcast_to(acc, shape), columns, [np.broadcast_to(groups[..., i], shape) for i in range(row.k)])
 
     return dot
 

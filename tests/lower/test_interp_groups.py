@@ -12,6 +12,7 @@ from tilewright.lower.builder import Builder
 from tilewright.lower.interp import run
 from tilewright.lower.interp_crew import MOST
 from tilewright.lower.program import Mem, Param, Program
+from tilewright.targets.instructions import ROWS
 
 N = 16
 
@@ -112,6 +113,27 @@ def test_lanes():
         b.store(param(3), b.op("add", b.op("sub", b.const(3), iota(b, 4)), b.splat(i, 4)), x)
 
     same(body, [np.arange(1, 4 * N + 1, dtype="f")], [(float32, 4 * N)] * 3)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda r: r.name)
+def test_matrix_instructions(row):
+    """Operands that differ from thread to thread, and ones that are the same in all."""
+    width = row.n * row.k
+
+    def body(b, i):
+        a, all_a = (b.load(param(0, row.a), b.op("mul", k, b.const(row.k)), row.k) for k in (i, b.const(3)))
+        other, all_b = (b.load(param(1, row.b), b.op("mul", k, b.const(width)), width) for k in (i, b.const(2)))
+        acc = b.dot(row.name, b.const(1, row.c, row.n), a, all_b)
+        acc = b.dot(row.name, acc, all_a, other)
+        b.store(param(2, row.c), b.op("mul", i, b.const(row.n)), b.op("add", acc, b.dot(row.name, b.const(0, row.c, row.n), all_a, all_b)))
+
+    draws = np.random.default_rng(0).integers(0, 100, (2, N * width))
+    ins = [draws[0, : N * row.k].astype(row.a.np), draws[1].astype(row.b.np)]
+    one, *groups = ([*ins, np.zeros(N * row.n, row.c.np)] for _ in range(3))
+    for arrays, (items, threads) in zip((one, *groups), ((N, 1), (4, 4), (1, N)), strict=True):
+        types = [(row.a, len(ins[0])), (row.b, len(ins[1]))]
+        run(program(lambda b, p: body(b, at(b, p)), types, [(row.c, N * row.n)], items, threads), arrays)
+        assert one[2].any() and arrays[2].tobytes() == one[2].tobytes()
 
 
 def test_masks_touch_nothing_where_they_are_off():
