@@ -48,7 +48,6 @@ def good() -> Built:
 def test_right_candidates_are_verified_and_timed(m: Measurer, good: Built) -> None:
     first, second = m.measure([good, built("v = x[i] + x[i];", "other")])
     assert first.ok and second.ok and first.t_min is not None and 0 < first.t_min < 1
-    assert m.confirm(good).ok and m.duel(good, good, rounds=3).rounds == 3
 
 
 FAULTS = {
