@@ -144,42 +144,60 @@ class Guarded:
 
 
 def run_on_host(source: SourceLike, arrays: Sequence[Array] | Mapping[str, Array], vars: Sequence[int] = (), reverse: bool = False) -> None:
-    """Run every phase of rendered CUDA text on `arrays` (in parameter order, or by name), writing outputs in place.
-
-    Arrays are C-contiguous, of the parameters' types and element counts; outputs, workspace, scratch and shared memory begin as 0xFF
-    bytes (NaN). `vars`: values of the symbols. `reverse` runs groups and threads in descending order: results that differ from
-    those of the other order show a race.
-
-    Raises VerifyError with group, thread and place for an access outside a buffer, a write to an input, a misaligned access, a barrier or
-    shuffle that some threads do not come to, a signed overflow; BuildError and DeviceError as HostModule does."""
-    signature, target = source.signature, source.target
-    if isinstance(arrays, Mapping):
-        arrays = [arrays[p.name] for p in signature.params]
-    symbols = dict(zip(signature.symbols, vars, strict=True))
-    buffers = {p.name: _operand(p, a, symbols, signature.align) for p, a in zip(signature.params, arrays, strict=True)}
-    if signature.work:
-        buffers["the workspace"] = Guarded(signature.work, abi.ALIGN)
-    if size := abi.arena_bytes(signature, target, vars):
-        buffers["the arena"] = Guarded(size, abi.ALIGN)
-    by_kind = {"work": "the workspace", "arena": "the arena"}
-    args = []
-    for arg in abi.arguments(signature, target):
-        args.append(vars[arg.at] if arg.kind == "symbol" else buffers[by_kind.get(arg.kind) or signature.params[arg.at].name].address)
-    names = [abi.entry(signature, i) for i in range(len(signature.items))]
-    module = HostModule(source.text, names)
+    """Compile rendered CUDA text as C++ and run it once: `HostProgram(source).run(…)`."""
+    program = HostProgram(source)
     try:
-        for name, groups, threads in zip(names, abi.grids(signature, vars), signature.threads, strict=True):
-            module.launch(name, groups, threads, args, abi.dynamic_shared(signature, target), reverse)
-            for at, b in buffers.items():
-                if how := b.broken():
-                    raise VerifyError(f"kernel {name} wrote beside {at}, {how}")
-    except VerifyError as e:
-        raise VerifyError(_placed(str(e), buffers)) from None
+        program.run(arrays, vars, reverse)
     finally:
-        module.close()
-    for p, a in zip(signature.params, arrays, strict=True):
-        if p.role != "in":
-            a.reshape(-1).view("uint8")[...] = buffers[p.name].view()
+        program.close()
+
+
+class HostProgram:
+    """Rendered CUDA text, all of its phases, as C++ in this process."""
+
+    def __init__(self, source: SourceLike) -> None:
+        """Raises BuildError and DeviceError as HostModule does."""
+        self.signature, self.target = source.signature, source.target
+        self._names = [abi.entry(self.signature, i) for i in range(len(self.signature.items))]
+        self._module = HostModule(source.text, self._names)
+
+    def run(self, arrays: Sequence[Array] | Mapping[str, Array], vars: Sequence[int] = (), reverse: bool = False) -> None:
+        """Run every phase on `arrays` (in parameter order, or by name), writing outputs in place.
+
+        Arrays are C-contiguous, of the parameters' types and element counts; outputs, workspace, scratch and shared memory begin as 0xFF
+        bytes (NaN). `vars`: values of the symbols. `reverse` runs groups and threads in descending order: results that differ from
+        those of the other order show a race.
+
+        Raises VerifyError with group, thread and place for an access outside a buffer, a write to an input, a misaligned access, a barrier or
+        shuffle that some threads do not come to, a signed overflow."""
+        signature, target = self.signature, self.target
+        if isinstance(arrays, Mapping):
+            arrays = [arrays[p.name] for p in signature.params]
+        symbols = dict(zip(signature.symbols, vars, strict=True))
+        buffers = {p.name: _operand(p, a, symbols, signature.align) for p, a in zip(signature.params, arrays, strict=True)}
+        if signature.work:
+            buffers["the workspace"] = Guarded(signature.work, abi.ALIGN)
+        if size := abi.arena_bytes(signature, target, vars):
+            buffers["the arena"] = Guarded(size, abi.ALIGN)
+        by_kind = {"work": "the workspace", "arena": "the arena"}
+        args = []
+        for arg in abi.arguments(signature, target):
+            args.append(vars[arg.at] if arg.kind == "symbol" else buffers[by_kind.get(arg.kind) or signature.params[arg.at].name].address)
+        try:
+            for name, groups, threads in zip(self._names, abi.grids(signature, vars), signature.threads, strict=True):
+                self._module.launch(name, groups, threads, args, abi.dynamic_shared(signature, target), reverse)
+                for at, b in buffers.items():
+                    if how := b.broken():
+                        raise VerifyError(f"kernel {name} wrote beside {at}, {how}")
+        except VerifyError as e:
+            raise VerifyError(_placed(str(e), buffers)) from None
+        for p, a in zip(signature.params, arrays, strict=True):
+            if p.role != "in":
+                a.reshape(-1).view("uint8")[...] = buffers[p.name].view()
+
+    def close(self) -> None:
+        """Unload it."""
+        self._module.close()
 
 
 def _operand(p: Param, a: Array, symbols: Mapping[str, int], align: int) -> Guarded:
