@@ -1,4 +1,5 @@
-"""The interpreter's memory: every access is checked against bounds, alignment, initialisation and races.
+"""The memory of single workers in the interpreter (`interp_group` has that of thread groups): every access is checked against
+bounds, alignment, initialisation and races.
 
 Scratch belongs to one grid item: it may be read only where this item wrote it. Each element of an output or of the
 workspace carries the stamp of the item that last wrote it: it may be read by that item and by later phases, and no two
@@ -33,7 +34,7 @@ class Clock:
 
 @dataclass(slots=True)
 class Region:
-    """One parameter or one piece of scratch or workspace. Of `stamps` (shared memory) and `written` (scratch: a byte an
+    """One parameter or one piece of scratch or workspace. Of `stamps` (what items share) and `written` (scratch: a byte an
     element) at most one is there; an input has neither. `base` is its address: a parameter's real one, else in the arena."""
 
     name: str

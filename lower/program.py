@@ -24,7 +24,7 @@ Operations (a, b, c are Vals; vectors are element-wise; comparisons give bool):
                 a masked lane gives 0 and touches no memory
     gather      (vector index[, mask]), attr = Mem: one element a lane
     store       (index, value[, mask]), attr = Mem: consecutive lanes;   scatter (vector index, value[, mask])
-    barrier     (): every thread of the group arrives before any goes on; orders shared memory and parameters within the group
+    barrier     (): every thread of the group arrives before any goes on; orders shared memory, parameters and the workspace within the group
     shfl_xor    (scalar), attr = distance: the value that thread `thread ^ distance` holds; both in one warp (`Target.warp`)
 
 A phase runs `items` groups of `threads` threads. Barriers and shuffles stand where every thread of the group comes by."""

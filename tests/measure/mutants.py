@@ -1,4 +1,5 @@
 """Planted wrong candidates. Each is a right Program with one fault put in, or hand-written code; the verifier must refuse all.
+(Faults of thread groups are in `group_mutants`: there the interpreter is the verifier.)
 
 `GROUPS` maps a name to (kernel, right candidate, {mutant: candidate}); making one compiles, so they are functions."""
 
