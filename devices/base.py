@@ -74,6 +74,8 @@ class Device(ABC):
     """How a fault is contained while measuring. 'fork': candidates run in a child of the runner, on operands it inherited. 'worker':
     the child first opens the device and copies the operands to it, and lives until a fault. The process that forks never opens
     the device: `target`, `threads` and `compiler_id` must not need it open (drivers do not survive a fork)."""
+    first_launch_s: float = 0.0
+    """Seconds that loading and the first run may take on top of what a candidate may: for drivers that compile only then."""
     spec: str = ""
     """What `devices.get` takes to make this device again in another process; set by the registry."""
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
+import re
 import zlib
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -14,32 +14,35 @@ from . import limits as limits_file
 from .base import Device, Executable, SourceLike
 from .limits import Limits
 from .memory import Memory
-from .opencl_find import choose, find, target_of
+from .opencl_find import Found, choose, find, target_of
 
 if TYPE_CHECKING:
     from ..lower.program import Signature
     from ..targets import Target
+    from .opencl_run import Session
 
 _MAGIC = b"tilewright opencl object 1\n"
 
 
 class OpenClDevice(Device):
-    """One device of one platform. An object is a line of JSON (what it was built for, and a checksum) and the driver's binary."""
+    """One device of one driver. An object is a line of JSON (what it was built for, and a checksum), then the driver's binary; with PoCL the
+    source: PoCL compiles for a group's size at the first launch, whatever its binaries hold, and keeps the results in a cache of its own."""
 
     isolation = "worker"
+    first_launch_s = 20.0
 
     def __init__(self, selector: str = "") -> None:
         self.name = f"opencl:{selector}" if selector else "opencl"
         self._selector = selector
 
     @cached_property
-    def found(self) -> dict[str, Any]:
-        """What the driver says of the device (`opencl_find.describe`). Raises DeviceError where there is none."""
+    def found(self) -> Found:
+        """The driver's device, not opened. Raises DeviceError where there is none."""
         return choose(find(), self._selector)
 
     @cached_property
     def _target(self) -> Target:
-        return target_of(self.found)
+        return target_of(self.found.about)
 
     @property
     def target(self) -> Target:
@@ -48,14 +51,21 @@ class OpenClDevice(Device):
     @property
     def threads(self) -> int:
         # a driver for processors uses the cores it finds, a GPU has no such choice
-        return int(self.found["units"]) if self._target.kind == "cpu" else 1
+        return int(self.found.about["units"]) if self._target.kind == "cpu" else 1
+
+    @property
+    def _late(self) -> bool:
+        """Whether the driver compiles at the first launch."""
+        return "portable computing" in self.found.about["platform"].lower()
 
     def compiler_id(self) -> str:
-        d = self.found
-        return f"opencl {d['platform']} {d['driver']}"
+        d = self.found.about
+        # PoCL's version does not tell which LLVM it was built with
+        llvm = re.search(r"LLVM \d[\d.]*", d["platform_version"])
+        return " ".join(filter(None, ("opencl", d["platform"], d["driver"], llvm and llvm.group(), "rounded" if d["rounded"] else "")))
 
     def fingerprint(self) -> dict[str, Any]:
-        d = self.found
+        d = self.found.about
         keep = ("platform", "platform_version", "name", "vendor", "driver", "version", "units", "memory", "clock_mhz")
         return {
             "device": "opencl",
@@ -64,33 +74,36 @@ class OpenClDevice(Device):
             "os": platform.system(),
             "os_release": platform.release(),
             "host": platform.node(),
+            "python": platform.python_version(),
         }
 
     def check(self) -> None:
         _ = self._target
 
-    def _open(self) -> Any:
+    def open(self) -> Session:
+        """The device, open in this process (which must not fork after it). Raises DeviceError."""
         from .opencl_run import session
 
-        _environment()
-        return session(self.found["at"])
+        return session(self.found)
 
     def build(self, source: SourceLike) -> bytes:
         if source.target.lang != "opencl":
-            raise BuildError(f"the {self.name} device builds opencl, not {source.target.lang}: render for its target {self.target.name}")
-        from ..lower import abi
-        from .opencl_run import build
+            raise BuildError(f"the {self.name} device builds OpenCL C, not {source.target.lang}: render for an 'opencl' target such as {self.target.name}")
+        from .opencl_run import refuse
 
-        # some drivers abort the process over too much of either
-        abi.shared_bytes(source.signature, self.target)
-        _environment()
-        code = build(self.found["at"], source.text)
-        head = {"compiler": self.compiler_id(), "crc": zlib.crc32(code), "name": self.found["name"]}
+        refuse(source.signature, self.target)
+        s = self.open()
+        if self._late:
+            s.compile(source.text)
+            code = source.text.encode()
+        else:
+            code = s.binary(source.text)
+        head = {"compiler": self.compiler_id(), "crc": zlib.crc32(code), "name": self.found.about["name"]}
         return _MAGIC + json.dumps(head, sort_keys=True).encode() + b"\n" + code
 
     def load(self, obj: bytes, signature: Signature, threads: int) -> Executable:
-        from .opencl_run import ClExecutable
-
+        if threads != self.threads:
+            raise DeviceError(f"{self.name} runs on all its {self.threads} compute units, not on {threads}: leave the number of threads out")
         line, _, code = obj.removeprefix(_MAGIC).partition(b"\n")
         try:
             head = json.loads(line) if obj.startswith(_MAGIC) else None
@@ -98,35 +111,32 @@ class OpenClDevice(Device):
             head = None
         if not isinstance(head, dict) or head.get("crc") != zlib.crc32(code):
             raise BuildError("not a whole object of the opencl device (damaged, or of another version): build it again")
-        if (head["compiler"], head["name"]) != (self.compiler_id(), self.found["name"]):
-            raise DeviceError(f"this code was built for {head['name']} by {head['compiler']}; build it again for {self.found['name']}")
-        return ClExecutable(self._open(), code, signature, self.target)
+        if (head["compiler"], head["name"]) != (self.compiler_id(), self.found.about["name"]):
+            raise DeviceError(f"this code was built for {head['name']} by {head['compiler']}; build it again for {self.found.about['name']}")
+        from .opencl_run import ClExecutable, refuse
+
+        refuse(signature, self.target)
+        s = self.open()
+        return ClExecutable(s, s.compile(code.decode()) if self._late else s.link(code), signature, self.target)
 
     def memory(self) -> Memory:
         from .opencl_run import ClMemory
 
-        return ClMemory(self._open())
+        return ClMemory(self.open())
 
     def limits(self, probe: bool = False) -> Limits | None:
-        file = limits_file.path({"device": self.name, "name": self.found["name"], "driver": self.found["driver"], "units": self.found["units"]})
+        d = self.found.about
+        identity = {"device": "opencl", **{k: d[k] for k in ("platform", "name", "driver", "units")}}
+        file = limits_file.path(identity)
         if not probe:
             return limits_file.read(file)
         from .opencl_limits import measure
 
-        self._open()
         now = measure(self)
-        before = limits_file.read(file)
+        try:
+            before = limits_file.read(file)
+        except DeviceError:  # damaged: this probe is the cure
+            before = None
         now = now.best(before) if before else now
-        limits_file.write(file, now, {"device": self.name, **self.fingerprint()})
+        limits_file.write(file, now, identity)
         return now
-
-
-def _environment() -> None:
-    """Before a driver is opened: its caches of kernels go where ours do, and pyopencl keeps none of its own."""
-    import platformdirs
-
-    cache = os.path.join(platformdirs.user_cache_dir("tilewright", appauthor=False), "pocl")
-    os.environ.setdefault("POCL_CACHE_DIR", cache)
-    os.environ.setdefault("PYOPENCL_NO_CACHE", "1")
-    if os.environ["POCL_CACHE_DIR"] == cache:
-        os.makedirs(cache, exist_ok=True)

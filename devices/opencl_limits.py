@@ -56,17 +56,17 @@ def _text(width: int, double: bool, gpu: bool) -> str:
 
 def measure(device: OpenClDevice) -> Limits:
     """The limits of a device, by the kernels above."""
-    from .opencl_run import OPTIONS, ClMemory, session
+    from .opencl_run import ClMemory
 
-    s = session(device.found["at"])
+    s, about = device.open(), device.found.about
     target = device.target
     gpu = target.kind == "gpu"
     width = 4 if gpu else max(1, target.vector_bytes // 4)
     double = "fp64" in target.features
-    program = s.cl.Program(s.context, _text(width, double, gpu)).build(options=list(OPTIONS), cache_dir=False)
+    program = s.compile(_text(width, double, gpu))
     # processors: a few items a core; GPUs: enough to fill the machine several times
-    items, group = (target.cores * 4096, 256) if gpu else (target.cores * 4, 1)
-    size = min(256 * _MIB, device.found["buffer"] // 4, device.found["memory"] // 16) // (4 * width) * 4 * width
+    items, group = (target.cores * 4096, min(256, target.max_threads)) if gpu else (target.cores * 32, 1)
+    size = min(256 * _MIB, about["buffer"], about["memory"] // 16) // (4 * width) * 4 * width
     handles = [s.add(size) for _ in range(3)]
     buffers = [s.buffers[h] for h in handles]
     for h in handles:
@@ -83,7 +83,7 @@ def measure(device: OpenClDevice) -> Limits:
             rates[kind] = arrays * size / _best(s, program, kind, [*buffers, size // (4 * width)], items, group)
     finally:
         for h in handles:
-            s.buffers.pop(h).release()
+            s.drop(h)
     one = Rates(peaks["fma32"], peaks["fma64"], rates["read"], rates["copy"], rates["copy"], rates["triad"], rates["triad"])
     return Limits(datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"), {device.threads: one})
 

@@ -2,68 +2,144 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import os
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..ir.errors import BuildError, MeasureError
+from ..ir.errors import BuildError, DeviceError, MeasureError
 from ..lower import abi
 from ..lower.program import Signature
 from ..targets import Target
 from .base import Executable
 from .memory import Memory
+from .opencl_drivers import settings
+from .opencl_find import Found
 
-OPTIONS = ("-cl-std=CL1.2",)
+_BATCH = 64
+"""Calls, at most, that are queued before anybody waits."""
+_BATCH_S = 0.02
 
 
 class Session:
-    """Context and queue of one device. Made in the process that uses it; nothing of it survives a fork."""
+    """Context and queue of one device, open in this process; nothing of it survives a fork."""
 
-    def __init__(self, at: tuple[int, int]) -> None:
-        import pyopencl as cl
+    def __init__(self, found: Found) -> None:
+        """Raises DeviceError."""
+        with _environment(found):
+            import pyopencl as cl
 
-        self.cl = cl
-        try:
-            self.device = cl.get_platforms()[at[0]].get_devices()[at[1]]
-            self.context = cl.Context([self.device])
-            self.queue = cl.CommandQueue(self.context, properties=cl.command_queue_properties.PROFILING_ENABLE)
-        except (cl.Error, IndexError) as e:
-            raise MeasureError(f"cannot open the OpenCL device: {e}; see: tune devices") from e
+            self.cl: Any = cl
+            self.about = about = found.about
+            try:
+                platforms = [p for p in cl.get_platforms() if (p.name.strip(), p.version.strip()) == (about["platform"], about["platform_version"])]
+                if not platforms:
+                    raise DeviceError(
+                        f"{found.label} cannot be opened: this process uses another OpenCL driver already, and can use one only; start a new process"
+                    )
+                self.device = platforms[0].get_devices()[about["at"]]
+                self.context = cl.Context([self.device])
+                self.queue = cl.CommandQueue(self.context, properties=cl.command_queue_properties.PROFILING_ENABLE)
+            except (cl.Error, IndexError) as e:
+                raise DeviceError(f"cannot open {found.label}: {e}; see whether it is still there: tune devices") from e
         self.buffers: dict[int, Any] = {}
         self._next = 1
 
     def add(self, nbytes: int) -> int:
-        """A new buffer's handle."""
+        """A new buffer's handle. Raises MeasureError where there is no room."""
+        if nbytes > self.about["buffer"]:
+            raise MeasureError(f"{self.about['name']} takes buffers of at most {self.about['buffer']} bytes, not {nbytes}; measure a smaller shape")
         try:
             buffer = self.cl.Buffer(self.context, self.cl.mem_flags.READ_WRITE, max(1, nbytes))
         except self.cl.Error as e:
-            raise MeasureError(f"the OpenCL device has no room for {nbytes} bytes ({e}); measure a smaller shape") from e
+            raise MeasureError(f"{self.about['name']} has no room for {nbytes} bytes ({e}); measure a smaller shape") from e
         handle, self._next = self._next, self._next + 1
         self.buffers[handle] = buffer
         return handle
 
+    def drop(self, handle: int) -> None:
+        """Release a buffer."""
+        self.buffers.pop(handle).release()
 
-@functools.lru_cache(maxsize=4)
-def _session(at: tuple[int, int], pid: int) -> Session:
-    return Session(at)
+    def options(self) -> list[str]:
+        """What programs are compiled with: no more than the standard lets compilers do, and division and square root rounded as IEEE 754 says."""
+        return ["-cl-std=CL1.2", *(["-cl-fp32-correctly-rounded-divide-sqrt"] if self.about["rounded"] else [])]
+
+    def compile(self, text: str) -> Any:
+        """A program. Raises BuildError with the log's first lines."""
+        try:
+            return self.cl.Program(self.context, text).build(options=self.options(), cache_dir=False)
+        except self.cl.Error as e:
+            lines = [line.strip() for line in str(e).splitlines() if line.strip() and not line.startswith("(options")]
+            raise BuildError("the OpenCL compiler refused it: " + " | ".join(lines[:6])) from None
+
+    def binary(self, text: str) -> bytes:
+        """The driver's binary of a program. Raises BuildError."""
+        return bytes(self.compile(text).get_info(self.cl.program_info.BINARIES)[0])
+
+    def link(self, binary: bytes) -> Any:
+        """A program from its binary. Raises BuildError."""
+        try:
+            return self.cl.Program(self.context, [self.device], [binary]).build()
+        except self.cl.Error as e:
+            raise BuildError(f"the OpenCL driver does not take its own binary again ({e}): build it again") from None
 
 
-def session(at: Sequence[int]) -> Session:
-    """This process's session of a device."""
-    return _session((at[0], at[1]), os.getpid())
-
-
-def build(at: Sequence[int], text: str) -> bytes:
-    """The device's binary of a program. Raises BuildError with the log's first lines."""
-    s = session(at)
+@contextlib.contextmanager
+def _environment(found: Found) -> Any:
+    """While the first call makes the loader open the driver: it, and no other. What PoCL reads later stays set."""
+    for name, value in {**settings(), **_caches()}.items():
+        os.environ.setdefault(name, value)
+    before = {name: os.environ.get(name) for name in found.environment}
+    os.environ.update(found.environment)
     try:
-        program = s.cl.Program(s.context, text).build(options=list(OPTIONS), cache_dir=False)
-        return bytes(program.get_info(s.cl.program_info.BINARIES)[0])
-    except s.cl.Error as e:
-        lines = [line.strip() for line in str(e).splitlines() if line.strip() and not line.startswith("(options")]
-        raise BuildError("the OpenCL compiler refused it: " + " | ".join(lines[:6])) from None
+        yield
+    finally:
+        for name, old in before.items():
+            os.environ.pop(name, None)
+            if old is not None:
+                os.environ[name] = old
+
+
+def _caches() -> dict[str, str]:
+    """Where PoCL keeps what it compiled: beside our artefacts, or where that cannot be, in a folder that ends with the process."""
+    if "POCL_CACHE_DIR" in os.environ:
+        return {}
+    import platformdirs
+
+    folder = os.path.join(platformdirs.user_cache_dir("tilewright", appauthor=False), "pocl")
+    try:
+        os.makedirs(folder, exist_ok=True)
+        if not os.access(folder, os.W_OK):
+            raise PermissionError(folder)
+    except OSError:
+        return {"POCL_CACHE_DIR": _temporary()}
+    return {"POCL_CACHE_DIR": folder}
+
+
+@functools.cache
+def _temporary() -> str:
+    import atexit
+    import shutil
+    import tempfile
+
+    folder = tempfile.mkdtemp(prefix="tilewright-pocl-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+_SESSIONS: dict[tuple[int, str, str, int], Session] = {}
+
+
+def session(found: Found) -> Session:
+    """This process's session of a device."""
+    key = (os.getpid(), found.about["platform"], found.about["name"], found.about["at"])
+    if key not in _SESSIONS:
+        _SESSIONS[key] = Session(found)
+    return _SESSIONS[key]
 
 
 class ClMemory(Memory):
@@ -76,7 +152,7 @@ class ClMemory(Memory):
         return self._s.add(nbytes)
 
     def free(self, handle: int) -> None:
-        self._s.buffers.pop(handle).release()
+        self._s.drop(handle)
 
     def write(self, handle: int, address: int, nbytes: int, offset: int = 0) -> None:
         if nbytes:
@@ -96,7 +172,7 @@ class ClMemory(Memory):
         try:
             work(self._s).wait()
         except self._s.cl.Error as e:
-            raise MeasureError(f"the OpenCL device failed to move memory: {e}") from e
+            raise MeasureError(f"{self._s.about['name']} failed to move memory: {e}") from e
 
 
 def _bytes(address: int, nbytes: int) -> Any:
@@ -105,33 +181,50 @@ def _bytes(address: int, nbytes: int) -> Any:
     return np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(address))
 
 
+def refuse(signature: Signature, target: Target) -> None:
+    """BuildError for what is over the device's limits: some drivers abort the process over it."""
+    abi.shared_bytes(signature, target)
+    over = max((n for n in signature.threads if n > target.max_threads), default=0)
+    if over:
+        raise BuildError(
+            f"{signature.name} wants groups of {over} threads and {target.name} takes at most {target.max_threads}: use smaller LOCAL or GROUP options"
+        )
+
+
 class ClExecutable(Executable):
     """A built program. Pointers are handles of the session's buffers."""
 
-    def __init__(self, s: Session, binary: bytes, signature: Signature, target: Target) -> None:
+    def __init__(self, s: Session, program: Any, signature: Signature, target: Target) -> None:
         self._s, self.signature, self._target, self.threads = s, signature, target, 1
-        abi.shared_bytes(signature, target)  # refused here: some drivers abort the process
-        over = [n for n in signature.threads if n > target.max_threads]
-        if over:
-            raise BuildError(f"{signature.name} wants groups of {over[0]} threads and {target.name} takes at most {target.max_threads}")
+        cl = s.cl
         try:
-            program = s.cl.Program(s.context, [s.device], [binary]).build()
-            self._kernels = [s.cl.Kernel(program, abi.entry(signature, i)) for i in range(len(signature.items))]
-        except s.cl.Error as e:
-            raise BuildError(f"the OpenCL driver does not take its own binary again ({e}): build it again") from None
+            self._kernels = [cl.Kernel(program, abi.entry(signature, i)) for i in range(len(signature.items))]
+            for kernel, threads in zip(self._kernels, signature.threads, strict=True):
+                most = kernel.get_work_group_info(cl.kernel_work_group_info.WORK_GROUP_SIZE, s.device)
+                if threads > most:
+                    raise BuildError(f"{signature.name} runs in groups of at most {most} threads on {target.name}, not {threads}: it takes too many registers")
+        except cl.Error as e:
+            raise BuildError(f"the OpenCL driver has no kernel {abi.entry(signature, 0)} in this program ({e}): build it again") from None
         self._arguments = abi.arguments(signature, target)
         self._own: dict[str, tuple[int, int]] = {}
+        self._lock = threading.Lock()
+        self._set: tuple[Any, ...] = ()
+        self._grids: list[tuple[Any, int, int]] = []
         if signature.work:
             self._own["work"] = (s.add(signature.work), signature.work)
 
-    def _launch(self, pointers: Sequence[int], vars: Sequence[int]) -> list[Any]:
+    def _bind(self, pointers: Sequence[int], vars: Sequence[int]) -> None:
+        """Set every kernel's arguments, unless they are set."""
+        now = (*pointers, *vars)
+        if now == self._set:
+            return
         import numpy as np
 
         s, sig = self._s, self.signature
         need = abi.arena_bytes(sig, self._target, vars)
         if need and self._own.get("arena", (0, 0))[1] < need:
             if "arena" in self._own:
-                s.buffers.pop(self._own.pop("arena")[0]).release()
+                s.drop(self._own.pop("arena")[0])
             self._own["arena"] = (s.add(need), need)
         args: list[Any] = []
         for a in self._arguments:
@@ -139,37 +232,44 @@ class ClExecutable(Executable):
                 args.append(np.int64(vars[a.at]))
             else:
                 args.append(s.buffers[pointers[a.at] if a.kind == "param" else self._own[a.kind][0]])
-        events = []
-        for kernel, groups, threads in zip(self._kernels, abi.grids(sig, vars), sig.threads, strict=True):
-            if groups:
-                for i, value in enumerate(args):
-                    kernel.set_arg(i, value)
-                events.append(s.cl.enqueue_nd_range_kernel(s.queue, kernel, (groups * threads,), (threads,)))
-        return events
+        for kernel in self._kernels:
+            kernel.set_args(*args)
+        grids = abi.grids(sig, vars)
+        self._grids = [(k, n * t, t) for k, n, t in zip(self._kernels, grids, sig.threads, strict=True) if n]
+        self._set = now
+
+    def _launch(self, pointers: Sequence[int], vars: Sequence[int]) -> list[Any]:
+        self._bind(pointers, vars)
+        s = self._s
+        return [s.cl.enqueue_nd_range_kernel(s.queue, kernel, (size,), (group,)) for kernel, size, group in self._grids]
 
     def run(self, pointers: Sequence[int], vars: Sequence[int] = ()) -> None:
-        try:
+        with self._lock, self._failing():
             self._launch(pointers, vars)
             self._s.queue.finish()
-        except self._s.cl.Error as e:
-            raise MeasureError(f"the launch failed: {e}") from None
 
     def time(self, pointer_sets: Sequence[Sequence[int]], vars: Sequence[int] = (), repeats: int = 1, limit_s: float = float("inf")) -> list[float]:
         out: list[float] = []
-        spent = 0.0
-        try:
-            for i in range(max(1, repeats)):
-                events = self._launch(pointer_sets[i % len(pointer_sets)], vars)
+        spent, batch = 0.0, 1
+        with self._lock, self._failing():
+            while len(out) < max(1, repeats) and (not out or spent <= limit_s):
+                first = len(out)
+                calls = [self._launch(pointer_sets[i % len(pointer_sets)], vars) for i in range(first, min(first + batch, max(1, repeats)))]
                 self._s.queue.finish()
-                # the device's clock, from the start of the first phase to the end of the last
-                seconds = (events[-1].profile.end - events[0].profile.start) * 1e-9 if events else 0.0
-                out.append(seconds)
-                spent += seconds
-                if spent > limit_s:
-                    break
-        except self._s.cl.Error as e:
-            raise MeasureError(f"the launch failed: {e}") from None
+                # the device's clock, from the start of a call's first phase to the end of its last
+                out += [(events[-1].profile.end - events[0].profile.start) * 1e-9 if events else 0.0 for events in calls]
+                spent = sum(out)
+                slowest = max(out[first:])
+                batch = max(1, min(_BATCH, int(min(_BATCH_S, max(0.0, limit_s - spent)) / max(slowest, 1e-7))))
         return out
+
+    @contextlib.contextmanager
+    def _failing(self) -> Any:
+        try:
+            yield
+        except self._s.cl.Error as e:
+            self._set = ()
+            raise MeasureError(f"{self._s.about['name']} failed over it: {e}") from None
 
     def poison(self) -> None:
         memory = ClMemory(self._s)
@@ -177,7 +277,8 @@ class ClExecutable(Executable):
             memory.fill(handle, 0xFF, size)
 
     def close(self) -> None:
-        for handle, _ in self._own.values():
-            self._s.buffers.pop(handle).release()
-        self._own.clear()
-        self._kernels = []
+        with self._lock:
+            for handle, _ in self._own.values():
+                self._s.drop(handle)
+            self._own.clear()
+            self._kernels, self._grids, self._set = [], [], ()

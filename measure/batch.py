@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 NATIVE = "native"
 """A step inside the candidate's code: the candidate's deadline applies."""
+FIRST = "first"
+"""The same at the first launch, where the device's driver may still be compiling."""
 OURS = "ours"
 """A step inside this program."""
 
@@ -93,7 +95,7 @@ class Bench:
 
 
 def serve(bench: Bench, channel: Channel) -> None:
-    """Do jobs until the runner hangs up. Messages out: ("step", NATIVE | OURS), ("result", …)."""
+    """Do jobs until the runner hangs up. Messages out: ("step", NATIVE | FIRST | OURS), ("result", …)."""
     try:
         bench.open()
     except TilewrightError as e:
@@ -113,7 +115,7 @@ def _measure(bench: Bench, channel: Channel, job: Job) -> Result:
     """One candidate, start to end. A failure of this child's own Python is reported, and the child ends: memory is suspect."""
     exe: Executable | None = None
     try:
-        channel.send(("step", NATIVE))
+        channel.send(("step", FIRST))
         exe = bench.device.load(job.task.obj, job.task.signature, bench.threads)
         wrong = _verify(bench, channel, exe, bench.operands.checked, job)
         if wrong.outcome is not Outcome.ok:
@@ -189,7 +191,7 @@ def _duel(bench: Bench, channel: Channel, a: Task, b: Task, rounds: int) -> list
 def _rounds(bench: Bench, channel: Channel, a: Task, b: Task, rounds: int) -> list[tuple[float, float]] | str:
     exes = []
     for name, task in (("first", a), ("second", b)):
-        channel.send(("step", NATIVE))
+        channel.send(("step", FIRST))
         try:
             exe = bench.device.load(task.obj, task.signature, bench.threads)
             got = _verify(bench, channel, exe, bench.operands.checked, Job(task))

@@ -174,7 +174,7 @@ class Runner:
                     if isinstance(payload, Result) and payload.broken:
                         self.end_child()
                     return payload
-                limit = deadline_s if payload == batch.NATIVE else _OWN_STEP_S
+                limit = self._deadline(payload, deadline_s)
         except TimeoutError:
             self.end_child()
             return Result(Outcome.timeout, detail=f"did not return within {limit:.3g} s", broken=True)
@@ -184,6 +184,12 @@ class Runner:
             status = os.waitstatus_to_exitcode(os.waitpid(child.pid, 0)[1])
             Slots(self.group).release()
             return Result(Outcome.crash, detail=process.how_it_ended(status), broken=True)
+
+    def _deadline(self, step: str, candidate_s: float) -> float:
+        """Seconds that a step may take."""
+        if step == batch.FIRST and self.device.first_launch_s:
+            return self.setup.deadline_s + self.device.first_launch_s
+        return _OWN_STEP_S if step == batch.OURS else candidate_s
 
     # jobs ---------------------------------------------------------------------------------------------------------
     def measure(self, task: Task, data: Data, incumbent_s: float | None, full: bool) -> Result:
