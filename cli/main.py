@@ -58,6 +58,8 @@ def handler(args: Namespace) -> Callable[[Namespace], int]:
         from .show import run as chosen
     elif args.command == "report":
         from .report import run as chosen
+    elif args.command == "plot":
+        from .plot import run as chosen
     elif args.command == "cache":
         from .cachecmd import run as chosen
     elif args.command == "devices":

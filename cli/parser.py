@@ -15,6 +15,7 @@ EXITS = """exit codes:
   5    --mode require: the cache does not hold it
   130  interrupted; the best so far is saved
 """
+_KERNEL = "a named kernel (`tune kernels`) or my.py:function, which returns a Kernel"
 MODES = ("use", "require", "record", "tune", "refresh")
 
 
@@ -31,9 +32,10 @@ def _at_least(least: int) -> Callable[[str], int]:
     return parse
 
 
-def _add_kernel(p: ArgumentParser, required: bool, device: str | None) -> None:
-    """Arguments that name a kernel, where it runs, and the cache."""
-    p.add_argument("--kernel", required=required, metavar="NAME", help="a named kernel (`tune kernels`) or my.py:function, which returns a Kernel")
+def _add_kernel(p: ArgumentParser, required: bool, device: str | None, kernel: bool = True) -> None:
+    """Arguments that name a kernel (unless `kernel` is false: then the caller does), where it runs, and the cache."""
+    if kernel:
+        p.add_argument("--kernel", required=required, metavar="NAME", help=_KERNEL)
     p.add_argument("--shape", metavar="m=..,n=..", help="extents by name; those left out take their default")
     p.add_argument("--dtype", help="float32, float16, bfloat16, float64, int8 (what the kernel takes)")
     p.add_argument("--device", default=device, help="where it runs (`tune devices`)" + (f"; default {device}" if device else ""))
@@ -45,12 +47,20 @@ def _add_cache(p: ArgumentParser) -> None:
     p.add_argument("--cache", metavar="PATH|URL", help="cache file or database URL; default: TILEWRIGHT_CACHE, else the user's data folder")
 
 
+def _add_targets(p: ArgumentParser) -> None:
+    p.add_argument("--target", action="append", metavar="NAME", help="only the manifest's entries for this target; may be repeated")
+
+
 def _add_run(p: ArgumentParser) -> None:
-    _add_kernel(p, required=True, device="cpu")
-    p.add_argument("--budget", metavar="TIME", help="time to search for: 30s, 2m (default 30s, none with --trials)")
-    p.add_argument("--trials", type=_at_least(1), metavar="N", help="measurements to make at most")
-    p.add_argument("--seed", type=_at_least(0), default=0, metavar="N", help="random seed of the search and of the inputs")
-    p.add_argument("--seeds", choices=("auto", "none"), default="auto", help="start from the seed schedules, or from the empty schedule")
+    what = p.add_mutually_exclusive_group(required=True)
+    what.add_argument("--kernel", metavar="NAME", help=_KERNEL)
+    what.add_argument("--manifest", metavar="FILE", help="a TOML file of kernels, shapes and targets: tune all that are for this machine")
+    _add_kernel(p, required=True, device=None, kernel=False)
+    _add_targets(p)
+    p.add_argument("--budget", metavar="TIME", help="time to search for: 30s, 2m (default 30s, none with --trials); all of a manifest shares it")
+    p.add_argument("--trials", type=_at_least(1), metavar="N", help="measurements to make at most; for each entry of a manifest")
+    p.add_argument("--seed", type=_at_least(0), metavar="N", help="random seed of the search and of the inputs; default 0")
+    p.add_argument("--seeds", choices=("auto", "none"), help="start from the seed schedules (auto, the default), or from the empty schedule")
     p.add_argument(
         "--strategy", metavar="NAME", help="portfolio (default), beam, evolve, random, exhaustive, or optuna:SAMPLER (tpe, gp, cmaes, nsga2, qmc, random)"
     )
@@ -59,7 +69,7 @@ def _add_run(p: ArgumentParser) -> None:
         "--mode",
         choices=MODES,
         default="use",
-        help="use: from the cache, else search (default; tune is the same); require: from the cache or fail; record: measure the seed schedules only; refresh: search again",
+        help="use: from the cache, else search (default; tune is the same); require: from the cache or fail (with --manifest this needs no device); record: measure the seed schedules only; refresh: search again",
     )
     p.add_argument("--retune", action="store_true", help="search again although a result is cached")
     p.add_argument("--json", metavar="FILE", help="write the result as JSON (- is standard output)")
@@ -75,6 +85,27 @@ def _add_show(p: ArgumentParser) -> None:
     p.add_argument("--source", action="store_true", help="print the rendered source and nothing else")
 
 
+def _add_report(p: ArgumentParser) -> None:
+    _add_selection(p)
+    p.add_argument(
+        "--format", choices=("table", "json", "csv", "markdown", "t4"), default="table", help="t4: every measurement, as auto-tuning tools exchange them"
+    )
+    p.add_argument("--html", metavar="FILE", help="write one page with everything in it: roofline, convergence, outcomes, schedules")
+
+
+def _add_selection(p: ArgumentParser) -> None:
+    """Arguments that pick and sort what is in the cache."""
+    _add_kernel(p, required=False, device=None)
+    p.add_argument("--strategy", metavar="PATTERN", help="only what this strategy measured; * stands for anything (also in --kernel)")
+    p.add_argument("--since", metavar="DATE", help="only what was measured since: 2026-01-31 or 2026-01-31T12:00 (UTC)")
+    p.add_argument(
+        "--sort",
+        metavar="COLUMN[:desc]",
+        help="kernel, shape, dtype, device, threads, time, median, gflops, gbs, roofline, gain, tried, strategy, when or opts",
+    )
+    p.add_argument("--limit", type=_at_least(1), metavar="N", help="the first N only")
+
+
 def _add_cache_commands(p: ArgumentParser) -> None:
     sub = p.add_subparsers(dest="action", required=True, metavar="ACTION")
     lists = sub.add_parser("list", help="measurements, one a line")
@@ -83,9 +114,14 @@ def _add_cache_commands(p: ArgumentParser) -> None:
     exports = sub.add_parser("export", help="write a bundle: sorted JSON Lines, made to be reviewed")
     imports = sub.add_parser("import", help="merge a bundle")
     clears = sub.add_parser("clear", help="delete measurements")
+    checks = sub.add_parser("check", help="what a manifest asks for: present, stale or missing; needs no device, fails when anything is missing")
     _add_kernel(explains, required=True, device="cpu")
     for p_ in (lists, shows, exports, clears):
         _add_kernel(p_, required=False, device=None)
+    checks.add_argument("--manifest", metavar="FILE", required=True, help="a TOML file of kernels, shapes and targets")
+    _add_targets(checks)
+    _add_cache(checks)
+    checks.add_argument("--format", choices=("table", "json", "markdown"), default="table")
     lists.add_argument("--format", choices=("table", "json"), default="table")
     lists.add_argument("--all", action="store_true", help="every measurement, not only each kernel's best")
     exports.add_argument("file", help="the bundle to write (- is standard output)")
@@ -107,8 +143,11 @@ def build_parser() -> ArgumentParser:
     sub = p.add_subparsers(dest="command", metavar="COMMAND")
     _add_run(sub.add_parser("run", help="search for a kernel's best schedule", epilog=EXITS, formatter_class=RawDescriptionHelpFormatter))
     _add_show(sub.add_parser("show", help="a schedule: its options, loop nest and source"))
-    report = sub.add_parser("report", help="what the cache holds: times, rates, share of the roofline, gain over the seed")
-    _add_kernel(report, required=False, device=None)
+    _add_report(sub.add_parser("report", help="what the cache holds: times, rates, share of the roofline, gain over the seed"))
+    plot = sub.add_parser("plot", help="a picture of what the cache holds (needs matplotlib)")
+    plot.add_argument("file", help="where to write it; the ending says how: .png, .svg or .pdf")
+    plot.add_argument("--kind", choices=("convergence", "roofline", "outcomes"), default="convergence", help="what to draw (default convergence)")
+    _add_selection(plot)
     _add_cache_commands(sub.add_parser("cache", help="list, explain, move or delete what is remembered"))
     devices = sub.add_parser("devices", help="devices and what they can do")
     devices.add_argument("--probe", action="store_true", help="measure peak arithmetic and bandwidth once and keep them (about 10 s)")

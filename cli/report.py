@@ -1,41 +1,54 @@
-"""`tune report`: what the cache holds, as a table of times, rates, share of the roofline and gain over the seed."""
+"""`tune report`: what the cache holds, as a table of times, rates, share of the roofline and gain over the seed, or as a page."""
 
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from .query import best_rows, select, shape_of
+from .query import shape_of
+from .report_rows import Entry, entries
 from .style import LEGEND, console, duration, gain, opts_text, percent, rate, table
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from ..cache import Row
+EMPTY = "the cache holds nothing like that; fill it with: tune run --kernel matmul --budget 20s"
 
 
 def run(args: Namespace) -> int:
-    """Print the best measurement of every kernel the arguments name."""
+    """Print the best measurement of every kernel the arguments name, or write the page."""
     from .. import cache
 
     with cache.open(args.cache) as store:
-        rows = best_rows(store, select(store, args))
-    out = console()
-    if not rows:
-        out.print("the cache holds nothing like that; fill it with: tune run --kernel matmul --budget 20s")
+        found = entries(store, args)
+    if args.html:
+        from .report_html import write
+
+        write(args.html, found)
+        console().print(f"wrote {args.html}: {len(found)} kernels", soft_wrap=True, markup=False)
         return 0
-    out.print(report(rows))
+    if args.format != "table":
+        from . import report_text
+
+        print({"json": report_text.as_json, "csv": report_text.as_csv, "markdown": report_text.as_markdown, "t4": report_text.as_t4}[args.format](found))
+        return 0
+    out = console()
+    if not found:
+        out.print(EMPTY)
+        return 0
+    out.print(report(found))
     out.print(LEGEND, style="dim")
     return 0
 
 
-def report(rows: list[Row]) -> Table:
-    """The report of `rows` (usable ones)."""
+def report(found: Sequence[Entry]) -> Table:
+    """The report as a table."""
     from ..opts.opt import parse
 
     out = table("fastest verified schedules", "kernel", "device", ">time", ">GFLOP/s", ">GB/s", ">roofline", ">gain", "opts")
-    for r in rows:
-        t = r.t_min or r.t_med or float("inf")
+    for e in found:
+        r, t = e.best, e.seconds
         out.add_row(
             f"[bold]{r.name}[/] {r.dtype}\n{shape_of(r)}",
             f"{r.device}\n{r.threads} thread{'s' * (r.threads != 1)}",
