@@ -13,7 +13,7 @@ from ..targets.target import Target
 
 Renderer = Callable[[Program, Target], str]
 
-_MODULES = {"llvm": ".llvm", "c": ".c"}
+_MODULES = {"llvm": ".llvm", "c": ".c", "opencl": ".opencl"}
 _RENDERERS: dict[str, Renderer] = {}
 
 

@@ -86,7 +86,7 @@ class CEmitter(Emitter):
         self.block(self.phase.body)
         self.depth -= 1
         self.line("}")
-        written, spaces = self.written(), {space for space, _, _ in self.pointers}
+        written, spaces = self.touched("store"), {space for space, _, _ in self.pointers}
         parameters, given = [], []
         for i, (p, pname) in enumerate(zip(self.program.params, self.params, strict=True)):
             const = "" if ("param", i) in written else "const "

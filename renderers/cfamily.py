@@ -147,11 +147,11 @@ class Emitter(Language):
         alone = [(space, base) for space, base, _ in places]
         return {p: f"{p[0]}{p[1]}" + (f"_{p[2].name}" if alone.count(p[:2]) > 1 else "") for p in places}
 
-    def written(self) -> set[tuple[str, int]]:
-        """(space, base) of everything the phase stores to; base is 0 outside parameters."""
-        out = set()
+    def touched(self, how: str) -> set[tuple[str, int]]:
+        """(space, base) of everything the phase stores to ('store') or loads from ('load'); base is 0 outside parameters."""
+        ops, out = {"store": ("store", "scatter"), "load": ("load", "gather")}[how], set()
         for s in statements(self.phase.body):
-            if isinstance(s, Instr) and s.op in ("store", "scatter"):
+            if isinstance(s, Instr) and s.op in ops:
                 out.add((s.attr.space, s.attr.base if s.attr.space == "param" else 0))
         return out
 

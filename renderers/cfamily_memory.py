@@ -50,7 +50,8 @@ def load(e: Emitter, s: Instr, out: Val) -> None:
     find = _gather if s.op == "gather" and out.lanes > 1 else _consecutive
     texts = find(e, mem, s.args[0], mask, out)
     if mem.dtype is bool_:
-        texts = [f"{atom(x)} != 0" for x in texts]
+        zeros = [e.literal(0, uint8) if w > 1 else "0" for w in e.widths(out)]
+        texts = [f"{atom(x)} != {zero}" for x, zero in zip(texts, zeros, strict=True)]
     e.define(out, texts, int8 if mem.dtype is bool_ else None)
 
 
