@@ -1,4 +1,4 @@
-"""`tune cache`: list, show, explain, export, import and clear what is remembered."""
+"""`tune cache`: list, show, explain, check, export, import and clear what is remembered."""
 
 from __future__ import annotations
 
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 def run(args: Namespace) -> int:
     """Do the chosen action on the cache that the arguments name."""
+    if args.action == "check":
+        from .required import check
+
+        return check(args)
     from .. import cache
 
     actions = {"list": _list, "show": _show, "explain": _explain, "export": _export, "import": _import, "clear": _clear}

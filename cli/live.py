@@ -60,8 +60,11 @@ def outcomes(counts: Mapping[str, int]) -> str:
 class Quiet:
     """No output. Also the base: it keeps what the others draw. Implements the search's Progress protocol."""
 
-    def __init__(self, title: str, budget: float | None, trials: int | None, now: Callable[[], float] = time.monotonic) -> None:
-        self.title, self.budget, self.trials, self.now = title, budget, trials, now
+    def __init__(
+        self, title: str, budget: float | None, trials: int | None, now: Callable[[], float] = time.monotonic, overall: Callable[[], str] | None = None
+    ) -> None:
+        """`budget` in seconds; `overall` gives a line about the run that this search is a part of."""
+        self.title, self.budget, self.trials, self.now, self.overall = title, budget, trials, now, overall
         self.start = now()
         self.name = "starting"
         self.counts: Counter[str] = Counter()
@@ -126,11 +129,19 @@ class Quiet:
 class Plain(Quiet):
     """One line for each phase, each new best, and every few seconds."""
 
-    def __init__(self, title: str, budget: float | None, trials: int | None, out: Console, now: Callable[[], float] = time.monotonic) -> None:
-        super().__init__(title, budget, trials, now)
+    def __init__(
+        self,
+        title: str,
+        budget: float | None,
+        trials: int | None,
+        out: Console,
+        now: Callable[[], float] = time.monotonic,
+        overall: Callable[[], str] | None = None,
+    ) -> None:
+        super().__init__(title, budget, trials, now, overall)
         self.out = out
         self.last = self.start
-        self.line(f"tuning {title}")
+        self.line(f"tuning {title}" + (f"  ({overall()})" if overall else ""))
 
     def line(self, text: str) -> None:
         self.last = self.now()
@@ -151,10 +162,18 @@ class Plain(Quiet):
 class Board(Quiet):
     """A live board: phase and time left, candidates by outcome, the best so far."""
 
-    def __init__(self, title: str, budget: float | None, trials: int | None, out: Console, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        title: str,
+        budget: float | None,
+        trials: int | None,
+        out: Console,
+        now: Callable[[], float] = time.monotonic,
+        overall: Callable[[], str] | None = None,
+    ) -> None:
         from rich.live import Live
 
-        super().__init__(title, budget, trials, now)
+        super().__init__(title, budget, trials, now, overall)
         self.last = self.start
         self.live = Live(self.render(), console=out, auto_refresh=False, transient=True)
         self.closed = threading.Event()
@@ -179,6 +198,8 @@ class Board(Quiet):
         grid = Table.grid(padding=(0, 2))
         grid.add_column(style="dim")
         grid.add_column(overflow="fold")
+        if self.overall is not None:
+            grid.add_row("manifest", self.overall())
         grid.add_row("tuning", Text(self.title, style="bold"))
         grid.add_row("phase", phase)
         grid.add_row("candidates", counts)
@@ -205,9 +226,9 @@ class Board(Quiet):
                 self.draw(True)
 
 
-def display(title: str, budget: float | None, trials: int | None, quiet: bool, out: Console | None = None) -> Quiet:
+def display(title: str, budget: float | None, trials: int | None, quiet: bool, out: Console | None = None, overall: Callable[[], str] | None = None) -> Quiet:
     """The display that fits: none when quiet, a board on a terminal, lines elsewhere. A context manager and a Progress."""
     to = out or console()
     if quiet:
-        return Quiet(title, budget, trials)
-    return Board(title, budget, trials, to) if to.is_terminal else Plain(title, budget, trials, to)
+        return Quiet(title, budget, trials, overall=overall)
+    return Board(title, budget, trials, to, overall=overall) if to.is_terminal else Plain(title, budget, trials, to, overall=overall)

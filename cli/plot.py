@@ -5,6 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import UsageError
@@ -47,7 +48,8 @@ def run(args: Namespace) -> int:
 
 
 def _name(e: Entry) -> str:
-    return f"{e.best.name} {COLUMNS['shape'](e)}\n{e.best.dtype} on {e.best.device}, {e.best.threads} thread{'s' * (e.best.threads != 1)}"
+    head = shorten(f"{e.best.name} {COLUMNS['shape'](e)}".replace(",", " "), 40, placeholder=" …")
+    return f"{head}\n{e.best.dtype} on {e.best.device}, {e.best.threads} thread{'s' * (e.best.threads != 1)}"
 
 
 def _grid(count: int, figure: type[Figure], width: float, height: float) -> tuple[Figure, list[Any]]:
@@ -84,7 +86,7 @@ def _roofline(found: Sequence[Entry], figure: type[Figure]) -> Figure:
     fig, axes = _grid(len(roofs), figure, 6.4, 4.4)
     for ax, roof in zip(axes, roofs, strict=True):
         xs = [p.intensity for p in roof.points] + [roof.peak / roof.bandwidth]
-        low, high = min(xs) / 2, max(xs) * 3
+        low, high = min(xs) / 2, max(xs) * 8
         ridge = roof.peak / roof.bandwidth
         ax.plot([low, ridge, high], [low * roof.bandwidth, roof.peak, roof.peak], color="#c2410c", linewidth=2)
         ax.scatter([p.intensity for p in roof.points], [p.gflops for p in roof.points], color="#2a5bd7", zorder=3)

@@ -79,7 +79,8 @@ def curves(entry: Entry) -> list[Curve]:
             if best < float("inf"):
                 steps.append(((datetime.fromisoformat(r.when) - start).total_seconds(), n, best))
         if steps:
-            out.append(Curve(f"{rows[0].strategy} {rows[0].when[:16].replace('T', ' ')}", tuple(steps)))
+            strategy = next((r.strategy for r in rows if r.strategy != "seed"), "seed")
+            out.append(Curve(f"{strategy} {rows[0].when[:16].replace('T', ' ')}", tuple(steps)))
     return out
 
 

@@ -107,6 +107,9 @@ def _section(i: int, e: Entry) -> str:
     ]
     curves = report_charts.curves(e)
     charts = "".join(f"<figure>{report_svg.convergence(curves, against)}</figure>" for against in ("seconds", "measurements")) if curves else ""
+    if charts:
+        names = "".join(f'<li><i class="c{n % 6}"></i>{escape(c.label)}</li>' for n, c in enumerate(curves))
+        charts = f'<div class="pair">{charts}</div><ul class="legend">{names}</ul>'
     shape = ",".join(f"{k}={v}" for k, v in r.shape_dict.items())
     command = f"tune run --kernel {r.name} --shape {shape} --dtype {r.dtype} --device {r.device} --threads {r.threads}"
     machine = provenance(r).get("machine", {})
@@ -120,7 +123,7 @@ def _section(i: int, e: Entry) -> str:
     return (
         f'<section id="k{i}"><h3>{escape(r.name)} <small>{escape(str(COLUMNS["shape"](e)))} · {escape(r.dtype)} · {escape(r.device)}, {r.threads} thread{"s" * (r.threads != 1)}</small></h3>'
         f"<dl>{''.join(f'<div><dt>{k}</dt><dd>{v}</dd></div>' for k, v in figures)}</dl>"
-        f'<div class="pair">{charts}</div>{_bar(report_charts.outcomes(e.history), legend=True)}'
+        f"{charts}{_bar(report_charts.outcomes(e.history), legend=True)}"
         f"<h4>Schedule</h4><p class=opts>{_options(r.opts_display)}</p><pre tabindex=0>{escape(_nest(e))}</pre>"
         f"<details><summary>Where and how</summary><table class=facts>{rows}</table><pre tabindex=0>{escape(command)}</pre></details></section>"
     )

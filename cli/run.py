@@ -23,13 +23,20 @@ if TYPE_CHECKING:
 
 def run(args: Namespace) -> int:
     """Tune (or find in the cache) and print the summary; the exit code says what came of it."""
+    if args.manifest is not None:
+        from .manifest import run as run_manifest
+
+        return run_manifest(args)
+    if args.target:
+        raise UsageError("--target picks targets of a --manifest; what --kernel is tuned for is the --device")
+    args.device = args.device or "cpu"
     from ..kernels import get, is_path, parse_shape
     from ..search import tune
     from ..search.budget import Budget
 
     shape = parse_shape(args.shape) if args.shape else None
     budget = Budget.make(args.budget, args.trials)
-    _writable(args.json)
+    writable(args.json)
     out = console(sys.stderr if args.json == "-" else None)
     whole = shape_text(shape or {} if is_path(args.kernel) else dict(get(args.kernel).complete(shape)))
     title = " ".join(filter(None, (args.kernel, whole, args.dtype, "on", args.device)))
@@ -44,8 +51,8 @@ def run(args: Namespace) -> int:
             trials=args.trials,
             threads=args.threads,
             strategy=args.strategy,
-            seeds=args.seeds,
-            seed=args.seed,
+            seeds=args.seeds or "auto",
+            seed=args.seed or 0,
             cache=args.cache,
             mode=args.mode,
             retune=args.retune,
@@ -54,7 +61,7 @@ def run(args: Namespace) -> int:
         )
     summary(out, args, result)
     if args.json:
-        _write(args.json, json.dumps(result.to_json(), indent=1) + "\n")
+        write(args.json, json.dumps(result.to_json(), indent=1) + "\n")
     return result.exit_code
 
 
@@ -139,7 +146,7 @@ def show_words(kernel: str, result: Result) -> list[str]:
     return [*words, "--device", result.device, "--threads", str(result.threads)]
 
 
-def _writable(path: str | None) -> None:
+def writable(path: str | None) -> None:
     """Say that --json cannot be written before the search, not after it."""
     if path is None or path == "-":
         return
@@ -148,7 +155,7 @@ def _writable(path: str | None) -> None:
         raise UsageError(f"cannot write --json {path}; name a file in a folder that exists and is writable")
 
 
-def _write(path: str, text: str) -> None:
+def write(path: str, text: str) -> None:
     if path == "-":
         sys.stdout.write(text)
     else:
