@@ -1,0 +1,266 @@
+"""A manifest: which kernels, shapes and element types a project wants tuned, for which targets. `docs/ci.md` shows one.
+
+    [targets.ci]                      # a name of your own
+    device = "cpu"
+    target = "znver5"                 # a name of `tune show --target`, host, or a target key, in which * stands for anything
+    threads = 4
+
+    [defaults]
+    dtypes = ["float32"]
+
+    [[kernel]]
+    name = "matmul"
+    shapes = ["m=1024,n=1024,k=1024", { m = 64, n = 64, k = 64 }]
+
+An entry is one kernel at one shape and element type for one target. Reading is strict: an unknown key, a wrong type or a kernel that cannot be made is an
+error that names the line, before anything is tuned.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..ir.errors import TilewrightError, UsageError
+from . import strategy as strategies
+from .budget import parse_seconds
+from .manifest_lines import Lines
+
+if TYPE_CHECKING:
+    from ..ir.kernel import Kernel
+
+MAX_BYTES = 1 << 20
+MAX_ENTRIES = 10_000
+HOW = ("budget", "trials", "strategy", "seeds", "seed")
+"""How an entry is tuned: keys of [defaults] that a [[kernel]] may override."""
+_TABLES = {
+    "": ("defaults", "targets", "kernel"),
+    "defaults": ("targets", "dtypes", *HOW),
+    "target": ("device", "target", "threads", "compiler"),
+    "kernel": ("name", "shapes", "dtypes", "targets", *HOW),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A target of the manifest. `target`: a name, 'host', or a target key with * for anything; `compiler`: a compiler id, likewise (None: what this
+    installation has, where that does not take the device, else any). `threads` None: the device's own number."""
+
+    name: str
+    device: str = "cpu"
+    target: str = "host"
+    threads: int | None = None
+    compiler: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One thing to tune. `kernel` is a name or `file.py:function`; `shape` is whole; `dtype` '' means what the function makes. `budget` is the most
+    seconds, `trials` the most measurements it may take (None: no limit of its own)."""
+
+    kernel: str
+    shape: Mapping[str, int]
+    dtype: str
+    place: Place
+    line: int
+    budget: float | None = None
+    trials: int | None = None
+    strategy: str | None = None
+    seeds: str = "auto"
+    seed: int = 0
+    made: Kernel | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def title(self) -> str:
+        """`matmul m=64,n=64,k=64 float32 for ci`."""
+        shape = ",".join(f"{k}={v}" for k, v in self.shape.items())
+        return " ".join(filter(None, (self.kernel, shape, self.dtype, "for", self.place.name)))
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """`entries` in the order of the file."""
+
+    path: str
+    places: tuple[Place, ...]
+    entries: tuple[Entry, ...]
+
+    def only(self, names: Sequence[str] | None) -> Manifest:
+        """The part for some of its targets; all of it for none. Raises UsageError for a name that is not there."""
+        if not names:
+            return self
+        known = [p.name for p in self.places]
+        for name in names:
+            if name not in known:
+                raise UsageError(f"{self.path} has no target {name!r}{_near(name, known)}; it has {', '.join(known)}")
+        places = tuple(p for p in self.places if p.name in names)
+        return Manifest(self.path, places, tuple(e for e in self.entries if e.place in places))
+
+
+def load(path: str | os.PathLike[str]) -> Manifest:
+    """Read a manifest file. Raises UsageError naming file, line and entry."""
+    shown = os.fspath(path)
+    try:
+        with open(path, "rb") as f:
+            raw = f.read(MAX_BYTES + 1)
+        if len(raw) > MAX_BYTES:
+            raise UsageError(f"{shown} is larger than a manifest may be ({MAX_BYTES} bytes)")
+        text = raw.decode()
+        data = tomllib.loads(text)
+    except OSError as e:
+        raise UsageError(f"cannot read the manifest {shown}: {e.strerror}") from None
+    except (ValueError, RecursionError) as e:
+        raise UsageError(f"{shown} is not a manifest: {e or 'nested too deeply'} (it is TOML; see docs/ci.md)") from None
+    return _Reader(shown, Path(path).parent, Lines(text)).read(data)
+
+
+class _Reader:
+    def __init__(self, path: str, folder: Path, lines: Lines) -> None:
+        self.path, self.folder, self.lines = path, folder, lines
+
+    def read(self, data: dict[str, Any]) -> Manifest:
+        self._known("", data, lambda key: self._fail(self.lines.of("", 0, key), "top level"))
+        defaults = self._table(data.get("defaults", {}), "defaults")
+        self._known("defaults", defaults, lambda key: self._fail(self.lines.of("defaults", 0, key), "[defaults]"))
+        places = self._places(data.get("targets", {}))
+        kernels = data.get("kernel", [])
+        if not isinstance(kernels, list) or not all(isinstance(k, dict) for k in kernels):
+            raise self._fail(self.lines.of("kernel"), "kernel")("write each kernel as a table of its own, under [[kernel]]")
+        entries: list[Entry] = []
+        for i, k in enumerate(kernels):
+            entries += self._entries(i, k, defaults, places)
+            if len(entries) > MAX_ENTRIES:
+                raise UsageError(f"{self.path}: more than {MAX_ENTRIES} entries")
+        if not entries:
+            raise UsageError(f'{self.path} names no kernel: add a [[kernel]] with name = "matmul" (see docs/ci.md)')
+        seen: dict[tuple[Any, ...], Entry] = {}
+        for e in entries:
+            twin = seen.setdefault((e.kernel, tuple(e.shape.items()), e.dtype, e.place.name), e)
+            if twin is not e:
+                raise self._fail(e.line, e.title)("the same entry stands on line " + str(twin.line))
+        return Manifest(self.path, tuple(places.values()), tuple(entries))
+
+    def _places(self, tables: Any) -> dict[str, Place]:
+        out = {}
+        for name, t in self._table(tables, "targets").items():
+            where = f"targets.{name}"
+            fail = self._failer(where, 0, f"[{where}]")
+            self._known("target", self._table(t, where), fail)
+            for key in ("device", "target", "compiler"):
+                if key in t and (not isinstance(t[key], str) or not t[key]):
+                    raise fail(key)(f"{key} must be a text")
+            threads = t.get("threads")
+            if "threads" in t and (type(threads) is not int or threads < 1):
+                raise fail("threads")("threads must be a whole number of at least 1")
+            device = t.get("device", "cpu")
+            if ".py:" in device:
+                device = str(self.folder / device)
+            out[name] = Place(name, device, t.get("target", "host"), threads, t.get("compiler"))
+        return out or {"host": Place("host")}
+
+    def _entries(self, i: int, k: dict[str, Any], defaults: dict[str, Any], places: dict[str, Place]) -> list[Entry]:
+        name = k.get("name")
+        fail = self._failer("kernel", i, f"[[kernel]] {i + 1}{f' ({name})' if isinstance(name, str) else ''}")
+        self._known("kernel", k, fail)
+        if not isinstance(name, str) or not name:
+            raise fail("name")('name = "matmul" is missing: a kernel of `tune kernels`, or file.py:function')
+        both = {**defaults, **k}
+        chosen = [places[p] for p in self._names(both, "targets", fail, list(places)) or places]
+        dtypes: list[str] | list[None] = self._names(both, "dtypes", fail, None) or [None]
+        how = self._how(both, fail)
+        out = []
+        for shape in self._shapes(k, fail):
+            for dtype in dtypes:
+                made = self._make(name, shape, dtype, fail)
+                out += [Entry(made[0], made[1], made[2], p, self.lines.of("kernel", i), made=made[3], **how) for p in chosen]
+        return out
+
+    def _make(self, name: str, shape: dict[str, int] | None, dtype: str | None, fail: Callable[[str], Callable[[str], UsageError]]) -> Any:
+        """(kernel's name or path, whole shape, element type, kernel)."""
+        from .. import kernels
+
+        try:
+            if kernels.is_path(name):
+                file, colon, function = name.rpartition(":")
+                path = str(self.folder / (file if colon else name)) + (f":{function}" if colon else "")
+                return path, shape or {}, dtype or "", kernels.make(path, shape, dtype)
+            d = kernels.get(name)
+            return name, d.complete(shape), d.dtype(dtype).name, d.kernel(shape, dtype)
+        except TilewrightError as e:
+            raise fail("shapes" if shape else "name")(str(e)) from None
+
+    def _shapes(self, k: dict[str, Any], fail: Callable[[str], Callable[[str], UsageError]]) -> list[dict[str, int] | None]:
+        from ..kernels import parse_shape
+
+        if "shapes" not in k:
+            return [None]
+        found: list[dict[str, int] | None] = []
+        if not isinstance(k["shapes"], list) or not k["shapes"]:
+            raise fail("shapes")('shapes must be a list such as ["m=64,n=64"] or [{ m = 64, n = 64 }]')
+        for s in k["shapes"]:
+            if isinstance(s, str):
+                try:
+                    found.append(parse_shape(s))
+                except TilewrightError as e:
+                    raise fail("shapes")(str(e)) from None
+            elif isinstance(s, dict) and all(type(v) is int and v >= 0 for v in s.values()):
+                found.append(s)
+            else:
+                raise fail("shapes")(f'cannot read {s!r} as a shape; write "m=64,n=64" or {{ m = 64, n = 64 }}')
+        return found
+
+    def _names(self, both: dict[str, Any], key: str, fail: Callable[[str], Callable[[str], UsageError]], known: list[str] | None) -> list[str]:
+        found = both.get(key, [])
+        if not isinstance(found, list) or not all(isinstance(x, str) for x in found) or (key in both and not found):
+            raise fail(key)(f'{key} must be a list of names, such as ["{(known or ["float32"])[0]}"]')
+        for x in found:
+            if known is not None and x not in known:
+                raise fail(key)(f"unknown target {x!r}{_near(x, known)}; the manifest has {', '.join(known)}")
+        return list(dict.fromkeys(found))
+
+    def _how(self, both: dict[str, Any], fail: Callable[[str], Callable[[str], UsageError]]) -> dict[str, Any]:
+        out: dict[str, Any] = {}
+        try:
+            if "budget" in both:
+                out["budget"] = parse_seconds(both["budget"])
+            if "strategy" in both:
+                out["strategy"] = strategies.check(both["strategy"] if isinstance(both["strategy"], str) else repr(both["strategy"]))
+        except UsageError as e:
+            raise fail("budget" if "budget" not in out and "budget" in both else "strategy")(str(e)) from None
+        for key, least in (("trials", 1), ("seed", 0)):
+            if key in both:
+                if type(both[key]) is not int or both[key] < least:
+                    raise fail(key)(f"{key} must be a whole number of at least {least}")
+                out[key] = both[key]
+        if "seeds" in both:
+            if both["seeds"] not in ("auto", "none"):
+                raise fail("seeds")('seeds is "auto" or "none"')
+            out["seeds"] = both["seeds"]
+        return out
+
+    # messages -------------------------------------------------------------------------------------------------------
+    def _table(self, value: Any, name: str) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            raise self._fail(self.lines.of("", 0, name), name)(f"must be a table, [{name}]")
+        return value
+
+    def _known(self, table: str, value: dict[str, Any], fail: Callable[[str], Callable[[str], UsageError]]) -> None:
+        for key in value:
+            if key not in _TABLES[table]:
+                raise fail(key)(f"unknown key {key!r}{_near(key, _TABLES[table])}; known: {', '.join(_TABLES[table])}")
+
+    def _failer(self, table: str, index: int, what: str) -> Callable[[str], Callable[[str], UsageError]]:
+        return lambda key: self._fail(self.lines.of(table, index, key), what)
+
+    def _fail(self, line: int, what: str) -> Callable[[str], UsageError]:
+        return lambda text: UsageError(f"{self.path}, line {line}, {what}: {text}")
+
+
+def _near(name: str, known: Sequence[str]) -> str:
+    found = get_close_matches(name, known, 1, 0.5)
+    return f"; did you mean {found[0]!r}?" if found else ""
