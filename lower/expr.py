@@ -187,7 +187,7 @@ class NestEval(Indices):
         """Load at an element index over parts."""
         base, c, lane, vec = self.split(address, asg)
         b = self.b
-        if vec is None and lane in (0, 1):
+        if lane in (0, 1) and (vec is None or (lane and vec.lanes == 1)):
             lanes = self.width if lane else 1
             if mask is not None and mask.lanes != lanes:
                 if mask.lanes == 1:
@@ -195,6 +195,8 @@ class NestEval(Indices):
                 else:  # one address under a vector mask: a gather of equal lanes
                     at = b.splat(self.low.scalar(ix.add(base, const(c))), self.width)
                     return b.gather(mem, at, mask, invariant)
+            if vec is not None:
+                return b.load(mem, b.op("add", self.low.scalar(ix.add(base, const(c))), vec), lanes, mask, invariant)
             return b.load(self.low.at(mem, base, c, lanes), self.low.scalar(base), lanes, mask, invariant)
         at = self._join(self.low.scalar(ix.add(base, const(c))), lane, vec)
         if at.lanes == 1:
