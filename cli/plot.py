@@ -49,7 +49,12 @@ def run(args: Namespace) -> int:
 
 def _name(e: Entry) -> str:
     head = shorten(f"{e.best.name} {COLUMNS['shape'](e)}".replace(",", " "), 40, placeholder=" …")
-    return f"{head}\n{e.best.dtype} on {e.best.device}, {e.best.threads} thread{'s' * (e.best.threads != 1)}"
+    return _plain(f"{head}\n{e.best.dtype} on {e.best.device}, {e.best.threads} thread{'s' * (e.best.threads != 1)}")
+
+
+def _plain(text: str) -> str:
+    """Text in which matplotlib sees no formula."""
+    return text.replace("$", r"\$")
 
 
 def _grid(count: int, figure: type[Figure], width: float, height: float) -> tuple[Figure, list[Any]]:
@@ -68,7 +73,7 @@ def _convergence(found: Sequence[Entry], figure: type[Figure]) -> Figure:
     for ax, e in zip(axes, shown, strict=True):
         best = 0.0
         for c in report_charts.curves(e):
-            ax.step([s for s, _, _ in c.steps], [t for *_, t in c.steps], where="post", label=c.label, linewidth=1.6)
+            ax.step([s for s, _, _ in c.steps], [t for *_, t in c.steps], where="post", label=_plain(c.label), linewidth=1.6)
             best = c.steps[-1][2]
         ax.set_title(_name(e), fontsize=9)
         ax.set_xlabel("seconds")
@@ -92,13 +97,13 @@ def _roofline(found: Sequence[Entry], figure: type[Figure]) -> Figure:
         ax.scatter([p.intensity for p in roof.points], [p.gflops for p in roof.points], color="#2a5bd7", zorder=3)
         for p in roof.points:
             share = f" {100 * p.share:.0f} %" if p.share else ""
-            ax.annotate(f"{p.label.split(' ')[0]}{share}", (p.intensity, p.gflops), textcoords="offset points", xytext=(6, -3), fontsize=8)
+            ax.annotate(_plain(f"{p.label.split(' ')[0]}{share}"), (p.intensity, p.gflops), textcoords="offset points", xytext=(6, -3), fontsize=8)
         ax.set_xscale("log")
         ax.set_yscale("log")
         ax.set_xlim(low, high)
         ax.set_xlabel("operations / byte of compulsory traffic")
         ax.set_ylabel("GFLOP/s")
-        ax.set_title(f"{roof.device}: {roof.peak:.0f} GFLOP/s, {roof.bandwidth:.3g} GB/s", fontsize=10)
+        ax.set_title(_plain(f"{roof.device}: {roof.peak:.0f} GFLOP/s, {roof.bandwidth:.3g} GB/s"), fontsize=10)
         ax.grid(True, which="both", alpha=0.2)
     return fig
 

@@ -44,14 +44,16 @@ def run(args: Namespace) -> int:
 
 def report(found: Sequence[Entry]) -> Table:
     """The report as a table."""
+    from rich.text import Text
+
     from ..opts.opt import parse
 
     out = table("fastest verified schedules", "kernel", "device", ">time", ">GFLOP/s", ">GB/s", ">roofline", ">gain", "opts")
     for e in found:
         r, t = e.best, e.seconds
         out.add_row(
-            f"[bold]{r.name}[/] {r.dtype}\n{shape_of(r)}",
-            f"{r.device}\n{r.threads} thread{'s' * (r.threads != 1)}",
+            Text.assemble((r.name, "bold"), f" {r.dtype}\n{shape_of(r)}"),
+            Text(f"{r.device}\n{r.threads} thread{'s' * (r.threads != 1)}"),
             duration(t),
             rate(r.flops / t / 1e9, ""),
             rate(r.bytes / t / 1e9, ""),

@@ -1,0 +1,190 @@
+"""tune report in its formats, as a page, and tune plot: on recorded rows, hostile ones among them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from tilewright import cache
+
+from .conftest import Tune, row
+
+HOSTILE = '"><script>alert(1)</script>&|`$(x)\\'
+
+
+@pytest.fixture
+def mixed(cache_file: Path) -> Path:
+    """Two searches of a matmul, a softmax, and a kernel whose names want to be something else."""
+    rows = [
+        row(run_id="a", when=f"2026-01-01T00:00:0{i}.000000+00:00", t_min=t, t_med=t * 1.1, strategy=s)
+        for i, (t, s) in enumerate([(9e-5, "seed"), (4e-5, "beam"), (2e-5, "beam")])
+    ]
+    rows += [
+        row(run_id="a", when="2026-01-01T00:00:04.000000+00:00", outcome=o, t_min=None, t_med=None, verified=False, strategy="beam")
+        for o in ("wrong", "crash", "timeout")
+    ]
+    rows += [row(run_id="b", when="2026-02-01T00:00:00.000000+00:00", t_min=3e-5, t_med=3.1e-5, strategy="optuna:tpe")]
+    rows += [
+        row(
+            kernel="s" * 64,
+            name="softmax",
+            shape={"m": 8, "n": 64},
+            t_min=1e-6,
+            t_med=1e-6,
+            flops=2_000,
+            bytes=4_000,
+            seed_s=None,
+            roofline_s=None,
+            strategy="beam",
+        )
+    ]
+    rows += [
+        row(
+            kernel="h" * 64,
+            name=HOSTILE,
+            shape={HOSTILE: 3},
+            device=HOSTILE,
+            strategy=HOSTILE,
+            opts_display=[["UPCAST", "m", 2]],
+            provenance={"machine": {"cpu": HOSTILE}},
+        )
+    ]
+    with cache.open(cache_file) as store:
+        store.record(rows)
+    return cache_file
+
+
+def test_json_holds_every_column_and_the_whole_row(tune: Tune, mixed: Path) -> None:
+    done = tune("report", "--format", "json", "--kernel", "matmul")
+    (entry,) = json.loads(done.out)
+    assert (entry["time"], entry["tried"], entry["strategy"]) == (2e-5, 7, "beam")
+    assert entry["gain"] == pytest.approx(entry["row"]["seed_s"] / 2e-5) and entry["row"]["shape"] == {"m": 64, "n": 48, "k": 32}
+    assert entry["gflops"] == pytest.approx(entry["row"]["flops"] / 2e-5 / 1e9)
+
+
+def test_csv_is_numbers_and_no_formula(tune: Tune, mixed: Path) -> None:
+    with cache.open(mixed) as store:
+        store.record(row(kernel="f" * 64, name="=1+1"))
+    lines = list(csv.DictReader(io.StringIO(tune("report", "--format", "csv").out)))
+    assert len(lines) == 4 and {x["kernel"] for x in lines} == {"matmul", "softmax", HOSTILE, "'=1+1"}
+    assert float(next(x for x in lines if x["kernel"] == "softmax")["time"]) == 1e-6
+    assert next(x for x in lines if x["kernel"] == "softmax")["roofline"] == ""
+
+
+def test_markdown_keeps_to_its_cells(tune: Tune, mixed: Path) -> None:
+    head, rule, *lines = tune("report", "--format", "markdown").out.strip().splitlines()
+    assert head.startswith("| kernel |") and len(lines) == 3
+    for line in (head, rule, *lines):
+        assert len(re.findall(r"(?<!\\)\|", line)) == 9, line
+    assert "<script>" not in "".join(lines)
+
+
+def test_t4_has_every_measurement_with_its_kind_of_failure(tune: Tune, mixed: Path) -> None:
+    data = json.loads(tune("report", "--format", "t4", "--kernel", "matmul").out)
+    assert data["schema_version"] == "1.0.0" and len(data["results"]) == 7
+    kinds = [r["invalidity"] for r in data["results"]]
+    assert kinds[:3] == ["correct"] * 3 and sorted(kinds[3:6]) == ["correctness", "runtime", "timeout"] and kinds[6] == "correct"
+    for r in data["results"]:
+        assert {"configuration", "times", "invalidity", "correctness"} <= set(r)
+        assert isinstance(r["times"]["runtimes"], list) and r["correctness"] == (r["invalidity"] == "correct")
+    assert data["results"][2]["measurements"][0] == {"name": "time", "value": 2e-5 * 1e3, "unit": "ms"}
+
+
+def test_sorting_and_filters(tune: Tune, mixed: Path) -> None:
+    def names(*args: str) -> list[str]:
+        return [e["kernel"] for e in json.loads(tune("report", "--format", "json", *args).out)]
+
+    assert names("--sort", "time")[0] == "softmax" and names("--sort", "time:desc")[-1] == "softmax"
+    assert names("--sort", "gain")[-1] == "softmax", "without a value: last"
+    assert names("--sort", "tried")[0] == "matmul"
+    assert names("--kernel", "soft*") == ["softmax"]
+    assert names("--strategy", "optuna:*") == ["matmul"] and names("--since", "2026-01-15", "--kernel", "matmul") == ["matmul"]
+    assert json.loads(tune("report", "--format", "json", "--since", "2026-01-15", "--kernel", "matmul").out)[0]["time"] == 3e-5
+    assert len(names("--limit", "2")) == 2 and names("--since", "2036-01-01") == []
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--sort", "gflop"], "did you mean gflops? (columns: kernel, shape"),
+        (["--sort", "time:up"], "the order is asc or desc, not 'up'"),
+        (["--since", "yesterday"], "--since takes a date such as 2026-01-31"),
+        (["--html", "/nonexistent/r.html"], "cannot write /nonexistent/r.html"),
+    ],
+)
+def test_mistakes_say_what_to_do(tune: Tune, mixed: Path, args: list[str], message: str) -> None:
+    done = tune("report", *args)
+    assert done.code == 2 and message in done.err
+
+
+class Page(HTMLParser):
+    """What a page would load, run and show."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scripts, self.loads, self.ids, self.links, self.text, self._in = 0, [], set(), set(), [], ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        self._in = tag
+        self.scripts += tag == "script"
+        self.loads += [v for k, v in attrs if k in ("src", "srcset", "data") or (k == "href" and not str(v).startswith("#"))]
+        self.ids |= {given["id"]} if "id" in given else set()
+        self.links |= {str(given["href"])[1:]} if "href" in given else set()
+        assert not any(k.startswith("on") for k in given), "no handlers in attributes"
+
+    def handle_data(self, data: str) -> None:
+        if self._in not in ("script", "style"):
+            self.text.append(data)
+
+
+def test_the_page_stands_alone_and_runs_nothing_of_the_rows(tune: Tune, mixed: Path, tmp_path: Path) -> None:
+    done = tune("report", "--html", str(tmp_path / "r.html"))
+    assert done.code == 0 and "3 kernels" in done.out
+    text = (tmp_path / "r.html").read_text()
+    page = Page()
+    page.feed(text)
+    assert page.scripts == 1 and not page.loads and "url(" not in text and "@import" not in text
+    assert {"k0", "k1", "k2"} <= page.ids and page.links <= page.ids
+    shown = " ".join(page.text)
+    assert HOSTILE in shown, "shown as the text it is"
+    for expected in ("20 µs", "wrong", "timeout", "UPCAST", "best time so far", "GFLOP/s", "optuna:tpe 2026-02-01"):
+        assert expected in shown, expected
+    assert text.count("<svg") == 1 + 2 * 3 or text.count("<svg") == 2 + 2 * 3
+
+
+def test_an_empty_cache_still_gives_a_page(tune: Tune, cache_file: Path, tmp_path: Path) -> None:
+    assert tune("report", "--html", str(tmp_path / "r.html")).code == 0
+    assert "holds nothing like that" in (tmp_path / "r.html").read_text()
+
+
+def test_many_rows_stay_quick_to_select(tune: Tune, cache_file: Path, tmp_path: Path) -> None:
+    with cache.open(cache_file) as store:
+        store.record([row(kernel=f"{i:064d}", run_id=str(i)) for i in range(400)])
+    tune("report", "--html", str(tmp_path / "r.html"))
+    text = (tmp_path / "r.html").read_text()
+    assert "The first 200 of 400 kernels have a section" in text and text.count("<section") == 200
+
+
+@pytest.mark.parametrize("kind", ["convergence", "roofline", "outcomes"])
+@pytest.mark.parametrize("ending", ["png", "svg"])
+def test_plots_are_written(tune: Tune, mixed: Path, tmp_path: Path, kind: str, ending: str) -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib is an extra: pip install 'tilewright[plot]'")
+    file = tmp_path / f"p.{ending}"
+    done = tune("plot", str(file), "--kind", kind, "--kernel", "*")
+    assert done.code == 0, done.err
+    data = file.read_bytes()
+    assert data.startswith(b"\x89PNG") if ending == "png" else b"<svg" in data
+
+
+def test_plot_mistakes(tune: Tune, mixed: Path, tmp_path: Path) -> None:
+    assert "give the file such an ending, not '.gif'" in tune("plot", "x.gif").err
+    pytest.importorskip("matplotlib", reason="matplotlib is an extra: pip install 'tilewright[plot]'")
+    assert "holds nothing like that" in tune("plot", str(tmp_path / "x.png"), "--kernel", "nope").err
+    assert "there is no roofline" in tune("plot", str(tmp_path / "x.png"), "--kernel", "softmax", "--kind", "roofline").err
+    assert "cannot write" in tune("plot", "/nonexistent/x.png").err
