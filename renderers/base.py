@@ -13,7 +13,7 @@ from ..targets.target import Target
 
 Renderer = Callable[[Program, Target], str]
 
-_MODULES = {"llvm": ".llvm", "c": ".c", "opencl": ".opencl"}
+_MODULES = {"llvm": ".llvm", "c": ".c", "opencl": ".opencl", "cuda": ".cuda"}
 _RENDERERS: dict[str, Renderer] = {}
 
 

@@ -20,7 +20,7 @@ def extract(e: Emitter, s: Instr, out: Val) -> None:
     """One lane."""
     (a,), i = s.args, int(s.attr)
     x = (e.bools(a) if a.dtype is bool_ else e.lanes(a))[i]
-    if re.fullmatch(r"\w+", x) and (a.dtype is bool_ or e.form(a, a.lanes) is e.form(out)):
+    if re.fullmatch(r"[\w.]+" if e.widest == 1 else r"\w+", x) and (a.dtype is bool_ or e.form(a, a.lanes) is e.form(out)):
         e.alias(out, [x])
     else:
         e.define(out, [x if a.dtype is bool_ else e.convert(x, e.form(a, a.lanes), e.form(out), 1)])
@@ -56,7 +56,7 @@ def _movable(e: Emitter, v: Val) -> list[str]:
 
 def _place(e: Emitter, out: Val, lanes: list[str]) -> None:
     """Define a vector (or a scalar) by its elements."""
-    if e.widest == 1 and all(re.fullmatch(r"\w+", x) for x in lanes):
+    if e.widest == 1 and all(re.fullmatch(r"[\w.]+", x) for x in lanes):
         e.alias(out, lanes)
         return
     mask = int32 if out.dtype is bool_ and out.lanes > 1 else None

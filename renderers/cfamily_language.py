@@ -30,28 +30,8 @@ class Language(ABC):
         """The type of a variable."""
 
     @abstractmethod
-    def pack(self, lanes: list[str], form: DType) -> str:
-        """A vector of these scalars."""
-
-    @abstractmethod
-    def splat(self, x: str, form: DType, width: int) -> str:
-        """A vector with a scalar in every lane."""
-
-    @abstractmethod
-    def lane(self, x: str, i: int) -> str:
-        """An element of a vector of two lanes or more."""
-
-    @abstractmethod
     def reinterpret(self, x: str, src: DType, dst: DType, width: int) -> str:
         """The same bits as another type of that size."""
-
-    @abstractmethod
-    def convert_vector(self, x: str, src: DType, dst: DType, width: int) -> str:
-        """The same numbers as another type."""
-
-    @abstractmethod
-    def choose(self, mask: str, a: str, b: str, form: DType, width: int) -> str:
-        """Element-wise choice between vectors by a mask of elements of the same size."""
 
     @abstractmethod
     def call(self, name: str, args: list[str], form: DType, width: int) -> str:
@@ -77,26 +57,6 @@ class Language(ABC):
     def aligned(self, pointer: str, size: int) -> str:
         """Whether an address is a multiple of `size`."""
 
-    @abstractmethod
-    def load_vector(self, at: str, mem: Mem, width: int, align: int) -> str:
-        """Consecutive elements from an address, as they are in memory."""
-
-    def value(self, loaded: str, form: DType, width: int) -> str:
-        """What `load_vector` gives as an operand of ?:, which wants equal types."""
-        return loaded
-
-    @abstractmethod
-    def load_masked(self, at: str, mem: Mem, width: int, align: int, bools: list[str], mask: str) -> str:
-        """The same where the mask holds (given as conditions by lane, and as a vector beside the elements), else 0."""
-
-    @abstractmethod
-    def store_vector(self, at: str, x: str, mem: Mem, width: int, align: int) -> None:
-        """Write a vector to consecutive elements."""
-
-    @abstractmethod
-    def store_masked(self, at: str, x: str, mem: Mem, width: int, bools: list[str], mask: str) -> None:
-        """The same where the mask holds."""
-
     def load_whole(self, mem: Mem, at: Val, cond: str | None, out: Val) -> list[str] | None:
         """All pieces of a load at once where the language has better than one by one; `cond`: zeros where it does not hold."""
         return None
@@ -119,6 +79,50 @@ class Language(ABC):
         if width == 1:
             return f"{a} {sign} {b} || {a} != {a} ? {a} : {b}"
         return self.choose(f"({a} {sign} {b}) | ({a} != {a})", a, b, form, width)
+
+    # vectors in variables, where a language has them -------------------------------------------------------------------
+    def pack(self, lanes: list[str], form: DType) -> str:
+        """A vector of these scalars."""
+        raise self._no_vectors()
+
+    def splat(self, x: str, form: DType, width: int) -> str:
+        """A vector with a scalar in every lane."""
+        raise self._no_vectors()
+
+    def lane(self, x: str, i: int) -> str:
+        """An element of a vector of two lanes or more."""
+        raise self._no_vectors()
+
+    def convert_vector(self, x: str, src: DType, dst: DType, width: int) -> str:
+        """The same numbers as another type."""
+        raise self._no_vectors()
+
+    def choose(self, mask: str, a: str, b: str, form: DType, width: int) -> str:
+        """Element-wise choice between vectors by a mask of elements of the same size."""
+        raise self._no_vectors()
+
+    def load_vector(self, at: str, mem: Mem, width: int, align: int) -> str:
+        """Consecutive elements from an address, as they are in memory."""
+        raise self._no_vectors()
+
+    def load_masked(self, at: str, mem: Mem, width: int, align: int, bools: list[str], mask: str) -> str:
+        """The same where the mask holds (given as conditions by lane, and as a vector beside the elements), else 0."""
+        raise self._no_vectors()
+
+    def store_vector(self, at: str, x: str, mem: Mem, width: int, align: int) -> None:
+        """Write a vector to consecutive elements."""
+        raise self._no_vectors()
+
+    def store_masked(self, at: str, x: str, mem: Mem, width: int, bools: list[str], mask: str) -> None:
+        """The same where the mask holds."""
+        raise self._no_vectors()
+
+    def value(self, loaded: str, form: DType, width: int) -> str:
+        """What `load_vector` gives as an operand of ?:, which wants equal types."""
+        return loaded
+
+    def _no_vectors(self) -> Exception:
+        return AssertionError(f"{self.LANGUAGE} has no vectors in variables")
 
 
 def atom(x: str) -> str:

@@ -4,6 +4,8 @@ A mask that is the same in all lanes is a condition around the whole access; oth
 
 from __future__ import annotations
 
+import re
+
 from ..ir.dtypes import DType, bool_, index, int8, int32, int64, uint8
 from ..ir.errors import BuildError
 from ..lower.program import Instr, Mem, Val
@@ -52,7 +54,10 @@ def load(e: Emitter, s: Instr, out: Val) -> None:
     if mem.dtype is bool_:
         zeros = [e.literal(0, uint8) if w > 1 else "0" for w in e.widths(out)]
         texts = [f"{atom(x)} != {zero}" for x, zero in zip(texts, zeros, strict=True)]
-    e.define(out, texts, int8 if mem.dtype is bool_ else None)
+    if all(re.fullmatch(r"[\w.]+", x) for x in texts):
+        e.alias(out, texts)  # parts of a vector that was loaded whole
+    else:
+        e.define(out, texts, int8 if mem.dtype is bool_ else None)
 
 
 def _consecutive(e: Emitter, mem: Mem, at: Val, mask: Val | None, out: Val) -> list[str]:
