@@ -174,6 +174,10 @@ class NestEval(Indices):
         for i, step in zip(indices, self.low.strides[buffer.name]):
             at_parts = over_parts(i, self._index)
             address = ix.add(address, at_parts, step) if isinstance(step, int) else ix.add(address, ix.mul(at_parts, step))
+        # the address is of the clamped point, the mask of the other one: it must not hold past the extent
+        for a in self.scalar_masked:
+            if mask is not None and a in axes_of(mask):
+                mask = mask & self.bound(a)
         if self.lane_masked is not None and self.lane_masked in axes_of(*indices):
             mask = self.bound(self.lane_masked) if mask is None else mask & self.bound(self.lane_masked)
         return self.low.param(buffer.name), address, mask, True

@@ -4,18 +4,21 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from checks import check_floats, check_twin, twin_of
 from group_mutants import blocks, place_of
 from random_schedules import GROUPS, NAMES, Case, draw, shortest
+from tilewright import kernels, targets
 from tilewright.ir import OptError, VerifyError
 from tilewright.lower import lower
 from tilewright.lower.program import Instr, Program, statements
-from tilewright.opts import apply
+from tilewright.opts import apply, parse
 
 TEN = (
     "matmul", "matmul_bias_gelu", "batched_matmul", "conv2d", "softmax", "layernorm", "attention", "cross_entropy", "argmax", "embedding_grad",
@@ -67,6 +70,26 @@ def test_schedules_of_every_other_kernel(request: pytest.FixtureRequest, name: s
 @pytest.mark.parametrize("name", TEN)
 def test_interpreted_floats_are_within_the_bound(request: pytest.FixtureRequest, name: str) -> None:
     hold(cases(request, name, 3), lambda c: check_floats(c.kernel, c.opts, c.target, c.vars, c.seed))
+
+
+FOUND: list[tuple[str, dict[str, Any], str, list[Any]]] = [
+    # claimed the alignment of an index without its constant
+    (
+        "conv2d",
+        {"n": 3, "c": 3, "h": 7, "w": 4, "oc": 2, "kh": 1, "kw": 2, "stride": 2, "pad": 1},
+        "float16",
+        [["STAGE", "x", {"at": "ow"}], ["GROUP", "kw", 4]],
+    ),
+    # a thread past the extent read at a clamped address where a mask of its own held
+    ("max_pool2d", {"n": 2, "c": 1, "h": 8, "w": 2, "kh": 2, "kw": 3, "stride": 2, "pad": 1}, "float32", [["LOCAL", "ow", 2]]),
+]
+
+
+@pytest.mark.parametrize(("name", "shape", "dtype", "opts"), FOUND, ids=[f"{i}-{f[0]}" for i, f in enumerate(FOUND)])
+def test_what_was_once_wrong(name: str, shape: dict[str, Any], dtype: str, opts: list[Any]) -> None:
+    kernel = kernels.make(name, shape, dtype)
+    for target in map(targets.named, GROUPS):
+        check_twin(kernel, parse(json.dumps(opts)), target)
 
 
 def lowered(request: pytest.FixtureRequest, few: int) -> Iterator[tuple[Case, Program]]:
