@@ -23,6 +23,7 @@ KINDS = {
     "lanes": "bold yellow",
     "unroll": "magenta",
     "partial": "bright_magenta",
+    "dot": "bold magenta",
     "stage": "green",
     "store": "cyan",
 }
@@ -35,6 +36,7 @@ OPS = {
     "UPCAST": "upcast",
     "UNROLL": "unroll",
     "STAGE": "stage",
+    "TC": "lanes",
     "PADTO": "store",
     "NT": "store",
     "LOCAL": "thread",
@@ -48,7 +50,7 @@ OPS = {
 OUTCOMES = {"ok": "green", "slow": "dim", "wrong": "bold red", "build": "yellow", "timeout": "magenta", "crash": "red", "illegal": "dim yellow"}
 
 
-LEGEND = "T tile  M move  U into registers  R unroll  P parallel  S stage  K split the reduce  PAD pad  NT non-temporal stores"
+LEGEND = "T tile  M move  U into registers  R unroll  P parallel  S stage  TC matrix instruction  K split the reduce  PAD pad  NT non-temporal stores"
 """What the letters of the options' short form mean."""
 
 

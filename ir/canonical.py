@@ -67,7 +67,8 @@ class Canonical:
         out: list[Any] = [op, new]
         for arg in rest:
             if isinstance(arg, dict):
-                arg = {k: _loop(op, v, loops, loops) if k in ("at", "before") else v for k, v in arg.items()}
+                named = ("at", "before") if op != "TC" else ("m", "n", "k")
+                arg = {k: _loop(op, v, loops, loops) if k in named and v else v for k, v in arg.items()}
             out.append(arg)
         return out
 

@@ -14,6 +14,7 @@ from typing import Protocol
 from ..ir import index as ix
 from ..ir.dtypes import index
 from ..ir.node import Node, axes_of, load_parts, walk
+from .model_dots import dot_work, weave
 from .model_gpu import estimate_gpu
 from .nests import Nest
 from .plan_axis import Part
@@ -81,7 +82,10 @@ def likely_lane(s: Scheduled, nest: Nest) -> tuple[Part | None, int]:
     """The likely lane part and its width (the exact rule is lowering's)."""
     width = max(1, s.target.lanes(nest.expr.dtype.compute))
     best, score = None, 0.0
+    dot = s.dots.get(nest.name)
     for p in s.registers(nest):
+        if dot is not None and p.kind == "upcast" and p.axis is dot.n:
+            return p, dot.row.n
         lanes = min(width, p.trips & -p.trips)
         if p.kind != "upcast" or lanes < 2:
             continue
@@ -135,7 +139,13 @@ def _compute(s: Scheduled, nest: Nest) -> float:
 
     ports = 2.0
     arith = loads = 0.0
+    latency: float = FMA_LATENCY
     roots = [*nest.roots]
+    dot = s.dots.get(nest.name)
+    if dot is not None:
+        copies |= {p.name: 1 for p in regs if p.kind == "dot"}
+        roots, latency = [], dot.row.latency
+        arith, loads = dot_work(s, nest, dot, copies)
     for n in _evaluated(s, nest, roots):
         k = times(n)
         if n.op == "load":
@@ -160,7 +170,7 @@ def _compute(s: Scheduled, nest: Nest) -> float:
     steps = accs * unroll
     stores = 0.0
     if nest.kind == "reduce":
-        arith += steps
+        arith += steps if dot is None else steps * ports / dot.row.rate
         loops = s.loops(nest)
         inner = [p for p in loops if p.axis in nest.reduce_axes or p.kind == "fold"]
         last_spatial = max((i for i, p in enumerate(loops) if p.axis in nest.axes), default=-1)
@@ -171,7 +181,7 @@ def _compute(s: Scheduled, nest: Nest) -> float:
         once = accs * (2.0 if any(p in inner for p in loops[: last_spatial + 1]) else 1.0) + (
             3 * (width.bit_length()) * _product(copies[p.name] for p in space) if lane is not None and lane in partial else 0
         )
-        body = max(arith / ports, loads / 2.0, FMA_LATENCY * unroll, (arith + loads + 2) / ISSUE) + spill * unroll
+        body = max(arith / ports, loads / 2.0, latency * unroll, (arith + loads + 2) / ISSUE) + spill * unroll
         body += 0.4 if body < 8 else 0.0
         cycles = _trips(rest) * body + once + 4
         outer = _trips(loops[: last_spatial + 1])
@@ -303,6 +313,7 @@ def _stage(s: Scheduled, name: str, dram: float) -> float:
         last = plan.parts[-1][0]
         consecutive = ix.parts(plan.index[-1])[0].get(last.var) == 1
     lanes = s.target.lanes(plan.dtype) if consecutive else 1.0
-    per = plan.elements / lanes * (1.5 if consecutive else 1.3)
+    woven = weave(s, plan)
+    per = plan.elements / lanes * (1.5 if consecutive else 1.3) if woven is None else plan.elements * woven
     far = plan.bytes / (dram if plan.bytes * fills > s.target.l3 else L3_BYTES)
     return fills * max(per, far)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..ir.kernel import Reduce, Scan
-from ..ir.node import Node
+from ..ir.node import Node, load_parts
 from .nests import FoldItem, Nest
 from .plan_axis import Part
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class NestLine:
     """One line: nesting depth, loop or statement, its extent as text, its kind (grid thread serial reduce upcast lanes
-    unroll partial stage store), and what is notable about it."""
+    unroll partial dot stage store), and what is notable about it."""
 
     depth: int
     label: str
@@ -67,7 +67,7 @@ def _nest(s: Scheduled, n: Nest, depth: int) -> list[NestLine]:
             width = min(s.target.lanes(n.expr.dtype.compute), p.trips & -p.trips)
             kind = "lanes" if width > 1 and _is_last(s, n, p) else "upcast"
         out.append(NestLine(depth, p.name, _extent(p), kind))
-    out.append(NestLine(depth, _statement(n), "", "store", _fills(n)))
+    out.append(NestLine(depth, _statement(n), "", "store", _notes(s, n)))
     return out
 
 
@@ -91,8 +91,10 @@ def _statement(n: Nest) -> str:
     return f"{head} = {n.expr!r}"
 
 
-def _fills(n: Nest) -> str:
-    return f"keeps {', '.join(n.fills)}" if n.fills else ""
+def _notes(s: Scheduled, n: Nest) -> str:
+    dot = s.dots.get(n.name)
+    shift = f", with {dot.shift} added to {load_parts(dot.a)[0].name}" if dot and dot.shift else ""
+    return f"keeps {', '.join(n.fills)}" if n.fills else f"by {dot.row.name}{shift}" if dot else ""
 
 
 def _stages(s: Scheduled, at: str, depth: int, nest: Nest | None = None) -> list[NestLine]:

@@ -21,6 +21,7 @@ class Instruction:
     """One row. `m`, `n`, `k` is the tile; `flag` the target feature it needs; `layout` the order in which B's tile lies in memory,
     outermost first, with `k%2` for the position inside a group of two; A's group of k elements is contiguous and broadcast to the lanes.
 
+    `rate` is how many a core does in a cycle (an FMA of that width: 2), `latency` the cycles until the sum can be used again.
     `llvm` is the intrinsic's name there, and `word` the element type that it gives the two operand vectors; `call` is its name in C."""
 
     name: str
@@ -33,6 +34,8 @@ class Instruction:
     c: DType
     layout: tuple[str, ...]
     step: Step
+    rate: float
+    latency: int
     llvm: str
     word: str
     call: str
@@ -82,9 +85,11 @@ def _dpbusd(c: Any, a: Sequence[Any], b: Sequence[Any]) -> Any:
 
 _BF16, _BYTES = ("k/2", "n", "k%2"), ("k/4", "n", "k%4")
 ROWS = (
-    Instruction("vdpbf16ps", "avx512bf16", 1, 16, 2, bfloat16, bfloat16, float32, _BF16, _dpbf16, "x86.avx512bf16.dpbf16ps.512", "bfloat", "_mm512_dpbf16_ps"),
-    Instruction("vpdpbusd", "avx512vnni", 1, 16, 4, uint8, int8, int32, _BYTES, _dpbusd, "x86.avx512.vpdpbusd.512", "i32", "_mm512_dpbusd_epi32"),
-    Instruction("vpdpbusd256", "avxvnni", 1, 8, 4, uint8, int8, int32, _BYTES, _dpbusd, "x86.avx512.vpdpbusd.256", "i32", "_mm256_dpbusd_avx_epi32"),
+    Instruction(
+        "vdpbf16ps", "avx512bf16", 1, 16, 2, bfloat16, bfloat16, float32, _BF16, _dpbf16, 1.0, 6, "x86.avx512bf16.dpbf16ps.512", "bfloat", "_mm512_dpbf16_ps"
+    ),
+    Instruction("vpdpbusd", "avx512vnni", 1, 16, 4, uint8, int8, int32, _BYTES, _dpbusd, 2.0, 5, "x86.avx512.vpdpbusd.512", "i32", "_mm512_dpbusd_epi32"),
+    Instruction("vpdpbusd256", "avxvnni", 1, 8, 4, uint8, int8, int32, _BYTES, _dpbusd, 2.0, 5, "x86.avx512.vpdpbusd.256", "i32", "_mm256_dpbusd_avx_epi32"),
 )
 BY_NAME = {r.name: r for r in ROWS}
 
