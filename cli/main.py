@@ -56,6 +56,8 @@ def handler(args: Namespace) -> Callable[[Namespace], int]:
         from .run import run as chosen
     elif args.command == "show":
         from .show import run as chosen
+    elif args.command == "check":
+        from .check import run as chosen
     elif args.command == "report":
         from .report import run as chosen
     elif args.command == "plot":

@@ -106,6 +106,19 @@ def _add_selection(p: ArgumentParser) -> None:
     p.add_argument("--limit", type=_at_least(1), metavar="N", help="the first N only")
 
 
+def _add_check(p: ArgumentParser) -> None:
+    p.add_argument("--kernel", required=True, metavar="NAME", help="a named kernel (`tune kernels`) or my.py:function")
+    p.add_argument("--shape", metavar="m=..,n=..", help="extents by name; default: a small, odd shape (checking takes about a microsecond an operation)")
+    p.add_argument("--dtype", help="float32, float16, bfloat16, float64, int8 (what the kernel takes)")
+    where = p.add_mutually_exclusive_group()
+    where.add_argument(
+        "--target", default="opencl-gpu", metavar="NAME", help="lower for this target (opencl-gpu, opencl-cpu, sm_80, host ...); default opencl-gpu"
+    )
+    where.add_argument("--device", help="lower for this device's target (`tune devices`)")
+    p.add_argument("--opts", metavar="JSON", help='check these options, e.g. \'[["LOCAL","m",8]]\'; default: every seed schedule')
+    p.add_argument("--seed", type=_at_least(0), default=0, metavar="N", help="random seed of the inputs")
+
+
 def _add_cache_commands(p: ArgumentParser) -> None:
     sub = p.add_subparsers(dest="action", required=True, metavar="ACTION")
     lists = sub.add_parser("list", help="measurements, one a line")
@@ -143,6 +156,7 @@ def build_parser() -> ArgumentParser:
     sub = p.add_subparsers(dest="command", metavar="COMMAND")
     _add_run(sub.add_parser("run", help="search for a kernel's best schedule", epilog=EXITS, formatter_class=RawDescriptionHelpFormatter))
     _add_show(sub.add_parser("show", help="a schedule: its options, loop nest and source"))
+    _add_check(sub.add_parser("check", help="run a schedule where every access is checked: races, bounds, barriers, and the result"))
     _add_report(sub.add_parser("report", help="what the cache holds: times, rates, share of the roofline, gain over the seed"))
     plot = sub.add_parser("plot", help="a picture of what the cache holds (needs matplotlib)")
     plot.add_argument("file", help="where to write it; the ending says how: .png, .svg or .pdf")

@@ -130,9 +130,9 @@ class OpenClDevice(Device):
         file = limits_file.path(identity)
         if not probe:
             return limits_file.read(file)
-        from .opencl_limits import measure
+        from .opencl_limits import probe as measure
 
-        now = measure(self)
+        now = measure(self.spec or self.name)
         try:
             before = limits_file.read(file)
         except DeviceError:  # damaged: this probe is the cure

@@ -52,7 +52,7 @@ def drivers() -> list[Driver]:
         return [Driver(**d) for d in handed["drivers"]]
     if importlib.util.find_spec("pyopencl") is None:
         raise DeviceError("the opencl device needs pyopencl: pip install 'tilewright[opencl]'")
-    found = _ask([("=".join(next(iter(choice.items()))), {})] if choice else [(file, _only(library)) for file, library in _installed()])
+    found = _ask([("=".join(next(iter(choice.items()))), {})] if choice else [(file, _only(library)) for file, library in installed()])
     os.environ[VARIABLE] = json.dumps({"choice": choice, "drivers": [vars(d) for d in found]})
     return found
 
@@ -75,7 +75,7 @@ def _only(library: str) -> dict[str, str]:
     return {"OCL_ICD_VENDORS": library, "OCL_ICD_FILENAMES": library} if library else {}
 
 
-def _installed() -> list[tuple[str, str]]:
+def installed() -> list[tuple[str, str]]:
     """(file, library) of each driver; a library without a folder is found by the dynamic linker."""
     spec = importlib.util.find_spec("pyopencl")
     own = Path(spec.origin).parent / ".libs" if spec is not None and spec.origin else Path()

@@ -1,13 +1,18 @@
 """Measures what an OpenCL device can do at best: chains of fused multiply-adds, and streams through arrays larger than its caches.
 
-Each figure is the best of short runs, because other work on the machine only ever makes it smaller."""
+Each figure is the best of short runs, because other work on the machine only ever makes it smaller. `python -m
+tilewright.devices.opencl_limits DEVICE` prints them as JSON: a driver that fails over it ends that process and no other."""
 
 from __future__ import annotations
 
 import datetime
+import json
+import subprocess
+import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ..ir.errors import DeviceError, TilewrightError
 from .limits import Limits, Rates
 
 if TYPE_CHECKING:
@@ -19,6 +24,26 @@ _CHAINS = 16
 """Independent accumulators: latency times throughput of any device's units, and a few more."""
 _STEPS = 4096
 _RUNS = 12
+_LIMIT_S = 120.0
+
+
+def probe(spec: str) -> Limits:
+    """The limits of the device that `devices.get(spec)` gives, measured in a process of its own. Raises DeviceError."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "tilewright.devices.opencl_limits", spec],
+            capture_output=True,
+            text=True,
+            timeout=_LIMIT_S,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+    except (OSError, subprocess.TimeoutExpired) as e:
+        raise DeviceError(f"the limits of {spec} could not be measured: {e}") from e
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or [f"its process ended with status {done.returncode}"])[-1]
+        raise DeviceError(f"the limits of {spec} could not be measured: {last}")
+    return Limits.from_json(json.loads(done.stdout.strip().splitlines()[-1]))
 
 
 def _text(width: int, double: bool, gpu: bool) -> str:
@@ -49,7 +74,8 @@ def _text(width: int, double: bool, gpu: bool) -> str:
     out += [
         f"kernel void copy{arguments} {{ for ({walk}) c[i] = a[i]; }}",
         f"kernel void triad{arguments} {{ for ({walk}) c[i] = a[i] + b[i] * 3.0f; }}",
-        f"kernel void read{arguments} {{ {v} t = 0; for ({walk}) t += a[i]; c[get_global_id(0)] = t; }}",
+        # four sums, so that the additions do not wait for one another
+        f"kernel void read{arguments} {{ {v} s = 0, t = 0, u = 0, w = 0; n /= 4; for ({walk}) {{ s += a[i]; t += a[i + n]; u += a[i + 2 * n]; w += a[i + 3 * n]; }} c[get_global_id(0)] = s + t + u + w; }}",
     ]
     return "\n".join(out)
 
@@ -100,3 +126,18 @@ def _best(s: Session, program: object, name: str, args: Sequence[object], items:
         event.wait()
         times.append((event.profile.end - event.profile.start) * 1e-9)
     return float(min(times))
+
+
+def main() -> None:
+    """Measure and print."""
+    from .registry import get
+
+    device: Any = get(sys.argv[1])
+    try:
+        print(json.dumps(measure(device).to_json()))
+    except TilewrightError as e:
+        sys.exit(str(e))
+
+
+if __name__ == "__main__":
+    main()
