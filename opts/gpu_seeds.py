@@ -41,7 +41,7 @@ def _wishes(kernel: Kernel, target: Target) -> Iterable[Opts]:
     found = contractions(kernel)
     if found:
         c = max(found, key=lambda c: prod(extent(a) for a in c.nest.all_axes))
-        for guess in guesses(c):
+        for guess in guesses(c, target):
             yield contraction(kernel, c, **guess)
     for threads in (32, 64, 128, 256, 512, 1024):
         for vector in (1, 2, 4, 8, 16):
@@ -56,7 +56,7 @@ def _wishes(kernel: Kernel, target: Target) -> Iterable[Opts]:
 
 
 # contractions -----------------------------------------------------------------------------------------------------
-def guesses(c: Contraction) -> list[dict[str, int]]:
+def guesses(c: Contraction, target: Target) -> list[dict[str, int]]:
     """Parameters for `contraction`: threads and register tile of rows and columns, block of the reduction."""
     tall = max((extent(a) for a in c.rows), default=1)
     wide, depth = extent(c.lane), max(extent(a) for a in c.reduce)
@@ -65,22 +65,26 @@ def guesses(c: Contraction) -> list[dict[str, int]]:
         for um, un in ((8, 8), (8, 4), (4, 8), (4, 4), (2, 4), (2, 2), (1, 4), (1, 1)):
             if (lm * um > 1 and lm * um > 1.6 * tall) or (ln * un > 1 and ln * un > 1.6 * wide):
                 continue
+            tiles = -(-tall // (lm * um)) * -(-wide // (ln * un))
             for kt in (8, 16, 32):
                 if kt <= depth:
-                    out.append({"lm": lm, "ln": ln, "um": um, "un": un, "kt": kt, "gk": 1, "pad": 4, "band": 0})
+                    guess = {"lm": lm, "ln": ln, "um": um, "un": un, "kt": kt, "gk": 1, "pad": 4, "band": 0, "sk": 1}
+                    out.append(guess)
+                    if tiles < target.cores and um * un > 1:  # too few groups: chunks of the reduction make more
+                        out += [{**guess, "sk": n} for n in (4, 16) if depth >= 8 * n * kt]
     if tall <= 4 or wide <= 8:  # too little output to fill the machine: spread the reduction
         for gk in (32, 64, 128, 256):
             for lm in (1, 4, 8):
-                out.append({"lm": lm if tall >= lm else 1, "ln": 1, "um": 1, "un": 1, "kt": 0, "gk": gk, "pad": 0, "band": 0})
+                out.append({"lm": lm if tall >= lm else 1, "ln": 1, "um": 1, "un": 1, "kt": 0, "gk": gk, "pad": 0, "band": 0, "sk": 1})
     return out
 
 
-def contraction(kernel: Kernel, c: Contraction, *, lm: int, ln: int, um: int, un: int, kt: int, gk: int = 1, pad: int = 4, band: int = 0) -> Opts:
+def contraction(kernel: Kernel, c: Contraction, *, lm: int, ln: int, um: int, un: int, kt: int, gk: int = 1, pad: int = 4, band: int = 0, sk: int = 1) -> Opts:
     """lm × ln threads of um × un accumulators each; blocks of kt of the reduction, both operands staged for one (0: not
-    staged); gk threads share the reduction."""
+    staged); gk threads share the reduction, or sk chunks of it are summed by a second phase."""
     k, lane = max(c.reduce, key=extent), c.lane
     row = max(c.rows, key=extent, default=None)
-    out: list[Opt] = []
+    out: list[Opt] = [opt("SPLITK", str(k.arg.name), sk)] * (sk > 1)
     if row is not None:
         out += [opt("LOCAL", _name(kernel, row), lm)] * (lm > 1) + [opt("UPCAST", _name(kernel, row), um)] * (um > 1)
     out += [opt("LOCAL", _name(kernel, lane), ln)] * (ln > 1) + [opt("UPCAST", _name(kernel, lane), un)] * (un > 1)

@@ -112,9 +112,11 @@ def _nest(s: Scheduled, n: Nest) -> tuple[float, float, float]:
             buffer, indices, _ = load_parts(e)
             st = s.stages.get(buffer.name)
             if st is not None and any(m is n for m in st.nests):
-                # a vector read is one instruction; lanes of a warp that ask for one word share it
-                instructions += k / (4 if any(p.kind == "upcast" and p.axis in axes_of(e) and p.trips >= 4 for p in regs) else 1)
-                tile += k * buffer.dtype.size / 4
+                # a vector read is one instruction, and the halves of a warp share some of what it brings; a word that all ask for still
+                # takes the whole width of the memory
+                vector = any(p.kind == "upcast" and p.axis in axes_of(e) and p.trips >= 4 for p in regs)
+                instructions += k / (4 if vector else 1)
+                tile += k * buffer.dtype.size * (0.5 if vector else 1.0)
             else:
                 instructions += k / 2
                 memory += k * _sectors(s, indices, buffer.shape, buffer.dtype.size, regs)

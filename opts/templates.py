@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ..ir.kernel import Kernel
 from ..targets import Target
 from . import gpu_seeds
+from .dots import fitting
 from .nests import Nest
 from .opt import Opts, opt
 from .seeds import contraction, rows
@@ -44,6 +45,9 @@ def templates(kernel: Kernel, target: Target, threads: int = 1) -> list[Template
             "pack_tall": (0, 1),
             "unroll": (1, 2, 4),
         }
+
+        if fitting(target, c.nest, c.lane) is not None:
+            params["tc"] = (0, 1)
 
         def make(p: Mapping[str, int]) -> Opts:
             lanes = target.lanes(c.nest.expr.dtype)
@@ -82,6 +86,7 @@ def _for_groups(kernel: Kernel, target: Target) -> list[Template]:
             "gk": (1, *(n for n in (8, 32, 128, 256) if n <= depth)),
             "pad": (0, 1, 4),
             "band": (0, 2, 4, 8),
+            "sk": (1, *(n for n in (2, 4, 8, 16) if depth >= 16 * n)),
         }
         out.append(Template("tiles", tiles, lambda p: gpu_seeds.contraction(kernel, c, **p)))
     space: dict[str, tuple[int, ...]] = {"threads": (16, 32, 64, 128, 256, 512, 1024), "vector": (1, 2, 4, 8, 16)}
