@@ -60,6 +60,8 @@ def handler(args: Namespace) -> Callable[[Namespace], int]:
         from .check import run as chosen
     elif args.command == "report":
         from .report import run as chosen
+    elif args.command == "explain":
+        from .explain import run as chosen
     elif args.command == "plot":
         from .plot import run as chosen
     elif args.command == "cache":

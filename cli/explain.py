@@ -1,0 +1,99 @@
+"""`tune explain`: where the cached best stands, and what each of its options is worth, measured now."""
+
+from __future__ import annotations
+
+import json
+import sys
+from argparse import Namespace
+from typing import TYPE_CHECKING, Any
+
+from ..ir.errors import CacheMiss
+from .style import console, duration, opts_text, table
+
+if TYPE_CHECKING:
+    from ..devices import Device
+    from ..ir.kernel import Kernel
+    from ..measure.roofline import Roofline
+    from ..search.explain import Explanation
+
+
+def run(args: Namespace) -> int:
+    """Measure and print. Raises CacheMiss, with the command that tunes it, where the cache has no schedule of its own for the kernel."""
+    from .. import cache, devices
+    from ..ir.normalise import normalise
+    from ..kernels import make, parse_shape
+    from ..plan.resolve import resolve
+    from ..search.budget import parse_seconds
+    from ..search.explain import explain
+
+    kernel = normalise(make(args.kernel, parse_shape(args.shape) if args.shape else None, args.dtype))
+    device = devices.get(args.device)
+    device.check()
+    threads = args.threads or device.threads
+    with cache.open(args.cache) as store:
+        plan = resolve(kernel, device, threads, store)
+    if plan.origin not in ("exact", "stale"):
+        words = [f"--{n} {v}" for n, v in (("kernel", args.kernel), ("shape", args.shape), ("dtype", args.dtype), ("device", args.device)) if v]
+        raise CacheMiss(f"the cache has no schedule of {kernel.name} for {device.name} with {threads} threads; tune it first: tune run {' '.join(words)}")
+    quiet = args.format == "json" or not sys.stderr.isatty()
+    status = console(sys.stderr).status("measuring") if not quiet else None
+    if status:
+        status.start()
+    try:
+        found = explain(kernel, plan.opts, device, threads, parse_seconds(args.budget), status.update if status else lambda text: None)
+    finally:
+        if status:
+            status.stop()
+    roof = _roofline(kernel, device, threads)
+    if args.format == "json":
+        print(json.dumps(_plain(found, roof), indent=1))
+    else:
+        _print(found, roof, kernel.name, device.name, threads)
+    return 0
+
+
+def _roofline(kernel: Kernel, device: Device, threads: int) -> Roofline | None:
+    from ..measure.roofline import roofline
+
+    limits = device.limits()
+    return roofline(kernel, limits, threads, target=device.target) if limits and not kernel.symbols else None
+
+
+def _print(found: Explanation, roof: Roofline | None, name: str, device: str, threads: int) -> None:
+    from rich.text import Text
+
+    out = console()
+    out.print(Text.assemble((name, "bold"), f" on {device}, {threads} thread{'s' * (threads != 1)}: {duration(found.seconds)} a call"), soft_wrap=True)
+    out.print(opts_text(found.opts), soft_wrap=True)
+    if roof:
+        limit = "memory: its bytes at the measured bandwidth" if roof.bound == "memory" else "arithmetic: its operations at the measured peak"
+        out.print(f"bound by {limit} take {duration(roof.seconds)}; it reaches {roof.percent(found.seconds):.0f} % of that", soft_wrap=True)
+    if found.plain:
+        out.print(f"as written, with no options: {duration(found.plain)}, {found.plain / found.seconds:.3g} times slower", soft_wrap=True)
+    t = table("what each option is worth", "option", ">without it", ">slower", "falls with it", "best neighbour", ">time", ">slower")
+    for w in found.worths:
+        t.add_row(
+            opts_text((w.opt,)), duration(w.without) if w.without else "-", f"{w.factor:.2f}x" if w.factor else "-", opts_text(w.falls) if w.falls else "",
+            opts_text((w.neighbour,)) if w.neighbour else "", duration(w.beside) if w.beside else "", f"{w.beside / w.with_it:.2f}x" if w.beside else "",
+        )  # fmt: skip
+    out.print(t)
+    if not found.complete:
+        out.print("the budget ended before everything was measured; a longer --budget fills the gaps", style="dim")
+
+
+def _plain(found: Explanation, roof: Roofline | None) -> dict[str, Any]:
+    return {
+        "opts": [o.json for o in found.opts],
+        "seconds": found.seconds,
+        "plain_s": found.plain,
+        "roofline": {"seconds": roof.seconds, "bound": roof.bound, "share": roof.seconds / found.seconds} if roof else None,
+        "options": [
+            {
+                "opt": w.opt.json, "without_s": w.without, "factor": w.factor, "falls": [o.json for o in w.falls],
+                "neighbour": w.neighbour.json if w.neighbour else None, "neighbour_s": w.beside,
+            }
+            for w in found.worths
+        ],
+        "measured": found.measured,
+        "complete": found.complete,
+    }  # fmt: skip
