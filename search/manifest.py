@@ -216,7 +216,8 @@ class _Reader:
 
     def _names(self, both: dict[str, Any], key: str, fail: Callable[[str], Callable[[str], UsageError]], known: list[str] | None) -> list[str]:
         found = both.get(key, [])
-        if not isinstance(found, list) or not all(isinstance(x, str) for x in found) or (key in both and not found):
+        # no element types: as the kernel makes it, which is how a file's function without a dtype is named where there is a default
+        if not isinstance(found, list) or not all(isinstance(x, str) for x in found) or (key in both and not found and known):
             raise fail(key)(f'{key} must be a list of names, such as ["{(known or ["float32"])[0]}"]')
         for x in found:
             if known is not None and x not in known:

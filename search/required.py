@@ -2,7 +2,8 @@
 
 A key holds the target, the number of threads and the compiler's id. A named target gives the target key, the manifest the threads. The compiler id of the
 `cpu` device is this installation's llvmlite; other devices' ids, like a target key that is written with *, match what the cache holds. A row is valid when this
-version of the tool made it, or when it still renders the row's source; where no target is named to render for, that cannot be told, and the row counts as stale.
+version of the tool made it, or when its options still render the row's source; for a target that cannot be made from its key, that cannot be told, and the row
+counts as stale.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ..cache.keys import DEFAULT_POLICY, Key
-from ..ir.errors import OptError, TilewrightError, UsageError
+from ..ir.errors import TilewrightError, UsageError
 
 if TYPE_CHECKING:
     from ..cache import Cache, Row
@@ -124,7 +125,8 @@ def _valid(entry: Entry, want: Wanted, row: Row) -> bool:
 
     if row.tool_version == tool_version():
         return True
-    if want.named is None or want.named.key != row.target:
+    target = want.named if want.named is not None and want.named.key == row.target else rebuilt(row.target)
+    if target is None:
         return False
     from ..ir.normalise import normalise
     from ..lower import lower
@@ -136,6 +138,22 @@ def _valid(entry: Entry, want: Wanted, row: Row) -> bool:
     kernel = normalise(entry.made)
     try:
         opts = parse(canonical_of(kernel).from_canonical(json.loads(row.opts)))
-        return render(lower(apply(kernel, opts, want.named)), want.named).sha == row.source_sha
-    except (OptError, TilewrightError):
+        return render(lower(apply(kernel, opts, target)), target).sha == row.source_sha
+    except TilewrightError:
         return False
+
+
+def rebuilt(key: str) -> Target | None:
+    """The target of a key, as far as code for it goes: caches and cores, which a processor's key leaves out, are nominal. None for keys that do not say enough."""
+    from ..targets import Target
+    from ..targets.named import lookup, vector_shape
+
+    lang, *parts = key.split(":")
+    if lang not in ("llvm", "c") or len(parts) != 3:
+        return None
+    arch, cpu, flags = parts
+    features = frozenset(flags.split("+")) if flags else frozenset()
+    known = lookup(cpu)
+    if known is not None and known.arch == arch and known.features == features:
+        return replace(known, lang=lang)
+    return Target(cpu, lang, arch, cpu, features, *vector_shape(arch, features), 1, 32 << 10, 256 << 10, 4 << 20)

@@ -74,7 +74,7 @@ def test_files_are_beside_the_manifest(tmp_path: Path, monkeypatch: pytest.Monke
     folder = tmp_path / "there"
     folder.mkdir()
     (folder / "energy.py").write_text((root / "examples/energy.py").read_text())
-    (folder / "k.toml").write_text('[targets.fake]\ndevice = "dev.py:Fake"\n[[kernel]]\nname = "energy.py:make_kernel"\nshapes = ["m=8,n=8"]\n')
+    (folder / "k.toml").write_text('[targets.fake]\ndevice = "dev.py:Fake"\n[[kernel]]\nname = "energy.py:make_kernel"\nshapes = ["m=8,n=8"]\ndtypes = []\n[defaults]\ndtypes = ["float16"]\n')
     monkeypatch.chdir(tmp_path)
     (entry,) = load("there/k.toml").entries
     assert entry.kernel == "there/energy.py:make_kernel" and entry.shape == {"m": 8, "n": 8} and entry.place.device == "there/dev.py:Fake"
@@ -104,7 +104,7 @@ def test_files_are_beside_the_manifest(tmp_path: Path, monkeypatch: pytest.Monke
         ("[[kernel]]\nname = 'matmul'\nshapes = ['m=0']", "line 3, .*must be at least 1"),
         ("[[kernel]]\nname = 'add'\ndtypes = ['int7']", "float"),
         ("[[kernel]]\nname = 'add'\ndtypes = 'float32'", "line 3, .*dtypes must be a list of names"),
-        ("[[kernel]]\nname = 'add'\ndtypes = []", "line 3, .*dtypes must be a list of names"),
+        ("[[kernel]]\nname = 'add'\ntargets = []", "line 3, .*targets must be a list of names"),
         ("[targets.ci]\n[[kernel]]\nname = 'add'\ntargets = ['cj']", "line 4, .*unknown target 'cj'; did you mean 'ci'"),
         ("[[kernel]]\nname = 'add'\nbudget = 'soon'", "line 3, .*budget 'soon' is not a time"),
         ("[[kernel]]\nname = 'add'\nbudget = true", "line 3, .*budget"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from tilewright.opts import apply, parse
 from tilewright.plan.identity import opts_text
 from tilewright.renderers import render
 from tilewright.search.manifest import Entry, load
-from tilewright.search.required import check, like, wanted
+from tilewright.search.required import check, like, rebuilt, wanted
 
 OPTS = parse([["UPCAST", "n", 8]])
 
@@ -95,6 +96,16 @@ def test_any_compiler_where_this_installation_has_no_say(tmp_path: Path, store: 
     e = entry(tmp_path, 'device = "cpu:c"\ntarget = "znver5"\nthreads = 2')
     assert wanted(e).target == "c:x86_64:znver5:" + "+".join(sorted(targets.named("znver5").features)) and wanted(e).compiler == "*"
     store.record(row(e, compiler="gcc 14.2 [x]"))
+    assert check(e, store).state == "present"
+
+
+def test_a_target_is_made_again_from_a_processors_key(tmp_path: Path, store: Cache) -> None:
+    for t in (targets.host(), targets.named("znver5"), targets.named("neon"), replace(targets.named("avx2"), lang="c")):
+        made = rebuilt(t.key)
+        assert made is not None and made.key == t.key and (made.vector_bytes, made.registers) == (t.vector_bytes, t.registers)
+    assert rebuilt(targets.named("sm_80").key) is None and rebuilt("") is None and rebuilt("llvm:x:y") is None
+    e = entry(tmp_path, 'target = "llvm:x86_64:*"\nthreads = 1')
+    store.record(row(e, target=targets.named("znver5").key, tool_version="old"))
     assert check(e, store).state == "present"
 
 
