@@ -71,7 +71,6 @@ def as_t4(found: Sequence[Entry]) -> str:
     results = []
     for e in found:
         for r in e.history:
-            timed = r.t_min is not None
             results.append(
                 {
                     "timestamp": r.when,
@@ -80,8 +79,13 @@ def as_t4(found: Sequence[Entry]) -> str:
                     "times": {"runtimes": [t * 1e3 for t in (r.t_min, r.t_med) if t is not None], "framework": 0.0, "search_algorithm": 0.0},
                     "invalidity": INVALIDITY[r.outcome],
                     "correctness": 1 if r.outcome in ("ok", "slow") else 0,
-                    "measurements": [{"name": "time", "value": r.t_min * 1e3 if timed and r.t_min is not None else "", "unit": "ms"}]
-                    + [{"name": "GFLOP/s", "value": r.flops / r.t_min / 1e9, "unit": "GFLOP/s"} for _ in range(bool(r.t_min))],
+                    "measurements": _t4_measured(r),
                 }
             )  # fmt: skip
     return json.dumps({"schema_version": "1.0.0", "results": results}, indent=1)
+
+
+def _t4_measured(r: Row) -> list[dict[str, Any]]:
+    if not r.t_min:
+        return []
+    return [{"name": "time", "value": r.t_min * 1e3, "unit": "ms"}, {"name": "GFLOP/s", "value": r.flops / r.t_min / 1e9, "unit": "GFLOP/s"}]
