@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from argparse import Namespace
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -21,16 +22,17 @@ def run(args: Namespace) -> int:
     from ..devices import get, names
 
     found: list[tuple[str, Device | None, Limits | None, str]] = []
-    for name in names():
+    for name, why in _members(names()):
         try:
+            if why:
+                raise DeviceError(why)
             device = get(name)
             device.check()
+            if args.probe and args.format == "table":
+                console().print(f"measuring peak arithmetic and bandwidth of {name}; keep the machine quiet", markup=False)
+            found.append((name, device, device.limits(probe=args.probe), ""))
         except DeviceError as error:
             found.append((name, None, None, str(error)))
-            continue
-        if args.probe and args.format == "table":
-            console().print(f"measuring peak arithmetic and bandwidth of {name}; keep the machine quiet")
-        found.append((name, device, device.limits(probe=args.probe), ""))
     if args.format == "json":
         print(json.dumps([_fields(*f) for f in found], indent=1))
         return 0
@@ -41,25 +43,48 @@ def run(args: Namespace) -> int:
         if usable is None:
             out.print(Text.assemble((name, "bold"), "  ", ("not usable", "red"), f": {why}"), soft_wrap=True)
         else:
-            _describe(usable, limits)
+            _describe(name, usable, limits)
     return 0
 
 
-def _describe(device: Device, limits: Limits | None) -> None:
+def _members(names: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """(name, why it is not usable or '') of every device behind these names."""
+    from ..devices import get
+
+    for name in names:
+        try:
+            device = get(name)
+            # one that only this process knows goes by the name it was registered under
+            yield from ((name if shown == device.name else shown, why) for shown, why in device.family())
+        except DeviceError as error:
+            yield name, str(error)
+
+
+def _describe(name: str, device: Device, limits: Limits | None) -> None:
     from rich.table import Table
+    from rich.text import Text
 
     t = device.target
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim")
     grid.add_column(overflow="fold")
-    grid.add_row("processor", str(device.fingerprint().get("cpu", t.cpu)))
+    made = device.fingerprint()
+    grid.add_row("processor", str(made.get("cpu", t.cpu)))
+    if "platform" in made:
+        grid.add_row("driver", f"{made['platform']}, {made.get('platform_version', made.get('driver', ''))}")
     grid.add_row("target", f"{t.name} ({t.arch}, tuned as {t.cpu}): {' '.join(sorted(t.features))}")
-    grid.add_row("registers", f"{t.registers} of {t.vector_bytes} bytes")
-    grid.add_row("threads", f"{device.threads} usable")
-    grid.add_row("caches", f"L1 {bytes_text(t.l1)}, L2 {bytes_text(t.l2)} a core, L3 {bytes_text(t.l3)}")
+    if t.kind == "gpu":
+        grid.add_row("processors", f"{t.cores} multiprocessors, {t.registers} registers a thread")
+        grid.add_row("caches", f"L2 {bytes_text(t.l2)}")
+    else:
+        grid.add_row("registers", f"{t.registers} of {t.vector_bytes} bytes")
+        grid.add_row("threads", f"{device.threads} usable")
+        grid.add_row("caches", f"L1 {bytes_text(t.l1)}, L2 {bytes_text(t.l2)} a core, L3 {bytes_text(t.l3)}")
+    if t.groups:
+        grid.add_row("groups", f"up to {t.max_threads} threads, {bytes_text(t.shared)} shared")
     grid.add_row("compiler", device.compiler_id())
     out = console()
-    out.print(f"[bold]{device.name}[/]  [green]usable[/]")
+    out.print(Text.assemble((name, "bold"), "  ", ("usable", "green")))
     out.print(grid)
     if limits is None:
         out.print("limits not measured yet: tune devices --probe")

@@ -97,8 +97,16 @@ class Device(ABC):
     def fingerprint(self) -> dict[str, Any]:
         """Where a measurement was made (processor, caches, driver, operating system …), JSON-able: provenance, not key."""
 
+    def family(self) -> list[tuple[str, str]]:
+        """What a list of devices shows for this one: (a name for `get`, ''), or (a name, why it cannot be used and what helps). Several
+        where drivers offer several devices of the kind; this one first. Raises DeviceError where nobody can be asked."""
+        return [(self.name, "")]
+
     def check(self) -> None:  # noqa: B027
         """Raise DeviceError, with the fix, when kernels cannot run here."""
+
+    def check_threads(self, threads: int) -> None:  # noqa: B027
+        """Raise DeviceError where kernels cannot be loaded for so many threads."""
 
     @abstractmethod
     def build(self, source: SourceLike) -> bytes:

@@ -75,6 +75,10 @@ class CpuDevice(Device):
         if self.target.arch not in SUPPORTED:
             raise DeviceError(f"the cpu device runs on {' and '.join(SUPPORTED)}, not on {self.target.arch}")
 
+    def check_threads(self, threads: int) -> None:
+        if not 1 <= threads <= _max_threads():
+            raise DeviceError(f"{threads} threads: use 1 to {_max_threads()} (this process may use {self.threads} cores)")
+
     def build(self, source: SourceLike) -> bytes:
         target = source.target
         if target.lang != self.lang:
@@ -96,8 +100,7 @@ class CpuDevice(Device):
 
     def load(self, obj: bytes, signature: Signature, threads: int) -> Executable:
         self.check()
-        if not 1 <= threads <= _max_threads():
-            raise DeviceError(f"{threads} threads: use 1 to {_max_threads()} (this process may use {self.threads} cores)")
+        self.check_threads(threads)
         head, code = _open(obj)
         here = self.target
         missing = sorted(set(head["features"]) - here.features)

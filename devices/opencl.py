@@ -14,7 +14,8 @@ from . import limits as limits_file
 from .base import Device, Executable, SourceLike
 from .limits import Limits
 from .memory import Memory
-from .opencl_find import Found, choose, find, target_of
+from .opencl_drivers import drivers
+from .opencl_find import CHECKS, Found, choose, find, target_of
 
 if TYPE_CHECKING:
     from ..lower.program import Signature
@@ -77,8 +78,23 @@ class OpenClDevice(Device):
             "python": platform.python_version(),
         }
 
+    def family(self) -> list[tuple[str, str]]:
+        asked = drivers()
+        failed = [(f"opencl ({d.file})", d.error) for d in asked if d.error]
+        try:
+            devices, mine = find(), self.found
+        except DeviceError as e:
+            return [(self.name, str(e)), *(failed if any(d.devices for d in asked) else ())]
+        others = [(f"opencl:{i}", CHECKS if d.checker else "") for i, d in enumerate(devices) if d is not mine and d.about != mine.about]
+        return [(self.name, ""), *others, *failed]
+
     def check(self) -> None:
         _ = self._target
+
+    def check_threads(self, threads: int) -> None:
+        if threads != self.threads:
+            fewer = "; PoCL takes fewer of them with POCL_MAX_PTHREAD_COUNT=N" if self._late else ""
+            raise DeviceError(f"{self.name} runs with {self.threads} threads, not {threads}: leave the number of threads out{fewer}")
 
     def open(self) -> Session:
         """The device, open in this process (which must not fork after it). Raises DeviceError."""
@@ -102,8 +118,7 @@ class OpenClDevice(Device):
         return _MAGIC + json.dumps(head, sort_keys=True).encode() + b"\n" + code
 
     def load(self, obj: bytes, signature: Signature, threads: int) -> Executable:
-        if threads != self.threads:
-            raise DeviceError(f"{self.name} runs on all its {self.threads} compute units, not on {threads}: leave the number of threads out")
+        self.check_threads(threads)
         line, _, code = obj.removeprefix(_MAGIC).partition(b"\n")
         try:
             head = json.loads(line) if obj.startswith(_MAGIC) else None

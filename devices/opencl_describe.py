@@ -35,7 +35,7 @@ def _why_not(library: str, error: str) -> str:
     if "PLATFORM_NOT_FOUND" not in error:
         return error
     if not library:
-        return "no driver is installed"
+        return "no OpenCL driver is there"
     try:
         ctypes.CDLL(library)
     except OSError as e:

@@ -106,7 +106,8 @@ def _ask(which: Sequence[tuple[str, Mapping[str, str]]]) -> list[Driver]:
             raise DeviceError(f"cannot start a process to ask the OpenCL drivers: {e}; free some memory or processes") from e
         asked.append((file, environment, process))
     end = time.monotonic() + ASK_S
-    return [_answer(file, environment, process, max(0.1, end - time.monotonic())) for file, environment, process in asked]
+    # one that hangs leaves the others time to be heard
+    return [_answer(file, environment, process, max(ASK_S / 6, end - time.monotonic())) for file, environment, process in asked]
 
 
 def _answer(file: str, environment: Mapping[str, str], process: subprocess.Popen[str], wait_s: float) -> Driver:
@@ -125,8 +126,9 @@ def _answer(file: str, environment: Mapping[str, str], process: subprocess.Popen
         return Driver(file, environment, error=f"{what} ended the process that asked for its devices ({how}: {said[0].strip()[:200]}): {away}")
     answer = json.loads(last)
     if "none" in answer:
-        found = f"{what}: {answer['none']}" if file else f"no OpenCL driver is installed ({answer['none']})"
-        return Driver(file, environment, error=f"{found}: {INSTALL}" if not file else f"{found}; install what is missing, or {away}")
+        if not file:
+            return Driver(file, environment, error=f"{answer['none']}: {INSTALL}")
+        return Driver(file, environment, error=f"{what}: {answer['none']}; install what is missing, or {away}")
     return Driver(file, environment, tuple(answer["devices"]))
 
 
@@ -134,6 +136,8 @@ def settings() -> dict[str, str]:
     """What every process that uses a driver sets: PoCL, which counts the machine's cores, uses those that this process may."""
     from ..targets import usable_cores
 
-    cores = str(usable_cores())
-    wanted = {"POCL_MAX_PTHREAD_COUNT": cores, "POCL_CPU_MAX_CU_COUNT": cores, "PYOPENCL_NO_CACHE": "1", "PYOPENCL_COMPILER_OUTPUT": "0"}
-    return {name: value for name, value in wanted.items() if name not in os.environ}
+    out = {"PYOPENCL_NO_CACHE": "1", "PYOPENCL_COMPILER_OUTPUT": "0"}
+    threads = ("POCL_MAX_PTHREAD_COUNT", "POCL_CPU_MAX_CU_COUNT")  # of PoCL before 4, and since
+    if not any(name in os.environ for name in threads):
+        out |= dict.fromkeys(threads, str(usable_cores()))
+    return {name: value for name, value in out.items() if name not in os.environ}

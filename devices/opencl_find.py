@@ -12,8 +12,7 @@ from ..targets import Target, host
 from ..targets.named import opencl as as_target
 from .opencl_drivers import INSTALL, drivers
 
-CHECKER = "oclgrind"
-"""Part of the name of a platform that checks kernels and is no device to tune for."""
+CHECKS = "Oclgrind checks kernels (tune check) and is no device to tune for"
 _EXTENSIONS = {"fp64": ("cl_khr_fp64", "cl_amd_fp64"), "fp16": ("cl_khr_fp16",), "subgroups": ("cl_khr_subgroup_shuffle",)}
 
 
@@ -29,6 +28,11 @@ class Found:
     def label(self) -> str:
         """Platform and name."""
         return f"{self.about['platform']} - {self.about['name']}"
+
+    @property
+    def checker(self) -> bool:
+        """Whether it interprets kernels to check them: no device to tune for."""
+        return "oclgrind" in self.about["platform"].lower()
 
 
 def find() -> list[Found]:
@@ -49,9 +53,9 @@ def choose(devices: Sequence[Found], selector: str) -> Found:
     (the first that has it). Raises DeviceError that lists what there is."""
     if not selector:
         rank = {"gpu": 0, "accelerator": 1, "cpu": 2}
-        usable = [d for d in devices if CHECKER not in d.label.lower()]
+        usable = [d for d in devices if not d.checker]
         if not usable:
-            raise DeviceError(f"the only OpenCL driver here is Oclgrind, which checks kernels but is no device to tune for: {INSTALL}")
+            raise DeviceError(f"the only OpenCL driver here is Oclgrind, which checks kernels (tune check) and is no device to tune for: {INSTALL}")
         return min(usable, key=lambda d: rank.get(d.about["kind"], 3))
     matching = [d for i, d in enumerate(devices) if (selector == str(i) if selector.isdecimal() else selector.lower() in d.label.lower())]
     if not matching:

@@ -53,11 +53,12 @@ class Measurer:
         build_deadline_s: float = 30.0,
         compile: Callable[..., Built] | None = None,
         extra: Mapping[str, Any] | None = None,
+        hash_outputs: bool = False,
     ) -> None:
         """`threads` defaults to the device's. `seed` fixes the inputs. `vars`: values of the kernel's symbols. `deadline_s`: seconds
         one call (or one timing) may take. `builders`: processes (default: usable cores). `memory_limit`: bytes a candidate may
         allocate (default: half of what is free). `compile(kernel, opts, device, **extra)` defaults to `plan.compile`; it must be
-        importable by name. Raises DeviceError where the device cannot run here."""
+        importable by name. `hash_outputs` fills `Measurement.outputs`, some milliseconds a candidate. Raises DeviceError where the device cannot run here."""
 
         self.kernel, self.vars, self.seed = kernel, dict(vars or {}), seed
         self.device = devices.get(device)
@@ -65,6 +66,7 @@ class Measurer:
         if self.device.isolation not in ("fork", "worker"):
             raise DeviceError(f"device {self.device.name} says isolation {self.device.isolation!r}; it must be 'fork' or 'worker'")
         self.threads = threads if threads is not None else self.device.threads
+        self.device.check_threads(self.threads)
         spec = _portable(self.device, device)
         limit = memory_limit if memory_limit is not None else _free_memory() // 2
         if compile is None:
@@ -72,7 +74,7 @@ class Measurer:
 
             compile = compile_default
         count = builders if builders is not None else max(1, self.device.threads)
-        self._runner_setup = runner.Setup(kernel, spec, self.threads, self.vars, deadline_s, limit)
+        self._runner_setup = runner.Setup(kernel, spec, self.threads, self.vars, deadline_s, limit, hash_outputs)
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: Channel | None = None
         self._pool = BuildPool(builder.Setup(kernel, spec, compile, dict(extra or {}), max(limit, 1 << 30)), count, build_deadline_s)
@@ -249,7 +251,15 @@ def _task(b: Built) -> Task:
 
 def _measurement(b: Built, r: Result) -> Measurement:
     return Measurement(
-        tuple(b.opts), r.outcome, **summary(r.times), error=r.error, detail=r.detail, sha=b.sha, build_s=b.build_s, lower_s=b.lower_s + b.render_s
+        tuple(b.opts),
+        r.outcome,
+        **summary(r.times),
+        error=r.error,
+        detail=r.detail,
+        sha=b.sha,
+        build_s=b.build_s,
+        lower_s=b.lower_s + b.render_s,
+        outputs=r.outputs,
     )
 
 

@@ -168,6 +168,7 @@ def best(
     place = get(device)
     place.check()
     threads = threads or place.threads
+    place.check_threads(threads)
     store = store or Artefacts.default()
     opened = cache if isinstance(cache, Cache) else open(cache)
     numbers = {k: v for k, v in (shape or {}).items() if isinstance(v, int)}

@@ -118,6 +118,7 @@ class Task:
         self.device = devices.get(device)
         self.device.check()
         self.threads = threads or self.device.threads
+        self.device.check_threads(self.threads)
         self.vars = _values(self.kernel, vars or {})
         self.canonical = canonical_of(self.kernel)
         self.key = key_of(self.kernel, self.device, self.threads)
@@ -164,7 +165,7 @@ def _tune(
     # one endless loop must not cost the whole budget
     deadline = 10.0 if budget.seconds is None else min(10.0, max(2.0, budget.seconds / 6))
     # first, so that its processes start while the rest is prepared
-    with Measurer(task.kernel, task.device, task.threads, seed=seed, vars=task.vars, deadline_s=deadline) as measurer:
+    with Measurer(task.kernel, task.device, task.threads, seed=seed, vars=task.vars, deadline_s=deadline, hash_outputs=bool(kept)) as measurer:
         cache.ensure_writable()
         space = Space(OptEngine(task.kernel, task.device.target, task.threads, task.device.limits()))
         recorder = _recorder(task, cache, space, job)
