@@ -85,6 +85,14 @@ class CudaDevice(Device):
         """What the limits depend on."""
         return {"device": "cuda", "cpu": self._card["name"], "target": self.target.key, "memory_bits": self._card["memory_bits"]}
 
+    def family(self) -> list[tuple[str, str]]:
+        others = [f"cuda:{i}" for i in range(len(cuda_find.found())) if i != self.index]
+        return [(self.name, ""), *((name, "") for name in others)]
+
+    def check_threads(self, threads: int) -> None:
+        if threads != 1:
+            raise DeviceError("a GPU has no number of threads to choose: leave it out")
+
     def check(self) -> None:
         card, target = self._card, self.target
         plain = target.cpu.rstrip("a")
