@@ -152,14 +152,19 @@ def run_on_host(source: SourceLike, arrays: Sequence[Array] | Mapping[str, Array
         program.close()
 
 
+def entries(source: SourceLike) -> list[str]:
+    """The names of its kernels, a phase each."""
+    return [abi.entry(source.signature, i) for i in range(len(source.signature.items))]
+
+
 class HostProgram:
     """Rendered CUDA text, all of its phases, as C++ in this process."""
 
-    def __init__(self, source: SourceLike) -> None:
-        """Raises BuildError and DeviceError as HostModule does."""
+    def __init__(self, source: SourceLike, module: HostModule | None = None) -> None:
+        """`module`: one that holds the text's kernels already. Raises BuildError and DeviceError as HostModule does."""
         self.signature, self.target = source.signature, source.target
-        self._names = [abi.entry(self.signature, i) for i in range(len(self.signature.items))]
-        self._module = HostModule(source.text, self._names)
+        self._names = entries(source)
+        self._module = module or HostModule(source.text, self._names)
 
     def run(self, arrays: Sequence[Array] | Mapping[str, Array], vars: Sequence[int] = (), reverse: bool = False) -> None:
         """Run every phase on `arrays` (in parameter order, or by name), writing outputs in place.

@@ -158,6 +158,7 @@ class FakeCudaDevice(CudaDevice):
 
     def __init__(self, log: Callable[[str], str] | None = None) -> None:
         super().__init__()
+        self.name = "fake-cuda"
         self._log = log
 
     @property

@@ -1,5 +1,5 @@
 """Random schedules for as long as you like: `python tests/soak.py --seconds 600 --seed 7 [--kernels softmax,matmul] [--checks twin,float,compiled]`;
-with `--groups`, for targets that have groups of threads, interpreted only.
+with `--groups`, for targets that have groups of threads: interpreted, and with `--checks cuda,nvrtc` also as CUDA text, run as C++ and built.
 
 Prints every failing case with as few options as still fail, and exits 1 if there was one. The same seed gives the same cases."""
 
@@ -16,6 +16,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 from checks import check_compiled, check_floats, check_twin
+from cuda_text import check_cuda, check_nvrtc
 from random_schedules import GROUPS, NAMES, TARGETS, Case, draw, shortest
 from tilewright import targets
 from tilewright.ir import OptError
@@ -24,7 +25,11 @@ CHECKS = {
     "twin": lambda c: check_twin(c.kernel, c.opts, c.target, c.vars, c.seed),
     "float": lambda c: check_floats(c.kernel, c.opts, c.target, c.vars, c.seed),
     "compiled": lambda c: check_compiled(c.kernel, c.opts, c.target, c.vars, c.threads, c.seed),
+    "cuda": lambda c: check_cuda(c.kernel, c.opts, c.target, c.vars, c.seed),
+    "nvrtc": lambda c: check_nvrtc(c.kernel, c.opts, c.target),
 }
+CUDA = ("cuda", "nvrtc")
+USUAL = ("twin", "float", "compiled")
 
 
 def failure(case: Case, checks: list[str]) -> str:
@@ -46,7 +51,7 @@ def main() -> int:
     p.add_argument("--seconds", type=float, default=300)
     p.add_argument("--seed", type=int, default=0)
     p.add_argument("--kernels", default=",".join(NAMES))
-    p.add_argument("--checks", default=",".join(CHECKS))
+    p.add_argument("--checks", default=",".join(USUAL))
     p.add_argument("--options", type=int, default=10, help="at most so many picks")
     p.add_argument("--failures", type=int, default=5, help="stop after so many")
     p.add_argument("--groups", action="store_true", help="targets with groups of threads")
@@ -54,13 +59,14 @@ def main() -> int:
     names, checks = args.kernels.split(","), args.checks.split(",")
     if args.groups:
         checks = [c for c in checks if c != "compiled"]
+    among = TARGETS if not args.groups else [t for t in GROUPS if t.startswith("sm_")] if set(checks) & set(CUDA) else GROUPS
     end, ran, options, found, i = time.monotonic() + args.seconds, 0, 0, 0, 0
     while time.monotonic() < end and found < args.failures:
         rng = random.Random(f"{args.seed}/{i}")
         i += 1
         name = rng.choice(names)
         try:
-            case = draw(name, rng.randrange, most=args.options, among=GROUPS if args.groups else TARGETS)
+            case = draw(name, rng.randrange, most=args.options, among=among)
         except Exception:
             print(f"drawing case {args.seed}/{i - 1} of {name} failed:\n{traceback.format_exc()}", flush=True)
             found += 1

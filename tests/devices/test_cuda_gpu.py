@@ -1,0 +1,87 @@
+"""On a machine with an NVIDIA GPU: the same checks as without one, on the GPU. Skipped where there is none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from cuda_build import needs_cxx
+from cuda_text import SEEDED, sources
+from tilewright import devices, kernels
+from tilewright.devices.cuda import CudaDevice
+from tilewright.devices.cuda_host import run_on_host
+from tilewright.ir import DeviceError
+from tilewright.ir.node import const
+from tilewright.lower.program import Signature
+from tilewright.measure import Measurer, Outcome
+from tilewright.measure.inputs import generate, shape
+from tilewright.opts import seeds
+from tilewright.plan import Built, compile
+from tilewright.plan.remote import Copying
+from tilewright.renderers import Source
+
+
+@pytest.fixture(scope="module")
+def gpu() -> CudaDevice:
+    device = devices.get("cuda")
+    try:
+        device.check()
+    except DeviceError as e:
+        pytest.skip(f"no GPU: {e}")
+    assert isinstance(device, CudaDevice)
+    return device
+
+
+@pytest.mark.parametrize("name", SEEDED)
+def test_seed_schedules_are_right(gpu: CudaDevice, name: str) -> None:
+    """Verified on the whole output and timed, by the worker; the schedules of the usual size."""
+    kernel = kernels.make(name, None, SEEDED[name])
+    with Measurer(kernel, "cuda", builders=4) as m:
+        for got in m.measure([compile(kernel, opts, gpu) for opts in seeds(kernel, gpu.target)[:4]]):
+            assert got.ok and got.t_min is not None and got.t_min > 0, got
+
+
+@needs_cxx
+@pytest.mark.parametrize("name", SEEDED)
+def test_the_gpu_and_the_processor_give_the_same_bits(gpu: CudaDevice, name: str) -> None:
+    kernel = kernels.make(name, kernels.get(name).odd_shape, SEEDED[name])
+    inputs = generate(kernel, {}, 3)
+    for _, source in sources(kernel, seeds(kernel, gpu.target)[:2], gpu.target):
+        here = {b.name: np.zeros(shape(b, kernel, {}), b.dtype.np) for b in kernel.outputs}
+        there = {n: a.copy() for n, a in here.items()}
+        run_on_host(source, {**inputs, **here})
+        exe = Copying(gpu.load(gpu.build(source), source.signature, 1), gpu.memory())
+        exe.run([{**inputs, **there}[p.name].ctypes.data for p in source.signature.params])
+        exe.close()
+        for n, a in here.items():
+            assert a.tobytes() == there[n].tobytes(), f"{n} of {source.signature.name}"
+
+
+def test_a_fault_costs_one_worker(gpu: CudaDevice) -> None:
+    kernel = kernels.make("add", {"n": 4096}, "float32")
+    good = compile(kernel, seeds(kernel, gpu.target)[0], gpu)
+    bad = _hand(gpu, good, "p[(1ll << 44) + threadIdx.x] = 1.0f;")
+    endless = _hand(gpu, good, "while (*(volatile float*)p != 1e30f) {}")
+    with Measurer(kernel, "cuda", builders=1, deadline_s=3.0) as m:
+        before, fault, hang, after = m.measure([good, bad, endless, good])
+    assert before.ok and after.ok, (before, after)
+    assert fault.outcome is Outcome.crash and "lost" not in fault.detail, fault
+    assert hang.outcome is Outcome.timeout, hang
+
+
+def _hand(gpu: CudaDevice, like: Built, body: str) -> Built:
+    s = like.signature
+    args = ", ".join(f"float* {'p' if p.role == 'out' else p.name}" for p in s.params)
+    text = f'extern "C" __global__ void {s.name}_p0({args}) {{ {body} }}'
+    one = Signature(s.name, s.params, (), (const(1),), 0, 0, (32,))
+    source = Source(text, "cuda", gpu.target, one)
+    return Built((), source, frozenset(), body, 0.0, 0.0, gpu.build(source), 0.0)
+
+
+def test_limits_are_those_of_a_gpu(gpu: CudaDevice, monkeypatch: Any, tmp_path: Any) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    limits = gpu.limits(probe=True)
+    assert limits is not None
+    r = limits.rates[1]
+    assert r.peak_f32 >= r.peak_f64 > 0 and min(r.read, r.copy, r.copy_nt, r.triad, r.triad_nt) > 0

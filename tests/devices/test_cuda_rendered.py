@@ -1,0 +1,110 @@
+"""Rendered CUDA text: it runs as C++ in both orders of its threads, agrees with the float64 reference, and bit for bit with the interpreter;
+and NVRTC builds it. `--examples 50` draws so many schedules of each kernel anew; `python tests/soak.py --groups --checks cuda,nvrtc` goes on
+for minutes."""
+
+from __future__ import annotations
+
+import random
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import random_schedules
+from cuda_build import ARCHITECTURES, needs_cxx, needs_nvrtc
+from cuda_text import SEEDED, check_cuda, check_nvrtc, run_both_ways, sources, together
+from tilewright import kernels, targets
+from tilewright.devices import nvrtc
+from tilewright.devices.cuda_host import HostProgram, entries
+from tilewright.ir import VerifyError
+from tilewright.measure.inputs import generate
+from tilewright.measure.verify import check, expectations
+from tilewright.opts import opt, seeds
+
+RANDOM = ("matmul", "softmax", "layernorm", "sum_rows", "transpose", "embedding_grad", "matvec", "max_pool2d", "cross_entropy", "batched_matmul")
+
+
+@needs_cxx
+@pytest.mark.parametrize("name", SEEDED)
+def test_seed_schedules_agree_with_the_reference(name: str) -> None:
+    kernel, target = kernels.make(name, kernels.get(name).odd_shape, SEEDED[name]), targets.named("sm_90a")
+    schedules = seeds(kernel, target)[:1] if name == "attention" else [(), *seeds(kernel, target)[:2]]
+    made = sources(kernel, schedules, target)
+    module = together([s for _, s in made])
+    inputs = generate(kernel, {}, 1)
+    expect = expectations(kernel, inputs, {})
+    for program, source in made:
+        outputs = run_both_ways(kernel, HostProgram(source, module), inputs, {})
+        for out, want in expect.items():
+            verdict = check(want, outputs[out].ctypes.data)
+            assert verdict.ok, f"{program.name}: {verdict.detail}"
+    if not nvrtc_is_missing():
+        for arch in ARCHITECTURES:
+            _, log = nvrtc.compile(made[-1][1].text, arch)
+            assert set(nvrtc.resources(log)) == set(entries(made[-1][1]))
+
+
+def nvrtc_is_missing() -> bool:
+    return bool(needs_nvrtc.args[0])
+
+
+@needs_cxx
+@pytest.mark.parametrize("name", RANDOM)
+def test_random_schedules_agree_with_the_interpreter_in_every_bit(name: str, request: pytest.FixtureRequest) -> None:
+    asked = request.config.getoption("--examples")
+    rng = random.Random(None if asked else f"cuda {name}")
+    for _ in range(asked or 1):
+        case = random_schedules.draw(name, rng.randrange, among=ARCHITECTURES)
+        try:
+            check_cuda(case.kernel, case.opts, case.target, case.vars, case.seed)
+            if not nvrtc_is_missing():
+                check_nvrtc(case.kernel, case.opts, case.target)
+        except (AssertionError, VerifyError) as e:
+            raise AssertionError(f"{case}: {e}") from e
+
+
+TILED = [
+    opt("LOCAL", "m", 8),
+    opt("LOCAL", "n", 8),
+    opt("UPCAST", "n", 4),
+    opt("TILE", "k", 8),
+    opt("STAGE", "a", {"at": "k", "pad": 4}),
+    opt("STAGE", "b", {"at": "k"}),
+]
+
+
+def faulty(change: str) -> str:
+    """A tiled matmul's text with a fault put in."""
+    kernel, target = kernels.make("matmul", {"m": 24, "n": 40, "k": 19}, "float32"), targets.named("sm_80")
+    ((_, source),) = sources(kernel, [TILED], target)
+    text = {
+        "no barrier": lambda t: t.replace("__syncthreads();", ""),
+        "no first barrier": lambda t: t.replace("__syncthreads();", "", 1),
+        "no last barrier": lambda t: "".join(t.rsplit("__syncthreads();", 1)),
+        "a barrier for some": lambda t: t.replace("__syncthreads();", "if (threadIdx.x < 32) __syncthreads();", 1),
+        "less shared memory": lambda t: re.sub(r"shared\[(\d+)\]", lambda m: f"shared[{int(m[1]) // 2}]", t),
+        "nothing": lambda t: t,
+    }[change](source.text)
+    assert (text != source.text) == (change != "nothing")
+    inputs = generate(kernel, {}, 1)
+    expect = expectations(kernel, inputs, {})["c"]
+    try:
+        got = run_both_ways(kernel, HostProgram(replace(source, text=text)), inputs, {})["c"]
+    except (VerifyError, AssertionError) as e:
+        return f"{type(e).__name__}: {e}"
+    return check(expect, np.ascontiguousarray(got).ctypes.data).detail
+
+
+@needs_cxx
+@pytest.mark.parametrize(
+    "change, found",
+    [
+        ("nothing", "^$"),
+        ("no barrier", "."),
+        ("no first barrier", "."),
+        ("no last barrier", "."),
+        ("a barrier for some", "waits at the barrier in line"),
+    ],
+)
+def test_planted_faults_are_found(change: str, found: str) -> None:
+    assert re.search(found, faulty(change))
