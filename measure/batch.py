@@ -5,6 +5,7 @@ not return it says so, and the runner sets the deadline."""
 
 from __future__ import annotations
 
+import hashlib
 import time
 import traceback
 from collections.abc import Mapping, Sequence
@@ -43,23 +44,27 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What to do with a task: `incumbent_s` rejects early; `full` compares with NumPy; `twice` runs again and compares bits."""
+    """What to do with a task: `incumbent_s` rejects early; `full` compares with NumPy; `twice` runs again and compares bits; `hashed` also says which
+    bits they are."""
 
     task: Task
     incumbent_s: float | None = None
     full: bool = False
     twice: bool = False
+    hashed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of a job; times in seconds per call. `broken`: the child ended over it (a signal, an exit, a deadline)."""
+    """What came of a job; times in seconds per call. `broken`: the child ended over it (a signal, an exit, a deadline). `outputs`: hex digest of the
+    outputs' bytes, where it was asked for."""
 
     outcome: Outcome
     times: list[float] = field(default_factory=list)
     error: float | None = None
     detail: str = ""
     broken: bool = False
+    outputs: str | None = None
 
 
 @dataclass
@@ -121,7 +126,7 @@ def _measure(bench: Bench, channel: Channel, job: Job) -> Result:
         if wrong.outcome is not Outcome.ok:
             return wrong
         channel.send(("step", NATIVE))
-        return _time(bench, channel, exe, job, wrong.error)
+        return _time(bench, channel, exe, job, wrong)
     except BuildError as e:
         return Result(Outcome.build, detail=str(e))
     except MeasureError as e:
@@ -160,10 +165,18 @@ def _verify(bench: Bench, channel: Channel, exe: Executable, addresses: list[int
         channel.send(("step", OURS))
         if bench.operands.snapshot(addresses) != before:
             return Result(Outcome.wrong, error=verdict.error, detail="two runs on the same inputs gave different bits")
-    return Result(Outcome.ok, error=verdict.error)
+    return Result(Outcome.ok, error=verdict.error, outputs=_digest(bench.operands.snapshot(addresses)) if job.hashed else None)
 
 
-def _time(bench: Bench, channel: Channel, exe: Executable, job: Job, error: float | None) -> Result:
+def _digest(outputs: Sequence[bytes]) -> str:
+    """16 bytes of BLAKE2 over all outputs, in hex: equal for schedules whose results agree bit for bit."""
+    h = hashlib.blake2b(digest_size=16)
+    for data in outputs:
+        h.update(len(data).to_bytes(8, "little") + data)
+    return h.hexdigest()
+
+
+def _time(bench: Bench, channel: Channel, exe: Executable, job: Job, verified: Result) -> Result:
     """Time it, then check what the timed calls left in the first set."""
     sets = bench.operands.timed
     if sets[0] != bench.operands.checked:
@@ -177,7 +190,7 @@ def _time(bench: Bench, channel: Channel, exe: Executable, job: Job, error: floa
     if broken := bench.operands.broken():
         bench.operands.set_canaries()
         return Result(Outcome.wrong, error=verdict.error, detail=broken)
-    return Result(Outcome.slow if rejected else Outcome.ok, times, max(error or 0.0, verdict.error))
+    return Result(Outcome.slow if rejected else Outcome.ok, times, max(verified.error or 0.0, verdict.error), outputs=verified.outputs)
 
 
 def _duel(bench: Bench, channel: Channel, a: Task, b: Task, rounds: int) -> list[tuple[float, float]] | str | Result:

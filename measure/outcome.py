@@ -33,7 +33,8 @@ class Outcome(StrEnum):
 class Measurement:
     """One candidate's result. Times are seconds per call: `t_min` and `t_med` over `n` calls, None unless the outcome is ok or
     slow. `error` is the largest |result − reference| over its bound (ok means ≤ 1; None where nothing was compared). `sha` is
-    the rendered source's. `lower_s` covers lowering and rendering, `build_s` the compiler."""
+    the rendered source's. `lower_s` covers lowering and rendering, `build_s` the compiler. `outputs` is a digest of the results' bits, where
+    one was asked for."""
 
     opts: tuple[Opt, ...]
     outcome: Outcome
@@ -45,6 +46,7 @@ class Measurement:
     sha: str | None = None
     build_s: float = 0.0
     lower_s: float = 0.0
+    outputs: str | None = None
 
     @property
     def ok(self) -> bool:

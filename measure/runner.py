@@ -41,7 +41,8 @@ _OWN_STEP_S = 120.0
 
 @dataclass(frozen=True)
 class Setup:
-    """What a runner is started with. `vars` maps symbol names to values; `memory_limit` is in bytes, on top of the operands."""
+    """What a runner is started with. `vars` maps symbol names to values; `memory_limit` is in bytes, on top of the operands.
+    `hashed`: say which bits every candidate's outputs hold."""
 
     kernel: Kernel
     device: Any
@@ -49,6 +50,7 @@ class Setup:
     vars: Mapping[str, int]
     deadline_s: float
     memory_limit: int
+    hashed: bool = False
 
 
 @dataclass
@@ -198,7 +200,7 @@ class Runner:
         if incumbent_s is not None:
             # enough for a first call on a busy machine; a hang should not cost the whole deadline
             limit = min(limit, 1.0 + 50.0 * incumbent_s)
-        job = Job(task, incumbent_s, full or data not in self._checked_in_full, twice=full)
+        job = Job(task, incumbent_s, full or data not in self._checked_in_full, twice=full, hashed=self.setup.hashed)
         alone = self._child is None or self._child.served == 0
         result = self._job(data, job, limit)
         if result.outcome is Outcome.wrong or (result.outcome is Outcome.crash and not alone):
@@ -221,7 +223,13 @@ class Runner:
                 self.end_child()
                 return result
         self.end_child()
-        return Result(result.outcome, result.times, result.error, f"{first.outcome.value} once beside others, then right twice alone ({first.detail})")
+        return Result(
+            result.outcome,
+            result.times,
+            result.error,
+            f"{first.outcome.value} once beside others, then right twice alone ({first.detail})",
+            outputs=result.outputs,
+        )
 
     def duel(self, a: Task, b: Task, rounds: int, data: Data) -> Any:
         """Rounds of (seconds of a, seconds of b), or a text that says which one failed."""

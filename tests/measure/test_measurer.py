@@ -71,6 +71,16 @@ def test_a_winner_is_confirmed_on_other_inputs(m, fast):
     assert r.ok and r.n >= 3 and r.error <= 1
 
 
+def test_outputs_are_hashed_where_asked_for(m, fast, slow):
+    assert m.measure([fast])[0].outputs is None
+    # within the bound, but of other bits
+    inexact = built(text(value="fmul float %v, 0x4000000020000000"), "inexact")
+    with Measurer(double(), "cpu", 1, builders=1, hash_outputs=True) as hashing:
+        a, b, c, again = hashing.measure([fast, slow, inexact, fast])
+    assert {x.outcome for x in (a, b, c)} <= {Outcome.ok, Outcome.slow} and a.outputs is not None
+    assert a.outputs == b.outputs == again.outputs != c.outputs
+
+
 def test_confirming_finds_what_random_inputs_hide(m):
     # right within the bound, but not exact on whole numbers: 2·x·(1 + 2⁻²³)
     sloppy = built(text(value="fmul float %v, 0x4000000020000000"), "sloppy")

@@ -297,6 +297,7 @@ def test_a_real_search_keeps_its_study_and_answers_from_it(tmp_path: Path) -> No
     trials = optuna.load_study(study_name=summary.study_name, storage=url).trials
     right = [t for t in trials if t.user_attrs["outcome"] == "ok"]
     assert right and all(t.user_attrs["gflops"] > 0 and json.loads(t.user_attrs["opts"]) and t.user_attrs["source"] for t in right)
+    assert len({t.user_attrs["outputs"] for t in right}) < len(right) and all(len(t.user_attrs["outputs"]) == 32 for t in right), "some agree bit for bit"
     again = tune("matmul", shape, strategy="optuna:random", trials=8, threads=1, cache=tmp_path / "b.db", study=url)
     assert again.verified
     now = optuna.load_study(study_name=summary.study_name, storage=url).trials
