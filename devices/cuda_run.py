@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import os
 import threading
 import time
@@ -24,6 +25,8 @@ _SHORT_S = 50e-6
 """Calls shorter than this are timed several at once: an event costs the GPU about a microsecond."""
 _LAUNCH_S = 10e-6
 """How long this program takes to queue one launch, at most."""
+_IDLE_S, _WAKE_S = 0.1, 0.02
+"""A GPU that was idle for so long has slow clocks, and is kept busy for so long before it is timed."""
 _SPIN = """extern "C" __global__ void spin(long long cycles) {
     const long long end = clock64() + cycles;
     while (clock64() < end) {}
@@ -38,6 +41,7 @@ class Session:
         self.driver, self.index, self.target = driver, index, target
         self.lock = threading.RLock()
         self._spin: Any = None
+        self._busy = -math.inf
         self.use()
         self._khz = driver.attribute(index, "CLOCK_RATE")
 
@@ -56,6 +60,17 @@ class Session:
             module = self.driver.load(nvrtc.compile(_SPIN, self.target.cpu)[0])
             self._spin = self.driver.function(module, "spin", 1), module
         self.driver.launch(self._spin[0], 1, 1, 0, (int(seconds * self._khz * 1000),))
+
+    def wake(self) -> None:
+        """See that the clocks are those of a GPU at work."""
+        if time.monotonic() - self._busy > _IDLE_S:
+            self.hold(_WAKE_S)
+            self.driver.wait()
+
+    def wait(self) -> None:
+        """Until the GPU is done."""
+        self.driver.wait()
+        self._busy = time.monotonic()
 
 
 @functools.lru_cache(maxsize=8)
@@ -78,6 +93,8 @@ def timed(
     if not sets or repeats < 1:
         raise UsageError("timing needs at least one set of pointers and one repeat")
     out: list[float] = []
+    s.use()
+    s.wake()
     begin = time.monotonic()
     while len(out) < repeats and (not out or time.monotonic() - begin < limit_s):
         # one call tells how long they take
@@ -102,7 +119,7 @@ def _batch(s: Session, queue: Callable[[Sequence[int]], None], launches: int, se
             queue(sets[at % len(sets)])
             at += 1
         driver.record(event)
-    driver.wait()
+    s.wait()
     return [driver.seconds(a, b) / size for size, a, b in zip(sizes, events[:-1], events[1:], strict=True) for _ in range(size)]
 
 
@@ -193,7 +210,7 @@ class CudaExecutable(Executable):
         self._check(pointers)
         with self._s.lock:
             self._plan(vars)(pointers)
-            self._s.driver.wait()
+            self._s.wait()
 
     def time(self, pointer_sets: Sequence[Sequence[int]], vars: Sequence[int] = (), repeats: int = 1, limit_s: float = float("inf")) -> list[float]:
         for pointers in pointer_sets:

@@ -364,7 +364,8 @@ class Clock:
 
 
 @needs_cxx
-def test_slow_calls_are_timed_one_by_one_over_rotated_buffers(device: FakeCudaDevice) -> None:
+def test_slow_calls_are_timed_one_by_one_over_rotated_buffers(device: FakeCudaDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cuda_run, "_IDLE_S", 1000.0)
     exe = device.load(device.build(source()), signature(), 1)
     clock = Clock(device, lambda i: (i + 1) * 1e-4)
     times = exe.time([[256, 512], [1024, 2048], [4096, 8192]], [1], 7)
@@ -372,7 +373,11 @@ def test_slow_calls_are_timed_one_by_one_over_rotated_buffers(device: FakeCudaDe
     assert clock.pointers == [256, 1024, 4096] * 2 + [256]
     # busy before the first event of every batch, waited for once a batch
     order = [c[0] for c in calls(device, "hold", "record", "wait")]
-    assert order[:4] == ["hold", "record", "record", "wait"] and order[4:] == ["hold"] + ["record"] * 7 + ["wait"]
+    assert order[:2] == ["hold", "wait"]  # it was idle
+    assert order[2:6] == ["hold", "record", "record", "wait"] and order[6:] == ["hold"] + ["record"] * 7 + ["wait"]
+    device.driver.calls.clear()
+    exe.time([[256, 512]], [1], 1)
+    assert [c[0] for c in calls(device, "hold", "record", "wait")] == ["hold", "record", "record", "wait"]  # it was not
 
 
 @needs_cxx
