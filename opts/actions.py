@@ -8,11 +8,13 @@ from ..ir.errors import OptError
 from ..ir.kernel import Buffer, Fold, Kernel, loads
 from ..ir.node import Node
 from ..targets import Target
+from .dots import fitting
 from .group_actions import group_proposals, layouts
 from .nests import Nest
 from .opt import Opts, opt
+from .plan_axis import MAX_EXTRA_WORK
 from .schedule import Scheduled, apply
-from .structure import contiguous, contractions, extent, nests, shared_axes, stageable_values
+from .structure import Contraction, contiguous, contractions, extent, nests, shared_axes, stageable_values
 
 SPATIAL = (2, 3, 4, 6, 8, 12, 14, 16, 32, 48, 64, 128)
 PARTIAL = (4, 16, 32, 64, 128)
@@ -126,6 +128,7 @@ def _macros(s: Scheduled, has: set[tuple[str, str]]) -> list[Opts]:
     out: list[Opts] = []
     for c in contractions(s.kernel):
         k = max(c.reduce, key=extent)
+        out += _instructions(s, c, has)
         if s.plans[k].tiles or ("STAGE", c.wide.name) in has:
             continue
         nest = next((n for n in s.nests if n.name == c.nest.name), None)
@@ -136,6 +139,27 @@ def _macros(s: Scheduled, has: set[tuple[str, str]]) -> list[Opts]:
             if block < extent(k) and loops:
                 out.append((opt("TILE", k.arg.name, block), opt("MOVE", k.arg.name, before=loops[0].name), opt("STAGE", c.wide.name, at=k.arg.name)))
     return out
+
+
+def _instructions(s: Scheduled, c: Contraction, has: set[tuple[str, str]]) -> list[Opts]:
+    """A matrix instruction for a contraction, with the lanes and the panel it needs where they are not there yet."""
+    fit = fitting(s.target, c.nest, c.lane)
+    nest = next((n for n in s.nests if n.name == c.nest.name), None)
+    if fit is None or nest is None or nest.name in s.dots or c.lane not in s.plans:
+        return []
+    row, k = fit.row, fit.k
+    name, size = c.lane.arg.name, extent(c.lane)
+    lanes: list[Opts] = [()]
+    if s.plans[c.lane].upcast == 1:
+        lanes = [(*_padded(name, size, row.n * i), opt("UPCAST", name, row.n * i)) for i in (1, 2, 4) if row.n * i < 2 * size or i == 1]
+    tc = opt("TC", nest.name, n=name, k=k.arg.name, row=row.name)
+    stages: list[Opts] = [()] if ("STAGE", c.wide.name) in has else [(opt("STAGE", c.wide.name, at=p.name),) for p in s.loops(nest)[:4]]
+    return [(*a, *b, tc) for a in lanes for b in stages]
+
+
+def _padded(name: str, size: int, amount: int) -> Opts:
+    """PADTO, where copies would not be allowed without it."""
+    return (opt("PADTO", name, amount),) if -(-size // amount) * amount > MAX_EXTRA_WORK * size else ()
 
 
 def _reads(nest: Nest, buffer: Buffer) -> bool:

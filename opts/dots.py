@@ -10,11 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from ..ir import index as ix
 from ..ir.dtypes import DType, index
 from ..ir.errors import OptError
 from ..ir.kernel import Reduce
 from ..ir.node import Node, axes_of, load_parts
-from ..targets import instructions
+from ..targets import Target, instructions
 from ..targets.instructions import Instruction
 from .nests import FoldItem, Nest, build
 from .opt import Opt
@@ -71,6 +72,40 @@ def tc(s: State, o: Opt) -> None:
         s.effects.add("REASSOC")
 
 
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """An instruction that could do a sum of products, along the reduce axis `k`: one along which the shared operand is consecutive,
+    if there is one (`grouped`). `shifted`: its elements are moved into the unsigned range."""
+
+    row: Instruction
+    k: Node
+    grouped: bool
+    shifted: bool
+
+
+def fitting(target: Target, nest: Nest, lane: Node) -> Fit | None:
+    """The instruction of `target` for the sum of products `nest` with its lanes along `lane`."""
+    loaded = [x.src[0] if x.op == "cast" else x for x in nest.expr.src]
+    if nest.expr.op != "mul" or any(x.op != "load" for x in loaded) or target.lang not in ("llvm", "c"):
+        return None
+    a, b = loaded if lane in axes_of(*loaded[1].src) else reversed(loaded)
+    both = [k for k in nest.reduce_axes if k in axes_of(*a.src) and k in axes_of(*b.src)]
+    row = next((r for r in instructions.available(target) if _shift(r, nest.expr.dtype, a.dtype, b.dtype) is not None), None)
+    if row is None or not both:
+        return None
+
+    def grouped(k: Node) -> bool:
+        return ix.parts(load_parts(a)[1][-1])[0].get(k) == 1
+
+    k = max(both, key=lambda k: (grouped(k), _size(k)))
+    return Fit(row, k, grouped(k), a.dtype is not row.a)
+
+
+def _size(axis: Node) -> int:
+    e = axis.arg.extent
+    return e if isinstance(e, int) else ix.bounds(e)[1]
+
+
 def _row(s: State, o: Opt) -> Instruction:
     name = str(o.fields["row"])
     has = ", ".join(r.name for r in instructions.available(s.target)) or "none"
@@ -111,13 +146,19 @@ def _operand(o: Opt, x: Node) -> Node:
     return inner
 
 
+def _shift(row: Instruction, c: DType, a: DType, b: DType) -> int | None:
+    """What is added to the first operand so that its type is the row's; None where the types do not fit."""
+    if c is not row.c or b is not row.b:
+        return None
+    if row.a.kind == "u" and a.kind == "i" and a.size == row.a.size:
+        return 1 << (8 * a.size - 1)
+    return 0 if a is row.a else None
+
+
 def _types(o: Opt, row: Instruction, c: DType, a: DType, b: DType) -> int:
-    """What is added to the first operand so that its type is the row's."""
-    if c is row.c and b is row.b:
-        if a is row.a:
-            return 0
-        if row.a.kind == "u" and a.kind == "i" and a.size == row.a.size:
-            return 1 << (8 * a.size - 1)
+    shift = _shift(row, c, a, b)
+    if shift is not None:
+        return shift
     signed = f" or int{8 * row.a.size}" if row.a.kind == "u" else ""
     raise OptError(f"{o}: {row.name} multiplies {row.a}{signed} by {row.b} into {row.c}; here lanes hold {b}, the other operand {a}, and the sum is {c}")
 

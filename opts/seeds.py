@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from itertools import product
 
 from ..ir.kernel import Kernel
 from ..ir.node import Node
 from ..targets import Target
+from .dots import fitting
 from .gpu_seeds import gpu_candidates
 from .model import estimate
 from .nests import Nest
 from .opt import Opt, Opts, opt
+from .plan_axis import MAX_EXTRA_WORK
 from .schedule import apply
 from .seeding import legal_prefix
 from .structure import Contraction, accesses, contiguous, contractions, extent, lane_axis, nests, shared_axes, stageable_values
@@ -60,16 +63,16 @@ def _candidates(kernel: Kernel, target: Target, threads: int) -> Iterable[Opts]:
 
 def _best_contractions(kernel: Kernel, target: Target, threads: int, c: Contraction, keep: int = 8) -> list[Opts]:
     """The guesses that the model ranks first, at most two of each register tile."""
-    ranked: dict[str, tuple[float, tuple[int, int], Opts]] = {}
+    ranked: dict[str, tuple[float, tuple[int, int, int], Opts]] = {}
     for p in contraction_guesses(c, target, threads):
         opts = legal_prefix(kernel, contraction(kernel, target, threads, c, **p), target)
         if opts is None:
             continue
         s = apply(kernel, opts, target)
         if s.hash not in ranked:
-            ranked[s.hash] = (estimate(s, threads), (p["mr"], p["nv"]), opts)
+            ranked[s.hash] = (estimate(s, threads), (p["mr"], p["nv"], len(s.dots)), opts)
     out: list[Opts] = []
-    seen: dict[tuple[int, int], int] = {}
+    seen: dict[tuple[int, int, int], int] = {}
     for _, tile, opts in sorted(ranked.values(), key=lambda r: (r[0], str(r[2]))):
         seen[tile] = seen.get(tile, 0) + 1
         if seen[tile] <= 2:
@@ -90,9 +93,10 @@ def _lanes(kernel: Kernel, target: Target) -> int:
 
 # contractions -----------------------------------------------------------------------------------------------------
 def contraction_guesses(c: Contraction, target: Target, threads: int) -> list[dict[str, int]]:
-    """Parameter guesses for `contraction`: register tiles that fit the register file, blocks that fit the caches."""
+    """Parameter guesses for `contraction`: register tiles that fit the register file, blocks that fit the caches; with a matrix
+    instruction, where the target has one for the types."""
     lanes = target.lanes(c.nest.expr.dtype)
-    size = c.nest.expr.dtype.size
+    fit = fitting(target, c.nest, c.lane)
     width = extent(c.lane)
     tall = max((extent(a) for a in c.rows), default=1)
     depth = 1
@@ -101,7 +105,12 @@ def contraction_guesses(c: Contraction, target: Target, threads: int) -> list[di
     tiles = [(8, 3), (6, 4), (8, 2), (12, 2), (14, 2), (9, 3), (4, 4)] if target.registers >= 32 else [(6, 2), (4, 3), (4, 2), (8, 1)]
     tiles.sort(key=lambda t: _waste(tall, t[0]) + _waste(width, t[1] * lanes))
     out: dict[tuple[tuple[str, int], ...], None] = {}
-    for mr, nv in tiles[:4]:
+    unroll = 2 if depth >= 64 else 1
+    # signed bytes get their offset where they are packed; groups that are not consecutive are put together there
+    ways = [(0, 0, c.nest.expr.dtype.size)]
+    if fit is not None:
+        ways.append((1, int(fit.shifted or not fit.grouped), fit.row.b.size))
+    for (mr, nv), (tc, pack_tall, size) in product(tiles[:4], ways):
         nr = nv * lanes
         for kc in (0, 256, 512):
             if kc and depth <= kc * 1.5:
@@ -112,7 +121,9 @@ def contraction_guesses(c: Contraction, target: Target, threads: int) -> list[di
                     continue
                 for rows_ in (0, 1):
                     mc = -(-tall // threads // mr) * mr if rows_ else 0
-                    guess = {"mr": mr, "nv": nv, "nb": nb, "kc": kc, "rows": rows_, "mc": mc, "pack": 1, "pack_tall": 0, "unroll": 2 if depth >= 64 else 1}
+                    guess = {"mr": mr, "nv": nv, "nb": nb, "kc": kc, "rows": rows_, "mc": mc, "pack": 1, "pack_tall": pack_tall, "unroll": unroll}
+                    if fit is not None:
+                        guess["tc"] = tc
                     out.setdefault(tuple(guess.items()))
     return [dict(g) for g in out]
 
@@ -136,9 +147,11 @@ def contraction(
     pack: int = 1,
     pack_tall: int = 0,
     unroll: int = 1,
+    tc: int = 0,
 ) -> Opts:
     """A contraction's schedule: mr rows × nv vectors in registers, the lane axis in blocks of nb, the reduce axis in blocks of
-    kc (0: whole); parallel over lane blocks, or with `rows` over blocks of mc rows; `pack` and `pack_tall` stage the operands."""
+    kc (0: whole); parallel over lane blocks, or with `rows` over blocks of mc rows; `pack` and `pack_tall` stage the operands; `tc`: by a
+    matrix instruction."""
     lanes = target.lanes(c.nest.expr.dtype)
     lane, k = _name(c.lane), _name(max(c.reduce, key=extent))
     row_axis = max(c.rows, key=extent, default=None)
@@ -147,6 +160,9 @@ def contraction(
     nr = min(nv * lanes, 1 << extent(c.lane).bit_length())
     if row and mr > 1:
         out.append(opt("UPCAST", row, min(mr, extent(row_axis))) if row_axis is not None else opt("UPCAST", row, mr))
+    fit = fitting(target, c.nest, c.lane) if tc else None
+    if fit is not None and _waste(extent(c.lane), nr) > MAX_EXTRA_WORK - 1:
+        out.append(opt("PADTO", lane, nr))
     if nr > 1:
         out.append(opt("UPCAST", lane, nr))
     blocked = nr <= nb < extent(c.lane)
@@ -180,10 +196,15 @@ def contraction(
             out.append(opt("MOVE", k, before=inner_row))
             at = k
     if pack and at and row:  # with one row nothing is reused, and a copy costs as much as the work
-        out.append(opt("STAGE", c.wide.name, at=at, order="panel" if c.plain else "row"))
-    if pack_tall and inner_row and inner_row != at:
+        out.append(opt("STAGE", c.wide.name, at=at, order="panel" if c.plain or fit else "row"))
+    if pack_tall and fit is not None:
+        packed = opt("STAGE", c.tall.name, at=row if rows else inner_row, order="row", pad=16)
+        out.append(packed if fit.grouped else opt("STAGE", c.tall.name, at=row if rows else inner_row))
+    elif pack_tall and inner_row and inner_row != at:
         # rows of a power-of-two pitch share cache sets; a padded copy does not
         out.append(opt("STAGE", c.tall.name, at=inner_row, order="row", pad=16))
+    if fit is not None:  # last: without its panel it is not legal
+        out.append(opt("TC", c.nest.name, m=row, n=lane, k=_name(fit.k), row=fit.row.name))
     return tuple(out)
 
 
