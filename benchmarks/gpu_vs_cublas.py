@@ -180,6 +180,8 @@ def main() -> int:
             raise DeviceError(f"this benchmark runs on NVIDIA GPUs, not on {device.name}")
         device.check()
         about = {"device": device.name, "gpu": device.fingerprint()["cpu"], "driver": device.fingerprint()["driver"], "by": device.fingerprint()["by"]}
+        if "matmul" in args.kernel:
+            _library()  # to miss it after the search would be late
         for name in args.kernel:
             shape = parse_shape(args.shape or CASES[name])
             row = matmul(device, shape, args.budget, args.rounds) if name == "matmul" else rows(device, name, shape, args.budget, args.rounds)

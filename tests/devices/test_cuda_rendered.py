@@ -7,6 +7,8 @@ from __future__ import annotations
 import random
 import re
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -108,3 +110,13 @@ def faulty(change: str) -> str:
 )
 def test_planted_faults_are_found(change: str, found: str) -> None:
     assert re.search(found, faulty(change))
+
+
+@needs_cxx
+def test_the_example_of_the_page_runs() -> None:
+    page = Path(__file__).parents[2] / "docs" / "gpu.md"
+    (block,) = re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.S | re.M)
+    space: dict[str, Any] = {}
+    exec(compile(block, str(page), "exec"), space)
+    e = np.exp(space["x"] - space["x"].max(1, keepdims=True))
+    np.testing.assert_allclose(space["y"], e / e.sum(1, keepdims=True), rtol=1e-5)
