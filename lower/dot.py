@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..ir import index as ix
-from ..ir.node import const, load_parts
-from ..opts.dots import DotPlan
+from ..ir.node import Node, const, load_parts
+from ..opts.dots import DotPlan, inner_loops
 from ..opts.nests import Nest
+from ..opts.plan_axis import Part
+from ..opts.schedule import Scheduled
 from ..opts.staging import StagePlan
 from .box import flipped
 from .expr import NestEval
@@ -65,8 +67,20 @@ class Dot:
         """A finished sum without what the shift added to it."""
         if not self.plan.shift:
             return v
-        mem, address = self.low.sums[self.plan.value]
-        return self.low.b.op("sub", v, self.ev.read(mem, address, asg))
+        _, address, _ = sums_of(self.low.sched, self._stage, self.ev.nest)
+        return self.low.b.op("sub", v, self.ev.read(self.low.tiles[f"{self._stage.buffer.name}.sums"], address, asg))
+
+
+def sums_of(sched: Scheduled, s: StagePlan, nest: Nest) -> tuple[list[Part], Node, int]:
+    """How the sums of a panel's columns lie: the parts they vary with (all but the reduce loops inside the spatial ones), the element
+    index over those, and the number of elements."""
+    inner = {p.name for p in inner_loops(sched, nest)}
+    parts = [p for p, _ in s.parts if p.axis not in nest.reduce_axes or not (p.register or p.name in inner)]
+    address, size = const(0), 1
+    for p in reversed(parts):
+        address = ix.add(address, p.var, size)
+        size *= p.trips
+    return parts, address, size
 
 
 def panel(ev: NestEval, plan: DotPlan, s: StagePlan, mem: Mem, asg: Assignment) -> Val:

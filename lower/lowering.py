@@ -72,7 +72,6 @@ class Lowering(Rooms):
         self.arena, self.shared = Arena(), Arena("shared")
         self.active: dict[str, tuple[StagePlan, Mem]] = {}
         self.tiles: dict[str, Mem] = {}
-        self.sums: dict[str, tuple[Mem, Node]] = {}  # of a panel's columns, by value
         self.aliased: set[str] = set()
         self.width = max(1, min((sched.target.lanes(d) for d in self._types()), default=1))
         self.reads = self._reads()

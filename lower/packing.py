@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from ..ir import index as ix
 from ..ir.node import Node, const, load_parts
-from ..opts.dots import DotPlan, inner_loops
+from ..opts.dots import DotPlan
 from ..opts.nests import Nest
 from ..opts.plan_axis import Part
 from ..opts.staging import StagePlan
 from .box import kept
 from .builder import Builder
 from .copy import CopyEval
-from .dot import panel
+from .dot import panel, sums_of
 from .loops import through
 from .parts import over_parts
 from .program import Mem, Val
@@ -75,16 +75,12 @@ class LanesEval(CopyEval):
 def column_sums(low: Lowering, s: StagePlan, mem: Mem, dot: DotPlan) -> None:
     """Keep shift · Σ b for every column of the panel and every step of the loops outside the sum's own, by the instruction itself."""
     row, nest = dot.row, s.nests[0]
-    inner = {p.name for p in inner_loops(low.sched, nest)}
-    summed = [p for p, _ in s.parts if p.axis in nest.reduce_axes and (p.register or p.name in inner)]
-    others = [p for p, _ in s.parts if p not in summed]
-    address, stride = const(0), 1
-    for p in reversed(others):
-        address = ix.add(address, p.var, stride)
-        stride *= p.trips
-    if dot.value not in low.sums:
-        low.sums[dot.value] = (low.arena.take(row.c, stride), address)
-    into = low.sums[dot.value][0]
+    others, address, size = sums_of(low.sched, s, nest)
+    summed = [p for p, _ in s.parts if p not in others]
+    name = f"{s.buffer.name}.sums"
+    if name not in low.tiles:
+        low.tiles[name] = low.arena.take(row.c, size)
+    into = low.tiles[name]
     shift = low.b.const(dot.shift, row.a, row.k)
     regs = [p for p, _ in s.parts if p.register]
     lane = next(p for p in regs if p.axis is dot.n)
