@@ -47,7 +47,7 @@ def quick(command: list[str]) -> list[str]:
 
 
 def test_there_are_commands() -> None:
-    assert {c[0] for c in commands()} == {"run", "show", "report", "kernels", "devices", "cache"}
+    assert {c[0] for c in commands()} == {"run", "show", "explain", "check", "report", "kernels", "devices", "cache"}
 
 
 def test_every_command_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
