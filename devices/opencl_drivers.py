@@ -6,7 +6,6 @@ driver is asked by a process of its own, which sees no other; the answers are ha
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
 import os
 import subprocess
@@ -14,6 +13,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +50,7 @@ def drivers() -> list[Driver]:
     handed = _handed_down()
     if handed is not None and choice == handed["choice"]:
         return [Driver(**d) for d in handed["drivers"]]
-    if importlib.util.find_spec("pyopencl") is None:
+    if find_spec("pyopencl") is None:
         raise DeviceError("the opencl device needs pyopencl: pip install 'tilewright[opencl]'")
     found = _ask([("=".join(next(iter(choice.items()))), {})] if choice else [(file, _only(library)) for file, library in installed()])
     os.environ[VARIABLE] = json.dumps({"choice": choice, "drivers": [vars(d) for d in found]})
@@ -77,10 +77,8 @@ def _only(library: str) -> dict[str, str]:
 
 def installed() -> list[tuple[str, str]]:
     """(file, library) of each driver; a library without a folder is found by the dynamic linker."""
-    spec = importlib.util.find_spec("pyopencl")
-    own = Path(spec.origin).parent / ".libs" if spec is not None and spec.origin else Path()
     found = []
-    for folder in dict.fromkeys([*map(Path, FOLDERS), own]):
+    for folder in dict.fromkeys([*map(Path, FOLDERS), _wheel()]):
         for file in sorted(folder.glob("*.icd")):
             with contextlib.suppress(OSError, UnicodeDecodeError):  # a file that cannot be read names no driver
                 library = file.read_text().strip()
@@ -92,6 +90,12 @@ def installed() -> list[tuple[str, str]]:
         found.append((str(intel), str(intel)))
     # without any file, the loader may know drivers in its own way (another operating system, a stub)
     return [(f, library) for f, library in found if library] or [("", "")]
+
+
+def _wheel() -> Path:
+    """Where wheels of drivers put theirs: beside the loader of pyopencl's own."""
+    spec = find_spec("pyopencl")
+    return Path(spec.origin).parent / ".libs" if spec is not None and spec.origin else Path()
 
 
 def _ask(which: Sequence[tuple[str, Mapping[str, str]]]) -> list[Driver]:

@@ -7,6 +7,7 @@ import ctypes
 import functools
 import os
 import threading
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -71,7 +72,10 @@ class Session:
     def compile(self, text: str) -> Any:
         """A program. Raises BuildError with the log's first lines."""
         try:
-            return self.cl.Program(self.context, text).build(options=self.options(), cache_dir=False)
+            with warnings.catch_warnings():
+                # drivers chatter ("1 warning generated")
+                warnings.simplefilter("ignore", self.cl.CompilerWarning)
+                return self.cl.Program(self.context, text).build(options=self.options(), cache_dir=False)
         except self.cl.Error as e:
             lines = [line.strip() for line in str(e).splitlines() if line.strip() and not line.startswith("(options")]
             raise BuildError("the OpenCL compiler refused it: " + " | ".join(lines[:6])) from None

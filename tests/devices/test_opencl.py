@@ -1,0 +1,292 @@
+"""The opencl device on PoCL: kernels by hand and rendered ones, buffers, timing, objects, and what it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from opencl_driver import POCL, needs_pocl, source
+from tilewright import devices, kernels
+from tilewright.devices.opencl import OpenClDevice
+from tilewright.ir import BuildError, DeviceError, MeasureError, const
+from tilewright.ir.index import add
+from tilewright.ir.node import sym
+from tilewright.ir.normalise import normalise
+from tilewright.lower import lower
+from tilewright.measure.inputs import generate, shape
+from tilewright.measure.verify import check, expectations
+from tilewright.opts import apply, opt, seeds
+from tilewright.renderers import render
+from tilewright.targets import Target
+
+pytestmark = needs_pocl
+DOUBLE = "__kernel void k_p0(__global const float *a, __global float *b) { b[get_global_id(0)] = 2 * a[get_global_id(0)]; }"
+
+
+@pytest.fixture(scope="module")
+def device() -> OpenClDevice:
+    got = devices.get(POCL)
+    assert isinstance(got, OpenClDevice)
+    return got
+
+
+def on_device(device: OpenClDevice, arrays: Sequence[np.ndarray[Any, Any]]) -> list[int]:
+    memory = device.memory()
+    handles = []
+    for a in arrays:
+        handles.append(memory.alloc(a.nbytes))
+        memory.write(handles[-1], a.ctypes.data, a.nbytes)
+    return handles
+
+
+def call(device: OpenClDevice, made: Any, arrays: Sequence[np.ndarray[Any, Any]], vars: Sequence[int] = ()) -> None:
+    """Build, load and run on copies of arrays, and copy them back."""
+    exe = device.load(device.build(made), made.signature, device.threads)
+    handles = on_device(device, arrays)
+    exe.poison()
+    exe.run(handles, vars)
+    memory = device.memory()
+    for h, a in zip(handles, arrays, strict=True):
+        memory.read(h, a.ctypes.data, a.nbytes)
+        memory.free(h)
+    exe.close()
+
+
+def test_a_kernel_of_groups(device: OpenClDevice) -> None:
+    a, b = np.arange(64, dtype=np.float32), np.zeros(64, np.float32)
+    call(device, source(DOUBLE, device.target, items=8, threads=8), [a, b])
+    assert (b == 2 * a).all()
+
+
+def test_phases_share_a_workspace_and_threads_share_group_memory(device: OpenClDevice) -> None:
+    text = """
+__kernel void k_p0(__global const float *a, __global float *b, __global uchar *work) {
+    __local float s[16];
+    const int t = get_local_id(0);
+    s[t] = a[get_global_id(0)];
+    barrier(CLK_LOCAL_MEM_FENCE);
+    ((__global float *)work)[get_global_id(0)] = s[15 - t];
+}
+__kernel void k_p1(__global const float *a, __global float *b, __global uchar *work) { b[get_global_id(0)] = ((__global float *)work)[63 - get_global_id(0)]; }
+"""
+    a, b = np.arange(64, dtype=np.float32), np.zeros(64, np.float32)
+    call(device, source(text, device.target, items=(4, 64), threads=(16, 1), work=256, shared=64), [a, b])
+    assert (b == a.reshape(4, 16)[::-1].ravel()).all()
+
+
+def test_symbols_and_an_arena(device: OpenClDevice) -> None:
+    n = sym("n", 1, 4096)
+    text = """
+__kernel void k_p0(__global float *b, __global uchar *arena, long n, long m) {
+    __global float *mine = (__global float *)(arena + get_global_id(0) * 20032);
+    for (int i = 0; i < 5000; i++) mine[i] = i < m ? 1.0f : 0.0f;
+    float t = 0;
+    for (int i = 0; i < 5000; i++) t += mine[i];
+    b[get_global_id(0)] = t + n;
+}
+"""
+    made = source(text, device.target, items=add(n, const(1)), threads=2, params=((64, "out"),), symbols=("n", "m"), scratch=20000)
+    exe = device.load(device.build(made), made.signature, device.threads)
+    b = np.zeros(64, np.float32)
+    memory = device.memory()
+    (h,) = on_device(device, [b])
+    for values in ((3, 7), (9, 2)):
+        exe.run([h], values)
+        memory.read(h, b.ctypes.data, b.nbytes)
+        expected = np.zeros(64, np.float32)
+        expected[: 2 * (values[0] + 1)] = sum(values)
+        assert (b[: 2 * (values[0] + 1)] == expected[: 2 * (values[0] + 1)]).all()
+    memory.free(h)
+    exe.close()
+
+
+def test_memory(device: OpenClDevice) -> None:
+    memory = device.memory()
+    h = memory.alloc(1000)
+    memory.fill(h, 7, 1000)
+    memory.fill(h, 255, 3, 997)
+    data = np.arange(5, dtype=np.uint8)
+    memory.write(h, data.ctypes.data, 5, 10)
+    out = np.zeros(1000, np.uint8)
+    memory.read(h, out.ctypes.data, 990, 10)
+    assert (out[:5] == data).all() and (out[5:987] == 7).all() and (out[987:990] == 255).all()
+    memory.write(h, 0, 0)
+    memory.read(h, 0, 0)
+    memory.free(h)
+
+
+def test_more_memory_than_there_is(device: OpenClDevice) -> None:
+    with pytest.raises(MeasureError, match=r"takes buffers of at most .* bytes, not .*; measure a smaller shape"):
+        device.memory().alloc(1 << 50)
+
+
+def test_time(device: OpenClDevice) -> None:
+    made = source(DOUBLE, device.target, items=64)
+    exe = device.load(device.build(made), made.signature, device.threads)
+    a, b, c = (np.full(64, v, np.float32) for v in (1, 0, 0))
+    ha, hb, hc = on_device(device, [a, b, c])
+    times = exe.time([[ha, hb], [ha, hc]], (), 150)
+    assert len(times) == 150 and all(0 < t < 1 for t in times)
+    device.memory().read(hc, c.ctypes.data, c.nbytes)
+    assert (c == 2).all()
+    assert len(exe.time([[ha, hb]], (), 1000, 0.0)) < 100  # at least one, and no more once the time is over
+    assert len(exe.time([[ha, hb]], (), 0)) == 1
+    exe.close()
+
+
+def test_the_device_s_clock_sees_the_work(device: OpenClDevice) -> None:
+    text = (
+        "__kernel void k_p0(__global const float *a, __global float *b, long n) { float t = 0; for (long i = 0; i < n; i++) t = t * a[i & 7] + 1; b[0] = t; }"
+    )
+    made = source(text, device.target, symbols=("n",))
+    exe = device.load(device.build(made), made.signature, device.threads)
+    handles = on_device(device, [np.ones(64, np.float32), np.ones(64, np.float32)])
+    short, long = (min(exe.time([handles], (n,), 5)) for n in (1000, 1_000_000))
+    assert long > 20 * short and long > 1e-4
+    exe.close()
+
+
+def test_several_threads_may_call(device: OpenClDevice) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    made = source(DOUBLE, device.target, items=64)
+    exe = device.load(device.build(made), made.signature, device.threads)
+    inputs = [np.full(64, i, np.float32) for i in range(8)]
+    sets = [on_device(device, [a, np.zeros(64, np.float32)]) for a in inputs]
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda s: [exe.run(s) for _ in range(20)], sets))
+    out = np.zeros(64, np.float32)
+    for i, (_, h) in enumerate(sets):
+        device.memory().read(h, out.ctypes.data, out.nbytes)
+        assert (out == 2 * i).all()
+    exe.close()
+
+
+def test_poison_reaches_the_workspace(device: OpenClDevice) -> None:
+    text = "__kernel void k_p0(__global const float *a, __global float *b, __global uchar *work) { b[get_global_id(0)] = ((__global float *)work)[get_global_id(0)]; }"
+    b = np.zeros(64, np.float32)
+    call(device, source(text, device.target, items=64, work=256), [b.copy(), b])
+    assert np.isnan(b).all()
+
+
+# what it refuses -----------------------------------------------------------------------------------------------------
+def test_text_that_does_not_compile(device: OpenClDevice) -> None:
+    with pytest.raises(BuildError, match=r"the OpenCL compiler refused it: .*undeclared identifier 'nothing'"):
+        device.build(source("__kernel void k_p0(__global float *a) { a[0] = nothing; }", device.target))
+
+
+def test_another_language(device: OpenClDevice) -> None:
+    with pytest.raises(BuildError, match="builds OpenCL C, not llvm: render for an 'opencl' target"):
+        device.build(source("define", devices.get("cpu").target))
+
+
+def test_more_than_the_device_has_never_reaches_the_driver(device: OpenClDevice) -> None:
+    target = device.target
+    made = source(DOUBLE, target, shared=target.shared + 1)
+    for step in (lambda: device.build(made), lambda: device.load(device.build(source(DOUBLE, target)), made.signature, device.threads)):
+        with pytest.raises(BuildError, match=r"wants \d+ bytes of shared memory and pocl-.* has \d+"):
+            step()
+    with pytest.raises(BuildError, match=r"wants groups of \d+ threads and pocl-.* takes at most \d+"):
+        device.build(source(DOUBLE, target, threads=target.max_threads + 1))
+
+
+def test_an_arena_too_large_is_refused(device: OpenClDevice) -> None:
+    text = "__kernel void k_p0(__global const float *a, __global float *b, __global uchar *arena) { b[0] = 1; }"
+    made = source(text, device.target, items=1 << 20, threads=2, scratch=1 << 16)
+    exe = device.load(device.build(made), made.signature, device.threads)
+    with pytest.raises(BuildError, match="above 512 MiB in all"):
+        exe.run(on_device(device, [np.zeros(64, np.float32)] * 2))
+
+
+def test_objects(device: OpenClDevice) -> None:
+    made = source(DOUBLE, device.target, items=64)
+    obj = device.build(made)
+    for bad in (obj[:-1], b"", b"x" * 100, obj.replace(b"2 *", b"3 *")):
+        with pytest.raises(BuildError, match="not a whole object of the opencl device"):
+            device.load(bad, made.signature, device.threads)
+    with pytest.raises(DeviceError, match=r"built for .* by opencl Portable Computing Language 0\.0.*; build it again"):
+        device.load(obj.replace(device.found.about["driver"].encode(), b"0.0"), made.signature, device.threads)
+    missing = source(DOUBLE, device.target, name="other")
+    with pytest.raises(BuildError, match="has no kernel other_p0 in this program"):
+        device.load(obj, missing.signature, device.threads)
+
+
+def test_one_process_uses_one_driver(device: OpenClDevice) -> None:
+    from dataclasses import replace
+
+    from tilewright.devices.opencl_run import Session
+
+    device.open()
+    other = replace(device.found, about={**device.found.about, "platform": "Another"})
+    with pytest.raises(DeviceError, match="cannot be opened: this process uses another OpenCL driver already"):
+        Session(other)
+
+
+def test_limits_are_measured_in_another_process_and_kept(device: OpenClDevice, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    from tilewright.devices import Limits, Rates
+
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert device.limits() is None
+    measured = Limits("2026-01-31", {device.threads: Rates(1e11, 5e10, 1e10, 9e9, 9e9, 1e10, 1e10)})
+    monkeypatch.setattr("tilewright.devices.opencl_limits.probe", lambda spec: measured)
+    assert device.limits(probe=True) == measured == device.limits()
+    monkeypatch.setattr(
+        "tilewright.devices.opencl_limits.probe", lambda spec: Limits("2026-02-01", {device.threads: Rates(9e10, 6e10, 1e10, 9e9, 9e9, 1e10, 1e10)})
+    )
+    assert device.limits(probe=True) == Limits("2026-02-01", {device.threads: Rates(1e11, 6e10, 1e10, 9e9, 9e9, 1e10, 1e10)})
+
+
+def test_a_probe_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tilewright.devices.opencl_limits import probe
+
+    with pytest.raises(DeviceError, match="the limits of opencl:nothing could not be measured: no OpenCL device 'nothing'"):
+        probe("opencl:nothing")
+
+
+# rendered kernels ----------------------------------------------------------------------------------------------------
+def agrees(device: OpenClDevice, name: str, dtype: str, schedules: Sequence[Any], target: Target) -> int:
+    """Run schedules at a small odd shape and compare every element with the reference; how many groups of several threads there were."""
+    kernel = normalise(kernels.make(name, kernels.get(name).odd_shape, dtype))
+    data = generate(kernel, {}, 1)
+    expect = expectations(kernel, data, {})
+    groups = 0
+    for schedule in schedules:
+        made = render(lower(apply(kernel, schedule, target)), target)
+        arrays = [data[b.name].copy() if b.name in data else np.empty(shape(b, kernel, {}), b.dtype.np) for b in kernel.buffers]
+        for b, a in zip(kernel.buffers, arrays, strict=True):
+            if b.name not in data:
+                a.reshape(-1).view(np.uint8).fill(0xFF)
+        call(device, made, arrays)
+        for b, a in zip(kernel.buffers, arrays, strict=True):
+            if b.name in expect:
+                verdict = check(expect[b.name], a.ctypes.data)
+                assert verdict.ok, f"{schedule}: {verdict.detail}"
+        groups += max(made.signature.threads) > 1
+    return groups
+
+
+def seeded(name: str, dtype: str, target: Target) -> list[Any]:
+    return list(seeds(normalise(kernels.make(name, kernels.get(name).odd_shape, dtype)), target, target.cores))
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [("matmul", "float32"), ("matmul", "bfloat16"), ("matmul", "int8"), ("softmax", "float16"), ("layernorm", "float64"), ("argmax", "float32")],
+)
+def test_schedules_for_processors_agree_with_the_reference(device: OpenClDevice, name: str, dtype: str) -> None:
+    agrees(device, name, dtype, seeded(name, dtype, device.target)[:1], device.target)
+
+
+@pytest.mark.parametrize(("name", "dtype"), [("matmul", "float32"), ("softmax", "float32"), ("sum_rows", "float16"), ("transpose", "float32")])
+def test_schedules_for_gpus_agree_with_the_reference(device: OpenClDevice, name: str, dtype: str) -> None:
+    from tilewright.targets import named
+
+    target = named("opencl-gpu")
+    shared = [s for s in seeded(name, dtype, target) if any(o.op in ("LOCAL", "GROUP") for o in s)]
+    assert agrees(device, name, dtype, shared[:1], target) == 1
+
+
+def test_a_split_reduction_runs_in_two_phases(device: OpenClDevice) -> None:
+    agrees(device, "sum_rows", "float32", [[opt("SPLITK", "n", 16)]], device.target)

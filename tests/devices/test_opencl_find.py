@@ -1,0 +1,220 @@
+"""Which OpenCL devices there are and which one a name means, with drivers that answer, refuse, abort, hang or talk nonsense."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tilewright import devices, targets
+from tilewright.devices import opencl_describe, opencl_drivers, opencl_find
+from tilewright.devices.opencl import OpenClDevice
+from tilewright.ir import DeviceError
+
+CPU = {
+    "platform": "Portable Computing Language", "platform_version": "OpenCL 3.0 PoCL 3.1 LLVM 15.0.6", "at": 0, "name": "pthread-znver5", "vendor": "AMD",
+    "driver": "3.1", "version": "OpenCL 3.0", "kind": "cpu", "units": 4, "shared": 1 << 20, "group": 4096, "memory": 1 << 34, "buffer": 1 << 32, "cache": 1 << 20,
+    "clock_mhz": 2500, "rounded": True, "extensions": ["cl_khr_fp64"],
+}  # fmt: skip
+GPU = CPU | {"platform": "AMD Accelerated Parallel Processing", "name": "gfx1100", "kind": "gpu", "units": 48, "shared": 65536, "group": 1024, "rounded": False}
+GPU |= {"vendor": "Advanced Micro Devices, Inc.", "extensions": ["cl_khr_fp16", "cl_khr_fp64", "cl_khr_subgroup_shuffle"], "platform_version": "OpenCL 2.1"}
+CHECKER = CPU | {"platform": "Oclgrind", "name": "Oclgrind Simulator", "kind": "gpu"}
+
+# takes the place of the module that asks a driver: each library does what its name says
+FAKE = f"""
+import json, os, sys, time
+what = sys.argv[1].rsplit("/", 1)[-1]
+if what == "abort": sys.stderr.write("context lost\\nassertion failed in driver\\n"); sys.stderr.flush(); os.abort()
+if what == "exit": sys.exit(3)
+if what == "hang": time.sleep(100)
+if what == "nonsense": print("hello"); sys.exit()
+if what == "noisy": print("a driver's own chatter")
+devices = {{"cpu": [{CPU!r}], "gpu": [{GPU!r}], "checker": [{CHECKER!r}], "noisy": [{CPU!r}]}}
+print(json.dumps({{"devices": devices[what]}} if what in devices else {{"none": "its library cannot be loaded (no such file)"}}))
+"""
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """`install("cpu", "abort")`: these drivers are installed, and no others."""
+    (tmp_path / "fake_describe.py").write_text(FAKE)
+    vendors = tmp_path / "vendors"
+    vendors.mkdir()
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(opencl_drivers, "_MODULE", "fake_describe")
+    monkeypatch.setattr(opencl_drivers, "FOLDERS", (str(vendors),))
+    monkeypatch.setattr(opencl_drivers, "find_spec", lambda name: True)
+    monkeypatch.setattr(opencl_drivers, "_wheel", lambda: Path(tmp_path / "none"))
+    monkeypatch.setattr(opencl_drivers, "ASK_S", 12.0)
+    monkeypatch.setattr("tilewright.devices.registry._MADE", {})
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    for name in (opencl_drivers.VARIABLE, *opencl_drivers.CHOICE):
+        # set before deleting: what a test leaves there goes away with it
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+
+    def write(*libraries: str) -> Path:
+        for library in libraries:
+            (vendors / f"{library}.icd").write_text(f"/drivers/{library}\n")
+        return vendors
+
+    return write
+
+
+def test_a_gpu_comes_first_and_the_checker_is_no_device(install: Callable[..., Path]) -> None:
+    install("checker", "cpu", "gpu")
+    found = opencl_find.find()
+    assert [f.about["name"] for f in found] == ["Oclgrind Simulator", "pthread-znver5", "gfx1100"]
+    assert opencl_find.choose(found, "").about["name"] == "gfx1100"
+    assert opencl_find.choose(found, "1").about["name"] == opencl_find.choose(found, "PORTABLE").about["name"] == "pthread-znver5"
+    assert opencl_find.choose(found, "gfx").environment == {"OCL_ICD_VENDORS": "/drivers/gpu", "OCL_ICD_FILENAMES": "/drivers/gpu"}
+    assert [name for name, why in devices.get("opencl").family() if not why] == ["opencl", "opencl:1"]
+    assert dict(devices.get("opencl").family())["opencl:0"].startswith("Oclgrind checks kernels (tune check)")
+
+
+@pytest.mark.parametrize("selector", ["3", "99", "nvidia"])
+def test_an_unknown_device_lists_those_there_are(install: Callable[..., Path], selector: str) -> None:
+    install("cpu", "gpu")
+    expected = rf"no OpenCL device '{selector}': use an index or a part of a name \(opencl:0 is Portable Computing Language - pthread-znver5; opencl:1 is AMD"
+    with pytest.raises(DeviceError, match=expected):
+        devices.get(f"opencl:{selector}").check()
+
+
+def test_drivers_that_fail_do_not_hide_the_others(install: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opencl_drivers, "ASK_S", 3.0)
+    vendors = install("abort", "exit", "hang", "lost", "nonsense", "noisy")
+    errors = {Path(d.file).stem: d.error for d in opencl_drivers.drivers()}
+    assert errors["noisy"] == ""
+    away = "remove that file, or choose drivers by OCL_ICD_VENDORS"
+    assert errors["abort"] == (
+        f"the OpenCL driver of {vendors}/abort.icd ended the process that asked for its devices (signal 6: assertion failed in driver): {away}"
+    )
+    assert "(status 3: it said nothing)" in errors["exit"] and "(status 0: it said nothing)" in errors["nonsense"]
+    assert errors["hang"].endswith(f"did not answer within 3 s: {away}")
+    assert errors["lost"].endswith(f"its library cannot be loaded (no such file); install what is missing, or {away}")
+    family = devices.get("opencl").family()
+    assert family[0] == ("opencl", "") and (f"opencl ({vendors}/abort.icd)", errors["abort"]) in family and len(family) == 6
+
+
+def test_no_working_driver_names_the_reasons_and_the_fix(install: Callable[..., Path]) -> None:
+    install("abort", "lost")
+    with pytest.raises(DeviceError, match=r"signal 6.*cannot be loaded.*or install a driver: .*apt-get install pocl-opencl-icd"):
+        devices.get("opencl").check()
+    ((name, why),) = devices.get("opencl").family()
+    assert name == "opencl" and "signal 6" in why and "cannot be loaded" in why
+
+
+def test_only_a_checker_is_no_device(install: Callable[..., Path]) -> None:
+    install("checker", "abort")
+    with pytest.raises(DeviceError, match=r"the only OpenCL driver here is Oclgrind.*install a driver"):
+        devices.get("opencl").check()
+    assert [name.split(" ")[0] for name, why in devices.get("opencl").family() if why] == ["opencl", "opencl"]
+    devices.get("opencl:oclgrind").check()
+
+
+def test_no_driver_at_all(install: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    install()
+    monkeypatch.setattr(opencl_drivers, "_MODULE", "tilewright.devices.opencl_describe")
+    monkeypatch.setenv("OCL_ICD_VENDORS", "/nowhere")
+    pytest.importorskip("pyopencl")
+    with pytest.raises(DeviceError, match="OCL_ICD_VENDORS=/nowhere: no OpenCL driver is there; install what is missing"):
+        devices.get("opencl").check()
+
+
+def test_without_pyopencl(install: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    install("cpu")
+    monkeypatch.setattr(opencl_drivers, "find_spec", lambda name: None)
+    with pytest.raises(DeviceError, match="needs pyopencl: pip install"):
+        devices.get("opencl").check()
+
+
+def test_processes_cannot_be_started(install: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    install("cpu")
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    with pytest.raises(DeviceError, match="cannot start a process to ask the OpenCL drivers"):
+        devices.get("opencl").check()
+
+
+def test_drivers_are_asked_once_and_again_when_the_choice_changes(install: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    install("cpu")
+    assert len(opencl_drivers.drivers()) == 1
+    install("gpu")
+    assert len(opencl_drivers.drivers()) == 1
+    opencl_drivers.forget()
+    assert len(opencl_drivers.drivers()) == 2
+    monkeypatch.setenv("OCL_ICD_VENDORS", "/some/where")
+    monkeypatch.setattr(opencl_drivers, "_MODULE", "tilewright.devices.opencl_describe")
+    (only,) = opencl_drivers.drivers()
+    assert only.file == "OCL_ICD_VENDORS=/some/where" and only.environment == {}
+
+
+def test_a_driver_listed_twice_is_one_device(install: Callable[..., Path]) -> None:
+    install("cpu", "noisy")
+    assert len(opencl_find.find()) == 1
+
+
+def test_libraries_beside_their_file_and_intels_by_pip(install: Callable[..., Path], tmp_path: Path) -> None:
+    vendors = install()
+    (vendors / "own.icd").write_text("libown.so\n")
+    (vendors / "libown.so").touch()
+    (vendors / "linked.icd").write_text("libelsewhere.so.2\n")
+    (vendors / "empty.icd").write_text("\n")
+    (vendors / "intel.icd").write_text("/built/somewhere/libintelocl.so\n")
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "libintelocl.so").touch()
+    found = dict(opencl_drivers.installed())
+    assert found == {
+        f"{vendors}/own.icd": f"{vendors}/libown.so",
+        f"{vendors}/linked.icd": "libelsewhere.so.2",
+        f"{tmp_path}/lib/libintelocl.so": f"{tmp_path}/lib/libintelocl.so",
+    }
+
+
+def test_pocl_uses_the_cores_that_this_process_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("POCL_MAX_PTHREAD_COUNT", "POCL_CPU_MAX_CU_COUNT"):
+        monkeypatch.delenv(name, raising=False)
+    assert opencl_drivers.settings()["POCL_MAX_PTHREAD_COUNT"] == str(targets.usable_cores())
+    monkeypatch.setenv("POCL_MAX_PTHREAD_COUNT", "1")
+    assert not {"POCL_MAX_PTHREAD_COUNT", "POCL_CPU_MAX_CU_COUNT"} & set(opencl_drivers.settings())
+
+
+def test_targets() -> None:
+    here, cpu, gpu = targets.host(), opencl_find.target_of(CPU), opencl_find.target_of(GPU)
+    assert (cpu.lang, cpu.kind, cpu.vector_bytes, cpu.l2, cpu.cores, cpu.shared) == ("opencl", "cpu", here.vector_bytes, here.l2, 4, 1 << 20)
+    assert cpu.name == f"pocl-{here.name}" and cpu.features == {"fp64"} and not cpu.simt
+    assert (gpu.kind, gpu.vector_bytes, gpu.warp, gpu.max_threads, gpu.shared) == ("gpu", 16, 1, 1024, 65536)
+    assert gpu.name == "gfx1100" and gpu.cpu == "advanced-micro-devices-inc.-gfx1100" and gpu.features == {"fp64", "fp16", "subgroups"}
+    intel = opencl_find.target_of(CPU | {"platform": "Intel(R) OpenCL"})
+    assert intel.simt and intel.name == f"intel-{here.name}" and intel.key != cpu.key
+
+
+def test_what_the_code_depends_on_is_in_the_compilers_name(install: Callable[..., Path]) -> None:
+    install("cpu", "gpu")
+    assert devices.get("opencl:0").compiler_id() == "opencl Portable Computing Language 3.1 LLVM 15.0.6 rounded"
+    assert devices.get("opencl:1").compiler_id() == "opencl AMD Accelerated Parallel Processing 3.1"
+    assert devices.get("opencl:1").fingerprint()["cpu"] == "gfx1100"
+
+
+def test_the_number_of_threads(install: Callable[..., Path]) -> None:
+    install("cpu", "gpu")
+    cpu, gpu = OpenClDevice("0"), OpenClDevice("1")
+    assert (cpu.threads, gpu.threads) == (4, 1)
+    cpu.check_threads(4)
+    with pytest.raises(DeviceError, match="runs with 4 threads, not 2: leave the number of threads out; PoCL takes fewer"):
+        cpu.check_threads(2)
+
+
+def test_why_a_driver_has_no_platform() -> None:
+    assert opencl_describe._why_not("/nowhere/lib.so", "PLATFORM_NOT_FOUND_KHR").startswith("its library cannot be loaded (/nowhere/lib.so")
+    assert "shows no platform" in opencl_describe._why_not("libc.so.6", "PLATFORM_NOT_FOUND_KHR")
+    assert opencl_describe._why_not("", "PLATFORM_NOT_FOUND_KHR") == "no OpenCL driver is there"
+    assert opencl_describe._why_not("x", "OUT_OF_HOST_MEMORY") == "OUT_OF_HOST_MEMORY"
+
+
+def test_damaged_answers_are_asked_for_again(install: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    install("cpu")
+    for text in ("{", "[]", json.dumps({"choice": {}})):
+        monkeypatch.setenv(opencl_drivers.VARIABLE, text)
+        assert len(opencl_drivers.drivers()) == 1
