@@ -8,18 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import product
 from math import prod
 
 from . import index as ix
 from .dtypes import index
 from .errors import KernelError
-from .kernel import Buffer, Extent, Kernel, Reduce, Scan, loads
+from .idle import idle, threshold
+from .kernel import Buffer, Extent, Fold, Kernel, Reduce, Scan, loads
 from .node import Node, as_node, axes_of, substitute, walk
 
 FLOP = frozenset({"add", "sub", "mul", "div", "max", "min", "neg", "abs", "sqrt", "floor"})
 """Operators of one flop; comparisons, selections, conversions and index arithmetic are free."""
 
 ELEMENTARY = frozenset({"exp", "log", "tanh", "erf"})
+
+MOST_COUNTED = 1 << 16
+"""Points of the other axes up to which the places on a folded axis that do something are counted."""
 
 POLYNOMIAL: dict[str, dict[int, int]] = {
     "exp": {4: 22, 8: 32},
@@ -52,22 +57,23 @@ def cost(kernel: Kernel, vars: Mapping[str, int] | None = None) -> Cost:
     size = _Sizes(kernel, vars or {})
     flops = elementary = poly = 0
 
-    def body(*roots: Node) -> None:
+    def body(*roots: Node, fold: Fold | None = None) -> None:
         nonlocal flops, elementary, poly
         for n in walk(*roots):
             if n.dtype is index or (n.src and n.src[0].dtype is index):
                 continue
             if n.op in FLOP:
-                flops += size.points(axes_of(n))
+                flops += size.points(axes_of(n), fold)
             elif n.op in ELEMENTARY:
-                times = size.points(axes_of(n))
+                times = size.points(axes_of(n), fold)
                 elementary += times
                 poly += times * POLYNOMIAL[n.op][8 if n.dtype.size == 8 else 4]
 
+    folds = {v.name: f for f in kernel.body if isinstance(f, Fold) for v in f.block}
     for v in kernel.values.values():
-        body(v.body)
+        body(v.body, fold=folds.get(v.name))
         if isinstance(v.expr, (Reduce, Scan)):
-            flops += size.points((*v.axes, *v.reduce_axes))
+            flops += size.points((*v.axes, *v.reduce_axes), folds.get(v.name))
     for s in kernel.stores:
         body(s.expr)
         if s.combine is not None:
@@ -80,6 +86,7 @@ class _Sizes:
 
     def __init__(self, kernel: Kernel, values: Mapping[str, int]) -> None:
         self.env: dict[Node, int] = {}
+        self.counted: dict[tuple[Fold, frozenset[Node]], int] = {}
         for s in kernel.symbols:
             if s.arg.name not in values:
                 raise KernelError(f"the cost of {kernel.name} depends on {s.arg.name}: give its value in vars")
@@ -88,8 +95,34 @@ class _Sizes:
     def of(self, extent: Extent) -> int:
         return extent if isinstance(extent, int) else ix.evaluate(as_node(extent), self.env)
 
-    def points(self, axes: Iterable[Node]) -> int:
-        return prod(self.of(a.arg.extent) for a in axes)
+    def points(self, axes: Iterable[Node], fold: Fold | None = None) -> int:
+        """How many points `axes` have; of a fold's, those where its block does something."""
+        found = list(axes)
+        sites = [a for a in found if fold is not None and a.arg.family == fold.axis.arg.family]
+        if fold is None or len(sites) != 1:
+            return prod(self.of(a.arg.extent) for a in found)
+        here = frozenset(fold.axis if a is sites[0] else a for a in found)
+        known = self.counted.get((fold, here))
+        if known is None:
+            known = self.counted[fold, here] = self._active(fold, here)
+        return known
+
+    def _active(self, fold: Fold, axes: frozenset[Node]) -> int:
+        """Points of `axes`, fold.axis among them, where all conditions of `idle` hold."""
+        limits = [x for c in idle(fold) if axes_of(c) <= axes and (x := threshold(c, fold.axis)) is not None]
+        others = list({a for _, rest in limits for a in axes_of(rest)})
+        if prod(self.of(a.arg.extent) for a in others) > MOST_COUNTED:
+            limits, others = [], []
+        around = prod(self.of(a.arg.extent) for a in axes - {*others, fold.axis})
+        total = 0
+        for at in product(*(range(self.of(a.arg.extent)) for a in others)):
+            env = {**self.env, **dict(zip(others, at))}
+            lo, hi = 0, self.of(fold.axis.arg.extent)
+            for k, rest in limits:
+                r = ix.evaluate(rest, env)
+                lo, hi = (max(lo, -(r // k)), hi) if k > 0 else (lo, min(hi, r // -k + 1))
+            total += max(0, hi - lo)
+        return around * total
 
     def elements(self, shape: tuple[Extent, ...]) -> int:
         return prod(self.of(d) for d in shape)

@@ -2,7 +2,8 @@
 
 Over a tile of the keys the block computes M = max s, P = exp(s − M), L = Σ P and O = Σ P·v; two tiles merge by rescaling to the larger M
 (online softmax: Milakov and Gimelshein 2018; FlashAttention: Dao et al. 2022). A masked score is −∞. Where a whole tile is masked M is −∞ too,
-and −∞ − (−∞) would be NaN: every difference is taken from max(M, least finite number), which makes such a tile's P, L and O zero.
+and −∞ − (−∞) would be NaN: every difference is taken from max(M, least finite number), which makes such a tile's P, L and O zero. P is masked once more, so that it is plain
+to see that a tile of keys which all come later does nothing, and such tiles are not run (`ir.idle`). A masked key adds 0·v: nothing, unless v is infinite or NaN there.
 """
 
 from __future__ import annotations
@@ -26,26 +27,35 @@ def make(s: Shape, dtype: DType) -> Kernel:
     return build("attention", s, dtype, causal=True)
 
 
-def build(name: str, shape: Shape, dtype: DType, causal: bool) -> Kernel:
-    """The kernel; families: b, h, row (queries), key, d."""
+def build(name: str, shape: Shape, dtype: DType, causal: bool, window: Extent | None = None, shared: int = 1) -> Kernel:
+    """The kernel; families: b, h, row (queries), key, d. A query sees the last `window` keys up to its own; `shared` heads of queries share one of keys and values
+    (then h counts those, and their queries have an axis g)."""
     b, h, s, d = shape["b"], shape["h"], shape["s"], shape["d"]
     kb = KernelBuilder(name)
-    z, c, i = kb.axis("b", b), kb.axis("h", h), kb.axis("row", s)
+    z, c, i = kb.axis("b", b), kb.axis("h", h // shared if shared > 1 else h), kb.axis("row", s)
+    g = kb.axis("g", shared) if shared > 1 else None
+    outer, head = ((z, c), c) if g is None else ((z, c, g), c * shared + g)
     j_dot, j_score, j_max, j_p, j_sum, j_out = (kb.axis(f"key@{site}", s) for site in ("dot", "score", "max", "p", "sum", "out"))
     d_dot, d_out = kb.axis("d@dot", d), kb.axis("d@out", d)
-    q, k, v = (kb.input(t, (b, h, s, d), dtype) for t in "qkv")
-    dot = kb.block_reduce("add", "dot", (z, c, i, j_dot), d_dot, q[z, c, i, d_dot] * k[z, c, j_dot, d_dot])
-    scaled = dot[z, c, i, j_score] * _scale(d, dtype)
-    score = kb.block_value("score", (z, c, i, j_score), where(j_score <= i, scaled, float("-inf")) if causal else scaled)
-    M = kb.block_reduce("max", "M", (z, c, i), j_max, score[z, c, i, j_max])
-    P = kb.block_value("P", (z, c, i, j_p), exp(score[z, c, i, j_p] - _finite(M[z, c, i])))
-    L = kb.block_reduce("add", "L", (z, c, i), j_sum, P[z, c, i, j_sum])
-    O = kb.block_reduce("add", "O", (z, c, i, d_out), j_out, P[z, c, i, j_out] * v[z, c, j_out, d_out])
+    q = kb.input("q", (b, h, s, d), dtype)
+    k, v = (kb.input(t, (b, h // shared if shared > 1 else h, s, d), dtype) for t in "kv")
+
+    def seen(j: Node, x: Node, otherwise: float) -> Node:
+        if not causal:
+            return x
+        return where(j <= i if window is None else (j <= i) & (j > i - window), x, otherwise)
+
+    dot = kb.block_reduce("add", "dot", (*outer, i, j_dot), d_dot, q[z, head, i, d_dot] * k[z, c, j_dot, d_dot])
+    score = kb.block_value("score", (*outer, i, j_score), seen(j_score, dot[(*outer, i, j_score)] * _scale(d, dtype), float("-inf")))
+    M = kb.block_reduce("max", "M", (*outer, i), j_max, score[(*outer, i, j_max)])
+    P = kb.block_value("P", (*outer, i, j_p), seen(j_p, exp(score[(*outer, i, j_p)] - _finite(M[(*outer, i)])), 0.0))
+    L = kb.block_reduce("add", "L", (*outer, i), j_sum, P[(*outer, i, j_sum)])
+    O = kb.block_reduce("add", "O", (*outer, i, d_out), j_out, P[(*outer, i, j_out)] * v[z, c, j_out, d_out])
     top = maximum(kb.lhs(M), kb.rhs(M))
     left, right = (exp(_finite(m) - _finite(top)) for m in (kb.lhs(M), kb.rhs(M)))
     merge = (top, kb.lhs(L) * left + kb.rhs(L) * right, kb.lhs(O) * left + kb.rhs(O) * right)
     kb.fold("state", kb.axis("key", s), (dot, score, M, P, L, O), (M, L, O), (float("-inf"), 0.0, 0.0), merge)
-    kb.store("y", dtype, (b, h, s, d), (z, c, i, d_out), O[z, c, i, d_out] * (1.0 / L[z, c, i]))
+    kb.store("y", dtype, (b, h, s, d), (*outer, i, d_out), O[(*outer, i, d_out)] * (1.0 / L[(*outer, i)]), indices=(z, head, i, d_out))
     return kb.build()
 
 
@@ -64,22 +74,29 @@ def reference(x: Arrays, s: Shape) -> dict[str, np.ndarray[Any, Any]]:
     return reference_of(x, s, causal=True)
 
 
-def reference_of(x: Arrays, s: Shape, causal: bool) -> dict[str, np.ndarray[Any, Any]]:
-    """softmax(q·kᵀ / √d)·v with an optional triangular mask."""
+def reference_of(x: Arrays, s: Shape, causal: bool, window: int | None = None) -> dict[str, np.ndarray[Any, Any]]:
+    """softmax(q·kᵀ / √d)·v with an optional triangular mask; fewer heads of keys and values are repeated."""
     import numpy as np
 
     q, k, v = (f64(x[t]) for t in "qkv")
+    k, v = (np.repeat(t, q.shape[1] // max(1, t.shape[1]), axis=1) for t in (k, v))
     scores = q @ k.swapaxes(-1, -2) / np.sqrt(s["d"])
     if causal:
         scores = np.where(np.tri(s["s"], dtype=bool), scores, -np.inf)
+    if window is not None:
+        scores = np.where(np.tri(s["s"], k=-window, dtype=bool), -np.inf, scores)
     p = np.exp(scores - scores.max(axis=-1, keepdims=True))
     return {"y": p @ v / p.sum(axis=-1, keepdims=True)}
 
 
 def flops(s: Shape) -> int:
-    """2·d (q·k) + · + max + − + Σ + 2·d (P·v) for each pair, masked or not; max and / a row; · for each output."""
-    rows = s["b"] * s["h"] * s["s"]
-    return int(rows * (s["s"] * (4 * s["d"] + 4) + 2 + s["d"]))
+    """As `flops_of`, over the pairs that are not masked."""
+    return flops_of(s, s["s"] * (s["s"] + 1) // 2)
+
+
+def flops_of(s: Shape, pairs: int) -> int:
+    """2·d (q·k) + · + max + − + Σ + 2·d (P·v) for each pair of a head; max and / a row; · for each output."""
+    return int(s["b"] * s["h"] * (pairs * (4 * s["d"] + 4) + s["s"] * (2 + s["d"])))
 
 
 def nbytes(s: Shape, dtype: DType) -> int:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir.dtypes import DType
 from ..ir.kernel import Kernel
-from .attention import build, flops, nbytes, reference_of
+from .attention import build, flops_of, nbytes, reference_of
 from .common import FLOATS
 from .definition import Arrays, KernelDef, Shape
 
@@ -22,6 +22,11 @@ def make(s: Shape, dtype: DType) -> Kernel:
 def reference(x: Arrays, s: Shape) -> dict[str, np.ndarray[Any, Any]]:
     """softmax(q·kᵀ / √d)·v."""
     return reference_of(x, s, causal=False)
+
+
+def flops(s: Shape) -> int:
+    """As `flops_of`, over all pairs."""
+    return flops_of(s, s["s"] * s["s"])
 
 
 DEF = KernelDef(

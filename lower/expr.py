@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..ir import index as ix
 from ..ir.dtypes import index
 from ..ir.errors import OptError
+from ..ir.idle import conjuncts
 from ..ir.node import Node, axes_of, const, load_parts
 from ..opts.nests import Nest
 from ..opts.plan_axis import Part
@@ -101,6 +102,8 @@ class NestEval(Indices):
                 x, y = y, x
             if y.op == "mul":
                 return b.op("fma", self.value(y.src[0], asg), self.value(y.src[1], asg), self.value(x, asg))
+        if op == "where" and self.low.holds and all(c in self.low.holds for c in conjuncts(node.src[0])):
+            return self.value(node.src[1], asg)
         args = [self.value(s, asg) for s in node.src]
         if op == "cast":
             return b.op("cast", args[0], dtype=node.dtype)

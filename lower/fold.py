@@ -1,4 +1,6 @@
-"""Emits folds: the block once, or for each tile of the folded axis with the states merged."""
+"""Emits folds: the block once, or for each tile of the folded axis with the states merged.
+
+Tiles in which the block does nothing are left out, and those in which all of its conditions hold run a block without them (`lower.reach`)."""
 
 from __future__ import annotations
 
@@ -6,14 +8,21 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..ir.errors import OptError
+from ..ir.kernel import Fold, Value
 from ..ir.node import Node, axes_of, placeholder, ref, substitute, walk
 from ..opts.nests import FoldItem, Nest
+from . import reach
 from .loops import through
-from .point import point_body
+from .point import point, point_body
 from .storage import Array
 
 if TYPE_CHECKING:
     from .lowering import Lowering
+
+DEAR = frozenset({"exp", "log", "tanh", "erf", "div", "sqrt"})
+"""What is worth computing outside the loops of a merge that do not change it."""
+
+Group = tuple[tuple[Node, ...], list[tuple[Node, Array]]]
 
 
 def fold(low: Lowering, item: FoldItem) -> None:
@@ -44,17 +53,51 @@ def fold(low: Lowering, item: FoldItem) -> None:
         low.storage[f"{f.name}.{c}"] = state[c]
         table[placeholder(f"a.{c}", v.dtype)] = ref(f"{f.name}.{c}", v.axes, v.dtype)
         table[placeholder(f"b.{c}", v.dtype)] = ref(c, v.axes, v.dtype)
-    with low.open(cut):
-        inside = dict(low.storage)
-        low.emit_items([n for n in item.nests if not n.empty])
-        for axes, names in groups:
-            writes = [(substitute(f.monoid.merge[f.components.index(c)], table), state[c]) for c in names]
-            n = Nest(f"{f.name}.merge", "point", axes, (), writes[0][0])
-            _check_ranks(f.name, axes, writes)
-            through(low, low.remaining(n), lambda n=n, writes=writes: point_body(low, n, writes))  # type: ignore[misc]
-        low.storage = inside
+    writes: list[Group] = [(axes, [(substitute(f.monoid.merge[f.components.index(c)], table), state[c]) for c in names]) for axes, names in groups]
+    mark = low.arena.size, low.shared.size
+    tops = [mark]
+    for r in reach.ranges(low, f, cut):
+        low.arena.size, low.shared.size = mark  # one block after another uses the same room
+        low.current = item.nests  # so that what they have staged at this loop is filled in every range
+        inside, tiles, forced = dict(low.storage), dict(low.tiles), dict(low.forced)
+        with reach.run(low, cut, r):
+            low.emit_items([n for n in item.nests if not n.empty])
+            _merge(low, f, writes)
+        low.storage, low.tiles, low.forced = inside, tiles, forced
+        tops.append((low.arena.size, low.shared.size))
+    low.arena.size, low.shared.size = (max(t) for t in zip(*tops))
     for c in parts:
         low.storage[c] = state[c]
+
+
+def _merge(low: Lowering, f: Fold, groups: Sequence[Group]) -> None:
+    """Merge a tile's state into the fold's. Those with most axes come first: they read what others are about to replace."""
+    common = groups[-1][0]
+    dear: dict[Node, Node] = {}
+    if len(groups) > 1:
+        for e in _outermost([e for _, writes in groups for e, _ in writes], set(common)):
+            v = Value(f"{f.name}.part{len(dear)}", common, e, e.dtype)
+            point(low, Nest(v.name, "point", common, (), e, value=v))
+            dear[e] = ref(v.name, common, e.dtype)
+    for axes, old in groups:
+        writes = [(substitute(e, dear), array) for e, array in old]
+        n = Nest(f"{f.name}.merge", "point", axes, (), writes[0][0])
+        _check_ranks(f.name, axes, writes)
+        through(low, low.remaining(n), lambda n=n, writes=writes: point_body(low, n, writes))  # type: ignore[misc]
+
+
+def _outermost(exprs: Sequence[Node], axes: set[Node]) -> list[Node]:
+    """The largest dear expressions over no more than `axes`."""
+    found: dict[Node, None] = {}
+    stack = list(exprs)
+    while stack:
+        e = stack.pop()
+        if axes_of(e) <= axes:
+            if any(n.op in DEAR for n in walk(e)):
+                found[e] = None
+        else:
+            stack.extend(e.src)
+    return list(found)
 
 
 def _check_ranks(name: str, axes: tuple[Node, ...], writes: Sequence[tuple[Node, Array]]) -> None:

@@ -79,6 +79,7 @@ class Lowering(Rooms):
         self._streaming: str | None = None
         self.current: tuple[Nest, ...] = ()
         self.forced: dict[str, Array] = {}
+        self.holds: frozenset[Node] = frozenset()
         self.thread: Val
         # components of cut folds: the merge reads them, though no nest of the kernel does
         self.merged = {
@@ -232,10 +233,11 @@ class Lowering(Rooms):
         return maker.fills.get(name, maker.axes)
 
     @contextmanager
-    def open(self, part: Part, init: Sequence[Val] = ()) -> Iterator[Loop]:
-        """Open the loop over `part`, bind its variable, and fill what is staged inside it."""
+    def open(self, part: Part, init: Sequence[Val] = (), between: tuple[Node, Node] | None = None) -> Iterator[Loop]:
+        """Open the loop over `part` (or over the iterations `between` two), bind its variable, and fill what is staged inside it."""
         b = self.b
-        with b.loop(part.name, b.const(0), self.scalar(self._trips(part)), 1, init) as loop:
+        lo, hi = between or (const(0), self._trips(part))
+        with b.loop(part.name, self.scalar(lo), self.scalar(hi), 1, init) as loop:
             self.opened[part.name] = part
             kept = dict(self.active)
             with self.scalars.bind(part.var, loop.var):

@@ -21,6 +21,7 @@ def check_scheduled(s: Scheduled) -> None:
     """Raise OptError unless grid loops are shared, loop order nests, folds and scans are sound, and code stays small."""
     _order(s)
     _grid(s)
+    _bands(s)
     for nest in s.nests:
         _nest(s, nest)
     for item in s.items:
@@ -49,12 +50,6 @@ def _grid(s: Scheduled) -> None:
                 raise OptError(f"PARALLEL({part.axis.arg.name}): it is reduced in {nest.name}; use SPLITK")
             if part.axis not in nest.axes:
                 raise OptError(f"PARALLEL({part.axis.arg.name}): {nest.name} does not run over it")
-    if s.swizzle > 1:
-        rows = s.grid[-2:]
-        if len(rows) < 2 or any(isinstance(p.size, Node) for p in rows):
-            raise OptError("SWIZZLE(grid): it takes a grid of at least two axes, the last two of known extent")
-        if rows[0].trips % s.swizzle:
-            raise OptError(f"SWIZZLE(grid, {s.swizzle}): bands of {s.swizzle} do not divide the {rows[0].trips} steps of {rows[0].name}")
     grid = {p.axis for p in s.grid}
     made = {name: axes for nest in s.nests for name, axes in nest.made.items()}
     for nest in s.nests:
@@ -62,6 +57,15 @@ def _grid(s: Scheduled) -> None:
             for a, at in zip(made.get(n.arg, ()) if n.op == "ref" else (), n.src):
                 if a in grid and at is not a:
                     raise OptError(f"PARALLEL({a.arg.name}): {nest.name} reads {n.arg} at {at!r}, which another item may compute")
+
+
+def _bands(s: Scheduled) -> None:
+    if s.swizzle > 1:
+        rows = s.grid[-2:]
+        if len(rows) < 2 or any(isinstance(p.size, Node) for p in rows):
+            raise OptError("SWIZZLE(grid): it takes a grid of at least two axes, the last two of known extent")
+        if rows[0].trips % s.swizzle:
+            raise OptError(f"SWIZZLE(grid, {s.swizzle}): bands of {s.swizzle} do not divide the {rows[0].trips} steps of {rows[0].name}")
 
 
 def _nest(s: Scheduled, nest: Nest) -> None:

@@ -1,0 +1,79 @@
+"""Conditions without which a fold's block does nothing: where one is false throughout a tile, the tile's state is the identity and merging it changes nothing.
+
+Attention's causal mask is one: a tile of keys that all come after the queries has maxima −∞, weights 0 and sums 0. Such tiles need not run. A product with a
+factor that is known to be 0 counts as 0, so what is infinite or NaN among elements that only such a product reads may or may not show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from . import index as ix
+from .kernel import Fold, Reduce
+from .node import Node, axes_of, const, substitute, walk
+
+
+def conjuncts(cond: Node) -> Iterator[Node]:
+    """The conditions that `and` joins."""
+    if cond.op == "and":
+        for s in cond.src:
+            yield from conjuncts(s)
+    else:
+        yield cond
+
+
+def conditions(fold: Fold) -> dict[Node, tuple[Node, ...]]:
+    """Every comparison of indices with the folded axis that selects something in the block: over `fold.axis`, and as it is written at each site."""
+    found: dict[Node, dict[Node, None]] = {}
+    for v in fold.block:
+        for n in walk(v.body):
+            if n.op == "where":
+                for c in conjuncts(n.src[0]):
+                    if c.op in ("lt", "le") and _sites(fold, c):
+                        found.setdefault(substitute(c, dict.fromkeys(_sites(fold, c), fold.axis)), {})[c] = None
+    return {c: tuple(sites) for c, sites in found.items()}
+
+
+def idle(fold: Fold) -> tuple[Node, ...]:
+    """Those of `conditions` without which the block's state is the identity."""
+    return tuple(c for c, sites in conditions(fold).items() if _is_identity(fold, dict.fromkeys(sites, const(False))))
+
+
+def threshold(cond: Node, axis: Node) -> tuple[int, Node] | None:
+    """(k, rest) such that `cond` holds where k·axis + rest >= 0; None where it is not linear in the axis."""
+    terms, c = ix.parts(ix.add(cond.src[1], cond.src[0], -1))
+    k = terms.pop(axis, 0)
+    if not k or any(axis in axes_of(t) for t in terms):
+        return None
+    return k, ix.linear(terms, c - (cond.op == "lt"))
+
+
+def _sites(fold: Fold, node: Node) -> list[Node]:
+    return [a for a in axes_of(node) if a.arg.family == fold.axis.arg.family]
+
+
+def _is_identity(fold: Fold, false: dict[Node, Node]) -> bool:
+    known: dict[str, Node] = {}
+    for v in fold.block:
+        body = _folded(substitute(v.body, false), known)
+        if isinstance(v.expr, Reduce):
+            # sums and maxima of what does not change them
+            keeps = {"add": (0.0, 0), "max": (float("-inf"),), "min": (float("inf"),)}[v.expr.combine] if v.expr.combine in ("add", "max", "min") else ()
+            if body.op == "const" and body.arg in keeps:
+                known[v.name] = body
+        elif body.op == "const":
+            known[v.name] = body
+    return all(c in known and known[c].arg == i.arg for c, i in zip(fold.components, fold.monoid.identity))
+
+
+def _folded(node: Node, known: dict[str, Node]) -> Node:
+    """`node` with values that are known, and 0 for a product with 0."""
+    table: dict[Node, Node] = {}
+    for n in walk(node):
+        new = substitute(n, {s: table[s] for s in n.src if s in table}) if n.src else n
+        if new.op == "ref" and new.arg in known:
+            new = known[new.arg]
+        elif new.op == "mul" and any(s.op == "const" and s.arg == 0 for s in new.src):
+            new = const(0, new.dtype)
+        if new is not n:
+            table[n] = new
+    return table.get(node, node)

@@ -1,0 +1,85 @@
+"""Tiles of a cut fold that do nothing are not run, and the rest means the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tilewright import kernels, targets
+from tilewright.ir.evaluate import evaluate
+from tilewright.lower import lower
+from tilewright.lower.interp import run as interpret
+from tilewright.measure.inputs import generate
+from tilewright.opts import apply, parse
+
+from ..checks import check_twin
+
+TARGET = targets.named("avx2")
+SHAPE = {"b": 1, "h": 2, "s": 22, "d": 4}
+BLOCKS = [
+    [["TILE", "key", 4]],
+    [["TILE", "key", 4], ["UPCAST", "row", 8], ["STAGE", "q", {"at": "row"}], ["STAGE", "P", {"at": "key"}]],
+    [["TILE", "key", 8], ["UPCAST", "row", 4], ["UPCAST", "key@dot", 4], ["PARALLEL", "h"], ["PARALLEL", "row"]],
+    [["TILE", "key", 6], ["TILE", "row", 12], ["UPCAST", "row", 4], ["PARALLEL", "row"], ["MOVE", "key", {"before": "row.t"}]],
+    [["TILE", "row", 5], ["MOVE", "row", {"before": "h"}], ["TILE", "key", 3], ["STAGE", "v", {"at": "key"}]],
+]
+
+
+@pytest.mark.parametrize("opts", BLOCKS)
+@pytest.mark.parametrize("name", ["attention", "attention_window", "attention_grouped"])
+def test_the_twin_agrees(name, opts):
+    more = {"attention_window": {"w": 7}, "attention_grouped": {"h": 4, "hk": 2}}.get(name, {})
+    check_twin(kernels.make(name, {**SHAPE, **more}), parse(opts), TARGET)
+
+
+@pytest.mark.parametrize("w", [1, 3, 4, 22, 100])
+def test_windows_of_every_width(w):
+    check_twin(kernels.make("attention_window", {**SHAPE, "w": w}), parse(BLOCKS[2]), TARGET)
+
+
+def test_a_symbolic_length():
+    from tilewright.ir import sym
+
+    kernel = kernels.make("attention", {**SHAPE, "s": sym("s", 1, 40)})
+    opts = parse([["TILE", "key", 8], ["UPCAST", "row", 4], ["UPCAST", "key@dot", 4], ["PARALLEL", "row"]])
+    for s in (1, 7, 8, 23):
+        check_twin(kernel, opts, TARGET, {"s": s})
+
+
+def ran(name, shape, opts, spoil):
+    """y and which of its elements are NaN where `spoil(inputs)` has put some."""
+    kernel = kernels.make(name, shape)
+    inputs = generate(kernel, {}, 0)
+    want = evaluate(kernel, inputs)["y"]
+    spoil(inputs)
+    y = np.zeros(want.shape, np.float32)
+    interpret(lower(apply(kernel, parse(opts), TARGET)), {**inputs, "y": y})
+    return want, y
+
+
+def test_later_tiles_are_not_read():
+    def spoil(x):
+        x["v"][:, :, 8:] = np.nan
+
+    want, y = ran("attention", SHAPE, [["TILE", "key", 4], ["UPCAST", "row", 4], ["PARALLEL", "row"]], spoil)
+    assert np.isnan(y[:, :, 8:]).all()
+    np.testing.assert_allclose(y[:, :, :8], want[:, :, :8], rtol=1e-5)
+
+
+def test_tiles_before_the_window_are_not_read():
+    def spoil(x):
+        x["v"][:, :, :8] = np.nan
+
+    want, y = ran("attention_window", {**SHAPE, "w": 4}, [["TILE", "key", 4], ["UPCAST", "row", 4], ["PARALLEL", "row"]], spoil)
+    np.testing.assert_allclose(y[:, :, 12:], want[:, :, 12:], rtol=1e-5)
+    assert np.isnan(y[:, :, :8]).all()
+
+
+def test_nan_among_the_keys_that_count_is_seen():
+    def spoil(x):
+        x["q"][:, :, 5] = np.nan
+        x["k"][:, :, 9] = np.nan
+
+    want, y = ran("attention", SHAPE, BLOCKS[2], spoil)
+    expect = np.zeros(want.shape, bool)
+    expect[:, :, 5] = expect[:, :, 9:] = True
+    assert (np.isnan(y) == expect).all()
