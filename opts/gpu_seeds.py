@@ -61,12 +61,12 @@ def guesses(c: Contraction, target: Target) -> list[dict[str, int]]:
     tall = max((extent(a) for a in c.rows), default=1)
     wide, depth = extent(c.lane), max(extent(a) for a in c.reduce)
     out = []
-    for lm, ln in ((16, 16), (8, 16), (8, 32), (16, 8), (4, 32), (8, 8), (4, 8), (2, 32), (1, 64), (1, 32)):
-        for um, un in ((8, 8), (8, 4), (4, 8), (4, 4), (2, 4), (2, 2), (1, 4), (1, 1)):
+    for lm, ln in ((16, 16), (8, 32), (8, 16), (4, 32), (8, 8), (4, 8), (1, 64)):
+        for um, un in ((8, 8), (8, 4), (4, 4), (2, 4), (1, 4), (1, 1)):
             if (lm * um > 1 and lm * um > 1.6 * tall) or (ln * un > 1 and ln * un > 1.6 * wide):
                 continue
             tiles = -(-tall // (lm * um)) * -(-wide // (ln * un))
-            for kt in (8, 16, 32):
+            for kt in (16, 32) if depth >= 16 else (8,):
                 if kt <= depth:
                     guess = {"lm": lm, "ln": ln, "um": um, "un": un, "kt": kt, "gk": 1, "pad": 4, "band": 0, "sk": 1}
                     out.append(guess)
