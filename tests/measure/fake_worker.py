@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import time
 
 from tilewright.devices import Memory
 from tilewright.devices.cpu import CpuDevice
@@ -61,6 +62,17 @@ class LostDevice(FarDevice):
 
     def memory(self):
         raise MeasureError("the driver is gone")
+
+
+class LateDevice(FarDevice):
+    """Takes two seconds to load."""
+
+    def __init__(self, first_launch_s=5.0):
+        self.first_launch_s = first_launch_s
+
+    def load(self, obj, signature, threads):
+        time.sleep(2.0)
+        return super().load(obj, signature, threads)
 
 
 class OddDevice(CpuDevice):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from fake_worker import FarDevice, LostDevice, OddDevice
+from fake_worker import FarDevice, LateDevice, LostDevice, OddDevice
 from measure_fakes import built, double, endless, store_at, text
 from tilewright.ir import DeviceError, MeasureError
 from tilewright.measure import Measurer, Outcome
@@ -72,3 +72,11 @@ def test_programs_copy_their_arguments(tmp_path):
         out = np.empty((33, 17), np.float32)
         assert prog(a, b, out=out) is out
         np.testing.assert_allclose(out, a @ b, rtol=1e-4, atol=1e-4)
+
+
+def test_the_first_launch_may_take_longer_where_drivers_compile_then(good):
+    # with an incumbent, a candidate has about a second; this one needs two before its first result
+    with Measurer(double(), LateDevice(), 1, builders=1, deadline_s=2.0) as m:
+        assert m.measure([good], incumbent_s=1e-6)[0].outcome in (Outcome.ok, Outcome.slow)
+    with Measurer(double(), LateDevice(0.0), 1, builders=1, deadline_s=2.0) as m:
+        assert m.measure([good], incumbent_s=1e-6)[0].outcome is Outcome.timeout
