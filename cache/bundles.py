@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import IO, Any
 
 from ..ir.errors import CacheError, OptError
-from .rows import COLUMNS, JSON_FIELDS, Row, from_dict
+from .rows import COLUMNS, JSON_FIELDS, MAX_NAME, Row, from_dict, printable
 from .strict import canon, parse
 from .version import SCHEMA
 
 MAX_LINE = 1 << 20
 """Bytes in one line."""
 MAX_ROWS = 1_000_000
-MAX_BYTES = 1 << 30
+MAX_BYTES = 1 << 28
 
 HEADER = {"tilewright": "bundle", "schema": SCHEMA}
 
@@ -91,9 +91,11 @@ def row_from(value: dict[str, Any], what: str) -> Row:
 
     for f in ("opts", "opts_display"):
         try:
-            parse_opts(getattr(row, f))
+            found = parse_opts(getattr(row, f))
         except OptError as e:
-            raise CacheError(f"{what}, field {f}: {e}") from None
+            raise CacheError(f"{what}, field {f}: {_one_line(str(e))}") from None
+        if not all(len(str(o)) <= MAX_NAME and printable(str(o)) for o in found):
+            raise CacheError(f"{what}, field {f}: an option is too long or holds a character that cannot be shown")
     return row
 
 
@@ -108,29 +110,48 @@ def _check_header(value: dict[str, Any], what: str) -> None:
 
 
 def write(rows: Iterable[Row], file: str | os.PathLike[str] | IO[str]) -> int:
-    """Write a bundle, a file whole or not at all; returns the number of rows. Raises CacheError where it cannot be written."""
+    """Write a bundle, a file whole or not at all; returns the number of rows. Raises CacheError where it cannot be written, or would be larger than
+    `read` takes."""
     lines = list(dumps(rows))
+    size = sum(len(line) + 1 for line in lines)  # ASCII
+    if size > MAX_BYTES or len(lines) > MAX_ROWS + 1 or max(map(len, lines)) >= MAX_LINE:
+        raise CacheError(f"{len(lines) - 1} rows, {size} bytes, are more than a bundle may hold ({MAX_ROWS}, {MAX_BYTES}): narrow it with --best or --kernel")
     text = "\n".join(lines) + "\n"
-    if not isinstance(file, (str, os.PathLike)):
-        file.write(text)
-        return len(lines) - 1
+    try:
+        if not isinstance(file, (str, os.PathLike)):
+            file.write(text)
+            file.flush()
+        else:
+            _replace(Path(file), text)
+    except BrokenPipeError:
+        raise  # the reader has gone, which is no error
+    except OSError as e:
+        name = os.fspath(file) if isinstance(file, (str, os.PathLike)) else getattr(file, "name", "the stream")
+        raise CacheError(f"cannot write the bundle {name}: {e.strerror}; choose another file") from None
+    return len(lines) - 1
+
+
+def _replace(path: Path, text: str) -> None:
+    """The file's new content, at once. What is no regular file (a pipe, /dev/stdout) is written to, never replaced."""
     import tempfile
 
-    path = Path(file)
+    path = path.resolve()  # the file that a link names, not the link
+    if path.exists() and not path.is_file():
+        with open(path, "w", encoding="utf-8", newline="\n") as f:
+            f.write(text)
+        return
+    fd, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
     try:
-        fd, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-        try:
-            with os.fdopen(fd, "w", encoding="utf-8", newline="\n") as f:
-                f.write(text)
-            os.chmod(temporary, 0o666 & ~_umask())
-            os.replace(temporary, path)
-        except BaseException:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(temporary)
-            raise
-    except OSError as e:
-        raise CacheError(f"cannot write the bundle {path}: {e.strerror}; choose another file") from None
-    return len(lines) - 1
+        with os.fdopen(fd, "w", encoding="utf-8", newline="\n") as f:
+            f.write(text)
+            f.flush()
+            os.fsync(f.fileno())
+        os.chmod(temporary, path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask())
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
 
 
 def read(file: str | os.PathLike[str]) -> list[Row]:
@@ -140,6 +161,11 @@ def read(file: str | os.PathLike[str]) -> list[Row]:
             return loads(_lines(f), os.fspath(file))
     except OSError as e:
         raise CacheError(f"cannot read the bundle {os.fspath(file)}: {e.strerror}") from None
+
+
+def _one_line(text: str) -> str:
+    """An error's text without what it quotes from a bundle being able to do anything to a terminal."""
+    return "".join(c if printable(c) else ascii(c)[1:-1] for c in text[:1000])
 
 
 def _lines(f: IO[bytes]) -> Iterator[bytes]:

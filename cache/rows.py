@@ -14,7 +14,9 @@ from .strict import INT_MAX, canon, parse
 
 OUTCOMES = ("ok", "wrong", "build", "timeout", "crash", "illegal", "slow")
 MAX_TEXT = 1 << 18
-"""Characters in one text field."""
+"""Characters in a field of JSON text."""
+MAX_NAME = 1 << 12
+"""Characters in any other text field."""
 
 
 def now() -> str:
@@ -115,7 +117,7 @@ def from_dict(values: dict[str, Any], what: str = "row") -> Row:
         inside = parse(clean[f], f"{what}, field {f}")
         if not isinstance(inside, kind):
             raise CacheError(f"{what}: field {f} must hold a JSON {'object' if kind is dict else 'list'}")
-        if f == "shape" and not all(type(v) is int and v >= 0 for v in inside.values()):
+        if f == "shape" and not all(type(v) is int and v >= 0 and printable(k) for k, v in inside.items()):
             raise CacheError(f"{what}: field shape must hold whole numbers by name")
         clean[f] = canon(inside)
     row = Row(**clean)
@@ -149,13 +151,18 @@ def _scalar(field: str, value: Any, what: str) -> Any:
         value = float(value)
     if type(value) is not kind:
         raise CacheError(f"{what}: field {field} must be {kind.__name__}, not {type(value).__name__}")
-    if kind is str and (len(value) > MAX_TEXT or "\0" in value or not _is_utf8(value)):
+    if kind is str and (len(value) > (MAX_TEXT if field in JSON_FIELDS else MAX_NAME) or not (field in JSON_FIELDS or printable(value)) or not _is_utf8(value)):
         raise CacheError(f"{what}: field {field} is too long or holds a character that cannot be stored")
     if kind is float and not 0 <= value < float("inf"):
         raise CacheError(f"{what}: field {field} must be finite and not negative")
     if kind is int and not 0 <= value <= INT_MAX:
         raise CacheError(f"{what}: field {field} must be in 0 .. 2^63-1")
     return value
+
+
+def printable(text: str) -> bool:
+    """No control characters: what is shown on a terminal must not be able to do anything to it."""
+    return not any(c < " " or "\x7f" <= c <= "\x9f" or c in "\u2028\u2029\u202a\u202b\u202d\u202e" for c in text)
 
 
 def _is_utf8(text: str) -> bool:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, NoReturn
 
 from ..ir.errors import CacheError
 
 INT_MIN, INT_MAX = -(2**63), 2**63 - 1
+MAX_DEPTH = 32
+"""Objects and lists inside one another."""
+_NESTING = re.compile(r'"(?:[^"\\]|\\.)*"?|[\[\]{}]', re.S)
 
 
 def canon(value: Any) -> str:
@@ -16,19 +20,37 @@ def canon(value: Any) -> str:
 
 
 def parse(text: str, what: str) -> Any:
-    """JSON, strictly: no duplicate keys, no NaN or infinity, integers of 64 bits, no unpaired surrogates. Raises CacheError
-    that names `what`."""
+    """JSON, strictly: no duplicate keys, no NaN or infinity, integers of 64 bits, no unpaired surrogates, not nested deeper than MAX_DEPTH. Raises
+    CacheError that names `what`."""
+    if text.startswith("\ufeff"):
+        raise CacheError(f"{what}: begins with a byte order mark; save it as UTF-8 without one")
+    # counted before the decoder recurses: how deep that may go depends on the Python it runs in
+    if depth(text) > MAX_DEPTH:
+        raise CacheError(f"{what}: nested too deeply")
     try:
         value = json.loads(text, object_pairs_hook=_unique, parse_constant=_constant, parse_int=_int, parse_float=_float)
         # an unpaired surrogate parses, but neither SQLite nor a UTF-8 file can hold it
         json.dumps(value, ensure_ascii=False).encode()
     except CacheError as e:
         raise CacheError(f"{what}: {e}") from None
-    except RecursionError:
-        raise CacheError(f"{what}: nested too deeply") from None
     except ValueError as e:
         raise CacheError(f"{what}: not valid JSON ({e})") from None
     return value
+
+
+def depth(text: str) -> int:
+    """How deep brackets nest in JSON text, those in strings left out; a guess for what is not JSON."""
+    now = most = 0
+    for token in _NESTING.finditer(text):
+        c = token[0]
+        if c in "[{":
+            now += 1
+            most = max(most, now)
+            if most > MAX_DEPTH:
+                break
+        elif c in "]}":
+            now -= 1
+    return most
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
-from ..ir.errors import UsageError
+from ..ir.errors import CacheError, UsageError
 from .query import best_rows, filters, select, shape_of
 from .style import OUTCOMES, console, duration, opts_text, table
 
@@ -34,13 +35,26 @@ def _list(store: Cache, args: Namespace) -> int:
     if args.format == "json":
         print(json.dumps([_plain(r) for r in rows], indent=1))
         return 0
+    from rich.text import Text
+
     from ..opts.opt import parse
 
     listed = table(f"cache {store.location}", "kernel", "shape", "dtype", "device", ">threads", "outcome", ">time", "opts", "when")
     for r in rows:
         outcome = f"[{OUTCOMES[r.outcome]}]{r.outcome}[/]"
         time = duration(r.t_med) if r.t_med else "-"
-        listed.add_row(r.name, shape_of(r), r.dtype, r.device, str(r.threads), outcome, time, opts_text(parse(r.opts_display)), r.when[:19].replace("T", " "))
+        # texts, so that brackets in a name are not markup
+        listed.add_row(
+            Text(r.name),
+            Text(shape_of(r)),
+            Text(r.dtype),
+            Text(r.device),
+            str(r.threads),
+            outcome,
+            time,
+            opts_text(parse(r.opts_display)),
+            r.when[:19].replace("T", " "),
+        )
     out = console()
     out.print(listed)
     if not args.all:
@@ -78,7 +92,12 @@ def _export(store: Cache, args: Namespace) -> int:
     rows = select(store, args)
     if args.best:
         rows = best_rows(store, rows)
-    written = bundles.write(rows, sys.stdout if args.file == "-" else args.file)
+    try:
+        written = bundles.write(rows, sys.stdout if args.file == "-" else args.file)
+    except CacheError:
+        if args.file == "-":  # keep the interpreter's last flush quiet: it would fail again
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise
     if args.file != "-":
         print(f"wrote {written} measurements to {args.file}")
     return 0

@@ -96,14 +96,16 @@ def line(done: Done) -> str:
 
 def summary(found: Manifest, done: Sequence[Done]) -> Any:
     """All entries in a table."""
+    from rich.text import Text
+
     out = table(found.path, "kernel", "shape", "dtype", "for", "", ">time", ">GFLOP/s", ">GB/s", ">roofline", ">gain", "opts")
     for d in done:
         r, e = d.result, d.entry
-        row = ["", "", "", "", "", "" if d.status == ELSEWHERE else d.message]
+        row = ["", "", "", "", "", "" if d.status == ELSEWHERE else Text(d.message)]
         if r is not None and r.t_min is not None:
             row = [duration(r.t_min), rate(r.gflops, ""), rate(r.gbytes_s, ""), f"{r.roofline_pct:.0f} %" if r.roofline_pct else "-"]
             row += [f"{r.gain:.2f}x" if r.gain else "-", opts_text(r.opts)]  # type: ignore[list-item]
-        out.add_row(e.kernel, shape_text(e.shape), e.dtype, e.place.name, f"[{STATUS[d.status]}]{d.status}[/]", *row)
+        out.add_row(Text(e.kernel), Text(shape_text(e.shape)), e.dtype, Text(e.place.name), f"[{STATUS[d.status]}]{d.status}[/]", *row)
     return out
 
 

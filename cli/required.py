@@ -44,6 +44,8 @@ def check(args: Namespace) -> int:
 
 def listing(found: Manifest, checked: Sequence[Checked], place: str, args: Namespace) -> None:
     """The table, and for what is not there the key and the command that tunes it."""
+    from rich.text import Text
+
     quiet, to_error = getattr(args, "quiet", False), getattr(args, "json", None) == "-"
     out = console(sys.stderr if to_error else None)
     if not quiet:
@@ -51,7 +53,7 @@ def listing(found: Manifest, checked: Sequence[Checked], place: str, args: Names
         for c in checked:
             e, r = c.entry, c.row
             what = [duration(r.t_min or r.t_med or 0.0), percent(r.roofline_s, r.t_min or r.t_med or 1.0), r.when[:10]] if r else ["", "", ""]
-            listed.add_row(e.kernel, shape_text(e.shape), e.dtype, e.place.name, f"[{STATE[c.state]}]{c.state}[/]", *what)
+            listed.add_row(Text(e.kernel), Text(shape_text(e.shape)), e.dtype, Text(e.place.name), f"[{STATE[c.state]}]{c.state}[/]", *what)
         out.print(listed)
     absent = [c for c in checked if c.state != "present"]
     out.print(f"{len(checked) - len(absent)} of {len(checked)} present")

@@ -89,6 +89,8 @@ Opts = tuple[Opt, ...]
 
 
 def _fields(op: str, on: str, form: dict[str, type], arg: Any) -> tuple[tuple[str, Scalar], ...]:
+    if arg is not None and not isinstance(arg, (tuple, dict)):
+        raise OptError(f"{op}({on}): the argument must be an object with the fields {', '.join(form)}, not {arg!r}")
     items = dict(arg or ())
     defaults = DEFAULTS.get(op, {})
     for name, value in items.items():

@@ -74,7 +74,7 @@ def test_all_entries_are_tuned_and_summed_up(tune: Tune, file: str, searches: di
     done = tune("run", "--manifest", file, "--budget", "6m")
     assert done.code == 0
     said = done.out.splitlines()
-    assert re.search(r"^tuning matmul m=8,n=8,k=8 float32 for ci  \(2/4, 1 elsewhere, [05]:\d\d left\)$", done.out, re.M)
+    assert re.search(r"^tuning matmul m=8,n=8,k=8 float32 for ci  \(2/4, 1 elsewhere, [056]:\d\d left\)$", done.out, re.M)
     assert "[2/4] matmul m=8,n=8,k=8 float32 for ci: tuned, 1 µs  1 GFLOP/s  1 GB/s" in said
     table = [re.split(r"  +", x.strip()) for x in said if re.match(r" *(matmul|softmax)  ", x)]
     assert table[0] == ["matmul", "m=8,n=8,k=8", "float32", "ci", "tuned", "1 µs", "1", "1", "-", "1.50x", "Um8"]
