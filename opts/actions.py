@@ -14,7 +14,7 @@ from .nests import Nest
 from .opt import Opts, opt
 from .plan_axis import MAX_EXTRA_WORK
 from .schedule import Scheduled, apply
-from .structure import Contraction, contiguous, contractions, extent, nests, shared_axes, stageable_values
+from .structure import contiguous, contractions, extent, nests, shared_axes, stageable_values
 
 SPATIAL = (2, 3, 4, 6, 8, 12, 14, 16, 32, 48, 64, 128)
 PARTIAL = (4, 16, 32, 64, 128)
@@ -81,6 +81,7 @@ def proposals(s: Scheduled) -> list[Opts]:
     out += _moves(s)
     out += _stages(s, has)
     out += _macros(s, has)
+    out += _instructions(s, has)
     return out
 
 
@@ -128,7 +129,6 @@ def _macros(s: Scheduled, has: set[tuple[str, str]]) -> list[Opts]:
     out: list[Opts] = []
     for c in contractions(s.kernel):
         k = max(c.reduce, key=extent)
-        out += _instructions(s, c, has)
         if s.plans[k].tiles or ("STAGE", c.wide.name) in has:
             continue
         nest = next((n for n in s.nests if n.name == c.nest.name), None)
@@ -141,20 +141,25 @@ def _macros(s: Scheduled, has: set[tuple[str, str]]) -> list[Opts]:
     return out
 
 
-def _instructions(s: Scheduled, c: Contraction, has: set[tuple[str, str]]) -> list[Opts]:
-    """A matrix instruction for a contraction, with the lanes and the panel it needs where they are not there yet."""
-    fit = fitting(s.target, c.nest, c.lane)
-    nest = next((n for n in s.nests if n.name == c.nest.name), None)
-    if fit is None or nest is None or nest.name in s.dots or c.lane not in s.plans:
-        return []
-    row, k = fit.row, fit.k
-    name, size = c.lane.arg.name, extent(c.lane)
-    lanes: list[Opts] = [()]
-    if s.plans[c.lane].upcast == 1:
-        lanes = [(*_padded(name, size, row.n * i), opt("UPCAST", name, row.n * i)) for i in (1, 2, 4) if row.n * i < 2 * size or i == 1]
-    tc = opt("TC", nest.name, n=name, k=k.arg.name, row=row.name)
-    stages: list[Opts] = [()] if ("STAGE", c.wide.name) in has else [(opt("STAGE", c.wide.name, at=p.name),) for p in s.loops(nest)[:4]]
-    return [(*a, *b, tc) for a in lanes for b in stages]
+def _instructions(s: Scheduled, has: set[tuple[str, str]]) -> list[Opts]:
+    """A matrix instruction for a sum of products, with the lanes and the panel it needs where they are not there yet."""
+    out: list[Opts] = []
+    known = {c.nest.name: c.lane for c in contractions(s.kernel)}
+    for nest in s.nests:
+        if nest.kind != "reduce" or nest.name in s.dots:
+            continue
+        for lane in [known[nest.name]] if nest.name in known else nest.axes:
+            fit = fitting(s.target, nest, lane) if lane in s.plans else None
+            if fit is None:
+                continue
+            name, size, n = lane.arg.name, extent(lane), fit.row.n
+            lanes: list[Opts] = [()]
+            if s.plans[lane].upcast == 1:
+                lanes = [(*_padded(name, size, n * i), opt("UPCAST", name, n * i)) for i in (1, 2, 4) if n * i < 2 * size or i == 1]
+            panels: list[Opts] = [()] if ("STAGE", fit.wide) in has else [(opt("STAGE", fit.wide, at=p.name),) for p in s.loops(nest)[:4]]
+            tc = opt("TC", nest.name, n=name, k=fit.k.arg.name, row=fit.row.name)
+            out += [(*a, *b, tc) for a in lanes for b in panels]
+    return out
 
 
 def _padded(name: str, size: int, amount: int) -> Opts:

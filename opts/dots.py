@@ -75,18 +75,21 @@ def tc(s: State, o: Opt) -> None:
 @dataclass(frozen=True, slots=True)
 class Fit:
     """An instruction that could do a sum of products, along the reduce axis `k`: one along which the shared operand is consecutive,
-    if there is one (`grouped`). `shifted`: its elements are moved into the unsigned range."""
+    if there is one (`grouped`). `shifted`: its elements are moved into the unsigned range. `wide` names the input that has the lanes."""
 
     row: Instruction
     k: Node
     grouped: bool
     shifted: bool
+    wide: str
 
 
 def fitting(target: Target, nest: Nest, lane: Node) -> Fit | None:
     """The instruction of `target` for the sum of products `nest` with its lanes along `lane`."""
     loaded = [x.src[0] if x.op == "cast" else x for x in nest.expr.src]
     if nest.expr.op != "mul" or any(x.op != "load" for x in loaded) or target.lang not in ("llvm", "c"):
+        return None
+    if sum(lane in axes_of(*x.src) for x in loaded) != 1:
         return None
     a, b = loaded if lane in axes_of(*loaded[1].src) else reversed(loaded)
     both = [k for k in nest.reduce_axes if k in axes_of(*a.src) and k in axes_of(*b.src)]
@@ -98,7 +101,7 @@ def fitting(target: Target, nest: Nest, lane: Node) -> Fit | None:
         return ix.parts(load_parts(a)[1][-1])[0].get(k) == 1
 
     k = max(both, key=lambda k: (grouped(k), _size(k)))
-    return Fit(row, k, grouped(k), a.dtype is not row.a)
+    return Fit(row, k, grouped(k), a.dtype is not row.a, load_parts(b)[0].name)
 
 
 def _size(axis: Node) -> int:
