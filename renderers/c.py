@@ -56,6 +56,7 @@ class CEmitter(Emitter):
         "uint64": "u64", "uint32": "u32", "uint16": "u16", "uint8": "u8", "bool": "bool",
     }  # fmt: skip
     INLINE = "static inline "
+    BOOLS = ("0", "1")
     narrow_scalars = False
 
     LANGUAGE = "C"

@@ -59,7 +59,7 @@ def select(e: CEmitter, form: DType, width: int) -> str:
 def fma(e: CEmitter, form: DType, width: int) -> str:
     """a · b + c with one rounding."""
     v, name = e.type(form, width), f"fma_{e.type(form, width)}"
-    gcc = (_X86_FMA if e.target.arch == "x86_64" else _ARM_FMA).get((form.size, form.size * width))
+    gcc = _builtin(e, _X86_FMA if e.target.arch == "x86_64" else _ARM_FMA, form, width)
     one = f"__builtin_fma{'f' if form is float32 else ''}(a[i], b[i], c[i])"
     body = _elementwise("__builtin_elementwise_fma", "a, b, c", gcc, one, v, width)
     return _define(e, name, f"{v} {name}({v} a, {v} b, {v} c)", *body)
@@ -68,9 +68,15 @@ def fma(e: CEmitter, form: DType, width: int) -> str:
 def square_root(e: CEmitter, form: DType, width: int) -> str:
     """Correctly rounded square roots."""
     v, name = e.type(form, width), f"sqrt_{e.type(form, width)}"
-    gcc = _X86_SQRT.get((form.size, form.size * width)) if e.target.arch == "x86_64" else None
+    gcc = _builtin(e, _X86_SQRT, form, width) if e.target.arch == "x86_64" else None
     body = _elementwise("__builtin_elementwise_sqrt", "a", gcc, f"__builtin_sqrt{'f' if form is float32 else ''}(a[i])", v, width)
     return _define(e, name, f"{v} {name}({v} a)", *body)
+
+
+def _builtin(e: CEmitter, table: dict[tuple[int, int], str], form: DType, width: int) -> str | None:
+    """gcc's name of an instruction on vectors of a size that the target has."""
+    size = form.size * width
+    return table.get((form.size, size)) if size <= e.target.vector_bytes else None
 
 
 def _elementwise(clang: str, args: str, gcc: str | None, one: str, v: str, width: int) -> list[str]:
@@ -149,7 +155,7 @@ def store_streaming(e: CEmitter, form: DType, width: int) -> str:
     v, size = e.type(form, width), form.size * width
     name = f"store_streaming_{v}"
     body = ["#if __has_builtin(__builtin_nontemporal_store)", f"__builtin_nontemporal_store(x, ({v} *)p);"]
-    if e.target.arch == "x86_64" and size in _X86_STREAM:
+    if e.target.arch == "x86_64" and size in _X86_STREAM and size <= e.target.vector_bytes:
         q = f"long long __attribute__((vector_size({size}), may_alias))"
         body += ["#elif !defined(__clang__)", f"typedef {q} quads;", f"{_X86_STREAM[size]}((quads *)p, (quads)x);"]
     return _define(e, name, f"void {name}({e.type(form)} *p, {v} x)", *body, "#else", f"*({e.place(form, width, size)} *)p = x;", "#endif")

@@ -139,3 +139,26 @@ def matmul(m: int, n: int, k: int, rows: int = 8, vectors: int = 2, lanes: int =
                 for v in range(vectors):
                     b.store(param(2, float32, r * n + v * lanes), out, inner.results[r * vectors + v])
     return Program("matmul", params, (), [phase], scratch=4 * k * width)
+
+
+def grouped_sum(shuffles: bool) -> Program:
+    """y[group] = Σ of 4·48 elements by 48 threads: four a thread, exchanged by shuffles or through shared memory, then added by thread 0."""
+    threads, each = 48, 4
+    params = (Param("x", float32, (3 * threads * each,), "in"), Param("y", float32, (3,), "out"))
+    shared = Mem("shared", 64, float32, 0, 4)
+    b = Builder()
+    with b.phase(const(3), (), threads) as phase:
+        assert phase.thread is not None
+        number = b.op("add", b.op("mul", phase.item, b.const(threads)), phase.thread)
+        x = b.load(param(0, float32, align=16), b.op("mul", number, b.const(each)), each)
+        total = b.op("add", b.op("add", b.extract(x, 0), b.extract(x, 1)), b.op("add", b.extract(x, 2), b.extract(x, 3)))
+        if shuffles:
+            for distance in (8, 4, 2, 1):
+                total = b.op("add", total, b.shfl_xor(total, distance))
+        b.store(shared, phase.thread, total)
+        b.barrier()
+        with b.when(b.op("lt", phase.thread, b.const(1))):
+            with b.loop("warp" if shuffles else "thread", b.const(0), b.const(threads), 16 if shuffles else 1, [b.const(0.0, float32)]) as loop:
+                loop.yields = [b.op("add", loop.carried[0], b.load(shared, loop.var))]
+            b.store(param(1, float32), phase.item, loop.results[0])
+    return Program("grouped_sum", params, (), [phase], shared=64 + 4 * threads, align=16)

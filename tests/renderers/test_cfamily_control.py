@@ -1,0 +1,176 @@
+"""Loops, conditions, symbols, phases, memory and groups of threads in C, OpenCL and CUDA."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import run_text
+from hand_built import grouped_sum, param
+from tilewright import targets
+from tilewright.ir import BuildError
+from tilewright.ir.dtypes import float32, int32, int64
+from tilewright.ir.node import const, sym
+from tilewright.lower.builder import Builder
+from tilewright.lower.program import Mem, Param, Program
+from tilewright.renderers import render
+
+RUNS = {"c": run_text.c, "opencl": run_text.opencl, "cuda": run_text.cuda}
+lang = pytest.mark.parametrize("lang", RUNS)
+TARGETS = {"c": replace(targets.named("avx2"), lang="c"), "opencl": targets.named("opencl-gpu"), "cuda": targets.named("sm_90a")}
+
+
+def loops() -> Program:
+    """What loops carry: values that change places, constants, outer values, a splat of a carried one; conditions around stores."""
+    b = Builder()
+    out = param(0, int64)
+    with b.phase(const(3), ()) as phase:
+        zero, one, row = b.const(0), b.const(1), b.op("mul", phase.item, b.const(16))
+        with b.loop("i", zero, b.const(5), 1, [zero, one]) as i:
+            with b.loop("j\nof two lines", i.var, b.const(7), 2, [i.carried[0]]) as j:
+                j.yields = [b.op("add", j.carried[0], b.op("mul", j.var, phase.item))]
+            i.yields = [i.carried[1], b.op("add", j.results[0], one)]
+        b.store(out, row, b.op("sub", i.results[0], i.results[1]))
+        with b.loop("k", zero, b.const(3), 1, [b.const(5), b.const(6), b.const(7)]) as k:
+            k.yields = [b.const(8), phase.item, k.carried[2]]
+        for n, r in enumerate(k.results):
+            b.store(out, b.op("add", row, b.const(1 + n)), r)
+        with b.loop("s", zero, b.const(4), 1, [one, b.const(0, int64, 4)]) as s:
+            s.yields = [b.op("add", s.carried[0], s.carried[0]), b.splat(s.carried[0], 4)]
+        b.store(out, b.op("add", row, b.const(4)), s.results[1])
+        with b.loop("c", zero, b.const(8)) as c, b.when(b.op("lt", b.op("imod", c.var, attr=3), one)):
+            b.store(out, b.op("add", row, b.op("add", c.var, b.const(8))), c.var)
+            with b.when(b.op("lt", b.const(5), c.var)):
+                b.store(out, b.op("add", row, b.const(15)), b.const(-1))
+    return Program("loops", (Param("y", int64, (48,), "out"),), (), [phase])
+
+
+@lang
+def test_loops_and_conditions(lang: str) -> None:
+    y = np.full(48, -7)
+    RUNS[lang](loops(), [y])
+
+    def carried(item: int) -> int:
+        p, q = 0, 1
+        for i in range(5):
+            p, q = q, p + sum(j * item for j in range(i, 7, 2)) + 1
+        return p - q
+
+    for item, row in enumerate(y.reshape(3, 16)):
+        assert row[:8].tolist() == [carried(item), 8, item, 7, 8, 8, 8, 8]
+        assert row[[8, 11, 14, 15]].tolist() == [0, 3, 6, -1] and set(row[[9, 10, 12, 13]].tolist()) <= {-7, -1}
+
+
+def phases(big: int) -> Program:
+    """out[i] = 3·in[n − 1 − i] through scratch and the workspace, n a symbol of up to `big`, names that are no identifiers."""
+    n = sym("odd name", 1, big)
+    work, scratch = Mem("work", 64, int32, align=4), Mem("scratch", 128, int32, 2, 4)
+    b = Builder()
+    with b.phase(n, (n,)) as first:
+        x = b.load(param(0, int32), first.item)
+        b.store(scratch, b.const(1), b.op("mul", x, b.const(3, int32)))
+        back = b.op("sub", b.op("sub", first.vars[0], b.const(1)), first.item)
+        b.store(work, back, b.load(scratch, b.const(1)))
+    with b.phase(n, (n,)) as second:
+        # as far from the start as the symbol allows, and back: 64 bits where that is needed
+        far = b.op("add", second.item, b.op("mul", second.vars[0], b.const(4)))
+        at = b.op("sub", far, b.op("mul", second.vars[0], b.const(4)))
+        b.store(param(1, int32), at, b.load(work, at))
+    params = (Param("in put", int32, (n,), "in"), Param("float", int32, (n,), "out"))
+    return Program("two phases", params, (n,), [first, second], scratch=256, work=1024)
+
+
+@lang
+@pytest.mark.parametrize("big", [1000, 1 << 40])
+def test_phases_symbols_and_names(lang: str, big: int) -> None:
+    x, y = np.arange(37, dtype=np.int32), np.zeros(37, np.int32)
+    RUNS[lang](phases(big), [x, y], [37])
+    np.testing.assert_array_equal(y, 3 * x[::-1])
+
+
+@pytest.mark.parametrize(("lang", "small", "large"), [("opencl", "int ", "long "), ("cuda", "int ", "i64 ")])
+def test_indexes_are_32_bits_where_that_is_known(lang: str, small: str, large: str) -> None:
+    line = next(x for x in render(phases(1000), TARGETS[lang]).text.splitlines() if "* 4" in x)
+    assert line.strip().startswith(small)
+    line = next(x for x in render(phases(1 << 40), TARGETS[lang]).text.splitlines() if "* 4" in x)
+    assert line.strip().startswith(large)
+
+
+@pytest.mark.parametrize("place", ["private", "arena"])
+def test_scratch_of_gpu_threads(place: str) -> None:
+    """The same kernel with scratch in private memory and in the arena (more than 16 KiB of it)."""
+    program = phases(1000)
+    if place == "arena":
+        program.scratch = 20_000
+    text = render(program, TARGETS["cuda"]).text
+    assert ("u8 *__restrict__ arena" in text) == (place == "arena")
+    x, y = np.arange(37, dtype=np.int32), np.zeros(37, np.int32)
+    run_text.cuda(program, [x, y], [37])
+    np.testing.assert_array_equal(y, 3 * x[::-1])
+
+
+@pytest.mark.parametrize("lang", ["opencl", "cuda"])
+@pytest.mark.parametrize("shuffles", [False, True])
+def test_groups_share_memory_and_exchange_values(lang: str, shuffles: bool) -> None:
+    program = grouped_sum(shuffles)
+    if shuffles and lang == "opencl":
+        with pytest.raises(BuildError, match="no shuffles between threads"):
+            render(program, TARGETS[lang])
+        return
+    x, y = np.random.default_rng(0).integers(-9, 9, 3 * 4 * 48).astype("float32"), np.zeros(3, "float32")
+    RUNS[lang](program, [x, y])
+    np.testing.assert_array_equal(y, x.reshape(3, -1).sum(1))
+
+
+def test_c_has_no_groups() -> None:
+    with pytest.raises(BuildError, match="C has no groups of threads"):
+        render(grouped_sum(False), TARGETS["c"])
+
+
+def test_a_barrier_orders_global_memory_where_the_phase_reads_what_it_wrote() -> None:
+    assert "barrier(CLK_LOCAL_MEM_FENCE);" in render(grouped_sum(False), TARGETS["opencl"]).text
+    b = Builder()
+    with b.phase(const(1), (), 8) as phase:
+        assert phase.thread is not None
+        b.store(param(0, float32), phase.thread, b.const(1.0, float32))
+        b.barrier()
+        b.store(param(0, float32), phase.thread, b.load(param(0, float32), b.const(0)))
+    program = Program("fence", (Param("y", float32, (8,), "out"),), (), [phase])
+    assert "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);" in render(program, TARGETS["opencl"]).text
+
+
+def bounds(regs: int, target: Any = TARGETS["cuda"]) -> str:
+    program = grouped_sum(False)
+    program.regs = regs
+    return render(program, target).text.partition("__launch_bounds__(")[2].partition(")")[0]
+
+
+def test_a_cap_on_registers_becomes_groups_a_multiprocessor() -> None:
+    assert bounds(0) == "48"
+    assert bounds(128) == "48, 8"  # two warps of 32 threads
+    assert bounds(24) == "48, 32"
+    assert bounds(24, targets.named("sm_86")) == "48, 24"
+
+
+def test_shared_memory_of_more_than_48_kib_is_dynamic() -> None:
+    program = grouped_sum(False)
+    assert f"__shared__ __align__(16) u8 shared[{program.shared}];" in render(program, TARGETS["cuda"]).text
+    program.shared = 49 << 10
+    assert "extern __shared__ __align__(16) u8 shared[];" in render(program, TARGETS["cuda"]).text
+    x, y = np.ones(3 * 4 * 48, "float32"), np.zeros(3, "float32")
+    run_text.cuda(program, [x, y])
+    np.testing.assert_array_equal(y, [192] * 3)
+
+
+def test_float64_needs_a_target_that_has_it() -> None:
+    from tilewright.ir.dtypes import float64
+
+    b = Builder()
+    with b.phase(const(1), ()) as phase:
+        b.store(param(0, float64), b.const(0), b.const(1.0, float64))
+    program = Program("double", (Param("y", float64, (1,), "out"),), (), [phase])
+    assert "cl_khr_fp64" in render(program, TARGETS["opencl"]).text
+    with pytest.raises(BuildError, match="computes in float64, which opencl-gpu does not have"):
+        render(program, replace(TARGETS["opencl"], features=frozenset()))
