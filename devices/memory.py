@@ -10,6 +10,9 @@ class Memory(ABC):
     a pointer. Sizes are bytes, `address` is host memory. Every call is complete when it returns. Raises MeasureError where the device has no
     room or is lost."""
 
+    margin: int = 0
+    """So many bytes before every buffer are its own too: `write`, `read` and `fill` reach them by negative offsets."""
+
     @abstractmethod
     def alloc(self, nbytes: int) -> int:
         """A new buffer of at least `nbytes` bytes, aligned to 128 or more, with undefined contents."""

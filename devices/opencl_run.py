@@ -23,6 +23,7 @@ from .opencl_find import Found
 _BATCH = 64
 """Calls, at most, that are queued before anybody waits."""
 _BATCH_S = 0.02
+MARGIN = 256
 
 
 class Session:
@@ -46,24 +47,32 @@ class Session:
                 self.queue = cl.CommandQueue(self.context, properties=cl.command_queue_properties.PROFILING_ENABLE)
             except (cl.Error, IndexError) as e:
                 raise DeviceError(f"cannot open {found.label}: {e}; see whether it is still there: tune devices") from e
+        self.margin = max(MARGIN, self.device.mem_base_addr_align // 8)
         self.buffers: dict[int, Any] = {}
+        """What kernels get, by handle."""
+        self.whole: dict[int, Any] = {}
+        """The same with `margin` bytes in front."""
         self._next = 1
 
     def add(self, nbytes: int) -> int:
         """A new buffer's handle. Raises MeasureError where there is no room."""
-        if nbytes > self.about["buffer"]:
-            raise MeasureError(f"{self.about['name']} takes buffers of at most {self.about['buffer']} bytes, not {nbytes}; measure a smaller shape")
+        most = self.about["buffer"] - self.margin
+        if nbytes > most:
+            raise MeasureError(f"{self.about['name']} takes buffers of at most {most} bytes, not {nbytes}; measure a smaller shape")
+        size = max(1, nbytes)
         try:
-            buffer = self.cl.Buffer(self.context, self.cl.mem_flags.READ_WRITE, max(1, nbytes))
+            whole = self.cl.Buffer(self.context, self.cl.mem_flags.READ_WRITE, self.margin + size)
+            buffer = whole.get_sub_region(self.margin, size)
         except self.cl.Error as e:
             raise MeasureError(f"{self.about['name']} has no room for {nbytes} bytes ({e}); measure a smaller shape") from e
         handle, self._next = self._next, self._next + 1
-        self.buffers[handle] = buffer
+        self.buffers[handle], self.whole[handle] = buffer, whole
         return handle
 
     def drop(self, handle: int) -> None:
         """Release a buffer."""
         self.buffers.pop(handle).release()
+        self.whole.pop(handle).release()
 
     def options(self) -> list[str]:
         """What programs are compiled with: no more than the standard lets compilers do, and division and square root rounded as IEEE 754 says."""
@@ -150,7 +159,7 @@ class ClMemory(Memory):
     """Buffers of a session."""
 
     def __init__(self, s: Session) -> None:
-        self._s = s
+        self._s, self.margin = s, s.margin
 
     def alloc(self, nbytes: int) -> int:
         return self._s.add(nbytes)
@@ -160,17 +169,17 @@ class ClMemory(Memory):
 
     def write(self, handle: int, address: int, nbytes: int, offset: int = 0) -> None:
         if nbytes:
-            self._do(lambda s: s.cl.enqueue_copy(s.queue, s.buffers[handle], _bytes(address, nbytes), dst_offset=offset))
+            self._do(lambda s: s.cl.enqueue_copy(s.queue, s.whole[handle], _bytes(address, nbytes), dst_offset=self.margin + offset))
 
     def read(self, handle: int, address: int, nbytes: int, offset: int = 0) -> None:
         if nbytes:
-            self._do(lambda s: s.cl.enqueue_copy(s.queue, _bytes(address, nbytes), s.buffers[handle], src_offset=offset))
+            self._do(lambda s: s.cl.enqueue_copy(s.queue, _bytes(address, nbytes), s.whole[handle], src_offset=self.margin + offset))
 
     def fill(self, handle: int, byte: int, nbytes: int, offset: int = 0) -> None:
         if nbytes:
             import numpy as np
 
-            self._do(lambda s: s.cl.enqueue_fill_buffer(s.queue, s.buffers[handle], np.uint8(byte), offset, nbytes))
+            self._do(lambda s: s.cl.enqueue_fill_buffer(s.queue, s.whole[handle], np.uint8(byte), self.margin + offset, nbytes))
 
     def _do(self, work: Callable[[Session], Any]) -> None:
         try:

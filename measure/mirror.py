@@ -1,7 +1,7 @@
 """Operands in the memory of a device: what a worker measures on, where kernels cannot use the host's memory.
 
-Every set of the host's operands (`memory.Operands`) is there again as the device's buffers, each with a pattern behind its last byte
-that is checked after a run: on a device no page can be made inaccessible. Outputs come back to the host's own for checking."""
+Every set of the host's operands (`memory.Operands`) is there again as the device's buffers. On a device no page can be made inaccessible,
+so around each output lies a pattern that is checked after a run, and around each input NaN. Outputs come back to the host's own for checking."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from ..devices import Memory
 
 GUARD = 256
-"""Bytes of pattern behind every output."""
+"""Bytes of pattern behind every output, and before it as far as the device gives them."""
 _PATTERN = 0xC5
+_NAN = 0xFF
 
 
 class Mirror:
@@ -39,6 +40,8 @@ class Mirror:
                     handle = memory.alloc(place.nbytes + GUARD)
                     if not place.output:
                         memory.write(handle, address, place.nbytes)
+                        for offset, size in self._margins(place.nbytes):
+                            memory.fill(handle, _NAN, size, offset)
                     made[name, address] = handle
                     self._sets[handle] = address
                 out.append(made[name, address])
@@ -62,7 +65,7 @@ class Mirror:
             if name in stale:
                 self._memory.write(handle, stale[name].ctypes.data, size)
             else:
-                self._memory.fill(handle, 0xFF, size)
+                self._memory.fill(handle, _NAN, size)
 
     def fetch(self, handles: Sequence[int]) -> list[int]:
         """Copy the outputs of one set to the host; the host's addresses of that set."""
@@ -85,14 +88,20 @@ class Mirror:
         """Write the patterns."""
         for handles in (self.checked, *self.timed):
             for name, handle in self._outputs(handles):
-                self._memory.fill(handle, _PATTERN, GUARD, self._host.places[name].nbytes)
+                for offset, size in self._margins(self._host.places[name].nbytes):
+                    self._memory.fill(handle, _PATTERN, size, offset)
 
     def broken(self) -> str:
         """Which output was overrun into its pattern, or ''."""
-        found = (ctypes.c_uint8 * GUARD)()
         for handles in (self.checked, self.timed[0]):
             for name, handle in self._outputs(handles):
-                self._memory.read(handle, ctypes.addressof(found), GUARD, self._host.places[name].nbytes)
-                if bytes(found) != bytes([_PATTERN]) * GUARD:
-                    return f"wrote outside {name}, past its end"
+                for offset, size in self._margins(self._host.places[name].nbytes):
+                    found = (ctypes.c_uint8 * size)()
+                    self._memory.read(handle, ctypes.addressof(found), size, offset)
+                    if bytes(found) != bytes([_PATTERN]) * size:
+                        return f"wrote outside {name}, {'before its start' if offset < 0 else 'past its end'}"
         return ""
+
+    def _margins(self, nbytes: int) -> list[tuple[int, int]]:
+        """(offset, size) of the bytes around a buffer of so many."""
+        return [(nbytes, GUARD), *([(-self._memory.margin, self._memory.margin)] if self._memory.margin else [])]

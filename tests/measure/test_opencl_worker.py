@@ -56,6 +56,9 @@ FAULTS = {
     "if (i == 8) for (volatile int k = 1; k; k |= 1);": (Outcome.timeout, "did not return within 5 s"),
     "y[(long)i << 34] = 1;": (Outcome.crash, "killed by SIGSEGV"),
     f"if (i == 3) y[{N}] = 1;": (Outcome.wrong, "wrote outside y, past its end"),
+    "if (i == 3) y[-1] = 1;": (Outcome.wrong, "wrote outside y, before its start"),
+    "if (i == 3) { y[i] = x[-1] + x[i]; return; }": (Outcome.wrong, "y[3] is nan, expected"),
+    f"if (i == {N - 1}) {{ y[i] = x[{N}] + x[i]; return; }}": (Outcome.wrong, f"y[{N - 1}] is nan, expected"),
     f"if (i == {N - 1}) return;": (Outcome.wrong, "1 hold the poison they began with"),
     "if (i == 77) { y[i] = 1; return; }": (Outcome.wrong, "y[77] is 1.0, expected"),
 }
