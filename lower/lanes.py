@@ -46,33 +46,27 @@ def _score(low: Lowering, nest: Nest, part: Part, roots: list[Node]) -> float:
     score = 0.0
     for n in walk(*roots, *nest.filled.values()):
         if n.op == "load":
-            score += access(low, nest, part, load_parts(n)[0].name, load_parts(n)[1])
+            score += _access(low, nest, part, load_parts(n)[0].name, load_parts(n)[1])
         elif n.op == "ref" and isinstance(low.storage.get(n.arg), Array):
-            score += stride_score(low, part, n.src, low.storage[n.arg].strides)  # type: ignore[union-attr]
+            score += _stride(low, part, n.src, low.storage[n.arg].strides)  # type: ignore[union-attr]
     if nest.store is not None:
-        score += 2 * stride_score(low, part, nest.indices, low.strides[nest.store.buffer.name])
-    return score + push(low, nest, part)
+        score += 2 * _stride(low, part, nest.indices, low.strides[nest.store.buffer.name])
+    elif nest.kind in ("reduce", "point", "scan"):
+        # a value kept in registers is free to have any lanes: a small push towards spatial ones
+        score += 0.25 if part.axis in nest.axes else 0.125
+    return score
 
 
-def push(low: Lowering, nest: Nest, part: Part) -> float:
-    """A value kept in registers is free to have any lanes: a small push towards spatial ones."""
-    if nest.kind not in ("reduce", "point", "scan"):
-        return 0.0
-    return 0.25 if part.axis in nest.axes else 0.125
-
-
-def access(low: Lowering, nest: Nest, part: Part, buffer: str, indices: tuple[Node, ...]) -> float:
-    """1 where a load is consecutive along `part`, 0 where it does not vary, -1 otherwise."""
+def _access(low: Lowering, nest: Nest, part: Part, buffer: str, indices: tuple[Node, ...]) -> float:
     # the plan, not what is active: the choice must not depend on where the nest is asked from
     staged = low.sched.stages.get(buffer)
     if staged is not None and staged.order == "panel" and any(n is nest for n in staged.nests):
         strides = {p.name: s for p, s in staged.parts}
         return 0.0 if part.name not in strides else 1.0 if strides[part.name] == 1 else -1.0
-    return stride_score(low, part, indices, low.strides[buffer])
+    return _stride(low, part, indices, low.strides[buffer])
 
 
-def stride_score(low: Lowering, part: Part, indices: tuple[Node, ...], strides: tuple[int | Node, ...]) -> float:
-    """The same for an address."""
+def _stride(low: Lowering, part: Part, indices: tuple[Node, ...], strides: tuple[int | Node, ...]) -> float:
     total = 0
     for i, stride in zip(indices, strides):
         if part.axis not in axes_of(i):

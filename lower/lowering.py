@@ -14,7 +14,7 @@ from ..opts.nests import FoldItem, Item, Nest
 from ..opts.plan_axis import Part
 from ..opts.schedule import Scheduled, apply
 from ..opts.staging import StagePlan
-from . import barriers, empty, layout
+from . import barriers, empty
 from .builder import Builder, Loop
 from .program import Mem, Param, Phase, Program, Val
 from .rooms import Rooms
@@ -75,7 +75,7 @@ class Lowering(Rooms):
         self.aliased: set[str] = set()
         self.width = max(1, min((sched.target.lanes(d) for d in self._types()), default=1))
         self.reads = self._reads()
-        self.inner = {} if sched.group > 1 else layout.inner_dimensions(self)
+        self.inner = sched.inner
         self._streaming: str | None = None
         self.current: tuple[Nest, ...] = ()
         self.forced: dict[str, Array] = {}

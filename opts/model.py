@@ -14,6 +14,8 @@ from typing import Protocol
 from ..ir import index as ix
 from ..ir.dtypes import index
 from ..ir.node import Node, axes_of, load_parts, walk
+from .layout import likely_lane, strides
+from .layout import stride as stride_of
 from .model_dots import dot_work, weave
 from .model_gpu import estimate_gpu
 from .nests import Nest
@@ -78,51 +80,6 @@ def _trips(parts: Iterable[Part]) -> float:
     return max(out, 1.0)
 
 
-def likely_lane(s: Scheduled, nest: Nest) -> tuple[Part | None, int]:
-    """The likely lane part and its width (the exact rule is lowering's)."""
-    width = max(1, s.target.lanes(nest.expr.dtype.compute))
-    best, score = None, 0.0
-    dot = s.dots.get(nest.name)
-    for p in s.registers(nest):
-        if dot is not None and p.kind == "upcast" and p.axis is dot.n:
-            return p, dot.row.n
-        lanes = min(width, p.trips & -p.trips)
-        if p.kind != "upcast" or lanes < 2:
-            continue
-        v = 0.25 if p.axis in nest.axes else 0.125
-        for stride, weight in _strides(s, nest, p):
-            v += weight * (1 if stride == 1 else 0 if stride == 0 else -1)
-        if v > score or (v == score and best is not None and (lanes, p.trips) > (min(width, best.trips & -best.trips), best.trips)):
-            best, score = p, v
-    return best, min(width, best.trips & -best.trips) if best is not None else 1
-
-
-def _strides(s: Scheduled, nest: Nest, part: Part) -> list[tuple[int | None, float]]:
-    out: list[tuple[int | None, float]] = []
-    for n in walk(*nest.roots):
-        if n.op == "load":
-            buffer, indices, _ = load_parts(n)
-            out.append((_stride(s, nest, buffer.name, indices, buffer.shape, part), 1.0))
-    if nest.store is not None:
-        out.append((_stride(s, nest, "", nest.indices, nest.store.buffer.shape, part), 2.0))
-    return out
-
-
-def _stride(s: Scheduled, nest: Nest, name: str, indices: tuple[Node, ...], shape: tuple[int | Node, ...], part: Part) -> int | None:
-    plan = s.stages.get(name)
-    if plan is not None and plan.order == "panel" and any(n is nest for n in plan.nests):
-        return next((st for p, st in plan.parts if p.name == part.name), 0)
-    total, stride = 0, 1
-    for i, size in zip(reversed(indices), reversed(shape)):
-        if part.axis in axes_of(i):
-            k = ix.parts(s.at_parts(i))[0].get(part.var)
-            if k is None:
-                return None
-            total += k * stride
-        stride *= size if isinstance(size, int) else ix.bounds(size)[1]
-    return total
-
-
 def _compute(s: Scheduled, nest: Nest) -> float:
     """Cycles of a nest on one core, data in L1."""
     regs = s.registers(nest)
@@ -150,7 +107,7 @@ def _compute(s: Scheduled, nest: Nest) -> float:
         k = times(n)
         if n.op == "load":
             buffer, indices, mask = load_parts(n)
-            stride = _stride(s, nest, buffer.name, indices, buffer.shape, lane) if lane is not None else 0
+            stride = stride_of(s, nest, buffer.name, indices, buffer.shape, lane) if lane is not None else 0
             gathered = stride is None or stride not in (0, 1)
             loads += k * (width * 1.2 if gathered else 1.0) * _aliasing(s, nest, buffer.name, indices, buffer.shape, buffer.dtype.size, regs, lane) + (
                 k * 0.5 if mask is not None and buffer.name not in s.stages else 0
@@ -187,7 +144,7 @@ def _compute(s: Scheduled, nest: Nest) -> float:
         outer = _trips(loops[: last_spatial + 1])
         return outer * cycles
     if nest.store is not None:
-        stride = dict(enumerate(x for x, w in (_strides(s, nest, lane) if lane is not None else []) if w == 2.0)).get(0, 0)
+        stride = dict(enumerate(x for x, w in (strides(s, nest, lane) if lane is not None else []) if w == 2.0)).get(0, 0)
         stores = _product(copies.values()) * (width if lane is not None and stride != 1 else 1.0)
     elif nest.kind in ("point", "scan"):
         stores = _product(copies.values())
@@ -224,7 +181,7 @@ def _aliasing(
     for p in regs:
         if p is lane or p.kind != "upcast":
             continue
-        pitch = (_stride(s, nest, name, indices, shape, p) or 0) * size
+        pitch = (stride_of(s, nest, name, indices, shape, p) or 0) * size
         if pitch >= 512:
             sets = 4096 // gcd(pitch, 4096)
             if p.trips / sets > ways - 2:

@@ -16,6 +16,7 @@ from . import groups
 from .dots import DotPlan, check_dots, kept_types
 from .groups import ThreadAxis
 from .handlers import HANDLERS, State
+from .layout import inner_dimensions
 from .legality import check_scheduled
 from .nests import FoldItem, Item, Nest, build
 from .opt import Opt, Opts, opt
@@ -110,6 +111,11 @@ class Scheduled:
     @cached_property
     def _axis_index(self) -> dict[Node, Node]:
         return {a: p.index for a, p in self.plans.items()}
+
+    @cached_property
+    def inner(self) -> dict[str, int]:
+        """The position of the consecutive axis of kept values, where lanes decide it; threads of a group keep the last one."""
+        return {} if self.group > 1 else inner_dimensions(self)
 
     @cached_property
     def hash(self) -> str:

@@ -72,7 +72,7 @@ def _nest(s: Scheduled, n: Nest, depth: int) -> list[NestLine]:
 
 
 def _is_last(s: Scheduled, n: Nest, p: Part) -> bool:
-    from .model import likely_lane
+    from .layout import likely_lane
 
     lane, _ = likely_lane(s, n)
     return lane is p
