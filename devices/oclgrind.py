@@ -35,7 +35,7 @@ _KINDS: tuple[tuple[str, Kind], ...] = (
     ("out of bounds", "bounds"),
     ("unresolved memory", "bounds"),
 )
-_MOST = 20
+_MOST = 100
 """Findings that Oclgrind reports before it says no more."""
 
 
@@ -137,10 +137,10 @@ def _run(folder: Path, shared: int, threads: int, limit_s: float, uninitialised:
 
 
 def findings(log: str) -> tuple[Finding, ...]:
-    """The messages of a log, which are blocks of lines between blank ones; the first line of each says what it is."""
+    """The messages of a log: a line that says what it is, and the indented ones below it."""
     out = []
-    for block in re.split(r"\n\s*\n", log.strip()):
-        text = block.strip()
+    for block in re.split(r"\n(?=\S)", log):
+        text = "\n".join(line for line in block.strip().splitlines() if line.strip())
         if text and not text.startswith("Oclgrind: "):
             low = text.lower()
             out.append(Finding(next((kind for words, kind in _KINDS if words in low), "other"), text))

@@ -69,3 +69,26 @@ def test_probe_measures_and_shows_the_limits(tune: Tune, monkeypatch: pytest.Mon
 def test_running_on_a_missing_device(tune: Tune) -> None:
     done = tune("run", "--kernel", "matmul", "--device", "missing")
     assert done.code == 3 and "error: no driver [libmissing.so]; install one" in done.err
+
+
+class Several(CpuDevice):
+    """A driver with two devices, beside one that fails."""
+
+    name = "several"
+
+    def family(self) -> list[tuple[str, str]]:
+        return [("several", ""), ("probed", ""), ("several (bad.icd)", "the driver of bad.icd [1] ended; remove that file")]
+
+
+def test_every_device_and_driver_behind_a_name(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tilewright.devices.registry._FACTORIES", {"several": Several, "probed": Probed})
+    monkeypatch.setattr("tilewright.devices.names", lambda: ("several",))
+    done = tune("devices")
+    assert "several  usable" in done.out and "probed  usable" in done.out
+    assert "several (bad.icd)  not usable: the driver of bad.icd [1] ended; remove that file" in done.out
+    assert [d["name"] for d in json.loads(tune("devices", "--format", "json").out)] == ["several", "probed", "several (bad.icd)"]
+
+
+def test_a_number_of_threads_that_cannot_be_is_refused_at_once(tune: Tune) -> None:
+    done = tune("run", "--kernel", "matmul", "--threads", "5000")
+    assert done.code == 3 and "error: 5000 threads: use 1 to " in done.err
