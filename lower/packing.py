@@ -36,7 +36,7 @@ def interleave(low: Lowering, s: StagePlan, n: Nest, mem: Mem, address: Node) ->
     regs = [(p, st) for p, st in s.parts if p.register]
     dot, size = regs[-1][0], regs[-1][0].trips
     lane = next((p for p, st in regs if st == size and _consecutive(low, p, indices, strides)), None)
-    if lane is None or _consecutive(low, dot, indices, strides):
+    if lane is None or lane.trips % 2 or _consecutive(low, dot, indices, strides):
         return False
     ev = LanesEval(low, n, [p for p, _ in regs], lane, min(low.width, lane.trips & -lane.trips))
     for asg in ev.assignments([p for p in ev.regs if p is not dot]):
