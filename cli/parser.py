@@ -78,7 +78,9 @@ def _add_run(p: ArgumentParser) -> None:
 
 def _add_show(p: ArgumentParser) -> None:
     _add_kernel(p, required=True, device="cpu")
-    p.add_argument("--target", metavar="NAME", help="render for this target (znver5, avx2, neon ...), which need not be this machine")
+    p.add_argument(
+        "--target", metavar="NAME", help="render for this target (znver5, neon, sm_90a, opencl-gpu ...), which need not be here; C with --device cpu:c"
+    )
     chosen = p.add_mutually_exclusive_group()
     chosen.add_argument("--seed-schedule", action="store_true", help="show the seed schedule rather than the cache's best")
     chosen.add_argument("--opts", metavar="JSON", help='show these options, e.g. \'[["TILE","m",8]]\'')

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from argparse import Namespace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..ir.errors import UsageError
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     from ..ir.kernel import Kernel
     from ..opts import Opt, Scheduled
     from ..targets import Target
+
+
+LEXERS = {"opencl": "c"}
+"""What languages are called where they are coloured."""
 
 
 def run(args: Namespace) -> int:
@@ -49,7 +54,7 @@ def run(args: Namespace) -> int:
     if out.is_terminal:
         from rich.syntax import Syntax
 
-        out.print(Syntax(source.text, source.lang, theme="ansi_dark", background_color="default", word_wrap=False))
+        out.print(Syntax(source.text, LEXERS.get(source.lang, source.lang), theme="ansi_dark", background_color="default", word_wrap=False))
     else:
         out.print(source.text, markup=False, soft_wrap=True)
     return 0
@@ -62,6 +67,8 @@ def choose(args: Namespace, kernel: Kernel) -> tuple[Target, tuple[Opt, ...], st
 
     if args.target:
         target = targets.named(args.target)
+        if args.device == "cpu:c" and target.lang == "llvm":
+            target = replace(target, lang="c")
         threads = args.threads or target.cores
         if args.opts is None and not args.seed_schedule:
             raise UsageError("the cache knows what is best here, not on --target; add --seed-schedule or --opts JSON")

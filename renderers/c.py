@@ -16,7 +16,7 @@ from ..lower.program import Instr, Mem, Phase, Program, Val, statements
 from ..targets.instructions import BY_NAME
 from ..targets.target import Target
 from . import c_helpers as helpers
-from .cfamily import Emitter
+from .cfamily import Emitter, prelude
 from .cfamily_language import atom
 from .cfamily_types import memory, unsigned
 
@@ -31,7 +31,7 @@ def render(program: Program, target: Target) -> str:
     functions: list[str] = []
     for i, phase in enumerate(program.phases):
         functions += CEmitter(program, target, phase, names, _widths(phase, target)).function(entry(program.signature, i))
-    return "\n".join([f"// {program.name} for {target.name}", _HEAD, *names.values(), *functions, ""])
+    return "\n".join([f"// {program.name} for {target.name}", _HEAD, *prelude(names), *functions, ""])
 
 
 def _widths(phase: Phase, target: Target) -> dict[int, int]:

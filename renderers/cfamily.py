@@ -281,3 +281,8 @@ class Emitter(Language):
                 late.append((name, x))
         for name, x in late:
             self.line(f"{name} = {x};")
+
+
+def prelude(helpers: dict[str, str]) -> list[str]:
+    """The lines before the kernels: types, and functions with a blank line before each."""
+    return [line for text in helpers.values() for line in (["", text] if "\n" in text else [text])]

@@ -192,6 +192,8 @@ def _shift(e: Emitter, s: Instr, out: Val) -> None:
     u = UNSIGNED[max(4, work.size)]
 
     def left(w: int, x: str, by: str) -> str:
+        if work.kind == "u" and (work.size >= 4 or w > 1):
+            return f"{x} << {by}"
         if w == 1:
             return f"({e.type(work)})(({e.type(u)}){x} << {by})"
         v = unsigned(work)

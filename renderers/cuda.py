@@ -17,6 +17,7 @@ from ..lower import abi
 from ..lower.program import Program
 from ..targets.target import Target
 from . import cfamily_half as half
+from .cfamily import prelude
 from .cfamily_groups import GroupEmitter
 from .cfamily_language import atom
 from .cfamily_types import uint16
@@ -31,7 +32,7 @@ def render(program: Program, target: Target) -> str:
     kernels: list[str] = []
     for i, phase in enumerate(program.phases):
         kernels += CudaEmitter(program, target, phase, helpers, 1).kernel(abi.entry(program.signature, i))
-    return "\n".join([f"// {program.name} for {target.name}", *helpers.values(), *kernels, ""])
+    return "\n".join([f"// {program.name} for {target.name}", *prelude(helpers), *kernels, ""])
 
 
 class CudaEmitter(VectorAccess, GroupEmitter):

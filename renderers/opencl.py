@@ -13,6 +13,7 @@ from ..ir.errors import BuildError
 from ..lower.abi import entry
 from ..lower.program import Mem, Program
 from ..targets.target import Target
+from .cfamily import prelude
 from .cfamily_groups import GroupEmitter
 from .cfamily_language import atom
 from .cfamily_types import memory
@@ -26,7 +27,7 @@ def render(program: Program, target: Target) -> str:
     kernels: list[str] = []
     for i, phase in enumerate(program.phases):
         kernels += OpenClEmitter(program, target, phase, helpers, _WIDEST).kernel(entry(program.signature, i))
-    return "\n".join([f"// {program.name} for {target.name}", "#pragma OPENCL FP_CONTRACT OFF", *helpers.values(), *kernels, ""])
+    return "\n".join([f"// {program.name} for {target.name}", "#pragma OPENCL FP_CONTRACT OFF", *prelude(helpers), *kernels, ""])
 
 
 class OpenClEmitter(GroupEmitter):

@@ -9,10 +9,11 @@ from typing import Any
 import llvmlite.binding as llvm
 import numpy as np
 from tilewright import targets
-from tilewright.ir.dtypes import DType, float32
+from tilewright.ir.dtypes import DType, bfloat16, float32, int64
 from tilewright.ir.dtypes import dtype as dtype_of
-from tilewright.ir.node import const
+from tilewright.ir.node import const, sym
 from tilewright.lower.builder import Builder
+from tilewright.lower.elementary import expand
 from tilewright.lower.program import Mem, Param, Program, Val
 from tilewright.renderers import Source, render
 from tilewright.targets import Target
@@ -162,3 +163,33 @@ def grouped_sum(shuffles: bool) -> Program:
                 loop.yields = [b.op("add", loop.carried[0], b.load(shared, loop.var))]
             b.store(param(1, float32), phase.item, loop.results[0])
     return Program("grouped_sum", params, (), [phase], shared=64 + 4 * threads, align=16)
+
+
+def masked_sum() -> Program:
+    """y[0] = Σ x over a symbolic length: masked partial sums of items in the workspace, then a phase that adds them up."""
+    n = sym("n", 1, 1000)
+    work = Mem("work", 0, float32, align=4)
+    b = Builder()
+    with b.phase(const(4), (n,)) as partial:
+        at = b.op("add", b.op("mul", partial.item, b.const(8)), b.const(tuple(range(8)), int64, 8))
+        mask = b.op("lt", at, partial.vars[0])
+        x = b.load(param(0, float32), b.op("mul", partial.item, b.const(8)), 8, mask)
+        total = b.extract(x, 0)
+        for lane in range(1, 8):
+            total = b.op("add", total, b.extract(x, lane))
+        b.store(work, partial.item, total)
+    with b.phase(const(1), (n,)) as final:
+        with b.loop("i", b.const(0), b.const(4), 1, [b.const(0.0, float32)]) as loop:
+            loop.yields = [b.op("add", loop.carried[0], b.load(work, loop.var))]
+        with b.when(b.op("lt", b.const(0), final.vars[0])):
+            b.store(param(1, float32), b.const(0), loop.results[0])
+    return Program("masked_sum", (Param("x", float32, (n,), "in"), Param("y", float32, (1,), "out")), (n,), [partial, final], work=64)
+
+
+def exp_half() -> Program:
+    """y = exp(x) from float16 to bfloat16, four elements an item."""
+
+    def body(b: Builder, x: Val) -> Val:
+        return b.op("cast", expand(b, "exp", b.op("cast", x, dtype=float32)), dtype=bfloat16)
+
+    return elementwise(["float16"], "bfloat16", 4, 16, body)

@@ -50,7 +50,17 @@ def test_the_nest_is_coloured_on_a_terminal() -> None:
 def test_source_for_a_machine_that_is_not_here(tune: Tune, target: str) -> None:
     done = tune(*MATMUL, "--target", target, "--seed-schedule", "--source")
     assert done.code == 0, done.err
-    assert done.out.startswith(f"; matmul for {target}\n") and "define " in done.out
+    head, word = {"llvm": (";", "define "), "opencl": ("//", "__kernel "), "cuda": ("//", "__global__ ")}[targets.named(target).lang]
+    assert done.out.startswith(f"{head} matmul for {target}\n") and word in done.out
+
+
+def test_c_for_this_machine_and_for_another(tune: Tune) -> None:
+    here = tune(*MATMUL, "--device", "cpu:c", "--opts", OPTS)
+    assert here.code == 0, here.err
+    assert "// matmul for " in here.out and "\nvoid matmul_p0(void **bufs" in here.out
+    other = tune(*MATMUL, "--device", "cpu:c", "--target", "neon", "--seed-schedule", "--source")
+    assert other.code == 0, other.err
+    assert other.out.startswith("// matmul for neon\n") and "f32x4" in other.out
 
 
 def test_without_a_cached_result_it_shows_the_seed_and_says_so(tune: Tune) -> None:
