@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import devices
 from ..ir.errors import DeviceError, MeasureError
+from ..targets import usable_cores
 from . import builder, process, runner
 from .batch import Result, Task, summary
 from .buildpool import BuildPool
@@ -56,7 +57,7 @@ class Measurer:
         hash_outputs: bool = False,
     ) -> None:
         """`threads` defaults to the device's. `seed` fixes the inputs. `vars`: values of the kernel's symbols. `deadline_s`: seconds
-        one call (or one timing) may take. `builders`: processes (default: usable cores). `memory_limit`: bytes a candidate may
+        one call (or one timing) may take. `builders`: processes (default: usable cores; one less where the device is a GPU). `memory_limit`: bytes a candidate may
         allocate (default: half of what is free). `compile(kernel, opts, device, **extra)` defaults to `plan.compile`; it must be
         importable by name. `hash_outputs` fills `Measurement.outputs`, some milliseconds a candidate. Raises DeviceError where the device cannot run here."""
 
@@ -73,12 +74,15 @@ class Measurer:
             from ..plan import compile as compile_default
 
             compile = compile_default
-        count = builders if builders is not None else max(1, self.device.threads)
+        gpu = self.device.target.kind == "gpu"
+        # beside a GPU that is timed, builders have all cores but the runner's
+        cores = usable_cores() if gpu else self.device.threads
+        count = builders if builders is not None else max(1, cores - gpu)
         self._runner_setup = runner.Setup(kernel, spec, self.threads, self.vars, deadline_s, limit, hash_outputs)
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: Channel | None = None
         self._pool = BuildPool(builder.Setup(kernel, spec, compile, dict(extra or {}), max(limit, 1 << 30)), count, build_deadline_s)
-        self._pause = needs_pause(self.threads, count, self.device.threads)
+        self._pause = needs_pause(self.threads, count, cores)
         try:
             self._start_runner()
         except BaseException:

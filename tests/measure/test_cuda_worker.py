@@ -70,3 +70,24 @@ def test_the_device_is_not_opened_in_this_process(m: Measurer, good: Built) -> N
     assert m.measure([good])[0].ok
     device = devices.get(SPEC)
     assert isinstance(device, devices.Device) and "driver" not in vars(device) and type(device).__name__ == FakeCudaDevice.__name__
+
+
+@pytest.mark.parametrize("cores, builders", [(16, 15), (1, 1)])
+def test_builders_have_the_cores_that_the_runner_leaves(monkeypatch: pytest.MonkeyPatch, cores: int, builders: int) -> None:
+    """The GPU is what is timed: nobody is paused for it, unless there is one core."""
+    started: list[int] = []
+
+    class Pool:
+        group = 0
+
+        def __init__(self, setup: object, count: int, deadline_s: float) -> None:
+            started.append(count)
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr("tilewright.measure.measurer.BuildPool", Pool)
+    monkeypatch.setattr("tilewright.measure.measurer.usable_cores", lambda: cores)
+    monkeypatch.setattr(Measurer, "_start_runner", lambda self: None)
+    with Measurer(double(), SPEC) as m:
+        assert started == [builders] and m._pause == (cores == 1)
