@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import math
 import os
 import shlex
 import shutil
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 INSTALL = "install gcc or clang (apt-get install gcc), or pip install 'tilewright[zig]', or set CC to a compiler"
 TIMEOUT_S = 120
-"""No kernel takes so long: a compiler that does is stuck."""
+"""No kernel takes so long: a compiler that does is stuck. A compiler's own children end by this limit too, in processor time."""
 _ERROR_LINES = 8
 
 # contraction is decided in the Program; nothing may be called, and the object is linked into a process at any address
@@ -127,10 +128,19 @@ def compile_c(text: str, target: Target, compiler: Compiler) -> bytes:
         return out.read_bytes()
 
 
+def _limit() -> None:
+    """In the child: who kills us (or the builder we run in) does not know the processes that a compiler starts."""
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(TIMEOUT_S), math.ceil(TIMEOUT_S)))
+
+
 def _run(words: tuple[str, ...], folder: Path) -> str:
     """What a compiler prints; it reads nothing."""
     try:
-        done = subprocess.run(words, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=TIMEOUT_S)
+        done = subprocess.run(
+            words, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=TIMEOUT_S, preexec_fn=_limit
+        )
     except subprocess.TimeoutExpired as e:
         raise BuildError(f"{os.path.basename(words[0])} took longer than {TIMEOUT_S} s and was stopped") from e
     except OSError as e:
