@@ -72,6 +72,8 @@ def _describe(name: str, device: Device, limits: Limits | None) -> None:
     grid.add_row("processor", str(made.get("cpu", t.cpu)))
     if "platform" in made:
         grid.add_row("driver", f"{made['platform']}, {made.get('platform_version', made.get('driver', ''))}")
+    elif "by" in made:
+        grid.add_row("driver", f"{made['driver']}, through {made['by']}")
     grid.add_row("target", f"{t.name} ({t.arch}, tuned as {t.cpu}): {' '.join(sorted(t.features))}")
     if t.kind == "gpu":
         grid.add_row("processors", f"{t.cores} multiprocessors, {t.registers} registers a thread")
