@@ -23,8 +23,8 @@ VARIABLE = "TILEWRIGHT_OPENCL_FOUND"
 """Environment variable in which a process hands the answers to those it starts."""
 CHOICE = ("OCL_ICD_VENDORS", "OCL_ICD_FILENAMES", "OPENCL_VENDOR_PATH")
 """Variables by which a user chooses drivers (the first two, of the two common loaders; the last of both)."""
-FOLDERS = ("/etc/OpenCL/vendors", "/usr/local/etc/OpenCL/vendors", f"{sys.prefix}/etc/OpenCL/vendors")
-"""Where drivers put a file with their library's name."""
+FOLDERS = ("/etc/OpenCL/vendors", "/usr/local/etc/OpenCL/vendors")
+"""Where drivers put a file with their library's name; wheels do so in the same folder of their environment."""
 ASK_S = 60.0
 INSTALL = (
     "install a driver: a GPU's comes from its vendor; for processors PoCL (Debian, Ubuntu: apt-get install pocl-opencl-icd) "
@@ -78,16 +78,17 @@ def _only(library: str) -> dict[str, str]:
 def installed() -> list[tuple[str, str]]:
     """(file, library) of each driver; a library without a folder is found by the dynamic linker."""
     found = []
-    for folder in dict.fromkeys([*map(Path, FOLDERS), _wheel()]):
+    for folder in dict.fromkeys([*map(Path, FOLDERS), Path(sys.prefix) / "etc/OpenCL/vendors", _wheel()]):
         for file in sorted(folder.glob("*.icd")):
             with contextlib.suppress(OSError, UnicodeDecodeError):  # a file that cannot be read names no driver
                 library = file.read_text().strip()
-                beside = folder / library
-                found.append((str(file), str(beside) if library and beside.is_file() else library))
-    intel = Path(sys.prefix) / "lib" / "libintelocl.so"  # its package names a folder that does not exist
-    if intel.is_file() and all(Path(library).name != intel.name or not Path(library).is_file() for _, library in found):
-        found = [(f, library) for f, library in found if Path(library).name != intel.name]
-        found.append((str(intel), str(intel)))
+                if library and (folder / library).is_file():  # beside the file, or an absolute path
+                    library = str(folder / library)
+                elif str(file).startswith(sys.prefix) and library.startswith("/"):
+                    # wheels (Intel's) name folders of the machine that made them; their libraries are in this environment's
+                    here = Path(sys.prefix) / "lib" / Path(library).name
+                    library = str(here) if here.is_file() else ""
+                found.append((str(file), library))
     # without any file, the loader may know drivers in its own way (another operating system, a stub)
     return [(f, library) for f, library in found if library] or [("", "")]
 

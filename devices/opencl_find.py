@@ -56,7 +56,8 @@ def choose(devices: Sequence[Found], selector: str) -> Found:
         usable = [d for d in devices if not d.checker]
         if not usable:
             raise DeviceError(f"the only OpenCL driver here is Oclgrind, which checks kernels (tune check) and is no device to tune for: {INSTALL}")
-        return min(usable, key=lambda d: rank.get(d.about["kind"], 3))
+        # who installed Intel's runtime beside PoCL wants it: it compiles faster, and runs both forms of schedules
+        return min(usable, key=lambda d: (rank.get(d.about["kind"], 3), "intel" not in d.about["platform"].lower()))
     matching = [d for i, d in enumerate(devices) if (selector == str(i) if selector.isdecimal() else selector.lower() in d.label.lower())]
     if not matching:
         names = "; ".join(f"opencl:{i} is {d.label}" for i, d in enumerate(devices))

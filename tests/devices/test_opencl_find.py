@@ -46,10 +46,10 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Pa
     monkeypatch.setattr(opencl_drivers, "_MODULE", "fake_describe")
     monkeypatch.setattr(opencl_drivers, "FOLDERS", (str(vendors),))
     monkeypatch.setattr(opencl_drivers, "find_spec", lambda name: True)
-    monkeypatch.setattr(opencl_drivers, "_wheel", lambda: Path(tmp_path / "none"))
+    monkeypatch.setattr(opencl_drivers, "_wheel", lambda: tmp_path / "none")
     monkeypatch.setattr(opencl_drivers, "ASK_S", 12.0)
     monkeypatch.setattr("tilewright.devices.registry._MADE", {})
-    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "env"))
     for name in (opencl_drivers.VARIABLE, *opencl_drivers.CHOICE):
         # set before deleting: what a test leaves there goes away with it
         monkeypatch.setenv(name, "")
@@ -161,14 +161,17 @@ def test_libraries_beside_their_file_and_intels_by_pip(install: Callable[..., Pa
     (vendors / "libown.so").touch()
     (vendors / "linked.icd").write_text("libelsewhere.so.2\n")
     (vendors / "empty.icd").write_text("\n")
-    (vendors / "intel.icd").write_text("/built/somewhere/libintelocl.so\n")
-    (tmp_path / "lib").mkdir()
-    (tmp_path / "lib" / "libintelocl.so").touch()
+    wheels = tmp_path / "env/etc/OpenCL/vendors"
+    wheels.mkdir(parents=True)
+    (wheels / "intel.icd").write_text("/built/somewhere/libintelocl.so\n")
+    (wheels / "emulator.icd").write_text("/built/somewhere/libemulator.so\n")
+    (tmp_path / "env/lib").mkdir()
+    (tmp_path / "env/lib/libintelocl.so").touch()
     found = dict(opencl_drivers.installed())
     assert found == {
         f"{vendors}/own.icd": f"{vendors}/libown.so",
         f"{vendors}/linked.icd": "libelsewhere.so.2",
-        f"{tmp_path}/lib/libintelocl.so": f"{tmp_path}/lib/libintelocl.so",
+        f"{wheels}/intel.icd": f"{tmp_path}/env/lib/libintelocl.so",
     }
 
 
