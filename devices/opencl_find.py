@@ -49,8 +49,8 @@ def find() -> list[Found]:
 
 
 def choose(devices: Sequence[Found], selector: str) -> Found:
-    """The device that `selector` names: '' (a GPU, else an accelerator, else a processor), its index, or part of its or its platform's name
-    (the first that has it). Raises DeviceError that lists what there is."""
+    """The device that `selector` names: '' (a GPU, else an accelerator, else a processor), its index, or part of its platform's or its
+    own name (the first that has it). Raises DeviceError that lists what there is."""
     if not selector:
         rank = {"gpu": 0, "accelerator": 1, "cpu": 2}
         usable = [d for d in devices if not d.checker]
@@ -58,7 +58,11 @@ def choose(devices: Sequence[Found], selector: str) -> Found:
             raise DeviceError(f"the only OpenCL driver here is Oclgrind, which checks kernels (tune check) and is no device to tune for: {INSTALL}")
         # who installed Intel's runtime beside PoCL wants it: it compiles faster, and runs both forms of schedules
         return min(usable, key=lambda d: (rank.get(d.about["kind"], 3), "intel" not in d.about["platform"].lower()))
-    matching = [d for i, d in enumerate(devices) if (selector == str(i) if selector.isdecimal() else selector.lower() in d.label.lower())]
+    if selector.isdecimal():
+        matching = [d for i, d in enumerate(devices) if selector == str(i)]
+    else:
+        # the platform's name counts first: an Intel processor also runs other vendors' drivers
+        matching = [d for part in ("platform", "name") for d in devices if selector.lower() in d.about[part].lower()]
     if not matching:
         names = "; ".join(f"opencl:{i} is {d.label}" for i, d in enumerate(devices))
         raise DeviceError(f"no OpenCL device {selector!r}: use an index or a part of a name ({names})")

@@ -81,13 +81,16 @@ class Session:
     def compile(self, text: str) -> Any:
         """A program. Raises BuildError with the log's first lines."""
         try:
-            with warnings.catch_warnings():
-                # drivers chatter ("1 warning generated")
-                warnings.simplefilter("ignore", self.cl.CompilerWarning)
-                return self.cl.Program(self.context, text).build(options=self.options(), cache_dir=False)
+            return self._built(self.cl.Program(self.context, text), options=self.options(), cache_dir=False)
         except self.cl.Error as e:
             lines = [line.strip() for line in str(e).splitlines() if line.strip() and not line.startswith("(options")]
             raise BuildError("the OpenCL compiler refused it: " + " | ".join(lines[:6])) from None
+
+    def _built(self, program: Any, **how: Any) -> Any:
+        with warnings.catch_warnings():
+            # drivers chatter about their own doings ("1 warning generated")
+            warnings.simplefilter("ignore", self.cl.CompilerWarning)
+            return program.build(**how)
 
     def binary(self, text: str) -> bytes:
         """The driver's binary of a program. Raises BuildError."""
@@ -96,7 +99,7 @@ class Session:
     def link(self, binary: bytes) -> Any:
         """A program from its binary. Raises BuildError."""
         try:
-            return self.cl.Program(self.context, [self.device], [binary]).build()
+            return self._built(self.cl.Program(self.context, [self.device], [binary]))
         except self.cl.Error as e:
             raise BuildError(f"the OpenCL driver does not take its own binary again ({e}): build it again") from None
 
