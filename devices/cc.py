@@ -139,7 +139,14 @@ def _run(words: tuple[str, ...], folder: Path) -> str:
     """What a compiler prints; it reads nothing."""
     try:
         done = subprocess.run(
-            words, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=TIMEOUT_S, preexec_fn=_limit
+            words,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=TIMEOUT_S,
+            preexec_fn=_limit if os.name == "posix" else None,
         )
     except subprocess.TimeoutExpired as e:
         raise BuildError(f"{os.path.basename(words[0])} took longer than {TIMEOUT_S} s and was stopped") from e
