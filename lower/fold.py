@@ -1,17 +1,20 @@
 """Emits folds: the block once, or for each tile of the folded axis with the states merged.
 
-Tiles in which the block does nothing are left out, and those in which all of its conditions hold run a block without them (`lower.reach`)."""
+Tiles in which the block does nothing are left out, and those in which all of its conditions hold run a block without them (`opts.reach`)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from ..ir import index as ix
 from ..ir.errors import OptError
 from ..ir.kernel import Fold, Value
 from ..ir.node import Node, axes_of, placeholder, ref, substitute, walk
 from ..opts.nests import FoldItem, Nest
-from . import reach
+from ..opts.plan_axis import Part
+from ..opts.reach import Range, ranges
 from .loops import through
 from .point import point, point_body
 from .storage import Array
@@ -56,11 +59,11 @@ def fold(low: Lowering, item: FoldItem) -> None:
     writes: list[Group] = [(axes, [(substitute(f.monoid.merge[f.components.index(c)], table), state[c]) for c in names]) for axes, names in groups]
     mark = low.arena.size, low.shared.size
     tops = [mark]
-    for r in reach.ranges(low, f, cut):
+    for r in ranges(low.sched, f, cut, {p.var for p in low.opened.values()}):
         low.arena.size, low.shared.size = mark  # one block after another uses the same room
         low.current = item.nests  # so that what they have staged at this loop is filled in every range
         inside, tiles, forced = dict(low.storage), dict(low.tiles), dict(low.forced)
-        with reach.run(low, cut, r):
+        with _tiles(low, cut, r):
             low.emit_items([n for n in item.nests if not n.empty])
             _merge(low, f, writes)
         low.storage, low.tiles, low.forced = inside, tiles, forced
@@ -68,6 +71,20 @@ def fold(low: Lowering, item: FoldItem) -> None:
     low.arena.size, low.shared.size = (max(t) for t in zip(*tops))
     for c in parts:
         low.storage[c] = state[c]
+
+
+@contextmanager
+def _tiles(low: Lowering, cut: Part, r: Range) -> Iterator[None]:
+    """Inside: the loop over a range of tiles."""
+    some = ix.compare("lt", r.lo, r.hi)
+    before, low.holds = low.holds, low.holds | r.holds
+    if some.op == "const":
+        with low.open(cut, between=(r.lo, r.hi)):
+            yield
+    else:
+        with low.b.when(low.b.op("lt", low.scalar(r.lo), low.scalar(r.hi))), low.open(cut, between=(r.lo, r.hi)):
+            yield
+    low.holds = before
 
 
 def _merge(low: Lowering, f: Fold, groups: Sequence[Group]) -> None:

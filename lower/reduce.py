@@ -70,7 +70,8 @@ class Accumulators:
         self.copies = [p for p in ev.regs if p.axis not in n.axes and p.kind == "upcast"]
         self.unrolled = [p for p in ev.regs if p.axis not in n.axes and p.kind == "unroll"]
         self.lane = ev.lane if ev.lane in self.space else None
-        self.spatial = ev.assignments(self.space)
+        # lanes innermost: what is the same in all of them is loaded once, and needs a register only as long as it is used
+        self.spatial = ev.assignments(sorted(self.space, key=lambda p: p is ev.lane))
         self.partials = ev.assignments(self.copies)
         self.partial = bool(self.copies)
         self.keys = [(s, p) for s in self.spatial for p in self.partials]

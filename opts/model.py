@@ -18,8 +18,9 @@ from .layout import likely_lane, strides
 from .layout import stride as stride_of
 from .model_dots import dot_work, weave
 from .model_gpu import estimate_gpu
-from .nests import Nest
+from .nests import FoldItem, Nest
 from .plan_axis import Part
+from .reach import share as share_run
 from .schedule import Scheduled
 from .staging import StagePlan
 
@@ -61,10 +62,11 @@ def estimate(scheduled: Scheduled, threads: int = 1, limits: Bandwidth | None = 
     rounds = -(-tasks // threads)
     share = rounds / max(1, tasks)
     total = 0.0
+    run = {n.name: share_run(scheduled, i) for i in scheduled.items if isinstance(i, FoldItem) for n in i.nests}
     for nest in scheduled.nests:
         compute = _compute(scheduled, nest)
         memory = _traffic(scheduled, nest, dram / max(1.0, 0.75 * threads) * 1.0)
-        total += max(compute, memory) + 0.2 * min(compute, memory)
+        total += (max(compute, memory) + 0.2 * min(compute, memory)) * run.get(nest.name, 1.0)
     total += sum(_stage(scheduled, name, dram) for name in scheduled.stages)
     return total * share / CLOCK + (WAKE if threads > 1 else 0.0) + tasks * 5e-8
 

@@ -185,8 +185,8 @@ def _phases(kernel: Kernel, listed: Opts, cuts: list[Opt], target: Target) -> Sc
 def _second(kernel: Kernel, target: Target) -> Opts:
     """The fixed schedule of the phase that sums the chunks: lanes along what is consecutive, rows in parallel."""
     from .gpu_seeds import points
+    from .row_seeds import rows
     from .seeding import legal_prefix
-    from .seeds import rows
 
     if target.kind == "gpu":
         return legal_prefix(kernel, points(kernel, 128, 1), target) or ()

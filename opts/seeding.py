@@ -28,3 +28,8 @@ def legal_prefix(kernel: Kernel, opts: Opts, target: Target) -> Opts | None:
         else:
             return None
     return None
+
+
+def waste(size: int, n: int) -> float:
+    """The extra work, as a share, of rounding `size` up to a multiple of n."""
+    return -(-size // n) * n / max(1, size) - 1

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from ..ir.kernel import Kernel
 from ..targets import Target
 from . import gpu_seeds
+from .contraction_seeds import contraction
 from .dots import fitting
 from .nests import Nest
 from .opt import Opts, opt
-from .seeds import contraction, rows
+from .row_seeds import rows
 from .structure import contractions, extent, nests, shared_axes
 
 

@@ -8,7 +8,7 @@ from tilewright.ir import OptError, sym
 from tilewright.ir.kernel import Kernel
 from tilewright.lower import lower
 from tilewright.opts import Opts, apply, dumps, opt, seeds
-from tilewright.opts.seeds import legal_prefix
+from tilewright.opts.seeding import legal_prefix
 from tilewright.targets import Target
 
 WHERE = [("znver5", "default", 1), ("znver5", "default", 8), ("znver5", "odd", 2), ("avx2", "default", 2), ("neon", "odd", 2), ("host", "odd", 1)]
@@ -119,3 +119,13 @@ def test_a_seed_is_a_wish() -> None:
     assert dumps(kept) == '[["UPCAST","n",16],["PARALLEL","n"]]'
     with pytest.raises(OptError):
         apply(kernel, (opt("UPCAST", "m", 8),), targets.named("znver5"))
+
+
+@pytest.mark.parametrize("name", ["attention", "attention_full", "attention_window", "attention_grouped"])
+@pytest.mark.parametrize("where", ["znver5", "avx2"])
+def test_attention_in_blocks_has_its_lanes_along_the_queries(name: str, where: str) -> None:
+    kernel, t = kernels.make(name), targets.named(where)
+    s = apply(kernel, seeds(kernel, t, 2)[0], t)
+    made = {n.name: s.kernel.values[n.name].axes[s.inner.get(n.name, -1)].arg.name for n in s.nests if n.kind == "reduce"}
+    assert made == {"dot": "row", "M": "row", "L": "row", "O": "row"}
+    assert any(p.kind == "fold" for p in s.loops(s.nests[0])) and "q" in s.stages

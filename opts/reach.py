@@ -5,19 +5,22 @@ tiles in which it holds throughout, and a range in which it holds somewhere. Til
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING
 
 from ..ir import index as ix
 from ..ir.idle import conditions, idle, threshold
 from ..ir.kernel import Fold
 from ..ir.node import Node, axes_of, const
-from ..opts.plan_axis import Part
+from .nests import FoldItem
+from .plan_axis import Part
 
 if TYPE_CHECKING:
-    from .lowering import Lowering
+    from .schedule import Scheduled
+
+MOST_SAMPLED = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +32,8 @@ class Range:
     holds: frozenset[Node] = frozenset()
 
 
-def ranges(low: Lowering, f: Fold, cut: Part) -> list[Range]:
-    """The tiles to run, in order."""
+def ranges(s: Scheduled, f: Fold, cut: Part, opened: Collection[Node]) -> list[Range]:
+    """The tiles to run, in order, as indices over the variables of the loops around the fold (`opened`)."""
     tiles = cut.size if isinstance(cut.size, Node) else const(cut.size)
     first, last = const(0), tiles
     begin, end = const(0), tiles
@@ -41,7 +44,7 @@ def ranges(low: Lowering, f: Fold, cut: Part) -> list[Range]:
         if found is None:
             continue
         k, rest = found
-        fixed, least, most = _spread(low, rest)
+        fixed, least, most = _spread(s, rest, opened)
         step, reach = abs(k) * cut.stride, k * (cut.stride - 1)
         throughout, somewhere = ix.add(fixed, const(least + min(0, reach))), ix.add(fixed, const(most + max(0, reach)))
         if k < 0:
@@ -59,14 +62,13 @@ def ranges(low: Lowering, f: Fold, cut: Part) -> list[Range]:
     return [r for r in found_ranges if ix.compare("lt", r.lo, r.hi) is not const(False) and r.lo is not r.hi]
 
 
-def _spread(low: Lowering, rest: Node) -> tuple[Node, int, int]:
+def _spread(s: Scheduled, rest: Node, opened: Collection[Node]) -> tuple[Node, int, int]:
     """An index over axes as (what the open loops fix, least and most of what is left)."""
-    terms, c = ix.parts(low.sched.at_parts(rest))
-    opened = {p.var for p in low.opened.values()}
+    terms, c = ix.parts(s.at_parts(rest))
     fixed: dict[Node, int] = {}
     least = most = 0
     for t, k in terms.items():
-        if axes_of(t) <= opened:
+        if axes_of(t) <= set(opened):
             fixed[t] = k
         else:
             lo, hi = ix.bounds(t)
@@ -74,15 +76,21 @@ def _spread(low: Lowering, rest: Node) -> tuple[Node, int, int]:
     return ix.linear(fixed, c), least, most
 
 
-@contextmanager
-def run(low: Lowering, cut: Part, r: Range) -> Iterator[None]:
-    """Inside: the loop over a range of tiles."""
-    some = ix.compare("lt", r.lo, r.hi)
-    before, low.holds = low.holds, low.holds | r.holds
-    if some.op == "const":
-        with low.open(cut, between=(r.lo, r.hi)):
-            yield
-    else:
-        with low.b.when(low.b.op("lt", low.scalar(r.lo), low.scalar(r.hi))), low.open(cut, between=(r.lo, r.hi)):
-            yield
-    low.holds = before
+def share(s: Scheduled, item: FoldItem) -> float:
+    """The part of a cut fold's tiles that is run, over all iterations of the loops around it; 1 where it cannot be told."""
+    cut = next((s.plans[a].fold for n in item.nests for a in n.all_axes if s.plans[a].fold), None)
+    if cut is None or not isinstance(cut.size, int) or not idle(item.fold):
+        return 1.0
+    loops = [p for p in s.loops(item.nests[0]) if s.position[p.name] < s.position[cut.name]]
+    run = ranges(s, item.fold, cut, {p.var for p in loops})
+    used = [p for p in loops if any(p.var in axes_of(r.lo, r.hi) for r in run)]
+    trips = 1
+    for p in used:
+        trips *= p.trips
+    if any(not isinstance(p.size, int) for p in used) or trips > MOST_SAMPLED:
+        return 1.0
+    tiles = 0
+    for at in product(*(range(p.trips) for p in used)):
+        env = {p.var: i for p, i in zip(used, at)}
+        tiles += sum(max(0, ix.evaluate(r.hi, env) - ix.evaluate(r.lo, env)) for r in run)
+    return tiles / (trips * cut.size)

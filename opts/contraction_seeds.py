@@ -1,0 +1,153 @@
+"""Seeds for contractions: a register tile, packed panels and blocks sized by the caches, the five loops of Goto & van de Geijn ("Anatomy of High-Performance
+Matrix Multiplication", 2008), ranked by the analytic model."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+
+from ..ir.kernel import Kernel
+from ..ir.node import Node
+from ..targets import Target
+from .dots import fitting
+from .model import estimate
+from .opt import Opt, Opts, opt
+from .plan_axis import MAX_EXTRA_WORK
+from .schedule import apply
+from .seeding import legal_prefix, waste
+from .structure import Contraction, extent, shared_axes
+
+
+def best_contractions(kernel: Kernel, target: Target, threads: int, c: Contraction, keep: int = 8) -> list[Opts]:
+    """The guesses that the model ranks first, at most two of each register tile."""
+    ranked: dict[str, tuple[float, tuple[int, int, int], Opts]] = {}
+    for p in contraction_guesses(c, target, threads):
+        opts = legal_prefix(kernel, contraction(kernel, target, threads, c, **p), target)
+        if opts is None:
+            continue
+        s = apply(kernel, opts, target)
+        if s.hash not in ranked:
+            ranked[s.hash] = (estimate(s, threads), (p["mr"], p["nv"], len(s.dots)), opts)
+    out: list[Opts] = []
+    seen: dict[tuple[int, int, int], int] = {}
+    for _, tile, opts in sorted(ranked.values(), key=lambda r: (r[0], str(r[2]))):
+        seen[tile] = seen.get(tile, 0) + 1
+        if seen[tile] <= 2:
+            out.append(opts)
+    return out[:keep]
+
+
+def contraction_guesses(c: Contraction, target: Target, threads: int) -> list[dict[str, int]]:
+    """Parameter guesses for `contraction`: register tiles that fit the register file, blocks that fit the caches; with a matrix
+    instruction, where the target has one for the types."""
+    lanes = target.lanes(c.nest.expr.dtype)
+    fit = fitting(target, c.nest, c.lane)
+    width = extent(c.lane)
+    tall = max((extent(a) for a in c.rows), default=1)
+    depth = 1
+    for a in c.reduce:
+        depth *= extent(a)
+    tiles = [(8, 3), (6, 4), (8, 2), (12, 2), (14, 2), (9, 3), (4, 4)] if target.registers >= 32 else [(6, 2), (4, 3), (4, 2), (8, 1)]
+    tiles.sort(key=lambda t: waste(tall, t[0]) + waste(width, t[1] * lanes))
+    out: dict[tuple[tuple[str, int], ...], None] = {}
+    unroll = 2 if depth >= 64 else 1
+    # signed bytes get their offset where they are packed; groups that are not consecutive are put together there
+    ways = [(0, 0, c.nest.expr.dtype.size)]
+    if fit is not None:
+        ways.append((1, int(fit.shifted or not fit.grouped), fit.row.b.size))
+    for (mr, nv), (tc, pack_tall, size) in product(tiles[:4], ways):
+        nr = nv * lanes
+        for kc in (0, 256, 512):
+            if kc and depth <= kc * 1.5:
+                continue
+            for want in (128, 256, 512):
+                nb = min(-(-want // nr), -(-width // nr)) * nr
+                if (kc or depth) * nb * size > target.l2 and nb > nr:
+                    continue
+                for rows_ in (0, 1):
+                    mc = -(-tall // threads // mr) * mr if rows_ else 0
+                    guess = {"mr": mr, "nv": nv, "nb": nb, "kc": kc, "rows": rows_, "mc": mc, "pack": 1, "pack_tall": pack_tall, "unroll": unroll}
+                    if fit is not None:
+                        guess["tc"] = tc
+                    out.setdefault(tuple(guess.items()))
+    return [dict(g) for g in out]
+
+
+def contraction(
+    kernel: Kernel,
+    target: Target,
+    threads: int,
+    c: Contraction,
+    *,
+    mr: int,
+    nv: int,
+    nb: int,
+    kc: int = 0,
+    rows: int = 0,
+    mc: int = 0,
+    pack: int = 1,
+    pack_tall: int = 0,
+    unroll: int = 1,
+    tc: int = 0,
+) -> Opts:
+    """A contraction's schedule: mr rows × nv vectors in registers, the lane axis in blocks of nb, the reduce axis in blocks of
+    kc (0: whole); parallel over lane blocks, or with `rows` over blocks of mc rows; `pack` and `pack_tall` stage the operands; `tc`: by a
+    matrix instruction."""
+    lanes = target.lanes(c.nest.expr.dtype)
+    lane, k = _name(c.lane), _name(max(c.reduce, key=extent))
+    row_axis = max(c.rows, key=extent, default=None)
+    row = _name(row_axis) if row_axis is not None and extent(row_axis) > 1 else ""
+    out: list[Opt] = []
+    nr = min(nv * lanes, 1 << extent(c.lane).bit_length())
+    if row and mr > 1:
+        out.append(opt("UPCAST", row, min(mr, extent(row_axis))) if row_axis is not None else opt("UPCAST", row, mr))
+    fit = fitting(target, c.nest, c.lane) if tc else None
+    if fit is not None and waste(extent(c.lane), nr) > MAX_EXTRA_WORK - 1:
+        out.append(opt("PADTO", lane, nr))
+    if nr > 1:
+        out.append(opt("UPCAST", lane, nr))
+    blocked = nr <= nb < extent(c.lane)
+    if blocked:
+        out.append(opt("TILE", lane, nb))
+    free = [a for a in shared_axes(kernel) if a is not c.lane and a is not row_axis]
+    out += [opt("PARALLEL", _name(a)) for a in free]
+    inner_row = row  # the loop over register tiles of rows
+    at = _name(free[-1]) if free else ""
+    if math.prod(extent(a) for a in free) < 8 * threads:
+        if rows and row:
+            if mr <= mc < (extent(row_axis) if row_axis is not None else 0):
+                out.append(opt("TILE", row, mc))
+                inner_row = f"{row}.t"
+            out.append(opt("PARALLEL", row))
+            at = row
+            if blocked and inner_row != row:
+                out.append(opt("MOVE", lane, before=inner_row))
+                at = lane
+        else:
+            out.append(opt("PARALLEL", lane))
+            at = lane
+    elif blocked and row:  # batches or image rows are work items enough
+        out.append(opt("MOVE", lane, before=row))
+        at = lane
+    if unroll > 1:
+        out.append(opt("UNROLL", k, unroll))
+    if kc and kc < extent(max(c.reduce, key=extent)):
+        out.append(opt("TILE", k, kc))
+        if inner_row and inner_row != at:
+            out.append(opt("MOVE", k, before=inner_row))
+            at = k
+    if pack and at and row:  # with one row nothing is reused, and a copy costs as much as the work
+        out.append(opt("STAGE", c.wide.name, at=at, order="panel" if c.plain or fit else "row"))
+    if pack_tall and fit is not None:
+        packed = opt("STAGE", c.tall.name, at=row if rows else inner_row, order="row", pad=16)
+        out.append(packed if fit.grouped else opt("STAGE", c.tall.name, at=row if rows else inner_row))
+    elif pack_tall and inner_row and inner_row != at:
+        # rows of a power-of-two pitch share cache sets; a padded copy does not
+        out.append(opt("STAGE", c.tall.name, at=inner_row, order="row", pad=16))
+    if fit is not None:  # last: without its panel it is not legal
+        out.append(opt("TC", c.nest.name, m=row, n=lane, k=_name(fit.k), row=fit.row.name))
+    return tuple(out)
+
+
+def _name(a: Node) -> str:
+    return str(a.arg.name)

@@ -1,0 +1,113 @@
+"""Seeds for everything that is no contraction: lanes along the axis that is consecutive in memory, independent partials for reductions, rows in parallel."""
+
+from __future__ import annotations
+
+from ..ir.kernel import Kernel
+from ..ir.node import Node
+from ..targets import Target
+from .opt import Opt, Opts, opt
+from .seeding import waste
+from .structure import accesses, contiguous, extent, lane_axis, nests, shared_axes, stageable_values
+
+
+def rows(kernel: Kernel, target: Target, threads: int, width: int, stage: bool, copies: int = 1) -> Opts:
+    """Lanes along consecutive axes (spatial, or as independent partials of a reduction), outer axes in parallel, `copies` of
+    the innermost shared one at once."""
+    out: list[Opt] = []
+    cut: set[str] = set()
+    for n in nests(kernel):
+        if n.kind == "scan":
+            continue
+        lane = lane_axis(kernel, n) if n.kind == "reduce" else None
+        choices = contiguous(kernel, n)
+        if lane is not None and lane in choices:
+            choices = [lane]
+        if not choices:
+            continue
+        a = choices[0]
+        family = a.arg.family
+        if family in cut or a.arg.name in cut or _widens_reduction(kernel, a, cut):
+            continue
+        amount = _fit(extent(a), width)
+        if amount > 1:
+            out.append(opt("UPCAST", _family_name(kernel, a), amount))
+            cut |= {family, a.arg.name}
+    out += _row_copies(kernel, threads, cut)
+    shared = shared_axes(kernel)
+    whole = [a for n in nests(kernel) for a in n.reduce_axes if n.kind == "reduce" and extent(a) >= 1 << 15]
+    if threads > 1 and whole and not any(extent(a) >= threads for a in shared):
+        # nothing to spread but the reduction itself: chunks of it, several streams for each thread
+        name, chunks = _name(whole[0]), _chunks(extent(whole[0]), threads, width)
+        out += [opt("SPLITK", name, chunks), opt("UPCAST", f"{name}.s", 4)]
+    if shared:
+        best = [a for a in shared if extent(a) >= threads] or shared
+        if copies > 1 and extent(best[-1]) >= 4 * copies and best[-1].arg.family not in cut:
+            out.append(opt("UPCAST", _name(best[-1]), copies))
+        out += [opt("PARALLEL", _name(a)) for a in best[: 1 if extent(best[0]) >= 8 * threads else 2]]
+        if stage:
+            at = _name(best[0])
+            out += [opt("STAGE", v, at=at) for v in stageable_values(kernel)]
+    return tuple(out)
+
+
+def _chunks(size: int, threads: int, width: int) -> int:
+    """How many chunks to split a long reduction into: a few for each thread, without a ragged end where possible."""
+    for n in (64, 48, 80, 96, 32, 128, 16):
+        if n % (4 * threads) == 0 and size % (n * width) == 0:
+            return n
+    return 16 * threads
+
+
+def _widens_reduction(kernel: Kernel, a: Node, cut: set[str]) -> bool:
+    """Whether copies along `a` would multiply a reduction that has its lanes along its own axis already."""
+    return any(n.kind == "reduce" and a in n.axes and any(r.arg.family in cut for r in n.reduce_axes) for n in nests(kernel))
+
+
+def transposed(kernel: Kernel, lanes: int) -> list[Opts]:
+    """Where a store is consecutive along one axis and its load along another: square tiles through scratch."""
+    out: list[Opts] = []
+    for n in nests(kernel):
+        if n.store is None or n.kind != "store" or len(nests(kernel)) > 1:
+            continue
+        into = next((a for x in accesses(kernel, n) if x.store for a, st in x.strides.items() if st == 1), None)
+        along = next((a for x in accesses(kernel, n) if not x.store for a, st in x.strides.items() if st == 1), None)
+        if into is None or along is None or into is along or min(extent(into), extent(along)) < lanes:
+            continue
+        cuts = (opt("UPCAST", _name(into), lanes), opt("UPCAST", _name(along), lanes))
+        free = [a for a in shared_axes(kernel) if a not in (into, along)]
+        grid = tuple(opt("PARALLEL", _name(a)) for a in (*free, along))
+        out.append((*cuts, *grid, opt("PARALLEL", _name(into)), opt("STAGE", n.store.buffer.name, at=_name(into))))
+        if extent(into) >= 8 * lanes:
+            out.append((*cuts, opt("TILE", _name(into), 4 * lanes), *grid, opt("STAGE", n.store.buffer.name, at=_name(into))))
+    return out
+
+
+def _row_copies(kernel: Kernel, threads: int, cut: set[str]) -> list[Opt]:
+    """Several rows at once where they share what is read (matvec): fewer loads, and more chains to hide latency."""
+    out: list[Opt] = []
+    for n in nests(kernel):
+        along = contiguous(kernel, n)[:1]
+        if n.kind != "reduce" or not along or along[0] not in n.reduce_axes or len(nests(kernel)) > 2:
+            continue
+        loaded = [a for a in accesses(kernel, n) if not a.store and a.strides]
+        for a in n.axes:
+            if a.arg.family not in cut and extent(a) >= 4 * max(1, threads) and any(x.stride(a) == 0 for x in loaded):
+                out.append(opt("UPCAST", _name(a), 4))
+                cut.add(a.arg.family)
+    return out
+
+
+def _family_name(kernel: Kernel, a: Node) -> str:
+    family = kernel.families.get(a.arg.family, (a,))
+    return str(a.arg.family) if len(family) > 1 else _name(a)
+
+
+def _fit(size: int, width: int) -> int:
+    """The widest power of two up to `width` that wastes at most a quarter of `size`."""
+    while width > 1 and waste(size, width) > 0.25:
+        width //= 2
+    return width
+
+
+def _name(a: Node) -> str:
+    return str(a.arg.name)
