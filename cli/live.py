@@ -180,8 +180,12 @@ class Board(Quiet):
         self.ticker = threading.Thread(target=self._tick, name="tilewright-board", daemon=True)
 
     def __enter__(self) -> Board:
-        self.live.start(refresh=True)
-        self.ticker.start()
+        try:
+            self.live.start(refresh=True)
+            self.ticker.start()
+        except BaseException:  # Ctrl-C just now: nobody else would take the display down
+            self.close()
+            raise
         return self
 
     def render(self) -> RenderableType:

@@ -118,7 +118,7 @@ def ending(found: Manifest, done: Sequence[Done], out: Console) -> int:
     failed = [d for d in done if d.status == "failed"]
     for d in failed:
         out.print(f"failed: {d.entry.title} ({found.path}, line {d.entry.line}): {d.message}", style="red", markup=False, soft_wrap=True)
-    if counts["interrupted"]:
+    if counts["interrupted"] or counts["left"]:
         out.print("interrupted; what was tuned is saved, and the same command goes on from there")
         return INTERRUPTED
     if failed:

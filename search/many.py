@@ -108,27 +108,28 @@ def tune_all(
         told(done, overall)
 
     strategy = strategies.check(strategy) if strategy else None
-    todo: list[tuple[int, Entry, Device, int]] = []
-    for i, entry, where in _located(manifest.entries):
-        if isinstance(where, str):
-            conclude(i, Done(entry, ELSEWHERE, message=where))
-        elif not again and (found := _cached(entry, where[0], where[1], cache)) is not None:
-            conclude(i, found)
-        else:
-            todo.append((i, entry, *where))
-    if todo:
-        cache.ensure_writable()
-    for n, (i, entry, device, threads) in enumerate(todo):
-        overall.busy = True
-        share = _share(entry, overall.left, len(todo) - n, trials)
-        done = _tune(entry, device, threads, cache, share, trials, again, strategy, show, overall)
-        overall.busy = False
-        conclude(i, done)
-        if done.status == INTERRUPTED:
-            for i_, entry_, _, _ in todo[n + 1 :]:
-                conclude(i_, Done(entry_, LEFT))
-            break
-    return [results[i] for i in range(len(manifest.entries))]
+    try:
+        todo: list[tuple[int, Entry, Device, int]] = []
+        for i, entry, where in _located(manifest.entries):
+            if isinstance(where, str):
+                conclude(i, Done(entry, ELSEWHERE, message=where))
+            elif not again and (found := _cached(entry, where[0], where[1], cache)) is not None:
+                conclude(i, found)
+            else:
+                todo.append((i, entry, *where))
+        if todo:
+            cache.ensure_writable()
+        for n, (i, entry, device, threads) in enumerate(todo):
+            overall.busy = True
+            share = _share(entry, overall.left, len(todo) - n, trials)
+            done = _tune(entry, device, threads, cache, share, trials, again, strategy, show, overall)
+            overall.busy = False
+            conclude(i, done)
+            if done.status == INTERRUPTED:
+                break
+    except KeyboardInterrupt:  # between two entries
+        pass
+    return [results.get(i) or Done(entry, LEFT) for i, entry in enumerate(manifest.entries)]
 
 
 def _located(entries: Sequence[Entry]) -> Iterator[tuple[int, Entry, tuple[Device, int] | str]]:

@@ -105,7 +105,7 @@ def kind(name: str) -> Kind:
         from difflib import get_close_matches
 
         near = get_close_matches(name, KINDS, 1, 0.4)
-        raise UsageError(f"unknown Optuna sampler {name!r}{f'; did you mean {near[0]!r}?' if near else ''} Use one of {', '.join(PREFIX + k for k in KINDS)}.")
+        raise UsageError(f"unknown Optuna sampler {name!r}{f'; did you mean {near[0]!r}?' if near else '.'} Use one of {', '.join(PREFIX + k for k in KINDS)}.")
     missing = [p for p in found.needs if find_spec(p) is None]
     if missing:
         raise UsageError(

@@ -101,7 +101,7 @@ def check(name: str | None) -> str:
         from difflib import get_close_matches
 
         near = get_close_matches(name, names(), 1) or get_close_matches(f"optuna:{name}", names(), 1, 0.9)
-        raise UsageError(f"unknown strategy {name!r}{f'; did you mean {near[0]!r}?' if near else ''} Use one of {', '.join(names())}.")
+        raise UsageError(f"unknown strategy {name!r}{f'; did you mean {near[0]!r}?' if near else '.'} Use one of {', '.join(names())}.")
     return name
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from dataclasses import dataclass
 
+import pytest
 from rich.console import Console
 from tilewright.cli.live import Board, Plain, Quiet, display
 from tilewright.measure.outcome import Measurement, Outcome
@@ -66,6 +67,19 @@ def test_board_shows_phase_counts_best_and_time_left() -> None:
     assert "42  ok 1  slow 40  wrong 1" in seen
     assert "1.234 ms  1740 GFLOP/s  10.2 GB/s  87 % of roofline" in seen and "Um8 Pn" in seen
     assert text.getvalue().endswith("\x1b[?25h") or "\x1b[?25h" in text.getvalue().rsplit("\x1b[?25l", 1)[1], "the cursor must come back"
+
+
+def test_an_interrupt_while_the_board_comes_up_takes_it_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = io.StringIO()
+    board = Board("x", 30.0, None, Console(file=text, force_terminal=True, width=80, legacy_windows=False))
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(board.ticker, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt), board:
+        pass
+    assert not board.live.is_started and text.getvalue().rindex("\x1b[?25h") > text.getvalue().rindex("\x1b[?25l"), "the cursor must come back"
 
 
 def test_trials_are_a_budget_too() -> None:

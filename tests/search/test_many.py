@@ -142,6 +142,15 @@ def test_an_interrupt_keeps_what_is_done_and_leaves_the_rest(tmp_path: Path, sto
     assert (done[1].result is found) == with_answer
 
 
+def test_an_interrupt_between_entries(tmp_path: Path, store: Cache, script: Script) -> None:
+    def told(done: Done, overall: Overall) -> None:
+        if done.status == "tuned":
+            raise KeyboardInterrupt
+
+    done = go(manifest(tmp_path, 3), store, script, told, seconds=9)
+    assert [d.status for d in done] == ["tuned", "left", "left"]
+
+
 def test_targets_that_are_elsewhere(tmp_path: Path, store: Cache, script: Script) -> None:
     head = '[targets.here]\nthreads = 3\n[targets.far]\ntarget = "llvm:x86_64:other:*"\n[targets.old]\ncompiler = "llvmlite-0.1"\n[targets.gone]\ndevice = "nvidia"\n'
     done = go(manifest(tmp_path, 1, head=head), store, script, seconds=9)
