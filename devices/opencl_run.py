@@ -7,6 +7,7 @@ import ctypes
 import functools
 import os
 import threading
+import time
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -24,6 +25,8 @@ _BATCH = 64
 """Calls, at most, that are queued before anybody waits."""
 _BATCH_S = 0.02
 MARGIN = 256
+_DAY_S = 86400.0
+KEPT_S = 14 * _DAY_S
 
 
 class Session:
@@ -133,7 +136,28 @@ def _caches() -> dict[str, str]:
             raise PermissionError(folder)
     except OSError:
         return {"POCL_CACHE_DIR": _temporary()}
+    prune(folder)
     return {"POCL_CACHE_DIR": folder}
+
+
+def prune(folder: str, now: float | None = None) -> None:
+    """Delete what PoCL keeps in a folder of ours and nobody used for KEPT_S seconds: it never does so itself, and a search leaves thousands of
+    programs there. At most once a day. What cannot be deleted stays."""
+    import pathlib
+    import shutil
+
+    now, stamp = time.time() if now is None else now, pathlib.Path(folder) / "pruned"
+    try:
+        if stamp.exists() and now - stamp.stat().st_mtime < _DAY_S:
+            return
+        stamp.touch()
+    except OSError:
+        return  # tidying can wait
+    # two letters, then a folder a program, with a file that PoCL touches at every use
+    for used in pathlib.Path(folder).glob("??/*/last_accessed"):
+        with contextlib.suppress(OSError):  # another process is at it too
+            if now - used.stat().st_mtime > KEPT_S:
+                shutil.rmtree(used.parent, ignore_errors=True)
 
 
 @functools.cache

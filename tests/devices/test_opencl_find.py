@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -217,6 +218,26 @@ def test_why_a_driver_has_no_platform() -> None:
     assert "shows no platform" in opencl_describe._why_not("libc.so.6", "PLATFORM_NOT_FOUND_KHR")
     assert opencl_describe._why_not("", "PLATFORM_NOT_FOUND_KHR") == "no OpenCL driver is there"
     assert opencl_describe._why_not("x", "OUT_OF_HOST_MEMORY") == "OUT_OF_HOST_MEMORY"
+
+
+def test_programs_that_nobody_used_for_long_are_deleted_once_a_day(tmp_path: Path) -> None:
+    from tilewright.devices.opencl_run import KEPT_S, prune
+
+    now = 2e9
+    for name, age in (("AB/OLD", KEPT_S + 60), ("AB/NEW", KEPT_S - 60)):
+        (tmp_path / name / "k").mkdir(parents=True)
+        (tmp_path / name / "last_accessed").touch()
+        os.utime(tmp_path / name / "last_accessed", (now - age, now - age))
+    (tmp_path / "AB" / "mine").touch()
+    prune(str(tmp_path), now)
+    assert sorted(p.name for p in (tmp_path / "AB").iterdir()) == ["NEW", "mine"]
+    os.utime(tmp_path / "pruned", (now, now))
+    os.utime(tmp_path / "AB/NEW/last_accessed", (0, 0))
+    prune(str(tmp_path), now + 3600)
+    assert (tmp_path / "AB/NEW").exists()
+    prune(str(tmp_path), now + 90000)
+    assert not (tmp_path / "AB/NEW").exists()
+    prune(str(tmp_path / "nowhere"), now)
 
 
 def test_damaged_answers_are_asked_for_again(install: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
