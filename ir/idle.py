@@ -6,6 +6,7 @@ factor that is known to be 0 counts as 0, so what is infinite or NaN among eleme
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 from . import index as ix
 from .kernel import Fold, Reduce
@@ -21,6 +22,7 @@ def conjuncts(cond: Node) -> Iterator[Node]:
         yield cond
 
 
+@lru_cache(maxsize=64)
 def conditions(fold: Fold) -> dict[Node, tuple[Node, ...]]:
     """Every comparison of indices with the folded axis that selects something in the block: over `fold.axis`, and as it is written at each site."""
     found: dict[Node, dict[Node, None]] = {}
@@ -33,6 +35,7 @@ def conditions(fold: Fold) -> dict[Node, tuple[Node, ...]]:
     return {c: tuple(sites) for c, sites in found.items()}
 
 
+@lru_cache(maxsize=64)
 def idle(fold: Fold) -> tuple[Node, ...]:
     """Those of `conditions` without which the block's state is the identity."""
     return tuple(c for c, sites in conditions(fold).items() if _is_identity(fold, dict.fromkeys(sites, const(False))))

@@ -62,7 +62,7 @@ def estimate(scheduled: Scheduled, threads: int = 1, limits: Bandwidth | None = 
     rounds = -(-tasks // threads)
     share = rounds / max(1, tasks)
     total = 0.0
-    run = {n.name: share_run(scheduled, i) for i in scheduled.items if isinstance(i, FoldItem) for n in i.nests}
+    run = {n.name: part for i in scheduled.items if isinstance(i, FoldItem) for part in (share_run(scheduled, i),) for n in i.nests}
     for nest in scheduled.nests:
         compute = _compute(scheduled, nest)
         memory = _traffic(scheduled, nest, dram / max(1.0, 0.75 * threads) * 1.0)

@@ -40,9 +40,10 @@ class Contraction:
     plain: bool
 
 
-def nests(kernel: Kernel) -> list[Nest]:
+@lru_cache(maxsize=64)
+def nests(kernel: Kernel) -> tuple[Nest, ...]:
     """The nests of the kernel with nothing staged."""
-    return [n for i in build(kernel, {}) for n in (i.nests if isinstance(i, FoldItem) else (i,))]
+    return tuple(n for i in build(kernel, {}) for n in (i.nests if isinstance(i, FoldItem) else (i,)))
 
 
 def accesses(kernel: Kernel, nest: Nest) -> list[Access]:
