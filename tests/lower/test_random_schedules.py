@@ -10,13 +10,20 @@ import pytest
 from checks import check_compiled, check_floats, check_twin
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
+from random_dots import draw_dot
 from random_schedules import NAMES, Case, draw
+from tilewright import targets
 from tilewright.ir import OptError
+
+DOTS = "matrix instructions"
 
 
 @st.composite
 def cases(draw_: Callable[..., int], name: str, host_only: bool) -> Case:
-    return draw(name, lambda n: draw_(st.integers(0, n - 1)), host_only)
+    def choose(n: int) -> int:
+        return draw_(st.integers(0, n - 1))
+
+    return draw_dot(choose, host_only) if name == DOTS else draw(name, choose, host_only)
 
 
 def fuzz(request: pytest.FixtureRequest, name: str, few: int, check: Callable[[Case], None], host_only: bool = False) -> None:
@@ -48,3 +55,13 @@ def test_interpreted_floats_are_within_the_bound(request: pytest.FixtureRequest,
 @pytest.mark.parametrize("name", NAMES)
 def test_compiled_code_is_within_the_bound(request: pytest.FixtureRequest, name: str) -> None:
     fuzz(request, name, 4, lambda c: check_compiled(c.kernel, c.opts, c.target, c.vars, c.threads, c.seed), host_only=True)
+
+
+def test_matrix_instructions(request: pytest.FixtureRequest) -> None:
+    fuzz(request, DOTS, 40, lambda c: check_twin(c.kernel, c.opts, c.target, c.vars, c.seed))
+    fuzz(request, DOTS, 10, lambda c: check_floats(c.kernel, c.opts, c.target, c.vars, c.seed))
+
+
+@pytest.mark.skipif("avx512vnni" not in targets.host().features, reason="this machine has no VNNI")
+def test_compiled_matrix_instructions(request: pytest.FixtureRequest) -> None:
+    fuzz(request, DOTS, 12, lambda c: check_compiled(c.kernel, c.opts, c.target, c.vars, c.threads, c.seed), host_only=True)
