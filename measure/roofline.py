@@ -38,13 +38,15 @@ class Roofline:
 def roofline(kernel: Kernel, limits: Limits, threads: int, vars: Mapping[str, int] | None = None, target: Target | None = None) -> Roofline:
     """max(compulsory bytes ÷ bandwidth, flops ÷ peak) at that thread count. The bandwidth is the best the machine showed for any
     kind of store, so a kernel above 100 % is a bug. With `target`, operands that timing cannot keep out of the caches (smaller than
-    2 × L3 even in 256 sets, or compute-bound ones that are not rotated) have no memory bound."""
+    2 × L3 even in 256 sets, or compute-bound ones that are not rotated) have no memory bound, and the peak is that of the matrix
+    instruction for the kernel's types, if there is one, at an FMA's rate."""
     from ..ir.cost import cost
+    from ..opts.dots import at_once
 
     c = cost(kernel, dict(vars or {}))
     flops = c.flops + c.poly_flops
     kind = _compute_type(kernel)
-    compute = flops / limits.peak(threads, kind)
+    compute = flops / (limits.peak(threads, kind) * (1 if target is None else at_once(kernel, target)))
     bandwidth = limits.bandwidth(threads, writes=False)
     if c.writes > _NEGLIGIBLE * c.bytes:
         bandwidth = max(bandwidth, limits.bandwidth(threads, nt=False), limits.bandwidth(threads, nt=True))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ..ir import index as ix
 from ..ir.dtypes import DType, index
 from ..ir.errors import OptError
-from ..ir.kernel import Reduce
+from ..ir.kernel import Kernel, Reduce
 from ..ir.node import Node, axes_of, load_parts
 from ..targets import Target, instructions
 from ..targets.instructions import Instruction
@@ -102,6 +102,13 @@ def fitting(target: Target, nest: Nest, lane: Node) -> Fit | None:
 
     k = max(both, key=lambda k: (grouped(k), _size(k)))
     return Fit(row, k, grouped(k), a.dtype is not row.a, load_parts(b)[0].name)
+
+
+def at_once(kernel: Kernel, target: Target) -> int:
+    """The most products that one lane adds in a step of any instruction that fits the kernel; 1 where none does."""
+    flat = [n for i in build(kernel, {}) for n in (i.nests if isinstance(i, FoldItem) else (i,)) if n.kind == "reduce"]
+    fits = [fitting(target, n, lane) for n in flat for lane in n.axes]
+    return max((f.row.k for f in fits if f is not None), default=1)
 
 
 def _size(axis: Node) -> int:
