@@ -174,3 +174,20 @@ def test_float64_needs_a_target_that_has_it() -> None:
     assert "cl_khr_fp64" in render(program, TARGETS["opencl"]).text
     with pytest.raises(BuildError, match="computes in float64, which opencl-gpu does not have"):
         render(program, replace(TARGETS["opencl"], features=frozenset()))
+
+
+@pytest.mark.parametrize(("lang", "name"), [("c", "store_streaming_f32x8("), ("cuda", "__stcs((float4 *)(")])
+def test_non_temporal_stores(lang: str, name: str) -> None:
+    def copy(nt: bool) -> Program:
+        b = Builder()
+        with b.phase(const(4), ()) as phase:
+            at = b.op("mul", phase.item, b.const(8))
+            b.store(param(1, float32, nt=nt, align=32), at, b.load(param(0, float32, align=32), at, 8))
+        return Program("copy", (Param("x", float32, (32,), "in"), Param("y", float32, (32,), "out")), (), [phase], align=32)
+
+    assert name in render(copy(True), TARGETS[lang]).text and name not in render(copy(False), TARGETS[lang]).text
+    x = np.zeros(64, np.float32)
+    start = -(x.ctypes.data // 4) % 8  # aligned to 32 bytes
+    x, y = np.arange(32, dtype=np.float32), x[start : start + 32]
+    RUNS[lang](copy(True), [x, y])
+    np.testing.assert_array_equal(y, x)

@@ -74,7 +74,9 @@ def test_files_are_beside_the_manifest(tmp_path: Path, monkeypatch: pytest.Monke
     folder = tmp_path / "there"
     folder.mkdir()
     (folder / "energy.py").write_text((root / "examples/energy.py").read_text())
-    (folder / "k.toml").write_text('[targets.fake]\ndevice = "dev.py:Fake"\n[[kernel]]\nname = "energy.py:make_kernel"\nshapes = ["m=8,n=8"]\ndtypes = []\n[defaults]\ndtypes = ["float16"]\n')
+    (folder / "k.toml").write_text(
+        '[targets.fake]\ndevice = "dev.py:Fake"\n[[kernel]]\nname = "energy.py:make_kernel"\nshapes = ["m=8,n=8"]\ndtypes = []\n[defaults]\ndtypes = ["float16"]\n'
+    )
     monkeypatch.chdir(tmp_path)
     (entry,) = load("there/k.toml").entries
     assert entry.kernel == "there/energy.py:make_kernel" and entry.shape == {"m": 8, "n": 8} and entry.place.device == "there/dev.py:Fake"
