@@ -288,7 +288,7 @@ def test_nothing_is_said(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> N
 def test_a_real_search_keeps_its_study_and_answers_from_it(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/study.db"
     shape = {"m": 48, "n": 48, "k": 48}
-    first = tune("matmul", shape, trials=6, threads=1, cache=tmp_path / "a.db", study=url)
+    first = tune("matmul", shape, trials=12, threads=1, cache=tmp_path / "a.db", study=url)
     assert first.strategy == "optuna:tpe" and first.verified
     import optuna
 
@@ -298,7 +298,7 @@ def test_a_real_search_keeps_its_study_and_answers_from_it(tmp_path: Path) -> No
     right = [t for t in trials if t.user_attrs["outcome"] == "ok"]
     assert right and all(t.user_attrs["gflops"] > 0 and json.loads(t.user_attrs["opts"]) and t.user_attrs["source"] for t in right)
     assert len({t.user_attrs["outputs"] for t in right}) < len(right) and all(len(t.user_attrs["outputs"]) == 32 for t in right), "some agree bit for bit"
-    again = tune("matmul", shape, strategy="optuna:random", trials=6, threads=1, cache=tmp_path / "b.db", study=url)
+    again = tune("matmul", shape, strategy="optuna:random", trials=24, threads=1, cache=tmp_path / "b.db", study=url)
     assert again.verified
     now = optuna.load_study(study_name=summary.study_name, storage=url).trials
     measured_hashes = [t.user_attrs["hash"] for t in now if "hash" in t.user_attrs]
