@@ -134,7 +134,8 @@ def _compute(s: Scheduled, nest: Nest) -> float:
         inner = [p for p in loops if p.axis in nest.reduce_axes or p.kind == "fold"]
         last_spatial = max((i for i, p in enumerate(loops) if p.axis in nest.axes), default=-1)
         rest = loops[last_spatial + 1 :]
-        live = accs + sum(copies[p.name] for p in space if p is lane) + 1
+        # a matrix instruction reads its panel from memory
+        live = accs + (sum(copies[p.name] for p in space if p is lane) + 1 if dot is None else 3)
         # each spilled accumulator is stored and loaded again, in the middle of its chain
         spill = max(0.0, live - s.target.registers) * 1.5
         once = accs * (2.0 if any(p in inner for p in loops[: last_spatial + 1]) else 1.0) + (
