@@ -98,12 +98,17 @@ def _add_report(p: ArgumentParser) -> None:
 def _add_selection(p: ArgumentParser) -> None:
     """Arguments that pick and sort what is in the cache."""
     _add_kernel(p, required=False, device=None)
-    p.add_argument("--strategy", metavar="PATTERN", help="only what this strategy measured; * stands for anything (also in --kernel)")
+    p.add_argument("--strategy", metavar="PATTERN", help="only what this strategy measured; * stands for anything (also in --kernel and --device)")
+    p.add_argument(
+        "--outcome",
+        choices=("ok", "slow", "wrong", "build", "timeout", "crash", "illegal"),
+        help="only kernels with a measurement that ended so (t4: only those measurements)",
+    )
     p.add_argument("--since", metavar="DATE", help="only what was measured since: 2026-01-31 or 2026-01-31T12:00 (UTC)")
     p.add_argument(
         "--sort",
         metavar="COLUMN[:desc]",
-        help="kernel, shape, dtype, device, threads, time, median, gflops, gbs, roofline, gain, tried, strategy, when or opts",
+        help="kernel, shape, dtype, device, threads, time, median, gflops, gbs, roofline, gain, plain, bound, tried, origin, strategy, when or opts",
     )
     p.add_argument("--limit", type=_at_least(1), metavar="N", help="the first N only")
 

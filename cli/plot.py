@@ -9,7 +9,7 @@ from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import UsageError
-from . import report_charts
+from . import report_charts, report_svg
 from .report import EMPTY
 from .report_rows import COLUMNS, Entry, entries
 from .style import console, duration
@@ -68,44 +68,72 @@ def _grid(count: int, figure: type[Figure], width: float, height: float) -> tupl
 
 
 def _convergence(found: Sequence[Entry], figure: type[Figure]) -> Figure:
-    shown = [e for e in found if report_charts.curves(e)][:MOST]
+    with_curves = [(e, report_charts.curves(e)) for e in found]
+    shown = [(e, c) for e, c in with_curves if any(x.tried > 1 for x in c)][:MOST]
+    if not shown:
+        raise UsageError("each of these searches measured one schedule only, so there is no curve to draw: tune longer, with --retune")
     fig, axes = _grid(len(shown), figure, 4.2, 3.1)
-    for ax, e in zip(axes, shown, strict=True):
-        best = 0.0
-        for c in report_charts.curves(e):
+    for ax, (e, curves) in zip(axes, shown, strict=True):
+        for c in curves:
             ax.step([s for s, _, _ in c.steps], [t for *_, t in c.steps], where="post", label=_plain(c.label), linewidth=1.6)
-            best = c.steps[-1][2]
+            ax.plot(*[[v] for v in c.steps[-1][::2]], marker="o", markersize=4, color=ax.lines[-1].get_color())
         ax.set_title(_name(e), fontsize=9)
         ax.set_xlabel("seconds")
         ax.set_ylabel("best time so far")
         ax.yaxis.set_major_formatter(lambda v, _: duration(v) if v > 0 else "0")
         ax.grid(True, alpha=0.3)
-        ax.legend(fontsize=7, title=f"last {duration(best)}", title_fontsize=7)
+        ax.legend(fontsize=7, framealpha=0.6, title=f"best {duration(e.seconds)}", title_fontsize=7)
     return fig
 
 
 def _roofline(found: Sequence[Entry], figure: type[Figure]) -> Figure:
-    roofs = report_charts.roofs(found)
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    roofs = [r for r in report_charts.roofs(found) if r.points]
     if not roofs:
         raise UsageError("no limits were known when these kernels were measured, so there is no roofline: tune devices --probe, then tune again")
     fig, axes = _grid(len(roofs), figure, 6.4, 4.4)
     for ax, roof in zip(axes, roofs, strict=True):
-        xs = [p.intensity for p in roof.points] + [roof.peak / roof.bandwidth]
+        xs = [p.intensity for p in roof.points]
+        limits = "limits not recorded"
+        if roof.limits:
+            bandwidth, peak = roof.limits
+            ridge = peak / bandwidth
+            xs.append(ridge)
+            limits = f"{peak:.0f} GFLOP/s, {bandwidth:.3g} GB/s"
         low, high = min(xs) / 2, max(xs) * 8
-        ridge = roof.peak / roof.bandwidth
-        ax.plot([low, ridge, high], [low * roof.bandwidth, roof.peak, roof.peak], color="#c2410c", linewidth=2)
-        ax.scatter([p.intensity for p in roof.points], [p.gflops for p in roof.points], color="#2a5bd7", zorder=3)
+        if roof.limits:
+            ax.plot([low, ridge, high], [low * bandwidth, peak, peak], color="#c2410c", linewidth=2)
         for p in roof.points:
-            share = f" {100 * p.share:.0f} %" if p.share else ""
-            ax.annotate(_plain(f"{p.label.split(' ')[0]}{share}"), (p.intensity, p.gflops), textcoords="offset points", xytext=(6, -3), fontsize=8)
+            ax.plot([p.intensity] * 2, [p.gflops, p.limit], color="#2a5bd7", alpha=0.35, linewidth=1.2, marker="_", markevery=[1])
+        ax.scatter([p.intensity for p in roof.points], [p.gflops for p in roof.points], color="#2a5bd7", zorder=3)
         ax.set_xscale("log")
         ax.set_yscale("log")
         ax.set_xlim(low, high)
+        for axis in (ax.xaxis, ax.yaxis):
+            axis.set_major_locator(LogLocator(subs=(1.0,) if axis is ax.xaxis else (1.0, 3.0)))
+            axis.set_major_formatter(lambda v, _: f"{v:g}")
+            axis.set_minor_formatter(NullFormatter())
         ax.set_xlabel("operations / byte of compulsory traffic")
         ax.set_ylabel("GFLOP/s")
-        ax.set_title(_plain(f"{roof.device}: {roof.peak:.0f} GFLOP/s, {roof.bandwidth:.3g} GB/s"), fontsize=10)
+        ax.set_title(_plain(f"{roof.device}: {limits}"), fontsize=10)
         ax.grid(True, which="both", alpha=0.2)
+    fig.draw_without_rendering()
+    for ax, roof in zip(axes, roofs, strict=True):
+        _annotate(ax, roof.points)
     return fig
+
+
+def _annotate(ax: Any, points: Sequence[report_charts.Point]) -> None:
+    """Names beside the points, where none covers another. To be called when the axes have their place and range."""
+    scale = 72.0 / ax.figure.dpi
+    pixels = [tuple(map(float, ax.transData.transform((p.intensity, p.gflops)) * scale)) for p in points]
+    frame = ax.bbox
+    room = (float(frame.x0) * scale, -float(frame.y1) * scale, float(frame.x1) * scale, -float(frame.y0) * scale)
+    names = [f"{p.name} {100 * p.share:.0f} %" for p in points]
+    spots = report_svg.labels([(n, x, -y) for n, (x, y) in zip(names, pixels, strict=True)], room, letter=4.8, line=10)
+    for p, name, (x, y), (tx, ty) in zip(points, names, pixels, spots, strict=True):
+        ax.annotate(_plain(name), (p.intensity, p.gflops), textcoords="offset points", xytext=(tx - x, -ty - y), fontsize=8)
 
 
 def _outcomes(found: Sequence[Entry], figure: type[Figure]) -> Figure:
@@ -114,7 +142,7 @@ def _outcomes(found: Sequence[Entry], figure: type[Figure]) -> Figure:
     ax = fig.subplots()
     names = [_name(e).replace("\n", ", ") for e in shown]
     left = [0] * len(shown)
-    counts = [report_charts.outcomes(e.history) for e in shown]
+    counts = [report_charts.outcomes(e.candidates) for e in shown]
     for outcome in report_charts.OUTCOMES:
         values = [c.get(outcome, 0) for c in counts]
         if any(values):

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .query import shape_of
-from .report_rows import Entry, entries
-from .style import LEGEND, console, duration, gain, opts_text, percent, rate, table
+from .report_rows import Entry, entries, measurements, shown
+from .style import LEGEND, console, opts_text, table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -19,8 +19,13 @@ EMPTY = "the cache holds nothing like that; fill it with: tune run --kernel matm
 def run(args: Namespace) -> int:
     """Print the best measurement of every kernel the arguments name, or write the page."""
     from .. import cache
+    from . import report_text
 
     with cache.open(args.cache) as store:
+        if args.format == "t4" and not args.html:
+            rows = [r for r in measurements(store, args) if args.outcome in (None, r.outcome)]
+            print(report_text.as_t4(rows[: args.limit] if args.limit else rows))
+            return 0
         found = entries(store, args)
     if args.html:
         from .report_html import write
@@ -29,9 +34,7 @@ def run(args: Namespace) -> int:
         console().print(f"wrote {args.html}: {len(found)} kernels", soft_wrap=True, markup=False)
         return 0
     if args.format != "table":
-        from . import report_text
-
-        print({"json": report_text.as_json, "csv": report_text.as_csv, "markdown": report_text.as_markdown, "t4": report_text.as_t4}[args.format](found))
+        print({"json": report_text.as_json, "csv": report_text.as_csv, "markdown": report_text.as_markdown}[args.format](found))
         return 0
     out = console()
     if not found:
@@ -46,19 +49,21 @@ def report(found: Sequence[Entry]) -> Table:
     """The report as a table."""
     from rich.text import Text
 
+    from ..ir.errors import OptError
     from ..opts.opt import parse
 
-    out = table("fastest verified schedules", "kernel", "device", ">time", ">GFLOP/s", ">GB/s", ">roofline", ">gain", "opts")
+    out = table("fastest verified schedules", "kernel", "device", ">time", ">GFLOP/s", ">GB/s", ">roofline", ">over seed", "found by", "opts")
     for e in found:
-        r, t = e.best, e.seconds
+        r = e.best
+        try:
+            opts = opts_text(parse(r.opts_display))
+        except OptError:
+            opts = Text(r.opts_display, style="dim")
         out.add_row(
             Text.assemble((r.name, "bold"), f" {r.dtype}\n{shape_of(r)}"),
             Text(f"{r.device}\n{r.threads} thread{'s' * (r.threads != 1)}"),
-            duration(t),
-            rate(r.flops / t / 1e9, ""),
-            rate(r.bytes / t / 1e9, ""),
-            percent(r.roofline_s, t),
-            gain(r.seed_s, t),
-            opts_text(parse(r.opts_display)),
+            *(shown(e, name) for name in ("time", "gflops", "gbs", "roofline", "gain")),
+            Text(e.origin),
+            opts,
         )
     return out

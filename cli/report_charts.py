@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from .report_rows import COLUMNS, Entry
+from .report_rows import COLUMNS, Entry, ratio
 
 if TYPE_CHECKING:
     from ..cache import Row
@@ -17,41 +17,54 @@ OUTCOMES = ("ok", "slow", "wrong", "build", "timeout", "crash", "illegal")
 
 @dataclass(frozen=True)
 class Point:
-    """A kernel under a roof: operations a byte of compulsory traffic, GFLOP/s, share of its roofline (None if unknown)."""
+    """A kernel under a roof: operations a byte of compulsory traffic, GFLOP/s, and the GFLOP/s it would have at its own limit, which is
+    below the roof where the roofline counts polynomials or a wider type, and above the slope where its data stay in the caches."""
 
+    name: str
     label: str
     intensity: float
     gflops: float
-    share: float | None
+    limit: float
     anchor: int
+
+    @property
+    def share(self) -> float:
+        """Of its limit."""
+        return self.gflops / self.limit
 
 
 @dataclass(frozen=True)
 class Roof:
-    """One device and thread count: GB/s and GFLOP/s that its kernels' rooflines were computed with, and the kernels."""
+    """One device and thread count: (GB/s, GFLOP/s) as they were measured there, None where no row recorded them, and the kernels.
+    `movers`: kernels without arithmetic, which have no place under a roof, with the share of the bandwidth they reach."""
 
     device: str
-    bandwidth: float
-    peak: float
+    limits: tuple[float, float] | None
     points: tuple[Point, ...]
+    movers: tuple[tuple[str, float], ...]
 
 
 def roofs(found: Sequence[Entry]) -> list[Roof]:
-    """A roof for each device and thread count with limits. They are taken from the rows themselves: each says how long its work
-    takes at best, so the largest rate among them is the limit (of memory, and of arithmetic) that bounded them."""
-    groups: dict[tuple[str, str, int], list[tuple[int, Entry]]] = {}
+    """A roof for each device and thread count whose kernels have a limit, as high as the largest limits that the rows recorded."""
+    groups: dict[tuple[str, str, int], list[tuple[int, Entry, float]]] = {}
     for i, e in enumerate(found):
-        if e.best.roofline_s and e.best.bytes and e.best.flops:
-            groups.setdefault((e.best.device, e.best.target, e.best.threads), []).append((i, e))
+        share = ratio(e.best.roofline_s, e.seconds)
+        if share and e.best.bytes:
+            groups.setdefault((e.best.device, e.best.target, e.best.threads), []).append((i, e, share))
     out = []
     for (device, _, threads), members in groups.items():
-        peak = max(e.best.flops / e.best.roofline_s for _, e in members if e.best.roofline_s) / 1e9
-        bandwidth = max(e.best.bytes / e.best.roofline_s for _, e in members if e.best.roofline_s) / 1e9
-        points = tuple(
-            Point(f"{e.best.name} {COLUMNS['shape'](e)} {e.best.dtype}", e.best.flops / e.best.bytes, e.best.flops / e.seconds / 1e9, COLUMNS["roofline"](e), i)
-            for i, e in members
-        )
-        out.append(Roof(f"{device}, {threads} thread{'s' * (threads != 1)}", bandwidth, peak, points))
+        kept = [e.limits[1:] for _, e, _ in members if e.limits]
+        limits = (max(b for _, b in kept) / 1e9, max(p for p, _ in kept) / 1e9) if kept else None
+        points: list[Point] = []
+        movers: list[tuple[str, float]] = []
+        for i, e, share in members:
+            label = f"{e.best.name} {COLUMNS['shape'](e)} {e.best.dtype}"
+            intensity, gflops = ratio(e.best.flops, e.best.bytes), COLUMNS["gflops"](e)
+            if intensity and gflops:
+                points.append(Point(e.best.name, label, intensity, gflops, gflops / share, i))
+            elif not e.best.flops:
+                movers.append((e.best.name, share))
+        out.append(Roof(f"{device}, {threads} thread{'s' * (threads != 1)}", limits, tuple(points), tuple(movers)))
     return out
 
 
@@ -62,25 +75,35 @@ class Curve:
     label: str
     steps: tuple[tuple[float, int, float], ...]
 
+    @property
+    def tried(self) -> int:
+        """Measurements of the search."""
+        return self.steps[-1][1]
+
 
 def curves(entry: Entry) -> list[Curve]:
-    """A curve for each search of a kernel, oldest first."""
+    """A curve for each search of a kernel, oldest first: its first valid time, each better one, and where it ended, which is the time
+    that its answer had in the finals where that is better."""
     runs: dict[str, list[Row]] = {}
     for r in entry.history:
         runs.setdefault(r.run_id, []).append(r)
+    counted = set(map(id, entry.candidates))
     out = []
     for rows in runs.values():
         start = datetime.fromisoformat(rows[0].when)
-        best = float("inf")
-        steps = []
-        for n, r in enumerate(rows, 1):
-            if r.outcome == "ok" and r.t_med and r.t_med < best:
-                best = r.t_med
-            if best < float("inf"):
+        best, n = 0.0, 0
+        steps: list[tuple[float, int, float]] = []
+        for r in rows:
+            n += id(r) in counted
+            better = r.outcome == "ok" and r.t_min and (not best or r.t_min < best)
+            if better:
+                best = r.t_min or 0.0
+            if better or (best and r is rows[-1]):
                 steps.append(((datetime.fromisoformat(r.when) - start).total_seconds(), n, best))
         if steps:
-            strategy = next((r.strategy for r in rows if r.strategy != "seed"), "seed")
-            out.append(Curve(f"{strategy} {rows[0].when[:16].replace('T', ' ')}", tuple(steps)))
+            # the answer's row has the name of the strategy that was asked for, a candidate's that of the one that proposed it
+            answer = next((r.strategy for r in rows if r.verified), "") or next((r.strategy for r in rows if r.strategy not in ("seed", "stored")), "seed")
+            out.append(Curve(f"{answer} {rows[0].when[:16].replace('T', ' ')}", tuple(steps)))
     return out
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import json
 from argparse import Namespace
 from collections.abc import Callable, Sequence
@@ -11,16 +12,19 @@ from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
-from ..ir.errors import UsageError
-from .query import filters, same_kernel, shape_of
+from ..ir.errors import OptError, UsageError
+from .query import same_kernel, shape_of
+from .style import duration, factor, rate
 
 if TYPE_CHECKING:
     from ..cache import Cache, Row
 
+HUGE = 1e21
+
 
 @dataclass(frozen=True)
 class Entry:
-    """One tuned kernel: the row that a look-up returns, and every measurement of its key, oldest first."""
+    """One tuned kernel: the row that a look-up returns, and every row of its key, oldest first."""
 
     best: Row
     history: tuple[Row, ...]
@@ -28,7 +32,43 @@ class Entry:
     @property
     def seconds(self) -> float:
         """The best time of one call."""
-        return self.best.t_min or self.best.t_med or float("inf")
+        return self.best.t_min or self.best.t_med or 0.0
+
+    @functools.cached_property
+    def candidates(self) -> tuple[Row, ...]:
+        """The history without the rows that only say again, timed once more, which candidate was the answer of its run."""
+        tried = {(r.run_id, r.opts) for r in self.history if r.outcome in ("ok", "slow") and not r.verified}
+        return tuple(r for r in self.history if not (r.verified and (r.run_id, r.opts) in tried))
+
+    @property
+    def plain_s(self) -> float | None:
+        """The best time of the kernel as it is written, with no option; None where nothing measured that."""
+        return min((r.t_min for r in self.history if r.opts == "[]" and r.outcome in ("ok", "slow") and r.t_min), default=None)
+
+    @functools.cached_property
+    def origin(self) -> str:
+        """Where the best schedule is from: `seed` where no search beat the seed, else the strategy of the search that found it."""
+        seed = provenance(self.best).get("seed_opts")
+        return "seed" if seed is not None and seed == json.loads(self.best.opts_display) else self.best.strategy
+
+    @functools.cached_property
+    def limits(self) -> tuple[str, float, float] | None:
+        """Which limit binds the kernel (`memory` or `compute`), and the limits: operations and bytes a second. None where they were not recorded."""
+        kept = provenance(self.best).get("roofline")
+        if not isinstance(kept, dict) or kept.get("bound") not in ("memory", "compute"):
+            return None
+        peak, bandwidth = kept.get("peak"), kept.get("bandwidth")
+        if not isinstance(peak, float) or not isinstance(bandwidth, float) or not (1.0 < peak < HUGE and 1.0 < bandwidth < HUGE):
+            return None
+        return str(kept["bound"]), peak, bandwidth
+
+
+def ratio(a: float | None, b: float | None, scale: float = 1.0) -> float | None:
+    """a ÷ b × scale; None where one of them is missing or zero, or the result is out of the range of anything measurable."""
+    if not a or not b:
+        return None
+    value = a / b * scale
+    return value if 1 / HUGE < value < HUGE else None
 
 
 COLUMNS: dict[str, Callable[[Entry], Any]] = {
@@ -39,69 +79,111 @@ COLUMNS: dict[str, Callable[[Entry], Any]] = {
     "threads": lambda e: e.best.threads,
     "time": lambda e: e.seconds,
     "median": lambda e: e.best.t_med,
-    "gflops": lambda e: e.best.flops / e.seconds / 1e9,
-    "gbs": lambda e: e.best.bytes / e.seconds / 1e9,
-    "roofline": lambda e: e.best.roofline_s / e.seconds if e.best.roofline_s else None,
-    "gain": lambda e: e.best.seed_s / e.seconds if e.best.seed_s else None,
-    "tried": lambda e: len(e.history),
+    "gflops": lambda e: ratio(e.best.flops, e.seconds, 1e-9),
+    "gbs": lambda e: ratio(e.best.bytes, e.seconds, 1e-9),
+    "roofline": lambda e: ratio(e.best.roofline_s, e.seconds),
+    "gain": lambda e: ratio(e.best.seed_s, e.seconds),
+    "plain": lambda e: ratio(e.plain_s, e.seconds),
+    "bound": lambda e: e.limits and e.limits[0],
+    "tried": lambda e: len(e.candidates),
+    "origin": lambda e: e.origin,
     "strategy": lambda e: e.best.strategy,
     "when": lambda e: e.best.when,
     "opts": lambda e: short_of(e.best),
 }
 """Name of a column → its value: seconds, shares, factors, counts and texts; None where nothing was measured."""
-FALLING = ("gflops", "gbs", "roofline", "gain", "tried", "when")
+FALLING = ("gflops", "gbs", "roofline", "gain", "plain", "tried", "when")
 """Columns whose largest value comes first unless asked otherwise."""
+
+
+def shown(e: Entry, name: str) -> str:
+    """A column for a reader: `1.2 ms`, `80 %`, `1.83x`; a dash where it has no value."""
+    value = COLUMNS[name](e)
+    if value is None:
+        return "-"
+    if name in ("time", "median"):
+        return duration(value)
+    if name in ("gflops", "gbs"):
+        return rate(value, "")
+    return f"{100 * value:.0f} %" if name == "roofline" else f"{value:.2f}x" if name == "gain" else factor(value) if name == "plain" else str(value)
 
 
 def short_of(row: Row) -> str:
     """A row's schedule in short form."""
     from ..opts.opt import parse, short
 
-    return short(parse(row.opts_display))
+    try:
+        return short(parse(row.opts_display))
+    except OptError:
+        # a row of another version
+        return row.opts_display
+
+
+def measurements(cache: Cache, args: Namespace) -> list[Row]:
+    """Every measurement that the arguments ask for, of kernels without a valid schedule too, oldest first."""
+    from ..ir.dtypes import dtype
+
+    exact: dict[str, str | int] = {"dtype": dtype(args.dtype).name} if args.dtype else {}
+    if args.threads:
+        exact["threads"] = args.threads
+    wanted = _wanted(args)
+    return [r for r in cache.rows(**exact) if wanted(r)]
 
 
 def entries(cache: Cache, args: Namespace) -> list[Entry]:
     """The tuned kernels that the arguments ask for, sorted as they ask. Raises UsageError for an unknown column or date."""
-    rows = [r for r in cache.rows(**filters(args)) if _wanted(r, args)]
+    order = _order(args.sort) if args.sort else None
     histories: dict[Any, list[Row]] = {}
-    for r in rows:
+    for r in measurements(cache, args):
         histories.setdefault(r.key, []).append(r)
     found = []
     for history in histories.values():
-        usable = [r for r in history if r.usable]
-        if usable:
+        usable = [r for r in history if r.usable and r.t_med]
+        if usable and (not args.outcome or any(r.outcome == args.outcome for r in history)):
             best = min(usable, key=lambda r: (r.t_med or 0.0, r.t_min or 0.0, r.digest))
             found.append(Entry(best, tuple(history)))
     found.sort(key=lambda e: (e.best.name, e.best.dtype, sorted(e.best.shape_dict.items()), e.best.device, e.best.threads))
-    found = sort(found, args.sort) if args.sort else found
+    found = sort(found, *order) if order else found
     return found[: args.limit] if args.limit else found
 
 
-def sort(found: Sequence[Entry], by: str) -> list[Entry]:
-    """Entries by a column: `NAME`, `NAME:asc` or `NAME:desc`; those without a value last."""
+def _order(by: str) -> tuple[str, bool]:
+    """(column, whether the largest comes first) of `NAME`, `NAME:asc` or `NAME:desc`."""
     name, _, order = by.partition(":")
     if name not in COLUMNS:
         near = difflib.get_close_matches(name, COLUMNS, 1)
         raise UsageError(f"cannot sort by {name!r}{f'; did you mean {near[0]}?' if near else ''} (columns: {', '.join(COLUMNS)})")
     if order not in ("", "asc", "desc"):
         raise UsageError(f"--sort {by}: the order is asc or desc, not {order!r}")
+    return name, order == "desc" or (not order and name in FALLING)
+
+
+def sort(found: Sequence[Entry], name: str, falling: bool) -> list[Entry]:
+    """Entries by a column; those without a value last."""
     value = COLUMNS[name]
-    have = [e for e in found if value(e) is not None]
-    have.sort(key=value, reverse=order == "desc" or (not order and name in FALLING))
+    have = sorted((e for e in found if value(e) is not None), key=value, reverse=falling)
     return have + [e for e in found if value(e) is None]
 
 
-def _wanted(row: Row, args: Namespace) -> bool:
-    if args.kernel and not (same_kernel(row.name, args.kernel) or fnmatchcase(row.name, args.kernel)):
-        return False
+def _wanted(args: Namespace) -> Callable[[Row], bool]:
+    """Whether a row is what the arguments ask for (element type, threads and outcome apart). `*` in a name stands for anything."""
+    shape: dict[str, int] = {}
     if args.shape:
         from ..kernels import parse_shape
 
-        if not parse_shape(args.shape).items() <= row.shape_dict.items():
-            return False
-    if args.strategy and not fnmatchcase(row.strategy, args.strategy):
-        return False
-    return not (args.since and row.when < _moment(args.since))
+        shape = parse_shape(args.shape)
+    since = _moment(args.since) if args.since else ""
+
+    def check(row: Row) -> bool:
+        return (
+            (not args.kernel or same_kernel(row.name, args.kernel) or fnmatchcase(row.name, args.kernel))
+            and (not args.device or row.device == args.device or fnmatchcase(row.device, args.device))
+            and (not args.strategy or fnmatchcase(row.strategy, args.strategy))
+            and row.when >= since
+            and (not shape or shape.items() <= row.shape_dict.items())
+        )
+
+    return check
 
 
 def _moment(text: str) -> str:

@@ -8,8 +8,7 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from .report_rows import COLUMNS, Entry
-from .style import duration, gain, percent, rate
+from .report_rows import COLUMNS, Entry, ratio, shown
 
 if TYPE_CHECKING:
     from ..cache import Row
@@ -22,7 +21,7 @@ INVALIDITY = {
 
 def as_json(found: Sequence[Entry]) -> str:
     """A list of objects: every column, then the whole row of the cache, its JSON fields decoded."""
-    return json.dumps([{**{name: value(e) for name, value in COLUMNS.items()}, "row": decoded(e.best)} for e in found], indent=1)
+    return json.dumps([{**{name: value(e) for name, value in COLUMNS.items()}, "row": decoded(e.best)} for e in found], indent=1, allow_nan=False)
 
 
 def decoded(row: Row) -> dict[str, Any]:
@@ -33,12 +32,15 @@ def decoded(row: Row) -> dict[str, Any]:
 
 
 def as_csv(found: Sequence[Entry]) -> str:
-    """One line an entry; times in seconds, shares and factors as numbers. Texts that a spreadsheet would run as a formula are quoted."""
+    """One line an entry: every column (times in seconds, shares and factors as numbers), then the row of the cache as `row.FIELD`, its
+    JSON fields as JSON. A text that a spreadsheet would run as a formula has an apostrophe before it."""
+    from ..cache.rows import COLUMNS as FIELDS
+
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    writer.writerow([*COLUMNS, *(f"row.{f}" for f in FIELDS)])
     for e in found:
-        writer.writerow([_cell(value(e)) for value in COLUMNS.values()])
+        writer.writerow([_cell(value) for value in (*(of(e) for of in COLUMNS.values()), *(getattr(e.best, f) for f in FIELDS))])
     return out.getvalue().rstrip("\n")
 
 
@@ -48,12 +50,12 @@ def _cell(value: Any) -> Any:
 
 def as_markdown(found: Sequence[Entry]) -> str:
     """A table for a pull request or a job's summary."""
-    lines = ["| kernel | device | time | GFLOP/s | GB/s | roofline | gain | schedule |", "|---|---|--:|--:|--:|--:|--:|---|"]
+    lines = ["| kernel | device | time | GFLOP/s | GB/s | roofline | over seed | schedule |", "|---|---|--:|--:|--:|--:|--:|---|"]
     for e in found:
-        r, t = e.best, e.seconds
+        r = e.best
         cells = [
             f"**{_escape(r.name)}** {_escape(str(COLUMNS['shape'](e)))} {_escape(r.dtype)}", _escape(f"{r.device}, {r.threads} thread{'s' * (r.threads != 1)}"),
-            duration(t), rate(r.flops / t / 1e9, ""), rate(r.bytes / t / 1e9, ""), percent(r.roofline_s, t), gain(r.seed_s, t), f"`{_escape(str(COLUMNS['opts'](e)), code=True)}`",
+            *(shown(e, name) for name in ("time", "gflops", "gbs", "roofline", "gain")), f"`{_escape(str(COLUMNS['opts'](e)), code=True)}`",
         ]  # fmt: skip
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
@@ -65,27 +67,30 @@ def _escape(text: str, code: bool = False) -> str:
     return text.replace("`", "'") if code else "".join(f"\\{c}" if c in "\\`*_<>[]#" else c for c in text)
 
 
-def as_t4(found: Sequence[Entry]) -> str:
-    """Every measurement in the results format that auto-tuning tools exchange (T4 of the FAIR auto-tuning community, schema 1.0.0):
-    times in milliseconds, `correctness` 1 for a verified or merely unconfirmed result and 0 for a wrong or missing one."""
-    results = []
-    for e in found:
-        for r in e.history:
-            results.append(
-                {
-                    "timestamp": r.when,
-                    "configuration": {"kernel": r.name, "shape": json.loads(r.shape), "dtype": r.dtype, "device": r.device, "threads": r.threads, "opts": json.loads(r.opts_display)},
-                    "objectives": ["time"],
-                    "times": {"runtimes": [t * 1e3 for t in (r.t_min, r.t_med) if t is not None], "framework": 0.0, "search_algorithm": 0.0},
-                    "invalidity": INVALIDITY[r.outcome],
-                    "correctness": 1 if r.outcome in ("ok", "slow") else 0,
-                    "measurements": _t4_measured(r),
-                }
-            )  # fmt: skip
-    return json.dumps({"schema_version": "1.0.0", "results": results}, indent=1)
+def as_t4(rows: Sequence[Row]) -> str:
+    """Measurements in the results format that auto-tuning tools exchange (T4 of the FAIR auto-tuning community, schema 1.0.0). Times are
+    milliseconds; `runtimes` are the least and the median of a measurement, which is what a row keeps. `correctness` is 1 where the output
+    was right and 0 where it was wrong or never came. How long building or thinking took is not in the cache, so it is not in `times`."""
+    return json.dumps({"schema_version": "1.0.0", "results": [_t4_result(r) for r in rows]}, indent=1)
 
 
-def _t4_measured(r: Row) -> list[dict[str, Any]]:
-    if not r.t_min:
-        return []
-    return [{"name": "time", "value": r.t_min * 1e3, "unit": "ms"}, {"name": "GFLOP/s", "value": r.flops / r.t_min / 1e9, "unit": "GFLOP/s"}]
+def _t4_result(r: Row) -> dict[str, Any]:
+    times = [t * 1e3 for t in (r.t_min, r.t_med) if t is not None]
+    measured: list[dict[str, Any]] = []
+    if r.t_min:
+        rates = (("performance", r.flops, "GFLOP/s"), ("bandwidth", r.bytes, "GB/s"))
+        measured = [
+            {"name": "time", "value": r.t_min * 1e3, "unit": "ms"},
+            *({"name": name, "value": value, "unit": unit} for name, amount, unit in rates if (value := ratio(amount, r.t_min, 1e-9))),
+        ]
+    return {
+        "timestamp": r.when,
+        "configuration": {
+            "kernel": r.name, "shape": r.shape_dict, "dtype": r.dtype, "device": r.device, "threads": r.threads, "opts": json.loads(r.opts_display),
+        },
+        "objectives": ["time"],
+        "times": {"runtimes": times},
+        "invalidity": INVALIDITY[r.outcome],
+        "correctness": int(r.outcome in ("ok", "slow")),
+        "measurements": measured,
+    }  # fmt: skip

@@ -105,6 +105,11 @@ def gain(seed_s: float | None, t: float) -> str:
     return f"{seed_s / t:.2f}x" if seed_s else "-"
 
 
+def factor(value: float) -> str:
+    """`1.83x`, `45x`, `1.2e+04x`: a factor of any size."""
+    return f"{value:.2f}x" if value < 10 else f"{value:.3g}x" if value >= 1000 else f"{value:.0f}x"
+
+
 def bytes_text(size: int) -> str:
     """`48 KiB`, `1 MiB`; a dash when unknown."""
     for unit in ("B", "KiB", "MiB"):

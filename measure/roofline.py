@@ -23,12 +23,20 @@ _NEGLIGIBLE = 0.02
 @dataclass(frozen=True, slots=True)
 class Roofline:
     """`seconds`: a lower bound on one call; `bound`: which of 'memory' and 'compute' sets it. `flops` includes the polynomials of
-    elementary functions, `bytes` is the compulsory traffic."""
+    elementary functions, `bytes` is the compulsory traffic; `peak` (operations a second) and `bandwidth` (bytes a second) are the
+    machine's limits for this kernel."""
 
     seconds: float
     bound: str
     flops: int
     bytes: int
+    peak: float
+    bandwidth: float
+
+    @property
+    def facts(self) -> dict[str, float | str]:
+        """What a row of the cache keeps, so that a report can draw the roof that was over the kernel."""
+        return {"bound": self.bound, "peak": self.peak, "bandwidth": self.bandwidth, "flops": self.flops}
 
     def percent(self, t: float) -> float:
         """Share of the bound that a call of `t` seconds reaches, in %."""
@@ -46,14 +54,15 @@ def roofline(kernel: Kernel, limits: Limits, threads: int, vars: Mapping[str, in
     c = cost(kernel, dict(vars or {}))
     flops = c.flops + c.poly_flops
     kind = _compute_type(kernel)
-    compute = flops / (limits.peak(threads, kind) * (1 if target is None else at_once(kernel, target)))
+    peak = limits.peak(threads, kind) * (1 if target is None else at_once(kernel, target))
+    compute = flops / peak
     bandwidth = limits.bandwidth(threads, writes=False)
     if c.writes > _NEGLIGIBLE * c.bytes:
         bandwidth = max(bandwidth, limits.bandwidth(threads, nt=False), limits.bandwidth(threads, nt=True))
     memory = c.bytes / bandwidth
     if target is not None and c.bytes * rotations(kernel, vars or {}, target) < 2 * target.l3:
         memory = 0.0
-    return Roofline(max(compute, memory), "memory" if memory > compute else "compute", flops, c.bytes)
+    return Roofline(max(compute, memory), "memory" if memory > compute else "compute", flops, c.bytes, peak, bandwidth)
 
 
 def rotations(kernel: Kernel, vars: Mapping[str, int], target: Target) -> int:

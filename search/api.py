@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ..cache import Cache
     from ..devices import Device
     from ..ir.kernel import Kernel
+    from ..measure.roofline import Roofline
     from .optuna_study import StudyKeeper
 
 MODES = ("use", "require", "record", "tune", "refresh")
@@ -123,13 +124,19 @@ class Task:
         self.canonical = canonical_of(self.kernel)
         self.key = key_of(self.kernel, self.device, self.threads)
 
+    def roofline(self) -> Roofline | None:
+        """What bounds the kernel here; None where the machine's limits are not known."""
+        from ..measure.roofline import roofline
+
+        limits = self.device.limits()
+        return None if limits is None else roofline(self.kernel, limits, self.threads, self.vars, self.device.target)
+
     def job(self, strategy: str, seeds: str, seed: int, budget: Budget) -> Job:
         """The description a result carries."""
         from ..ir.cost import cost
-        from ..measure.roofline import roofline
 
         work = cost(self.kernel, self.vars)
-        limits = self.device.limits()
+        roof = self.roofline()
         return Job(
             kernel=self.name,
             shape=self.shape,
@@ -139,7 +146,7 @@ class Task:
             strategy=strategy,
             flops=work.flops,
             bytes=work.bytes,
-            roofline_s=None if limits is None else roofline(self.kernel, limits, self.threads, self.vars, self.device.target).seconds,
+            roofline_s=roof.seconds if roof else None,
             seed=seed,
             seeds=seeds,
             budget="" if budget.seconds is None else f"{budget.seconds:g}s",
@@ -194,6 +201,7 @@ def _study(task: Task, job: Job, url: str) -> StudyKeeper:
 def _recorder(task: Task, cache: Cache, space: Space, job: Job) -> CacheRecorder:
     from ..ir.canonical import loose
 
+    roof = task.roofline()
     return CacheRecorder(
         cache,
         task.key,
@@ -201,7 +209,12 @@ def _recorder(task: Task, cache: Cache, space: Space, job: Job) -> CacheRecorder
         loose(task.kernel),
         job,
         effects=lambda o: frozenset(space.engine.apply(o).effects),
-        provenance={"machine": task.device.fingerprint(), "seed": job.seed, **({"vars": task.vars} if task.vars else {})},
+        provenance={
+            "machine": task.device.fingerprint(),
+            "seed": job.seed,
+            **({"vars": task.vars} if task.vars else {}),
+            **({"roofline": roof.facts} if roof else {}),
+        },
         before=cache.best(task.key),
     )
 

@@ -71,6 +71,7 @@ def test_csv_is_numbers_and_no_formula(tune: Tune, mixed: Path) -> None:
     with cache.open(mixed) as store:
         store.record(row(kernel="f" * 64, name="=1+1"))
     lines = list(csv.DictReader(io.StringIO(tune("report", "--format", "csv").out)))
+    assert json.loads(next(x for x in lines if x["kernel"] == "matmul")["row.shape"]) == {"m": 64, "n": 48, "k": 32}
     assert len(lines) == 4 and {x["kernel"] for x in lines} == {"matmul", "softmax", HOSTILE, "'=1+1"}
     assert float(next(x for x in lines if x["kernel"] == "softmax")["time"]) == 1e-6
     assert next(x for x in lines if x["kernel"] == "softmax")["roofline"] == ""
@@ -95,6 +96,106 @@ def test_t4_has_every_measurement_with_its_kind_of_failure(tune: Tune, mixed: Pa
     assert data["results"][2]["measurements"][0] == {"name": "time", "value": 2e-5 * 1e3, "unit": "ms"}
 
 
+def test_t4_invents_nothing_and_has_kernels_without_any_valid_schedule(tune: Tune, mixed: Path) -> None:
+    with cache.open(mixed) as store:
+        store.record(row(kernel="w" * 64, name="never", outcome="build", t_min=None, t_med=None, verified=False))
+        store.record(row(kernel="z" * 64, name="zero", t_min=5e-324, t_med=5e-324))
+    results = json.loads(tune("report", "--format", "t4").out)["results"]
+    (never,) = (r for r in results if r["configuration"]["kernel"] == "never")
+    assert (never["invalidity"], never["times"], never["measurements"]) == ("compile", {"runtimes": []}, [])
+    (only,) = json.loads(tune("report", "--format", "t4", "--outcome", "build").out)["results"]
+    assert only == never and "Infinity" not in json.dumps(results)
+
+
+def test_absurd_numbers_are_dashes(tune: Tune, cache_file: Path, tmp_path: Path) -> None:
+    rows = [
+        row(kernel=f"{i:064d}", name=f"odd{i}", **odd)
+        for i, odd in enumerate(
+            [
+                {"t_min": 5e-324, "t_med": 5e-324},
+                {"roofline_s": 5e-324},
+                {"roofline_s": 1.7e308, "seed_s": 1.7e308},
+                {"flops": 0, "bytes": 0},
+                {"flops": 2**63 - 1, "bytes": 1},
+                {"t_min": 0.0, "t_med": 0.0},
+                {"provenance": {"roofline": {"bound": "memory", "peak": -1.0, "bandwidth": "x"}}},
+                {"provenance": {"roofline": {"bound": "memory", "peak": 1e308, "bandwidth": 1e308}, "machine": [1]}},
+                {"opts_display": [1, ["NOPE", "m", 2], []], "opts": "[]"},
+            ]
+        )
+    ]
+    with cache.open(cache_file) as store:
+        store.record(rows)
+    for args in (["--format", "json"], ["--format", "csv"], ["--format", "markdown"], [], ["--html", str(tmp_path / "r.html")], ["--format", "t4"]):
+        done = tune("report", *args)
+        assert done.code == 0, done.err
+        assert not re.search(r"\b(nan|inf|infinity)\b", done.out, re.I)
+    assert len(json.loads(tune("report", "--format", "json").out)) == len(rows) - 1, "a time of zero is none"
+    assert not re.search(r"\b(nan|inf)\b", (tmp_path / "r.html").read_text())
+
+
+def test_a_row_names_code_and_none_of_it_is_run(tune: Tune, cache_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    ran = tmp_path / "ran"
+    (tmp_path / "evil.py").write_text(f"open({str(ran)!r}, 'w').close()\ndef make(*a, **k): open({str(ran)!r}, 'w').close()\n")
+    names = [f"{tmp_path}/evil.py:make", "evil.py:make", "evil:make", "cpu:evil", "antigravity:fly"]
+    with cache.open(cache_file) as store:
+        store.record([row(kernel=f"{i}k{k}".ljust(64, "0"), **{field: name}) for i, name in enumerate(names) for k, field in enumerate(("name", "device"))])
+    assert tune("report", "--html", str(tmp_path / "r.html")).code == 0 and tune("report").code == 0
+    assert not ran.exists()
+
+
+def test_what_a_kernel_was_is_shown_only_where_it_is_the_same_one(tune: Tune, cache_file: Path, tmp_path: Path) -> None:
+    from tilewright.ir.canonical import canonical
+    from tilewright.kernels import make
+
+    shape = {"m": 64, "n": 48, "k": 32}
+    with cache.open(cache_file) as store:
+        store.record(row(kernel=canonical(make("matmul", shape)).hash, shape=shape, opts_display=[["UPCAST", "m", 8]]))
+        store.record(row(kernel="k" * 64, shape=shape, dtype="float64"))
+    tune("report", "--html", str(tmp_path / "r.html"))
+    text = (tmp_path / "r.html").read_text()
+    assert text.count("means another kernel in this version") == 1
+    nest = re.sub("<[^>]*>", "", text[text.index('aria-label="loop nest"') :])
+    assert re.search(r"m\.u 8 +upcast", nest) and re.search(r"\w+\[m, n\] add= \(a\[m, k\] \* b\[k, n\]\)", nest), nest[:600]
+
+
+def test_roofs_are_the_recorded_limits_and_plain_is_the_empty_schedule(tune: Tune, cache_file: Path, tmp_path: Path) -> None:
+    limits = {"roofline": {"bound": "compute", "peak": 3e11, "bandwidth": 2e10, "flops": 1}}
+    rows = [
+        row(provenance=limits, run_id="r"),
+        row(provenance=limits, opts="[]", opts_display="[]", t_min=90e-6, t_med=99e-6, outcome="slow", verified=False, run_id="r"),
+        row(kernel="t" * 64, name="transpose", flops=0, provenance=limits),
+    ]
+    with cache.open(cache_file) as store:
+        store.record(rows)
+    found = {e["kernel"]: e for e in json.loads(tune("report", "--format", "json").out)}
+    assert found["matmul"]["plain"] == pytest.approx(10.0) and found["matmul"]["bound"] == "compute" and found["transpose"]["plain"] is None
+    tune("report", "--html", str(tmp_path / "r.html"))
+    text = (tmp_path / "r.html").read_text()
+    assert "300 GFLOP/s and 20 GB/s" in text and "transpose only moves data" in text and "over plain" in text
+
+
+def test_a_seed_that_nothing_beat_says_so(tune: Tune, cache_file: Path) -> None:
+    with cache.open(cache_file) as store:
+        store.record(row(provenance={"seed_opts": [["UPCAST", "m", 8]]}))
+        store.record(row(kernel="o" * 64, name="other", provenance={"seed_opts": [["UPCAST", "m", 4]]}))
+    assert {e["kernel"]: e["origin"] for e in json.loads(tune("report", "--format", "json").out)} == {"matmul": "seed", "other": "beam"}
+
+
+def test_an_answer_counts_once_and_ends_its_curve(tune: Tune, cache_file: Path, tmp_path: Path) -> None:
+    def at(s: int) -> str:
+        return f"2026-01-01T00:00:{s:02d}.000000+00:00"
+
+    with cache.open(cache_file) as store:
+        store.record([row(run_id="r", when=at(s), t_min=t, t_med=t, strategy="seed", verified=v) for s, t, v in [(1, 9e-5, False), (2, 8e-5, True)]])
+        store.record(row(run_id="r", when=at(3), t_min=7e-5, t_med=7e-5, strategy="evolve", opts=[], opts_display=[], verified=False))
+    (entry,) = json.loads(tune("report", "--format", "json").out)
+    assert entry["tried"] == 2
+    tune("report", "--html", str(tmp_path / "r.html"))
+    assert "90 µs first, 70 µs after 2 measurements and 2.0 s" in (tmp_path / "r.html").read_text()
+
+
 def test_sorting_and_filters(tune: Tune, mixed: Path) -> None:
     def names(*args: str) -> list[str]:
         return [e["kernel"] for e in json.loads(tune("report", "--format", "json", *args).out)]
@@ -102,7 +203,9 @@ def test_sorting_and_filters(tune: Tune, mixed: Path) -> None:
     assert names("--sort", "time")[0] == "softmax" and names("--sort", "time:desc")[-1] == "softmax"
     assert names("--sort", "gain")[-1] == "softmax", "without a value: last"
     assert names("--sort", "tried")[0] == "matmul"
-    assert names("--kernel", "soft*") == ["softmax"]
+    assert names("--kernel", "soft*") == ["softmax"] and set(names("--device", "c*")) == {"matmul", "softmax"}
+    assert names("--outcome", "crash") == ["matmul"] and names("--outcome", "illegal") == []
+    assert json.loads(tune("report", "--format", "json", "--outcome", "crash").out)[0]["time"] == 2e-5, "the best is still the best"
     assert names("--strategy", "optuna:*") == ["matmul"] and names("--since", "2026-01-15", "--kernel", "matmul") == ["matmul"]
     assert json.loads(tune("report", "--format", "json", "--since", "2026-01-15", "--kernel", "matmul").out)[0]["time"] == 3e-5
     assert len(names("--limit", "2")) == 2 and names("--since", "2036-01-01") == []
@@ -155,7 +258,7 @@ def test_the_page_stands_alone_and_runs_nothing_of_the_rows(tune: Tune, mixed: P
     assert HOSTILE in shown, "shown as the text it is"
     for expected in ("20 µs", "wrong", "timeout", "UPCAST", "best time so far", "GFLOP/s", "optuna:tpe 2026-02-01"):
         assert expected in shown, expected
-    assert text.count("<svg") == 1 + 2 * 3 or text.count("<svg") == 2 + 2 * 3
+    assert text.count("<svg") == 4, "two roofs, and the curves of the only kernel that was searched for; one measurement is no curve"
 
 
 def test_an_empty_cache_still_gives_a_page(tune: Tune, cache_file: Path, tmp_path: Path) -> None:
