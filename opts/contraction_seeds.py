@@ -47,10 +47,15 @@ def contraction_guesses(c: Contraction, target: Target, threads: int) -> list[di
     depth = 1
     for a in c.reduce:
         depth *= extent(a)
-    tiles = [(8, 3), (6, 4), (8, 2), (12, 2), (14, 2), (9, 3), (4, 4)] if target.registers >= 32 else [(6, 2), (4, 3), (4, 2), (8, 1)]
+    tiles = [(8, 3), (6, 4), (8, 2), (12, 2), (13, 2), (4, 6), (4, 4)] if target.registers >= 32 else [(6, 2), (4, 3), (4, 2), (8, 1)]
+    # heights that divide the rows need no masks
+    most = 26 if target.registers >= 32 else 12
+    tiles += [(mr, nv) for mr in range(13, 4, -1) for nv in (2, 3) if tall % mr == 0 and most // 2 <= mr * nv <= most and (mr, nv) not in tiles]
     tiles.sort(key=lambda t: waste(tall, t[0]) + waste(width, t[1] * lanes))
     out: dict[tuple[tuple[str, int], ...], None] = {}
-    unroll = 2 if depth >= 64 else 1
+    # a step that does not divide the axis would be masked in every one of them
+    steps = max(c.reduce, key=extent).arg.extent
+    unroll = next((u for u in (2, 3, 5) if isinstance(steps, int) and steps % u == 0), 1) if depth >= 64 else 1
     # signed bytes get their offset where they are packed; groups that are not consecutive are put together there
     ways = [(0, 0, c.nest.expr.dtype.size)]
     if fit is not None:

@@ -111,6 +111,8 @@ def _compute(s: Scheduled, nest: Nest) -> float:
             buffer, indices, mask = load_parts(n)
             stride = stride_of(s, nest, buffer.name, indices, buffer.shape, lane) if lane is not None else 0
             gathered = stride is None or stride not in (0, 1)
+            if _apart(s, indices, lane, regs) > 8:  # copies that are held inside an extent have an address each, more than there are registers for
+                k *= 2
             loads += k * (width * 1.2 if gathered else 1.0) * _aliasing(s, nest, buffer.name, indices, buffer.shape, buffer.dtype.size, regs, lane) + (
                 k * 0.5 if mask is not None and buffer.name not in s.stages else 0
             )
@@ -136,8 +138,10 @@ def _compute(s: Scheduled, nest: Nest) -> float:
         rest = loops[last_spatial + 1 :]
         # a matrix instruction reads its panel from memory
         live = accs + (sum(copies[p.name] for p in space if p is lane) + 1 if dot is None else 3)
-        # each spilled accumulator is stored and loaded again, in the middle of its chain
-        spill = max(0.0, live - s.target.registers) * 1.5
+        # each spilled accumulator is stored and loaded again, in the middle of its chain; where steps are spelled out, the compiler moves the loads of
+        # one before the last products of another, and then about all of them are spilled as soon as the file is nearly full
+        over = max(0, live - (s.target.registers - s.target.registers // 16))
+        spill = max(1.5 * over, accs if over and unroll > 1 else 0.0)
         once = accs * (2.0 if any(p in inner for p in loops[: last_spatial + 1]) else 1.0) + (
             3 * (width.bit_length()) * _product(copies[p.name] for p in space) if lane is not None and lane in partial else 0
         )
@@ -153,6 +157,11 @@ def _compute(s: Scheduled, nest: Nest) -> float:
         stores = _product(copies.values())
     body = max(arith / ports, loads / 2.0, stores, (arith + loads + stores + 2) / ISSUE, FMA_LATENCY if nest.kind == "scan" else 1.0)
     return _trips(s.loops(nest)) * (body + 0.4)
+
+
+def _apart(s: Scheduled, indices: tuple[Node, ...], lane: Part | None, regs: list[Part]) -> int:
+    """How many addresses an access takes where register copies, other than lanes, reach past an extent."""
+    return _product(p.trips for p in regs if p is not lane and s.plans[p.axis].masked and p.axis in axes_of(*indices))
 
 
 def _evaluated(s: Scheduled, nest: Nest, roots: list[Node]) -> list[Node]:
