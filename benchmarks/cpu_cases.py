@@ -44,6 +44,7 @@ CASES = (
     _conv("1x256x14x14 256x1x1", 1, 256, 14, 256, 1),
     _conv("depthwise 32x112x112 3x3", 1, 32, 112, 32, 3, 32),
     Case("softmax 4096x4096", "rows", "softmax", {"m": 4096, "n": 4096}),
+    Case("log_softmax 4096x4096", "rows", "log_softmax", {"m": 4096, "n": 4096}),
     Case("layernorm 16384x1024", "rows", "layernorm", {"m": 16384, "n": 1024}),
     Case("rmsnorm 16384x1024", "rows", "rmsnorm", {"m": 16384, "n": 1024}),
     Case("gelu 4096x4096", "rows", "gelu", {"m": 4096, "n": 4096}),

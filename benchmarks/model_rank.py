@@ -21,8 +21,8 @@ from tilewright.ir.normalise import normalise
 from tilewright.search import tune
 
 KERNELS = (
-    "matmul", "matmul_nt", "batched_matmul", "matvec", "conv2d", "attention", "softmax", "layernorm", "rmsnorm", "cross_entropy", "gelu", "add", "transpose",
-    "sum_rows", "sum_cols", "sum_all", "max_pool2d", "argmax", "cumsum", "embedding",
+    "matmul", "matmul_nt", "batched_matmul", "matvec", "conv2d", "attention", "softmax", "log_softmax", "layernorm", "rmsnorm", "cross_entropy", "gelu", "add",
+    "transpose", "sum_rows", "sum_cols", "sum_all", "max_pool2d", "argmax", "cumsum", "embedding",
 )  # fmt: skip
 
 

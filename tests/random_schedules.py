@@ -25,8 +25,8 @@ TARGETS = ("host", "avx2", "cascadelake", "znver5", "neon")
 GROUPS = ("sm_80", "sm_90a", "opencl-gpu", "opencl-cpu")
 """Targets whose groups have threads."""
 SYMBOLS: dict[str, tuple[str, ...]] = {
-    "matmul": ("m", "n", "k"), "matmul_bias_gelu": ("m", "n"), "batched_matmul": ("b", "k"), "softmax": ("m", "n"), "layernorm_stats": ("m", "n"),
-    "rmsnorm": ("n",), "cross_entropy": ("m", "n"), "cumsum": ("n",), "argmax": ("n",), "embedding": ("v", "n"), "embedding_grad": ("n",),
+    "matmul": ("m", "n", "k"), "matmul_bias_gelu": ("m", "n"), "batched_matmul": ("b", "k"), "softmax": ("m", "n"), "log_softmax": ("m", "n"),
+    "layernorm_stats": ("m", "n"), "rmsnorm": ("n",), "cross_entropy": ("m", "n"), "cumsum": ("n",), "argmax": ("n",), "embedding": ("v", "n"), "embedding_grad": ("n",),
     "conv2d": ("n",), "max_pool2d": ("n", "c"), "attention": ("s", "d"),
 }  # fmt: skip
 """Sizes of named kernels that may be symbols."""

@@ -121,6 +121,7 @@ SYMBOLIC = {
     "matmul_bias_gelu": ("m", "n"),
     "batched_matmul": ("b", "k"),
     "softmax": ("m", "n"),
+    "log_softmax": ("m", "n"),
     "layernorm_stats": ("m", "n"),
     "rmsnorm": ("n",),
     "cross_entropy": ("m", "n"),
