@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -24,10 +25,12 @@ class Terminal:
         self._fd, child = pty.openpty()
         full = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "120", "LINES": "40", **(env or {})}
         full.pop("NO_COLOR", None)
-        # its own session with this terminal as the controlling one, so that a typed Ctrl-C reaches it
+        # its own session with this terminal as the controlling one, so that a typed Ctrl-C reaches it; and heeds it, even where the tests run in a
+        # shell's background, which starts its jobs with interrupts ignored
         self.process = subprocess.Popen(
-            [sys.executable, "-c", _CHILD, *args], stdin=child, stdout=child, stderr=child, env=full, cwd=cwd, start_new_session=True, close_fds=True
-        )
+            [sys.executable, "-c", _CHILD, *args], stdin=child, stdout=child, stderr=child, env=full, cwd=cwd, start_new_session=True, close_fds=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        )  # fmt: skip
         os.close(child)
 
     def __enter__(self) -> Terminal:

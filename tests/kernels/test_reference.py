@@ -8,7 +8,7 @@ from tilewright.ir.evaluate import evaluate, evaluate_error
 from tilewright.ir.kernel import Fold
 
 CASES = [(n, t) for n in kernels.NAMES for t in kernels.get(n).dtypes]
-FOLDS = ("argmax", "attention", "attention_full")
+FOLDS = ("argmax", "attention", "attention_full", "attention_lse", "attention_dq", "attention_dkv")
 
 
 def compare(got, want):
