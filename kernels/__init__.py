@@ -18,7 +18,7 @@ NAMES: tuple[str, ...] = (
     "matmul", "matmul_nt", "matmul_tn", "matmul_mixed", "matmul_int8", "matmul_bias_relu", "matmul_bias_gelu", "batched_matmul", "matvec",
     "sum_rows", "sum_cols", "sum_all", "softmax", "log_softmax", "layernorm", "layernorm_stats", "rmsnorm", "cross_entropy", "gelu", "add", "transpose",
     "conv2d", "max_pool2d", "argmax", "cumsum", "embedding", "embedding_grad", "attention", "attention_full",
-    "attention_window", "attention_grouped",
+    "attention_window", "attention_grouped", "attention_lse", "attention_delta", "attention_dq", "attention_dkv",
 )  # fmt: skip
 """Every named kernel, in the order `tune kernels` lists them."""
 

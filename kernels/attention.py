@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir.builder import KernelBuilder
 from ..ir.dtypes import DType, float64
-from ..ir.functions import exp, maximum, sqrt, where
+from ..ir.functions import exp, log, maximum, sqrt, where
 from ..ir.kernel import Extent, Kernel
 from ..ir.node import Node, as_node, cast, const
 from .common import FLOATS, f64
@@ -27,9 +27,9 @@ def make(s: Shape, dtype: DType) -> Kernel:
     return build("attention", s, dtype, causal=True)
 
 
-def build(name: str, shape: Shape, dtype: DType, causal: bool, window: Extent | None = None, shared: int = 1) -> Kernel:
+def build(name: str, shape: Shape, dtype: DType, causal: bool, window: Extent | None = None, shared: int = 1, sums: bool = False) -> Kernel:
     """The kernel; families: b, h, row (queries), key, d. A query sees the last `window` keys up to its own; `shared` heads of queries share one of keys and values
-    (then h counts those, and their queries have an axis g)."""
+    (then h counts those, and their queries have an axis g). With `sums` it stores lse (b, h, s) = log Σ exp(score) of each query as well, in the compute type."""
     b, h, s, d = shape["b"], shape["h"], shape["s"], shape["d"]
     kb = KernelBuilder(name)
     z, c, i = kb.axis("b", b), kb.axis("h", h // shared if shared > 1 else h), kb.axis("row", s)
@@ -46,7 +46,7 @@ def build(name: str, shape: Shape, dtype: DType, causal: bool, window: Extent | 
         return where(j <= i if window is None else (j <= i) & (j > i - window), x, otherwise)
 
     dot = kb.block_reduce("add", "dot", (*outer, i, j_dot), d_dot, q[z, head, i, d_dot] * k[z, c, j_dot, d_dot])
-    score = kb.block_value("score", (*outer, i, j_score), seen(j_score, dot[(*outer, i, j_score)] * _scale(d, dtype), float("-inf")))
+    score = kb.block_value("score", (*outer, i, j_score), seen(j_score, dot[(*outer, i, j_score)] * scale(d, dtype), float("-inf")))
     M = kb.block_reduce("max", "M", (*outer, i), j_max, score[(*outer, i, j_max)])
     P = kb.block_value("P", (*outer, i, j_p), seen(j_p, exp(score[(*outer, i, j_p)] - _finite(M[(*outer, i)])), 0.0))
     L = kb.block_reduce("add", "L", (*outer, i), j_sum, P[(*outer, i, j_sum)])
@@ -56,10 +56,12 @@ def build(name: str, shape: Shape, dtype: DType, causal: bool, window: Extent | 
     merge = (top, kb.lhs(L) * left + kb.rhs(L) * right, kb.lhs(O) * left + kb.rhs(O) * right)
     kb.fold("state", kb.axis("key", s), (dot, score, M, P, L, O), (M, L, O), (float("-inf"), 0.0, 0.0), merge)
     kb.store("y", dtype, (b, h, s, d), (*outer, i, d_out), O[(*outer, i, d_out)] * (1.0 / L[(*outer, i)]), indices=(z, head, i, d_out))
+    if sums:
+        kb.store("lse", dtype.compute, (b, h, s), (*outer, i), M[(*outer, i)] + log(L[(*outer, i)]), indices=(z, head, i))
     return kb.build()
 
 
-def _scale(d: Extent, dtype: DType) -> Node:
+def scale(d: Extent, dtype: DType) -> Node:
     """1 / √d."""
     return const(d**-0.5, dtype.compute) if isinstance(d, int) else 1.0 / sqrt(cast(as_node(d), dtype.compute))
 

@@ -24,6 +24,8 @@ def maxima(body):
 
 def test_a_causal_mask_and_both_sides_of_a_window():
     assert [repr(c) for c in idle(fold_of(kernels.make("attention")))] == ["(key <= row)"]
+    assert [repr(c) for c in idle(fold_of(kernels.make("attention_dq")))] == ["(key <= row)"]
+    assert [repr(c) for c in idle(fold_of(kernels.make("attention_dkv")))] == ["(key <= row)"]
     assert len(idle(fold_of(kernels.make("attention_window")))) == 2
     assert idle(fold_of(kernels.make("attention_full"))) == ()
 

@@ -133,6 +133,9 @@ SYMBOLIC = {
     "conv2d": ("n",),
     "max_pool2d": ("n", "c"),
     "attention": ("s", "d"),
+    "attention_lse": ("s",),
+    "attention_dq": ("s", "d"),
+    "attention_dkv": ("s",),
 }
 
 

@@ -31,6 +31,32 @@ def test_the_twin_agrees(name, opts):
     check_twin(kernels.make(name, {**SHAPE, **more}), parse(opts), TARGET)
 
 
+@pytest.mark.parametrize(
+    ("name", "opts"),
+    [
+        ("attention_dq", [["TILE", "key", 4], ["UPCAST", "row", 8], ["STAGE", "dS", {"at": "key"}], ["PARALLEL", "row"]]),
+        ("attention_dq", [["TILE", "key", 6], ["TILE", "row", 12], ["UPCAST", "row", 4], ["PARALLEL", "row"], ["MOVE", "key", {"before": "row.t"}]]),
+        ("attention_dkv", [["TILE", "row", 4], ["UPCAST", "key", 8], ["STAGE", "P", {"at": "row"}], ["PARALLEL", "key"]]),
+        ("attention_dkv", [["TILE", "row", 8], ["UPCAST", "key", 4], ["UPCAST", "row@in", 4], ["STAGE", "k", {"at": "key"}], ["STAGE", "dS", {"at": "row"}]]),
+    ],
+)
+def test_the_twin_of_gradients_agrees(name, opts):
+    check_twin(kernels.make(name, SHAPE), parse(opts), TARGET)
+
+
+def test_tiles_of_queries_before_the_keys_are_not_read():
+    kernel = kernels.make("attention_dkv", SHAPE)
+    inputs = generate(kernel, {}, 0)
+    want = evaluate(kernel, inputs)
+    inputs["dy"][:, :, :8] = np.nan
+    got = {b.name: np.zeros(b.shape, np.float32) for b in kernel.outputs}
+    opts = [["TILE", "row", 4], ["UPCAST", "key", 4], ["PARALLEL", "key"]]
+    interpret(lower(apply(kernel, parse(opts), TARGET)), {**inputs, **got})
+    for name, y in got.items():
+        assert np.isnan(y[:, :, :8]).all()
+        np.testing.assert_allclose(y[:, :, 8:], want[name][:, :, 8:], rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("w", [1, 3, 4, 22, 100])
 def test_windows_of_every_width(w):
     check_twin(kernels.make("attention_window", {**SHAPE, "w": w}), parse(BLOCKS[2]), TARGET)
