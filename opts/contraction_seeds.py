@@ -75,7 +75,30 @@ def contraction_guesses(c: Contraction, target: Target, threads: int) -> list[di
                     if fit is not None:
                         guess["tc"] = tc
                     out.setdefault(tuple(guess.items()))
-    return [dict(g) for g in out]
+    guesses = [dict(g) for g in out]
+    return guesses + (_streams(c, lanes, target.registers) if fit is None and tall <= FEW_ROWS else [])
+
+
+FEW_ROWS = 32
+"""Rows up to which the wide operand is read about as fast as it is multiplied, so that the order in which it is read decides."""
+
+
+def _streams(c: Contraction, lanes: int, registers: int) -> list[dict[str, int]]:
+    """Guesses that read the wide operand a few long rows at a time, with all sums in scratch, or pack panels of few long rows."""
+    tall, width = max((extent(a) for a in c.rows), default=1), extent(c.lane)
+    out = []
+    whole = [(tall, nv) for nv in (4, 3, 2, 1) if tall * nv + nv < registers][:1]  # all rows at once
+    for mr, nv in dict.fromkeys([*whole, (1, 4), (2, 4), (4, 4), (8, 2), (16, 1)]):
+        if mr * nv + nv >= registers or mr > max(1, tall) or 4 * mr < min(tall, 16):
+            continue
+        nr = nv * lanes
+        for nb in (1024, 2048):
+            nb = min(nb // nr, -(-width // nr)) * nr
+            base = {"mr": mr, "nv": nv, "nb": max(nb, nr), "pack_tall": 0, "rows": 0, "mc": 0}
+            out += [{**base, "stream": 1, "pack": 0, "kc": 0, "unroll": u} for u in (8, 16)]
+            if mr < tall:
+                out.append({**base, "pack": 1, "kc": 128, "unroll": 2})
+    return out
 
 
 def contraction(
@@ -94,10 +117,11 @@ def contraction(
     pack_tall: int = 0,
     unroll: int = 1,
     tc: int = 0,
+    stream: int = 0,
 ) -> Opts:
     """A contraction's schedule: mr rows × nv vectors in registers, the lane axis in blocks of nb, the reduce axis in blocks of
     kc (0: whole); parallel over lane blocks, or with `rows` over blocks of mc rows; `pack` and `pack_tall` stage the operands; `tc`: by a
-    matrix instruction."""
+    matrix instruction; `stream`: the reduce axis outside all loops of a block, so that `unroll` whole rows of it are read side by side."""
     lanes = target.lanes(c.nest.expr.dtype)
     lane, k = _name(c.lane), _name(max(c.reduce, key=extent))
     row_axis = max(c.rows, key=extent, default=None)
@@ -136,12 +160,20 @@ def contraction(
         at = lane
     if unroll > 1:
         out.append(opt("UNROLL", k, unroll))
-    if kc and kc < extent(max(c.reduce, key=extent)):
+    if stream:
+        inner = f"{lane}.t" if blocked else lane
+        at_rows = bool(row) and row_axis is not None and mr < extent(row_axis) and row != at
+        if at_rows or inner != at:
+            out.append(opt("MOVE", k, before=row if at_rows else inner))
+        if at_rows and inner != at:
+            out.append(opt("MOVE", inner, before=row))
+    elif kc and kc < extent(max(c.reduce, key=extent)):
         out.append(opt("TILE", k, kc))
         if inner_row and inner_row != at:
             out.append(opt("MOVE", k, before=inner_row))
             at = k
-    if pack and at and row:  # with one row nothing is reused, and a copy costs as much as the work
+    reused = row_axis is not None and (extent(row_axis) > mr or fit is not None)
+    if pack and at and row and reused:  # where all rows are in registers, nothing is read twice, and a copy costs as much as the work
         out.append(opt("STAGE", c.wide.name, at=at, order="panel" if c.plain or fit else "row"))
     if pack_tall and fit is not None:
         packed = opt("STAGE", c.tall.name, at=row if rows else inner_row, order="row", pad=16)

@@ -19,6 +19,7 @@ from .layout import stride as stride_of
 from .model_dots import dot_work, weave
 from .model_gpu import estimate_gpu
 from .nests import FoldItem, Nest
+from .pages import copy_cycles, is_far, jump_cycles
 from .plan_axis import Part
 from .reach import share as share_run
 from .schedule import Scheduled
@@ -59,13 +60,14 @@ def estimate(scheduled: Scheduled, threads: int = 1, limits: Bandwidth | None = 
     for p in scheduled.grid:
         tasks *= p.trips
     threads = max(1, min(threads, tasks))
+    dram /= max(1.0, 0.75 * threads)
     rounds = -(-tasks // threads)
     share = rounds / max(1, tasks)
     total = 0.0
     run = {n.name: part for i in scheduled.items if isinstance(i, FoldItem) for part in (share_run(scheduled, i),) for n in i.nests}
     for nest in scheduled.nests:
         compute = _compute(scheduled, nest)
-        memory = _traffic(scheduled, nest, dram / max(1.0, 0.75 * threads) * 1.0)
+        memory = _traffic(scheduled, nest, dram)
         total += (max(compute, memory) + 0.2 * min(compute, memory)) * run.get(nest.name, 1.0)
     total += sum(_stage(scheduled, name, dram) for name in scheduled.stages)
     return total * share / CLOCK + (WAKE if threads > 1 else 0.0) + tasks * 5e-8
@@ -254,7 +256,7 @@ def _traffic(s: Scheduled, nest: Nest, dram: float) -> float:
         per, held = prints[depth]
         packed = held if capacity != sizes[-1][0] else 0.0
         cycles += (sum(per) + packed) * _trips(loops[:depth]) / rate
-    return cycles
+    return cycles + sum(jump_cycles(s, nest, (shape, size), indices) for indices, shape, size, _ in uses)
 
 
 def _staged_inside(stage: StagePlan, inner: set[str]) -> float:
@@ -284,5 +286,5 @@ def _stage(s: Scheduled, name: str, dram: float) -> float:
     lanes = s.target.lanes(plan.dtype) if consecutive else 1.0
     woven = weave(s, plan)
     per = plan.elements / lanes * (1.5 if consecutive else 1.3) if woven is None else plan.elements * woven
-    far = plan.bytes / (dram if plan.bytes * fills > s.target.l3 else L3_BYTES)
-    return fills * max(per, far)
+    far = plan.bytes / (dram if is_far(s, plan.buffer.shape, plan.buffer.dtype.size) else L3_BYTES)
+    return fills * max(per, far) + copy_cycles(s, plan, around)

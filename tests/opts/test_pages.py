@@ -1,0 +1,48 @@
+"""Jumps between pages: streams make none, short runs at large strides one each."""
+
+from __future__ import annotations
+
+import pytest
+from tilewright import kernels
+from tilewright.ir.normalise import normalise
+from tilewright.opts import opt
+from tilewright.opts.model import estimate
+from tilewright.opts.pages import jumps
+from tilewright.opts.schedule import apply
+from tilewright.opts.seeds import seeds
+from tilewright.targets import named
+
+ROW = 1 << 14
+
+
+@pytest.mark.parametrize(
+    ("levels", "expected"),
+    [
+        ([(4, 2048), (ROW, 4096)], 4096),  # long pieces of rows
+        ([(4, 64), (ROW, 4096), (256, 64)], 64 * 4096),  # columns of short pieces
+        ([(4, 64), (ROW, 8), (256, 64), (8 * ROW, 512)], 8 * 512),  # eight rows side by side
+        ([(4, 1 << 24)], 0),  # one run
+        ([(4, 64), (256, 4096), (0, 1000)], 0),  # one run, read again
+        ([(4, 64), (ROW, 4096), (0, 10)], 10 * 4096),  # more pages than translations are kept, walked ten times
+        ([(4, 64), (ROW, 512), (0, 10)], 0),  # few pages
+    ],
+)
+def test_jumps(levels, expected):
+    assert jumps(4, levels) == expected
+
+
+def thin(rows):
+    return normalise(kernels.make("matmul", {"m": rows, "n": 4096, "k": 4096}, "float32"))
+
+
+def test_a_wide_operand_is_best_read_along_its_rows():
+    target = named("cascadelake")
+    short = apply(thin(1), (opt("UPCAST", "n", 64), opt("PARALLEL", "n")), target)
+    rows = apply(thin(1), (opt("UPCAST", "n", 64), opt("TILE", "n", 2048), opt("PARALLEL", "n"), opt("UNROLL", "k", 8), opt("MOVE", "k", before="n.t")), target)
+    assert estimate(rows) < 0.8 * estimate(short)
+
+
+@pytest.mark.parametrize("rows", [1, 5, 16])
+def test_seeds_of_few_rows_read_rows_side_by_side(rows):
+    first = seeds(thin(rows), named("cascadelake"), 2)[0]
+    assert any(o.op == "MOVE" and o.on == "k" for o in first) and not any(o.op == "STAGE" for o in first)
