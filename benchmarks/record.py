@@ -15,6 +15,7 @@ import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -36,14 +37,20 @@ def main() -> int:
     if run.returncode or not rows:
         print(f"{script} failed or printed no JSON line; nothing recorded", file=sys.stderr)
         return run.returncode or 1
+    keep(script.stem, f"python benchmarks/record.py benchmarks/{script.name} {' '.join(sys.argv[2:])}".strip(), rows)
+    return 0
+
+
+def keep(name: str, command: str, rows: list[dict[str, Any]]) -> None:
+    """Write results/NAME.json: the rows, and where, when and by which command they were measured."""
     from tilewright.devices import get
 
     device = get(rows[0]["device"]) if isinstance(rows[0].get("device"), str) else get("cpu")
     shown = {k: v for k, v in device.fingerprint().items() if isinstance(v, (str, int, float, list)) and k not in ("host", "hostname")}
     limits = device.limits()
     out = {
-        "benchmark": script.stem,
-        "command": f"python benchmarks/record.py benchmarks/{script.name} {' '.join(sys.argv[2:])}".strip(),
+        "benchmark": name,
+        "command": command,
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "device": shown,
         "limits": None if limits is None else json.loads(json.dumps(limits, default=lambda o: getattr(o, "__dict__", None) or str(o))),
@@ -51,11 +58,10 @@ def main() -> int:
         "versions": {"python": platform.python_version(), **{p: version(p) for p in ("tilewright", "numpy", "llvmlite", "optuna")}},
         "rows": rows,
     }
-    target = ROOT / "results" / f"{script.stem}.json"
+    target = ROOT / "results" / f"{name}.json"
     target.parent.mkdir(exist_ok=True)
     target.write_text(json.dumps(out, indent=1) + "\n")
     print(f"recorded in results/{target.name}")
-    return 0
 
 
 if __name__ == "__main__":

@@ -1,0 +1,77 @@
+"""docs/ladder.md and the steps it is made from: every step is legal, and the page tells the steps that the code has."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from tilewright import kernels, targets
+from tilewright.ir.normalise import normalise
+from tilewright.lower import lower
+from tilewright.opts import apply
+from tilewright.opts.opt import dumps, parse, short
+from tilewright.renderers import render
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def load(name: str) -> ModuleType:
+    """A file of benchmarks/, which is no package."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "benchmarks" / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+STEPS = load("ladder_steps")
+LADDER = load("ladder")
+FIXED = [(story, step) for story in STEPS.STORIES for step in story.steps if step.title not in STEPS.COMPUTED]
+
+
+@pytest.mark.parametrize(("story", "step"), FIXED, ids=[f"{a.kernel}-{b.title}" for a, b in FIXED])
+def test_every_step_is_legal_and_renders_for_avx512(story: Any, step: Any) -> None:
+    kernel = normalise(kernels.make(story.kernel, story.shape, "float32"))
+    target = targets.named("cascadelake")
+    assert "define void" in render(lower(apply(kernel, step.opts, target)), target).text
+
+
+@pytest.mark.parametrize("story", STEPS.STORIES, ids=lambda s: s.kernel)
+def test_steps_are_different_schedules_and_each_adds_to_the_one_before(story: Any) -> None:
+    kernel = normalise(kernels.make(story.kernel, story.shape, "float32"))
+    lists = [s.opts for s in story.steps if s.title not in STEPS.COMPUTED]
+    assert len({apply(kernel, o, targets.named("cascadelake")).hash for o in lists}) == len(lists)
+    assert [s.title for s in story.steps[-2:]] == list(STEPS.COMPUTED)
+
+
+@pytest.mark.parametrize("story", STEPS.STORIES, ids=lambda s: s.kernel)
+def test_the_page_has_the_steps_of_the_code(story: Any) -> None:
+    text = (ROOT / "docs" / "ladder.md").read_text()
+    part = text.split(f"<!-- ladder {story.kernel} -->")[1].split(f"<!-- end {story.kernel} -->")[0]
+    rows = [line.strip("|").split("|") for line in part.splitlines() if re.match(r"\| \d+ \|", line)]
+    assert [r[1].strip() for r in rows] == [s.title for s in story.steps], "run: python benchmarks/ladder.py --write"
+    commands = [line for line in part.splitlines() if line.startswith("tune show")]
+    assert len(commands) == len(rows)
+    for n, (s, row, command) in enumerate(zip(story.steps, rows, commands, strict=True), 1):
+        assert f"{n}. **{s.title}.** {s.why}" in part
+        opts = parse(command.split("--opts ")[1].strip("'"))
+        assert row[2].strip().strip("`") == (short(opts) or "(none)")
+        if s.title not in STEPS.COMPUTED:
+            assert opts == s.opts and dumps(opts) in command
+
+
+def test_writing_the_page_again_changes_only_its_tables() -> None:
+    text = (ROOT / "docs" / "ladder.md").read_text()
+    rows = json.loads((ROOT / "results" / "ladder.json").read_text())["rows"]
+    assert LADDER.page(text, rows) == text
+    changed = [{**r, "ms": 123456} if r["kernel"] == "matmul" else r for r in rows]
+    again = LADDER.page(text, changed)
+    assert again != text and "123456" in again and LADDER.page(again, rows) == text
+    only = [r for r in changed if r["kernel"] == "matmul"]
+    assert LADDER.page(text, only).split("## Attention")[1] == text.split("## Attention")[1]
