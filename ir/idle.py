@@ -30,7 +30,7 @@ def conditions(fold: Fold) -> dict[Node, tuple[Node, ...]]:
         for n in walk(v.body):
             if n.op == "where":
                 for c in conjuncts(n.src[0]):
-                    if c.op in ("lt", "le") and _sites(fold, c):
+                    if c.op in ("lt", "le") and len(_sites(fold, c)) == 1:
                         found.setdefault(substitute(c, dict.fromkeys(_sites(fold, c), fold.axis)), {})[c] = None
     return {c: tuple(sites) for c, sites in found.items()}
 

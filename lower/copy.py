@@ -11,6 +11,7 @@ from ..ir.node import Node, const, load, load_parts
 from ..opts.nests import Nest
 from ..opts.plan_axis import Part
 from ..opts.staging import StagePlan
+from .across import fill_across
 from .box import box, kept
 from .expr import NestEval
 from .loops import through
@@ -40,6 +41,8 @@ def _panel(low: Lowering, s: StagePlan, mem: Mem) -> None:
     value = _source(low, s, reader)
     n = Nest(f"{s.buffer.name}.tile", "copy", reader.axes, reader.reduce_axes, value)
     loops = [p for p in low.remaining(reader) if p.name in inside]
+    if fill_across(low, s, mem, value, loops):
+        return
     address = const(0)
     for p, stride in s.parts:
         address = ix.add(address, p.var, stride)

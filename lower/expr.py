@@ -21,6 +21,7 @@ from .lanes import choose_lane, width
 from .parts import Split, over_parts
 from .program import Mem, Val
 from .storage import Array, Assignment, Registers
+from .turn import turned_read
 
 if TYPE_CHECKING:
     from .lowering import Lowering
@@ -41,6 +42,7 @@ class NestEval(Indices):
             self.lane, self.width = lane, width(low, lane)
         self._vars = {p.var: p for p in self.regs}
         self._memo: dict[Any, Val] = {}
+        self._blocks: dict[Any, list[Val]] = {}
         self._splits: dict[Node, Split] = {}
         self._deps: dict[Node, tuple[str, ...]] = {}
         self._address: dict[Node, tuple[Mem, Node, Node | None, bool]] = {}
@@ -59,6 +61,11 @@ class NestEval(Indices):
     def reset(self) -> None:
         """Forget emitted values (the enclosing blocks changed)."""
         self._memo.clear()
+        self._blocks.clear()
+
+    def block(self, key: object) -> list[Val]:
+        """The columns of a block that was turned for an earlier copy; empty where this is the first."""
+        return self._blocks.setdefault(key, [])
 
     def assignments(self, parts: Sequence[Part]) -> list[Assignment]:
         """Every assignment of `parts`, the last varying fastest; the lane part counts vectors."""
@@ -102,7 +109,7 @@ class NestEval(Indices):
                 x, y = y, x
             if y.op == "mul":
                 return b.op("fma", self.value(y.src[0], asg), self.value(y.src[1], asg), self.value(x, asg))
-        if op == "where" and self.low.holds and all(c in self.low.holds for c in conjuncts(node.src[0])):
+        if op == "where" and self.low.holds and all(self._holds(c) for c in conjuncts(node.src[0])):
             return self.value(node.src[1], asg)
         args = [self.value(s, asg) for s in node.src]
         if op == "cast":
@@ -205,6 +212,9 @@ class NestEval(Indices):
             if vec is not None:
                 return b.load(mem, b.op("add", self.low.scalar(ix.add(base, const(c))), vec), lanes, mask, invariant)
             return b.load(self.low.at(mem, base, c, lanes), self.low.scalar(base), lanes, mask, invariant)
+        columns = turned_read(self, mem, address, asg, invariant) if vec is None and mask is None else None
+        if columns is not None:
+            return columns
         at = self._join(self.low.scalar(ix.add(base, const(c))), lane, vec)
         if at.lanes == 1:
             if mask is not None and mask.lanes > 1:

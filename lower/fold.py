@@ -63,7 +63,7 @@ def fold(low: Lowering, item: FoldItem) -> None:
         low.arena.size, low.shared.size = mark  # one block after another uses the same room
         low.current = item.nests  # so that what they have staged at this loop is filled in every range
         inside, tiles, forced = dict(low.storage), dict(low.tiles), dict(low.forced)
-        with _tiles(low, cut, r):
+        with _tiles(low, f, cut, r):
             low.emit_items([n for n in item.nests if not n.empty])
             _merge(low, f, writes)
         low.storage, low.tiles, low.forced = inside, tiles, forced
@@ -74,10 +74,10 @@ def fold(low: Lowering, item: FoldItem) -> None:
 
 
 @contextmanager
-def _tiles(low: Lowering, cut: Part, r: Range) -> Iterator[None]:
+def _tiles(low: Lowering, f: Fold, cut: Part, r: Range) -> Iterator[None]:
     """Inside: the loop over a range of tiles."""
     some = ix.compare("lt", r.lo, r.hi)
-    before, low.holds = low.holds, low.holds | r.holds
+    before, low.holds = low.holds, low.holds | {(c, f.axis) for c in r.holds}
     if some.op == "const":
         with low.open(cut, between=(r.lo, r.hi)):
             yield

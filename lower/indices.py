@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ..ir import index as ix
 from ..ir.dtypes import index, int32
 from ..ir.errors import OptError
-from ..ir.node import Node, axes_of, const
+from ..ir.node import Node, axes_of, const, substitute
 from ..opts.plan_axis import Part
 from .builder import Builder
 from .parts import Split, over_parts, reads_memory
@@ -34,10 +34,7 @@ class Indices:
 
     def split(self, node: Node, asg: Assignment) -> tuple[Node, int, int, Val | None]:
         """An index over parts as (scalar index, constant, coefficient of the lane number, further vector term)."""
-        found = self._splits.get(node)
-        if found is None:
-            found = self._splits[node] = self._plan_split(node)
-        base, c, lane, copies, special = found
+        base, c, lane, copies, special = self.split_of(node)
         for k, name in copies:
             c += k * asg[name]
         vec = None
@@ -49,6 +46,13 @@ class Indices:
                 v = self.b.op("mul", v, self.b.const(k))
                 vec = v if vec is None else self.b.op("add", vec, v)
         return base, c, lane, vec
+
+    def split_of(self, node: Node) -> Split:
+        """What of an index over parts is the same for every assignment (memoised)."""
+        found = self._splits.get(node)
+        if found is None:
+            found = self._splits[node] = self._plan_split(node)
+        return found
 
     def _plan_split(self, node: Node) -> Split:
         """What of an index is the same for every assignment: only constants are left to add."""
@@ -95,6 +99,14 @@ class Indices:
         if lane:
             out = self.b.op("add", out, self.b.const(tuple(lane * i for i in range(self.width)), index, self.width))
         return out if vec is None else self.b.op("add", out, vec)
+
+    def _holds(self, cond: Node) -> bool:
+        """Whether a condition is known to hold in this range of a fold's tiles, whichever site of the folded axis it is written over."""
+
+        def folded(axis: Node) -> Node:
+            return substitute(cond, {a: axis for a in axes_of(cond) if a.arg.family == axis.arg.family})
+
+        return any(folded(axis) is c for c, axis in self.low.holds)
 
     def _compare(self, op: str, x: Node, y: Node, asg: Assignment) -> Val:
         """A comparison of indices; along the lanes it is done in 32 bits against constant lane numbers."""

@@ -79,7 +79,7 @@ class Lowering(Rooms):
         self._streaming: str | None = None
         self.current: tuple[Nest, ...] = ()
         self.forced: dict[str, Array] = {}
-        self.holds: frozenset[Node] = frozenset()
+        self.holds: frozenset[tuple[Node, Node]] = frozenset()
         self.thread: Val
         # components of cut folds: the merge reads them, though no nest of the kernel does
         self.merged = {

@@ -16,23 +16,26 @@ from .plan_axis import MAX_EXTRA_WORK
 from .schedule import apply
 from .seeding import legal_prefix, waste
 from .structure import Contraction, extent, shared_axes
+from .window_seeds import window_guesses
 
 
 def best_contractions(kernel: Kernel, target: Target, threads: int, c: Contraction, keep: int = 8) -> list[Opts]:
     """The guesses that the model ranks first, at most two of each register tile."""
     ranked: dict[str, tuple[float, tuple[int, int, int], Opts]] = {}
-    for p in contraction_guesses(c, target, threads):
-        opts = legal_prefix(kernel, contraction(kernel, target, threads, c, **p), target)
+    guesses = [(contraction(kernel, target, threads, c, **p), (p["mr"], p["nv"])) for p in contraction_guesses(c, target, threads)]
+    guesses += [(opts, (0, i)) for i, opts in enumerate(window_guesses(kernel, target, threads, c))]
+    for wish, tile in guesses:
+        opts = legal_prefix(kernel, wish, target)
         if opts is None:
             continue
         s = apply(kernel, opts, target)
         if s.hash not in ranked:
-            ranked[s.hash] = (estimate(s, threads), (p["mr"], p["nv"], len(s.dots)), opts)
+            ranked[s.hash] = (estimate(s, threads), (tile[0], tile[1], len(s.dots)), opts)
     out: list[Opts] = []
     seen: dict[tuple[int, int, int], int] = {}
-    for _, tile, opts in sorted(ranked.values(), key=lambda r: (r[0], str(r[2]))):
-        seen[tile] = seen.get(tile, 0) + 1
-        if seen[tile] <= 2:
+    for _, kind, opts in sorted(ranked.values(), key=lambda r: (r[0], str(r[2]))):
+        seen[kind] = seen.get(kind, 0) + 1
+        if seen[kind] <= 2:
             out.append(opts)
     return out[:keep]
 

@@ -38,7 +38,9 @@ def _fold(kernel: Kernel, target: Target, threads: int, item: FoldItem) -> Itera
     grid = [opt("PARALLEL", a.arg.name) for a in (*free, row)]
     at = row.arg.name
     staged = [opt("STAGE", b, at=at) for b in dict.fromkeys(_strided(kernel, scores, row))]
-    for vectors, copies in ((2, 8), (2, 12), (1, 16), (3, 8), (2, 4)):
+    # steps of both products, spelled out: fewer loops, and what lies across the lanes is read and turned several elements at a time
+    steps = [opt("UNROLL", n.reduce_axes[-1].arg.name, 4) for n in (*scores, *sums) if extent(n.reduce_axes[-1]) % 4 == 0]
+    for vectors, copies in ((2, 8), (4, 4), (2, 12), (1, 16), (3, 8), (2, 4)):
         wide = vectors * lanes
         if vectors * copies + vectors + 1 > target.registers or (extent(row) < wide and vectors > 1):
             continue
@@ -55,7 +57,7 @@ def _fold(kernel: Kernel, target: Target, threads: int, item: FoldItem) -> Itera
             block = math.lcm(tile, copies)
             cut = (opt("TILE", family, block),) if block < extent(item.fold.axis) else ()
             kept = tuple(opt("STAGE", v, at=family if cut else at) for v in stageable_values(kernel) if any(v == b.name for b in item.fold.block))
-            yield (*cut, *out, *grid, *staged, *kept)
+            yield (*cut, *out, *steps, *grid, *staged, *kept)
 
 
 def _row(fold: Fold, scores: list[Nest], shared: list[Node]) -> Node | None:

@@ -113,6 +113,8 @@ def _compute(s: Scheduled, nest: Nest) -> float:
             buffer, indices, mask = load_parts(n)
             stride = stride_of(s, nest, buffer.name, indices, buffer.shape, lane) if lane is not None else 0
             gathered = stride is None or stride not in (0, 1)
+            if gathered and any(p is not lane and p.trips % 4 == 0 and stride_of(s, nest, buffer.name, indices, buffer.shape, p) == 1 for p in regs):
+                arith, gathered = arith + 4 * k, False  # read along that part, and turned
             if _apart(s, indices, lane, regs) > 8:  # copies that are held inside an extent have an address each, more than there are registers for
                 k *= 2
             loads += k * (width * 1.2 if gathered else 1.0) * _aliasing(s, nest, buffer.name, indices, buffer.shape, buffer.dtype.size, regs, lane) + (

@@ -25,7 +25,7 @@ MOST_SAMPLED = 4096
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Tiles [lo, hi) of a fold, in which the conditions `holds` (as they are written at their sites) are true."""
+    """Tiles [lo, hi) of a fold, in which the conditions `holds` (over the folded axis) are true, wherever in the block they stand."""
 
     lo: Node
     hi: Node
@@ -39,7 +39,7 @@ def ranges(s: Scheduled, f: Fold, cut: Part, opened: Collection[Node]) -> list[R
     begin, end = const(0), tiles
     holds: set[Node] = set()
     may_skip = idle(f)
-    for c, sites in conditions(f).items():
+    for c in conditions(f):
         found = threshold(c, f.axis)
         if found is None:
             continue
@@ -53,7 +53,7 @@ def ranges(s: Scheduled, f: Fold, cut: Part, opened: Collection[Node]) -> list[R
         else:
             begin = ix.minmax("max", begin, ix.ceildiv(ix.mul(throughout, const(-1)), step))
             first = ix.minmax("max", first, ix.ceildiv(ix.mul(somewhere, const(-1)), step)) if c in may_skip else first
-        holds.update(sites)
+        holds.add(c)
     if not holds:
         return [Range(first, last)]
     begin = ix.minmax("min", ix.minmax("max", begin, first), last)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from tilewright import kernels, targets
@@ -10,6 +12,7 @@ from tilewright.lower import lower
 from tilewright.lower.interp import run as interpret
 from tilewright.measure.inputs import generate
 from tilewright.opts import apply, parse
+from tilewright.renderers import render
 
 from ..checks import check_twin
 
@@ -109,3 +112,12 @@ def test_nan_among_the_keys_that_count_is_seen():
     expect = np.zeros(want.shape, bool)
     expect[:, :, 5] = expect[:, :, 9:] = True
     assert (np.isnan(y) == expect).all()
+
+
+def test_whole_tiles_compare_nothing():
+    """Where the mask holds throughout a tile it is not computed, whatever site of the folded axis it is written over."""
+    kernel = kernels.make("attention", {"b": 1, "h": 2, "s": 256, "d": 16}, "float32")
+    opts = parse([["TILE", "key", 64], ["UPCAST", "row", 32], ["PARALLEL", "row"], ["STAGE", "P", {"at": "key"}]])
+    text = render(lower(apply(kernel, opts, TARGET)), TARGET).text
+    end = re.search(r"icmp slt i64 %i\d+\.next, %v\d+", text)  # of the only loop whose length is not constant: the whole tiles
+    assert end is not None and " sle " not in text[: end.start()] and " sle " in text[end.start() :]

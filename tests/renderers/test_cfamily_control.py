@@ -186,8 +186,9 @@ def test_non_temporal_stores(lang: str, name: str) -> None:
         return Program("copy", (Param("x", float32, (32,), "in"), Param("y", float32, (32,), "out")), (), [phase], align=32)
 
     assert name in render(copy(True), TARGETS[lang]).text and name not in render(copy(False), TARGETS[lang]).text
-    x = np.zeros(64, np.float32)
-    start = -(x.ctypes.data // 4) % 8  # aligned to 32 bytes
-    x, y = np.arange(32, dtype=np.float32), x[start : start + 32]
+    room = np.zeros(128, np.float32)
+    start = -(room.ctypes.data // 4) % 8  # both are loaded and stored as aligned to 32 bytes
+    x, y = room[start : start + 32], room[start + 64 : start + 96]
+    x[:] = np.arange(32)
     RUNS[lang](copy(True), [x, y])
     np.testing.assert_array_equal(y, x)

@@ -1,0 +1,68 @@
+"""Blocks turned in registers: what lies across the lanes is read along its rows, and the results are those of gathers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from checks import check_compiled, check_floats, check_twin
+from tilewright import kernels, targets
+from tilewright.ir.dtypes import float32, float64
+from tilewright.ir.node import const
+from tilewright.ir.normalise import normalise
+from tilewright.lower import lower
+from tilewright.lower.builder import Builder
+from tilewright.lower.interp import run
+from tilewright.lower.program import Mem, Param, Program
+from tilewright.lower.turn import turned
+from tilewright.opts import apply, opt
+from tilewright.renderers import render
+
+TARGET = targets.named("cascadelake")
+
+
+@pytest.mark.parametrize("dtype", [float32, float64])
+@pytest.mark.parametrize(("rows", "columns"), [(4, 4), (8, 4), (8, 8), (16, 4), (16, 8), (16, 16)])
+def test_columns(dtype, rows, columns):
+    b = Builder()
+    with b.phase(const(1), ()) as phase:
+        x = [b.load(Mem("param", 0, dtype, i * columns, dtype.size), b.const(0), columns) for i in range(rows)]
+        for i, v in enumerate(turned(b, x)):
+            b.store(Mem("param", 1, dtype, i * rows, dtype.size), b.const(0), v)
+    n = rows * columns
+    program = Program("turn", (Param("x", dtype, (n,), "in"), Param("y", dtype, (n,), "out")), (), [phase])
+    x, y = np.arange(n).astype(dtype.np), np.zeros(n, dtype.np)
+    run(program, [x, y])
+    np.testing.assert_array_equal(y.reshape(columns, rows), x.reshape(rows, columns).T)
+
+
+CASES = {
+    # both are register copies: the store's lanes lie across the rows that are read
+    "copies": ("transpose", {"m": 32, "n": 48}, (opt("UPCAST", "m", 16), opt("UPCAST", "n", 8))),
+    # a panel whose lanes lie across rows, in blocks of the loops inside it
+    "panel": ("matmul_nt", {"m": 6, "n": 32, "k": 40}, (opt("UPCAST", "m", 3), opt("UPCAST", "n", 32), opt("STAGE", "b", at="m"))),
+    "steps": ("matmul_nt", {"m": 6, "n": 32, "k": 48}, (opt("UPCAST", "n", 32), opt("TILE", "k", 24), opt("UNROLL", "k", 3), opt("STAGE", "b", at="k"))),
+    # three loops that are one run in the buffer
+    "window": (
+        "conv2d", {"n": 1, "c": 4, "h": 6, "w": 6, "oc": 16, "kh": 3, "kw": 3, "stride": 1, "pad": 1, "groups": 1},
+        (opt("UPCAST", "oc", 16), opt("UPCAST", "ow", 3), opt("STAGE", "weight", at="oh")),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_no_gather_is_left_and_results_are_the_same(case):
+    name, shape, opts = CASES[case]
+    kernel = normalise(kernels.make(name, shape, "float32"))
+    text = render(lower(apply(kernel, opts, TARGET)), TARGET).text
+    assert "shufflevector" in text and "gather" not in text
+    check_twin(kernel, opts, TARGET)
+    check_floats(kernel, opts, TARGET)
+    check_compiled(kernel, opts, targets.host())
+
+
+def test_rows_past_the_end_are_not_read():
+    """A masked axis keeps its bounds: nothing is read along it that a gather would not have read."""
+    kernel = normalise(kernels.make("matmul_nt", {"m": 3, "n": 27, "k": 37}, "float32"))
+    for opts in ((opt("UPCAST", "n", 16), opt("STAGE", "b", at="m")), (opt("UPCAST", "n", 16), opt("UNROLL", "k", 4), opt("STAGE", "b", at="m"))):
+        check_twin(kernel, opts, TARGET)
+        check_compiled(kernel, opts, targets.host())
