@@ -23,10 +23,10 @@ def make(s: Shape, dtype: DType) -> Kernel:
     inputs = parameters(kb, s, dtype)
     block = weights(kb, s, inputs, (z, c), "key")
     P, dS = block[2:]
-    values = kb.block_reduce("add", "values", (z, c, j, l), i, P[z, c, j, i] * inputs[3][z, c, i, l])
     keys = kb.block_reduce("add", "keys", (z, c, j, l), i, dS[z, c, j, i] * inputs[0][z, c, i, l])
+    values = kb.block_reduce("add", "values", (z, c, j, l), i, P[z, c, j, i] * inputs[3][z, c, i, l])
     merge = tuple(kb.lhs(x) + kb.rhs(x) for x in (keys, values))
-    kb.fold("state", kb.axis("row", s["s"]), (*block, values, keys), (keys, values), (0.0, 0.0), merge)
+    kb.fold("state", kb.axis("row", s["s"]), (*block, keys, values), (keys, values), (0.0, 0.0), merge)
     dims = (s["b"], s["h"], s["s"], s["d"])
     kb.store("dk", dtype, dims, (z, c, j, l), keys[z, c, j, l] * scale(s["d"], dtype))
     kb.store("dv", dtype, dims, (z, c, j, l), values[z, c, j, l])

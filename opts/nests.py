@@ -4,7 +4,7 @@ Pointwise values are inlined into the nests that read them, unless they are stag
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from ..ir.kernel import IDENTITY, Fold, Kernel, Reduce, Scan, Store, Value
@@ -68,9 +68,14 @@ class FoldItem:
 Item = Nest | FoldItem
 
 
-def build(kernel: Kernel, staged: Mapping[str, bool], held: Collection[str] = ()) -> list[Item]:
+Again = Callable[[Value, Nest, tuple[Node, ...]], bool]
+"""(value, reader, the reader's axes that stand for the value's) → whether the reader would compute the value more than once."""
+
+
+def build(kernel: Kernel, staged: Mapping[str, bool], held: Collection[str] = (), again: Again = lambda v, nest, by: False) -> list[Item]:
     """The items of `kernel` in order. `staged` names values kept in scratch; its flag is set where the first reader fills
-    the value (else it gets a nest of its own). `held` outputs are computed into a tile first, in a nest of its own."""
+    the value, unless it would do so `again` and again (else the value gets a nest of its own). `held` outputs are computed into a tile first,
+    in a nest of its own."""
     inline: dict[str, Value] = {}
     pending: dict[str, Value] = {}
     items: list[Item] = []
@@ -96,7 +101,7 @@ def build(kernel: Kernel, staged: Mapping[str, bool], held: Collection[str] = ()
             by = next(iter(refs)).src
             whole = all(s in nest.all_axes and s.arg.extent == a.arg.extent for s, a in zip(by, v.axes))
             runs = all(a in by or a.arg.extent != 0 for a in nest.all_axes)
-            if len(refs) == 1 and whole and runs and len(set(by)) == len(by):
+            if len(refs) == 1 and whole and runs and len(set(by)) == len(by) and not again(v, nest, by):
                 fills[name], filled[name] = by, substitute(v.body, dict(zip(v.axes, by)))
             else:
                 items.append(reader(Nest(name, "point", v.axes, (), v.body, value=v)))

@@ -151,7 +151,7 @@ def apply(kernel: Kernel, opts: Iterable[Opt] | Sequence[object], target: Target
     if target.kind == "gpu":
         groups.default_grid(s)
     staged = {n: fill for n, (_, fill) in s.value_stages.items() if n not in s.held}
-    items = tuple(build(kernel, staged, s.held))
+    items = tuple(build(kernel, staged, s.held, lambda v, nest, by: _again(s, v, nest, by)))
     kept = {n: kernel.values[n] for n in staged}
     out = Scheduled(
         kernel, listed, target, s.plans, tuple(s.order), items, kept, {n: at for n, (at, _) in s.value_stages.items()},
@@ -164,6 +164,19 @@ def apply(kernel: Kernel, opts: Iterable[Opt] | Sequence[object], target: Target
     check_scheduled(out)
     check_dots(out)
     return out
+
+
+def _again(s: State, v: Value, nest: Nest, by: tuple[Node, ...]) -> bool:
+    """Whether loops of `nest` that `v` does not depend on run inside the loop where `v` is kept (and none around it), so that `v` is better computed by a nest
+    of its own. (Axes of the grid and of threads are every nest's, so `v` stays with its reader under those.)"""
+    at = s.value_stages[v.name][0]
+    others = [p for a in nest.all_axes if a not in by for p in s.plans[a].parts]
+    mine = {p.name for a in v.axes for p in (s.plans[a].fold, *s.plans[a].parts) if p is not None and p.loop}
+    if at != "grid" and (at not in mine or at not in s.order):
+        return False
+    place = -1 if at == "grid" else s.order.index(at)
+    inside = [p for p in others if p.loop]
+    return bool(inside) and all(p.kind == "serial" for p in others if not p.register) and all(s.order.index(p.name) > place for p in inside)
 
 
 def _phases(kernel: Kernel, listed: Opts, cuts: list[Opt], target: Target) -> Scheduled:

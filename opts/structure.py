@@ -143,13 +143,19 @@ def extent(a: Node) -> int:
 
 
 def stageable_values(kernel: Kernel) -> list[str]:
-    """Pointwise values worth keeping: read more than once, or holding an elementary function or a division."""
+    """Pointwise values worth keeping: read more than once (or by loops over more axes than theirs), and holding an elementary function, a division or a load."""
     out = []
     shared = set(shared_axes(kernel))
+    bodies = [(v.body, {*v.axes, *v.reduce_axes}) for v in kernel.values.values()]
+    bodies += [(e, set(s.axes)) for s in kernel.stores for e in (s.expr, *s.indices, *(() if s.mask is None else (s.mask,)))]
     for name, v in kernel.values.items():
         if not isinstance(v.expr, Node) or not set(v.axes) - shared:
             continue
-        uses = sum(1 for e in kernel.expressions() for n in walk(e) if n.op == "ref" and n.arg == name)
+        uses = 0
+        for body, axes in bodies:
+            for n in walk(body):
+                if n.op == "ref" and n.arg == name:
+                    uses += 2 if axes - axes_of(*n.src) else 1
         if uses > 1 and any(n.op in ("exp", "log", "tanh", "erf", "div", "sqrt", "load") for n in walk(v.expr)):
             out.append(name)
     return out

@@ -85,6 +85,15 @@ def test_a_staged_value_is_filled_by_its_first_reader() -> None:
     assert [n.name for n in s.nests if n.fills] == ["total"]
 
 
+@pytest.mark.parametrize(("copies", "alone"), [(1, True), (4, True), (8, False)])
+def test_a_staged_value_is_computed_once_for_loops_it_does_not_depend_on(copies: int, alone: bool) -> None:
+    """The first reader of dS runs over d as well: dS has a nest of its own, unless all of d is in registers."""
+    more = [["UPCAST", "d@out", copies]] if copies > 1 else []
+    s = scheduled([["TILE", "key", 16], *more, ["STAGE", "dS", {"at": "key"}]], "attention_dq", {"b": 1, "h": 1, "s": 32, "d": 8})
+    assert [n.kind for n in s.nests if n.name == "dS"] == ["point"] * alone
+    assert [n.name for n in s.nests if n.fills] == ([] if alone else ["total"])
+
+
 def test_a_family_is_cut_at_every_site_and_a_site_alone() -> None:
     both = scheduled([["UPCAST", "n", 16]], "softmax", {"m": 8, "n": 96})
     one = scheduled([["UPCAST", "n@sum", 16]], "softmax", {"m": 8, "n": 96})
