@@ -68,7 +68,7 @@ def contraction_guesses(c: Contraction, target: Target, threads: int) -> list[di
         for kc in (0, 256, 512):
             if kc and depth <= kc * 1.5:
                 continue
-            for want in (128, 256, 512):
+            for want in (nr, 128, 256, 512):
                 nb = min(-(-want // nr), -(-width // nr)) * nr
                 if (kc or depth) * nb * size > target.l2 and nb > nr:
                     continue
@@ -158,7 +158,7 @@ def contraction(
         else:
             out.append(opt("PARALLEL", lane))
             at = lane
-    elif blocked and row:  # batches or image rows are work items enough
+    elif row and (blocked or nb == nr < extent(c.lane)):  # batches or image rows are work items enough
         out.append(opt("MOVE", lane, before=row))
         at = lane
     if unroll > 1:

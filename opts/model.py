@@ -31,7 +31,7 @@ POLYNOMIAL = {"exp": 16, "log": 20, "tanh": 26, "erf": 24}
 """Vector instructions of an elementary function."""
 SLOW = {"div": 8.0, "sqrt": 10.0}
 FMA_LATENCY = 4
-ISSUE = 3.4
+ISSUE = 3.1
 """Instructions a cycle that are reached in practice."""
 L2_BYTES, L3_BYTES, DRAM_BYTES = 32.0, 12.0, 4.0
 """Bytes a cycle into the next inner level, one core."""
@@ -62,7 +62,10 @@ def estimate(scheduled: Scheduled, threads: int = 1, limits: Bandwidth | None = 
     threads = max(1, min(threads, tasks))
     dram /= max(1.0, 0.75 * threads)
     rounds = -(-tasks // threads)
-    share = rounds / max(1, tasks)
+    whole = 1.0  # of an axis that does not divide, the last item is a small one, but the others take a round each
+    for p in scheduled.grid:
+        whole *= min(p.trips, p.axis.arg.extent / p.stride) if isinstance(p.axis.arg.extent, int) and p.axis.arg.extent else p.trips
+    share = rounds / whole
     total = 0.0
     run = {n.name: part for i in scheduled.items if isinstance(i, FoldItem) for part in (share_run(scheduled, i),) for n in i.nests}
     for nest in scheduled.nests:
