@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import CacheMiss
-from .style import console, duration, opts_text, table
+from .style import console, duration, factor, opts_text, table
 
 if TYPE_CHECKING:
     from ..devices import Device
     from ..ir.kernel import Kernel
     from ..measure.roofline import Roofline
-    from ..search.explain import Explanation
+    from ..search.explain import Explanation, Ratio
+
+INTERRUPTED = 130
+UNCLEAR = 0.1
+"""Noise above which paired rounds that agree on nothing say that they do not know, instead of that there is no difference."""
 
 
 def run(args: Namespace) -> int:
@@ -33,8 +38,11 @@ def run(args: Namespace) -> int:
     with cache.open(args.cache) as store:
         plan = resolve(kernel, device, threads, store)
     if plan.origin not in ("exact", "stale"):
-        words = [f"--{n} {v}" for n, v in (("kernel", args.kernel), ("shape", args.shape), ("dtype", args.dtype), ("device", args.device)) if v]
-        raise CacheMiss(f"the cache has no schedule of {kernel.name} for {device.name} with {threads} threads; tune it first: tune run {' '.join(words)}")
+        named = {"kernel": args.kernel, "shape": args.shape, "dtype": args.dtype, "device": args.device, "threads": args.threads, "cache": args.cache}
+        words = " ".join(f"--{n} {shlex.quote(str(v))}" for n, v in named.items() if v)
+        raise CacheMiss(
+            f"the cache has no schedule of {kernel.name} for {device.name} with {threads} thread{'s' * (threads != 1)}; tune it first: tune run {words}"
+        )
     quiet = args.format == "json" or not sys.stderr.isatty()
     status = console(sys.stderr).status("measuring") if not quiet else None
     if status:
@@ -49,7 +57,7 @@ def run(args: Namespace) -> int:
         print(json.dumps(_plain(found, roof), indent=1))
     else:
         _print(found, roof, kernel.name, device.name, threads)
-    return 0
+    return INTERRUPTED if found.interrupted else 0
 
 
 def _roofline(kernel: Kernel, device: Device, threads: int) -> Roofline | None:
@@ -70,15 +78,32 @@ def _print(found: Explanation, roof: Roofline | None, name: str, device: str, th
         out.print(f"bound by {limit} take {duration(roof.seconds)}; it reaches {roof.percent(found.seconds):.0f} % of that", soft_wrap=True)
     if found.plain:
         out.print(f"as written, with no options: {duration(found.plain)}, {found.plain / found.seconds:.3g} times slower", soft_wrap=True)
-    t = table("what each option is worth", "option", ">without it", ">slower", "falls with it", "best neighbour", ">time", ">slower")
+    t = table("what each option is worth", "option", ">time without it", "falls with it", "best neighbour", ">time with that")
     for w in found.worths:
-        t.add_row(
-            opts_text((w.opt,)), duration(w.without) if w.without else "-", f"{w.factor:.2f}x" if w.factor else "-", opts_text(w.falls) if w.falls else "",
-            opts_text((w.neighbour,)) if w.neighbour else "", duration(w.beside) if w.beside else "", f"{w.beside / w.with_it:.2f}x" if w.beside else "",
-        )  # fmt: skip
+        t.add_row(opts_text((w.opt,)), _cell(w.without) if w.without else w.why, opts_text(w.falls) if w.falls else "",
+                  opts_text((w.neighbour,)) if w.neighbour else "", _cell(w.beside) if w.beside else "")  # fmt: skip
     out.print(t)
-    if not found.complete:
+    out.print(
+        "times are factors of the schedule's own: 2x takes twice as long. ± is the noise of paired rounds; ~ is a single measurement",
+        style="dim",
+        soft_wrap=True,
+    )
+    if found.interrupted:
+        out.print("interrupted; this is what was measured until then", style="dim")
+    elif not found.complete:
         out.print("the budget ended before everything was measured; a longer --budget fills the gaps", style="dim")
+
+
+def _cell(r: Ratio) -> str:
+    """`1.32x ±2.0 %`, `no difference ±1.5 %`, `unclear ±30 %`, `~45x`."""
+    if r.noise is None:
+        return f"~{factor(r.factor)}" if r.significant else f"~{factor(r.factor)}, unsure"
+    share = f"±{100 * r.noise:.1f} %" if r.noise < 0.1 else f"±{100 * r.noise:.0f} %"
+    if r.significant:
+        return f"{factor(r.factor)} {share}"
+    if not r.noise:
+        return "same code"
+    return f"no difference {share}" if r.noise < UNCLEAR else f"unclear {share}"
 
 
 def _plain(found: Explanation, roof: Roofline | None) -> dict[str, Any]:
@@ -89,11 +114,16 @@ def _plain(found: Explanation, roof: Roofline | None) -> dict[str, Any]:
         "roofline": {"seconds": roof.seconds, "bound": roof.bound, "share": roof.seconds / found.seconds} if roof else None,
         "options": [
             {
-                "opt": w.opt.json, "without_s": w.without, "factor": w.factor, "falls": [o.json for o in w.falls],
-                "neighbour": w.neighbour.json if w.neighbour else None, "neighbour_s": w.beside,
+                "opt": w.opt.json, "without": _numbers(w.without), "why": w.why or None, "falls": [o.json for o in w.falls],
+                "neighbour": w.neighbour.json if w.neighbour else None, "beside": _numbers(w.beside),
             }
             for w in found.worths
         ],
         "measured": found.measured,
         "complete": found.complete,
+        "interrupted": found.interrupted,
     }  # fmt: skip
+
+
+def _numbers(r: Ratio | None) -> dict[str, Any] | None:
+    return None if r is None else {"factor": r.factor, "seconds": r.seconds, "noise": r.noise, "significant": r.significant}

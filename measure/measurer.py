@@ -168,10 +168,10 @@ class Measurer:
             raise MeasureError(f"the runner was lost in a comparison ({self._restart()}); try again") from e
         if isinstance(got, str):
             raise MeasureError(f"cannot compare: {got}")
-        from .stats import median
+        from .stats import median, noise
 
         ratio, significant = compare(got)
-        return Duel(ratio, significant, median([x for x, _ in got]), median([y for _, y in got]), len(got))
+        return Duel(ratio, significant, median([x for x, _ in got]), median([y for _, y in got]), len(got), noise(got))
 
     # the runner ---------------------------------------------------------------------------------------------------
     def _group(self) -> int | None:

@@ -98,8 +98,20 @@ def compare(pairs: Sequence[tuple[float, float]]) -> tuple[float, bool]:
     n = len(logs)
     if n < 3:
         return ratio, False
+    mean, half = _interval(logs)
+    unanimous = n >= _UNANIMOUS and (all(x > 0 for x in logs) or all(x < 0 for x in logs))
+    return ratio, abs(math.log(ratio)) > _MIN_EFFECT and (unanimous or abs(mean) > half)
+
+
+def noise(pairs: Sequence[tuple[float, float]]) -> float:
+    """Half of the 95 % confidence interval of a/b, as a share of it; infinite for fewer than three rounds."""
+    return math.expm1(_interval([math.log(a / b) for a, b in pairs])[1]) if len(pairs) >= 3 else math.inf
+
+
+def _interval(logs: Sequence[float]) -> tuple[float, float]:
+    """(mean, half of its 95 % confidence interval) of at least three values, by Student's t."""
+    n = len(logs)
     mean = sum(logs) / n
     deviation = math.sqrt(sum((x - mean) ** 2 for x in logs) / (n - 1))
     quantile = next(q for d, q in sorted(_T95.items(), reverse=True) if d <= n - 1)
-    unanimous = n >= _UNANIMOUS and (all(x > 0 for x in logs) or all(x < 0 for x in logs))
-    return ratio, abs(math.log(ratio)) > _MIN_EFFECT and (unanimous or abs(mean) > quantile * deviation / math.sqrt(n))
+    return mean, quantile * deviation / math.sqrt(n)

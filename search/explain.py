@@ -1,7 +1,11 @@
 """What each option of a schedule is worth: the time without it, and the best with a neighbour in its place, all measured.
 
 Taking one option away can make others illegal (a stage inside a block that is not cut any more). Those fall with it and are named:
-the worth of an option is that of it together with what needs it."""
+the worth of an option is that of it together with what needs it.
+
+Everything is measured once, which tells what is many times slower. What comes near the full schedule is then timed against it in paired rounds, because times of different
+moments are not comparable to a few percent: a ratio that does not differ from 1 by more than the scatter of its rounds is no difference.
+"""
 
 from __future__ import annotations
 
@@ -11,41 +15,61 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..ir.errors import MeasureError, OptError
+from .finals import CLEAR
 from .moves import places, variants
 
 if TYPE_CHECKING:
     from ..devices import Device
     from ..ir.kernel import Kernel
-    from ..measure import Built, Measurement
+    from ..measure import Built, Measurement, Measurer
     from ..opts.opt import Opt
+
+    Schedule = tuple[Opt, ...]
 
 NEIGHBOURS = 4
 """Other amounts or fields tried for each option."""
+ROUNDS = 7
+"""Most paired rounds of a comparison; at least 3 are made."""
+SURE = 1.1
+"""How many times slower or faster a single measurement must be to count as a difference."""
 _PATIENCE = 50.0
 """A schedule this many times slower than the best is timed no further than its first calls."""
+_SINGLES, _PAIRS = 0.5, 0.85
+"""Shares of the budget after which no neighbour is measured, and no pair; the rest is for the kernel as it is written."""
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """Another schedule's time over the full one's, and its time in seconds a call. `noise`: half of the 95 % confidence interval, as a share of the ratio; None where
+    each was measured once, not in pairs. `significant`: it differs from 1 by more than the noise."""
+
+    factor: float
+    seconds: float
+    noise: float | None
+    significant: bool
 
 
 @dataclass(frozen=True)
 class Worth:
-    """One option: `with_it` is the best schedule's time; `without` the time when it is left out, with those of `falls` that then do not
-    apply; `neighbour` and `beside` the best other form of it and its time. None where nothing valid was measured; seconds a call."""
+    """One option: `without` compares the schedule without it, and without those of `falls` that then do not apply; `neighbour` and `beside` are the best other form of
+    it and its comparison. None where nothing valid was measured: then `why` is how it ended, or "not measured"."""
 
     opt: Opt
-    with_it: float
-    without: float | None
+    without: Ratio | None
     falls: tuple[Opt, ...]
     neighbour: Opt | None
-    beside: float | None
+    beside: Ratio | None
+    why: str = ""
 
     @property
     def factor(self) -> float | None:
         """How many times slower it is without."""
-        return self.without / self.with_it if self.without else None
+        return self.without.factor if self.without else None
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """`seconds`: the schedule, measured now; `plain`: the kernel as it is written, with no option at all."""
+    """`seconds`: the schedule, measured now (the least of the medians of its measurements: other work only ever adds time); `plain`: the kernel as it is written, with no option at all. `complete`: nothing was left out for want of time."""
 
     opts: tuple[Opt, ...]
     seconds: float
@@ -53,6 +77,7 @@ class Explanation:
     worths: tuple[Worth, ...]
     measured: int
     complete: bool
+    interrupted: bool = False
 
 
 def without(kernel: Kernel, opts: Sequence[Opt], drop: int, device: Device) -> tuple[tuple[Opt, ...], tuple[Opt, ...]]:
@@ -85,48 +110,144 @@ def explain(
     kernel: Kernel, opts: Sequence[Opt], device: Device, threads: int, budget_s: float, report: Callable[[str], None] = lambda text: None
 ) -> Explanation:
     """Measure a schedule (of a kernel in normal form) with each option taken out, and each replaced. What does not fit into the
-    budget is left out (`complete` says so); the options come first, their neighbours after. Raises MeasureError where the
+    budget is left out (`complete` says so), and so is the rest after Ctrl-C, once the schedule itself is measured. Raises MeasureError where the
     schedule itself fails."""
     from ..measure import Measurer
 
     opts = tuple(opts)
-    until = time.monotonic() + budget_s
+    begin = time.monotonic()
     bare = [without(kernel, opts, i, device) for i in range(len(opts))]
     others = [_legal(kernel, opts, i, device) for i in range(len(opts))]
-    wanted = list(dict.fromkeys([opts, (), *(left for left, _ in bare), *(o for more in others for o in more)]))
-    times: dict[tuple[Opt, ...], float] = {}
-    done = 0
     with Measurer(kernel, device, threads) as m:
-        built = m.build(wanted)
-        best = None
-        for i, got in built:
-            if time.monotonic() > until and i != 0 and best is not None:
-                break
-            done += 1
-            result = _measured(m, got, best)
-            if i == 0:
-                if not result.ok or result.t_med is None:
-                    raise MeasureError(f"the schedule itself is {result.outcome.value} here ({result.detail}); tune the kernel again")
-                best = result.t_med
-            if result.t_med is not None and result.outcome.value in ("ok", "slow"):
-                times[wanted[i]] = result.t_med
-                report(f"{done} of {len(wanted)} measured")
-        built.close()
+        trial = _Trial(m, opts, [(), *(left for left, _ in bare), *(o for more in others for o in more)], report)
+        interrupted = False
+        try:
+            _measure_all(trial, bare, others, begin, budget_s)
+        except KeyboardInterrupt:
+            interrupted = True
+        trial.built.close()
+    return Explanation(
+        opts, trial.quiet, trial.times.get(()), _worths(trial, bare, others), len(trial.ended), not interrupted and trial.complete, interrupted
+    )  # fmt: skip
+
+
+def _measure_all(trial: _Trial, bare: Sequence[tuple[Schedule, Schedule]], others: Sequence[Sequence[Schedule]], begin: float, budget_s: float) -> None:
+    """The options first, then their neighbours, then both in pairs, and the plain kernel, which can take long, last."""
+    until = begin + budget_s
+    for left, _ in bare:
+        if left:
+            trial.single(left, until)
+    for more in zip(*(_padded(o) for o in others), strict=True):
+        for o in more:
+            if o is not None:
+                trial.single(o, begin + _SINGLES * budget_s)
+    rivals = [left for left, _ in bare] + [b for b in (trial.best(more) for more in others) if b]
+    rivals = list(dict.fromkeys(r for r in rivals if trial.times.get(r, trial.base * CLEAR) < trial.base * CLEAR))
+    for i, r in enumerate(rivals):
+        trial.report(f"compared in pairs: {i} of {len(rivals)}")
+        trial.pair(r, begin + _PAIRS * budget_s, len(rivals) - i)
+    trial.report("as it is written, with no options")
+    trial.single((), until)
+
+
+def _padded(more: Sequence[Schedule]) -> list[Schedule | None]:
+    return [*more, *[None] * (NEIGHBOURS - len(more))]
+
+
+class _Trial:
+    """What was measured of which schedule. `base`: seconds of the full one, beside the single measurements; `quiet`: the least of its medians."""
+
+    def __init__(self, m: Measurer, opts: Schedule, wanted: Sequence[Schedule], report: Callable[[str], None]) -> None:
+        self.m, self.opts, self.report = m, opts, report
+        self.wanted = list(dict.fromkeys([opts, *wanted]))
+        self.built = m.build(self.wanted)
+        self.got: dict[Schedule, Built | Measurement] = {}
+        self.times: dict[Schedule, float] = {}
+        self.ended: dict[Schedule, str] = {}
+        self.pairs: dict[Schedule, Ratio] = {}
+        self.complete = True
+        self.base = 0.0
+        first = self._measure(opts)
+        if not first.ok or first.t_med is None:
+            raise MeasureError(f"the schedule itself is {first.outcome.value} here ({first.detail}); tune the kernel again")
+        self.base = self.quiet = first.t_med
+
+    def _code(self, opts: Schedule) -> Built | Measurement:
+        """It as built, or how that failed; builds come in any order."""
+        while opts not in self.got:
+            i, got = next(self.built)
+            self.got[self.wanted[i]] = got
+        return self.got[opts]
+
+    def _measure(self, opts: Schedule) -> Measurement:
+        from ..measure import Measurement
+
+        code = self._code(opts)
+        result = code if isinstance(code, Measurement) else self.m.measure([code], self.base * _PATIENCE / 3.0 if self.base else None)[0]
+        self.ended[opts] = result.outcome.value
+        if result.t_med is not None and result.outcome.value in ("ok", "slow"):
+            self.times[opts] = result.t_med
+        self.report(f"{len(self.ended)} of {len(self.wanted)} measured")
+        return result
+
+    def single(self, opts: Schedule, until: float) -> None:
+        """Measure it once, unless it is known or the time is over."""
+        if opts in self.ended:
+            return
+        if time.monotonic() > until:
+            self.complete = False
+            return
+        self._measure(opts)
+
+    def pair(self, opts: Schedule, until: float, left: int) -> None:
+        """Compare with the full schedule in paired rounds that take a fair share of what is left; in none where three do not fit."""
+        from ..measure import Measurement
+
+        a, b = self._code(opts), self._code(self.opts)
+        assert not isinstance(a, Measurement) and not isinstance(b, Measurement)
+        if a.sha == b.sha:
+            self.pairs[opts] = Ratio(1.0, self.base, 0.0, False)
+            return
+        spare = until - time.monotonic()
+        each = burst(self.times[opts]) + burst(self.base)
+        if spare < 3 * each:
+            self.complete = False
+            return
+        try:
+            duel = self.m.duel(a, b, rounds=max(3, min(ROUNDS, int(spare / left / each))))
+        except MeasureError:
+            # it was right when it was measured alone, and that stands; without a pair
+            self.complete = False
+            return
+        self.quiet = min(self.quiet, duel.t_b)
+        self.pairs[opts] = Ratio(duel.ratio, duel.t_a, duel.noise, duel.significant)
+
+    def best(self, more: Sequence[Schedule]) -> Schedule | None:
+        """The fastest of those that were measured."""
+        known = [o for o in more if o in self.times]
+        return min(known, key=lambda o: self.times[o]) if known else None
+
+    def ratio(self, opts: Schedule) -> Ratio | None:
+        """What is known of it, from pairs where there are some."""
+        if opts in self.pairs or opts not in self.times:
+            return self.pairs.get(opts)
+        factor = self.times[opts] / self.base
+        return Ratio(factor, self.times[opts], None, not 1 / SURE < factor < SURE)
+
+
+def burst(seconds: float) -> float:
+    """About how many seconds one schedule's part of a paired round takes (`measure.stats.paired_bursts`)."""
+    return seconds * (23 if seconds < 0.02 else 7 if seconds < 0.2 else 3) + 0.06
+
+
+def _worths(trial: _Trial, bare: Sequence[tuple[Schedule, Schedule]], others: Sequence[Sequence[Schedule]]) -> tuple[Worth, ...]:
+    """One for each option, the greatest loss first."""
     worths = []
-    for o, (left, fell), more in zip(opts, bare, others, strict=True):
-        known = [(times[v], v) for v in more if v in times]
-        beside = min(known, key=lambda k: k[0]) if known else None
-        at = opts.index(o)
-        worths.append(Worth(o, times[opts], times.get(left), fell, beside[1][at] if beside else None, beside[0] if beside else None))
-    worths.sort(key=lambda w: -(w.factor or 0.0))
-    return Explanation(opts, times[opts], times.get(()), tuple(worths), done, done == len(wanted))
-
-
-def _measured(m: object, got: Built | Measurement, best: float | None) -> Measurement:
-    from ..measure import Measurement, Measurer
-
-    assert isinstance(m, Measurer)
-    return got if isinstance(got, Measurement) else m.measure([got], best * _PATIENCE / 3.0 if best else None)[0]
+    for at, (o, (left, fell), more) in enumerate(zip(trial.opts, bare, others, strict=True)):
+        best, lost = trial.best(more), trial.ratio(left)
+        why = "" if lost else trial.ended.get(left, "not measured")
+        worths.append(Worth(o, lost, fell, best[at] if best else None, trial.ratio(best) if best else None, why))
+    return tuple(sorted(worths, key=lambda w: -(w.factor or 0.0)))
 
 
 def _legal(kernel: Kernel, opts: tuple[Opt, ...], at: int, device: Device) -> list[tuple[Opt, ...]]:

@@ -103,3 +103,16 @@ def test_bursts_have_twenty_calls():
 @pytest.mark.parametrize("values,middle", [([3.0, 1.0, 2.0], 2.0), ([4.0, 1.0, 2.0, 3.0], 2.5)])
 def test_median(values, middle):
     assert stats.median(values) == middle
+
+
+def test_noise_is_the_interval_of_the_ratio():
+    assert stats.noise([(1.0, 1.0)] * 5) == 0.0
+    steady, loose = ([(1.0 + s * (-1) ** i, 1.0) for i in range(6)] for s in (0.01, 0.1))
+    assert 0.005 < stats.noise(steady) < 0.02 < 0.05 < stats.noise(loose) < 0.2
+    assert stats.noise([(1.0, 1.0)] * 2) == float("inf"), "two rounds say nothing of their scatter"
+    rng = random.Random(3)
+    held = 0
+    for _ in range(200):
+        pairs = [(1.1 * rng.lognormvariate(0, 0.03), rng.lognormvariate(0, 0.03)) for _ in range(7)]
+        held += abs(stats.compare(pairs)[0] / 1.1 - 1) < stats.noise(pairs)
+    assert held > 170
