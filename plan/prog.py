@@ -78,8 +78,8 @@ class Prog:
         if checked is None or symbols:
             return self._first_call(inputs, out, symbols)
         # these very arrays passed every check, and their memory cannot have moved; only their view of it can have changed
-        for a, shape, dtype in zip(arrays, checked.shapes, checked.dtypes):
-            if a.shape != shape or a.dtype is not dtype:
+        for a, shape, strides, dtype in zip(arrays, checked.shapes, checked.strides, checked.dtypes):
+            if a.shape != shape or a.strides != strides or a.dtype is not dtype:
                 return self._first_call(inputs, out, symbols)
         if out is not None:
             checked.call(*checked.addresses)
@@ -120,25 +120,27 @@ class Prog:
             memo.pop(key, None)
 
         memo[key] = _Checked(
-            call, addresses, tuple(a.shape for a in arrays), tuple(a.dtype for a in arrays), out_shapes, [weakref.ref(a, forget) for a in arrays]
-        )
+            call, addresses, tuple(a.shape for a in arrays), tuple(a.strides for a in arrays), tuple(a.dtype for a in arrays), out_shapes,
+            [weakref.ref(a, forget) for a in arrays],
+        )  # fmt: skip
 
 
 class _Checked:
     """Arrays that passed all checks; without `out=`, the inputs and the shapes of the outputs to make."""
 
-    __slots__ = ("addresses", "call", "dtypes", "out_shapes", "references", "shapes")
+    __slots__ = ("addresses", "call", "dtypes", "out_shapes", "references", "shapes", "strides")
 
     def __init__(
         self,
         call: Callable[..., None],
         addresses: tuple[int, ...],
         shapes: tuple[tuple[int, ...], ...],
+        strides: tuple[tuple[int, ...], ...],
         dtypes: tuple[Any, ...],
         out_shapes: tuple[tuple[int, ...], ...],
         references: list[weakref.ref[Any]],
     ) -> None:
-        self.call, self.addresses, self.shapes, self.dtypes = call, addresses, shapes, dtypes
+        self.call, self.addresses, self.shapes, self.strides, self.dtypes = call, addresses, shapes, strides, dtypes
         self.out_shapes, self.references = out_shapes, references
 
 

@@ -74,7 +74,7 @@ def check_compiled(kernel: Kernel, opts: Opts, target: Target | None = None, var
     inputs = generate(kernel, vars, seed)
     expect = expectations(kernel, inputs, vars)
     _load_compiler()
-    said = in_child(lambda: _run_compiled(kernel, source, inputs, expect, vars, threads))
+    said = in_child(lambda: run_compiled(kernel, source, inputs, expect, vars, threads))
     assert not said, said
 
 
@@ -87,7 +87,7 @@ def _load_compiler() -> None:
     llvm.initialize_native_asmprinter()
 
 
-def _run_compiled(kernel: Kernel, source: Any, inputs: Mapping[str, Any], expect: Mapping[str, Any], vars: Mapping[str, int], threads: int) -> str:
+def run_compiled(kernel: Kernel, source: Any, inputs: Mapping[str, Any], expect: Mapping[str, Any], vars: Mapping[str, int], threads: int) -> str:
     cpu = devices.get("cpu")
     exe = cpu.load(cpu.build(source), source.signature, threads)
     buffers = kernel.buffers

@@ -107,6 +107,34 @@ def test_a_remembered_array_that_was_viewed_differently_is_checked_again(prog: P
         prog(a, b, out=c)
 
 
+@pytest.mark.filterwarnings("ignore:Setting the strides:DeprecationWarning")
+def test_a_remembered_array_whose_strides_were_set_is_checked_again(prog: Prog) -> None:
+    a, b, c = arrays()
+    prog(a, b, out=c)
+    try:
+        a.strides = (0, 4)
+    except AttributeError:
+        pytest.skip("this NumPy does not let strides be set")
+    with pytest.raises(UsageError, match="a is not contiguous"):
+        prog(a, b, out=c)
+
+
+def test_programs_take_arrays_that_are_aligned_to_their_elements_only(prog: Prog) -> None:
+    a, b, c = arrays()
+    want = prog(a, b)
+    odd = [np.zeros(x.size + 1, np.float32)[1:].reshape(x.shape) for x in (a, b, c)]
+    odd[0][...], odd[1][...] = a, b
+    assert prog(odd[0], odd[1], out=odd[2]) is odd[2]
+    np.testing.assert_array_equal(odd[2], want)
+
+
+def test_unit_axes_may_have_any_stride(make) -> None:
+    """NumPy calls an array contiguous whatever the strides of its axes of one element are."""
+    prog = make("add", {"m": 1, "n": 24}, "float32")
+    x, y = np.arange(48, dtype=np.float32).reshape(2, 24)[::-1][:1], np.ones((1, 24), np.float32)
+    np.testing.assert_array_equal(prog(x, y), x + y)
+
+
 def bad(prog: Prog, message: str, *inputs: object, out: object = None) -> None:
     for _ in range(2):
         with pytest.raises(UsageError, match=message):
@@ -122,6 +150,11 @@ def test_wrong_arguments_are_named(prog: Prog) -> None:
     bad(prog, r"a is >f4, it must be float32", a.astype(">f4"), b, out=c)
     bad(prog, r"a is not contiguous in row-major order .* numpy\.ascontiguousarray", np.asfortranarray(a), b, out=c)
     bad(prog, r"c is not contiguous in row-major order .* numpy\.empty", a, b, out=np.empty((8, 64), np.float32)[:, ::2])
+    bad(prog, r"a is not contiguous in row-major order \(strides \(-64, 4\)\)", a[::-1], b, out=c)
+    bad(prog, r"a is not contiguous in row-major order \(strides \(64, -4\)\)", a[:, ::-1], b, out=c)
+    bad(prog, r"b is not contiguous in row-major order \(strides \(0, 4\)\)", a, np.broadcast_to(b[0], b.shape), out=c)
+    bad(prog, r"a is not contiguous in row-major order \(strides \(0, 0\)\)", np.broadcast_to(a[0, 0], a.shape), b, out=c)
+    bad(prog, r"c is not contiguous in row-major order", a, b, out=c[::-1])
     bad(prog, r"a is a list; pass a NumPy array", a.tolist(), b, out=c)
     bad(prog, r"a is a MaskedArray; pass a NumPy array", np.ma.masked_array(a), b, out=c)
     bad(prog, r"c is a str; pass a NumPy array", a, b, out="c")
