@@ -6,6 +6,8 @@ import json
 import shlex
 import sys
 from argparse import Namespace
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import CacheMiss
@@ -44,20 +46,26 @@ def run(args: Namespace) -> int:
             f"the cache has no schedule of {kernel.name} for {device.name} with {threads} thread{'s' * (threads != 1)}; tune it first: tune run {words}"
         )
     quiet = args.format == "json" or not sys.stderr.isatty()
-    status = console(sys.stderr).status("measuring") if not quiet else None
-    if status:
-        status.start()
-    try:
-        found = explain(kernel, plan.opts, device, threads, parse_seconds(args.budget), status.update if status else lambda text: None)
-    finally:
-        if status:
-            status.stop()
+    with ExitStack() as stack:
+        show = (lambda text: None) if quiet else stack.enter_context(_line())
+        show("building")
+        found = explain(kernel, plan.opts, device, threads, parse_seconds(args.budget), show)
     roof = _roofline(kernel, device, threads)
     if args.format == "json":
         print(json.dumps(_plain(found, roof), indent=1))
     else:
         _print(found, roof, kernel.name, device.name, threads)
     return INTERRUPTED if found.interrupted else 0
+
+
+@contextmanager
+def _line() -> Iterator[Callable[[str], None]]:
+    """One line on standard error that says what goes on, drawn only when that changes: never beside a measurement."""
+    from rich.live import Live
+    from rich.text import Text
+
+    with Live(console=console(sys.stderr), auto_refresh=False, transient=True) as live:
+        yield lambda text: live.update(Text(text, style="dim"), refresh=True)
 
 
 def _roofline(kernel: Kernel, device: Device, threads: int) -> Roofline | None:
@@ -77,7 +85,7 @@ def _print(found: Explanation, roof: Roofline | None, name: str, device: str, th
         limit = "memory: its bytes at the measured bandwidth" if roof.bound == "memory" else "arithmetic: its operations at the measured peak"
         out.print(f"bound by {limit} take {duration(roof.seconds)}; it reaches {roof.percent(found.seconds):.0f} % of that", soft_wrap=True)
     if found.plain:
-        out.print(f"as written, with no options: {duration(found.plain)}, {found.plain / found.seconds:.3g} times slower", soft_wrap=True)
+        out.print(f"as written, with no options: about {duration(found.plain)}, {found.plain / found.seconds:.3g} times slower", soft_wrap=True)
     t = table("what each option is worth", "option", ">time without it", "falls with it", "best neighbour", ">time with that")
     for w in found.worths:
         t.add_row(opts_text((w.opt,)), _cell(w.without) if w.without else w.why, opts_text(w.falls) if w.falls else "",

@@ -3,12 +3,13 @@
 Taking one option away can make others illegal (a stage inside a block that is not cut any more). Those fall with it and are named:
 the worth of an option is that of it together with what needs it.
 
-Everything is measured once, which tells what is many times slower. What comes near the full schedule is then timed against it in paired rounds, because times of different
+Everything is measured once (in its first calls only, where those take many times as long), which tells what is many times slower. What comes near the full schedule is then timed against it in paired rounds, because times of different
 moments are not comparable to a few percent: a ratio that does not differ from 1 by more than the scatter of its rounds is no difference.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -32,8 +33,8 @@ ROUNDS = 7
 """Most paired rounds of a comparison; at least 3 are made."""
 SURE = 1.1
 """How many times slower or faster a single measurement must be to count as a difference."""
-_PATIENCE = 50.0
-"""A schedule this many times slower than the best is timed no further than its first calls."""
+_LENIENT = 4.0
+"""Times the full schedule's time: the incumbent that single measurements are held against, so that 12 times slower is timed no further."""
 _SINGLES, _PAIRS = 0.5, 0.85
 """Shares of the budget after which no neighbour is measured, and no pair; the rest is for the kernel as it is written."""
 
@@ -141,8 +142,11 @@ def _measure_all(trial: _Trial, bare: Sequence[tuple[Schedule, Schedule]], other
         for o in more:
             if o is not None:
                 trial.single(o, begin + _SINGLES * budget_s)
-    rivals = [left for left, _ in bare] + [b for b in (trial.best(more) for more in others) if b]
-    rivals = list(dict.fromkeys(r for r in rivals if trial.times.get(r, trial.base * CLEAR) < trial.base * CLEAR))
+    # what is nearest to the full schedule needs the pairs most; the options come before their neighbours
+    rivals: list[Schedule] = []
+    for group in ([left for left, _ in bare], [b for b in (trial.best(more) for more in others) if b]):
+        rivals += sorted((r for r in group if trial.times.get(r, math.inf) < trial.base * CLEAR), key=lambda r: abs(math.log(trial.times[r] / trial.base)))
+    rivals = list(dict.fromkeys(rivals))
     for i, r in enumerate(rivals):
         trial.report(f"compared in pairs: {i} of {len(rivals)}")
         trial.pair(r, begin + _PAIRS * budget_s, len(rivals) - i)
@@ -183,7 +187,7 @@ class _Trial:
         from ..measure import Measurement
 
         code = self._code(opts)
-        result = code if isinstance(code, Measurement) else self.m.measure([code], self.base * _PATIENCE / 3.0 if self.base else None)[0]
+        result = code if isinstance(code, Measurement) else self.m.measure([code], self.base * _LENIENT if self.base and opts else None)[0]
         self.ended[opts] = result.outcome.value
         if result.t_med is not None and result.outcome.value in ("ok", "slow"):
             self.times[opts] = result.t_med
