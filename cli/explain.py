@@ -103,7 +103,7 @@ def _print(found: Explanation, roof: Roofline | None, name: str, device: str, th
 
 
 def _cell(r: Ratio) -> str:
-    """`1.32x ±2.0 %`, `no difference ±1.5 %`, `unclear ±30 %`, `~45x`."""
+    """`1.32x ±2.0 %`, `no difference ±1.5 %`, `1.2x, unclear ±30 %`, `~45x`."""
     if r.noise is None:
         return f"~{factor(r.factor)}" if r.significant else f"~{factor(r.factor)}, unsure"
     share = f"±{100 * r.noise:.1f} %" if r.noise < 0.1 else f"±{100 * r.noise:.0f} %"
@@ -111,7 +111,7 @@ def _cell(r: Ratio) -> str:
         return f"{factor(r.factor)} {share}"
     if not r.noise:
         return "same code"
-    return f"no difference {share}" if r.noise < UNCLEAR else f"unclear {share}"
+    return f"no difference {share}" if r.noise < UNCLEAR else f"{factor(r.factor)}, unclear {share}"
 
 
 def _plain(found: Explanation, roof: Roofline | None) -> dict[str, Any]:

@@ -81,7 +81,6 @@ class Fake:
 
 def faked(monkeypatch: pytest.MonkeyPatch, fake: Fake) -> Explanation:
     monkeypatch.setattr("tilewright.measure.Measurer", fake)
-    # the generator of fake builds has a close, as `Builds` does
     return explain(KERNEL, OPTS, CPU, 1, 60.0)
 
 
@@ -101,9 +100,22 @@ def test_what_is_far_away_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_an_interrupt_keeps_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = faked(monkeypatch, Fake(lambda o: 1e-3, 0.01, stop_after=3))
+    found = faked(monkeypatch, Fake(lambda o: 1e-3, 0.01, stop_after=5))
     assert found.interrupted and not found.complete and found.measured == 3
     assert sum(w.without is not None for w in found.worths) == 2 and {w.why for w in found.worths if not w.without} == {"not measured"}
+
+
+def test_one_disturbed_measurement_of_the_schedule_makes_no_option_look_bad(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[float] = []
+
+    def takes(opts: tuple[Opt, ...]) -> float:
+        if opts != OPTS:
+            return 8e-3
+        calls.append(0)
+        return 5e-3 if len(calls) == 1 else 1e-3
+
+    found = faked(monkeypatch, Fake(takes, 0.01))
+    assert found.seconds == 1e-3 and all(w.factor == pytest.approx(8.0) for w in found.worths)
 
 
 def test_a_short_budget_says_that_it_was_short() -> None:
