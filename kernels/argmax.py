@@ -8,7 +8,7 @@ from ..ir.builder import KernelBuilder
 from ..ir.dtypes import DType, int32
 from ..ir.functions import maximum, minimum, where
 from ..ir.kernel import Kernel
-from ..ir.node import cast
+from ..ir.node import Node, cast
 from .common import FLOATS, f64
 from .definition import Arrays, KernelDef, Shape
 
@@ -20,15 +20,20 @@ NOWHERE = 2**31 - 1
 
 
 def make(s: Shape, dtype: DType) -> Kernel:
-    """x (m, n) → y (m) int32. A row with a NaN has no defined result."""
+    """x (m, n) → y (m) int32. The first NaN of a row counts as its largest element, as in NumPy."""
     m, n = s["m"], s["n"]
     kb = KernelBuilder("argmax")
     i, j_top, j_at = kb.axis("m", m), kb.axis("n@top", n), kb.axis("n@at", n)
     x = kb.input("x", (m, n), dtype)
     top = kb.block_reduce("max", "top", (i,), j_top, x[i, j_top])
-    at = kb.block_reduce("min", "at", (i,), j_at, where(x[i, j_at].eq(top[i]), cast(j_at, int32), NOWHERE))
+
+    def among(value: Node, largest: Node) -> Node:
+        """Whether it is the largest, or NaN (which makes the largest NaN)."""
+        return value.eq(largest) | value.ne(value)
+
+    at = kb.block_reduce("min", "at", (i,), j_at, where(among(x[i, j_at], top[i]), cast(j_at, int32), NOWHERE))
     best = maximum(kb.lhs(top), kb.rhs(top))
-    first = minimum(where(kb.lhs(top).eq(best), kb.lhs(at), NOWHERE), where(kb.rhs(top).eq(best), kb.rhs(at), NOWHERE))
+    first = minimum(where(among(kb.lhs(top), best), kb.lhs(at), NOWHERE), where(among(kb.rhs(top), best), kb.rhs(at), NOWHERE))
     kb.fold("best", kb.axis("n", n), (top, at), (top, at), (float("-inf"), NOWHERE), (best, first))
     kb.store("y", int32, (m,), (i,), at[i])
     return kb.build()

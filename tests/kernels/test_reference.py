@@ -83,6 +83,17 @@ def test_argmax_takes_the_first_of_equals():
         assert evaluate(kernel, {"x": x}, tile=tile)["y"].tolist() == [0, 2, 0, 0]
 
 
+def test_argmax_takes_the_first_nan():
+    kernel = kernels.make("argmax", {"m": 4, "n": 9})
+    x = np.zeros((4, 9), np.float32)
+    x[0, [3, 5]] = np.nan
+    x[1] = np.inf
+    x[1, 8] = -np.nan
+    x[2] = np.nan
+    for tile in (None, 1, 2, 4):
+        assert evaluate(kernel, {"x": x}, tile=tile)["y"].tolist() == x.argmax(1).tolist() == [3, 8, 0, 0]
+
+
 @pytest.mark.parametrize("groups", [1, 2, 6])
 @pytest.mark.parametrize("stride", [1, 2, 3])
 @pytest.mark.parametrize("pad", [0, 1, 2])
