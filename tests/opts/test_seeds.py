@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 from tilewright import kernels, targets
 from tilewright.ir import OptError, sym
@@ -18,6 +20,14 @@ def target(name: str) -> Target:
     return targets.host() if name == "host" else targets.named(name)
 
 
+@cache
+def seeded(name: str, where: str, size: str, threads: int) -> tuple[Kernel, list[Opts]]:
+    """A kernel at its default or odd shape, and its seeds."""
+    d = kernels.get(name)
+    kernel = d.kernel(d.default_shape if size == "default" else d.odd_shape)
+    return kernel, seeds(kernel, target(where), threads)
+
+
 def cuts(opts: Opts, op: str) -> dict[str, int]:
     return {o.on: o.amount for o in opts if o.op == op}
 
@@ -25,9 +35,7 @@ def cuts(opts: Opts, op: str) -> dict[str, int]:
 @pytest.mark.parametrize(("where", "size", "threads"), WHERE)
 @pytest.mark.parametrize("name", kernels.NAMES)
 def test_seeds_apply_to_every_kernel(name: str, where: str, size: str, threads: int) -> None:
-    d = kernels.get(name)
-    kernel = d.kernel(d.default_shape if size == "default" else d.odd_shape)
-    found = seeds(kernel, target(where), threads)
+    kernel, found = seeded(name, where, size, threads)
     assert found and len(set(found)) == len(found)
     for opts in found:
         apply(kernel, opts, target(where))
@@ -35,8 +43,9 @@ def test_seeds_apply_to_every_kernel(name: str, where: str, size: str, threads: 
 
 @pytest.mark.parametrize("name", kernels.NAMES)
 def test_the_first_seed_uses_lanes_and_threads(name: str) -> None:
-    kernel, t = kernels.make(name), targets.named("znver5")
-    first = seeds(kernel, t, 8)[0]
+    t = targets.named("znver5")
+    kernel, found = seeded(name, "znver5", "default", 8)
+    first = found[0]
     assert first, "a kernel of the default size deserves more than the empty schedule"
     assert name == "cumsum" or max(cuts(first, "UPCAST").values()) >= 8, dumps(first)  # its only lane axis is scanned
     scheduled = apply(kernel, first, t)
