@@ -50,6 +50,21 @@ def test_nan_where_the_reference_is_finite_is_wrong():
     assert verdict(e, got).error == WORST
 
 
+def test_an_infinity_is_right_where_the_reference_just_fits():
+    """65519.99 is 65504 in float16, and a sum that is off by its last place may well be infinite."""
+    kb = KernelBuilder("edge")
+    i, j = kb.axis("i", 4), kb.axis("j", 2)
+    x = kb.input("x", (4, 2), float32)
+    total = kb.sum("total", (i,), j, x[i, j])
+    kb.store("y", dtype("float16"), (4,), (i,), total[i])
+    e = expectations(kb.build(), {"x": np.array([[65519.0, 0.998], [-65519.0, -0.998], [65000.0, 400.0], [65519.0, 1.002]], np.float32)}, {})["y"]
+    inf = np.inf
+    assert verdict(e, np.array([inf, -inf, 65408.0, inf], np.float16)).ok
+    assert verdict(e, np.array([65504.0, -65504.0, 65408.0, 65504.0], np.float16)).ok
+    for wrong in ([-inf, -inf, 65408.0, inf], [inf, -inf, inf, inf], [inf, -inf, 65408.0, -inf]):
+        assert not verdict(e, np.array(wrong, np.float16)).ok
+
+
 def test_nan_and_infinities_of_the_reference_must_be_met():
     kb = KernelBuilder("holes")
     i = kb.axis("i", 64)
