@@ -120,9 +120,9 @@ def _compute(s: Scheduled, nest: Nest) -> float:
                 arith, gathered = arith + 4 * k, False  # read along that part, and turned
             if _apart(s, indices, lane, regs) > 8:  # copies that are held inside an extent have an address each, more than there are registers for
                 k *= 2
-            loads += k * (width * 1.2 if gathered else 1.0) * _aliasing(s, nest, buffer.name, indices, buffer.shape, buffer.dtype.size, regs, lane) + (
-                k * 0.5 if mask is not None and buffer.name not in s.stages else 0
-            )
+            loads += k * (width * (1.2 if mask is None else 2.2) if gathered else 1.0) * _aliasing(
+                s, nest, buffer.name, indices, buffer.shape, buffer.dtype.size, regs, lane
+            ) + (k * 0.5 if mask is not None and buffer.name not in s.stages else 0)
         elif n.op in POLYNOMIAL:
             arith += k * POLYNOMIAL[n.op]
         elif n.op in ("lt", "le", "eq", "ne") and n.src[0].dtype is index:
@@ -291,5 +291,5 @@ def _stage(s: Scheduled, name: str, dram: float) -> float:
     lanes = s.target.lanes(plan.dtype) if consecutive else 1.0
     woven = weave(s, plan)
     per = plan.elements / lanes * (1.5 if consecutive else 1.3) if woven is None else plan.elements * woven
-    far = plan.bytes / (dram if is_far(s, plan.buffer.shape, plan.buffer.dtype.size) else L3_BYTES)
+    far = plan.bytes / (dram if is_far(s.target, plan.buffer.shape, plan.buffer.dtype.size) else L3_BYTES)
     return fills * max(per, far) + copy_cycles(s, plan, around)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ..ir import index as ix
 from ..ir.node import Node
+from ..targets import Target
 from .layout import stride as stride_of
 from .nests import Nest
 from .plan_axis import Part
@@ -31,12 +32,12 @@ FAR_CACHES = 4
 """Buffers of more than so many second-level caches are taken to be in memory: the last cache is shared, and seldom all ours."""
 
 
-def is_far(s: Scheduled, shape: tuple[int | Node, ...], size: int) -> bool:
+def is_far(target: Target, shape: tuple[int | Node, ...], size: int) -> bool:
     """Whether a buffer of elements of `size` bytes is taken to be in memory."""
     total = size
     for n in shape:
         total *= n if isinstance(n, int) else max(1, ix.bounds(n)[1])
-    return total > FAR_CACHES * s.target.l2
+    return total > FAR_CACHES * target.l2
 
 
 def jump_cycles(s: Scheduled, nest: Nest, buffer: tuple[tuple[int | Node, ...], int], indices: tuple[Node, ...]) -> float:
@@ -47,7 +48,7 @@ def jump_cycles(s: Scheduled, nest: Nest, buffer: tuple[tuple[int | Node, ...], 
     # register copies come in any order: nearest first
     count = len(s.registers(nest))
     near = sorted(steps[:count], key=lambda e: abs(e[1] or 0))
-    return jumps(size, [(abs(k or 0) * size, p.trips) for p, k in (*near, *steps[count:])]) * (FAR if is_far(s, shape, size) else NEAR)
+    return jumps(size, [(abs(k or 0) * size, p.trips) for p, k in (*near, *steps[count:])]) * (FAR if is_far(s.target, shape, size) else NEAR)
 
 
 def copy_cycles(s: Scheduled, plan: StagePlan, around: Sequence[Part]) -> float:
@@ -60,7 +61,7 @@ def copy_cycles(s: Scheduled, plan: StagePlan, around: Sequence[Part]) -> float:
 
     panel = plan.order == "panel"
     inside = sorted((step(p), p.trips) for p, _ in plan.parts) if panel else sorted((pitches[d] * size, n) for d, _, n, _ in plan.box)
-    return jumps(size, [*inside, *((step(p), p.trips) for p in reversed(around))]) * (COPIED if is_far(s, shape, size) else NEAR)
+    return jumps(size, [*inside, *((step(p), p.trips) for p in reversed(around))]) * (COPIED if is_far(s.target, shape, size) else NEAR)
 
 
 def jumps(size: int, levels: Iterable[tuple[int, int]]) -> float:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import product
+
 from ..ir.kernel import Kernel
 from ..ir.node import Node
 from ..targets import Target
 from .opt import Opt, Opts, opt
+from .pages import is_far
 from .seeding import waste
 from .structure import accesses, contiguous, extent, lane_axis, nests, shared_axes, stageable_values
 
@@ -63,18 +67,66 @@ def _widens_reduction(kernel: Kernel, a: Node, cut: set[str]) -> bool:
     return any(n.kind == "reduce" and a in n.axes and any(r.arg.family in cut for r in n.reduce_axes) for n in nests(kernel))
 
 
-def transposed(kernel: Kernel, lanes: int) -> list[Opts]:
-    """Where a store is consecutive along one axis and its load along another: square tiles through scratch."""
+def columns(kernel: Kernel, lanes: int) -> Iterator[Opts]:
+    """Where a reduction runs across the rows of what it reads: a few rows side by side over a strip whose results stay in scratch, so that memory is read in long
+    runs."""
+    found = [n for n in nests(kernel) if n.kind == "reduce"]
+    lane = lane_axis(kernel, found[0]) if len(found) == 1 else None
+    if lane is None or (lane.arg.family in kernel.families and len(kernel.families[lane.arg.family]) > 1):
+        return
+    along = [
+        a
+        for a in found[0].reduce_axes
+        if all(x.strides.get(lane) == 1 and (x.stride(a) or 0) > extent(lane) // 2 for x in accesses(kernel, found[0]) if not x.store)
+    ]
+    for a, strip in product(along[:1], (1024, 2048)):
+        strip -= strip % (4 * lanes)
+        if strip < extent(lane):
+            cut = (opt("UPCAST", _name(lane), 4 * lanes), opt("TILE", _name(lane), strip), opt("PARALLEL", _name(lane)))
+            yield (*cut, opt("UNROLL", _name(a), 8), opt("MOVE", _name(a), before=f"{_name(lane)}.t"))
+
+
+def windows(kernel: Kernel, lanes: int) -> Iterator[Opts]:
+    """Where a reduction slides over what it reads (pooling): the rows under it are staged once, bounds and all, and the steps of a row are spelled out."""
+    for n in nests(kernel):
+        lane = lane_axis(kernel, n) if n.kind == "reduce" else None
+        slid = [x for x in accesses(kernel, n) if lane is not None and lane in x.strides and not x.store and any(x.stride(a) == 1 for a in n.reduce_axes)]
+        free = [a for a in shared_axes(kernel) if a is not lane]
+        if lane is None or not slid or len(free) < 2:
+            continue
+        steps = [opt("UNROLL", _name(a), extent(a)) for a in n.reduce_axes[-1:] if 1 < extent(a) <= 4]
+        for vectors in (4, 2, 1):
+            width = _fit(extent(lane), vectors * lanes)
+            if width > 1:
+                yield (
+                    opt("UPCAST", _name(lane), width),
+                    *steps,
+                    opt("PARALLEL", _name(free[0])),
+                    opt("STAGE", slid[0].buffer.name, at=_name(free[-1]), order="row"),
+                )
+
+
+def transposed(kernel: Kernel, target: Target, lanes: int) -> list[Opts]:
+    """Where a store is consecutive along one axis and its load along another: square blocks turned in registers, or tiles through scratch."""
     out: list[Opts] = []
     for n in nests(kernel):
         if n.store is None or n.kind != "store" or len(nests(kernel)) > 1:
             continue
         into = next((a for x in accesses(kernel, n) if x.store for a, st in x.strides.items() if st == 1), None)
-        along = next((a for x in accesses(kernel, n) if not x.store for a, st in x.strides.items() if st == 1), None)
+        # (what does not vary along the store, such as a row's number, is read once for many)
+        along = next((a for x in accesses(kernel, n) if not x.store and into in x.strides for a, st in x.strides.items() if st == 1), None)
         if into is None or along is None or into is along or min(extent(into), extent(along)) < lanes:
             continue
         cuts = (opt("UPCAST", _name(into), lanes), opt("UPCAST", _name(along), lanes))
         free = [a for a in shared_axes(kernel) if a not in (into, along)]
+        if (
+            n.store.buffer.dtype.size >= 4 and not extent(into) % lanes and not extent(along) % lanes
+        ):  # turned in registers; pieces of whole lines are written past the caches where the output will not stay there
+            block, outer = 4 * lanes, tuple(opt("PARALLEL", _name(a)) for a in free)
+            if extent(into) >= 2 * block:
+                wide = (*cuts, *outer, opt("TILE", _name(into), block), opt("PARALLEL", _name(into)), opt("MOVE", _name(along), before=f"{_name(into)}.t"))
+                out.append((*wide, opt("NT", n.store.buffer.name)) if is_far(target, n.store.buffer.shape, n.store.buffer.dtype.size) else wide)
+            out.append((*cuts, *outer, opt("PARALLEL", _name(into))))
         grid = tuple(opt("PARALLEL", _name(a)) for a in (*free, along))
         out.append((*cuts, *grid, opt("PARALLEL", _name(into)), opt("STAGE", n.store.buffer.name, at=_name(into))))
         if extent(into) >= 8 * lanes:

@@ -15,7 +15,7 @@ from .gpu_seeds import gpu_candidates
 from .model import estimate
 from .nests import Nest
 from .opt import Opts
-from .row_seeds import rows, transposed
+from .row_seeds import columns, rows, transposed, windows
 from .schedule import apply
 from .seeding import legal_prefix
 from .structure import contractions, extent, nests
@@ -49,12 +49,18 @@ def _candidates(kernel: Kernel, target: Target, threads: int) -> Iterable[Opts]:
     plain: dict[Opts, float] = {}
     # two rows at once read two streams from memory, where a row is worked through several times
     shapes = [(v, 1) for v in (4, 2, 8, 1)] + [(v, 2) for v in (4, 2) if len(nests(kernel)) > 1]
+    if any(n.kind == "init" for n in nests(kernel)):
+        shapes += [(16, 1), (32, 1)]  # rows that are scattered: longer pieces of each
     for vectors, copies in shapes:
         for stage in (True, False):
             opts = legal_prefix(kernel, rows(kernel, target, threads, vectors * lanes, stage, copies), target)
             if opts is not None and opts not in plain:
                 plain[opts] = estimate(apply(kernel, opts, target), threads)
-    for opts in transposed(kernel, lanes):
+    for wish in (*columns(kernel, lanes), *windows(kernel, lanes)):
+        opts = legal_prefix(kernel, wish, target)
+        if opts is not None:
+            plain[opts] = estimate(apply(kernel, opts, target), threads)
+    for opts in transposed(kernel, target, lanes):
         plain[opts] = 0.0  # tiles in scratch beat strided accesses whatever the width
     yield from sorted(plain, key=plain.__getitem__)
 

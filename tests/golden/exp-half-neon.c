@@ -79,16 +79,17 @@ static __attribute__((noinline)) void elementwise_p0_items(const u16 *restrict p
         u32x4 v16 = v12 - v13;
         u32x4 v17 = v16 << splat_u32x4(23u);
         f32x4 v18 = (f32x4)v17;
-        f32x4 v19 = fma_f32x4(splat_f32x4(0x1.6a2352p-10f), v11, splat_f32x4(0x1.123a6ap-7f));
-        f32x4 v20 = fma_f32x4(v19, v11, splat_f32x4(0x1.5558f4p-5f));
-        f32x4 v21 = fma_f32x4(v20, v11, splat_f32x4(0x1.55549p-3f));
-        f32x4 v22 = fma_f32x4(v21, v11, splat_f32x4(0x1.fffffcp-2f));
-        f32x4 v23 = fma_f32x4(v22, v11, splat_f32x4(1.0f));
+        f32x4 v19 = fma_f32x4(splat_f32x4(0x1.55549p-3f), v11, splat_f32x4(0x1.fffffcp-2f));
+        f32x4 v20 = fma_f32x4(splat_f32x4(0x1.123a6ap-7f), v11, splat_f32x4(0x1.5558f4p-5f));
+        f32x4 v21 = v11 * v11;
+        f32x4 v22 = fma_f32x4(splat_f32x4(0x1.6a2352p-10f), v21, v20);
+        f32x4 v23 = fma_f32x4(v22, v21, v19);
         f32x4 v24 = fma_f32x4(v23, v11, splat_f32x4(1.0f));
-        f32x4 v25 = v24 * v15;
-        f32x4 v26 = v25 * v18;
-        u16x4 v27 = narrow_bfloat16_x4(v26);
-        *(u16x4u *)(p_y + v1) = v27;
+        f32x4 v25 = fma_f32x4(v24, v11, splat_f32x4(1.0f));
+        f32x4 v26 = v25 * v15;
+        f32x4 v27 = v26 * v18;
+        u16x4 v28 = narrow_bfloat16_x4(v27);
+        *(u16x4u *)(p_y + v1) = v28;
     }
 }
 

@@ -33,26 +33,27 @@ items:
   %v18 = sub <4 x i32> %v14, %v15
   %v19 = shl <4 x i32> %v18, splat (i32 23)
   %v20 = bitcast <4 x i32> %v19 to <4 x float>
-  %v21 = call <4 x float> @llvm.fma.v4f32(<4 x float> splat (float 0x3F56A23520000000), <4 x float> %v13, <4 x float> splat (float 0x3F8123A6A0000000))
-  %v22 = call <4 x float> @llvm.fma.v4f32(<4 x float> %v21, <4 x float> %v13, <4 x float> splat (float 0x3FA5558F40000000))
-  %v23 = call <4 x float> @llvm.fma.v4f32(<4 x float> %v22, <4 x float> %v13, <4 x float> splat (float 0x3FC5554900000000))
-  %v24 = call <4 x float> @llvm.fma.v4f32(<4 x float> %v23, <4 x float> %v13, <4 x float> splat (float 0x3FDFFFFFC0000000))
-  %v25 = call <4 x float> @llvm.fma.v4f32(<4 x float> %v24, <4 x float> %v13, <4 x float> splat (float 0x3FF0000000000000))
+  %v21 = call <4 x float> @llvm.fma.v4f32(<4 x float> splat (float 0x3FC5554900000000), <4 x float> %v13, <4 x float> splat (float 0x3FDFFFFFC0000000))
+  %v22 = call <4 x float> @llvm.fma.v4f32(<4 x float> splat (float 0x3F8123A6A0000000), <4 x float> %v13, <4 x float> splat (float 0x3FA5558F40000000))
+  %v23 = fmul <4 x float> %v13, %v13
+  %v24 = call <4 x float> @llvm.fma.v4f32(<4 x float> splat (float 0x3F56A23520000000), <4 x float> %v23, <4 x float> %v22)
+  %v25 = call <4 x float> @llvm.fma.v4f32(<4 x float> %v24, <4 x float> %v23, <4 x float> %v21)
   %v26 = call <4 x float> @llvm.fma.v4f32(<4 x float> %v25, <4 x float> %v13, <4 x float> splat (float 0x3FF0000000000000))
-  %v27 = fmul <4 x float> %v26, %v17
-  %v28 = fmul <4 x float> %v27, %v20
-  %v29 = bitcast <4 x float> %v28 to <4 x i32>
-  %v30 = lshr <4 x i32> %v29, splat (i32 16)
-  %v31 = and <4 x i32> %v30, splat (i32 1)
-  %v32 = add <4 x i32> %v29, splat (i32 32767)
-  %v33 = add <4 x i32> %v32, %v31
-  %v34 = lshr <4 x i32> %v33, splat (i32 16)
-  %v35 = or <4 x i32> %v30, splat (i32 64)
-  %v36 = fcmp uno <4 x float> %v28, %v28
-  %v37 = select <4 x i1> %v36, <4 x i32> %v35, <4 x i32> %v34
-  %v38 = trunc <4 x i32> %v37 to <4 x i16>
-  %v39 = getelementptr i16, ptr %y.p, i64 %v1
-  store <4 x i16> %v38, ptr %v39, align 2
+  %v27 = call <4 x float> @llvm.fma.v4f32(<4 x float> %v26, <4 x float> %v13, <4 x float> splat (float 0x3FF0000000000000))
+  %v28 = fmul <4 x float> %v27, %v17
+  %v29 = fmul <4 x float> %v28, %v20
+  %v30 = bitcast <4 x float> %v29 to <4 x i32>
+  %v31 = lshr <4 x i32> %v30, splat (i32 16)
+  %v32 = and <4 x i32> %v31, splat (i32 1)
+  %v33 = add <4 x i32> %v30, splat (i32 32767)
+  %v34 = add <4 x i32> %v33, %v32
+  %v35 = lshr <4 x i32> %v34, splat (i32 16)
+  %v36 = or <4 x i32> %v31, splat (i32 64)
+  %v37 = fcmp uno <4 x float> %v29, %v29
+  %v38 = select <4 x i1> %v37, <4 x i32> %v36, <4 x i32> %v35
+  %v39 = trunc <4 x i32> %v38 to <4 x i16>
+  %v40 = getelementptr i16, ptr %y.p, i64 %v1
+  store <4 x i16> %v39, ptr %v40, align 2
   br label %next
 next:
   %item.next = add nuw nsw i64 %item, 1

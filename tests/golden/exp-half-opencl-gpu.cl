@@ -38,14 +38,15 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void elementwise_p0(__gl
     uint4 v16 = v12 - v13;
     uint4 v17 = v16 << (uint4)(23u);
     float4 v18 = as_float4(v17);
-    float4 v19 = fma((float4)(0x1.6a2352p-10f), v11, (float4)(0x1.123a6ap-7f));
-    float4 v20 = fma(v19, v11, (float4)(0x1.5558f4p-5f));
-    float4 v21 = fma(v20, v11, (float4)(0x1.55549p-3f));
-    float4 v22 = fma(v21, v11, (float4)(0x1.fffffcp-2f));
-    float4 v23 = fma(v22, v11, (float4)(1.0f));
+    float4 v19 = fma((float4)(0x1.55549p-3f), v11, (float4)(0x1.fffffcp-2f));
+    float4 v20 = fma((float4)(0x1.123a6ap-7f), v11, (float4)(0x1.5558f4p-5f));
+    float4 v21 = v11 * v11;
+    float4 v22 = fma((float4)(0x1.6a2352p-10f), v21, v20);
+    float4 v23 = fma(v22, v21, v19);
     float4 v24 = fma(v23, v11, (float4)(1.0f));
-    float4 v25 = v24 * v15;
-    float4 v26 = v25 * v18;
-    ushort4 v27 = narrow_bfloat16_x4(v26);
-    vstore4(v27, 0, p_y + v1);
+    float4 v25 = fma(v24, v11, (float4)(1.0f));
+    float4 v26 = v25 * v15;
+    float4 v27 = v26 * v18;
+    ushort4 v28 = narrow_bfloat16_x4(v27);
+    vstore4(v28, 0, p_y + v1);
 }
