@@ -44,7 +44,7 @@ class Explanation:
         if self.hit and self.row is not None and self.row.t_med is not None:
             out = [f"hit: {self.row.name or 'kernel'} {self.row.t_med * 1e6:.6g} us (median of {self.row.n}), measured {self.row.when}, from {self.place}"]
         elif not self.total:
-            out = ["miss: the cache is empty"]
+            out = ["miss: the cache is empty; this is looked up:"]
         elif self.outcomes:
             counts = ", ".join(f"{n} {o}" for o, n in sorted(self.outcomes.items()))
             out = [f"miss: the key is there, but no row of it is verified and ok ({counts})"]
@@ -52,6 +52,9 @@ class Explanation:
             out = [f"miss: no row has this key; the closest of {self.total} rows is {self.closest}"]
         width = max((len(f.name) for f in self.fields), default=0)
         for f in self.fields:
+            if not self.total:
+                out.append(f"  {f.name:<{width}}  {f.wanted}")
+                continue
             out.append(f"  {f.name:<{width}}  {'same   ' if f.same else 'differs'}  {f.wanted}" + ("" if f.same else f"  (cached: {f.found})"))
         return out
 
