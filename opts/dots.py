@@ -199,6 +199,9 @@ def check_dots(s: Scheduled) -> None:
         for axis in nest.reduce_axes:
             if s.plans[axis].masked and axis is not d.k:
                 raise OptError(f"{what}: the copies of {axis.arg.name} reach past its extent; take a number that divides it")
+        for other in s.nests:
+            if other is not nest and d.k in other.all_axes:
+                raise OptError(f"{what}: {other.name} runs over {d.k.arg.name} as well, without the instruction; give it a site of its own in the kernel")
         _check_b(s, d, nest, what)
         _check_a(s, d, what)
 

@@ -51,6 +51,17 @@ def wide_sum() -> Kernel:
     return kb.build()
 
 
+def one_depth() -> Kernel:
+    """Two sums over one axis."""
+    kb = KernelBuilder("one_depth")
+    i, j, l = kb.axis("m", 4), kb.axis("n", 16), kb.axis("k", 8)
+    a, b, v, w = kb.input("a", (4, 8), int8), kb.input("b", (8, 16), int8), kb.input("v", (8, 16), int8), kb.input("w", (4, 8), int8)
+    acc = kb.sum("acc", (i, j), l, cast(a[i, l], int32) * cast(b[l, j], int32))
+    also = kb.sum("also", (i, j), l, cast(w[i, l], int32) * cast(v[l, j], int32))
+    kb.store("c", int32, (4, 16), (i, j), acc[i, j] - also[i, j])
+    return kb.build()
+
+
 def read_twice() -> Kernel:
     """A's tile is wanted as it is, too."""
     kb = KernelBuilder("read_twice")
@@ -87,6 +98,7 @@ REFUSED: list[tuple[Any, list[Any], str, str]] = [
     (wide_sum, [["UPCAST", "n", 16], PANEL, TC], "znver5", "vectors have 8 lanes here, and the instruction 16"),
     (offset_k, [["UPCAST", "n", 16], PANEL, ["STAGE", "a", {"at": "m", "order": "row"}], BF], "znver5", "a has elements past the end of k; stage it with order=panel"),
     (read_twice, [["UPCAST", "n", 16], ["UPCAST", "m", 2], PANEL, ["STAGE", "a", {"at": "m", "order": "row"}], TC], "znver5", "total reads the tile too"),
+    (one_depth, [["UPCAST", "n", 16], PANEL, TC], "znver5", "also runs over k as well, without the instruction"),
     (matmul, [LANES, PANEL, ["TC", "acc", {"n": "n", "k": "k"}]], "znver5", "missing field row"),
     (matmul, [LANES, PANEL, tc(lanes="n")], "znver5", "unknown field 'lanes'"),
 ]  # fmt: skip
