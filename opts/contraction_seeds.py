@@ -79,14 +79,14 @@ def contraction_guesses(c: Contraction, target: Target, threads: int) -> list[di
                         guess["tc"] = tc
                     out.setdefault(tuple(guess.items()))
     guesses = [dict(g) for g in out]
-    return guesses + (_streams(c, lanes, target.registers) if fit is None and tall <= FEW_ROWS else [])
+    return guesses + (_streams(c, lanes, target.registers, threads) if fit is None and tall <= FEW_ROWS else [])
 
 
 FEW_ROWS = 32
 """Rows up to which the wide operand is read about as fast as it is multiplied, so that the order in which it is read decides."""
 
 
-def _streams(c: Contraction, lanes: int, registers: int) -> list[dict[str, int]]:
+def _streams(c: Contraction, lanes: int, registers: int, threads: int) -> list[dict[str, int]]:
     """Guesses that read the wide operand a few long rows at a time, with all sums in scratch, or pack panels of few long rows."""
     tall, width = max((extent(a) for a in c.rows), default=1), extent(c.lane)
     out = []
@@ -96,7 +96,7 @@ def _streams(c: Contraction, lanes: int, registers: int) -> list[dict[str, int]]
             continue
         nr = nv * lanes
         for nb in (1024, 2048):
-            nb = min(nb // nr, -(-width // nr)) * nr
+            nb = min(nb // nr, -(-width // nr // threads)) * nr  # a block for each thread at least
             base = {"mr": mr, "nv": nv, "nb": max(nb, nr), "pack_tall": 0, "rows": 0, "mc": 0}
             out += [{**base, "stream": 1, "pack": 0, "kc": 0, "unroll": u} for u in (8, 16)]
             if mr < tall:

@@ -57,7 +57,7 @@ def _fold(kernel: Kernel, target: Target, threads: int, item: FoldItem) -> Itera
             block = math.lcm(tile, copies)
             cut = (opt("TILE", family, block),) if block < extent(item.fold.axis) else ()
             kept = tuple(opt("STAGE", v, at=family if cut else at) for v in stageable_values(kernel) if any(v == b.name for b in item.fold.block))
-            yield (*cut, *out, *steps, *grid, *staged, *kept)
+            yield tuple(dict.fromkeys((*cut, *out, *steps, *grid, *staged, *kept)))  # (two products may share an axis)
 
 
 def _row(fold: Fold, scores: list[Nest], shared: list[Node]) -> Node | None:

@@ -7,7 +7,7 @@ outermost loop whose working set fits is the one whose data is fetched once. The
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from math import gcd
 from typing import Protocol
 
@@ -68,10 +68,12 @@ def estimate(scheduled: Scheduled, threads: int = 1, limits: Bandwidth | None = 
     share = rounds / whole
     total = 0.0
     run = {n.name: part for i in scheduled.items if isinstance(i, FoldItem) for part in (share_run(scheduled, i),) for n in i.nests}
+    warm: set[str] = set()
     for nest in scheduled.nests:
         compute = _compute(scheduled, nest)
-        memory = _traffic(scheduled, nest, dram)
+        memory = _traffic(scheduled, nest, dram, warm)
         total += (max(compute, memory) + 0.2 * min(compute, memory)) * run.get(nest.name, 1.0)
+        warm |= {load_parts(n)[0].name for n in walk(*nest.roots) if n.op == "load"}
     total += sum(_stage(scheduled, name, dram) for name in scheduled.stages)
     return total * share / CLOCK + (WAKE if threads > 1 else 0.0) + tasks * 5e-8
 
@@ -104,7 +106,7 @@ def _compute(s: Scheduled, nest: Nest) -> float:
     ports = 2.0
     arith = loads = 0.0
     latency: float = FMA_LATENCY
-    roots = [*nest.roots]
+    roots = [*nest.evaluated]
     dot = s.dots.get(nest.name)
     if dot is not None:
         copies |= {p.name: 1 for p in regs if p.kind == "dot"}
@@ -120,9 +122,9 @@ def _compute(s: Scheduled, nest: Nest) -> float:
                 arith, gathered = arith + 4 * k, False  # read along that part, and turned
             if _apart(s, indices, lane, regs) > 8:  # copies that are held inside an extent have an address each, more than there are registers for
                 k *= 2
-            loads += k * (width * (1.2 if mask is None else 2.2) if gathered else 1.0) * _aliasing(
+            loads += k * (width * (2.4 if mask is None else 5.0) if gathered else 1.0) * _aliasing(
                 s, nest, buffer.name, indices, buffer.shape, buffer.dtype.size, regs, lane
-            ) + (k * 0.5 if mask is not None and buffer.name not in s.stages else 0)
+            ) + (k * (0.5 if lane is not None else 8.0) if mask is not None and buffer.name not in s.stages else 0)
         elif n.op in POLYNOMIAL:
             arith += k * POLYNOMIAL[n.op]
         elif n.op in ("lt", "le", "eq", "ne") and n.src[0].dtype is index:
@@ -233,18 +235,22 @@ def _footprint(s: Scheduled, indices: tuple[Node, ...], shape: tuple[int | Node,
     return elements / contiguous * line, elements
 
 
-def _traffic(s: Scheduled, nest: Nest, dram: float) -> float:
-    """Cycles to bring a nest's data through the caches."""
+def _traffic(s: Scheduled, nest: Nest, dram: float, warm: Collection[str] = ()) -> float:
+    """Cycles to bring a nest's data through the caches. What earlier nests of a work item read (`warm`) is not fetched again where it fits the second cache."""
     loops = s.loops(nest)
     regs = {p.name for p in s.registers(nest)}
+    item = regs | {p.name for p in loops if p.kind != "grid"}
     uses: list[tuple[tuple[Node, ...], tuple[int | Node, ...], int, bool]] = []
+    near: list[bool] = []
     for n in walk(*nest.roots):
         if n.op == "load":
             buffer, indices, _ = load_parts(n)
             if buffer.name not in s.stages:
                 uses.append((indices, buffer.shape, buffer.dtype.size, False))
+                near.append(buffer.name in warm and _footprint(s, indices, buffer.shape, item, buffer.dtype.size)[0] <= 0.5 * s.target.l2)
     if nest.store is not None:
         uses.append((nest.indices, nest.store.buffer.shape, nest.store.buffer.dtype.size, True))
+        near.append(False)
     staged = [st for st in s.stages.values() if any(n is nest for n in st.nests)]
     sizes = [(s.target.l1, L2_BYTES), (s.target.l2, L3_BYTES), (max(s.target.l3, s.target.l2), dram)]
     prints = []
@@ -259,9 +265,9 @@ def _traffic(s: Scheduled, nest: Nest, dram: float) -> float:
         # the loop around the working set that fits streams its data once; loops further out fetch it again
         depth = max(fits - 1, 0)
         per, held = prints[depth]
-        packed = held if capacity != sizes[-1][0] else 0.0
-        cycles += (sum(per) + packed) * _trips(loops[:depth]) / rate
-    return cycles + sum(jump_cycles(s, nest, (shape, size), indices) for indices, shape, size, _ in uses)
+        far = capacity == sizes[-1][0]
+        cycles += (sum(p for p, n in zip(per, near) if not (far and n)) + (0.0 if far else held)) * _trips(loops[:depth]) / rate
+    return cycles + sum(jump_cycles(s, nest, (shape, size), indices) for (indices, shape, size, _), n in zip(uses, near) if not n)
 
 
 def _staged_inside(stage: StagePlan, inner: set[str]) -> float:

@@ -67,7 +67,7 @@ def _widens_reduction(kernel: Kernel, a: Node, cut: set[str]) -> bool:
     return any(n.kind == "reduce" and a in n.axes and any(r.arg.family in cut for r in n.reduce_axes) for n in nests(kernel))
 
 
-def columns(kernel: Kernel, lanes: int) -> Iterator[Opts]:
+def columns(kernel: Kernel, lanes: int, threads: int) -> Iterator[Opts]:
     """Where a reduction runs across the rows of what it reads: a few rows side by side over a strip whose results stay in scratch, so that memory is read in long
     runs."""
     found = [n for n in nests(kernel) if n.kind == "reduce"]
@@ -80,8 +80,9 @@ def columns(kernel: Kernel, lanes: int) -> Iterator[Opts]:
         if all(x.strides.get(lane) == 1 and (x.stride(a) or 0) > extent(lane) // 2 for x in accesses(kernel, found[0]) if not x.store)
     ]
     for a, strip in product(along[:1], (1024, 2048)):
+        strip = min(strip, -(-extent(lane) // threads))  # a strip for each thread at least
         strip -= strip % (4 * lanes)
-        if strip < extent(lane):
+        if 4 * lanes < strip < extent(lane):
             cut = (opt("UPCAST", _name(lane), 4 * lanes), opt("TILE", _name(lane), strip), opt("PARALLEL", _name(lane)))
             yield (*cut, opt("UNROLL", _name(a), 8), opt("MOVE", _name(a), before=f"{_name(lane)}.t"))
 

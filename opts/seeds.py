@@ -56,7 +56,7 @@ def _candidates(kernel: Kernel, target: Target, threads: int) -> Iterable[Opts]:
             opts = legal_prefix(kernel, rows(kernel, target, threads, vectors * lanes, stage, copies), target)
             if opts is not None and opts not in plain:
                 plain[opts] = estimate(apply(kernel, opts, target), threads)
-    for wish in (*columns(kernel, lanes), *windows(kernel, lanes)):
+    for wish in (*columns(kernel, lanes, threads), *windows(kernel, lanes)):
         opts = legal_prefix(kernel, wish, target)
         if opts is not None:
             plain[opts] = estimate(apply(kernel, opts, target), threads)
