@@ -124,9 +124,12 @@ def transposed(kernel: Kernel, target: Target, lanes: int) -> list[Opts]:
             n.store.buffer.dtype.size >= 4 and not extent(into) % lanes and not extent(along) % lanes
         ):  # turned in registers; pieces of whole lines are written past the caches where the output will not stay there
             block, outer = 4 * lanes, tuple(opt("PARALLEL", _name(a)) for a in free)
+            past = (opt("NT", n.store.buffer.name),) if is_far(target, n.store.buffer.shape, n.store.buffer.dtype.size) else ()
+            if extent(along) >= 2048:  # strips of the output's rows, all of them by one item: fewer pages at a time
+                out.append((*cuts, *outer, opt("PARALLEL", _name(into)), opt("TILE", _name(along), 1024), opt("PARALLEL", _name(along)), *past))
             if extent(into) >= 2 * block:
-                wide = (*cuts, *outer, opt("TILE", _name(into), block), opt("PARALLEL", _name(into)), opt("MOVE", _name(along), before=f"{_name(into)}.t"))
-                out.append((*wide, opt("NT", n.store.buffer.name)) if is_far(target, n.store.buffer.shape, n.store.buffer.dtype.size) else wide)
+                wide = (opt("TILE", _name(into), block), opt("PARALLEL", _name(into)), opt("MOVE", _name(along), before=f"{_name(into)}.t"))
+                out.append((*cuts, *outer, *wide, *past))
             out.append((*cuts, *outer, opt("PARALLEL", _name(into))))
         grid = tuple(opt("PARALLEL", _name(a)) for a in (*free, along))
         out.append((*cuts, *grid, opt("PARALLEL", _name(into)), opt("STAGE", n.store.buffer.name, at=_name(into))))
