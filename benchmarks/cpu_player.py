@@ -195,7 +195,7 @@ def prepare(job: dict[str, Any]) -> Call | None:
 
     folder = Path(job["folder"])
     arrays = {n: np.load(folder / f"{n}.npy") for n in job["inputs"]}
-    shape, dtype, kernel = job["shape"], job["dtype"], job["kernel"]
+    shape, dtype, kernel = job["shape"], job["dtype"], job["kernel"].partition(":")[0]
     if job["library"] == "numpy":
         call = numpy_call(kernel, arrays, shape, dtype)
     elif job["library"] == "torch":

@@ -15,7 +15,7 @@ EXITS = """exit codes:
   5    --mode require: the cache does not hold it
   130  interrupted; the best so far is saved
 """
-_KERNEL = "a named kernel (`tune kernels`) or my.py:function, which returns a Kernel"
+_KERNEL = "a named kernel (`tune kernels`) or my.py:function, which returns a Kernel; NAME:constant=b: input b never changes and may be packed once"
 MODES = ("use", "require", "record", "tune", "refresh")
 
 

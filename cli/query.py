@@ -49,10 +49,10 @@ def same_kernel(name: str, spec: str) -> bool:
 
 def shape_of(row: Row) -> str:
     """A row's shape in the order its kernel names the extents (JSON sorts them)."""
-    from ..kernels import NAMES, get
+    from ..kernels import get, is_named
 
     shape = row.shape_dict
-    order = get(row.name).shape_names if row.name in NAMES else ()
+    order = get(row.name).shape_names if is_named(row.name) else ()
     return shape_text({n: shape[n] for n in (*(n for n in order if n in shape), *(n for n in shape if n not in order))})
 
 

@@ -69,7 +69,7 @@ def _nest(e: Entry) -> str:
 
     r = e.best
     # a row may come from a stranger's bundle: only what is known by name here is looked at, never a file or module that a row names
-    if r.name not in kernels.NAMES:
+    if not kernels.is_named(r.name):
         return "the loops of a kernel of one's own: tune show --kernel my.py:function"
     try:
         kernel = normalise(kernels.make(r.name, r.shape_dict, r.dtype))
@@ -121,7 +121,7 @@ def _facts(e: Entry) -> str:
         facts["limits"] = f"{e.limits[1] / 1e9:.4g} GFLOP/s, {e.limits[2] / 1e9:.3g} GB/s"
     rows = "".join(f"<tr><th scope=row>{escape(str(k))}</th><td>{escape(str(v))}</td></tr>" for k, v in facts.items())
     command = ""
-    if r.name in kernels.NAMES:
+    if kernels.is_named(r.name):
         shape = ",".join(f"{k}={v}" for k, v in r.shape_dict.items())
         words = ["tune", "run", "--kernel", r.name, "--shape", shape, "--dtype", r.dtype, "--device", r.device, "--threads", str(r.threads)]
         command = f"<pre tabindex=0>{escape(shlex.join(words))}</pre>"

@@ -3,6 +3,7 @@
 from .base import Device, Executable, SourceLike
 from .limits import Limits, Rates
 from .memory import Memory
+from .packed import Packed
 from .registry import get, local_names, names, register
 
-__all__ = ["Device", "Executable", "Limits", "Memory", "Rates", "SourceLike", "get", "local_names", "names", "register"]
+__all__ = ["Device", "Executable", "Limits", "Memory", "Packed", "Rates", "SourceLike", "get", "local_names", "names", "register"]

@@ -6,11 +6,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ..ir.errors import UsageError
+
 if TYPE_CHECKING:
     from ..lower.program import Signature
     from ..targets import Target
     from .limits import Limits
     from .memory import Memory
+    from .packed import Packed
 
 
 class SourceLike(Protocol):
@@ -49,7 +52,8 @@ class Executable(ABC):
 
     @abstractmethod
     def time(self, pointer_sets: Sequence[Sequence[int]], vars: Sequence[int] = (), repeats: int = 1, limit_s: float = float("inf")) -> list[float]:
-        """Seconds of each call, measured by the device's own clock around `run` (launch overhead of Python excluded).
+        """Seconds of each call, measured by the device's own clock around `run` (launch overhead of Python excluded). What is packed once
+        (`Signature.once`) is packed before, and not timed.
 
         Call i uses `pointer_sets[i % len(pointer_sets)]`. Makes `repeats` calls, but starts none after `limit_s` seconds; at
         least one."""
@@ -58,9 +62,16 @@ class Executable(ABC):
     def poison(self) -> None:
         """Fill scratch and workspace with 0xFF bytes (NaN as any float), so that the next `run` cannot profit from old values."""
 
-    def bind(self, vars: Sequence[int] = ()) -> Callable[..., None]:
-        """A quick `call(*pointers)` with `vars` fixed. It checks nothing: wrong addresses crash the process."""
+    def bind(self, vars: Sequence[int] = (), packed: Packed | None = None) -> Callable[..., None]:
+        """A quick `call(*pointers)` with `vars` fixed. It checks nothing: wrong addresses crash the process. With `packed`, the phases that `pack` ran
+        are left out: right as long as the constant inputs hold what they held then."""
+        if packed is not None:
+            raise UsageError(f"{self.signature.name} keeps nothing packed on this device")
         return lambda *pointers: self.run(pointers, vars)
+
+    def pack(self, pointers: Sequence[int], vars: Sequence[int] = ()) -> Packed:
+        """Run the phases that pack constant inputs into memory of their own, for `bind`. UsageError where a kernel or device has none."""
+        raise UsageError(f"{self.signature.name} packs nothing once")
 
     def close(self) -> None:  # noqa: B027  (nothing to release is a fine default)
         """Release the code now instead of with the last reference. The executable must not be used afterwards."""

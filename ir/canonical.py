@@ -74,11 +74,11 @@ class Canonical:
 
 
 def _loop(op: str, name: str, whole: dict[str, str], loops: dict[str, str]) -> str:
-    """A name with its loop suffix kept: `n@max.t` is loop `.t` of `n@max`. `grid` is no axis."""
+    """A name with its loop suffix kept: `n@max.t` is loop `.t` of `n@max`. `grid` and `once` are no axes."""
     base, dot, suffix = name.partition(".")
     found = (loops if dot else whole).get(base)
     if found is None:
-        if name == "grid":
+        if name in ("grid", "once"):
             return name
         raise OptError(f"{op}: the normalised kernel has no axis {base!r} (it has {', '.join(whole)})")
     return found + dot + suffix

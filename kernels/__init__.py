@@ -1,10 +1,14 @@
-"""The named workloads, one file each, and the way in: `get`, `make`, `parse_shape`."""
+"""The named workloads, one file each, and the way in: `get`, `make`, `parse_shape`.
+
+A name may end in `:constant=INPUT,…`: those inputs keep their contents from call to call (`conv2d:constant=weight`), so that a schedule may pack them once."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib import import_module
 
+from ..ir.constants import with_constants
 from ..ir.dtypes import DType
 from ..ir.errors import KernelError
 from ..ir.kernel import Extent, Kernel
@@ -12,7 +16,7 @@ from .definition import KernelDef
 from .suggest import nearest
 from .user import is_path, load
 
-__all__ = ["NAMES", "KernelDef", "get", "is_path", "make", "parse_shape"]
+__all__ = ["NAMES", "KernelDef", "get", "is_named", "is_path", "make", "parse_shape", "split_name"]
 
 NAMES: tuple[str, ...] = (
     "matmul", "matmul_nt", "matmul_tn", "matmul_mixed", "matmul_int8", "matmul_bias_relu", "matmul_bias_gelu", "batched_matmul", "matvec",
@@ -23,23 +27,42 @@ NAMES: tuple[str, ...] = (
 """Every named kernel, in the order `tune kernels` lists them."""
 
 
+_CONSTANT = ":constant="
+
+
+def split_name(name: str) -> tuple[str, tuple[str, ...]]:
+    """A kernel's name or path, and the inputs that the end of `name` says are constant."""
+    base, _, given = name.partition(_CONSTANT)
+    names = tuple(n.strip() for n in given.split(",")) if _CONSTANT in name else ()
+    if "" in names or len(set(names)) < len(names):
+        raise KernelError(f"cannot read the constant inputs of {name!r}; write {base}{_CONSTANT}b or {base}{_CONSTANT}a,b")
+    return base, names
+
+
+def is_named(name: str) -> bool:
+    """Whether `name` means one of the kernels here."""
+    return name.partition(_CONSTANT)[0] in NAMES
+
+
 def get(name: str) -> KernelDef:
     """The definition of a named kernel; KernelError suggests the nearest name."""
-    if name not in NAMES:
-        raise KernelError(f"unknown kernel {name!r}{nearest(name, NAMES)} (known: {', '.join(NAMES)}; your own: my.py:function)")
-    found = import_module(f".{name}", __name__).DEF
+    base, constant = split_name(name)
+    if base not in NAMES:
+        raise KernelError(f"unknown kernel {base!r}{nearest(base, NAMES)} (known: {', '.join(NAMES)}; your own: my.py:function)")
+    found = import_module(f".{base}", __name__).DEF
     assert isinstance(found, KernelDef)
-    return found
+    return found if not constant else replace(found, name=name, make=lambda shape, dtype: with_constants(found.make(shape, dtype), constant))
 
 
 def make(name: str, shape: Mapping[str, Extent] | None = None, dtype: str | DType | None = None) -> Kernel:
-    """A Kernel by name, or from a user's file by `my.py:function`.
+    """A Kernel by name, or from a user's file by `my.py:function`; both may end in `:constant=INPUT,…`.
 
     Missing sizes take the kernel's defaults; a size may be a symbol (`ir.sym("m", 1, 4096)`). `dtype` defaults to the kernel's first. Raises
     KernelError for an unknown name, size or element type.
     """
     if is_path(name):
-        return load(name, shape, dtype)
+        path, constant = split_name(name)
+        return with_constants(load(path, shape, dtype), constant)
     return get(name).kernel(shape, dtype)
 
 

@@ -14,6 +14,7 @@ from .suggest import nearest
 
 def is_path(name: str) -> bool:
     """Whether `name` means a file (`my.py:function` or `my.py`) and not a named kernel."""
+    name = name.partition(":constant=")[0]
     return ":" in name or name.endswith(".py")
 
 

@@ -14,7 +14,7 @@ from ..opts.nests import FoldItem, Item, Nest
 from ..opts.plan_axis import Part
 from ..opts.schedule import Scheduled, apply
 from ..opts.staging import StagePlan
-from . import barriers, empty
+from . import barriers, empty, once
 from .builder import Builder, Loop
 from .program import Mem, Param, Phase, Program, Val
 from .rooms import Rooms
@@ -30,10 +30,18 @@ def lower(scheduled: Scheduled, expand: bool = True) -> Program:
     places = {b.name: i for i, b in enumerate(kernel.buffers)}
     target = scheduled.target
     out = Program(kernel.name, params, kernel.symbols, [], align=target.vector_bytes if target.groups else 1)
+    room = Arena("work")
     for sub, gate in _parts(scheduled):
         low = Lowering(sub, expand, places, kernel.symbols)
+        for s in sub.stages.values():
+            if s.once:
+                first = Lowering(sub, expand, places, kernel.symbols)
+                out.phases.insert(out.once, once.pack(first, s, room))
+                out.once += 1
+                low.tiles |= first.tiles
+                low.active |= first.active
         out.phases.append(low.run(gate))
-        out.scratch, out.shared, out.work = max(out.scratch, low.arena.size), max(out.shared, low.shared.size), max(out.work, low.work)
+        out.scratch, out.shared, out.work = max(out.scratch, low.arena.size), max(out.shared, low.shared.size), max(out.work, low.work, room.size)
         out.regs = max(out.regs, sub.regs)
     if out.shared > target.shared and target.groups:
         raise OptError(f"{kernel.name}: the group needs {out.shared} bytes of shared memory; {target.name} has {target.shared}")

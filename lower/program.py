@@ -143,7 +143,8 @@ class Phase:
 class Program:
     """A lowered kernel. Sizes are in bytes; `scratch` is a worker's (a thread's) arena, `shared` a group's memory, `work` is
     shared between phases. `align`: every parameter starts at a multiple of so many bytes (1: elements are aligned, no more).
-    `regs`: at most so many registers a thread (0: the compiler decides)."""
+    `regs`: at most so many registers a thread (0: the compiler decides). The first `once` phases read constant inputs alone and no
+    other phase writes the workspace then: a call may leave them out, given the workspace that they filled from the same contents."""
 
     name: str
     params: tuple[Param, ...]
@@ -154,13 +155,14 @@ class Program:
     shared: int = 0
     align: int = 1
     regs: int = 0
+    once: int = 0
 
     @property
     def signature(self) -> Signature:
         """What a device needs to call it."""
         return Signature(
             self.name, self.params, tuple(s.arg.name for s in self.symbols), tuple(p.items for p in self.phases), self.scratch, self.work,
-            tuple(p.threads for p in self.phases), self.shared, self.align,
+            tuple(p.threads for p in self.phases), self.shared, self.align, self.once,
         )  # fmt: skip
 
 
@@ -169,7 +171,7 @@ class Signature:
     """How to call a compiled Program: phase i is the symbol `{name}_p{i}` with
     `void (void **bufs, int64 *vars, void *scratch, int64 lo, int64 hi)` running grid items [lo, hi). `bufs` holds the
     parameters, then the workspace pointer. Phases run in order, each complete before the next. `threads` (a phase),
-    `shared` and `align` are as in Program; languages with thread groups say in their renderer how arguments are passed."""
+    `shared`, `align` and `once` are as in Program; languages with thread groups say in their renderer how arguments are passed."""
 
     name: str
     params: tuple[Param, ...]
@@ -180,6 +182,7 @@ class Signature:
     threads: tuple[int, ...] = ()
     shared: int = 0
     align: int = 1
+    once: int = 0
 
     def entry(self, phase: int) -> str:
         """The function name of a phase."""

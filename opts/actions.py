@@ -14,6 +14,7 @@ from .nests import Nest
 from .opt import Opts, opt
 from .plan_axis import MAX_EXTRA_WORK
 from .schedule import Scheduled, apply
+from .staging import ONCE
 from .structure import contiguous, contractions, extent, nests, shared_axes, stageable_values
 
 SPATIAL = (2, 3, 4, 6, 8, 12, 14, 16, 32, 48, 64, 128)
@@ -98,10 +99,12 @@ def _moves(s: Scheduled) -> list[Opts]:
 
 def _stages(s: Scheduled, has: set[tuple[str, str]]) -> list[Opts]:
     out: list[Opts] = []
-    kernel = s.kernel
+    kernel, cpu = s.kernel, s.target.lang in ("llvm", "c")
     for b in kernel.inputs:
         if ("STAGE", b.name) in has:
             continue
+        if b.constant and cpu:
+            out.append((opt("STAGE", b.name, at=ONCE),))
         for n in s.nests:
             if _reads(n, b):
                 loops = s.loops(n)
@@ -119,7 +122,7 @@ def _stages(s: Scheduled, has: set[tuple[str, str]]) -> list[Opts]:
             for n in s.nests:
                 if n.store is not None and n.kind == "store" and n.store.buffer == b:
                     out += [(opt("STAGE", b.name, at=p.name),) for p in [*s.grid[-1:], *(q for q in s.loops(n) if q.kind == "serial")][:2]]
-        if ("NT", b.name) not in has and s.target.lang in ("llvm", "c"):
+        if ("NT", b.name) not in has and cpu:
             out.append((opt("NT", b.name),))
     return list(dict.fromkeys(out))
 
@@ -156,10 +159,16 @@ def _instructions(s: Scheduled, has: set[tuple[str, str]]) -> list[Opts]:
             lanes: list[Opts] = [()]
             if s.plans[lane].upcast == 1:
                 lanes = [(*_padded(name, size, n * i), opt("UPCAST", name, n * i)) for i in (1, 2, 4) if n * i < 2 * size or i == 1]
-            panels: list[Opts] = [()] if ("STAGE", fit.wide) in has else [(opt("STAGE", fit.wide, at=p.name),) for p in s.loops(nest)[:4]]
+            panels: list[Opts] = [()] if ("STAGE", fit.wide) in has else [(opt("STAGE", fit.wide, at=p),) for p in _places(s, nest, fit.wide)]
             tc = opt("TC", nest.name, n=name, k=fit.k.arg.name, row=fit.row.name)
             out += [(*a, *b, tc) for a in lanes for b in panels]
     return out
+
+
+def _places(s: Scheduled, nest: Nest, name: str) -> list[str]:
+    """Where a panel may be filled: the outer loops, and once where the input is constant."""
+    constant = s.target.lang in ("llvm", "c") and any(b.name == name and b.constant for b in s.kernel.inputs)
+    return [*([ONCE] if constant else []), *(p.name for p in s.loops(nest)[:4])]
 
 
 def _padded(name: str, size: int, amount: int) -> Opts:

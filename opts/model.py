@@ -251,14 +251,16 @@ def _traffic(s: Scheduled, nest: Nest, dram: float, warm: Collection[str] = ()) 
     if nest.store is not None:
         uses.append((nest.indices, nest.store.buffer.shape, nest.store.buffer.dtype.size, True))
         near.append(False)
-    staged = [st for st in s.stages.values() if any(n is nest for n in st.nests)]
+    held_here = [st for st in s.stages.values() if any(n is nest for n in st.nests)]
+    staged, panels = [st for st in held_here if not st.once], [st for st in held_here if st.once]
     sizes = [(s.target.l1, L2_BYTES), (s.target.l2, L3_BYTES), (max(s.target.l3, s.target.l2), dram)]
     prints = []
     for depth in range(len(loops) + 1):
         inner = regs | {p.name for p in loops[depth:]}
-        per = [_footprint(s, i, sh, inner, sz)[0] * (2 if st else 1) for i, sh, sz, st in uses]
+        per = [_footprint(s, i, sh, inner, sz)[0] * (2 if st else 1) for i, sh, sz, st in uses] + [_staged_inside(st, inner) for st in panels]
         held = sum(_staged_inside(st, inner) for st in staged)
         prints.append((per, held))
+    near += [not is_far(s.target, st.buffer.shape, st.buffer.dtype.size) for st in panels]
     cycles = 0.0
     for capacity, rate in sizes:
         fits = next((d for d, (per, held) in enumerate(prints) if sum(per) + held <= 0.8 * capacity), len(loops))
@@ -285,6 +287,8 @@ def _staged_inside(stage: StagePlan, inner: set[str]) -> float:
 def _stage(s: Scheduled, name: str, dram: float) -> float:
     """Cycles spent copying a staged tile, every time its loop comes round."""
     plan = s.stages[name]
+    if plan.once:
+        return 0.0
     nest = plan.nests[0]
     loops = s.loops(nest)
     names = [p.name for p in loops]

@@ -23,7 +23,7 @@ from .opt import Opt, Opts, opt
 from .plan_axis import AxisPlan, Part
 from .show import NestLine, nest_lines
 from .splitk import split
-from .staging import StagePlan, plan_stage
+from .staging import ONCE, StagePlan, plan_stage
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,6 +182,9 @@ def _again(s: State, v: Value, nest: Nest, by: tuple[Node, ...]) -> bool:
 def _phases(kernel: Kernel, listed: Opts, cuts: list[Opt], target: Target) -> Scheduled:
     if len(cuts) > 1:
         raise OptError(f"{cuts[1]}: only one reduction can be split")
+    kept = next((o for o in listed if o.op == "STAGE" and o.fields["at"] == ONCE), None)
+    if kept is not None:
+        raise OptError(f"{kept}: the workspace between the phases of {cuts[0]} is made anew by each call; use one of them")
     first, second = split(kernel, cuts[0])
     chunks = opt("PARALLEL", first.body[0].axes[0].arg.name)  # type: ignore[union-attr]
     # the outputs belong to the second phase; the first one's workspace is read again at once

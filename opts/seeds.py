@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from ..ir.kernel import Kernel
 from ..targets import Target
+from .constant_seeds import constant_seeds
 from .contraction_seeds import best_contractions
 from .fold_seeds import fold_seeds
 from .gpu_seeds import gpu_candidates
@@ -30,7 +31,10 @@ def seeds(kernel: Kernel, target: Target, threads: int = 1) -> list[Opts]:
     if target.kind == "gpu":
         found |= dict.fromkeys(gpu_candidates(kernel, target)[:KEPT])
         return list(found | {(): None})
-    for opts in _candidates(kernel, target, threads):
+    each = list(_candidates(kernel, target, threads))
+    if any(b.constant for b in kernel.inputs):
+        found |= dict.fromkeys(_ranked(kernel, target, threads, constant_seeds(kernel, target, threads, each))[:4])
+    for opts in each:
         legal = legal_prefix(kernel, opts, target)
         if legal is not None:
             found.setdefault(legal)

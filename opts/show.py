@@ -9,6 +9,7 @@ from ..ir.kernel import Reduce, Scan
 from ..ir.node import Node, load_parts
 from .nests import FoldItem, Nest
 from .plan_axis import Part
+from .staging import ONCE
 
 if TYPE_CHECKING:
     from .schedule import Scheduled
@@ -34,6 +35,7 @@ def nest_lines(s: Scheduled) -> list[NestLine]:
         if s.phases:
             out.append(NestLine(0, f"phase {phase}", "", "grid", sub.kernel.name))
             depth = 1
+        out += _stages(sub, ONCE, depth)
         for p in sub.grid:
             out.append(NestLine(depth, p.name, _extent(p), "grid", _step(p)))
             depth += 1
@@ -100,11 +102,11 @@ def _notes(s: Scheduled, n: Nest) -> str:
 def _stages(s: Scheduled, at: str, depth: int, nest: Nest | None = None) -> list[NestLine]:
     out = []
     for name, st in s.stages.items():
-        here = st.at.kind == "grid" if at == "grid" else st.at.name == at and nest is not None and any(n is nest for n in st.nests)
+        here = st.at.kind == at if at in ("grid", ONCE) else st.at.name == at and nest is not None and any(n is nest for n in st.nests)
         if here:
             size = f"{st.bytes / 1024:.3g} KiB"
             dims = " x ".join(f"{p.name}:{p.trips}" for p, _ in st.parts) if st.parts else " x ".join(str(e) for _, _, e, _ in st.box)
-            out.append(NestLine(depth, f"stage {name}", size, "stage", f"{st.order} {dims}"))
+            out.append(NestLine(depth, f"stage {name}", size, "stage", f"{st.order} {dims}{', once' if st.once else ''}"))
     return out
 
 

@@ -1,4 +1,5 @@
-"""STAGE of an input: which tile is copied, where, and in which layout."""
+"""STAGE of an input: which tile is copied, where, and in which layout. At `once`, the panel holds the whole of a constant input: it is filled before the first
+call with these contents, and later calls read it."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from ..ir import index as ix
 from ..ir.dtypes import DType
 from ..ir.errors import OptError
 from ..ir.kernel import Buffer, loads
-from ..ir.node import Node, axes_of, const, walk
+from ..ir.node import Node, axes_of, axis, const, walk
 from .opt import Opt
 from .plan_axis import Part
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from .schedule import Scheduled
 
 MAX_STAGE_BYTES = 1 << 26
+MAX_ONCE_BYTES = 1 << 30
+ONCE = "once"
+_ONCE = Part(ONCE, axis(ONCE, 1), ONCE, 1, 1, False, axis(ONCE, 1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +48,11 @@ class StagePlan:
     kept: DType | None = None
 
     @property
+    def once(self) -> bool:
+        """Whether it is filled before the first call, and kept."""
+        return self.at.kind == ONCE
+
+    @property
     def bytes(self) -> int:
         """Scratch it needs."""
         return self.elements * self.buffer.dtype.size
@@ -62,6 +71,8 @@ class StagePlan:
 def inner_parts(sched: Scheduled, nest: Nest, at: Part) -> list[Part]:
     """The parts of `nest` inside loop `at`: later loops, then register copies (lanes last)."""
     loops, regs = sched.loops(nest), sched.shared(nest) + sched.registers(nest)
+    if at.kind == ONCE:
+        return loops + regs
     if at.kind == "grid":
         return [p for p in loops if p.kind != "grid"] + regs
     names = [p.name for p in loops]
@@ -79,14 +90,17 @@ def plan_stage(sched: Scheduled, o: Opt) -> StagePlan:
         for b, index, mask in loads(*nest.evaluated):
             if b == buffer:
                 loop_names |= set(at)
-                if fields["at"] in at:
-                    found.append((nest, tuple(sched.at_parts(i) for i in index), mask, at[str(fields["at"])]))
+                place = at.get(str(fields["at"]), _ONCE if fields["at"] == ONCE else None)
+                if place is not None:
+                    found.append((nest, tuple(sched.at_parts(i) for i in index), mask, place))
     if not found:
         raise OptError(f"{o}: no loop {fields['at']!r} around a use of {o.on} (loops: {', '.join(sorted(loop_names)) or 'none'})")
     nothing = [a.arg.name for n, *_ in found for a in n.all_axes if a.arg.extent == 0]
     if nothing:
         raise OptError(f"{o}: there is nothing to stage, {nothing[0]} has extent 0")
     nest, index, mask, at_part = found[0]
+    if at_part.kind == ONCE:
+        _check_once(o, sched, buffer)
     inner = inner_parts(sched, nest, at_part)
     for i in index:
         _affine(o, i, {p.var for p in inner})
@@ -97,8 +111,19 @@ def plan_stage(sched: Scheduled, o: Opt) -> StagePlan:
     if fields["order"] == "panel":
         if len({(n.name, i, m) for n, i, m, _ in found}) > 1:
             raise OptError(f"{o}: {o.on} is read in more than one way inside {at_part.name}; use order=row")
-        return _panel(o, buffer, at_part, nest, index, mask, inner, [d for d in sched.dots.values() if d.value == nest.name])
+        return _panel(o, sched, buffer, at_part, nest, index, mask, inner, [d for d in sched.dots.values() if d.value == nest.name])
     return _row(o, sched, buffer, at_part, found)
+
+
+def _check_once(o: Opt, sched: Scheduled, buffer: Buffer) -> None:
+    if not buffer.constant:
+        raise OptError(
+            f"{o}: {buffer.name} may change from call to call; name the kernel {sched.kernel.name}:constant={buffer.name} where it does not, or stage at a loop"
+        )
+    if sched.target.lang not in ("llvm", "c"):
+        raise OptError(f"{o}: only processors keep what is packed once, not {sched.target.name}; stage at a loop")
+    if o.fields["order"] != "panel":
+        raise OptError(f"{o}: rows of the whole of {buffer.name} are what memory holds already; use order=panel")
 
 
 def _affine(o: Opt, index: Node, variables: set[Node]) -> None:
@@ -110,7 +135,9 @@ def _affine(o: Opt, index: Node, variables: set[Node]) -> None:
             raise OptError(f"{o}: the index of {o.on} is read from memory")
 
 
-def _panel(o: Opt, buffer: Buffer, at: Part, nest: Nest, index: tuple[Node, ...], mask: Node | None, inner: list[Part], dots: list[DotPlan]) -> StagePlan:
+def _panel(
+    o: Opt, sched: Scheduled, buffer: Buffer, at: Part, nest: Nest, index: tuple[Node, ...], mask: Node | None, inner: list[Part], dots: list[DotPlan]
+) -> StagePlan:
     used = [p for p in inner if any(p.var in ix.parts(i)[0] for i in index)]
     # the part that is contiguous in memory goes last, so that lanes read consecutive words; a matrix instruction wants its lanes
     # last, and inside each the elements it takes at once
@@ -120,13 +147,19 @@ def _panel(o: Opt, buffer: Buffer, at: Part, nest: Nest, index: tuple[Node, ...]
     lanes = {d.n for d in dots if dot}
     regs.sort(key=lambda p: (p.kind == "dot", p.kind == "upcast", p.axis in lanes, p.kind == "upcast" and ix.parts(last)[0].get(p.var, 0) == 1))
     ordered = [p for p in used if not p.register] + regs
+    if at.kind == ONCE:
+        strange = [p.name for p in ordered if isinstance(p.size, Node)]
+        if strange:
+            raise OptError(f"{o}: loop {strange[0]} has a symbolic extent")
+        if mask is not None and axes_of(sched.at_parts(mask)) - {p.var for p in ordered}:
+            raise OptError(f"{o}: what is read of {buffer.name} depends on loops that do not index it")
     stride, strides = 1, []
     for n, p in enumerate(reversed(ordered)):
         strides.append(stride)
         stride *= p.trips
         if n == int(dot) and o.fields["pad"]:
             stride += int(o.fields["pad"])
-    _size(o, stride * buffer.dtype.size)
+    _size(o, stride * buffer.dtype.size, MAX_ONCE_BYTES if at.kind == ONCE else MAX_STAGE_BYTES)
     return StagePlan(buffer, at, "panel", (nest,), index, mask, tuple(zip(ordered, reversed(strides))), (), stride)
 
 
@@ -199,6 +232,6 @@ def _only_bounds(mask: Node, buffer: Buffer, sched: Scheduled, index: tuple[Node
     return all(c in allowed for c in conjuncts)
 
 
-def _size(o: Opt, size: int) -> None:
-    if size > MAX_STAGE_BYTES:
-        raise OptError(f"{o}: the tile would take {size >> 20} MiB; at most {MAX_STAGE_BYTES >> 20} MiB are allowed")
+def _size(o: Opt, size: int, most: int = MAX_STAGE_BYTES) -> None:
+    if size > most:
+        raise OptError(f"{o}: the tile would take {size >> 20} MiB; at most {most >> 20} MiB are allowed")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ..ir.kernel import Kernel
 from ..targets import Target
 from . import gpu_seeds
+from .constant_seeds import packed_once
 from .contraction_seeds import contraction
 from .dots import fitting
 from .nests import Nest
@@ -49,11 +50,15 @@ def templates(kernel: Kernel, target: Target, threads: int = 1) -> list[Template
 
         if fitting(target, c.nest, c.lane) is not None:
             params["tc"] = (0, 1)
+        if c.wide.constant or c.tall.constant:
+            params["once"] = (0, 1)
 
         def make(p: Mapping[str, int]) -> Opts:
             lanes = target.lanes(c.nest.expr.dtype)
             nr = p["nv"] * lanes
-            return contraction(kernel, target, threads, c, **{**p, "nb": max(nr, p["nb"] // nr * nr), "mc": p["mc"] // p["mr"] * p["mr"]})
+            sizes = {k: v for k, v in p.items() if k != "once"} | {"nb": max(nr, p["nb"] // nr * nr), "mc": p["mc"] // p["mr"] * p["mr"]}
+            opts = contraction(kernel, target, threads, c, **sizes)
+            return packed_once(kernel, opts, target) if p.get("once") else opts
 
         out.append(Template("contraction", params, make))
     lanes = max(1, min(target.lanes(n.expr.dtype.compute) for n in nests(kernel)))

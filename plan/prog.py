@@ -13,6 +13,7 @@ from ..ir.normalise import normalise
 from .arguments import Binder, address
 from .artefacts import Artefacts
 from .compile import build, render
+from .constants import Constants
 from .remote import Copying
 from .resolve import Origin, Plan, resolve
 
@@ -33,13 +34,17 @@ class Prog:
     `c` and returns it. Inputs and outputs are in the order of `kernel.inputs` and `kernel.outputs`; arrays must have the exact
     shape and dtype, be row-major contiguous, and no output may overlap another argument. Raises UsageError otherwise.
 
-    Symbolic extents take their values from the shapes; one that no shape tells is a keyword. Safe to call from several threads."""
+    Symbolic extents take their values from the shapes; one that no shape tells is a keyword. Safe to call from several threads.
+
+    A constant input (`conv2d:constant=weight`) keeps its contents from call to call: a schedule may pack it at the first call with an array, and read
+    the packed copy as long as that array lives. After writing into such an array, call `repack()`."""
 
     def __init__(self, kernel: Kernel, plan: Plan, built: Built, executable: Executable) -> None:
         self.kernel, self.plan, self.built = kernel, plan, built
         self._executable = executable
         self._binder = Binder(kernel, built.signature.symbols)
         self._calls: dict[tuple[int, ...], Callable[..., None]] = {}
+        self._constants = Constants(executable, [i for i, b in enumerate(kernel.inputs) if b.constant]) if built.signature.once else None
         self._memo: dict[tuple[int, ...], _Checked] = {}
 
     @property
@@ -97,7 +102,7 @@ class Prog:
         made = binder.allocate(shapes[len(inputs) :]) if outs is None else outs
         addresses = binder.addresses((*inputs, *made), shapes)
         vars = tuple(env[s] for s in binder.symbols)
-        call = self._calls.get(vars)
+        call = self._calls.get(vars) if self._constants is None else self._constants.call(inputs, addresses, vars)
         if call is None:
             if len(self._calls) >= MEMO:
                 self._calls.clear()
@@ -107,6 +112,12 @@ class Prog:
             self._remember(len(inputs), arrays, call, addresses[: len(arrays)], shapes[len(inputs) :])
         call(*addresses)
         return out if outs is not None else made if len(made) > 1 else made[0]
+
+    def repack(self) -> None:
+        """Forget what is packed of constant inputs, whose contents have changed."""
+        self._memo.clear()
+        if self._constants is not None:
+            self._constants.clear()
 
     def _remember(
         self, inputs: int, arrays: tuple[Any, ...], call: Callable[..., None], addresses: tuple[int, ...], out_shapes: tuple[tuple[int, ...], ...]

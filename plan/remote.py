@@ -12,7 +12,7 @@ from ..ir import index as ix
 from ..ir.node import Node, walk
 
 if TYPE_CHECKING:
-    from ..devices import Memory
+    from ..devices import Memory, Packed
 
 
 class Copying(Executable):
@@ -49,7 +49,9 @@ class Copying(Executable):
     def run(self, pointers: Sequence[int], vars: Sequence[int] = ()) -> None:
         self.bind(vars)(*pointers)
 
-    def bind(self, vars: Sequence[int] = ()) -> Callable[..., None]:
+    def bind(self, vars: Sequence[int] = (), packed: Packed | None = None) -> Callable[..., None]:
+        if packed is not None:
+            return super().bind(vars, packed)
         sizes, roles = self.sizes(vars), [p.role for p in self.signature.params]
 
         def call(*pointers: int) -> None:

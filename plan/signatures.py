@@ -23,6 +23,7 @@ def encode(signature: Signature) -> dict[str, Any]:
         "threads": list(signature.threads),
         "shared": signature.shared,
         "align": signature.align,
+        "once": signature.once,
     }
 
 
@@ -33,8 +34,8 @@ def decode(data: Any) -> Signature:
     return Signature(str(data["name"]), params, tuple(map(str, data["symbols"])), items, int(data["scratch"]), int(data["work"]), *_groups(data))
 
 
-def _groups(data: Any) -> tuple[tuple[int, ...], int, int]:
-    return tuple(int(n) for n in data["threads"]), int(data["shared"]), int(data["align"])
+def _groups(data: Any) -> tuple[tuple[int, ...], int, int, int]:
+    return tuple(int(n) for n in data["threads"]), int(data["shared"]), int(data["align"]), int(data["once"])
 
 
 def _put(x: int | Node) -> Any:

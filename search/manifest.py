@@ -186,8 +186,9 @@ class _Reader:
 
         try:
             if kernels.is_path(name):
-                file, colon, function = name.rpartition(":")
-                path = str(self.folder / (file if colon else name)) + (f":{function}" if colon else "")
+                base = kernels.split_name(name)[0]
+                file, colon, function = base.rpartition(":")
+                path = str(self.folder / (file if colon else base)) + (f":{function}" if colon else "") + name[len(base) :]
                 return path, shape or {}, dtype or "", kernels.make(path, shape, dtype)
             d = kernels.get(name)
             return name, d.complete(shape), d.dtype(dtype).name, d.kernel(shape, dtype)

@@ -9,6 +9,7 @@ from typing import Any
 import odd_kernels
 from tilewright import kernels, targets
 from tilewright.ir import KernelError, OptError, sym
+from tilewright.ir.constants import with_constants
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.node import Node
 from tilewright.opts import Opts, apply, dumps, opt, seeds
@@ -51,13 +52,16 @@ class Case:
     def __str__(self) -> str:
         shape = ",".join(f"{k}={v}" for k, v in self.shape.items())
         symbols = "".join(f" with {k}={v}" for k, v in self.vars.items())
-        return f"{self.name} {self.dtype} {shape}{symbols} for {self.target.name}, {self.threads} threads, inputs of seed {self.seed}:\n  {dumps(self.opts)}"
+        constant = f":constant={','.join(found)}" if (found := [b.name for b in self.kernel.inputs if b.constant]) else ""
+        return f"{self.name}{constant} {self.dtype} {shape}{symbols} for {self.target.name}, {self.threads} threads, inputs of seed {self.seed}:\n  {dumps(self.opts)}"
 
 
 def draw(name: str, choose: Choose, host_only: bool = False, most: int = 8, among: Sequence[str] = TARGETS) -> Case:
     """A case of a named or odd kernel with up to `most` picks of options, for one of the targets `among`."""
     dtype, shape, vars, kernel = _odd(name, choose) if name in odd_kernels.KERNELS else _named(name, choose)
     target = pick_target(choose, host_only, among)
+    if not target.groups and choose(3) == 0:  # what they keep packed is of no use to groups
+        kernel = with_constants(kernel, [b.name for b in kernel.inputs])
     start: Opts = ()
     if choose(4) == 3 and (not target.groups or choose(4) == 3):  # (those of GPUs are many, and take their time)
         found = seeds(kernel, target, 2)
@@ -65,7 +69,18 @@ def draw(name: str, choose: Choose, host_only: bool = False, most: int = 8, amon
     elif target.groups and choose(3):
         start = shared_axis(kernel, target, choose)
     picks = [choose(1 << 20) for _ in range(choose(most + 1))]
-    return Case(name, dtype, shape, kernel, target, grow(kernel, target, picks, start), vars, 1 + choose(2), choose(1000))
+    return Case(name, dtype, shape, kernel, target, _once(kernel, target, grow(kernel, target, picks, start)), vars, 1 + choose(2), choose(1000))
+
+
+def _once(kernel: Kernel, target: Target, opts: Opts) -> Opts:
+    """`opts`, and every constant input that still can be packed once."""
+    for b in kernel.inputs if not target.groups else ():
+        try:
+            apply(kernel, (*opts, opt("STAGE", b.name, at="once")), target)
+        except OptError:
+            continue
+        opts = (*opts, opt("STAGE", b.name, at="once"))
+    return opts
 
 
 def pick_target(choose: Choose, host_only: bool, among: Sequence[str] = TARGETS) -> Target:
@@ -143,7 +158,7 @@ def wild(s: Scheduled) -> list[Opts]:
     for thing in things:
         for at in loops:
             out += [(opt("STAGE", thing, at=at),), (opt("STAGE", thing, at=at, order="row"),), (opt("STAGE", thing, at=at, pad=3),)]
-        out.append((opt("NT", thing),))
+        out += [(opt("NT", thing),), (opt("STAGE", thing, at="once", pad=3),)]
     out += [(opt("SWIZZLE", "grid", n),) for n in (2, 3, 4)]
     return out + (in_groups(s, names, things, loops) if s.target.groups else [])
 

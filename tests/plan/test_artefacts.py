@@ -163,7 +163,7 @@ def test_signatures_survive_json(shape: list[int | Node], items: list[int | Node
     from tilewright.ir import const, float32
 
     grid = tuple(i if isinstance(i, Node) else const(i) for i in items)
-    s = Signature("f", (Param("x", float32, tuple(shape), "in"),), ("m", "n"), grid, 64, 128)
+    s = Signature("f", (Param("x", float32, tuple(shape), "in"),), ("m", "n"), grid, 64, 128, once=1)
     assert signatures.decode(json.loads(json.dumps(signatures.encode(s)))) == s
 
 

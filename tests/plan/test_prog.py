@@ -273,3 +273,57 @@ def test_best_says_what_is_wrong_with_the_question(make, matmul: Kernel, rows: C
         best("matmul", SHAPE, device="gpu9", cache=rows, store=store)
     with pytest.raises(UsageError, match="threads is 0; give at least 1"):
         best("matmul", SHAPE, threads=0, cache=rows, store=store)
+
+
+# constant inputs ----------------------------------------------------------------------------------------------------
+@pytest.fixture
+def packed(rows: Cache, store: Artefacts, measured) -> Prog:
+    """A matmul whose stored schedule packs b once."""
+    opts = '[["UPCAST","m",4],["UPCAST","n",16],["STAGE","b",{"at":"once"}]]'
+    kernel = kernels.make("matmul:constant=b", SHAPE, "float32")
+    rows.record(measured(kernel, opts))
+    found = best(kernel, cache=rows, store=store, threads=1)
+    assert found.origin == "exact" and found.built.signature.once == 1
+    return found
+
+
+def test_a_constant_input_is_packed_at_the_first_call_with_it(packed: Prog) -> None:
+    a, b, c = arrays()
+    other, before = rng.standard_normal(b.shape, np.float32), b.copy()
+    np.testing.assert_allclose(packed(a, b), a @ b, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(packed(a, other, out=c), a @ other, rtol=1e-5, atol=1e-5)
+    b[:] = 0  # against the promise: what is packed is read on
+    np.testing.assert_allclose(packed(a, b, out=c), a @ before, rtol=1e-5, atol=1e-5)
+    packed.repack()
+    assert not packed(a, b, out=c).any()
+    np.testing.assert_allclose(packed(2 * a, other), 2 * a @ other, rtol=1e-5, atol=1e-5)
+
+
+def test_what_was_packed_goes_with_the_array(packed: Prog) -> None:
+    a, b, _ = arrays()
+    kept = packed._constants._kept
+    for _ in range(3):
+        fresh = b + 1  # memory of an array that is gone may come back with other contents
+        np.testing.assert_allclose(packed(a, fresh), a @ fresh, rtol=1e-5, atol=1e-5)
+        assert len(kept) == 1
+        del fresh
+        gc.collect()
+        assert not kept
+    packed(a, b)
+    packed(a, b[:])
+    assert len(kept) == 1  # a view is the same memory
+
+
+def test_constant_inputs_pack_once_from_many_threads(packed: Prog) -> None:
+    a, b, _ = arrays()
+    made, want, packs = [], a @ b, []
+    original = packed._executable.pack
+    packed._executable.pack = lambda *args: packs.append(1) or original(*args)
+    threads = [threading.Thread(target=lambda: made.append(packed(a, b))) for _ in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert len(packs) == 1 and len(made) == 8
+    for c in made:
+        np.testing.assert_allclose(c, want, rtol=1e-5, atol=1e-5)
