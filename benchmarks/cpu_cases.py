@@ -44,7 +44,7 @@ CASES = (
     _conv("1x256x14x14 256x1x1", 1, 256, 14, 256, 1),
     _conv("depthwise 32x112x112 3x3", 1, 32, 112, 32, 3, 32),
     *(Case(f"matmul {m}x1024x1024, b constant", "constant inputs", "matmul:constant=b", {"m": m, "n": 1024, "k": 1024}) for m in (16, 64, 256)),
-    Case("conv2d 1x64x56x56 64x3x3, weight constant", "constant inputs", "conv2d:constant=weight", {"n": 1, "c": 64, "h": 56, "w": 56, "oc": 64}),
+    Case("conv2d 1x64x56x56 64x3x3, weight constant", "constant inputs", "conv2d:constant=weight", {**_conv("", 1, 64, 56, 64, 3).shape}),
     Case("softmax 4096x4096", "rows", "softmax", {"m": 4096, "n": 4096}),
     Case("log_softmax 4096x4096", "rows", "log_softmax", {"m": 4096, "n": 4096}),
     Case("layernorm 16384x1024", "rows", "layernorm", {"m": 16384, "n": 1024}),
