@@ -54,6 +54,9 @@ def contraction_guesses(c: Contraction, target: Target, threads: int) -> list[di
     # heights that divide the rows need no masks
     most = 26 if target.registers >= 32 else 12
     tiles += [(mr, nv) for mr in range(13, 4, -1) for nv in (2, 3) if tall % mr == 0 and most // 2 <= mr * nv <= most and (mr, nv) not in tiles]
+    if waste(width, lanes) + 0.05 < waste(width, 2 * lanes):  # narrow, or one vector wider than an even number of them
+        tiles += [(mr, 1) for mr in ((24, 16, 12) if target.registers >= 32 else (12, 8))]
+        tiles += [(mr, 1) for mr in range(26, 13, -1) if tall % mr == 0 and target.registers >= 32][:1]
     tiles.sort(key=lambda t: waste(tall, t[0]) + waste(width, t[1] * lanes))
     out: dict[tuple[tuple[str, int], ...], None] = {}
     # a step that does not divide the axis would be masked in every one of them
@@ -134,7 +137,7 @@ def contraction(
     if row and mr > 1:
         out.append(opt("UPCAST", row, min(mr, extent(row_axis))) if row_axis is not None else opt("UPCAST", row, mr))
     fit = fitting(target, c.nest, c.lane) if tc else None
-    if fit is not None and waste(extent(c.lane), nr) > MAX_EXTRA_WORK - 1:
+    if waste(extent(c.lane), nr) > MAX_EXTRA_WORK - 1 and (fit is not None or extent(c.lane) < nr):
         out.append(opt("PADTO", lane, nr))
     if nr > 1:
         out.append(opt("UPCAST", lane, nr))

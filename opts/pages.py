@@ -21,8 +21,11 @@ if TYPE_CHECKING:
     from .staging import StagePlan
 
 PAGE = 4096
-STREAMS = 16
-"""Runs that a core's prefetchers follow at once."""
+LINE = 64
+STREAMS, STREAMS_APART = 16, 28
+"""Runs that a core's prefetchers follow at once: at strides of whole pages, which share sets of the first cache, and at others."""
+KEPT, NEXT_LINE = 256, 0.33
+"""Runs beyond those whose lines stay in the first cache until they are used up, and what going on to the next line costs of a jump."""
 TRANSLATIONS = 1024
 """Pages whose translations a core keeps; more are walked again."""
 FAR, COPIED, NEAR = 120.0, 400.0, 10.0
@@ -71,11 +74,13 @@ def jumps(size: int, levels: Iterable[tuple[int, int]]) -> float:
         if trips < 2:
             continue
         if count:
-            if stride or count > TRANSLATIONS:
+            if 0 < stride < LINE and count <= KEPT:
+                count *= max(1.0, trips * stride / LINE) * NEXT_LINE
+            elif stride or count > TRANSLATIONS:
                 count *= trips
         elif stride <= run:
             run += stride * (trips - 1)
-        elif streams * trips <= STREAMS:
+        elif streams * trips <= (STREAMS_APART if stride % PAGE else STREAMS):
             streams *= trips
         else:
             count = streams * trips * min(1.0, stride / PAGE)
