@@ -11,10 +11,10 @@ from ..ir import index as ix
 from ..ir.dtypes import index
 from ..ir.errors import OptError
 from ..ir.idle import conjuncts
+from ..ir.kernel import Buffer
 from ..ir.node import Node, axes_of, const, load_parts
 from ..opts.nests import Nest
 from ..opts.plan_axis import Part
-from ..opts.staging import StagePlan
 from . import tile
 from .indices import Indices
 from .lanes import choose_lane, width
@@ -128,41 +128,33 @@ class NestEval(Indices):
         if found is None:
             found = self._address[node] = self._locate(node)
         mem, address, mask, invariant = found
+        buffer, indices, bounds = load_parts(node)
+        staged = self.low.staged(buffer.name, self.nest)
+        if staged is None and bounds is None:
+            past = [a for a in (self.lane_masked, *self.scalar_masked) if a is not None and a in axes_of(*indices)]
+            columns = turned_read(self, mem, self._plain(buffer, indices), asg, invariant, past) if past else None
+            if columns is not None:
+                return columns
         m = None if mask is None else self.value(mask, asg)
-        staged = self.low.staged(load_parts(node)[0].name, self.nest)
         if staged is None or m is not None or mem.space != "shared":
             return self.read(mem, address, asg, m, invariant)
-        part = self._neighbours(staged[0], mem, address, asg)
+        part = tile.neighbours(self, staged[0], mem, address, asg)
         if part is None:
-            return self._from_tile(staged[0], mem, address, asg)
+            return tile.read(self, staged[0], mem, address, asg)
         # copies that are neighbours in the tile are read as one vector
         first = {**asg, part.name: 0}
         key = ("tile", node, *(first[n] for n in self._depends(node)))
         if key not in self._memo:
-            self._memo[key] = self._from_tile(staged[0], mem, address, first, part.trips)
+            self._memo[key] = tile.read(self, staged[0], mem, address, first, part.trips)
         return self.b.extract(self._memo[key], asg[part.name])
 
-    def _neighbours(self, plan: StagePlan, mem: Mem, address: Node, asg: Assignment) -> Part | None:
-        """The register part along which this read, the same in all lanes, is consecutive and aligned for a whole vector."""
-        terms = ix.parts(address)[0]
-        for p in self.regs if self.low.sched.target.kind == "gpu" else ():
-            if p.kind == "upcast" and p is not self.lane and terms.get(p.var) == 1 and p.trips & (p.trips - 1) == 0 and p.trips <= plan.vector:
-                base, c, lane, vec = self.split(address, {**asg, p.name: 0})
-                if not lane and vec is None and self.low.at(mem, base, c, p.trips).align >= p.trips * mem.dtype.size:
-                    return p
-        return None
-
-    def _from_tile(self, plan: StagePlan, mem: Mem, address: Node, asg: Assignment, copies: int = 1) -> Val:
-        """Load from shared memory: along the lanes, or `copies` consecutive elements of a read that is the same in all of them. In
-        a swizzled tile chunks have changed places along a row; a load inside one stays whole."""
-        base, c, lane, vec = self.split(address, asg)
-        lanes = copies if copies > 1 else self.width if lane else 1
-        if not plan.swizzle:
-            return self.b.load(self.low.at(mem, base, c, lanes), self.low.scalar(base), lanes) if copies > 1 else self.read(mem, address, asg)
-        at = self.low.scalar(ix.add(base, const(c)))
-        if vec is None and lane in (0, 1) and lanes <= plan.vector and (lanes == 1 or self.low.at(mem, base, c, lanes).align >= lanes * mem.dtype.size):
-            return self.b.load(Mem(mem.space, mem.base, mem.dtype, 0, lanes * mem.dtype.size), tile.place(self.b, plan, at), lanes)
-        return self.b.gather(mem, tile.place(self.b, plan, self._join(at, lane, vec)))
+    def _plain(self, buffer: Buffer, indices: tuple[Node, ...]) -> Node:
+        """The element index over parts of an access that keeps to no bounds."""
+        address = const(0)
+        for i, step in zip(indices, self.low.strides[buffer.name]):
+            at = over_parts(i, self.low.axis_index)
+            address = ix.add(address, at, step) if isinstance(step, int) else ix.add(address, ix.mul(at, step))
+        return address
 
     def _locate(self, node: Node) -> tuple[Mem, Node, Node | None, bool]:
         """(memory, element index over parts, mask over axes, whether read-only) of a load."""
@@ -215,7 +207,7 @@ class NestEval(Indices):
         columns = turned_read(self, mem, address, asg, invariant) if vec is None and mask is None else None
         if columns is not None:
             return columns
-        at = self._join(self.low.scalar(ix.add(base, const(c))), lane, vec)
+        at = self.join(self.low.scalar(ix.add(base, const(c))), lane, vec)
         if at.lanes == 1:
             if mask is not None and mask.lanes > 1:
                 return b.gather(mem, b.splat(at, self.width), mask, invariant)
@@ -244,11 +236,11 @@ class NestEval(Indices):
             if lane == 1 and vec is None:
                 b.store(self.low.at(mem, base, c, lanes), self.low.scalar(base), value, mask)
             else:
-                b.store(mem, self._join(self.low.scalar(ix.add(base, const(c))), lane, vec), value, mask)
+                b.store(mem, self.join(self.low.scalar(ix.add(base, const(c))), lane, vec), value, mask)
             return
         if value.lanes > 1 or mask is not None:
             raise OptError(f"{self.nest.name}: lanes of {self.lane.name if self.lane else '?'} all write one element")
-        at = self._join(self.low.scalar(ix.add(base, const(c))), 0, vec)
+        at = self.join(self.low.scalar(ix.add(base, const(c))), 0, vec)
         if scalar is None:
             b.store(mem, at, value)
         else:

@@ -92,9 +92,9 @@ class Indices:
     def index(self, node: Node, asg: Assignment) -> Val:
         """An index over parts as a Val (a vector where it varies along the lanes)."""
         base, c, lane, vec = self.split(node, asg)
-        return self._join(self.low.scalar(ix.add(base, const(c))), lane, vec)
+        return self.join(self.low.scalar(ix.add(base, const(c))), lane, vec)
 
-    def _join(self, scalar: Val, lane: int, vec: Val | None) -> Val:
+    def join(self, scalar: Val, lane: int, vec: Val | None) -> Val:
         out = scalar
         if lane:
             out = self.b.op("add", out, self.b.const(tuple(lane * i for i in range(self.width)), index, self.width))
@@ -113,7 +113,7 @@ class Indices:
         b, table = self.b, self.low.axis_index
         base, c, lane, vec = self.split(over_parts(ix.add(y, x, -1), table), asg)
         if vec is not None:
-            return b.op(op, b.const(0), self._join(self.low.scalar(ix.add(base, const(c))), lane, vec))
+            return b.op(op, b.const(0), self.join(self.low.scalar(ix.add(base, const(c))), lane, vec))
         if not lane:
             return b.op(op, b.const(0), self.low.scalar(ix.add(base, const(c))))
         reach = abs(lane) * self.width + 1

@@ -6,10 +6,12 @@ one instruction for each such step, with no table of lanes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
-from ..ir.node import Node
+from ..ir import index as ix
+from ..ir.dtypes import index
+from ..ir.node import Node, const
 from .builder import Builder
 from .program import Mem, Val
 from .storage import Assignment
@@ -68,14 +70,14 @@ def _joined(b: Builder, vectors: list[Val]) -> Val:
     return vectors[0]
 
 
-def turned_read(ev: NestEval, mem: Mem, address: Node, asg: Assignment, invariant: bool) -> Val | None:
+def turned_read(ev: NestEval, mem: Mem, address: Node, asg: Assignment, invariant: bool, past: Collection[Node] = ()) -> Val | None:
     """The load of a whole vector at `address`, over parts and linear, from a block that is loaded and turned once for all its copies; None where no register
-    part of the nest is consecutive in memory."""
+    part of the nest is consecutive in memory. `past`: axes whose copies reach past their extent; nothing is read there, and what the copies get is never stored."""
     if ev.width < LEAST or mem.dtype.size < 4 or ev.low.sched.target.kind == "gpu" or ev.lane is None:
         return None
     copies = ev.split_of(address)[3]
     part = next((p for p in ev.regs if p is not ev.lane and (1, p.name) in copies and p.trips & -p.trips >= LEAST), None)
-    if part is None:
+    if part is None or any(a not in (part.axis, ev.lane.axis) for a in past) or (past and part.axis in ev.nest.reduce_axes):
         return None
     long = min(part.trips & -part.trips, ev.width)
     block, at = divmod(asg[part.name], long)
@@ -83,6 +85,22 @@ def turned_read(ev: NestEval, mem: Mem, address: Node, asg: Assignment, invarian
     columns = ev.block((mem, address, *(first[n] for _, n in copies)))
     if not columns:
         base, c, lane, _ = ev.split(address, first)
-        rows = [ev.b.load(ev.low.at(mem, base, c + lane * i, long), ev.low.scalar(base), long, None, invariant) for i in range(ev.width)]
+        columns_there = _there(ev, part.axis, first, long) if part.axis in past else None
+        rows_there = _there(ev, ev.lane.axis, first, ev.width) if ev.lane.axis in past else None
+        rows = []
+        for i in range(ev.width):
+            mask = columns_there
+            if rows_there is not None:
+                row = ev.b.splat(ev.b.extract(rows_there, i), long)
+                mask = row if mask is None else ev.b.op("and", mask, row)
+            rows.append(ev.b.load(ev.low.at(mem, base, c + lane * i, long), ev.low.scalar(base), long, mask, invariant))
         columns += turned(ev.b, rows)
     return columns[at]
+
+
+def _there(ev: NestEval, axis: Node, first: Assignment, count: int) -> Val:
+    """Which of `count` consecutive points of an axis, from that of an assignment on, are inside its extent."""
+    plan = ev.low.sched.plans[axis]
+    base, c, _, _ = ev.split(plan.index, first)
+    at = ev.b.op("add", ev.low.scalar(ix.add(base, const(c))), ev.b.const(tuple(range(count)), index, count))
+    return ev.b.op("lt", at, ev.low.scalar(plan.extent if isinstance(plan.extent, Node) else const(plan.extent)))

@@ -147,6 +147,8 @@ def _compute(s: Scheduled, nest: Nest) -> float:
         rest = loops[last_spatial + 1 :]
         # a matrix instruction reads its panel from memory
         live = accs + (sum(copies[p.name] for p in space if p is lane) + 1 if dot is None else 3)
+        if unroll > 1 and dot is None and _slides(s, nest, regs, lane):  # what one step reads is read again by the next, and kept
+            live += (unroll - 1) * _product(copies[p.name] for p in space if p is lane) // 2
         # each spilled accumulator is stored and loaded again, in the middle of its chain; where steps are spelled out, the compiler moves the loads of
         # one before the last products of another, and then about all of them are spilled as soon as the file is nearly full
         over = max(0, live - (s.target.registers - s.target.registers // 16))
@@ -166,6 +168,13 @@ def _compute(s: Scheduled, nest: Nest) -> float:
         stores = _product(copies.values())
     body = max(arith / ports, loads / 2.0, stores, (arith + loads + stores + 2) / ISSUE, FMA_LATENCY if nest.kind == "scan" else 1.0)
     return _trips(s.loops(nest)) * (body + 0.4)
+
+
+def _slides(s: Scheduled, nest: Nest, regs: list[Part], lane: Part | None) -> bool:
+    """Whether steps that are spelled out read what other copies read one step before."""
+    steps, copies = [p.var for p in regs if p.kind == "unroll"], [p.var for p in regs if p.kind == "upcast" and p is not lane]
+    found = [ix.parts(s.at_parts(i))[0] for n in walk(*nest.evaluated) if n.op == "load" for i in load_parts(n)[1]]
+    return any(terms.get(u) and terms.get(u) == terms.get(c) for terms in found for u in steps for c in copies)
 
 
 def _apart(s: Scheduled, indices: tuple[Node, ...], lane: Part | None, regs: list[Part]) -> int:

@@ -67,6 +67,14 @@ def _widens_reduction(kernel: Kernel, a: Node, cut: set[str]) -> bool:
     return any(n.kind == "reduce" and a in n.axes and any(r.arg.family in cut for r in n.reduce_axes) for n in nests(kernel))
 
 
+NARROW = 24
+"""Vectors of sums across rows that are all kept in registers."""
+STEPS = 7
+"""Steps of a window that are spelled out."""
+ITEMS = 64
+"""Work items that are enough for any number of threads."""
+
+
 def columns(kernel: Kernel, lanes: int, threads: int) -> Iterator[Opts]:
     """Where a reduction runs across the rows of what it reads: a few rows side by side over a strip whose results stay in scratch, so that memory is read in long
     runs."""
@@ -79,6 +87,13 @@ def columns(kernel: Kernel, lanes: int, threads: int) -> Iterator[Opts]:
         for a in found[0].reduce_axes
         if all(x.strides.get(lane) == 1 and (x.stride(a) or 0) > extent(lane) // 2 for x in accesses(kernel, found[0]) if not x.store)
     ]
+    width = min(-(-extent(lane) // lanes) * lanes, 1 << (extent(lane) - 1).bit_length())
+    for a in along[:1]:
+        if width <= NARROW * lanes and len(found[0].axes) == 1 and extent(a) >= 16 * extent(lane):
+            # all results in registers, chunks of the rows side by side
+            pad = (opt("PADTO", _name(lane), width),) if waste(extent(lane), width) > 0.25 else ()
+            for chunks in (8 * threads, 2 * threads):
+                yield (opt("SPLITK", _name(a), chunks), *pad, opt("UPCAST", _name(lane), width), opt("UNROLL", _name(a), 4 if width <= 8 * lanes else 2))
     for a, strip in product(along[:1], (1024, 2048)):
         strip = min(strip, -(-extent(lane) // threads))  # a strip for each thread at least
         strip -= strip % (4 * lanes)
@@ -95,16 +110,16 @@ def windows(kernel: Kernel, lanes: int) -> Iterator[Opts]:
         free = [a for a in shared_axes(kernel) if a is not lane]
         if lane is None or not slid or len(free) < 2:
             continue
-        steps = [opt("UNROLL", _name(a), extent(a)) for a in n.reduce_axes[-1:] if 1 < extent(a) <= 4]
+        steps = [opt("UNROLL", _name(a), extent(a)) for a in n.reduce_axes[-1:] if 1 < extent(a) <= STEPS]
+        outer = free[:1] if extent(free[0]) >= ITEMS else free[:-1]
+        grid = [opt("PARALLEL", _name(a)) for a in outer]
         for vectors in (4, 2, 1):
             width = _fit(extent(lane), vectors * lanes)
             if width > 1:
-                yield (
-                    opt("UPCAST", _name(lane), width),
-                    *steps,
-                    opt("PARALLEL", _name(free[0])),
-                    opt("STAGE", slid[0].buffer.name, at=_name(free[-1]), order="row"),
-                )
+                yield (opt("UPCAST", _name(lane), width), *steps, *grid, opt("STAGE", slid[0].buffer.name, at=_name(free[-1]), order="row"))
+                # several rows of results share the rows they slide over
+                copies = [opt("UPCAST", _name(free[-1]), 4)] if vectors < 4 and waste(extent(free[-1]), 4) <= 0.25 else []
+                yield (opt("UPCAST", _name(lane), width), *copies, *steps, *grid, opt("STAGE", slid[0].buffer.name, at=_name(outer[-1]), order="row"))
 
 
 def transposed(kernel: Kernel, target: Target, lanes: int) -> list[Opts]:
@@ -120,9 +135,7 @@ def transposed(kernel: Kernel, target: Target, lanes: int) -> list[Opts]:
             continue
         cuts = (opt("UPCAST", _name(into), lanes), opt("UPCAST", _name(along), lanes))
         free = [a for a in shared_axes(kernel) if a not in (into, along)]
-        if (
-            n.store.buffer.dtype.size >= 4 and not extent(into) % lanes and not extent(along) % lanes
-        ):  # turned in registers; pieces of whole lines are written past the caches where the output will not stay there
+        if n.store.buffer.dtype.size >= 4:  # turned in registers; pieces of whole lines are written past the caches where the output will not stay there
             block, outer = 4 * lanes, tuple(opt("PARALLEL", _name(a)) for a in free)
             past = (opt("NT", n.store.buffer.name),) if is_far(target, n.store.buffer.shape, n.store.buffer.dtype.size) else ()
             if extent(along) >= 2048:  # strips of the output's rows, all of them by one item: fewer pages at a time

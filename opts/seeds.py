@@ -47,10 +47,15 @@ def seeds(kernel: Kernel, target: Target, threads: int = 1) -> list[Opts]:
 def _candidates(kernel: Kernel, target: Target, threads: int) -> Iterable[Opts]:
     yield from _ranked(kernel, target, threads, fold_seeds(kernel, target, threads))[:6]
     found = contractions(kernel)
-    if found:
-        yield from best_contractions(kernel, target, threads, max(found, key=lambda c: _work(c.nest)))
-    lanes = _lanes(kernel, target)
     plain: dict[Opts, float] = {}
+    if found:
+        main = max(found, key=lambda c: _work(c.nest))
+        best = best_contractions(kernel, target, threads, main)
+        if any(extent(a) > 1 for a in main.rows):
+            yield from best
+        else:  # each operand is used for one row of results, so it is a row kernel as much
+            plain |= {o: estimate(apply(kernel, o, target), threads) for o in best}
+    lanes = _lanes(kernel, target)
     # two rows at once read two streams from memory, where a row is worked through several times
     shapes = [(v, 1) for v in (4, 2, 8, 1)] + [(v, 2) for v in (4, 2) if len(nests(kernel)) > 1]
     if any(n.kind == "init" for n in nests(kernel)):

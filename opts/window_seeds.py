@@ -35,6 +35,7 @@ def window_guesses(kernel: Kernel, target: Target, threads: int, c: Contraction)
         out += [opt("UPCAST", c.lane.arg.name, copies)] if copies > 1 else []
         out += steps
         yield (*out, *_grid(free, threads, rows.arg.name, c))
+        yield (*out, *_by_rows(rows, vectors * lanes, threads, c))
 
 
 def _grid(free: list[Node], threads: int, rows: str, c: Contraction) -> list[Opt]:
@@ -61,6 +62,14 @@ def _grid(free: list[Node], threads: int, rows: str, c: Contraction) -> list[Opt
             return [*out, *grid, *moved, opt("STAGE", c.wide.name, at=inner, order="row")]
         out.append(opt("PARALLEL", name))
     return out
+
+
+def _by_rows(rows: Node, copies: int, threads: int, c: Contraction) -> list[Opt]:
+    """Work items over the rows, where those are more than what slides: each worker packs its own rows once, and all of them read the window's operand."""
+    name, block = rows.arg.name, -(-extent(rows) // (copies * threads)) * copies
+    cut = [opt("TILE", name, block)] if copies < block < extent(rows) else []
+    panel = f"{name}.t" if cut else name
+    return [*cut, opt("PARALLEL", name), opt("STAGE", c.wide.name, at=name, order="row"), opt("STAGE", c.tall.name, at=panel)]
 
 
 def _even(size: int, most: int) -> int:

@@ -38,6 +38,9 @@ def test_columns(dtype, rows, columns):
 CASES = {
     # both are register copies: the store's lanes lie across the rows that are read
     "copies": ("transpose", {"m": 32, "n": 48}, (opt("UPCAST", "m", 16), opt("UPCAST", "n", 8))),
+    "copies past both ends": ("transpose", {"m": 27, "n": 45}, (opt("UPCAST", "m", 16), opt("UPCAST", "n", 16))),
+    "copies past one end": ("transpose", {"m": 32, "n": 45}, (opt("UPCAST", "m", 16), opt("UPCAST", "n", 16))),
+    "copies past the lanes' end": ("transpose", {"m": 27, "n": 48}, (opt("UPCAST", "m", 16), opt("UPCAST", "n", 8))),
     # a panel whose lanes lie across rows, in blocks of the loops inside it
     "panel": ("matmul_nt", {"m": 6, "n": 32, "k": 40}, (opt("UPCAST", "m", 3), opt("UPCAST", "n", 32), opt("STAGE", "b", at="m"))),
     "steps": ("matmul_nt", {"m": 6, "n": 32, "k": 48}, (opt("UPCAST", "n", 32), opt("TILE", "k", 24), opt("UNROLL", "k", 3), opt("STAGE", "b", at="k"))),

@@ -31,6 +31,15 @@ def test_jumps(levels, expected):
     assert jumps(4, levels) == expected
 
 
+def test_streams_beyond_the_prefetchers_cost_by_the_line():
+    """Element by element along 40 rows that lie apart: a jump for a line, not for an element, and a cheaper one, within a page."""
+    apart = 12_000
+    assert jumps(4, [(apart, 28), (4, 3000)]) == 0
+    found = jumps(4, [(apart, 40), (4, 3000)])
+    assert 40 * 3000 * 4 / 64 * 0.2 < found < 40 * 3000 * 4 / 64
+    assert jumps(4, [(ROW, 24), (4, 4096)]) > 0  # strides of whole pages share the first cache's sets
+
+
 def thin(rows):
     return normalise(kernels.make("matmul", {"m": rows, "n": 4096, "k": 4096}, "float32"))
 

@@ -39,9 +39,37 @@ def test_a_transpose_is_turned_in_registers(shape, streams):
     assert (("NT", "y") in first) == streams
 
 
-@pytest.mark.parametrize(("shape", "dtype"), [({"m": 300, "n": 500}, "float32"), ({"m": 4096, "n": 4096}, "bfloat16")])
-def test_a_transpose_with_bounds_or_short_elements_goes_through_scratch(shape, dtype):
-    assert ("STAGE", "y") in made("transpose", shape, dtype)[0]
+def test_a_transpose_with_bounds_is_turned_too_and_one_of_short_elements_goes_through_scratch():
+    assert ("STAGE", "y") not in made("transpose", {"m": 300, "n": 500})[0]
+    assert ("STAGE", "y") in made("transpose", {"m": 4096, "n": 4096}, "bfloat16")[0]
+
+
+@pytest.mark.parametrize("n", [3, 10, 100])
+def test_narrow_outputs_have_lanes_of_their_own_width(n):
+    first = made("matmul", {"m": 3000, "n": n, "k": 3000})[0]
+    assert first["UPCAST", "n"].amount in (4, 16) and first["UPCAST", "m"].amount >= 12
+
+
+@pytest.mark.parametrize(("n", "width"), [(3, 4), (100, 112), (300, 304)])
+def test_narrow_columns_keep_all_sums_in_registers(n, width):
+    first = made("sum_cols", {"m": 100_000, "n": n})[0]
+    assert ("SPLITK", "m") in first and first["UPCAST", "n"].amount == width
+
+
+def test_a_convolution_with_more_channels_than_pixels_is_cut_by_channels():
+    first = made("conv2d", CONV | {"c": 512, "h": 7, "w": 7, "oc": 512})[0]
+    assert ("PARALLEL", "oc") in first and first["STAGE", "weight"].fields["at"] == "oc.t"
+
+
+def test_a_depthwise_convolution_stages_its_plane():
+    first = made("conv2d", CONV | {"c": 192, "h": 28, "w": 28, "oc": 192, "kh": 5, "kw": 5, "pad": 2, "groups": 192})[0]
+    assert ("STAGE", "x") in first and first["UNROLL", "kw"].amount == 5
+
+
+def test_what_slides_does_not_fill_the_register_file():
+    """28 accumulators and three steps of a window are more than 32 registers hold."""
+    first = made("conv2d", CONV | {"n": 4, "groups": 4})[0]
+    assert first["UPCAST", "oc"].amount // 16 * first["UPCAST", "ow"].amount < 28 or ("UNROLL", "kw") not in first
 
 
 def test_row_numbers_do_not_make_a_transpose():
