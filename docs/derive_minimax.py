@@ -1,4 +1,6 @@
-"""Derives the polynomials of `lower/minimax.py`: weighted minimax fits by the Remez exchange on a grid of Chebyshev nodes.
+"""Derives the polynomials of `lower/minimax.py`: weighted minimax fits by the Remez exchange on a grid of Chebyshev nodes; for erf
+of float32 a quotient of two, by the same exchange with the denominator of the step before (W. J. Cody, 1970, "A survey of practical
+rational and polynomial approximation of functions").
 
 Run with mpmath installed (`pip install mpmath`); prints each table with its error before and after rounding the coefficients."""
 
@@ -33,19 +35,51 @@ def remez(f: Function, weight: Function, lo: mpf, hi: mpf, n: int, grid: int = 7
         solution = lu_solve(system, right)
         coefficients = [solution[k] for k in range(n)]
         error = [w * (v - value(coefficients, x)) for x, w, v in zip(xs, ws, fs, strict=True)]
-        extrema: list[int] = []
-        for i, e in enumerate(error):
-            if extrema and (e > 0) == (error[extrema[-1]] > 0):
-                if abs(e) > abs(error[extrema[-1]]):
-                    extrema[-1] = i
-            else:
-                extrema.append(i)
-        while len(extrema) > n + 1:
-            extrema.pop(0 if abs(error[extrema[0]]) < abs(error[extrema[-1]]) else -1)
+        extrema = alternating(error, n + 1)
         if len(extrema) <= n or extrema == points:
             break
         points = extrema
     return coefficients
+
+
+def alternating(error: list[mpf], n: int) -> list[int]:
+    """Where the error is largest between its changes of sign; of more than `n` places the smaller ones at the ends go."""
+    extrema: list[int] = []
+    for i, e in enumerate(error):
+        if extrema and (e > 0) == (error[extrema[-1]] > 0):
+            if abs(e) > abs(error[extrema[-1]]):
+                extrema[-1] = i
+        else:
+            extrema.append(i)
+    while len(extrema) > n:
+        extrema.pop(0 if abs(error[extrema[0]]) < abs(error[extrema[-1]]) else -1)
+    return extrema
+
+
+def quotient(f: Function, lo: mpf, hi: mpf, p: int, q: int, grid: int = 700) -> tuple[list[mpf], list[mpf]]:
+    """The p and q coefficients of numerator and denominator (the latter's first is 1) that minimise max |numerator / (denominator f) - 1| on [lo, hi]."""
+    xs = [(lo + hi) / 2 - (hi - lo) / 2 * cos(pi * (i + mpf(1) / 2) / grid) for i in range(grid)]
+    fs = [f(x) for x in xs]
+    n = p + q - 1
+    points = [round((grid - 1) * i / n) for i in range(n + 1)]
+    top, bottom = [mpf(0)] * p, [mpf(1)] + [mpf(0)] * (q - 1)
+    for _ in range(40):
+        system, right = matrix(n + 1, n + 1), matrix(n + 1, 1)
+        for row, i in enumerate(points):
+            x, v = xs[i], fs[i]
+            for k in range(p):
+                system[row, k] = x**k
+            for k in range(1, q):
+                system[row, p + k - 1] = -v * x**k
+            system[row, n], right[row] = (-1) ** row * v * value(bottom, x), v
+        solution = lu_solve(system, right)
+        top, bottom = [solution[k] for k in range(p)], [mpf(1)] + [solution[p + k] for k in range(q - 1)]
+        error = [value(top, x) / (value(bottom, x) * v) - 1 for x, v in zip(xs, fs, strict=True)]
+        extrema = alternating(error, n + 1)
+        if len(extrema) <= n or (extrema == points and max(map(abs, error)) < abs(solution[n]) * mpf("1.001")):
+            break
+        points = extrema
+    return top, bottom
 
 
 def show(name: str, f: Function, weight: Function, lo: mpf, hi: mpf, n: int, bits: int) -> None:
@@ -79,6 +113,21 @@ def erf_rest(s: mpf) -> mpf:
     return erf(sqrt(s)) / sqrt(s) - 1 if s > mpf(10) ** -25 else 2 / sqrt(pi) - 1
 
 
+def show_erf(edge: mpf, slope: mpf, scale: mpf) -> None:
+    """erf(x) / x - slope as a quotient, both parts times `scale`. `slope`, `scale` and where the range ends were chosen by evaluating in float32:
+    of 10 to 16 thirty-seconds, 1 to 2 by 1/256 and 3.75 to 3.92 these give nearly the least error in units in the last place."""
+    whole, under = quotient(lambda s: 1 + erf_rest(s), mpf(0), edge**2, 6, 6)
+    over = [p - slope * q for p, q in zip(whole, under, strict=True)]
+    with mp.workprec(24):
+        rounded = [[+(scale * c) for c in part] for part in (over, under)]
+    xs = [edge**2 * mpf(i) / 2000 for i in range(1, 2000)]
+    fits = (over, under), rounded
+    before, after = (max(abs((value(a, x) / value(b, x) + slope) / (1 + erf_rest(x)) - 1) for x in xs) for a, b in fits)
+    print(f"# erf, float32: quotient of 6 and 6 coefficients, error 2^{float(log(before, 2)):.1f}, rounded 2^{float(log(after, 2)):.1f}")
+    for part in rounded:
+        print(", ".join(float(c).hex() for c in part), flush=True)
+
+
 def main() -> None:
     half = log(mpf(2)) / 2 * mpf("1.001")
     low, high = sqrt(mpf(1) / 2) - 1, sqrt(mpf(2)) - 1
@@ -86,10 +135,9 @@ def main() -> None:
         show("exp", exp_rest, lambda r: r * r / exp(r), -half, half, n, bits)
     show("log, float32", log_rest, log_weight, low, high, 8, 24)
     show("log, float64", artanh_rest, lambda z: z / 2, mpf(0), (high / (high + 2)) ** 2, 7, 53)
-    for edge, top, small, large, bits in (("0.92", 4, 7, 7, 24), ("1", 6, 12, 18, 53)):
-        a = mpf(edge)
-        show("erf near zero", erf_rest, lambda s: 1 / (1 + erf_rest(s)), mpf(0), a * a * mpf("1.01"), small, bits)
-        show("erf far", lambda t: log(erfc(t)), lambda t: erfc(t) / erf(t), a * mpf("0.99"), mpf(top), large, bits)
+    show_erf(mpf("3.85"), mpf(5) / 16, mpf(113) / 64)
+    show("erf near zero, float64", erf_rest, lambda s: 1 / (1 + erf_rest(s)), mpf(0), mpf("1.01"), 12, 53)
+    show("erf far, float64", lambda t: log(erfc(t)), lambda t: erfc(t) / erf(t), mpf("0.99"), mpf(6), 18, 53)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from .staging import StagePlan
 
 CLOCK = 3.0e9
 """Cycles a second the model assumes; only ratios matter for ranking."""
-POLYNOMIAL = {"exp": 16, "log": 20, "tanh": 26, "erf": 24}
+POLYNOMIAL = {"exp": 16, "log": 20, "tanh": 26, "erf": 26}
 """Vector instructions of an elementary function."""
 SLOW = {"div": 8.0, "sqrt": 10.0}
 FMA_LATENCY = 4

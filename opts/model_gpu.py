@@ -24,7 +24,7 @@ LATENCY = 28.0
 """Cycles from one dependent instruction to the next, a shared-memory read between."""
 LAUNCH = 4e-6
 """Seconds to launch a phase."""
-COST = {"exp": 12.0, "log": 14.0, "tanh": 22.0, "erf": 22.0, "div": 8.0, "sqrt": 8.0}
+COST = {"exp": 12.0, "log": 14.0, "tanh": 22.0, "erf": 24.0, "div": 8.0, "sqrt": 8.0}
 SECTOR = 32
 
 

@@ -27,7 +27,8 @@ OPS = sorted(NAMES)
 op_ = pytest.mark.parametrize("op", OPS)
 type_ = pytest.mark.parametrize("name", ["float32", "float64"])
 target_ = pytest.mark.parametrize("target", [HOST, NO_FMA], ids=["fma", "no fma"])
-BOUND = {"exp": 1.0, "log": 1.0, "tanh": 2.7, "erf": 1.5}
+BOUND = {"exp": (1.0, 1.0), "log": (1.0, 1.0), "tanh": (2.7, 2.7), "erf": (2.9, 1.5)}
+"""Units in the last place, with fma: float32, float64. erf of float32 was measured over all its floats: 2.803, without fma 3.227."""
 WIDE = np.longdouble
 
 
@@ -90,7 +91,7 @@ def test_error_is_bounded(op: str, name: str, target: Target) -> None:
     x = samples(op, name, 100_000 if name == "float32" else 8_000)
     error = ulps(evaluate(op, x, target=target), reference(op, x))
     worst = int(np.argmax(error))
-    assert error[worst] <= BOUND[op] + (0 if "fma" in target.features else 0.5), f"{error[worst]} ulp at {x[worst]!r}"
+    assert error[worst] <= BOUND[op][name == "float64"] + (0 if "fma" in target.features else 0.5), f"{error[worst]} ulp at {x[worst]!r}"
 
 
 @op_
@@ -147,15 +148,16 @@ def test_log_of_subnormals_and_negatives(name: str) -> None:
 
 @pytest.mark.parametrize("op", ["tanh", "erf"])
 @type_
-def test_odd_functions_are_odd_bounded_and_exact_for_subnormals(op: str, name: str) -> None:
-    x = np.linspace(0, 30, 5000).astype(name)
-    y = evaluate(op, x)
-    np.testing.assert_array_equal(evaluate(op, -x), -y)
+@target_
+def test_odd_functions_are_odd_bounded_and_exact_for_subnormals(op: str, name: str, target: Target) -> None:
+    x = np.concatenate([np.linspace(3, 4, 20_000), np.linspace(0, 30, 5000), [np.finfo(name).max]]).astype(name)
+    y = evaluate(op, x, target=target)
+    np.testing.assert_array_equal(evaluate(op, -x, target=target), -y)
     assert (y <= 1).all() and y[-1] == 1
     info = np.finfo(name)
     tiny = (np.arange(2000) * float(info.smallest_subnormal)).astype(name)
     scale = 1.0 if op == "tanh" else 2 / math.sqrt(math.pi)
-    np.testing.assert_allclose(evaluate(op, tiny) / info.smallest_subnormal, np.arange(2000) * scale, atol=1.0)
+    np.testing.assert_allclose(evaluate(op, tiny, target=target) / info.smallest_subnormal, np.arange(2000) * scale, atol=1.0)
 
 
 @op_
@@ -166,7 +168,7 @@ def test_only_simple_operations_are_used(op: str, name: str) -> None:
     body = [s.op for s in statements(program.phases[0].body)]
     assert set(body) <= {"const", "add", "sub", "mul", "div", "fma", "lt", "le", "select", "abs", "bitcast", "and", "or", "shl", "shr", "load", "store"}
     work = [o for o in body if o not in ("const", "bitcast", "load", "store")]
-    assert len(work) <= {"exp": 25, "log": 34, "tanh": 25, "erf": 39}[op] + (0 if name == "float32" else 20)
+    assert len(work) <= {"exp": 25, "log": 34, "tanh": 25, "erf": 26}[op] + (0 if name == "float32" else 33 if op == "erf" else 20)
 
 
 def test_other_types_and_functions_are_refused() -> None:
