@@ -18,6 +18,10 @@ from .staging import ONCE
 from .structure import contiguous, contractions, extent, nests, shared_axes, stageable_values
 
 SPATIAL = (2, 3, 4, 6, 8, 12, 14, 16, 32, 48, 64, 128)
+ODD = (5, 7, 9, 10, 11, 13)
+"""Copies that only extents they divide make worth a look."""
+WINDOW = 7
+"""Steps of a window that may all be spelled out."""
 PARTIAL = (4, 16, 32, 64, 128)
 UNROLLS = (2, 4, 8)
 CHUNKS = (2, 4, 8, 16, 64)
@@ -64,9 +68,12 @@ def proposals(s: Scheduled) -> list[Opts]:
             amounts: tuple[int, ...] = (2, 4, 8, 16) if not cpu else PARTIAL if is_reduce else SPATIAL
             if is_reduce and not any(x in lanes_ok for x in axes):
                 amounts = (2, 4)
+            elif cpu and not is_reduce:
+                amounts += tuple(n for n in ODD if size % n == 0)
             out += [(opt("UPCAST", name, n),) for n in amounts if n <= size]
         if is_reduce and plan.unroll == 1:
-            out += [(opt("UNROLL", name, n),) for n in (UNROLLS if cpu else (*UNROLLS, 16)) if n * plan.upcast <= size]
+            whole = (size,) if size <= WINDOW and size not in UNROLLS else ()
+            out += [(opt("UNROLL", name, n),) for n in (*(UNROLLS if cpu else (*UNROLLS, 16)), *whole) if n * plan.upcast <= size]
         if len(plan.tiles) < 2:
             out += [(opt("TILE", name, n),) for n in (BLOCKS if cpu else (8, *BLOCKS)) if plan.block < n < size and n % plan.block == 0]
     for a in shared_axes(kernel) if s.target.kind == "cpu" else ():
