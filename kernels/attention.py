@@ -41,9 +41,8 @@ def build(name: str, shape: Shape, dtype: DType, causal: bool, window: Extent | 
     k, v = (kb.input(t, (b, h // shared if shared > 1 else h, s, d), dtype) for t in "kv")
 
     def seen(j: Node, x: Node, otherwise: float) -> Node:
-        if not causal:
-            return x
-        return where(j <= i if window is None else (j <= i) & (j > i - window), x, otherwise)
+        mask = visible(i, j, causal, window)
+        return x if mask is None else where(mask, x, otherwise)
 
     dot = kb.block_reduce("add", "dot", (*outer, i, j_dot), d_dot, q[z, head, i, d_dot] * k[z, c, j_dot, d_dot])
     score = kb.block_value("score", (*outer, i, j_score), seen(j_score, dot[(*outer, i, j_score)] * scale(d, dtype), float("-inf")))
@@ -59,6 +58,21 @@ def build(name: str, shape: Shape, dtype: DType, causal: bool, window: Extent | 
     if sums:
         kb.store("lse", dtype.compute, (b, h, s), (*outer, i), M[(*outer, i)] + log(L[(*outer, i)]), indices=(z, head, i))
     return kb.build()
+
+
+def visible(i: Node, j: Node, causal: bool, window: Extent | None = None) -> Node | None:
+    """Where query i sees key j; None: everywhere."""
+    if not causal:
+        return None
+    return j <= i if window is None else (j <= i) & (j > i - window)
+
+
+def pairs(s: Shape, causal: bool, window: int | None = None) -> int:
+    """Pairs of queries and keys of one head that are not masked."""
+    if not causal:
+        return int(s["s"] ** 2)
+    w = s["s"] if window is None else min(window, s["s"])
+    return int(w * (w + 1) // 2 + (s["s"] - w) * w)
 
 
 def scale(d: Extent, dtype: DType) -> Node:
@@ -93,7 +107,7 @@ def reference_of(x: Arrays, s: Shape, causal: bool, window: int | None = None) -
 
 def flops(s: Shape) -> int:
     """As `flops_of`, over the pairs that are not masked."""
-    return flops_of(s, s["s"] * (s["s"] + 1) // 2)
+    return flops_of(s, pairs(s, causal=True))
 
 
 def flops_of(s: Shape, pairs: int) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..ir.dtypes import DType
 from ..ir.errors import KernelError
 from ..ir.kernel import Kernel
-from .attention import build, flops_of, reference_of
+from .attention import build, flops_of, pairs, reference_of
 from .common import FLOATS
 from .definition import Arrays, KernelDef, Shape
 
@@ -30,7 +30,7 @@ def reference(x: Arrays, s: Shape) -> dict[str, np.ndarray[Any, Any]]:
 
 def flops(s: Shape) -> int:
     """As `flops_of`, over the pairs that are not masked."""
-    return flops_of(s, s["s"] * (s["s"] + 1) // 2)
+    return flops_of(s, pairs(s, causal=True))
 
 
 def nbytes(s: Shape, dtype: DType) -> int:

@@ -1,4 +1,5 @@
-"""Causal attention that also stores lse, the logarithm of the sum of each query's exponentials: what its gradient needs. See `attention`."""
+"""Attention that also stores lse, the logarithm of the sum of each query's exponentials: what its gradient needs. See `attention`, and `attention_mask` for what
+queries see."""
 
 from __future__ import annotations
 
@@ -6,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir.dtypes import DType
 from ..ir.kernel import Kernel
-from .attention import build, reference_of
-from .attention import flops as forward_flops
-from .attention import nbytes as forward_bytes
+from .attention import build, flops_of
+from .attention_mask import DEFAULT, MINIMUM, SIZES, Mask, matrix, repeated
 from .common import FLOATS, f64
 from .definition import Arrays, KernelDef, Shape
 
@@ -17,37 +17,42 @@ if TYPE_CHECKING:
 
 
 def make(s: Shape, dtype: DType) -> Kernel:
-    """q, k, v (b, h, s, d) → y (b, h, s, d), lse (b, h, s) in the compute type."""
-    return build("attention_lse", s, dtype, causal=True, sums=True)
+    """q (b, h, s, d), k, v (b, h / shared, s, d) → y (b, h, s, d), lse (b, h, s) in the compute type."""
+    mask = Mask.of(s)
+    return build("attention_lse", s, dtype, causal=mask.causal, window=mask.window, shared=mask.shared, sums=True)
 
 
 def reference(x: Arrays, s: Shape) -> dict[str, np.ndarray[Any, Any]]:
     """lse by logaddexp over the whole score matrix."""
     import numpy as np
 
-    scores = np.einsum("zhid,zhjd->zhij", f64(x["q"]), f64(x["k"])) / np.sqrt(s["d"])
-    return {**reference_of(x, s, causal=True), "lse": np.logaddexp.reduce(np.where(np.tri(s["s"], dtype=bool), scores, -np.inf), axis=-1)}
+    k, v = (repeated(x, t, s) for t in "kv")
+    scores = np.where(matrix(s), np.einsum("zhid,zhjd->zhij", f64(x["q"]), k) / np.sqrt(s["d"]), -np.inf)
+    lse = np.logaddexp.reduce(scores, axis=-1)
+    return {"y": np.exp(scores - lse[..., None]) @ v, "lse": lse}
 
 
 def flops(s: Shape) -> int:
     """Attention's, and + for each query."""
-    return forward_flops(s) + int(s["b"] * s["h"] * s["s"])
+    return flops_of(s, Mask.of(s).pairs(s)) + int(s["b"] * s["h"] * s["s"])
 
 
 def nbytes(s: Shape, dtype: DType) -> int:
-    """Attention's, and lse."""
-    return forward_bytes(s, dtype) + int(s["b"] * s["h"] * s["s"] * dtype.compute.size)
+    """q and y, k and v of their heads, lse."""
+    heads = 2 * s["h"] + 2 * (s["h"] // s["shared"])
+    return int(s["b"] * s["s"] * (heads * s["d"] * dtype.size + s["h"] * dtype.compute.size))
 
 
 DEF = KernelDef(
     "attention_lse",
     "attention, with log sum exp of the scores stored",
-    ("b", "h", "s", "d"),
-    {"b": 1, "h": 8, "s": 1024, "d": 64},
-    {"b": 1, "h": 2, "s": 11, "d": 5},
+    ("b", "h", "s", "d", *SIZES),
+    {"b": 1, "h": 8, "s": 1024, "d": 64, **DEFAULT},
+    {"b": 1, "h": 2, "s": 11, "d": 5, **DEFAULT},
     FLOATS,
     make,
     reference,
     flops,
     nbytes,
+    MINIMUM,
 )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir.dtypes import DType
 from ..ir.kernel import Kernel
-from .attention import build, flops_of, nbytes, reference_of
+from .attention import build, flops_of, nbytes, pairs, reference_of
 from .common import FLOATS
 from .definition import Arrays, KernelDef, Shape
 
@@ -26,8 +26,7 @@ def reference(x: Arrays, s: Shape) -> dict[str, np.ndarray[Any, Any]]:
 
 def flops(s: Shape) -> int:
     """As `flops_of`, over the pairs in the band."""
-    w = min(s["w"], s["s"])
-    return flops_of(s, w * (w + 1) // 2 + (s["s"] - w) * w)
+    return flops_of(s, pairs(s, causal=True, window=s["w"]))
 
 
 DEF = KernelDef(

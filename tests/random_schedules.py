@@ -20,6 +20,7 @@ from tilewright.targets import Target
 NAMES = (*kernels.NAMES, *odd_kernels.KERNELS)
 SIZES = (1, 2, 3, 4, 5, 7, 8, 9, 11, 13, 16, 17, 19, 23, 31, 32, 33, 37, 48, 64, 67)
 SMALL = {"kh": 3, "kw": 3, "stride": 3, "pad": 1, "groups": 3, "b": 2, "h": 11}
+FEW = {"pad": [0, 1], "causal": [0, 1], "w": [0, 3, 5], "shared": [1, 2]}
 MOST_POINTS = 15_000
 COPIES = (2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 64)
 TARGETS = ("host", "avx2", "cascadelake", "znver5", "neon")
@@ -97,7 +98,7 @@ def _named(name: str, choose: Choose) -> tuple[str, Mapping[str, Any], Mapping[s
     shape: dict[str, Any] = {}
     for size in d.shape_names:
         top = max(SMALL.get(size, 0), d.odd_shape[size] * 3 // 2)
-        allowed = [0, 1] if size == "pad" else [n for n in SIZES if n <= top]
+        allowed = FEW[size] if size in FEW and (size != "w" or "causal" in d.shape_names) else [n for n in SIZES if n <= top]
         shape[size] = d.odd_shape[size] if choose(3) == 0 else allowed[choose(len(allowed))]
     if _make(name, shape, dtype) is None:
         shape = dict(d.odd_shape)

@@ -197,7 +197,7 @@ def test_every_size_counts(name):
     d = kernels.get(name)
     base = canonical(SMALL[name]).hash
     for size in d.shape_names:
-        step = {"groups": -1, "hk": -1}.get(size, 2 if size in ("c", "oc", "h") else 1)  # (what divides another still does)
+        step = {"groups": -1, "hk": -1, "causal": -1}.get(size, 2 if size in ("c", "oc", "h") else 1)  # (what divides another still does)
         changed = {**d.odd_shape, size: d.odd_shape[size] + step}
         if size == "pad":
             changed |= {"kh": 5, "kw": 5}
@@ -405,9 +405,9 @@ def test_unknown_names_are_refused():
 @pytest.mark.parametrize("name", kernels.NAMES)
 def test_loose_extents_match_another_shape(name):
     d = kernels.get(name)
-    keep = {"kh", "kw", "stride", "pad", "groups"}
+    keep = {"kh", "kw", "stride", "pad", "groups", "causal", "shared"}
     # an image's height and width stay odd, so that windows still cross the edges
-    other = {n: e if n in keep else 2 * e + (n in "hw" and "w" in d.odd_shape) for n, e in d.odd_shape.items()}
+    other = {n: e if n in keep else 2 * e + (n in "hw" and "kw" in d.odd_shape) for n, e in d.odd_shape.items()}
     a, b = loose(SMALL[name]), loose(d.kernel(other))
     assert a["extents"] == b["extents"]
     assert a["epilogue"] != b["epilogue"]

@@ -3,48 +3,59 @@
 import numpy as np
 import pytest
 from tilewright import kernels, targets
+from tilewright.ir import KernelError
 from tilewright.ir.evaluate import evaluate
 from tilewright.lower import lower
 from tilewright.lower.interp import run as interpret
 from tilewright.opts import apply, parse
 
 SHAPE = {"b": 2, "h": 2, "s": 7, "d": 4}
-DIMS = tuple(SHAPE.values())
 STEP = 1e-5
+MASKS = {
+    "causal": ({}, "attention", {}),
+    "full": ({"causal": 0}, "attention_full", {}),
+    "window": ({"w": 3}, "attention_window", {"w": 3}),
+    "grouped": ({"shared": 2}, "attention_grouped", {"hk": 1}),
+}
+"""Sizes of the gradient's kernels, and the plain forward kernel of the same meaning with its sizes."""
 
 
-def drawn():
+def drawn(shared=1):
     rng = np.random.default_rng(3)
-    return {t: rng.standard_normal(DIMS) for t in ("q", "k", "v", "dy")}
+    b, h, s, d = SHAPE.values()
+    return {t: rng.standard_normal((b, h // shared if t in "kv" else h, s, d)) for t in ("q", "k", "v", "dy")}
 
 
-def forward(x):
-    return evaluate(kernels.make("attention", SHAPE, "float64"), {t: x[t] for t in "qkv"})["y"]
+def forward(x, mask="causal"):
+    _, name, more = MASKS[mask]
+    return evaluate(kernels.make(name, SHAPE | more, "float64"), {t: x[t] for t in "qkv"})["y"]
 
 
-def numerical(x, which):
+def numerical(x, which, mask):
     """d Σ y·dy / d x[which], by central differences of the plain forward kernel."""
-    out = np.zeros(DIMS)
-    for at in np.ndindex(*DIMS):
+    out = np.zeros(x[which].shape)
+    for at in np.ndindex(*out.shape):
         ends = []
         for step in (STEP, -STEP):
             moved = x[which].copy()
             moved[at] += step
-            ends.append((forward({**x, which: moved}) * x["dy"]).sum())
+            ends.append((forward({**x, which: moved}, mask) * x["dy"]).sum())
         out[at] = (ends[0] - ends[1]) / (2 * STEP)
     return out
 
 
-def backward(x, run):
-    """dq, dk, dv by the four kernels."""
-    out = run("attention_lse", x)
+def backward(x, run, **more):
+    """dq, dk, dv by the four kernels; gradients of heads that share keys are added up."""
+    out = run("attention_lse", x, more)
     x = {**x, **out}
-    x |= run("attention_delta", x)
-    return {**run("attention_dq", x), **run("attention_dkv", x)}
+    x |= run("attention_delta", x, {})
+    found = {**run("attention_dq", x, more), **run("attention_dkv", x, more)}
+    b, h, s, d = SHAPE.values()
+    return found | {t: found[t].reshape(b, -1, more.get("shared", 1), s, d).sum(axis=2) for t in ("dk", "dv")}
 
 
-def reference(name, x):
-    kernel = kernels.make(name, SHAPE, "float64")
+def reference(name, x, more):
+    kernel = kernels.make(name, SHAPE | more, "float64")
     return evaluate(kernel, {b.name: x[b.name] for b in kernel.inputs})
 
 
@@ -56,19 +67,36 @@ BLOCKS = {
 }
 
 
-def in_blocks(name, x):
-    kernel = kernels.make(name, SHAPE, "float64")
+def in_blocks(name, x, more):
+    kernel = kernels.make(name, SHAPE | more, "float64")
     arrays = {b.name: x[b.name] if b.role == "in" else np.full(b.shape, np.nan) for b in kernel.buffers}
     interpret(lower(apply(kernel, parse(BLOCKS[name]), targets.named("avx2"))), arrays)
     return {b.name: arrays[b.name] for b in kernel.outputs}
 
 
-@pytest.mark.parametrize("run", [reference, in_blocks])
-def test_the_gradient_is_that_of_the_forward_pass(run):
-    x = drawn()
-    found = backward(x, run)
+@pytest.mark.parametrize("mask", MASKS)
+def test_the_gradient_is_that_of_the_forward_pass(mask):
+    more = MASKS[mask][0]
+    x = drawn(more.get("shared", 1))
+    found = [backward(x, run, **more) for run in (reference, in_blocks)]
     for name in ("q", "k", "v"):
-        np.testing.assert_allclose(found[f"d{name}"], numerical(x, name), rtol=1e-6, atol=1e-7, err_msg=name)
+        want = numerical(x, name, mask)
+        for out in found:
+            np.testing.assert_allclose(out[f"d{name}"], want, rtol=1e-6, atol=1e-7, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"causal": 2}, "causal=2 must be 0 or 1"),
+        ({"causal": 0, "w": 3}, "needs causal=1"),
+        ({"shared": 3}, "shared=3 heads of queries must divide h=2"),
+    ],
+)
+def test_sizes_that_do_not_go_together(more, message):
+    for name in ("attention_lse", "attention_dq", "attention_dkv"):
+        with pytest.raises(KernelError, match=message):
+            kernels.make(name, SHAPE | more)
 
 
 def test_the_first_query_has_one_key():
