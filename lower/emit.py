@@ -9,6 +9,7 @@ from ..ir import index as ix
 from ..ir.node import Node, const
 from ..opts.nests import Nest
 from .expr import NestEval
+from .inplace import in_output
 from .loops import through
 from .parts import over_parts
 from .point import point
@@ -25,7 +26,7 @@ def nest(low: Lowering, n: Nest) -> None:
     """Emit a nest under the loops that are open."""
     for name, by in n.fills.items():
         if name not in low.storage:
-            low.storage[name] = low.forced.get(name) or low.array(low.sched.kept[name], by)
+            low.storage[name] = low.forced.get(name) or in_output(low, low.sched.kept[name], by) or low.array(low.sched.kept[name], by)
     if n.kind in ("store", "init"):
         if n.name not in low.aliased or n.kind == "init":
             _store_nest(low, n)

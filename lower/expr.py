@@ -247,16 +247,17 @@ class NestEval(Indices):
             with b.when(scalar):
                 b.store(mem, at, value)
 
-    def conditions(self) -> list[Node]:
-        """What must hold for the nest's point to exist, where register copies or threads reach past an extent, and for this
+    def conditions(self, over: tuple[Node, ...] | None = None) -> list[Node]:
+        """What must hold for the nest's point over some of its axes (the spatial ones if not given) to exist, where register copies or threads reach past an extent, and for this
         thread to be the one that stores it."""
-        axes = [a for a in (self.lane_masked, *self.scalar_masked) if a is not None and a in self.nest.axes]
-        return [self.bound(a) for a in axes] + self.one_thread(self.nest.axes)
+        over = self.nest.axes if over is None else over
+        axes = [a for a in (self.lane_masked, *self.scalar_masked) if a is not None and a in over]
+        return [self.bound(a) for a in axes] + self.one_thread(over)
 
     def guards(self, array: Array, axes: tuple[Node, ...]) -> list[Node]:
         """What must hold for this thread to write its points over `axes` to an array."""
         if array.param:
-            return self.conditions()
+            return self.conditions(axes)
         return self.one_thread(axes) if array.mem.space == "shared" else []
 
     def one_thread(self, axes: tuple[Node, ...]) -> list[Node]:

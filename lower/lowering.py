@@ -81,6 +81,7 @@ class Lowering(Rooms):
         self.active: dict[str, tuple[StagePlan, Mem]] = {}
         self.tiles: dict[str, Mem] = {}
         self.aliased: set[str] = set()
+        self.lent: set[str] = set()
         self.width = max(1, min((sched.target.lanes(d) for d in self._types()), default=1))
         self.reads = self._reads()
         self.inner = sched.inner

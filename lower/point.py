@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ..ir.node import Node
 from ..opts.nests import Nest
 from .expr import NestEval
+from .inplace import in_output
 from .loops import identity_reads, through, wide
 from .program import Val
 from .storage import Array, Assignment, Registers
@@ -27,7 +28,7 @@ def point(low: Lowering, n: Nest) -> None:
             store.vals[store.key(asg)] = wide(ev, ev.value(n.expr, asg))
         low.storage[n.name] = store
         return
-    array = low.forced.get(n.name) or low.array(n.value, n.axes)
+    array = low.forced.get(n.name) or in_output(low, n.value, n.axes) or low.array(n.value, n.axes)
     through(low, loops, lambda: point_body(low, n, [(n.expr, array)]))
     low.storage[n.name] = array
 

@@ -1,0 +1,98 @@
+"""Values kept in the output that is written last from them: where that happens, where it must not, and that nothing else is written."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for `import checks`
+
+import pytest
+from checks import check_floats, check_twin
+from tilewright import kernels, targets
+from tilewright.ir import KernelBuilder, exp, float32, sym
+from tilewright.ir.kernel import Kernel
+from tilewright.lower import Program, lower
+from tilewright.lower.program import Instr, statements
+from tilewright.opts import apply, parse
+
+AVX512 = targets.named("znver5")
+KEEP = [["UPCAST", "n", 32], ["PARALLEL", "m"], ["STAGE", "e", {"at": "m"}]]
+
+
+def softmax(m: Any = 5, n: Any = 128, dtype: str = "float32") -> Kernel:
+    return kernels.make("softmax", {"m": m, "n": n}, dtype)
+
+
+def program(kernel: Kernel, opts: Sequence[Any]) -> Program:
+    return lower(apply(kernel, parse(list(opts)), AVX512))
+
+
+def in_output(p: Program) -> bool:
+    """Whether an output is read back."""
+    outputs = {i for i, b in enumerate(p.params) if b.role == "out"}
+    found = [s.attr for phase in p.phases for s in statements(phase.body) if isinstance(s, Instr) and s.op == "load"]
+    return any(m.space == "param" and m.base in outputs for m in found)
+
+
+def right(kernel: Kernel, opts: Sequence[Any], vars: dict[str, int] | None = None) -> None:
+    check_twin(kernel, parse(list(opts)), AVX512, vars)
+    check_floats(kernel, parse(list(opts)), AVX512, vars)
+
+
+@pytest.mark.parametrize("n", [128, 103, 31])
+def test_a_kept_row_lives_in_the_output_it_ends_up_in(n: int) -> None:
+    p = program(softmax(n=n), KEEP)
+    assert in_output(p) and p.scratch == 0
+    right(softmax(n=n), KEEP)
+
+
+def test_rows_of_symbolic_extent_too() -> None:
+    kernel = softmax(sym("m", 1, 9), sym("n", 1, 200))
+    assert in_output(program(kernel, KEEP))
+    right(kernel, KEEP, {"m": 4, "n": 77})
+
+
+def test_every_pointwise_value_that_is_stored_last_counts() -> None:
+    kernel = kernels.make("layernorm", {"m": 4, "n": 90})
+    opts = [["UPCAST", "n", 32], ["PARALLEL", "m"], ["STAGE", "dev", {"at": "m"}]]
+    assert in_output(program(kernel, opts))
+    right(kernel, opts)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "more"),
+    [
+        ("float16", []),  # the output would round it
+        ("float32", [["NT", "y"]]),  # what is written past the caches is not read back
+    ],
+)
+def test_elsewhere_it_stays_in_scratch(dtype: str, more: list[Any]) -> None:
+    opts = [["UPCAST", "n", 32], ["PARALLEL", "m"], *more, ["STAGE", "e", {"at": "m"}]]
+    p = program(softmax(dtype=dtype), opts)
+    assert not in_output(p) and p.scratch > 0
+    right(softmax(dtype=dtype), opts)
+
+
+def kept(store: str) -> Kernel:
+    """e = exp(x), its sums, and a last output of e over them: at its place, at the mirrored one, or before another output of e."""
+    kb = KernelBuilder("kept")
+    x = kb.input("x", (6, 64), float32)
+    m = kb.axis("m", 6)
+    n, n2, n3, n4 = (kb.axis(f"n@{i}", 64) for i in range(4))
+    e = kb.value("e", (m, n), exp(x[m, n]))
+    total = kb.sum("total", (m,), (n2,), e[m, n2])
+    at = 63 - n3 if store == "mirrored" else n3
+    kb.store("y", float32, (6, 64), (m, n3), e[m, at] / total[m])
+    if store == "twice":
+        kb.store("z", float32, (6, 64), (m, n4), e[m, 63 - n4] + total[m])
+    return kb.build()
+
+
+@pytest.mark.parametrize(("store", "lent"), [("own", True), ("mirrored", False), ("twice", False)])
+def test_no_element_is_written_before_it_is_read_for_the_last_time(store: str, lent: bool) -> None:
+    opts = [["PARALLEL", "m"], ["STAGE", "e", {"at": "m"}]]
+    assert in_output(program(kept(store), opts)) is lent
+    right(kept(store), opts)
