@@ -50,7 +50,7 @@ def backward(x, run, **more):
     x = {**x, **out}
     x |= run("attention_delta", x, {})
     found = {**run("attention_dq", x, more), **run("attention_dkv", x, more)}
-    b, h, s, d = SHAPE.values()
+    b, _, s, d = SHAPE.values()
     return found | {t: found[t].reshape(b, -1, more.get("shared", 1), s, d).sum(axis=2) for t in ("dk", "dv")}
 
 
