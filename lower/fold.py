@@ -15,15 +15,13 @@ from ..ir.node import Node, axes_of, placeholder, ref, substitute, walk
 from ..opts.nests import FoldItem, Nest
 from ..opts.plan_axis import Part
 from ..opts.reach import Range, ranges
+from .elementary import DEAR
 from .loops import through
 from .point import point, point_body
 from .storage import Array
 
 if TYPE_CHECKING:
     from .lowering import Lowering
-
-DEAR = frozenset({"exp", "log", "tanh", "erf", "div", "sqrt"})
-"""What is worth computing outside the loops of a merge that do not change it."""
 
 Group = tuple[tuple[Node, ...], list[tuple[Node, Array]]]
 

@@ -1,13 +1,15 @@
-"""Keeps a value in the rows of an output until the output itself is written there: one array fewer to hold in the caches, and the memory that the output
-will need is fetched while the value is computed instead of while it is stored."""
+"""Keeps a value that takes long to compute in the rows of an output until the output itself is written there: one array fewer to hold in the caches, and the
+memory that the output will need is fetched while the value is computed instead of while it is stored. (Values that take no time hide no fetch, and an array
+that stays in the nearest cache serves them better.)"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from ..ir.kernel import Value, loads
-from ..ir.node import Node, const
+from ..ir.node import Node, axes_of, const, walk
 from ..opts.nests import Nest
+from .elementary import DEAR
 from .storage import Array
 
 if TYPE_CHECKING:
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 def in_output(low: Lowering, value: Value, axes: tuple[Node, ...]) -> Array | None:
     """The output whose elements are the last to read the value, each the one at its own place; None if there is none, or where an element could be
     written before it is read for the last time: by another thread, another round of an open loop, or a loop shared with a reader."""
+    if not any(e.op in DEAR and axes_of(e) >= set(value.axes) for e in walk(value.body)):
+        return None
     order = [i for i in low.sched.items if isinstance(i, Nest)]
     readers = [(n, src) for n, src in low.reads.get(value.name, ()) if value.name not in n.fills]
     makers = [n for n in order if value.name in n.made]
