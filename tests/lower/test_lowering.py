@@ -126,6 +126,8 @@ def test_a_kept_value_is_computed_once() -> None:
     kernel = kernels.make("softmax", {"m": 4, "n": 64}, "float32")
     p = program(kernel, [["UPCAST", "n", 16], ["STAGE", "e", {"at": "m"}]], expand=False)
     assert ops(everything(p))["exp"] == 1
+    assert p.scratch == 0  # it is kept in y
+    p = program(kernel, [["UPCAST", "n", 16], ["NT", "y"], ["STAGE", "e", {"at": "m"}]], expand=False)
     assert p.scratch >= 64 * 4
 
 
