@@ -28,7 +28,8 @@ def show(program: Program) -> str:
         out.append(f"  at most {program.regs} registers a thread")
     for i, phase in enumerate(program.phases):
         groups = f" of {phase.threads} threads" if phase.threads > 1 else ""
-        out.append(f"phase {i}: {_extent(phase.items)} items{groups}")
+        once = ", once" if i < program.once else ""
+        out.append(f"phase {i}{once}: {_extent(phase.items)} items{groups}")
         out.extend(Printer(program).phase(phase))
     return "\n".join(out) + "\n"
 

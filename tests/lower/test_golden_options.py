@@ -29,6 +29,7 @@ CASES: dict[str, tuple[str, dict[str, int], list[Any]]] = {
     "parallel": (*MATMUL, [["PARALLEL", "m"], ["PARALLEL", "n"]]),
     "splitk": ("sum_all", {"n": 256}, [["SPLITK", "n", 4], ["UPCAST", "n", 16]]),
     "stage_panel": (*MATMUL, [["UPCAST", "n", 16], ["PARALLEL", "n"], ["STAGE", "b", {"at": "n"}]]),
+    "stage_once": ("matmul:constant=b", MATMUL[1], [["UPCAST", "n", 16], ["PARALLEL", "n"], ["STAGE", "b", {"at": "once"}]]),
     "stage_row": (*MATMUL, [["UPCAST", "n", 16], ["STAGE", "a", {"at": "m", "order": "row", "pad": 16}]]),
     "stage_value": ("softmax", {"m": 4, "n": 32}, [["UPCAST", "n", 16], ["PARALLEL", "m"], ["STAGE", "e", {"at": "m"}]]),
     "stage_output": ("transpose", {"m": 16, "n": 16}, [["UPCAST", "m", 8], ["UPCAST", "n", 8], ["PARALLEL", "n"], ["STAGE", "y", {"at": "n"}]]),
