@@ -32,10 +32,11 @@ class Loop:
 
 
 class Builder:
-    """Emits into a stack of open blocks. `expand=False` keeps exp, log, tanh and erf as single operations (the twin)."""
+    """Emits into a stack of open blocks. `expand=False` keeps exp, log, tanh and erf as single operations (the twin); `features` are the
+    target's, for expansions that know an instruction."""
 
-    def __init__(self, expand: bool = True) -> None:
-        self.expand = expand
+    def __init__(self, expand: bool = True, features: frozenset[str] = frozenset()) -> None:
+        self.expand, self.features = expand, features
         self._next = 0
         self._scopes: list[_Scope] = []
 

@@ -21,21 +21,21 @@ from .program import Val
 @dataclass(frozen=True)
 class _Format:
     """A float type: its bits as an unsigned type, mantissa bits, exponent bias, ln 2 in two parts (the first has so few bits
-    that its product with an exponent is exact), and the arguments beyond which exp is inf or 0 and tanh or erf is 1. The lower one for exp lies where both powers of two that
-    scale the result are 0: a product of them that is merely tiny is computed with microcode's help on many processors, and masked scores are all like that."""
+    that its product with an exponent is exact), and the arguments beyond which exp is inf or 0 and tanh or erf is 1. For exp to be 0 there are two: the last lies where both
+    powers of two that scale the result are 0, since a product that is merely tiny is computed with microcode's help on many processors, and masked scores are all like that."""
 
     bits: DType
     mantissa: int
     bias: int
     ln2: tuple[float, float]
-    exp: tuple[float, float]
+    exp: tuple[float, float, float]
     tanh: float
     erf: float
 
 
 _FORMATS = {
-    "float32": _Format(uint32, 23, 127, (0.693359375, float.fromhex("-0x1.bd0106p-13")), (-176.0, 89.0), 10.0, 3.85),
-    "float64": _Format(uint64, 52, 1023, (float.fromhex("0x1.62e42feep-1"), float.fromhex("0x1.a39ef35793c76p-33")), (-1418.0, 710.0), 20.0, 6.0),
+    "float32": _Format(uint32, 23, 127, (0.693359375, float.fromhex("-0x1.bd0106p-13")), (-176.0, -104.0, 89.0), 10.0, 3.85),
+    "float64": _Format(uint64, 52, 1023, (float.fromhex("0x1.62e42feep-1"), float.fromhex("0x1.a39ef35793c76p-33")), (-1418.0, -746.0, 710.0), 20.0, 6.0),
 }
 
 
@@ -77,18 +77,18 @@ class _Emit:
             acc = self.fma(acc, square, pair)
         return acc
 
-    def reduce(self, x: Val, bias: int) -> tuple[Val, Val]:
-        """(bits whose low end is n + bias, r) with x = n ln 2 + r, |r| <= ln 2 / 2. Adding 1.5 · 2^mantissa rounds to a whole number
+    def reduce(self, x: Val, bias: int) -> tuple[Val, Val, Val]:
+        """(a float whose bits' low end is n + bias, n, r) with x = n ln 2 + r, |r| <= ln 2 / 2. Adding 1.5 · 2^mantissa rounds to a whole number
         and leaves it in the low bits, with zeros above as far as any shift here looks."""
         magic = self.num(1.5 * 2.0**self.f.mantissa + bias)
         shifted = self.fma(x, self.num(1 / math.log(2)), magic)
         n = self.op("sub", shifted, magic)
         high, low = self.f.ln2
         r = self.fma(n, self.num(-low), self.fma(n, self.num(-high), x))
-        return self.bits(shifted), r
+        return shifted, n, r
 
     def power(self, biased: Val) -> Val:
-        """2^(n) of the biased exponent in the low bits."""
+        """2^n of the biased exponent in the low bits of an integer."""
         return self.number(self.op("shl", biased, self.whole(self.f.mantissa)))
 
     def with_sign(self, magnitude: Val, x: Val) -> Val:
@@ -97,13 +97,19 @@ class _Emit:
 
 
 def _exp(e: _Emit, x: Val) -> Val:
-    low, top = e.f.exp
+    tiny, low, top = e.f.exp
+    if "avx512" in e.b.features:
+        # one instruction scales by any power and rounds once: the same bits. Zero is scaled where the result is zero, see `_Format`
+        _, n, r = e.reduce(e.at_most(x, top), 0)
+        zero = e.op("lt", x, e.num(low))
+        return e.op("scale2", e.op("select", zero, e.num(0.0), _exp_poly(e, r)), n)
     x = e.at_most(x, top)
-    x = e.op("select", e.op("lt", x, e.num(low)), e.num(low), x)
+    x = e.op("select", e.op("lt", x, e.num(tiny)), e.num(tiny), x)
     # 2^n as a product of two powers: n itself passes the exponent range where the result is subnormal or the largest
-    n, r = e.reduce(x, 2 * e.f.bias)
-    half = e.op("shr", n, e.whole(1))
-    first, second = e.power(half), e.power(e.op("sub", n, half))
+    shifted, _, r = e.reduce(x, 2 * e.f.bias)
+    biased = e.bits(shifted)
+    half = e.op("shr", biased, e.whole(1))
+    first, second = e.power(half), e.power(e.op("sub", biased, half))
     return e.op("mul", e.op("mul", _exp_poly(e, r), first), second)
 
 
@@ -154,8 +160,8 @@ def _log_sum(e: _Emit, f: Val, k: Val) -> Val:
 def _tanh(e: _Emit, x: Val) -> Val:
     # tanh|x| = d / (d + 2) with d = exp(2|x|) - 1 = 2^n q + (2^n - 1), q = exp(r) - 1: no cancellation near zero
     a = e.at_most(e.op("abs", x), e.f.tanh)
-    n, r = e.reduce(e.op("add", a, a), e.f.bias)
-    scale = e.power(n)
+    shifted, _, r = e.reduce(e.op("add", a, a), e.f.bias)
+    scale = e.power(e.bits(shifted))
     q = e.fma(e.op("mul", r, r), e.poly(minimax.EXP[e.dtype.name], r), r)
     d = e.fma(q, scale, e.op("sub", scale, e.num(1.0)))
     return e.with_sign(e.op("div", d, e.op("add", d, e.num(2.0))), x)
@@ -170,8 +176,8 @@ def _erf(e: _Emit, x: Val) -> Val:
         return e.with_sign(e.at_most(y, 1.0), x)  # roundings near the end of the range may pass 1
     small = e.fma(e.poly(minimax.ERF_SMALL64, square), a, a)
     # erf = 1 - exp(log(erfc)): the exponent's error counts only as much as erfc does
-    n, r = e.reduce(e.poly(minimax.ERF_LARGE64, a), e.f.bias)
-    large = e.op("sub", one, e.op("mul", _exp_poly(e, r), e.power(n)))
+    shifted, _, r = e.reduce(e.poly(minimax.ERF_LARGE64, a), e.f.bias)
+    large = e.op("sub", one, e.op("mul", _exp_poly(e, r), e.power(e.bits(shifted))))
     return e.with_sign(e.op("select", e.op("lt", a, one), small, large), x)
 
 

@@ -137,6 +137,8 @@ class Coder:
         if op == "fma":
             which = "fma64" if dtype.size == 8 else "fma32_scalar" if scalar else "fma32"
             return f"ops.{which}({', '.join(a)})" if dtype.is_float else f"{a[0]} * {a[1]} + {a[2]}"
+        if op == "scale2":
+            return f"ops.scale2({a[0]}, {a[1]})"
         if op == "div" and dtype.is_float:
             return f"{a[0]} / {a[1]}"
         if op in ("max", "min"):

@@ -98,6 +98,13 @@ def _two_sum(a: Any, b: Any) -> tuple[Any, Any]:
     return s, (a - (s - t)) + (b - t)
 
 
+def scale2(a: Any, b: Any) -> Any:
+    """a · 2^b with one rounding (C's ldexp rounds once)."""
+    none = np.isnan(b)
+    far = 4 * np.finfo(np.asarray(a).dtype).maxexp
+    return np.where(none, b, np.ldexp(a, np.clip(np.where(none, 0, b), -far, far).astype(np.int32)))[()]
+
+
 # matrix instructions ------------------------------------------------------------------------------------------------
 def dotter(name: str, as_twin: bool) -> Callable[[Any, Any, Any], Any]:
     """The function (acc, a, b) of a row of `targets.instructions`; the twin of its floats adds the products mod 2³²."""

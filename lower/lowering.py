@@ -66,7 +66,7 @@ class Lowering(Rooms):
     """State shared by the emitters of one Program."""
 
     def __init__(self, sched: Scheduled, expand: bool = True, params: dict[str, int] | None = None, symbols: tuple[Node, ...] | None = None) -> None:
-        self.sched, self.b = sched, Builder(expand)
+        self.sched, self.b = sched, Builder(expand, sched.target.features)
         self.kernel = sched.kernel
         self.symbols = self.kernel.symbols if symbols is None else symbols
         self.params = {b.name: i for i, b in enumerate(self.kernel.buffers)} if params is None else params

@@ -9,6 +9,7 @@ Operations (a, b, c are Vals; vectors are element-wise; comparisons give bool):
     add sub mul div max min          same types; int wraps; max/min propagate NaN (fmax does not do); div is float only
     neg abs sqrt floor round         round = nearest even; floor and round keep the float type
     fma         a*b + c, one rounding
+    scale2      a · 2^b, one rounding; b whole or NaN (or -inf where a is 0); from `expand` for targets with avx512 only
     idiv imod   floor division / remainder of an index by the positive int `attr`
     lt le eq ne and or not xor shl shr   shr is arithmetic on signed, logical on unsigned types; and/or/xor also on ints
     select      (cond, a, b)

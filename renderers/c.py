@@ -188,6 +188,11 @@ class CEmitter(Emitter):
         acc, a, b = (self.of(v)[0] for v in s.args)
         self.define(out, [f"{helpers.dot(self, row)}({acc}, {a}, {b})"])
 
+    def scale2(self, x: str, n: str, form: DType, width: int) -> str:
+        if "avx512" not in self.target.features:
+            raise BuildError(f"{self.target.name} has no scale2 (it lacks avx512): lower the kernel for this target")
+        return f"{helpers.scale2(self, form, width)}({x}, {n})"
+
     def aligned(self, pointer: str, size: int) -> str:
         return f"((__UINTPTR_TYPE__){pointer} & {size - 1}) == 0"
 

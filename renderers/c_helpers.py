@@ -73,6 +73,28 @@ def square_root(e: CEmitter, form: DType, width: int) -> str:
     return _define(e, name, f"{v} {name}({v} a)", *body)
 
 
+def scale2(e: CEmitter, form: DType, width: int) -> str:
+    """a · 2^b by AVX-512's instruction, which takes 16, 32 or 64 bytes."""
+    v, size = e.type(form, width), width * form.size
+    whole = min(64, max(16, size))
+    name, r = f"scale2_{v}", e.type(form, whole // form.size)
+    what = f"__builtin_ia32_scalef{'ps' if form is float32 else 'pd'}{8 * whole}_mask(x, y, x, -1{', 4' if whole == 64 else ''})"
+    if size == whole:
+        return _define(e, name, f"{v} {name}({v} x, {v} y)", f"return {what};")
+    step = min(size, whole) // form.size
+    return _define(
+        e, name, f"{v} {name}({v} a, {v} b)",
+        f"for (int i = 0; i < {width}; i += {step}) {{",
+        f"    {r} x = {{0}}, y = {{0}};",
+        f"    __builtin_memcpy(&x, (char *)&a + {form.size} * i, {step * form.size});",
+        f"    __builtin_memcpy(&y, (char *)&b + {form.size} * i, {step * form.size});",
+        f"    x = {what};",
+        f"    __builtin_memcpy((char *)&a + {form.size} * i, &x, {step * form.size});",
+        "}",
+        "return a;",
+    )  # fmt: skip
+
+
 def _builtin(e: CEmitter, table: dict[tuple[int, int], str], form: DType, width: int) -> str | None:
     """gcc's name of an instruction on vectors of a size that the target has."""
     size = form.size * width

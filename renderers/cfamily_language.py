@@ -53,6 +53,10 @@ class Language(ABC):
         """Write an instruction of `targets.instructions`."""
         raise BuildError(f"{self.LANGUAGE} has no {s.attr}: leave out TC, or render for a target that has it")
 
+    def scale2(self, x: str, n: str, form: DType, width: int) -> str:
+        """x · 2^n with one rounding."""
+        raise BuildError(f"{self.LANGUAGE} has no scale2: lower the kernel for the target it is rendered for")
+
     @abstractmethod
     def aligned(self, pointer: str, size: int) -> str:
         """Whether an address is a multiple of `size`."""

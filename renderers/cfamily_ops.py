@@ -159,6 +159,12 @@ def _fma(e: Emitter, s: Instr, out: Val) -> None:
         _each(e, s, out, work, lambda w, a, b, c: _wrapping(e, "+", atom(_wrapping(e, "*", a, b, work, w)), c, work, w))
 
 
+def _scale2(e: Emitter, s: Instr, out: Val) -> None:
+    _check(s, "f")
+    work = form(out.dtype)
+    _each(e, s, out, work, lambda w, x, n: e.scale2(x, n, work, w))
+
+
 def _divmod(e: Emitter, s: Instr, out: Val) -> None:
     _check(s, *"iu")
     work, n = _common(e, s, out), int(s.attr)
@@ -298,6 +304,7 @@ OPS: dict[str, Callable[[Emitter, Instr, Val], None]] = {
     "neg": _neg,
     "abs": _abs,
     "fma": _fma,
+    "scale2": _scale2,
     "select": _select,
     "cast": _cast,
     "bitcast": _bitcast,

@@ -10,6 +10,7 @@ from ..ir.errors import BuildError
 from ..lower.program import Instr, Val
 from ..targets.instructions import BY_NAME
 from . import llvm_half as half
+from .llvm_scale import scale2
 from .llvm_types import SCALAR, constant, splat, type_of, vector
 
 if TYPE_CHECKING:
@@ -262,6 +263,7 @@ OPS: dict[str, Callable[[Emitter, Instr], str]] = {
     "abs": _abs,
     "sqrt": _sqrt,
     "fma": _fma,
+    "scale2": scale2,
     "select": _select,
     "cast": _cast,
     "bitcast": _bitcast,

@@ -93,11 +93,11 @@ def param(i: int, dtype: DType, offset: int = 0, nt: bool = False, align: int = 
     return Mem("param", i, dtype, offset, align or dtype.size, nt)
 
 
-def elementwise(ins: Sequence[str], out: str, lanes: int, n: int, body: Callable[..., Val]) -> Program:
-    """y[i] = body(builder, x0[i], x1[i], …) over n elements, a multiple of `lanes`; an item is one vector."""
+def elementwise(ins: Sequence[str], out: str, lanes: int, n: int, body: Callable[..., Val], features: frozenset[str] = frozenset()) -> Program:
+    """y[i] = body(builder, x0[i], x1[i], …) over n elements, a multiple of `lanes`; an item is one vector. `features`: the target's."""
     types = [dtype_of(t) for t in ins]
     params = (*(Param(f"x{i}", t, (n,), "in") for i, t in enumerate(types)), Param("y", dtype_of(out), (n,), "out"))
-    b = Builder()
+    b = Builder(features=features)
     with b.phase(const(n // lanes), ()) as phase:
         at = b.op("mul", phase.item, b.const(lanes))
         xs = [b.load(param(i, t), at, lanes) for i, t in enumerate(types)]
@@ -111,7 +111,8 @@ def apply(body: Callable[..., Val], arrays: Sequence[Any], out: str, lanes: int 
     padded = [np.concatenate([a, np.ones(-n % lanes, a.dtype)]) for a in arrays]
     y = np.zeros(len(padded[0]), dtype_of(out).np)
     names = [a.dtype.name for a in arrays]
-    run(elementwise(names, out, lanes, len(y), body), [*padded, y], target=target)
+    features = (target or targets.host()).features
+    run(elementwise(names, out, lanes, len(y), body, features), [*padded, y], target=target)
     return y[:n]
 
 
