@@ -39,6 +39,7 @@ OPS = {
     "TC": "lanes",
     "PADTO": "store",
     "NT": "store",
+    "FETCH": "store",
     "LOCAL": "thread",
     "GROUP": "thread",
     "SWIZZLE": "grid",
@@ -50,7 +51,7 @@ OPS = {
 OUTCOMES = {"ok": "green", "slow": "dim", "wrong": "bold red", "build": "yellow", "timeout": "magenta", "crash": "red", "illegal": "dim yellow"}
 
 
-LEGEND = "T tile  M move  U into registers  R unroll  P parallel  S stage  TC matrix instruction  K split the reduce  PAD pad  NT non-temporal stores"
+LEGEND = "T tile  M move  U into registers  R unroll  P parallel  S stage  TC matrix instruction  K split the reduce  PAD pad  NT non-temporal stores  F fetch before the store"
 """What the letters of the options' short form mean."""
 
 

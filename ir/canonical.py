@@ -20,7 +20,7 @@ from .normalise import normalise
 from .writer import Writer
 
 VERSION = 1
-TENSOR_OPS = frozenset({"STAGE", "NT", "TC"})
+TENSOR_OPS = frozenset({"STAGE", "NT", "FETCH", "TC"})
 """Options whose `on` is a buffer or a value, not an axis."""
 
 _DONE: weakref.WeakKeyDictionary[Kernel, Canonical] = weakref.WeakKeyDictionary()

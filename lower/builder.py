@@ -136,6 +136,10 @@ class Builder:
         args = (at, value) if mask is None else (at, value, mask)
         self._scopes[-1].block.stmts.append(Instr(op, None, args, mem))
 
+    def prefetch(self, mem: Mem, at: Val) -> None:
+        """Ask for the line of an element that will be written; a hint, which never faults."""
+        self._scopes[-1].block.stmts.append(Instr("prefetch", None, (at,), mem))
+
     def barrier(self) -> None:
         """Every thread of the group waits here for the others. It stays here, and no load from shared memory moves past it."""
         self._scopes[-1].block.stmts.append(Instr("barrier", None, ()))

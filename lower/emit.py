@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..ir import index as ix
-from ..ir.node import Node, const
+from ..ir.node import Node
 from ..opts.nests import Nest
 from .expr import NestEval
 from .inplace import in_output
-from .loops import through
-from .parts import over_parts
+from .loops import address, through
 from .point import point
 from .program import Val
 from .reduce import reduce
@@ -55,16 +53,16 @@ def _store(low: Lowering, n: Nest) -> None:
     assert n.store is not None
     ev = NestEval(low, n)
     conds = ev.conditions() + ([] if n.mask is None else [n.mask])
-    address = _address(low, n.store.buffer.name, n.indices)
+    at = address(low, n.store.buffer.name, n.indices)
     mem = low.param(n.store.buffer.name)
     values = [(a, None if n.store.combine and n.kind == "store" else ev.value(n.expr, a)) for a in ev.assignments(ev.regs)]
     for asg, v in values:
         if v is None:  # scatter: read, combine, write, in order
-            old = ev.read(mem, address, asg, _guard(ev, conds, asg))
+            old = ev.read(mem, at, asg, _guard(ev, conds, asg))
             old = old if old.dtype is n.expr.dtype else low.b.op("cast", old, dtype=n.expr.dtype)
-            ev.write(mem, address, asg, low.b.op(n.store.combine or "add", old, ev.value(n.expr, asg)), conds)
+            ev.write(mem, at, asg, low.b.op(n.store.combine or "add", old, ev.value(n.expr, asg)), conds)
         else:
-            ev.write(mem, address, asg, v, conds)
+            ev.write(mem, at, asg, v, conds)
 
 
 def _guard(ev: NestEval, conds: Sequence[Node], asg: Assignment) -> Val | None:
@@ -73,11 +71,3 @@ def _guard(ev: NestEval, conds: Sequence[Node], asg: Assignment) -> Val | None:
         v = ev.value(c, asg)
         out = v if out is None else ev.b.op("and", out, v)
     return out
-
-
-def _address(low: Lowering, buffer: str, indices: tuple[Node, ...]) -> Node:
-    address = const(0)
-    for i, stride in zip(indices, low.strides[buffer]):
-        at = over_parts(i, low.axis_index)
-        address = ix.add(address, at, stride) if isinstance(stride, int) else ix.add(address, ix.mul(at, stride))
-    return address

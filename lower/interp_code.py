@@ -97,6 +97,8 @@ class Coder:
             self._emit(depth, f"{self._name(r)} = {self._name(c)}")
 
     def _instr(self, s: Instr, depth: int) -> None:
+        if s.op == "prefetch":
+            return
         args = [self._name(a) for a in s.args]
         if s.op in ("load", "gather", "store", "scatter"):
             f = self._fresh("m")

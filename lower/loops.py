@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from ..ir import index as ix
+from ..ir.node import Node, const
 from ..opts.nests import Nest
 from ..opts.plan_axis import Part
 from .expr import NestEval
+from .parts import over_parts
 from .program import Val
 
 if TYPE_CHECKING:
@@ -26,6 +29,15 @@ def through(low: Lowering, loops: Sequence[Part], body: Callable[[], None]) -> N
 def wide(ev: NestEval, v: Val) -> Val:
     """`v` in every lane, where the nest has lanes."""
     return ev.b.splat(v, ev.width) if ev.lane is not None else v
+
+
+def address(low: Lowering, buffer: str, indices: tuple[Node, ...]) -> Node:
+    """The element of a buffer at these indices, over parts."""
+    found = const(0)
+    for i, stride in zip(indices, low.strides[buffer]):
+        at = over_parts(i, low.axis_index)
+        found = ix.add(found, at, stride) if isinstance(stride, int) else ix.add(found, ix.mul(at, stride))
+    return found
 
 
 def identity_reads(low: Lowering, n: Nest) -> bool:

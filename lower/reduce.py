@@ -14,6 +14,7 @@ from ..opts.nests import Nest, identity
 from ..opts.plan_axis import Part
 from .dot import Dot
 from .expr import NestEval
+from .fetch import fetch
 from .group import across_threads
 from .loops import identity_reads, through
 from .program import Val
@@ -99,6 +100,7 @@ class Accumulators:
         if self.dot is not None:
             self.dot.reset()
         accs = list(accs)
+        fetch(self.low, self.n, self.ev, [{**s, **p, **u} for u in self.ev.assignments(self.unrolled) for s, p in self.keys])
         for u in self.ev.assignments(self.unrolled):
             for i, (s, p) in enumerate(self.keys):
                 accs[i] = self._step(accs[i], {**s, **p, **u})

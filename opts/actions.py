@@ -9,6 +9,7 @@ from ..ir.kernel import Buffer, Fold, Kernel, loads
 from ..ir.node import Node
 from ..targets import Target
 from .dots import fitting
+from .fetch import fetching
 from .group_actions import group_proposals, layouts
 from .nests import Nest
 from .opt import Opts, opt
@@ -131,6 +132,8 @@ def _stages(s: Scheduled, has: set[tuple[str, str]]) -> list[Opts]:
                     out += [(opt("STAGE", b.name, at=p.name),) for p in [*s.grid[-1:], *(q for q in s.loops(n) if q.kind == "serial")][:2]]
         if ("NT", b.name) not in has and cpu:
             out.append((opt("NT", b.name),))
+            if ("FETCH", b.name) not in has and fetching(s.items, b.name) is not None:
+                out.append((opt("FETCH", b.name),))
     return list(dict.fromkeys(out))
 
 

@@ -28,6 +28,7 @@ class State:
         self.input_stages: dict[str, Opt] = {}
         self.held: set[str] = set()
         self.nt: set[str] = set()
+        self.fetch: set[str] = set()
         self.swizzle = 1
         self.regs = 0
         self.alone = False
@@ -190,7 +191,15 @@ def _nt(s: State, o: Opt) -> None:
     s.nt.add(o.on)
 
 
+def _fetch(s: State, o: Opt) -> None:
+    if o.on not in {b.name for b in s.kernel.outputs}:
+        raise OptError(f"{o}: FETCH names an output ({', '.join(b.name for b in s.kernel.outputs)})")
+    if s.target.lang not in ("llvm", "c"):
+        raise OptError(f"{o}: {s.target.name} has no such request; FETCH is for processors, in LLVM or C")
+    s.fetch.add(o.on)
+
+
 HANDLERS: dict[str, Callable[[State, Opt], None]] = {
     "TILE": _tile, "UPCAST": _registers("upcast"), "UNROLL": _registers("unroll"), "PARALLEL": _parallel, "MOVE": _move,
-    "PADTO": _pad, "STAGE": _stage, "NT": _nt, "LOCAL": groups.local, "GROUP": groups.group, "NOLOCAL": groups.nolocal, "TC": dots.tc, "SWIZZLE": groups.swizzle, "LAUNCH": groups.launch,
+    "PADTO": _pad, "STAGE": _stage, "NT": _nt, "FETCH": _fetch, "LOCAL": groups.local, "GROUP": groups.group, "NOLOCAL": groups.nolocal, "TC": dots.tc, "SWIZZLE": groups.swizzle, "LAUNCH": groups.launch,
 }  # fmt: skip

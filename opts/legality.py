@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ..ir.errors import OptError
 from ..ir.kernel import Scan
 from ..ir.node import Node, walk
+from .fetch import fetching
 from .nests import FoldItem, Nest, scatter_ordered
 
 if TYPE_CHECKING:
@@ -28,6 +29,11 @@ def check_scheduled(s: Scheduled) -> None:
         if isinstance(item, FoldItem):
             _fold(s, item)
     _stages(s)
+    for name in sorted(s.fetch):
+        if name in s.nt or name in s.held:
+            raise OptError(f"FETCH({name}): its lines are not read before they are stored with {'NT' if name in s.nt else 'STAGE'}; leave out one of the two")
+        if fetching(s.items, name) is None:
+            raise OptError(f"FETCH({name}): no reduction before its store runs over the same points along the output's last axis")
 
 
 def _order(s: Scheduled) -> None:

@@ -259,7 +259,12 @@ def _traffic(s: Scheduled, nest: Nest, dram: float, warm: Collection[str] = ()) 
                 near.append(buffer.name in warm and _footprint(s, indices, buffer.shape, item, buffer.dtype.size)[0] <= 0.5 * s.target.l2)
     if nest.store is not None:
         uses.append((nest.indices, nest.store.buffer.shape, nest.store.buffer.dtype.size, True))
-        near.append(False)
+        near.append(nest.store.buffer.name in s.fetch)
+    ahead = s.fetches.get(nest.name)
+    asked = 0.0
+    if ahead is not None and ahead.store is not None:
+        indices, size = (*ahead.indices[:-1], nest.reduce_axes[0]), ahead.store.buffer.dtype.size
+        asked = 2 * _footprint(s, indices, ahead.store.buffer.shape, item, size)[0] * _trips([p for p in loops if p.kind == "grid"]) / dram
     held_here = [st for st in s.stages.values() if any(n is nest for n in st.nests)]
     staged, panels = [st for st in held_here if not st.once], [st for st in held_here if st.once]
     sizes = [(s.target.l1, L2_BYTES), (s.target.l2, L3_BYTES), (max(s.target.l3, s.target.l2), dram)]
@@ -278,7 +283,7 @@ def _traffic(s: Scheduled, nest: Nest, dram: float, warm: Collection[str] = ()) 
         per, held = prints[depth]
         far = capacity == sizes[-1][0]
         cycles += (sum(p for p, n in zip(per, near) if not (far and n)) + (0.0 if far else held)) * _trips(loops[:depth]) / rate
-    return cycles + sum(jump_cycles(s, nest, (shape, size), indices) for (indices, shape, size, _), n in zip(uses, near) if not n)
+    return cycles + asked + sum(jump_cycles(s, nest, (shape, size), indices) for (indices, shape, size, _), n in zip(uses, near) if not n)
 
 
 def _staged_inside(stage: StagePlan, inner: set[str]) -> float:

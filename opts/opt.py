@@ -30,14 +30,15 @@ FIELDS: dict[str, Any] = {
     "NOLOCAL": None,
     "LAUNCH": "int",
     "NT": None,
+    "FETCH": None,
 }
 DEFAULTS: dict[str, dict[str, Scalar]] = {"STAGE": {"order": "panel", "pad": 0, "swizzle": 0, "depth": 1}, "TC": {"m": ""}}
 
 
 @dataclass(frozen=True, slots=True)
 class Opt:
-    """One option. `on` is an axis family, a site (`n@max`) or a loop (`k.t`) for loop options, a buffer or value for STAGE
-    and NT, a value for TC, `grid` for SWIZZLE, NOLOCAL and LAUNCH. `arg` is an int, None, or sorted (field, scalar) pairs."""
+    """One option. `on` is an axis family, a site (`n@max`) or a loop (`k.t`) for loop options, a buffer or value for STAGE,
+    NT and FETCH, a value for TC, `grid` for SWIZZLE, NOLOCAL and LAUNCH. `arg` is an int, None, or sorted (field, scalar) pairs."""
 
     op: str
     on: str
@@ -143,7 +144,7 @@ def dumps(opts: Iterable[Opt]) -> str:
 
 _SHORT = {
     "TILE": "T", "MOVE": "M", "UPCAST": "U", "UNROLL": "R", "PARALLEL": "P", "LOCAL": "L", "GROUP": "G", "SPLITK": "K", "STAGE": "S", "TC": "TC", "SWIZZLE": "Z",
-    "PADTO": "PAD", "NOLOCAL": "NOLOCAL", "LAUNCH": "REGS", "NT": "NT",
+    "PADTO": "PAD", "NOLOCAL": "NOLOCAL", "LAUNCH": "REGS", "NT": "NT", "FETCH": "F",
 }  # fmt: skip
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import product
 
-from ..ir.kernel import Kernel
+from ..ir.kernel import Buffer, Kernel
 from ..ir.node import Node
 from ..targets import Target
+from .fetch import fetching
+from .nests import build
 from .opt import Opt, Opts, opt
 from .pages import is_far
 from .seeding import waste
@@ -51,7 +53,13 @@ def rows(kernel: Kernel, target: Target, threads: int, width: int, stage: bool, 
         if stage:
             at = _name(best[0])
             out += [opt("STAGE", v, at=at) for v in stageable_values(kernel)]
-    return tuple(out)
+    return (*out, *(opt("FETCH", b.name) for b in kernel.outputs if _worth_fetching(kernel, b, target)))
+
+
+def _worth_fetching(kernel: Kernel, b: Buffer, target: Target) -> bool:
+    """Whether an output in memory can be asked for before it is stored: what one pass asks for stays in the second cache until the next, beside what both read."""
+    pair = fetching(build(kernel, {}), b.name) if target.lang in ("llvm", "c") and is_far(target, b.shape, b.dtype.size) else None
+    return pair is not None and 4 * extent(pair[0].reduce_axes[0]) * b.dtype.size <= target.l2
 
 
 def _chunks(size: int, threads: int, width: int) -> int:

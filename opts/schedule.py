@@ -14,6 +14,7 @@ from ..ir.node import Node, substitute
 from ..targets import Target
 from . import groups
 from .dots import DotPlan, check_dots, kept_types
+from .fetch import fetching
 from .groups import ThreadAxis
 from .handlers import HANDLERS, State
 from .layout import inner_dimensions
@@ -42,6 +43,7 @@ class Scheduled:
     stages: dict[str, StagePlan] = field(default_factory=dict)
     held: frozenset[str] = frozenset()
     nt: frozenset[str] = frozenset()
+    fetch: frozenset[str] = frozenset()
     effects: frozenset[str] = frozenset()
     phases: tuple[Scheduled, ...] = ()
     threads: tuple[ThreadAxis, ...] = ()
@@ -113,6 +115,12 @@ class Scheduled:
         return {a: p.index for a, p in self.plans.items()}
 
     @cached_property
+    def fetches(self) -> dict[str, Nest]:
+        """The name of a reduction → the store whose lines it asks for."""
+        found = [fetching(self.items, name) for name in sorted(self.fetch)]
+        return {pair[0].name: pair[1] for pair in found if pair is not None}
+
+    @cached_property
     def inner(self) -> dict[str, int]:
         """The position of the consecutive axis of kept values, where lanes decide it; threads of a group keep the last one."""
         return {} if self.group > 1 else inner_dimensions(self)
@@ -124,7 +132,7 @@ class Scheduled:
             return hashlib.sha256("/".join(p.hash for p in self.phases).encode()).hexdigest()[:24]
         lines = [
             f"{self.swizzle} {self.regs} {[(t.family, t.count) for t in self.threads]}",
-            repr(sorted(self.nt)),
+            repr(sorted(self.nt)) + (f" {sorted(self.fetch)}" if self.fetch else ""),
             repr(sorted(self.held)),
             repr(sorted(self.value_stages.items())),
         ]
@@ -155,7 +163,7 @@ def apply(kernel: Kernel, opts: Iterable[Opt] | Sequence[object], target: Target
     kept = {n: kernel.values[n] for n in staged}
     out = Scheduled(
         kernel, listed, target, s.plans, tuple(s.order), items, kept, {n: at for n, (at, _) in s.value_stages.items()},
-        {}, frozenset(s.held), frozenset(s.nt), frozenset(s.effects),
+        {}, frozenset(s.held), frozenset(s.nt), frozenset(s.fetch), frozenset(s.effects),
         (), groups.thread_axes(s, items), s.swizzle, s.regs, s.dots,
     )  # fmt: skip
     # in the order of the buffers, not of the options: equal schedules are laid out alike
@@ -188,7 +196,7 @@ def _phases(kernel: Kernel, listed: Opts, cuts: list[Opt], target: Target) -> Sc
     first, second = split(kernel, cuts[0])
     chunks = opt("PARALLEL", first.body[0].axes[0].arg.name)  # type: ignore[union-attr]
     # the outputs belong to the second phase; the first one's workspace is read again at once
-    outputs = tuple(o for o in listed if o.op == "NT")
+    outputs = tuple(o for o in listed if o.op in ("NT", "FETCH"))
     a = apply(first, (chunks, *(o for o in listed if o is not cuts[0] and o not in outputs)), target)
     b = apply(second, (*_second(second, target), *outputs), target)
     whole = State(kernel, target)

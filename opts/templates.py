@@ -11,7 +11,8 @@ from . import gpu_seeds
 from .constant_seeds import packed_once
 from .contraction_seeds import contraction
 from .dots import fitting
-from .nests import Nest
+from .fetch import fetching
+from .nests import Nest, build
 from .opt import Opts, opt
 from .row_seeds import rows
 from .structure import contractions, extent, nests, shared_axes
@@ -64,15 +65,18 @@ def templates(kernel: Kernel, target: Target, threads: int = 1) -> list[Template
     lanes = max(1, min(target.lanes(n.expr.dtype.compute) for n in nests(kernel)))
     shared = [a.arg.name for a in shared_axes(kernel)]
 
+    fetched = [b.name for b in kernel.outputs if fetching(build(kernel, {}), b.name) is not None]
+
     def make_rows(p: Mapping[str, int]) -> Opts:
-        opts = rows(kernel, target, threads, p["vectors"] * lanes, bool(p["stage"]))
+        opts = tuple(o for o in rows(kernel, target, threads, p["vectors"] * lanes, bool(p["stage"])) if o.op != "FETCH")
         if p["copies"] > 1 and shared:
             opts = (opt("UPCAST", shared[0], p["copies"]), *(o for o in opts if not (o.op == "UPCAST" and o.on == shared[0])))
         if p["nt"]:
             opts = (*opts, *(opt("NT", b.name) for b in kernel.outputs))
-        return opts
+        return (*opts, *(opt("FETCH", name) for name in fetched)) if p.get("fetch") and not p["nt"] else opts
 
-    out.append(Template("rows", {"vectors": (1, 2, 4, 8, 16), "stage": (0, 1), "copies": (1, 2, 4, 8), "nt": (0, 1)}, make_rows))
+    sizes: dict[str, tuple[int, ...]] = {"vectors": (1, 2, 4, 8, 16), "stage": (0, 1), "copies": (1, 2, 4, 8), "nt": (0, 1)}
+    out.append(Template("rows", {**sizes, "fetch": (0, 1)} if fetched else sizes, make_rows))
     return out
 
 

@@ -175,6 +175,9 @@ class CEmitter(Emitter):
     def barrier(self) -> None:
         raise BuildError("C has no barriers: there are no threads in a group")
 
+    def prefetch(self, at: str) -> None:
+        self.line(f"__builtin_prefetch({at}, 1);")
+
     def shuffle_xor(self, x: str, form: DType, distance: int) -> str:
         raise BuildError("C has no shuffles: there are no threads in a group")
 

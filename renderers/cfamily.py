@@ -212,7 +212,7 @@ class Emitter(Language):
     # statements --------------------------------------------------------------------------------------------------------
     def block(self, block: Block) -> None:
         """Write the statements of a block."""
-        from .cfamily_memory import load, store
+        from .cfamily_memory import address, load, store
         from .cfamily_ops import OPS
 
         for s in block.stmts:
@@ -226,6 +226,8 @@ class Emitter(Language):
                 self.barrier()
             elif s.op in ("store", "scatter"):
                 store(self, s)
+            elif s.op == "prefetch":
+                self.prefetch(address(self, s.attr, s.args[0], s.attr.offset))
             elif s.out is not None and s.op in ("load", "gather"):
                 load(self, s, s.out)
             elif s.out is not None and s.op in OPS:

@@ -45,6 +45,10 @@ class Language(ABC):
     def barrier(self) -> None:
         """Write a barrier."""
 
+    def prefetch(self, at: str) -> None:
+        """Ask for the line at an address that will be written."""
+        raise BuildError(f"{self.LANGUAGE} has no prefetch: leave out FETCH")
+
     @abstractmethod
     def shuffle_xor(self, x: str, form: DType, distance: int) -> str:
         """The scalar `x` of thread `thread ^ distance`."""

@@ -13,7 +13,7 @@ from ..ir.dtypes import float32
 from ..ir.errors import BuildError
 from ..lower.program import Block, For, If, Instr, Phase, Program, Val
 from ..targets.target import Target
-from .llvm_memory import load, store
+from .llvm_memory import load, prefetch, store
 from .llvm_ops import OPS
 from .llvm_types import constant, suffix, type_of, vector
 
@@ -180,6 +180,8 @@ class Emitter:
                     self.names[s.out.id] = load(self, s, s.out)
                 elif s.op in ("store", "scatter"):
                     store(self, s)
+                elif s.op == "prefetch":
+                    prefetch(self, s)
                 else:
                     raise BuildError(f"{s.op} is not an operation of Programs")
             elif isinstance(s, For):

@@ -124,3 +124,10 @@ def _masked_store(e: Emitter, kind: str, ty: str, x: str, where: str, mem: Mem, 
     full = f"@llvm.masked.{kind}.{suffix(memory(mem.dtype), lanes)}.{tail}"
     e.declare(full, f"declare void {full}({ty}, {pointer}, i32, <{lanes} x i1>)")
     e.line(f"call void {full}({ty} {x}, {pointer} {where}, i32 {align}, <{lanes} x i1> {on})")
+
+
+def prefetch(e: Emitter, s: Instr) -> None:
+    """`prefetch`, to write and into every cache."""
+    name = "@llvm.prefetch.p0"
+    e.declare(name, f"declare void {name}(ptr, i32 immarg, i32 immarg, i32 immarg)")
+    e.line(f"call void {name}(ptr {_address(e, s.attr, e.of(s.args[0]))}, i32 1, i32 3, i32 1)")

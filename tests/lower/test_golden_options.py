@@ -34,6 +34,7 @@ CASES: dict[str, tuple[str, dict[str, int], list[Any]]] = {
     "stage_value": ("softmax", {"m": 4, "n": 32}, [["UPCAST", "n", 16], ["PARALLEL", "m"], ["STAGE", "e", {"at": "m"}]]),
     "stage_output": ("transpose", {"m": 16, "n": 16}, [["UPCAST", "m", 8], ["UPCAST", "n", 8], ["PARALLEL", "n"], ["STAGE", "y", {"at": "n"}]]),
     "padto": ("matmul", {"m": 3, "n": 32, "k": 16}, [["PADTO", "m", 4], ["UPCAST", "m", 4], ["UPCAST", "n", 16]]),
+    "fetch": ("log_softmax", {"m": 4, "n": 32}, [["UPCAST", "n", 32], ["FETCH", "y"]]),
     "nt": ("add", {"m": 8, "n": 32}, [["UPCAST", "n", 32], ["NT", "y"]]),
     "fold_tile": ("argmax", {"m": 2, "n": 40}, [["TILE", "n", 16], ["UPCAST", "n", 8]]),
 }

@@ -45,7 +45,7 @@ def test_every_option_of_the_device_can_be_reached() -> None:
     seen: set[str] = set()
     for name, opts in (("matmul", ()), ("matmul", (opt("TILE", "k", 128),)), ("sum_all", ()), ("softmax", ())):
         seen |= ops(actions(apply(kernels.make(name), opts, TARGET)))
-    assert {"TILE", "MOVE", "UPCAST", "UNROLL", "PARALLEL", "SPLITK", "STAGE", "NT"} <= seen
+    assert {"TILE", "MOVE", "UPCAST", "UNROLL", "PARALLEL", "SPLITK", "STAGE", "NT", "FETCH"} <= seen
 
 
 def test_a_search_can_go_on_from_any_action() -> None:

@@ -1,0 +1,63 @@
+"""FETCH: which reduction asks for which output's lines, and the seeds that have it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tilewright import kernels
+from tilewright.ir import OptError
+from tilewright.ir.normalise import normalise
+from tilewright.opts import apply, seeds
+from tilewright.opts.model import estimate
+from tilewright.targets import named
+
+TARGET = named("cascadelake")
+
+
+def scheduled(name: str, shape: dict[str, int], opts: list[Any], target: Any = TARGET) -> Any:
+    return apply(normalise(kernels.make(name, shape)), opts, target)
+
+
+@pytest.mark.parametrize("name", ["softmax", "log_softmax", "layernorm", "rmsnorm"])
+def test_the_last_pass_before_the_store_asks(name: str) -> None:
+    s = scheduled(name, {"m": 8, "n": 64}, [["FETCH", "y"]])
+    ((reduction, store),) = s.fetches.items()
+    names = [n.name for n in s.nests]
+    reductions = [n.name for n in s.nests if n.kind == "reduce"]
+    assert store.store.buffer.name == "y" and reduction == reductions[-1] and names.index(reduction) < names.index(store.name)
+
+
+def test_nobody_asks_unless_told() -> None:
+    plain, told = (scheduled("softmax", {"m": 8, "n": 64}, opts) for opts in ([], [["FETCH", "y"]]))
+    assert plain.fetches == {} and plain.hash != told.hash
+
+
+@pytest.mark.parametrize("name", ["sum_cols", "cumsum", "gelu", "transpose", "argmax", "embedding_grad"])
+def test_other_stores_are_refused(name: str) -> None:
+    kernel = normalise(kernels.make(name))
+    with pytest.raises(OptError, match="no reduction before its store"):
+        apply(kernel, [["FETCH", kernel.outputs[0].name]], TARGET)
+
+
+@pytest.mark.parametrize("target", ["opencl-gpu", "opencl-cpu", "sm_90a"])
+def test_it_is_for_processors(target: str) -> None:
+    with pytest.raises(OptError, match="FETCH is for processors"):
+        scheduled("softmax", {"m": 8, "n": 64}, [["FETCH", "y"]], named(target))
+
+
+@pytest.mark.parametrize(
+    ("shape", "wanted"),
+    [({"m": 4096, "n": 4096}, True), ({"m": 256, "n": 256}, False), ({"m": 64, "n": 1 << 20}, False)],
+    ids=["in memory", "in a cache", "rows longer than a cache"],
+)
+def test_seeds_ask_where_lines_come_from_memory_and_stay(shape: dict[str, int], wanted: bool) -> None:
+    for name in ("softmax", "layernorm"):
+        found = seeds(normalise(kernels.make(name, shape)), TARGET, 2)[:4]
+        assert all(any(o.op == "FETCH" for o in opts) == wanted for opts in found)
+
+
+def test_the_model_prefers_it_where_the_pass_computes() -> None:
+    rows: list[Any] = [["UPCAST", "n", 64], ["PARALLEL", "m"]]
+    plain, told = (scheduled("softmax", {"m": 4096, "n": 4096}, opts) for opts in (rows, [*rows, ["FETCH", "y"]]))
+    assert estimate(told, 2) < estimate(plain, 2)
