@@ -51,7 +51,7 @@ OPS = {
 OUTCOMES = {"ok": "green", "slow": "dim", "wrong": "bold red", "build": "yellow", "timeout": "magenta", "crash": "red", "illegal": "dim yellow"}
 
 
-LEGEND = "T tile  M move  U into registers  R unroll  P parallel  S stage  TC matrix instruction  K split the reduce  PAD pad  NT non-temporal stores  F fetch before the store"
+LEGEND = "T tile  M move  U into registers  R unroll  P parallel  S stage  TC matrix instruction  K split the reduce  PAD pad  NT non-temporal stores  F fetch before use"
 """What the letters of the options' short form mean."""
 
 

@@ -137,7 +137,7 @@ class Builder:
         self._scopes[-1].block.stmts.append(Instr(op, None, args, mem))
 
     def prefetch(self, mem: Mem, at: Val) -> None:
-        """Ask for the line of an element that will be written; a hint, which never faults."""
+        """Ask for the line of an element that will be used; a hint, which never faults."""
         self._scopes[-1].block.stmts.append(Instr("prefetch", None, (at,), mem))
 
     def barrier(self) -> None:

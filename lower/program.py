@@ -25,7 +25,7 @@ Operations (a, b, c are Vals; vectors are element-wise; comparisons give bool):
                 a masked lane gives 0 and touches no memory
     gather      (vector index[, mask]), attr = Mem: one element a lane
     store       (index, value[, mask]), attr = Mem: consecutive lanes;   scatter (vector index, value[, mask])
-    prefetch    (index), attr = Mem: asks for the line of an element that will be written; no effect, any index; llvm and c only
+    prefetch    (index), attr = Mem: asks for the line of an element that will be used; no effect, any index; llvm and c only
     barrier     (): every thread of the group arrives before any goes on; orders shared memory, parameters and the workspace within the group
     shfl_xor    (scalar), attr = distance: the value that thread `thread ^ distance` holds; both in one warp (`Target.warp`)
 

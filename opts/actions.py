@@ -132,8 +132,8 @@ def _stages(s: Scheduled, has: set[tuple[str, str]]) -> list[Opts]:
                     out += [(opt("STAGE", b.name, at=p.name),) for p in [*s.grid[-1:], *(q for q in s.loops(n) if q.kind == "serial")][:2]]
         if ("NT", b.name) not in has and cpu:
             out.append((opt("NT", b.name),))
-            if ("FETCH", b.name) not in has and fetching(s.items, b.name) is not None:
-                out.append((opt("FETCH", b.name),))
+    if s.target.lang in ("llvm", "c"):
+        out += [(opt("FETCH", b.name),) for b in kernel.buffers if ("FETCH", b.name) not in has and fetching(s.items, b) is not None]
     return list(dict.fromkeys(out))
 
 

@@ -192,8 +192,8 @@ def _nt(s: State, o: Opt) -> None:
 
 
 def _fetch(s: State, o: Opt) -> None:
-    if o.on not in {b.name for b in s.kernel.outputs}:
-        raise OptError(f"{o}: FETCH names an output ({', '.join(b.name for b in s.kernel.outputs)})")
+    if o.on not in {b.name for b in s.kernel.buffers}:
+        raise OptError(f"{o}: FETCH names a buffer ({', '.join(b.name for b in s.kernel.buffers)})")
     if s.target.lang not in ("llvm", "c"):
         raise OptError(f"{o}: {s.target.name} has no such request; FETCH is for processors, in LLVM or C")
     s.fetch.add(o.on)

@@ -29,11 +29,15 @@ def check_scheduled(s: Scheduled) -> None:
         if isinstance(item, FoldItem):
             _fold(s, item)
     _stages(s)
-    for name in sorted(s.fetch):
-        if name in s.nt or name in s.held:
-            raise OptError(f"FETCH({name}): its lines are not read before they are stored with {'NT' if name in s.nt else 'STAGE'}; leave out one of the two")
-        if fetching(s.items, name) is None:
-            raise OptError(f"FETCH({name}): no reduction before its store runs over the same points along the output's last axis")
+    for b in s.kernel.buffers:
+        if b.name not in s.fetch:
+            continue
+        if b.name in s.nt or b.name in s.held or b.name in s.stages:
+            raise OptError(f"FETCH({b.name}): its lines do not pass through the caches with {'NT' if b.name in s.nt else 'STAGE'}; leave out one of the two")
+        if fetching(s.items, b) is None and b.role == "out":
+            raise OptError(f"FETCH({b.name}): no reduction before its store runs over the same points along the output's last axis")
+        if fetching(s.items, b) is None:
+            raise OptError(f"FETCH({b.name}): no reduction is the last of several that read the same rows of it")
 
 
 def _order(s: Scheduled) -> None:

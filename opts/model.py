@@ -256,15 +256,16 @@ def _traffic(s: Scheduled, nest: Nest, dram: float, warm: Collection[str] = ()) 
             buffer, indices, _ = load_parts(n)
             if buffer.name not in s.stages:
                 uses.append((indices, buffer.shape, buffer.dtype.size, False))
-                near.append(buffer.name in warm and _footprint(s, indices, buffer.shape, item, buffer.dtype.size)[0] <= 0.5 * s.target.l2)
+                near.append(
+                    buffer.name in s.fetch or (buffer.name in warm and _footprint(s, indices, buffer.shape, item, buffer.dtype.size)[0] <= 0.5 * s.target.l2)
+                )
     if nest.store is not None:
         uses.append((nest.indices, nest.store.buffer.shape, nest.store.buffer.dtype.size, True))
         near.append(nest.store.buffer.name in s.fetch)
-    ahead = s.fetches.get(nest.name)
     asked = 0.0
-    if ahead is not None and ahead.store is not None:
-        indices, size = (*ahead.indices[:-1], nest.reduce_axes[0]), ahead.store.buffer.dtype.size
-        asked = 2 * _footprint(s, indices, ahead.store.buffer.shape, item, size)[0] * _trips([p for p in loops if p.kind == "grid"]) / dram
+    for f in s.fetches.get(nest.name, ()):
+        row = _footprint(s, f.indices, f.buffer.shape, item, f.buffer.dtype.size)[0]
+        asked += (1 if f.later else 2) * row * _trips([p for p in loops if p.kind == "grid"]) / dram
     held_here = [st for st in s.stages.values() if any(n is nest for n in st.nests)]
     staged, panels = [st for st in held_here if not st.once], [st for st in held_here if st.once]
     sizes = [(s.target.l1, L2_BYTES), (s.target.l2, L3_BYTES), (max(s.target.l3, s.target.l2), dram)]

@@ -53,13 +53,15 @@ def rows(kernel: Kernel, target: Target, threads: int, width: int, stage: bool, 
         if stage:
             at = _name(best[0])
             out += [opt("STAGE", v, at=at) for v in stageable_values(kernel)]
-    return (*out, *(opt("FETCH", b.name) for b in kernel.outputs if _worth_fetching(kernel, b, target)))
+    worth = [b for b in kernel.outputs if _worth_fetching(kernel, b, target)] or [b for b in kernel.inputs if _worth_fetching(kernel, b, target)]
+    return (*out, *(opt("FETCH", b.name) for b in worth))
 
 
 def _worth_fetching(kernel: Kernel, b: Buffer, target: Target) -> bool:
-    """Whether an output in memory can be asked for before it is stored: what one pass asks for stays in the second cache until the next, beside what both read."""
-    pair = fetching(build(kernel, {}), b.name) if target.lang in ("llvm", "c") and is_far(target, b.shape, b.dtype.size) else None
-    return pair is not None and 4 * extent(pair[0].reduce_axes[0]) * b.dtype.size <= target.l2
+    """Whether rows of a buffer in memory can be asked for before they are used: what one pass asks for stays in the second cache until the next, beside what both
+    read. (Where an output is asked for, the prefetchers have time enough for the inputs.)"""
+    found = fetching(build(kernel, {}), b) if target.lang in ("llvm", "c") and is_far(target, b.shape, b.dtype.size) else None
+    return found is not None and 4 * extent(found.nest.reduce_axes[0]) * b.dtype.size <= target.l2
 
 
 def _chunks(size: int, threads: int, width: int) -> int:

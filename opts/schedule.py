@@ -14,7 +14,7 @@ from ..ir.node import Node, substitute
 from ..targets import Target
 from . import groups
 from .dots import DotPlan, check_dots, kept_types
-from .fetch import fetching
+from .fetch import Fetch, fetching
 from .groups import ThreadAxis
 from .handlers import HANDLERS, State
 from .layout import inner_dimensions
@@ -115,10 +115,14 @@ class Scheduled:
         return {a: p.index for a, p in self.plans.items()}
 
     @cached_property
-    def fetches(self) -> dict[str, Nest]:
-        """The name of a reduction → the store whose lines it asks for."""
-        found = [fetching(self.items, name) for name in sorted(self.fetch)]
-        return {pair[0].name: pair[1] for pair in found if pair is not None}
+    def fetches(self) -> dict[str, list[Fetch]]:
+        """The name of a reduction → what it asks for."""
+        out: dict[str, list[Fetch]] = {}
+        for b in self.kernel.buffers:
+            found = fetching(self.items, b) if b.name in self.fetch else None
+            if found is not None:
+                out.setdefault(found.nest.name, []).append(found)
+        return out
 
     @cached_property
     def inner(self) -> dict[str, int]:
@@ -196,7 +200,8 @@ def _phases(kernel: Kernel, listed: Opts, cuts: list[Opt], target: Target) -> Sc
     first, second = split(kernel, cuts[0])
     chunks = opt("PARALLEL", first.body[0].axes[0].arg.name)  # type: ignore[union-attr]
     # the outputs belong to the second phase; the first one's workspace is read again at once
-    outputs = tuple(o for o in listed if o.op in ("NT", "FETCH"))
+    names = {b.name for b in kernel.outputs}
+    outputs = tuple(o for o in listed if o.op == "NT" or (o.op == "FETCH" and o.on in names))
     a = apply(first, (chunks, *(o for o in listed if o is not cuts[0] and o not in outputs)), target)
     b = apply(second, (*_second(second, target), *outputs), target)
     whole = State(kernel, target)

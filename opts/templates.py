@@ -65,7 +65,7 @@ def templates(kernel: Kernel, target: Target, threads: int = 1) -> list[Template
     lanes = max(1, min(target.lanes(n.expr.dtype.compute) for n in nests(kernel)))
     shared = [a.arg.name for a in shared_axes(kernel)]
 
-    fetched = [b.name for b in kernel.outputs if fetching(build(kernel, {}), b.name) is not None]
+    fetched = [b.name for b in kernel.buffers if fetching(build(kernel, {}), b) is not None]
 
     def make_rows(p: Mapping[str, int]) -> Opts:
         opts = tuple(o for o in rows(kernel, target, threads, p["vectors"] * lanes, bool(p["stage"])) if o.op != "FETCH")

@@ -176,7 +176,7 @@ class CEmitter(Emitter):
         raise BuildError("C has no barriers: there are no threads in a group")
 
     def prefetch(self, at: str) -> None:
-        self.line(f"__builtin_prefetch({at}, 1);")
+        self.line(f"__builtin_prefetch({at});")
 
     def shuffle_xor(self, x: str, form: DType, distance: int) -> str:
         raise BuildError("C has no shuffles: there are no threads in a group")

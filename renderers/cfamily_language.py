@@ -46,7 +46,7 @@ class Language(ABC):
         """Write a barrier."""
 
     def prefetch(self, at: str) -> None:
-        """Ask for the line at an address that will be written."""
+        """Ask for the line at an address that will be used."""
         raise BuildError(f"{self.LANGUAGE} has no prefetch: leave out FETCH")
 
     @abstractmethod

@@ -127,7 +127,9 @@ def _masked_store(e: Emitter, kind: str, ty: str, x: str, where: str, mem: Mem, 
 
 
 def prefetch(e: Emitter, s: Instr) -> None:
-    """`prefetch`, to write and into every cache."""
+    """`prefetch`, into every cache; to write where it is an output's."""
+    mem: Mem = s.attr
+    write = int(mem.space == "param" and e.program.params[mem.base].role == "out")
     name = "@llvm.prefetch.p0"
     e.declare(name, f"declare void {name}(ptr, i32 immarg, i32 immarg, i32 immarg)")
-    e.line(f"call void {name}(ptr {_address(e, s.attr, e.of(s.args[0]))}, i32 1, i32 3, i32 1)")
+    e.line(f"call void {name}(ptr {_address(e, mem, e.of(s.args[0]))}, i32 {write}, i32 3, i32 1)")

@@ -46,6 +46,12 @@ def test_the_addresses_are_those_of_the_store() -> None:
     assert len(asked) == 4 and asked == stored
 
 
+@pytest.mark.parametrize(("opts", "ahead"), [([], 256), ([["PARALLEL", "m"]], 256), ([["UPCAST", "m", 2]], 512)])
+def test_the_next_row_is_a_step_of_the_loop_further_on(opts: list[Any], ahead: int) -> None:
+    found = requests(program("cross_entropy", {"m": 4, "n": 256}, [*LANES, *opts, ["FETCH", "x"]]))
+    assert sorted(s.attr.offset for s in found) == [at + row for row in range(ahead, 2 * ahead, 256) for at in (0, 16, 32, 48)]
+
+
 def test_without_lanes_along_the_row_nothing_is_asked() -> None:
     assert requests(program("log_softmax", {"m": 4, "n": 64}, ASK)) == []
     assert requests(program("log_softmax", {"m": 64, "n": 16}, [["UPCAST", "m", 16], *ASK])) == []

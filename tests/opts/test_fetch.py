@@ -22,10 +22,23 @@ def scheduled(name: str, shape: dict[str, int], opts: list[Any], target: Any = T
 @pytest.mark.parametrize("name", ["softmax", "log_softmax", "layernorm", "rmsnorm"])
 def test_the_last_pass_before_the_store_asks(name: str) -> None:
     s = scheduled(name, {"m": 8, "n": 64}, [["FETCH", "y"]])
-    ((reduction, store),) = s.fetches.items()
-    names = [n.name for n in s.nests]
-    reductions = [n.name for n in s.nests if n.kind == "reduce"]
-    assert store.store.buffer.name == "y" and reduction == reductions[-1] and names.index(reduction) < names.index(store.name)
+    ((name, (found,)),) = s.fetches.items()
+    assert name == found.nest.name == [n.name for n in s.nests if n.kind == "reduce"][-1]
+    assert found.buffer.name == "y" and not found.later and found.indices[-1] is found.nest.reduce_axes[0]
+
+
+def test_the_last_pass_over_a_row_asks_for_the_next() -> None:
+    for kernel, last in (("cross_entropy", "total"), ("argmax", "at")):
+        s = scheduled(kernel, {"m": 8, "n": 64}, [["FETCH", "x"]])
+        ((name, (found,)),) = s.fetches.items()
+        assert (name, found.buffer.name, found.later) == (last, "x", True)
+
+
+@pytest.mark.parametrize("name", ["softmax", "sum_rows", "gelu", "matmul"])
+def test_inputs_that_are_read_again_or_once_are_refused(name: str) -> None:
+    kernel = normalise(kernels.make(name))
+    with pytest.raises(OptError, match="no reduction is the last of several"):
+        apply(kernel, [["FETCH", kernel.inputs[0].name]], TARGET)
 
 
 def test_nobody_asks_unless_told() -> None:
@@ -40,6 +53,11 @@ def test_other_stores_are_refused(name: str) -> None:
         apply(kernel, [["FETCH", kernel.outputs[0].name]], TARGET)
 
 
+def test_of_a_split_reduction_the_first_phase_asks_for_inputs() -> None:
+    with pytest.raises(OptError, match="no reduction is the last of several"):
+        scheduled("sum_all", {"n": 4096}, [["SPLITK", "n", 4], ["FETCH", "x"]])
+
+
 @pytest.mark.parametrize("target", ["opencl-gpu", "opencl-cpu", "sm_90a"])
 def test_it_is_for_processors(target: str) -> None:
     with pytest.raises(OptError, match="FETCH is for processors"):
@@ -52,7 +70,7 @@ def test_it_is_for_processors(target: str) -> None:
     ids=["in memory", "in a cache", "rows longer than a cache"],
 )
 def test_seeds_ask_where_lines_come_from_memory_and_stay(shape: dict[str, int], wanted: bool) -> None:
-    for name in ("softmax", "layernorm"):
+    for name in ("softmax", "layernorm", "cross_entropy"):
         found = seeds(normalise(kernels.make(name, shape)), TARGET, 2)[:4]
         assert all(any(o.op == "FETCH" for o in opts) == wanted for opts in found)
 
