@@ -115,8 +115,8 @@ PATCHES: list[tuple[str, Any, str, Any]] = [
 @pytest.mark.parametrize(("what", "owner", "name", "fault"), PATCHES, ids=[p[0] for p in PATCHES])
 def test_random_schedules_find_a_fault_in_the_compiler(what: str, owner: Any, name: str, fault: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(owner, name, fault)
-    for i in range(600):
-        rng = random.Random(f"faults/{i}")
+    for i in range(1500):
+        rng = random.Random(f"planted/{i}")
         case = draw(rng.choice(NAMES), rng.randrange)
         try:
             check_twin(case.kernel, case.opts, case.target, case.vars, case.seed)
@@ -124,7 +124,7 @@ def test_random_schedules_find_a_fault_in_the_compiler(what: str, owner: Any, na
             continue
         except (AssertionError, VerifyError, KeyError, NameError):
             return
-    raise AssertionError(f"600 random schedules did not notice that {what}")
+    raise AssertionError(f"1500 random schedules did not notice that {what}")
 
 
 def test_blocks_with_conditions_are_walked() -> None:
