@@ -46,7 +46,8 @@ def good() -> Built:
 
 def test_right_candidates_are_verified_timed_and_compared(m: Measurer, good: Built) -> None:
     first, second = m.measure([good, built("if (i < 0) return;", "other")])
-    assert first.ok and second.ok and first.t_min is not None and 0 < first.t_min < 1
+    # calls of a few microseconds: on a busy machine the second can seem three times as slow as the first
+    assert first.ok and second.outcome in (Outcome.ok, Outcome.slow) and all(x.t_min is not None and 0 < x.t_min < 1 for x in (first, second))
     assert m.confirm(good).ok
     assert m.duel(good, good, rounds=3).rounds == 3
 
