@@ -6,9 +6,11 @@ Learning Convolutions on SIMD Architectures", 2018)."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
-from ..ir.kernel import Kernel
+from ..ir import index as ix
+from ..ir.kernel import Buffer, Kernel
 from ..ir.node import Node
 from ..targets import Target
 from .opt import Opt, Opts, opt
@@ -35,7 +37,8 @@ def window_guesses(kernel: Kernel, target: Target, threads: int, c: Contraction)
         out += [opt("UPCAST", c.lane.arg.name, copies)] if copies > 1 else []
         out += steps
         yield (*out, *_grid(free, threads, rows.arg.name, c))
-        yield (*out, *_by_rows(rows, vectors * lanes, threads, c))
+        if _elements(c.tall) > _elements(c.wide):
+            yield (*out, *_by_rows(rows, vectors * lanes, threads, c))
 
 
 def _grid(free: list[Node], threads: int, rows: str, c: Contraction) -> list[Opt]:
@@ -54,7 +57,7 @@ def _grid(free: list[Node], threads: int, rows: str, c: Contraction) -> list[Opt
                 opt("STAGE", c.wide.name, at=inner, order="row"),
             ]
         if last:
-            block = -(-extent(a) // threads)
+            block = -(-extent(a) // max(2, threads))  # each item packs a panel: few items, and a loop left to move inside them
             cut = [opt("TILE", name, block)] if 1 < block < extent(a) else []
             inner = f"{name}.t" if cut else name
             grid = [*cut, opt("PARALLEL", name), opt("STAGE", c.tall.name, at=name)]
@@ -65,11 +68,15 @@ def _grid(free: list[Node], threads: int, rows: str, c: Contraction) -> list[Opt
 
 
 def _by_rows(rows: Node, copies: int, threads: int, c: Contraction) -> list[Opt]:
-    """Work items over the rows, where those are more than what slides: each worker packs its own rows once, and all of them read the window's operand."""
+    """Work items over the rows, where their operand is the larger one: each worker packs its own rows once, and all of them read the window's operand."""
     name, block = rows.arg.name, -(-extent(rows) // (copies * threads)) * copies
     cut = [opt("TILE", name, block)] if copies < block < extent(rows) else []
     panel = f"{name}.t" if cut else name
     return [*cut, opt("PARALLEL", name), opt("STAGE", c.wide.name, at=name, order="row"), opt("STAGE", c.tall.name, at=panel)]
+
+
+def _elements(buffer: Buffer) -> int:
+    return math.prod(d if isinstance(d, int) else ix.bounds(d)[1] for d in buffer.shape)
 
 
 def _even(size: int, most: int) -> int:
