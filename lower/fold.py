@@ -42,6 +42,7 @@ def fold(low: Lowering, item: FoldItem) -> None:
     for c, v in parts.items():
         by_axes.setdefault(v.axes, []).append(c)
     groups = sorted(by_axes.items(), key=lambda g: -len(g[0]))
+    low.current = ()  # the states' own loops read nothing that is staged
     for axes, names in groups:
         start = [(f.monoid.identity[f.components.index(c)], state[c]) for c in names]
         n = Nest(f"{f.name}.start", "point", axes, (), start[0][0])
@@ -63,6 +64,7 @@ def fold(low: Lowering, item: FoldItem) -> None:
         inside, tiles, forced = dict(low.storage), dict(low.tiles), dict(low.forced)
         with _tiles(low, f, cut, r):
             low.emit_items([n for n in item.nests if not n.empty])
+            low.current = ()
             _merge(low, f, writes)
         low.storage, low.tiles, low.forced = inside, tiles, forced
         tops.append((low.arena.size, low.shared.size))

@@ -166,6 +166,7 @@ FOUND: list[tuple[str, dict[str, Any], str, list[Any]]] = [
     ("attention", {"b": 1, "h": 1, "s": 5, "d": 3}, "float16", [["UPCAST", "key@max", 2]]),
     ("matvec", {"m": 31, "n": 13}, "bfloat16", [["SPLITK", "n", 2], ["NT", "y"]]),  # streamed the workspace
     ("layernorm", {"m": 11, "n": 16}, "float64", [["UPCAST", "n", 8], ["NT", "y"]]),  # claimed 64 bytes where 32 were known
+    ("attention", {"b": 1, "h": 2, "s": 13, "d": 5}, "float64", [["STAGE", "v", {"at": "d@out", "order": "row"}], ["TILE", "key", 8]]),  # staged at every d
 ]
 
 
