@@ -61,7 +61,9 @@ def contraction_guesses(c: Contraction, target: Target, threads: int) -> list[di
     out: dict[tuple[tuple[str, int], ...], None] = {}
     # a step that does not divide the axis would be masked in every one of them
     steps = max(c.reduce, key=extent).arg.extent
-    unroll = next((u for u in (2, 3, 5) if isinstance(steps, int) and steps % u == 0), 1) if depth >= 64 else 1
+    # with few registers a tile's step is short: more of them in a row, so that the loop around them costs less
+    counts = (4, 2, 3, 5) if target.registers < 32 and c.plain else (2, 3, 5)
+    unroll = next((u for u in counts if isinstance(steps, int) and steps % u == 0), 1) if depth >= 64 else 1
     # signed bytes get their offset where they are packed; groups that are not consecutive are put together there
     ways = [(0, 0, c.nest.expr.dtype.size)]
     if fit is not None:

@@ -40,7 +40,7 @@ def _fold(kernel: Kernel, target: Target, threads: int, item: FoldItem) -> Itera
     staged = [opt("STAGE", b, at=at) for b in dict.fromkeys(_strided(kernel, scores, row))]
     # steps of both products, spelled out: fewer loops, and what lies across the lanes is read and turned several elements at a time
     steps = [opt("UNROLL", n.reduce_axes[-1].arg.name, 4) for n in (*scores, *sums) if extent(n.reduce_axes[-1]) % 4 == 0]
-    for vectors, copies in ((2, 8), (4, 4), (2, 12), (1, 16), (3, 8), (2, 4)):
+    for vectors, copies in ((2, 8), (4, 4), (2, 12), (1, 16), (3, 8), (3, 4), (2, 4)):
         wide = vectors * lanes
         if vectors * copies + vectors + 1 > target.registers or (extent(row) < wide and vectors > 1):
             continue

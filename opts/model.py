@@ -146,12 +146,16 @@ def _compute(s: Scheduled, nest: Nest) -> float:
         last_spatial = max((i for i, p in enumerate(loops) if p.axis in nest.axes), default=-1)
         rest = loops[last_spatial + 1 :]
         # a matrix instruction reads its panel from memory
-        live = accs + (sum(copies[p.name] for p in space if p is lane) + 1 if dot is None else 3)
+        live = accs + (
+            sum(copies[p.name] for p in space if p is lane) + 1
+            if dot is None
+            else 3 + (dot.row.halves - 1) * (2 + _product(copies[p.name] for p in space if p is lane))
+        )
         if unroll > 1 and dot is None and _slides(s, nest, regs, lane):  # what one step reads is read again by the next, and kept
             live += (unroll - 1) * _product(copies[p.name] for p in space if p is lane) // 2
         # each spilled accumulator is stored and loaded again, in the middle of its chain; where steps are spelled out, the compiler moves the loads of
         # one before the last products of another, and then about all of them are spilled as soon as the file is nearly full
-        over = max(0, live - (s.target.registers - s.target.registers // 16))
+        over = max(0, live - (s.target.registers - s.target.registers // 32 * 2))
         spill = max(1.5 * over, accs if over and unroll > 1 else 0.0)
         once = accs * (2.0 if any(p in inner for p in loops[: last_spatial + 1]) else 1.0) + (
             3 * (width.bit_length()) * _product(copies[p.name] for p in space) if lane is not None and lane in partial else 0

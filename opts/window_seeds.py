@@ -29,7 +29,7 @@ def window_guesses(kernel: Kernel, target: Target, threads: int, c: Contraction)
     width = extent(c.lane)
     steps = [opt("UNROLL", a.arg.name, extent(a)) for a in c.reduce[-1:] if 1 < extent(a) <= SHORT]
     free = [a for a in shared_axes(kernel) if a is not c.lane and a is not rows]
-    for vectors, most in ((1, 14), (2, 8), (2, 13), (1, 28)):
+    for vectors, most in ((1, 14), (2, 8), (2, 13), (1, 28)) if target.registers >= 32 else ((2, 4), (1, 8)):
         if vectors * lanes > extent(rows) or vectors * (most + 1) >= target.registers - (2 if steps else 0):
             continue  # (spelled out steps take some registers more)
         copies = _even(width, most)

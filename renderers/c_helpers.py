@@ -191,6 +191,17 @@ def dot(e: CEmitter, row: Instruction) -> str:
     acc, operand = f"__m{bits}" if row.c.is_float else whole, f"__m{bits}bh" if row.a.is_float else whole
     c, a, b = (e.type(form(d), n) for d, n in ((row.c, row.n), (row.a, row.k), (row.b, row.n * row.k)))
     word, name = splat(e, int32, bits // 32), f"dot_{row.name}"
+    if row.halves == 2:
+        mm = f"_mm{bits if bits > 128 else ''}"
+        logic = f"{mm}_and_si{bits}(({whole}){word}(word), {mm}_set1_epi16(255))"
+        return _define(
+            e, name, f"{c} {name}({c} acc, {a} a, {b} b)",
+            f"{e.type(int32)} word;",
+            "__builtin_memcpy(&word, &a, sizeof word);",
+            f"{whole} even = {row.call}({logic}, {mm}_srai_epi16({mm}_slli_epi16(({whole})b, 8), 8));",
+            f"{whole} odd = {row.call}({mm}_srli_epi16(({whole}){word}(word), 8), {mm}_srai_epi16(({whole})b, 8));",
+            f"return ({c}){mm}_add_epi32({mm}_add_epi32(({whole})acc, even), odd);",
+        )  # fmt: skip
     return _define(
         e, name, f"{c} {name}({c} acc, {a} a, {b} b)",
         f"{e.type(int32)} word;",

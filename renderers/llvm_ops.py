@@ -229,12 +229,30 @@ def _dot(e: Emitter, s: Instr) -> str:
     word = e.emit(f"bitcast {type_of(a)} {e.of(a)} to i32")
     first = e.emit(f"insertelement {words} poison, i32 {word}, i32 0")
     every = e.emit(f"shufflevector {words} {first}, {words} poison, <{size // 4} x i32> zeroinitializer")
-    ty = vector(row.word, size // (2 if row.word == "bfloat" else 4))
+    ty = vector(row.word, size // (4 if row.word == "i32" else 2))
     left = every if ty == words else e.emit(f"bitcast {words} {every} to {ty}")
     right = e.emit(f"bitcast {type_of(b)} {e.of(b)} to {ty}")
     full = f"@llvm.{row.llvm}"
+    if row.halves == 2:
+        return _dot_halves(e, acc, full, ty, left, right)
     e.declare(full, f"declare {type_of(acc)} {full}({type_of(acc)}, {ty}, {ty})")
     return e.emit(f"call {type_of(acc)} {full}({type_of(acc)} {e.of(acc)}, {ty} {left}, {ty} {right})")
+
+
+def _dot_halves(e: Emitter, acc: Val, full: str, ty: str, left: str, right: str) -> str:
+    """Groups of four bytes by pairs of 16 bits: first the bytes at even places, then those at odd ones."""
+    eight, low = (f"splat (i16 {n})" for n in (8, 255))
+    e.declare(full, f"declare {type_of(acc)} {full}({ty}, {ty})")
+    high = e.emit(f"shl {ty} {right}, {eight}")
+    pairs = [
+        (e.emit(f"and {ty} {left}, {low}"), e.emit(f"ashr {ty} {high}, {eight}")),
+        (e.emit(f"lshr {ty} {left}, {eight}"), e.emit(f"ashr {ty} {right}, {eight}")),
+    ]
+    out = e.of(acc)
+    for a, b in pairs:
+        product = e.emit(f"call {type_of(acc)} {full}({ty} {a}, {ty} {b})")
+        out = e.emit(f"add {type_of(acc)} {out}, {product}")
+    return out
 
 
 def _const(e: Emitter, s: Instr) -> str:

@@ -22,7 +22,9 @@ class Instruction:
     outermost first, with `k%2` for the position inside a group of two; A's group of k elements is contiguous and broadcast to the lanes.
 
     `rate` is how many a core does in a cycle (an FMA of that width: 2), `latency` the cycles until the sum can be used again.
-    `llvm` is the intrinsic's name there, and `word` the element type that it gives the two operand vectors; `call` is its name in C."""
+    `llvm` is the intrinsic's name there, and `word` the element type that it gives the two operand vectors; `call` is its name in C.
+    With `word` i16 the instruction adds products of pairs of 16 bits: it is used twice, on the bytes at even and at odd places, which
+    are widened first. `unless`: features that bring a better row for the same types."""
 
     name: str
     flag: str
@@ -39,6 +41,12 @@ class Instruction:
     llvm: str
     word: str
     call: str
+    unless: tuple[str, ...] = ()
+
+    @property
+    def halves(self) -> int:
+        """Vectors that each operand becomes."""
+        return 2 if self.word == "i16" else 1
 
 
 def _flush(x: Any, least: float = 2.0**-126) -> Any:
@@ -90,10 +98,16 @@ ROWS = (
     ),
     Instruction("vpdpbusd", "avx512vnni", 1, 16, 4, uint8, int8, int32, _BYTES, _dpbusd, 2.0, 5, "x86.avx512.vpdpbusd.512", "i32", "_mm512_dpbusd_epi32"),
     Instruction("vpdpbusd256", "avxvnni", 1, 8, 4, uint8, int8, int32, _BYTES, _dpbusd, 2.0, 5, "x86.avx512.vpdpbusd.256", "i32", "_mm256_dpbusd_avx_epi32"),
+    Instruction(
+        "vpmaddwd", "avx512", 1, 16, 4, uint8, int8, int32, _BYTES, _dpbusd, 0.45, 3, "x86.avx512.pmaddw.d.512", "i16", "_mm512_madd_epi16", ("avx512vnni",)
+    ),
+    Instruction(
+        "vpmaddwd256", "avx2", 1, 8, 4, uint8, int8, int32, _BYTES, _dpbusd, 0.45, 3, "x86.avx2.pmadd.wd", "i16", "_mm256_madd_epi16", ("avx512", "avxvnni")
+    ),
 )
 BY_NAME = {r.name: r for r in ROWS}
 
 
 def available(target: Target) -> tuple[Instruction, ...]:
-    """The rows that `target` can execute."""
-    return tuple(r for r in ROWS if r.flag in target.features)
+    """The rows that `target` can execute, but for those that its other features make pointless."""
+    return tuple(r for r in ROWS if r.flag in target.features and target.features.isdisjoint(r.unless))

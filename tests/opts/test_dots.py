@@ -75,7 +75,7 @@ def read_twice() -> Kernel:
 
 REFUSED: list[tuple[Any, list[Any], str, str]] = [
     (matmul, [LANES, PANEL, tc(row="vpdpbusb")], "znver5", r"there is no instruction row 'vpdpbusb' \(znver5 has: vdpbf16ps, vpdpbusd\)"),
-    (matmul, [LANES, PANEL, TC], "skylake-avx512", r"skylake-avx512 cannot execute vpdpbusd, it lacks avx512vnni \(its rows: none\)"),
+    (matmul, [LANES, PANEL, TC], "skylake-avx512", r"skylake-avx512 cannot execute vpdpbusd, it lacks avx512vnni \(its rows: vpmaddwd\)"),
     (matmul, [LANES, PANEL, TC], "haswell", "haswell cannot execute vpdpbusd"),
     (matmul, [LANES, PANEL, TC], "neon", "neon cannot execute vpdpbusd"),
     (matmul, [LANES, PANEL, TC], "sm_90a", "sm_90a cannot execute vpdpbusd"),
@@ -161,7 +161,7 @@ def test_seeds_take_the_instruction_and_the_model_knows_its_worth(name: str, dty
     assert fast < (0.5 if dtype != "bfloat16" else 0.9) * slow
 
 
-@pytest.mark.parametrize("target", ["haswell", "neon", "skylake-avx512"])
+@pytest.mark.parametrize("target", ["neon", "x86-64-v2"])
 def test_targets_without_rows_are_left_alone(target: str) -> None:
     kernel, t = kernels.make("matmul", {"m": 256, "n": 256, "k": 256}, "int8"), targets.named(target)
     found = seeds(kernel, t, 2)
