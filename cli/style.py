@@ -40,6 +40,7 @@ OPS = {
     "PADTO": "store",
     "NT": "store",
     "FETCH": "store",
+    "OWN": "grid",
     "LOCAL": "thread",
     "GROUP": "thread",
     "SWIZZLE": "grid",

@@ -20,7 +20,7 @@ from .normalise import normalise
 from .writer import Writer
 
 VERSION = 1
-TENSOR_OPS = frozenset({"STAGE", "NT", "FETCH", "TC"})
+TENSOR_OPS = frozenset({"STAGE", "NT", "FETCH", "TC", "OWN"})
 """Options whose `on` is a buffer or a value, not an axis."""
 
 _DONE: weakref.WeakKeyDictionary[Kernel, Canonical] = weakref.WeakKeyDictionary()
@@ -63,20 +63,21 @@ class Canonical:
             if new is None:
                 raise OptError(f"{op}({on}): the kernel has no buffer or value {on!r} (it has {', '.join(tensors)})")
         else:
-            new = _loop(op, on, loops if op == "MOVE" else axes, loops)
+            new = _loop(op, on, loops if op == "MOVE" else axes, loops, tensors)
         out: list[Any] = [op, new]
         for arg in rest:
             if isinstance(arg, dict):
                 named = ("at", "before") if op != "TC" else ("m", "n", "k")
-                arg = {k: _loop(op, v, loops, loops) if k in named and v else v for k, v in arg.items()}
+                arg = {k: _loop(op, v, loops, loops, tensors) if k in named and v else v for k, v in arg.items()}
             out.append(arg)
         return out
 
 
-def _loop(op: str, name: str, whole: dict[str, str], loops: dict[str, str]) -> str:
-    """A name with its loop suffix kept: `n@max.t` is loop `.t` of `n@max`. `grid` and `once` are no axes."""
+def _loop(op: str, name: str, whole: dict[str, str], loops: dict[str, str], tensors: dict[str, str]) -> str:
+    """A name with its loop suffix kept: `n@max.t` is loop `.t` of `n@max`, and `y.0` runs over dimension 0 of `y`, which a scatter clears. `grid` and `once`
+    are no axes."""
     base, dot, suffix = name.partition(".")
-    found = (loops if dot else whole).get(base)
+    found = (tensors if suffix[:1].isdigit() else loops if dot else whole).get(base)
     if found is None:
         if name in ("grid", "once"):
             return name

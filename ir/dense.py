@@ -203,7 +203,13 @@ def spread(x: Array, places: Sequence[int], rank: int) -> Array:
     return x.transpose(order).reshape(shape)
 
 
+def _wide(at: Sequence[Array]) -> list[Array]:
+    """Indices that were read from narrow types, so that what is computed from them does not overflow."""
+    return [np.asarray(a, np.int64) for a in at]
+
+
 def _index(n: Node, v: list[Array]) -> Array:
+    v = _wide(v)
     if n.op == "sum":
         coeffs, c = n.arg
         out = v[0] * coeffs[0]
@@ -222,6 +228,7 @@ def _gather(raw: Array, at: list[Array], keep: Array | None, what: str) -> Array
     """raw[at]; where `keep` is false the index may lie outside and the element is arbitrary."""
     if not at:
         return raw
+    at = _wide(at)
     shape = np.broadcast_shapes(*(a.shape for a in at))
     if 0 in shape:
         return np.zeros(shape, raw.dtype)
@@ -249,6 +256,7 @@ def _gather(raw: Array, at: list[Array], keep: Array | None, what: str) -> Array
 
 def flat_positions(at: Sequence[Array], shape: Sequence[int], what: str, keep: Array | None) -> Array:
     """Row-major positions of indices into an array of `shape`, checked (masked ones may lie outside: they are clipped)."""
+    at = _wide(at)
     step, flat = 1, np.zeros((1,) * (at[0].ndim if at else 0), np.int64)
     for d in range(len(shape) - 1, -1, -1):
         a = at[d]

@@ -122,7 +122,8 @@ class Fold:
 @dataclass(frozen=True, slots=True, eq=False)
 class Store:
     """`buffer[indices] = expr` for every point of `axes` (where `mask` holds). With `combine` the output starts at that
-    combine's identity and every write is combined into it in axis order (scatter)."""
+    combine's identity and every write is combined into it in axis order (scatter). `own` is (axis, dimension, size) where
+    every point of an axis starts and writes just a block of that dimension, from `axis · size` on."""
 
     buffer: Buffer
     indices: tuple[Node, ...]
@@ -130,6 +131,7 @@ class Store:
     axes: tuple[Node, ...]
     combine: str | None = None
     mask: Node | None = None
+    own: tuple[Node, int, int] | None = None
 
 
 @dataclass(frozen=True, eq=False)

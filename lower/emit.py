@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..ir.node import Node
+from ..ir.node import Node, axes_of
 from ..opts.nests import Nest
 from .expr import NestEval
 from .inplace import in_output
@@ -40,6 +40,9 @@ def _store_nest(low: Lowering, n: Nest) -> None:
     """The loops of a store; twice where non-temporal stores depend on how the output is aligned at run time."""
     assert n.store is not None
     name = n.store.buffer.name
+    if n.store.own is not None and n.kind == "store":
+        _owned(low, n)
+        return
     if name not in low.sched.nt or n.store.combine is not None:
         through(low, low.remaining(n), lambda: _store(low, n))
         return
@@ -49,10 +52,24 @@ def _store_nest(low: Lowering, n: Nest) -> None:
             through(low, low.remaining(n), lambda: _store(low, n))
 
 
-def _store(low: Lowering, n: Nest) -> None:
+def _owned(low: Lowering, n: Nest) -> None:
+    """A scatter into the rows that this item owns: most points are someone else's, so their loops are not entered."""
+    assert n.mask is not None
+    mask, loops, axes = n.mask, low.remaining(n), axes_of(n.mask)
+    outer = max((i + 1 for i, p in enumerate(loops) if p.axis in axes), default=0)
+
+    def point() -> None:
+        with low.b.when(NestEval(low, n).value(mask, {})):
+            through(low, loops[outer:], lambda: _store(low, n, mine=True))
+
+    through(low, loops[:outer], point)
+
+
+def _store(low: Lowering, n: Nest, mine: bool = False) -> None:
+    """A point's stores. `mine`: where the mask is known to hold."""
     assert n.store is not None
     ev = NestEval(low, n)
-    conds = ev.conditions() + ([] if n.mask is None else [n.mask])
+    conds = ev.conditions() + ([] if n.mask is None or mine else [n.mask])
     at = address(low, n.store.buffer.name, n.indices)
     mem = low.param(n.store.buffer.name)
     values = [(a, None if n.store.combine and n.kind == "store" else ev.value(n.expr, a)) for a in ev.assignments(ev.regs)]

@@ -235,6 +235,8 @@ class NestEval(Indices):
                 mask = wide if mask is None else b.op("and", mask, wide)
             if lane == 1 and vec is None:
                 b.store(self.low.at(mem, base, c, lanes), self.low.scalar(base), value, mask)
+            elif lane == 1 and vec is not None and vec.lanes == 1:
+                b.store(mem, b.op("add", self.low.scalar(ix.add(base, const(c))), vec), value, mask)
             else:
                 b.store(mem, self.join(self.low.scalar(ix.add(base, const(c))), lane, vec), value, mask)
             return

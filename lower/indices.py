@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..ir import index as ix
-from ..ir.dtypes import index, int32
+from ..ir.dtypes import index, int32, int64
 from ..ir.errors import OptError
 from ..ir.node import Node, axes_of, const, substitute
 from ..opts.plan_axis import Part
@@ -76,7 +76,8 @@ class Indices:
         """A non-linear index term that depends on register parts."""
         b = self.b
         if t.op in ("load", "ref", "where", "cast"):
-            return self.value(t, asg)
+            v = self.value(t, asg)
+            return v if v.dtype is index or v.dtype is int64 else b.op("cast", v, dtype=int64)
         args = [self.index(s, asg) for s in t.src]
         if t.op in ("div", "mod"):
             return b.op("idiv" if t.op == "div" else "imod", args[0], attr=t.arg)

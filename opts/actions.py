@@ -13,6 +13,7 @@ from .fetch import fetching
 from .group_actions import group_proposals, layouts
 from .nests import Nest
 from .opt import Opts, opt
+from .own import ownable
 from .plan_axis import MAX_EXTRA_WORK
 from .schedule import Scheduled, apply
 from .staging import ONCE
@@ -26,6 +27,7 @@ WINDOW = 7
 PARTIAL = (4, 16, 32, 64, 128)
 UNROLLS = (2, 4, 8)
 CHUNKS = (2, 4, 8, 16, 64)
+OWNED = (64, 128, 256, 512, 1024, 4096)
 BLOCKS = (16, 32, 64, 96, 128, 192, 256, 384, 512, 1024, 2048)
 
 
@@ -86,6 +88,9 @@ def proposals(s: Scheduled) -> list[Opts]:
         out += [(opt("SPLITK", a.arg.name, n),) for a in single for n in CHUNKS if extent(a) >= 64 * n]
     elif ("UPCAST", f"{cut}.s") not in has:
         out += [(opt("UPCAST", f"{cut}.s", n),) for n in (2, 4, 8)]
+    found = ownable(kernel)
+    if found is not None and not any(op == "OWN" for op, _ in has) and cpu:
+        out += [(opt("OWN", found[0].buffer.name, n),) for n in OWNED if n < found[2]]
     out += group_proposals(s)
     out += _moves(s)
     out += _stages(s, has)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 
 from ..ir import index as ix
 from ..ir.errors import OptError
@@ -11,7 +12,7 @@ from ..ir.kernel import Fold, Kernel
 from ..ir.node import Node
 from ..targets import Target
 from . import dots, groups
-from .nests import FoldItem, build
+from .nests import FoldItem, Nest, build
 from .opt import Opt
 from .plan_axis import AxisPlan, Part
 
@@ -54,7 +55,14 @@ class State:
                     seen.setdefault(a.arg.name)
         for a in self.plans:
             seen.setdefault(a.arg.name)
-        return list(seen)
+        order = list(seen)
+        for n in build(self.kernel, {}):
+            if isinstance(n, Nest) and n.kind == "init":  # cleared row by row
+                for a, inner in reversed(list(pairwise(n.axes))):
+                    if order.index(a.arg.name) > order.index(inner.arg.name):
+                        order.remove(a.arg.name)
+                        order.insert(order.index(inner.arg.name), a.arg.name)
+        return order
 
     def find(self, on: str, o: Opt) -> list[Node]:
         """The axis nodes an option names: one site, or every site of a family."""

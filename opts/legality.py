@@ -95,6 +95,8 @@ def _nest(s: Scheduled, nest: Nest) -> None:
         if s.plans[axis].block > 1 or s.plans[axis].grid:
             raise OptError(f"{axis.arg.name} is scanned in order: it cannot be upcast or parallel, nor shared by threads")
     if nest.store is not None:
+        if nest.store.own is not None and s.plans[nest.store.own[0]].block > 1:
+            raise OptError(f"{nest.store.own[0].arg.name}: an item owns one block; make the blocks of OWN larger instead")
         for a in scatter_ordered(nest.store):
             if s.plans[a].block > 1 or s.plans[a].grid:
                 raise OptError(f"{a.arg.name}: writes of {nest.name} can meet along it, so it stays serial")

@@ -18,6 +18,7 @@ from .layout import likely_lane, strides
 from .layout import stride as stride_of
 from .model_dots import dot_work, weave
 from .model_gpu import estimate_gpu
+from .model_own import owned_work
 from .nests import FoldItem, Nest
 from .pages import copy_cycles, is_far, jump_cycles
 from .plan_axis import Part
@@ -71,7 +72,10 @@ def estimate(scheduled: Scheduled, threads: int = 1, limits: Bandwidth | None = 
     warm: set[str] = set()
     for nest in scheduled.nests:
         compute = _compute(scheduled, nest)
-        memory = _traffic(scheduled, nest, dram, warm)
+        if nest.kind == "store" and nest.store is not None and nest.store.own is not None:
+            compute, memory = owned_work(scheduled, nest, compute, L3_BYTES, dram)
+        else:
+            memory = _traffic(scheduled, nest, dram, warm)
         total += (max(compute, memory) + 0.2 * min(compute, memory)) * run.get(nest.name, 1.0)
         warm |= {load_parts(n)[0].name for n in walk(*nest.roots) if n.op == "load"}
     total += sum(_stage(scheduled, name, dram) for name in scheduled.stages)

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
+from ..ir import index as ix
 from ..ir.kernel import IDENTITY, Fold, Kernel, Reduce, Scan, Store, Value
 from ..ir.node import Node, const, ref, substitute, walk
 from ..ir.node import axis as make_axis
@@ -161,14 +162,23 @@ def _stores_value(kernel: Kernel, expr: Node) -> bool:
 
 
 def _init_nest(s: Store, indices: tuple[Node, ...]) -> Nest:
-    axes, at = [], []
+    axes, at, mask = [], [], None
     for d, (i, extent) in enumerate(zip(indices, s.buffer.shape)):
+        if s.own is not None and d == s.own[1]:
+            block, _, size = s.own
+            a = make_axis(f"{s.buffer.name}.{d}", size)
+            axes += [block, a]
+            at.append(ix.add(ix.mul(block, const(size)), a))
+            mask = ix.compare("lt", at[-1], const(extent) if isinstance(extent, int) else extent)
+            continue
         a = i if i.op == "axis" and i.arg.extent == extent else make_axis(f"{s.buffer.name}.{d}", extent)
         axes.append(a)
         at.append(a)
     start = identity(s.combine or "add", s.buffer.dtype.compute)
     store = Store(s.buffer, tuple(at), start, tuple(axes))
-    return Nest(f"{s.buffer.name}.init", "init", tuple(axes), (), start, store=store, indices=tuple(at))
+    return Nest(
+        f"{s.buffer.name}.init", "init", tuple(axes), (), start, store=store, indices=tuple(at), mask=None if mask is None or mask.op == "const" else mask
+    )
 
 
 def identity(combine: str, dtype: object) -> Node:
@@ -190,4 +200,6 @@ def identity(combine: str, dtype: object) -> Node:
 def scatter_ordered(s: Store) -> set[Node]:
     """Axes of a combining store along which writes can meet: they stay serial and in order."""
     free = {i for i in s.indices if i.op == "axis"}
+    if s.own is not None:
+        free.add(s.own[0])
     return set() if s.combine is None else {a for a in s.axes if a not in free}

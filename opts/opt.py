@@ -31,6 +31,7 @@ FIELDS: dict[str, Any] = {
     "LAUNCH": "int",
     "NT": None,
     "FETCH": None,
+    "OWN": "int",
 }
 DEFAULTS: dict[str, dict[str, Scalar]] = {"STAGE": {"order": "panel", "pad": 0, "swizzle": 0, "depth": 1}, "TC": {"m": ""}}
 
@@ -144,7 +145,7 @@ def dumps(opts: Iterable[Opt]) -> str:
 
 _SHORT = {
     "TILE": "T", "MOVE": "M", "UPCAST": "U", "UNROLL": "R", "PARALLEL": "P", "LOCAL": "L", "GROUP": "G", "SPLITK": "K", "STAGE": "S", "TC": "TC", "SWIZZLE": "Z",
-    "PADTO": "PAD", "NOLOCAL": "NOLOCAL", "LAUNCH": "REGS", "NT": "NT", "FETCH": "F",
+    "PADTO": "PAD", "NOLOCAL": "NOLOCAL", "LAUNCH": "REGS", "NT": "NT", "FETCH": "F", "OWN": "OWN",
 }  # fmt: skip
 
 

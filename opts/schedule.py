@@ -21,6 +21,7 @@ from .layout import inner_dimensions
 from .legality import check_scheduled
 from .nests import FoldItem, Item, Nest, build
 from .opt import Opt, Opts, opt
+from .own import owned
 from .plan_axis import AxisPlan, Part
 from .show import NestLine, nest_lines
 from .splitk import split
@@ -157,6 +158,9 @@ def apply(kernel: Kernel, opts: Iterable[Opt] | Sequence[object], target: Target
     cuts = [o for o in listed if o.op == "SPLITK"]
     if cuts:
         return _phases(kernel, listed, cuts, target)
+    owns = [o for o in listed if o.op == "OWN"]
+    if owns:
+        return _own(kernel, listed, owns, target)
     s = State(kernel, target)
     for o in listed:
         HANDLERS[o.op](s, o)
@@ -209,6 +213,15 @@ def _phases(kernel: Kernel, listed: Opts, cuts: list[Opt], target: Target) -> Sc
         kernel, listed, target, whole.plans, tuple(whole.order), tuple(build(kernel, {})), {}, {},
         effects=a.effects | {"REASSOC"}, phases=(a, b),
     )  # fmt: skip
+
+
+def _own(kernel: Kernel, listed: Opts, owns: list[Opt], target: Target) -> Scheduled:
+    if len(owns) > 1:
+        raise OptError(f"{owns[1]}: the output has owners already")
+    inner, blocks = owned(kernel, owns[0], target)
+    a = apply(inner, (opt("PARALLEL", blocks), *(o for o in listed if o is not owns[0])), target)
+    whole = State(kernel, target)
+    return Scheduled(kernel, listed, target, whole.plans, tuple(whole.order), tuple(build(kernel, {})), {}, {}, effects=a.effects, phases=(a,))
 
 
 def _second(kernel: Kernel, target: Target) -> Opts:

@@ -5,6 +5,7 @@ Read `structure.py` first. Contractions have their seeds in `contraction_seeds.p
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from ..ir.kernel import Kernel
@@ -15,7 +16,8 @@ from .fold_seeds import fold_seeds
 from .gpu_seeds import gpu_candidates
 from .model import estimate
 from .nests import Nest
-from .opt import Opts
+from .opt import Opts, opt
+from .own import ownable
 from .row_seeds import columns, rows, transposed, windows
 from .schedule import apply
 from .seeding import legal_prefix
@@ -65,13 +67,28 @@ def _candidates(kernel: Kernel, target: Target, threads: int) -> Iterable[Opts]:
             opts = legal_prefix(kernel, rows(kernel, target, threads, vectors * lanes, stage, copies), target)
             if opts is not None and opts not in plain:
                 plain[opts] = estimate(apply(kernel, opts, target), threads)
-    for wish in (*columns(kernel, lanes, threads), *windows(kernel, lanes)):
+    for wish in (*_owners(kernel, target, threads, lanes), *columns(kernel, lanes, threads), *windows(kernel, lanes)):
         opts = legal_prefix(kernel, wish, target)
         if opts is not None:
             plain[opts] = estimate(apply(kernel, opts, target), threads)
     for opts in transposed(kernel, target, lanes):
         plain[opts] = 0.0  # tiles in scratch beat strided accesses whatever the width
     yield from sorted(plain, key=plain.__getitem__)
+
+
+def _owners(kernel: Kernel, target: Target, threads: int, lanes: int) -> Iterable[Opts]:
+    """Scatters whose work items own blocks of rows: as many as fit the second cache, or one block a thread."""
+    found = ownable(kernel)
+    if found is None:
+        return
+    store, d, size = found
+    row = math.prod(n for i, n in enumerate(store.buffer.shape) if i != d and isinstance(n, int)) * store.buffer.dtype.size
+    inner = store.axes[-1]
+    for most in (target.l2 // 2 // row, size / threads):
+        block = 1 << max(3, math.ceil(math.log2(max(most, 1))))
+        if block < size:
+            own = opt("OWN", store.buffer.name, block)
+            yield from ((own, opt("UPCAST", str(inner.arg.name), v * lanes)) for v in (64, 16, 4, 1) if v * lanes <= extent(inner) or v == 1)
 
 
 def _ranked(kernel: Kernel, target: Target, threads: int, guesses: Iterable[Opts]) -> list[Opts]:

@@ -54,7 +54,7 @@ def places(opts: Schedule) -> list[str]:
     """The axes and loops that a list mentions, each once, in order."""
     seen: dict[str, None] = {}
     for o in opts:
-        if o.op not in ("STAGE", "NT", "FETCH", "TC"):
+        if o.op not in ("STAGE", "NT", "FETCH", "TC", "OWN"):
             seen.setdefault(o.on)
         if isinstance(o.arg, tuple):
             for field, value in o.arg:

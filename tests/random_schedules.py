@@ -161,7 +161,7 @@ def wild(s: Scheduled) -> list[Opts]:
             out += [(opt("STAGE", thing, at=at),), (opt("STAGE", thing, at=at, order="row"),), (opt("STAGE", thing, at=at, pad=3),)]
         out.append((opt("NT", thing),))
         if not s.target.groups:
-            out += [(opt("STAGE", thing, at="once", pad=3),), (opt("FETCH", thing),)]
+            out += [(opt("STAGE", thing, at="once", pad=3),), (opt("FETCH", thing),), (opt("OWN", thing, 3),), (opt("OWN", thing, 8),)]
     out += [(opt("SWIZZLE", "grid", n),) for n in (2, 3, 4)]
     return out + (in_groups(s, names, things, loops) if s.target.groups else [])
 

@@ -391,6 +391,13 @@ def test_family_and_its_bare_site_are_kept_apart():
         assert c.from_canonical(c.to_canonical(opts)) == opts
 
 
+def test_loops_that_clear_a_scatter_are_called_after_its_output():
+    c = canonical(SMALL["embedding_grad"])
+    opts = [["OWN", "dtable", 8], ["UPCAST", "dtable.0", 4], ["MOVE", "d", {"before": "dtable.0"}], ["TILE", "n.own", 2]]
+    canon = c.to_canonical(opts)
+    assert canon[:2] == [["OWN", "b2", 8], ["UPCAST", "b2.0", 4]] and c.from_canonical(canon) == opts
+
+
 def test_unknown_names_are_refused():
     c = canonical(SMALL["matmul"])
     with pytest.raises(OptError, match=r"TILE: the normalised kernel has no axis 'q' \(it has m, n, k\)"):

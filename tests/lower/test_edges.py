@@ -10,7 +10,7 @@ import odd_kernels
 import pytest
 from checks import check_compiled, check_floats, check_twin
 from tilewright import kernels, targets
-from tilewright.ir import KernelBuilder, float32, int32, sym
+from tilewright.ir import KernelBuilder, float32, int8, int32, int64, sym, uint8
 from tilewright.ir.kernel import Kernel
 from tilewright.lower import Program, lower
 from tilewright.lower.interp import run as interpret
@@ -140,6 +140,25 @@ def test_repeated_indices_are_added_in_order(opts: list[Any]) -> None:
         want = want + row
     np.testing.assert_array_equal(table[1], want)
     assert not table[0].any() and not table[2].any()
+
+
+@pytest.mark.parametrize("dtype", [int8, uint8, int32, int64], ids=str)
+@pytest.mark.parametrize("columns", [0, 19])
+@pytest.mark.parametrize("combine", [None, "max"], ids=["gather", "scatter"])
+def test_indices_of_every_integer_type(dtype: Any, columns: int, combine: str | None) -> None:
+    """What they are multiplied by overflows the narrow ones."""
+    kb = KernelBuilder("rows")
+    i, j = kb.axis("i", 50), kb.axis("j", max(1, columns))
+    at, row, size = kb.input("at", (50,), dtype, range=(0, 36)), (j,) * bool(columns), (columns,) * bool(columns)
+    if combine is None:
+        table = kb.input("table", (37, *size), float32)
+        kb.store("y", float32, (50, *size), (i, *row), table[(at[i], *row)])
+    else:
+        x = kb.input("x", (50, *size), float32)
+        kb.store("y", float32, (37, *size), (i, *row), x[(i, *row)], indices=(at[i], *row), combine=combine)
+    lanes = [["UPCAST", "j", 20], ["PARALLEL", "j"]] if columns else [["UPCAST", "i", 10]] if combine is None else []
+    for opts in ([], lanes):
+        right(kb.build(), parse(opts))
 
 
 OVERLAPPING: list[tuple[str, list[Any]]] = [

@@ -35,6 +35,7 @@ CASES: dict[str, tuple[str, dict[str, int], list[Any]]] = {
     "stage_output": ("transpose", {"m": 16, "n": 16}, [["UPCAST", "m", 8], ["UPCAST", "n", 8], ["PARALLEL", "n"], ["STAGE", "y", {"at": "n"}]]),
     "padto": ("matmul", {"m": 3, "n": 32, "k": 16}, [["PADTO", "m", 4], ["UPCAST", "m", 4], ["UPCAST", "n", 16]]),
     "fetch": ("log_softmax", {"m": 4, "n": 32}, [["UPCAST", "n", 32], ["FETCH", "y"]]),
+    "own": ("embedding_grad", {"v": 40, "n": 8, "d": 32}, [["OWN", "dtable", 16], ["UPCAST", "d", 32]]),
     "nt": ("add", {"m": 8, "n": 32}, [["UPCAST", "n", 32], ["NT", "y"]]),
     "fold_tile": ("argmax", {"m": 2, "n": 40}, [["TILE", "n", 16], ["UPCAST", "n", 8]]),
 }
