@@ -47,8 +47,9 @@ def rows(kernel: Kernel, target: Target, threads: int, width: int, stage: bool, 
         out += [opt("SPLITK", name, chunks), opt("UPCAST", f"{name}.s", 4)]
     if shared:
         best = [a for a in shared if extent(a) >= threads] or shared
-        if copies > 1 and extent(best[-1]) >= 4 * copies and best[-1].arg.family not in cut:
-            out.append(opt("UPCAST", _name(best[-1]), copies))
+        whole = [a for a in best if a.arg.family not in cut and a.arg.name not in cut]
+        if copies > 1 and whole and extent(whole[-1]) >= 4 * copies:
+            out.append(opt("UPCAST", _name(whole[-1]), copies))
         out += [opt("PARALLEL", _name(a)) for a in best[: 1 if extent(best[0]) >= 8 * threads else 2]]
         if stage:
             at = _name(best[0])

@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from ..ir.kernel import Kernel
+from ..ir.kernel import Kernel, loads
+from ..ir.node import walk
 from ..targets import Target
 from .constant_seeds import constant_seeds
 from .contraction_seeds import best_contractions
@@ -62,6 +63,8 @@ def _candidates(kernel: Kernel, target: Target, threads: int) -> Iterable[Opts]:
     shapes = [(v, 1) for v in (4, 2, 8, 1)] + [(v, 2) for v in (4, 2) if len(nests(kernel)) > 1]
     if any(n.kind == "init" for n in nests(kernel)):
         shapes += [(16, 1), (32, 1)]  # rows that are scattered: longer pieces of each
+    if any(_gathers(n) for n in nests(kernel)):
+        shapes += [(8, 4), (8, 8), (2, 4), (1, 4)]  # rows from anywhere: the prefetchers follow several, but do not know where the next one starts
     for vectors, copies in shapes:
         for stage in (True, False):
             opts = legal_prefix(kernel, rows(kernel, target, threads, vectors * lanes, stage, copies), target)
@@ -74,6 +77,11 @@ def _candidates(kernel: Kernel, target: Target, threads: int) -> Iterable[Opts]:
     for opts in transposed(kernel, target, lanes):
         plain[opts] = 0.0  # tiles in scratch beat strided accesses whatever the width
     yield from sorted(plain, key=plain.__getitem__)
+
+
+def _gathers(n: Nest) -> bool:
+    """Whether rows are read at indices that are themselves read."""
+    return any(x.op == "load" for _, indices, _ in loads(*n.roots) for i in indices[:-1] for x in walk(i))
 
 
 def _owners(kernel: Kernel, target: Target, threads: int, lanes: int) -> Iterable[Opts]:

@@ -73,7 +73,15 @@ def test_what_slides_does_not_fill_the_register_file():
 
 
 def test_row_numbers_do_not_make_a_transpose():
-    assert all(("UPCAST", "n") not in s for s in made("embedding", {"v": 1024, "n": 512, "d": 256}))
+    assert all(
+        ("STAGE", "table") not in s and ("UPCAST", "n") not in s or s["UPCAST", "n"].amount <= 8 for s in made("embedding", {"v": 1024, "n": 512, "d": 256})
+    )
+
+
+def test_rows_from_anywhere_are_read_side_by_side():
+    first = made("embedding", {"v": 32768, "n": 16384, "d": 1024})[0]
+    assert first["UPCAST", "d"].amount == 128 and first["UPCAST", "n"].amount >= 4 and ("PARALLEL", "n") in first
+    assert all(("UPCAST", "n") not in s for s in made("embedding", {"v": 9, "n": 8, "d": 64}))  # too few rows to take several
 
 
 def test_pooling_stages_the_rows_under_its_window():
