@@ -108,7 +108,7 @@ def at_once(kernel: Kernel, target: Target) -> int:
     """The most products that one lane adds in a step of any instruction that fits the kernel; 1 where none does."""
     flat = [n for i in build(kernel, {}) for n in (i.nests if isinstance(i, FoldItem) else (i,)) if n.kind == "reduce"]
     fits = [fitting(target, n, lane) for n in flat for lane in n.axes]
-    return max((f.row.k for f in fits if f is not None), default=1)
+    return max((f.row.k // f.row.halves for f in fits if f is not None), default=1)
 
 
 def _size(axis: Node) -> int:

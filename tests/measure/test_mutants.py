@@ -14,7 +14,8 @@ def test_every_mutant_is_refused(group):
         got = dict(zip(["right", *mutants, "right again"], m.measure([right, *mutants.values(), right]), strict=True))
         # twice: the first candidate is checked by NumPy, later ones by the compare kernel
         first = m.measure([*mutants.values()])
-    assert got["right"].ok and got["right again"].ok, (got["right"], got["right again"])
+    # (of two equal calls the second may be called slow on a busy machine; it is verified all the same)
+    assert got["right"].ok and got["right again"].outcome in (Outcome.ok, Outcome.slow), (got["right"], got["right again"])
     if kernel.outputs[0].dtype.size > 2:  # rounding to 16 bits alone may reach the bound of half an ulp
         assert got["right"].error <= 0.5, "the bound leaves a right candidate too little room"
     passed = [name for name in mutants if got[name].outcome not in REFUSED]

@@ -59,7 +59,13 @@ def test_operands_that_stay_in_the_caches_have_no_memory_bound():
 
 @pytest.mark.parametrize(
     ("name", "dtype", "target", "times"),
-    [("matmul_int8", "uint8", "cascadelake", 4), ("matmul", "int8", "alderlake", 4), ("matmul", "bfloat16", "znver5", 2), ("matmul", "int8", "avx2", 1)],
+    [
+        ("matmul_int8", "uint8", "cascadelake", 4),
+        ("matmul", "int8", "alderlake", 4),
+        ("matmul", "bfloat16", "znver5", 2),
+        ("matmul", "int8", "avx2", 2),
+        ("matmul", "int8", "neon", 1),
+    ],
 )
 def test_matrix_instructions_raise_the_peak(name: str, dtype: str, target: str, times: int) -> None:
     kernel = kernels.make(name, {"m": 1024, "n": 1024, "k": 1024}, dtype)
