@@ -52,7 +52,10 @@ OPS = {
 OUTCOMES = {"ok": "green", "slow": "dim", "wrong": "bold red", "build": "yellow", "timeout": "magenta", "crash": "red", "illegal": "dim yellow"}
 
 
-LEGEND = "T tile  M move  U into registers  R unroll  P parallel  S stage  TC matrix instruction  K split the reduce  PAD pad  NT non-temporal stores  F fetch before use"
+LEGEND = (
+    "T tile  M move  U into registers  R unroll  P parallel  S stage  TC matrix instruction  K split the reduce  PAD pad  "
+    "NT non-temporal stores  F fetch before use  OWN blocks of a scatter's output"
+)
 """What the letters of the options' short form mean."""
 
 

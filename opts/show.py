@@ -84,7 +84,8 @@ def _statement(n: Nest) -> str:
     if n.store is not None:
         where_ = ", ".join(repr(i) for i in n.indices)
         sign = "=" if n.store.combine is None or n.kind == "init" else f"{n.store.combine}="
-        return f"{n.store.buffer.name}[{where_}] {sign} {n.expr!r}"
+        kept = f" where {n.mask!r}" if n.mask is not None else ""
+        return f"{n.store.buffer.name}[{where_}] {sign} {n.expr!r}{kept}"
     assert n.value is not None
     axes = ", ".join(a.arg.name for a in n.axes)
     head = f"{n.name}[{axes}]" if axes else n.name
