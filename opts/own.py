@@ -25,6 +25,9 @@ def ownable(kernel: Kernel) -> tuple[Store, int, int] | None:
     found = [d for d, i in enumerate(store.indices) if i.op != "axis"]
     if store.mask is not None or len(found) != 1 or not all(isinstance(d, int) for d in store.buffer.shape):
         return None
+    by = axes_of(store.indices[found[0]])
+    if not by or any(i in by for i in store.indices):  # one row for all points, or another one for each place in a row
+        return None
     size = store.buffer.shape[found[0]]
     assert isinstance(size, int)
     return store, found[0], size

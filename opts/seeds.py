@@ -92,7 +92,7 @@ def _owners(kernel: Kernel, target: Target, threads: int, lanes: int) -> Iterabl
     store, d, size = found
     row = math.prod(n for i, n in enumerate(store.buffer.shape) if i != d and isinstance(n, int)) * store.buffer.dtype.size
     inner = store.axes[-1]
-    for most in (target.l2 // 2 // row, size / threads):
+    for most in (target.l2 // 2 // max(1, row), size / threads):
         block = 1 << max(3, math.ceil(math.log2(max(most, 1))))
         if block < size:
             own = opt("OWN", store.buffer.name, block)

@@ -10,6 +10,7 @@ from checks import check_compiled, check_floats, check_twin
 from tilewright import kernels
 from tilewright.ir import KernelBuilder, OptError, float32, int32, sym
 from tilewright.ir.kernel import Kernel
+from tilewright.ir.node import const
 from tilewright.lower import interp, lower
 from tilewright.lower.program import If, Instr, statements
 from tilewright.opts import apply, parse, seeds
@@ -91,6 +92,29 @@ def test_one_comparison_a_point_outside_the_loops_over_its_row() -> None:
 def test_what_is_refused(name: str, opts: list[Any], message: str) -> None:
     with pytest.raises(OptError, match=message):
         apply(kernels.make(name, SHAPE if name == "embedding_grad" else None), opts, TARGET)
+
+
+def test_rows_that_each_element_chooses_are_refused() -> None:
+    """y[at[i, j], j] += x[i, j]: no point belongs to one item. And y[0, j] += x[i, j] has no rows to share out."""
+    for single in (False, True):
+        kb = KernelBuilder("columns")
+        i, j = kb.axis("i", 9), kb.axis("j", 32)
+        x, at = kb.input("x", (9, 32), float32), kb.input("at", (9, 32), int32, range=(0, 15))
+        kb.store("y", float32, (16, 32), (i, j), x[i, j], indices=(const(0) if single else at[i, j], j), combine="add")
+        kernel = kb.build()
+        with pytest.raises(OptError, match="nothing but scatter"):
+            apply(kernel, [["OWN", "y", 4]], TARGET)
+        assert not any(o.op == "OWN" for more in actions(apply(kernel, (), TARGET)) for o in more)
+        for opts in seeds(kernel, TARGET, 2)[:2]:
+            check_compiled(kernel, opts, None, threads=2)
+
+
+def test_rows_without_elements_have_seeds() -> None:
+    kb = KernelBuilder("empty")
+    i, j = kb.axis("i", 9), kb.axis("j", 0)
+    x, at = kb.input("x", (9, 0), float32), kb.input("at", (9,), int32, range=(0, 63))
+    kb.store("y", float32, (64, 0), (i, j), x[i, j], indices=(at[i], j), combine="add")
+    assert seeds(kb.build(), TARGET, 2)
 
 
 def test_gpus_are_refused() -> None:
