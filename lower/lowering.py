@@ -16,6 +16,7 @@ from ..opts.schedule import Scheduled, apply
 from ..opts.staging import StagePlan
 from . import barriers, empty, once
 from .builder import Builder, Loop
+from .interleave import interleave
 from .program import Mem, Param, Phase, Program, Val
 from .rooms import Rooms
 from .scalars import Scalars
@@ -127,6 +128,8 @@ class Lowering(Rooms):
                 self.emit_items(found)
         if self.sched.group > 1:
             barriers.place(phase, self.sched.target.warp)
+        if not self.sched.target.groups:  # compilers for GPUs schedule by themselves
+            interleave(phase, self.sched.target.registers)
         return phase
 
     def _threads(self, thread: Val | None) -> None:
