@@ -4,7 +4,7 @@ Tiles in which the block does nothing are left out, and those in which all of it
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -63,9 +63,14 @@ def fold(low: Lowering, item: FoldItem) -> None:
         low.current = item.nests  # so that what they have staged at this loop is filled in every range
         inside, tiles, forced = dict(low.storage), dict(low.tiles), dict(low.forced)
         with _tiles(low, f, cut, r):
+            merge = Merge(low, f, writes)
+            last = item.nests[-1]
+            if merge.can_close(item.nests):
+                low.closing[last.name] = merge
             low.emit_items([n for n in item.nests if not n.empty])
             low.current = ()
-            _merge(low, f, writes)
+            low.closing.pop(last.name, None)
+            merge.rest()
         low.storage, low.tiles, low.forced = inside, tiles, forced
         tops.append((low.arena.size, low.shared.size))
     low.arena.size, low.shared.size = (max(t) for t in zip(*tops))
@@ -87,20 +92,56 @@ def _tiles(low: Lowering, f: Fold, cut: Part, r: Range) -> Iterator[None]:
     low.holds = before
 
 
-def _merge(low: Lowering, f: Fold, groups: Sequence[Group]) -> None:
-    """Merge a tile's state into the fold's. Those with most axes come first: they read what others are about to replace."""
-    common = groups[-1][0]
-    dear: dict[Node, Node] = {}
-    if len(groups) > 1:
-        for e in _outermost([e for _, writes in groups for e, _ in writes], set(common)):
-            v = Value(f"{f.name}.part{len(dear)}", common, e, e.dtype)
+class Merge:
+    """Merges a tile's state into the fold's: groups of components with the same axes, those with most axes first, since they read what others are about to replace.
+    The first group, if it is one reduction that ends the block, is merged out of its accumulators (`close`); the rest follow the block (`rest`)."""
+
+    def __init__(self, low: Lowering, f: Fold, groups: Sequence[Group]) -> None:
+        self.low, self.f, self.groups = low, f, list(groups)
+        self.opened = set(low.opened)
+        self.dear: dict[Node, Node] = {}
+
+    def can_close(self, nests: Sequence[Nest]) -> bool:
+        """Whether the last nest of the block alone makes the first group, and no other reads it."""
+        n, (axes, writes) = nests[-1], self.groups[0]
+        alone = len(self.groups) > 1 and len(writes) == 1 and n.kind == "reduce" and n.name in self.f.components and n.axes == axes
+        return alone and self.low.sched.group == 1 and all(reader not in nests for reader, _ in self.low.reads.get(n.name, ()))
+
+    def close(self, n: Nest) -> Callable[[], None] | None:
+        """Called where the loops of `n` begin: prepares what the merge needs; what is returned merges the accumulators of one point, in `low.storage` by then. None
+        where another loop was opened in the tile: what the merge needs may not be complete."""
+        low = self.low
+        if set(low.opened) != self.opened:
+            return None
+        kept, low.current = low.current, ()
+        self._prepare()
+        low.current = kept
+        axes, writes = self.groups.pop(0)
+        return lambda: self._point(axes, writes)
+
+    def rest(self) -> None:
+        """Merge what has not been merged."""
+        self._prepare()
+        for axes, writes in self.groups:
+            through(self.low, self.low.remaining(self._nest(axes, writes)), lambda axes=axes, writes=writes: self._point(axes, writes))  # type: ignore[misc]
+
+    def _prepare(self) -> None:
+        """Compute dear expressions of the components with fewest axes once, rather than for each element of the others."""
+        low, common = self.low, self.groups[-1][0]
+        if len(self.groups) == 1 or self.dear:
+            return
+        for e in _outermost([e for _, writes in self.groups for e, _ in writes], set(common)):
+            v = Value(f"{self.f.name}.part{len(self.dear)}", common, e, e.dtype)
             point(low, Nest(v.name, "point", common, (), e, value=v))
-            dear[e] = ref(v.name, common, e.dtype)
-    for axes, old in groups:
-        writes = [(substitute(e, dear), array) for e, array in old]
-        n = Nest(f"{f.name}.merge", "point", axes, (), writes[0][0])
-        _check_ranks(f.name, axes, writes)
-        through(low, low.remaining(n), lambda n=n, writes=writes: point_body(low, n, writes))  # type: ignore[misc]
+            self.dear[e] = ref(v.name, common, e.dtype)
+
+    def _nest(self, axes: tuple[Node, ...], writes: Sequence[tuple[Node, Array]]) -> Nest:
+        return Nest(f"{self.f.name}.merge", "point", axes, (), writes[0][0])
+
+    def _point(self, axes: tuple[Node, ...], writes: Sequence[tuple[Node, Array]]) -> None:
+        cheap = [(substitute(e, self.dear), array) for e, array in writes]
+        _check_ranks(self.f.name, axes, cheap)
+        point_body(self.low, self._nest(axes, cheap), cheap)
 
 
 def _outermost(exprs: Sequence[Node], axes: set[Node]) -> list[Node]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from math import gcd
+from typing import TYPE_CHECKING
 
 from ..ir import index as ix
 from ..ir.dtypes import DType, index
@@ -21,6 +23,9 @@ from .program import Mem, Param, Phase, Program, Val
 from .rooms import Rooms
 from .scalars import Scalars
 from .storage import Arena, Array, Registers, row_major
+
+if TYPE_CHECKING:
+    from .fold import Merge
 
 
 def lower(scheduled: Scheduled, expand: bool = True) -> Program:
@@ -89,6 +94,7 @@ class Lowering(Rooms):
         self._streaming: str | None = None
         self.current: tuple[Nest, ...] = ()
         self.forced: dict[str, Array] = {}
+        self.closing: dict[str, Merge] = {}
         self.holds: frozenset[tuple[Node, Node]] = frozenset()
         self.thread: Val
         # components of cut folds: the merge reads them, though no nest of the kernel does
@@ -314,10 +320,8 @@ class Lowering(Rooms):
         target = self.sched.target
         if mem.space != "param" or mem.nt or target.groups:
             terms, fixed = ix.parts(base)
-            g = target.vector_bytes if mem.space == "param" else 64
-            for v in [fixed + offset, *terms.values()]:
-                g = _gcd(g, v * mem.dtype.size)
-            align = max(align, g)
+            sizes = (v * mem.dtype.size for v in (fixed + offset, *terms.values()))
+            align = max(align, gcd(target.vector_bytes if mem.space == "param" else 64, *sizes))
         # a non-temporal store of a whole aligned vector, or an ordinary one
         streams = mem.nt and lanes * mem.dtype.size == target.vector_bytes <= align
         return Mem(mem.space, mem.base, mem.dtype, offset, align if streams or not mem.nt else mem.dtype.size, streams)
@@ -339,9 +343,3 @@ def _bytes(buffer: Buffer) -> int:
 def _scan_axis(nest: Nest) -> Node:
     assert nest.value is not None and isinstance(nest.value.expr, Scan)
     return nest.value.expr.axis
-
-
-def _gcd(a: int, b: int) -> int:
-    while b:
-        a, b = b, a % b
-    return abs(a)

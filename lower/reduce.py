@@ -35,7 +35,9 @@ def reduce(low: Lowering, n: Nest) -> None:
     last_spatial = max((i for i, r in enumerate(reducing) if not r), default=-1)
     outer, inner = loops[: last_spatial + 1], loops[last_spatial + 1 :]
     straddled = [p for p, r in zip(outer, reducing) if r]
-    in_registers = not outer and identity_reads(low, n)
+    closing = low.closing.get(n.name)
+    close = closing.close(n) if closing and not straddled and n.name not in low.forced else None
+    in_registers = close is not None or (not outer and identity_reads(low, n))
     array = None if in_registers else low.forced.get(n.name) or _alias(low, n) or low.array(n.value, n.axes)
 
     def body() -> None:
@@ -54,6 +56,8 @@ def reduce(low: Lowering, n: Nest) -> None:
         if array is None:
             store = Registers([p for p in ev.regs if p.axis in n.axes], acc.lane, ev.width if acc.lane else 1, results)
             low.storage[n.name] = store
+            if close is not None:
+                close()
         else:
             acc.write(array, results)
 
