@@ -14,6 +14,8 @@ _STEP = 16
 _TERMS = 11
 _END = 6
 """erf(x) rounds to ±1 beyond."""
+_BLOCK = 1 << 15
+"""Elements at a time: what lies between two steps stays in a cache."""
 
 
 @cache
@@ -33,6 +35,14 @@ def _table() -> Array:
 def erf(x: Array) -> Array:
     """The error function, within a few units in the last place of float64."""
     x = np.asarray(x, np.float64)
+    out = np.empty(x.shape)
+    flat, found = x.reshape(-1), out.reshape(-1)
+    for lo in range(0, flat.size, _BLOCK):
+        found[lo : lo + _BLOCK] = _erf(flat[lo : lo + _BLOCK])
+    return out
+
+
+def _erf(x: Array) -> Array:
     magnitude = np.minimum(np.abs(x), _END)
     centre = np.nan_to_num(np.rint(magnitude * _STEP)).astype(np.int64)
     d = magnitude - centre / _STEP

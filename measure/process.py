@@ -22,6 +22,9 @@ from .protocol import Channel, Closed
 _PR_SET_PDEATHSIG = 1
 _ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
+_KEEP_FREED = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
+"""glibc otherwise hands every large array back when it is freed, and most of the time of a reference in float64 goes into getting zeroed pages again."""
+
 
 def start(module: str, setup: Any, group: int | None = 0) -> tuple[subprocess.Popen[bytes], Channel]:
     """Run `python -m module` and send it `setup`. `group`: the process group it joins, 0 for its own new one. Raises
@@ -30,6 +33,7 @@ def start(module: str, setup: Any, group: int | None = 0) -> tuple[subprocess.Po
         raise MeasureError(f"measuring needs Linux (this is {sys.platform}); use --mode require with a cache that was tuned on Linux, or show to render")
     env = {k: v for k, v in os.environ.items() if not k.startswith("OPENBLAS_")}
     env.update(dict.fromkeys(_ONE_THREAD, "1"))
+    env.update(_KEEP_FREED)
     to_child, from_child = os.pipe(), os.pipe()
     try:
         process = subprocess.Popen(
