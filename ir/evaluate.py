@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,8 @@ SLACK = 4.0
 """The c of the error bound: a correct computation satisfies |computed − value| <= SLACK·eps·scale (+ output rounding)."""
 _KEPT = 1 << 23
 """Elements of the largest value kept whole (64 MiB in float64); above it the kernel runs in slices of its outer axes."""
+_SHARED = 1 << 17
+"""Elements of the largest value or store from which several threads share the slices."""
 
 
 def evaluate(
@@ -48,7 +51,7 @@ def evaluate(
 
 
 def evaluate_error(
-    kernel: Kernel, inputs: Mapping[str, Array], vars: Mapping[str, int] | None = None, tile: int | Mapping[str, int] | None = None
+    kernel: Kernel, inputs: Mapping[str, Array], vars: Mapping[str, int] | None = None, tile: int | Mapping[str, int] | None = None, threads: int = 1
 ) -> dict[str, tuple[Array, Array]]:
     """(value, scale) of every output: a correct schedule's result r, before it is rounded to the output's type, satisfies
     |r − value| <= SLACK·eps·scale, where eps is `dtype.acc.eps` of the output's type. For integer outputs `scale` is the
@@ -56,13 +59,15 @@ def evaluate_error(
 
     A running error analysis (Higham, Accuracy and Stability of Numerical Algorithms, 2002, §3.3) with probabilistic growth
     √K for sums of K terms (Higham and Mary, SIAM J. Sci. Comput. 41, 2019) instead of K.
+
+    Up to `threads` threads share the work where outputs can be cut along an outer axis; they have ended when this returns.
     """
     import numpy as np
 
     from .errorscale import Errors, Pair
 
     out: dict[str, tuple[Array, Array]] = {}
-    results = _run(kernel, inputs, vars or {}, Errors(SLACK), tile)
+    results = _run(kernel, inputs, vars or {}, Errors(SLACK), tile, threads)
     for b in kernel.outputs:
         q: Pair = results[b.name]
         e = np.zeros(q.value.shape) if q.error is None else q.error
@@ -110,7 +115,9 @@ def _inputs(kernel: Kernel, inputs: Mapping[str, Array], symbols: dict[Node, int
     return out
 
 
-def _run(kernel: Kernel, inputs: Mapping[str, Array], vars: Mapping[str, int], algebra: Algebra, tile: int | Mapping[str, int] | None) -> dict[str, Any]:
+def _run(
+    kernel: Kernel, inputs: Mapping[str, Array], vars: Mapping[str, int], algebra: Algebra, tile: int | Mapping[str, int] | None, threads: int = 1
+) -> dict[str, Any]:
     import numpy as np
 
     from . import stores
@@ -120,26 +127,39 @@ def _run(kernel: Kernel, inputs: Mapping[str, Array], vars: Mapping[str, int], a
     symbols = bind(kernel, inputs, vars)
     env = Env(algebra, _inputs(kernel, inputs, symbols), symbols)
     outputs: dict[str, stores.Output] = {}
-    with np.errstate(all="ignore"):
-        for s in kernel.stores:
-            outputs.setdefault(s.buffer.name, stores.Output(env, s))
-        for ranges in _slices(kernel, env):
-            env.values.clear()
+    for s in kernel.stores:
+        outputs.setdefault(s.buffer.name, stores.Output(env, s))
+
+    def run(ranges: dict[str, Span]) -> None:
+        mine = Env(algebra, env.inputs, symbols)
+        with np.errstate(all="ignore"):
             for item in kernel.body:
                 if isinstance(item, Fold):
-                    fold(env, item, ranges, tile if tile is None or isinstance(tile, int) else tile.get(item.name))
+                    fold(mine, item, ranges, tile if tile is None or isinstance(tile, int) else tile.get(item.name))
                 else:
-                    env.values[item.name] = compute(env, item, ranges)
+                    mine.values[item.name] = compute(mine, item, ranges)
             for s in kernel.stores:
-                stores.run(env, s, outputs[s.buffer.name], ranges)
+                stores.run(mine, s, outputs[s.buffer.name], ranges)
+
+    # threads may not write one element, nor in another order
+    threads = threads if all(stores.apart(s) for s in kernel.stores) else 1
+    slices = _slices(kernel, env, threads)
+    if threads == 1 or len(slices) == 1:
+        for ranges in slices:
+            run(ranges)
+    else:
+        with ThreadPoolExecutor(min(threads, len(slices))) as pool:
+            list(pool.map(run, slices))
+    with np.errstate(all="ignore"):
         return {name: out.result(env) for name, out in outputs.items()}
 
 
-def _slices(kernel: Kernel, env: Env) -> list[dict[str, Span]]:
-    """Ranges of the outer families that every value and store shares, small enough that kept values stay small."""
-    values = list(kernel.values.values())
-    size = max((prod(env.extent(a) for a in v.axes) for v in values), default=0)
+def _slices(kernel: Kernel, env: Env, threads: int) -> list[dict[str, Span]]:
+    """Ranges of the outer families that every value and store shares, small enough that kept values stay small, and enough of them for all threads."""
+    size = max((prod(env.extent(a) for a in v.axes) for v in kernel.values.values()), default=0)
     parts = -(-size // _KEPT)
+    if threads > 1 and max(size, *(prod(env.extent(a) for a in s.axes) for s in kernel.stores)) >= _SHARED:
+        parts = -(-max(parts, 1) // threads) * threads
     if parts <= 1:
         return [{}]
     out: list[dict[str, Span]] = [{}]

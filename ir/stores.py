@@ -64,7 +64,7 @@ def _piece(env: Env, store: Store, out: Output, spans: tuple[Span, ...]) -> None
     source = unrounded(store).dtype
     if source is not out.dtype and not (source.is_float and out.dtype.is_float):
         q = algebra.cast(q, source, out.dtype)
-    if store.mask is None and store.combine is None and _direct(store):
+    if apart(store):
         order, shape = [store.axes.index(i) for i in store.indices], out.shape
         key = tuple(slice(*spans[store.axes.index(i)]) for i in store.indices)
         if all(s.stop <= n for s, n in zip(key, shape, strict=True)):
@@ -86,6 +86,8 @@ def _piece(env: Env, store: Store, out: Output, spans: tuple[Span, ...]) -> None
         algebra.assign(out.state, at, full)
 
 
-def _direct(store: Store) -> bool:
-    """Whether the indices are the axes themselves, in some order."""
+def apart(store: Store) -> bool:
+    """Whether every point writes an element of its own, the one at its axes in some order."""
+    if store.mask is not None or store.combine is not None:
+        return False
     return len(set(store.indices)) == len(store.indices) == len(store.axes) and set(store.indices) == set(store.axes)

@@ -10,12 +10,14 @@ reference is finite, or that nobody wrote, is wrong.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..ir.evaluate import SLACK
 from ..ir.kernel import Kernel, loads
 from ..ir.node import Node, const, walk
+from ..targets import usable_cores
 from .exact import is_exact
 from .inputs import shape
 from .memory import view
@@ -85,7 +87,7 @@ def expectations(kernel: Kernel, inputs: Mapping[str, Array], vars: Mapping[str,
     from ..ir.evaluate import evaluate_error
 
     with np.errstate(all="ignore"):
-        results = evaluate_error(kernel, inputs, vars)
+        results = evaluate_error(kernel, inputs, vars, threads=usable_cores())
         free = unwritten(kernel, inputs, vars)
     exact = whole and is_exact(kernel, vars)
     out = {}
@@ -106,21 +108,26 @@ def _expect(name: str, dtype: DType, dims: tuple[int, ...], value: Array, scale:
     value = np.ascontiguousarray(value, dtype=np.float64)
     unit = SLACK * dtype.acc.eps
     weight = np.empty(value.size, np.float32)
-    special = None
-    with np.errstate(all="ignore"):
-        for lo in range(0, value.size, _CHUNK):
-            part = slice(lo, lo + _CHUNK)
+
+    def part(lo: int) -> Array | None:
+        """Fill a chunk of `weight`; which of its elements are not finite in the output's type, if any."""
+        part = slice(lo, lo + _CHUNK)
+        with np.errstate(all="ignore"):
             v = value[part]
             rounded = v.astype(dtype.np)
             odd = ~np.isfinite(rounded.astype(np.float64))
-            if odd.any():
-                special = np.zeros(value.size, bool) if special is None else special
-                special[part] = odd
             bound = unit * scale[part] + np.maximum(np.abs(v) * (dtype.eps / 2), _HALF_SUBNORMAL[dtype.name])
             if exact:
                 value[part] = rounded.astype(np.float64)
                 bound = np.zeros_like(v)
             weight[part] = 1.0 / np.maximum(bound, _TINY)
+        return odd if odd.any() else None
+
+    with ThreadPoolExecutor(usable_cores()) as pool:
+        odd = list(pool.map(part, range(0, value.size, _CHUNK)))
+    special = None
+    if any(o is not None for o in odd):
+        special = np.concatenate([np.zeros(min(_CHUNK, value.size - i * _CHUNK), bool) if o is None else o for i, o in enumerate(odd)])
     return Expect(name, dtype, dims, value, weight, special, free)
 
 

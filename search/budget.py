@@ -11,6 +11,8 @@ from ..ir.errors import UsageError
 
 _UNITS = {"": 1.0, "ms": 1e-3, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 DEFAULT_SECONDS = 30.0
+LEAST = 0.15
+"""Share of the seconds that a search gets once something was measured."""
 
 
 def parse_seconds(text: str | float) -> float:
@@ -70,6 +72,7 @@ class Meter:
         """What the second check of a winner is expected to take, in seconds."""
         self._best = float("inf")
         self._stale = 0
+        self._first: float | None = None
 
     @property
     def elapsed(self) -> float:
@@ -92,8 +95,11 @@ class Meter:
 
     @property
     def search_left(self) -> float:
-        """Seconds left for searching."""
-        return self.left - self.reserve
+        """Seconds left for searching. Where preparing took what deciding leaves, a share of the budget from the first measurement on all the same: the first
+        costs seconds of inputs and reference, those after it next to nothing, and one alone is no search."""
+        if self._first is None or self.budget.seconds is None:
+            return self.left - self.reserve
+        return max(self.left - self.reserve, LEAST * self.budget.seconds - (self.elapsed - self._first))
 
     @property
     def trials_left(self) -> float:
@@ -103,6 +109,8 @@ class Meter:
     def generation(self, measured: int, best_s: float) -> None:
         """One batch was measured; `best_s` is the best time so far in seconds."""
         self.measured += measured
+        if self._first is None:
+            self._first = self.elapsed
         self._stale = 0 if best_s < 0.99 * self._best else self._stale + 1
         self._best = min(self._best, best_s)
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 
 import ml_dtypes
 import numpy as np
 import pytest
+from tilewright import kernels
 from tilewright.ir import (
     KernelBuilder,
     KernelError,
@@ -31,6 +33,7 @@ from tilewright.ir import (
 from tilewright.ir import evaluate as evaluate_module
 from tilewright.ir.dtypes import index
 from tilewright.ir.evaluate import evaluate, evaluate_error
+from tilewright.measure.inputs import generate
 
 INF = float("inf")
 
@@ -434,6 +437,31 @@ def test_pieces_and_slices_change_nothing(monkeypatch):
             for name, (value, scale) in evaluate_error(kernel, inputs).items():
                 np.testing.assert_allclose(value, expected[name][0], rtol=1e-12, atol=1e-14)
                 np.testing.assert_allclose(scale, expected[name][1], rtol=1e-9, atol=1e-30)
+
+
+@pytest.mark.parametrize("name", ["softmax", "layernorm", "attention", "gelu", "transpose", "cumsum", "argmax", "embedding_grad", "conv2d"])
+def test_threads_change_nothing(name, monkeypatch):
+    monkeypatch.setattr(evaluate_module, "_SHARED", 1)
+    shapes = {"embedding_grad": {"v": 5, "n": 40, "d": 6}, "attention": {"b": 1, "h": 5, "s": 9, "d": 4}, "conv2d": {"n": 3, "c": 4, "h": 7, "w": 6, "oc": 5}}
+    kernel = kernels.make(name, shapes.get(name, {"m": 11, "n": 13}))
+    inputs = generate(kernel, {}, 0)
+    threads = []
+    monkeypatch.setattr(evaluate_module, "ThreadPoolExecutor", lambda n: threads.append(n) or ThreadPoolExecutor(n))
+    shared = evaluate_error(kernel, inputs, threads=3)
+    assert threads == ([] if name == "embedding_grad" else [3])  # a scatter adds up in order
+    for b, (value, scale) in evaluate_error(kernel, inputs).items():
+        np.testing.assert_allclose(shared[b][0], value, rtol=1e-14)  # BLAS may add up slices otherwise
+        np.testing.assert_allclose(shared[b][1], scale, rtol=1e-9)
+
+
+def test_an_error_in_a_thread_is_raised(monkeypatch):
+    monkeypatch.setattr(evaluate_module, "_SHARED", 1)
+    kernel = kernels.make("embedding", {"v": 5, "n": 40, "d": 6})
+    inputs = generate(kernel, {}, 0)
+    (at,) = [b.name for b in kernel.inputs if not b.dtype.is_float]
+    inputs[at][-1] = 5
+    with pytest.raises(KernelError, match="outside"):
+        evaluate_error(kernel, inputs, threads=2)
 
 
 # error bounds -----------------------------------------------------------------------------------------------------

@@ -46,6 +46,21 @@ def test_seconds_leave_time_to_decide() -> None:
     assert m.left == pytest.approx(1.9)
 
 
+def test_a_late_first_measurement_leaves_a_share_to_search_in() -> None:
+    """Inputs and reference of a large kernel can take more than half of a short budget; what follows costs little."""
+    m, now = meter(Budget(10.0))
+    m.check_s = 5.0
+    now[0] += 6.0
+    assert m.why_stop() == "the time budget is spent"  # nothing measured yet: the first start schedule is measured regardless
+    m.generation(1, 0.01)
+    assert m.search_left == pytest.approx(1.5)
+    now[0] += 1.4
+    m.generation(8, 0.009)
+    assert m.why_stop() is None
+    now[0] += 0.2
+    assert m.why_stop() == "the time budget is spent"
+
+
 def test_start_up_counts() -> None:
     m = Meter(Budget(10.0), started=95.0, clock=lambda: 100.0)
     assert m.left == pytest.approx(5.0)
