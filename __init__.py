@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .ir import KernelBuilder as KernelBuilder
     from .ir import TilewrightError as TilewrightError
     from .plan import best as best
+    from .plan import empty as empty
     from .search import Result as Result
     from .search import tune as tune
 
@@ -24,6 +25,7 @@ _WHERE = {
     "tune": "search",
     "Result": "search",
     "best": "plan",
+    "empty": "plan",
     "Opt": "opts",
     "KernelBuilder": "ir",
     **dict.fromkeys(

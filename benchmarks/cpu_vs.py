@@ -5,7 +5,7 @@
 Each contestant is a process of its own. They take turns in bursts: at most 20 calls (more of short ones) or 0.4 s, the first three dropped, every pool asleep for 60 ms before;
 the order changes from round to round. A contestant's time is the median over rounds of a burst's lower quartile; `ratios` are rival over ours, the median over rounds
 of the quotient within a round: above 1 ours is faster. OPENBLAS_* is cleared, since such variables can halve a rival, and rivals that cannot be given an
-output keep freed memory, so that they do not pay for its pages again. `seed`: the schedule that a user gets without tuning, in the same rounds; `roofline`: the larger of compulsory bytes over bandwidth
+output keep freed memory, so that they do not pay for its pages again. Everyone's arrays begin on a cache line. `seed`: the schedule that a user gets without tuning, in the same rounds; `roofline`: the larger of compulsory bytes over bandwidth
 and flops over peak (both measured in the same minute), over our time. `difference`: the largest one between outputs, over the largest element.
 
 --rivals: an interpreter with `torch` (pip install 'tilewright[torch]') and perhaps `tinygrad`; default this one. What is missing is left out of the table.
@@ -69,8 +69,11 @@ def ours() -> None:
     job = json.loads(sys.stdin.readline())
     folder, how = Path(job["folder"]), {"shape": job["shape"], "dtype": job["dtype"], "threads": job["threads"]}
     kernel = kernels.make(job["kernel"], job["shape"], job["dtype"])
-    inputs = list(generate(kernel, {}, 0).values())
-    out = tuple(np.empty(b.shape, b.dtype.np) for b in kernel.outputs)
+    inputs = []
+    for a in generate(kernel, {}, 0).values():
+        inputs.append(tilewright.empty(a.shape, a.dtype))
+        inputs[-1][...] = a
+    out = tuple(tilewright.empty(b.shape, b.dtype.np) for b in kernel.outputs)
     out = out[0] if len(out) == 1 else out
     told: dict[str, Any] = {}
     programs = {"seed": tilewright.best(job["kernel"], **how, cache=folder / "none.db")}

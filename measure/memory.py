@@ -2,8 +2,8 @@
 
 Each parameter is there twice. In the *checked* copy its last byte touches an inaccessible page, so one element past the end
 faults; the bytes before it, up to the page's start, hold a canary (outputs), and before them is another inaccessible page. In the
-*timed* copies the first byte touches the inaccessible page and is page-aligned, as large NumPy arrays are; there may be several
-(rotated past the last-level cache). A parameter of whole pages needs one copy for both.
+*timed* copies the first byte touches the inaccessible page and begins a cache line, as arrays of `tilewright.empty` and PyTorch do (NumPy's
+own large ones begin 16 bytes into one); there may be several (rotated past the last-level cache). A parameter of whole pages needs one copy for both.
 
 Mappings are private and of huge pages where that is possible. Inputs are written and made read-only before a child is forked,
 so the child maps them without a fault; outputs are first touched in the child.

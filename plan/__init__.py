@@ -1,5 +1,6 @@
 """Plans: which schedule a kernel runs with, and its compiled form. `best` is what users call, `compile` what searches call."""
 
+from .arrays import empty
 from .artefacts import Artefacts
 from .built import Built, Rendered
 from .compile import build, compile, render
@@ -7,4 +8,20 @@ from .identity import canonical_of, key_of, opts_text
 from .prog import Prog, best
 from .resolve import Origin, Plan, resolve
 
-__all__ = ["Artefacts", "Built", "Origin", "Plan", "Prog", "Rendered", "best", "build", "canonical_of", "compile", "key_of", "opts_text", "render", "resolve"]
+__all__ = [
+    "Artefacts",
+    "Built",
+    "Origin",
+    "Plan",
+    "Prog",
+    "Rendered",
+    "best",
+    "build",
+    "canonical_of",
+    "compile",
+    "empty",
+    "key_of",
+    "opts_text",
+    "render",
+    "resolve",
+]

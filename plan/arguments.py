@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import UsageError
 from ..ir.index import evaluate
 from ..ir.kernel import Buffer, Kernel
 from ..ir.node import Node, walk
+from .arrays import SMALL, empty
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,12 +25,14 @@ class Binder:
     def __init__(self, kernel: Kernel, symbols: Sequence[str]) -> None:
         import numpy as np
 
-        self.kernel, self._empty = kernel, np.empty
+        self.kernel = kernel
         self.inputs, self.outputs = kernel.inputs, kernel.outputs
         self.dtypes = [b.dtype.np for b in kernel.buffers]
         self._by_name = {s.arg.name: s for s in kernel.symbols}
         self.symbols = tuple(self._by_name[n] for n in symbols)
         self._static = None if kernel.symbols else tuple(shape_of(b, {}) for b in kernel.buffers)
+        bytes_ = [prod(s) * d.itemsize for s, d in zip(self._static or (), self.dtypes)][len(self.inputs) :]
+        self._makers = [np.empty if n < SMALL else empty for n in bytes_] or [empty] * len(self.outputs)
 
     def usage(self) -> str:
         """How to call it, e.g. `matmul(a, b, out=c)`."""
@@ -90,7 +94,7 @@ class Binder:
 
     def allocate(self, shapes: Sequence[tuple[int, ...]]) -> tuple[Array, ...]:
         """Fresh outputs of these shapes."""
-        return tuple(map(self._empty, shapes, self.dtypes[len(self.inputs) :]))
+        return tuple(make(s, d) for make, s, d in zip(self._makers, shapes, self.dtypes[len(self.inputs) :]))
 
     def addresses(self, arrays: Sequence[Array], shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
         """One address for each parameter, after every check."""
@@ -101,7 +105,7 @@ class Binder:
             if a.shape != want:
                 raise UsageError(f"{self.usage()}: {buffer.name} has shape {a.shape}, it must be {want}")
             if not a.flags.c_contiguous:
-                fix = "numpy.ascontiguousarray(x)" if buffer.role == "in" else "a new array from numpy.empty"
+                fix = "numpy.ascontiguousarray(x)" if buffer.role == "in" else "a new array from tilewright.empty"
                 raise UsageError(f"{self.usage()}: {buffer.name} is not contiguous in row-major order (strides {a.strides}); pass {fix}")
             if buffer.role == "out" and not a.flags.writeable:
                 raise UsageError(f"{self.usage()}: {buffer.name} is read-only; pass a writable array as out=")

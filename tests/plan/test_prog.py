@@ -149,7 +149,7 @@ def test_wrong_arguments_are_named(prog: Prog) -> None:
     bad(prog, r"a is float64, it must be float32; convert it with \.astype\('float32'\)", a.astype(np.float64), b, out=c)
     bad(prog, r"a is >f4, it must be float32", a.astype(">f4"), b, out=c)
     bad(prog, r"a is not contiguous in row-major order .* numpy\.ascontiguousarray", np.asfortranarray(a), b, out=c)
-    bad(prog, r"c is not contiguous in row-major order .* numpy\.empty", a, b, out=np.empty((8, 64), np.float32)[:, ::2])
+    bad(prog, r"c is not contiguous in row-major order .* tilewright\.empty", a, b, out=np.empty((8, 64), np.float32)[:, ::2])
     bad(prog, r"a is not contiguous in row-major order \(strides \(-64, 4\)\)", a[::-1], b, out=c)
     bad(prog, r"a is not contiguous in row-major order \(strides \(64, -4\)\)", a[:, ::-1], b, out=c)
     bad(prog, r"b is not contiguous in row-major order \(strides \(0, 4\)\)", a, np.broadcast_to(b[0], b.shape), out=c)
