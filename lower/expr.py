@@ -21,6 +21,7 @@ from .lanes import choose_lane, width
 from .parts import Split, over_parts
 from .program import Mem, Val
 from .storage import Array, Assignment, Registers
+from .strided import strided_read
 from .turn import turned_read
 
 if TYPE_CHECKING:
@@ -204,6 +205,10 @@ class NestEval(Indices):
             if vec is not None:
                 return b.load(mem, b.op("add", self.low.scalar(ix.add(base, const(c))), vec), lanes, mask, invariant)
             return b.load(self.low.at(mem, base, c, lanes), self.low.scalar(base), lanes, mask, invariant)
+        if vec is None and mask is None and lane is not None:
+            picked = strided_read(self, mem, base, c, lane, invariant)
+            if picked is not None:
+                return picked
         columns = turned_read(self, mem, address, asg, invariant) if vec is None and mask is None else None
         if columns is not None:
             return columns

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..ir import index as ix
 from ..ir.node import Node, axes_of, load_parts, walk
+from ..opts.layout import picks
 from ..opts.nests import Nest
 from ..opts.plan_axis import Part
 from .parts import over_parts
@@ -29,12 +30,9 @@ def choose_lane(low: Lowering, nest: Nest, regs: Sequence[Part], extra: Sequence
     dot = low.sched.dots.get(nest.name)
     if dot is not None and nest.kind == "reduce":
         return next(p for p in regs if p.axis is dot.n and p.kind == "upcast")
-    ordered = set()
-    if nest.kind == "scan" and nest.value is not None:
-        ordered = {nest.value.expr.axis}  # type: ignore[union-attr]
     best, best_score = None, 0.0
     for p in regs:
-        if p.kind != "upcast" or p.axis in ordered or width(low, p) < 2:
+        if p.kind != "upcast" or width(low, p) < 2:
             continue
         score = _score(low, nest, p, [*nest.roots, *extra])
         if score > best_score or (score == best_score and best is not None and (width(low, p), p.trips) > (width(low, best), best.trips)):
@@ -46,7 +44,8 @@ def _score(low: Lowering, nest: Nest, part: Part, roots: list[Node]) -> float:
     score = 0.0
     for n in walk(*roots, *nest.filled.values()):
         if n.op == "load":
-            score += _access(low, nest, part, load_parts(n)[0].name, load_parts(n)[1])
+            buffer, indices, mask = load_parts(n)
+            score += _access(low, nest, part, buffer.name, indices, mask is not None)
         elif n.op == "ref" and isinstance(low.storage.get(n.arg), Array):
             score += _stride(low, part, n.src, low.storage[n.arg].strides)  # type: ignore[union-attr]
     if nest.store is not None:
@@ -57,16 +56,18 @@ def _score(low: Lowering, nest: Nest, part: Part, roots: list[Node]) -> float:
     return score
 
 
-def _access(low: Lowering, nest: Nest, part: Part, buffer: str, indices: tuple[Node, ...]) -> float:
+def _access(low: Lowering, nest: Nest, part: Part, buffer: str, indices: tuple[Node, ...], masked: bool) -> float:
     # the plan, not what is active: the choice must not depend on where the nest is asked from
     staged = low.sched.stages.get(buffer)
     if staged is not None and staged.order == "panel" and any(n is nest for n in staged.nests):
         strides = {p.name: s for p, s in staged.parts}
         return 0.0 if part.name not in strides else 1.0 if strides[part.name] == 1 else -1.0
-    return _stride(low, part, indices, low.strides[buffer])
+    row = staged is not None and any(n is nest for n in staged.nests)
+    return _stride(low, part, indices, low.strides[buffer], (row or not masked) and low.sched.target.kind != "gpu")
 
 
-def _stride(low: Lowering, part: Part, indices: tuple[Node, ...], strides: tuple[int | Node, ...]) -> float:
+def _stride(low: Lowering, part: Part, indices: tuple[Node, ...], strides: tuple[int | Node, ...], picked: bool = False) -> float:
+    """1 where an access is consecutive along `part`, 0 where it does not vary, or is `picked` from whole vectors; else -1."""
     total = 0
     for i, stride in zip(indices, strides):
         if part.axis not in axes_of(i):
@@ -76,4 +77,4 @@ def _stride(low: Lowering, part: Part, indices: tuple[Node, ...], strides: tuple
         if k is None or not isinstance(stride, int):
             return -1.0
         total += k * stride
-    return 1.0 if total == 1 else 0.0 if total == 0 else -1.0
+    return 1.0 if total == 1 else 0.0 if total == 0 or (picked and picks(total)) else -1.0

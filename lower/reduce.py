@@ -38,7 +38,7 @@ def reduce(low: Lowering, n: Nest) -> None:
     closing = low.closing.get(n.name)
     close = closing.close(n) if closing and not straddled and n.name not in low.forced else None
     in_registers = close is not None or (not outer and identity_reads(low, n))
-    array = None if in_registers else low.forced.get(n.name) or _alias(low, n) or low.array(n.value, n.axes)
+    array = None if in_registers else low.forced.get(n.name) or alias(low, n) or low.array(n.value, n.axes)
 
     def body() -> None:
         ev = NestEval(low, n)
@@ -180,8 +180,8 @@ def _across(low: Lowering, v: Val, combine: str) -> Val:
     return v
 
 
-def _alias(low: Lowering, n: Nest) -> Array | None:
-    """The output itself as the accumulator, when it stores exactly this value and its type needs no rounding."""
+def alias(low: Lowering, n: Nest) -> Array | None:
+    """The output itself as the place of a reduction's or scan's value, when it stores exactly this value and its type needs no rounding."""
     readers = low.reads.get(n.name, [])
     if len(readers) != 1 or n.name in low.merged:
         return None

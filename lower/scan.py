@@ -1,4 +1,7 @@
-"""Emits prefix scans: the running value is carried through the innermost loops, or read back from the array."""
+"""Emits prefix scans: the running value is carried through the innermost loops, or read back from the array.
+
+Lanes along the scanned axis hold a prefix each after log2(lanes) shifts and combinations (W. D. Hillis and G. L. Steele, "Data parallel algorithms",
+1986); the value that is carried then costs one combination for a whole vector."""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from ..opts.plan_axis import Part
 from .expr import NestEval
 from .loops import through, wide
 from .program import Val
+from .reduce import alias
 
 if TYPE_CHECKING:
     from .lowering import Lowering
@@ -22,7 +26,7 @@ def scan(low: Lowering, n: Nest) -> None:
     assert n.value is not None and isinstance(n.value.expr, Scan)
     axis, combine, dtype = n.value.expr.axis, n.value.expr.combine, n.expr.dtype
     loops = low.remaining(n)
-    array = low.forced.get(n.name) or low.array(n.value, n.axes)
+    array = low.forced.get(n.name) or (None if low.sched.nt else alias(low, n)) or low.array(n.value, n.axes)
     low.storage[n.name] = array
     first = next((i for i, p in enumerate(loops) if p.axis is axis), len(loops))
     carried = all(p.axis is axis for p in loops[first:])
@@ -32,18 +36,27 @@ def scan(low: Lowering, n: Nest) -> None:
         ev = NestEval(low, n)
         point = low.point(array)
         out = []
-        for i, asg in enumerate(ev.assignments(ev.regs)):
+        along = ev.assignments([p for p in ev.regs if p.axis is axis])
+        for i, asg in enumerate(ev.assignments([p for p in ev.regs if p.axis is not axis])):
             if accs is not None:
-                old = accs[i]
+                acc = accs[i]
             else:
                 lanes = ev.width if ev.lane is not None else 1
                 inside = low.b.op("lt", low.b.const(0), low.scalar(low.axis_index[axis]))
                 before = tuple(ix.add(p, const(-1)) if a is axis else p for a, p in zip(n.axes, point))
-                old = ev.read(array.mem, array.address(before), asg, low.b.splat(inside, lanes))
-                old = low.b.op("select", inside, old, low.b.const(start, dtype), dtype=dtype)
-            new = low.b.op(combine, old, ev.value(n.expr, asg))
-            out.append(wide(ev, new))
-            ev.write(array.mem, array.address(point), asg, new, ev.guards(array, n.axes))
+                acc = ev.read(array.mem, array.address(before), asg, low.b.splat(inside, lanes))
+                acc = low.b.op("select", inside, acc, low.b.const(start, dtype), dtype=dtype)
+            for here in along:
+                x = ev.value(n.expr, {**asg, **here})
+                if ev.lane is not None and ev.lane.axis is axis:
+                    x = _prefixes(low, wide(ev, x), combine, start)
+                    new = low.b.op(combine, acc, x)
+                    last = (ev.width - 1,) * ev.width
+                    acc = low.b.op(combine, acc, low.b.shuffle(x, x, last))
+                else:
+                    new = acc = wide(ev, low.b.op(combine, acc, x))
+                ev.write(array.mem, array.address(point), {**asg, **here}, new, ev.guards(array, n.axes))
+            out.append(acc)
         return out
 
     def carry(rest: Sequence[Part], accs: list[Val]) -> list[Val]:
@@ -58,7 +71,8 @@ def scan(low: Lowering, n: Nest) -> None:
         def body() -> None:
             ev = NestEval(low, n)
             lanes = ev.width if ev.lane is not None else 1
-            carry(loops[first:], [low.b.const(start, dtype, lanes) for _ in ev.assignments(ev.regs)])
+            spatial = ev.assignments([p for p in ev.regs if p.axis is not axis])
+            carry(loops[first:], [low.b.const(start, dtype, lanes) for _ in spatial])
 
         through(low, loops[:first], body)
     else:
@@ -67,3 +81,15 @@ def scan(low: Lowering, n: Nest) -> None:
             step(None)
 
         through(low, loops, alone)
+
+
+def _prefixes(low: Lowering, x: Val, combine: str, start: float | bool) -> Val:
+    """In each lane of `x` what the lanes up to it combine to."""
+    b = low.b
+    nothing = b.const(start, x.dtype, x.lanes)
+    distance = 1
+    while distance < x.lanes:
+        moved = b.shuffle(nothing, x, tuple(range(x.lanes - distance, 2 * x.lanes - distance)))
+        x = b.op(combine, moved, x)
+        distance *= 2
+    return x

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from ..ir import index as ix
 from ..ir.errors import OptError
-from ..ir.kernel import Fold, Kernel
+from ..ir.kernel import Fold, Kernel, Scan
 from ..ir.node import Node
 from ..targets import Target
 from . import dots, groups
@@ -122,11 +122,12 @@ def _cut_fold(s: State, o: Opt, a: Node) -> None:
 def _registers(kind: str) -> Callable[[State, Opt], None]:
     def handler(s: State, o: Opt) -> None:
         reduced = {a for v in s.kernel.values.values() for a in v.reduce_axes}
+        scanned = {v.expr.axis for v in s.kernel.values.values() if isinstance(v.expr, Scan)}
         for a in s.find(o.on, o):
             if kind == "unroll" and a not in reduced:
                 raise OptError(f"{o}: UNROLL copies a reduce axis into one accumulator; use UPCAST for the spatial axis {a.arg.name}")
             s.plans[a] = s.plans[a].with_registers(kind, o.amount)
-            if kind == "upcast" and a in reduced:
+            if kind == "upcast" and a in reduced | scanned:
                 s.effects.add("REASSOC")
 
     return handler

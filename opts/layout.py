@@ -45,6 +45,7 @@ def _likely(s: Scheduled, nest: Nest, inner: dict[str, int]) -> tuple[Part | Non
         v = 0.25 if p.axis in nest.axes else 0.125
         for step, weight in strides(s, nest, p):
             v += weight * (1 if step == 1 else 0 if step == 0 else -1)
+        v += sum(picked(s, nest, n, p) is not None for n in walk(*nest.evaluated) if n.op == "load")
         for n in walk(*nest.evaluated):
             if n.op == "ref" and n.arg not in nest.fills:
                 v += _ref(s, p, n, inner)
@@ -73,6 +74,22 @@ def strides(s: Scheduled, nest: Nest, part: Part) -> list[tuple[int | None, floa
     if nest.store is not None:
         out.append((stride(s, nest, "", nest.indices, nest.store.buffer.shape, part), 2.0))
     return out
+
+
+def picked(s: Scheduled, nest: Nest, load: Node, part: Part) -> int | None:
+    """The element stride of a load along `part`, where it is done by whole vectors and shuffles that pick from them; None where it is not."""
+    buffer, indices, mask = load_parts(load)
+    plan = s.stages.get(buffer.name)
+    mine = plan is not None and any(n is nest for n in plan.nests)
+    if s.target.kind == "gpu" or (mask is not None and not mine) or (mine and plan is not None and plan.order == "panel"):
+        return None
+    step = stride(s, nest, buffer.name, indices, buffer.shape, part)
+    return step if step is not None and picks(step) else None
+
+
+def picks(step: int) -> bool:
+    """Whether every `step`-th element is better picked from whole vectors than gathered."""
+    return 2 <= step <= 4
 
 
 def stride(s: Scheduled, nest: Nest, name: str, indices: tuple[Node, ...], shape: tuple[int | Node, ...], part: Part) -> int | None:

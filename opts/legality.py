@@ -92,8 +92,13 @@ def _nest(s: Scheduled, nest: Nest) -> None:
     if nest.kind == "scan":
         assert nest.value is not None and isinstance(nest.value.expr, Scan)
         axis = nest.value.expr.axis
-        if s.plans[axis].block > 1 or s.plans[axis].grid:
-            raise OptError(f"{axis.arg.name} is scanned in order: it cannot be upcast or parallel, nor shared by threads")
+        parts = s.plans[axis].parts
+        if s.plans[axis].grid or any(p.kind == "thread" for p in parts):
+            raise OptError(f"{axis.arg.name} is scanned in order: it cannot be parallel, nor shared by threads")
+        loops = [p.axis is axis for p in s.loops(nest)]
+        if s.plans[axis].block > 1 and (s.target.simt or loops != sorted(loops)):
+            why = "where a thread has one lane" if s.target.simt else "unless its loops are innermost"
+            raise OptError(f"{axis.arg.name} is scanned in order: it cannot be upcast {why}")
     if nest.store is not None:
         if nest.store.own is not None and s.plans[nest.store.own[0]].block > 1:
             raise OptError(f"{nest.store.own[0].arg.name}: an item owns one block; make the blocks of OWN larger instead")

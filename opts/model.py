@@ -13,8 +13,9 @@ from typing import Protocol
 
 from ..ir import index as ix
 from ..ir.dtypes import index
+from ..ir.kernel import Scan
 from ..ir.node import Node, axes_of, load_parts, walk
-from .layout import likely_lane, strides
+from .layout import likely_lane, picked, strides
 from .layout import stride as stride_of
 from .model_dots import dot_work, weave
 from .model_gpu import estimate_gpu
@@ -122,6 +123,9 @@ def _compute(s: Scheduled, nest: Nest) -> float:
             buffer, indices, mask = load_parts(n)
             stride = stride_of(s, nest, buffer.name, indices, buffer.shape, lane) if lane is not None else 0
             gathered = stride is None or stride not in (0, 1)
+            step = picked(s, nest, n, lane) if lane is not None else None
+            if step is not None:
+                loads, arith, gathered = loads + k * (step - 1), arith + k * (step - 1), False
             if gathered and any(p is not lane and p.trips % 4 == 0 and stride_of(s, nest, buffer.name, indices, buffer.shape, p) == 1 for p in regs):
                 arith, gathered = arith + 4 * k, False  # read along that part, and turned
             if _apart(s, indices, lane, regs) > 8:  # copies that are held inside an extent have an address each, more than there are registers for
@@ -174,7 +178,13 @@ def _compute(s: Scheduled, nest: Nest) -> float:
         stores = _product(copies.values()) * (width if lane is not None and stride != 1 else 1.0)
     elif nest.kind in ("point", "scan"):
         stores = _product(copies.values())
-    body = max(arith / ports, loads / 2.0, stores, (arith + loads + stores + 2) / ISSUE, FMA_LATENCY if nest.kind == "scan" else 1.0)
+    chain = 1.0
+    if nest.value is not None and isinstance(nest.value.expr, Scan):
+        # the value carried from one vector or element to the next; a vector of prefixes takes a shift and a combination for each doubling
+        axis = nest.value.expr.axis
+        chain = FMA_LATENCY * _product(copies[p.name] for p in regs if p.axis is axis)
+        arith += stores * (2 * (width.bit_length() - 1) + 2 if lane is not None and lane.axis is axis else 0)
+    body = max(arith / ports, loads / 2.0, stores, (arith + loads + stores + 2) / ISSUE, chain)
     return _trips(s.loops(nest)) * (body + 0.4)
 
 

@@ -13,7 +13,7 @@ from .nests import build
 from .opt import Opt, Opts, opt
 from .pages import is_far
 from .seeding import waste
-from .structure import accesses, contiguous, extent, lane_axis, nests, shared_axes, stageable_values
+from .structure import accesses, contiguous, extent, lane_axis, nests, scanned_axes, shared_axes, stageable_values
 
 
 def rows(kernel: Kernel, target: Target, threads: int, width: int, stage: bool, copies: int = 1) -> Opts:
@@ -131,6 +131,21 @@ def windows(kernel: Kernel, lanes: int) -> Iterator[Opts]:
                 # several rows of results share the rows they slide over
                 copies = [opt("UPCAST", _name(free[-1]), 4)] if vectors < 4 and waste(extent(free[-1]), 4) <= 0.25 else []
                 yield (opt("UPCAST", _name(lane), width), *copies, *steps, *grid, opt("STAGE", slid[0].buffer.name, at=_name(outer[-1]), order="row"))
+
+
+def scans(kernel: Kernel, lanes: int) -> Iterator[Opts]:
+    """Where a scan runs along what is consecutive in memory: a vector of prefixes at a time, and rows side by side for more chains."""
+    for n in nests(kernel):
+        if n.kind != "scan":
+            continue
+        axis = next(a for a in n.axes if a in scanned_axes(kernel))
+        if not any(x.strides.get(axis) == 1 for x in accesses(kernel, n)):
+            continue
+        free = shared_axes(kernel)
+        for vectors, copies in ((1, 2), (2, 2), (1, 4), (1, 1), (4, 1)):
+            width = _fit(extent(axis), vectors * lanes)
+            side = (opt("UPCAST", _name(free[-1]), copies),) if free and copies > 1 and extent(free[-1]) >= 4 * copies else ()
+            yield (opt("UPCAST", _family_name(kernel, axis), width), *side, *(opt("PARALLEL", _name(a)) for a in free[:1]))
 
 
 def transposed(kernel: Kernel, target: Target, lanes: int) -> list[Opts]:

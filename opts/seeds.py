@@ -19,7 +19,7 @@ from .model import estimate
 from .nests import Nest
 from .opt import Opts, opt
 from .own import ownable
-from .row_seeds import columns, rows, transposed, windows
+from .row_seeds import columns, rows, scans, transposed, windows
 from .schedule import apply
 from .seeding import legal_prefix
 from .structure import contractions, extent, nests
@@ -70,7 +70,7 @@ def _candidates(kernel: Kernel, target: Target, threads: int) -> Iterable[Opts]:
             opts = legal_prefix(kernel, rows(kernel, target, threads, vectors * lanes, stage, copies), target)
             if opts is not None and opts not in plain:
                 plain[opts] = estimate(apply(kernel, opts, target), threads)
-    for wish in (*_owners(kernel, target, threads, lanes), *columns(kernel, lanes, threads), *windows(kernel, lanes)):
+    for wish in (*_owners(kernel, target, threads, lanes), *columns(kernel, lanes, threads), *windows(kernel, lanes), *scans(kernel, lanes)):
         opts = legal_prefix(kernel, wish, target)
         if opts is not None:
             plain[opts] = estimate(apply(kernel, opts, target), threads)

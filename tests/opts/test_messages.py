@@ -51,7 +51,7 @@ CASES: list[tuple[str, list[Any], str]] = [
     ("softmax", [["SPLITK", "n@sum", 4]], "total needs another reduction first"),
     ("argmax", [["SPLITK", "n", 4]], "a fold is not split yet; TILE it instead"),
     ("argmax", [["TILE", "n", 96]], "the tile must be smaller than the extent 96"),
-    ("cumsum", [["UPCAST", "n", 4]], "n is scanned in order: it cannot be upcast or parallel"),
+    ("cumsum", [["PARALLEL", "n"]], "n is scanned in order: it cannot be parallel"),
     ("embedding_grad", [["UPCAST", "n", 2]], "writes of dtable can meet along it, so it stays serial"),
     ("matmul", [["UPCAST", "m", 64], ["UPCAST", "n", 64]], "accumulators are more than the limit of 128 vectors"),
 ]

@@ -73,7 +73,7 @@ CASES: list[tuple[Callable[[], Kernel], list[Any], str]] = [
         "PARALLEL: at most one symbolic axis, and it must come first (m, n)",
     ),
     (odd("gram"), [["PARALLEL", "n@i"]], "PARALLEL(n@i): y reads g at n@j, which another item may compute"),
-    (odd("scan_columns"), [["PARALLEL", "m"]], "m is scanned in order: it cannot be upcast or parallel"),
+    (odd("scan_columns"), [["PARALLEL", "m"]], "m is scanned in order: it cannot be parallel"),
     (odd("two_sums"), [["PARALLEL", "m"]], "PARALLEL(m): c does not run over it"),
     (odd("histogram"), [["UPCAST", "n", 4]], "n: writes of y can meet along it, so it stays serial"),
     (odd("gathered"), [["UPCAST", "n", 4], ["STAGE", "x", {"at": "n"}]], "is not linear in the loops inside the tile"),
