@@ -11,9 +11,9 @@ from ..opts.nests import Nest
 from ..opts.plan_axis import Part
 from ..opts.schedule import Scheduled
 from ..opts.staging import StagePlan
-from .box import flipped
 from .expr import NestEval
 from .program import Mem, Val
+from .staged.box import flipped
 from .storage import Assignment
 
 if TYPE_CHECKING:

@@ -15,11 +15,11 @@ from ..ir.kernel import Buffer
 from ..ir.node import Node, axes_of, const, load_parts
 from ..opts.nests import Nest
 from ..opts.plan_axis import Part
-from . import tile
 from .indices import Indices
 from .lanes import choose_lane, width
 from .parts import Split, over_parts
 from .program import Mem, Val
+from .staged import tile
 from .storage import Array, Assignment, Registers
 from .strided import strided_read
 from .turn import turned_read

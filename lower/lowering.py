@@ -16,8 +16,9 @@ from ..opts.nests import FoldItem, Item, Nest
 from ..opts.plan_axis import Part
 from ..opts.schedule import Scheduled, apply
 from ..opts.staging import StagePlan
-from . import barriers, empty, once
+from . import empty, once
 from .builder import Builder, Loop
+from .groups import barriers
 from .interleave import interleave
 from .program import Mem, Param, Phase, Program, Val
 from .rooms import Rooms
@@ -284,7 +285,7 @@ class Lowering(Rooms):
 
     def stage(self, s: StagePlan) -> None:
         """Copy a staged tile into scratch and redirect its readers."""
-        from . import copy, tile
+        from .staged import copy, tile
 
         saved, self.current = self.current, ()
         (tile.fill if self.sched.group > 1 else copy.fill)(self, s)

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from ..ir.node import const
 from ..opts.staging import StagePlan
-from . import copy
 from .program import Phase
 from .scalars import Scalars
+from .staged import copy
 from .storage import Arena
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from ..opts.plan_axis import Part
 from .dot import Dot
 from .expr import NestEval
 from .fetch import fetch
-from .group import across_threads
+from .groups.partials import across_threads
 from .loops import identity_reads, through
 from .program import Val
 from .storage import Array, Assignment, Key, Registers

@@ -226,9 +226,9 @@ def _own(kernel: Kernel, listed: Opts, owns: list[Opt], target: Target) -> Sched
 
 def _second(kernel: Kernel, target: Target) -> Opts:
     """The fixed schedule of the phase that sums the chunks: lanes along what is consecutive, rows in parallel."""
-    from .gpu_seeds import points
-    from .row_seeds import rows
-    from .seeding import legal_prefix
+    from .seeds.gpu import points
+    from .seeds.legal import legal_prefix
+    from .seeds.rows import rows
 
     if target.kind == "gpu":
         return legal_prefix(kernel, points(kernel, 128, 1), target) or ()

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from ..ir.kernel import Kernel
 from ..targets import Target
-from . import gpu_seeds
-from .constant_seeds import packed_once
-from .contraction_seeds import contraction
 from .dots import fitting
 from .fetch import fetching
 from .nests import Nest, build
 from .opt import Opts, opt
-from .row_seeds import rows
+from .seeds import gpu as gpu_seeds
+from .seeds.constants import packed_once
+from .seeds.contractions import contraction
+from .seeds.rows import rows
 from .structure import contractions, extent, nests, shared_axes
 
 

@@ -8,7 +8,7 @@ from group_mutants import blocks, checked, found, place_of
 from group_programs import matmul, param, program, row_sums, scratch, shared
 from tilewright.ir import OptError, VerifyError
 from tilewright.ir.dtypes import bool_, float32
-from tilewright.lower.barriers import place
+from tilewright.lower.groups.barriers import place
 from tilewright.lower.interp import run
 from tilewright.lower.program import For, If, Instr, statements
 from tilewright.lower.text import show

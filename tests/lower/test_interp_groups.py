@@ -10,7 +10,7 @@ from tilewright.ir.dtypes import bfloat16, bool_, float16, float32, float64, ind
 from tilewright.ir.node import const
 from tilewright.lower.builder import Builder
 from tilewright.lower.interp import run
-from tilewright.lower.interp_crew import MOST
+from tilewright.lower.interp.crew import MOST
 from tilewright.lower.program import Mem, Param, Program
 from tilewright.targets.instructions import ROWS
 

@@ -13,7 +13,7 @@ from tilewright.lower import lower
 from tilewright.lower.interp import run
 from tilewright.measure.inputs import generate
 from tilewright.opts import Opts, apply, opt, seeds
-from tilewright.opts.constant_seeds import packed_once
+from tilewright.opts.seeds.constants import packed_once
 
 MATMUL = {"m": 10, "n": 58, "k": 19}
 CONV = {"n": 1, "c": 8, "h": 9, "w": 9, "oc": 32}

@@ -7,7 +7,7 @@ from tilewright import kernels
 from tilewright.ir.normalise import normalise
 from tilewright.opts import opt
 from tilewright.opts.model import estimate
-from tilewright.opts.pages import jumps
+from tilewright.opts.model.pages import jumps
 from tilewright.opts.schedule import apply
 from tilewright.opts.seeds import seeds
 from tilewright.targets import named

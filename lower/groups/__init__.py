@@ -1,0 +1,1 @@
+"""What groups of threads need: barriers where they would disturb one another, and partial results brought together."""

@@ -1,0 +1,110 @@
+"""Fills a staged panel: a copy nest over the reader's own loop parts, written in the order it will be read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ...ir import index as ix
+from ...ir.kernel import loads
+from ...ir.node import Node, const, load, load_parts
+from ...opts.nests import Nest
+from ...opts.plan_axis import Part
+from ...opts.staging import StagePlan
+from ..expr import NestEval
+from ..loops import through
+from ..program import Mem
+from .across import fill_across
+from .box import box, kept
+
+if TYPE_CHECKING:
+    from ..lowering import Lowering
+
+
+def fill(low: Lowering, s: StagePlan) -> None:
+    """Emit the copy at the current position and make the tile active."""
+    mem = low.tiles.get(s.buffer.name)
+    if mem is None:
+        mem = low.tiles[s.buffer.name] = low.arena.take(s.dtype, s.elements)
+    if s.order == "panel":
+        _panel(low, s, mem)
+    else:
+        box(low, s, mem)
+    low.active[s.buffer.name] = (s, mem)
+
+
+def _panel(low: Lowering, s: StagePlan, mem: Mem) -> None:
+    from . import packing
+
+    reader = s.nests[0]
+    inside = {p.name for p, _ in s.parts}
+    value = _source(low, s, reader)
+    n = Nest(f"{s.buffer.name}.tile", "copy", reader.axes, reader.reduce_axes, value)
+    loops = [p for p in low.remaining(reader) if p.name in inside]
+    if fill_across(low, s, mem, value, loops):
+        return
+    address = const(0)
+    for p, stride in s.parts:
+        address = ix.add(address, p.var, stride)
+
+    def body() -> None:
+        if s.parts and s.parts[-1][0].kind == "dot" and packing.interleave(low, s, n, mem, address):
+            return
+        ev = CopyEval(low, n, [p for p, _ in s.parts if p.register], {p.name: st for p, st in s.parts})
+        for asg in ev.assignments(ev.regs):
+            ev.write(mem, address, asg, kept(low.b, s, ev.value(value, asg)))
+
+    through(low, _far_first(low, s, loops), body)
+    dot = low.sched.dots.get(reader.name)
+    if dot is not None and dot.shift and load_parts(dot.b)[0] == s.buffer:
+        packing.column_sums(low, s, mem, dot)
+
+
+def _far_first(low: Lowering, s: StagePlan, loops: list[Part]) -> list[Part]:
+    """The loops so that the buffer is read in runs as long as they get: page after page of short pieces is several times slower. Where a stride is not
+    known, in the reader's order."""
+    steps: dict[str, int] = {}
+    for p in loops:
+        step = 0
+        for i, stride in zip(s.index, low.strides[s.buffer.name], strict=True):
+            k = ix.parts(i)[0].get(p.var, 0)
+            if k and not isinstance(stride, int):
+                return loops
+            step += k * stride if isinstance(stride, int) else 0
+        steps[p.name] = abs(step)
+    return sorted(loops, key=lambda p: -steps[p.name])
+
+
+def _source(low: Lowering, s: StagePlan, reader: Nest) -> Node:
+    """The load the reader would have done, in its own axes, padding included."""
+    for b, indices, mask in loads(*reader.evaluated):
+        if b == s.buffer and tuple(low.sched.at_parts(i) for i in indices) == s.index:
+            conds = mask
+            for a in reader.all_axes:
+                if low.sched.plans[a].masked and any(p.axis is a for p, _ in s.parts):
+                    conds = _inside(low, a) if conds is None else conds & _inside(low, a)
+            return load(s.buffer, indices, conds)
+    raise AssertionError(f"{s.buffer.name} is not read in {reader.name}")
+
+
+def _inside(low: Lowering, a: Node) -> Node:
+    """`a < extent` over its parts, which can reach past it."""
+    plan = low.sched.plans[a]
+    return ix.compare("lt", plan.index, plan.extent if isinstance(plan.extent, Node) else const(plan.extent))
+
+
+class CopyEval(NestEval):
+    """A nest whose lanes run along the innermost register part of the tile, so that it is written consecutively."""
+
+    def __init__(self, low: Lowering, n: Nest, regs: Sequence[Part], strides: dict[str, int]) -> None:
+        super().__init__(low, n)
+        self.regs = list(regs)
+        self._vars = {p.var: p for p in regs}
+        self.lane, self.width = None, 1
+        for p in regs:
+            lanes = min(low.width, p.trips & -p.trips)
+            if strides[p.name] == 1 and lanes > 1:
+                self.lane, self.width = p, lanes
+        # the load carries its bounds itself, and is not clamped
+        self.lane_masked, self.scalar_masked = None, []
+        self._index = dict(low.axis_index)

@@ -1,0 +1,5 @@
+"""Seed schedules: good answers with no search."""
+
+from .gathered import seeds
+
+__all__ = ["seeds"]
