@@ -58,13 +58,16 @@ def _run(run: list[Instr], registers: int) -> list[Instr]:
             made.add(s.out)
         else:
             first.append(s)
-    before = _before(rest)
-    height: list[int] = []
-    for s, b in zip(rest, before):
-        height.append(max((height[j] for j in b), default=0) + _works(s))
-    longest = max(height)
+    height: dict[Val, int] = {}
+    longest = 0
+    for s in rest:
+        here = max((height[a] for a in s.args if a in height), default=0) + _works(s)
+        longest = max(longest, here)
+        if s.out is not None:
+            height[s.out] = here
     if longest < CHAIN or sum(map(_works, rest)) < 1.5 * longest:
         return run
+    before = _before(rest)
     strand = _strands(before)
     return first + _in_turns(rest, before, strand, max(2, registers * 3 // 4 // _peak(rest, strand)))
 
@@ -94,8 +97,8 @@ def _before(run: list[Instr]) -> list[set[int]]:
 
 
 def _apart(a: Instr, b: Instr) -> bool:
-    """Whether two accesses to one array cannot meet: they count from one index, and their offsets keep them apart."""
-    if a.args[0] is not b.args[0] or a.args[0].lanes > 1:
+    """Whether two accesses to one array cannot meet: they count the same elements from one index, and their offsets keep them apart."""
+    if a.args[0] is not b.args[0] or a.args[0].lanes > 1 or a.attr.dtype is not b.attr.dtype:
         return False
     x, y = (range(s.attr.offset, s.attr.offset + (s.out or s.args[1]).lanes) for s in (a, b))
     return x.stop <= y.start or y.stop <= x.start

@@ -13,6 +13,8 @@ _UNITS = {"": 1.0, "ms": 1e-3, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h"
 DEFAULT_SECONDS = 30.0
 LEAST = 0.15
 """Share of the seconds that a search gets once something was measured."""
+_CALLS = 8
+"""Calls that measuring a candidate takes, about."""
 
 
 def parse_seconds(text: str | float) -> float:
@@ -95,11 +97,13 @@ class Meter:
 
     @property
     def search_left(self) -> float:
-        """Seconds left for searching. Where preparing took what deciding leaves, a share of the budget from the first measurement on all the same: the first
-        costs seconds of inputs and reference, those after it next to nothing, and one alone is no search."""
+        """Seconds left for searching. Where preparing took what deciding leaves, a share of the budget from the first measurement on all the same, if a few
+        candidates fit in it: the first costs seconds of inputs and reference, those after it next to nothing, and one alone is no search."""
+        rest = self.left - self.reserve
         if self._first is None or self.budget.seconds is None:
-            return self.left - self.reserve
-        return max(self.left - self.reserve, LEAST * self.budget.seconds - (self.elapsed - self._first))
+            return rest
+        share = LEAST * self.budget.seconds
+        return max(rest, share - (self.elapsed - self._first)) if 3 * _CALLS * self._best < share else rest
 
     @property
     def trials_left(self) -> float:

@@ -61,6 +61,14 @@ def test_a_late_first_measurement_leaves_a_share_to_search_in() -> None:
     assert m.why_stop() == "the time budget is spent"
 
 
+def test_not_for_kernels_of_which_one_call_takes_long() -> None:
+    m, now = meter(Budget(10.0))
+    m.check_s = 5.0
+    now[0] += 6.0
+    m.generation(1, 0.5)
+    assert m.why_stop() == "the time budget is spent"
+
+
 def test_start_up_counts() -> None:
     m = Meter(Budget(10.0), started=95.0, clock=lambda: 100.0)
     assert m.left == pytest.approx(5.0)
