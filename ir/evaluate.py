@@ -157,7 +157,7 @@ def _run(
 def _slices(kernel: Kernel, env: Env, threads: int) -> list[dict[str, Span]]:
     """Ranges of the outer families that every value and store shares, small enough that kept values stay small, and enough of them for all threads."""
     size = max((prod(env.extent(a) for a in v.axes) for v in kernel.values.values()), default=0)
-    parts = -(-size // _KEPT)
+    parts = -(-size * threads // _KEPT)  # each thread has a slice
     if threads > 1 and max(size, *(prod(env.extent(a) for a in s.axes) for s in kernel.stores)) >= _SHARED:
         parts = -(-max(parts, 1) // threads) * threads
     if parts <= 1:

@@ -104,6 +104,8 @@ class Merge:
     def can_close(self, nests: Sequence[Nest]) -> bool:
         """Whether the last nest of the block alone makes the first group, and no other reads it."""
         n, (axes, writes) = nests[-1], self.groups[0]
+        if any(set(other) >= set(axes) for other, _ in self.groups[1:]):
+            return False
         alone = len(self.groups) > 1 and len(writes) == 1 and n.kind == "reduce" and n.name in self.f.components and n.axes == axes
         return alone and self.low.sched.group == 1 and all(reader not in nests for reader, _ in self.low.reads.get(n.name, ()))
 

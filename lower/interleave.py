@@ -18,7 +18,7 @@ CHAIN = 10
 """Operations that wait for each other from which a run is worth reordering: those of reductions and transposes are fewer."""
 
 LONGEST = 2000
-"""Instructions of a run above which the time this takes is not worth it."""
+"""Instructions of a run above which the time this takes is not worth it: accesses to one array are compared in pairs."""
 
 _FREE = frozenset({"const", "splat", "aligned"})
 _FIXED = frozenset({"barrier", "shfl_xor", "prefetch"})
@@ -49,7 +49,7 @@ def _block(block: Block, registers: int) -> None:
 
 
 def _run(run: list[Instr], registers: int) -> list[Instr]:
-    if not 2 * CHAIN <= sum(map(_works, run)) <= LONGEST:
+    if len(run) > LONGEST or sum(map(_works, run)) < 2 * CHAIN:
         return run
     first, rest, made = [], [], set()
     for s in run:  # constants and indices come first: they are ready, and belong to no chain
@@ -61,7 +61,10 @@ def _run(run: list[Instr], registers: int) -> list[Instr]:
     height: dict[Val, int] = {}
     longest = 0
     for s in rest:
-        here = max((height[a] for a in s.args if a in height), default=0) + _works(s)
+        # products summed up wait for each other only at the sum, and there are registers full of sums
+        waited = s.args[:2] if s.op == "fma" else s.args
+        here = max((height[a] for a in waited if a in height), default=0) + _works(s)
+        here = max(here, *(height.get(a, 0) for a in s.args), 0)
         longest = max(longest, here)
         if s.out is not None:
             height[s.out] = here

@@ -63,7 +63,8 @@ def _access(low: Lowering, nest: Nest, part: Part, buffer: str, indices: tuple[N
         strides = {p.name: s for p, s in staged.parts}
         return 0.0 if part.name not in strides else 1.0 if strides[part.name] == 1 else -1.0
     row = staged is not None and any(n is nest for n in staged.nests)
-    return _stride(low, part, indices, low.strides[buffer], (row or not masked) and low.sched.target.kind != "gpu")
+    safe = row or not (masked or low.sched.plans[part.axis].masked)
+    return _stride(low, part, indices, low.strides[buffer], safe and low.sched.target.kind != "gpu")
 
 
 def _stride(low: Lowering, part: Part, indices: tuple[Node, ...], strides: tuple[int | Node, ...], picked: bool = False) -> float:

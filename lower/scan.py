@@ -26,10 +26,12 @@ def scan(low: Lowering, n: Nest) -> None:
     assert n.value is not None and isinstance(n.value.expr, Scan)
     axis, combine, dtype = n.value.expr.axis, n.value.expr.combine, n.expr.dtype
     loops = low.remaining(n)
-    array = low.forced.get(n.name) or (None if low.sched.nt else alias(low, n)) or low.array(n.value, n.axes)
-    low.storage[n.name] = array
     first = next((i for i, p in enumerate(loops) if p.axis is axis), len(loops))
     carried = all(p.axis is axis for p in loops[first:])
+    # what is read back must be there for copies past an extent too, which the output has no room for
+    output = alias(low, n) if carried and not low.sched.nt else None
+    array = low.forced.get(n.name) or output or low.array(n.value, n.axes)
+    low.storage[n.name] = array
     start = identity(combine, dtype).arg
 
     def step(accs: list[Val] | None) -> list[Val]:

@@ -135,9 +135,9 @@ def _stages(s: Scheduled, has: set[tuple[str, str]]) -> list[Opts]:
             for n in s.nests:
                 if n.store is not None and n.kind == "store" and n.store.buffer == b:
                     out += [(opt("STAGE", b.name, at=p.name),) for p in [*s.grid[-1:], *(q for q in s.loops(n) if q.kind == "serial")][:2]]
-        if ("NT", b.name) not in has and cpu:
+        if ("NT", b.name) not in has and s.target.kind != "gpu":
             out.append((opt("NT", b.name),))
-    if s.target.lang in ("llvm", "c"):
+    if s.target.kind != "gpu":
         out += [(opt("FETCH", b.name),) for b in kernel.buffers if ("FETCH", b.name) not in has and fetching(s.items, b) is not None]
     return list(dict.fromkeys(out))
 

@@ -203,8 +203,8 @@ def _nt(s: State, o: Opt) -> None:
 def _fetch(s: State, o: Opt) -> None:
     if o.on not in {b.name for b in s.kernel.buffers}:
         raise OptError(f"{o}: FETCH names a buffer ({', '.join(b.name for b in s.kernel.buffers)})")
-    if s.target.lang not in ("llvm", "c"):
-        raise OptError(f"{o}: {s.target.name} has no such request; FETCH is for processors, in LLVM or C")
+    if s.target.kind == "gpu":
+        raise OptError(f"{o}: {s.target.name} has no such request; FETCH is for processors")
     s.fetch.add(o.on)
 
 

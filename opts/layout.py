@@ -81,7 +81,9 @@ def picked(s: Scheduled, nest: Nest, load: Node, part: Part) -> int | None:
     buffer, indices, mask = load_parts(load)
     plan = s.stages.get(buffer.name)
     mine = plan is not None and any(n is nest for n in plan.nests)
-    if s.target.kind == "gpu" or (mask is not None and not mine) or (mine and plan is not None and plan.order == "panel"):
+    # a mask, or copies past the extent, of what is not staged: elements that may not exist
+    unsafe = not mine and (mask is not None or s.plans[part.axis].masked)
+    if s.target.kind == "gpu" or unsafe or (mine and plan is not None and plan.order == "panel"):
         return None
     step = stride(s, nest, buffer.name, indices, buffer.shape, part)
     return step if step is not None and picks(step) else None

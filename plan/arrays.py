@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from math import prod
+from operator import index
 from typing import TYPE_CHECKING, Any
 
 from ..ir.dtypes import dtype as dtype_of
+from ..ir.errors import KernelError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,11 +27,26 @@ def empty(shape: int | Sequence[int], dtype: Any = "float32") -> Array:
     transpose. `dtype`: what `numpy.dtype` takes, or a name such as "bfloat16"."""
     import numpy as np
 
-    kind = dtype_of(dtype).np if isinstance(dtype, str) else np.dtype(dtype)
-    shape = (shape,) if isinstance(shape, int) else tuple(shape)
+    kind = _type(dtype)
+    shape = tuple(map(index, shape)) if isinstance(shape, Sequence) else (index(shape),)
     size = prod(shape) * kind.itemsize
-    if size < SMALL:
+    if size < SMALL or min(shape) < 0:
         return np.empty(shape, kind)
     room = np.empty(size + LINE, np.uint8)
-    start = -room.ctypes.data % LINE
+    start = -room.__array_interface__["data"][0] % LINE
     return room[start : start + size].view(kind).reshape(shape)
+
+
+def _type(dtype: Any) -> np.dtype[Any]:
+    import numpy as np
+
+    if not isinstance(dtype, str):
+        given: np.dtype[Any] = np.dtype(dtype)
+        return given
+    try:
+        named: np.dtype[Any] = dtype_of(dtype).np
+        return named
+    except KernelError:
+        with suppress(TypeError):
+            return np.dtype(dtype)  # "f4", "double"
+        raise

@@ -21,6 +21,17 @@ from .cfamily_types import memory
 _WIDEST = 16
 
 
+def _builtin(builtin: str, name: str, args: str, text: str, other: str) -> str:
+    """A macro of what compilers of processors (clang) have, and `other` where there is none."""
+    have = ["#ifdef __has_builtin", f"#if __has_builtin({builtin})", f"#define {name}({args}) {text}", "#endif", "#endif"]
+    return "\n".join([*have, f"#ifndef {name}", f"#define {name}({args}) {other}", "#endif"])
+
+
+_STORE_STREAMING = _builtin("__builtin_nontemporal_store", "store_streaming", "x, p", "__builtin_nontemporal_store(x, p)", "(*(p) = (x))")
+# (the builtin function of OpenCL does nothing on processors)
+_FETCH_LINE = _builtin("__builtin_prefetch", "fetch_line", "p", "__builtin_prefetch((const void *)(size_t)(p))", "prefetch(p, 1)")
+
+
 def render(program: Program, target: Target) -> str:
     """The text of a program, a kernel a phase. Raises BuildError for a Program that the target's OpenCL cannot express."""
     helpers: dict[str, str] = {}
@@ -138,9 +149,14 @@ class OpenClEmitter(GroupEmitter):
         lanes = [f"{atom(b)} ? ({at})[{i}] : {self.literal(0, m)}" for i, b in enumerate(bools)]
         return f"all({mask}) ? {self.load_vector(at, mem, width, align)} : {self.pack(lanes, m)}"
 
+    def prefetch(self, at: str) -> None:
+        self.line(f"{self.need('fetch_line', _FETCH_LINE)}({at});")
+
     def store_vector(self, at: str, x: str, mem: Mem, width: int, align: int) -> None:
         m = memory(mem.dtype)
-        if align >= width * m.size:
+        if align >= width * m.size and mem.nt:
+            self.line(f"{self.need('store_streaming', _STORE_STREAMING)}({x}, ({self._space(mem.space)} {self.type(m, width)} *)({at}));")
+        elif align >= width * m.size:
             self.line(f"*({self._space(mem.space)} {self.type(m, width)} *)({at}) = {x};")
         else:
             self.line(f"vstore{width}({x}, 0, {at});")

@@ -102,8 +102,12 @@ class Meter:
         rest = self.left - self.reserve
         if self._first is None or self.budget.seconds is None:
             return rest
-        share = LEAST * self.budget.seconds
-        return max(rest, share - (self.elapsed - self._first)) if 3 * _CALLS * self._best < share else rest
+        return max(rest, self.share - (self.elapsed - self._first)) if 3 * _CALLS * self._best < self.share else rest
+
+    @property
+    def share(self) -> float:
+        """Seconds that searching may take past what deciding leaves."""
+        return LEAST * (self.budget.seconds or 0.0)
 
     @property
     def trials_left(self) -> float:
@@ -113,7 +117,7 @@ class Meter:
     def generation(self, measured: int, best_s: float) -> None:
         """One batch was measured; `best_s` is the best time so far in seconds."""
         self.measured += measured
-        if self._first is None:
+        if self._first is None and best_s < float("inf"):
             self._first = self.elapsed
         self._stale = 0 if best_s < 0.99 * self._best else self._stale + 1
         self._best = min(self._best, best_s)

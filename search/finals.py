@@ -58,15 +58,17 @@ class Decision:
     failed: tuple[Measurement, ...] = ()
 
 
-def decide(measurer: MeasurerLike, finalists: Sequence[Finalist], seed: Finalist | None, left: Callable[[], float], check_s: float = 0.0) -> Decision:
+def decide(
+    measurer: MeasurerLike, finalists: Sequence[Finalist], seed: Finalist | None, left: Callable[[], float], check_s: float = 0.0, grace_s: float = GRACE_S
+) -> Decision:
     """Choose between `finalists` (fastest first, the seed not among them) and `seed`. `left()`: how many seconds remain; `check_s`: how many the second
-    check takes, which is made even when that is `GRACE_S` too long."""
+    check takes, which is made even when that is `grace_s` too long."""
 
     def spare() -> float:
         return left() - check_s
 
     def second(f: Finalist) -> Measurement | None:
-        return measurer.confirm(f.built) if left() > -GRACE_S else None
+        return measurer.confirm(f.built) if left() > -grace_s else None
 
     failed: list[Measurement] = []
     standing = list(finalists)
@@ -95,7 +97,7 @@ def decide(measurer: MeasurerLike, finalists: Sequence[Finalist], seed: Finalist
         return Decision(None, message="nothing valid was found" if not failed else "every finalist failed the second check", failed=tuple(failed))
     checked = second(seed)
     if checked is not None and checked.outcome != "ok" and standing:
-        without = decide(measurer, standing, None, left, check_s)
+        without = decide(measurer, standing, None, left, check_s, grace_s)
         return dataclasses.replace(without, failed=(*failed, checked, *without.failed))
     if checked is not None and checked.outcome != "ok":
         return Decision(None, message=f"the seed failed the second check ({checked.outcome})", failed=(*failed, checked))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import TilewrightError
 from . import result as results
-from .finals import Decision, Finalist, decide
+from .finals import GRACE_S, Decision, Finalist, decide
 from .ledger import Ledger
 from .pipeline import Pipeline
 from .record import NoRecord
@@ -233,7 +233,8 @@ class TuningRun:
         if not quick:
             self.progress.phase("deciding")
             self._time_again()
-        return decide(self.measurer, self.ledger.finalists(), self.ledger.seed(), left, check_s=self.meter.check_s)
+        grace = GRACE_S + self.meter.share  # what searching took of it does not leave a winner unconfirmed
+        return decide(self.measurer, self.ledger.finalists(), self.ledger.seed(), left, check_s=self.meter.check_s, grace_s=grace)
 
     def _time_again(self) -> None:
         """Time the fastest candidates and seeds once more, side by side: seeds were measured at the start, and the machine may have been busier then."""

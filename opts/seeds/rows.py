@@ -61,7 +61,7 @@ def rows(kernel: Kernel, target: Target, threads: int, width: int, stage: bool, 
 def _worth_fetching(kernel: Kernel, b: Buffer, target: Target) -> bool:
     """Whether rows of a buffer in memory can be asked for before they are used: what one pass asks for stays in the second cache until the next, beside what both
     read. (Where an output is asked for, the prefetchers have time enough for the inputs.)"""
-    found = fetching(build(kernel, {}), b) if target.lang in ("llvm", "c") and is_far(target, b.shape, b.dtype.size) else None
+    found = fetching(build(kernel, {}), b) if target.kind != "gpu" and is_far(target, b.shape, b.dtype.size) else None
     return found is not None and 4 * extent(found.nest.reduce_axes[0]) * b.dtype.size <= target.l2
 
 

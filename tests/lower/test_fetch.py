@@ -86,5 +86,17 @@ def test_it_is_an_instruction(name: str) -> None:
 def test_languages_without_it_say_so() -> None:
     p = program("log_softmax", {"m": 4, "n": 64}, LANES + ASK)
     assert "__builtin_prefetch(" in render(p, replace(CASCADE, lang="c")).text
-    with pytest.raises(BuildError, match="OpenCL has no prefetch: leave out FETCH"):
-        render(p, named("opencl-cpu"))
+    with pytest.raises(BuildError, match="CUDA has no prefetch: leave out FETCH"):
+        render(program("log_softmax", {"m": 4, "n": 64}, LANES + ASK, target=named("opencl-cpu")), named("sm_90a"))
+
+
+def test_opencl_asks_where_its_compiler_can() -> None:
+    text = render(program("log_softmax", {"m": 4, "n": 256}, LANES + ASK, target=named("opencl-cpu")), named("opencl-cpu")).text
+    assert text.count("fetch_line(&") + text.count("fetch_line(p") > 1 and "__has_builtin(__builtin_prefetch)" in text
+
+
+def test_opencl_streams_where_its_compiler_can() -> None:
+    text = render(
+        program("transpose", {"m": 64, "n": 64}, [["UPCAST", "m", 16], ["UPCAST", "n", 16], ["NT", "y"]], target=named("opencl-cpu")), named("opencl-cpu")
+    ).text
+    assert text.count("store_streaming(") > 2 and "__has_builtin(__builtin_nontemporal_store)" in text

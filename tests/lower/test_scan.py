@@ -14,7 +14,7 @@ from tilewright.lower.interp import run as interpret
 from tilewright.lower.program import Instr, Program, statements
 from tilewright.opts import apply, parse
 
-from ..checks import check_twin
+from ..checks import check_compiled, check_twin
 
 CASCADE, AVX2, NEON = (targets.named(n) for n in ("cascadelake", "avx2", "neon"))
 NUMPY = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
@@ -108,6 +108,13 @@ def test_lanes_across_rows_stay_possible() -> None:
     x = np.random.default_rng(0).standard_normal((9, 32)).astype(np.float32)
     y = run(scanned("add", 9, 32, along=0), [["UPCAST", "n", 16]], CASCADE, x)
     np.testing.assert_allclose(y, x.astype(np.float64).cumsum(axis=0), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("opts", [[["UPCAST", "m", 4], ["MOVE", "n", {"before": "m"}]], [["UPCAST", "m", 4]]])
+def test_copies_past_the_rows_read_nothing_past_the_output(opts: list[Any]) -> None:
+    """A scan that is read back, not carried, needs room for them: it is not kept in the output then."""
+    check_twin(kernels.make("cumsum", {"m": 11, "n": 20}), parse(opts), CASCADE)
+    check_compiled(kernels.make("cumsum", {"m": 11, "n": 20}), parse(opts))
 
 
 def test_a_scan_that_is_not_innermost_is_refused() -> None:

@@ -93,6 +93,14 @@ def test_masked_loads_are_not_picked() -> None:
     check_twin(kernel, parse([["UPCAST", "ow", 16], ["UNROLL", "kw", 3], ["STAGE", "x", {"at": "c", "order": "row"}]]), CASCADE)
 
 
+def test_tails_are_not_picked_but_of_a_staged_copy() -> None:
+    kernel = every(2, n=30)
+    plain, staged = (apply(kernel, parse(w), CASCADE) for w in (WAYS[0], [*WAYS[0], ["STAGE", "x", {"at": "m", "order": "row"}]]))
+    assert likely_lane(plain, plain.nests[0])[0] is None and likely_lane(staged, staged.nests[0])[0] is not None
+    assert not any(s.op == "gather" for s in instructions(kernel, WAYS[0]))
+    check_twin(kernel, parse(WAYS[0]), CASCADE)
+
+
 @pytest.mark.parametrize("step", [1, 2, 4, 5])
 def test_the_model_knows_the_lanes(step: int) -> None:
     scheduled = apply(every(step), parse([["UPCAST", "n", 16]]), CASCADE)

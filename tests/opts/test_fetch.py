@@ -58,7 +58,7 @@ def test_of_a_split_reduction_the_first_phase_asks_for_inputs() -> None:
         scheduled("sum_all", {"n": 4096}, [["SPLITK", "n", 4], ["FETCH", "x"]])
 
 
-@pytest.mark.parametrize("target", ["opencl-gpu", "opencl-cpu", "sm_90a"])
+@pytest.mark.parametrize("target", ["opencl-gpu", "sm_90a"])
 def test_it_is_for_processors(target: str) -> None:
     with pytest.raises(OptError, match="FETCH is for processors"):
         scheduled("softmax", {"m": 8, "n": 64}, [["FETCH", "y"]], named(target))

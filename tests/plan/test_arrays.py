@@ -30,6 +30,12 @@ def test_small_and_empty_ones() -> None:
     assert tilewright.empty(5).dtype == np.float32
 
 
+def test_what_numpy_takes_is_taken() -> None:
+    assert tilewright.empty(np.int64(5000), "f4").shape == (5000,) and tilewright.empty((3, np.int32(9000)), "double").dtype == np.float64
+    with pytest.raises(ValueError, match="negative"):
+        tilewright.empty((-100, -3000))
+
+
 def test_unknown_types_are_refused() -> None:
     with pytest.raises(KernelError, match="float33"):
         tilewright.empty(4, "float33")

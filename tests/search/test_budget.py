@@ -61,6 +61,15 @@ def test_a_late_first_measurement_leaves_a_share_to_search_in() -> None:
     assert m.why_stop() == "the time budget is spent"
 
 
+def test_what_did_not_build_begins_no_share() -> None:
+    m, now = meter(Budget(10.0))
+    m.check_s = 5.0
+    m.generation(1, float("inf"))
+    now[0] += 6.0
+    m.generation(1, 0.01)
+    assert m.search_left == pytest.approx(1.5)
+
+
 def test_not_for_kernels_of_which_one_call_takes_long() -> None:
     m, now = meter(Budget(10.0))
     m.check_s = 5.0
