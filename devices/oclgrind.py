@@ -90,7 +90,7 @@ def check(source: SourceLike, arrays: Sequence[np.ndarray[Any, Any]], vars: Sequ
     phases = [{"name": abi.entry(signature, i), "groups": n, "threads": t} for i, (n, t) in enumerate(zip(grids, signature.threads, strict=True))]
     with tempfile.TemporaryDirectory(prefix="tilewright-oclgrind-") as name:
         folder = Path(name)
-        (folder / "plan.json").write_text(json.dumps({"arguments": arguments, "phases": phases, "options": ["-cl-std=CL1.2"]}))
+        (folder / "plan.json").write_text(json.dumps({"arguments": arguments, "phases": phases, "options": ["-cl-std=CL1.2", "-DPLAIN_OPENCL"]}))
         (folder / "kernel.cl").write_text(source.text)
         for i, array in enumerate(arrays):
             (folder / f"{i}.bin").write_bytes(array.tobytes())

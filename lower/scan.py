@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..ir import index as ix
+from ..ir.dtypes import bool_
 from ..ir.kernel import Scan
 from ..ir.node import const
 from ..opts.nests import Nest, identity
@@ -87,11 +88,15 @@ def scan(low: Lowering, n: Nest) -> None:
 
 def _prefixes(low: Lowering, x: Val, combine: str, start: float | bool) -> Val:
     """In each lane of `x` what the lanes up to it combine to."""
-    b = low.b
-    nothing = b.const(start, x.dtype, x.lanes)
+    b, n = low.b, x.lanes
+    nothing = b.const(start, x.dtype, n)
     distance = 1
-    while distance < x.lanes:
-        moved = b.shuffle(nothing, x, tuple(range(x.lanes - distance, 2 * x.lanes - distance)))
+    while distance < n:
+        if low.sched.target.groups:  # Oclgrind takes vectors that begin with constants for uninitialised
+            moved = b.shuffle(x, x, tuple(max(i - distance, 0) for i in range(n)))
+            moved = b.op("select", b.const(tuple(i >= distance for i in range(n)), bool_, n), moved, nothing)
+        else:
+            moved = b.shuffle(nothing, x, tuple(range(n - distance, 2 * n - distance)))
         x = b.op(combine, moved, x)
         distance *= 2
     return x

@@ -19,11 +19,13 @@ from .cfamily_language import atom
 from .cfamily_types import memory
 
 _WIDEST = 16
+PLAIN = "PLAIN_OPENCL"
+"""Defined where a text is checked by what knows nothing but OpenCL."""
 
 
 def _builtin(builtin: str, name: str, args: str, text: str, other: str) -> str:
     """A macro of what compilers of processors (clang) have, and `other` where there is none."""
-    have = ["#ifdef __has_builtin", f"#if __has_builtin({builtin})", f"#define {name}({args}) {text}", "#endif", "#endif"]
+    have = [f"#if defined(__has_builtin) && !defined({PLAIN})", f"#if __has_builtin({builtin})", f"#define {name}({args}) {text}", "#endif", "#endif"]
     return "\n".join([*have, f"#ifndef {name}", f"#define {name}({args}) {other}", "#endif"])
 
 
