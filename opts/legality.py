@@ -32,6 +32,8 @@ def check_scheduled(s: Scheduled) -> None:
     for b in s.kernel.buffers:
         if b.name not in s.fetch:
             continue
+        if s.group > 1:
+            raise OptError(f"FETCH({b.name}): a request is for one thread an item; leave out FETCH or the threads of a group (LOCAL, GROUP)")
         if b.name in s.nt or b.name in s.held or b.name in s.stages:
             raise OptError(f"FETCH({b.name}): its lines do not pass through the caches with {'NT' if b.name in s.nt else 'STAGE'}; leave out one of the two")
         if fetching(s.items, b) is None and b.role == "out":

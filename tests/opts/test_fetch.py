@@ -58,6 +58,12 @@ def test_of_a_split_reduction_the_first_phase_asks_for_inputs() -> None:
         scheduled("sum_all", {"n": 4096}, [["SPLITK", "n", 4], ["FETCH", "x"]])
 
 
+def test_it_is_for_items_of_one_thread() -> None:
+    scheduled("softmax", {"m": 8, "n": 64}, [["FETCH", "y"]], named("opencl-cpu"))
+    with pytest.raises(OptError, match="one thread an item"):
+        scheduled("softmax", {"m": 8, "n": 64}, [["FETCH", "y"], ["LOCAL", "m", 2]], named("opencl-cpu"))
+
+
 @pytest.mark.parametrize("target", ["opencl-gpu", "sm_90a"])
 def test_it_is_for_processors(target: str) -> None:
     with pytest.raises(OptError, match="FETCH is for processors"):
