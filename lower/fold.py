@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ..ir import index as ix
@@ -119,13 +120,13 @@ class Merge:
         self._prepare()
         low.current = kept
         axes, writes = self.groups.pop(0)
-        return lambda: self._point(axes, writes)
+        return partial(self._point, axes, writes)
 
     def rest(self) -> None:
         """Merge what has not been merged."""
         self._prepare()
         for axes, writes in self.groups:
-            through(self.low, self.low.remaining(self._nest(axes, writes)), lambda axes=axes, writes=writes: self._point(axes, writes))  # type: ignore[misc]
+            through(self.low, self.low.remaining(self._nest(axes, writes)), partial(self._point, axes, writes))
 
     def _prepare(self) -> None:
         """Compute dear expressions of the components with fewest axes once, rather than for each element of the others."""

@@ -64,12 +64,10 @@ def fill_across(low: Lowering, s: StagePlan, mem: Mem, value: Node, loops: Seque
     return True
 
 
-def _run(low: Lowering, s: StagePlan, value: Node) -> tuple[Part, int, list[Part]] | None:
-    """(the lanes' part, its step in the buffer, the parts that are one run in the buffer and evenly spaced in the panel, innermost first)."""
-    if load_parts(value)[2] is not None or s.kept is not None or s.dtype.size < 4 or low.sched.target.kind == "gpu" or not s.parts:
-        return None
+def buffer_steps(low: Lowering, s: StagePlan, parts: Sequence[Part]) -> dict[str, int] | None:
+    """How many elements of the buffer a step of each part moves by; None where a stride is not known."""
     steps: dict[str, int] = {}
-    for p, _ in s.parts:
+    for p in parts:
         step = 0
         for i, stride in zip(s.index, low.strides[s.buffer.name], strict=True):
             k = ix.parts(i)[0].get(p.var, 0)
@@ -77,6 +75,16 @@ def _run(low: Lowering, s: StagePlan, value: Node) -> tuple[Part, int, list[Part
                 return None
             step += k * stride if isinstance(stride, int) else 0
         steps[p.name] = step
+    return steps
+
+
+def _run(low: Lowering, s: StagePlan, value: Node) -> tuple[Part, int, list[Part]] | None:
+    """(the lanes' part, its step in the buffer, the parts that are one run in the buffer and evenly spaced in the panel, innermost first)."""
+    if load_parts(value)[2] is not None or s.kept is not None or s.dtype.size < 4 or low.sched.target.kind == "gpu" or not s.parts:
+        return None
+    steps = buffer_steps(low, s, [p for p, _ in s.parts])
+    if steps is None:
+        return None
     lanes, unit = s.parts[-1]
     if unit != 1 or lanes.kind != "upcast" or steps[lanes.name] in (0, 1) or lanes.clip:
         return None

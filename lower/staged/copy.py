@@ -14,7 +14,7 @@ from ...opts.staging import StagePlan
 from ..expr import NestEval
 from ..loops import through
 from ..program import Mem
-from .across import fill_across
+from .across import buffer_steps, fill_across
 from .box import box, kept
 
 if TYPE_CHECKING:
@@ -63,16 +63,8 @@ def _panel(low: Lowering, s: StagePlan, mem: Mem) -> None:
 def _far_first(low: Lowering, s: StagePlan, loops: list[Part]) -> list[Part]:
     """The loops so that the buffer is read in runs as long as they get: page after page of short pieces is several times slower. Where a stride is not
     known, in the reader's order."""
-    steps: dict[str, int] = {}
-    for p in loops:
-        step = 0
-        for i, stride in zip(s.index, low.strides[s.buffer.name], strict=True):
-            k = ix.parts(i)[0].get(p.var, 0)
-            if k and not isinstance(stride, int):
-                return loops
-            step += k * stride if isinstance(stride, int) else 0
-        steps[p.name] = abs(step)
-    return sorted(loops, key=lambda p: -steps[p.name])
+    steps = buffer_steps(low, s, loops)
+    return loops if steps is None else sorted(loops, key=lambda p: -abs(steps[p.name]))
 
 
 def _source(low: Lowering, s: StagePlan, reader: Nest) -> Node:

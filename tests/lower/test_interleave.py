@@ -139,7 +139,7 @@ def test_exps_of_a_loop_are_in_turns() -> None:
     assert found
     for block in found:
         ops = [s.op for s in instructions(block)]
-        assert ops[: ops.index("scale2")].count("round") + sum(o == "lt" for o in ops[: ops.index("scale2")]) >= 2
+        assert ops[: ops.index("scale2")].count("lt") > 2  # an exp alone compares twice
 
 
 def test_groups_of_threads_are_left_to_their_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
