@@ -39,6 +39,8 @@ def _run(args: Namespace) -> int:
         from .manifest import run as run_manifest
 
         return run_manifest(args)
+    if args.trust:
+        raise UsageError("--trust is for the files of a --manifest; the file that --kernel names is run anyway")
     if args.target:
         raise UsageError("--target picks targets of a --manifest; what --kernel is tuned for is the --device")
     args.device = args.device or "cpu"
