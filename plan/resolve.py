@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import warnings
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -53,18 +53,20 @@ def resolve(
     shape: Mapping[str, int] | None = None,
     policy: str = DEFAULT_POLICY,
     store: Artefacts | None = None,
+    excluded: Collection[tuple[Opt, ...]] = (),
 ) -> Plan:
     """The plan for `kernel` on `device` with `threads`; its options are for `ir.normalise.normalise(kernel)`.
 
-    `shape` ranks neighbours by distance. With `exact_only`, raises CacheMiss (which lists the key) unless the origin is 'exact'."""
+    `shape` ranks neighbours by distance. `excluded`: options that are not to be returned, having failed to load, unless nothing else is left. With `exact_only`, raises CacheMiss (which lists the key) unless the origin is 'exact'."""
     kernel = normalise(kernel)
     key = key_of(kernel, device, threads, policy)
     row = cache.best(key)
     found = _cached(kernel, device, key, row, store) if row is not None else None
+    found = None if found is not None and found.opts in excluded else found
     if exact_only and (found is None or found.origin != "exact"):
         why = "it was measured with code that has changed since" if found else "nothing that was verified is cached for it"
         raise CacheMiss(f"no cached schedule for {kernel.name}: {why} (key: {key}; kernel hash {key.kernel}). Tune it first, or see `tune cache explain`")
-    return found or _nearest(kernel, device, key, cache, shape, store) or _seed(kernel, device, key, store)
+    return found or _nearest(kernel, device, key, cache, shape, store, excluded) or _seed(kernel, device, key, store, excluded)
 
 
 def _cached(kernel: Kernel, device: Device, key: Key, row: Row, store: Artefacts | None) -> Plan | None:
@@ -81,7 +83,9 @@ def _cached(kernel: Kernel, device: Device, key: Key, row: Row, store: Artefacts
     return Plan(opts, "exact" if same else "stale", row, key, rendered)
 
 
-def _nearest(kernel: Kernel, device: Device, key: Key, cache: Cache, shape: Mapping[str, int] | None, store: Artefacts | None) -> Plan | None:
+def _nearest(
+    kernel: Kernel, device: Device, key: Key, cache: Cache, shape: Mapping[str, int] | None, store: Artefacts | None, excluded: Collection[tuple[Opt, ...]]
+) -> Plan | None:
     """The closest neighbour whose options apply here and that the model ranks at or above the seed."""
     from ..ir.canonical import loose
     from ..ir.cost import cost
@@ -96,28 +100,32 @@ def _nearest(kernel: Kernel, device: Device, key: Key, cache: Cache, shape: Mapp
             seconds = _estimate(kernel, opts, device, key)
         except OptError:
             continue  # legal at the other extents, not at these
+        if opts in excluded:
+            continue
         if bound is None:
-            bound = _estimate(kernel, _seed(kernel, device, key, store).opts, device, key)
+            bound = _estimate(kernel, _seed(kernel, device, key, store, excluded).opts, device, key)
         if seconds <= bound:
             return Plan(opts, "nearest", row, key)
     return None
 
 
-def _seed(kernel: Kernel, device: Device, key: Key, store: Artefacts | None) -> Plan:
+def _seed(kernel: Kernel, device: Device, key: Key, store: Artefacts | None, excluded: Collection[tuple[Opt, ...]]) -> Plan:
     """The first seed schedule that the policy allows; in the end no options at all, which always are."""
     from ..opts import dumps, parse, seeds
 
     at = hashlib.sha256(f"{source_key(kernel, (), device.target, tool_version())} {key.threads} {key.policy}".encode()).hexdigest()
     kept = store.seed(at) if store is not None else None
-    if kept is not None:
+    if kept is not None and parse(kept) not in excluded:
         return Plan(parse(kept), "seed", None, key)
     for opts in (*seeds(kernel, device.target, key.threads), ()):
+        if opts in excluded:
+            continue
         try:
             _allowed(kernel, opts, device, key)
         except OptError:
             continue
         break
-    if store is not None:
+    if store is not None and not excluded:
         store.put_seed(at, dumps(opts))
     return Plan(tuple(opts), "seed", None, key)
 
