@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from tilewright import kernels
 from tilewright.cache import Cache
-from tilewright.devices import Device
+from tilewright.devices import Device, Packed, arena
 from tilewright.ir import KernelBuilder, float32, sym
 from tilewright.ir.errors import CacheMiss, DeviceError, KernelError, UsageError
 from tilewright.ir.kernel import Kernel
@@ -278,6 +278,62 @@ def test_best_says_what_is_wrong_with_the_question(make, matmul: Kernel, rows: C
 
 
 # constant inputs ----------------------------------------------------------------------------------------------------
+def tight(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    """A machine with `most` bytes for scratch and workspaces."""
+    real = arena.Arena.fit
+
+    def fit(self: arena.Arena, scratch: int, work: int, threads: int) -> None:
+        if scratch * threads + work > most:
+            raise DeviceError("no memory")
+        real(self, scratch, work, threads)
+
+    monkeypatch.setattr(arena.Arena, "fit", fit)
+    monkeypatch.setattr(arena, "free", [])
+
+
+def test_a_schedule_without_room_gives_way_to_the_next(make, rows: Cache, store: Artefacts, measured, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = kernels.make("matmul", SHAPE, "float32")
+    rows.record(measured(kernel, '[["SPLITK","k",8]]'))
+    assert make("matmul", SHAPE, "float32").origin == "exact"
+    tight(monkeypatch, 8 * 8 * 32 * 4 - 1)
+    with pytest.warns(RuntimeWarning, match="the exact schedule of matmul cannot be loaded here: no memory. The next one is used"):
+        prog = make("matmul", SHAPE, "float32")
+    assert prog.origin == "seed" and all(o.op != "SPLITK" for o in prog.opts)
+    a, b, c = arrays()
+    np.testing.assert_allclose(prog(a, b, out=c), a @ b, rtol=1e-5, atol=1e-5)
+    with pytest.raises(DeviceError, match="no memory"):
+        make("matmul", SHAPE, "float32", exact_only=True)
+
+
+def test_what_no_schedule_has_room_for_is_an_error(make, rows: Cache, measured, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows.record(measured(kernels.make("matmul", SHAPE, "float32"), '[["SPLITK","k",8]]'))
+    tight(monkeypatch, -1)
+    with pytest.warns(RuntimeWarning, match="the seed schedule of matmul"), pytest.raises(DeviceError, match="no memory"):
+        make("matmul", SHAPE, "float32")
+
+
+def test_a_failed_schedule_is_not_kept_as_the_seed(make, store: Artefacts, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = make("matmul", SHAPE, "float32").opts
+    with monkeypatch.context() as m:
+        failures = iter([DeviceError("no memory")])
+        m.setattr("tilewright.devices.executable.CpuExecutable.reserve", lambda self: next((_raise(e) for e in failures), None))
+        with pytest.warns(RuntimeWarning):
+            assert make("matmul", SHAPE, "float32").opts != first
+    assert make("matmul", SHAPE, "float32").opts == first
+
+
+def _raise(e: Exception) -> None:
+    raise e
+
+
+def test_a_workspace_that_no_machine_has_is_a_device_error() -> None:
+    for size in (1 << 62, 1 << 70):
+        with pytest.raises(DeviceError, match="no memory for"):
+            arena.Arena().fit(0, size, 1)
+        with pytest.raises(DeviceError, match="no memory for"):
+            Packed(size)
+
+
 @pytest.fixture
 def packed(rows: Cache, store: Artefacts, measured) -> Prog:
     """A matmul whose stored schedule packs b once."""
