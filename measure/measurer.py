@@ -6,7 +6,7 @@ import os
 import pickle
 import select
 import subprocess
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,9 @@ from ..targets import usable_cores
 from . import builder, process, runner
 from .batch import Failed, Result, Task, summary
 from .buildpool import BuildPool
+from .builds import Builds
 from .outcome import Duel, DuelError, Measurement, Outcome
+from .process import STILL_S, Stillness
 from .protocol import Channel, Closed
 from .runner import Data
 from .slots import needs_pause
@@ -80,6 +82,8 @@ class Measurer:
         cores = usable_cores() if gpu else self.device.threads
         count = builders if builders is not None else max(1, cores - gpu)
         self._runner_setup = runner.Setup(kernel, spec, self.threads, self.vars, deadline_s, limit, hash_outputs)
+        # no step of a child may take longer: while one runs, the runner itself waits
+        self._longest_s = deadline_s + self.device.first_launch_s + runner.OWN_STEP_S + STILL_S
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: Channel | None = None
         self._pool = BuildPool(builder.Setup(kernel, spec, compile, dict(extra or {}), max(limit, 1 << 30)), count, build_deadline_s)
@@ -203,11 +207,15 @@ class Measurer:
         """The next message of the runner; the builders are served meanwhile. Raises Closed, and MeasureError for an error there."""
         channel = self._channel
         assert channel is not None
+        assert self._process is not None
+        stillness = Stillness(self._process.pid, STILL_S if self._preparing else self._longest_s)
         while not channel.pending():
             ready = select.select([channel, *self._pool.channels()], [], [], 1.0)[0]
             if channel in ready:
                 channel.pump()
                 ready.remove(channel)
+            elif stillness.over():
+                raise Closed(f"it stood still for {stillness.limit_s:.0f} s")
             self._pool.pump(0.0)
         kind, payload = channel.receive(0)
         if kind in ("done", "error"):
@@ -229,34 +237,6 @@ class Measurer:
             Slots(self._pool.group).release()
         self._start_runner()
         return how
-
-
-class Builds(Iterator[tuple[int, "Built | Measurement"]]):
-    """What `Measurer.build` returns."""
-
-    def __init__(self, pool: BuildPool, schedules: Sequence[tuple[Opt, ...]]) -> None:
-        self._pool, self._schedules = pool, schedules
-        self._tickets = {pool.submit(opts): i for i, opts in enumerate(schedules)}
-
-    def __next__(self) -> tuple[int, Built | Measurement]:
-        while self._tickets:
-            for ticket, i in self._tickets.items():
-                got = self._pool.take(ticket)
-                if got is not None:
-                    del self._tickets[ticket]
-                    if isinstance(got, builder.Failed):
-                        return i, Measurement(tuple(self._schedules[i]), got.outcome, detail=got.detail, build_s=got.seconds)
-                    return i, got
-            self._pool.pump(1.0)
-        raise StopIteration
-
-    def close(self) -> None:
-        """Drop what is not built yet."""
-        self._pool.cancel(set(self._tickets))
-        self._tickets.clear()
-
-    def __del__(self) -> None:
-        self.close()
 
 
 def _flushes(b: Built) -> bool:

@@ -13,6 +13,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -22,6 +23,8 @@ from .protocol import Channel, Closed
 _PR_SET_PDEATHSIG = 1
 _ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
+STILL_S = 60.0
+"""A helper that computes has had some processor time in this many seconds, however busy the machine."""
 _KEEP_FREED = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
 """glibc otherwise hands every large array back when it is freed, and most of the time of a reference in float64 goes into getting zeroed pages again."""
 
@@ -100,3 +103,28 @@ def how_it_ended(status: int) -> str:
         except ValueError:
             return f"killed by signal {-status}"
     return f"exited with code {status}"
+
+
+class Stillness:
+    """Notices a helper that neither answers nor works: stopped, or waiting for what will never come."""
+
+    def __init__(self, pid: int, limit_s: float) -> None:
+        """`limit_s`: seconds without any processor time that are too many."""
+        self.pid, self.limit_s = pid, limit_s
+        self._worked, self._since = self._ticks(), time.monotonic()
+
+    def over(self) -> bool:
+        """Whether it has stood still for longer than the limit."""
+        worked = self._ticks()
+        if worked != self._worked:
+            self._worked, self._since = worked, time.monotonic()
+        return time.monotonic() - self._since > self.limit_s
+
+    def _ticks(self) -> int:
+        """Processor time of all its threads; -1 where it has ended, which its channel tells too."""
+        try:
+            with open(f"/proc/{self.pid}/stat") as f:
+                fields = f.read().rpartition(")")[2].split()
+        except OSError:
+            return -1
+        return int(fields[11]) + int(fields[12])

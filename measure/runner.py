@@ -36,7 +36,7 @@ _PER_WORKER = 4096
 """The same where opening the device and copying the operands to it takes long: a worker is replaced when it is at fault."""
 _KEPT = 5
 """Sets of inputs kept at a time: the search's, and those of a winner's second check."""
-_OWN_STEP_S = 120.0
+OWN_STEP_S = 120.0
 """How long a step of our own (verification, a duel) may take in a child whose memory a candidate may have damaged."""
 
 
@@ -187,7 +187,7 @@ class Runner:
         """A job's result from a child; a Result that is `broken` when the child ended over it."""
         child = self._spawn(data)
         child.served += 1
-        limit, where = _OWN_STEP_S, ""
+        limit, where = OWN_STEP_S, ""
         try:
             child.channel.send((*message, self.group))
             while True:
@@ -215,7 +215,7 @@ class Runner:
         """Seconds that a step may take."""
         if step == batch.FIRST and self.device.first_launch_s:
             return self.setup.deadline_s + self.device.first_launch_s
-        return _OWN_STEP_S if step == batch.OURS else candidate_s
+        return OWN_STEP_S if step == batch.OURS else candidate_s
 
     # jobs ---------------------------------------------------------------------------------------------------------
     def measure(self, task: Task, data: Data, incumbent_s: float | None, full: bool) -> Result:

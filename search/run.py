@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import TilewrightError
-from . import result as results
-from .budget import SPENT
+from .conclusion import Ended, conclude, snapshot
 from .effort import Effort
 from .finals import GRACE_S, Decision, Finalist, decide
 from .known import NOTHING, Known
@@ -127,7 +126,8 @@ class TuningRun:
             self.recorder.close()
             raise self._fault
         with uninterrupted():
-            result = self._result(decision, interrupted, why)
+            ended = Ended(why, interrupted, self._fault, exhausted=self.strategy is not None and why == EXHAUSTED)
+            result = conclude(self.job, self.ledger, self.meter, self.recorder, self.earlier, decision, ended)
             if said := self.recorder.close():
                 result = dataclasses.replace(result, message="; ".join(filter(None, (result.message, said))))
         self.progress.done(result)
@@ -270,7 +270,7 @@ class TuningRun:
         self.recorder.add(m, by)
         self.progress.candidate(m)
         if self.ledger.improves(m, by, self.meter.elapsed):
-            self.progress.best(self._snapshot(m))
+            self.progress.best(snapshot(self.job, self.ledger, m, self.meter.elapsed))
 
     # deciding -------------------------------------------------------------------------------------------------------
     def _decide(self, quick: bool) -> Decision:
@@ -293,74 +293,3 @@ class TuningRun:
                 self.ledger.count(f.measurement)
                 self.recorder.add(f.measurement, "again")
         self.ledger.settle(fresh)
-
-    def _snapshot(self, m: Measurement) -> Result:
-        seed = self.ledger.seed()
-        return results.make(
-            self.job,
-            opts=m.opts,
-            t_min=m.t_min,
-            t_med=m.t_med,
-            n=m.n,
-            seed_opts=None if seed is None else seed.measurement.opts,
-            seed_s=None if seed is None else seed.t,
-            counts=dict(self.ledger.counts),
-            seconds=self.meter.elapsed,
-            verified=True,
-        )
-
-    def _effort(self, why: str, interrupted: bool) -> Effort:
-        """How thorough all searches of this key were, this one included."""
-        budget = self.meter.budget
-        spent = self.meter.elapsed
-        if why == SPENT and budget.seconds is not None:
-            spent = max(spent, budget.seconds)
-        gave_up = budget.patience if why.startswith("no gain") and budget.patience else 0
-        complete = self.strategy is not None and why == EXHAUSTED
-        tried = sum(self.ledger.counts.values())
-        return self.earlier.then(Effort(spent, tried, complete, gave_up, interrupted or self._fault is not None))
-
-    def _result(self, decision: Decision, interrupted: bool, why: str) -> Result:
-        for m in decision.failed:
-            self.ledger.count(m)
-            self.recorder.add(m, "confirm")
-        won = decision.winner
-        # where one seed beat another, the winner is the best of them
-        seed = self.ledger.seed(None if won is None else won.measurement.opts)
-        seed_opts, seed_s = (None, None) if seed is None else (seed.measurement.opts, seed.t)
-        message = "; ".join(filter(None, (str(self._fault) if self._fault else "", why, decision.message)))
-        common: dict[str, Any] = {
-            "seed_opts": seed_opts,
-            "seed_s": seed_s,
-            "plain_s": self.ledger.plain_s,
-            "counts": dict(self.ledger.counts),
-            "repeated": self.ledger.repeated,
-            "history": tuple(self.ledger.history),
-            "message": message,
-            "earlier": self.earlier.candidates,
-        }
-        code = results.INTERRUPTED if interrupted else results.FOUND if won is not None else results.NOTHING_VALID
-        if won is None:
-            if code == results.NOTHING_VALID and not self.ledger.counts:
-                code = results.NOTHING_MEASURED
-                common["message"] = "; ".join(filter(None, (message, "no candidate was finished in that time, so nothing is known of any: give it more")))
-            return results.make(self.job, seconds=self.meter.elapsed, exit_code=code, **common)
-        m = won.measurement
-        gain = 1.0 if won is seed else None if decision.ratio is None else 1 / decision.ratio
-        effort = self._effort(why, interrupted)
-        self.recorder.winner(m, seed_opts, seed_s, {"gain": gain, "paired": decision.paired, "confirmed": decision.confirmed, "effort": effort.json})
-        return results.make(
-            self.job,
-            opts=m.opts,
-            t_min=m.t_min,
-            t_med=m.t_med,
-            n=m.n,
-            seconds=self.meter.elapsed,
-            verified=True,
-            confirmed=decision.confirmed,
-            significant=decision.significant and won is not seed,
-            gain=gain,
-            source_sha=m.sha,
-            exit_code=code,
-            **common,
-        )

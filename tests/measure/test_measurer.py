@@ -12,6 +12,7 @@ from measure_fakes import N, built, count, double, endless, text
 from tilewright import kernels
 from tilewright.ir import MeasureError
 from tilewright.measure import Measurer, Outcome
+from tilewright.measure.process import Stillness
 from tilewright.opts import parse
 
 SLOW_ONE = """define internal float @one(float %v, i64 %i) noinline {
@@ -154,6 +155,26 @@ def test_a_lost_runner_is_replaced(m, fast):
     assert m.measure([fast])[0].ok
     m._process.kill()
     assert [r.ok for r in m.measure([fast, fast])] == [True, True]
+
+
+def test_a_runner_that_stands_still_is_replaced(m, fast, monkeypatch):
+    """Stopped, or in a lock that nobody will open: no message, no end, no processor time."""
+    assert m.measure([fast])[0].ok
+    monkeypatch.setattr(m, "_longest_s", 1.5)
+    os.kill(m._process.pid, signal.SIGSTOP)
+    assert m.measure([fast])[0].ok
+
+
+def test_a_runner_that_works_is_not_still():
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as busy, subprocess.Popen(["sleep", "60"]) as idle:
+        works, still = Stillness(busy.pid, 0.3), Stillness(idle.pid, 0.3)
+        until = time.monotonic() + 20
+        while not still.over() and time.monotonic() < until:
+            assert not works.over() or time.monotonic() > until
+            time.sleep(0.05)
+        assert still.over()
+        busy.kill()
+        idle.kill()
 
 
 def test_a_candidate_that_kills_the_runner_is_a_crash(m, fast):

@@ -1,0 +1,42 @@
+"""Schedules that are being built: handed to the pool at once, taken as they finish."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from . import builder
+from .outcome import Measurement
+
+if TYPE_CHECKING:
+    from ..opts.opt import Opt
+    from ..plan import Built
+    from .buildpool import BuildPool
+
+
+class Builds(Iterator[tuple[int, "Built | Measurement"]]):
+    """What `Measurer.build` returns."""
+
+    def __init__(self, pool: BuildPool, schedules: Sequence[tuple[Opt, ...]]) -> None:
+        self._pool, self._schedules = pool, schedules
+        self._tickets = {pool.submit(opts): i for i, opts in enumerate(schedules)}
+
+    def __next__(self) -> tuple[int, Built | Measurement]:
+        while self._tickets:
+            for ticket, i in self._tickets.items():
+                got = self._pool.take(ticket)
+                if got is not None:
+                    del self._tickets[ticket]
+                    if isinstance(got, builder.Failed):
+                        return i, Measurement(tuple(self._schedules[i]), got.outcome, detail=got.detail, build_s=got.seconds)
+                    return i, got
+            self._pool.pump(1.0)
+        raise StopIteration
+
+    def close(self) -> None:
+        """Drop what is not built yet."""
+        self._pool.cancel(set(self._tickets))
+        self._tickets.clear()
+
+    def __del__(self) -> None:
+        self.close()
