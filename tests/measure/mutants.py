@@ -415,8 +415,8 @@ def handwritten():
             "writes past the end": built(text(store_at(big), n=big), "over", n=big),
             "writes before the start": built(text(store_at(-1), n=big), "under", n=big),
             "scratch read before it is written": built(
-                text("  %s = load float, ptr %scratch, align 4\n  %z = fmul float %s, 0.0", "call float @llvm.fma.f32(float %v, float 2.0, float %z)",
-                     "declare float @llvm.fma.f32(float, float, float)", n=big), "scratch", scratch=64, n=big),
+                text("  %s = load float, ptr %scratch, align 4\n  %z = fmul float %s, 0.0", "call float @llvm.fmuladd.f32(float %v, float 2.0, float %z)",
+                     "declare float @llvm.fmuladd.f32(float, float, float)", n=big), "scratch", scratch=64, n=big),
             "right on the first call only": built(text(count(""), one, late, n=big), "late", n=big),
         },
     )  # fmt: skip
