@@ -134,6 +134,8 @@ class Kinds(Algebra):
         nil = either(pair.value == 0)
         if op in ("log", "sqrt"):
             loose = either(loose, self._near(a))
+        if op == "exp":
+            loose = either(loose, np.isinf(pair.value) & np.isfinite(x) & ~self._exact(a))
         if op in ("abs", "exp"):
             unsure = None
         elif op == "log":
@@ -151,6 +153,9 @@ class Kinds(Algebra):
             return Kind(pair, None if loose is None else np.broadcast_to(loose, pair.value.shape))
         doubt, unsure, distinct = {"mul": self._mul, "div": self._div, "max": self._extreme, "min": self._extreme}.get(op, self._add)(pair.value, a, b)
         x, y = a.pair.value, b.pair.value
+        if np.isinf(pair.value).any():  # float64's own overflow: nothing shows any more by how much
+            grown = np.isinf(pair.value) & np.isfinite(x) & np.isfinite(y) & ((y != 0) | (op != "div"))
+            doubt = either(doubt, grown & ~(self._exact(a) & self._exact(b) & (distinct if op != "mul" else False)))
         surely_nan = either(np.isnan(x) & ~_full(a.loose, x), np.isnan(y) & ~_full(b.loose, y))
         if op == "mul" and self.idle:
             surely_nan = None

@@ -31,9 +31,14 @@ _FIRST_ROUNDS = 2 * _ROUND
 """Pauses and neighbours slow small kernels down: after these runs they come once in 64."""
 
 
+def expected_s(call_s: float) -> float:
+    """About how many seconds `repeat` takes for calls of so many."""
+    return max(SPEND_S, min(LIMIT_S, LEAST * call_s))
+
+
 def repeat(watch: Watch, step: Callable[[], None]) -> int:
-    """How many more runs gave the same outputs as the first, which `watch` keeps: at least LEAST unless they take longer than LIMIT_S. `step` is called before each (it renews
-    the candidate's deadline). Raises WrongResultError."""
+    """How many more runs gave the same outputs as the first, which `watch` keeps: at least LEAST unless they take longer than LIMIT_S. `step` is called before
+    each (it renews the candidate's deadline). Raises WrongResultError."""
     addresses = watch.bench.operands.checked
     began, runs = time.monotonic(), 0
     while not _enough(runs, time.monotonic() - began):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from synthetic import FakeBuilt, FakeMeasurer, measured
 from tilewright.ir.errors import MeasureError
-from tilewright.measure.outcome import Duel, Outcome
+from tilewright.measure.outcome import Duel, DuelError, Outcome
 from tilewright.opts.opt import opt
 from tilewright.search.finals import Finalist, decide, rounds
+from tilewright.search.ledger import Ledger
 
 SEED = (opt("PARALLEL", "m"), opt("UPCAST", "n", 8))
 A = (*SEED, opt("UPCAST", "m", 2))
@@ -98,6 +100,64 @@ def test_a_seed_that_fails_in_the_duel_does_not_answer() -> None:
     m.duel = failing_duel()  # type: ignore[method-assign]
     d = decide(m, [finalist(A, 0.7e-3)], finalist(SEED, 1e-3), plenty)
     assert d.winner is not None and d.winner.measurement.opts == A and d.confirmed
+
+
+def now_and_then(m: FakeMeasurer, bad: tuple[object, ...]) -> FakeMeasurer:
+    """`bad` is right whenever it is checked, and wrong in its duels."""
+    right = m.duel
+
+    def duel(a: FakeBuilt, b: FakeBuilt, rounds: int = 8) -> Duel:
+        if bad in (a.opts, b.opts):
+            raise DuelError("cannot compare: one is wrong", int(b.opts == bad))
+        return right(a, b, rounds)
+
+    m.duel = duel  # type: ignore[method-assign]
+    return m
+
+
+def test_who_was_wrong_in_a_duel_is_out_however_right_it_is_later() -> None:
+    m = now_and_then(judge({SEED: 1e-3, A: 0.7e-3, B: 0.8e-3}), A)
+    for finalists in ([A], [A, B]):
+        d = decide(m, [finalist(o, 0.7e-3 if o == A else 0.72e-3) for o in finalists], finalist(SEED, 1e-3), plenty)
+        assert d.winner is not None and d.winner.measurement.opts == (B if B in finalists else SEED)
+        assert [(f.opts, f.outcome) for f in d.failed] == [(A, Outcome.wrong)]
+
+
+def test_a_rival_that_is_wrong_in_a_duel_is_out_too() -> None:
+    m = now_and_then(judge({SEED: 1e-3, A: 0.8e-3, B: 0.7e-3}), B)
+    d = decide(m, [finalist(A, 0.7e-3), finalist(B, 0.71e-3)], finalist(SEED, 1e-3), plenty)
+    assert d.winner is not None and d.winner.measurement.opts == A
+    assert [f.opts for f in d.failed] == [B]
+
+
+def test_a_seed_that_is_wrong_in_a_duel_does_not_answer() -> None:
+    m = now_and_then(judge({SEED: 1e-3, A: 0.9e-3}), SEED)
+    d = decide(m, [finalist(A, 0.9e-3)], finalist(SEED, 1e-3), plenty)
+    assert d.winner is not None and d.winner.measurement.opts == A and d.confirmed
+    assert [f.opts for f in d.failed] == [SEED]
+
+
+def test_a_decision_says_what_was_checked() -> None:
+    m = judge({SEED: 1e-3, A: 0.7e-3})
+    m.confirm = lambda b: replace(measured(b.opts, 0.7e-3), checks=("whole", "random"))  # type: ignore[method-assign]
+    f = finalist(A, 0.7e-3)
+    f = replace(f, measurement=replace(f.measurement, checks=("random",)))
+    d = decide(m, [f], finalist(SEED, 1e-3), plenty)
+    assert d.confirmed and d.checks == ("random", "whole")
+    late = decide(m, [f], finalist(SEED, 1e-3), lambda: -2.0)
+    assert not late.confirmed and late.checks == ("random",)
+
+
+def test_what_was_cleared_is_no_best_and_no_finalist() -> None:
+    ledger = Ledger()
+    odd, good = replace(measured(A, 1e-4), cleared=True), measured(B, 1e-3)
+    for m, seed in ((odd, False), (replace(odd, opts=SEED), True), (good, False)):
+        assert ledger.improves(m, "test", 0.0) == (m is good)
+        ledger.keep(FakeBuilt(m.opts, str(m.opts)), m, seed)
+    assert ledger.best is good and ledger.seed() is None
+    assert [f.built.opts for f in ledger.finalists()] == [B]
+    ledger.settle([Finalist(FakeBuilt(B, "b"), replace(good, cleared=True))])
+    assert ledger.finalists() == []
 
 
 def test_no_duel_with_a_seed_that_is_beaten_anyway() -> None:
