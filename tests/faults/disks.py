@@ -1,0 +1,94 @@
+"""The disk that holds the cache is full, becomes read-only or fails, or the file goes away, while a search runs."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import time
+from pathlib import Path
+
+from . import evidence
+from .kinds import Verdict, kind
+from .runs import Search, again, search
+from .shim import Shim, missing
+
+ROOM = ("cache.db", "result.json")
+
+
+def _trouble(mode: str, rng: random.Random, scratch: Path) -> Verdict:
+    """A search on a disk that is in trouble for a while, or from a moment on. It ends as usual and what it measured is in the cache or in a bundle."""
+    v = Verdict(1)
+    shim = Shim(scratch, scratch / "disk")
+    result = scratch / "result.json"
+    result.unlink(missing_ok=True)
+    known = evidence.committed(shim.folder / "cache.db") | evidence.spilled(scratch)
+    s = search(scratch, rng, "--json", str(result), budget="1.5s", env=shim.env())
+    # what it does while it opens the cache is another matter: an error that says what to do, before any time is spent
+    if s.begun("child"):
+        time.sleep(rng.uniform(0, 0.8))
+    before = evidence.committed(s.cache)
+    shim.disk(mode)
+    if rng.random() < 0.5:
+        time.sleep(rng.uniform(0.05, 0.7))
+        shim.disk("well")
+    s.ended(v, (0,), seconds=90)
+    shim.disk("well")
+    kept = evidence.spilled(scratch)
+    s.settled(v, before, kept)
+    _everything(v, s, result, known, kept)
+    if rng.random() < 0.2:
+        again(v, scratch, rng)
+    return v
+
+
+def _everything(v: Verdict, s: Search, result: Path, known: set[str], kept: set[str]) -> None:
+    """Every candidate that the run counted as right has its row, in the cache or in a bundle."""
+    if not result.exists():
+        return
+    counted = json.loads(result.read_text())["counts"].get("ok", 0)
+    rows = [r for r in evidence.read(s.cache)[0] if r.digest not in known and r.outcome == "ok"]
+    have = len({r.digest for r in rows} | (kept - known))
+    if have < counted:
+        v.fail("lost", f"{counted} candidates were right, {have} rows of them are left: {s.tool.tail()}", counted - have)
+
+
+@kind("disk full", "no file of the cache's folder can grow, for a while or to the end of the search", missing=missing)
+def disk_full(rng: random.Random, scratch: Path) -> Verdict:
+    return _trouble("full", rng, scratch)
+
+
+@kind("disk read-only", "the cache's folder becomes read-only, for a while or to the end", missing=missing)
+def disk_read_only(rng: random.Random, scratch: Path) -> Verdict:
+    return _trouble("read-only", rng, scratch)
+
+
+@kind("disk errors", "every third write or sync fails (EIO), for a while or to the end", missing=missing)
+def disk_errors(rng: random.Random, scratch: Path) -> Verdict:
+    return _trouble("failing", rng, scratch)
+
+
+@kind("file deleted", "the cache file, or its whole folder, is deleted or renamed during a search")
+def file_deleted(rng: random.Random, scratch: Path) -> Verdict:
+    v = Verdict(1)
+    s = search(scratch, rng, budget="1.5s")
+    known = evidence.committed(s.cache)
+    if s.begun() and rng.random() < 0.8:
+        s.recording(known)
+    time.sleep(rng.uniform(0, 0.6))
+    whole, kept = rng.random() < 0.3, scratch / "taken"
+    shutil.rmtree(kept, ignore_errors=True)
+    kept.mkdir()
+    gone = evidence.committed(s.cache)
+    if whole:
+        s.folder.rename(kept / "disk")
+    else:
+        for tail in ("-wal", "-shm", ""):
+            if Path(f"{s.cache}{tail}").exists():
+                Path(f"{s.cache}{tail}").rename(kept / f"cache.db{tail}")
+    s.ended(v, (0,))
+    # what was taken away is whoever took it's; everything that came later is there
+    s.settled(v, set())
+    if s.through and not evidence.committed(s.cache) and not gone - known:
+        v.fail("lost", f"nothing was recorded into a new file: {s.tool.tail()}")
+    return v
