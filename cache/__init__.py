@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 
 from .bundles import HEADER as BUNDLE_HEADER
+from .choice import Standing
 from .explain import Explanation, Field
 from .keys import DEFAULT_POLICY, Key, policy
 from .lookup import lookup
@@ -28,6 +29,7 @@ __all__ = [
     "OUTCOMES",
     "Row",
     "SCHEMA",
+    "Standing",
     "lookup",
     "open",
     "policy",

@@ -16,19 +16,20 @@ from typing import IO, Any
 from ..ir.errors import CacheError, OptError
 from .rows import COLUMNS, JSON_FIELDS, MAX_NAME, Row, from_dict, printable
 from .strict import canon, parse
-from .version import SCHEMA
+from .version import BUNDLE_SCHEMA
 
 MAX_LINE = 1 << 20
 """Bytes in one line."""
 MAX_ROWS = 1_000_000
 MAX_BYTES = 1 << 28
 
-HEADER = {"tilewright": "bundle", "schema": SCHEMA}
+HEADER = {"tilewright": "bundle", "schema": BUNDLE_SCHEMA}
 
 
 def dumps(rows: Iterable[Row]) -> Iterator[str]:
     """The lines of a bundle (without newlines): duplicates merged, in an order that does not depend on how rows came about."""
-    unique = {r.digest: r for r in rows}
+    # whether a row came with a bundle is this cache's knowledge, not the bundle's
+    unique = {r.digest: r for r in (r.marked(imported=False) for r in rows)}
     yield canon(HEADER)
     for r in sorted(unique.values(), key=_order):
         values = r.to_dict()
@@ -103,10 +104,10 @@ def _check_header(value: dict[str, Any], what: str) -> None:
     schema = value.get("schema")
     if value.get("tilewright") != "bundle" or type(schema) is not int or set(value) != set(HEADER):
         raise CacheError(f"{what}: a bundle begins with {canon(HEADER)}")
-    if schema > SCHEMA:
-        raise CacheError(f"{what}: schema {schema} is newer than this Tilewright reads ({SCHEMA}): upgrade it")
-    if schema != SCHEMA:
-        raise CacheError(f"{what}: schema {schema} is older than any this Tilewright reads ({SCHEMA}): export it again")
+    if schema > BUNDLE_SCHEMA:
+        raise CacheError(f"{what}: schema {schema} is newer than this Tilewright reads ({BUNDLE_SCHEMA}): upgrade it")
+    if schema != BUNDLE_SCHEMA:
+        raise CacheError(f"{what}: schema {schema} is older than any this Tilewright reads ({BUNDLE_SCHEMA}): export it again")
 
 
 def write(rows: Iterable[Row], file: str | os.PathLike[str] | IO[str]) -> int:

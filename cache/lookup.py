@@ -15,10 +15,11 @@ from typing import Any
 
 from ..ir.errors import CacheError
 from . import queries
+from .choice import answers
 from .keys import Key
-from .recover import CacheWarning, Newer, Older, classify, schema_of
-from .rows import COLUMNS, Row, from_dict
-from .version import SCHEMA
+from .recover import CacheWarning, Damaged, Newer, Older, classify, schema_of
+from .rows import COLUMNS, Row, digest_of, from_dict
+from .version import OLDEST, SCHEMA
 
 MEMO = 4096
 """Keys remembered; the memo starts again when it is full."""
@@ -31,28 +32,32 @@ class Reader:
 
     Raises Damaged, Newer, Older (see `recover`) or CacheError."""
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], elsewhere: bool = False) -> None:
+        """`elsewhere`: others fill this file (see `choice`)."""
         self.path = os.path.abspath(path)
+        self.elsewhere = elsewhere
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
         self._identity: tuple[int, ...] = ()
         self._version = -1
         self._immutable = False
-        self._memo: dict[Key, Row | None] = {}
+        self._tallied = False
+        self._memo: dict[Key, tuple[Row, ...]] = {}
 
-    def best(self, key: Key) -> Row | None:
-        """The fastest verified row of `key`."""
+    def answers(self, key: Key) -> tuple[Row, ...]:
+        """The rows that may answer a look-up of `key`, the best first (see `choice`)."""
         with self._lock:
             connection = self._fresh()
             if connection is None:
-                return None
+                return ()
             if key in self._memo:
                 return self._memo[key]
-            found = self._select(connection, queries.BEST, {"key": key.hash})
+            self._check_tally(connection, key)
+            found = self._select(connection, queries.ANSWERS, {"key": key.hash})
             if len(self._memo) >= MEMO:
                 self._memo.clear()
-            row = self._memo[key] = found[0] if found else None
-            return row
+            rows = self._memo[key] = tuple(answers(found, elsewhere=self.elsewhere))
+            return rows
 
     def select(self, sql: str, parameters: Mapping[str, Any]) -> list[Row]:
         """Rows of a query over `queries.FIELDS`."""
@@ -78,11 +83,26 @@ class Reader:
         with self._lock:
             self._drop()
 
+    def _check_tally(self, connection: sqlite3.Connection, key: Key) -> None:
+        """A damaged index hides rows without a word: as many must be found as were written."""
+        if not self._tallied:
+            return
+        try:
+            found, found_usable, total, usable = connection.execute(queries.TALLIES, {"key": key.hash}).fetchone()
+        except sqlite3.Error as e:
+            raise self._failed(e) from None
+        if (found, found_usable) != (total or 0, usable or 0):
+            self._drop()
+            raise Damaged(f"the cache {self.path} is damaged (of {total or 0} measurements of a key, {found} are found)")
+
     def _select(self, connection: sqlite3.Connection, sql: str, parameters: Mapping[str, Any]) -> list[Row]:
         try:
             return to_rows(connection.execute(sql, dict(parameters)), self.path)
         except sqlite3.Error as e:
             raise self._failed(e) from None
+        except Damaged:
+            self._drop()
+            raise
 
     def _fresh(self) -> sqlite3.Connection | None:
         """An open connection; the memo holds nothing that is older than the file."""
@@ -126,12 +146,12 @@ class Reader:
             except BaseException:
                 connection.close()
                 raise
-        if found is None or found != SCHEMA:
+        if found is None or not OLDEST <= found <= SCHEMA:
             connection.close()
             if found is None:
                 return False
             raise Newer(found) if found > SCHEMA else Older(f"the cache {self.path} has schema {found}, this Tilewright reads {SCHEMA}")
-        self._connection, self._immutable = connection, immutable
+        self._connection, self._immutable, self._tallied = connection, immutable, found >= 2
         return True
 
     def _drop(self) -> None:
@@ -163,20 +183,29 @@ def reader(path: str | os.PathLike[str]) -> Reader:
 
 
 def lookup(path: str | os.PathLike[str], key: Key) -> Row | None:
-    """The fastest verified row of `key` in the SQLite cache at `path`; None where there is none or no file. The first call after
+    """The row that answers a look-up of `key` in the SQLite cache at `path` (see `choice`); None where there is none or no file. The first call after
     import takes about a millisecond, a repeated one some microseconds; a commit by any process is seen by the next call."""
-    return reader(path).best(key)
+    found = reader(path).answers(key)
+    return found[0] if found else None
 
 
 def to_rows(records: Iterable[Iterable[Any]], place: str) -> list[Row]:
-    """Rows of a query over `queries.FIELDS`; one that does not hold what it should is left out with a warning."""
+    """Rows of a query over `queries.FIELDS`. One that does not hold what a row must is left out with a warning; one that is not what was written (its
+    digest differs) raises Damaged."""
     out: list[Row] = []
     for record in records:
-        values = dict(zip(COLUMNS, record, strict=True))
+        *content, digest = record
+        values = dict(zip(COLUMNS, content, strict=True))
         for c in _BOOLS:
             values[c] = bool(values[c])
         try:
-            out.append(from_dict(values))
+            row = from_dict(values)
         except CacheError as e:
+            if digest_of(values) != digest:
+                raise Damaged(f"the cache {place} is damaged (a row is not what was written: {e})") from None
             warnings.warn(f"a row of the cache {place} is ignored: {e}", CacheWarning, stacklevel=3)
+            continue
+        if row.digest != digest:
+            raise Damaged(f"the cache {place} is damaged (a row is not what was written)")
+        out.append(row)
     return out

@@ -7,14 +7,23 @@ from typing import Any
 from ..ir.errors import CacheError
 from .rows import COLUMNS, TYPES
 
-FIELDS = ", ".join(f'"{c}"' for c in COLUMNS)
+FIELDS = ", ".join(f'"{c}"' for c in (*COLUMNS, "digest"))
+"""A row, and the digest that was stored with it."""
 _USABLE = "verified AND outcome = 'ok' AND t_med IS NOT NULL"
 
-BEST = f"SELECT {FIELDS} FROM measurement WHERE key_hash = :key AND {_USABLE} ORDER BY t_med, t_min, digest LIMIT 1"
-"""The fastest usable row of a key."""
+ANSWERS = f"""SELECT {FIELDS} FROM measurement
+WHERE key_hash = :key AND opts IN (SELECT opts FROM measurement WHERE key_hash = :key AND {_USABLE})"""
+"""Everything that was measured of the schedules of a key that have a usable row; `choice` puts them in order."""
+
+TALLIES = """SELECT
+    (SELECT COUNT(*) FROM measurement WHERE key_hash = :key) AS found,
+    (SELECT COUNT(*) FROM measurement WHERE key_hash = :key AND verified AND outcome = 'ok') AS found_usable,
+    (SELECT total FROM tilewright_tally WHERE key_hash = :key) AS total,
+    (SELECT usable FROM tilewright_tally WHERE key_hash = :key) AS usable"""
+"""How many rows of a key the index finds, and how many were written."""
 
 NEAREST = f"""SELECT {FIELDS} FROM (
-    SELECT {FIELDS}, digest, ROW_NUMBER() OVER (PARTITION BY key_hash ORDER BY t_med, t_min, digest) AS place FROM measurement
+    SELECT {FIELDS}, ROW_NUMBER() OVER (PARTITION BY key_hash ORDER BY t_med, t_min, digest) AS place FROM measurement
     WHERE {{column}} = :loose AND target = :target AND compiler = :compiler AND policy = :policy AND {_USABLE}
 ) AS ranked WHERE place = 1 ORDER BY digest"""
 """The fastest usable row of every key that shares a loose key, target, compiler and policy."""

@@ -6,7 +6,7 @@ import os
 import sqlite3
 import warnings
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -59,36 +59,28 @@ def classify(error: Exception, place: str) -> CacheError:
 
 def schema_of(connection: sqlite3.Connection, place: str) -> int | None:
     """The schema number of an open file, None where it has no tables yet. Raises CacheError for somebody else's database."""
-    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    if not tables:
+    tables: set[str] = set()
+    foreign: list[str] = []
+    for kind, name in connection.execute("SELECT type, name FROM sqlite_master"):
+        tables.update([name] * (kind == "table"))
+        foreign += [f"{kind} {name!r}"] * (kind not in ("table", "index"))
+    if not tables and not foreign:
         return None
     row = connection.execute("SELECT value FROM tilewright_meta WHERE name = 'schema'").fetchone() if "tilewright_meta" in tables else None
     if row is None or not str(row[0]).isdecimal():
         raise CacheError(f"{place} is a database, but not a Tilewright cache: {ELSEWHERE}")
+    if foreign:  # they could change what is read and written
+        raise Damaged(f"the cache {place} holds what no cache has: {', '.join(foreign[:3])}")
     return int(row[0])
-
-
-def state(path: Path) -> str | None:
-    """None for a file that is sound, missing or not ours; else the suffix it should be moved to ('corrupt' or 'newer-vN')."""
-    if not path.is_file():
-        return None
-    try:
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=10)) as c:
-            found = schema_of(c, str(path))
-            if found is not None and found > SCHEMA:
-                return f"newer-v{found}"
-            return None if c.execute("PRAGMA quick_check(1)").fetchone() == ("ok",) else "corrupt"
-    except CacheError:
-        return None
-    except sqlite3.Error as e:
-        return "corrupt" if isinstance(classify(e, str(path)), Damaged) else None
 
 
 def move_aside(path: Path) -> Path | None:
     """Move a corrupt or newer cache, with its WAL, to NAME.corrupt-DATE or NAME.newer-vN and warn. Returns the new place, None
     when another process did it first. Raises CacheError where the folder does not allow it."""
+    from .examine import fault
+
     with _exclusive(path.parent):
-        suffix = state(path)
+        suffix = fault(path)
         if suffix is None:
             return None
         reason = "is damaged" if suffix == "corrupt" else f"was written by a later Tilewright (schema {suffix[7:]}, this one reads {SCHEMA})"

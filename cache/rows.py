@@ -6,7 +6,7 @@ import functools
 import hashlib
 import json
 import re
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from typing import Any, get_type_hints
 
@@ -15,6 +15,8 @@ from .keys import DEFAULT_POLICY, Key
 from .strict import INT_MAX, canon, parse
 
 OUTCOMES = ("ok", "wrong", "build", "timeout", "crash", "illegal", "slow")
+IMPORTED = "imported"
+"""The field of a provenance that says: measured elsewhere, came with a bundle."""
 MAX_TEXT = 1 << 18
 """Characters in a field of JSON text."""
 MAX_NAME = 1 << 12
@@ -78,8 +80,8 @@ class Row:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the whole content: equal measurements are stored once."""
-        return hashlib.sha256(canon(self.to_dict()).encode()).hexdigest()
+        """SHA-256 of the whole content: equal measurements are stored once, and changed ones are noticed."""
+        return digest_of(self.to_dict())
 
     @property
     def shape_dict(self) -> dict[str, int]:
@@ -91,6 +93,23 @@ class Row:
         """Whether a look-up may return it."""
         return self.outcome == "ok" and self.verified and self.t_med is not None
 
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The provenance, decoded."""
+        return dict(json.loads(self.provenance))
+
+    @property
+    def imported(self) -> bool:
+        """Whether it came with a bundle."""
+        return self.facts.get(IMPORTED) is True
+
+    def marked(self, imported: bool) -> Row:
+        """The same row as one that came with a bundle, or as one that did not."""
+        facts = self.facts
+        if facts.pop(IMPORTED, None) is None and not imported:
+            return self
+        return replace(self, provenance=canon({**facts, IMPORTED: True} if imported else facts))
+
     def to_dict(self) -> dict[str, Any]:
         """Fields by name, scalars only."""
         return {f: getattr(self, f) for f in COLUMNS}
@@ -101,6 +120,11 @@ COLUMNS: tuple[str, ...] = tuple(f.name for f in fields(Row))
 _HINTS = get_type_hints(Row)
 TYPES: dict[str, tuple[type, bool]] = {f: ((float if "float" in str(h) else h), "None" in str(h)) for f, h in _HINTS.items() if f in COLUMNS}
 """Scalar type of each field, and whether it may be None."""
+
+
+def digest_of(values: dict[str, Any]) -> str:
+    """The digest of a row's fields, which need not be valid."""
+    return hashlib.sha256(json.dumps(values, sort_keys=True, separators=(",", ":"), default=repr).encode()).hexdigest()
 
 
 def check(row: Row, what: str = "row") -> Row:

@@ -31,7 +31,30 @@ measurement = sa.Table(
 )
 """One row a measurement; `digest` identifies its content, `key_hash` its strict key."""
 
-MIGRATIONS: dict[int, Callable[[sa.Connection], None]] = {}
+tally = sa.Table(
+    "tilewright_tally",
+    metadata,
+    sa.Column("key_hash", sa.String(64), primary_key=True),
+    sa.Column("total", sa.BigInteger, nullable=False),
+    sa.Column("usable", sa.BigInteger, nullable=False),
+)
+"""How many rows a key has, and how many of them are verified and ok: what a damaged index would hide (files only)."""
+
+
+def count(connection: sa.Connection) -> None:
+    """Make the tally anew."""
+    connection.execute(tally.delete())
+    usable = sa.func.sum(sa.case((sa.and_(measurement.c.verified, measurement.c.outcome == "ok"), 1), else_=0))
+    counted = sa.select(measurement.c.key_hash, sa.func.count(), usable).group_by(measurement.c.key_hash)
+    connection.execute(tally.insert().from_select(["key_hash", "total", "usable"], counted))
+
+
+def _add_tally(connection: sa.Connection) -> None:
+    tally.create(connection)
+    count(connection)
+
+
+MIGRATIONS: dict[int, Callable[[sa.Connection], None]] = {1: _add_tally}
 """MIGRATIONS[v] turns schema v into v + 1 inside the transaction it is given."""
 
 

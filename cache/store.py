@@ -12,12 +12,13 @@ from typing import IO, Any, NamedTuple, Protocol, TypeVar
 
 from ..ir.errors import CacheError
 from . import bundles, layers, queries
+from .choice import Standing, standing
 from .explain import Explanation, explain
 from .keys import Key
 from .lookup import Reader
 from .recover import CacheWarning, Damaged, Newer, Older, move_aside
 from .rows import Row, check
-from .writer import Writer
+from .writer import BUSY_S, Writer
 
 T = TypeVar("T")
 
@@ -30,7 +31,7 @@ class Imported(NamedTuple):
 
 
 class _Source(Protocol):
-    def best(self, key: Key) -> Row | None: ...
+    def answers(self, key: Key) -> tuple[Row, ...]: ...
     def select(self, sql: str, parameters: Mapping[str, Any]) -> list[Row]: ...
     def table(self, sql: str) -> list[dict[str, Any]]: ...
 
@@ -55,7 +56,7 @@ class Cache:
         else:
             self._writer = Writer(where.top)
             self._top = self._writer
-        self._below: list[Reader] = [Reader(p) for p in where.below]
+        self._below: list[Reader] = [Reader(p, elsewhere=True) for p in where.below]
 
     @classmethod
     def open(cls, location: str | os.PathLike[str] | None = None) -> Cache:
@@ -65,18 +66,24 @@ class Cache:
 
     # reading --------------------------------------------------------------------------------------------------------
     def best(self, key: Key) -> Row | None:
-        """The fastest verified row of `key` in the nearest layer that has one."""
-        return self._best(key)[0]
+        """The row that answers a look-up of `key`: see `choice`; of several layers, the nearest one's. Whether its options still apply and mean the
+        same code is for whoever uses it to find out: `answers` has those that come next."""
+        found = self._answers(key)
+        return found[0][0] if found else None
 
-    def _best(self, key: Key) -> tuple[Row | None, str | None]:
-        row = self._read(lambda s: s.best(key))
-        if row is not None:
-            return row, self._writer.place
+    def answers(self, key: Key) -> list[Row]:
+        """Every row that may answer a look-up of `key`, one for each schedule, the best first."""
+        return [row for row, _ in self._answers(key)]
+
+    def standing(self, row: Row) -> Standing:
+        """What is known here of a row that `best` or `answers` gave."""
+        return standing(row, elsewhere=any(row in r.answers(row.key) for r in self._below) and row not in (self._read(lambda s: s.answers(row.key)) or ()))
+
+    def _answers(self, key: Key) -> list[tuple[Row, str]]:
+        found = [(row, self._writer.place) for row in self._read(lambda s: s.answers(key)) or ()]
         for reader in tuple(self._below):
-            row = self._read_below(reader, lambda s: s.best(key))
-            if row is not None:
-                return row, reader.path
-        return None, None
+            found += [(row, reader.path) for row in self._read_below(reader, lambda s: s.answers(key)) or ()]
+        return found
 
     def rows(self, **filters: Any) -> list[Row]:
         """All rows of all layers that match (see `queries.FILTERS`; None means any), oldest first, each once."""
@@ -99,7 +106,7 @@ class Cache:
 
     def explain(self, key: Key) -> Explanation:
         """Hit or miss, and for a miss how the closest key differs, field by field."""
-        row, place = self._best(key)
+        row, place = next(iter(self._answers(key)), (None, None))
         groups = self._read(lambda s: s.table(queries.KEYS)) or []
         for reader in tuple(self._below):
             groups = groups + (self._read_below(reader, lambda s: s.table(queries.KEYS)) or [])
@@ -113,15 +120,22 @@ class Cache:
         return bundles.write(rows, file)
 
     # writing --------------------------------------------------------------------------------------------------------
-    def record(self, rows: Row | Iterable[Row]) -> int:
-        """Add measurements to the top layer in one transaction; returns how many were new. Raises CacheError, then none is added."""
+    def record(self, rows: Row | Iterable[Row], *, patience_s: float = BUSY_S) -> int:
+        """Add measurements to the top layer in one transaction; returns how many were new. Raises CacheError, then none is added. `patience_s`: how long
+        to wait for another writer."""
         checked = [check(r) for r in ((rows,) if isinstance(rows, Row) else rows)]
-        return self._write(lambda: self._writer.record(checked))
+        self._writer.patience_s = patience_s
+        try:
+            return self._write(lambda: self._writer.record(checked))
+        finally:
+            self._writer.patience_s = BUSY_S
 
     def import_(self, file: str | os.PathLike[str]) -> Imported:
-        """Add a bundle's rows; importing it again changes nothing. Raises CacheError where it is not a bundle, then none is added."""
+        """Add a bundle's rows, marked as measured elsewhere unless they are here already; importing it again changes nothing. Raises CacheError where it is not a
+        bundle, then none is added."""
         rows = bundles.read(file)
-        added = self.record(rows)
+        here = self._write(lambda: self._writer.known([r.digest for r in rows]))
+        added = self.record([r.marked(imported=True) for r in rows if r.digest not in here])
         return Imported(added, len(rows) - added)
 
     def clear(self, **filters: Any) -> int:
@@ -136,11 +150,11 @@ class Cache:
         self._write(self._writer.prepare)
 
     def close(self) -> None:
-        """Let go of all files; using the cache again opens them again."""
-        self._writer.close()
+        """Let go of all files; using the cache again opens them again. What was written is in the one file then, with no log beside it."""
         for reader in (self._top, *self._below):
             if isinstance(reader, Reader):
                 reader.close()
+        self._writer.close()
 
     def __enter__(self) -> Cache:
         return self
@@ -182,6 +196,8 @@ class Cache:
             return None
 
     def _write(self, work: Callable[[], T]) -> T:
+        if isinstance(self._top, Reader):
+            self._top.close()  # whoever closes a file last brings its log in; a connection that only reads cannot
         try:
             return work()
         except (Damaged, Newer) as e:
@@ -189,13 +205,21 @@ class Cache:
             return work()
 
     def _recover(self, error: CacheError) -> None:
-        """Move the top file aside. Where it turns out sound (another process was first) go on with the one that is there."""
+        """Move the top file aside, and save what of it is intact. Where it turns out sound (another process was first) go on with the one that is there."""
         if self.path is None:
             raise error
         if isinstance(self._top, Reader):
             self._top.close()
         self._writer.close()
-        move_aside(self.path)
+        moved = move_aside(self.path)
+        if moved is None or isinstance(error, Newer):
+            return
+        from .examine import rescue
+
+        intact = rescue(moved)
+        if intact:
+            self._writer.record(intact)
+            warnings.warn(f"{len(intact)} measurements of it are intact and were taken over", CacheWarning, stacklevel=3)
 
 
 def _distance(row: Row, key: Key, shape: Mapping[str, int] | None, flops: int | None) -> float:

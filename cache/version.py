@@ -10,8 +10,12 @@ import hashlib
 from functools import cache
 from pathlib import Path
 
-SCHEMA = 1
-"""Of the tables and of bundles."""
+SCHEMA = 2
+"""Of the tables. 2: `tilewright_tally` counts the rows of each key, so that rows which a damaged index hides are missed."""
+OLDEST = 1
+"""The first schema whose tables are read as they are; writing migrates them."""
+BUNDLE_SCHEMA = 1
+"""Of bundles."""
 
 CODE = ("ir", "targets", "opts", "lower", "renderers")
 """The folders whose code decides what source a schedule becomes."""

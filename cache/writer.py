@@ -7,12 +7,14 @@ import os
 import random
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..ir.errors import CacheError
 from . import queries
+from .choice import answers
 from .keys import Key
 from .lookup import to_rows
 from .recover import ELSEWHERE, Busy, Newer, classify, schema_of
@@ -25,6 +27,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 BUSY_S = 15.0
 """How long a writer waits for another one."""
+LOCK_S = 0.5
+"""How long one attempt waits for a file's lock; attempts go on for `patience_s`."""
+CONNECT_S = 10
+"""How long a server may take to answer."""
 CHUNK = 500
 """Rows a statement."""
 
@@ -38,6 +44,9 @@ class Writer:
         self.place = str(path) if path is not None else _hide_password(url)
         self._engine: sa.Engine | None = None
         self._ready: tuple[int, int] | bool = False
+        self._wrote = False
+        self.patience_s = BUSY_S
+        """How long a call waits for another writer."""
 
     def prepare(self) -> None:
         """Create or migrate the tables. Raises CacheError where the place cannot be written, with what to do."""
@@ -51,16 +60,26 @@ class Writer:
             from .schema import measurement
 
             insert = _insert(c.dialect.name)(measurement).on_conflict_do_nothing(index_elements=["digest"])
-            added = 0
+            fresh: list[dict[str, Any]] = []
             for i in range(0, len(values), CHUNK):
-                # RETURNING would be exact too, but older SQLite lacks it: count before and after instead
                 part = values[i : i + CHUNK]
-                known = measurement.c.digest.in_([v["digest"] for v in part])
-                added += len(part) - (c.execute(_count(measurement, known)).scalar() or 0)
-                c.execute(insert, part)
-            return added
+                known = _known(c, [v["digest"] for v in part])
+                fresh += (new := [v for v in part if v["digest"] not in known])
+                if new:
+                    c.execute(insert, new)
+            if c.dialect.name == "sqlite":
+                _tally(c, fresh)
+            return len(fresh)
 
         return self._run(work) if values else 0
+
+    def known(self, digests: Sequence[str]) -> set[str]:
+        """Which of these rows are there."""
+
+        def work(c: sa.Connection) -> set[str]:
+            return {d for i in range(0, len(digests), CHUNK) for d in _known(c, digests[i : i + CHUNK])}
+
+        return self._run(work) if digests else set()
 
     def delete(self, filters: Mapping[str, Any]) -> int:
         """Delete the rows that pass (`queries.FILTERS`); returns how many."""
@@ -69,15 +88,19 @@ class Writer:
         def work(c: sa.Connection) -> int:
             import sqlalchemy as sa
 
-            return int(c.execute(sa.text(f"DELETE FROM measurement{clause}"), used).rowcount)
+            from .schema import count
+
+            gone = int(c.execute(sa.text(f"DELETE FROM measurement{clause}"), used).rowcount)
+            if c.dialect.name == "sqlite":
+                count(c)
+            return gone
 
         return self._run(work)
 
     # the reading half, for servers ----------------------------------------------------------------------------------
-    def best(self, key: Key) -> Row | None:
-        """The fastest verified row of `key`."""
-        found = self.select(queries.BEST, {"key": key.hash})
-        return found[0] if found else None
+    def answers(self, key: Key) -> tuple[Row, ...]:
+        """The rows that may answer a look-up of `key`, the best first (see `choice`)."""
+        return tuple(answers(self.select(queries.ANSWERS, {"key": key.hash})))
 
     def select(self, sql: str, parameters: Mapping[str, Any]) -> list[Row]:
         """Rows of a query over `queries.FIELDS`."""
@@ -100,16 +123,19 @@ class Writer:
         return self._run(work)
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Let go of the database; a file is left whole, without a log beside it, unless somebody else has it open."""
         if self._engine is not None:
             self._engine.dispose()
             self._engine = None
+        if self.path is not None and self._wrote and self.path.is_file():
+            self._wrote = False
+            _settle(self.path)
 
     # ----------------------------------------------------------------------------------------------------------------
     def _run(self, work: Callable[[sa.Connection], T]) -> T:
         """`work` in one transaction, on a prepared database. Tried again while another writer holds the file: SQLite's own waiting
         does not cover the change to WAL and the recovery of a log, which fail at once."""
-        deadline = time.monotonic() + BUSY_S
+        deadline = time.monotonic() + self.patience_s
         while True:
             try:
                 return self._once(work)
@@ -138,7 +164,7 @@ class Writer:
                         raise Newer(found)
                     schema.prepare(c)
                 result = work(c)
-            self._ready = self._identity()
+            self._ready, self._wrote = self._identity(), True
             return result
         except sa.exc.DBAPIError as e:
             raise classify(e.orig if isinstance(e.orig, Exception) else e, self.place) from None
@@ -155,12 +181,18 @@ class Writer:
             return False
         return (st.st_dev, st.st_ino)
 
+    def _limits(self, url: sa.URL) -> dict[str, Any]:
+        """How long the driver waits: a file's lock, or a server that does not answer."""
+        if self.path is not None:
+            return {"timeout": min(LOCK_S, self.patience_s)}
+        return {"connect_timeout": CONNECT_S} if url.get_backend_name() == "postgresql" and "connect_timeout" not in url.query else {}
+
     def _connect(self) -> sa.Engine:
         import sqlalchemy as sa
 
         try:
             url = sa.URL.create("sqlite", database=str(self.path)) if self.path is not None else self.url
-            engine = sa.create_engine(url, poolclass=sa.pool.NullPool, **({"connect_args": {"timeout": BUSY_S}} if self.path is not None else {}))
+            engine = sa.create_engine(url, poolclass=sa.pool.NullPool, connect_args=self._limits(sa.make_url(url)))
         except sa.exc.ArgumentError as e:
             raise CacheError(f"cannot use the cache {self.place}: {e}") from None
         except ModuleNotFoundError as e:
@@ -195,10 +227,39 @@ def _insert(dialect: str) -> Any:
     return lite
 
 
-def _count(table: sa.Table, condition: Any) -> Any:
+def _known(c: sa.Connection, digests: Sequence[str]) -> set[str]:
     import sqlalchemy as sa
 
-    return sa.select(sa.func.count()).select_from(table).where(condition)
+    from .schema import measurement
+
+    return set(c.execute(sa.select(measurement.c.digest).where(measurement.c.digest.in_(digests))).scalars())
+
+
+def _tally(c: sa.Connection, fresh: Iterable[Mapping[str, Any]]) -> None:
+    """Count rows that were just added."""
+    from .schema import tally
+
+    total: Counter[str] = Counter()
+    usable: Counter[str] = Counter()
+    for v in fresh:
+        total[v["key_hash"]] += 1
+        usable[v["key_hash"]] += v["verified"] and v["outcome"] == "ok"
+    if total:
+        insert = _insert(c.dialect.name)(tally)
+        more = {"total": tally.c.total + insert.excluded.total, "usable": tally.c.usable + insert.excluded.usable}
+        c.execute(
+            insert.on_conflict_do_update(index_elements=["key_hash"], set_=more),
+            [{"key_hash": k, "total": n, "usable": usable[k]} for k, n in sorted(total.items())],
+        )
+
+
+def _settle(path: Path) -> None:
+    """Bring the log into the file and end it, so that the file alone is the whole cache: it is what gets copied, cached in CI and looked at."""
+    # where somebody reads or writes at this moment, that one leaves it whole
+    with contextlib.suppress(sqlite3.Error), contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True, timeout=0.2)) as c:
+        c.execute("PRAGMA synchronous = FULL")
+        c.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        c.execute("PRAGMA journal_mode = DELETE")
 
 
 def _refuse_strangers(path: Path) -> None:
@@ -206,7 +267,7 @@ def _refuse_strangers(path: Path) -> None:
     if not path.is_file():
         return
     try:
-        with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True, timeout=BUSY_S)) as c:
+        with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True, timeout=LOCK_S)) as c:
             schema_of(c, str(path))
     except sqlite3.Error as e:
         raise classify(e, str(path)) from None

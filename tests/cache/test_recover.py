@@ -121,15 +121,33 @@ def test_an_empty_file_is_a_new_cache(path: Path, make_row, key: Key) -> None:
 def test_an_older_file_is_migrated(path: Path, make_row, key: Key, monkeypatch: pytest.MonkeyPatch) -> None:
     with cache.open(path) as store:
         store.record(make_row())
-    for module in (version, schema, recover, writer, sys.modules["tilewright.cache.lookup"]):
-        monkeypatch.setattr(module, "SCHEMA", 2)
-    with cache.open(path) as store, pytest.raises(CacheError, match="this cache has schema 1 and Tilewright knows no way from it to 2"):
+    newer = version.SCHEMA + 1
+    for module in (version, schema, recover, writer, sys.modules["tilewright.cache.lookup"], sys.modules["tilewright.cache.examine"]):
+        monkeypatch.setattr(module, "SCHEMA", newer)
+    monkeypatch.setattr(sys.modules["tilewright.cache.lookup"], "OLDEST", newer)
+    with cache.open(path) as store, pytest.raises(CacheError, match=f"this cache has schema {newer - 1} and Tilewright knows no way from it to {newer}"):
         store.best(key)
-    monkeypatch.setitem(schema.MIGRATIONS, 1, lambda c: c.exec_driver_sql("UPDATE measurement SET name = 'migrated'"))
+    monkeypatch.setitem(schema.MIGRATIONS, newer - 1, lambda c: c.exec_driver_sql("UPDATE tilewright_tally SET usable = usable"))
     with cache.open(path) as store:
-        assert store.best(key).name == "migrated"
+        assert store.best(key) is not None
+    with sqlite3.connect(path) as c:
+        assert c.execute("SELECT value FROM tilewright_meta").fetchone() == (str(newer),)
+
+
+def test_a_file_of_schema_1_is_read_as_it_is_and_migrated_by_writing(path: Path, make_row, key: Key) -> None:
+    with cache.open(path) as store:
+        store.record([make_row(), make_row(outcome="wrong", t_med=None, opts=[["UPCAST", "a1", 4]])])
+    with sqlite3.connect(path) as c:
+        c.execute("DROP TABLE tilewright_tally")
+        c.execute("UPDATE tilewright_meta SET value = '1'")
+    c.close()
+    with cache.open(path) as store:
+        assert store.best(key) is not None
+        store.record(make_row(kernel="other"))
+        assert store.best(key) is not None
     with sqlite3.connect(path) as c:
         assert c.execute("SELECT value FROM tilewright_meta").fetchone() == ("2",)
+        assert sorted(c.execute("SELECT total, usable FROM tilewright_tally")) == [(1, 1), (2, 1)]
 
 
 def test_a_place_that_cannot_be_a_file_says_what_to_do(tmp_path: Path, make_row, key: Key) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tilewright import cache
 from tilewright.cache import Cache, Key, Row, lookup
+from tilewright.cache.rows import digest_of
 from tilewright.ir.errors import CacheError
 
 
@@ -73,10 +74,10 @@ def test_a_commit_by_another_process_is_seen_by_the_next_look_up(store: Cache, m
     code = f"import sys; from tilewright import cache; cache.open({str(path)!r}).import_(sys.argv[1])"
     bundle = path.with_name("b.jsonl")
     with cache.open(path.with_name("other.db")) as other:
-        other.record(make_row(t_med=5e-4))
+        other.record(make_row(kernel="another", t_med=5e-4))
         other.export(bundle)
     subprocess.run([sys.executable, "-c", code, str(bundle)], check=True, timeout=60)
-    assert lookup(path, key).t_med == 5e-4
+    assert lookup(path, replace(key, kernel="another")).t_med == 5e-4
 
 
 def test_a_replaced_file_is_noticed(make_row, key: Key, path: Path, tmp_path: Path) -> None:
@@ -92,7 +93,7 @@ def test_a_replaced_file_is_noticed(make_row, key: Key, path: Path, tmp_path: Pa
 
 
 def test_look_up_among_ten_thousand_rows(store: Cache, make_row, key: Key, path: Path) -> None:
-    rows = [make_row(kernel=f"kernel{i % 500}", t_med=1e-3 + i * 1e-7, t_min=1e-3) for i in range(10_000)]
+    rows = [make_row(kernel=f"kernel{i % 500}", t_med=1e-3 + i * 1e-7, t_min=1e-3, opts=[["UPCAST", "a1", 2 + i]]) for i in range(10_000)]
     assert store.record(rows) == 10_000
     for i in (0, 7, 499):
         found = lookup(path, replace(key, kernel=f"kernel{i}"))
@@ -101,7 +102,7 @@ def test_look_up_among_ten_thousand_rows(store: Cache, make_row, key: Key, path:
     with sqlite3.connect(path) as c:
         from tilewright.cache import queries
 
-        plan = " ".join(str(r) for r in c.execute("EXPLAIN QUERY PLAN " + queries.BEST, {"key": key.hash}))
+        plan = " ".join(str(r) for r in c.execute("EXPLAIN QUERY PLAN " + queries.ANSWERS, {"key": key.hash}))
     assert "USING INDEX measurement_best (key_hash=?" in plan, "a look-up searches the index"
 
 
@@ -186,10 +187,12 @@ def test_rows_out_of_range_are_refused_before_anything_is_written(store: Cache, 
     assert store.rows() == []
 
 
-def test_a_row_that_was_tampered_with_is_left_out_with_a_warning(store: Cache, make_row, key: Key, path: Path) -> None:
-    store.record(make_row())
+def test_a_row_that_was_written_wrong_is_left_out_with_a_warning(store: Cache, make_row, key: Key, path: Path) -> None:
+    row = make_row()
+    store.record(row)
     with sqlite3.connect(path) as c:
-        c.execute("UPDATE measurement SET opts = '{\"rm\": 1}'")
+        digest = digest_of({**row.to_dict(), "opts": '{"rm": 1}'})
+        c.execute("UPDATE measurement SET opts = '{\"rm\": 1}', digest = ?", (digest,))
     with pytest.warns(cache.CacheWarning, match="a row of the cache .* is ignored: row: field opts must hold a JSON list"):
         assert store.best(key) is None
 

@@ -1,0 +1,71 @@
+"""Which rows answer a look-up, the best first.
+
+The unit is the schedule: all measurements of one option list under one key. The newest one speaks for it, so a schedule that was found wrong, or that did
+not come back, is no answer until it has been right again, however fast it once was. Then it counts who says so: what was checked twice and timed here goes
+before what was checked once, and that before what was measured elsewhere. Only then the time decides.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from enum import StrEnum
+
+from .rows import Row
+
+FAILED = frozenset({"wrong", "build", "timeout", "crash", "illegal"})
+
+
+class Standing(StrEnum):
+    """How much is known of a row's schedule on this machine."""
+
+    verified = "verified"
+    """Timed here, and a winner's second check was passed."""
+    unconfirmed = "unconfirmed"
+    """Timed here, its whole output checked once; there was no time for the second check."""
+    unverified = "unverified"
+    """Measured elsewhere: it came with a bundle, from a shared cache, or from another machine."""
+
+
+_ORDER = {s: i for i, s in enumerate(Standing)}
+
+
+def standing(row: Row, *, elsewhere: bool = False) -> Standing:
+    """The standing of a usable row. `elsewhere`: it comes from a cache that others fill."""
+    facts = row.facts
+    machine = facts.get("machine")
+    host = machine.get("host") if isinstance(machine, dict) else None
+    if elsewhere or row.imported or (host is not None and host != os.uname().nodename):
+        return Standing.unverified
+    return Standing.verified if facts.get("confirmed") is True else Standing.unconfirmed
+
+
+def answers(rows: Iterable[Row], *, elsewhere: bool = False) -> list[Row]:
+    """One row for each schedule that may answer, the best first. `rows`: everything that was measured of these schedules under one key."""
+    schedules: dict[str, list[Row]] = {}
+    for row in sorted(rows, key=lambda r: (r.when, r.digest)):
+        schedules.setdefault(row.opts, []).append(row)
+    found = []
+    beaten: dict[str, list[tuple[int, str]]] = {}
+    for measured in schedules.values():
+        local = [r for r in measured if not r.imported]
+        if (local or measured)[-1].outcome in FAILED:
+            continue
+        usable = [r for r in measured if r.usable]
+        if not usable:
+            continue
+        best = max(usable, key=lambda r: (-_ORDER[standing(r, elsewhere=elsewhere)], r.when, r.digest))
+        latest = [r for r in (local or measured) if r.t_med is not None][-1]
+        found.append((best, latest))
+        for loser in best.facts.get("beat", ()):
+            beaten.setdefault(loser, []).append((_ORDER[standing(best, elsewhere=elsewhere)], best.when))
+
+    def order(pair: tuple[Row, Row]) -> tuple[int, bool, float, float, str]:
+        best, latest = pair
+        assert latest.t_med is not None
+        rank = _ORDER[standing(best, elsewhere=elsewhere)]
+        # side by side is more than two times of different moments; what a row from elsewhere says of ours does not count
+        lost = any(by <= rank and when > best.when for by, when in beaten.get(best.opts, ()))
+        return rank, lost, latest.t_med, latest.t_min or latest.t_med, best.digest
+
+    return [best for best, _ in sorted(found, key=order)]
