@@ -13,24 +13,26 @@ from .kinds import Verdict, kind
 from .runs import Search, again, search
 from .shim import Shim, missing
 
-ROOM = ("cache.db", "result.json")
-
 
 def _trouble(mode: str, rng: random.Random, scratch: Path) -> Verdict:
-    """A search on a disk that is in trouble for a while, or from a moment on. It ends as usual and what it measured is in the cache or in a bundle."""
-    v = Verdict(1)
+    """A search on a disk that is in trouble now and then, or from a moment on. It ends as usual and what it measured is in the cache or in a bundle."""
+    v = Verdict()
     shim = Shim(scratch, scratch / "disk")
     result = scratch / "result.json"
     result.unlink(missing_ok=True)
     known = evidence.committed(shim.folder / "cache.db") | evidence.spilled(scratch)
-    s = search(scratch, rng, "--json", str(result), budget="1.5s", env=shim.env())
+    s = search(scratch, rng, "--json", str(result), budget="1.8s", env=shim.env())
     # what it does while it opens the cache is another matter: an error that says what to do, before any time is spent
+    before: set[str] = set()
     if s.begun("child"):
-        time.sleep(rng.uniform(0, 0.8))
-    before = evidence.committed(s.cache)
-    shim.disk(mode)
+        for _ in range(rng.randrange(1, 4)):
+            shim.disk("well")
+            time.sleep(rng.uniform(0.05, 0.5))
+            before |= evidence.committed(s.cache)
+            shim.disk(mode)
+            v.injections += s.tool.running()
+            time.sleep(rng.uniform(0.05, 0.5))
     if rng.random() < 0.5:
-        time.sleep(rng.uniform(0.05, 0.7))
         shim.disk("well")
     s.ended(v, (0,), seconds=90)
     shim.disk("well")
@@ -53,42 +55,50 @@ def _everything(v: Verdict, s: Search, result: Path, known: set[str], kept: set[
         v.fail("lost", f"{counted} candidates were right, {have} rows of them are left: {s.tool.tail()}", counted - have)
 
 
-@kind("disk full", "no file of the cache's folder can grow, for a while or to the end of the search", missing=missing)
+@kind("disk full", "no file of the cache's folder can grow, now and then or to the end of the search", missing=missing)
 def disk_full(rng: random.Random, scratch: Path) -> Verdict:
     return _trouble("full", rng, scratch)
 
 
-@kind("disk read-only", "the cache's folder becomes read-only, for a while or to the end", missing=missing)
+@kind("disk read-only", "the cache's folder becomes read-only, now and then or to the end", missing=missing)
 def disk_read_only(rng: random.Random, scratch: Path) -> Verdict:
     return _trouble("read-only", rng, scratch)
 
 
-@kind("disk errors", "every third write or sync fails (EIO), for a while or to the end", missing=missing)
+@kind("disk errors", "every third write or sync fails (EIO), now and then or to the end", missing=missing)
 def disk_errors(rng: random.Random, scratch: Path) -> Verdict:
     return _trouble("failing", rng, scratch)
 
 
-@kind("file deleted", "the cache file, or its whole folder, is deleted or renamed during a search")
+@kind("file deleted", "the cache file, or its whole folder, is taken away during a search, twice")
 def file_deleted(rng: random.Random, scratch: Path) -> Verdict:
-    v = Verdict(1)
-    s = search(scratch, rng, budget="1.5s")
+    v = Verdict()
+    s = search(scratch, rng, budget="1.8s")
     known = evidence.committed(s.cache)
-    if s.begun() and rng.random() < 0.8:
-        s.recording(known)
-    time.sleep(rng.uniform(0, 0.6))
-    whole, kept = rng.random() < 0.3, scratch / "taken"
-    shutil.rmtree(kept, ignore_errors=True)
-    kept.mkdir()
-    gone = evidence.committed(s.cache)
-    if whole:
-        s.folder.rename(kept / "disk")
-    else:
-        for tail in ("-wal", "-shm", ""):
-            if Path(f"{s.cache}{tail}").exists():
-                Path(f"{s.cache}{tail}").rename(kept / f"cache.db{tail}")
+    if s.begun("child"):
+        for _ in range(2):
+            if rng.random() < 0.8:
+                s.recording(known)
+            time.sleep(rng.uniform(0, 0.4))
+            v.injections += s.tool.running()
+            _take(s, rng, scratch / "taken")
+    taken = time.monotonic()
     s.ended(v, (0,))
-    # what was taken away is whoever took it's; everything that came later is there
+    went_on = time.monotonic() - taken > 0.5
+    # what was taken away is whoever took it's; what came later is there
     s.settled(v, set())
-    if s.through and not evidence.committed(s.cache) and not gone - known:
+    if went_on and s.through and not evidence.committed(s.cache):
         v.fail("lost", f"nothing was recorded into a new file: {s.tool.tail()}")
     return v
+
+
+def _take(s: Search, rng: random.Random, away: Path) -> None:
+    """Rename the cache's folder, or its files, out of the way."""
+    shutil.rmtree(away, ignore_errors=True)
+    away.mkdir()
+    if rng.random() < 0.3:
+        s.folder.rename(away / "disk")
+        return
+    for tail in ("-wal", "-shm", ""):
+        if Path(f"{s.cache}{tail}").exists():
+            Path(f"{s.cache}{tail}").rename(away / f"cache.db{tail}")

@@ -24,7 +24,7 @@ CHUNK = 10
 """Injections that one worker makes before a fresh one, with a fresh cache, takes over."""
 SILENT_S = 300.0
 """A worker that reports nothing for so long hangs."""
-VERDICTS, ERRORS = "verdicts.jsonl", "worker.txt"
+VERDICTS, ERRORS = "verdicts.txt", "worker.txt"
 COLUMNS = ("injections", "lost", "wrong", "orphans", "hung", "broken")
 HEADS = ("kind", "injections", "lost", "wrong believed", "left over", "hung", "other", "seconds")
 

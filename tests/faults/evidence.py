@@ -69,8 +69,9 @@ def spilled(folder: Path) -> set[str]:
     """Digests of the rows in bundles below a folder: where a search leaves what it could not record."""
     out: set[str] = set()
     for p in folder.rglob("*.jsonl"):
-        lines = p.read_text().splitlines()
-        out |= {Row(**json.loads(line)).digest for line in lines[1:] if line}
+        head, *lines = p.read_text().splitlines() or [""]
+        if '"bundle"' in head:
+            out |= {Row(**json.loads(line)).digest for line in lines if line}
     return out
 
 

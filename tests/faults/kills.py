@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import resource
 import signal
@@ -13,7 +14,7 @@ from .kinds import Verdict, kind
 from .runs import again, search
 from .tool import kill, pick
 
-SOME = 3
+SOME = 5
 """Helpers killed in one run."""
 
 
@@ -42,7 +43,7 @@ def _helpers(role: str, rng: random.Random, scratch: Path) -> Verdict:
         for _ in range(SOME):
             found = pick(s.tool.mark, role)
             v.injections += bool(found) and kill(rng.choice(found), signal.SIGKILL)
-            time.sleep(rng.uniform(0.3, 0.7))
+            time.sleep(rng.uniform(0.1, 0.6))
     before = evidence.committed(s.cache)
     # a runner that is killed three times before one result ends the search, with this message
     code = s.ended(v, (0, 4))
@@ -76,12 +77,11 @@ def out_of_memory(rng: random.Random, scratch: Path) -> Verdict:
         for _ in range(SOME):
             found = pick(s.tool.mark, rng.choice(("runner", "child", "child", "builder")))
             if found:
-                try:
-                    resource.prlimit(rng.choice(found), resource.RLIMIT_DATA, (1 << 20, resource.RLIM_INFINITY))
+                with contextlib.suppress(ProcessLookupError):
+                    pid = rng.choice(found)
+                    resource.prlimit(pid, resource.RLIMIT_DATA, (1 << 20, resource.prlimit(pid, resource.RLIMIT_DATA)[1]))
                     v.injections += 1
-                except ProcessLookupError:
-                    pass
-            time.sleep(rng.uniform(0.2, 0.5))
+            time.sleep(rng.uniform(0.1, 0.5))
     before = evidence.committed(s.cache)
     code = s.ended(v, (0, 4), helpers_may_complain=True)
     if code == 4 and not any(said in s.tool.output() for said in ("memory", "keeps ending", "keep dying", "nothing")):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
 import ctypes
 import functools
 import importlib.util
@@ -20,6 +19,7 @@ from pathlib import Path
 from . import evidence
 from .kinds import Verdict, kind
 from .runs import planted, search
+from .tool import until
 
 USER = "postgres"
 _PR_SET_PDEATHSIG = 1
@@ -114,25 +114,28 @@ def server() -> Server:
     return Server()
 
 
-@kind("server lost", "the PostgreSQL server that holds the cache is stopped at once or killed, and comes back soon, late or after the search", missing=missing)
+@kind(
+    "server lost",
+    "the PostgreSQL server that holds the cache is stopped at once or killed, and comes back soon or after the search, twice a search",
+    missing=missing,
+)
 def server_lost(rng: random.Random, scratch: Path) -> Verdict:
     from tilewright import cache
 
-    v = Verdict(1)
+    v = Verdict()
     pg = server()
     pg.start()
-    known = pg.digests()
-    s = search(scratch, rng, budget="1.5s", location=pg.url)
+    known, before = pg.digests(), set[str]()
+    s = search(scratch, rng, budget="2s", location=pg.url)
     if s.begun("child") and rng.random() < 0.7:
-        from .tool import until
-
         until(lambda: not s.tool.running() or bool(pg.digests() - known), 20)
-    time.sleep(rng.uniform(0, 0.4))
-    before = pg.digests()
-    pg.stop(rng.choice((signal.SIGQUIT, signal.SIGKILL, signal.SIGINT)))
-    if rng.random() < 0.6:
-        time.sleep(rng.uniform(0.1, 1.5))
-        with contextlib.suppress(RuntimeError):
+    for _ in range(2):
+        time.sleep(rng.uniform(0, 0.4))
+        before |= pg.digests()
+        v.injections += s.tool.running() and pg.process is not None
+        pg.stop(rng.choice((signal.SIGQUIT, signal.SIGKILL, signal.SIGINT)))
+        if rng.random() < 0.7:
+            time.sleep(rng.uniform(0.1, 1))
             pg.start()
     s.ended(v, (0,), seconds=90)
     s.tool.clean(v)

@@ -12,7 +12,7 @@ from .kinds import Verdict, kind
 from .runs import search
 from .tool import kill, pick
 
-SOME = 3
+SOME = 5
 
 
 def _stop(roles: tuple[str, ...], rng: random.Random, scratch: Path) -> Verdict:
@@ -24,7 +24,7 @@ def _stop(roles: tuple[str, ...], rng: random.Random, scratch: Path) -> Verdict:
             time.sleep(rng.uniform(0, 0.4))
             stopped = [pid for role in roles for pid in pick(s.tool.mark, role) if kill(pid, signal.SIGSTOP)]
             v.injections += bool(stopped)
-            time.sleep(rng.uniform(0.05, 0.6))
+            time.sleep(rng.uniform(0.05, 0.4))
             for pid in stopped:
                 kill(pid, signal.SIGCONT)
     before = evidence.committed(s.cache)
