@@ -7,12 +7,11 @@ that names the line, and then nothing at all is imported.
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import IO, Any
 
+from ..files.output import replace
 from ..ir.errors import CacheError, OptError
 from .rows import COLUMNS, JSON_FIELDS, MAX_NAME, Row, from_dict, printable
 from .strict import canon, parse
@@ -123,36 +122,13 @@ def write(rows: Iterable[Row], file: str | os.PathLike[str] | IO[str]) -> int:
             file.write(text)
             file.flush()
         else:
-            _replace(Path(file), text)
+            replace(file, text)
     except BrokenPipeError:
         raise  # the reader has gone, which is no error
     except OSError as e:
         name = os.fspath(file) if isinstance(file, (str, os.PathLike)) else getattr(file, "name", "the stream")
         raise CacheError(f"cannot write the bundle {name}: {e.strerror}; choose another file") from None
     return len(lines) - 1
-
-
-def _replace(path: Path, text: str) -> None:
-    """The file's new content, at once. What is no regular file (a pipe, /dev/stdout) is written to, never replaced."""
-    import tempfile
-
-    path = path.resolve()  # the file that a link names, not the link
-    if path.exists() and not path.is_file():
-        with open(path, "w", encoding="utf-8", newline="\n") as f:
-            f.write(text)
-        return
-    fd, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-    try:
-        with os.fdopen(fd, "w", encoding="utf-8", newline="\n") as f:
-            f.write(text)
-            f.flush()
-            os.fsync(f.fileno())
-        os.chmod(temporary, path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask())
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
-        raise
 
 
 def read(file: str | os.PathLike[str]) -> list[Row]:
@@ -173,9 +149,3 @@ def _lines(f: IO[bytes]) -> Iterator[bytes]:
     """Lines, none longer than one byte past the limit in memory."""
     while line := f.readline(MAX_LINE + 1):
         yield line
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

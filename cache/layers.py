@@ -1,10 +1,13 @@
-"""Where caches are: shipped with the package < the project's < the user's. A nearer layer's answer wins."""
+"""Where caches are: shipped with the package < the project's < the user's. A nearer layer's answer wins. The project's takes part where its user allowed it."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
 from pathlib import Path
+
+from ..ir.errors import UsageError
+from . import projects
 
 ENV = "TILEWRIGHT_CACHE"
 PROJECT = Path(".tilewright") / "cache.db"
@@ -21,11 +24,16 @@ class Layers:
 def find(location: str | os.PathLike[str] | None = None) -> Layers:
     """The layers for `location` (a path or URL), else for the environment variable TILEWRIGHT_CACHE, else the user's default.
 
-    A cache that is named in either way stands alone: what is in it, and nothing else, decides."""
+    A cache that is named in either way stands alone: what is in it, and nothing else, decides. Raises UsageError for an empty name."""
+    if location is not None and not os.fspath(location):
+        raise UsageError(f"the cache has an empty name: give a path or a database URL, or leave it out for {ENV} or the default one")
     named = os.fspath(location) if location is not None else os.environ.get(ENV)
     if named:
         return Layers(named, ())
-    return Layers(str(user_path()), tuple(p for p in (project_path(), shipped_path()) if p is not None))
+    project = project_path()
+    if project is not None and not projects.may_answer(project):
+        project = None
+    return Layers(str(user_path()), tuple(p for p in (project, shipped_path()) if p is not None))
 
 
 def user_path() -> Path:
@@ -41,7 +49,14 @@ def project_path(start: Path | None = None) -> Path | None:
         here = (start or Path.cwd()).absolute()
     except FileNotFoundError:
         return None  # the working directory was deleted
-    return next((p for p in (d / PROJECT for d in (here, *here.parents)) if p.is_file()), None)
+    return next((p for p in (d / PROJECT for d in (here, *here.parents)) if _is_file(p)), None)
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:
+        return False  # a folder that may not be looked into
 
 
 def shipped_path() -> Path | None:

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import IO, Any, NamedTuple, Protocol, TypeVar
 
 from ..ir.errors import CacheError
-from . import bundles, layers, queries
+from . import bundles, layers, queries, spill
 from .choice import Standing, standing
 from .explain import Explanation, explain
 from .keys import Key
@@ -146,8 +146,20 @@ class Cache:
         return self._write(lambda: self._writer.delete(filters))
 
     def ensure_writable(self) -> None:
-        """Make file and tables now, so that a bad place is found before hours of tuning. Raises CacheError."""
+        """Make file and tables now, so that a bad place is found before hours of tuning, and take in what an earlier run could not write. Raises CacheError."""
         self._write(self._writer.prepare)
+        for file in spill.waiting(self.location, self.path):
+            try:
+                added = self.record(bundles.read(file))
+                file.unlink()
+            except (CacheError, OSError) as e:
+                warnings.warn(f"{file} holds measurements that could not be written to this cache, nor can they now: {e}", CacheWarning, stacklevel=3)
+            else:
+                warnings.warn(f"took in {added} measurements that an earlier run could not write ({file})", CacheWarning, stacklevel=3)
+
+    def spill(self, rows: Iterable[Row], run: str) -> Path:
+        """Keep rows that cannot be recorded now in a bundle; where. `ensure_writable` takes them in. Raises CacheError."""
+        return spill.write(rows, self.location, self.path, run)
 
     def close(self) -> None:
         """Let go of all files; using the cache again opens them again. What was written is in the one file then, with no log beside it."""

@@ -64,6 +64,8 @@ def _describe(name: str, device: Device, limits: Limits | None) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    from ..targets import machine
+
     t = device.target
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim")
@@ -74,7 +76,9 @@ def _describe(name: str, device: Device, limits: Limits | None) -> None:
         grid.add_row("driver", f"{made['platform']}, {made.get('platform_version', made.get('driver', ''))}")
     elif "by" in made:
         grid.add_row("driver", f"{made['driver']}, through {made['by']}")
-    grid.add_row("target", f"{t.name} ({t.arch}, tuned as {t.cpu}): {' '.join(sorted(t.features))}")
+    grid.add_row("target", f"{t.name} ({t.arch}, tuned as {t.cpu}): {' '.join(sorted(t.features)) or 'baseline'}")
+    if "lowered" in made:
+        grid.add_row("lowered", f"by {made['lowered']}: code uses no more than that; the machine has {' '.join(sorted(machine().features))}")
     if t.kind == "gpu":
         grid.add_row("processors", f"{t.cores} multiprocessors, {t.registers} registers a thread")
         grid.add_row("caches", f"L2 {bytes_text(t.l2)}")

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from ..ir.errors import BuildError, CacheMiss, DeviceError, MeasureError, TilewrightError, VerifyError
 from .parser import build_parser
+from .project import settle
 
 OK, USAGE, NO_DEVICE, NOTHING_VALID, MISSING, INTERRUPTED = 0, 2, 3, 4, 5, 130
 
@@ -34,6 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if args.command is None:
             parser.print_help(sys.stderr)
             return USAGE
+        settle(args)
         return handler(args)(args)
     except SystemExit as done:  # argparse has printed help, the version or the mistake
         return done.code if isinstance(done.code, int) else USAGE

@@ -45,7 +45,9 @@ def run(args: Namespace) -> int:
     from ..search.budget import parse_seconds
     from ..search.many import tune_all
 
-    found = manifests.load(args.manifest).only(args.target)
+    whole = manifests.load(args.manifest, "all" if args.trust else "inside")
+    keep_lock(whole)
+    found = whole.only(args.target)
     seconds = None if args.budget is None else parse_seconds(args.budget)
     writable(args.json)
     out = console(sys.stderr if args.json == "-" else None)
@@ -66,6 +68,22 @@ def run(args: Namespace) -> int:
     if args.json:
         write(args.json, json.dumps({"schema": 1, "manifest": found.path, "entries": [plain(d) for d in done], "exit_code": code}, indent=1) + "\n")
     return code
+
+
+def keep_lock(found: Manifest) -> None:
+    """Write which kernels the manifest's files make, for those who may not run them; a warning where that is not possible."""
+    from dataclasses import replace
+
+    from ..ir.normalise import normalise
+    from ..plan.identity import canonical_of
+    from ..search import manifest_lock
+
+    ran = [(e.record, e.made) for e in found.entries if e.record is not None and e.made is not None]
+    try:
+        manifest_lock.write(found.path, (replace(r, kernel=canonical_of(normalise(made)).hash) for r, made in ran))
+    except OSError as e:
+        place = manifest_lock.path_of(found.path)
+        warnings.warn(f"cannot write {place} ({e.strerror}): --mode require will not know the kernels of this manifest's files", stacklevel=2)
 
 
 def probe(found: Manifest, out: Console, quiet: bool) -> None:

@@ -49,6 +49,7 @@ def _add_cache(p: ArgumentParser) -> None:
 
 def _add_targets(p: ArgumentParser) -> None:
     p.add_argument("--target", action="append", metavar="NAME", help="only the manifest's entries for this target; may be repeated")
+    p.add_argument("--trust", action="store_true", help="run the Python files that the manifest names, wherever they are")
 
 
 def _add_run(p: ArgumentParser) -> None:

@@ -26,7 +26,7 @@ def check(args: Namespace) -> int:
     from ..search import manifest as manifests
     from ..search import required
 
-    found = manifests.load(args.manifest).only(args.target)
+    found = manifests.load(args.manifest, "all" if args.trust else "none").only(args.target)
     with cache.open(args.cache) as store:
         checked = [required.check(e, store) for e in found.entries]
         place = store.location
@@ -58,7 +58,7 @@ def listing(found: Manifest, checked: Sequence[Checked], place: str, args: Names
     absent = [c for c in checked if c.state != "present"]
     out.print(f"{len(checked) - len(absent)} of {len(checked)} present")
     for c in absent:
-        why = "made by other code of Tilewright, tune it again" if c.state == "stale" else "nothing that was verified is cached"
+        why = c.why or ("made by other code of Tilewright, tune it again" if c.state == "stale" else "nothing that was verified is cached")
         out.print(f"{c.state}: {c.entry.title} ({why}): {c.wanted}", style="red", markup=False, soft_wrap=True)
         out.print(f"  {command(c.entry, args.cache, c.state == 'stale')}", markup=False, soft_wrap=True)
     if absent:
@@ -91,6 +91,7 @@ def markdown(found: Manifest, checked: Sequence[Checked]) -> str:
         state = c.state if c.state == "present" else f"**{c.state}**"
         cells = (e.kernel, shape_text(e.shape), e.dtype, e.place.name, state, time, when)
         lines.append("| " + " | ".join(x.replace("|", "\\|") for x in cells) + " |")
+    lines += ["", *(f"* {c.entry.title}: {c.why}" for c in checked if c.why)] if any(c.why for c in checked) else []
     return "\n".join(lines)
 
 
@@ -99,4 +100,4 @@ def verdict(c: Checked) -> dict[str, Any]:
     e, w = c.entry, c.wanted
     out: dict[str, Any] = {"kernel": e.kernel, "shape": dict(e.shape), "dtype": e.dtype, "target": e.place.name, "line": e.line, "state": c.state}
     key = {"kernel": w.kernel, "target": w.target, "threads": w.threads, "compiler": w.compiler}
-    return {**out, "wanted": key, "t_min": c.row.t_min if c.row else None, "tune": command(e, None, c.state == "stale")}
+    return {**out, "wanted": key, "t_min": c.row.t_min if c.row else None, "tune": command(e, None, c.state == "stale"), "why": c.why}

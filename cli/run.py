@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from ..ir.errors import DeviceError, UsageError
 from .live import Quiet, display, outcomes, rates
+from .signals import AsInterrupts
 from .style import console, duration, gain, opts_text, shape_text
 
 if TYPE_CHECKING:
@@ -23,10 +24,23 @@ if TYPE_CHECKING:
 
 def run(args: Namespace) -> int:
     """Tune (or find in the cache) and print the summary; the exit code says what came of it."""
+    with AsInterrupts() as signals:
+        try:
+            return signals.code(_run(args))
+        except KeyboardInterrupt:
+            if not signals.number:
+                raise
+            print("ended by a signal", file=sys.stderr)
+            return signals.code(130)
+
+
+def _run(args: Namespace) -> int:
     if args.manifest is not None:
         from .manifest import run as run_manifest
 
         return run_manifest(args)
+    if args.trust:
+        raise UsageError("--trust is for the files of a --manifest; the file that --kernel names is run anyway")
     if args.target:
         raise UsageError("--target picks targets of a --manifest; what --kernel is tuned for is the --device")
     args.device = args.device or "cpu"
@@ -58,6 +72,7 @@ def run(args: Namespace) -> int:
             retune=args.retune,
             study=args.study,
             progress=progress,
+            interrupt="return",
         )
     summary(out, args, result)
     if args.json:
@@ -93,6 +108,8 @@ def summary(out: Console, args: Namespace, result: Result) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    from ..targets import command_prefix
+
     threads = f"{result.threads} thread{'s' * (result.threads != 1)}"
     what = " ".join(filter(None, (result.kernel, shape_text(result.shape), result.dtype, "on", result.device + ",", threads)))
     out.print(Text.assemble((what, "bold"), ": ", (state(result), "green" if result.found else "bold red")), soft_wrap=True)
@@ -109,13 +126,16 @@ def summary(out: Console, args: Namespace, result: Result) -> None:
         grid.add_row("opts", opts_text(result.opts))
     if result.counts:
         total = sum(result.counts.values())
-        grid.add_row("search", f"{total} candidates in {result.seconds:.1f} s with {result.strategy}: {outcomes(result.counts)}")
+        after = f", after {result.earlier} of earlier searches" if result.earlier else ""
+        grid.add_row("search", f"{total} candidates{after} in {result.seconds:.1f} s with {result.strategy}: {outcomes(result.counts)}")
     if result.message:
         grid.add_row("note", Text(result.message))
     out.print(grid)
     where = ["--cache", args.cache] if args.cache else []
     if result.found:
-        out.print(Text.assemble(("look at it  ", "dim"), shlex.join([*show_words(args.kernel, result), *where])), soft_wrap=True)
+        out.print(
+            Text.assemble(("look at it  ", "dim"), shlex.join([*command_prefix(result.device), *show_words(args.kernel, result), *where])), soft_wrap=True
+        )
     out.print(Text.assemble(("reproduce   ", "dim"), " ".join(filter(None, (result.reproduce, shlex.join(where))))), soft_wrap=True)
 
 
@@ -131,10 +151,14 @@ def state(result: Result) -> str:
     """The outcome of the whole run in a few words."""
     if result.exit_code == 130:
         return "interrupted; the best so far is saved" if result.found else "interrupted before anything valid was found"
+    if result.exit_code == 6:
+        return "nothing was measured in that time"
     if not result.found:
         return "nothing valid found"
     if result.origin == "cached":
-        return "cached"
+        return "cached" if result.standing in ("", "verified") else f"cached, {result.standing} here"
+    if not result.confirmed:
+        return "tuned; its second check is still to be made"
     return "tuned and verified" if result.verified else "tuned"
 
 

@@ -49,8 +49,11 @@ class CpuDevice(Device):
         return f"llvmlite-{llvmlite.__version__}"
 
     def fingerprint(self) -> dict[str, Any]:
+        from ..targets import lowered
+
         return {
             **self._identity(),
+            **({"lowered": lowered()} if lowered() else {}),
             "os": platform.system(),
             "os_release": platform.release(),
             "host": platform.node(),
@@ -105,8 +108,9 @@ class CpuDevice(Device):
         here = self.target
         missing = sorted(set(head["features"]) - here.features)
         if head["arch"] != here.arch or missing:
-            lack = f"which lacks {', '.join(missing)}" if head["arch"] == here.arch else f"which is {here.arch}"
-            raise DeviceError(f"this code was built for {head['target']} and cannot run on this machine ({here.name}), {lack}; build it for target 'host'")
+            raise DeviceError(
+                f"this code was built for {head['target']} and cannot run on this machine ({here.name}), {_lack(head['arch'], missing, here)}; build it for target 'host'"
+            )
         from .engine import Code
         from .executable import CpuExecutable
 
@@ -128,6 +132,17 @@ class CpuDevice(Device):
         found = found.best(before) if before else found
         limits_file.write(file, found, self._identity())
         return found
+
+
+def _lack(arch: str, missing: list[str], here: Target) -> str:
+    """Why code that needs `arch` and the features `missing` cannot run."""
+    from ..targets import lowered, machine
+
+    if arch != here.arch:
+        return f"which is {here.arch}"
+    if lowered() and machine().features.issuperset(missing):
+        return f"which {lowered()} lowers: it may not use {', '.join(missing)}"
+    return f"which lacks {', '.join(missing)}"
 
 
 def _open(obj: bytes) -> tuple[dict[str, Any], bytes]:

@@ -102,7 +102,8 @@ class Code:
             raise BuildError(f"the object {what}; build it again")
         llvm = _llvm()
         empty = llvm.parse_assembly("")
-        machine = _machine(llvm.get_process_triple(), llvm.get_host_cpu_name(), "", native=True)
+        # it links and generates nothing, so no processor's name is needed
+        machine = _machine(llvm.get_process_triple(), "", "", native=True)
         self._engine = llvm.create_mcjit_compiler(empty, machine)
         self._engine.add_object_file(llvm.ObjectFileRef.from_data(obj))
         self._engine.finalize_object()

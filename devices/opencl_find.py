@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..ir.errors import DeviceError
-from ..targets import Target, host
+from ..targets import Target, machine
 from ..targets.named import opencl as as_target
 from .opencl_drivers import INSTALL, drivers
 
@@ -79,8 +79,8 @@ def target_of(d: Mapping[str, Any]) -> Target:
     if "intel" in platform:
         features.add("simt")  # its compiler vectorises across work-items; PoCL's hardly does
     driver = "intel" if "intel" in platform else "pocl" if "portable computing" in platform else _word(d["platform"])
-    machine = host()
-    return as_target(f"{driver}-{machine.name}", f"{driver}-{machine.cpu}", "cpu", frozenset(features), d["units"], d["shared"], d["group"], machine)
+    base = machine()  # whole: TILEWRIGHT_TARGET lowers the code that we make, and here the driver chooses instructions
+    return as_target(f"{driver}-{base.name}", f"{driver}-{base.cpu}", "cpu", frozenset(features), d["units"], d["shared"], d["group"], base)
 
 
 def _word(name: str) -> str:

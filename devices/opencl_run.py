@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..files import owned
 from ..ir.errors import BuildError, DeviceError, MeasureError
 from ..lower import abi
 from ..lower.program import Signature
@@ -124,15 +125,15 @@ def _environment(found: Found) -> Any:
 
 
 def _caches() -> dict[str, str]:
-    """Where PoCL keeps what it compiled: beside our artefacts, or where that cannot be, in a folder that ends with the process."""
+    """Where PoCL keeps what it compiled: beside our artefacts, or where that cannot be or somebody else could write there, in a folder that ends with the process."""
     if "POCL_CACHE_DIR" in os.environ:
         return {}
     import platformdirs
 
     folder = os.path.join(platformdirs.user_cache_dir("tilewright", appauthor=False), "pocl")
     try:
-        os.makedirs(folder, exist_ok=True)
-        if not os.access(folder, os.W_OK):
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        if owned.why_not(folder) is not None or not os.access(folder, os.W_OK):
             raise PermissionError(folder)
     except OSError:
         return {"POCL_CACHE_DIR": _temporary()}

@@ -14,9 +14,9 @@ from ..ir.errors import KernelError
 from ..ir.kernel import Extent, Kernel
 from .definition import KernelDef
 from .suggest import nearest
-from .user import is_path, load
+from .user import is_path, load, split_path
 
-__all__ = ["NAMES", "KernelDef", "get", "is_named", "is_path", "make", "parse_shape", "split_name"]
+__all__ = ["NAMES", "KernelDef", "get", "is_named", "is_path", "make", "parse_shape", "split_name", "split_path"]
 
 NAMES: tuple[str, ...] = (
     "matmul", "matmul_nt", "matmul_tn", "matmul_mixed", "matmul_int8", "matmul_bias_relu", "matmul_bias_gelu", "batched_matmul", "matvec",
@@ -28,6 +28,8 @@ NAMES: tuple[str, ...] = (
 
 
 _CONSTANT = ":constant="
+MAX_DIGITS = 18
+"""Of an extent: what fits in 64 bits, as everything that counts elements does."""
 
 
 def split_name(name: str) -> tuple[str, tuple[str, ...]]:
@@ -76,5 +78,7 @@ def parse_shape(text: str) -> dict[str, int]:
             raise KernelError(f"cannot read {part!r} as a size; write --shape m=1000,n=777")
         if name in shape:
             raise KernelError(f"size {name} is given twice in {text!r}")
+        if len(digits) > MAX_DIGITS:
+            raise KernelError(f"size {name} has {len(digits)} digits; no array is that large")
         shape[name] = int(digits)
     return shape

@@ -6,12 +6,16 @@
     seed/KEY      kernel × target × threads × code → the options of the seed schedule
 
 An entry is one file: a line with the SHA-256 of the rest, then the rest. It is written to a temporary name and renamed; what does
-not match its checksum is removed and made again. The folder is the user's own (mode 700): objects in it are run.
+not match its checksum is removed and made again.
+
+Objects in it are run, so the store counts only where this user owns it and nobody else may write in it, or put another in its place (`files.owned`); so does
+each file, which is asked when it is open. Where that is not so, nothing is read or kept, and code is made in memory.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -23,6 +27,7 @@ from typing import TYPE_CHECKING
 
 from ..cache.recover import CacheWarning
 from ..cache.strict import canon
+from ..files import owned
 from ..ir.errors import TilewrightError
 from ..renderers import Source
 from . import signatures
@@ -47,6 +52,7 @@ class Artefacts:
         self.folder, self.limit = Path(folder), limit
         self._writes = 0
         self._warned = False
+        self._checked: bool | None = None
 
     @classmethod
     def default(cls) -> Artefacts:
@@ -103,10 +109,30 @@ class Artefacts:
     def _path(self, kind: str, key: str) -> Path:
         return self.folder / kind / key[:2] / key
 
+    def _ours(self) -> bool:
+        """Whether the store may be used, asked once. Raises OSError, FileNotFoundError before there is one."""
+        if self._checked is None:
+            why = owned.why_not(self.folder)
+            self._checked = why is None
+            if why is not None:
+                self._tell(
+                    f"the artefact store {self.folder} is not used, because {why}: compiled code is run from folders that only you can write. Every start compiles "
+                    "again until that is mended (chmod 700), or XDG_CACHE_HOME names a folder of your own"
+                )
+        return self._checked
+
     def _get(self, kind: str, key: str) -> bytes | None:
         path = self._path(kind, key)
         try:
-            data = path.read_bytes()
+            if not self._ours():
+                return None
+            if not (owned.ours(path.parent.parent) and owned.ours(path.parent)):
+                raise owned.NotOurs(errno.EPERM, f"others can write {path.parent}", str(path))
+            try:
+                data = owned.read(path)
+            except owned.NotOurs:
+                self._remove(path)  # put there by somebody else, while others could
+                return None
             head, _, rest = data.partition(b"\n")
             if head != MAGIC + hashlib.sha256(rest).hexdigest().encode():
                 self._remove(path)
@@ -123,10 +149,16 @@ class Artefacts:
     def _put(self, kind: str, key: str, rest: bytes) -> None:
         path = self._path(kind, key)
         try:
+            if self._checked is None:
+                self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not self._ours():
+                return
+            for folder in (path.parent.parent, path.parent):
+                folder.mkdir(mode=0o700, exist_ok=True)
+                if not owned.ours(folder):
+                    raise owned.NotOurs(errno.EPERM, f"others can write {folder}", str(path))
             if path.exists():
                 return
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            path.parent.mkdir(parents=True, exist_ok=True)
             fd, temporary = tempfile.mkstemp(dir=path.parent, prefix=".new-")
             try:
                 with os.fdopen(fd, "wb") as f:
@@ -149,14 +181,21 @@ class Artefacts:
             self._warn(e)
 
     def _warn(self, error: OSError) -> None:
+        self._tell(f"the artefact store {self.folder} cannot be used ({error.strerror}); every start compiles again until there is room and permission")
+
+    def _tell(self, text: str) -> None:
         if not self._warned:
             self._warned = True
-            text = f"the artefact store {self.folder} cannot be used ({error.strerror}); every start compiles again until there is room and permission"
             warnings.warn(text, CacheWarning, stacklevel=4)
 
     def trim(self) -> int:
         """Remove the least recently used entries, and what interrupted writers left, until the store holds 80 % of its limit (if
         it is past it). Returns the bytes removed."""
+        try:
+            if not self._ours():
+                return 0
+        except OSError:
+            return 0  # there is none
         entries: list[tuple[float, int, Path]] = []
         now, removed = time.time(), 0
         for top, _, files in os.walk(self.folder):

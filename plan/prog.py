@@ -18,7 +18,7 @@ from .remote import Copying
 from .resolve import Origin, Plan, resolve
 
 if TYPE_CHECKING:
-    from ..cache import Cache
+    from ..cache import Cache, Standing
     from ..devices import Device, Executable
     from ..ir.dtypes import DType
     from ..ir.kernel import Extent
@@ -58,6 +58,12 @@ class Prog:
         return self.plan.origin
 
     @property
+    def standing(self) -> Standing | None:
+        """What is known here of a schedule that was measured for this very kernel: 'verified' (checked twice and timed on this machine), 'unconfirmed' (checked
+        once) or 'unverified' (measured elsewhere); None for one that was not."""
+        return self.plan.standing
+
+    @property
     def source(self) -> str:
         """The rendered source."""
         return self.built.source.text
@@ -70,7 +76,8 @@ class Prog:
     def __repr__(self) -> str:
         from ..opts import short
 
-        return f"<Prog {self._binder.usage()}: {short(self.opts)} ({self.origin})>"
+        said = self.origin if self.standing in (None, "verified") else f"{self.origin}, {self.standing}"
+        return f"<Prog {self._binder.usage()}: {short(self.opts)} ({said})>"
 
     def __call__(self, *inputs: Any, out: Any = None, **symbols: int) -> Any:
         if out is None:

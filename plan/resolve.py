@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
+from ..cache.choice import Standing
 from ..cache.keys import DEFAULT_POLICY, Key
 from ..cache.recover import CacheWarning
 from ..cache.version import tool_version
@@ -28,19 +29,22 @@ if TYPE_CHECKING:
 Origin = Literal["exact", "nearest", "seed", "stale"]
 NEIGHBOURS = 8
 """Cached neighbours that are tried."""
+OWN = 8
+"""Schedules measured for this very key that are tried."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """`origin`: 'exact' (measured for this key), 'stale' (measured for this key, by a version of the tool that made other source of
     it), 'nearest' (measured for a similar kernel or another thread count: `row`), 'seed' (by rule). `rendered`: the source,
-    where it was needed to tell."""
+    where it was needed to tell. `standing`: of a row of this very key, what is known of it on this machine."""
 
     opts: tuple[Opt, ...]
     origin: Origin
     row: Row | None
     key: Key
     rendered: Rendered | None = None
+    standing: Standing | None = None
 
 
 def resolve(
@@ -50,25 +54,42 @@ def resolve(
     cache: Cache,
     exact_only: bool = False,
     *,
+    own_only: bool = False,
+    without: Collection[tuple[Opt, ...]] = (),
     shape: Mapping[str, int] | None = None,
     policy: str = DEFAULT_POLICY,
     store: Artefacts | None = None,
 ) -> Plan:
     """The plan for `kernel` on `device` with `threads`; its options are for `ir.normalise.normalise(kernel)`.
 
-    `shape` ranks neighbours by distance. With `exact_only`, raises CacheMiss (which lists the key) unless the origin is 'exact'."""
+    `shape` ranks neighbours by distance. With `exact_only`, raises CacheMiss (which lists the key) unless the origin is 'exact'; with `own_only`, neighbours are
+    not looked for. `without`: schedules that are not to be had (they could not be loaded here)."""
     kernel = normalise(kernel)
     key = key_of(kernel, device, threads, policy)
-    row = cache.best(key)
-    found = _cached(kernel, device, key, row, store) if row is not None else None
+    found = _own(kernel, device, key, cache, store, without)
     if exact_only and (found is None or found.origin != "exact"):
         why = "it was measured with code that has changed since" if found else "nothing that was verified is cached for it"
         raise CacheMiss(f"no cached schedule for {kernel.name}: {why} (key: {key}; kernel hash {key.kernel}). Tune it first, or see `tune cache explain`")
-    return found or _nearest(kernel, device, key, cache, shape, store) or _seed(kernel, device, key, store)
+    if found is None and not own_only:
+        found = _nearest(kernel, device, key, cache, shape, store, without)
+    return found or _seed(kernel, device, key, store, without)
+
+
+def _own(kernel: Kernel, device: Device, key: Key, cache: Cache, store: Artefacts | None, without: Collection[tuple[Opt, ...]]) -> Plan | None:
+    """The first of the key's own rows that today's code still makes the source of which was measured; else the first that at least applies."""
+    stale = None
+    for row in cache.answers(key)[:OWN]:
+        plan = _cached(kernel, device, key, row, store)
+        if plan is None or plan.opts in without:
+            continue
+        if plan.origin == "exact":
+            return replace(plan, standing=cache.standing(row))
+        stale = stale or plan
+    return stale
 
 
 def _cached(kernel: Kernel, device: Device, key: Key, row: Row, store: Artefacts | None) -> Plan | None:
-    """The key's own row; None where its options do not apply any more."""
+    """One of the key's own rows; None where its options do not apply any more."""
     try:
         opts = _translated(kernel, row)
         rendered = render(kernel, opts, device, store)
@@ -81,7 +102,9 @@ def _cached(kernel: Kernel, device: Device, key: Key, row: Row, store: Artefacts
     return Plan(opts, "exact" if same else "stale", row, key, rendered)
 
 
-def _nearest(kernel: Kernel, device: Device, key: Key, cache: Cache, shape: Mapping[str, int] | None, store: Artefacts | None) -> Plan | None:
+def _nearest(
+    kernel: Kernel, device: Device, key: Key, cache: Cache, shape: Mapping[str, int] | None, store: Artefacts | None, without: Collection[tuple[Opt, ...]]
+) -> Plan | None:
     """The closest neighbour whose options apply here and that the model ranks at or above the seed."""
     from ..ir.canonical import loose
     from ..ir.cost import cost
@@ -93,6 +116,8 @@ def _nearest(kernel: Kernel, device: Device, key: Key, cache: Cache, shape: Mapp
     for row in rows:
         try:
             opts = _translated(kernel, row)
+            if opts in without:
+                continue
             seconds = _estimate(kernel, opts, device, key)
         except OptError:
             continue  # legal at the other extents, not at these
@@ -103,15 +128,20 @@ def _nearest(kernel: Kernel, device: Device, key: Key, cache: Cache, shape: Mapp
     return None
 
 
-def _seed(kernel: Kernel, device: Device, key: Key, store: Artefacts | None) -> Plan:
+def _seed(kernel: Kernel, device: Device, key: Key, store: Artefacts | None, without: Collection[tuple[Opt, ...]] = ()) -> Plan:
     """The first seed schedule that the policy allows; in the end no options at all, which always are."""
     from ..opts import dumps, parse, seeds
+
+    if without:
+        store = None  # what it keeps is the first of all
 
     at = hashlib.sha256(f"{source_key(kernel, (), device.target, tool_version())} {key.threads} {key.policy}".encode()).hexdigest()
     kept = store.seed(at) if store is not None else None
     if kept is not None:
         return Plan(parse(kept), "seed", None, key)
     for opts in (*seeds(kernel, device.target, key.threads), ()):
+        if opts in without:
+            continue
         try:
             _allowed(kernel, opts, device, key)
         except OptError:

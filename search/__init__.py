@@ -11,7 +11,7 @@ from .space import Engine, Space, State
 from .strategy import DEFAULT, Strategy, create, names, register, seconds
 
 if TYPE_CHECKING:
-    from .api import tune
+    from .api import Interrupted, tune
     from .replay import Recording
     from .run import Start, TuningRun
 
@@ -19,6 +19,7 @@ __all__ = [
     "Budget",
     "DEFAULT",
     "Engine",
+    "Interrupted",
     "Job",
     "Progress",
     "Recording",
@@ -37,7 +38,7 @@ __all__ = [
     "tune",
 ]
 
-_LAZY = {"tune": "api", "Recording": "replay", "Start": "run", "TuningRun": "run"}
+_LAZY = {"Interrupted": "api", "tune": "api", "Recording": "replay", "Start": "run", "TuningRun": "run"}
 
 
 def __getattr__(name: str) -> Any:

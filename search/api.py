@@ -8,21 +8,25 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
+from ..cache.choice import Standing
 from ..ir.errors import UsageError
 from . import strategy as strategies
 from .budget import Budget, Meter
+from .effort import GLANCE, Effort
+from .known import known
 from .progress import Progress, Silent
 from .record import CacheRecorder
-from .result import Job, Result
+from .result import INTERRUPTED, Job, Result
 from .run import Start, TuningRun
 from .space import OptEngine, Space
 from .warm import answer, related, stored
 
 if TYPE_CHECKING:
-    from ..cache import Cache
+    from ..cache import Cache, Row
     from ..devices import Device
     from ..ir.kernel import Kernel
     from ..measure.roofline import Roofline
+    from ..plan import Plan
     from .optuna_study import StudyKeeper
 
 MODES = ("use", "require", "record", "tune", "refresh")
@@ -52,6 +56,7 @@ def tune(
     patience: int | None = None,
     vars: Mapping[str, int] | None = None,
     study: str | None = None,
+    interrupt: str = "raise",
 ) -> Result:
     """Search for the fastest schedule of `kernel` and record every measurement in `cache`.
 
@@ -61,10 +66,12 @@ def tune(
     extent is tuned (default: the middle of its range). `cache`: path or URL (default: TILEWRIGHT_CACHE, else the user's). `study`: an Optuna storage
     (sqlite:///study.db, the path of a journal file, …) where the trials of an `optuna:` strategy are kept and resumed; without a strategy, it is `optuna:tpe`.
 
-    `mode`: "use" and "tune" answer from the cache when it has this key, else search; "require" answers from the cache or raises CacheMiss; "record"
-    measures only the start schedules, which stores a first answer for a later search; "refresh", like `retune=True`, searches again, from the best
-    schedules stored. Raises UsageError, KernelError, DeviceError, CacheError; `Result.exit_code` is 4 when nothing valid was found and 130 after
-    Ctrl-C (the best so far is kept)."""
+    `mode`: "use" and "tune" answer from the cache when it has this key and the search behind the answer was as thorough as `budget` and `trials` ask, else
+    they search, going on from all that was measured; an answer that was measured elsewhere, or never checked twice, is checked and timed here first. "require"
+    answers from the cache or raises CacheMiss; "record" measures only the start schedules, which stores a first answer for a later search; "refresh", like
+    `retune=True`, searches again, from the best schedules stored. Raises UsageError, KernelError, DeviceError, CacheError; `Result.exit_code` is 4 when nothing
+    valid was found and 6 when there was no time to measure anything. After Ctrl-C the best so far is kept and Interrupted, a KeyboardInterrupt with the `result`, is
+    raised; with `interrupt="return"` the result is returned, its exit_code 130."""
     started = time.monotonic()
     show = progress if progress is not None else Silent()
     limit = Budget.make(budget, trials, stop_at, patience)
@@ -82,8 +89,37 @@ def tune(
     show.phase("preparing")
     task = Task(kernel, shape, dtype, device, threads, vars)
     with _opened(cache) as store:
-        result = _tune(task, store, limit, strategy, seeds, seed, mode, retune or mode == "refresh", show, started, study)
+        asked = None if not limit.wish else limit if budget is not None or trials is not None else GLANCE
+        result = _tune(task, store, limit, strategy, seeds, seed, mode, retune or mode == "refresh", show, started, study, asked)
+    if result.exit_code == INTERRUPTED and interrupt == "raise":
+        raise Interrupted(result)
     return result
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C ended a search; `result` is the best so far, which is in the cache."""
+
+    def __init__(self, result: Result) -> None:
+        super().__init__(result.summary())
+        self.result = result
+
+
+def cached(
+    kernel: str | Kernel,
+    shape: Mapping[str, int] | None,
+    dtype: str | None,
+    device: str | Device,
+    threads: int | None,
+    cache: Cache,
+    asked: Budget | None,
+) -> Result | None:
+    """The cache's answer where it will do without a search: verified here, and by a search as thorough as `asked` (see `Effort.covers`). Raises what `tune` does."""
+    started = time.monotonic()
+    task = Task(kernel, shape, dtype, device, threads)
+    found = _look(task, cache)
+    if found is None or found.standing is not Standing.verified or not covered(found.row, asked):
+        return None
+    return answer(task.job("", "auto", 0, Budget()), found, time.monotonic() - started)
 
 
 class Task:
@@ -155,17 +191,32 @@ class Task:
 
 
 def _tune(
-    task: Task, cache: Cache, budget: Budget, strategy: str, seeds: str, seed: int, mode: str, again: bool, show: Progress, started: float, study: str | None
+    task: Task,
+    cache: Cache,
+    budget: Budget,
+    strategy: str,
+    seeds: str,
+    seed: int,
+    mode: str,
+    again: bool,
+    show: Progress,
+    started: float,
+    study: str | None,
+    asked: Budget | None,
 ) -> Result:
-    from ..plan import resolve
-
     job = task.job(strategy, seeds, seed, budget)
-    if not again:
-        plan = resolve(task.kernel, task.device, task.threads, cache, exact_only=mode == "require")
-        if plan.origin == "exact" and plan.row is not None:
-            found = answer(job, plan.row, plan.opts, time.monotonic() - started)
-            show.done(found)
-            return found
+    if mode == "require":
+        from ..plan import resolve
+
+        found = answer(job, resolve(task.kernel, task.device, task.threads, cache, exact_only=True), time.monotonic() - started)
+        show.done(found)
+        return found
+    plan = _look(task, cache)
+    enough = plan is not None and not again and (mode == "record" or covered(plan.row, asked))
+    if plan is not None and enough and plan.standing is Standing.verified:
+        found = answer(job, plan, time.monotonic() - started)
+        show.done(found)
+        return found
     from ..measure import Measurer
 
     kept = {"study": _study(task, job, study)} if study and mode != "record" else {}
@@ -176,15 +227,31 @@ def _tune(
         cache.ensure_writable()
         space = Space(OptEngine(task.kernel, task.device.target, task.threads, task.device.limits()))
         recorder = _recorder(task, cache, space, job)
+        earlier = None if plan is None or plan.row is None else Effort.of(plan.row)
         starts = _starts(task, space, cache, recorder.loose, job, seeds)
         chosen = None
-        if mode != "record":
+        if mode != "record" and not enough:  # else the answer is only checked and timed here, beside the seeds
             chosen = strategies.create(strategy, space, seed=seed, start=[s.opts for s in starts] if seeds != "none" else [], **kept)
         try:
-            return TuningRun(space, measurer, chosen, starts, job, Meter(budget, started), show, recorder).run()
+            before = known(cache, task.key, task.canonical)
+            return TuningRun(space, measurer, chosen, starts, job, Meter(budget, started), show, recorder, known=before, earlier=earlier).run()
         finally:
             if chosen is not None:
                 chosen.close()
+
+
+def _look(task: Task, cache: Cache) -> Plan | None:
+    """The cache's own answer, if its options still mean what was measured."""
+    from ..plan import resolve
+
+    plan = resolve(task.kernel, task.device, task.threads, cache, own_only=True)
+    return plan if plan.origin == "exact" else None
+
+
+def covered(row: Row | None, asked: Budget | None) -> bool:
+    """Whether the search behind a row was as thorough as `asked`. One that says nothing of it counts as thorough."""
+    effort = None if row is None else Effort.of(row)
+    return effort is None or effort.covers(asked)
 
 
 def _study(task: Task, job: Job, url: str) -> StudyKeeper:
@@ -215,7 +282,7 @@ def _recorder(task: Task, cache: Cache, space: Space, job: Job) -> CacheRecorder
             **({"vars": task.vars} if task.vars else {}),
             **({"roofline": roof.facts} if roof else {}),
         },
-        before=cache.best(task.key),
+        earlier={row.opts for row in cache.answers(task.key)},
     )
 
 

@@ -11,6 +11,7 @@ from ..ir.errors import UsageError
 
 _UNITS = {"": 1.0, "ms": 1e-3, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 DEFAULT_SECONDS = 30.0
+SPENT = "the time budget is spent"
 LEAST = 0.15
 """Share of the seconds that a search gets once something was measured."""
 _CALLS = 8
@@ -41,6 +42,8 @@ class Budget:
     trials: int | None = None
     stop_at: float | None = None
     patience: int | None = None
+    wish: bool = True
+    """Whether a cached answer must have had as much; else these are only limits."""
 
     @classmethod
     def make(cls, budget: str | float | Budget | None = None, trials: int | None = None, stop_at: float | None = None, patience: int | None = None) -> Budget:
@@ -126,7 +129,7 @@ class Meter:
         """The limit that was reached, in words; None while the search may go on."""
         b = self.budget
         if self.search_left <= 0:
-            return "the time budget is spent"
+            return SPENT
         if self.trials_left <= 0:
             return f"{b.trials} measurements were made"
         if b.stop_at is not None and roofline_s is not None and self._best <= roofline_s / b.stop_at:

@@ -13,7 +13,8 @@
     shapes = ["m=1024,n=1024,k=1024", { m = 64, n = 64, k = 64 }]
 
 An entry is one kernel at one shape and element type for one target. Reading is strict: an unknown key, a wrong type or a kernel that cannot be made is an
-error that names the line, before anything is tuned.
+error that names the line, before anything is tuned. Files that it names are below its folder, links followed, unless its reader trusts it; whoever only looks runs
+none of them (see `manifest_lock`).
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..ir.errors import TilewrightError, UsageError
+from . import manifest_lock as locks
 from . import strategy as strategies
 from .budget import parse_seconds
 from .manifest_lines import Lines
@@ -34,6 +36,10 @@ from .manifest_lines import Lines
 if TYPE_CHECKING:
     from ..ir.kernel import Kernel
 
+Files = Literal["none", "inside", "all"]
+"""Which files of a manifest may run: none (what their kernels are is told from the lock), those below its folder, all."""
+MAX_TEXT = 1000
+"""Characters of a device, target or compiler."""
 MAX_BYTES = 1 << 20
 MAX_ENTRIES = 10_000
 HOW = ("budget", "trials", "strategy", "seeds", "seed")
@@ -61,7 +67,8 @@ class Place:
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One thing to tune. `kernel` is a name or `file.py:function`; `shape` is whole; `dtype` '' means what the function makes. `budget` is the most
-    seconds, `trials` the most measurements it may take (None: no limit of its own)."""
+    seconds, `trials` the most measurements it may take (None: no limit of its own). `made` is the kernel, None for that of a file which was not run: then the
+    lock's `record` knows its hash, or `why` says why nobody does."""
 
     kernel: str
     shape: Mapping[str, int]
@@ -74,6 +81,8 @@ class Entry:
     seeds: str = "auto"
     seed: int = 0
     made: Kernel | None = field(default=None, compare=False, repr=False)
+    record: locks.Record | None = field(default=None, compare=False, repr=False)
+    why: str = field(default="", compare=False, repr=False)
 
     @property
     def title(self) -> str:
@@ -102,7 +111,7 @@ class Manifest:
         return Manifest(self.path, places, tuple(e for e in self.entries if e.place in places))
 
 
-def load(path: str | os.PathLike[str]) -> Manifest:
+def load(path: str | os.PathLike[str], files: Files = "inside") -> Manifest:
     """Read a manifest file. Raises UsageError naming file, line and entry."""
     shown = os.fspath(path)
     try:
@@ -116,12 +125,13 @@ def load(path: str | os.PathLike[str]) -> Manifest:
         raise UsageError(f"cannot read the manifest {shown}: {e.strerror}") from None
     except (ValueError, RecursionError) as e:
         raise UsageError(f"{shown} is not a manifest: {e or 'nested too deeply'} (it is TOML; see docs/ci.md)") from None
-    return _Reader(shown, Path(path).parent, Lines(text)).read(data)
+    return _Reader(shown, Lines(text), files).read(data)
 
 
 class _Reader:
-    def __init__(self, path: str, folder: Path, lines: Lines) -> None:
-        self.path, self.folder, self.lines = path, folder, lines
+    def __init__(self, path: str, lines: Lines, files: Files) -> None:
+        self.path, self.folder, self.lines, self.files = path, Path(path).parent, lines, files
+        self._locked: dict[tuple[Any, ...], locks.Record] | None = None
 
     def read(self, data: dict[str, Any]) -> Manifest:
         self._known("", data, lambda key: self._fail(self.lines.of("", 0, key), "top level"))
@@ -152,13 +162,14 @@ class _Reader:
             fail = self._failer(where, 0, f"[{where}]")
             self._known("target", self._table(t, where), fail)
             for key in ("device", "target", "compiler"):
-                if key in t and (not isinstance(t[key], str) or not t[key]):
-                    raise fail(key)(f"{key} must be a text")
+                if key in t and (not isinstance(t[key], str) or not 0 < len(t[key]) <= MAX_TEXT):
+                    raise fail(key)(f"{key} must be a text of at most {MAX_TEXT} characters")
             threads = t.get("threads")
             if "threads" in t and (type(threads) is not int or threads < 1):
                 raise fail("threads")("threads must be a whole number of at least 1")
             device = t.get("device", "cpu")
             if ".py:" in device:
+                self._inside(device.rpartition(":")[0], fail("device"))
                 device = str(self.folder / device)
             out[name] = Place(name, device, t.get("target", "host"), threads, t.get("compiler"))
         return out or {"host": Place("host")}
@@ -177,23 +188,60 @@ class _Reader:
         for shape in self._shapes(k, fail):
             for dtype in dtypes:
                 made = self._make(name, shape, dtype, fail)
-                out += [Entry(made[0], made[1], made[2], p, self.lines.of("kernel", i), made=made[3], **how) for p in chosen]
+                out += [Entry(**made, place=p, line=self.lines.of("kernel", i), **how) for p in chosen]
         return out
 
-    def _make(self, name: str, shape: dict[str, int] | None, dtype: str | None, fail: Callable[[str], Callable[[str], UsageError]]) -> Any:
-        """(kernel's name or path, whole shape, element type, kernel)."""
+    def _make(self, name: str, shape: dict[str, int] | None, dtype: str | None, fail: Callable[[str], Callable[[str], UsageError]]) -> dict[str, Any]:
+        """What an Entry says of its kernel."""
         from .. import kernels
 
         try:
             if kernels.is_path(name):
-                base = kernels.split_name(name)[0]
-                file, colon, function = base.rpartition(":")
-                path = str(self.folder / (file if colon else base)) + (f":{function}" if colon else "") + name[len(base) :]
-                return path, shape or {}, dtype or "", kernels.make(path, shape, dtype)
+                return self._file(name, shape or {}, dtype, fail("name"))
             d = kernels.get(name)
-            return name, d.complete(shape), d.dtype(dtype).name, d.kernel(shape, dtype)
+            return {"kernel": name, "shape": d.complete(shape), "dtype": d.dtype(dtype).name, "made": d.kernel(shape, dtype)}
         except TilewrightError as e:
+            if isinstance(e, UsageError):
+                raise
             raise fail("shapes" if shape else "name")(str(e)) from None
+
+    def _file(self, name: str, shape: dict[str, int], dtype: str | None, fail: Callable[[str], UsageError]) -> dict[str, Any]:
+        """The same for `file.py:function`: the file is run where it may, else it is looked up in the lock."""
+        from .. import kernels
+
+        base = kernels.split_name(name)[0]
+        file, _ = kernels.split_path(base)
+        self._inside(file, fail)
+        try:
+            here = locks.Record(name, shape, dtype or "", locks.sha256(self.folder / file))
+        except FileNotFoundError:
+            raise fail(f"there is no file {self.folder / file}") from None
+        except (OSError, ValueError) as e:
+            raise fail(f"cannot read {self.folder / file}: {getattr(e, 'strerror', None) or e}") from None
+        path = f"{self.folder / file}{name[len(file) :]}"
+        said: dict[str, Any] = {"kernel": path, "shape": shape, "dtype": dtype or ""}
+        if self.files != "none":
+            return {**said, "made": kernels.make(path, shape or None, dtype), "record": here}
+        if self._locked is None:
+            self._locked = locks.read(self.path)
+        known = self._locked.get(here.entry)
+        mend = f"tune run --manifest {self.path} where the file is trusted, which writes {locks.path_of(self.path).name} again, or add --trust to run it"
+        if known is None:
+            return {**said, "why": f"the lock does not know what {file} makes: {mend}"}
+        if known.sha256 != here.sha256:
+            return {**said, "why": f"the kernel file {file} changed since the lock was written: {mend}"}
+        return {**said, "record": known}
+
+    def _inside(self, file: str, fail: Callable[[str], UsageError]) -> None:
+        """A file's place: below the manifest's folder, links followed, unless the manifest is trusted."""
+        if self.files == "all":
+            return
+        try:
+            outside = not (self.folder / file).resolve().is_relative_to(self.folder.resolve())
+        except (OSError, ValueError, RuntimeError) as e:
+            raise fail(f"{file!r} is no path ({e})") from None
+        if outside:
+            raise fail(f"{file} is not below the manifest's folder: move it there, or add --trust if you trust all that the manifest names")
 
     def _shapes(self, k: dict[str, Any], fail: Callable[[str], Callable[[str], UsageError]]) -> list[dict[str, int] | None]:
         from ..kernels import parse_shape

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..ir.errors import CacheMiss, DeviceError, TilewrightError
+from ..ir.errors import DeviceError, TilewrightError
 from . import strategy as strategies
 from .budget import DEFAULT_SECONDS
 from .required import like, target_of
@@ -147,15 +147,16 @@ def _located(entries: Sequence[Entry]) -> Iterator[tuple[int, Entry, tuple[Devic
 
 def _cached(entry: Entry, device: Device, threads: int, cache: Cache) -> Done | None:
     """The entry's answer in the cache; a failure where even asking fails."""
-    from .api import tune
+    from .api import cached
+    from .budget import Budget
 
+    # a budget that all share says nothing of one entry's; what the manifest gives to an entry does
+    asked = Budget(entry.budget, entry.trials) if entry.budget is not None or entry.trials is not None else None
     try:
-        found = tune(entry.kernel, entry.shape, entry.dtype or None, device, threads=threads, cache=cache, mode="require")
-    except CacheMiss:
-        return None
+        found = cached(entry.kernel, entry.shape, entry.dtype or None, device, threads, cache, asked)
     except TilewrightError as e:
         return Done(entry, FAILED, message=str(e))
-    return Done(entry, CACHED, found)
+    return None if found is None else Done(entry, CACHED, found)
 
 
 def _share(entry: Entry, left: float | None, remaining: int, trials: int | None) -> float | None:
@@ -190,7 +191,8 @@ def _tune(
                 entry.shape,
                 entry.dtype or None,
                 device,
-                Budget(share, most),
+                # an answer that is checked here is not searched for again because there happens to be time
+                Budget(share, most, wish=entry.budget is not None or most is not None),
                 threads=threads,
                 strategy=strategy or entry.strategy,
                 seeds=entry.seeds,
@@ -198,6 +200,7 @@ def _tune(
                 cache=cache,
                 retune=again,
                 progress=progress,
+                interrupt="return",
             )
     except KeyboardInterrupt:
         return Done(entry, INTERRUPTED)

@@ -2,29 +2,41 @@
 
 Which rows may answer a look-up is settled here. A candidate's row is stored as it comes, but unverified in the cache's sense: it was checked in full
 against one set of inputs, and one unpaired time is not enough to call it better than the seed. The winner's row, written after the duel and the second
-check, is verified. So a killed run leaves measurements to start from, and never an answer that is worse than no tuning.
+check, is verified; its provenance says which checks were made, how thorough the search was, and which earlier answers it was preferred to. So a killed run
+leaves measurements to start from, and never an answer that is worse than no tuning.
+
+A cache that cannot be written (a full disk, a lock, a server that went away) does not end a search: rows wait in memory and are tried again, and what is left
+at the end goes into a bundle, which the next run that can write takes in.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import time
 import uuid
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ..cache.recover import CacheWarning
 from ..cache.strict import canon
-from ..ir.errors import OptError
+from ..ir.errors import CacheError, OptError
 
 if TYPE_CHECKING:
-    from ..cache import Cache, Key, Row
+    from ..cache import Cache, Key
     from ..ir.canonical import Canonical
     from ..measure import Measurement
     from .result import Job
     from .space import Schedule
 
 EVERY_S = 0.5
+"""Rows wait this long, so that many share a transaction."""
+PATIENCE_S = 0.25
+"""How long a write in the middle of a search waits for another writer."""
+LAST_PATIENCE_S = 10.0
+"""The same at the end."""
+RETRY_S = 5.0
+"""After a failed write, rows wait this long before the next."""
 
 
 class Recorder(Protocol):
@@ -39,6 +51,9 @@ class Recorder(Protocol):
     def flush(self) -> None:
         """Write what is buffered now."""
 
+    def close(self) -> str:
+        """Write what is buffered, for the last time; what there is to say about it, or ''."""
+
 
 class NoRecord:
     """Keeps nothing (replays, tests)."""
@@ -52,10 +67,14 @@ class NoRecord:
     def flush(self) -> None:
         """Nothing."""
 
+    def close(self) -> str:
+        """Nothing."""
+        return ""
+
 
 @dataclass
 class CacheRecorder:
-    """Rows of one run for one key. `effects` gives the effects of a schedule; `before` is the answer the cache had."""
+    """Rows of one run for one key. `effects` gives the effects of a schedule; `earlier` are the schedules, in canonical text, that answered before."""
 
     cache: Cache
     key: Key
@@ -64,56 +83,68 @@ class CacheRecorder:
     job: Job
     effects: Callable[[Schedule], frozenset[str]]
     provenance: Mapping[str, Any] = field(default_factory=dict)
-    before: Row | None = None
+    earlier: Collection[str] = ()
     clock: Callable[[], float] = time.monotonic
     run_id: str = field(default_factory=lambda: uuid.uuid4().hex[:16])
 
     def __post_init__(self) -> None:
         self._rows: list[Any] = []
         self._written = self.clock()
-        self._before_now: float | None = None
+        self._met: set[str] = set()
+        self._trouble = ""
+        self._next = 0.0
 
     def add(self, measurement: Measurement, strategy: str) -> None:
-        if self.before is not None and measurement.outcome == "ok" and self._canonical(measurement.opts) == self.before.opts:
-            self._before_now = measurement.t_med
         try:
-            self._rows.append(self._row(measurement, strategy, verified=False, seed_s=None, more={}))
+            row = self._row(measurement, strategy, verified=False, seed_s=None, more={})
         except OptError:
             # only an illegal schedule can name what the kernel does not have; it has no canonical form to be stored in
             if measurement.outcome != "illegal":
                 raise
-        if self.clock() - self._written >= EVERY_S:
+        else:
+            self._rows.append(row)
+            if row.outcome == "ok" and row.opts in self.earlier:
+                self._met.add(row.opts)
+        if self.clock() - self._written >= EVERY_S and self.clock() >= self._next:
             self.flush()
 
     def winner(self, measurement: Measurement, seed_opts: Schedule | None, seed_s: float | None, final: Mapping[str, Any]) -> None:
-        measurement, as_timed = self._comparable(measurement)
-        seed_json = None if seed_opts is None else [o.json for o in seed_opts]
-        self._rows.append(self._row(measurement, self.job.strategy, verified=True, seed_s=seed_s, more={"seed_opts": seed_json, **as_timed, **final}))
+        # times of different days do not compare: the cache is told which of its answers this one was preferred to
+        beat = sorted(self._met - {self._canonical(measurement.opts)})
+        more = {"seed_opts": None if seed_opts is None else [o.json for o in seed_opts], **({"beat": beat} if beat else {}), **final}
+        self._rows.append(self._row(measurement, self.job.strategy, verified=True, seed_s=seed_s, more=more))
         self.flush()
 
     def flush(self) -> None:
+        self._write(PATIENCE_S)
+
+    def close(self) -> str:
+        self._write(LAST_PATIENCE_S)
+        if not self._rows:
+            return ""
         rows, self._rows = self._rows, []
-        if rows:
-            try:
-                self.cache.record(rows)
-            except BaseException:
-                # an interrupt inside the transaction rolls it back: keep the rows for the last flush
-                self._rows = rows + self._rows
-                raise
+        try:
+            return f"the cache could not be written, so {len(rows)} measurements are in {self.cache.spill(rows, self.run_id)}; the next run takes them in"
+        except CacheError as e:
+            return f"{len(rows)} measurements are lost: {self._trouble}; {e}"
+
+    def _write(self, patience_s: float) -> None:
+        rows, self._rows = self._rows, []
+        try:
+            if rows:
+                self.cache.record(rows, patience_s=patience_s)
+            self._trouble = ""
+        except CacheError as e:
+            self._rows = rows + self._rows
+            self._next = self.clock() + RETRY_S
+            if not self._trouble:
+                warnings.warn(f"{e}. The search goes on; its measurements wait in memory", CacheWarning, stacklevel=3)
+            self._trouble = str(e)
+        except BaseException:
+            # an interrupt inside the transaction rolls it back: keep the rows for the last flush
+            self._rows = rows + self._rows
+            raise
         self._written = self.clock()
-
-    def _comparable(self, m: Measurement) -> tuple[Measurement, dict[str, float]]:
-        """The winner's time as it would have been when the cache's answer was timed.
-
-        The cache returns the fastest row of a key, but the machine may be slower today. Where this run timed the old answer too, and found the winner
-        faster than it side by side, the winner's times are scaled by (old answer then / old answer now), and kept as they were in the provenance."""
-        before, now = self.before, self._before_now
-        if before is None or before.t_med is None or now is None or m.t_med is None or m.t_min is None:
-            return m, {}
-        scale = before.t_med / now
-        if m.t_med >= now or scale >= 1 or self._canonical(m.opts) == before.opts:
-            return m, {}
-        return dataclasses.replace(m, t_min=m.t_min * scale, t_med=m.t_med * scale), {"t_min_as_timed": m.t_min, "t_med_as_timed": m.t_med}
 
     def _canonical(self, opts: Schedule) -> str:
         return canon(self.canonical.to_canonical([o.json for o in opts]))

@@ -2,14 +2,13 @@
 
 A key holds the target, the number of threads and the compiler's id. A named target gives the target key, the manifest the threads. The compiler id of the
 `cpu` device is this installation's llvmlite; other devices' ids, like a target key that is written with *, match what the cache holds. A row is valid when this
-version of the tool made it, or when its options still render the row's source; for a target that cannot be made from its key, that cannot be told, and the row
-counts as stale.
+version of the tool made it, or when its options still render the row's source; for a target that cannot be made from its key, or a kernel whose file is not run,
+that cannot be told, and the row counts as stale. Files that the manifest names are not run here: what their kernels are, its lock says (`manifest_lock`).
 """
 
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -21,6 +20,8 @@ if TYPE_CHECKING:
     from ..targets import Target
     from .manifest import Entry, Place
 
+UNKNOWN = "unknown"
+"""In place of a kernel's hash that nobody knows."""
 LANGS = {"cpu": "llvm", "cpu:c": "c", "opencl": "opencl", "cuda": "cuda"}
 """What the built-in devices' code is written in."""
 
@@ -46,17 +47,32 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """`state`: 'present', 'stale' (`row` is there, made by other code) or 'missing'."""
+    """`state`: 'present', 'stale' (`row` is there, made by other code) or 'missing'; `why` where that is not all there is to say."""
 
     entry: Entry
     wanted: Wanted
     state: str
     row: Row | None = None
+    why: str = ""
 
 
 def like(text: str, pattern: str) -> bool:
     """Equal, where * in the pattern stands for anything."""
-    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), text, re.S) is not None
+    first, *rest = pattern.split("*")
+    if not rest:
+        return text == pattern
+    last = rest.pop()
+    end = len(text) - len(last)
+    at = len(first)
+    if not text.startswith(first) or not text.endswith(last) or end < at:
+        return False
+    # each part at the first place after the one before: no choice to go back on, whatever the number of stars
+    for part in rest:
+        at = text.find(part, at, end)
+        if at < 0:
+            return False
+        at += len(part)
+    return True
 
 
 def target_of(place: Place) -> tuple[str, Target | None]:
@@ -81,7 +97,6 @@ def wanted(entry: Entry) -> Wanted:
     from ..ir.normalise import normalise
     from ..plan.identity import canonical_of
 
-    assert entry.made is not None
     place = entry.place
     target, named = target_of(place)
     threads = place.threads
@@ -101,12 +116,15 @@ def wanted(entry: Entry) -> Wanted:
             from ..devices.cpu import CpuDevice
 
             compiler = CpuDevice().compiler_id()
-    return Wanted(canonical_of(normalise(entry.made)).hash, target, threads, compiler, named)
+    hash = canonical_of(normalise(entry.made)).hash if entry.made is not None else entry.record.kernel if entry.record is not None else UNKNOWN
+    return Wanted(hash, target, threads, compiler, named)
 
 
 def check(entry: Entry, cache: Cache) -> Checked:
     """Look an entry up; never builds, runs or measures anything."""
     want = wanted(entry)
+    if want.kernel == UNKNOWN:
+        return Checked(entry, want, "missing", why=entry.why)
     if "*" in want.target + want.compiler:
         rows = cache.rows(kernel=want.kernel, threads=want.threads, policy=DEFAULT_POLICY, verified=True, outcome="ok")
         keys = [k for k in dict.fromkeys(r.key for r in rows) if want.matches(k)]
@@ -116,7 +134,10 @@ def check(entry: Entry, cache: Cache) -> Checked:
     for row in found:
         if _valid(entry, want, row):
             return Checked(entry, want, "present", row)
-    return Checked(entry, want, "stale" if found else "missing", found[0] if found else None)
+    if not found:
+        return Checked(entry, want, "missing")
+    why = "" if entry.made is not None else "made by other code of Tilewright, and without --trust the kernel's file is not run to compare"
+    return Checked(entry, want, "stale", found[0], why)
 
 
 def _valid(entry: Entry, want: Wanted, row: Row) -> bool:
@@ -126,7 +147,7 @@ def _valid(entry: Entry, want: Wanted, row: Row) -> bool:
     if row.tool_version == tool_version():
         return True
     target = want.named if want.named is not None and want.named.key == row.target else rebuilt(row.target)
-    if target is None:
+    if target is None or entry.made is None:
         return False
     from ..ir.normalise import normalise
     from ..lower import lower
@@ -134,7 +155,6 @@ def _valid(entry: Entry, want: Wanted, row: Row) -> bool:
     from ..plan.identity import canonical_of
     from ..renderers import render
 
-    assert entry.made is not None
     kernel = normalise(entry.made)
     try:
         opts = parse(canonical_of(kernel).from_canonical(json.loads(row.opts)))

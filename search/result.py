@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .space import Schedule
 
-FOUND, NOTHING_VALID, INTERRUPTED = 0, 4, 130
+FOUND, NOTHING_VALID, NOTHING_MEASURED, INTERRUPTED = 0, 4, 6, 130
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,9 @@ class Job:
 
     def reproduce(self) -> str:
         """The command that runs this search again."""
-        words = ["tune", "run", "--kernel", self.kernel]
+        from ..targets import command_prefix
+
+        words = [*command_prefix(self.device), "tune", "run", "--kernel", self.kernel]
         if self.shape:
             words += ["--shape", ",".join(f"{k}={v}" for k, v in self.shape.items())]
         words += ["--dtype", self.dtype] if self.dtype else []
@@ -51,8 +53,8 @@ class Result:
 
     `seed_opts` and `seed_s`: the best start schedule and its fastest time. `plain_s`: the kernel as written, with no options. `gain`: how many times faster than it the answer is, from paired timing
     where there was time for it. `significant`: whether that gain is larger than the noise (when not, the answer is the seed). `verified`: the whole
-    output was checked; `confirmed`: once more with other inputs. `counts` has candidates by outcome, `repeated` those that turned out to be a
-    schedule or a source that was already known. `history` has one entry for each improvement: seconds, trials, t_min, opts (JSON list)."""
+    output was checked; `confirmed`: once more with other inputs. `standing`: of a cached answer, what is known of it here ('verified', 'unconfirmed', 'unverified'). `counts` has candidates by outcome, `repeated` those that turned out to be a
+    schedule or a source that was already known, `earlier` how many earlier searches tried, which this one went on from. `history` has one entry for each improvement: seconds, trials, t_min, opts (JSON list)."""
 
     kernel: str
     shape: Mapping[str, int]
@@ -72,9 +74,11 @@ class Result:
     roofline_pct: float | None = None
     counts: Mapping[str, int] = field(default_factory=dict)
     repeated: int = 0
+    earlier: int = 0
     seconds: float = 0.0
     verified: bool = False
     confirmed: bool = False
+    standing: str = ""
     significant: bool = False
     gain: float | None = None
     origin: str = "tuned"

@@ -5,13 +5,20 @@ Start schedules go first, so that there is an answer early; nothing a candidate 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import TilewrightError
 from . import result as results
+from .budget import SPENT
+from .effort import Effort
 from .finals import GRACE_S, Decision, Finalist, decide
+from .known import NOTHING, Known
 from .ledger import Ledger
 from .pipeline import Pipeline
 from .record import NoRecord
@@ -32,6 +39,7 @@ BATCH_S = 1.0
 """Seconds a batch should take at most: what a kill loses."""
 AHEAD = 24
 """Schedules being built or waiting to be timed."""
+EXHAUSTED = "there is nothing left to try"
 GRACE = 10.0
 """Seconds past the budget that a run may take to get its first answer."""
 
@@ -50,6 +58,19 @@ class _Asked:
     by: str
 
 
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Signals that end a run wait inside: the second Ctrl-C must not cost what the first one kept."""
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 class TuningRun:
     """One search. `run()` once; the pieces are given, so that a fake measurer and a synthetic space exercise all of it."""
 
@@ -63,12 +84,17 @@ class TuningRun:
         meter: Meter,
         progress: Progress,
         recorder: Recorder | None = None,
+        *,
+        known: Known = NOTHING,
+        earlier: Effort | None = None,
     ) -> None:
-        """`strategy` None: only the start schedules are measured."""
+        """`strategy` None: only the start schedules are measured. `known`: what earlier searches of this key measured; `earlier`: how thorough they were."""
         self.space, self.measurer, self.strategy, self.starts = space, measurer, strategy, list(starts)
         self.job, self.meter, self.progress = job, meter, progress
         self.recorder: Recorder = recorder if recorder is not None else NoRecord()
+        self.known, self.earlier = known, earlier or Effort()
         self.ledger = Ledger()
+        self._recalled = False
         self._asked: dict[Schedule, _Asked] = {}
         self._cost = 0.15
         self._first: tuple[float, int] | None = None
@@ -98,9 +124,12 @@ class TuningRun:
             self._fault = e
             decision = self._decide(quick=True)
         if self._fault is not None and decision.winner is None:
-            self.recorder.flush()
+            self.recorder.close()
             raise self._fault
-        result = self._result(decision, interrupted, why)
+        with uninterrupted():
+            result = self._result(decision, interrupted, why)
+            if said := self.recorder.close():
+                result = dataclasses.replace(result, message="; ".join(filter(None, (result.message, said))))
         self.progress.done(result)
         return result
 
@@ -121,7 +150,7 @@ class TuningRun:
                 if self.strategy is None:
                     return "the start schedules are measured"
                 if self.strategy.done or idle > 20:
-                    return "there is nothing left to try"
+                    return EXHAUSTED
                 continue
             left = max(0.0, self.meter.search_left) if self.ledger.best is not None else max(0.0, self.meter.left)
             most = max(1, min(BATCH, int(min(left, BATCH_S) / self._cost), int(min(self.meter.trials_left, BATCH))))
@@ -141,8 +170,19 @@ class TuningRun:
         room = min(AHEAD - pipe.pending, self.meter.trials_left - pipe.pending, max(1.0, self.meter.search_left / self._cost) - pipe.pending)
         if room < 1 or (pipe.pending and room < 4 and room != self.meter.trials_left - pipe.pending):
             return 1
+        self._recall()
         asked = self.strategy.ask(int(min(room, BATCH)))
         return self._submit(pipe, asked, {})
+
+    def _recall(self) -> None:
+        """Once, when the start schedules were measured: tell the strategy what earlier searches found."""
+        if self._recalled or self.strategy is None:
+            return
+        self._recalled = True
+        fresh = {m.opts: m for m in self.ledger.by_hash.values() if m is not None}
+        for m in self.known.today(fresh):
+            if self.space.state(m.opts) is not None:
+                self.strategy.tell(m.opts, m)
 
     def _submit(self, pipe: Pipeline, schedules: Sequence[Schedule], origins: dict[Schedule, str]) -> int:
         """Legal, unknown schedules go to the builders, best estimate first unless they are start schedules; the others are told at once."""
@@ -151,6 +191,12 @@ class TuningRun:
         fresh: list[State] = []
         for opts in schedules:
             by = origins.get(opts) or self._asker(opts)
+            settled = None if opts in origins else self.known.settled(opts)
+            if settled is not None:
+                self.ledger.repeated += 1
+                if self.strategy is not None:
+                    self.strategy.tell(opts, settled)
+                continue
             state = self.space.state(opts)
             if state is None:
                 self._conclude(Measurement(opts, Outcome.illegal, detail=self.space.reason(opts)), by)
@@ -263,6 +309,17 @@ class TuningRun:
             verified=True,
         )
 
+    def _effort(self, why: str, interrupted: bool) -> Effort:
+        """How thorough all searches of this key were, this one included."""
+        budget = self.meter.budget
+        spent = self.meter.elapsed
+        if why == SPENT and budget.seconds is not None:
+            spent = max(spent, budget.seconds)
+        gave_up = budget.patience if why.startswith("no gain") and budget.patience else 0
+        complete = self.strategy is not None and why == EXHAUSTED
+        tried = sum(self.ledger.counts.values())
+        return self.earlier.then(Effort(spent, tried, complete, gave_up, interrupted or self._fault is not None))
+
     def _result(self, decision: Decision, interrupted: bool, why: str) -> Result:
         for m in decision.failed:
             self.ledger.count(m)
@@ -280,14 +337,18 @@ class TuningRun:
             "repeated": self.ledger.repeated,
             "history": tuple(self.ledger.history),
             "message": message,
+            "earlier": self.earlier.candidates,
         }
         code = results.INTERRUPTED if interrupted else results.FOUND if won is not None else results.NOTHING_VALID
         if won is None:
-            self.recorder.flush()
+            if code == results.NOTHING_VALID and not self.ledger.counts:
+                code = results.NOTHING_MEASURED
+                common["message"] = "; ".join(filter(None, (message, "no candidate was finished in that time, so nothing is known of any: give it more")))
             return results.make(self.job, seconds=self.meter.elapsed, exit_code=code, **common)
         m = won.measurement
         gain = 1.0 if won is seed else None if decision.ratio is None else 1 / decision.ratio
-        self.recorder.winner(m, seed_opts, seed_s, {"gain": gain, "paired": decision.paired, "confirmed": decision.confirmed})
+        effort = self._effort(why, interrupted)
+        self.recorder.winner(m, seed_opts, seed_s, {"gain": gain, "paired": decision.paired, "confirmed": decision.confirmed, "effort": effort.json})
         return results.make(
             self.job,
             opts=m.opts,

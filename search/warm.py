@@ -6,13 +6,22 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ..cache.choice import Standing
 from ..ir.errors import OptError
+from .effort import Effort
 
 if TYPE_CHECKING:
     from ..cache import Cache, Key, Row
     from ..ir.canonical import Canonical
+    from ..plan import Plan
     from .result import Job, Result
     from .space import Schedule, Space
+
+
+NOTES = {
+    Standing.unconfirmed: "checked once: a run of `tune run` checks it again",
+    Standing.unverified: "elsewhere, so unverified here: a run of `tune run` checks and times it",
+}
 
 
 def stored(cache: Cache, key: Key, canonical: Canonical, space: Space, top: int = 3) -> list[Schedule]:
@@ -46,17 +55,21 @@ def _legal(rows: Iterable[Row], canonical: Canonical, space: Space, top: int) ->
     return list(found.values())
 
 
-def answer(job: Job, row: Row, opts: Schedule, seconds: float) -> Result:
-    """The cached row as a result."""
+def answer(job: Job, plan: Plan, seconds: float) -> Result:
+    """The cached row of an exact plan as a result."""
     from ..opts import parse
     from . import result as results
 
-    provenance: dict[str, Any] = json.loads(row.provenance)
+    row = plan.row
+    assert row is not None and plan.standing is not None
+    provenance: dict[str, Any] = row.facts
+    effort = Effort.of(row)
+    said = [f"found in the cache (measured {row.when}", *([f"after {effort}"] if effort else []), *([NOTES[plan.standing]] if plan.standing in NOTES else [])]
     seed_opts = provenance.get("seed_opts")
     gain = provenance.get("gain")
     return results.make(
         job,
-        opts=opts,
+        opts=plan.opts,
         t_min=row.t_min,
         t_med=row.t_med,
         n=row.n,
@@ -65,8 +78,9 @@ def answer(job: Job, row: Row, opts: Schedule, seconds: float) -> Result:
         gain=gain if isinstance(gain, float) else None,
         verified=row.verified,
         confirmed=bool(provenance.get("confirmed", False)),
+        standing=str(plan.standing),
         origin="cached",
         seconds=seconds,
         source_sha=row.source_sha or None,
-        message=f"found in the cache (measured {row.when})",
+        message=", ".join(said) + ")",
     )

@@ -1,5 +1,6 @@
 """This machine as a Target: flags and name from LLVM, cache sizes from sysfs, usable cores from affinity and cgroup.
 
+`here.py` takes features away from it where TILEWRIGHT_TARGET says so.
 Where a source is missing (another operating system, a sandbox without /sys) the value falls back to the named target of the same
 cpu, else to small figures that suit any processor."""
 
@@ -29,32 +30,45 @@ _FALLBACK = (32 << 10, 256 << 10, 4 << 20)
 
 
 @functools.cache
-def host() -> Target:
-    """The machine this process runs on. Detected once a process, in well under 5 ms when llvmlite is loaded."""
+def machine() -> Target:
+    """The machine this process runs on, with all that it has. Detected once a process, in well under 5 ms when llvmlite is loaded."""
     import llvmlite.binding as llvm
 
     arch = platform.machine().lower()
     arch = _ARCH.get(arch, arch)
     cpu = str(llvm.get_host_cpu_name()) or "generic"
-    features = _features(arch, dict(llvm.get_host_cpu_features()))
+    features = usable(has(arch, dict(llvm.get_host_cpu_features())))
     known = lookup(cpu)
     l1, l2, l3 = cache_sizes(min(_affinity(), default=0), (known.l1, known.l2, known.l3) if known else _FALLBACK)
     return Target(cpu, "llvm", arch, cpu, features, *vector_shape(arch, features), usable_cores(), l1, l2, l3)
 
 
-def _features(arch: str, flags: dict[str, bool]) -> frozenset[str]:
+@functools.cache
+def features() -> frozenset[str]:
+    """Every feature that this machine has, also those that `usable` leaves out because it has better ones."""
+    import llvmlite.binding as llvm
+
+    return has(machine().arch, dict(llvm.get_host_cpu_features()))
+
+
+def has(arch: str, flags: dict[str, bool]) -> frozenset[str]:
+    """Our features that LLVM's `flags` amount to."""
     if arch == "aarch64":
         # every AArch64 processor that runs a general operating system has these; LLVM reports few flags on some systems
         return frozenset({"neon", "fma", "f16c"})
     if arch != "x86_64":
         return frozenset()
-    found = {ours for ours, theirs in _X86.items() if all(flags.get(f, False) for f in theirs)}
+    return frozenset(ours for ours, theirs in _X86.items() if all(flags.get(f, False) for f in theirs))
+
+
+def usable(found: frozenset[str]) -> frozenset[str]:
+    """The features that code is rendered for, of those that a processor has."""
     if not {"avx2", "fma", "f16c", "avx512"} <= found:
         found -= {"avx512", "avx512vnni", "avx512bf16"}
     if "avx512" in found or not {"avx2", "fma", "f16c"} <= found:
         # processors that have both do better with the wider form
-        found.discard("avxvnni")
-    return frozenset(found)
+        found -= {"avxvnni"}
+    return found
 
 
 def usable_cores() -> int:

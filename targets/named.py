@@ -60,6 +60,7 @@ _TABLE = {
         _x86("alderlake", "alderlake", _V3 | {"avxvnni"}, 16, 48 * _KIB, 1280 * _KIB, 30 * _MIB),
         _x86("haswell", "haswell", _V3, 8, 32 * _KIB, 256 * _KIB, 20 * _MIB),
         _x86("avx2", "x86-64-v3", _V3, 8, 32 * _KIB, 512 * _KIB, 16 * _MIB),
+        _x86("x86-64-v4", "x86-64-v4", _V4, 8, 32 * _KIB, _MIB, 16 * _MIB),
         _x86("x86-64-v2", "x86-64-v2", _V2, 4, 32 * _KIB, 256 * _KIB, 8 * _MIB),
         _arm("neon", "generic", 8, 64 * _KIB, 512 * _KIB, 8 * _MIB),
         _arm("apple-m1", "apple-m1", 8, 128 * _KIB, 3 * _MIB, 8 * _MIB),
@@ -75,17 +76,19 @@ _TABLE["opencl-gpu"] = opencl("opencl-gpu", "generic-gpu", "gpu", frozenset({"fp
 _TABLE["opencl-cpu"] = opencl("opencl-cpu", "generic-cpu", "cpu", frozenset({"fp64"}), 8, 256 * _KIB, 1024, _TABLE["avx2"])
 NAMES: tuple[str, ...] = tuple(_TABLE)
 """The processors that `named` knows."""
+ALIASES = {"x86-64-v3": "avx2", "v2": "x86-64-v2", "v3": "avx2", "v4": "x86-64-v4"}
+"""Other names of some of them."""
 
 
 def named(name: str) -> Target:
-    """The target called `name`; 'host' is this machine. Raises DeviceError that suggests the nearest name."""
+    """The target called `name`; 'host' is this machine, as far as TILEWRIGHT_TARGET lets it be used. Raises DeviceError that suggests the nearest name."""
     if name == "host":
-        from .detect import host
+        from .here import host
 
         return host()
-    found = _TABLE.get(name)
+    found = _TABLE.get(ALIASES.get(name, name))
     if found is None:
-        near = difflib.get_close_matches(name, NAMES, 1, 0.4)
+        near = difflib.get_close_matches(name, (*NAMES, *ALIASES), 1, 0.4)
         hint = f"did you mean {near[0]!r}? " if near else ""
         raise DeviceError(f"unknown target {name!r}: {hint}use host or one of {', '.join(NAMES)}")
     return found

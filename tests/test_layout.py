@@ -12,17 +12,18 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 MAX_LINES = 350
 
-_ORDER = ("ir", "targets", "opts", "lower", "renderers", "devices", "cache", "plan")
+_ORDER = ("files", "ir", "targets", "opts", "lower", "renderers", "devices", "cache", "plan")
 _ALL = (*_ORDER, "kernels", "measure", "search", "cli")
 MAY_IMPORT: dict[str, frozenset[str]] = {
+    "files": frozenset(),
     "ir": frozenset(),
     "targets": frozenset({"ir"}),
     "kernels": frozenset({"ir"}),
     "opts": frozenset({"ir", "targets"}),
     "lower": frozenset({"ir", "targets", "opts"}),
     "renderers": frozenset({"ir", "targets", "lower"}),
-    "devices": frozenset({"ir", "targets", "lower"}),
-    "cache": frozenset({"ir", "targets", "opts"}),
+    "devices": frozenset({"files", "ir", "targets", "lower"}),
+    "cache": frozenset({"files", "ir", "targets", "opts"}),
     "plan": frozenset({*_ORDER, "kernels"} - {"plan"}),
     "measure": frozenset({*_ORDER, "kernels"} - {"cache"}),
     "search": frozenset({*_ORDER, "kernels", "measure"}),

@@ -6,14 +6,18 @@ from pathlib import Path
 
 import pytest
 from tilewright import cache
-from tilewright.cache import CacheWarning, Key, layers
+from tilewright.cache import CacheWarning, Key, layers, projects
+from tilewright.ir.errors import UsageError
 
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A user, a project with a folder inside, and no environment variable."""
+    """A user who allows projects' caches, a project with a folder inside, and no other environment variable."""
     monkeypatch.delenv(layers.ENV, raising=False)
+    monkeypatch.setenv(projects.ENV, "1")
+    monkeypatch.setattr(projects, "_told", set())
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     (tmp_path / "project" / "src").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "project" / "src")
     return tmp_path
@@ -87,3 +91,59 @@ def test_the_project_is_found_from_a_folder_inside_it(home: Path, make_row) -> N
     put(home / "project" / ".tilewright" / "cache.db", make_row())
     assert layers.project_path() == home / "project" / ".tilewright" / "cache.db"
     assert layers.project_path(home) is None
+
+
+# who may answer -----------------------------------------------------------------------------------------------------
+@pytest.fixture
+def project(home: Path, make_row) -> Path:
+    """A project's cache with a row."""
+    path = home / "project" / ".tilewright" / "cache.db"
+    put(path, make_row())
+    return path
+
+
+def found(key: Key) -> bool:
+    with cache.open() as c:
+        return c.best(key) is not None
+
+
+def test_a_projects_cache_answers_where_somebody_allowed_it(home: Path, project: Path, key: Key, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert found(key)
+    monkeypatch.setenv(projects.ENV, "0")
+    assert not found(key)
+    monkeypatch.delenv(projects.ENV)
+    with pytest.warns(CacheWarning, match=r"the project's cache .*cache.db is not used: nobody allowed it: set TILEWRIGHT_PROJECT_CACHE=1"):
+        assert not found(key)
+    assert not found(key), "and is told once"
+    projects.remember(project, True)
+    assert found(key) and projects.answer(project) is True and projects.answer(home / "other") is None
+    projects.remember(project, False)
+    assert not found(key)
+    monkeypatch.setenv(projects.ENV, "yes")
+    with pytest.raises(UsageError, match=r"TILEWRIGHT_PROJECT_CACHE is 1 .* or 0 .*, not 'yes'"):
+        found(key)
+
+
+@pytest.mark.parametrize("open_to_others", ["project", "project/.tilewright", "project/.tilewright/cache.db"])
+def test_a_projects_cache_that_others_can_write_never_answers(home: Path, project: Path, key: Key, open_to_others: str) -> None:
+    (home / open_to_others).chmod(0o777)
+    with pytest.warns(CacheWarning, match=rf"is not used: others can write .*{open_to_others}; name it with --cache"):
+        assert not found(key)
+
+
+def test_answers_that_cannot_be_read_are_no_answers(home: Path, project: Path, key: Key, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(projects.ENV)
+    file = home / "config" / "tilewright" / "projects.json"
+    file.parent.mkdir(parents=True)
+    for text in ("", "[]", "{}", '{"schema":1,"projects":[]}', '{"schema":1,"projects":{"x":1}}', "[" * 9999, "\0"):
+        monkeypatch.setattr(projects, "_told", set())
+        file.write_text(text)
+        with pytest.warns(CacheWarning, match=r"the answers in .*projects.json are not readable"):
+            assert not found(key)
+    projects.remember(project, True)
+    assert found(key)
+
+
+def test_an_empty_name_is_no_cache(home: Path) -> None:
+    with pytest.raises(UsageError, match="the cache has an empty name: give a path"):
+        cache.open("")

@@ -114,6 +114,11 @@ def test_like_takes_only_the_star_as_special() -> None:
     assert not like("ab", "a.") and not like("ab", "a") and not like("a", "a?") and not like("b", "[ab]")
 
 
+def test_any_number_of_stars_takes_no_time() -> None:
+    assert like("a" * 1000 + "b", "*a" * 40 + "*b") and not like("a" * 1000, "*a" * 40 + "*b")
+    assert like("a", "**") and not like("ab", "ab*b") and like("abab", "ab*ab") and like("axbxc", "a*b*c") and not like("acb", "a*b*c")
+
+
 def test_what_the_manifest_must_say(tmp_path: Path, store: Cache) -> None:
     with pytest.raises(UsageError, match="target 'there' needs threads: how many znver5 uses cannot be told here"):
         check(entry(tmp_path, 'target = "znver5"'), store)

@@ -14,15 +14,15 @@ from tilewright.targets import detect
 
 @pytest.fixture(autouse=True)
 def fresh() -> None:
-    detect.host.cache_clear()
+    detect.machine.cache_clear()
 
 
-def test_host_is_what_llvm_reports() -> None:
+def test_the_machine_is_what_llvm_reports() -> None:
     import llvmlite.binding as llvm
 
-    t = targets.host()
+    t = targets.machine()
     flags = llvm.get_host_cpu_features()
-    assert t.cpu == llvm.get_host_cpu_name() and t.lang == "llvm" and t is targets.host() and t == targets.named("host")
+    assert t.cpu == llvm.get_host_cpu_name() and t.lang == "llvm" and t is targets.machine()
     if t.arch == "x86_64":
         assert ("fma" in t.features) == flags["fma"] and ("avx512" in t.features) <= flags["avx512f"]
     assert 1 <= t.cores <= (os.cpu_count() or 1) and 4096 <= t.l1 <= t.l2
@@ -47,12 +47,12 @@ ALL = ("sse4.1", "avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512cd", "avx5
     ],
 )
 def test_flags(missing: tuple[str, ...], kept: set[str]) -> None:
-    assert detect._features("x86_64", {f: f not in missing for f in ALL}) == kept
+    assert detect.usable(detect.has("x86_64", {f: f not in missing for f in ALL})) == kept
 
 
 def test_flags_of_other_architectures() -> None:
-    assert detect._features("aarch64", {}) == {"neon", "fma", "f16c"}
-    assert detect._features("riscv64", {"v": True}) == set()
+    assert detect.has("aarch64", {}) == {"neon", "fma", "f16c"}
+    assert detect.has("riscv64", {"v": True}) == set()
 
 
 def test_an_unknown_machine_still_gives_a_target(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,8 +63,8 @@ def test_an_unknown_machine_still_gives_a_target(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(detect.platform, "machine", lambda: "riscv64")
     monkeypatch.setattr(detect.Path, "read_text", lambda self: (_ for _ in ()).throw(OSError()))
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)
-    t = targets.host()
-    detect.host.cache_clear()
+    t = targets.machine()
+    detect.machine.cache_clear()
     assert (t.cpu, t.arch, t.vector_bytes, t.features) == ("generic", "riscv64", 16, frozenset())
     assert (t.l1, t.l2, t.l3) == (32 << 10, 256 << 10, 4 << 20) and t.cores == (os.cpu_count() or 1)
 

@@ -33,6 +33,13 @@ PROCESSORS = [n for n in targets.NAMES if targets.named(n).lang == "llvm"]
 OTHERS = [n for n in targets.NAMES if n not in PROCESSORS]
 
 
+def test_the_levels_of_x86_go_by_several_names() -> None:
+    assert targets.named("v2") is targets.named("x86-64-v2") and targets.named("v4") is targets.named("x86-64-v4")
+    assert targets.named("v3") is targets.named("x86-64-v3") is targets.named("avx2") and targets.named("v3").cpu == "x86-64-v3"
+    with pytest.raises(DeviceError, match="did you mean 'x86-64-v3'"):
+        targets.named("x86_64-v3")
+
+
 @pytest.mark.parametrize("name", OTHERS)
 def test_a_target_with_thread_groups_is_consistent(name: str) -> None:
     t = targets.named(name)

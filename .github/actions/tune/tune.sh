@@ -3,7 +3,7 @@
 #   MODE=tune MANIFEST=kernels.toml BUNDLE=schedules.jsonl bash tune.sh
 # MODE     tune: tune what the manifest asks for and the cache lacks, then write the bundle. require: only look, and fail where something is missing
 # MANIFEST the manifest
-# BUNDLE   rows to begin with, where the file exists; written anew by tune
+# BUNDLE   rows to begin with: where the file exists for tune, which writes it anew; require needs it
 # BUDGET   time for all of it (5m)
 # TARGETS  targets of the manifest to restrict it to, separated by spaces (all)
 # TUNE     the command (tune)
@@ -15,8 +15,13 @@ read -ra targets <<<"${TARGETS:-}"
 only=()
 for target in "${targets[@]}"; do only+=(--target "$target"); done
 
+if [ -f "$bundle" ]; then
+  "$tune" cache import "$bundle"
+elif [ "$mode" = require ]; then
+  echo "error: mode require looks into the bundle $bundle, which is not there; commit it, or download it from the job that tunes" >&2
+  exit 2
+fi
 mkdir -p "$(dirname "$bundle")"
-if [ -f "$bundle" ]; then "$tune" cache import "$bundle"; fi
 
 status=0  # 2: manifest, targets or cache are not usable, and nothing else here would work
 case $mode in

@@ -1,0 +1,59 @@
+"""Writing a file that someone named: whole or not at all, and never in place of something that is no file."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+
+
+def replace(path: str | os.PathLike[str], content: str | bytes) -> None:
+    """The file's new content (a text as UTF-8), at once: a reader sees the old or the new one. Through a link, the file that it names is replaced; what is no
+    regular file (a pipe, a terminal, /dev/stdout) is written to. Keeps the permissions of a file that was there. Raises OSError."""
+    data = content.encode() if isinstance(content, str) else content
+    target = Path(path).resolve()  # the file that a link names, not the link
+    if (target.exists() and not target.is_file()) or _stream(path):
+        with open(path, "wb") as f:
+            f.write(data)
+        return
+    fd, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:100]}.")
+    try:
+        with os.fdopen(fd, "wb") as f:
+            f.write(data)
+            f.flush()
+            os.fsync(f.fileno())
+        os.chmod(temporary, target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask())
+        os.replace(temporary, target)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
+
+
+def why_not(path: str | os.PathLike[str]) -> str | None:
+    """Why `replace` could not write there, found before hours of work; None where it looks as if it could. Makes and changes nothing."""
+    try:
+        target = Path(path).resolve()
+        if target.is_dir():
+            return "it is a folder"
+        if not target.parent.is_dir():
+            return "its folder does not exist"
+        if target.exists() and not os.access(target, os.W_OK):
+            return "it is not writable"
+        if (target.is_file() or not target.exists()) and not _stream(path) and not os.access(target.parent, os.W_OK | os.X_OK):
+            return "its folder is not writable"
+    except (OSError, ValueError, RuntimeError) as e:  # a loop of links, a NUL in the name
+        return str(getattr(e, "strerror", None) or e)
+    return None
+
+
+def _stream(path: str | os.PathLike[str]) -> bool:
+    """/dev/stdout and its like are whatever is open there, also where that is a file with a name."""
+    return Path(path).absolute().parts[1:2] in (("dev",), ("proc",))
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

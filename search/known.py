@@ -1,0 +1,76 @@
+"""What earlier searches of a key measured with today's code, so that a larger budget goes on where a smaller one ended."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from ..ir.errors import OptError
+
+if TYPE_CHECKING:
+    from ..cache import Cache, Key, Row
+    from ..ir.canonical import Canonical
+    from ..measure import Measurement
+    from .space import Schedule
+
+NEWEST = 2000
+"""Rows of a key that are looked at."""
+TOLD = 64
+"""The fastest of them that a strategy hears of."""
+NEAR = 1.15
+"""What is within this ratio of the fastest is measured again: times of another day do not decide between such."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """Measurements of earlier searches, by schedule."""
+
+    by_opts: Mapping[Schedule, Measurement]
+
+    def settled(self, opts: Schedule) -> Measurement | None:
+        """The measurement of a schedule that need not be made again: it failed, or was clearly slower than the fastest."""
+        m = self.by_opts.get(opts)
+        return m if m is not None and (m.t_min is None or m.t_min > NEAR * self.fastest) else None
+
+    @property
+    def fastest(self) -> float:
+        """Seconds, infinity where nothing was right."""
+        return min((m.t_min for m in self.by_opts.values() if m.t_min is not None), default=math.inf)
+
+    def today(self, fresh: Mapping[Schedule, Measurement]) -> list[Measurement]:
+        """The fastest ones as they would be timed now: scaled by what those among `fresh`, measured again in this run, take now."""
+        then = [(m.t_min, self.by_opts[o].t_min) for o, m in fresh.items() if o in self.by_opts]
+        ratios = sorted(now / before for now, before in then if now and before)
+        scale = ratios[len(ratios) // 2] if ratios else 1.0
+        right = sorted((m for o, m in self.by_opts.items() if m.t_min is not None and o not in fresh), key=lambda m: m.t_min or 0.0)
+        return [replace(m, t_min=scale * m.t_min, t_med=None if m.t_med is None else scale * m.t_med) for m in right[:TOLD] if m.t_min is not None]
+
+
+NOTHING = Known({})
+
+
+def known(cache: Cache, key: Key, canonical: Canonical) -> Known:
+    """What the cache holds of `key`, measured here, with the code of today."""
+    from ..cache import tool_version
+
+    rows = cache.rows(kernel=key.kernel, target=key.target, threads=key.threads, compiler=key.compiler, policy=key.policy, tool_version=tool_version())
+    found = {}
+    for row in rows[-NEWEST:]:
+        if not row.imported and (m := _measurement(row, canonical)) is not None:
+            found[m.opts] = m  # oldest first: the newest stays
+    return Known(found)
+
+
+def _measurement(row: Row, canonical: Canonical) -> Measurement | None:
+    from ..measure import Measurement, Outcome
+    from ..opts import parse
+
+    try:
+        opts = parse(canonical.from_canonical(json.loads(row.opts)))
+    except OptError:
+        return None
+    timed = row.outcome in ("ok", "slow")
+    return Measurement(opts, Outcome(row.outcome), row.t_min if timed else None, row.t_med if timed else None, row.n, sha=row.source_sha or None)

@@ -1,0 +1,68 @@
+"""Asking whether a project's cache may answer."""
+
+from __future__ import annotations
+
+import io
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+from tilewright import cache
+from tilewright.cache import layers, projects
+from tilewright.cli.project import settle
+
+from .conftest import row
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in (layers.ENV, projects.ENV):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    path = tmp_path / "project" / ".tilewright" / "cache.db"
+    with cache.open(path) as c:
+        c.record(row())
+    monkeypatch.chdir(path.parent.parent)
+    return path
+
+
+def asked(monkeypatch: pytest.MonkeyPatch, typed: str, **args: object) -> bool:
+    """Whether somebody who types this was asked."""
+    said = Terminal()
+    monkeypatch.setattr("sys.stdin", Terminal(typed))
+    monkeypatch.setattr("sys.stderr", said)
+    settle(Namespace(**({"cache": None} | args)))
+    return "Use it? [y/N]" in said.getvalue()
+
+
+@pytest.mark.parametrize(("typed", "answer"), [("y\n", True), ("YES\n", True), ("n\n", False), ("\n", False), ("", None)])
+def test_it_is_asked_once_and_the_answer_is_kept(project: Path, monkeypatch: pytest.MonkeyPatch, typed: str, answer: bool | None) -> None:
+    assert asked(monkeypatch, typed) and projects.answer(project) is answer
+    assert asked(monkeypatch, "n\n") is (answer is None)
+
+
+def test_nobody_is_asked_without_need(project: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert not asked(monkeypatch, "y\n", cache="x.db")
+    settle(Namespace())  # a command without a cache
+    for name, value in ((projects.ENV, "0"), (projects.ENV, "1"), (layers.ENV, "x.db")):
+        with monkeypatch.context() as m:
+            m.setenv(name, value)
+            assert not asked(m, "y\n")
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+    settle(Namespace(cache=None))
+    assert projects.answer(project) is None, "no terminal"
+    project.chmod(0o666)
+    assert not asked(monkeypatch, "y\n"), "it would not be used"
+
+
+def test_an_answer_that_cannot_be_kept_counts_for_now(project: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "config").write_text("in the way")
+    monkeypatch.setenv(projects.ENV, "")
+    with pytest.warns(UserWarning, match="the answer cannot be kept .*TILEWRIGHT_PROJECT_CACHE=1 says the same"):
+        assert asked(monkeypatch, "y\n")
+    assert projects.setting() is True
