@@ -82,13 +82,14 @@ def file_deleted(rng: random.Random, scratch: Path) -> Verdict:
             time.sleep(rng.uniform(0, 0.4))
             v.injections += s.tool.running()
             _take(s, rng, scratch / "taken")
-    taken = time.monotonic()
     s.ended(v, (0,))
-    went_on = time.monotonic() - taken > 0.5
-    # what was taken away is whoever took it's; what came later is there
+    # what was taken away is whoever took it's; the answer, which comes last, is in the new file or was in the last old one
     s.settled(v, set())
-    if went_on and s.through and not evidence.committed(s.cache):
-        v.fail("lost", f"nothing was recorded into a new file: {s.tool.tail()}")
+    answers = [
+        r for p in (s.cache, *(scratch / "taken").rglob("cache.db")) if p.is_file() for d, r in evidence.stored(p).items() if r.verified and d not in known
+    ]
+    if s.through and not answers:
+        v.fail("lost", f"no answer was recorded into a new file: {s.tool.tail()}")
     return v
 
 

@@ -131,10 +131,3 @@ def unlocked(v: Verdict, path: Path) -> None:
             v.fail("orphans", f"the cache is still locked ({e})")
         except sqlite3.DatabaseError:
             return  # damaged files are other checks' business
-
-
-def litter(v: Verdict, folder: Path, allowed: Iterable[str]) -> None:
-    """No temporary files are left."""
-    left = [p.name for p in folder.iterdir() if p.name not in set(allowed) and not p.name.endswith(("-wal", "-shm"))]
-    if left:
-        v.fail("orphans", f"files left: {', '.join(sorted(left))}", len(left))
