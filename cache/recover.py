@@ -44,7 +44,8 @@ def classify(error: Exception, place: str) -> CacheError:
     """A database driver's error as one that says what to do. `place` is the path or URL for the message."""
     text = str(error).strip()
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or "Could not decode to UTF-8" in text:
+    strange = code == sqlite3.SQLITE_ERROR and text.startswith(("no such column", "no such table", "malformed"))  # in a file whose tables we made
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or "Could not decode to UTF-8" in text or strange:
         return Damaged(f"the cache {place} is damaged ({text})")
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return Busy(f"the cache {place} is locked by another process ({text}): try again when that one is done, or {ELSEWHERE}")
@@ -66,9 +67,11 @@ def schema_of(connection: sqlite3.Connection, place: str) -> int | None:
         foreign += [f"{kind} {name!r}"] * (kind not in ("table", "index"))
     if not tables and not foreign:
         return None
-    row = connection.execute("SELECT value FROM tilewright_meta WHERE name = 'schema'").fetchone() if "tilewright_meta" in tables else None
-    if row is None or not str(row[0]).isdecimal():
+    if not tables & {"tilewright_meta", "tilewright_tally"}:
         raise CacheError(f"{place} is a database, but not a Tilewright cache: {ELSEWHERE}")
+    row = connection.execute("SELECT value FROM tilewright_meta WHERE name = 'schema'").fetchone()
+    if row is None or not str(row[0]).isdecimal():
+        raise Damaged(f"the cache {place} is damaged (it does not say which schema it has)")
     if foreign:  # they could change what is read and written
         raise Damaged(f"the cache {place} holds what no cache has: {', '.join(foreign[:3])}")
     return int(row[0])

@@ -96,6 +96,8 @@ def _describe(name: str, device: Device, limits: Limits | None) -> None:
         out.print("limits not measured yet: tune devices --probe")
     else:
         out.print(_limits_table(limits))
+        if any(r.caches for r in limits.rates.values()):
+            out.print(_caches_table(limits))
 
 
 def _limits_table(limits: Limits) -> Table:
@@ -104,6 +106,14 @@ def _limits_table(limits: Limits) -> Table:
         flops = [rate(v / 1e9, "GFLOP/s") for v in (r.peak_f32, r.peak_f64)]
         moved = [rate(v / 1e9, "GB/s") for v in (r.read, r.copy, r.copy_nt, r.triad, r.triad_nt)]
         rows.add_row(str(threads), *flops, *moved)
+    return rows
+
+
+def _caches_table(limits: Limits) -> Table:
+    rows = table("rates of sets that are used again and again", ">threads", ">set", ">read", ">with stores")
+    for threads, r in sorted(limits.rates.items()):
+        for c in r.caches:
+            rows.add_row(str(threads), bytes_text(c.size), rate(c.read / 1e9, "GB/s"), rate(c.mixed / 1e9, "GB/s"))
     return rows
 
 

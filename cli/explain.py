@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import CacheMiss
+from ..measure.roofline import share
 from .style import console, duration, factor, opts_text, table
 
 if TYPE_CHECKING:
@@ -82,8 +83,8 @@ def _print(found: Explanation, roof: Roofline | None, name: str, device: str, th
     out.print(Text.assemble((name, "bold"), f" on {device}, {threads} thread{'s' * (threads != 1)}: {duration(found.seconds)} a call"), soft_wrap=True)
     out.print(opts_text(found.opts), soft_wrap=True)
     if roof:
-        limit = "memory: its bytes at the measured bandwidth" if roof.bound == "memory" else "arithmetic: its operations at the measured peak"
-        out.print(f"bound by {limit} take {duration(roof.seconds)}; it reaches {roof.percent(found.seconds):.0f} % of that", soft_wrap=True)
+        limit = "arithmetic: its operations at the measured peak" if roof.bound == "compute" else f"{roof.bound}: its bytes at the measured bandwidth"
+        out.print(f"bound by {limit} take {duration(roof.seconds)}; it reaches {share(roof.percent(found.seconds))} of that", soft_wrap=True)
     if found.plain:
         out.print(f"as written, with no options: about {duration(found.plain)}, {found.plain / found.seconds:.3g} times slower", soft_wrap=True)
     t = table("what each option is worth", "option", ">time without it", "falls with it", "best neighbour", ">time with that")

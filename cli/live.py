@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
+from ..measure.roofline import share
 from .style import OUTCOMES, clock, console, duration, opts_text, rate
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def rates(best: Rated) -> str:
     if best.gbytes_s:
         parts.append(rate(best.gbytes_s, "GB/s"))
     if best.roofline_pct:
-        parts.append(f"{best.roofline_pct:.0f} % of roofline")
+        parts.append(f"{share(best.roofline_pct)} of roofline")
     return "  ".join(parts)
 
 

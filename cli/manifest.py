@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import DeviceError, UsageError
+from ..measure.roofline import share
 from .live import display, rates
 from .run import writable, write
 from .style import console, duration, opts_text, rate, shape_text, table
@@ -121,7 +122,7 @@ def summary(found: Manifest, done: Sequence[Done]) -> Any:
         r, e = d.result, d.entry
         row = ["", "", "", "", "", "" if d.status == ELSEWHERE else Text(d.message)]
         if r is not None and r.t_min is not None:
-            row = [duration(r.t_min), rate(r.gflops, ""), rate(r.gbytes_s, ""), f"{r.roofline_pct:.0f} %" if r.roofline_pct else "-"]
+            row = [duration(r.t_min), rate(r.gflops, ""), rate(r.gbytes_s, ""), share(r.roofline_pct) if r.roofline_pct else "-"]
             row += [f"{r.gain:.2f}x" if r.gain else "-", opts_text(r.opts)]
         out.add_row(Text(e.kernel), Text(shape_text(e.shape)), e.dtype, Text(e.place.name), f"[{STATUS[d.status]}]{d.status}[/]", *row)
     return out

@@ -109,7 +109,7 @@ def _add_selection(p: ArgumentParser) -> None:
     p.add_argument(
         "--sort",
         metavar="COLUMN[:desc]",
-        help="kernel, shape, dtype, device, threads, time, median, gflops, gbs, roofline, gain, plain, bound, tried, origin, strategy, when or opts",
+        help="kernel, shape, dtype, device, threads, time, median, gflops, gbs, roofline, gain, paired, plain, bound, tried, origin, strategy, when or opts",
     )
     p.add_argument("--limit", type=_at_least(1), metavar="N", help="the first N only")
 

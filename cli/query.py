@@ -42,9 +42,12 @@ def select(cache: Cache, args: Namespace) -> list[Row]:
 
 def same_kernel(name: str, spec: str) -> bool:
     """Whether a row's name is what --kernel says: equal, or the same function of a file of that name wherever it is."""
-    path, _, function = spec.rpartition(":")
-    theirs, _, their_function = name.rpartition(":")
-    return name == spec or (bool(path) and function == their_function and Path(path).name == Path(theirs).name)
+    from ..kernels import is_path, short_name
+
+    if name == spec:
+        return True
+    # rows keep the function's name; those of older versions the path too, which may have moved
+    return is_path(spec) and (name == short_name(spec) or (is_path(name) and Path(spec).name == Path(name).name))
 
 
 def shape_of(row: Row) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .query import shape_of
-from .report_rows import Entry, entries, measurements, shown
+from .report_rows import Entry, entries, measurements, notes, shown
 from .style import LEGEND, console, opts_text, table
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ def run(args: Namespace) -> int:
         out.print(EMPTY)
         return 0
     out.print(report(found))
+    for note in notes(found):
+        out.print(note, style="dim", markup=False)
     out.print(LEGEND, style="dim")
     return 0
 

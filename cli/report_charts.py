@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from .report_rows import COLUMNS, Entry, ratio
+from .report_rows import COLUMNS, Entry, ratio, timed
 
 if TYPE_CHECKING:
     from ..cache import Row
@@ -53,8 +53,10 @@ def roofs(found: Sequence[Entry]) -> list[Roof]:
             groups.setdefault((e.best.device, e.best.target, e.best.threads), []).append((i, e, share))
     out = []
     for (device, _, threads), members in groups.items():
-        kept = [e.limits[1:] for _, e, _ in members if e.limits]
-        limits = (max(b for _, b in kept) / 1e9, max(p for p, _ in kept) / 1e9) if kept else None
+        kept = [e.limits for _, e, _ in members if e.limits]
+        slopes = [k.bandwidth for k in kept if k.place == "memory"]
+        # caches are above the slope, each kernel with its own limit; where nothing else was tuned the slowest of them is the roof
+        limits = ((max(slopes) if slopes else min(k.bandwidth for k in kept)) / 1e9, max(k.peak for k in kept) / 1e9) if kept else None
         points: list[Point] = []
         movers: list[tuple[str, float]] = []
         for i, e, share in members:
@@ -95,9 +97,10 @@ def curves(entry: Entry) -> list[Curve]:
         steps: list[tuple[float, int, float]] = []
         for r in rows:
             n += id(r) in counted
-            better = r.outcome == "ok" and r.t_min and (not best or r.t_min < best)
+            t = timed(r)[0]
+            better = r.outcome == "ok" and t and (not best or t < best)
             if better:
-                best = r.t_min or 0.0
+                best = t or 0.0
             if better or (best and r is rows[-1]):
                 steps.append(((datetime.fromisoformat(r.when) - start).total_seconds(), n, best))
         if steps:

@@ -12,8 +12,9 @@ from pathlib import Path
 from string import Template
 
 from ..ir.errors import UsageError
+from ..measure.roofline import SURE, share
 from . import report_charts, report_svg
-from .report_rows import COLUMNS, FALLING, Entry, shown
+from .report_rows import COLUMNS, FALLING, Entry, notes, shown
 from .report_sections import bar, section
 
 DETAILS = 200
@@ -79,7 +80,7 @@ def _table(found: Sequence[Entry]) -> str:
     for i, e in enumerate(found):
         out.append("<tr>" + "".join(_cell(i, e, name) for name in heads) + "</tr>")
     out.append("</tbody></table>")
-    return "".join(out)
+    return "".join(out) + "".join(f'<p class="soft">{escape(note)}</p>' for note in notes(found))
 
 
 def _cell(i: int, e: Entry, name: str) -> str:
@@ -103,10 +104,10 @@ def link(i: int, text: str) -> str:
 
 def _roof(roof: report_charts.Roof) -> str:
     chart = f"{report_svg.roofline(roof)}" if roof.points else ""
-    notes = [f"{name} only moves data: {100 * share:.0f} % of the bandwidth" for name, share in roof.movers]
-    if any(p.share > 1.03 for p in roof.points):
-        notes.append("some are above their limit, so the limits were measured while the machine was busy: tune devices --probe")
+    about = [f"{name} only moves data: {share(100 * part)} of the bandwidth" for name, part in roof.movers]
+    if any(100 * p.share > SURE for p in roof.points):
+        about.append("some are above their limit, so the limits were measured while the machine was busy: tune devices --probe")
     if roof.limits is None:
-        notes.append("the limits themselves were not recorded, so only each kernel's own is drawn")
-    text = f'<p class="soft">{escape("; ".join(notes))}</p>' if notes else ""
+        about.append("the limits themselves were not recorded, so only each kernel's own is drawn")
+    text = f'<p class="soft">{escape("; ".join(about))}</p>' if about else ""
     return f"<figure><figcaption>{escape(roof.device)}</figcaption>{chart}{text}</figure>"

@@ -13,6 +13,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import OptError, UsageError
+from ..measure.roofline import SURE, share
 from .query import same_kernel, shape_of
 from .style import duration, factor, rate
 
@@ -24,15 +25,35 @@ HUGE = 1e21
 
 @dataclass(frozen=True)
 class Entry:
-    """One tuned kernel: the row that a look-up returns, and every row of its key, oldest first."""
+    """One tuned kernel: the row that a look-up returns, and every row of its key, oldest first. Every figure is of that row and of its run: times of two runs
+    are of two states of the machine."""
 
     best: Row
     history: tuple[Row, ...]
 
     @property
     def seconds(self) -> float:
-        """The best time of one call."""
-        return self.best.t_min or self.best.t_med or 0.0
+        """The least time of one call, as it was measured."""
+        least, typical = timed(self.best)
+        return least or typical or 0.0
+
+    @functools.cached_property
+    def gain(self) -> tuple[float, bool] | None:
+        """(how many times faster than its seed the answer is, whether paired rounds said so); else it is from single times of their one run."""
+        about = provenance(self.best)
+        stated = about.get("gain")
+        if self.from_seed:
+            return 1.0, True  # one schedule
+        if about.get("paired") is True and isinstance(stated, (int, float)) and 1 / HUGE < stated < HUGE:
+            return float(stated), True
+        single = ratio(self.best.seed_s, self.seconds)
+        return None if single is None else (single, False)
+
+    @functools.cached_property
+    def from_seed(self) -> bool:
+        """Whether no search beat the seed."""
+        seed = provenance(self.best).get("seed_opts")
+        return seed is not None and seed == json.loads(self.best.opts_display)
 
     @functools.cached_property
     def candidates(self) -> tuple[Row, ...]:
@@ -42,25 +63,49 @@ class Entry:
 
     @property
     def plain_s(self) -> float | None:
-        """The best time of the kernel as it is written, with no option; None where nothing measured that."""
-        return min((r.t_min for r in self.history if r.opts == "[]" and r.outcome in ("ok", "slow") and r.t_min), default=None)
+        """The time of the kernel as it is written, with no option, in the run of the answer; None where that did not measure it."""
+        same = (timed(r)[0] for r in self.history if r.opts == "[]" and r.run_id == self.best.run_id and r.outcome in ("ok", "slow"))
+        return min(filter(None, same), default=None)
 
-    @functools.cached_property
+    @property
     def origin(self) -> str:
         """Where the best schedule is from: `seed` where no search beat the seed, else the strategy of the search that found it."""
-        seed = provenance(self.best).get("seed_opts")
-        return "seed" if seed is not None and seed == json.loads(self.best.opts_display) else self.best.strategy
+        return "seed" if self.from_seed else self.best.strategy
 
     @functools.cached_property
-    def limits(self) -> tuple[str, float, float] | None:
-        """Which limit binds the kernel (`memory` or `compute`), and the limits: operations and bytes a second. None where they were not recorded."""
+    def limits(self) -> Limit | None:
+        """The limits over the kernel; None where they were not recorded."""
         kept = provenance(self.best).get("roofline")
-        if not isinstance(kept, dict) or kept.get("bound") not in ("memory", "compute"):
+        if not isinstance(kept, dict) or kept.get("bound") not in ("compute", *PLACES):
             return None
         peak, bandwidth = kept.get("peak"), kept.get("bandwidth")
         if not isinstance(peak, float) or not isinstance(bandwidth, float) or not (1.0 < peak < HUGE and 1.0 < bandwidth < HUGE):
             return None
-        return str(kept["bound"]), peak, bandwidth
+        place = kept.get("place")
+        return Limit(str(kept["bound"]), peak, bandwidth, place if place in PLACES else "memory")
+
+
+PLACES = ("memory", "L3", "L2", "L1")
+"""Where the operands of a kernel may lie while it is timed."""
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What binds a kernel (`compute`, or the `place` where its operands lie), and the limits that it had: operations a second, and bytes a second there."""
+
+    bound: str
+    peak: float
+    bandwidth: float
+    place: str
+
+
+def timed(row: Row) -> tuple[float | None, float | None]:
+    """(least, median) seconds of a call as they were measured. Rows of an older version may hold others, scaled to the speed that the machine had on the day of an
+    earlier answer, and keep these beside."""
+    about = provenance(row) if "_as_timed" in row.provenance else {}
+    kept = (about.get("t_min_as_timed"), about.get("t_med_as_timed"))
+    least, typical = (k if isinstance(k, float) and 1 / HUGE < k < HUGE else t for k, t in zip(kept, (row.t_min, row.t_med), strict=True))
+    return least, typical
 
 
 def ratio(a: float | None, b: float | None, scale: float = 1.0) -> float | None:
@@ -78,13 +123,14 @@ COLUMNS: dict[str, Callable[[Entry], Any]] = {
     "device": lambda e: e.best.device,
     "threads": lambda e: e.best.threads,
     "time": lambda e: e.seconds,
-    "median": lambda e: e.best.t_med,
+    "median": lambda e: timed(e.best)[1],
     "gflops": lambda e: ratio(e.best.flops, e.seconds, 1e-9),
     "gbs": lambda e: ratio(e.best.bytes, e.seconds, 1e-9),
     "roofline": lambda e: ratio(e.best.roofline_s, e.seconds),
-    "gain": lambda e: ratio(e.best.seed_s, e.seconds),
+    "gain": lambda e: e.gain and e.gain[0],
+    "paired": lambda e: e.gain and e.gain[1],
     "plain": lambda e: ratio(e.plain_s, e.seconds),
-    "bound": lambda e: e.limits and e.limits[0],
+    "bound": lambda e: e.limits and e.limits.bound,
     "tried": lambda e: len(e.candidates),
     "origin": lambda e: e.origin,
     "strategy": lambda e: e.best.strategy,
@@ -97,7 +143,7 @@ FALLING = ("gflops", "gbs", "roofline", "gain", "plain", "tried", "when")
 
 
 def shown(e: Entry, name: str) -> str:
-    """A column for a reader: `1.2 ms`, `80 %`, `1.83x`; a dash where it has no value."""
+    """A column for a reader: `1.2 ms`, `80 %`, `1.83x`; a dash where it has no value. `notes` explains the signs."""
     value = COLUMNS[name](e)
     if value is None:
         return "-"
@@ -105,7 +151,23 @@ def shown(e: Entry, name: str) -> str:
         return duration(value)
     if name in ("gflops", "gbs"):
         return rate(value, "")
-    return f"{100 * value:.0f} %" if name == "roofline" else f"{value:.2f}x" if name == "gain" else factor(value) if name == "plain" else str(value)
+    if name == "roofline":
+        return share(100 * value, e.limits.bound if e.limits else None)
+    if name in ("gain", "plain"):
+        return f"{'' if name == 'gain' and e.gain and e.gain[1] else '~'}{f'{value:.2f}x' if name == 'gain' else factor(value)}"
+    return str(value)
+
+
+def notes(found: Sequence[Entry]) -> list[str]:
+    """What the signs in these entries' columns mean."""
+    out = []
+    if any(e.gain and not e.gain[1] for e in found):
+        out.append("~ from single times of one run: no paired rounds")
+    if any(e.limits and e.limits.bound in PLACES[1:] for e in found):
+        out.append("in L1, L2, L3: of the bandwidth of that cache, where the operands stay")
+    if any((COLUMNS["roofline"](e) or 0.0) * 100 > SURE for e in found):
+        out.append("! more than the roofline, which is wrong then: measure it again with tune devices --probe, and tune again")
+    return out
 
 
 def short_of(row: Row) -> str:
@@ -140,7 +202,9 @@ def entries(cache: Cache, args: Namespace) -> list[Entry]:
     for history in histories.values():
         usable = [r for r in history if r.usable and r.t_med]
         if usable and (not args.outcome or any(r.outcome == args.outcome for r in history)):
-            best = min(usable, key=lambda r: (r.t_med or 0.0, r.t_min or 0.0, r.digest))
+            answer = cache.best(usable[0].key)
+            # of the measurements asked for, where what a look-up returns is not one
+            best = answer if answer in usable else min(usable, key=lambda r: (timed(r)[1] or 0.0, timed(r)[0] or 0.0, r.digest))
             found.append(Entry(best, tuple(history)))
     found.sort(key=lambda e: (e.best.name, e.best.dtype, sorted(e.best.shape_dict.items()), e.best.device, e.best.threads))
     found = sort(found, *order) if order else found

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..ir.errors import DeviceError, OptError, TilewrightError
 from . import report_charts, report_svg
-from .report_rows import COLUMNS, Entry, provenance, shown
+from .report_rows import COLUMNS, PLACES, Entry, provenance, shown
 
 if TYPE_CHECKING:
     from ..targets import Target
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 LOOPS = 200
 """Lines of a loop nest that are shown."""
 _FIGURES = {"time": "a call", "gflops": "GFLOP/s", "gbs": "GB/s", "roofline": "of roofline", "gain": "over seed", "plain": "over plain", "origin": "found by"}
-_BINDS = {"memory": "bound by memory", "compute": "bound by arithmetic"}
+_BINDS = {"memory": "bound by memory", "compute": "bound by arithmetic", **{c: f"in cache, bound by {c}" for c in PLACES[1:]}}
 
 
 def section(i: int, e: Entry) -> str:
@@ -25,7 +25,7 @@ def section(i: int, e: Entry) -> str:
     r = e.best
     figures = "".join(f"<div><dt>{name}</dt><dd>{escape(shown(e, column))}</dd></div>" for column, name in _FIGURES.items() if shown(e, column) != "-")
     where = f"{COLUMNS['shape'](e)} · {r.dtype} · {r.device}, {r.threads} thread{'s' * (r.threads != 1)}"
-    binds = f" · {_BINDS[e.limits[0]]}" if e.limits else ""
+    binds = f" · {_BINDS[e.limits.bound]}" if e.limits else ""
     return (
         f'<section id="k{i}" aria-labelledby="h{i}"><h3 id="h{i}">{escape(r.name)} <small>{escape(where)}{binds}</small></h3><dl>{figures}</dl>'
         f"{_curves(e)}<h4>{len(e.candidates)} measurement{'s' * (len(e.candidates) != 1)}</h4>{bar(report_charts.outcomes(e.candidates))}"
@@ -118,7 +118,7 @@ def _facts(e: Entry) -> str:
         "tilewright": r.tool_version,
     }
     if e.limits:
-        facts["limits"] = f"{e.limits[1] / 1e9:.4g} GFLOP/s, {e.limits[2] / 1e9:.3g} GB/s"
+        facts["limits"] = f"{e.limits.peak / 1e9:.4g} GFLOP/s, {e.limits.bandwidth / 1e9:.3g} GB/s from {e.limits.place}"
     rows = "".join(f"<tr><th scope=row>{escape(str(k))}</th><td>{escape(str(v))}</td></tr>" for k, v in facts.items())
     command = ""
     if kernels.is_named(r.name):

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from html import escape
 
+from ..measure.roofline import share
 from .report_charts import Curve, Roof
 from .style import duration
 
@@ -84,7 +85,7 @@ def roofline(roof: Roof) -> str:
     at = labels([(p.name, x.at(p.intensity), y.at(p.gflops)) for p in points], (50, 30, x.end + 8, y.start - 4), note)
     for p, (tx, ty) in sorted(zip(points, at, strict=True), key=lambda i: i[0].gflops):
         px, py, top = x.at(p.intensity), y.at(p.gflops), y.at(p.limit)
-        about = escape(f"{p.label}: {p.gflops:.3g} GFLOP/s, {100 * p.share:.0f} % of its limit of {p.limit:.3g} GFLOP/s")
+        about = escape(f"{p.label}: {p.gflops:.3g} GFLOP/s, {share(100 * p.share)} of its limit of {p.limit:.3g} GFLOP/s")
         body.append(f'<path class="stem" d="M{px:.1f},{py:.1f} V{top:.1f} M{px - 4:.1f},{top:.1f} h8"/>')
         left = tx < px
         edge, anchor = (px - 10, ' text-anchor="end"') if left else (tx, "")

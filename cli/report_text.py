@@ -8,7 +8,7 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from .report_rows import COLUMNS, Entry, ratio, shown
+from .report_rows import COLUMNS, Entry, notes, ratio, shown, timed
 
 if TYPE_CHECKING:
     from ..cache import Row
@@ -58,6 +58,7 @@ def as_markdown(found: Sequence[Entry]) -> str:
             *(shown(e, name) for name in ("time", "gflops", "gbs", "roofline", "gain")), f"`{_escape(str(COLUMNS['opts'](e)), code=True)}`",
         ]  # fmt: skip
         lines.append(f"| {' | '.join(cells)} |")
+    lines += [line for note in notes(found) for line in ("", _escape(note))]
     return "\n".join(lines)
 
 
@@ -75,13 +76,14 @@ def as_t4(rows: Sequence[Row]) -> str:
 
 
 def _t4_result(r: Row) -> dict[str, Any]:
-    times = [t * 1e3 for t in (r.t_min, r.t_med) if t is not None]
+    least, typical = timed(r)
+    times = [t * 1e3 for t in (least, typical) if t is not None]
     measured: list[dict[str, Any]] = []
-    if r.t_min:
+    if least:
         rates = (("performance", r.flops, "GFLOP/s"), ("bandwidth", r.bytes, "GB/s"))
         measured = [
-            {"name": "time", "value": r.t_min * 1e3, "unit": "ms"},
-            *({"name": name, "value": value, "unit": unit} for name, amount, unit in rates if (value := ratio(amount, r.t_min, 1e-9))),
+            {"name": "time", "value": least * 1e3, "unit": "ms"},
+            *({"name": name, "value": value, "unit": unit} for name, amount, unit in rates if (value := ratio(amount, least, 1e-9))),
         ]
     return {
         "timestamp": r.when,

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TextIO
 
+from ..measure.roofline import share
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
@@ -101,8 +103,8 @@ def rate(value: float | None, unit: str) -> str:
 
 
 def percent(roofline_s: float | None, t: float) -> str:
-    """Share of the roofline that a time of `t` seconds reaches: `87 %`."""
-    return f"{100 * roofline_s / t:.0f} %" if roofline_s else "-"
+    """Share of the roofline that a time of `t` seconds reaches: `87 %`, `187 %!` where it cannot be right."""
+    return share(100 * roofline_s / t) if roofline_s else "-"
 
 
 def gain(seed_s: float | None, t: float) -> str:

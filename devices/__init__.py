@@ -1,9 +1,9 @@
 """Devices: build source text into objects, load them, run and time them. `get(name)` finds one; plug-ins add more."""
 
 from .base import Device, Executable, SourceLike
-from .limits import Limits, Rates
+from .limits import Cached, Limits, Rates
 from .memory import Memory
 from .packed import Packed
 from .registry import get, local_names, names, register
 
-__all__ = ["Device", "Executable", "Limits", "Memory", "Packed", "Rates", "SourceLike", "get", "local_names", "names", "register"]
+__all__ = ["Cached", "Device", "Executable", "Limits", "Memory", "Packed", "Rates", "SourceLike", "get", "local_names", "names", "register"]

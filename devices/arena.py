@@ -40,7 +40,7 @@ class Arena:
         self.version = -abs(self.version)
         try:
             memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        except (OSError, MemoryError) as e:
+        except (OSError, MemoryError, OverflowError, ValueError) as e:
             raise DeviceError(f"no memory for {size >> 20} MiB of scratch and workspace ({threads} threads): {e}") from e
         if size >= _HUGE and hasattr(mmap, "MADV_HUGEPAGE"):
             # only a hint: a kernel without transparent huge pages refuses it, and all still works

@@ -58,6 +58,9 @@ class Executable(ABC):
         Call i uses `pointer_sets[i % len(pointer_sets)]`. Makes `repeats` calls, but starts none after `limit_s` seconds; at
         least one."""
 
+    def reserve(self) -> None:  # noqa: B027  (devices that allocate while loading have done so)
+        """Take the memory that a call needs besides its arrays, so that the first call does not fail for want of it. Raises DeviceError."""
+
     @abstractmethod
     def poison(self) -> None:
         """Fill scratch and workspace with 0xFF bytes (NaN as any float), so that the next `run` cannot profit from old values."""

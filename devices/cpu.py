@@ -120,7 +120,9 @@ class CpuDevice(Device):
     def limits(self, probe: bool = False) -> Limits | None:
         file = limits_file.path(self._identity())
         if not probe:
-            return limits_file.read(file)
+            kept = limits_file.read(file)
+            # a file from before caches were measured: the next search probes, and keeps what is better in it
+            return kept if kept is None or all(r.caches for r in kept.rates.values()) else None
         from .probe import measure
 
         self.check()

@@ -49,7 +49,7 @@ def measure(device: Device, slot_s: float = _SLOT_S, array_bytes: int | None = N
     finally:
         for a in arrays:
             memory.free(a)
-    found = Rates(peak_f32=peaks[32], peak_f64=peaks[64], **rates)
+    found = Rates(peaks[32], peaks[64], rates["read"], rates["copy"], rates["copy_nt"], rates["triad"], rates["triad_nt"])
     return Limits(datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"), {1: found})
 
 

@@ -146,6 +146,13 @@ class CpuExecutable(Executable):
         finally:
             arena.give(memory)
 
+    def reserve(self) -> None:
+        memory = arena.take()
+        try:
+            memory.fit(*self._sizes)
+        finally:
+            arena.give(memory)
+
     def poison(self) -> None:
         memory = arena.take()
         memory.poison(*self._sizes)

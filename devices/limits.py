@@ -8,7 +8,7 @@ import json
 import os
 import tempfile
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +16,25 @@ from ..ir.dtypes import DType
 from ..ir.dtypes import dtype as dtype_of
 from ..ir.errors import DeviceError
 
-SCHEMA = 1
+SCHEMA = 2
+_OLD = 1
+"""The schema that knew no caches, and no order among thread counts; it is read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cached:
+    """Bytes a second over a working set of `size` bytes (of all threads together) that stays in a cache: reading alone, and the better of copy and triad."""
+
+    size: int
+    read: float
+    mixed: float
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
     """Best rates seen with one number of threads: floating-point operations a second (an FMA is two), and bytes a second that the
-    program itself reads and writes (`copy` counts two arrays, `triad` three). `_nt`: non-temporal stores."""
+    program itself reads and writes (`copy` counts two arrays, `triad` three). `_nt`: non-temporal stores. `caches`: the same over
+    smaller sets, ascending, none where nobody measured them."""
 
     peak_f32: float
     peak_f64: float
@@ -31,11 +43,16 @@ class Rates:
     copy_nt: float
     triad: float
     triad_nt: float
+    caches: tuple[Cached, ...] = ()
+
+
+FIGURES = tuple(f.name for f in fields(Rates) if f.name != "caches")
+"""The fields of Rates that are one number."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Peak rates by number of threads (1 and all usable cores). `date` is ISO 8601, UTC."""
+    """Peak rates by number of threads (1 and all usable cores). `date` is ISO 8601, UTC. More threads never have less than fewer: they can leave some idle."""
 
     date: str
     rates: Mapping[int, Rates]
@@ -45,6 +62,18 @@ class Limits:
         store, or the read rate for a kernel whose stores are negligible."""
         return self._at(threads, lambda r: r.read if not writes else max(r.copy_nt, r.triad_nt) if nt else max(r.copy, r.triad))
 
+    def cached(self, threads: int, size: int, writes: bool = True) -> float | None:
+        """The most bytes a second over a set of `size` bytes that is used again and again: what the largest measured set that is no larger gives, as a larger
+        one is never faster. None where no caches were measured."""
+        if not all(r.caches for r in self.rates.values()):
+            return None
+
+        def rate(r: Rates) -> float:
+            found = [c for c in r.caches if c.size <= size] or [r.caches[0]]
+            return found[-1].read if not writes else max(found[-1].read, found[-1].mixed)
+
+        return self._at(threads, rate)
+
     def peak(self, threads: int, dtype: DType | str = "float32") -> float:
         """Floating-point operations a second of `threads` threads in the compute type of `dtype` (integers: as float32)."""
         wide = dtype_of(dtype).compute.size == 8
@@ -52,36 +81,61 @@ class Limits:
 
     def _at(self, threads: int, rate: Any) -> float:
         """Between measured counts: no more than linear scaling from one thread, no more than the next measured count gives."""
-        if threads in self.rates:
-            return float(rate(self.rates[threads]))
-        below = max((n for n in self.rates if n < threads), default=min(self.rates))
-        above = min((n for n in self.rates if n > threads), default=max(self.rates))
-        linear = float(rate(self.rates[below])) * max(1.0, threads / below)
-        return min(linear, max(float(rate(self.rates[above])), float(rate(self.rates[below]))))
+        known = {n: max(float(rate(r)) for m, r in self.rates.items() if m <= n) for n in self.rates}
+        if threads in known:
+            return known[threads]
+        below = max((n for n in known if n < threads), default=min(known))
+        above = min((n for n in known if n > threads), default=max(known))
+        return min(known[below] * max(1.0, threads / below), max(known[above], known[below]))
 
     def best(self, other: Limits) -> Limits:
         """The better of both figure by figure, with this one's date: other work on a machine only ever makes a figure smaller."""
 
         def better(n: int) -> Rates:
-            a, b = self.rates.get(n, other.rates.get(n)), other.rates.get(n, self.rates.get(n))
-            return Rates(**{f.name: max(getattr(a, f.name), getattr(b, f.name)) for f in fields(Rates)})
+            a, b = (one.rates[n] if n in one.rates else two.rates[n] for one, two in ((self, other), (other, self)))
+            return Rates(**{f: max(getattr(a, f), getattr(b, f)) for f in FIGURES}, caches=_faster(a.caches, b.caches))
 
-        return Limits(self.date, {n: better(n) for n in sorted({*self.rates, *other.rates})})
+        return Limits(self.date, {n: better(n) for n in sorted({*self.rates, *other.rates})}).ordered()
+
+    def ordered(self) -> Limits:
+        """With no figure below what fewer threads gave."""
+        out: dict[int, Rates] = {}
+        for n, r in sorted(self.rates.items()):
+            best = next(reversed(out.values()), r)
+            out[n] = replace(r, **{f: max(getattr(r, f), getattr(best, f)) for f in FIGURES})
+        return Limits(self.date, out)
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-able form, read back by `from_json`."""
-        return {"schema": SCHEMA, "date": self.date, "rates": {str(n): asdict(r) for n, r in sorted(self.rates.items())}}
+        return {
+            "schema": SCHEMA,
+            "date": self.date,
+            "rates": {str(n): asdict(r) | {"caches": [asdict(c) for c in r.caches]} for n, r in sorted(self.rates.items())},
+        }
 
     @staticmethod
     def from_json(data: Any) -> Limits:
         """Strict: raises DeviceError on anything that `to_json` did not write."""
         try:
-            names = {f.name for f in fields(Rates)}
-            if data["schema"] != SCHEMA or any(set(r) != names for r in data["rates"].values()) or not data["rates"]:
+            names = {*FIGURES, *(["caches"] if data["schema"] == SCHEMA else [])}
+            if data["schema"] not in (SCHEMA, _OLD) or any(set(r) != names for r in data["rates"].values()) or not data["rates"]:
                 raise ValueError("other fields than this version writes")
-            return Limits(str(data["date"]), {int(n): Rates(**{k: float(v) for k, v in r.items()}) for n, r in data["rates"].items()})
+            return Limits(str(data["date"]), {int(n): _rates(r) for n, r in data["rates"].items()}).ordered()
         except (KeyError, TypeError, ValueError, AttributeError) as e:
             raise DeviceError(f"stored limits are not readable ({e}); measure them again with: tune devices --probe") from e
+
+
+def _rates(data: Mapping[str, Any]) -> Rates:
+    caches = tuple(Cached(int(c["size"]), float(c["read"]), float(c["mixed"])) for c in data.get("caches", ()))
+    if list(caches) != sorted(caches, key=lambda c: c.size):
+        raise ValueError("the sizes of caches do not ascend")
+    return Rates(**{k: float(data[k]) for k in FIGURES}, caches=caches)
+
+
+def _faster(a: tuple[Cached, ...], b: tuple[Cached, ...]) -> tuple[Cached, ...]:
+    """The better rate at each size that both know; the first's sizes, if it has any."""
+    other = {c.size: c for c in b}
+    return tuple(Cached(c.size, max(c.read, other.get(c.size, c).read), max(c.mixed, other.get(c.size, c).mixed)) for c in a) or b
 
 
 def path(identity: Mapping[str, Any]) -> Path:

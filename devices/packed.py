@@ -19,7 +19,7 @@ class Packed:
     def __init__(self, size: int) -> None:
         try:
             self._memory = mmap.mmap(-1, max(size, 1), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        except (OSError, MemoryError) as e:
+        except (OSError, MemoryError, OverflowError, ValueError) as e:
             raise DeviceError(f"no memory for {size >> 20} MiB of packed inputs: {e}") from e
         if size >= _HUGE and hasattr(mmap, "MADV_HUGEPAGE"):
             # only a hint: a kernel without transparent huge pages refuses it, and all still works

@@ -12,7 +12,10 @@ FMA_STEPS = 8192
 """Steps of the FMA loop in one item."""
 CHAINS = 12
 """Independent accumulators: enough for a latency of 5 on two pipes, and they fit 16 registers."""
-_UNROLL = 4
+_UNROLL = 8
+"""Vectors a step: sums of that many chains take two loads a cycle, which first caches give."""
+STEP = _UNROLL * 64
+"""Bytes of which an item's block is a multiple, for vectors of any target."""
 KINDS = ("read", "copy", "copy_nt", "triad", "triad_nt")
 
 
@@ -62,8 +65,8 @@ def _fma(target: Target, to: str, vector: str, name: str, a: str, b: str, c: str
     return [f"  {to}.ab = fmul {vector} {a}, {b}", f"  {to} = fadd {vector} {to}.ab, {c}"]
 
 
-def stream(target: Target, kind: str) -> str:
-    """`KIND_p0`: one pass over blocks [lo, hi) of the arrays in `bufs` (vector aligned)."""
+def stream(target: Target, kind: str, block: int = BLOCK, passes: int = 1) -> str:
+    """`KIND_p0`: `passes` over blocks [lo, hi), of `block` bytes (a multiple of STEP), of the arrays in `bufs` (vector aligned)."""
     width, lanes = target.vector_bytes, target.vector_bytes // 4
     vector, fma_name = f"<{lanes} x float>", f"llvm.fma.v{lanes}f32"
     scale = f"<{', '.join(['float 5.000000e-01'] * lanes)}>"
@@ -78,10 +81,13 @@ def stream(target: Target, kind: str) -> str:
     ]
     for b in range(count):
         lines += [f"  %q{b} = getelementptr ptr, ptr %bufs, i64 {b}", f"  %b{b} = load ptr, ptr %q{b}"]
-    lines += [f"  %start = mul i64 %lo, {BLOCK}", f"  %end = mul i64 %hi, {BLOCK}", "  br label %loop", "loop:"]
-    lines += [f"  %at = phi i64 [ %start, %entry ], [ %at{_UNROLL}, %loop ]"]
+    lines += [f"  %start = mul i64 %lo, {block}", f"  %end = mul i64 %hi, {block}", "  br label %pass", "pass:"]
+    lines += ["  %n = phi i64 [ 0, %entry ], [ %n1, %next ]"]
     if kind == "read":
-        lines += [f"  %s{u} = phi {vector} [ zeroinitializer, %entry ], [ %t{u}, %loop ]" for u in range(_UNROLL)]
+        lines += [f"  %r{u} = phi {vector} [ zeroinitializer, %entry ], [ %t{u}, %next ]" for u in range(_UNROLL)]
+    lines += ["  br label %loop", "loop:", f"  %at = phi i64 [ %start, %pass ], [ %at{_UNROLL}, %loop ]"]
+    if kind == "read":
+        lines += [f"  %s{u} = phi {vector} [ %r{u}, %pass ], [ %t{u}, %loop ]" for u in range(_UNROLL)]
     for u in range(_UNROLL):
         here = "%at" if u == 0 else f"%at{u}"
         lines += [f"  %p{b}_{u} = getelementptr i8, ptr %b{b}, i64 {here}" for b in range(count)]
@@ -95,7 +101,8 @@ def stream(target: Target, kind: str) -> str:
                 lines += _fma(target, value, vector, fma_name, f"%x1_{u}", scale, f"%x0_{u}")
             lines += [f"  store {vector} {value}, ptr %p{count - 1}_{u}, align {width}{hint}"]
         lines += [f"  %at{u + 1} = add i64 {here}, {width}"]
-    lines += [f"  %more = icmp slt i64 %at{_UNROLL}, %end", "  br i1 %more, label %loop, label %out", "out:", fence]
+    lines += [f"  %more = icmp slt i64 %at{_UNROLL}, %end", "  br i1 %more, label %loop, label %next", "next:", "  %n1 = add i64 %n, 1"]
+    lines += [f"  %again = icmp slt i64 %n1, {passes}", "  br i1 %again, label %pass, label %out", "out:", fence]
     if kind == "read":
         for u in range(_UNROLL):
             lines += [f"  %o{u} = getelementptr {vector}, ptr %scratch, i64 {u}", f"  store {vector} %t{u}, ptr %o{u}, align {width}"]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def check(kernel: Kernel) -> None:
-    """Raise KernelError where names clash, references dangle, or an expression uses an axis that is not bound."""
+    """Raise KernelError where names clash, references dangle, an expression uses an axis that is not bound, or an index certainly leaves its dimension."""
     if not kernel.stores:
         raise KernelError(f"kernel {kernel.name} stores nothing")
     names = [b.name for b in kernel.buffers]
@@ -46,6 +46,7 @@ def check(kernel: Kernel) -> None:
         for root in roots:
             _refs(kernel, root, known, buffers)
     _extents(kernel)
+    _ = kernel.unproved  # an access that leaves its buffer is an error here, before anything merges axes
 
 
 def _value(kernel: Kernel, v: Value, known: dict[str, Value], buffers: set[Buffer], folded: set[str]) -> None:

@@ -7,12 +7,12 @@ often it is read. Work on masked-off elements counts; merging a fold's tiles doe
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from math import prod
 
 from . import index as ix
-from .dtypes import index
+from .dtypes import DType, index
 from .errors import KernelError
 from .idle import idle, threshold
 from .kernel import Buffer, Extent, Fold, Kernel, Reduce, Scan, loads
@@ -38,13 +38,15 @@ POLYNOMIAL: dict[str, dict[int, int]] = {
 @dataclass(frozen=True, slots=True)
 class Cost:
     """`flops`: floating or integer operations on elements (fma = 2, a reduction of K = K; without elementary functions). `elementary`: evaluations of
-    exp, log, tanh, erf; `poly_flops`: about the flops of their polynomials. `reads`, `writes`: compulsory bytes."""
+    exp, log, tanh, erf; `poly_flops`: about the flops of their polynomials. `reads`, `writes`: compulsory bytes. `types`: the flops, polynomials
+    included, by the name of the type that they are done in."""
 
     flops: int
     elementary: int
     poly_flops: int
     reads: int
     writes: int
+    types: Mapping[str, int] = field(default_factory=dict, compare=False)
 
     @property
     def bytes(self) -> int:
@@ -55,30 +57,36 @@ class Cost:
 def cost(kernel: Kernel, vars: Mapping[str, int] | None = None) -> Cost:
     """The cost of `kernel`; `vars` gives symbols their values (KernelError names a missing one)."""
     size = _Sizes(kernel, vars or {})
-    flops = elementary = poly = 0
+    elementary = poly = 0
+    types: dict[str, int] = {}
+
+    def count(dtype: DType, times: int) -> None:
+        types[dtype.name] = types.get(dtype.name, 0) + times
 
     def body(*roots: Node, fold: Fold | None = None) -> None:
-        nonlocal flops, elementary, poly
+        nonlocal elementary, poly
         for n in walk(*roots):
             if n.dtype is index or (n.src and n.src[0].dtype is index):
                 continue
             if n.op in FLOP:
-                flops += size.points(axes_of(n), fold)
+                count(n.dtype.compute, size.points(axes_of(n), fold))
             elif n.op in ELEMENTARY:
                 times = size.points(axes_of(n), fold)
                 elementary += times
-                poly += times * POLYNOMIAL[n.op][8 if n.dtype.size == 8 else 4]
+                polynomials = times * POLYNOMIAL[n.op][8 if n.dtype.size == 8 else 4]
+                poly += polynomials
+                count(n.dtype.compute, polynomials)
 
     folds = {v.name: f for f in kernel.body if isinstance(f, Fold) for v in f.block}
     for v in kernel.values.values():
         body(v.body, fold=folds.get(v.name))
         if isinstance(v.expr, (Reduce, Scan)):
-            flops += size.points((*v.axes, *v.reduce_axes), folds.get(v.name))
+            count(v.expr.dtype.compute, size.points((*v.axes, *v.reduce_axes), folds.get(v.name)))
     for s in kernel.stores:
         body(s.expr)
         if s.combine is not None:
-            flops += size.points(s.axes)
-    return Cost(flops, elementary, poly, _reads(kernel, size), _writes(kernel, size))
+            count(s.buffer.dtype.compute, size.points(s.axes))
+    return Cost(sum(types.values()) - poly, elementary, poly, _reads(kernel, size), _writes(kernel, size), types)
 
 
 class _Sizes:

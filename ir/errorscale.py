@@ -120,10 +120,14 @@ class Errors(Algebra):
             elif op == "sqrt":
                 e = np.minimum(e / np.maximum(v, _SMALLEST["float32"]), np.sqrt(e))
             elif op == "tanh":
-                e = e * np.minimum(1.0, 1.0 - v * v + e)
+                e = e * np.minimum(1.0, 1.0 - v * v + e) if e.max(initial=0.0) < 1.0 else e * (1.0 - np.tanh(self._least(x, e)) ** 2)
             else:
-                e = e * np.minimum(1.1284, 1.1284 * np.exp(-x * x) + e)
+                e = e * np.minimum(1.1284, 1.1284 * np.exp(-x * x) + e) if e.max(initial=0.0) < 1.0 else e * (1.1284 * np.exp(-(self._least(x, e) ** 2)))
         return self._rounded(v, e, dtype, 1.0 if op == "sqrt" else _FUNCTION_ULP)
+
+    def _least(self, x: Array, e: Array) -> Array:
+        """The smallest magnitude that a computed x may have, where functions that end flat are steepest."""
+        return np.asarray(np.maximum(0.0, np.abs(x) - self.slack * e))
 
     def _steps(self, x: Array, e: Array, f: Callable[[Array], Array]) -> Array:
         """How far a step function can move when x moves by its bound."""

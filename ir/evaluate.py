@@ -24,6 +24,8 @@ SLACK = 4.0
 """The c of the error bound: a correct computation satisfies |computed − value| <= SLACK·eps·scale (+ output rounding)."""
 _KEPT = 1 << 23
 """Elements of the largest value kept whole (64 MiB in float64); above it the kernel runs in slices of its outer axes."""
+_TILES = 8
+"""Tiles that `evaluate_kinds` cuts folds into."""
 _SHARED = 1 << 17
 """Elements of the largest value or store from which several threads share the slices."""
 
@@ -72,6 +74,37 @@ def evaluate_error(
         q: Pair = results[b.name]
         e = np.zeros(q.value.shape) if q.error is None else q.error
         out[b.name] = (_plain(q.value), e / b.dtype.acc.eps if b.dtype.is_float else SLACK * e)
+    return out
+
+
+def evaluate_kinds(
+    kernel: Kernel, inputs: Mapping[str, Array], vars: Mapping[str, int] | None = None, threads: int = 1
+) -> dict[str, tuple[Array, Array, Array | None, Array | None]]:
+    """(value, scale, loose, unsure) of every output, for inputs with special values: as `evaluate_error`, and masks of the elements for which any result is
+    right, and of the zeros that may have either sign (None: none). See `ir.kinds`.
+
+    Kernels with folds are evaluated uncut and in tiles: what is not of one kind in both is loose."""
+    import numpy as np
+
+    from .idle import idle
+    from .kinds import Kinds, either
+
+    folds = [item for item in kernel.body if isinstance(item, Fold)]
+    algebra = Kinds(SLACK, any(idle(f) for f in folds))
+    symbols = bind(kernel, inputs, vars or {}) if folds else {}
+    tiles = {f.name: max(1, -(-(e if isinstance(e := f.axis.arg.extent, int) else ix.evaluate(e, symbols)) // _TILES)) for f in folds}
+    runs = [_run(kernel, inputs, vars or {}, algebra, t, threads) for t in ((None, tiles) if folds else (None,))]
+    out: dict[str, tuple[Array, Array, Array | None, Array | None]] = {}
+    for b in kernel.outputs:
+        first, *rest = (r[b.name] for r in runs)
+        value, e = first.pair.value, first.pair.error
+        loose, unsure = first.loose, first.unsure
+        for other in rest:
+            v = other.pair.value
+            differs = (np.isfinite(value) != np.isfinite(v)) | (np.isnan(value) != np.isnan(v)) | (np.isinf(value) & np.isinf(v) & (value != v))
+            loose, unsure = either(loose, other.loose, differs if b.dtype.is_float else value != v), either(unsure, other.unsure)
+        e = np.zeros(value.shape) if e is None else e
+        out[b.name] = (_plain(value), e / b.dtype.acc.eps if b.dtype.is_float else SLACK * e, loose, unsure)
     return out
 
 

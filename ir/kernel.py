@@ -191,6 +191,14 @@ class Kernel:
         return {k: tuple(v) for k, v in out.items()}
 
     @cached_property
+    def unproved(self) -> frozenset[tuple[str, int]]:
+        """(buffer or value, dimension) that some index may leave, for all that is known without data: these are merged with no other, so that evaluation
+        checks them as they were written."""
+        from .inside import unproved
+
+        return unproved(self)
+
+    @cached_property
     def symbols(self) -> tuple[Node, ...]:
         """Symbolic extents, sorted by name: the `vars` array of the compiled function."""
         roots: list[Node] = list(self.expressions())

@@ -3,7 +3,7 @@
 Two families a, b (b's extent E an int) become one, of extent |a|·E, when every nest binds both next to each other or neither, and a and b are
 used only as a·E + b: in a dimension's index, or as the indices of two adjacent dimensions of which the inner has extent E. An element-wise
 kernel over (m, n) becomes one over m·n; softmax, which reduces along n alone, stays as it is. Parameters keep their order, names, types and
-element counts; their shapes become views.
+element counts; their shapes become views. A dimension of which it is not proved that every index stays inside (`ir/inside.py`) keeps its place.
 """
 
 from __future__ import annotations
@@ -52,9 +52,14 @@ class _DropUnits(Rewriter):
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)
         kept = _ordered(kernel)
-        self.units = {a for a in kernel.axes if a.arg.extent == 1 and a.arg.family not in kept}
+        # what an index may leave stays as it is: evaluation is to find it there
+        open_ = {v.axes[d] for v in kernel.values.values() for d in range(len(v.axes)) if (v.name, d) in kernel.unproved}
+        self.units = {a for a in kernel.axes if a.arg.extent == 1 and a.arg.family not in kept and a not in open_}
         self.positions = {v.name: [i for i, a in enumerate(v.axes) if a not in self.units] for v in kernel.values.values()}
-        self.buffers = {b: replace(b, shape=tuple(d for d in b.shape if d != 1)) for b in kernel.buffers}
+        self.buffers = {b: replace(b, shape=tuple(d for _, d in self._kept(b))) for b in kernel.buffers}
+
+    def _kept(self, buffer: Buffer) -> list[tuple[int, Extent]]:
+        return [(n, d) for n, d in enumerate(buffer.shape) if d != 1 or (buffer.name, n) in self.kernel.unproved]
 
     def node(self, n: Node) -> Node | None:
         if n in self.units:
@@ -67,7 +72,7 @@ class _DropUnits(Rewriter):
         return tuple(a for a in axes if a not in self.units)
 
     def indices(self, buffer: Buffer, indices: tuple[Node, ...]) -> tuple[Node, ...]:
-        return tuple(i for i, d in zip(indices, buffer.shape, strict=True) if d != 1)
+        return tuple(indices[n] for n, _ in self._kept(buffer))
 
 
 class _CannotMergeError(Exception):
@@ -110,6 +115,8 @@ class _Merge(Rewriter):
         for axes in _nests(kernel):
             self._pair(axes)
         self.positions = {v.name: self._position(v) for v in kernel.values.values()}
+        if any(p is not None and (name, p + 1) in kernel.unproved for name, p in self.positions.items()):
+            raise _CannotMergeError
         self.dims: dict[Buffer, int] = {}
         for buffer, indices in _accesses(kernel):
             self._view(buffer, indices)
@@ -147,6 +154,8 @@ class _Merge(Rewriter):
         for d in range(len(indices) - 1):
             a = next((t for t in ix.parts(indices[d])[0] if t in self.merged), None)
             if a is not None and self.partner[a] in ix.parts(indices[d + 1])[0] and buffer.shape[d + 1] == self.extent:
+                if (buffer.name, d + 1) in self.kernel.unproved:  # x[i, n] would be x[i + 1, 0]
+                    raise _CannotMergeError
                 if self.dims.setdefault(buffer, d) != d:
                     raise _CannotMergeError
                 return

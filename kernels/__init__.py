@@ -16,7 +16,7 @@ from .definition import KernelDef
 from .suggest import nearest
 from .user import is_path, load, split_path
 
-__all__ = ["NAMES", "KernelDef", "get", "is_named", "is_path", "make", "parse_shape", "split_name", "split_path"]
+__all__ = ["NAMES", "KernelDef", "get", "is_named", "is_path", "make", "parse_shape", "short_name", "split_name", "split_path"]
 
 NAMES: tuple[str, ...] = (
     "matmul", "matmul_nt", "matmul_tn", "matmul_mixed", "matmul_int8", "matmul_bias_relu", "matmul_bias_gelu", "batched_matmul", "matvec",
@@ -39,6 +39,12 @@ def split_name(name: str) -> tuple[str, tuple[str, ...]]:
     if "" in names or len(set(names)) < len(names):
         raise KernelError(f"cannot read the constant inputs of {name!r}; write {base}{_CONSTANT}b or {base}{_CONSTANT}a,b")
     return base, names
+
+
+def short_name(name: str) -> str:
+    """What rows and reports call a kernel: of `dir/my.py:function` the function, with its constant inputs; a named kernel's whole name."""
+    base, colon, constant = name.partition(_CONSTANT)
+    return base.rpartition(":")[2] + colon + constant
 
 
 def is_named(name: str) -> bool:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .outcome import Duel, Measurement, Outcome
+from .outcome import Duel, DuelError, Measurement, Outcome
 
 if TYPE_CHECKING:
     from .measurer import Measurer
     from .roofline import Roofline, roofline
 
-__all__ = ["Duel", "Measurement", "Measurer", "Outcome", "Roofline", "roofline"]
+__all__ = ["Duel", "DuelError", "Measurement", "Measurer", "Outcome", "Roofline", "roofline"]
 
 
 def __getattr__(name: str) -> Any:

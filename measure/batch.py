@@ -14,13 +14,17 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import BuildError, MeasureError, TilewrightError
 from .outcome import Outcome
+from .repeat import repeat
+from .shifted import PATTERNS, Shifted
 from .slots import Slots
 from .stats import median, paired_bursts, time_adaptively
+from .watch import Watch, WrongResultError
 
 if TYPE_CHECKING:
     from ..devices import Device, Executable
     from ..lower.program import Signature
     from .compare import Checker
+    from .kept import Kept
     from .memory import Operands
     from .mirror import Mirror
     from .protocol import Channel
@@ -29,6 +33,8 @@ NATIVE = "native"
 """A step inside the candidate's code: the candidate's deadline applies."""
 FIRST = "first"
 """The same at the first launch, where the device's driver may still be compiling."""
+MOVED = "moved"
+"""Inside the candidate's code, with operands at other addresses."""
 OURS = "ours"
 """A step inside this program."""
 
@@ -43,27 +49,43 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
+class Failed:
+    """Which of a duel's two candidates (0 or 1) was not right, and how."""
+
+    which: int
+    detail: str
+
+
+TIME, REPEAT, ALIGN = "time", "repeat", "align"
+"""What may follow the first verified run: timing, many runs that must give the same, other alignments."""
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
-    """What to do with a task: `incumbent_s` rejects early; `full` compares with NumPy; `twice` runs again and compares bits; `hashed` also says which
-    bits they are."""
+    """What to do with a task: `incumbent_s` rejects early; `full` compares with NumPy; `steps` follow the first run, in order; `hashed` also says which
+    bits the outputs are."""
 
     task: Task
     incumbent_s: float | None = None
     full: bool = False
-    twice: bool = False
+    steps: tuple[str, ...] = (TIME,)
     hashed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of a job; times in seconds per call. `broken`: the child ended over it (a signal, an exit, a deadline). `outputs`: hex digest of the
-    outputs' bytes, where it was asked for."""
+    """What came of a job; times in seconds per call. `broken`: the child ended over it (a signal, an exit, a deadline). `cleared`: it failed once beside others
+    and was right alone. `checks`: names of what it passed, as in Measurement. `compared`: runs whose outputs were compared. `outputs`: hex digest of the outputs'
+    bytes, where it was asked for."""
 
     outcome: Outcome
     times: list[float] = field(default_factory=list)
     error: float | None = None
     detail: str = ""
     broken: bool = False
+    cleared: bool = False
+    checks: tuple[str, ...] = ()
+    compared: int = 0
     outputs: str | None = None
 
 
@@ -77,7 +99,10 @@ class Bench:
     checker: Checker
     vars: Sequence[int]
     slots: Slots
+    name: str = "random"
+    """What its inputs are, as `Measurement.checks` says it."""
     mirror: Mirror | None = None
+    kept: dict[int, Kept] = field(default_factory=dict)
 
     @property
     def operands(self) -> Operands | Mirror:
@@ -100,7 +125,7 @@ class Bench:
 
 
 def serve(bench: Bench, channel: Channel) -> None:
-    """Do jobs until the runner hangs up. Messages out: ("step", NATIVE | FIRST | OURS), ("result", …)."""
+    """Do jobs until the runner hangs up. Messages out: ("step", NATIVE | FIRST | MOVED | OURS), ("result", …)."""
     try:
         bench.open()
     except TilewrightError as e:
@@ -122,11 +147,9 @@ def _measure(bench: Bench, channel: Channel, job: Job) -> Result:
     try:
         channel.send(("step", FIRST))
         exe = bench.device.load(job.task.obj, job.task.signature, bench.threads)
-        wrong = _verify(bench, channel, exe, bench.operands.checked, job)
-        if wrong.outcome is not Outcome.ok:
-            return wrong
-        channel.send(("step", NATIVE))
-        return _time(bench, channel, exe, job, wrong)
+        return _examine(bench, channel, Watch(bench, exe, not job.task.nondeterministic), job)
+    except WrongResultError as e:
+        return Result(Outcome.wrong, error=e.error, detail=e.detail)
     except BuildError as e:
         return Result(Outcome.build, detail=str(e))
     except MeasureError as e:
@@ -144,28 +167,53 @@ def _measure(bench: Bench, channel: Channel, job: Job) -> Result:
             exe.close()
 
 
-def _verify(bench: Bench, channel: Channel, exe: Executable, addresses: list[int], job: Job) -> Result:
-    """Run once on poisoned outputs and compare every element; with `twice`, the bits must repeat."""
-    bench.operands.poison(addresses, bench.checker.stale)
-    exe.poison()
-    exe.run(addresses, bench.vars)
-    channel.send(("step", OURS))
-    verdict = bench.checker.check(bench.host, bench.operands.fetch(addresses), full=job.full)
-    if not verdict.ok:
-        return Result(Outcome.wrong, error=verdict.error, detail=verdict.detail)
-    if broken := bench.operands.broken():
-        bench.operands.set_canaries()
-        return Result(Outcome.wrong, error=verdict.error, detail=broken)
-    if job.twice and not job.task.nondeterministic:
-        before = bench.operands.snapshot(addresses)
+def _examine(bench: Bench, channel: Channel, watch: Watch, job: Job) -> Result:
+    """The first run, compared with the reference in every element, then the job's steps."""
+    checks = [bench.name]
+    outputs = _first(bench, channel, watch, job)
+    times: list[float] = []
+    rejected = False
+    for step in job.steps:
         channel.send(("step", NATIVE))
-        bench.operands.poison(addresses, bench.checker.stale)
-        exe.poison()
-        exe.run(addresses, bench.vars)
-        channel.send(("step", OURS))
-        if bench.operands.snapshot(addresses) != before:
-            return Result(Outcome.wrong, error=verdict.error, detail="two runs on the same inputs gave different bits")
-    return Result(Outcome.ok, error=verdict.error, outputs=_digest(bench.operands.snapshot(addresses)) if job.hashed else None)
+        if step == TIME:
+            with bench.slots.exclusive():
+                times, rejected = time_adaptively(watch, bench.operands.timed, bench.vars, job.incumbent_s)
+        elif step == REPEAT:
+            checks.append(f"repeat{repeat(watch, lambda: channel.send(('step', NATIVE)))}")
+        elif step == ALIGN and _elsewhere(watch, channel):
+            checks.append("aligned")
+    channel.send(("step", OURS))
+    outcome = Outcome.slow if rejected else Outcome.ok
+    return Result(outcome, times, watch.error, checks=tuple(checks), compared=watch.compared, outputs=outputs)
+
+
+def _elsewhere(watch: Watch, channel: Channel) -> bool:
+    """Run on operands at other addresses. False: not possible, in a device's own memory (whose buffers begin where the driver says), or for want of memory."""
+    if watch.bench.mirror is not None:
+        return False
+    try:
+        shifted = Shifted(watch.bench.host)
+    except MeasureError:
+        return False  # what has no room here is no fault of the candidate; that this was not done shows in `checks`
+    try:
+        for pattern in PATTERNS:
+            channel.send(("step", OURS))
+            addresses = shifted.place(pattern)
+            channel.send(("step", MOVED))
+            watch.moved(addresses, shifted, pattern)
+    finally:
+        shifted.free()
+    return True
+
+
+def _first(bench: Bench, channel: Channel, watch: Watch, job: Job) -> str | None:
+    """Run once on poisoned outputs, compare every element with the reference, keep the bits; their digest where it is wanted."""
+    addresses = bench.operands.checked
+    watch.run(addresses)
+    channel.send(("step", OURS))
+    watch.compare(addresses, job.full)
+    watch.keep(addresses)
+    return _digest(bench.operands.snapshot(addresses)) if job.hashed else None
 
 
 def _digest(outputs: Sequence[bytes]) -> str:
@@ -176,49 +224,28 @@ def _digest(outputs: Sequence[bytes]) -> str:
     return h.hexdigest()
 
 
-def _time(bench: Bench, channel: Channel, exe: Executable, job: Job, verified: Result) -> Result:
-    """Time it, then check what the timed calls left in the first set."""
-    sets = bench.operands.timed
-    if sets[0] != bench.operands.checked:
-        bench.operands.poison(sets[0], bench.checker.stale)
-    with bench.slots.exclusive():
-        times, rejected = time_adaptively(exe, sets, bench.vars, job.incumbent_s)
-    channel.send(("step", OURS))
-    verdict = bench.checker.check(bench.host, bench.operands.fetch(sets[0]))
-    if not verdict.ok:
-        return Result(Outcome.wrong, error=verdict.error, detail=f"after {len(times)} timed calls: {verdict.detail}")
-    if broken := bench.operands.broken():
-        bench.operands.set_canaries()
-        return Result(Outcome.wrong, error=verdict.error, detail=broken)
-    return Result(Outcome.slow if rejected else Outcome.ok, times, max(verified.error or 0.0, verdict.error), outputs=verified.outputs)
-
-
-def _duel(bench: Bench, channel: Channel, a: Task, b: Task, rounds: int) -> list[tuple[float, float]] | str | Result:
-    """Median seconds of both, per round; or what is wrong with one of them; or a Result that is `broken` where the device failed."""
+def _duel(bench: Bench, channel: Channel, a: Task, b: Task, rounds: int) -> list[tuple[float, float]] | Failed | Result:
+    """Median seconds of both, per round; or which of them failed; or a Result that is `broken` where the device failed."""
+    watches: list[Watch] = []
     try:
-        return _rounds(bench, channel, a, b, rounds)
+        for task in (a, b):
+            channel.send(("step", FIRST))
+            exe = bench.device.load(task.obj, task.signature, bench.threads)
+            watches.append(Watch(bench, exe, not task.nondeterministic, len(watches)))
+            _first(bench, channel, watches[-1], Job(task))
+        # both ran before, and the number of calls is bounded: no candidate's deadline here
+        channel.send(("step", OURS))
+        with bench.slots.exclusive():
+            return paired_bursts(watches[0], watches[1], bench.operands.timed, bench.vars, bench.threads, rounds, time.sleep)
+    except WrongResultError as e:
+        return Failed(e.slot, f"is wrong: {e.detail}")
     except MeasureError as e:
         return Result(Outcome.crash, detail=str(e), broken=bench.mirror is not None)
-
-
-def _rounds(bench: Bench, channel: Channel, a: Task, b: Task, rounds: int) -> list[tuple[float, float]] | str:
-    exes = []
-    for name, task in (("first", a), ("second", b)):
-        channel.send(("step", FIRST))
-        try:
-            exe = bench.device.load(task.obj, task.signature, bench.threads)
-            got = _verify(bench, channel, exe, bench.operands.checked, Job(task))
-        except MeasureError:
-            raise
-        except TilewrightError as e:
-            return f"the {name} candidate fails: {e}"
-        if got.outcome is not Outcome.ok:
-            return f"the {name} candidate is wrong: {got.detail}"
-        exes.append(exe)
-    # both ran before, and the number of calls is bounded: no candidate's deadline here
-    channel.send(("step", OURS))
-    with bench.slots.exclusive():
-        return paired_bursts(exes[0], exes[1], bench.operands.timed, bench.vars, bench.threads, rounds, time.sleep)
+    except TilewrightError as e:
+        return Failed(len(watches), f"fails: {e}")
+    finally:
+        for w in watches:
+            w.exe.close()
 
 
 def summary(times: Sequence[float]) -> Mapping[str, Any]:

@@ -151,7 +151,14 @@ class Checker:
 
     def __init__(self, expects: dict[str, Expect], device: Device | None) -> None:
         self.comparers = {name: Comparer(e, device) for name, e in expects.items()}
+        self.partial = any(e.free is not None for e in expects.values())
+        """Some elements may be left unwritten."""
         self.stale: dict[str, Any] = {name: s for name, e in expects.items() if (s := e.stale()) is not None}
+
+    @property
+    def strict(self) -> float:
+        """The smallest share, over the outputs, of elements that must be a certain finite number."""
+        return min((c.expect.strict for c in self.comparers.values()), default=1.0)
 
     @property
     def nbytes(self) -> int:

@@ -7,6 +7,7 @@ import pickle
 import select
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +15,9 @@ from .. import devices
 from ..ir.errors import DeviceError, MeasureError
 from ..targets import usable_cores
 from . import builder, process, runner
-from .batch import Result, Task, summary
+from .batch import Failed, Result, Task, summary
 from .buildpool import BuildPool
-from .outcome import Duel, Measurement, Outcome
+from .outcome import Duel, DuelError, Measurement, Outcome
 from .protocol import Channel, Closed
 from .runner import Data
 from .slots import needs_pause
@@ -123,15 +124,22 @@ class Measurer:
         return self._measure(built, Data(self.seed), incumbent_s, full=False)
 
     def confirm(self, built: Built) -> Measurement:
-        """Measure a winner again in full: other random inputs, and whole-number inputs on which results must be exact where no
-        rounding can happen; two runs on the same inputs must agree bit for bit unless the schedule is declared NONDET."""
-        last = None
-        for data in (Data(self.seed + 1, whole=True), Data(self.seed + 1)):
+        """Measure a winner again in full: whole-number inputs, on which results must be exact where no rounding can happen; zeros, subnormals, infinities, NaN and the largest
+        numbers; other random inputs, also at other addresses, on which many runs must agree bit for bit unless the schedule is declared NONDET. The result's `checks` say what was done."""
+        checks: tuple[str, ...] = ()
+        compared = 0
+        for data in self._second(built):
             last = self._measure([built], data, None, full=True)[0]
+            checks, compared = (*checks, *last.checks), compared + last.compared
             if not last.ok:
                 break
-        assert last is not None
-        return last
+        return replace(last, checks=checks, compared=compared)
+
+    def _second(self, built: Built) -> list[Data]:
+        """The inputs of a second check. What drivers of other devices make of special values is theirs."""
+        seed = self.seed + 1
+        special = [Data(seed, "special", subnormal=not _flushes(built))] if self.device.isolation == "fork" else []
+        return [Data(seed, "whole"), *special, Data(seed, "fresh")]
 
     def _measure(self, built: Sequence[Built], data: Data, incumbent_s: float | None, full: bool) -> list[Measurement]:
         out: list[Measurement] = []
@@ -146,7 +154,7 @@ class Measurer:
                     if kind == "done":
                         break
                     out.append(_measurement(rest[payload[0]], payload[1]))
-                    if out[-1].ok and out[-1].t_min is not None:
+                    if out[-1].ok and out[-1].t_min is not None and not out[-1].cleared:
                         incumbent_s = min(incumbent_s or out[-1].t_min, out[-1].t_min)
             except Closed as e:
                 how = self._restart()
@@ -159,15 +167,17 @@ class Measurer:
         return out
 
     def duel(self, a: Built, b: Built, rounds: int = 8) -> Duel:
-        """Time two candidates against each other in `rounds` pairs (bursts above one thread). Both are verified first; raises
-        MeasureError when one of them fails."""
+        """Time two candidates against each other in `rounds` pairs (bursts above one thread). Both are verified first, and compared after every burst; raises
+        DuelError when one of them fails."""
         try:
             self._send(("duel", _task(a), _task(b), rounds, Data(self.seed), self._group()))
             _, got = self._receive()
         except Closed as e:
             raise MeasureError(f"the runner was lost in a comparison ({self._restart()}); try again") from e
+        if isinstance(got, Failed):
+            raise DuelError(f"cannot compare: the {('first', 'second')[got.which]} candidate {got.detail}", got.which)
         if isinstance(got, str):
-            raise MeasureError(f"cannot compare: {got}")
+            raise DuelError(f"cannot compare: {got}")
         from .stats import median, noise
 
         ratio, significant = compare(got)
@@ -249,6 +259,11 @@ class Builds(Iterator[tuple[int, "Built | Measurement"]]):
         self.close()
 
 
+def _flushes(b: Built) -> bool:
+    """Whether it uses a matrix instruction that takes subnormal numbers for zero, as docs/options.md says of bfloat16's."""
+    return any("bf16" in str(a) for o in b.opts if getattr(o, "op", "") == "TC" for a in o.json)
+
+
 def _task(b: Built) -> Task:
     return Task(b.obj, b.signature, "NONDET" in b.effects)
 
@@ -264,6 +279,9 @@ def _measurement(b: Built, r: Result) -> Measurement:
         build_s=b.build_s,
         lower_s=b.lower_s + b.render_s,
         outputs=r.outputs,
+        cleared=r.cleared,
+        checks=r.checks,
+        compared=r.compared,
     )
 
 

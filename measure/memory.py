@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 PAGE = mmap.PAGESIZE
 HUGE = 2 << 20
 LINE = 64
-_NONE, _READ, _WRITE = 0, 1, 2
+NONE, READ, WRITE = 0, 1, 2
 _PRIVATE_ANONYMOUS_NORESERVE = 0x02 | 0x20 | 0x4000
 _MADV_HUGEPAGE = 14
 _CANARY = 0xC5
@@ -54,12 +54,12 @@ class Region:
         align = HUGE if self.size >= HUGE else PAGE
         self._length = self.size + align + 2 * PAGE
         self._libc = _libc()
-        got = self._libc.mmap(None, self._length, _NONE, _PRIVATE_ANONYMOUS_NORESERVE, -1, 0)
+        got = self._libc.mmap(None, self._length, NONE, _PRIVATE_ANONYMOUS_NORESERVE, -1, 0)
         if got is None or got == ctypes.c_void_p(-1).value:
             raise MeasureError(f"no memory for {nbytes} bytes of operands: {_reason()}; measure a smaller shape")
         self._start = int(got)
         self.base = _round(self._start + PAGE, align)
-        self.protect(_READ | _WRITE)
+        self.protect(READ | WRITE)
         if align == HUGE:
             # advice: without huge pages everything still works, so the result is not checked
             self._libc.madvise(self.base, self.size, _MADV_HUGEPAGE)
@@ -124,9 +124,9 @@ class Place:
         """Copy input values into every copy and make them read-only."""
         for address in (self.checked, *(a for a in self.timed if a != self.checked)):
             view(address, self.dtype, self.shape)[...] = values.reshape(self.shape)
-        self._checked.protect(_READ)
+        self._checked.protect(READ)
         if self._timed is not self._checked:
-            self._timed.protect(_READ)
+            self._timed.protect(READ)
 
     def regions(self) -> list[Region]:
         """The mappings behind it."""

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from ..ir.errors import MeasureError
+
 if TYPE_CHECKING:
     from ..opts.opt import Opt
 
@@ -16,7 +18,7 @@ class Outcome(StrEnum):
     ok = "ok"
     """Built, right, timed."""
     wrong = "wrong"
-    """Ran, and its result disagrees with the reference, twice."""
+    """Ran, and its result disagrees with the reference, or with its own result of another run, if only once: in a process where no other candidate ran."""
     build = "build"
     """Its source did not become loadable code, or its builder hung or died."""
     timeout = "timeout"
@@ -34,7 +36,12 @@ class Measurement:
     """One candidate's result. Times are seconds per call: `t_min` and `t_med` over `n` calls, None unless the outcome is ok or
     slow. `error` is the largest |result − reference| over its bound (ok means ≤ 1; None where nothing was compared). `sha` is
     the rendered source's. `lower_s` covers lowering and rendering, `build_s` the compiler. `outputs` is a digest of the results' bits, where
-    one was asked for."""
+    one was asked for.
+
+    `cleared`: it failed beside other candidates and was right alone, so its time is known, but it must not win. `checks`: what it passed, in order: 'random',
+    'whole' (numbers), 'fresh' (other random inputs), 'special' and 'edges' (see `measure.special`): inputs on which all outputs were compared with the reference;
+    'repeat16' (or another number): so many runs gave the same bits, within the bound where the schedule is NONDET; 'aligned': operands at other addresses.
+    `compared`: runs whose outputs were compared."""
 
     opts: tuple[Opt, ...]
     outcome: Outcome
@@ -47,11 +54,22 @@ class Measurement:
     build_s: float = 0.0
     lower_s: float = 0.0
     outputs: str | None = None
+    cleared: bool = False
+    checks: tuple[str, ...] = ()
+    compared: int = 0
 
     @property
     def ok(self) -> bool:
         """Right, and timed in full."""
         return self.outcome is Outcome.ok
+
+
+class DuelError(MeasureError):
+    """Two candidates could not be compared. `culprit` (0 or 1): the one that was not right; None: not known."""
+
+    def __init__(self, message: str, culprit: int | None = None) -> None:
+        super().__init__(message)
+        self.culprit = culprit
 
 
 @dataclass(frozen=True, slots=True)

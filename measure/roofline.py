@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ..devices import Limits
+    from ..ir.cost import Cost
     from ..ir.kernel import Kernel
     from ..targets import Target
 
@@ -16,15 +17,20 @@ MOST_SETS = 256
 """Most sets of operands that timing rotates through."""
 _FLOPS_PER_BYTE = 8.0
 """Below this intensity a kernel waits for memory on every processor of the last decade."""
+CACHES = ("L1", "L2", "L3")
 _NEGLIGIBLE = 0.02
 """Below this share of stores, a kernel's bandwidth is that of reading."""
 
 
+SURE = 105.0
+"""Above this share of a roofline, in %, it is the roofline that is wrong: limits measured while the machine was busy."""
+
+
 @dataclass(frozen=True, slots=True)
 class Roofline:
-    """`seconds`: a lower bound on one call; `bound`: which of 'memory' and 'compute' sets it. `flops` includes the polynomials of
-    elementary functions, `bytes` is the compulsory traffic; `peak` (operations a second) and `bandwidth` (bytes a second) are the
-    machine's limits for this kernel."""
+    """`seconds`: a lower bound on one call; `bound`: what sets it: 'compute', or the `place` where the operands lie when calls are timed ('memory', 'L3', 'L2', 'L1'). `flops`
+    includes the polynomials of elementary functions, `bytes` is the compulsory traffic; `peak` (operations a second, of the types that the kernel computes
+    in, in its proportions) and `bandwidth` (bytes a second, of that memory or cache; 0 where nobody measured it) are the machine's limits for this kernel."""
 
     seconds: float
     bound: str
@@ -32,37 +38,68 @@ class Roofline:
     bytes: int
     peak: float
     bandwidth: float
+    place: str = "memory"
 
     @property
     def facts(self) -> dict[str, float | str]:
         """What a row of the cache keeps, so that a report can draw the roof that was over the kernel."""
-        return {"bound": self.bound, "peak": self.peak, "bandwidth": self.bandwidth, "flops": self.flops}
+        return {"bound": self.bound, "peak": self.peak, "bandwidth": self.bandwidth, "flops": self.flops, "place": self.place}
 
     def percent(self, t: float) -> float:
         """Share of the bound that a call of `t` seconds reaches, in %."""
         return 100.0 * self.seconds / t
 
 
+def share(percent: float, bound: str | None = None) -> str:
+    """A share of a roofline for a reader: `87 %`, `41 % in L2` where operands stay in that cache, `187 %!` where the bound cannot be right."""
+    return f"{percent:.0f} %{'!' if percent > SURE else ''}{f' in {bound}' if bound in CACHES else ''}"
+
+
 def roofline(kernel: Kernel, limits: Limits, threads: int, vars: Mapping[str, int] | None = None, target: Target | None = None) -> Roofline:
-    """max(compulsory bytes ÷ bandwidth, flops ÷ peak) at that thread count. The bandwidth is the best the machine showed for any
-    kind of store, so a kernel above 100 % is a bug. With `target`, operands that timing cannot keep out of the caches (smaller than
-    2 × L3 even in 256 sets, or compute-bound ones that are not rotated) have no memory bound, and the peak is that of the matrix
-    instruction for the kernel's types, if there is one, at an FMA's rate."""
+    """max(compulsory bytes ÷ bandwidth, operations ÷ peak) at that thread count. The bandwidth is the best the machine showed for any kind of store where
+    the operands lie. That is memory if timing rotates through twice the last-level cache, or without `target`; else it is what the machine showed for a set
+    that is no larger, and the name is that of the smallest cache that could hold it. Limits without figures for caches give no such bound."""
     from ..ir.cost import cost
-    from ..opts.dots import at_once
 
     c = cost(kernel, dict(vars or {}))
-    flops = c.flops + c.poly_flops
-    kind = _compute_type(kernel)
-    peak = limits.peak(threads, kind) * (1 if target is None else at_once(kernel, target))
-    compute = flops / peak
+    compute = _compute(kernel, c, limits, threads, vars or {}, target)
+    writes = c.writes > _NEGLIGIBLE * c.bytes
     bandwidth = limits.bandwidth(threads, writes=False)
-    if c.writes > _NEGLIGIBLE * c.bytes:
+    if writes:
         bandwidth = max(bandwidth, limits.bandwidth(threads, nt=False), limits.bandwidth(threads, nt=True))
-    memory = c.bytes / bandwidth
-    if target is not None and c.bytes * rotations(kernel, vars or {}, target) < 2 * target.l3:
-        memory = 0.0
-    return Roofline(max(compute, memory), "memory" if memory > compute else "compute", flops, c.bytes, peak, bandwidth)
+    place, size = "memory", c.bytes * (rotations(kernel, vars or {}, target) if target is not None else 1)
+    if target is not None and size < 2 * target.l3:
+        place = next((name for name, most in zip(CACHES, (threads * target.l1, threads * target.l2), strict=False) if size <= most), "L3")
+        cached = limits.cached(threads, size, writes)
+        bandwidth = 0.0 if cached is None else max(cached, bandwidth)
+    moving = c.bytes / bandwidth if bandwidth else 0.0
+    flops = c.flops + c.poly_flops
+    peak = flops / compute if compute else limits.peak(threads)
+    return Roofline(max(compute, moving), place if moving > compute else "compute", flops, c.bytes, peak, bandwidth, place)
+
+
+def _compute(kernel: Kernel, c: Cost, limits: Limits, threads: int, vars: Mapping[str, int], target: Target | None) -> float:
+    """The least seconds of the arithmetic. Each operation counts at the FMA peak of its type; sums of products at that of the matrix instruction which fits them.
+    Types of one unit add up; floating point and integers, which may run side by side, do not. Vectors hold as many more integers as these are narrower."""
+    from ..ir import index as ix
+    from ..ir.dtypes import dtype
+    from ..ir.node import as_node
+    from ..opts.dots import at_once
+
+    left = dict(c.types)
+    seconds = {True: 0.0, False: 0.0}
+    env = {s: vars[s.arg.name] for s in kernel.symbols}
+    for name, times in (at_once(kernel, target) if target is not None else {}).items():
+        v = kernel.values[name]
+        points = math.prod(ix.evaluate(as_node(a.arg.extent), env) for a in (*v.axes, *v.reduce_axes))
+        work = min(2 * points, left.get(v.dtype.name, 0))
+        left[v.dtype.name] = left.get(v.dtype.name, 0) - work
+        seconds[v.dtype.is_float] += work / (limits.peak(threads, v.dtype) * times)
+    for name, work in left.items():
+        t = dtype(name)
+        narrow = 1.0 if t.is_float else max(1.0, 4 / t.size)
+        seconds[t.is_float] += work / (limits.peak(threads, t) * narrow)
+    return max(seconds.values())
 
 
 def rotations(kernel: Kernel, vars: Mapping[str, int], target: Target) -> int:
@@ -74,8 +111,3 @@ def rotations(kernel: Kernel, vars: Mapping[str, int], target: Target) -> int:
     if c.flops + c.poly_flops > _FLOPS_PER_BYTE * c.bytes:
         return 1
     return max(1, min(MOST_SETS, math.ceil(2 * target.l3 / max(c.bytes, 1))))
-
-
-def _compute_type(kernel: Kernel) -> str:
-    """The widest float type that values are computed in."""
-    return max((v.dtype.compute.name for v in kernel.values.values() if v.dtype.is_float), key=lambda n: n == "float64", default="float32")

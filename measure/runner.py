@@ -2,8 +2,8 @@
 
 `python -m tilewright.measure.runner READ_FD WRITE_FD PARENT_PID`. A child serves many candidates (a fork for each would fault the
 operands in again every time); when one crashes, exits or passes its deadline, the runner notes the culprit and forks for the rest.
-Deadlines are kept here with SIGKILL: a Python signal handler never runs inside native code. A wrong result is run again in a child
-of its own before it counts, and so is a crash in a child that had run others (they may have damaged its memory).
+Deadlines are kept here with SIGKILL: a Python signal handler never runs inside native code. What fails in a child that had run others is run again
+in a child of its own, since they may have damaged its memory; right many times there, it is cleared, but can never win. What fails in a child of its own has failed.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import signal
 import sys
 import traceback
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import DeviceError, MeasureError, TilewrightError
-from . import batch, inputs, process
+from . import batch, inputs, process, special
 from .batch import Bench, Job, Result, Task
 from .outcome import Outcome
 from .protocol import Channel, Closed, pair
@@ -34,7 +34,8 @@ _PER_CHILD = 32
 """Candidates a child runs before a fresh one takes over."""
 _PER_WORKER = 4096
 """The same where opening the device and copying the operands to it takes long: a worker is replaced when it is at fault."""
-_KEPT = 3
+_KEPT = 5
+"""Sets of inputs kept at a time: the search's, and those of a winner's second check."""
 _OWN_STEP_S = 120.0
 """How long a step of our own (verification, a duel) may take in a child whose memory a candidate may have damaged."""
 
@@ -62,10 +63,22 @@ class _Child:
 
 @dataclass(frozen=True)
 class Data:
-    """Which inputs: a seed, and whether floats are whole numbers."""
+    """Which inputs: a seed, and their kind, as in `Measurement.checks`. `subnormal`: special ones have subnormal numbers and others so small that products are."""
 
     seed: int
-    whole: bool = False
+    kind: str = "random"
+    subnormal: bool = True
+
+    @property
+    def special(self) -> bool:
+        """They have values that random ones never do."""
+        return self.kind in ("special", "edges")
+
+
+_STEPS = {"fresh": (batch.REPEAT, batch.ALIGN, batch.TIME), "whole": (), "special": (), "edges": ()}
+"""What the second check does beside comparing outputs, on each kind of inputs."""
+_STRICT = 0.25
+"""Where fewer of an output's elements must be certain finite numbers on special inputs, some without infinities and NaN follow."""
 
 
 @dataclass
@@ -98,16 +111,21 @@ class Runner:
         from .compare import Checker
         from .memory import Operands
         from .roofline import rotations
-        from .verify import expectations
+        from .verify import expectations, special_expectations
 
         kernel, vars = self.setup.kernel, self.setup.vars
-        values = inputs.generate(kernel, vars, data.seed, data.whole)
-        expects = expectations(kernel, values, vars, data.whole)
+        whole = data.kind == "whole"
+        if data.special:
+            values = special.generate(kernel, vars, data.seed, wild=data.kind == "special", subnormal=data.subnormal)
+            expects = special_expectations(kernel, values, vars)
+        else:
+            values = inputs.generate(kernel, vars, data.seed, whole)
+            expects = expectations(kernel, values, vars, whole)
         shapes = [inputs.shape(b, kernel, vars) for b in kernel.buffers]
-        copies = rotations(kernel, vars, self.device.target)
+        copies = rotations(kernel, vars, self.device.target) if batch.TIME in _STEPS.get(data.kind, (batch.TIME,)) else 1
         operands = Operands([b.name for b in kernel.buffers], [b.dtype for b in kernel.buffers], shapes, values, copies)
         order = [vars[s.arg.name] for s in kernel.symbols]
-        return Bench(self.device, self.setup.threads, operands, Checker(expects, self._checking()), order, Slots(None))
+        return Bench(self.device, self.setup.threads, operands, Checker(expects, self._checking()), order, Slots(None), data.kind)
 
     def _checking(self) -> Device | None:
         """The device that compares results, in the host's memory."""
@@ -123,8 +141,13 @@ class Runner:
         return cpu
 
     # children -----------------------------------------------------------------------------------------------------
+    def _fresh(self, data: Data) -> bool:
+        """Whether the next job on this data goes to a new child, or to one that has had no other."""
+        child, most = self._child, _PER_CHILD if self.device.isolation == "fork" else _PER_WORKER
+        return child is None or self._child_data != data or not 0 < child.served < most
+
     def _spawn(self, data: Data) -> _Child:
-        if self._child is not None and self._child_data == data and self._child.served < (_PER_CHILD if self.device.isolation == "fork" else _PER_WORKER):
+        if self._child is not None and not self._fresh(data):
             return self._child
         self.end_child()
         bench = self.bench(data)
@@ -164,7 +187,7 @@ class Runner:
         """A job's result from a child; a Result that is `broken` when the child ended over it."""
         child = self._spawn(data)
         child.served += 1
-        limit = _OWN_STEP_S
+        limit, where = _OWN_STEP_S, ""
         try:
             child.channel.send((*message, self.group))
             while True:
@@ -177,15 +200,16 @@ class Runner:
                         self.end_child()
                     return payload
                 limit = self._deadline(payload, deadline_s)
+                where = ", with operands that are aligned to their elements only" if payload == batch.MOVED else ""
         except TimeoutError:
             self.end_child()
-            return Result(Outcome.timeout, detail=f"did not return within {limit:.3g} s", broken=True)
+            return Result(Outcome.timeout, detail=f"did not return within {limit:.3g} s{where}", broken=True)
         except Closed:
             self._child = self._child_data = None
             child.channel.close()
             status = os.waitstatus_to_exitcode(os.waitpid(child.pid, 0)[1])
             Slots(self.group).release()
-            return Result(Outcome.crash, detail=process.how_it_ended(status), broken=True)
+            return Result(Outcome.crash, detail=process.how_it_ended(status) + where, broken=True)
 
     def _deadline(self, step: str, candidate_s: float) -> float:
         """Seconds that a step may take."""
@@ -195,18 +219,23 @@ class Runner:
 
     # jobs ---------------------------------------------------------------------------------------------------------
     def measure(self, task: Task, data: Data, incumbent_s: float | None, full: bool) -> Result:
-        """Verify and time one candidate. The first on each data is compared by NumPy, as all are with `full`, which also runs twice."""
+        """Verify and time one candidate. The first on each data is compared by NumPy, as all are with `full`, which does what the second check does on that data."""
         limit = self.setup.deadline_s
         if incumbent_s is not None:
             # enough for a first call on a busy machine; a hang should not cost the whole deadline
             limit = min(limit, 1.0 + 50.0 * incumbent_s)
-        job = Job(task, incumbent_s, full or data not in self._checked_in_full, twice=full, hashed=self.setup.hashed)
-        alone = self._child is None or self._child.served == 0
+        steps = _STEPS[data.kind] if full else (batch.TIME,)
+        job = Job(task, incumbent_s, full or data not in self._checked_in_full, steps, self.setup.hashed)
+        alone = self._fresh(data)
         result = self._job(data, job, limit)
-        if result.outcome is Outcome.wrong or (result.outcome is Outcome.crash and not alone):
-            result = self._again(data, job, limit, result)
-        if result.outcome is Outcome.ok:
+        if result.outcome in (Outcome.wrong, Outcome.crash) and not alone:
+            result = self._alone(data, job, limit, result)
+        if result.outcome is Outcome.ok and not result.cleared:
             self._checked_in_full.add(data)
+        if full and result.outcome is Outcome.ok and data.kind == "special" and self.bench(data).checker.strict < _STRICT:
+            # what is not finite has swallowed the rest
+            edges = self.measure(task, replace(data, kind="edges"), incumbent_s, full)
+            return replace(edges, checks=(*result.checks, *edges.checks), compared=result.compared + edges.compared)
         return result
 
     def _job(self, data: Data, job: Job, limit: float) -> Result:
@@ -214,25 +243,18 @@ class Runner:
         assert isinstance(result, Result)
         return result
 
-    def _again(self, data: Data, job: Job, limit: float, first: Result) -> Result:
-        """The same job alone, twice: right both times clears it."""
-        for _ in range(2):
-            self.end_child()
-            result = self._job(data, job, limit)
-            if result.outcome not in (Outcome.ok, Outcome.slow):
-                self.end_child()
-                return result
+    def _alone(self, data: Data, job: Job, limit: float, first: Result) -> Result:
+        """The same job in a child of its own, and then so many runs as a winner has to make. Only that a neighbour damaged the memory they shared excuses what failed
+        before; that it did cannot be seen, so what is right here is cleared, and never wins."""
         self.end_child()
-        return Result(
-            result.outcome,
-            result.times,
-            result.error,
-            f"{first.outcome.value} once beside others, then right twice alone ({first.detail})",
-            outputs=result.outputs,
-        )
+        result = self._job(data, replace(job, steps=tuple(dict.fromkeys((*job.steps, batch.REPEAT)))), limit)
+        if result.outcome not in (Outcome.ok, Outcome.slow):
+            return replace(result, detail=f"{result.detail} (beside others: {first.detail})") if result.detail != first.detail else result
+        text = f"{first.outcome.value} once beside others, then right in {result.compared} runs alone ({first.detail})"
+        return replace(result, detail=text, cleared=True)
 
     def duel(self, a: Task, b: Task, rounds: int, data: Data) -> Any:
-        """Rounds of (seconds of a, seconds of b), or a text that says which one failed."""
+        """Rounds of (seconds of a, seconds of b), or which one failed, or a text: the pair did."""
         got = self._ask(data, ("duel", (a, b, rounds)), self.setup.deadline_s)
         return f"the pair failed: {got.outcome.value}, {got.detail}" if isinstance(got, Result) else got
 
@@ -284,7 +306,7 @@ def _answer(runner: Runner, channel: Channel, kind: str, rest: list[Any]) -> Any
     for i, task in enumerate(tasks):
         result = runner.measure(task, data, incumbent_s, full)
         channel.send(("result", (i, result)))
-        if result.outcome is Outcome.ok and result.times:
+        if result.outcome is Outcome.ok and result.times and not result.cleared:
             incumbent_s = min(result.times) if incumbent_s is None else min(incumbent_s, min(result.times))
     return None
 

@@ -5,10 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from ..devices import Executable
+from typing import Protocol
 
 WINDOW_S = 0.02
 """Time spent on a candidate that may win."""
@@ -26,6 +23,12 @@ _UNANIMOUS = 5
 """Rounds that must all agree for the sign test alone to decide (one in 16 by chance, two-sided)."""
 # two-sided 95 % quantiles of Student's t by degrees of freedom
 _T95 = {2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262, 10: 2.228, 12: 2.179, 15: 2.131, 20: 2.086, 30: 2.042}
+
+
+class Timed(Protocol):
+    """What can be timed: `Executable.time`."""
+
+    def time(self, pointer_sets: Sequence[Sequence[int]], vars: Sequence[int] = (), repeats: int = 1, limit_s: float = ...) -> list[float]: ...
 
 
 def median(values: Sequence[float]) -> float:
@@ -46,7 +49,7 @@ def repeats_for(seconds: float, window_s: float) -> int:
     return max(least, min(_MOST, math.ceil(window_s / max(seconds, 1e-9))))
 
 
-def time_adaptively(exe: Executable, sets: Sequence[Sequence[int]], vars: Sequence[int], incumbent_s: float | None) -> tuple[list[float], bool]:
+def time_adaptively(exe: Timed, sets: Sequence[Sequence[int]], vars: Sequence[int], incumbent_s: float | None) -> tuple[list[float], bool]:
     """(seconds of each call, rejected). Rejected: the best of the first calls took over 3 × the incumbent. A contender gets
     20 ms or three calls, and as much again when it beats the incumbent; others get a quarter."""
     times = exe.time(sets, vars, 1, math.inf)
@@ -67,7 +70,7 @@ def time_adaptively(exe: Executable, sets: Sequence[Sequence[int]], vars: Sequen
 
 
 def paired_bursts(
-    a: Executable, b: Executable, sets: Sequence[Sequence[int]], vars: Sequence[int], threads: int, rounds: int, sleep: Callable[[float], None]
+    a: Timed, b: Timed, sets: Sequence[Sequence[int]], vars: Sequence[int], threads: int, rounds: int, sleep: Callable[[float], None]
 ) -> list[tuple[float, float]]:
     """Seconds per call (lower quartile: others' load only ever adds time) of a and b in each round. On one thread a round is a short burst of each. Above one thread, strict
     alternation is unfair (an idle rival's spinning workers halve the other's speed): bursts of at least 20 calls, the first three

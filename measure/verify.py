@@ -4,18 +4,20 @@ bound = SLACK · eps(accumulate type) · scale + half an ulp of the output type 
 
 `scale` and SLACK come from `ir.evaluate_error`: what the roundings of any order of evaluation can add up to, growing with √K over a
 reduction of K terms. Integers and bools must be equal (unless they come from rounded floats). An element that is NaN where the
-reference is finite, or that nobody wrote, is wrong.
+reference is finite, or that nobody wrote, is wrong. On special inputs (`measure.special`) bounds are as narrow as subnormal numbers, zeros must have the right
+sign, and what the kernel's definition leaves open is not looked at (`ir.kinds`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ..ir.evaluate import SLACK
 from ..ir.kernel import Kernel, loads
+from ..ir.kinds import OVERFLOW
 from ..ir.node import Node, const, walk
 from ..targets import usable_cores
 from .exact import is_exact
@@ -32,17 +34,16 @@ if TYPE_CHECKING:
 WORST = 1e30
 """Stands for an infinite ratio, so that an error is always a finite number."""
 _CHUNK = 1 << 19
-_TINY = 1e-38
-_OVERFLOW = {"float64": 2.0**1023 * (2 - 2.0**-52), "float32": 2.0**127 * (2 - 2.0**-24), "bfloat16": 2.0**127 * (2 - 2.0**-8), "float16": 65520.0}
-"""From here on numbers round to infinity (the largest finite float64 instead of its own bound, which it cannot hold)."""
+_TINY, _TINIEST = 1e-38, 1e-300
+"""The narrowest bound whose inverse float32, and float64, holds."""
 _HALF_SUBNORMAL = {"float64": 2.0**-1075, "float32": 2.0**-150, "float16": 2.0**-25, "bfloat16": 2.0**-134}
 
 
 @dataclass(frozen=True)
 class Expect:
     """What one output must hold. `value` is flat: float64, or the output's own type for integers and bools; `weight` (float32)
-    is one over the bound (None: equality). `special` marks elements compared by kind (not finite in the output type), `free` those that the
-    kernel leaves unwritten; None where there are none."""
+    is one over the bound (None: equality; float64 on special inputs). `special` marks elements compared by kind (not finite in the output type), `free` those that
+    the kernel leaves unwritten or undefined, `signed` zeros whose sign counts; None where there are none."""
 
     name: str
     dtype: DType
@@ -51,11 +52,22 @@ class Expect:
     weight: Array | None
     special: Array | None = None
     free: Array | None = None
+    signed: Array | None = None
 
     @property
     def plain(self) -> bool:
         """No element needs special treatment, so the compare kernel can do it."""
-        return self.special is None and self.free is None and (self.weight is not None) == self.dtype.is_float
+        if self.special is not None or self.free is not None or self.signed is not None:
+            return False
+        return (self.weight is not None) == self.dtype.is_float and (self.weight is None or self.weight.itemsize == 4)
+
+    @property
+    def strict(self) -> float:
+        """The share of elements that must be a certain finite number."""
+        import numpy as np
+
+        left = [m for m in (self.special, self.free) if m is not None]
+        return 1.0 - float(np.logical_or.reduce(left).mean()) if left and self.value.size else 1.0
 
     def stale(self) -> Array | None:
         """Values that differ from the right ones everywhere, to poison an integer output with (None for floats: NaN does it)."""
@@ -97,8 +109,37 @@ def expectations(kernel: Kernel, inputs: Mapping[str, Array], vars: Mapping[str,
     return out
 
 
-def _expect(name: str, dtype: DType, dims: tuple[int, ...], value: Array, scale: Array, free: Array | None, exact: bool) -> Expect:
+def special_expectations(kernel: Kernel, inputs: Mapping[str, Array], vars: Mapping[str, int]) -> dict[str, Expect]:
+    """The same on inputs of `special.generate`."""
     import numpy as np
+
+    from ..ir.evaluate import evaluate_kinds
+
+    with np.errstate(all="ignore"):
+        results = evaluate_kinds(kernel, inputs, vars, threads=usable_cores())
+        free = unwritten(kernel, inputs, vars)
+    out = {}
+    for b in kernel.outputs:
+        value, scale, loose, unsure = results[b.name]
+        dims = shape(b, kernel, vars)
+        undefined = [m.reshape(-1) for m in (free.get(b.name), None if loose is None else np.broadcast_to(loose, dims)) if m is not None]
+        e = _expect(
+            b.name, b.dtype, dims, np.asarray(value), np.asarray(scale), np.logical_or.reduce(undefined) if undefined else None, False, np.dtype(np.float64)
+        )
+        if b.dtype.is_float:
+            zeros = e.value == 0
+            e = replace(e, signed=zeros if unsure is None else zeros & ~np.broadcast_to(unsure, dims).reshape(-1))
+        out[b.name] = e
+    return out
+
+
+def _expect(
+    name: str, dtype: DType, dims: tuple[int, ...], value: Array, scale: Array, free: Array | None, exact: bool, weights: np.dtype[Any] | None = None
+) -> Expect:
+    import numpy as np
+
+    weights = np.dtype(np.float32) if weights is None else weights
+    least = _TINY if weights.itemsize == 4 else _TINIEST
 
     value = value.reshape(-1)
     scale = np.broadcast_to(scale, dims).reshape(-1)
@@ -107,7 +148,7 @@ def _expect(name: str, dtype: DType, dims: tuple[int, ...], value: Array, scale:
         return Expect(name, dtype, dims, np.ascontiguousarray(value.astype(dtype.np)), allowed, None, free)
     value = np.ascontiguousarray(value, dtype=np.float64)
     unit = SLACK * dtype.acc.eps
-    weight = np.empty(value.size, np.float32)
+    weight = np.empty(value.size, weights)
 
     def part(lo: int) -> Array | None:
         """Fill a chunk of `weight`; which of its elements are not finite in the output's type, if any."""
@@ -120,7 +161,7 @@ def _expect(name: str, dtype: DType, dims: tuple[int, ...], value: Array, scale:
             if exact:
                 value[part] = rounded.astype(np.float64)
                 bound = np.zeros_like(v)
-            weight[part] = 1.0 / np.maximum(bound, _TINY)
+            weight[part] = 1.0 / np.maximum(bound, least)
         return odd if odd.any() else None
 
     with ThreadPoolExecutor(usable_cores()) as pool:
@@ -204,7 +245,7 @@ def _errors(expect: Expect, got: Array, part: slice) -> Array:
         wide = got.astype(np.float64)
         over = np.isinf(wide)
         if over.any():  # an infinity where the reference just fits is no further off than what rounds to it
-            wide = np.where(over & np.isfinite(value), np.copysign(_OVERFLOW[expect.dtype.name], wide), wide)
+            wide = np.where(over & np.isfinite(value), np.copysign(OVERFLOW[expect.dtype.name], wide), wide)
         error = np.abs(wide - value) * expect.weight[part]
         np.nan_to_num(error, copy=False, nan=WORST, posinf=WORST)
         np.minimum(error, WORST, out=error)
@@ -212,6 +253,8 @@ def _errors(expect: Expect, got: Array, part: slice) -> Array:
             odd = expect.special[part]
             same = (np.isnan(wide) & np.isnan(value)) | (got == value.astype(got.dtype))
             error[odd & same] = 0.0
+    if expect.signed is not None:
+        error[expect.signed[part] & (got == 0) & (np.signbit(wide) != np.signbit(value))] = WORST
     if expect.free is not None:
         error[expect.free[part]] = 0.0
     return error

@@ -104,11 +104,15 @@ def fitting(target: Target, nest: Nest, lane: Node) -> Fit | None:
     return Fit(row, k, grouped(k), a.dtype is not row.a, load_parts(b)[0].name)
 
 
-def at_once(kernel: Kernel, target: Target) -> int:
-    """The most products that one lane adds in a step of any instruction that fits the kernel; 1 where none does."""
+def at_once(kernel: Kernel, target: Target) -> dict[str, int]:
+    """The most products that one lane adds in a step of any instruction that fits, for each sum of products that one fits."""
     flat = [n for i in build(kernel, {}) for n in (i.nests if isinstance(i, FoldItem) else (i,)) if n.kind == "reduce"]
-    fits = [fitting(target, n, lane) for n in flat for lane in n.axes]
-    return max((f.row.k // f.row.halves for f in fits if f is not None), default=1)
+    found: dict[str, int] = {}
+    for n in flat:
+        for f in (fitting(target, n, lane) for lane in n.axes):
+            if f is not None:
+                found[n.name] = max(found.get(n.name, 1), f.row.k // f.row.halves)
+    return found
 
 
 def _size(axis: Node) -> int:

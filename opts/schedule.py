@@ -23,6 +23,7 @@ from .nests import FoldItem, Item, Nest, build
 from .opt import Opt, Opts, opt
 from .own import owned
 from .plan_axis import AxisPlan, Part
+from .room import check_stages
 from .show import NestLine, nest_lines
 from .splitk import split
 from .staging import ONCE, StagePlan, plan_stage
@@ -177,6 +178,7 @@ def apply(kernel: Kernel, opts: Iterable[Opt] | Sequence[object], target: Target
     # in the order of the buffers, not of the options: equal schedules are laid out alike
     stages = {b.name: kept_types(out, plan_stage(out, s.input_stages[b.name])) for b in kernel.inputs if b.name in s.input_stages}
     out = replace(out, stages=stages)
+    check_stages(out)
     check_scheduled(out)
     check_dots(out)
     return out

@@ -5,6 +5,8 @@ in order (so the result is deterministic) and does the rest of the kernel."""
 
 from __future__ import annotations
 
+from math import prod
+
 from ..ir import index as ix
 from ..ir.errors import OptError
 from ..ir.functions import where
@@ -13,6 +15,7 @@ from ..ir.node import Node, axes_of, const, load, load_parts, substitute, walk
 from ..ir.node import axis as make_axis
 from .nests import build, identity
 from .opt import Opt
+from .room import check_work
 
 WORK = "work"
 
@@ -34,6 +37,7 @@ def split(kernel: Kernel, o: Opt) -> tuple[Kernel, Kernel]:
     chunk = -(-size // o.amount)
     if any(not isinstance(a.arg.extent, int) for a in value.axes):
         raise OptError(f"{o}: {value.name} has a symbolic axis")
+    check_work(o, prod((-(-size // chunk), *(a.arg.extent for a in value.axes))) * value.dtype.size)
     name = axis.arg.name
     part = make_axis(f"{name}.s", -(-size // chunk), f"{name}.s")
     inner = make_axis(name, chunk, name)

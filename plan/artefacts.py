@@ -134,7 +134,7 @@ class Artefacts:
                 self._remove(path)  # put there by somebody else, while others could
                 return None
             head, _, rest = data.partition(b"\n")
-            if head != MAGIC + hashlib.sha256(rest).hexdigest().encode():
+            if head != MAGIC + _digest(kind, key, rest):
                 self._remove(path)
                 return None
             if time.time() - path.stat().st_mtime > _TOUCH_S:
@@ -162,7 +162,7 @@ class Artefacts:
             fd, temporary = tempfile.mkstemp(dir=path.parent, prefix=".new-")
             try:
                 with os.fdopen(fd, "wb") as f:
-                    f.write(MAGIC + hashlib.sha256(rest).hexdigest().encode() + b"\n" + rest)
+                    f.write(MAGIC + _digest(kind, key, rest) + b"\n" + rest)
                 os.replace(temporary, path)
             except BaseException:
                 with contextlib.suppress(FileNotFoundError):
@@ -220,6 +220,11 @@ class Artefacts:
             total -= size
             removed += size
         return removed
+
+
+def _digest(kind: str, key: str, rest: bytes) -> bytes:
+    """Over the content and its place: an entry under another's name is none."""
+    return hashlib.sha256(f"{kind}\0{key}\0".encode() + rest).hexdigest().encode()
 
 
 def _object_key(sha: str, compiler: str) -> str:

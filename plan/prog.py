@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import warnings
 import weakref
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..ir.errors import UsageError
+from ..ir.errors import DeviceError, UsageError
 from ..ir.kernel import Kernel
 from ..ir.normalise import normalise
 from .arguments import Binder, address
@@ -178,7 +179,9 @@ def best(
 
     `kernel`: a name (then with `shape` and `dtype`), `my.py:function`, or a Kernel. `threads`: default, all usable cores.
     `cache`: a path, a database URL or an open Cache; default as for the command line. `store`: where compiled code is kept
-    between runs; default, the platform's cache folder."""
+    between runs; default, the platform's cache folder.
+
+    A schedule that this machine cannot load, having no memory for its workspace for one, is left out with a warning, unless `exact_only`."""
     from ..cache import Cache, open
     from ..devices import get
 
@@ -192,10 +195,29 @@ def best(
     store = store or Artefacts.default()
     opened = cache if isinstance(cache, Cache) else open(cache)
     numbers = {k: v for k, v in (shape or {}).items() if isinstance(v, int)}
-    plan = resolve(kernel, place, threads, opened, exact_only, shape=numbers or None, store=store)
-    built = build(plan.rendered or render(normalise(kernel), plan.opts, place, store), place, store)
-    executable, memory = place.load(built.obj, built.signature, threads), place.memory()
-    return Prog(kernel, plan, built, executable if memory is None else Copying(executable, memory))
+    failed: list[tuple[Opt, ...]] = []
+    while True:
+        plan = resolve(kernel, place, threads, opened, exact_only, shape=numbers or None, store=store, excluded=failed)
+        try:
+            built = build(plan.rendered or render(normalise(kernel), plan.opts, place, store), place, store)
+            return Prog(kernel, plan, built, _loaded(place, built, threads))
+        except (DeviceError, MemoryError) as e:
+            if exact_only or plan.opts in failed:
+                raise
+            failed.append(plan.opts)
+            what = f"the {plan.origin} schedule of {kernel.name} cannot be loaded here: {e or 'out of memory'}"
+            warnings.warn(f"{what}. The next one is used; tune again for one that fits", RuntimeWarning, stacklevel=2)
+
+
+def _loaded(device: Device, built: Built, threads: int) -> Executable:
+    """A schedule that has the memory it needs. Raises DeviceError, MemoryError."""
+    executable, memory = device.load(built.obj, built.signature, threads), device.memory()
+    try:
+        executable.reserve()
+    except BaseException:
+        executable.close()
+        raise
+    return executable if memory is None else Copying(executable, memory)
 
 
 def _kernel(kernel: str | Kernel, shape: Mapping[str, Extent] | None, dtype: str | DType | None) -> Kernel:

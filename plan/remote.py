@@ -46,6 +46,9 @@ class Copying(Executable):
                 self._buffers[i] = (self._memory.alloc(size), size)
         return [handle for handle, _ in self._buffers]
 
+    def reserve(self) -> None:
+        self._inner.reserve()
+
     def run(self, pointers: Sequence[int], vars: Sequence[int] = ()) -> None:
         self.bind(vars)(*pointers)
 

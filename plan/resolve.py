@@ -55,32 +55,32 @@ def resolve(
     exact_only: bool = False,
     *,
     own_only: bool = False,
-    without: Collection[tuple[Opt, ...]] = (),
     shape: Mapping[str, int] | None = None,
     policy: str = DEFAULT_POLICY,
     store: Artefacts | None = None,
+    excluded: Collection[tuple[Opt, ...]] = (),
 ) -> Plan:
     """The plan for `kernel` on `device` with `threads`; its options are for `ir.normalise.normalise(kernel)`.
 
     `shape` ranks neighbours by distance. With `exact_only`, raises CacheMiss (which lists the key) unless the origin is 'exact'; with `own_only`, neighbours are
-    not looked for. `without`: schedules that are not to be had (they could not be loaded here)."""
+    not looked for. `excluded`: schedules that are not to be had (they could not be loaded here)."""
     kernel = normalise(kernel)
     key = key_of(kernel, device, threads, policy)
-    found = _own(kernel, device, key, cache, store, without)
+    found = _own(kernel, device, key, cache, store, excluded)
     if exact_only and (found is None or found.origin != "exact"):
         why = "it was measured with code that has changed since" if found else "nothing that was verified is cached for it"
         raise CacheMiss(f"no cached schedule for {kernel.name}: {why} (key: {key}; kernel hash {key.kernel}). Tune it first, or see `tune cache explain`")
     if found is None and not own_only:
-        found = _nearest(kernel, device, key, cache, shape, store, without)
-    return found or _seed(kernel, device, key, store, without)
+        found = _nearest(kernel, device, key, cache, shape, store, excluded)
+    return found or _seed(kernel, device, key, store, excluded)
 
 
-def _own(kernel: Kernel, device: Device, key: Key, cache: Cache, store: Artefacts | None, without: Collection[tuple[Opt, ...]]) -> Plan | None:
+def _own(kernel: Kernel, device: Device, key: Key, cache: Cache, store: Artefacts | None, excluded: Collection[tuple[Opt, ...]]) -> Plan | None:
     """The first of the key's own rows that today's code still makes the source of which was measured; else the first that at least applies."""
     stale = None
     for row in cache.answers(key)[:OWN]:
         plan = _cached(kernel, device, key, row, store)
-        if plan is None or plan.opts in without:
+        if plan is None or plan.opts in excluded:
             continue
         if plan.origin == "exact":
             return replace(plan, standing=cache.standing(row))
@@ -103,7 +103,7 @@ def _cached(kernel: Kernel, device: Device, key: Key, row: Row, store: Artefacts
 
 
 def _nearest(
-    kernel: Kernel, device: Device, key: Key, cache: Cache, shape: Mapping[str, int] | None, store: Artefacts | None, without: Collection[tuple[Opt, ...]]
+    kernel: Kernel, device: Device, key: Key, cache: Cache, shape: Mapping[str, int] | None, store: Artefacts | None, excluded: Collection[tuple[Opt, ...]]
 ) -> Plan | None:
     """The closest neighbour whose options apply here and that the model ranks at or above the seed."""
     from ..ir.canonical import loose
@@ -116,38 +116,35 @@ def _nearest(
     for row in rows:
         try:
             opts = _translated(kernel, row)
-            if opts in without:
-                continue
             seconds = _estimate(kernel, opts, device, key)
         except OptError:
             continue  # legal at the other extents, not at these
+        if opts in excluded:
+            continue
         if bound is None:
-            bound = _estimate(kernel, _seed(kernel, device, key, store).opts, device, key)
+            bound = _estimate(kernel, _seed(kernel, device, key, store, excluded).opts, device, key)
         if seconds <= bound:
             return Plan(opts, "nearest", row, key)
     return None
 
 
-def _seed(kernel: Kernel, device: Device, key: Key, store: Artefacts | None, without: Collection[tuple[Opt, ...]] = ()) -> Plan:
+def _seed(kernel: Kernel, device: Device, key: Key, store: Artefacts | None, excluded: Collection[tuple[Opt, ...]]) -> Plan:
     """The first seed schedule that the policy allows; in the end no options at all, which always are."""
     from ..opts import dumps, parse, seeds
 
-    if without:
-        store = None  # what it keeps is the first of all
-
     at = hashlib.sha256(f"{source_key(kernel, (), device.target, tool_version())} {key.threads} {key.policy}".encode()).hexdigest()
     kept = store.seed(at) if store is not None else None
-    if kept is not None:
+    if kept is not None and parse(kept) not in excluded:
         return Plan(parse(kept), "seed", None, key)
     for opts in (*seeds(kernel, device.target, key.threads), ()):
-        if opts in without:
+        if opts in excluded:
             continue
         try:
             _allowed(kernel, opts, device, key)
         except OptError:
             continue
         break
-    if store is not None:
+    if store is not None and not excluded:
         store.put_seed(at, dumps(opts))
     return Plan(tuple(opts), "seed", None, key)
 

@@ -256,11 +256,12 @@ def covered(row: Row | None, asked: Budget | None) -> bool:
 
 def _study(task: Task, job: Job, url: str) -> StudyKeeper:
     """The study of this kernel on this device, open."""
+    from ..kernels import short_name
     from ..opts import templates
     from .optuna_study import StudyKeeper
 
     shape = ",".join(f"{k}={v}" for k, v in job.shape.items())
-    name = " ".join(filter(None, (job.kernel.rsplit(":", 1)[-1], shape, job.dtype, job.device, f"{job.threads} threads", task.key.hash[:8])))
+    name = " ".join(filter(None, (short_name(job.kernel), shape, job.dtype, job.device, f"{job.threads} threads", task.key.hash[:8])))
     about = {"kernel": job.kernel, "shape": shape, "dtype": job.dtype, "device": job.device, "threads": job.threads, "target": task.key.target}
     return StudyKeeper(url, name, templates(task.kernel, task.device.target, task.threads), {**about, "compiler": task.key.compiler, "flops": job.flops})
 

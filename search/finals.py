@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..ir.errors import MeasureError
 
 if TYPE_CHECKING:
-    from ..measure import Duel, Measurement
+    from ..measure import Measurement
     from .pipeline import MeasurerLike
 
 CLEAR = 3.0
@@ -46,8 +46,8 @@ class Finalist:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """`winner` None: nothing survived. `ratio`: winner's time over the seed's, from a duel where `paired`. `failed`: finalists that did not survive the
-    second check, with its result."""
+    """`winner` None: nothing survived. `ratio`: winner's time over the seed's, from a duel where `paired`. `confirmed`: the winner passed the second check;
+    `checks`: all that it passed, as in Measurement. `failed`: finalists that did not survive a duel or the second check, with its result."""
 
     winner: Finalist | None
     significant: bool = False
@@ -56,6 +56,7 @@ class Decision:
     confirmed: bool = False
     message: str = ""
     failed: tuple[Measurement, ...] = ()
+    checks: tuple[str, ...] = ()
 
 
 def decide(
@@ -63,46 +64,137 @@ def decide(
 ) -> Decision:
     """Choose between `finalists` (fastest first, the seed not among them) and `seed`. `left()`: how many seconds remain; `check_s`: how many the second
     check takes, which is made even when that is `grace_s` too long."""
+    return _Final(measurer, finalists, seed, left, check_s, grace_s).decide()
 
-    def spare() -> float:
-        return left() - check_s
 
-    def second(f: Finalist) -> Measurement | None:
-        return measurer.confirm(f.built) if left() > -grace_s else None
+class _Final:
+    """One decision under way: who still stands, and who has failed."""
 
-    failed: list[Measurement] = []
-    standing = list(finalists)
-    while standing:
-        champion = _champion(measurer, standing, spare, keep=2.0)
-        try:
-            significant, ratio, paired, message = _against_seed(measurer, champion, seed, spare)
-        except MeasureError as e:
-            # one of the two was not right when it was run for the duel: the second check says whether it was the champion
-            significant, ratio, paired, message = False, None, False, str(e)
-            checked = second(champion)
-            if checked is not None and checked.outcome != "ok":
-                failed.append(checked)
-                standing = [f for f in standing if f is not champion]
+    def __init__(
+        self, measurer: MeasurerLike, finalists: Sequence[Finalist], seed: Finalist | None, left: Callable[[], float], check_s: float, grace_s: float
+    ) -> None:
+        self.measurer, self.left, self.check_s, self.grace_s = measurer, left, check_s, grace_s
+        self.standing, self.seed = list(finalists), seed
+        self.challenged = bool(finalists)
+        self.failed: list[Measurement] = []
+
+    def decide(self) -> Decision:
+        """The best finalist that beats the seed and passes the second check, else the seed, if that passes it."""
+        message = ""
+        while self.standing:
+            champion = self._champion(keep=2.0)
+            if champion is None:
+                break
+            significant, ratio, paired, message = self._against_seed(champion)
+            if not self._stands(champion):
                 continue
-        if not significant:
-            break
-        checked = second(champion)
+            if not significant:
+                break
+            checked = self._second(champion)
+            if checked is None or checked.outcome == "ok":
+                return self._won(champion, checked, True, ratio, paired, message)
+            self._drop(champion, checked)
+        else:
+            message = "no candidate of the search survived" if self.failed else ""
+        return self._seeded(message)
+
+    def _seeded(self, message: str) -> Decision:
+        """The seed wins, or where it fails the best that stands without it."""
+        seed = self.seed
+        if seed is None:
+            text = "every finalist failed the second check" if self.failed else "nothing valid was found"
+            return Decision(None, message=text, failed=tuple(self.failed))
+        checked = self._second(seed)
         if checked is None or checked.outcome == "ok":
-            return Decision(champion, True, ratio, paired, checked is not None, message, tuple(failed))
-        failed.append(checked)
-        standing = [f for f in standing if f is not champion]
-    else:
-        message = "no candidate of the search survived" if failed else ""
-    if seed is None:
-        return Decision(None, message="nothing valid was found" if not failed else "every finalist failed the second check", failed=tuple(failed))
-    checked = second(seed)
-    if checked is not None and checked.outcome != "ok" and standing:
-        without = decide(measurer, standing, None, left, check_s, grace_s)
-        return dataclasses.replace(without, failed=(*failed, checked, *without.failed))
-    if checked is not None and checked.outcome != "ok":
-        return Decision(None, message=f"the seed failed the second check ({checked.outcome})", failed=(*failed, checked))
-    note = "no significant win: the answer is the seed schedule" if finalists else "the answer is the seed schedule"
-    return Decision(seed, False, 1.0, False, checked is not None, f"{note} ({message})" if message else note, tuple(failed))
+            note = "no significant win: the answer is the seed schedule" if self.challenged else "the answer is the seed schedule"
+            return self._won(seed, checked, False, 1.0, False, f"{note} ({message})" if message else note)
+        self._drop(seed, checked)
+        if self.standing:
+            return self.decide()
+        return Decision(None, message=f"the seed failed the second check ({checked.outcome})", failed=tuple(self.failed))
+
+    def _won(self, winner: Finalist, checked: Measurement | None, significant: bool, ratio: float | None, paired: bool, message: str) -> Decision:
+        checks = (*winner.measurement.checks, *(checked.checks if checked is not None else ()))
+        return Decision(winner, significant, ratio, paired, checked is not None, message, tuple(self.failed), tuple(dict.fromkeys(checks)))
+
+    def _spare(self) -> float:
+        return self.left() - self.check_s
+
+    def _second(self, f: Finalist) -> Measurement | None:
+        return self.measurer.confirm(f.built) if self.left() > -self.grace_s else None
+
+    def _drop(self, f: Finalist, how: Measurement) -> None:
+        """Out of the finals for good."""
+        self.failed.append(how)
+        self.standing = [x for x in self.standing if x is not f]
+        if f is self.seed:
+            self.seed = None
+
+    def _stands(self, f: Finalist) -> bool:
+        return any(x is f for x in self.standing)
+
+    def _champion(self, keep: float) -> Finalist | None:
+        """The best of three by duels; the fastest stays unless another beats it significantly. Leaves time for the duel with the seed. None: all of them failed."""
+        champion = self.standing[0]
+        rivals = [f for f in self.standing[1:3] if f.t < 1.05 * champion.t]
+        for i, rival in enumerate(rivals):
+            n = rounds(champion, rival, self._spare() / (len(rivals) - i + keep))
+            if not n:
+                continue
+            try:
+                duel = self.measurer.duel(rival.built, champion.built, rounds=n)
+            except MeasureError as e:
+                # where it is not known which of the two is not right, the champion is checked again before it wins
+                if self._fell(e, rival, champion) is champion:
+                    champion = rival
+                continue
+            if duel.significant and duel.ratio < 1:
+                champion = rival
+        return champion if self._stands(champion) else self.standing[0] if self.standing else None
+
+    def _fell(self, e: MeasureError, a: Finalist, b: Finalist) -> Finalist | None:
+        """Which of two was found wrong in a duel, if that is known; it is out, however right it may be the next time."""
+        culprit = getattr(e, "culprit", None)
+        if culprit is None:
+            return None
+        found = (a, b)[culprit]
+        self._drop(found, _wrong(found, str(e)))
+        return found
+
+    def _against_seed(self, champion: Finalist) -> tuple[bool, float | None, bool, str]:
+        """(significant, ratio, paired, message) of the champion against the seed; either may fall over it."""
+        seed = self.seed
+        if seed is None:
+            return True, None, False, "no start schedule could be measured" if not self.failed else "no start schedule is right"
+        if champion.t * CLEAR < seed.t:
+            return True, champion.t / seed.t, False, ""
+        n = rounds(champion, seed, self._spare() + GRACE_S / 2)
+        if not n:
+            ratio = champion.t / seed.t
+            return ratio * MARGIN < 1, ratio, False, "decided by single measurements, for want of time"
+        try:
+            duel = self.measurer.duel(champion.built, seed.built, rounds=n)
+        except MeasureError as e:
+            fell = self._fell(e, champion, seed)
+            if fell is seed:
+                return self._against_seed(champion)
+            if fell is None:
+                self._recheck(champion)
+            return False, None, False, str(e)
+        win = duel.significant and duel.ratio < 1
+        return win, duel.ratio, True, "" if win else f"best candidate / seed = {duel.ratio:.3f} in {n} paired rounds"
+
+    def _recheck(self, champion: Finalist) -> None:
+        """One of the two was not right when it was run for the duel: the second check says whether it was the champion."""
+        checked = self._second(champion)
+        if checked is not None and checked.outcome != "ok":
+            self._drop(champion, checked)
+
+
+def _wrong(f: Finalist, detail: str) -> Measurement:
+    from ..measure.outcome import Outcome
+
+    return dataclasses.replace(f.measurement, outcome=Outcome.wrong, detail=detail, t_min=None, t_med=None, n=0, checks=())
 
 
 def cost(a: Finalist, b: Finalist) -> float:
@@ -114,39 +206,3 @@ def rounds(a: Finalist, b: Finalist, budget_s: float) -> int:
     """Rounds of a duel that fit in `budget_s`, 0 when a meaningful number does not."""
     fit = int(budget_s / cost(a, b))
     return min(fit, 9) if fit >= 3 else 0
-
-
-def _champion(measurer: MeasurerLike, finalists: Sequence[Finalist], left: Callable[[], float], keep: float) -> Finalist:
-    """The best of three by duels; the fastest stays unless another beats it significantly. Leaves time for the duel with the seed."""
-    champion = finalists[0]
-    rivals = [f for f in finalists[1:3] if f.t < 1.05 * champion.t]
-    for i, rival in enumerate(rivals):
-        share = left() / (len(rivals) - i + keep)
-        n = rounds(champion, rival, share)
-        if n:
-            try:
-                duel = _fight(measurer, rival, champion, n)
-            except MeasureError:
-                continue  # one of the two is not right; the champion is checked again before it wins
-            if duel.significant and duel.ratio < 1:
-                champion = rival
-    return champion
-
-
-def _against_seed(measurer: MeasurerLike, champion: Finalist, seed: Finalist | None, left: Callable[[], float]) -> tuple[bool, float | None, bool, str]:
-    """(significant, ratio, paired, message) of the champion against the seed."""
-    if seed is None:
-        return True, None, False, "no start schedule could be measured"
-    if champion.t * CLEAR < seed.t:
-        return True, champion.t / seed.t, False, ""
-    n = rounds(champion, seed, left() + GRACE_S / 2)
-    if not n:
-        ratio = champion.t / seed.t
-        return ratio * MARGIN < 1, ratio, False, "decided by single measurements, for want of time"
-    duel = _fight(measurer, champion, seed, n)
-    win = duel.significant and duel.ratio < 1
-    return win, duel.ratio, True, "" if win else f"best candidate / seed = {duel.ratio:.3f} in {n} paired rounds"
-
-
-def _fight(measurer: MeasurerLike, a: Finalist, b: Finalist, n: int) -> Duel:
-    return measurer.duel(a.built, b.built, rounds=n)

@@ -45,8 +45,8 @@ class Ledger:
             self.plain_s = m.t_min
 
     def improves(self, m: Measurement, by: str, elapsed: float) -> bool:
-        """Whether this is a new best; then it is noted."""
-        if m.outcome != "ok" or not seconds(m) < self.best_s:
+        """Whether this is a new best; then it is noted. What was cleared never is."""
+        if m.outcome != "ok" or m.cleared or not seconds(m) < self.best_s:
             return False
         self.best = m
         trials = sum(self.counts.values())
@@ -54,8 +54,8 @@ class Ledger:
         return True
 
     def keep(self, built: Any, m: Measurement, seed: bool) -> None:
-        """Hold a build that may enter the finals."""
-        if m.t_min is None:
+        """Hold a build that may enter the finals. One that failed beside others and was right alone never does."""
+        if m.t_min is None or m.cleared:
             return
         if seed and m.outcome in ("ok", "slow"):
             self._seeds[built.opts] = Finalist(built, m)
@@ -84,5 +84,6 @@ class Ledger:
 
     def settle(self, fresh: Sequence[Finalist]) -> None:
         """From here on only these times count; whoever is not among them, or failed, leaves the finals."""
+        fresh = [f for f in fresh if not f.measurement.cleared]
         self._kept = {f.built.opts: f for f in fresh if f.built.opts in self._kept and f.measurement.outcome == "ok"}
         self._seeds = {f.built.opts: f for f in fresh if f.built.opts in self._seeds and f.measurement.outcome in ("ok", "slow")}

@@ -151,6 +151,7 @@ class CacheRecorder:
 
     def _row(self, m: Measurement, strategy: str, verified: bool, seed_s: float | None, more: Mapping[str, Any]) -> Any:
         from ..cache import Row, tool_version
+        from ..kernels import short_name
 
         ok = m.outcome == "ok"
         display = [o.json for o in m.opts]
@@ -163,8 +164,7 @@ class CacheRecorder:
             policy=self.key.policy,
             loose_extents=self.loose.get("extents", ""),
             loose_epilogue=self.loose.get("epilogue", ""),
-            # of `my.py:function`, the function
-            name=self.job.kernel.rsplit(":", 1)[-1],
+            name=short_name(self.job.kernel),
             shape=canon(dict(self.job.shape)),
             dtype=self.job.dtype,
             device=self.job.device,

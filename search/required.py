@@ -130,7 +130,7 @@ def check(entry: Entry, cache: Cache) -> Checked:
         keys = [k for k in dict.fromkeys(r.key for r in rows) if want.matches(k)]
     else:
         keys = [Key(want.kernel, want.target, want.threads, want.compiler)]
-    found = [r for r in map(cache.best, keys) if r is not None]
+    found = [row for key in keys for row in cache.answers(key)]
     for row in found:
         if _valid(entry, want, row):
             return Checked(entry, want, "present", row)
@@ -141,14 +141,12 @@ def check(entry: Entry, cache: Cache) -> Checked:
 
 
 def _valid(entry: Entry, want: Wanted, row: Row) -> bool:
-    """Whether the row's options still mean the source that was measured."""
+    """Whether the row's options still apply, and mean the source that was measured."""
     from ..cache.version import tool_version
 
-    if row.tool_version == tool_version():
-        return True
     target = want.named if want.named is not None and want.named.key == row.target else rebuilt(row.target)
     if target is None or entry.made is None:
-        return False
+        return row.tool_version == tool_version()
     from ..ir.normalise import normalise
     from ..lower import lower
     from ..opts import apply, parse
@@ -158,7 +156,8 @@ def _valid(entry: Entry, want: Wanted, row: Row) -> bool:
     kernel = normalise(entry.made)
     try:
         opts = parse(canonical_of(kernel).from_canonical(json.loads(row.opts)))
-        return render(lower(apply(kernel, opts, target)), target).sha == row.source_sha
+        scheduled = apply(kernel, opts, target)
+        return row.tool_version == tool_version() or render(lower(scheduled), target).sha == row.source_sha
     except TilewrightError:
         return False
 

@@ -116,8 +116,10 @@ class FakeExecutable(Executable):
             self._misbehave(pointers)
 
     def time(self, pointer_sets: Sequence[Sequence[int]], vars: Sequence[int] = (), repeats: int = 1, limit_s: float = float("inf")) -> list[float]:
-        self.run(pointer_sets[0], vars)
-        return [self._seconds] * max(1, min(repeats, math.ceil(min(limit_s / self._seconds, repeats))))
+        made = max(1, min(repeats, math.ceil(min(limit_s / self._seconds, repeats))))
+        for pointers in pointer_sets[:made]:
+            self.run(pointers, vars)
+        return [self._seconds] * made
 
     def poison(self) -> None:
         self._real.poison()

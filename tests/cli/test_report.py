@@ -79,6 +79,8 @@ def test_csv_is_numbers_and_no_formula(tune: Tune, mixed: Path) -> None:
 
 def test_markdown_keeps_to_its_cells(tune: Tune, mixed: Path) -> None:
     head, rule, *lines = tune("report", "--format", "markdown").out.strip().splitlines()
+    assert lines[3:] == ["", "~ from single times of one run: no paired rounds"]
+    del lines[3:]
     assert head.startswith("| kernel |") and len(lines) == 3
     for line in (head, rule, *lines):
         assert len(re.findall(r"(?<!\\)\|", line)) == 9, line
@@ -291,3 +293,102 @@ def test_plot_mistakes(tune: Tune, mixed: Path, tmp_path: Path) -> None:
     assert "holds nothing like that" in tune("plot", str(tmp_path / "x.png"), "--kernel", "nope").err
     assert "there is no roofline" in tune("plot", str(tmp_path / "x.png"), "--kernel", "softmax", "--kind", "roofline").err
     assert "cannot write" in tune("plot", "/nonexistent/x.png").err
+
+
+def told(tune: Tune, cache_file: Path, *rows: object) -> dict[str, object]:
+    """The one entry of a report on these rows."""
+    with cache.open(cache_file) as store:
+        store.record(list(rows))
+    (entry,) = json.loads(tune("report", "--format", "json").out)
+    return dict(entry)
+
+
+def test_a_gain_is_of_paired_rounds(tune: Tune, cache_file: Path) -> None:
+    # the seed was timed in a slow minute: its time over the answer's says 2.67
+    kept = {"gain": 1.33, "paired": True, "seed_opts": []}
+    entry = told(tune, cache_file, row(t_min=3e-5, t_med=3.1e-5, seed_s=8e-5, opts_display=[["UPCAST", "m", 2]], provenance=kept))
+    assert (entry["gain"], entry["paired"]) == (1.33, True)
+    assert "1.33x" in tune("report").out and "~" not in tune("report").out
+
+
+def test_a_gain_of_single_times_is_marked(tune: Tune, cache_file: Path) -> None:
+    kept = {"gain": 9.0, "paired": False, "seed_opts": []}
+    entry = told(tune, cache_file, row(t_min=3e-5, t_med=3.1e-5, seed_s=6e-5, opts_display=[["UPCAST", "m", 2]], provenance=kept))
+    assert (entry["gain"], entry["paired"]) == (pytest.approx(2.0), False)
+    for form in ("table", "markdown"):
+        out = tune("report", "--format", form).out
+        assert "~2.00x" in out and "no paired rounds" in out
+
+
+def test_the_seed_itself_gains_nothing(tune: Tune, cache_file: Path) -> None:
+    opts = [["UPCAST", "m", 2]]
+    entry = told(
+        tune, cache_file, row(t_min=3e-5, t_med=3.1e-5, seed_s=2.9e-5, opts_display=opts, provenance={"gain": 1.0, "paired": False, "seed_opts": opts})
+    )
+    assert (entry["gain"], entry["paired"], entry["origin"]) == (1.0, True, "seed")
+
+
+def test_rows_with_scaled_times_are_read_as_they_were_timed(tune: Tune, cache_file: Path) -> None:
+    # an older version wrote the answer's time as it would have been on the day of the answer before, and the seed's as it was
+    kept = {"t_min_as_timed": 6e-5, "t_med_as_timed": 6.2e-5, "paired": False, "seed_opts": []}
+    best = row(t_min=3e-5, t_med=3.1e-5, seed_s=8e-5, roofline_s=1.5e-5, flops=6000, opts_display=[["UPCAST", "m", 2]], provenance=kept)
+    entry = told(tune, cache_file, best)
+    assert entry["gain"] == pytest.approx(8 / 6) and entry["time"] == 6e-5 and entry["median"] == 6.2e-5
+    assert entry["roofline"] == pytest.approx(0.25) and entry["gflops"] == pytest.approx(0.1)
+    (result,) = json.loads(tune("report", "--format", "t4").out)["results"]
+    assert result["times"]["runtimes"] == pytest.approx([0.06, 0.062]) and result["measurements"][0]["value"] == pytest.approx(0.06)
+
+
+@pytest.mark.parametrize("kept", [{"gain": "fast", "paired": True}, {"gain": 1e300, "paired": True}, {"gain": None, "paired": True}, {"t_min_as_timed": "x"}])
+def test_what_a_row_says_of_itself_is_not_believed_blindly(tune: Tune, cache_file: Path, kept: dict[str, object]) -> None:
+    entry = told(tune, cache_file, row(t_min=3e-5, t_med=3.1e-5, seed_s=6e-5, provenance=kept))
+    assert (entry["gain"], entry["paired"], entry["time"]) == (pytest.approx(2.0), False, 3e-5)
+
+
+def test_plain_is_of_the_same_run(tune: Tune, cache_file: Path) -> None:
+    best = row(t_min=1e-5, t_med=1e-5, run_id="b", opts=[["U", "a", 2]], opts_display=[["UPCAST", "m", 2]])
+    old = row(t_min=9e-5, t_med=9e-5, run_id="a", verified=False, opts=[], opts_display=[])
+    assert told(tune, cache_file, old, best)["plain"] is None
+    entry = told(tune, cache_file, row(t_min=4e-5, t_med=4e-5, run_id="b", verified=False, opts=[], opts_display=[]))
+    assert entry["plain"] == pytest.approx(4.0)
+
+
+def test_a_roofline_says_which_and_when_it_is_wrong(tune: Tune, cache_file: Path, tmp_path: Path) -> None:
+    facts = {"bound": "L2", "place": "L2", "peak": 1e11, "bandwidth": 2e11, "flops": 10}
+    best = row(t_min=3e-5, t_med=3.1e-5, roofline_s=1.2e-5, provenance={"roofline": facts})
+    wrong = row(kernel="w" * 64, name="softmax", shape={"m": 8, "n": 8}, t_min=1e-5, t_med=1e-5, roofline_s=1.87e-5, provenance={})
+    with cache.open(cache_file) as store:
+        store.record([best, wrong])
+    out = tune("report", "--format", "markdown").out
+    assert "| 40 % in L2 |" in out and "| 187 %! |" in out and "wrong then" in out and "of the bandwidth of that cache" in out
+    page = tmp_path / "r.html"
+    tune("report", "--html", str(page))
+    assert "40 % in L2" in page.read_text() and "187 %!" in page.read_text() and "in cache, bound by L2" in page.read_text()
+    assert {e["bound"] for e in json.loads(tune("report", "--format", "json").out)} == {"L2", None}
+
+
+def test_the_slope_of_a_roof_is_memory(tune: Tune, cache_file: Path) -> None:
+    from argparse import Namespace
+
+    from tilewright.cli.report_charts import roofs
+    from tilewright.cli.report_rows import entries
+
+    for n, (place, bandwidth) in enumerate([("memory", 1e10), ("L1", 5e11)]):
+        facts = {"bound": place, "place": place, "peak": 1e11, "bandwidth": bandwidth, "flops": 10}
+        with cache.open(cache_file) as store:
+            store.record(row(kernel=str(n) * 64, roofline_s=1e-5, provenance={"roofline": facts}))
+    asked = Namespace(dtype=None, threads=None, shape=None, since=None, kernel=None, device=None, strategy=None, outcome=None, sort=None, limit=None)
+    with cache.open(cache_file) as store:
+        (roof,) = roofs(entries(store, asked))
+    assert roof.limits == (10.0, 100.0)
+
+
+def test_kernels_with_constant_inputs_and_of_files_are_found_by_name(tune: Tune, cache_file: Path) -> None:
+    with cache.open(cache_file) as store:
+        store.record([row(kernel=str(n) * 64, name=name) for n, name in enumerate(["matmul", "matmul:constant=b", "f", "f:constant=x", "old/my.py:f"])])
+
+    def found(spec: str) -> list[str]:
+        return [e["kernel"] for e in json.loads(tune("report", "--format", "json", "--kernel", spec).out)]
+
+    assert found("matmul:constant=b") == ["matmul:constant=b"] and found("matmul") == ["matmul"]
+    assert found("dir/my.py:f") == ["f", "old/my.py:f"] and found("dir/my.py:f:constant=x") == ["f:constant=x"]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
 import pytest
 from tilewright import targets
-from tilewright.devices import Device, Limits, Rates, limits, probe, probe_ir
+from tilewright.devices import Cached, Device, Limits, Rates, limits, probe, probe_ir
 from tilewright.devices.cpu import CpuDevice
 from tilewright.devices.engine import compile_text
 from tilewright.ir import DeviceError
@@ -34,12 +35,76 @@ def test_more_threads_than_measured_scale_no_further_than_linearly() -> None:
 
 
 def test_the_best_of_two_probes() -> None:
-    import dataclasses
-
     slower = Limits("2026-02-02T00:00:00+00:00", {1: dataclasses.replace(ONE, read=1.0, copy=99.0), 4: ONE})
     both = slower.best(BOTH)
     assert both.date == slower.date
-    assert both.rates == {1: dataclasses.replace(ONE, copy=99.0), 4: ONE, 8: EIGHT}
+    # and no count has less than a smaller one
+    assert both.rates == {1: dataclasses.replace(ONE, copy=99.0), 4: dataclasses.replace(ONE, copy=99.0), 8: dataclasses.replace(EIGHT, copy=99.0)}
+
+
+def test_more_threads_never_have_less() -> None:
+    worse = Limits("2026-01-01", {1: ONE, 2: dataclasses.replace(ONE, peak_f32=60.0, read=12.0)})  # the machine was busy when both were measured
+    assert worse.peak(2) == 100.0 and worse.bandwidth(2, writes=False) == 12.0
+    assert worse.ordered().rates[2] == dataclasses.replace(ONE, read=12.0)
+    assert Limits.from_json(worse.to_json()) == worse.ordered()
+
+
+CACHES = (Cached(1000, 500.0, 400.0), Cached(8000, 100.0, 120.0), Cached(64000, 50.0, 40.0))
+
+
+def test_a_cache_gives_what_the_next_smaller_set_gave() -> None:
+    one = Limits("2026-01-01", {1: dataclasses.replace(ONE, caches=CACHES)})
+    assert one.cached(1, 10) == one.cached(1, 7999) == 500.0
+    assert one.cached(1, 8000) == 120.0 and one.cached(1, 8000, writes=False) == 100.0
+    assert one.cached(1, 1 << 40) == 50.0
+    assert BOTH.cached(1, 10) is None
+    assert Limits.from_json(one.to_json()) == one
+    faster = Limits("2026-01-02", {1: dataclasses.replace(ONE, caches=(Cached(1000, 400.0, 450.0), Cached(9000, 1.0, 1.0)))})
+    assert faster.best(one).rates[1].caches == (Cached(1000, 500.0, 450.0), Cached(9000, 1.0, 1.0))
+    assert BOTH.best(one).rates[1].caches == CACHES
+
+
+def test_limits_without_caches_are_read_and_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    old = {"schema": 1, "date": "2026-01-01", "rates": {"1": {k: v for k, v in dataclasses.asdict(ONE).items() if k != "caches"}}}
+    assert Limits.from_json(old).rates == {1: ONE}
+    device = CpuDevice()
+    file = limits.path(device._identity())
+    limits.write(file, Limits.from_json(old), {})
+    file.write_text(json.dumps(old))
+    assert device.limits() is None  # so that the next search probes
+    monkeypatch.setattr(probe, "measure", lambda device: Limits("2026-02-02", {1: dataclasses.replace(ONE, read=7.0, caches=CACHES)}))
+    found = device.limits(probe=True)
+    assert found is not None and found.rates[1] == dataclasses.replace(ONE, caches=CACHES) and device.limits() == found
+
+
+@pytest.mark.parametrize("machine", [(48, 2048, 266240, 2), (32, 512, 32768, 16), (32, 256, 8192, 4), (64, 1024, 1024, 8)])
+def test_working_sets_lie_in_each_cache(machine: tuple[int, int, int, int]) -> None:
+    one, two, three = (n << 10 for n in machine[:3])
+    threads = machine[3]
+    sizes = probe.cache_sizes(dataclasses.replace(targets.named("avx2"), l1=one, l2=two, l3=three), threads)
+    assert sizes == sorted(sizes) and sizes[0] * 2 == threads * one
+    assert all(n < max(2 * three, threads * one) for n in sizes)
+
+
+def test_two_threads_that_do_less_are_measured_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, str]] = []
+
+    def runner(device: Device, target: targets.Target, threads: int, slot_s: float) -> probe._Run:
+        def best(name: str, text: str, pointers: list[int], items: int, share: float) -> float:
+            asked.append((threads, name))
+            slow = threads == 2 and name == "read" and items > threads and asked.count((2, "read")) == 1
+            return (1000.0 if slow else 1.0) * items / threads
+
+        return best
+
+    monkeypatch.setattr(probe, "_runner", runner)
+    device = CpuDevice()
+    monkeypatch.setattr(CpuDevice, "threads", property(lambda self: 2))
+    found = probe.measure(device, array_bytes=4 << 20)
+    assert found.rates[2].read == pytest.approx(2 * found.rates[1].read)
+    streams = [name for threads, name in asked if threads == 2]
+    assert streams.index("read", streams.index("triad_nt")) > 0
 
 
 def test_round_trip(tmp_path: Path) -> None:
@@ -88,6 +153,7 @@ def test_probing_keeps_what_it_measured(tmp_path: Path, monkeypatch: pytest.Monk
     assert again is not None and device.limits() == again
     for rates in found.rates.values():
         # no more than any processor could do; how little is the other load's business
+        assert rates.caches and all(0 < c.read < 1e14 and 0 < c.mixed < 1e14 for c in rates.caches)
         assert 0 < rates.peak_f32 < 1e14 and 0 < rates.peak_f64 < 1e14
         for kind in probe_ir.KINDS:
             assert 0 < getattr(rates, kind) < 1e13

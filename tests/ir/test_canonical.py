@@ -227,7 +227,14 @@ def changed_constants(kernel):
             yield n, make("sum", index, n.src, (coeffs, c - 1))
 
 
+@pytest.fixture
+def anywhere(monkeypatch):
+    """Indices may go anywhere: these kernels are compared, never run."""
+    monkeypatch.setattr("tilewright.ir.inside.unproved", lambda kernel: frozenset())
+
+
 @pytest.mark.parametrize("name", ["matmul_bias_relu", "matmul_bias_gelu", "layernorm", "conv2d", "max_pool2d", "attention", "argmax", "rmsnorm"])
+@pytest.mark.usefixtures("anywhere")
 def test_every_constant_counts(name):
     kernel = SMALL[name]
     base = canonical(kernel).hash
@@ -247,6 +254,7 @@ def test_every_operator_counts(name):
             assert canonical(Change(kernel, n, make(other[n.op], n.dtype, n.src)).run()).hash != base, n
 
 
+@pytest.mark.usefixtures("anywhere")
 def test_masks_count():
     kernel = SMALL["max_pool2d"]
     base = canonical(kernel).hash

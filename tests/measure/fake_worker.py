@@ -75,6 +75,26 @@ class LateDevice(FarDevice):
         return super().load(obj, signature, threads)
 
 
+class BesideOthers(CpuDevice):
+    """What is loaded second in a process is wrong, as if the first had damaged its memory."""
+
+    name = "beside"
+    loads = 0
+
+    def load(self, obj, signature, threads):
+        inner = super().load(obj, signature, threads)
+        self.loads += not signature.name.startswith("compare_")
+        if self.loads == 2:
+            run = inner.run
+
+            def damaged(pointers, vars=()):
+                run(pointers, vars)
+                ctypes.memset(pointers[-1], 0, 4)
+
+            inner.run = damaged
+        return inner
+
+
 class OddDevice(CpuDevice):
     name = "odd"
     isolation = "thread"

@@ -4,8 +4,9 @@ import dataclasses
 
 import pytest
 from tilewright import kernels, targets
-from tilewright.devices import Limits, Rates
-from tilewright.measure.roofline import MOST_SETS, roofline, rotations
+from tilewright.devices import Cached, Limits, Rates
+from tilewright.ir import KernelBuilder, cast, float32, float64, int8, int32, uint8
+from tilewright.measure.roofline import MOST_SETS, roofline, rotations, share
 
 ONE = Rates(peak_f32=100e9, peak_f64=50e9, read=12e9, copy=8e9, copy_nt=10e9, triad=9e9, triad_nt=11e9)
 TWO = Rates(peak_f32=200e9, peak_f64=100e9, read=20e9, copy=12e9, copy_nt=15e9, triad=13e9, triad_nt=16e9)
@@ -50,7 +51,84 @@ def test_kernels_that_compute_do_not_rotate():
     assert rotations(kernels.make("matmul", {"m": 256, "n": 256, "k": 256}), {}, TARGET) == 1
 
 
-def test_operands_that_stay_in_the_caches_have_no_memory_bound():
+CACHED = Limits(
+    LIMITS.date,
+    {
+        1: dataclasses.replace(ONE, caches=(Cached(16 << 10, 300e9, 400e9), Cached(64 << 10, 120e9, 100e9), Cached(1 << 20, 30e9, 28e9))),
+        2: dataclasses.replace(TWO, caches=(Cached(32 << 10, 600e9, 800e9), Cached(128 << 10, 240e9, 200e9), Cached(2 << 20, 60e9, 56e9))),
+    },
+)
+HERE = dataclasses.replace(TARGET, l1=32 << 10, l2=512 << 10)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "shape", "threads", "bound", "bandwidth"),
+    [
+        ("add", {"m": 1, "n": 8}, 1, "L1", 400e9),  # 96 bytes × 256 sets
+        ("add", {"m": 1, "n": 64}, 1, "L2", 120e9),  # 192 KiB: in the second cache, and no set between 64 KiB and 1 MiB was measured
+        ("add", {"m": 1, "n": 64}, 2, "L2", 240e9),
+        ("add", {"m": 1, "n": 1024}, 1, "L3", 30e9),
+        ("sum_all", {"n": 4096}, 2, "L3", 60e9),
+        ("add", {"m": 1, "n": 1 << 24}, 2, "memory", 20e9),
+        ("add", {"m": 1, "n": 1 << 16}, 2, "memory", 20e9),  # 96 sets are twice the last cache
+    ],
+)
+def test_operands_lie_where_timing_leaves_them(kernel, shape, threads, bound, bandwidth):
+    r = roofline(kernels.make(kernel, shape), CACHED, threads, target=HERE)
+    assert (r.bound, r.bandwidth) == (bound, bandwidth)
+    assert r.seconds == pytest.approx(r.bytes / bandwidth) and r.facts["bound"] == bound
+
+
+def test_what_computes_is_not_rotated_and_has_the_bound_of_its_cache():
+    k = kernels.make("matmul", {"m": 64, "n": 64, "k": 64})
+    assert roofline(k, CACHED, 1, target=HERE).bound == "compute"
+    slow = Limits("", {1: dataclasses.replace(CACHED.rates[1], caches=(Cached(16 << 10, 1e9, 1e9),), read=5e8, copy=5e8, copy_nt=5e8, triad=5e8, triad_nt=5e8)})
+    assert roofline(k, slow, 1, target=HERE).bound == "L2"
+
+
+def mixed(narrow, wide, rows=0):
+    """Σ over `narrow` and over `wide` elements, of float32 and float64; with rows, of integers beside."""
+    kb = KernelBuilder("mixed")
+    i, j = kb.axis("m", narrow), kb.axis("n", wide)
+    x, z = kb.input("x", (narrow,), float32), kb.input("z", (wide,), float64)
+    kb.store("y", float32, (), (), kb.sum("s", (), i, x[i])[()])
+    kb.store("w", float64, (), (), kb.sum("t", (), j, z[j])[()])
+    if rows:
+        r = kb.axis("r", rows)
+        q = kb.input("q", (rows,), int32)
+        kb.store("v", int32, (), (), kb.sum("u", (), r, q[r])[()])
+    return kb.build()
+
+
+def test_every_operation_counts_at_the_peak_of_its_own_type():
+    fast = Limits("", {1: dataclasses.replace(ONE, read=1e18)})
+    assert roofline(mixed(10**6, 10), fast, 1).seconds == pytest.approx(10**6 / 100e9 + 10 / 50e9)  # not all at the rate of float64
+    assert roofline(mixed(10, 10**6), fast, 1).seconds == pytest.approx(10 / 100e9 + 10**6 / 50e9)
+    assert roofline(mixed(10**6, 10, 500_000), fast, 1).seconds == pytest.approx(10**6 / 100e9 + 10 / 50e9)  # integers beside them
+    assert roofline(mixed(10, 10, 10**6), fast, 1).seconds == pytest.approx(10**6 / 100e9)
+
+
+def test_only_sums_that_an_instruction_fits_have_its_peak():
+    """A product of bytes, and ten times the arithmetic in float32 after it."""
+    kb = KernelBuilder("k")
+    i, j, k = kb.axis("m", 64), kb.axis("n", 64), kb.axis("k", 64)
+    a, b = kb.input("a", (64, 64), uint8), kb.input("b", (64, 64), int8)
+    c = kb.sum("c", (i, j), k, cast(a[i, k], int32) * cast(b[k, j], int32))
+    e = cast(c[i, j], float32)
+    for _ in range(100):
+        e = e * e + 1.0
+    kb.store("y", float32, (64, 64), (i, j), e)
+    r = roofline(kb.build(), LIMITS, 1, target=targets.named("cascadelake"))
+    assert r.seconds == pytest.approx(200 * 64**2 / 100e9)
+
+
+def test_shares_are_shown_with_what_they_mean():
+    assert share(87.2, "memory") == share(87.2, "compute") == share(87.2) == "87 %"
+    assert share(41.0, "L2") == "41 % in L2"
+    assert share(104.9) == "105 %" and share(187.0, "memory") == "187 %!" and share(187.0, "L1") == "187 %! in L1"
+
+
+def test_operands_that_stay_in_caches_nobody_measured_have_no_memory_bound():
     k = kernels.make("softmax", {"m": 8, "n": 8})
     assert roofline(k, LIMITS, 1).bound == "memory"
     assert roofline(k, LIMITS, 1, target=TARGET).bound == "compute"

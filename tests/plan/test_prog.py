@@ -6,11 +6,12 @@ import gc
 import threading
 from pathlib import Path
 
+import guarded
 import numpy as np
 import pytest
 from tilewright import kernels
 from tilewright.cache import Cache
-from tilewright.devices import Device
+from tilewright.devices import Device, Packed, arena
 from tilewright.ir import KernelBuilder, float32, sym
 from tilewright.ir.errors import CacheMiss, DeviceError, KernelError, UsageError
 from tilewright.ir.kernel import Kernel
@@ -34,7 +35,8 @@ def prog(make) -> Prog:
 
 
 def arrays() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    return rng.standard_normal((8, 16), np.float32), rng.standard_normal((16, 32), np.float32), np.empty((8, 32), np.float32)
+    a, b, c = rng.standard_normal((8, 16), np.float32), rng.standard_normal((16, 32), np.float32), np.empty((8, 32), np.float32)
+    return guarded.array(a), guarded.array(b), guarded.array(c)
 
 
 def test_a_call_computes(prog: Prog) -> None:
@@ -181,10 +183,10 @@ def test_outputs_must_not_overlap(make) -> None:
 
 def test_several_outputs(make) -> None:
     prog = make("layernorm_stats", {"m": 4, "n": 64}, "float32")
-    inputs = [rng.standard_normal(tuple(int(d) for d in b.shape)).astype(np.float32) for b in prog.kernel.inputs]
+    inputs = [guarded.array(rng.standard_normal(tuple(int(d) for d in b.shape)).astype(np.float32)) for b in prog.kernel.inputs]
     fresh = prog(*inputs)
     assert isinstance(fresh, tuple) and len(fresh) == len(prog.kernel.outputs) > 1
-    outs = tuple(np.full_like(f, np.nan) for f in fresh)
+    outs = tuple(guarded.array(np.full_like(f, np.nan)) for f in fresh)
     for _ in range(2):
         assert prog(*inputs, out=outs) is outs
         for f, o in zip(fresh, outs, strict=True):
@@ -199,8 +201,8 @@ def test_several_outputs(make) -> None:
 def test_symbols_take_their_values_from_the_shapes(make) -> None:
     prog = make("softmax", {"m": sym("rows", 1, 100), "n": 24}, "float32")
     for rows in (1, 7, 100, 7):
-        x = rng.standard_normal((rows, 24)).astype(np.float32)
-        for out in (None, np.empty_like(x), None):
+        x = guarded.array(rng.standard_normal((rows, 24)).astype(np.float32))
+        for out in (None, guarded.array(np.empty_like(x)), None):
             e = np.exp(x - x.max(1, keepdims=True))
             np.testing.assert_allclose(prog(x, out=out), e / e.sum(1, keepdims=True), rtol=1e-5, atol=1e-6)
     bad(prog, r"softmax: rows is 101, outside of the range 1 \.\. 100", np.zeros((101, 24), np.float32))
@@ -276,6 +278,62 @@ def test_best_says_what_is_wrong_with_the_question(make, matmul: Kernel, rows: C
 
 
 # constant inputs ----------------------------------------------------------------------------------------------------
+def tight(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    """A machine with `most` bytes for scratch and workspaces."""
+    real = arena.Arena.fit
+
+    def fit(self: arena.Arena, scratch: int, work: int, threads: int) -> None:
+        if scratch * threads + work > most:
+            raise DeviceError("no memory")
+        real(self, scratch, work, threads)
+
+    monkeypatch.setattr(arena.Arena, "fit", fit)
+    monkeypatch.setattr(arena, "free", [])
+
+
+def test_a_schedule_without_room_gives_way_to_the_next(make, rows: Cache, store: Artefacts, measured, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = kernels.make("matmul", SHAPE, "float32")
+    rows.record(measured(kernel, '[["SPLITK","k",8]]'))
+    assert make("matmul", SHAPE, "float32").origin == "exact"
+    tight(monkeypatch, 8 * 8 * 32 * 4 - 1)
+    with pytest.warns(RuntimeWarning, match="the exact schedule of matmul cannot be loaded here: no memory. The next one is used"):
+        prog = make("matmul", SHAPE, "float32")
+    assert prog.origin == "seed" and all(o.op != "SPLITK" for o in prog.opts)
+    a, b, c = arrays()
+    np.testing.assert_allclose(prog(a, b, out=c), a @ b, rtol=1e-5, atol=1e-5)
+    with pytest.raises(DeviceError, match="no memory"):
+        make("matmul", SHAPE, "float32", exact_only=True)
+
+
+def test_what_no_schedule_has_room_for_is_an_error(make, rows: Cache, measured, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows.record(measured(kernels.make("matmul", SHAPE, "float32"), '[["SPLITK","k",8]]'))
+    tight(monkeypatch, -1)
+    with pytest.warns(RuntimeWarning, match="the seed schedule of matmul"), pytest.raises(DeviceError, match="no memory"):
+        make("matmul", SHAPE, "float32")
+
+
+def test_a_failed_schedule_is_not_kept_as_the_seed(make, store: Artefacts, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = make("matmul", SHAPE, "float32").opts
+    with monkeypatch.context() as m:
+        failures = iter([DeviceError("no memory")])
+        m.setattr("tilewright.devices.executable.CpuExecutable.reserve", lambda self: next((_raise(e) for e in failures), None))
+        with pytest.warns(RuntimeWarning):
+            assert make("matmul", SHAPE, "float32").opts != first
+    assert make("matmul", SHAPE, "float32").opts == first
+
+
+def _raise(e: Exception) -> None:
+    raise e
+
+
+def test_a_workspace_that_no_machine_has_is_a_device_error() -> None:
+    for size in (1 << 62, 1 << 70):
+        with pytest.raises(DeviceError, match="no memory for"):
+            arena.Arena().fit(0, size, 1)
+        with pytest.raises(DeviceError, match="no memory for"):
+            Packed(size)
+
+
 @pytest.fixture
 def packed(rows: Cache, store: Artefacts, measured) -> Prog:
     """A matmul whose stored schedule packs b once."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -42,9 +43,9 @@ def cache(tmp_path: Path) -> Iterator[caches.Cache]:
 def recorder(cache: caches.Cache, clock: Clock | None = None, **other: Any) -> CacheRecorder:
     key = Key(canonical(KERNEL).hash, named("avx2").key, 2, "llvm-test")
     more = {"clock": clock} if clock is not None else {}
-    return CacheRecorder(
-        cache, key, canonical(KERNEL), loose(KERNEL), JOB, lambda o: frozenset({"REASSOC"}), earlier={r.opts for r in cache.answers(key)}, **{**more, **other}
-    )
+    job = other.pop("job", JOB)
+    earlier = {r.opts for r in cache.answers(key)}
+    return CacheRecorder(cache, key, canonical(KERNEL), loose(KERNEL), job, lambda o: frozenset({"REASSOC"}), earlier=earlier, **{**more, **other})
 
 
 def ok(opts: Any, t: float) -> Measurement:
@@ -64,6 +65,23 @@ def test_rows_are_written_within_a_second_and_at_the_end(cache: caches.Cache) ->
     rows = {x.outcome + x.strategy: x for x in cache.rows()}
     assert set(rows) == {"okbeam", "crashoptuna"} and len(cache.rows()) == 3
     assert "signal 11" in rows["crashoptuna"].provenance and rows["crashoptuna"].t_min is None
+
+
+@pytest.mark.parametrize(
+    ("kernel", "name"),
+    [
+        ("matmul", "matmul"),
+        ("matmul:constant=b", "matmul:constant=b"),
+        ("dir/my.py:f", "f"),
+        ("dir/my.py:f:constant=a,b", "f:constant=a,b"),
+        ("my.py", "my.py"),
+    ],
+)
+def test_a_row_has_the_kernels_name(cache: caches.Cache, kernel: str, name: str) -> None:
+    r = recorder(cache, job=dataclasses.replace(JOB, kernel=kernel))
+    r.add(ok(A, 1e-3), "beam")
+    r.flush()
+    assert [x.name for x in cache.rows()] == [name]
 
 
 def test_names_are_canonical_for_look_ups_and_plain_for_people(cache: caches.Cache) -> None:

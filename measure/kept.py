@@ -1,0 +1,74 @@
+"""The outputs of a candidate's first verified run, kept to compare every later run with, bit for bit and at memory speed."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from .memory import Region, view
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from .memory import Operands
+
+STRIDE = 4160
+"""Every so many bytes one is inverted by `spoil`: a page and a line, so that no part of a page is always left out."""
+_WHOLE = 1 << 16
+"""Outputs up to this size are inverted in whole."""
+
+
+def _libc() -> Any:
+    libc = ctypes.CDLL(None)
+    libc.memcmp.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
+    return libc
+
+
+class Kept:
+    """A copy of every output of one set of operands. Made once in a child, filled for each candidate."""
+
+    def __init__(self, host: Operands) -> None:
+        self._host, self._libc = host, _libc()
+        self._copies: dict[str, Region] = {}
+
+    def keep(self, addresses: Sequence[int]) -> None:
+        """Remember what the outputs of this set hold now."""
+        for name, address, nbytes in self._outputs(addresses):
+            if name not in self._copies:
+                self._copies[name] = Region(nbytes)
+            ctypes.memmove(self._copies[name].base, address, nbytes)
+
+    def difference(self, addresses: Sequence[int]) -> str:
+        """Which element of this set's outputs has other bits than what was kept, or ''."""
+        for name, address, nbytes in self._outputs(addresses):
+            if self._libc.memcmp(self._copies[name].base, address, nbytes):
+                return self._describe(name, address)
+        return ""
+
+    def spoil(self, addresses: Sequence[int]) -> None:
+        """Invert some bytes of every output of this set, so that an output that held the right values does not any more: far cheaper than filling it."""
+        for _, address, nbytes in self._outputs(addresses):
+            some = _bytes(address, nbytes)[:: STRIDE if nbytes > _WHOLE else 1]
+            some ^= 0xFF
+
+    def _outputs(self, addresses: Sequence[int]) -> list[tuple[str, int, int]]:
+        placed = [(n, a, self._host.places[n]) for n, a in zip(self._host.names, addresses, strict=True)]
+        return [(n, a, p.nbytes) for n, a, p in placed if p.output and p.nbytes]
+
+    def _describe(self, name: str, address: int) -> str:
+        import numpy as np
+
+        place = self._host.places[name]
+        base = self._copies[name].base
+        other = (_bytes(base, place.nbytes) != _bytes(address, place.nbytes)).reshape(-1, place.dtype.size).any(axis=1)
+        at = int(other.argmax())
+        was, now = (view(a, place.dtype, place.shape).reshape(-1)[at] for a in (base, address))
+        where = ", ".join(str(int(i)) for i in np.unravel_index(at, place.shape)) if place.shape else ""
+        return f"{name}[{where}] was {was} and is {now}; {int(other.sum())} of {other.size} elements changed"
+
+
+def _bytes(address: int, nbytes: int) -> np.ndarray[Any, Any]:
+    import numpy as np
+
+    return np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(address))

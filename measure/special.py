@@ -1,0 +1,111 @@
+"""Inputs that random ones never are: zeros of both signs, subnormal numbers, infinities, NaN, the largest magnitudes, the ends of integer ranges.
+
+One NaN in a row makes all that is summed over it NaN, and one huge number hides every other's error. So where a special value may be follows from the remainders, by PERIOD, of
+an element's first and last index: what hides others is where both are a certain one, and so meets an eighth of a matrix's rows and columns and leaves the others alone; zeros and
+tiny numbers, which hide nothing, are whole rows and columns. A row has infinities of one sign, or NaN (a column, in every other input: a right operand is summed over its
+columns). The rest is random as always."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from . import inputs
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ..ir.dtypes import DType
+    from ..ir.kernel import Buffer, Kernel
+
+    Array = np.ndarray[Any, Any]
+
+PERIOD = 8
+_WILD, _TINY, _HUGE, _ZERO = 2, 3, 4, 5
+"""Remainders of what is not finite, tiny, huge, and zero."""
+_SHARE, _FEW = 0.25, 24
+"""Of the places for values that hide others so many are taken: a share, and at least a number."""
+_LARGEST = {"float64": 1023, "float32": 127, "bfloat16": 127, "float16": 15}
+_SMALLEST = {"float64": -1074, "float32": -149, "bfloat16": -133, "float16": -24}
+"""Exponents of the largest and of the smallest subnormal power of two."""
+_BITS = {"float64": 52, "float32": 23, "bfloat16": 7, "float16": 10}
+
+
+def generate(kernel: Kernel, vars: Mapping[str, int], seed: int, wild: bool = True, subnormal: bool = True) -> dict[str, Array]:
+    """Arrays as `inputs.generate` makes them, with special values. Without `wild`, all floats are finite; without `subnormal`, none is subnormal or tiny."""
+    import numpy as np
+
+    out = inputs.generate(kernel, vars, seed)
+    for position, b in enumerate(kernel.inputs):
+        rng = np.random.default_rng([seed, position, 1])
+        x = out[b.name]
+        if not x.size or b.dtype.kind == "b":
+            continue
+        first, last = _ends(x.shape)
+        if b.dtype.is_float:
+            out[b.name] = _floats(x, b.dtype, rng, (first, last) if position % 2 == 0 else (last, first), wild, subnormal)
+        else:
+            _limits(x, b, first, last)
+    return out
+
+
+def _ends(dims: tuple[int, ...]) -> tuple[Array, Array]:
+    """The first index and the last of every element, as arrays that broadcast: of dimensions that have more than one element, the same where there is one such."""
+    import numpy as np
+
+    long = [d for d, n in enumerate(dims) if n > 1] or [0]
+    found = [np.arange(dims[d] if dims else 1).reshape([-1 if i == d else 1 for i in range(len(dims))]) for d in (long[0], long[-1])]
+    return found[0], found[1]
+
+
+def _is(index: Array, remainder: int) -> Array:
+    """Where an index has that remainder (in a dimension that is too short for it, that by its length)."""
+    import numpy as np
+
+    period = min(index.size, PERIOD)
+    return np.asarray(index % period == remainder % period)
+
+
+def _floats(random: Array, dtype: DType, rng: np.random.Generator, ends: tuple[Array, Array], wild: bool, subnormal: bool) -> Array:
+    import numpy as np
+
+    x, (main, other) = random.astype(np.float64), ends
+    few = any(e.size < PERIOD for e in ends)
+    if subnormal:
+        tiny = _is(main, _TINY) if few else _is(main, _TINY) | _is(other, _TINY)
+        x = np.where(tiny, x * 2.0 ** (_SMALLEST[dtype.name] + _BITS[dtype.name] // 2), x)
+    zero = _is(main, _ZERO) if few else _is(main, _ZERO) | _is(other, _ZERO)
+    x = np.where(zero & (rng.random(x.shape) < 0.9), np.copysign(0.0, x), x)
+    x = np.where(_some(_is(main, _HUGE) & _is(other, _HUGE), rng, x.shape), _huge(x, dtype, main // PERIOD), x)
+    if wild:
+        kinds = np.array([np.nan, np.inf, -np.inf])[(main // PERIOD + (other // PERIOD if main.size < 3 * PERIOD else 0)) % 3]
+        x = np.where(_some(_is(main, _WILD) & _is(other, _WILD), rng, x.shape), kinds, x)
+    with np.errstate(all="ignore"):
+        return np.ascontiguousarray(x.astype(dtype.np))
+
+
+def _some(places: Array, rng: np.random.Generator, dims: tuple[int, ...]) -> Array:
+    """A share of the places, all where they are few."""
+    import numpy as np
+
+    there = np.broadcast_to(places, dims)
+    return np.asarray(there & (rng.random(dims) < max(_SHARE, _FEW / max(1, int(there.sum())))))
+
+
+def _huge(x: Array, dtype: DType, row: Array) -> Array:
+    """Numbers of x's signs: the largest in some rows, in others so large that sums of them are finite."""
+    import numpy as np
+
+    top = _LARGEST[dtype.name]
+    sizes = np.ldexp([2.0 - 2.0 ** -_BITS[dtype.name], 1.25, 1.75, 1.75], [top, top - 1, top - top // 6, top // 2])
+    return np.asarray(np.copysign(sizes[row % 4], x))
+
+
+def _limits(x: Array, b: Buffer, first: Array, last: Array) -> None:
+    """The ends of an integer's range, in some rows and columns: products and sums of those are the largest."""
+    import numpy as np
+
+    info = np.iinfo(x.dtype)
+    lo, hi = b.range or ((-128, 127) if b.dtype.kind == "i" else (0, 255))
+    for remainder, end in ((_WILD, max(lo, info.min)), (_HUGE, min(hi, info.max))):
+        np.copyto(x, end, where=np.broadcast_to(_is(first, remainder) | _is(last, remainder), x.shape))

@@ -1,0 +1,61 @@
+"""The second check: what is right on ordinary inputs, at ordinary addresses, most of the time, must not win."""
+
+import pytest
+from fake_worker import BesideOthers
+from measure_fakes import built, double, text
+from second_mutants import GROUPS, INTERMITTENT
+from tilewright.measure import DuelError, Measurer, Outcome
+
+REFUSED = {Outcome.wrong, Outcome.crash}
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_every_mutant_is_refused_by_the_second_check(group):
+    kernel, right, mutants = GROUPS[group]()
+    with Measurer(kernel, "cpu", 1, builders=1, deadline_s=5.0) as m:
+        first = dict(zip(mutants, m.measure([*mutants.values()]), strict=True))
+        second = {name: m.confirm(b) for name, b in mutants.items()}
+        good = m.confirm(right)
+    assert good.ok and {"whole", "special", "fresh", "aligned"} <= set(good.checks), good
+    for name, r in first.items():
+        assert r.outcome in (Outcome.ok, Outcome.slow), (name, r)  # else the mutant belongs to the others
+    for name, r in second.items():
+        assert r.outcome in REFUSED, (name, r)
+
+
+@pytest.mark.parametrize("name", INTERMITTENT)
+def test_what_is_wrong_now_and_then_is_refused(name):
+    with Measurer(double(), "cpu", 1, builders=1, deadline_s=5.0) as m:
+        bad = INTERMITTENT[name]()
+        # the search's check may or may not see it; the second one does
+        assert m.measure([bad])[0].outcome in (Outcome.ok, Outcome.slow, Outcome.wrong)
+        r = m.confirm(bad)
+    assert r.outcome is Outcome.wrong, r
+
+
+def test_a_wrong_result_with_nothing_beside_it_is_wrong_though_it_is_right_again():
+    # wrong in its first call only, which is made again in every new process
+    with Measurer(double(), "cpu", 1, builders=1) as m:
+        (r,) = m.measure([INTERMITTENT["every 2"]()])
+    assert r.outcome is Outcome.wrong and not r.cleared
+
+
+def test_what_was_right_alone_after_it_failed_beside_others_is_cleared():
+    good = built(text(), "good")
+    with Measurer(double(), BesideOthers(), 1, builders=1) as m:
+        first, second = m.measure([good, good])
+    assert first.ok and not first.cleared
+    assert second.outcome in (Outcome.ok, Outcome.slow) and second.cleared and second.detail.startswith("wrong once beside others, then right in ")
+    assert any(c.startswith("repeat") for c in second.checks)
+
+
+def test_a_duel_says_who_was_wrong_in_it():
+    bad = INTERMITTENT["every 8"]()
+    with Measurer(double(), "cpu", 1, builders=1) as m:
+        good = built(text(), "good")
+        with pytest.raises(DuelError, match="the second candidate is wrong: after") as e:
+            m.duel(good, bad, rounds=9)
+        assert e.value.culprit == 1
+        with pytest.raises(DuelError, match="the first candidate is wrong: after") as e:
+            m.duel(bad, good, rounds=9)
+        assert e.value.culprit == 0
