@@ -1,6 +1,9 @@
 """Random schedules for as long as you like: `python tests/soak.py --seconds 600 --seed 7 [--kernels softmax,matmul] [--checks twin,float,compiled]`;
 with `--groups`, for targets that have groups of threads: interpreted, and with `--checks cuda,nvrtc` also as CUDA text, run as C++ and built.
 
+With `--faults`, something else: processes are killed, disks fill, files are damaged, and nothing may be lost or wrongly believed
+(docs/reliability.md); `--faults --minutes 120` watches one process for growth.
+
 Prints every failing case with as few options as still fail, and exits 1 if there was one. The same seed gives the same cases."""
 
 from __future__ import annotations
@@ -46,6 +49,17 @@ def failure(case: Case, checks: list[str]) -> str:
     return ""
 
 
+def faults(args: argparse.Namespace) -> int:
+    """The other soak: see tests/faults."""
+    if args.minutes is not None:
+        from faults.growth import main as grow
+
+        return grow(args)
+    from faults.driver import main as attack
+
+    return attack(args)
+
+
 def main() -> int:
     p = argparse.ArgumentParser(description=__doc__)
     p.add_argument("--seconds", type=float, default=300)
@@ -55,7 +69,17 @@ def main() -> int:
     p.add_argument("--options", type=int, default=10, help="at most so many picks")
     p.add_argument("--failures", type=int, default=5, help="stop after so many")
     p.add_argument("--groups", action="store_true", help="targets with groups of threads")
+    f = p.add_argument_group("faults")
+    f.add_argument("--faults", action="store_true", help="attack the tool and print a table")
+    f.add_argument("--kinds", default="", help="only these, e.g. 'kill main,flip'")
+    f.add_argument("--injections", type=int, default=100, help="of each kind")
+    f.add_argument("--jobs", type=int, default=2, help="at once")
+    f.add_argument("--minutes", type=float, help="instead: tune in one process for so long, its helpers being killed now and then, and look for growth")
+    f.add_argument("--json", help="write the figures here too")
+    f.add_argument("--worker", nargs=4, help=argparse.SUPPRESS)
     args = p.parse_args()
+    if args.faults:
+        return faults(args)
     names, checks = args.kernels.split(","), args.checks.split(",")
     if args.groups:
         checks = [c for c in checks if c != "compiled"]
