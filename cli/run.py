@@ -126,8 +126,8 @@ def summary(out: Console, args: Namespace, result: Result) -> None:
         grid.add_row("opts", opts_text(result.opts))
     if result.counts:
         total = sum(result.counts.values())
-        after = f", after {result.earlier} of earlier searches" if result.earlier else ""
-        grid.add_row("search", f"{total} candidates{after} in {result.seconds:.1f} s with {result.strategy}: {outcomes(result.counts)}")
+        after = f", after {result.earlier} in earlier searches" if result.earlier else ""
+        grid.add_row("search", f"{total} candidates in {result.seconds:.1f} s with {result.strategy}{after}: {outcomes(result.counts)}")
     if result.message:
         grid.add_row("note", Text(result.message))
     out.print(grid)

@@ -129,6 +129,7 @@ def test_every_argument_reaches_the_search(tune: Tune, search: Search) -> None:
         "mode": "tune",
         "retune": True,
         "study": "s.log",
+        "interrupt": "return",
     }
 
 
