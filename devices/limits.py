@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
+import math
 import os
-import tempfile
+import stat
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from ..files.output import replace
 from ..ir.dtypes import DType
 from ..ir.dtypes import dtype as dtype_of
 from ..ir.errors import DeviceError
 
 SCHEMA = 1
+MAX_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +81,11 @@ class Limits:
             names = {f.name for f in fields(Rates)}
             if data["schema"] != SCHEMA or any(set(r) != names for r in data["rates"].values()) or not data["rates"]:
                 raise ValueError("other fields than this version writes")
-            return Limits(str(data["date"]), {int(n): Rates(**{k: float(v) for k, v in r.items()}) for n, r in data["rates"].items()})
-        except (KeyError, TypeError, ValueError, AttributeError) as e:
+            found = Limits(str(data["date"]), {int(n): Rates(**{k: float(v) for k, v in r.items()}) for n, r in data["rates"].items()})
+            if not all(n > 0 and all(0 < v < math.inf for v in asdict(r).values()) for n, r in found.rates.items()):
+                raise ValueError("a rate that cannot be")
+            return found
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as e:
             raise DeviceError(f"stored limits are not readable ({e}); measure them again with: tune devices --probe") from e
 
 
@@ -95,14 +100,17 @@ def path(identity: Mapping[str, Any]) -> Path:
 def read(file: Path) -> Limits | None:
     """What was kept; None if nothing was, DeviceError if the file is damaged."""
     try:
-        text = file.read_text()
-    except FileNotFoundError:
+        with open(file, "rb", opener=lambda p, flags: os.open(p, flags | getattr(os, "O_NONBLOCK", 0))) as f:  # a pipe would wait for ever
+            if not stat.S_ISREG(os.fstat(f.fileno()).st_mode):
+                raise OSError("it is no regular file")
+            raw = f.read(MAX_BYTES)
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as e:
         raise DeviceError(f"cannot read the stored limits {file}: {e}") from e
     try:
-        data = json.loads(text)
-    except ValueError as e:
+        data = json.loads(raw)
+    except (ValueError, RecursionError) as e:
         raise DeviceError(f"stored limits {file} are damaged ({e}); measure them again with: tune devices --probe") from e
     return Limits.from_json(data)
 
@@ -110,15 +118,8 @@ def read(file: Path) -> Limits | None:
 def write(file: Path, limits: Limits, identity: Mapping[str, Any]) -> None:
     """Replace the file in one step, so that a reader never sees half of it. Raises DeviceError where that is not possible."""
     text = json.dumps({**limits.to_json(), "machine": dict(identity)}, indent=1, sort_keys=True) + "\n"
-    temporary = ""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=file.name)
-        with os.fdopen(handle, "w") as f:
-            f.write(text)
-        os.replace(temporary, file)
+        replace(file, text)
     except OSError as e:
-        if temporary:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(temporary)
         raise DeviceError(f"cannot keep the measured limits in {file}: {e}; make the directory writable or set XDG_STATE_HOME") from e

@@ -291,3 +291,11 @@ def test_plot_mistakes(tune: Tune, mixed: Path, tmp_path: Path) -> None:
     assert "holds nothing like that" in tune("plot", str(tmp_path / "x.png"), "--kernel", "nope").err
     assert "there is no roofline" in tune("plot", str(tmp_path / "x.png"), "--kernel", "softmax", "--kind", "roofline").err
     assert "cannot write" in tune("plot", "/nonexistent/x.png").err
+
+
+def test_a_plot_goes_through_a_link(tune: Tune, filled: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    (tmp_path / "old.svg").write_text("old")
+    (tmp_path / "p.svg").symlink_to("old.svg")
+    assert tune("plot", str(tmp_path / "p.svg"), "--kind", "outcomes").code == 0
+    assert (tmp_path / "p.svg").is_symlink() and "<svg" in (tmp_path / "old.svg").read_text()
