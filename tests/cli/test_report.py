@@ -392,3 +392,11 @@ def test_kernels_with_constant_inputs_and_of_files_are_found_by_name(tune: Tune,
 
     assert found("matmul:constant=b") == ["matmul:constant=b"] and found("matmul") == ["matmul"]
     assert found("dir/my.py:f") == ["f", "old/my.py:f"] and found("dir/my.py:f:constant=x") == ["f:constant=x"]
+
+
+def test_a_plot_goes_through_a_link(tune: Tune, filled: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    (tmp_path / "old.svg").write_text("old")
+    (tmp_path / "p.svg").symlink_to("old.svg")
+    assert tune("plot", str(tmp_path / "p.svg"), "--kind", "outcomes").code == 0
+    assert (tmp_path / "p.svg").is_symlink() and "<svg" in (tmp_path / "old.svg").read_text()
