@@ -6,8 +6,10 @@ import functools
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any, get_type_hints
 
 from ..ir.errors import CacheError
@@ -94,9 +96,9 @@ class Row:
         return self.outcome == "ok" and self.verified and self.t_med is not None
 
     @property
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Mapping[str, Any]:
         """The provenance, decoded."""
-        return dict(json.loads(self.provenance))
+        return _facts(self.provenance)
 
     @property
     def imported(self) -> bool:
@@ -105,7 +107,7 @@ class Row:
 
     def marked(self, imported: bool) -> Row:
         """The same row as one that came with a bundle, or as one that did not."""
-        facts = self.facts
+        facts = dict(self.facts)
         if facts.pop(IMPORTED, None) is None and not imported:
             return self
         return replace(self, provenance=canon({**facts, IMPORTED: True} if imported else facts))
@@ -120,6 +122,11 @@ COLUMNS: tuple[str, ...] = tuple(f.name for f in fields(Row))
 _HINTS = get_type_hints(Row)
 TYPES: dict[str, tuple[type, bool]] = {f: ((float if "float" in str(h) else h), "None" in str(h)) for f, h in _HINTS.items() if f in COLUMNS}
 """Scalar type of each field, and whether it may be None."""
+
+
+@functools.lru_cache(maxsize=4096)
+def _facts(text: str) -> Mapping[str, Any]:
+    return MappingProxyType(dict(json.loads(text)))
 
 
 def digest_of(values: dict[str, Any]) -> str:

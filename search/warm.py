@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..cache.choice import Standing
 from ..ir.errors import OptError
@@ -62,7 +62,7 @@ def answer(job: Job, plan: Plan, seconds: float) -> Result:
 
     row = plan.row
     assert row is not None and plan.standing is not None
-    provenance: dict[str, Any] = row.facts
+    provenance = row.facts
     effort = Effort.of(row)
     said = [f"found in the cache (measured {row.when}", *([f"after {effort}"] if effort else []), *([NOTES[plan.standing]] if plan.standing in NOTES else [])]
     seed_opts = provenance.get("seed_opts")
