@@ -1,8 +1,8 @@
 """Inputs that random ones never are: zeros of both signs, subnormal numbers, infinities, NaN, the largest magnitudes, the ends of integer ranges.
 
 One NaN in a row makes all that is summed over it NaN, and one huge number hides every other's error. So where a special value may be follows from the remainders, by PERIOD, of
-an element's first and last index: what hides others is where both are a certain one, and so meets an eighth of a matrix's rows and columns and leaves the others alone; zeros and
-tiny numbers, which hide nothing, are whole rows and columns. A row has infinities of one sign, or NaN (a column, in every other input: a right operand is summed over its
+an element's first and last index: what hides others is where both are a certain one, and so meets an eighth of a matrix's rows and columns and leaves the others alone; zeros,
+which hide nothing, are whole rows and columns, and tiny numbers some rows. A row has infinities of one sign, or NaN (a column, in every other input: a right operand is summed over its
 columns). The rest is random as always."""
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 PERIOD = 8
 _WILD, _TINY, _HUGE, _ZERO = 2, 3, 4, 5
 """Remainders of what is not finite, tiny, huge, and zero."""
+_TINY_ROWS, _TINY_ELEMENTS = 8, 4096
+"""So many rows are tiny; and elements up to so many, where there are no rows. Processors take a hundred cycles or more for an operation on subnormal numbers."""
 _SHARE, _FEW = 0.25, 24
 """Of the places for values that hide others so many are taken: a share, and at least a number."""
 _LARGEST = {"float64": 1023, "float32": 127, "bfloat16": 127, "float16": 15}
@@ -72,7 +74,8 @@ def _floats(random: Array, dtype: DType, rng: np.random.Generator, ends: tuple[A
     x, (main, other) = random.astype(np.float64), ends
     few = any(e.size < PERIOD for e in ends)
     if subnormal:
-        tiny = _is(main, _TINY) if few else _is(main, _TINY) | _is(other, _TINY)
+        long = main if main.size >= PERIOD else other
+        tiny = _is(long, _TINY) & (long < (_TINY_ROWS * PERIOD if x.size > long.size else _TINY_ELEMENTS))
         x = np.where(tiny, x * 2.0 ** (_SMALLEST[dtype.name] + _BITS[dtype.name] // 2), x)
     zero = _is(main, _ZERO) if few else _is(main, _ZERO) | _is(other, _ZERO)
     x = np.where(zero & (rng.random(x.shape) < 0.9), np.copysign(0.0, x), x)
