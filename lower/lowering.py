@@ -54,8 +54,7 @@ def lower(scheduled: Scheduled, expand: bool = True) -> Program:
     if out.shared > target.shared and target.groups:
         raise OptError(f"{kernel.name}: the group needs {out.shared} bytes of shared memory; {target.name} has {target.shared}")
     if scheduled.opts and total_bytes(target, out.work, out.scratch) > MAX_PROGRAM_BYTES:
-        # values that the kernel itself keeps whole are no fault of the options
-        plain = lower(apply(kernel, (), target))
+        plain = lower(apply(kernel, (), target))  # values that the kernel itself keeps whole are no fault of the options
         check_total(target, kernel.name, out.work, out.scratch, max(MAX_PROGRAM_BYTES, total_bytes(target, plain.work, plain.scratch)))
     return out
 
