@@ -72,7 +72,8 @@ def _store(low: Lowering, n: Nest, mine: bool = False) -> None:
     conds = ev.conditions() + ([] if n.mask is None or mine else [n.mask])
     at = address(low, n.store.buffer.name, n.indices)
     mem = low.param(n.store.buffer.name)
-    values = [(a, None if n.store.combine and n.kind == "store" else ev.value(n.expr, a)) for a in ev.assignments(ev.regs)]
+    there = [a for a in ev.assignments(ev.regs) if not ev.nowhere(conds, a)]
+    values = [(a, None if n.store.combine and n.kind == "store" else ev.value(n.expr, a)) for a in there]
     for asg, v in values:
         if v is None:  # scatter: read, combine, write, in order
             old = ev.read(mem, at, asg, _guard(ev, conds, asg))

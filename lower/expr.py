@@ -52,7 +52,7 @@ class NestEval(Indices):
     def _bounds(self) -> None:
         """How loads keep inside the extents of masked axes, now that the lanes are known."""
         s = self.low.sched
-        masked = [a for a in self.nest.all_axes if s.plans[a].masked]
+        masked = [a for a in self.nest.all_axes if self.low.masked(a)]
         self.lane_masked = next((a for a in masked if self.lane is not None and a is self.lane.axis), None)
         self.scalar_masked = [a for a in masked if a is not self.lane_masked]
         # loads clamp masked axes to a valid element: what they then compute is never stored
@@ -60,9 +60,11 @@ class NestEval(Indices):
         self._index = {a: self._clamp.get(a, p.index) for a, p in s.plans.items()}
 
     def reset(self) -> None:
-        """Forget emitted values (the enclosing blocks changed)."""
+        """Forget emitted values (the enclosing blocks changed), and which points exist."""
         self._memo.clear()
         self._blocks.clear()
+        self._address.clear()
+        self._bounds()
 
     def block(self, key: object) -> list[Val]:
         """The columns of a block that was turned for an earlier copy; empty where this is the first."""
@@ -192,6 +194,11 @@ class NestEval(Indices):
 
     def read(self, mem: Mem, address: Node, asg: Assignment, mask: Val | None = None, invariant: bool = False) -> Val:
         """Load at an element index over parts."""
+        known = None if mask is None else self.b.truth(mask)
+        if mask is not None and known is not None:
+            if not known:
+                return self.b.const(0, mem.dtype, mask.lanes)
+            mask = None
         base, c, lane, vec = self.split(address, asg)
         b = self.b
         if lane in (0, 1) and (vec is None or (lane and vec.lanes == 1)):
@@ -228,6 +235,11 @@ class NestEval(Indices):
         masks = [self.value(n, asg) for n in conds if n.op != "const" or not n.arg]
         scalar, mask = None, None
         for m in masks:
+            known = b.truth(m)
+            if known is False:
+                return
+            if known:
+                continue
             if m.lanes > 1:
                 mask = m if mask is None else b.op("and", mask, m)
             else:
@@ -253,6 +265,12 @@ class NestEval(Indices):
         else:
             with b.when(scalar):
                 b.store(mem, at, value)
+
+    def nowhere(self, conds: Sequence[Node], asg: Assignment) -> bool:
+        """Whether nothing has to be done for a point, because one of some conditions is known to be false. (What a nest fills on its way, others read in whole
+        vectors.)"""
+        found = (self.truths(c.op, c.src[0], c.src[1], asg) for c in conds if c.op == "lt" and c.src[0].dtype is index)
+        return not self.nest.fills and any(t is not None and not any(t) for t in found)
 
     def conditions(self, over: tuple[Node, ...] | None = None) -> list[Node]:
         """What must hold for the nest's point over some of its axes (the spatial ones if not given) to exist, where register copies or threads reach past an extent, and for this
@@ -292,7 +310,7 @@ class NestEval(Indices):
     def _padded(self, axis: Node, index: Node) -> bool:
         """Whether the array's register copies along `axis` filled whatever ours read at `index` past the extent."""
         plans = self.low.sched.plans
-        mine = [a for a in axes_of(index) if plans[a].masked]
+        mine = [a for a in axes_of(index) if self.low.masked(a)]
         if not mine or index is axis:
             return True
         if index.op != "axis":
