@@ -247,6 +247,10 @@ class NestEval(Indices):
         lanes = self.width if lane or (vec is not None and vec.lanes > 1) else 1
         if lanes > 1:
             value = b.splat(value, lanes)
+            if scalar is not None and mask is None and self.low.branches:  # a masked store is slow without mask registers
+                with b.when(scalar):
+                    self.write(mem, address, asg, value)
+                return
             if scalar is not None:
                 wide = b.splat(scalar, lanes)
                 mask = wide if mask is None else b.op("and", mask, wide)

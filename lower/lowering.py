@@ -91,6 +91,7 @@ class Lowering(Rooms, Pieces):
         self.aliased: set[str] = set()
         self.lent: set[str] = set()
         self.width = max(1, min((sched.target.lanes(d) for d in self._types()), default=1))
+        self.branches = not sched.target.groups and "avx512" not in sched.target.features
         self.reads = self._reads()
         self.inner = sched.inner
         self._streaming: str | None = None
