@@ -9,6 +9,7 @@ output keep freed memory, so that they do not pay for its pages again. Everyone'
 and flops over peak (both measured in the same minute), over our time. `difference`: the largest one between outputs, over the largest element.
 
 --rivals: an interpreter with `torch` (pip install 'tilewright[torch]') and perhaps `tinygrad`; default this one. What is missing is left out of the table.
+TILEWRIGHT_TARGET lowers the rivals as well (`rivals.py`), and leaves tinygrad out, which cannot be lowered.
 --only: parts of case names, or of their groups. --seeds-only: no tuning.
 """
 
@@ -27,6 +28,7 @@ from pathlib import Path
 from time import sleep
 from typing import Any
 
+import rivals
 from cpu_cases import CASES, Case
 
 PLAYER = Path(__file__).with_name("cpu_player.py")
@@ -123,9 +125,7 @@ def quartile(times: list[float]) -> float:
 def compare(case: Case, threads: int, args: argparse.Namespace, folder: Path, inputs: list[str]) -> dict[str, Any]:
     """One row: prepare everyone, play the rounds."""
     job = {"folder": str(folder), "kernel": case.kernel, "shape": dict(case.shape), "dtype": case.dtype, "threads": threads, "inputs": inputs}
-    env = {k: v for k, v in os.environ.items() if not k.startswith("OPENBLAS")}
-    count = str(threads)
-    env |= dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "CPU_COUNT"), count)
+    env = rivals.environment(threads)
     lasting = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40), "THP_MEM_ALLOC_ENABLE": "1"}
     row: dict[str, Any] = {"name": case.name, "group": case.group, "kernel": case.kernel, "shape": dict(case.shape), "dtype": case.dtype, "threads": threads}
     home = Player([sys.executable, __file__, "--ours"], env, {**job, "seconds": 0 if args.seeds_only else args.seconds})
@@ -135,7 +135,7 @@ def compare(case: Case, threads: int, args: argparse.Namespace, folder: Path, in
             raise SystemExit(f"{case.name}: our own process failed: {home.answer['error']}")
         row |= home.answer
         del row["ready"]
-        for library in LIBRARIES:
+        for library in (lib for lib in LIBRARIES if not (rivals.settings() and lib in rivals.NATIVE)):
             interpreter = sys.executable if library == "numpy" else args.rivals
             p = Player([interpreter, str(PLAYER)], {**env, **lasting}, {**job, "library": library})
             if p.answer.get("ready"):

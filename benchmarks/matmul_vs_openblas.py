@@ -4,20 +4,21 @@
 
 For each shape and thread count: tune, then compare in alternating bursts (20 calls, the first three dropped, every pool asleep
 for 60 ms before), both writing to a given output. OPENBLAS_* is cleared, since such variables can halve the rival. `ratio` is
-the median over rounds of OpenBLAS' lower-quartile time over ours: 1.0 is as fast.
+the median over rounds of OpenBLAS' lower-quartile time over ours: 1.0 is as fast. TILEWRIGHT_TARGET lowers OpenBLAS as well (`rivals.py`).
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
+
+import rivals
 
 SHAPES = ("m=1024,n=1024,k=1024", "m=2048,n=2048,k=2048", "m=1000,n=777,k=513")
 
@@ -92,8 +93,7 @@ def main() -> None:
         return
     for shape in args.shape:
         for threads in args.threads:
-            env = {k: v for k, v in os.environ.items() if not k.startswith("OPENBLAS")}
-            env["OPENBLAS_NUM_THREADS"] = str(threads)
+            env = rivals.environment(threads)
             command = [sys.executable, __file__, "--child", "--shape", shape, "--threads", str(threads), "--budget", args.budget, "--rounds", str(args.rounds)]
             print(subprocess.run(command, env=env, check=True, stdout=subprocess.PIPE, text=True).stdout, end="", flush=True)
 

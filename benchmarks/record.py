@@ -2,7 +2,7 @@
 
     python benchmarks/record.py benchmarks/matmul_vs_openblas.py [its arguments]
 
-The benchmark's JSON lines become `rows`; everything else it prints is shown and not kept.
+Under TILEWRIGHT_TARGET the file is named after it and says what rivals were told. The benchmark's JSON lines become `rows`; everything else it prints is shown and not kept.
 """
 
 from __future__ import annotations
@@ -43,8 +43,13 @@ def main() -> int:
 
 def keep(name: str, command: str, rows: list[dict[str, Any]]) -> None:
     """Write results/NAME.json: the rows, and where, when and by which command they were measured."""
+    import rivals
     from tilewright.devices import get
+    from tilewright.targets import lowered
 
+    if lowered():
+        # a result of its own, not another one of the whole machine
+        name, command = f"{name}-{lowered().partition('=')[2]}", f"{lowered()} {command}"
     device = get(rows[0]["device"]) if isinstance(rows[0].get("device"), str) else get("cpu")
     shown = {k: v for k, v in device.fingerprint().items() if isinstance(v, (str, int, float, list)) and k not in ("host", "hostname")}
     limits = device.limits()
@@ -56,6 +61,7 @@ def keep(name: str, command: str, rows: list[dict[str, Any]]) -> None:
         "limits": None if limits is None else json.loads(json.dumps(limits, default=lambda o: getattr(o, "__dict__", None) or str(o))),
         "load_average_at_end": os.getloadavg(),
         "versions": {"python": platform.python_version(), **{p: version(p) for p in ("tilewright", "numpy", "llvmlite", "optuna")}},
+        **({"rivals": rivals.settings()} if lowered() else {}),
         "rows": rows,
     }
     target = ROOT / "results" / f"{name}.json"

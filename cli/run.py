@@ -93,6 +93,8 @@ def summary(out: Console, args: Namespace, result: Result) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    from ..targets import command_prefix
+
     threads = f"{result.threads} thread{'s' * (result.threads != 1)}"
     what = " ".join(filter(None, (result.kernel, shape_text(result.shape), result.dtype, "on", result.device + ",", threads)))
     out.print(Text.assemble((what, "bold"), ": ", (state(result), "green" if result.found else "bold red")), soft_wrap=True)
@@ -115,7 +117,9 @@ def summary(out: Console, args: Namespace, result: Result) -> None:
     out.print(grid)
     where = ["--cache", args.cache] if args.cache else []
     if result.found:
-        out.print(Text.assemble(("look at it  ", "dim"), shlex.join([*show_words(args.kernel, result), *where])), soft_wrap=True)
+        out.print(
+            Text.assemble(("look at it  ", "dim"), shlex.join([*command_prefix(result.device), *show_words(args.kernel, result), *where])), soft_wrap=True
+        )
     out.print(Text.assemble(("reproduce   ", "dim"), " ".join(filter(None, (result.reproduce, shlex.join(where))))), soft_wrap=True)
 
 

@@ -140,7 +140,7 @@ def _lack(arch: str, missing: list[str], here: Target) -> str:
 
     if arch != here.arch:
         return f"which is {here.arch}"
-    if lowered() and arch == machine().arch:
+    if lowered() and machine().features.issuperset(missing):
         return f"which {lowered()} lowers: it may not use {', '.join(missing)}"
     return f"which lacks {', '.join(missing)}"
 

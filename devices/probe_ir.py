@@ -1,4 +1,4 @@
-"""Probe kernels as LLVM IR text: floating-point peak (FMA) and memory rates. They follow the kernel ABI, an item being a block.
+"""Probe kernels as LLVM IR text: floating-point peak (FMA, or multiplication and addition where there is none) and memory rates. They follow the kernel ABI, an item being a block.
 
 The memory patterns are those of McCalpin's STREAM: copy b = a, triad c = a + s·b; `read` sums one array."""
 
@@ -33,7 +33,7 @@ def fma(target: Target, bits: int) -> str:
     vector, name = f"<{lanes} x {scalar}>", f"llvm.fma.v{lanes}f{bits}"
     factor, summand = (f"<{', '.join([f'{scalar} {v}'] * lanes)}>" for v in ("5.000000e-01", "1.000000e+00"))
     phis = [f"  %a{i} = phi {vector} [ zeroinitializer, %item ], [ %b{i}, %step ]" for i in range(CHAINS)]
-    steps = [f"  %b{i} = call {vector} @{name}({vector} %a{i}, {vector} {factor}, {vector} {summand})" for i in range(CHAINS)]
+    steps = [line for i in range(CHAINS) for line in _fma(target, f"%b{i}", vector, name, f"%a{i}", factor, summand)]
     stores = []
     for i in range(CHAINS):
         stores += [f"  %p{i} = getelementptr {vector}, ptr %scratch, i64 {i}", f"  store {vector} %b{i}, ptr %p{i}, align {target.vector_bytes}"]
@@ -53,6 +53,13 @@ def fma(target: Target, bits: int) -> str:
             'attributes #0 = { nounwind "prefer-vector-width"="512" }',
         ]
     )
+
+
+def _fma(target: Target, to: str, vector: str, name: str, a: str, b: str, c: str) -> list[str]:
+    """Lines that make `to` = a·b + c with the instructions that `target` has."""
+    if "fma" in target.features:
+        return [f"  {to} = call {vector} @{name}({vector} {a}, {vector} {b}, {vector} {c})"]
+    return [f"  {to}.ab = fmul {vector} {a}, {b}", f"  {to} = fadd {vector} {to}.ab, {c}"]
 
 
 def stream(target: Target, kind: str) -> str:
@@ -85,7 +92,7 @@ def stream(target: Target, kind: str) -> str:
             value = f"%x0_{u}"
             if count == 3:
                 value = f"%y{u}"
-                lines += [f"  {value} = call {vector} @{fma_name}({vector} %x1_{u}, {vector} {scale}, {vector} %x0_{u})"]
+                lines += _fma(target, value, vector, fma_name, f"%x1_{u}", scale, f"%x0_{u}")
             lines += [f"  store {vector} {value}, ptr %p{count - 1}_{u}, align {width}{hint}"]
         lines += [f"  %at{u + 1} = add i64 {here}, {width}"]
     lines += [f"  %more = icmp slt i64 %at{_UNROLL}, %end", "  br i1 %more, label %loop, label %out", "out:", fence]

@@ -6,7 +6,7 @@ once. `lanes` > 1 is a vector. Index values are int64 scalars (or int64 vectors 
 
 Operations (a, b, c are Vals; vectors are element-wise; comparisons give bool):
     const       attr = number, or a tuple of one number a lane
-    add sub mul div max min          same types; int wraps; max/min propagate NaN (fmax does not do); div is float only
+    add sub mul div max min          same types; int wraps; max/min propagate NaN (fmax does not do), of two zeros give either; div is float only
     neg abs sqrt floor round         round = nearest even; floor and round keep the float type
     fma         a*b + c, one rounding
     scale2      a · 2^b, one rounding; b whole or NaN (or -inf where a is 0); from `expand` for targets with avx512 only

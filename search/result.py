@@ -34,7 +34,9 @@ class Job:
 
     def reproduce(self) -> str:
         """The command that runs this search again."""
-        words = ["tune", "run", "--kernel", self.kernel]
+        from ..targets import command_prefix
+
+        words = [*command_prefix(self.device), "tune", "run", "--kernel", self.kernel]
         if self.shape:
             words += ["--shape", ",".join(f"{k}={v}" for k, v in self.shape.items())]
         words += ["--dtype", self.dtype] if self.dtype else []

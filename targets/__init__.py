@@ -1,8 +1,8 @@
 """Targets: what code may use (instruction flags) and the sizes that schedules are chosen by."""
 
 from .detect import machine, usable_cores
-from .here import host, lowered
+from .here import command_prefix, host, lowered
 from .named import NAMES, named
 from .target import Target
 
-__all__ = ["NAMES", "Target", "host", "lowered", "machine", "named", "usable_cores"]
+__all__ = ["NAMES", "Target", "command_prefix", "host", "lowered", "machine", "named", "usable_cores"]

@@ -35,6 +35,11 @@ def lowered() -> str:
     return f"{VARIABLE}={asked()}" if host().features != detect.machine().features else ""
 
 
+def command_prefix(device: str) -> list[str]:
+    """What a command line begins with that shall do the same on `device` in another shell: the assignment where that device is lowered."""
+    return [lowered()] if device.partition(":")[0] == "cpu" and lowered() else []
+
+
 @functools.cache
 def _lowered(name: str) -> Target:
     machine = detect.machine()

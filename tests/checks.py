@@ -4,6 +4,7 @@ Each raises AssertionError (or what went wrong underneath), and OptError where a
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
 import traceback
@@ -109,8 +110,8 @@ def run_compiled(kernel: Kernel, source: Any, inputs: Mapping[str, Any], expect:
     return ""
 
 
-def in_child(work: Callable[[], str], seconds: int = 60) -> str:
-    """What `work` says in a forked child; a signal, an exception or a hang is said too."""
+def in_child(work: Callable[[], str], seconds: int = 60, fatal: bool = False) -> str:
+    """What `work` says in a forked child; a signal, an exception or a hang is said too. `fatal`: a signal is expected, and no traceback wanted."""
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -119,6 +120,8 @@ def in_child(work: Callable[[], str], seconds: int = 60) -> str:
         try:
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
             signal.alarm(seconds)
+            if fatal:
+                faulthandler.disable()
             said = work()
         except BaseException:
             said = traceback.format_exc()

@@ -6,6 +6,7 @@ import ctypes
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import guarded
 import llvmlite.binding as llvm
 import numpy as np
 from tilewright import targets
@@ -78,14 +79,15 @@ def undefined(obj: bytes) -> list[str]:
 def run(program: Program, arrays: Sequence[Any], vars: Sequence[int] = (), target: Target | None = None, items: int | None = None) -> None:
     """Render for the host (or a lesser `target`) and run every phase on the arrays, in place."""
     jit = engine(render(program, target or targets.host()))
-    arenas = [np.zeros(size + 64, np.uint8) for size in (program.work, program.scratch)]
-    work, scratch = (a.ctypes.data + -a.ctypes.data % 64 for a in arenas)
-    bufs = (ctypes.c_void_p * (len(arrays) + 1))(*(a.ctypes.data for a in arrays), work)
-    syms = (ctypes.c_int64 * max(1, len(vars)))(*vars)
+    work, scratch = arenas = [guarded.array(np.zeros(size, np.uint8), 64) for size in (program.work, program.scratch)]
+    syms = guarded.array(np.array(vars or [0], np.int64))
     kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
-    for i, phase in enumerate(program.phases):
-        entry = kind(jit.get_function_address(program.signature.entry(i)))
-        entry(ctypes.addressof(bufs), ctypes.addressof(syms), scratch, 0, int(phase.items.arg) if items is None else items)
+    with guarded.copies(arrays) as inside:
+        bufs = guarded.array(np.array([a.ctypes.data for a in (*inside, work)], np.uint64))
+        for i, phase in enumerate(program.phases):
+            entry = kind(jit.get_function_address(program.signature.entry(i)))
+            entry(bufs.ctypes.data, syms.ctypes.data, scratch.ctypes.data, 0, int(phase.items.arg) if items is None else items)
+    assert not any(map(guarded.broken, arenas)), "the workspace or scratch was left"
 
 
 def param(i: int, dtype: DType, offset: int = 0, nt: bool = False, align: int = 0) -> Mem:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import guarded
 import numpy as np
 import pytest
 from tilewright import devices, targets
@@ -32,7 +33,8 @@ def c(program: Program, arrays: Sequence[Any], vars: Sequence[int] = (), target:
     device = _usable("cpu:c")
     source = render(program, replace(target or targets.host(), lang="c"))
     exe = device.load(device.build(source), source.signature, 1)
-    exe.run([a.ctypes.data for a in arrays], vars)
+    with guarded.copies(arrays) as inside:
+        exe.run([a.ctypes.data for a in inside], vars)
 
 
 def opencl(program: Program, arrays: Sequence[Any], vars: Sequence[int] = ()) -> None:

@@ -143,8 +143,8 @@ def test_the_example_manifest_is_a_manifest() -> None:
 
 def test_the_whole_check_makes_the_round_trip() -> None:
     text = (ROOT / ".ci/run").read_text()
-    assert text.index("make lint") < text.index(".ci/round_trip") < text.index("make test")
-    for script in (".ci/run", ".ci/round_trip", ".github/actions/tune/tune.sh"):
+    assert text.index("make lint") < text.index(".ci/round_trip") < text.index(".ci/levels") < text.index("make test")
+    for script in (".ci/run", ".ci/round_trip", ".ci/levels", ".github/actions/tune/tune.sh"):
         assert subprocess.run(["bash", "-n", ROOT / script], timeout=20).returncode == 0
         assert os.access(ROOT / script, os.X_OK)
     assert "examples/kernels.toml" in (ROOT / ".ci/round_trip").read_text()

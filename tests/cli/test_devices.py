@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tilewright import devices
+from tilewright import devices, targets
 from tilewright.devices import Limits, Rates
 from tilewright.devices.cpu import CpuDevice
 from tilewright.ir.errors import DeviceError
@@ -51,6 +51,26 @@ def test_a_missing_device_says_why(tune: Tune) -> None:
     assert done.code == 0
     assert "missing  not usable: no driver [libmissing.so]; install one" in done.out
     assert "cpu  usable" in done.out and "limits not measured yet: tune devices --probe" in done.out
+
+
+def test_a_lowered_machine_says_so(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, level = targets.machine(), "neon" if targets.machine().arch == "aarch64" else "v2"
+    monkeypatch.delenv("TILEWRIGHT_TARGET", raising=False)
+    assert "lowered" not in tune("devices").out
+    monkeypatch.setenv("TILEWRIGHT_TARGET", level)
+    if not targets.lowered():
+        pytest.skip(f"this machine is {level}")
+    assert f"lowered    by TILEWRIGHT_TARGET={level}: code uses no more than that; the machine has {' '.join(sorted(whole.features))}" in tune("devices").out
+    (cpu,) = (d for d in json.loads(tune("devices", "--format", "json").out) if d["name"] == "cpu")
+    assert cpu["target"]["features"] == ["sse41"] and cpu["fingerprint"]["lowered"] == f"TILEWRIGHT_TARGET={level}"
+
+
+def test_a_target_that_this_machine_cannot_be_is_said(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILEWRIGHT_TARGET", "x86_64-v3")
+    done = tune("devices")
+    assert done.code == 0 and "cpu  not usable: TILEWRIGHT_TARGET: unknown target 'x86_64-v3': did you mean 'x86-64-v3'" in done.out
+    done = tune("run", "--kernel", "matmul", "--shape", "m=8,n=8,k=8", "--trials", "1")
+    assert done.code == 3 and "did you mean 'x86-64-v3'" in done.err and "Traceback" not in done.err
 
 
 def test_json(tune: Tune) -> None:

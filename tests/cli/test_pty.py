@@ -39,7 +39,7 @@ def test_search_then_cached_then_show_and_report(env: dict[str, str]) -> None:
     assert "\x1b[?25l" in first.seen and first.seen.rstrip().rfind("\x1b[?25h") > first.seen.rfind("\x1b[?25l"), "the cursor is hidden while live, then shown"
     summary = first.text[first.text.rindex("matmul m=96,n=96,k=96 float32 on cpu, 1 thread: ") :]
     assert summary.startswith("matmul m=96,n=96,k=96 float32 on cpu, 1 thread: tuned and verified")
-    assert re.search(r"reproduce\s+tune run --kernel matmul .*--retune", summary)
+    assert re.search(r"reproduce\s+(TILEWRIGHT_TARGET=\S+ )?tune run --kernel matmul .*--retune", summary)
     (row,) = best(env)
     assert row.verified and row.t_min and json.loads(row.shape) == {"m": 96, "n": 96, "k": 96}
 

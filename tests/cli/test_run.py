@@ -63,7 +63,8 @@ def search(monkeypatch: pytest.MonkeyPatch) -> Search:
     return found
 
 
-def test_summary(tune: Tune, search: Search) -> None:
+def test_summary(tune: Tune, search: Search, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TILEWRIGHT_TARGET", raising=False)
     done = tune(*RUN)
     assert done.code == 0
     said = done.out.splitlines()
@@ -81,7 +82,8 @@ def test_summary(tune: Tune, search: Search) -> None:
     ]
 
 
-def test_the_lines_it_prints_are_commands(tune: Tune, search: Search, tmp_path: Path) -> None:
+def test_the_lines_it_prints_are_commands(tune: Tune, search: Search, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TILEWRIGHT_TARGET", raising=False)
     said = tune(*RUN, "--cache", str(tmp_path / "my cache.db")).out.splitlines()
     commands = [shlex.split(line[len("reproduce   ") :]) for line in said if line.startswith(("look at it", "reproduce"))]
     assert [c[:2] for c in commands] == [["tune", "show"], ["tune", "run"]]

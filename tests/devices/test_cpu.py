@@ -8,6 +8,7 @@ import os
 import signal
 import threading
 
+import guarded
 import numpy as np
 import pytest
 from device_kernels import COUNT, MARK, phase, program, source
@@ -24,7 +25,7 @@ def load(cpu: Device, text: object, threads: int = 1) -> Executable:
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("items", [0, 1, 2, 3, 100, 4097])
 def test_every_item_runs_exactly_once(cpu: Device, threads: int, items: int) -> None:
-    a = np.zeros(items + 1, np.int64)
+    a = guarded.array(np.zeros(items + 1, np.int64))
     exe = load(cpu, source(items=items), threads)
     for n in range(1, 4):
         exe.run([a.ctypes.data])
@@ -94,11 +95,28 @@ def test_code_with_features_that_this_machine_lacks_is_refused(cpu: Device, monk
     here = targets.host()
     if here.arch != "x86_64":
         pytest.skip("x86-64 features")
+    monkeypatch.delenv("TILEWRIGHT_TARGET", raising=False)
     text = source(target=targets.named("sapphirerapids"))
     obj = cpu.build(text)
     monkeypatch.setattr(CpuDevice, "target", targets.named("avx2"))
     with pytest.raises(DeviceError, match="lacks avx512, avx512bf16, avx512vnni; build it for target 'host'"):
         CpuDevice().load(obj, text.signature, 1)
+
+
+def test_code_beyond_what_a_lowered_machine_may_use_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TILEWRIGHT_TARGET", raising=False)
+    if "avx2" not in targets.host().features:
+        pytest.skip("nothing to take away")
+    cpu, text = CpuDevice(), source()
+    obj, whole = cpu.build(text), cpu.fingerprint()
+    monkeypatch.setenv("TILEWRIGHT_TARGET", "v2")
+    with pytest.raises(DeviceError, match=r"which TILEWRIGHT_TARGET=v2 lowers: it may not use avx2, .*; build it for target 'host'"):
+        cpu.load(obj, text.signature, 1)
+    lowered = cpu.fingerprint()
+    assert "lowered" not in whole and lowered["lowered"] == "TILEWRIGHT_TARGET=v2" and lowered["target"].endswith(":sse41")
+    a = guarded.array(np.zeros(100, np.int64))
+    load(cpu, source()).run([a.ctypes.data])
+    assert (a == 1).all()
 
 
 def test_other_languages_are_refused(cpu: Device) -> None:
@@ -135,7 +153,7 @@ def test_phases_run_in_order_through_the_workspace(cpu: Device) -> None:
   store i64 %x, ptr %o
 """
     exe = load(cpu, program([phase("k_p0", first), phase("k_p1", second)], [n, n], work=8 * n), threads=2)
-    a = np.zeros(n, np.int64)
+    a = guarded.array(np.zeros(n, np.int64))
     for _ in range(50):
         a[:] = -1
         exe.poison()
@@ -153,7 +171,7 @@ def test_symbolic_grids(cpu: Device) -> None:
 """
     exe = load(cpu, source(body, items=(n + 7) // 8, symbols=("n", "m")), threads=2)
     for value in (1, 8, 9, 800, 9):
-        a = np.zeros(200, np.int64)
+        a = guarded.array(np.zeros(200, np.int64))
         exe.run([a.ctypes.data], (value, 42))
         assert (a == 42).sum() == -(-value // 8)
     del m
@@ -177,7 +195,7 @@ def test_scratch_is_poisoned_aligned_and_one_for_each_worker(cpu: Device) -> Non
   store i64 %x, ptr %p
   store i64 7, ptr %last
 """
-    a = np.zeros(1, np.int64)
+    a = guarded.array(np.zeros(1, np.int64))
     exe = load(cpu, source(read, items=1, scratch=1000))
     exe.poison()
     exe.run([a.ctypes.data])
@@ -188,7 +206,7 @@ def test_scratch_is_poisoned_aligned_and_one_for_each_worker(cpu: Device) -> Non
     exe.run([a.ctypes.data])
     assert a[0] == -1
     seen: set[int] = set()
-    marks = np.zeros(64, np.int64)
+    marks = guarded.array(np.zeros(64, np.int64))
     both = load(cpu, source(MARK, items=64, scratch=1000), threads=2)
     for _ in range(20):
         both.run([marks.ctypes.data])
@@ -202,7 +220,7 @@ def test_scratch_is_poisoned_aligned_and_one_for_each_worker(cpu: Device) -> Non
 def test_bound_calls_do_the_same(cpu: Device) -> None:
     exe = load(cpu, source(items=sym("n", 1, 100) * 2, symbols=("n",)))
     call = exe.bind((4,))
-    a = np.zeros(16, np.int64)
+    a = guarded.array(np.zeros(16, np.int64))
     call(a.ctypes.data)
     call(a.ctypes.data)
     assert a.tolist() == [2] * 8 + [0] * 8
@@ -210,7 +228,7 @@ def test_bound_calls_do_the_same(cpu: Device) -> None:
 
 def test_timing_rotates_the_sets_and_counts_calls(cpu: Device) -> None:
     exe = load(cpu, source())
-    arrays = [np.zeros(100, np.int64) for _ in range(3)]
+    arrays = [guarded.array(np.zeros(100, np.int64)) for _ in range(3)]
     seconds = exe.time([[a.ctypes.data] for a in arrays], (), repeats=8, limit_s=60)
     assert len(seconds) == 8 and all(0 <= s < 60 for s in seconds)
     assert [int(a[0]) for a in arrays] == [3, 3, 2]
@@ -218,7 +236,7 @@ def test_timing_rotates_the_sets_and_counts_calls(cpu: Device) -> None:
 
 def test_timing_stops_at_its_limit_but_makes_one_call(cpu: Device) -> None:
     exe = load(cpu, source(MARK, items=50))
-    a = np.zeros(50, np.int64)
+    a = guarded.array(np.zeros(50, np.int64))
     assert len(exe.time([[a.ctypes.data]], (), 1000, 0.0)) == 1
     some = exe.time([[a.ctypes.data]], (), 100_000, 0.05)
     assert 1 <= len(some) < 100_000 and sum(some) - some[-1] <= 0.05
@@ -246,7 +264,7 @@ def test_many_python_threads_at_once(cpu: Device) -> None:
 
     def caller(base: int) -> None:
         for _ in range(200):
-            a = np.full(n, base, np.int64)
+            a = guarded.array(np.full(n, base, np.int64))
             exe.run([a.ctypes.data])
             if not (a == np.arange(n) + base).all():
                 wrong.append(f"caller {base}")

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import guarded
 import numpy as np
 import pytest
 import random_schedules
@@ -58,7 +59,8 @@ def outputs(case: Case, source: Source, device: Device) -> dict[str, bytes]:
     for b in case.kernel.buffers:
         arrays[b.name] = np.ascontiguousarray(given[b.name]) if b.name in given else np.full(shape(b, case.kernel, case.vars), 7, b.dtype.np)
     exe.poison()
-    exe.run([arrays[b.name].ctypes.data for b in case.kernel.buffers], [case.vars[s] for s in source.signature.symbols])
+    with guarded.copies([arrays[b.name] for b in case.kernel.buffers]) as inside:
+        exe.run([a.ctypes.data for a in inside], [case.vars[s] for s in source.signature.symbols])
     return {b.name: arrays[b.name].tobytes() for b in case.kernel.outputs}
 
 
@@ -116,7 +118,7 @@ def test_it_runs_and_times_in_the_pool(cpu_c: Device, threads: int) -> None:
     m, n, k = 24, 96, 70
     source = render(matmul(m, n, k), cpu_c.target)
     exe = cpu_c.load(cpu_c.build(source), source.signature, threads)
-    a, b, c = (np.random.default_rng(0).normal(size=s).astype("float32") for s in ((m, k), (k, n), (m, n)))
+    a, b, c = (guarded.array(np.random.default_rng(0).normal(size=s).astype("float32")) for s in ((m, k), (k, n), (m, n)))
     exe.run([x.ctypes.data for x in (a, b, c)])
     np.testing.assert_allclose(c, a.astype("float64") @ b, rtol=1e-4, atol=1e-4)
     assert len(exe.time([[x.ctypes.data for x in (a, b, c)]], (), 5)) == 5
@@ -128,7 +130,7 @@ def test_a_name_that_c_cannot_hold(cpu_c: Device) -> None:
     program.name = "3 words, of text"
     source = render(program, cpu_c.target)
     exe = cpu_c.load(cpu_c.build(source), source.signature, 1)
-    a, b, c = np.ones((8, 4), "float32"), np.ones((4, 32), "float32"), np.zeros((8, 32), "float32")
+    a, b, c = map(guarded.array, (np.ones((8, 4), "float32"), np.ones((4, 32), "float32"), np.zeros((8, 32), "float32")))
     exe.run([x.ctypes.data for x in (a, b, c)])
     assert (c == 4).all()
 

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import guarded
 import numpy as np
 import pytest
 from device_kernels import source
@@ -19,7 +20,7 @@ from tilewright import devices
 from tilewright.devices import Device, Executable
 from tilewright.ir import BuildError
 
-BUFFER = np.zeros((1 << 20) + (1 << 14), np.int64)
+BUFFER = guarded.array(np.zeros((1 << 20) + (1 << 14), np.int64))
 """Room for every kernel here, and for the overrun."""
 SPEC = f"{Path(__file__).resolve().parents[1] / 'fake_device.py'}:FakeDevice"
 
@@ -55,7 +56,7 @@ def in_child(exe: Executable, action: Any = None) -> int:
 
 def test_right_results_and_scripted_times(script: Path) -> None:
     _, exe = make(script, {"time": 0.25})
-    a = np.zeros(100, np.int64)
+    a = guarded.array(np.zeros(100, np.int64))
     seconds = exe.time([[a.ctypes.data]], (), 1000, 2.0)
     assert set(a) == {1} and len(set(seconds)) == 1 and 0.25 <= seconds[0] < 0.5 and sum(seconds[:-1]) <= 2.0
     assert exe.time([[a.ctypes.data]], (), 2, 60.0) == seconds[:1] * 2
@@ -82,7 +83,7 @@ def test_no_rule_touches_the_kernels_that_compare_results(script: Path) -> None:
 
 
 def test_wrong_and_stale_results(script: Path) -> None:
-    a = np.zeros(100, np.int64)
+    a = guarded.array(np.zeros(100, np.int64))
     make(script, {"rules": [{"do": "wrong"}]})[1].run([a.ctypes.data])
     assert a[0] != 1 and (a[1:] == 1).all()
     a[:] = 0
@@ -112,7 +113,7 @@ def test_crash_exit_and_endless_allocation(script: Path) -> None:
 
 def test_overrun_writes_past_the_output(script: Path) -> None:
     _, exe = make(script, {"rules": [{"do": "overrun"}]})
-    a = np.zeros((1 << 20) + (1 << 14), np.int64)
+    a = guarded.array(np.zeros((1 << 20) + (1 << 14), np.int64))
     exe.run([a.ctypes.data])
     assert a[(1 << 20) + 5] == 0x5A5A5A5A5A5A5A5A
 

@@ -188,7 +188,7 @@ def test_pocl_uses_the_cores_that_this_process_may(monkeypatch: pytest.MonkeyPat
 
 
 def test_targets() -> None:
-    here, cpu, gpu = targets.host(), opencl_find.target_of(CPU), opencl_find.target_of(GPU)
+    here, cpu, gpu = targets.machine(), opencl_find.target_of(CPU), opencl_find.target_of(GPU)
     assert (cpu.lang, cpu.kind, cpu.vector_bytes, cpu.l2, cpu.cores, cpu.shared) == ("opencl", "cpu", here.vector_bytes, here.l2, 4, 1 << 20)
     assert cpu.name == f"pocl-{here.name}" and cpu.features == {"fp64"} and not cpu.simt
     assert (gpu.kind, gpu.vector_bytes, gpu.warp, gpu.max_threads, gpu.shared) == ("gpu", 16, 1, 1024, 65536)

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 
+import guarded
 import numpy as np
 import pytest
 from device_kernels import MARK, source
@@ -19,14 +20,14 @@ from tilewright.devices.pool import pool
 
 def run_script(text: str) -> subprocess.CompletedProcess[str]:
     here = os.path.dirname(__file__)
-    prelude = f"import sys; sys.path.insert(0, {here!r})\nimport os, time, threading, numpy as np\nfrom device_kernels import *\nfrom tilewright import devices\ncpu = devices.get('cpu')\n"
+    prelude = f"import sys; sys.path[:0] = [{here!r}, {os.path.dirname(here)!r}]\nimport guarded\nimport os, time, threading, numpy as np\nfrom device_kernels import *\nfrom tilewright import devices\ncpu = devices.get('cpu')\n"
     prelude += "from tilewright.devices.pool import pool\ndef load(t, n):\n    return cpu.load(cpu.build(t), t.signature, n)\n"
     return subprocess.run([sys.executable, "-c", prelude + text], capture_output=True, text=True, timeout=60)
 
 
 def test_workers_start_with_the_first_call_that_needs_them() -> None:
     out = run_script(
-        "a = np.zeros(100, np.int64)\n"
+        "a = guarded.array(np.zeros(100, np.int64))\n"
         "one, four = load(source(), 1), load(source(), 2)\n"
         "one.run([a.ctypes.data]); print(pool().started(), threading.active_count(), len(os.listdir('/proc/self/task')))\n"
         "four.run([a.ctypes.data]); print(pool().started())\n"
@@ -37,7 +38,7 @@ def test_workers_start_with_the_first_call_that_needs_them() -> None:
 
 def test_sleeping_workers_wake(cpu: Device) -> None:
     exe = cpu.load(cpu.build(source(MARK, items=64)), source(MARK, items=64).signature, 2)
-    a = np.zeros(64, np.int64)
+    a = guarded.array(np.zeros(64, np.int64))
     for pause in (0, 0.001, 0.01, 0.05) * 3:
         time.sleep(pause)
         a[:] = 0
@@ -49,7 +50,7 @@ def test_sleeping_workers_wake(cpu: Device) -> None:
 
 def test_idle_workers_use_no_processor_time(cpu: Device) -> None:
     exe = cpu.load(cpu.build(source()), source().signature, 2)
-    a = np.zeros(100, np.int64)
+    a = guarded.array(np.zeros(100, np.int64))
     exe.run([a.ctypes.data])
     time.sleep(0.05)
     before = time.process_time()
@@ -59,7 +60,7 @@ def test_idle_workers_use_no_processor_time(cpu: Device) -> None:
 
 def test_a_forked_child_gets_its_own_workers(cpu: Device) -> None:
     exe = cpu.load(cpu.build(source(MARK, items=64)), source(MARK, items=64).signature, 2)
-    a = np.zeros(64, np.int64)
+    a = guarded.array(np.zeros(64, np.int64))
     exe.run([a.ctypes.data])
     assert pool().started() >= 1
     for _ in range(5):
@@ -83,7 +84,7 @@ def test_a_child_forked_while_the_pool_is_busy_can_use_it(cpu: Device) -> None:
     stop = threading.Event()
 
     def keep_busy() -> None:
-        b = np.zeros(64, np.int64)
+        b = guarded.array(np.zeros(64, np.int64))
         while not stop.is_set():
             exe.run([b.ctypes.data])
 
@@ -93,7 +94,7 @@ def test_a_child_forked_while_the_pool_is_busy_can_use_it(cpu: Device) -> None:
         for _ in range(10):
             pid = os.fork()
             if pid == 0:
-                a = np.zeros(64, np.int64)
+                a = guarded.array(np.zeros(64, np.int64))
                 exe.run([a.ctypes.data])
                 os._exit(0 if (a != 0).all() else 1)
             deadline = time.monotonic() + 20
@@ -110,13 +111,13 @@ def test_a_child_forked_while_the_pool_is_busy_can_use_it(cpu: Device) -> None:
 
 @pytest.mark.parametrize("idle", ["", "time.sleep(0.02)"])
 def test_the_interpreter_ends_cleanly_with_live_workers(idle: str) -> None:
-    out = run_script(f"a = np.zeros(100, np.int64)\nload(source(), 2).run([a.ctypes.data])\n{idle}\nprint('end')")
+    out = run_script(f"a = guarded.array(np.zeros(100, np.int64))\nload(source(), 2).run([a.ctypes.data])\n{idle}\nprint('end')")
     assert (out.returncode, out.stdout) == (0, "end\n"), out.stderr
 
 
 def test_code_may_go_while_workers_live() -> None:
     out = run_script(
-        "import gc\na = np.zeros(100, np.int64)\n"
+        "import gc\na = guarded.array(np.zeros(100, np.int64))\n"
         "for i in range(30):\n    e = load(source(name=f'k{i}'), 2); e.run([a.ctypes.data]); del e; gc.collect()\n"
         "time.sleep(0.01); print(a[0], pool().started())"
     )
@@ -125,7 +126,7 @@ def test_code_may_go_while_workers_live() -> None:
 
 def test_without_room_for_a_thread_the_caller_does_all() -> None:
     out = run_script(
-        "import resource\na = np.zeros(100, np.int64)\ne = load(source(), 2)\npool()\n"
+        "import resource\na = guarded.array(np.zeros(100, np.int64))\ne = load(source(), 2)\npool()\n"
         "resource.setrlimit(resource.RLIMIT_NPROC, (1, 1)); os.setuid(65534) if os.getuid() == 0 else None\n"
         "e.run([a.ctypes.data]); print(set(a.tolist()), pool().started())"
     )
@@ -149,7 +150,7 @@ def test_more_threads_than_cores_lose_no_item(threads: int, cpu: Device, monkeyp
     wrong: list[int] = []
 
     def caller() -> None:
-        a = np.zeros(37, np.int64)
+        a = guarded.array(np.zeros(37, np.int64))
         for n in range(1, 1001):
             exe.run([a.ctypes.data])
             if not (a == n).all():

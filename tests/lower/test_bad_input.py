@@ -8,6 +8,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import guarded
 import numpy as np
 import odd_kernels
 import pytest
@@ -116,10 +117,8 @@ def test_nan_passes_through_extremes() -> None:
 # places -----------------------------------------------------------------------------------------------------------
 def moved(dims: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
     """Room that begins one element after a multiple of 64 bytes."""
-    size = int(np.prod(dims, dtype=np.int64)) * dtype.itemsize
-    raw = np.zeros(size + 192, np.uint8)
-    start = -raw.ctypes.data % 64 + dtype.itemsize
-    return raw[start : start + size].view(dtype).reshape(dims)
+    room: np.ndarray[Any, Any] = guarded.array(np.zeros(dims, dtype), 64, dtype.itemsize)
+    return room
 
 
 @pytest.mark.parametrize("name", ["matmul", "conv2d", "softmax", "transpose", "add", "attention", "embedding_grad", "sum_all", "cumsum", "mixed"])
@@ -154,7 +153,7 @@ def test_arrays_one_element_off_every_alignment(request: pytest.FixtureRequest, 
             for y in outputs.values():
                 y.reshape(-1).view(np.uint8)[...] = 0xFF if y.dtype.kind in "fV" else 0x55
             exe.run([arrays[b.name].ctypes.data for b in case.kernel.buffers], [case.vars[s] for s in source.signature.symbols])
-            return verify("compiled")
+            return next((f"wrote {at}" for at in map(guarded.broken, arrays.values()) if at), "") or verify("compiled")
 
         said = in_child(native)
         assert not said, said

@@ -1,7 +1,12 @@
 """The verifier on arrays: bounds, special values, exactness, unwritten elements; the compare kernel against NumPy."""
 
+import math
+import signal
+import types
+
 import numpy as np
 import pytest
+from checks import in_child
 from tilewright import devices, kernels
 from tilewright.ir import KernelBuilder, dtype, float32, int32, minimum, where
 from tilewright.ir.node import const
@@ -199,19 +204,26 @@ def test_special_references_go_to_numpy():
     assert comparer.check(e.value.astype(np.float32).ctypes.data).ok
 
 
+class Lazy:
+    """A device whose compare kernel finds nothing wrong: it writes zeros to `worst`, and to so many elements after it."""
+
+    def __init__(self, real, past=0):
+        self.build, self.target, self.past = real.build, real.target, past
+
+    def load(self, obj, signature, threads):
+        n = math.prod(signature.params[-1].shape)
+        nothing = types.SimpleNamespace()
+        nothing.run = lambda pointers, vars=(): view(pointers[-1], dtype("float64"), (n + self.past,)).fill(0.0)
+        return nothing
+
+
+def test_a_device_that_writes_past_the_results_of_a_comparison_ends_there():
+    e = expect(scaled(5000))["y"]
+    assert in_child(lambda: Comparer(e, Lazy(devices.get("cpu"))).why) == "the compare kernel missed a planted error on this device"
+    assert in_child(lambda: Comparer(e, Lazy(devices.get("cpu"), past=1)).why, fatal=True) == f"the compiled code ended with signal {signal.SIGSEGV:d}"
+
+
 def test_a_device_whose_compare_kernel_does_nothing_is_not_trusted():
-    class Lazy:
-        def __init__(self, real):
-            self.real, self.target = real, real.target
-            self.build = real.build
-
-        def load(self, obj, signature, threads):
-            class Nothing:
-                def run(self, pointers, vars=()):
-                    view(pointers[-1], dtype("float64"), (8,))[:] = 0.0
-
-            return Nothing()
-
     e = expect(scaled(5000))["y"]
     comparer = Comparer(e, Lazy(devices.get("cpu")))
     assert "missed a planted error" in comparer.why

@@ -6,6 +6,7 @@ import gc
 import threading
 from pathlib import Path
 
+import guarded
 import numpy as np
 import pytest
 from tilewright import kernels
@@ -34,7 +35,8 @@ def prog(make) -> Prog:
 
 
 def arrays() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    return rng.standard_normal((8, 16), np.float32), rng.standard_normal((16, 32), np.float32), np.empty((8, 32), np.float32)
+    a, b, c = rng.standard_normal((8, 16), np.float32), rng.standard_normal((16, 32), np.float32), np.empty((8, 32), np.float32)
+    return guarded.array(a), guarded.array(b), guarded.array(c)
 
 
 def test_a_call_computes(prog: Prog) -> None:
@@ -181,10 +183,10 @@ def test_outputs_must_not_overlap(make) -> None:
 
 def test_several_outputs(make) -> None:
     prog = make("layernorm_stats", {"m": 4, "n": 64}, "float32")
-    inputs = [rng.standard_normal(tuple(int(d) for d in b.shape)).astype(np.float32) for b in prog.kernel.inputs]
+    inputs = [guarded.array(rng.standard_normal(tuple(int(d) for d in b.shape)).astype(np.float32)) for b in prog.kernel.inputs]
     fresh = prog(*inputs)
     assert isinstance(fresh, tuple) and len(fresh) == len(prog.kernel.outputs) > 1
-    outs = tuple(np.full_like(f, np.nan) for f in fresh)
+    outs = tuple(guarded.array(np.full_like(f, np.nan)) for f in fresh)
     for _ in range(2):
         assert prog(*inputs, out=outs) is outs
         for f, o in zip(fresh, outs, strict=True):
@@ -199,8 +201,8 @@ def test_several_outputs(make) -> None:
 def test_symbols_take_their_values_from_the_shapes(make) -> None:
     prog = make("softmax", {"m": sym("rows", 1, 100), "n": 24}, "float32")
     for rows in (1, 7, 100, 7):
-        x = rng.standard_normal((rows, 24)).astype(np.float32)
-        for out in (None, np.empty_like(x), None):
+        x = guarded.array(rng.standard_normal((rows, 24)).astype(np.float32))
+        for out in (None, guarded.array(np.empty_like(x)), None):
             e = np.exp(x - x.max(1, keepdims=True))
             np.testing.assert_allclose(prog(x, out=out), e / e.sum(1, keepdims=True), rtol=1e-5, atol=1e-6)
     bad(prog, r"softmax: rows is 101, outside of the range 1 \.\. 100", np.zeros((101, 24), np.float32))

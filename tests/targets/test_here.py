@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from tilewright import targets
 from tilewright.ir.errors import DeviceError
+from tilewright.search.result import Job
 from tilewright.targets import Target, detect, here
 
 V3 = frozenset({"sse41", "avx2", "fma", "f16c"})
@@ -85,3 +86,19 @@ def test_it_never_raises(monkeypatch: pytest.MonkeyPatch, lower: Callable[[str],
 def test_what_is_no_processor_of_this_kind_is_refused(name: str, said: str, lower: Callable[[str], Target]) -> None:
     with pytest.raises(DeviceError, match=said):
         lower(name)
+
+
+def test_commands_that_do_the_same_say_it(lower: Callable[[str], Target]) -> None:
+    lower("v3")
+    assert targets.command_prefix("cpu") == targets.command_prefix("cpu:c") == ["TILEWRIGHT_TARGET=v3"] and targets.command_prefix("opencl") == []
+    lower("znver5")
+    assert targets.command_prefix("cpu") == []
+
+
+def test_a_search_is_repeated_as_it_was(lower: Callable[[str], Target]) -> None:
+    lower("v3")
+    words = Job("matmul", {"m": 8}, "float32", "cpu", 1, "beam").reproduce()
+    assert (
+        words.startswith("TILEWRIGHT_TARGET=v3 tune run --kernel matmul --shape m=8 ")
+        and "TILEWRIGHT" not in Job("add", {}, "", "opencl", 1, "beam").reproduce()
+    )

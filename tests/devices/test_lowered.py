@@ -1,0 +1,89 @@
+"""Under TILEWRIGHT_TARGET nothing that the cpu devices build holds an instruction beyond it: LLVM's objects, the C compiler's, the thread pool, the probe."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tilewright import devices, kernels, targets
+from tilewright.devices import pool_ir, probe_ir
+from tilewright.devices.cpu import _open
+from tilewright.devices.engine import compile_text
+from tilewright.ir import DeviceError
+from tilewright.ir.dtypes import dtype
+from tilewright.lower import lower
+from tilewright.measure import compare
+from tilewright.opts import apply, seeds
+from tilewright.renderers import render
+from tilewright.targets import Target
+
+NAMED = [("matmul", "float32"), ("matmul", "int8"), ("softmax", "float16"), ("layernorm_stats", "bfloat16"), ("cumsum", "float64"), ("transpose", "float32")]
+LATER = re.compile(r"vpdp|dpbf16|pclmul|vgf2p|sha\d|vaes")
+"""Instructions of flags that no level has."""
+
+pytestmark = pytest.mark.skipif(shutil.which("objdump") is None, reason="no objdump: install binutils")
+
+
+@pytest.fixture(params=["v2", "v3", "v4"])
+def target(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Target:
+    monkeypatch.setenv("TILEWRIGHT_TARGET", request.param)
+    try:
+        return targets.host()
+    except DeviceError as e:
+        pytest.skip(str(e))
+
+
+def instructions(obj: bytes, folder: Path) -> Iterator[tuple[str, str]]:
+    """(encoding, text) of each: 'legacy', 'vex' or 'evex'."""
+    (folder / "code.o").write_bytes(obj)
+    listing = subprocess.run(["objdump", "-d", "-w", str(folder / "code.o")], capture_output=True, text=True, check=True).stdout
+    for line in listing.splitlines():
+        if found := re.match(r" +[0-9a-f]+:\t((?:[0-9a-f]{2} )+) *\t(.+)", line):
+            # in 64-bit code these bytes begin nothing else; no prefix of the old kind may come before them
+            yield {"62": "evex", "c4": "vex", "c5": "vex"}.get(found[1][:2], "legacy"), found[2]
+
+
+def check(objs: list[bytes], target: Target, folder: Path) -> None:
+    allowed = {"legacy"} | ({"vex"} if "avx2" in target.features else set()) | ({"evex"} if "avx512" in target.features else set())
+    seen = set()
+    for obj in objs:
+        for encoding, text in instructions(obj, folder):
+            assert encoding in allowed and not LATER.match(text), f"{text} at {sorted(target.features)}"
+            seen.add(encoding)
+    assert seen == allowed, "what is allowed should be used"
+
+
+def elf_of(obj: bytes) -> bytes:
+    return _open(obj)[1]
+
+
+@pytest.mark.parametrize("name", ["cpu", "cpu:c"])
+def test_kernels(name: str, target: Target, tmp_path: Path) -> None:
+    device = devices.get(name)
+    try:
+        device.check()
+    except DeviceError as e:
+        pytest.skip(str(e))
+    assert device.target == replace(target, lang=device.target.lang)
+    objs = []
+    for kernel_name, of in NAMED:
+        kernel = kernels.make(kernel_name, kernels.get(kernel_name).odd_shape, of)
+        for schedule in seeds(kernel, device.target)[:2]:
+            objs.append(elf_of(device.build(render(lower(apply(kernel, schedule, device.target)), device.target))))
+    for of in ("float32", "bfloat16", "int8"):
+        made = compare.program(dtype(of), 5001, target.vector_bytes // 8)
+        objs.append(elf_of(device.build(render(made, device.target))))
+    check(objs, target, tmp_path)
+
+
+def test_what_runs_and_probes_them(target: Target, tmp_path: Path) -> None:
+    texts = [probe_ir.fma(target, bits) for bits in (32, 64)] + [probe_ir.stream(target, kind) for kind in probe_ir.KINDS]
+    objs = [compile_text(text, target, native=True) for text in texts]
+    check(objs, target, tmp_path)
+    pool = compile_text(pool_ir.text(target.arch, dict.fromkeys(pool_ir.EXTERNALS, 1)), target, native=True)
+    check([*objs, pool], target, tmp_path)
