@@ -15,7 +15,7 @@ from ..ir.kernel import Buffer
 from ..ir.node import Node, axes_of, const, load_parts
 from ..opts.nests import Nest
 from ..opts.plan_axis import Part
-from .indices import Indices
+from .bounds import Bounds
 from .lanes import choose_lane, width
 from .parts import Split, over_parts
 from .program import Mem, Val
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 ELEMENTARY = frozenset({"exp", "log", "tanh", "erf"})
 
 
-class NestEval(Indices):
+class NestEval(Bounds):
     """Expression emitter for `nest` at the builder's current position."""
 
     def __init__(self, low: Lowering, nest: Nest, extra: Sequence[Node] = ()) -> None:
@@ -48,16 +48,6 @@ class NestEval(Indices):
         self._deps: dict[Node, tuple[str, ...]] = {}
         self._address: dict[Node, tuple[Mem, Node, Node | None, bool]] = {}
         self._bounds()
-
-    def _bounds(self) -> None:
-        """How loads keep inside the extents of masked axes, now that the lanes are known."""
-        s = self.low.sched
-        masked = [a for a in self.nest.all_axes if self.low.masked(a)]
-        self.lane_masked = next((a for a in masked if self.lane is not None and a is self.lane.axis), None)
-        self.scalar_masked = [a for a in masked if a is not self.lane_masked]
-        # loads clamp masked axes to a valid element: what they then compute is never stored
-        self._clamp = {a: ix.minmax("min", s.plans[a].index, ix.add(_extent(s.plans[a].extent), const(-1))) for a in self.scalar_masked}
-        self._index = {a: self._clamp.get(a, p.index) for a, p in s.plans.items()}
 
     def reset(self) -> None:
         """Forget emitted values (the enclosing blocks changed), and which points exist."""
@@ -187,11 +177,6 @@ class NestEval(Indices):
             mask = self.bound(self.lane_masked) if mask is None else mask & self.bound(self.lane_masked)
         return self.low.param(buffer.name), address, mask, True
 
-    def bound(self, axis: Node) -> Node:
-        """`axis < extent` over parts, where register copies can reach past it."""
-        plan = self.low.sched.plans[axis]
-        return ix.compare("lt", plan.index, _extent(plan.extent))
-
     def read(self, mem: Mem, address: Node, asg: Assignment, mask: Val | None = None, invariant: bool = False) -> Val:
         """Load at an element index over parts."""
         known = None if mask is None else self.b.truth(mask)
@@ -270,30 +255,6 @@ class NestEval(Indices):
             with b.when(scalar):
                 b.store(mem, at, value)
 
-    def nowhere(self, conds: Sequence[Node], asg: Assignment) -> bool:
-        """Whether nothing has to be done for a point, because one of some conditions is known to be false. (What a nest fills on its way, others read in whole
-        vectors.)"""
-        found = (self.truths(c.op, c.src[0], c.src[1], asg) for c in conds if c.op == "lt" and c.src[0].dtype is index)
-        return not self.nest.fills and any(t is not None and not any(t) for t in found)
-
-    def conditions(self, over: tuple[Node, ...] | None = None) -> list[Node]:
-        """What must hold for the nest's point over some of its axes (the spatial ones if not given) to exist, where register copies or threads reach past an extent, and for this
-        thread to be the one that stores it."""
-        over = self.nest.axes if over is None else over
-        axes = [a for a in (self.lane_masked, *self.scalar_masked) if a is not None and a in over]
-        return [self.bound(a) for a in axes] + self.one_thread(over)
-
-    def guards(self, array: Array, axes: tuple[Node, ...]) -> list[Node]:
-        """What must hold for this thread to write its points over `axes` to an array."""
-        if array.param:
-            return self.conditions(axes)
-        return self.one_thread(axes) if array.mem.space == "shared" else []
-
-    def one_thread(self, axes: tuple[Node, ...]) -> list[Node]:
-        """Threads that differ only along axes which are not among `axes` compute the same points: the first of them acts."""
-        families = {a.arg.family for a in axes}
-        return [ix.compare("lt", t.var, const(1)) for t in self.low.sched.threads if t.family not in families]
-
     def _ref(self, node: Node, asg: Assignment) -> Val:
         name = node.arg
         if name in self.nest.fills:
@@ -363,7 +324,3 @@ class NestEval(Indices):
 
     def _depends_on(self, axes: tuple[Node, ...]) -> list[str]:
         return [p.name for p in self.regs if p.axis in axes]
-
-
-def _extent(e: int | Node) -> Node:
-    return const(e) if isinstance(e, int) else e

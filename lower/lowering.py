@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from math import gcd
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ from ..ir import index as ix
 from ..ir.dtypes import DType, index
 from ..ir.errors import OptError
 from ..ir.kernel import Buffer, Scan
-from ..ir.node import Node, const, substitute, walk
+from ..ir.node import Node, const, walk
 from ..opts.nests import FoldItem, Item, Nest
 from ..opts.plan_axis import Part
 from ..opts.schedule import Scheduled, apply
@@ -134,34 +134,12 @@ class Lowering(Rooms, Pieces):
             if not (items.op == "const" and items.arg == 0):
                 self._grid(phase.item)
                 self._threads(phase.thread)
-                self._item(self.sched.grid, found)
+                self.work_item(self.sched.grid, found)
         if self.sched.group > 1:
             barriers.place(phase, self.sched.target.warp)
         if not self.sched.target.groups:  # compilers for GPUs schedule by themselves
             interleave(phase, self.sched.target.registers)
         return phase
-
-    def _item(self, grid: Sequence[Part], found: list[Item]) -> None:
-        """The work of an item, in versions for whole blocks of the axes on the grid and for the last ones."""
-        if grid:
-            part = grid[0]
-            pieces = self.pieces(part)
-            for piece in self.versions(pieces):
-                with self._among(part, piece, alone=len(pieces) == 1), self.inside(part, piece):
-                    self._item(grid[1:], found)
-            return
-        for s in self.sched.stages.values():
-            if s.at.kind == "grid":
-                self.stage(s)
-        self.emit_items(found)
-
-    def _among(self, part: Part, piece: Piece, alone: bool) -> AbstractContextManager[None]:
-        """Inside runs where the work item is one of a piece's."""
-        if alone or piece.between is None:
-            return nullcontext()
-        lo, hi = (self.b.const(n.arg) for n in piece.between)
-        at = self.scalars.bound[part.var]
-        return self.b.when(self.b.op("lt", at, hi) if piece.at is None else self.b.op("le", lo, at))
 
     def _threads(self, thread: Val | None) -> None:
         """Split the number of a thread into its axes, the first varying fastest."""
@@ -280,7 +258,7 @@ class Lowering(Rooms, Pieces):
     def open(self, part: Part, init: Sequence[Val] = (), piece: Piece = ALL) -> Iterator[Loop]:
         """Open the loop over `part` (or over a piece of it), bind its variable, and fill what is staged inside it."""
         lo, hi = piece.between or (const(0), self._trips(part))
-        with self._loop(part, lo, hi, init, piece.at) as loop, self.inside(part, piece):
+        with self.iterations(part, lo, hi, init, piece.at) as loop, self.inside(part, piece):
             self.opened[part.name] = part
             kept = dict(self.active)
             with self.scalars.bind(part.var, loop.var):
@@ -290,17 +268,6 @@ class Lowering(Rooms, Pieces):
                 yield loop
             self.active = kept
             del self.opened[part.name]
-
-    @contextmanager
-    def _loop(self, part: Part, lo: Node, hi: Node, init: Sequence[Val], at: int | None) -> Iterator[Loop]:
-        """The iterations [lo, hi) in the code; a single one whose number is known needs no loop."""
-        if at is None:
-            with self.b.loop(part.name, self.scalar(lo), self.scalar(hi), 1, init) as loop:
-                yield loop
-        else:
-            loop = Loop(self.b.const(at), list(init))
-            yield loop
-            loop.results = loop.yields
 
     def _uses(self, s: StagePlan) -> bool:
         return s.buffer.name not in self.active and any(n is m for n in s.nests for m in self.current)
@@ -335,10 +302,6 @@ class Lowering(Rooms, Pieces):
     def scalar(self, node: Node) -> Val:
         """An index over open loops and symbols as a scalar."""
         return self.scalars.get(self.known(node))
-
-    def known(self, node: Node) -> Node:
-        """An index with the loop variables put in whose values are known here."""
-        return substitute(node, self.fixed) if self.fixed else node
 
     def param(self, name: str) -> Mem:
         """The memory of a parameter."""

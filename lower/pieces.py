@@ -7,16 +7,20 @@ Extents that are symbols, and languages with groups of threads, keep their masks
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..ir import index as ix
-from ..ir.node import Node, const
-from ..opts.nests import Nest
+from ..ir.node import Node, const, substitute
+from ..opts.nests import Item, Nest
 from ..opts.plan_axis import Part
 from ..opts.schedule import Scheduled
+from ..opts.staging import StagePlan
+from .builder import Builder, Loop
+from .program import Val
+from .scalars import Scalars
 from .storage import Arena, Array, Registers
 
 if TYPE_CHECKING:
@@ -40,6 +44,8 @@ class Pieces:
     """The part of a Lowering that knows which points of masked axes exist."""
 
     sched: Scheduled
+    b: Builder
+    scalars: Scalars
     opened: dict[str, Part]
     storage: dict[str, Registers | Array]
     forced: dict[str, Array]
@@ -51,6 +57,14 @@ class Pieces:
     whole: frozenset[Node]
     fixed: dict[Node, Node]
     ragged: frozenset[Node]
+
+    def stage(self, s: StagePlan) -> None:
+        """Copy a staged tile into scratch."""
+        raise NotImplementedError
+
+    def emit_items(self, items: list[Item]) -> None:
+        """Emit items in order."""
+        raise NotImplementedError
 
     def masked(self, axis: Node) -> bool:
         """Whether register copies along an axis can reach past its extent here."""
@@ -115,3 +129,40 @@ class Pieces:
             yield piece
             top = max(top[0], self.arena.size), max(top[1], self.shared.size)
         self.arena.size, self.shared.size = top
+
+    def known(self, node: Node) -> Node:
+        """An index with the loop variables put in whose values are known here."""
+        return substitute(node, self.fixed) if self.fixed else node
+
+    def among(self, part: Part, piece: Piece, alone: bool) -> AbstractContextManager[None]:
+        """Inside runs where the work item is one of a piece's."""
+        if alone or piece.between is None:
+            return nullcontext()
+        lo, hi = (self.b.const(n.arg) for n in piece.between)
+        at = self.scalars.bound[part.var]
+        return self.b.when(self.b.op("lt", at, hi) if piece.at is None else self.b.op("le", lo, at))
+
+    @contextmanager
+    def iterations(self, part: Part, lo: Node, hi: Node, init: Sequence[Val], at: int | None) -> Iterator[Loop]:
+        """The iterations [lo, hi) in the code; a single one whose number is known needs no loop."""
+        if at is None:
+            with self.b.loop(part.name, self.scalars.get(self.known(lo)), self.scalars.get(self.known(hi)), 1, init) as loop:
+                yield loop
+        else:
+            loop = Loop(self.b.const(at), list(init))
+            yield loop
+            loop.results = loop.yields
+
+    def work_item(self, grid: Sequence[Part], found: list[Item]) -> None:
+        """The work of an item, in versions for whole blocks of the axes on the grid and for the last ones."""
+        if grid:
+            part = grid[0]
+            pieces = self.pieces(part)
+            for piece in self.versions(pieces):
+                with self.among(part, piece, alone=len(pieces) == 1), self.inside(part, piece):
+                    self.work_item(grid[1:], found)
+            return
+        for s in self.sched.stages.values():
+            if s.at.kind == "grid":
+                self.stage(s)
+        self.emit_items(found)
