@@ -236,8 +236,8 @@ class TuningRun:
                 self.strategy.tell(opts, self.ledger.by_sha[sha])
 
     def _paid(self, seconds: float, measured: Sequence[Measurement]) -> None:
-        """Learn what a candidate costs; the first batch also paid for inputs and reference, which the second check needs three times more: special values take as
-        long as the other two and more. Then it runs the winner again and again."""
+        """Learn what a candidate costs; the first batch also paid for inputs and reference, which the second check needs three times more (special values take
+        twice as long). Then it runs the winner again and again."""
         from ..measure.repeat import expected_s
 
         if self._first is None:
@@ -246,7 +246,7 @@ class TuningRun:
         else:
             self._cost = 0.7 * self._cost + 0.3 * max(1e-3, seconds / len(measured))
         again = expected_s(self.ledger.best_s if self.ledger.best is not None else 0.0)
-        self.meter.check_s = 5 * max(0.0, self._first[0] - self._first[1] * self._cost) + 4 * self._cost + again
+        self.meter.check_s = 4 * max(0.0, self._first[0] - self._first[1] * self._cost) + 4 * self._cost + again
 
     def _conclude(self, m: Measurement, by: str) -> None:
         """Count, tell, record and report one outcome."""
