@@ -75,7 +75,9 @@ def _flushed(code: int) -> int:
     except BrokenPipeError:
         _silence()
     except OSError as error:
-        return _no_system(error)
+        if code == OK:
+            return _no_system(error)
+        _silence()  # the command has said what is wrong
     return code
 
 

@@ -38,14 +38,17 @@ def test_search_then_cached_then_show_and_report(env: dict[str, str]) -> None:
         assert drawn in first.text
     assert "\x1b[?25l" in first.seen and first.seen.rstrip().rfind("\x1b[?25h") > first.seen.rfind("\x1b[?25l"), "the cursor is hidden while live, then shown"
     summary = first.text[first.text.rindex("matmul m=96,n=96,k=96 float32 on cpu, 1 thread: ") :]
-    assert summary.startswith("matmul m=96,n=96,k=96 float32 on cpu, 1 thread: tuned and verified")
+    # on a busy machine there may be no time for the second check: then that is what it says, and what the next run does
+    assert re.match("matmul m=96,n=96,k=96 float32 on cpu, 1 thread: tuned(;| and verified)", summary)
+    confirmed = "tuned and verified" in summary
     assert re.search(r"reproduce\s+(TILEWRIGHT_TARGET=\S+ )?tune run --kernel matmul .*--retune", summary)
     (row,) = best(env)
     assert row.verified and row.t_min and json.loads(row.shape) == {"m": 96, "n": 96, "k": 96}
 
     with Terminal(*SMALL, "--budget", "5s", env=env) as second:
         assert second.wait(20) == 0
-    assert "1 thread: cached" in second.text and "candidates" not in second.text.split("cached", 1)[1]
+    if confirmed:
+        assert "1 thread: cached" in second.text and " with portfolio" not in second.text
 
     with Terminal("show", "--kernel", "matmul", "--shape", "m=96,n=96,k=96", "--threads", "1", env=env) as show:
         assert show.wait(20) == 0
@@ -64,9 +67,9 @@ def test_ctrl_c_keeps_the_best_so_far(env: dict[str, str]) -> None:
         assert tune.wait(30) == 130
     assert "interrupted; the best so far is saved" in tune.text and "Traceback" not in tune.text
     assert len(best(env)) == 1
-    with Terminal(*SMALL, env=env) as again:
-        assert again.wait(20) == 0
-    assert "1 thread: cached" in again.text
+    with Terminal(*SMALL, "--trials", "1", env=env) as again:
+        assert again.wait(60) == 0
+    assert "of earlier searches" in again.text or "in earlier searches" in again.text, "what was left unconfirmed is checked"
 
 
 def children(pid: int) -> set[int]:
@@ -103,7 +106,7 @@ def test_a_killed_search_leaves_no_process_and_a_sound_cache(env: dict[str, str]
         time.sleep(0.05)
     with Terminal(*SMALL, "--budget", "3s", env=env) as again:
         assert again.wait(60) == 0
-    assert "tuned and verified" in again.text and "warning" not in again.text
+    assert "1 thread: tuned" in again.text and "warning" not in again.text
 
 
 def test_a_corrupt_cache_is_moved_aside_and_the_search_goes_on(env: dict[str, str]) -> None:
@@ -111,7 +114,7 @@ def test_a_corrupt_cache_is_moved_aside_and_the_search_goes_on(env: dict[str, st
     path.write_bytes(b"not a database" * 500)
     with Terminal(*SMALL, "--trials", "3", env=env) as tune:
         assert tune.wait(60) == 0
-    assert "warning: " in tune.text and "tuned and verified" in tune.text
+    assert "warning: " in tune.text and "1 thread: tuned" in tune.text
     assert any(p.read_bytes().startswith(b"not a database") for p in path.parent.iterdir() if p.is_file())
 
 

@@ -21,7 +21,7 @@ HOSTILE = '"><script>alert(1)</script>&|`$(x)\\'
 def mixed(cache_file: Path) -> Path:
     """Two searches of a matmul, a softmax, and a kernel whose names want to be something else."""
     rows = [
-        row(run_id="a", when=f"2026-01-01T00:00:0{i}.000000+00:00", t_min=t, t_med=t * 1.1, strategy=s)
+        row(run_id="a", when=f"2026-01-01T00:00:0{i}.000000+00:00", t_min=t, t_med=t * 1.1, strategy=s, opts=[["UPCAST", "a0", 2 + i]])
         for i, (t, s) in enumerate([(9e-5, "seed"), (4e-5, "beam"), (2e-5, "beam")])
     ]
     rows += [
