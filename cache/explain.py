@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from .choice import Standing
 from .keys import FIELDS, Key
 from .rows import Row
 
@@ -38,11 +39,15 @@ class Explanation:
     closest: str | None
     outcomes: dict[str, int]
     total: int
+    standing: Standing | None = None
+    """Of a hit: what is known of it here."""
 
     def lines(self) -> list[str]:
         """The explanation as text, one statement a line."""
         if self.hit and self.row is not None and self.row.t_med is not None:
-            out = [f"hit: {self.row.name or 'kernel'} {self.row.t_med * 1e6:.6g} us (median of {self.row.n}), measured {self.row.when}, from {self.place}"]
+            out = [
+                f"hit: {self.row.name or 'kernel'} {self.row.t_med * 1e6:.6g} us (median of {self.row.n}), measured {self.row.when}, from {self.place}, {self.standing}"
+            ]
         elif not self.total:
             out = ["miss: the cache is empty; this is looked up:"]
         elif self.outcomes:
@@ -59,8 +64,8 @@ class Explanation:
         return out
 
 
-def explain(key: Key, row: Row | None, place: str | None, groups: Iterable[dict[str, Any]]) -> Explanation:
-    """Compare `key` with what there is: `groups` are rows of `queries.KEYS`; `row` is what the look-up gave."""
+def explain(key: Key, row: Row | None, place: str | None, groups: Iterable[dict[str, Any]], standing: Standing | None = None) -> Explanation:
+    """Compare `key` with what there is: `groups` are rows of `queries.KEYS`; `row` is what the look-up gave, and `standing` its standing."""
     wanted = {f: str(getattr(key, f)) for f in FIELDS}
     found, total = list(groups), 0
     outcomes: Counter[str] = Counter()
@@ -84,4 +89,5 @@ def explain(key: Key, row: Row | None, place: str | None, groups: Iterable[dict[
         None if closest is None else f"{closest['name'] or 'a kernel'} {closest['shape']} {closest['dtype']}".rstrip(),
         dict(outcomes),
         total,
+        standing,
     )

@@ -110,7 +110,7 @@ class Cache:
         groups = self._read(lambda s: s.table(queries.KEYS)) or []
         for reader in tuple(self._below):
             groups = groups + (self._read_below(reader, lambda s: s.table(queries.KEYS)) or [])
-        return explain(key, row, place, groups)
+        return explain(key, row, place, groups, None if row is None else self.standing(row))
 
     def export(self, file: str | os.PathLike[str] | IO[str], *, best_only: bool = False, **filters: Any) -> int:
         """Write the matching rows as a bundle (`best_only`: the row a look-up would return for each key); returns their number."""

@@ -42,6 +42,8 @@ def _list(store: Cache, args: Namespace) -> int:
     listed = table(f"cache {store.location}", "kernel", "shape", "dtype", "device", ">threads", "outcome", ">time", "opts", "when")
     for r in rows:
         outcome = f"[{OUTCOMES[r.outcome]}]{r.outcome}[/]"
+        if r.usable and (standing := store.standing(r)) != "verified":
+            outcome += f", {standing}"
         time = duration(r.t_med) if r.t_med else "-"
         # texts, so that brackets in a name are not markup
         listed.add_row(

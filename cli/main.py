@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import sys
 import warnings
@@ -11,6 +13,7 @@ from collections.abc import Callable, Sequence
 from ..ir.errors import BuildError, CacheMiss, DeviceError, MeasureError, TilewrightError, VerifyError
 from .parser import build_parser
 from .project import settle
+from .shown import Shown, brief, outside
 
 OK, USAGE, NO_DEVICE, NOTHING_VALID, MISSING, INTERRUPTED = 0, 2, 3, 4, 5, 130
 
@@ -30,6 +33,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run `tune` with `argv` (default: the process's arguments) and return the exit code; never raises for a user's mistake."""
     plain, warnings.showwarning = warnings.showwarning, _show_warning
     try:
+        with outside():
+            code = _command(argv)
+            return _flushed(code)
+    finally:
+        warnings.showwarning = plain
+
+
+def _command(argv: Sequence[str] | None) -> int:
+    try:
         parser = build_parser()
         args = parser.parse_args(argv)
         if args.command is None:
@@ -40,16 +52,64 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as done:  # argparse has printed help, the version or the mistake
         return done.code if isinstance(done.code, int) else USAGE
     except TilewrightError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return exit_code(error)
+        return _failed(str(error), exit_code(error))
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return INTERRUPTED
-    except BrokenPipeError:  # `tune show | head`: the reader has gone, which is no error; keep the interpreter's last flush quiet
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _failed("", INTERRUPTED)
+    except BrokenPipeError:  # `tune show | head`: the reader has gone, which is no error
+        _silence()
         return OK
-    finally:
-        warnings.showwarning = plain
+    except OSError as error:
+        return _no_system(error)
+    except RecursionError:
+        return _failed("the arguments nest or chain too deeply; give something smaller", USAGE)
+    except (MemoryError, OverflowError) as error:
+        return _failed(f"this is larger than this machine can hold ({error or type(error).__name__}); give a smaller --shape", USAGE)
+
+
+def _flushed(code: int) -> int:
+    """What is still to be written, now, while a full disk can be told."""
+    try:
+        sys.stdout.flush()
+        if isinstance(sys.stdout, Shown) and sys.stdout.failed is not None:
+            raise sys.stdout.failed
+    except BrokenPipeError:
+        _silence()
+    except OSError as error:
+        return _no_system(error)
+    return code
+
+
+def _no_system(error: OSError) -> int:
+    """The system refused something that no command expects: mostly standard output, which is full or closed."""
+    if error.filename is None and error.errno in (errno.ENOSPC, errno.EBADF, errno.EIO, errno.EFBIG, errno.EDQUOT):
+        _silence()
+        return _failed(f"cannot write standard output: {error.strerror}", USAGE)
+    if isinstance(error, FileNotFoundError) and error.filename is None and not _has_folder():
+        return _failed("the working directory was deleted: go to one that exists", USAGE)
+    where = f" ({error.filename})" if error.filename is not None else ""
+    return _failed(f"the system says: {error.strerror or error}{where}", USAGE)
+
+
+def _has_folder() -> bool:
+    try:
+        os.getcwd()
+    except OSError:
+        return False
+    return True
+
+
+def _failed(text: str, code: int) -> int:
+    with contextlib.suppress(OSError):  # nobody is left to be told
+        print(f"error: {brief(text)}" if text else "interrupted", file=sys.stderr, flush=True)
+    return code
+
+
+def _silence() -> None:
+    """Keep the interpreter's last flush of standard output quiet: it would fail again."""
+    if isinstance(sys.stdout, Shown):
+        sys.stdout.failed = None
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def handler(args: Namespace) -> Callable[[Namespace], int]:

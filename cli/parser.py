@@ -9,7 +9,7 @@ from .. import __version__
 
 EXITS = """exit codes:
   0    found, or already in the cache
-  2    bad usage (unknown kernel, bad shape, unreadable cache ...)
+  2    bad usage (unknown kernel, bad shape, unreadable cache ...), or standard output is full
   3    the device is missing
   4    nothing valid was found
   5    --mode require: the cache does not hold it
@@ -22,11 +22,11 @@ MODES = ("use", "require", "record", "tune", "refresh")
 def _at_least(least: int) -> Callable[[str], int]:
     def parse(text: str) -> int:
         try:
-            value = int(text)
+            value = int(text) if len(text) < 40 else least - 1
         except ValueError:
             value = least - 1
-        if value < least:
-            raise ArgumentTypeError(f"{text!r} is not a whole number of at least {least}")
+        if not least <= value < 1 << 63:
+            raise ArgumentTypeError(f"{text if len(text) < 40 else text[:36] + '...'!r} is not a whole number of at least {least} (and of 64 bits)")
         return value
 
     return parse

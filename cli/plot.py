@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Sequence
+from io import BytesIO
 from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
+from ..files.output import replace
 from ..ir.errors import UsageError
 from . import report_charts, report_svg
 from .report import EMPTY
@@ -40,7 +42,9 @@ def run(args: Namespace) -> int:
     figure = {"convergence": _convergence, "roofline": _roofline, "outcomes": _outcomes}[args.kind](found, Figure)
     try:
         # no date inside: the same cache gives the same file
-        figure.savefig(args.file, dpi=160, metadata={"Date": None} if args.file.lower().endswith(".svg") else None)
+        kind, drawn = Path(args.file).suffix.lower()[1:], BytesIO()
+        figure.savefig(drawn, format=kind, dpi=160, metadata={"Date": None} if kind == "svg" else None)
+        replace(args.file, drawn.getvalue())
     except OSError as e:
         raise UsageError(f"cannot write {args.file}: {e.strerror}; name a file in a folder that exists and has room") from None
     console().print(f"wrote {args.file}", soft_wrap=True, markup=False)

@@ -12,6 +12,7 @@ from .style import LEGEND, console, opts_text, table
 
 if TYPE_CHECKING:
     from rich.table import Table
+    from rich.text import Text
 
 EMPTY = "the cache holds nothing like that; fill it with: tune run --kernel matmul --budget 20s"
 
@@ -40,32 +41,45 @@ def run(args: Namespace) -> int:
     if not found:
         out.print(EMPTY)
         return 0
-    out.print(report(found))
+    out.print(report(found, out.width < NARROW))
     for note in notes(found):
         out.print(note, style="dim", markup=False)
     out.print(LEGEND, style="dim")
     return 0
 
 
-def report(found: Sequence[Entry]) -> Table:
-    """The report as a table."""
+NARROW = 110
+"""Columns of a terminal below which rates, and where a schedule is from, stand under other figures."""
+
+
+def report(found: Sequence[Entry], narrow: bool = False) -> Table:
+    """The report as a table. Narrow, it has five columns of two or three lines."""
+    from rich.text import Text
+
+    if narrow:
+        out = table("fastest verified schedules", "kernel", ">time", ">roofline", ">over seed", "opts")
+    else:
+        out = table("fastest verified schedules", "kernel", "device", ">time", ">GFLOP/s", ">GB/s", ">roofline", ">over seed", "found by", "opts")
+    for e in found:
+        r = e.best
+        kernel = Text.assemble((r.name, "bold"), f" {r.dtype}\n{shape_of(r)}")
+        device, threads = r.device, f"{r.threads} thread{'s' * (r.threads != 1)}"
+        time, flops, moved, share, gain = (shown(e, name) for name in ("time", "gflops", "gbs", "roofline", "gain"))
+        if narrow:
+            rates = "".join(f"\n{text} {unit}" for text, unit in ((flops, "GFLOP/s"), (moved, "GB/s")) if text != "-")
+            out.add_row(kernel + Text(f"\n{device}, {threads}"), f"{time}{rates}", share, Text(f"{gain}\n{e.origin}"), _options(r.opts_display))
+        else:
+            out.add_row(kernel, Text(f"{device}\n{threads}"), time, flops, moved, share, gain, Text(e.origin), _options(r.opts_display))
+    return out
+
+
+def _options(display: str) -> Text:
     from rich.text import Text
 
     from ..ir.errors import OptError
     from ..opts.opt import parse
 
-    out = table("fastest verified schedules", "kernel", "device", ">time", ">GFLOP/s", ">GB/s", ">roofline", ">over seed", "found by", "opts")
-    for e in found:
-        r = e.best
-        try:
-            opts = opts_text(parse(r.opts_display))
-        except OptError:
-            opts = Text(r.opts_display, style="dim")
-        out.add_row(
-            Text.assemble((r.name, "bold"), f" {r.dtype}\n{shape_of(r)}"),
-            Text(f"{r.device}\n{r.threads} thread{'s' * (r.threads != 1)}"),
-            *(shown(e, name) for name in ("time", "gflops", "gbs", "roofline", "gain")),
-            Text(e.origin),
-            opts,
-        )
-    return out
+    try:
+        return opts_text(parse(display))
+    except OptError:
+        return Text(display, style="dim")

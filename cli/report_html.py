@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from html import escape
 from importlib.resources import files
-from pathlib import Path
 from string import Template
 
+from ..files.output import replace
 from ..ir.errors import UsageError
 from ..measure.roofline import SURE, share
 from . import report_charts, report_svg
@@ -23,18 +21,9 @@ DETAILS = 200
 
 def write(path: str, found: Sequence[Entry]) -> None:
     """Write the page, in one step so that a reader never sees half of it. Raises UsageError where the file cannot be written."""
-    text = page(found)
-    target = Path(path)
-    temporary = ""
     try:
-        handle, temporary = tempfile.mkstemp(dir=target.absolute().parent, prefix=f".{target.name}.")
-        with os.fdopen(handle, "w", encoding="utf-8") as f:
-            f.write(text)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, target)
+        replace(path, page(found))
     except OSError as e:
-        if temporary and os.path.exists(temporary):
-            os.unlink(temporary)
         raise UsageError(f"cannot write {path}: {e.strerror}; name a file in a folder that exists and has room") from None
 
 

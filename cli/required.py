@@ -9,7 +9,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from .run import write
+from .run import writable, write
 from .style import console, duration, percent, shape_text, table
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ def check(args: Namespace) -> int:
     from ..search import manifest as manifests
     from ..search import required
 
+    writable(getattr(args, "json", None))
     found = manifests.load(args.manifest, "all" if args.trust else "none").only(args.target)
     with cache.open(args.cache) as store:
         checked = [required.check(e, store) for e in found.entries]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import sys
 import warnings
 from argparse import Namespace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..files.output import replace, why_not
 from ..ir.errors import DeviceError, UsageError
 from .live import Quiet, display, outcomes, rates
 from .signals import AsInterrupts
@@ -126,8 +125,8 @@ def summary(out: Console, args: Namespace, result: Result) -> None:
         grid.add_row("opts", opts_text(result.opts))
     if result.counts:
         total = sum(result.counts.values())
-        after = f", after {result.earlier} of earlier searches" if result.earlier else ""
-        grid.add_row("search", f"{total} candidates{after} in {result.seconds:.1f} s with {result.strategy}: {outcomes(result.counts)}")
+        after = f", after {result.earlier} in earlier searches" if result.earlier else ""
+        grid.add_row("search", f"{total} candidates in {result.seconds:.1f} s with {result.strategy}{after}: {outcomes(result.counts)}")
     if result.message:
         grid.add_row("note", Text(result.message))
     out.print(grid)
@@ -172,15 +171,23 @@ def show_words(kernel: str, result: Result) -> list[str]:
 
 def writable(path: str | None) -> None:
     """Say that --json cannot be written before the search, not after it."""
-    if path is None or path == "-":
-        return
-    folder = Path(path).absolute().parent
-    if not folder.is_dir() or Path(path).is_dir() or not os.access(path if Path(path).exists() else folder, os.W_OK):
-        raise UsageError(f"cannot write --json {path}; name a file in a folder that exists and is writable")
+    why = why_not(path) if path is not None and path != "-" else None
+    if path == "":
+        why = "it has no name"
+    if why is not None:
+        raise UsageError(f"cannot write --json {path}: {why}; name a file in a folder that exists and is writable")
 
 
 def write(path: str, text: str) -> None:
+    """The result where --json says. Raises UsageError where that cannot be written after all."""
     if path == "-":
         sys.stdout.write(text)
-    else:
-        Path(path).write_text(text)
+        return
+    try:
+        replace(path, text)
+    except BrokenPipeError:
+        raise  # the reader has gone, which is no error
+    except OSError as e:
+        raise UsageError(
+            f"cannot write --json {path}: {e.strerror}; the result is in the cache, so the same command with another file gives it again"
+        ) from None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TextIO
 
 from ..measure.roofline import share
+from .shown import behind, clean
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -63,11 +65,24 @@ LEGEND = (
 
 def console(stream: TextIO | None = None) -> Console:
     """A console on `stream` (default: standard output); wide tables when the output is a file or a pipe."""
-    from rich.console import Console
-
-    out = sys.stdout if stream is None else stream
+    out = behind(sys.stdout if stream is None else stream)
     piped = not out.isatty() and "COLUMNS" not in os.environ
-    return Console(file=out, highlight=False, soft_wrap=piped, width=180 if piped else None)
+    return _console()(file=out, highlight=False, soft_wrap=piped, width=180 if piped else None)
+
+
+@functools.cache
+def _console() -> type[Console]:
+    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.segment import Segment
+
+    class Clean(Console):
+        """What texts hold reaches the terminal clean; rich's own control segments pass."""
+
+        def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+            for s in super().render(renderable, options):
+                yield s if s.control else Segment(clean(s.text), s.style)
+
+    return Clean
 
 
 def table(title: str, *headings: str) -> Table:

@@ -40,7 +40,7 @@ class CudaDevice(Device):
 
     def __init__(self, selector: str = "") -> None:
         """`selector`: the GPU's number; the first one where it is empty. Raises DeviceError."""
-        if selector and not selector.isdecimal():
+        if selector and not (selector.isdecimal() and len(selector) < 6):
             raise DeviceError(f"unknown device 'cuda:{selector}': a GPU is chosen by its number, as in cuda:1; nvidia-smi -L lists them")
         self.index = int(selector or 0)
         self.name = f"cuda:{self.index}" if selector else "cuda"

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
+import math
 import os
-import tempfile
+import stat
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from ..files.output import replace as put
 from ..ir.dtypes import DType
 from ..ir.dtypes import dtype as dtype_of
 from ..ir.errors import DeviceError
@@ -19,6 +20,8 @@ from ..ir.errors import DeviceError
 SCHEMA = 2
 _OLD = 1
 """The schema that knew no caches, and no order among thread counts; it is read."""
+
+MAX_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +123,11 @@ class Limits:
             names = {*FIGURES, *(["caches"] if data["schema"] == SCHEMA else [])}
             if data["schema"] not in (SCHEMA, _OLD) or any(set(r) != names for r in data["rates"].values()) or not data["rates"]:
                 raise ValueError("other fields than this version writes")
-            return Limits(str(data["date"]), {int(n): _rates(r) for n, r in data["rates"].items()}).ordered()
-        except (KeyError, TypeError, ValueError, AttributeError) as e:
+            found = Limits(str(data["date"]), {int(n): _rates(r) for n, r in data["rates"].items()})
+            if min(found.rates) < 1:
+                raise ValueError("a number of threads that cannot be")
+            return found.ordered()
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as e:
             raise DeviceError(f"stored limits are not readable ({e}); measure them again with: tune devices --probe") from e
 
 
@@ -129,7 +135,10 @@ def _rates(data: Mapping[str, Any]) -> Rates:
     caches = tuple(Cached(int(c["size"]), float(c["read"]), float(c["mixed"])) for c in data.get("caches", ()))
     if list(caches) != sorted(caches, key=lambda c: c.size):
         raise ValueError("the sizes of caches do not ascend")
-    return Rates(**{k: float(data[k]) for k in FIGURES}, caches=caches)
+    rates = Rates(**{k: float(data[k]) for k in FIGURES}, caches=caches)
+    if not all(0 < v < math.inf for v in (*(getattr(rates, f) for f in FIGURES), *(v for c in caches for v in (c.size, c.read, c.mixed)))):
+        raise ValueError("a rate that cannot be")
+    return rates
 
 
 def _faster(a: tuple[Cached, ...], b: tuple[Cached, ...]) -> tuple[Cached, ...]:
@@ -149,14 +158,17 @@ def path(identity: Mapping[str, Any]) -> Path:
 def read(file: Path) -> Limits | None:
     """What was kept; None if nothing was, DeviceError if the file is damaged."""
     try:
-        text = file.read_text()
-    except FileNotFoundError:
+        with open(file, "rb", opener=lambda p, flags: os.open(p, flags | getattr(os, "O_NONBLOCK", 0))) as f:  # a pipe would wait for ever
+            if not stat.S_ISREG(os.fstat(f.fileno()).st_mode):
+                raise OSError("it is no regular file")
+            raw = f.read(MAX_BYTES)
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as e:
         raise DeviceError(f"cannot read the stored limits {file}: {e}") from e
     try:
-        data = json.loads(text)
-    except ValueError as e:
+        data = json.loads(raw)
+    except (ValueError, RecursionError) as e:
         raise DeviceError(f"stored limits {file} are damaged ({e}); measure them again with: tune devices --probe") from e
     return Limits.from_json(data)
 
@@ -164,15 +176,8 @@ def read(file: Path) -> Limits | None:
 def write(file: Path, limits: Limits, identity: Mapping[str, Any]) -> None:
     """Replace the file in one step, so that a reader never sees half of it. Raises DeviceError where that is not possible."""
     text = json.dumps({**limits.to_json(), "machine": dict(identity)}, indent=1, sort_keys=True) + "\n"
-    temporary = ""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=file.name)
-        with os.fdopen(handle, "w") as f:
-            f.write(text)
-        os.replace(temporary, file)
+        put(file, text)
     except OSError as e:
-        if temporary:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(temporary)
         raise DeviceError(f"cannot keep the measured limits in {file}: {e}; make the directory writable or set XDG_STATE_HOME") from e

@@ -1,6 +1,6 @@
 """Measures what this machine can do at best: FMA peak, memory rates and cache rates, with one thread and with all, in about five seconds.
 
-Each figure is the best of short runs, because other work on the machine only ever makes it smaller. What all threads got less of than one is measured again.
+Each figure is the best of short runs, because other work on the machine only ever makes it smaller. What all threads got too little of beside one thread is measured again.
 
 How much of a last-level cache is this machine's is not to be known: a virtual one may report what it shares with others. So rates are kept by size of the
 working set, from half of all first caches up, and a set of another size counts as the next smaller one."""
@@ -32,7 +32,9 @@ _CACHE_SHARE = 0.15
 _CALL_BYTES = 4 * _MIB
 """Bytes that a thread moves in one call at least, so that starting it does not count."""
 _AGAIN = 3
-"""Most times that all threads are measured for a figure which one thread does better."""
+"""Most times that all threads are measured again for a figure which one thread does better, or for one of a core's own that does not grow with the cores."""
+_SCALES = 0.9
+"""Share of so many single threads that all of them together should reach where they share nothing."""
 
 
 _Run = Callable[[str, str, list[int], int, float], float]
@@ -81,10 +83,16 @@ def _rates(run: _Run, target: Target, threads: int, base: int, size: int, one: R
 
     found = {name: figure(name) for name in ("peak_f32", "peak_f64", *probe_ir.KINDS)}
     for _ in range(_AGAIN):
-        for name in [f for f in found if one is not None and found[f] < getattr(one, f)]:
+        for name in [f for f in found if one is not None and found[f] < getattr(one, f) * (_SCALES * threads if f.startswith("peak") else 1.0)]:
             found[name] = max(found[name], figure(name))
-    caches = tuple(_cached(run, target, threads, base, at) for at in cache_sizes(target, threads) if at <= size)
-    return Rates(**found, caches=caches)
+    caches = [_cached(run, target, threads, base, at) for at in cache_sizes(target, threads) if at <= size]
+    for _ in range(_AGAIN):
+        for i, (c, alone) in enumerate(zip(caches, one.caches if one is not None else (), strict=False)):
+            share = _SCALES * threads if alone.size <= 2 * target.l1 else 1.0
+            if c.read < share * alone.read or c.mixed < share * alone.mixed:
+                again = _cached(run, target, threads, base, c.size)
+                caches[i] = Cached(c.size, max(c.read, again.read), max(c.mixed, again.mixed))
+    return Rates(**found, caches=tuple(caches))
 
 
 def cache_sizes(target: Target, threads: int) -> list[int]:

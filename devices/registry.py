@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ..ir.errors import DeviceError
+from ..ir.errors import DeviceError, TilewrightError
 from .base import Device
 
 GROUP = "tilewright.devices"
@@ -54,12 +54,24 @@ def get(name: str | Device) -> Device:
         return name
     found = _MADE.get(name)
     if found is None:
-        device = _factory(name)()
+        device = _made(name)
         if not isinstance(device, Device):
             raise DeviceError(f"device {name!r}: its factory returned {type(device).__name__}, not a tilewright Device")
         device.spec = device.spec or name
         found = _MADE[name] = device
     return found
+
+
+def _made(name: str) -> Any:
+    """What a device's factory returns. One that somebody else wrote may raise anything, and so may what its name imports."""
+    if name.partition(":")[0] in _BUILTIN:
+        return _factory(name)()
+    try:
+        return _factory(name)()
+    except TilewrightError:
+        raise
+    except (Exception, SystemExit) as e:
+        raise DeviceError(f"device {name!r} cannot be made: {type(e).__name__}: {e}; its factory takes no arguments and returns a tilewright Device") from e
 
 
 def _factory(name: str) -> Callable[[], Any]:

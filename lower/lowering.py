@@ -14,7 +14,7 @@ from ..ir.kernel import Buffer, Scan
 from ..ir.node import Node, const, walk
 from ..opts.nests import FoldItem, Item, Nest
 from ..opts.plan_axis import Part
-from ..opts.room import MAX_PROGRAM_BYTES, check_total, total_bytes
+from ..opts.room import check_program
 from ..opts.schedule import Scheduled, apply
 from ..opts.staging import StagePlan
 from . import empty, once
@@ -53,10 +53,8 @@ def lower(scheduled: Scheduled, expand: bool = True) -> Program:
         out.regs = max(out.regs, sub.regs)
     if out.shared > target.shared and target.groups:
         raise OptError(f"{kernel.name}: the group needs {out.shared} bytes of shared memory; {target.name} has {target.shared}")
-    if scheduled.opts and total_bytes(target, out.work, out.scratch) > MAX_PROGRAM_BYTES:
-        # values that the kernel itself keeps whole are no fault of the options
-        plain = lower(apply(kernel, (), target))
-        check_total(target, kernel.name, out.work, out.scratch, max(MAX_PROGRAM_BYTES, total_bytes(target, plain.work, plain.scratch)))
+    if scheduled.opts:
+        check_program(target, kernel.name, out, lambda: lower(apply(kernel, (), target)))
     return out
 
 

@@ -56,6 +56,14 @@ class Failed:
     detail: str
 
 
+@dataclass(frozen=True, slots=True)
+class Fought:
+    """(seconds of the first, seconds of the second) in each round of a duel; `compared`: runs of either whose outputs were compared."""
+
+    pairs: list[tuple[float, float]]
+    compared: int
+
+
 TIME, REPEAT, ALIGN = "time", "repeat", "align"
 """What may follow the first verified run: timing, many runs that must give the same, other alignments."""
 
@@ -224,7 +232,7 @@ def _digest(outputs: Sequence[bytes]) -> str:
     return h.hexdigest()
 
 
-def _duel(bench: Bench, channel: Channel, a: Task, b: Task, rounds: int) -> list[tuple[float, float]] | Failed | Result:
+def _duel(bench: Bench, channel: Channel, a: Task, b: Task, rounds: int) -> Fought | Failed | Result:
     """Median seconds of both, per round; or which of them failed; or a Result that is `broken` where the device failed."""
     watches: list[Watch] = []
     try:
@@ -236,7 +244,8 @@ def _duel(bench: Bench, channel: Channel, a: Task, b: Task, rounds: int) -> list
         # both ran before, and the number of calls is bounded: no candidate's deadline here
         channel.send(("step", OURS))
         with bench.slots.exclusive():
-            return paired_bursts(watches[0], watches[1], bench.operands.timed, bench.vars, bench.threads, rounds, time.sleep)
+            pairs = paired_bursts(watches[0], watches[1], bench.operands.timed, bench.vars, bench.threads, rounds, time.sleep)
+        return Fought(pairs, min(w.compared for w in watches))
     except WrongResultError as e:
         return Failed(e.slot, f"is wrong: {e.detail}")
     except MeasureError as e:

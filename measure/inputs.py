@@ -48,5 +48,5 @@ def generate(kernel: Kernel, vars: Mapping[str, int], seed: int, whole: bool = F
         else:
             lo, hi = b.range or ((-128, 127) if b.dtype.kind == "i" else (0, 255))
             made = rng.integers(lo, hi, dims, dtype=b.dtype.np, endpoint=True)
-        out[b.name] = np.ascontiguousarray(np.asarray(made).astype(b.dtype.np, copy=False))
+        out[b.name] = np.asarray(made, b.dtype.np, order="C")
     return out

@@ -184,8 +184,9 @@ class Measurer:
             raise DuelError(f"cannot compare: {got}")
         from .stats import median, noise
 
-        ratio, significant = compare(got)
-        return Duel(ratio, significant, median([x for x, _ in got]), median([y for _, y in got]), len(got), noise(got))
+        pairs = got.pairs
+        ratio, significant = compare(pairs)
+        return Duel(ratio, significant, median([x for x, _ in pairs]), median([y for _, y in pairs]), len(pairs), noise(pairs), got.compared)
 
     # the runner ---------------------------------------------------------------------------------------------------
     def _group(self) -> int | None:

@@ -76,7 +76,7 @@ class DuelError(MeasureError):
 class Duel:
     """Two candidates timed in pairs. `ratio` is the median over the rounds of (time of a) / (time of b): below 1, a is faster.
     `significant`: the rounds agree on a difference larger than their own scatter. `t_a`, `t_b`: median seconds per call. `noise`: half of the ratio's 95 %
-    confidence interval, as a share of it (0.02: give or take 2 %)."""
+    confidence interval, as a share of it (0.02: give or take 2 %). `compared`: runs of either whose outputs were compared."""
 
     ratio: float
     significant: bool
@@ -84,3 +84,4 @@ class Duel:
     t_b: float
     rounds: int = 0
     noise: float = 0.0
+    compared: int = 0

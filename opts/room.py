@@ -3,7 +3,8 @@ it is loaded (`devices/arena.py`)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
 
 from ..ir.errors import OptError
 from ..targets import Target
@@ -40,6 +41,20 @@ def check_total(target: Target, what: str, shared: int, each: int, most: int = M
         raise OptError(
             f"{what}: {_mib(shared)} and {_mib(each)} for each of {target.cores} cores are {_mib(total)}; at most {_mib(most)} are allowed: use smaller tiles"
         )
+
+
+class Rooms(Protocol):
+    """What a program asks for: bytes of workspace, and of scratch for each core."""
+
+    work: int
+    scratch: int
+
+
+def check_program(target: Target, name: str, made: Rooms, plain: Callable[[], Rooms]) -> None:
+    """Raise OptError where a whole program takes too much. What the kernel itself keeps, in the program without options, is no fault of theirs."""
+    if total_bytes(target, made.work, made.scratch) > MAX_PROGRAM_BYTES:
+        bare = plain()
+        check_total(target, name, made.work, made.scratch, max(MAX_PROGRAM_BYTES, total_bytes(target, bare.work, bare.scratch)))
 
 
 def total_bytes(target: Target, shared: int, each: int) -> int:

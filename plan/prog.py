@@ -90,11 +90,13 @@ class Prog:
         checked = self._memo.get((len(inputs), *map(id, arrays)))
         if checked is None or symbols:
             return self._first_call(inputs, out, symbols)
-        # these very arrays passed every check, and their memory cannot have moved; only their view of it can have changed
+        # these very arrays passed every check, and their memory cannot have moved; only their view of it, and whether it may be written, can have changed
         for a, shape, strides, dtype in zip(arrays, checked.shapes, checked.strides, checked.dtypes):
             if a.shape != shape or a.strides != strides or a.dtype is not dtype:
                 return self._first_call(inputs, out, symbols)
         if out is not None:
+            if not (out.flags.writeable if arrays[-1] is out else all(a.flags.writeable for a in out)):
+                return self._first_call(inputs, out, symbols)
             checked.call(*checked.addresses)
             return out
         outs = self._binder.allocate(checked.out_shapes)

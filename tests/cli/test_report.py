@@ -392,3 +392,26 @@ def test_kernels_with_constant_inputs_and_of_files_are_found_by_name(tune: Tune,
 
     assert found("matmul:constant=b") == ["matmul:constant=b"] and found("matmul") == ["matmul"]
     assert found("dir/my.py:f") == ["f", "old/my.py:f"] and found("dir/my.py:f:constant=x") == ["f:constant=x"]
+
+
+def test_a_narrow_terminal_breaks_no_word(tune: Tune, cache_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with cache.open(cache_file) as store:
+        store.record(row(name="matmul:constant=b", shape={"m": 4096, "n": 4096, "k": 4096}, provenance={"gain": 1.5, "paired": True, "seed_opts": []}))
+    monkeypatch.setenv("COLUMNS", "80")
+    from tilewright.cli import main
+
+    out = io.StringIO()
+    monkeypatch.setattr("sys.stdout", out)
+    assert main(["report"]) == 0
+    text = out.getvalue()
+    assert max(map(len, text.splitlines())) <= 80
+    for whole in ("matmul:constant=b", "m=4096,n=4096,k=4096", "cpu, 2 threads", "GFLOP/s", "1.50x", "beam"):
+        assert whole in text
+
+
+def test_a_plot_goes_through_a_link(tune: Tune, filled: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    (tmp_path / "old.svg").write_text("old")
+    (tmp_path / "p.svg").symlink_to("old.svg")
+    assert tune("plot", str(tmp_path / "p.svg"), "--kind", "outcomes").code == 0
+    assert (tmp_path / "p.svg").is_symlink() and "<svg" in (tmp_path / "old.svg").read_text()

@@ -14,6 +14,7 @@ from tilewright.ir.errors import CacheMiss, DeviceError
 from tilewright.measure.outcome import Measurement, Outcome
 from tilewright.opts.opt import opt
 from tilewright.search.result import Job, Result, make
+from tilewright.targets import command_prefix
 
 from .conftest import Tune
 
@@ -63,8 +64,11 @@ def search(monkeypatch: pytest.MonkeyPatch) -> Search:
     return found
 
 
-def test_summary(tune: Tune, search: Search, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("TILEWRIGHT_TARGET", raising=False)
+LOWERED = "".join(f"{word} " for word in command_prefix("cpu"))
+"""What commands begin with where the tests run as another processor."""
+
+
+def test_summary(tune: Tune, search: Search) -> None:
     done = tune(*RUN)
     assert done.code == 0
     said = done.out.splitlines()
@@ -76,16 +80,15 @@ def test_summary(tune: Tune, search: Search, monkeypatch: pytest.MonkeyPatch) ->
         "seed        25 µs; the best is 2.40x as fast, side by side",
         "opts        Um8 Pn",
         "search      16 candidates in 2.0 s with portfolio: ok 12, slow 3, wrong 1",
-        "look at it  tune show --kernel matmul --shape m=64,n=48,k=32 --dtype float32 --device cpu --threads 2",
-        "reproduce   tune run --kernel matmul --shape m=64,n=48,k=32 --dtype float32 --device cpu --threads 2"
+        f"look at it  {LOWERED}tune show --kernel matmul --shape m=64,n=48,k=32 --dtype float32 --device cpu --threads 2",
+        f"reproduce   {LOWERED}tune run --kernel matmul --shape m=64,n=48,k=32 --dtype float32 --device cpu --threads 2"
         " --strategy portfolio --seed 0 --budget 2s --retune",
     ]
 
 
-def test_the_lines_it_prints_are_commands(tune: Tune, search: Search, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("TILEWRIGHT_TARGET", raising=False)
+def test_the_lines_it_prints_are_commands(tune: Tune, search: Search, tmp_path: Path) -> None:
     said = tune(*RUN, "--cache", str(tmp_path / "my cache.db")).out.splitlines()
-    commands = [shlex.split(line[len("reproduce   ") :]) for line in said if line.startswith(("look at it", "reproduce"))]
+    commands = [shlex.split(line[len("reproduce   ") :].removeprefix(LOWERED)) for line in said if line.startswith(("look at it", "reproduce"))]
     assert [c[:2] for c in commands] == [["tune", "show"], ["tune", "run"]]
     for command in commands:
         args = build_parser().parse_args(command[1:])
@@ -129,6 +132,7 @@ def test_every_argument_reaches_the_search(tune: Tune, search: Search) -> None:
         "mode": "tune",
         "retune": True,
         "study": "s.log",
+        "interrupt": "return",
     }
 
 

@@ -19,7 +19,11 @@ TARGET = targets.named("znver5")
 
 
 def program(s: Scheduled) -> str:
-    """The Program's text without the names of loops (`n.t` and `n.t2` say in which order tiles were written)."""
+    """The Program's text without the names of loops (`n.t` and `n.t2` say in which order tiles were written), or why there is none."""
+    try:
+        lower(s, expand=False)
+    except OptError as e:
+        return str(e)
     return re.sub(r" \[[\w.@]+\]", "", show(lower(s, expand=False)))
 
 

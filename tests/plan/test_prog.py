@@ -385,3 +385,17 @@ def test_constant_inputs_pack_once_from_many_threads(packed: Prog) -> None:
     assert len(packs) == 1 and len(made) == 8
     for c in made:
         np.testing.assert_allclose(c, want, rtol=1e-5, atol=1e-5)
+
+
+def test_an_output_made_read_only_after_its_first_call_is_refused(prog: Prog) -> None:
+    """The checks are remembered for these very arrays; whether they may be written is asked every time."""
+    a, b, c = arrays()
+    for out in (c, (c,), [c]):
+        prog(a, b, out=out)
+        prog(a, b, out=out)
+        c[:] = 7
+        c.flags.writeable = False
+        with pytest.raises(UsageError, match="c is read-only; pass a writable array"):
+            prog(a, b, out=out)
+        assert (c == 7).all()
+        c.flags.writeable = True
