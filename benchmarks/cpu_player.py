@@ -1,7 +1,7 @@
 """One contestant of `cpu_vs.py`: a process that prepares a kernel in one library, then runs bursts of calls when it is told to.
 
 It imports nothing of Tilewright, so that a rival may live in an interpreter of its own. Talk is one JSON line each way on stdin and stdout:
-{"folder", "library", "kernel", "shape", "dtype", "threads"} prepares, {"burst": seconds, "most": calls} answers with the seconds of every call. Inputs are
+{"folder", "library", "kernel", "shape", "dtype", "threads"} prepares, {"burst": seconds, "most": calls, "cpu": whether of this thread alone} answers with the seconds of every call. Inputs are
 `{name}.npy` in the folder (bfloat16 as float32), read into arrays that begin on a cache line; the output of the first call is left there as `{library}.npy`.
 """
 
@@ -21,14 +21,15 @@ EPSILON = {"layernorm": 1e-5, "rmsnorm": 1e-6}
 """As the kernels of the same names have it."""
 
 
-def burst(call: Call, seconds: float, most: int) -> list[float]:
-    """The times of at most `most` calls; no more are begun once `seconds` have gone by, but three are made in any case."""
+def burst(call: Call, seconds: float, most: int, cpu: bool = False) -> list[float]:
+    """The times of at most `most` calls; no more are begun once `seconds` have gone by, but three are made in any case. `cpu`: time that this thread ran."""
+    clock = time.thread_time if cpu else time.perf_counter
     times: list[float] = []
     end = time.perf_counter() + seconds
     while len(times) < most and (len(times) < 3 or time.perf_counter() < end):
-        begin = time.perf_counter()
+        begin = clock()
         call()
-        times.append(time.perf_counter() - begin)
+        times.append(clock() - begin)
     return times
 
 
@@ -246,7 +247,7 @@ def main() -> None:
         order = json.loads(line)
         if call is None:
             break
-        print(json.dumps(burst(call, order["burst"], order["most"])), file=talk, flush=True)
+        print(json.dumps(burst(call, order["burst"], order["most"], order["cpu"])), file=talk, flush=True)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,8 @@ and flops over peak (both measured in the same minute), over our time. `differen
 
 --rivals: an interpreter with `torch` (pip install 'tilewright[torch]') and perhaps `tinygrad`; default this one. What is missing is left out of the table.
 TILEWRIGHT_TARGET lowers the rivals as well (`rivals.py`), and leaves tinygrad out, which cannot be lowered.
---only: parts of case names, or of their groups. --seeds-only: no tuning.
+--only: parts of case names, or of their groups. --seeds-only: no tuning. --cpu-time (with --threads 1): time that the calling thread ran instead of time that went by,
+on a machine that others use as well.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ def ours() -> None:
     for line in sys.stdin:
         order = json.loads(line)
         prog = programs[order["of"]]
-        print(json.dumps(burst(lambda prog=prog: prog(*inputs, out=out), order["burst"], order["most"])), flush=True)  # type: ignore[misc]
+        print(json.dumps(burst(lambda prog=prog: prog(*inputs, out=out), order["burst"], order["most"], order["cpu"])), flush=True)  # type: ignore[misc]
 
 
 def put_inputs(case: Case, folder: Path) -> list[str]:
@@ -165,7 +166,7 @@ def play(players: dict[str, Player], args: argparse.Namespace, seed: bool) -> li
         got = {}
         for name, player in turns[r % len(turns) :] + turns[: r % len(turns)]:
             sleep(0.06)
-            times = players[player].ask({"of": name, "burst": args.burst, "most": most[name]})
+            times = players[player].ask({"of": name, "burst": args.burst, "most": most[name], "cpu": args.cpu_time})
             if isinstance(times, dict):
                 raise SystemExit(f"{name} stopped in the middle: {times['error']}")
             got[name] = quartile(times)
@@ -251,9 +252,12 @@ def main() -> None:
     p.add_argument("--rounds", type=int, default=8)
     p.add_argument("--burst", type=float, default=0.4, help="seconds of a burst")
     p.add_argument("--seeds-only", action="store_true")
+    p.add_argument("--cpu-time", action="store_true", help="time that the calling thread ran, for one thread on a machine that others use")
     p.add_argument("--rivals", default=sys.executable, metavar="PYTHON")
     p.add_argument("--ours", action="store_true", help=argparse.SUPPRESS)
     args = p.parse_args()
+    if args.cpu_time and args.threads != [1]:
+        p.error("--cpu-time takes --threads 1: what other threads do is not in the time of the calling one")
     if args.ours:
         ours()
         return

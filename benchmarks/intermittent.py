@@ -20,19 +20,26 @@ from tilewright.ir import KernelBuilder, float32
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.node import const
 from tilewright.lower.program import Param, Signature
-from tilewright.measure import Measurer, Outcome
+from tilewright.measure import Duel, Measurement, Measurer, Outcome
 from tilewright.plan import Built
 from tilewright.renderers import Source
 from tilewright.search.finals import Finalist, decide
 
 RATES = (4, 8, 16, 64, 256)
 STATE = """  %s0 = load i32, ptr @state
-  %s1 = mul i32 %s0, 1664525
-  %s2 = add i32 %s1, 1013904223
-  store i32 %s2, ptr @state
-  %high = lshr i32 %s2, 12
-  %rest = urem i32 %high, {n}
+  %s1 = add i32 %s0, -1640531527
+  store i32 %s1, ptr @state
+  %m0 = lshr i32 %s1, 16
+  %m1 = xor i32 %s1, %m0
+  %m2 = mul i32 %m1, -2048144789
+  %m3 = lshr i32 %m2, 13
+  %m4 = xor i32 %m2, %m3
+  %m5 = mul i32 %m4, -1028477387
+  %m6 = lshr i32 %m5, 16
+  %m7 = xor i32 %m5, %m6
+  %rest = urem i32 %m7, {n}
   %now = icmp eq i32 %rest, 0"""
+"""A counter, mixed as MurmurHash3 ends (A. Appleby)."""
 ELEMENT = """  %here = icmp eq i64 %i, {middle}
   %bad = and i1 %now, %here
   %more = fadd float %w, 1.0
@@ -95,12 +102,45 @@ def slow(n: int) -> Built:
     return built("slow", n, "", "  %a = fdiv float %w, 3.0\n  %nan = fcmp uno float %a, %a\n  %r = select i1 %nan, float %a, float %w")
 
 
+class Counting:
+    """A measurer that adds up how many outputs were compared."""
+
+    def __init__(self, m: Measurer) -> None:
+        self.m, self.compared = m, 0
+
+    def build(self, schedules: Any) -> Any:
+        """Not asked for here."""
+        return self.m.build(schedules)
+
+    def measure(self, built: Any, incumbent_s: float | None = None) -> list[Measurement]:
+        """As the measurer's."""
+        got = self.m.measure(built, incumbent_s)
+        self.compared += sum(m.compared for m in got)
+        return got
+
+    def confirm(self, built: Any) -> Measurement:
+        """As the measurer's."""
+        got = self.m.confirm(built)
+        self.compared += got.compared
+        return got
+
+    def duel(self, a: Any, b: Any, rounds: int = 8) -> Duel:
+        """As the measurer's."""
+        got = self.m.duel(a, b, rounds)
+        self.compared += got.compared
+        return got
+
+
 def compared(m: Measurer, n: int, seed: Finalist) -> int:
-    """Outputs of a right candidate that are compared until it has won."""
+    """Outputs of a right candidate that are compared until it has won: the least of three times."""
     good = built("good", n, "", "  %r = fadd float %w, -0.0")
-    first, second = m.measure([good])[0], m.confirm(good)
-    assert first.ok and second.ok, (first, second)
-    return first.compared + m.duel(good, seed.built, rounds=9).compared + second.compared
+    counts = []
+    for _ in range(3):
+        counting = Counting(m)
+        first = counting.measure([good])[0]
+        decide(counting, [Finalist(good, first)], seed, lambda: 60.0)
+        counts.append(counting.compared)
+    return min(counts)
 
 
 def row(n: int, rate: int, bit: bool, runs: int, threads: int) -> dict[str, Any]:
@@ -112,16 +152,18 @@ def row(n: int, rate: int, bit: bool, runs: int, threads: int) -> dict[str, Any]
         seed = Finalist(other, m.measure([other])[0])
         outputs = compared(m, n, seed)
         for run in range(runs):
-            bad = faulty(n, rate, bit, run)
+            bad = faulty(n, rate, bit, run + 1000 * bit)
             got = m.measure([bad])[0]
             if got.outcome is Outcome.wrong or got.cleared:
                 found["search"] += 1
                 continue
             d = decide(m, [Finalist(bad, got)], seed, lambda: 60.0)
-            if d.winner is not None and d.winner.built is bad:
+            if any(f.opts == bad.opts for f in d.failed):
+                found["duel" if any(f.detail.startswith("cannot compare") for f in d.failed) else "second check"] += 1
+            elif (d.winner is not None and d.winner.built is bad) or m.confirm(bad).ok:  # or it was not faster than the other this time: it might be
                 accepted += 1
             else:
-                found["duel" if any("compare" in f.detail for f in d.failed) else "second check"] += 1
+                found["second check"] += 1
     return {
         "device": "cpu",
         "elements": n,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import signal
 import sys
 import warnings
 from argparse import Namespace
@@ -12,7 +13,6 @@ from typing import TYPE_CHECKING
 from ..files.output import replace, why_not
 from ..ir.errors import DeviceError, UsageError
 from .live import Quiet, display, outcomes, rates
-from .signals import AsInterrupts
 from .style import console, duration, gain, opts_text, shape_text
 
 if TYPE_CHECKING:
@@ -23,14 +23,16 @@ if TYPE_CHECKING:
 
 def run(args: Namespace) -> int:
     """Tune (or find in the cache) and print the summary; the exit code says what came of it."""
-    with AsInterrupts() as signals:
+    from ..search.interrupts import INTERRUPTED, Watch
+
+    with Watch() as signals:
         try:
             return signals.code(_run(args))
         except KeyboardInterrupt:
-            if not signals.number:
+            if signals.number in (0, signal.SIGINT):
                 raise
             print("ended by a signal", file=sys.stderr)
-            return signals.code(130)
+            return signals.code(INTERRUPTED)
 
 
 def _run(args: Namespace) -> int:

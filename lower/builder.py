@@ -39,6 +39,7 @@ class Builder:
         self.expand, self.features = expand, features
         self._next = 0
         self._scopes: list[_Scope] = []
+        self._truths: dict[Val, Any] = {}
 
     # blocks -------------------------------------------------------------------------------------------------------
     @contextmanager
@@ -79,7 +80,15 @@ class Builder:
     def const(self, value: Any, dtype: DType = index, lanes: int = 1) -> Val:
         """A constant; a tuple gives one number a lane."""
         key = value if isinstance(value, tuple) else repr(value)
-        return self._pure("const", dtype, lanes, (), value, key)
+        out = self._pure("const", dtype, lanes, (), value, key)
+        if dtype is bool_:
+            self._truths[out] = value
+        return out
+
+    def truth(self, a: Val) -> bool | None:
+        """What a bool is in every lane, where that is known."""
+        found = self._truths.get(a)
+        return found if isinstance(found, bool) else None
 
     def op(self, op: str, *args: Val, dtype: DType | None = None, attr: Any = None) -> Val:
         """An element-wise operation; scalars meeting vectors are splatted. `dtype` defaults to the operands' (bool for
@@ -87,9 +96,21 @@ class Builder:
         lanes = max(a.lanes for a in args)
         if lanes > 1:
             args = tuple(self.splat(a, lanes) for a in args)
+        if op in ("and", "select") and args[0].dtype is bool_ and self._truths:
+            known = self._decided(op, *args)
+            if known is not None:
+                return known
         if dtype is None:
             dtype = bool_ if op in ("lt", "le", "eq", "ne") else args[-1].dtype
         return self._pure(op, dtype, lanes, args, attr, attr)
+
+    def _decided(self, op: str, a: Val, b: Val, *rest: Val) -> Val | None:
+        """What an operation comes to whose condition is known."""
+        first = self.truth(a)
+        if op == "select":
+            return None if first is None else b if first else rest[0]
+        second = self.truth(b)
+        return b if first is True or second is False else a if second is True or first is False else None
 
     def aligned(self, param: int, size: int) -> Val:
         """Whether a parameter starts at a multiple of `size` bytes."""
@@ -97,7 +118,10 @@ class Builder:
 
     def splat(self, a: Val, lanes: int) -> Val:
         """`a` in every lane."""
-        return a if a.lanes == lanes else self._pure("splat", a.dtype, lanes, (a,), None, None)
+        if a.lanes == lanes:
+            return a
+        known = self.truth(a)
+        return self._pure("splat", a.dtype, lanes, (a,), None, None) if known is None else self.const(known, bool_, lanes)
 
     def extract(self, a: Val, lane: int) -> Val:
         """One lane as a scalar."""

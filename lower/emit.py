@@ -37,32 +37,37 @@ def nest(low: Lowering, n: Nest) -> None:
 
 
 def _store_nest(low: Lowering, n: Nest) -> None:
-    """The loops of a store; twice where non-temporal stores depend on how the output is aligned at run time."""
+    """The loops of a store; twice where non-temporal stores depend on how the output is aligned at run time. (What a scatter adds to should be in a cache.)"""
     assert n.store is not None
     name = n.store.buffer.name
-    if n.store.own is not None and n.kind == "store":
-        _owned(low, n)
-        return
-    if name not in low.sched.nt or n.store.combine is not None:
-        through(low, low.remaining(n), lambda: _store(low, n))
+    if name not in low.sched.nt or (n.store.combine is not None and n.kind == "store"):
+        _loops(low, n)
         return
     aligned = low.b.aligned(low.params[name], low.sched.target.vector_bytes)
     for streams, cond in ((True, aligned), (False, low.b.op("not", aligned))):
         with low.b.when(cond), low.streaming(name if streams else None):
-            through(low, low.remaining(n), lambda: _store(low, n))
+            _loops(low, n)
 
 
-def _owned(low: Lowering, n: Nest) -> None:
-    """A scatter into the rows that this item owns: most points are someone else's, so their loops are not entered."""
-    assert n.mask is not None
-    mask, loops, axes = n.mask, low.remaining(n), axes_of(n.mask)
+def _loops(low: Lowering, n: Nest) -> None:
+    """The loops of a store. Where work items own rows, most points of a scatter are someone else's, and the last item has fewer rows to clear: a row's mask is
+    a branch around its loops."""
+    assert n.store is not None
+    loops = low.remaining(n)
+    if n.mask is None or (n.store.own is None and n.kind != "init"):
+        through(low, loops, lambda: _store(low, n))
+        return
+    mask, axes = n.mask, axes_of(n.mask)
     outer = max((i + 1 for i, p in enumerate(loops) if p.axis in axes), default=0)
 
     def point() -> None:
         with low.b.when(NestEval(low, n).value(mask, {})):
             through(low, loops[outer:], lambda: _store(low, n, mine=True))
 
-    through(low, loops[:outer], point)
+    if any(p.axis in axes for p in low.sched.registers(n)):  # not the same in all copies
+        through(low, loops, lambda: _store(low, n))
+    else:
+        through(low, loops[:outer], point)
 
 
 def _store(low: Lowering, n: Nest, mine: bool = False) -> None:
@@ -72,7 +77,8 @@ def _store(low: Lowering, n: Nest, mine: bool = False) -> None:
     conds = ev.conditions() + ([] if n.mask is None or mine else [n.mask])
     at = address(low, n.store.buffer.name, n.indices)
     mem = low.param(n.store.buffer.name)
-    values = [(a, None if n.store.combine and n.kind == "store" else ev.value(n.expr, a)) for a in ev.assignments(ev.regs)]
+    there = [a for a in ev.assignments(ev.regs) if not ev.nowhere(conds, a)]
+    values = [(a, None if n.store.combine and n.kind == "store" else ev.value(n.expr, a)) for a in there]
     for asg, v in values:
         if v is None:  # scatter: read, combine, write, in order
             old = ev.read(mem, at, asg, _guard(ev, conds, asg))

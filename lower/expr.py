@@ -15,7 +15,7 @@ from ..ir.kernel import Buffer
 from ..ir.node import Node, axes_of, const, load_parts
 from ..opts.nests import Nest
 from ..opts.plan_axis import Part
-from .indices import Indices
+from .bounds import Bounds
 from .lanes import choose_lane, width
 from .parts import Split, over_parts
 from .program import Mem, Val
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 ELEMENTARY = frozenset({"exp", "log", "tanh", "erf"})
 
 
-class NestEval(Indices):
+class NestEval(Bounds):
     """Expression emitter for `nest` at the builder's current position."""
 
     def __init__(self, low: Lowering, nest: Nest, extra: Sequence[Node] = ()) -> None:
@@ -49,20 +49,12 @@ class NestEval(Indices):
         self._address: dict[Node, tuple[Mem, Node, Node | None, bool]] = {}
         self._bounds()
 
-    def _bounds(self) -> None:
-        """How loads keep inside the extents of masked axes, now that the lanes are known."""
-        s = self.low.sched
-        masked = [a for a in self.nest.all_axes if s.plans[a].masked]
-        self.lane_masked = next((a for a in masked if self.lane is not None and a is self.lane.axis), None)
-        self.scalar_masked = [a for a in masked if a is not self.lane_masked]
-        # loads clamp masked axes to a valid element: what they then compute is never stored
-        self._clamp = {a: ix.minmax("min", s.plans[a].index, ix.add(_extent(s.plans[a].extent), const(-1))) for a in self.scalar_masked}
-        self._index = {a: self._clamp.get(a, p.index) for a, p in s.plans.items()}
-
     def reset(self) -> None:
-        """Forget emitted values (the enclosing blocks changed)."""
+        """Forget emitted values (the enclosing blocks changed), and which points exist."""
         self._memo.clear()
         self._blocks.clear()
+        self._address.clear()
+        self._bounds()
 
     def block(self, key: object) -> list[Val]:
         """The columns of a block that was turned for an earlier copy; empty where this is the first."""
@@ -185,13 +177,13 @@ class NestEval(Indices):
             mask = self.bound(self.lane_masked) if mask is None else mask & self.bound(self.lane_masked)
         return self.low.param(buffer.name), address, mask, True
 
-    def bound(self, axis: Node) -> Node:
-        """`axis < extent` over parts, where register copies can reach past it."""
-        plan = self.low.sched.plans[axis]
-        return ix.compare("lt", plan.index, _extent(plan.extent))
-
     def read(self, mem: Mem, address: Node, asg: Assignment, mask: Val | None = None, invariant: bool = False) -> Val:
         """Load at an element index over parts."""
+        known = None if mask is None else self.b.truth(mask)
+        if mask is not None and known is not None:
+            if not known:
+                return self.b.const(0, mem.dtype, mask.lanes)
+            mask = None
         base, c, lane, vec = self.split(address, asg)
         b = self.b
         if lane in (0, 1) and (vec is None or (lane and vec.lanes == 1)):
@@ -228,6 +220,11 @@ class NestEval(Indices):
         masks = [self.value(n, asg) for n in conds if n.op != "const" or not n.arg]
         scalar, mask = None, None
         for m in masks:
+            known = b.truth(m)
+            if known is False:
+                return
+            if known:
+                continue
             if m.lanes > 1:
                 mask = m if mask is None else b.op("and", mask, m)
             else:
@@ -235,6 +232,10 @@ class NestEval(Indices):
         lanes = self.width if lane or (vec is not None and vec.lanes > 1) else 1
         if lanes > 1:
             value = b.splat(value, lanes)
+            if scalar is not None and mask is None and self.low.branches:  # a masked store is slow without mask registers
+                with b.when(scalar):
+                    self.write(mem, address, asg, value)
+                return
             if scalar is not None:
                 wide = b.splat(scalar, lanes)
                 mask = wide if mask is None else b.op("and", mask, wide)
@@ -253,24 +254,6 @@ class NestEval(Indices):
         else:
             with b.when(scalar):
                 b.store(mem, at, value)
-
-    def conditions(self, over: tuple[Node, ...] | None = None) -> list[Node]:
-        """What must hold for the nest's point over some of its axes (the spatial ones if not given) to exist, where register copies or threads reach past an extent, and for this
-        thread to be the one that stores it."""
-        over = self.nest.axes if over is None else over
-        axes = [a for a in (self.lane_masked, *self.scalar_masked) if a is not None and a in over]
-        return [self.bound(a) for a in axes] + self.one_thread(over)
-
-    def guards(self, array: Array, axes: tuple[Node, ...]) -> list[Node]:
-        """What must hold for this thread to write its points over `axes` to an array."""
-        if array.param:
-            return self.conditions(axes)
-        return self.one_thread(axes) if array.mem.space == "shared" else []
-
-    def one_thread(self, axes: tuple[Node, ...]) -> list[Node]:
-        """Threads that differ only along axes which are not among `axes` compute the same points: the first of them acts."""
-        families = {a.arg.family for a in axes}
-        return [ix.compare("lt", t.var, const(1)) for t in self.low.sched.threads if t.family not in families]
 
     def _ref(self, node: Node, asg: Assignment) -> Val:
         name = node.arg
@@ -292,7 +275,7 @@ class NestEval(Indices):
     def _padded(self, axis: Node, index: Node) -> bool:
         """Whether the array's register copies along `axis` filled whatever ours read at `index` past the extent."""
         plans = self.low.sched.plans
-        mine = [a for a in axes_of(index) if plans[a].masked]
+        mine = [a for a in axes_of(index) if self.low.masked(a)]
         if not mine or index is axis:
             return True
         if index.op != "axis":
@@ -341,7 +324,3 @@ class NestEval(Indices):
 
     def _depends_on(self, axes: tuple[Node, ...]) -> list[str]:
         return [p.name for p in self.regs if p.axis in axes]
-
-
-def _extent(e: int | Node) -> Node:
-    return const(e) if isinstance(e, int) else e

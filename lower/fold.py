@@ -5,7 +5,7 @@ Tiles in which the block does nothing are left out, and those in which all of it
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from ..opts.plan_axis import Part
 from ..opts.reach import Range, ranges
 from .elementary import DEAR
 from .loops import through
+from .pieces import Piece
 from .point import point, point_body
 from .storage import Array
 
@@ -57,13 +58,11 @@ def fold(low: Lowering, item: FoldItem) -> None:
         table[placeholder(f"a.{c}", v.dtype)] = ref(f"{f.name}.{c}", v.axes, v.dtype)
         table[placeholder(f"b.{c}", v.dtype)] = ref(c, v.axes, v.dtype)
     writes: list[Group] = [(axes, [(substitute(f.monoid.merge[f.components.index(c)], table), state[c]) for c in names]) for axes, names in groups]
-    mark = low.arena.size, low.shared.size
-    tops = [mark]
-    for r in ranges(low.sched, f, cut, {p.var for p in low.opened.values()}):
-        low.arena.size, low.shared.size = mark  # one block after another uses the same room
+    parts_of = [(r, p) for r in ranges(low.sched, f, cut, {p.var for p in low.opened.values()}) for p in _pieces(low, item, cut, r)]
+    before = dict(low.storage)
+    for (r, _), piece in zip(parts_of, low.versions(p for _, p in parts_of), strict=True):
         low.current = item.nests  # so that what they have staged at this loop is filled in every range
-        inside, tiles, forced = dict(low.storage), dict(low.tiles), dict(low.forced)
-        with _tiles(low, f, cut, r):
+        with _tiles(low, f, cut, r, piece):
             merge = Merge(low, f, writes)
             last = item.nests[-1]
             if merge.can_close(item.nests):
@@ -72,24 +71,28 @@ def fold(low: Lowering, item: FoldItem) -> None:
             low.current = ()
             low.closing.pop(last.name, None)
             merge.rest()
-        low.storage, low.tiles, low.forced = inside, tiles, forced
-        tops.append((low.arena.size, low.shared.size))
-    low.arena.size, low.shared.size = (max(t) for t in zip(*tops))
+    low.storage = before
     for c in parts:
         low.storage[c] = state[c]
 
 
+def _pieces(low: Lowering, item: FoldItem, cut: Part, r: Range) -> list[Piece]:
+    """A range of tiles, and apart from it a last tile that reaches past the extent."""
+    sites = frozenset(a for n in item.nests for a in n.all_axes if low.sched.plans[a].fold is cut)
+    if not isinstance(cut.size, int) or not any(low.splits(a) for a in sites):
+        return [Piece((r.lo, r.hi))]
+    return low.cut(r.lo, r.hi, item.fold.axis.arg.extent // cut.stride, sites)
+
+
 @contextmanager
-def _tiles(low: Lowering, f: Fold, cut: Part, r: Range) -> Iterator[None]:
+def _tiles(low: Lowering, f: Fold, cut: Part, r: Range, piece: Piece) -> Iterator[None]:
     """Inside: the loop over a range of tiles."""
-    some = ix.compare("lt", r.lo, r.hi)
+    assert piece.between is not None
+    lo, hi = piece.between
     before, low.holds = low.holds, low.holds | {(c, f.axis) for c in r.holds}
-    if some.op == "const":
-        with low.open(cut, between=(r.lo, r.hi)):
-            yield
-    else:
-        with low.b.when(low.b.op("lt", low.scalar(r.lo), low.scalar(r.hi))), low.open(cut, between=(r.lo, r.hi)):
-            yield
+    some = nullcontext() if ix.compare("lt", lo, hi).op == "const" else low.b.when(low.b.op("lt", low.scalar(lo), low.scalar(hi)))
+    with some, low.open(cut, piece=piece):
+        yield
     low.holds = before
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..ir import index as ix
-from ..ir.dtypes import index, int32, int64
+from ..ir.dtypes import bool_, index, int32, int64
 from ..ir.errors import OptError
 from ..ir.node import Node, axes_of, const, substitute
 from ..opts.plan_axis import Part
@@ -16,6 +18,8 @@ from .storage import Assignment
 
 if TYPE_CHECKING:
     from .lowering import Lowering
+
+_HOLDS: dict[str, Callable[[int, int], bool]] = {"lt": operator.lt, "le": operator.le, "eq": operator.eq, "ne": operator.ne}
 
 
 class Indices:
@@ -75,6 +79,10 @@ class Indices:
     def _term(self, t: Node, asg: Assignment) -> Val:
         """A non-linear index term that depends on register parts."""
         b = self.b
+        if t.op in ("min", "max"):
+            known = self.low.known(substitute(t, {v: const(asg[p.name]) for v, p in self._vars.items() if p is not self.lane}))
+            if known.op == "const":
+                return b.const(known.arg)
         if t.op in ("load", "ref", "where", "cast"):
             v = self.value(t, asg)
             return v if v.dtype is index or v.dtype is int64 else b.op("cast", v, dtype=int64)
@@ -109,9 +117,21 @@ class Indices:
 
         return any(folded(axis) is c for c, axis in self.low.holds)
 
+    def truths(self, op: str, x: Node, y: Node, asg: Assignment) -> tuple[bool, ...] | None:
+        """A comparison of indices in every lane (or once, where it is the same in all), where it is known before anything runs."""
+        base, c, lane, copies, special = self.split_of(over_parts(ix.add(y, x, -1), self.low.axis_index))
+        known = self.low.known(base)
+        if special or known.op != "const":
+            return None
+        at = known.arg + c + sum(k * asg[name] for k, name in copies)
+        return tuple(_HOLDS[op](0, at + lane * i) for i in range(self.width if lane else 1))
+
     def _compare(self, op: str, x: Node, y: Node, asg: Assignment) -> Val:
         """A comparison of indices; along the lanes it is done in 32 bits against constant lane numbers."""
         b, table = self.b, self.low.axis_index
+        known = self.truths(op, x, y, asg)
+        if known is not None:
+            return b.const(known[0] if len(set(known)) == 1 else known, bool_, len(known))
         base, c, lane, vec = self.split(over_parts(ix.add(y, x, -1), table), asg)
         if vec is not None:
             return b.op(op, b.const(0), self.join(self.low.scalar(ix.add(base, const(c))), lane, vec))

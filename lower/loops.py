@@ -22,8 +22,9 @@ def through(low: Lowering, loops: Sequence[Part], body: Callable[[], None]) -> N
     if not loops:
         body()
         return
-    with low.open(loops[0]):
-        through(low, loops[1:], body)
+    for piece in low.versions(low.pieces(loops[0])):
+        with low.open(loops[0], piece=piece):
+            through(low, loops[1:], body)
 
 
 def wide(ev: NestEval, v: Val) -> Val:

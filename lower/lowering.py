@@ -21,6 +21,7 @@ from . import empty, once
 from .builder import Builder, Loop
 from .groups import barriers
 from .interleave import interleave
+from .pieces import ALL, Piece, Pieces
 from .program import Mem, Param, Phase, Program, Val
 from .rooms import Rooms
 from .scalars import Scalars
@@ -72,7 +73,7 @@ def _parts(scheduled: Scheduled, positive: frozenset[Node] = frozenset(), gate: 
         positive, gate = positive | {e}, ix.mul(gate, empty.some(e))
 
 
-class Lowering(Rooms):
+class Lowering(Rooms, Pieces):
     """State shared by the emitters of one Program."""
 
     def __init__(self, sched: Scheduled, expand: bool = True, params: dict[str, int] | None = None, symbols: tuple[Node, ...] | None = None) -> None:
@@ -93,6 +94,7 @@ class Lowering(Rooms):
         self.aliased: set[str] = set()
         self.lent: set[str] = set()
         self.width = max(1, min((sched.target.lanes(d) for d in self._types()), default=1))
+        self.branches = not sched.target.groups and "avx512" not in sched.target.features
         self.reads = self._reads()
         self.inner = sched.inner
         self._streaming: str | None = None
@@ -100,6 +102,9 @@ class Lowering(Rooms):
         self.forced: dict[str, Array] = {}
         self.closing: dict[str, Merge] = {}
         self.holds: frozenset[tuple[Node, Node]] = frozenset()
+        self.whole: frozenset[Node] = frozenset()
+        self.fixed: dict[Node, Node] = {}
+        self.ragged: frozenset[Node] = frozenset()
         self.thread: Val
         # components of cut folds: the merge reads them, though no nest of the kernel does
         self.merged = {
@@ -132,10 +137,7 @@ class Lowering(Rooms):
             if not (items.op == "const" and items.arg == 0):
                 self._grid(phase.item)
                 self._threads(phase.thread)
-                for s in self.sched.stages.values():
-                    if s.at.kind == "grid":
-                        self.stage(s)
-                self.emit_items(found)
+                self.work_item(self.sched.grid, found)
         if self.sched.group > 1:
             barriers.place(phase, self.sched.target.warp)
         if not self.sched.target.groups:  # compilers for GPUs schedule by themselves
@@ -193,8 +195,9 @@ class Lowering(Rooms):
             group = items[i:j]
             self._keep(group)
             self.current = tuple(n for g in group for n in (g.nests if isinstance(g, FoldItem) else (g,)))
-            with self.open(part):
-                self.emit_items(group)
+            for piece in self.versions(self.pieces(part)):
+                with self.open(part, piece=piece):
+                    self.emit_items(group)
             i = j
 
     def _keep(self, group: Sequence[Item]) -> None:
@@ -255,11 +258,10 @@ class Lowering(Rooms):
         return maker.fills.get(name, maker.axes)
 
     @contextmanager
-    def open(self, part: Part, init: Sequence[Val] = (), between: tuple[Node, Node] | None = None) -> Iterator[Loop]:
-        """Open the loop over `part` (or over the iterations `between` two), bind its variable, and fill what is staged inside it."""
-        b = self.b
-        lo, hi = between or (const(0), self._trips(part))
-        with b.loop(part.name, self.scalar(lo), self.scalar(hi), 1, init) as loop:
+    def open(self, part: Part, init: Sequence[Val] = (), piece: Piece = ALL) -> Iterator[Loop]:
+        """Open the loop over `part` (or over a piece of it), bind its variable, and fill what is staged inside it."""
+        lo, hi = piece.between or (const(0), self._trips(part))
+        with self.iterations(part, lo, hi, init, piece.at) as loop, self.inside(part, piece):
             self.opened[part.name] = part
             kept = dict(self.active)
             with self.scalars.bind(part.var, loop.var):
@@ -275,7 +277,7 @@ class Lowering(Rooms):
 
     def _trips(self, part: Part) -> Node:
         size = part.size if isinstance(part.size, Node) else const(part.size)
-        if not part.clip:
+        if not part.clip or part.axis in self.whole:
             return size
         plan = self.sched.plans[part.axis]
         base = const(0)
@@ -302,7 +304,7 @@ class Lowering(Rooms):
     # memory -------------------------------------------------------------------------------------------------------
     def scalar(self, node: Node) -> Val:
         """An index over open loops and symbols as a scalar."""
-        return self.scalars.get(node)
+        return self.scalars.get(self.known(node))
 
     def param(self, name: str) -> Mem:
         """The memory of a parameter."""

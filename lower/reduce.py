@@ -47,7 +47,7 @@ def reduce(low: Lowering, n: Nest) -> None:
         apart = acc.partial or bool(low.sched.shared_by(n.reduce_axes))
         if straddled and not apart:
             assert array is not None
-            start = [acc.old(array, k, straddled) for k in acc.spatial]
+            start = [acc.old(array, k, straddled) for k in acc.live]
         final = acc.run(inner, start, empty)
         results = across_threads(low, n, acc.finish(final), combine)
         if straddled and apart:
@@ -79,13 +79,13 @@ class Accumulators:
         self.spatial = ev.assignments(sorted(self.space, key=lambda p: p is ev.lane))
         self.partials = ev.assignments(self.copies)
         self.partial = bool(self.copies)
-        self.keys = [(s, p) for s in self.spatial for p in self.partials]
+        there = ev.conditions()
+        self.live = [s for s in self.spatial if not ev.nowhere(there, s)]
+        self.keys = [(s, p) for s in self.live for p in self.partials]
         self.dtype = n.expr.dtype
-        masked = [a for a in n.reduce_axes if low.sched.plans[a].masked]
         dot = low.sched.dots.get(n.name)
         self.dot = Dot(low, n, ev, dot) if dot is not None else None
-        # operands of a matrix instruction are 0 past the extent
-        self.masks = [ev.bound(a) for a in masked] if dot is None else []
+        self.masks: list[Node] = []
 
     def identity(self) -> Val:
         """The starting value of an accumulator."""
@@ -97,10 +97,14 @@ class Accumulators:
         if empty:
             return accs
         if loops:
-            with self.low.open(loops[0], accs) as loop:
-                loop.yields = self.run(loops[1:], loop.carried, False)
-            return loop.results
+            for piece in self.low.pieces(loops[0]):
+                with self.low.open(loops[0], accs, piece) as loop:
+                    loop.yields = self.run(loops[1:], loop.carried, False)
+                accs = loop.results
+            return accs
         self.ev.reset()
+        # operands of a matrix instruction are 0 past the extent
+        self.masks = [self.ev.bound(a) for a in self.n.reduce_axes if self.low.masked(a)] if self.dot is None else []
         if self.dot is not None:
             self.dot.reset()
         accs = list(accs)
@@ -114,11 +118,14 @@ class Accumulators:
         ev, b, expr = self.ev, self.low.b, self.n.expr
         if self.dot is not None:
             return self.dot.step(acc, asg)
-        if self.combine == "add" and expr.op == "mul" and expr.dtype.is_float and not self.masks:
+        masks = [m for m in (ev.value(m, asg) for m in self.masks) if b.truth(m) is not True]
+        if any(b.truth(m) is False for m in masks) and not self.n.fills:
+            return acc
+        if self.combine == "add" and expr.op == "mul" and expr.dtype.is_float and not masks:
             return b.op("fma", ev.value(expr.src[0], asg), ev.value(expr.src[1], asg), acc)
         x = ev.value(expr, asg)
-        for m in self.masks:
-            x = b.op("select", ev.value(m, asg), x, b.const(identity(self.combine, self.dtype).arg, self.dtype), dtype=self.dtype)
+        for m in masks:
+            x = b.op("select", m, x, b.const(identity(self.combine, self.dtype).arg, self.dtype), dtype=self.dtype)
         return b.op(self.combine, acc, x)
 
     def finish(self, accs: list[Val]) -> dict[Key, Val]:
@@ -126,7 +133,7 @@ class Accumulators:
         b = self.low.b
         out: dict[Key, Val] = {}
         n = len(self.partials)
-        for i, s in enumerate(self.spatial):
+        for i, s in enumerate(self.live):
             vals = accs[i * n : (i + 1) * n]
             while len(vals) > 1:
                 half = (len(vals) + 1) // 2
@@ -137,6 +144,10 @@ class Accumulators:
             if self.dot is not None:
                 v = self.dot.corrected(v, s)
             out[tuple((p.name, s[p.name]) for p in self.space)] = v
+        # copies past the extent are not summed: whoever reads them stores nothing
+        for s in self.spatial:
+            nothing = b.const(identity(self.combine, self.dtype).arg, self.dtype, self.ev.width if self.lane is not None else 1)
+            out.setdefault(tuple((p.name, s[p.name]) for p in self.space), nothing)
         return out
 
     def old(self, array: Array, key: Assignment | Key, straddled: Sequence[Part]) -> Val:

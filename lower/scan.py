@@ -65,9 +65,11 @@ def scan(low: Lowering, n: Nest) -> None:
     def carry(rest: Sequence[Part], accs: list[Val]) -> list[Val]:
         if not rest:
             return step(accs)
-        with low.open(rest[0], accs) as loop:
-            loop.yields = carry(rest[1:], loop.carried)
-        return loop.results
+        for piece in low.pieces(rest[0]):
+            with low.open(rest[0], accs, piece) as loop:
+                loop.yields = carry(rest[1:], loop.carried)
+            accs = loop.results
+        return accs
 
     if carried:
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -13,6 +14,7 @@ from ..ir.errors import UsageError
 from . import strategy as strategies
 from .budget import Budget, Meter
 from .effort import GLANCE, Effort
+from .interrupts import Watch, release
 from .known import known
 from .progress import Progress, Silent
 from .record import CacheRecorder
@@ -88,10 +90,11 @@ def tune(
         raise UsageError(f"a study is kept for Optuna's strategies (optuna:tpe and others), not for {strategy!r}")
     show.phase("preparing")
     task = Task(kernel, shape, dtype, device, threads, vars)
-    with _opened(cache) as store:
+    with Watch((signal.SIGINT,)) as watch, _opened(cache) as store:
+        release()
         asked = None if not limit.wish else limit if budget is not None or trials is not None else GLANCE
         result = _tune(task, store, limit, strategy, seeds, seed, mode, retune or mode == "refresh", show, started, study, asked)
-    if result.exit_code == INTERRUPTED and interrupt == "raise":
+    if interrupt == "raise" and (result.exit_code == INTERRUPTED or watch.number):
         raise Interrupted(result)
     return result
 

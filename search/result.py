@@ -119,13 +119,15 @@ class Result:
 
     def summary(self) -> str:
         """One line for a log."""
+        from ..measure.roofline import share
+
         what = f"{self.kernel} {','.join(f'{k}={v}' for k, v in self.shape.items())} {self.dtype} on {self.device}, {self.threads} threads"
         if self.t_min is None:
             return f"{what}: nothing valid found. {self.message}".rstrip()
         parts = [f"{self.t_min * 1e3:.4g} ms"]
         parts += [f"{self.gflops:.4g} GFLOP/s"] if self.gflops else []
         parts += [f"{self.gbytes_s:.4g} GB/s"] if self.gbytes_s else []
-        parts += [f"{self.roofline_pct:.0f} % of roofline"] if self.roofline_pct else []
+        parts += [f"{share(self.roofline_pct)} of roofline"] if self.roofline_pct else []
         parts += [f"{self.gain:.2f}x the seed"] if self.gain else []
         return f"{what}: {', '.join(parts)} ({self.origin}). {self.message}".rstrip()
 

@@ -6,10 +6,7 @@ Start schedules go first, so that there is an answer early; nothing a candidate 
 from __future__ import annotations
 
 import dataclasses
-import signal
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +14,7 @@ from ..ir.errors import TilewrightError
 from .conclusion import Ended, conclude, snapshot
 from .effort import Effort
 from .finals import GRACE_S, Decision, Finalist, decide
+from .interrupts import hold
 from .known import NOTHING, Known
 from .ledger import Ledger
 from .pipeline import Pipeline
@@ -55,19 +53,6 @@ class Start:
 class _Asked:
     state: State
     by: str
-
-
-@contextmanager
-def uninterrupted() -> Iterator[None]:
-    """Signals that end a run wait inside: the second Ctrl-C must not cost what the first one kept."""
-    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class TuningRun:
@@ -125,11 +110,11 @@ class TuningRun:
         if self._fault is not None and decision.winner is None:
             self.recorder.close()
             raise self._fault
-        with uninterrupted():
-            ended = Ended(why, interrupted, self._fault, exhausted=self.strategy is not None and why == EXHAUSTED)
-            result = conclude(self.job, self.ledger, self.meter, self.recorder, self.earlier, decision, ended)
-            if said := self.recorder.close():
-                result = dataclasses.replace(result, message="; ".join(filter(None, (result.message, said))))
+        hold()
+        ended = Ended(why, interrupted, self._fault, exhausted=self.strategy is not None and why == EXHAUSTED)
+        result = conclude(self.job, self.ledger, self.meter, self.recorder, self.earlier, decision, ended)
+        if said := self.recorder.close():
+            result = dataclasses.replace(result, message="; ".join(filter(None, (result.message, said))))
         self.progress.done(result)
         return result
 

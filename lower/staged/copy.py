@@ -50,9 +50,10 @@ def _panel(low: Lowering, s: StagePlan, mem: Mem) -> None:
     def body() -> None:
         if s.parts and s.parts[-1][0].kind == "dot" and packing.interleave(low, s, n, mem, address):
             return
+        here = _source(low, s, reader)  # a piece of a loop may need no mask
         ev = CopyEval(low, n, [p for p, _ in s.parts if p.register], {p.name: st for p, st in s.parts})
         for asg in ev.assignments(ev.regs):
-            ev.write(mem, address, asg, kept(low.b, s, ev.value(value, asg)))
+            ev.write(mem, address, asg, kept(low.b, s, ev.value(here, asg)))
 
     through(low, _far_first(low, s, loops), body)
     dot = low.sched.dots.get(reader.name)
@@ -73,7 +74,7 @@ def _source(low: Lowering, s: StagePlan, reader: Nest) -> Node:
         if b == s.buffer and tuple(low.sched.at_parts(i) for i in indices) == s.index:
             conds = mask
             for a in reader.all_axes:
-                if low.sched.plans[a].masked and any(p.axis is a for p, _ in s.parts):
+                if low.masked(a) and any(p.axis is a for p, _ in s.parts):
                     conds = _inside(low, a) if conds is None else conds & _inside(low, a)
             return load(s.buffer, indices, conds)
     raise AssertionError(f"{s.buffer.name} is not read in {reader.name}")

@@ -101,8 +101,10 @@ def column_sums(low: Lowering, s: StagePlan, mem: Mem, dot: DotPlan) -> None:
     def _through(loops: Sequence[Part], accs: list[Val], f: Step) -> list[Val]:
         if not loops:
             return f(accs)
-        with low.open(loops[0], accs) as loop:
-            loop.yields = _through(loops[1:], loop.carried, f)
-        return loop.results
+        for piece in low.pieces(loops[0]):
+            with low.open(loops[0], accs, piece) as loop:
+                loop.yields = _through(loops[1:], loop.carried, f)
+            accs = loop.results
+        return accs
 
     through(low, [p for p in low.remaining(nest) if p in others], body)

@@ -196,8 +196,9 @@ def _slides(s: Scheduled, nest: Nest, regs: list[Part], lane: Part | None) -> bo
 
 
 def _apart(s: Scheduled, indices: tuple[Node, ...], lane: Part | None, regs: list[Part]) -> int:
-    """How many addresses an access takes where register copies, other than lanes, reach past an extent."""
-    return _product(p.trips for p in regs if p is not lane and s.plans[p.axis].masked and p.axis in axes_of(*indices))
+    """How many addresses an access takes where register copies, other than lanes, reach past an extent that is not known (whole steps of others are apart)."""
+    symbolic = [p for p in regs if p is not lane and s.plans[p.axis].masked and (s.target.groups or not isinstance(s.plans[p.axis].extent, int))]
+    return _product(p.trips for p in symbolic if p.axis in axes_of(*indices))
 
 
 def _evaluated(s: Scheduled, nest: Nest, roots: list[Node]) -> list[Node]:
@@ -277,10 +278,14 @@ def _traffic(s: Scheduled, nest: Nest, dram: float, warm: Collection[str] = ()) 
                 near.append(
                     buffer.name in s.fetch or (buffer.name in warm and _footprint(s, indices, buffer.shape, item, buffer.dtype.size)[0] <= 0.5 * s.target.l2)
                 )
-    if nest.store is not None:
+    asked = 0.0
+    if nest.store is not None and nest.store.buffer.name in s.nt:  # past the caches: written once, and not read before
+        asked += (
+            _footprint(s, nest.indices, nest.store.buffer.shape, item, nest.store.buffer.dtype.size)[0] * _trips([p for p in loops if p.kind == "grid"]) / dram
+        )
+    elif nest.store is not None:
         uses.append((nest.indices, nest.store.buffer.shape, nest.store.buffer.dtype.size, True))
         near.append(nest.store.buffer.name in s.fetch)
-    asked = 0.0
     for f in s.fetches.get(nest.name, ()):
         row = _footprint(s, f.indices, f.buffer.shape, item, f.buffer.dtype.size)[0]
         asked += (1 if f.later else 2) * row * _trips([p for p in loops if p.kind == "grid"]) / dram

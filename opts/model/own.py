@@ -33,5 +33,5 @@ def owned_work(s: Scheduled, nest: Nest, compute: float, cached: float, dram: fl
             read += whole * (blocks if everyone else 1) / (cached if whole < s.target.l2 else dram)
     size = nest.store.buffer.dtype.size
     moved = 2.0 * size * prod(a.arg.extent if isinstance(a.arg.extent, int) else ix.bounds(a.arg.extent)[1] for a in nest.axes if a is not axis)
-    near = 2 * size * rows * prod(shape) // shape[d] <= s.target.l2
+    near = 2 * size * rows * prod(shape) // shape[d] <= s.target.l2 and nest.store.buffer.name not in s.nt
     return compute / blocks + LOOK * outside, read + moved / (cached if near else dram)

@@ -28,19 +28,23 @@ KEPT, NEXT_LINE = 256, 0.33
 """Runs beyond those whose lines stay in the first cache until they are used up, and what going on to the next line costs of a jump."""
 TRANSLATIONS = 1024
 """Pages whose translations a core keeps; more are walked again."""
-FAR, COPIED, NEAR = 120.0, 400.0, 10.0
+FAR, COPIED, NEAR, SHARED = 120.0, 400.0, 10.0, 50.0
 """Cycles a jump costs: measured 40 ns where the data is in memory, 130 ns for copies of it (their stores wait in order for what they store); a walk of the
-page table mostly overlaps where the data is in a cache."""
+page table mostly overlaps where the data is in a cache, and what has to come from the last, shared one takes 17 ns."""
 FAR_CACHES = 4
 """Buffers of more than so many second-level caches are taken to be in memory: the last cache is shared, and seldom all ours."""
 
 
 def is_far(target: Target, shape: tuple[int | Node, ...], size: int) -> bool:
     """Whether a buffer of elements of `size` bytes is taken to be in memory."""
+    return _bytes(shape, size) > FAR_CACHES * target.l2
+
+
+def _bytes(shape: tuple[int | Node, ...], size: int) -> int:
     total = size
     for n in shape:
         total *= n if isinstance(n, int) else max(1, ix.bounds(n)[1])
-    return total > FAR_CACHES * target.l2
+    return total
 
 
 def jump_cycles(s: Scheduled, nest: Nest, buffer: tuple[tuple[int | Node, ...], int], indices: tuple[Node, ...]) -> float:
@@ -51,7 +55,8 @@ def jump_cycles(s: Scheduled, nest: Nest, buffer: tuple[tuple[int | Node, ...], 
     # register copies come in any order: nearest first
     count = len(s.registers(nest))
     near = sorted(steps[:count], key=lambda e: abs(e[1] or 0))
-    return jumps(size, [(abs(k or 0) * size, p.trips) for p, k in (*near, *steps[count:])]) * (FAR if is_far(s.target, shape, size) else NEAR)
+    each = FAR if is_far(s.target, shape, size) else SHARED if _bytes(shape, size) > s.target.l2 else NEAR
+    return jumps(size, [(abs(k or 0) * size, p.trips) for p, k in (*near, *steps[count:])]) * each
 
 
 def copy_cycles(s: Scheduled, plan: StagePlan, around: Sequence[Part]) -> float:

@@ -59,11 +59,12 @@ def contraction_guesses(c: Contraction, target: Target, threads: int) -> list[di
         tiles += [(mr, 1) for mr in range(26, 13, -1) if tall % mr == 0 and target.registers >= 32][:1]
     tiles.sort(key=lambda t: waste(tall, t[0]) + waste(width, t[1] * lanes))
     out: dict[tuple[tuple[str, int], ...], None] = {}
-    # a step that does not divide the axis would be masked in every one of them
+    # a step that does not divide the axis is masked in every one of them, where the last one is not apart
     steps = max(c.reduce, key=extent).arg.extent
     # with few registers a tile's step is short: more of them in a row, so that the loop around them costs less
     counts = (4, 2, 3, 5) if target.registers < 32 and c.plain else (2, 3, 5)
-    unroll = next((u for u in counts if isinstance(steps, int) and steps % u == 0), 1) if depth >= 64 else 1
+    apart = counts[0] if isinstance(steps, int) and not target.groups else 1
+    unroll = next((u for u in counts if isinstance(steps, int) and steps % u == 0), apart) if depth >= 64 else 1
     # signed bytes get their offset where they are packed; groups that are not consecutive are put together there
     ways = [(0, 0, c.nest.expr.dtype.size)]
     if fit is not None:

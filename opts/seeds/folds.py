@@ -39,7 +39,10 @@ def _fold(kernel: Kernel, target: Target, threads: int, item: FoldItem) -> Itera
     at = row.arg.name
     staged = [opt("STAGE", b, at=at) for b in dict.fromkeys(_strided(kernel, scores, row))]
     # steps of both products, spelled out: fewer loops, and what lies across the lanes is read and turned several elements at a time
-    steps = [opt("UNROLL", n.reduce_axes[-1].arg.name, 4) for n in (*scores, *sums) if extent(n.reduce_axes[-1]) % 4 == 0]
+    # (where a ragged last step has code of its own, it need not divide)
+    along = [n.reduce_axes[-1] for n in (*scores, *sums)]
+    apart = not target.groups
+    steps = [opt("UNROLL", a.arg.name, 4) for a in along if extent(a) % 4 == 0 or (apart and isinstance(a.arg.extent, int) and extent(a) >= 64)]
     for vectors, copies in ((2, 8), (4, 4), (2, 12), (1, 16), (3, 8), (3, 4), (2, 4)):
         wide = vectors * lanes
         if vectors * copies + vectors + 1 > target.registers or (extent(row) < wide and vectors > 1):

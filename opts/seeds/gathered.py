@@ -12,6 +12,7 @@ from ...ir.kernel import Kernel, loads
 from ...ir.node import walk
 from ...targets import Target
 from ..model import estimate
+from ..model.pages import is_far
 from ..nests import Nest
 from ..opt import Opts, opt
 from ..own import ownable
@@ -96,7 +97,10 @@ def _owners(kernel: Kernel, target: Target, threads: int, lanes: int) -> Iterabl
         block = 1 << max(3, math.ceil(math.log2(max(most, 1))))
         if block < size:
             own = opt("OWN", store.buffer.name, block)
-            yield from ((own, opt("UPCAST", str(inner.arg.name), v * lanes)) for v in (64, 16, 4, 1) if v * lanes <= extent(inner) or v == 1)
+            each = [(own, opt("UPCAST", str(inner.arg.name), v * lanes)) for v in (64, 16, 4, 1) if v * lanes <= extent(inner) or v == 1]
+            yield from each
+            if is_far(target, store.buffer.shape, store.buffer.dtype.size):  # where few rows are added to, the others need not pass through the caches
+                yield from ((*opts, opt("NT", store.buffer.name)) for opts in each)
 
 
 def _ranked(kernel: Kernel, target: Target, threads: int, guesses: Iterable[Opts]) -> list[Opts]:

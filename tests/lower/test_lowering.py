@@ -81,14 +81,18 @@ def test_equal_loads_collapse_and_invariants_leave_the_loop() -> None:
 
 def test_ragged_copies_are_masked_only_where_they_can_reach_past_the_end() -> None:
     assert all(len(s.args) == 2 for s in everything(program(matmul(n=64), TILE[:2])) if isinstance(s, Instr) and s.op == "store")
-    ragged = everything(program(matmul(n=61), TILE[:2]))
-    assert all(len(s.args) == 3 for s in ragged if isinstance(s, Instr) and s.op == "store")
+    ragged = program(matmul(n=61), TILE[:2])
+    assert all(len(s.args) == 2 for s in inside(loop(ragged, "n").body) if isinstance(s, Instr) and s.op == "store")
+    masked = [s for s in everything(ragged) if isinstance(s, Instr) and s.op == "store" and len(s.args) == 3]
+    assert len(masked) == 8, "one vector in each row of the last step"
 
 
 def test_rows_past_the_end_are_not_stored() -> None:
     vectors = everything(program(matmul(m=7, n=64), [["UPCAST", "m", 8], ["UPCAST", "n", 32]]))
-    assert all(len(s.args) == 3 for s in vectors if isinstance(s, Instr) and s.op == "store")
-    scalars = [s for s in everything(program(matmul(m=7, n=64), [["UPCAST", "m", 8]])) if isinstance(s, If)]
+    assert [len(s.args) for s in vectors if isinstance(s, Instr) and s.op == "store"] == 7 * 2 * [2]
+    assert ops(everything(program(matmul(m=7, n=64), [["UPCAST", "m", 8]])))["store"] == 7
+    symbolic = program(matmul(m=sym("m", 1, 64), n=64), [["UPCAST", "m", 8]])
+    scalars = [s for s in everything(symbolic) if isinstance(s, If)]
     assert scalars and all(ops(inside(s.body))["store"] for s in scalars)
 
 

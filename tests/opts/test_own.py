@@ -13,7 +13,7 @@ from tilewright.ir.kernel import Kernel
 from tilewright.ir.node import const
 from tilewright.lower import interp, lower
 from tilewright.lower.program import If, Instr, statements
-from tilewright.opts import apply, parse, seeds
+from tilewright.opts import apply, opt, parse, seeds
 from tilewright.opts.actions import actions
 from tilewright.opts.model import estimate
 from tilewright.targets import named
@@ -138,3 +138,15 @@ def test_searches_can_reach_it() -> None:
     assert {64, 4096} <= found
     again = actions(apply(kernel, [["OWN", "dtable", 64]], TARGET))
     assert again and not any(o.op == "OWN" for more in again for o in more)
+
+
+def test_rows_are_cleared_without_masks_and_past_the_caches_where_asked() -> None:
+    kernel = kernels.make("embedding_grad", {"v": 1000, "n": 64, "d": 64}, "float32")
+    for nt in ((), (opt("NT", "dtable"),)):
+        p = lower(apply(kernel, (opt("OWN", "dtable", 64), opt("UPCAST", "d", 32), *nt), named("avx2")))
+        found = list(statements(p.phases[0].body))
+        stores = [s for s in found if isinstance(s, Instr) and s.op == "store"]
+        assert stores and not any(len(s.args) == 3 for s in stores)
+        assert any(s.attr.nt for s in stores) == bool(nt)
+        rows = [s for s in found if isinstance(s, If) and sum(isinstance(x, Instr) and x.op == "store" for x in statements(s.body)) >= 4]
+        assert rows, "one branch for a row, not one for a vector"

@@ -138,3 +138,26 @@ def test_attention_in_blocks_has_its_lanes_along_the_queries(name: str, where: s
     made = {n.name: s.kernel.values[n.name].axes[s.inner.get(n.name, -1)].arg.name for n in s.nests if n.kind == "reduce"}
     assert made == {"dot": "row", "M": "row", "L": "row", "O": "row"}
     assert any(p.kind == "fold" for p in s.loops(s.nests[0])) and "q" in s.stages
+
+
+@pytest.mark.parametrize("where", ["avx2", "znver3", "alderlake"])
+def test_panels_are_used_for_more_than_one_register_tile(where: str) -> None:
+    """Else the other operand, which no cache of a core holds, is read again for every few columns, a piece of a row at a time."""
+    found = seeds(kernels.make("matmul", {"m": 1024, "n": 1024, "k": 1024}, "float32"), targets.named(where))[0]
+    assert cuts(found, "TILE").get("n", 1024) >= 4 * cuts(found, "UPCAST")["n"]
+
+
+@pytest.mark.parametrize("where", ["avx2", "znver5"])
+def test_ragged_steps_are_spelled_out_too(where: str) -> None:
+    found = seeds(kernels.make("matmul", {"m": 901, "n": 1111, "k": 637}, "float32"), targets.named(where))[0]
+    assert cuts(found, "UNROLL")["k"] > 1
+    found = seeds(kernels.make("attention", {"b": 1, "h": 8, "s": 777, "d": 64}, "float32"), targets.named(where))[0]
+    assert cuts(found, "UNROLL") == {"d@dot": 4, "key@out": 4}
+
+
+def test_rows_past_the_caches_are_an_owner_s_choice() -> None:
+    """Few rows of a large table are added to: clearing it past the caches comes first; many rows: it does not."""
+    few, many = ({"v": 50257, "n": 4096, "d": 768}, {"v": 8192, "n": 16384, "d": 1024})
+    first = [seeds(kernels.make("embedding_grad", s, "float32"), targets.named("znver3"))[0] for s in (few, many)]
+    assert [any(o.op == "NT" for o in opts) for opts in first] == [True, False]
+    assert all(opts[0].op == "OWN" for opts in first)

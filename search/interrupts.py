@@ -1,0 +1,69 @@
+"""Signals that end a search: they interrupt it while it searches, and wait while what it found is being saved and shown.
+
+A search that has decided is a moment away from its answer in the cache and on the screen; an interrupt that strikes in that moment would lose both. So from then on a
+signal is only noted, and whoever watches (the command, or `tune` itself) acts on it when all is out. A second one does not wait.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterable
+from types import FrameType, TracebackType
+from typing import Any
+
+INTERRUPTED = 130
+ALL = tuple(getattr(signal, n) for n in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, n))
+
+
+class Watch:
+    """Inside, these signals raise KeyboardInterrupt in the main thread, unless they are held; `number` is the last one that came, 0 for none. The outermost watch
+    of a process is the one that counts; in other threads it does nothing."""
+
+    _outermost: Watch | None = None
+
+    def __init__(self, signals: Iterable[int] = ALL) -> None:
+        self.signals = tuple(signals)
+        self.number = 0
+        self._holding = False
+        self._noted = False
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Watch:
+        if Watch._outermost is None and threading.current_thread() is threading.main_thread():
+            Watch._outermost = self
+            # one that is ignored (nohup) stays so
+            self._before = {s: signal.signal(s, self._strike) for s in self.signals if signal.getsignal(s) is not signal.SIG_IGN}
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if Watch._outermost is self:
+            for s, handler in self._before.items():
+                signal.signal(s, handler)
+            Watch._outermost = None
+
+    def _strike(self, number: int, frame: FrameType | None) -> None:
+        self.number = number
+        again = self._noted
+        self._noted = self._holding and not again
+        if not self._holding or again:
+            raise KeyboardInterrupt
+
+    def code(self, code: int) -> int:
+        """The exit code of a command that would end with `code`: 128 and the signal's number where one came."""
+        return 128 + self.number if self.number and code in (0, INTERRUPTED) else code
+
+
+def hold() -> None:
+    """From here on signals are only noted."""
+    if Watch._outermost is not None:
+        Watch._outermost._holding = True
+
+
+def release() -> None:
+    """They interrupt again. Raises KeyboardInterrupt where one was noted."""
+    watch = Watch._outermost
+    if watch is not None:
+        noted, watch._noted, watch._holding = watch._noted, False, False
+        if noted:
+            raise KeyboardInterrupt

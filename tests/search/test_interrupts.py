@@ -1,0 +1,84 @@
+"""Signals interrupt a search, and wait while what it found is saved and shown."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import tilewright.cache as caches
+from tilewright.search.interrupts import Watch, hold, release
+
+SHAPE = "m=64,n=64,k=64"
+
+
+def strike(number: int = signal.SIGTERM) -> None:
+    os.kill(os.getpid(), number)
+    time.sleep(0.01)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_interrupts_and_then_waits_until_all_is_out(number: int) -> None:
+    before = signal.getsignal(number)
+    with Watch() as watch:
+        with pytest.raises(KeyboardInterrupt):
+            strike(number)
+        hold()
+        strike(number)  # the second one, as an impatient hand gives it, is noted
+        assert watch.number == number and watch.code(0) == watch.code(130) == 128 + number and watch.code(4) == 4
+        with pytest.raises(KeyboardInterrupt):
+            strike(number)
+        release()
+    assert signal.getsignal(number) is before
+
+
+def test_what_was_held_strikes_when_the_next_search_begins() -> None:
+    with Watch():
+        hold()
+        strike()
+        with pytest.raises(KeyboardInterrupt):
+            release()
+        release()
+
+
+def test_an_inner_watch_leaves_it_to_the_outer_one() -> None:
+    with Watch() as outer:
+        with Watch((signal.SIGINT,)) as inner:
+            hold()
+            strike(signal.SIGINT)
+        assert (outer.number, inner.number) == (signal.SIGINT, 0)
+
+
+def test_ignored_signals_stay_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with Watch() as watch:
+            strike(signal.SIGHUP)
+            assert watch.number == 0
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_the_command_saves_shows_and_says_which_signal(tmp_path: Path, number: int, code: int) -> None:
+    location = tmp_path / "c.db"
+    words = ["run", "--kernel", "matmul", "--shape", SHAPE, "--threads", "1", "--budget", "10m", "--cache", str(location)]
+    env = {**os.environ, "HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path)}
+    with subprocess.Popen([sys.executable, "-m", "tilewright.cli", *words], stdout=subprocess.PIPE, text=True, env=env) as tune:
+        assert tune.stdout is not None
+        for line in tune.stdout:
+            if "searching" in line:
+                break
+        tune.send_signal(number)
+        said = tune.stdout.read()
+        assert tune.wait(60) == code
+    assert "interrupted; the best so far is saved" in said and "reproduce" in said
+    with caches.open(location) as c:
+        (answer,) = c.rows(verified=True)
+        assert c.standing(answer) == "unconfirmed"
+    assert [p.name for p in tmp_path.glob("c.db*")] == ["c.db"]
