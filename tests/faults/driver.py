@@ -20,7 +20,7 @@ from typing import Any
 
 from .kinds import KINDS, Verdict, load
 
-CHUNK = 10
+CHUNK = 25
 """Injections that one worker makes before a fresh one, with a fresh cache, takes over."""
 SILENT_S = 300.0
 """A worker that reports nothing for so long hangs."""
@@ -73,7 +73,7 @@ class Driver:
     def __init__(self, names: list[str], injections: int, jobs: int, seed: int, root: Path) -> None:
         self.names, self.injections, self.jobs, self.seed, self.root = names, injections, jobs, seed, root
         self.tallies = {n: Tally(missing=KINDS[n].missing()) for n in names}
-        self._todo = deque((n, first, min(CHUNK, injections - first)) for first in range(0, injections, CHUNK) for n in names if not self.tallies[n].missing)
+        self._todo = deque((n, first, min(CHUNK, injections - first)) for n in names if not self.tallies[n].missing for first in range(0, injections, CHUNK))
         self._all = len(self._todo)
         self._workers: list[Worker] = []
         self._said = 0.0

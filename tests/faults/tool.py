@@ -179,5 +179,5 @@ def until(what: Callable[[], bool], seconds: float) -> bool:
     while not what():
         if time.monotonic() >= end:
             return False
-        time.sleep(0.05)
+        time.sleep(0.1)  # each look reads all of /proc
     return True
