@@ -18,21 +18,22 @@ from .kernel import Buffer, Extent, Fold, Kernel, Scan, Value, loads
 from .node import Node, as_node, axis, const, make
 from .rewrite import Rewriter
 
-_DONE: weakref.WeakKeyDictionary[Kernel, Kernel] = weakref.WeakKeyDictionary()
+_DONE: weakref.WeakKeyDictionary[Kernel, Kernel | None] = weakref.WeakKeyDictionary()
+"""Normal forms; None for a kernel that is its own, because a value that is the key would keep it for ever."""
 
 
 def normalise(kernel: Kernel) -> Kernel:
     """An equal kernel in normal form (idempotent; the kernel itself when nothing changes)."""
-    found = _DONE.get(kernel)
-    if found is None:
-        found = _DropUnits(kernel).run()
-        merged = _merge_once(found)
-        while merged is not None:
-            found, merged = merged, _merge_once(merged)
-        found = kernel if _same(kernel, found) else found
-        _DONE[found] = found
-        if found is not kernel:
-            _DONE[kernel] = found
+    if kernel in _DONE:
+        return _DONE[kernel] or kernel
+    found = _DropUnits(kernel).run()
+    merged = _merge_once(found)
+    while merged is not None:
+        found, merged = merged, _merge_once(merged)
+    found = kernel if _same(kernel, found) else found
+    _DONE[found] = None
+    if found is not kernel:
+        _DONE[kernel] = found
     return found
 
 

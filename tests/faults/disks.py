@@ -75,28 +75,28 @@ def file_deleted(rng: random.Random, scratch: Path) -> Verdict:
     v = Verdict()
     s = search(scratch, rng, budget="1.8s")
     known = evidence.committed(s.cache)
+    shutil.rmtree(scratch / "taken", ignore_errors=True)
     if s.begun("child"):
-        for _ in range(2):
+        for i in range(2):
             if rng.random() < 0.8:
                 s.recording(known)
             time.sleep(rng.uniform(0, 0.4))
             v.injections += s.tool.running()
-            _take(s, rng, scratch / "taken")
+            _take(s, rng, scratch / "taken" / str(i))
     s.ended(v, (0,))
-    # what was taken away is whoever took it's; the answer, which comes last, is in the new file or was in the last old one
+    # what was taken away is whoever took it's; the answer, which comes last, is in the new file, was in an old one, or waits in a bundle
     s.settled(v, set())
     answers = [
         r for p in (s.cache, *(scratch / "taken").rglob("cache.db")) if p.is_file() for d, r in evidence.stored(p).items() if r.verified and d not in known
     ]
-    if s.through and not answers:
-        v.fail("lost", f"no answer was recorded into a new file: {s.tool.tail()}")
+    if s.through and not answers and not evidence.spilled(scratch):
+        v.fail("lost", f"no answer was recorded into a new file or kept in a bundle: {s.tool.tail()}")
     return v
 
 
 def _take(s: Search, rng: random.Random, away: Path) -> None:
     """Rename the cache's folder, or its files, out of the way."""
-    shutil.rmtree(away, ignore_errors=True)
-    away.mkdir()
+    away.mkdir(parents=True)
     if rng.random() < 0.3:
         s.folder.rename(away / "disk")
         return

@@ -20,7 +20,7 @@ from typing import Any
 
 from .kinds import KINDS, Verdict, load
 
-CHUNK = 10
+CHUNK = 25
 """Injections that one worker makes before a fresh one, with a fresh cache, takes over."""
 SILENT_S = 300.0
 """A worker that reports nothing for so long hangs."""
@@ -73,9 +73,10 @@ class Driver:
     def __init__(self, names: list[str], injections: int, jobs: int, seed: int, root: Path) -> None:
         self.names, self.injections, self.jobs, self.seed, self.root = names, injections, jobs, seed, root
         self.tallies = {n: Tally(missing=KINDS[n].missing()) for n in names}
-        self._todo = deque((n, first, min(CHUNK, injections - first)) for first in range(0, injections, CHUNK) for n in names if not self.tallies[n].missing)
+        self._todo = deque((n, first, min(CHUNK, injections - first)) for n in names if not self.tallies[n].missing for first in range(0, injections, CHUNK))
         self._all = len(self._todo)
         self._workers: list[Worker] = []
+        self._said = 0.0
 
     def run(self) -> None:
         """Until all is done. Ctrl-C ends the workers."""
@@ -130,10 +131,13 @@ class Driver:
             print(f"\r\x1b[K{name}: {note}" if sys.stderr.isatty() else f"{name}: {note}", file=sys.stderr, flush=True)
 
     def _progress(self, seconds: float) -> None:
-        if sys.stderr.isatty():
+        """A line that is written over on a terminal, one a minute elsewhere."""
+        live = sys.stderr.isatty()
+        if live or seconds - self._said >= 60:
+            self._said = seconds
             made = sum(t.verdict.injections for t in self.tallies.values())
-            now = ", ".join(w.kind for w in self._workers)
-            print(f"\r\x1b[K{seconds:.0f} s: {made} injections, {len(self._todo)} of {self._all} parts to come; now {now}", end="", file=sys.stderr, flush=True)
+            text = f"{seconds:.0f} s: {made} injections, {len(self._todo)} of {self._all} parts to come; now {', '.join(w.kind for w in self._workers)}"
+            print(f"\r\x1b[K{text}" if live else text, end="" if live else "\n", file=sys.stderr, flush=True)
 
 
 def _end(w: Worker) -> None:
@@ -174,15 +178,20 @@ def main(args: argparse.Namespace) -> int:
         return 2
     root = Path(tempfile.mkdtemp(prefix="tilewright-faults-"))
     driver = Driver(names, args.injections, args.jobs, args.seed, root)
+    for number in (signal.SIGINT, signal.SIGTERM):  # ended early, it says how far it came
+        signal.signal(number, signal.default_int_handler)
     try:
         driver.run()
+    except KeyboardInterrupt:
+        print("ended before all was done", file=sys.stderr)
     finally:
         print(table(driver.tallies))
         if args.json:
             rows = {n: {**asdict(t.verdict), "seconds": round(t.seconds, 1), "missing": t.missing} for n, t in driver.tallies.items()}
             Path(args.json).write_text(json.dumps({"seed": args.seed, "kinds": rows}, indent=1) + "\n")
+    short = any(t.verdict.injections < args.injections and not t.missing for t in driver.tallies.values())
     bad = any(t.verdict.bad for t in driver.tallies.values())
     print(f"what failed is in {root}" if bad else "", file=sys.stderr)
     if not bad:
         shutil.rmtree(root, ignore_errors=True)
-    return 1 if bad else 0
+    return 1 if bad or short else 0

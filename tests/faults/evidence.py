@@ -43,6 +43,8 @@ def stored(path: Path) -> dict[str, Row]:
             shutil.copyfile(f"{path}{tail}", f"{copy}{tail}")
     try:
         with contextlib.closing(sqlite3.connect(copy)) as c:
+            if not c.execute("SELECT COUNT(*) FROM sqlite_master WHERE name = 'measurement'").fetchone()[0]:
+                return {}  # it was made when nothing could be written
             names = ", ".join(f'"{n}"' for n in COLUMNS)
             found = c.execute(f"SELECT digest, {names} FROM measurement").fetchall()
     finally:

@@ -23,6 +23,8 @@ from .runs import KERNELS, SHARE
 from .tool import FLAKY, MARK, kill, pick, processes, surroundings
 
 TRIALS, BUDGET_S = 5, 1.2
+BOUND = 4096
+"""What the largest of the tool's own memories hold."""
 EVERY_S = 4.0
 """Seconds between two kills of a helper, on average."""
 SLACK = {"rss": 0.05, "seconds": 0.5}
@@ -53,6 +55,7 @@ def work(folder: Path, until: float, seed: int) -> None:
     rng, path = random.Random(seed), folder / "cache.db"
     script = folder / "script.json"
     script.write_text(json.dumps({"time": 1e-4, "rules": [{"share": SHARE, "do": "wrong", "time": 2e-5}]}))
+    _fill(folder)
     began = time.monotonic()
     while (now := time.monotonic()) < began + until:
         name, text = rng.choice(KERNELS)
@@ -70,6 +73,29 @@ def work(folder: Path, until: float, seed: int) -> None:
             rows = len(store.rows())
         took = time.monotonic() - now
         print(json.dumps(asdict(_sample(now - began + took, took, rows, path.stat().st_size))), flush=True)
+
+
+def _fill(folder: Path) -> None:
+    """Fill what is remembered up to a bound (a few thousand schedules and rows' texts), so that it is no growth later."""
+    from tilewright import cache, kernels, targets
+    from tilewright.cache import Row
+    from tilewright.ir.normalise import normalise
+    from tilewright.opts.actions import actions, apply_cached
+
+    rows = [
+        Row(kernel=f"k{i}", target="t", threads=1, compiler="c", t_med=1.0, opts=[["TILE", "a0", i + 1]], opts_display=[["TILE", "m", i + 1]],
+            provenance={"note": f"{i} " + "x" * 1500})
+        for i in range(BOUND)
+    ]  # fmt: skip
+    with cache.open(folder / "filling.db") as store:
+        store.record(rows)
+        for row in store.rows():
+            assert row.facts
+    kernel = normalise(kernels.make("matmul", kernels.parse_shape("m=96,n=96,k=96")))
+    todo = [apply_cached(kernel, (), targets.host())]
+    while todo and apply_cached.cache_info().currsize < BOUND:
+        state = todo.pop(0)
+        todo += [apply_cached(kernel, (*state.opts, *more), state.target) for more in actions(state)[:60]]
 
 
 def _sample(at: float, seconds: float, rows: int, size: int) -> Sample:

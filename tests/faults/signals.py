@@ -34,10 +34,10 @@ def _signal(number: signal.Signals, rng: random.Random, scratch: Path) -> Verdic
 
 
 def _kept(v: Verdict, s: Search, known: set[str]) -> None:
-    """An interrupted search that had measured something valid says and stores its best."""
+    """A search that was ended and had measured something valid prints and stores its best."""
     rows = [r for r in evidence.read(s.cache)[0] if r.digest not in known]
     valid = [r for r in rows if r.outcome == "ok"]
-    if valid and "interrupted; the best so far is saved" not in s.tool.output():
+    if valid and not s.through:
         v.fail("broken", f"{len(valid)} candidates were right, but no result was printed: {s.tool.tail()}")
     if valid and not any(r.verified for r in rows):
         v.fail("broken", f"{len(valid)} candidates were right, but no answer was stored: {s.tool.tail()}")

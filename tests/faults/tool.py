@@ -95,8 +95,15 @@ def start(scratch: Path, *words: str, env: Mapping[str, str | None] | None = Non
             cwd=scratch,
             env=surroundings(scratch, {MARK: mark, **(env or {})}),
             start_new_session=True,
+            preexec_fn=_as_from_a_shell,
         )
     return Tool(process, mark, said, words)
+
+
+def _as_from_a_shell() -> None:
+    """Signals as a shell leaves them: what this process ignores (under nohup, say) would otherwise be ignored by the command too."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def surroundings(scratch: Path, more: Mapping[str, str | None]) -> dict[str, str]:
@@ -172,5 +179,5 @@ def until(what: Callable[[], bool], seconds: float) -> bool:
     while not what():
         if time.monotonic() >= end:
             return False
-        time.sleep(0.05)
+        time.sleep(0.1)  # each look reads all of /proc
     return True

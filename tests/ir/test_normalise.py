@@ -1,5 +1,8 @@
 """Fewer axes, the same computation."""
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -229,3 +232,17 @@ def test_division_by_zero_is_left_to_run_time():
 def test_adding_zero_is_kept_for_the_sign_of_zero():
     kernel = two_axes(lambda x, i, j: x[i, j] + 0.0)
     assert repr(normalise(kernel).stores[0].expr) == "(x[i_j] + 0)"
+
+
+@pytest.mark.parametrize("shape", [{"m": 16, "n": 300}, {"m": 1, "n": 300}], ids=["its own normal form", "another"])
+def test_a_kernel_that_nobody_holds_is_let_go(shape):
+    """A process that asks for a program every second must not keep them all."""
+    from tilewright.ir.canonical import canonical
+
+    kernel = kernels.make("softmax", shape)
+    normal = normalise(kernel)
+    assert canonical(kernel).hash == canonical(normal).hash
+    gone = [weakref.ref(kernel), weakref.ref(normal)]
+    del kernel, normal
+    gc.collect()
+    assert [r() for r in gone] == [None, None]
