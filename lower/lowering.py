@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from math import gcd
+from math import gcd, prod
 from typing import TYPE_CHECKING
 
 from ..ir import index as ix
@@ -340,9 +340,7 @@ def _empty(item: Item) -> bool:
 
 
 def _bytes(buffer: Buffer) -> int:
-    size = buffer.dtype.size
-    for d in buffer.shape:
-        size *= d if isinstance(d, int) else ix.bounds(d)[1]
+    size = buffer.dtype.size * prod(d if isinstance(d, int) else ix.bounds(d)[1] for d in buffer.shape)
     return (size + 127) // 64 * 64
 
 
