@@ -19,7 +19,9 @@ class Builds(Iterator[tuple[int, "Built | Measurement"]]):
 
     def __init__(self, pool: BuildPool, schedules: Sequence[tuple[Opt, ...]]) -> None:
         self._pool, self._schedules = pool, schedules
-        self._tickets = {pool.submit(opts): i for i, opts in enumerate(schedules)}
+        self._tickets: dict[int, int] = {}
+        for i, opts in enumerate(schedules):  # an interrupt may strike between any two
+            self._tickets[pool.submit(opts)] = i
 
     def __next__(self) -> tuple[int, Built | Measurement]:
         while self._tickets:
@@ -39,4 +41,5 @@ class Builds(Iterator[tuple[int, "Built | Measurement"]]):
         self._tickets.clear()
 
     def __del__(self) -> None:
-        self.close()
+        if hasattr(self, "_tickets"):  # not where an interrupt struck before there was anything to drop
+            self.close()

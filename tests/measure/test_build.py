@@ -1,7 +1,10 @@
 """The build pool: whatever happens in a builder is an outcome of one candidate."""
 
+import contextlib
+import gc
 import os
 import signal
+import sys
 import time
 
 import measure_fakes
@@ -9,6 +12,7 @@ import pytest
 from tilewright import kernels
 from tilewright.ir import MeasureError
 from tilewright.measure import Measurement, Measurer, Outcome
+from tilewright.measure.builds import Builds
 from tilewright.opts import parse
 from tilewright.plan import Built
 
@@ -117,3 +121,31 @@ def test_real_schedules_of_a_real_kernel():
     assert [r.opts for r in results] == [tuple(schedules[i]) for i in (0, 1, 3)]
     for r in results:
         assert 0 < r.t_min <= r.t_med and r.n >= 3 and r.error <= 1 and len(r.sha) == 64 and r.build_s > 0 and r.lower_s > 0
+
+
+@pytest.mark.parametrize("after", [0, 1])
+def test_an_interrupt_while_schedules_are_handed_over_drops_those_that_were(after, monkeypatch):
+    """And nothing is said on the terminal by an object that was never whole."""
+
+    class Pool:
+        def __init__(self):
+            self.taken, self.dropped = [], set()
+
+        def submit(self, opts):
+            if len(self.taken) == after:
+                raise KeyboardInterrupt
+            self.taken.append(opts)
+            return len(self.taken) - 1
+
+        def cancel(self, tickets):
+            self.dropped.update(tickets)
+
+    said: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", said.append)
+    pool = Pool()
+    with contextlib.suppress(KeyboardInterrupt):  # nothing may hold the object through a traceback
+        Builds(pool, [("a",), ("b",)])
+    gc.collect()
+    assert pool.dropped == set(range(after)) and said == []
+    object.__new__(Builds).__del__()
+    assert said == []
