@@ -18,6 +18,7 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from .evidence import committed
 from .kinds import Verdict
 from .runs import KERNELS, SHARE
 from .tool import FLAKY, MARK, kill, pick, processes, surroundings
@@ -69,22 +70,22 @@ def work(folder: Path, until: float, seed: int) -> None:
         with cache.open(path) as store:
             prog = tilewright.best(name, shape=shape, cache=store)
             prog(*(np.ones([e for e in b.shape if isinstance(e, int)], np.float32) for b in prog.kernel.inputs))
-            store.export(folder / "bundle.jsonl", best_only=True)
-            rows = len(store.rows())
         took = time.monotonic() - now
-        print(json.dumps(asdict(_sample(now - began + took, took, rows, path.stat().st_size))), flush=True)
+        # counted by SQLite: to read them all takes memory by their number, and that would be growth of this file's making
+        print(json.dumps(asdict(_sample(now - began + took, took, len(committed(path)), path.stat().st_size))), flush=True)
 
 
 def _fill(folder: Path) -> None:
     """Fill what is remembered up to a bound (a few thousand schedules and rows' texts), so that it is no growth later."""
-    from tilewright import cache, kernels, targets
+    from tilewright import cache, devices, kernels, targets
     from tilewright.cache import Row
     from tilewright.ir.normalise import normalise
     from tilewright.opts.actions import actions, apply_cached
 
+    machine = devices.get("cpu").fingerprint()
     rows = [
         Row(kernel=f"k{i}", target="t", threads=1, compiler="c", t_med=1.0, opts=[["TILE", "a0", i + 1]], opts_display=[["TILE", "m", i + 1]],
-            provenance={"note": f"{i} " + "x" * 1500})
+            provenance={"machine": machine, "note": i})
         for i in range(BOUND)
     ]  # fmt: skip
     with cache.open(folder / "filling.db") as store:
@@ -157,14 +158,24 @@ def main(args: argparse.Namespace) -> int:
     env = surroundings(folder, {MARK: mark, "TILEWRIGHT_FAKE_SCRIPT": str(folder / "script.json")})
     with open(folder / "samples.jsonl", "wb") as out, open(folder / "said.txt", "wb") as said:
         process = subprocess.Popen(words, stdout=out, stderr=said, cwd=folder, env=env, start_new_session=True)
-    kills = 0
-    while process.poll() is None:
-        time.sleep(rng.expovariate(1 / EVERY_S))
-        found = pick(mark, rng.choice(("runner", "child", "builder")))
-        kills += bool(found) and kill(rng.choice(found), signal.SIGKILL)
+    kills, early = 0, False
+    for number in (signal.SIGINT, signal.SIGTERM):  # ended early, it says what it saw
+        signal.signal(number, signal.default_int_handler)
+    try:
+        while process.poll() is None:
+            time.sleep(rng.expovariate(1 / EVERY_S))
+            found = pick(mark, rng.choice(("runner", "child", "builder")))
+            kills += bool(found) and kill(rng.choice(found), signal.SIGKILL)
+    except KeyboardInterrupt:
+        early = True
+        process.kill()
+        process.wait()
+        time.sleep(1)
     samples = [Sample(**json.loads(line)) for line in (folder / "samples.jsonl").read_text().splitlines()]
     grown = judge(samples)
-    if process.returncode:
+    if early:
+        grown.append("it was ended early")
+    elif process.returncode:
         grown.append(f"the process ended with {process.returncode}: {(folder / 'said.txt').read_text()[-500:]}")
     left = Verdict()
     if orphans := processes(mark):
