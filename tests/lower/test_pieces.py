@@ -6,13 +6,16 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from checks import check_twin
-from tilewright import kernels, targets
+from checks import check_twin, in_child
+from tilewright import devices, kernels, targets
 from tilewright.ir import sym
 from tilewright.ir.kernel import Kernel
 from tilewright.lower import Program, lower
 from tilewright.lower.program import Block, For, If, Instr, statements
-from tilewright.opts import apply, parse
+from tilewright.measure.inputs import generate
+from tilewright.measure.memory import Operands
+from tilewright.opts import apply, opt, parse
+from tilewright.renderers import render
 
 AVX512, AVX2 = targets.named("znver5"), targets.named("avx2")
 MEMORY = ("load", "store", "gather", "scatter")
@@ -99,3 +102,20 @@ def test_tiles_of_a_fold_that_are_whole_are_not_masked() -> None:
     p = program(kernels.make("attention_full", {"b": 1, "h": 1, "s": 40, "d": 8}, "float32"), FOLD)
     tiles = [f for f in loops(p.phases[0].body) if f.label.startswith("key") and len(list(loops(f.body))) > 1]
     assert tiles and not any(masks(f.body) for f in tiles)
+
+
+def test_a_step_of_one_element_writes_one_element():
+    """LLVM 22 makes a store of four bytes of a truncation to bfloat16 that is stored under a mask of one lane."""
+    cpu = devices.get("cpu")
+    kernel = kernels.make("matmul_tn", {"m": 13, "n": 33, "k": 1}, "bfloat16")
+    source = render(lower(apply(kernel, (opt("UPCAST", "n", 12),), cpu.target)), cpu.target)
+    shapes = [b.shape for b in kernel.buffers]
+    inputs = generate(kernel, {}, 0)
+
+    def run() -> str:
+        memory = Operands([b.name for b in kernel.buffers], [b.dtype for b in kernel.buffers], shapes, inputs)
+        memory.set_canaries()
+        cpu.load(cpu.build(source), source.signature, 1).run(memory.checked, [])
+        return memory.broken()
+
+    assert in_child(run) == ""

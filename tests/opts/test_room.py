@@ -10,7 +10,7 @@ import pytest
 from tilewright import kernels, targets
 from tilewright.ir import KernelBuilder, OptError, exp, float32
 from tilewright.ir.normalise import normalise
-from tilewright.lower import lower, lowering
+from tilewright.lower import lower
 from tilewright.opts import apply, parse, room
 
 TARGET = targets.named("avx2")
@@ -69,7 +69,7 @@ def test_values_that_the_kernel_keeps_count_but_are_no_fault_of_the_options(monk
     plain = lower(apply(kernel, (), TARGET))
     need = room.total_bytes(TARGET, plain.work, plain.scratch)
     assert need > 64 * 64 * 4
-    monkeypatch.setattr(lowering, "MAX_PROGRAM_BYTES", 1)
+    monkeypatch.setattr(room, "MAX_PROGRAM_BYTES", 1)
     assert lower(apply(kernel, parse([["UPCAST", "n", 8]]), TARGET)).scratch <= plain.scratch  # as much as without options
     with pytest.raises(OptError, match="use smaller tiles"):
         lower(apply(kernel, parse([["STAGE", "x", {"at": "m", "order": "row"}]]), TARGET))
