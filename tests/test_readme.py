@@ -27,10 +27,10 @@ def commands() -> list[list[str]]:
 
 
 @pytest.fixture(autouse=True)
-def own_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cache and a place for measured limits that are this test's own."""
+def own_files(tmp_path: Path, known_limits: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cache that is this test's own, and limits that are known."""
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache.db"))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(known_limits))
 
 
 def quick(command: list[str]) -> list[str]:

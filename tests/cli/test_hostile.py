@@ -132,11 +132,11 @@ CLOSED = "error: cannot write standard output: Bad file descriptor"
         ("COLUMNS=-5 TERM=dumb {tune} kernels", 0, ""),
         ("mkdir gone; cd gone; rmdir ../gone; {tune} cache list --cache rel.db", 2, "error: the working directory was deleted"),
         ("mkdir gone; cd gone; rmdir ../gone; {tune} show --kernel x.py:f", 2, "error: there is no file x.py"),
-        ("TILEWRIGHT_CACHE=/dev/null {tune} run --kernel add --shape m=4 --trials 1 --quiet", 2, "error: "),
+        ("XDG_STATE_HOME={known_limits} TILEWRIGHT_CACHE=/dev/null {tune} run --kernel add --shape m=4 --trials 1 --quiet", 2, "error: "),
     ],
 )
-def test_environments(tmp_path: Path, line: str, code: int, said: str) -> None:
+def test_environments(tmp_path: Path, known_limits: Path, line: str, code: int, said: str) -> None:
     env = {**os.environ, "HOME": str(tmp_path), "TILEWRIGHT_CACHE": str(tmp_path / "cache.db"), "XDG_CACHE_HOME": "", "XDG_DATA_HOME": ""}
     tune = f"{sys.executable} -m tilewright.cli"
-    done = subprocess.run(["bash", "-c", line.format(tune=tune)], capture_output=True, text=True, timeout=120, cwd=tmp_path, env=env)
+    done = subprocess.run(["bash", "-c", line.format(tune=tune, known_limits=known_limits)], capture_output=True, text=True, timeout=120, cwd=tmp_path, env=env)
     assert done.returncode == code and said in done.stderr and "Traceback" not in done.stderr + done.stdout
