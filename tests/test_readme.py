@@ -50,6 +50,7 @@ def test_there_are_commands() -> None:
     assert {c[0] for c in commands()} == {"run", "show", "explain", "check", "report", "kernels", "devices", "cache"}
 
 
+@pytest.mark.slow
 def test_every_command_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     monkeypatch.chdir(tmp_path)
@@ -58,6 +59,7 @@ def test_every_command_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ca
     assert (tmp_path / "result.json").is_file()
 
 
+@pytest.mark.slow
 def test_python_blocks_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     use, kernel = blocks(README, "python")
     exec(compile(use.replace('budget="3s"', "trials=4"), "README.md", "exec"), {})

@@ -245,6 +245,7 @@ print(len(store.rows()), store.record(row(5000)))
 """
 
 
+@pytest.mark.slow
 def test_a_full_disk_says_so_and_loses_nothing(path: Path) -> None:
     """A limit on the size of files stands in for the full disk."""
     done = subprocess.run([sys.executable, "-c", FULL, str(path)], capture_output=True, text=True, timeout=60)

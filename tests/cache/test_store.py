@@ -92,6 +92,7 @@ def test_a_replaced_file_is_noticed(make_row, key: Key, path: Path, tmp_path: Pa
     assert lookup(path, key) is None
 
 
+@pytest.mark.slow
 def test_look_up_among_ten_thousand_rows(store: Cache, make_row, key: Key, path: Path) -> None:
     rows = [make_row(kernel=f"kernel{i % 500}", t_med=1e-3 + i * 1e-7, t_min=1e-3, opts=[["UPCAST", "a1", 2 + i]]) for i in range(10_000)]
     assert store.record(rows) == 10_000

@@ -77,6 +77,7 @@ def test_arguments(tune: Tune, args: list[str], code: int, said: str) -> None:
     assert len(done.err) < 8000
 
 
+@pytest.mark.slow
 def test_names_in_a_kernel_cannot_touch_the_terminal(tune: Tune, tmp_path: Path) -> None:
     file = tmp_path / "k.py"
     file.write_text(
@@ -113,6 +114,7 @@ FULL = "error: cannot write standard output: No space left on device"
 CLOSED = "error: cannot write standard output: Bad file descriptor"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
 @pytest.mark.parametrize(
     ("line", "code", "said"),

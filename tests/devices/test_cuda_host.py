@@ -212,6 +212,7 @@ PLACES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PLACES)
 def test_memory_faults_name_the_buffer(name: str) -> None:
     a, b = np.ones(32, np.float32), np.zeros(32, np.float32)

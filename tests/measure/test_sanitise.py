@@ -22,6 +22,7 @@ def small(name: str, dtype: str = "float32"):
     return normalise(kernels.make(name, kernels.get(name).odd_shape, dtype))
 
 
+@pytest.mark.slow
 @needs_oclgrind
 @pytest.mark.parametrize("name", ["matmul", "softmax", "argmax"])
 def test_a_seed_with_groups_is_sound(name: str) -> None:
@@ -37,6 +38,7 @@ def test_a_schedule_for_processors_is_sound() -> None:
     assert found.ok and found.threads == (1,)
 
 
+@pytest.mark.slow
 @needs_oclgrind
 @pytest.mark.parametrize("kind", ["race", "result"])
 def test_faults_of_a_renderer_are_seen(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:

@@ -105,6 +105,7 @@ def test_inputs_have_everything(type_):
     assert np.isfinite(calm).all() and not ((calm != 0) & (np.abs(calm) < smallest)).any()
 
 
+@pytest.mark.slow
 def test_integers_stay_in_their_range_and_reach_its_ends():
     kernel = kernels.make("embedding", {"v": 11, "m": 40, "n": 16} if "m" in kernels.get("embedding").shape_names else None)
     ids = next(b for b in kernel.inputs if b.dtype.is_int)
@@ -132,6 +133,7 @@ def on_special(case, source, exe, wild):
     return "; ".join(f"{case}, {wild=}: {v.detail}" for v in found if not v.ok)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", kernels.NAMES)
 def test_no_right_schedule_is_blamed(name, device):

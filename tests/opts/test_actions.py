@@ -12,6 +12,7 @@ TARGET = targets.named("znver5")
 MOST = 130
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", kernels.NAMES)
 def test_every_action_applies_and_changes_the_schedule(name: str) -> None:
     kernel = kernels.get(name).kernel(kernels.get(name).odd_shape)
@@ -22,6 +23,7 @@ def test_every_action_applies_and_changes_the_schedule(name: str) -> None:
         assert apply(kernel, more, TARGET).hash != start.hash, dumps(more)
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", kernels.NAMES)
 def test_about_sixty_actions_a_step(name: str) -> None:
     kernel = kernels.make(name)

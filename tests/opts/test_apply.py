@@ -27,6 +27,7 @@ def program(s: Scheduled) -> str:
     return re.sub(r" \[[\w.@]+\]", "", show(lowered))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_equal_hashes_mean_equal_programs(name: str) -> None:
     rng = random.Random(name)

@@ -58,6 +58,7 @@ def cases(name: str) -> list[tuple[Any, Opts]]:
     return out
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", NAMES)
 def test_neighbours_that_do_not_depend_on_each_other_commute(name: str) -> None:
     shown = False
@@ -79,6 +80,7 @@ def test_neighbours_that_do_not_depend_on_each_other_commute(name: str) -> None:
                 assert program(second) == program(first), f"{case.name}: {dumps(opts)} and {dumps(swapped)} are one schedule and two Programs"
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", NAMES)
 def test_apply_gives_the_same_twice_and_changes_nothing(name: str) -> None:
     for case, opts in cases(name)[:2]:

@@ -64,6 +64,7 @@ def test_ignored_signals_stay_ignored() -> None:
         signal.signal(signal.SIGHUP, before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_the_command_saves_shows_and_says_which_signal(tmp_path: Path, known_limits: Path, number: int, code: int) -> None:
     location = tmp_path / "c.db"
