@@ -13,6 +13,9 @@ JOBS ?= auto
 TESTS ?=
 BIN := .venv/bin
 
+# Containers often forbid Python to keep what it compiled: then every process, of which the tests start hundreds, compiles Tilewright and its tests again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: run test test-quick lint clean help
 .DEFAULT_GOAL := help
 

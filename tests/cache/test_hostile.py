@@ -313,6 +313,7 @@ def test_exporting_to_a_full_disk_keeps_the_old_bundle(store: Cache, make_row, p
     assert len(store.rows()) == 50
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="Linux has /dev/full")
 @pytest.mark.parametrize("file", ["-", "/dev/full"])
 def test_exporting_to_a_full_stream(store: Cache, make_row, path: Path, file: str) -> None:

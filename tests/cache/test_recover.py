@@ -199,6 +199,7 @@ def as_nobody(path: Path, action: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_a_read_only_cache_can_be_read(tmp_path: Path, make_row) -> None:
     folder = tmp_path / "shared"
     folder.mkdir()
@@ -214,6 +215,7 @@ def test_a_read_only_cache_can_be_read(tmp_path: Path, make_row) -> None:
     assert "written" not in out
 
 
+@pytest.mark.slow
 def test_a_damaged_file_in_a_read_only_folder_reads_as_empty(tmp_path: Path) -> None:
     folder = tmp_path / "shared"
     folder.mkdir()

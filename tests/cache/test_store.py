@@ -67,6 +67,7 @@ def test_numbers_and_json_take_one_form(store: Cache, make_row) -> None:
     assert store.rows()[0].shape == '{"m":4,"n":3}'
 
 
+@pytest.mark.slow
 def test_a_commit_by_another_process_is_seen_by_the_next_look_up(store: Cache, make_row, key: Key, path: Path) -> None:
     store.record(make_row(t_med=1e-3))
     assert lookup(path, key).t_med == 1e-3

@@ -289,6 +289,7 @@ def test_plots_are_written(tune: Tune, mixed: Path, tmp_path: Path, kind: str, e
     assert data.startswith(b"\x89PNG") if ending == "png" else b"<svg" in data
 
 
+@pytest.mark.slow
 def test_plot_mistakes(tune: Tune, mixed: Path, tmp_path: Path) -> None:
     assert "give the file such an ending, not '.gif'" in tune("plot", "x.gif").err
     pytest.importorskip("matplotlib", reason="matplotlib is an extra: pip install 'tilewright[plot]'")

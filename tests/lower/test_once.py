@@ -54,6 +54,7 @@ def test_packing_once_changes_no_result(name: str, shape: dict[str, int], opts: 
         np.testing.assert_array_equal(x, y)  # the same sums in the same order
 
 
+@pytest.mark.slow
 def test_signed_bytes_keep_the_sums_of_their_columns() -> None:
     shape = {"m": 18, "n": 70, "k": 40}
     kernel = normalise(kernels.make("matmul_int8:constant=b", shape))

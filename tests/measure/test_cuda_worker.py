@@ -68,6 +68,7 @@ def test_faults_have_their_outcomes_and_the_worker_is_replaced(m: Measurer, good
         assert got.outcome is outcome and detail in got.detail, (body, got)
 
 
+@pytest.mark.slow
 def test_the_device_is_not_opened_in_this_process(m: Measurer, good: Built) -> None:
     assert m.measure([good])[0].ok
     device = devices.get(SPEC)

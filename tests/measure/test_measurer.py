@@ -70,6 +70,7 @@ def test_more_candidates_than_one_child_serves(m, fast):
     assert len(got) == 40 and set(got) <= {Outcome.ok, Outcome.slow} and Outcome.ok in got
 
 
+@pytest.mark.slow
 def test_a_winner_is_confirmed_on_other_inputs(m, fast):
     r = m.confirm(fast)
     assert r.ok and r.n >= 3 and r.error <= 1
@@ -161,6 +162,7 @@ def test_confirmations_in_turn_keep_every_reference(m, fast, slow):
         assert m.measure([candidate])[0].ok
 
 
+@pytest.mark.slow
 def test_a_lost_runner_is_replaced(m, fast):
     assert m.measure([fast])[0].ok
     m._process.kill()

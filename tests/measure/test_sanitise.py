@@ -32,6 +32,7 @@ def test_a_seed_with_groups_is_sound(name: str) -> None:
     assert found.ok and found.oclgrind is not None and max(found.threads) > 1 and not found.why
 
 
+@pytest.mark.slow
 @needs_oclgrind
 def test_a_schedule_for_processors_is_sound() -> None:
     found = sanitise(small("matmul", "float16"), [opt("UPCAST", "m", 4), opt("UPCAST", "n", 8)], named("opencl-cpu"))

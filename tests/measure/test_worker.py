@@ -30,6 +30,7 @@ def test_right_candidates_are_verified_and_timed(m, good):
     assert m.duel(good, good, rounds=3).rounds == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("bad", "outcome", "detail"),
     [

@@ -50,6 +50,7 @@ def test_every_option_of_the_device_can_be_reached() -> None:
     assert {"TILE", "MOVE", "UPCAST", "UNROLL", "PARALLEL", "SPLITK", "STAGE", "NT", "FETCH"} <= seen
 
 
+@pytest.mark.slow
 def test_a_search_can_go_on_from_any_action() -> None:
     kernel = kernels.make("matmul")
     for more in actions(apply(kernel, (), TARGET))[::9]:

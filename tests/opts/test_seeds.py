@@ -42,6 +42,7 @@ def test_seeds_apply_to_every_kernel(name: str, where: str, size: str, threads: 
         apply(kernel, opts, target(where))
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", kernels.NAMES)
 def test_the_first_seed_uses_lanes_and_threads(name: str) -> None:
     t = targets.named("znver5")

@@ -121,6 +121,7 @@ def test_integer_arithmetic_wraps(name: str, lanes: int, target: Target) -> None
         check(lambda k, x, y: k.op("shr", x, y), [a, s], a >> s, lanes, target)
 
 
+@pytest.mark.many
 @lanes
 @pytest.mark.parametrize("name", INTS + UINTS)
 @pytest.mark.parametrize("by", [1, 7, 16, 100])

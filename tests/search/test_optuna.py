@@ -82,6 +82,7 @@ def test_illegal_points_are_told_and_never_asked(name: str) -> None:
     assert all(t.constraints == {"valid": 0.0} for t in finished(strategy) if t.value is not None and t not in told and KINDS[name].constrained)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HERE)
 def test_slow_is_pruned_with_its_value_and_a_failure_is_not_a_value(name: str) -> None:
     where, engine = space()

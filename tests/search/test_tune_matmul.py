@@ -48,6 +48,7 @@ def test_finds_better_than_the_empty_schedule(first: Result) -> None:
     assert sum(first.counts.values()) >= 40 and first.counts["ok"] > 10
 
 
+@pytest.mark.slow
 def test_every_measurement_is_a_row_and_one_is_the_answer(first: Result, opened: caches.Cache) -> None:
     rows = opened.rows(name="matmul")
     assert len(rows) == sum(first.counts.values()) + 1
