@@ -23,9 +23,10 @@ os.environ.setdefault("NVIDIA_TF32_OVERRIDE", "0")  # cuBLAS reads it when it is
 
 import numpy as np
 import tilewright
-from tilewright.devices import get, nvrtc
-from tilewright.devices.cuda import CudaDevice
-from tilewright.devices.cuda_run import Session, timed
+from tilewright.devices import get
+from tilewright.devices.cuda import nvrtc
+from tilewright.devices.cuda.device import CudaDevice
+from tilewright.devices.cuda.run import Session, timed
 from tilewright.ir import DeviceError, TilewrightError
 from tilewright.kernels import make, parse_shape
 from tilewright.plan import compile

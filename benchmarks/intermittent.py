@@ -19,9 +19,9 @@ from tilewright import devices
 from tilewright.ir import KernelBuilder, float32
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.node import const
-from tilewright.lower.program import Param, Signature
 from tilewright.measure import Duel, Measurement, Measurer, Outcome
 from tilewright.plan import Built
+from tilewright.program.program import Param, Signature
 from tilewright.renderers import Source
 from tilewright.search.finals import Finalist, decide
 

@@ -20,11 +20,11 @@ from typing import Any
 
 from ladder_steps import COMPUTED, STORIES, Step, Story
 from tilewright import devices, kernels
+from tilewright.heuristics import seeds
 from tilewright.ir.cost import cost
 from tilewright.ir.normalise import normalise
 from tilewright.measure import Measurement, Measurer
 from tilewright.measure.roofline import roofline
-from tilewright.opts import seeds
 from tilewright.opts.opt import dumps, short
 from tilewright.search import tune
 

@@ -28,7 +28,7 @@ class Story:
     steps: tuple[Step, ...]
 
 
-_SEED = "What `tilewright.opts.seeds` proposes from the kernel's structure and the machine's sizes, ranked by the analytic model; nothing was measured for it."
+_SEED = "What `tilewright.heuristics.seeds` proposes from the kernel's structure and the machine's sizes, ranked by the analytic model; nothing was measured for it."
 _TUNED = "The winner of a search from an empty cache, checked twice. Where no candidate beats the seed by more than the noise, the winner is the seed."
 
 _LANES = (opt("UPCAST", "n", 16),)

@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from tilewright import cache, kernels, opts, targets
+from tilewright import cache, heuristics, kernels, opts, targets
 from tilewright.ir import OptError
 from tilewright.ir.normalise import normalise
 from tilewright.search import tune
@@ -51,7 +51,7 @@ def measured(name: str, budget: str, threads: int | None) -> tuple[list[tuple[fl
         except OptError:
             continue
         if r.t_med and (s.hash not in found or r.t_med < found[s.hash][1]):
-            found[s.hash] = (opts.estimate(s, used), r.t_med)
+            found[s.hash] = (heuristics.estimate(s, used), r.t_med)
     return list(found.values()), used
 
 

@@ -17,7 +17,7 @@ OLDEST = 1
 BUNDLE_SCHEMA = 1
 """Of bundles."""
 
-CODE = ("ir", "targets", "opts", "lower", "renderers")
+CODE = ("ir", "targets", "opts", "program", "lower", "renderers")
 """The folders whose code decides what source a schedule becomes."""
 
 

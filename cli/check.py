@@ -21,9 +21,9 @@ def run(args: Namespace) -> int:
     from rich.text import Text
 
     from .. import kernels, targets
+    from ..heuristics import seeds
     from ..ir.normalise import normalise
     from ..measure.sanitise import sanitise
-    from ..opts import seeds
     from ..opts.opt import parse
 
     if args.device:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from ..ir.errors import BuildError, CacheMiss, DeviceError, MeasureError, TilewrightError, VerifyError
 from .parser import build_parser
 from .project import settle
-from .shown import Shown, brief, outside
+from .sanitised import Shown, brief, outside
 
 OK, USAGE, NO_DEVICE, NOTHING_VALID, MISSING, INTERRUPTED = 0, 2, 3, 4, 5, 130
 
@@ -123,7 +123,7 @@ def handler(args: Namespace) -> Callable[[Namespace], int]:
     elif args.command == "check":
         from .check import run as chosen
     elif args.command == "report":
-        from .report import run as chosen
+        from .report.command import run as chosen
     elif args.command == "explain":
         from .explain import run as chosen
     elif args.command == "plot":

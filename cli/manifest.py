@@ -19,8 +19,8 @@ from .style import console, duration, opts_text, rate, shape_text, table
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ..search.manifest import Entry, Manifest
-    from ..search.many import Done, Overall
+    from ..search.manifest.manifest import Entry, Manifest
+    from ..search.manifest.tune_all import Done, Overall
 
 NOTHING_VALID, INTERRUPTED = 4, 130
 ELSEWHERE = "elsewhere"
@@ -42,9 +42,9 @@ def run(args: Namespace) -> int:
 
         return check(args)
     from .. import cache
-    from ..search import manifest as manifests
     from ..search.budget import parse_seconds
-    from ..search.many import tune_all
+    from ..search.manifest import manifest as manifests
+    from ..search.manifest.tune_all import tune_all
 
     whole = manifests.load(args.manifest, "all" if args.trust else "inside")
     keep_lock(whole)
@@ -77,7 +77,7 @@ def keep_lock(found: Manifest) -> None:
 
     from ..ir.normalise import normalise
     from ..plan.identity import canonical_of
-    from ..search import manifest_lock
+    from ..search.manifest import lock as manifest_lock
 
     ran = [(e.record, e.made) for e in found.entries if e.record is not None and e.made is not None]
     try:
@@ -89,7 +89,7 @@ def keep_lock(found: Manifest) -> None:
 
 def probe(found: Manifest, out: Console, quiet: bool) -> None:
     """Measure the limits of the devices of this machine that the manifest names, where that never happened, before the budget begins."""
-    from ..search.many import here
+    from ..search.manifest.tune_all import here
 
     for place in found.places:
         try:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..files.output import replace
 from ..ir.errors import UsageError
-from . import report_charts, report_svg
-from .report import EMPTY
-from .report_rows import COLUMNS, Entry, entries
+from .report import charts as report_charts
+from .report import svg as report_svg
+from .report.command import EMPTY
+from .report.rows import COLUMNS, Entry, entries
 from .style import console, duration
 
 if TYPE_CHECKING:

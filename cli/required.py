@@ -13,8 +13,8 @@ from .run import writable, write
 from .style import console, duration, percent, shape_text, table
 
 if TYPE_CHECKING:
-    from ..search.manifest import Entry, Manifest
-    from ..search.required import Checked
+    from ..search.manifest.manifest import Entry, Manifest
+    from ..search.manifest.required import Checked
 
 MISSING = 5
 STATE = {"present": "green", "stale": "yellow", "missing": "bold red"}
@@ -23,8 +23,8 @@ STATE = {"present": "green", "stale": "yellow", "missing": "bold red"}
 def check(args: Namespace) -> int:
     """Look up every entry without any device; say what is missing, and how to tune it."""
     from .. import cache
-    from ..search import manifest as manifests
-    from ..search import required
+    from ..search.manifest import manifest as manifests
+    from ..search.manifest import required
 
     writable(getattr(args, "json", None))
     found = manifests.load(args.manifest, "all" if args.trust else "none").only(args.target)

@@ -80,7 +80,7 @@ def choose(args: Namespace, kernel: Kernel) -> tuple[Target, tuple[Opt, ...], st
     if args.opts is not None:
         return target, parse(args.opts), "options as given"
     if args.seed_schedule:
-        from ..opts import seeds
+        from ..heuristics import seeds
 
         return target, seeds(kernel, target, threads)[0], f"seed schedule for {threads} threads"
     from ..cache import open as open_cache

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TextIO
 
 from ..measure.roofline import share
-from .shown import behind, clean
+from .sanitised import behind, clean
 
 if TYPE_CHECKING:
     from rich.console import Console

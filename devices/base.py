@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ..ir.errors import UsageError
 
 if TYPE_CHECKING:
-    from ..lower.program import Signature
+    from ..program.program import Signature
     from ..targets import Target
     from .limits import Limits
     from .memory import Memory

@@ -20,10 +20,10 @@ from .base import Device
 
 GROUP = "tilewright.devices"
 _BUILTIN = {
-    "cpu": ("cpu", "CpuDevice"),
-    "cpu:c": ("cpu_c", "CpuCDevice"),
-    "opencl": ("opencl", "OpenClDevice"),
-    "cuda": ("cuda", "CudaDevice"),
+    "cpu": ("cpu.device", "CpuDevice"),
+    "cpu:c": ("cpu.cpu_c", "CpuCDevice"),
+    "opencl": ("opencl.device", "OpenClDevice"),
+    "cuda": ("cuda.device", "CudaDevice"),
 }
 """Module of this folder and class, by name; imported when asked for."""
 _CHOOSING = ("opencl", "cuda")

@@ -15,8 +15,8 @@ from typing import Any
 
 from .errors import OptError
 from .kernel import Kernel, Store, Value
-from .loose import without_epilogue
 from .normalise import normalise
+from .without_epilogue import without_epilogue
 from .writer import Writer
 
 VERSION = 1

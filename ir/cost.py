@@ -14,9 +14,9 @@ from math import prod
 from . import index as ix
 from .dtypes import DType, index
 from .errors import KernelError
-from .idle import idle, threshold
 from .kernel import Buffer, Extent, Fold, Kernel, Reduce, Scan, loads
 from .node import Node, as_node, axes_of, substitute, walk
+from .skippable import idle, threshold
 
 FLOP = frozenset({"add", "sub", "mul", "div", "max", "min", "neg", "abs", "sqrt", "floor"})
 """Operators of one flop; comparisons, selections, conversions and index arithmetic are free."""

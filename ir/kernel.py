@@ -194,7 +194,7 @@ class Kernel:
     def unproved(self) -> frozenset[tuple[str, int]]:
         """(buffer or value, dimension) that some index may leave, for all that is known without data: these are merged with no other, so that evaluation
         checks them as they were written."""
-        from .inside import unproved
+        from .access_bounds import unproved
 
         return unproved(self)
 

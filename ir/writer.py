@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from .colour import Colours, commutes, elements
 from .dtypes import index
 from .kernel import Buffer, Extent, Fold, Kernel, Reduce, Scan, Store, Value
 from .node import Node, as_node, load_parts
+from .structural_hash import Colours, commutes, elements
 
 
 class Writer:

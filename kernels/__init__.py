@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from importlib import import_module
 
-from ..ir.constants import with_constants
+from ..ir.constant_inputs import with_constants
 from ..ir.dtypes import DType
 from ..ir.errors import KernelError
 from ..ir.kernel import Extent, Kernel

@@ -1,6 +1,6 @@
 """Scheduled kernels become Programs; the interpreter runs Programs."""
 
+from ..program.program import Mem, Param, Program, Signature
 from .lowering import lower
-from .program import Mem, Param, Program, Signature
 
 __all__ = ["Mem", "Param", "Program", "Signature", "lower"]

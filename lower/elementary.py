@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from ..ir.dtypes import DType, float32, float64, uint32, uint64
 from ..ir.errors import KernelError
+from ..program.builder import Builder
+from ..program.program import Val
 from . import minimax
-from .builder import Builder
-from .program import Val
 
 
 @dataclass(frozen=True)

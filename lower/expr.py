@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 from ..ir import index as ix
 from ..ir.dtypes import index
 from ..ir.errors import OptError
-from ..ir.idle import conjuncts
 from ..ir.kernel import Buffer
 from ..ir.node import Node, axes_of, const, load_parts
+from ..ir.skippable import conjuncts
+from ..opts.axis_plan import Part
 from ..opts.nests import Nest
-from ..opts.plan_axis import Part
+from ..program.program import Mem, Val
 from .bounds import Bounds
 from .lanes import choose_lane, width
-from .parts import Split, over_parts
-from .program import Mem, Val
+from .part_index import Split, over_parts
 from .staged import tile
 from .storage import Array, Assignment, Registers
 from .strided import strided_read
-from .turn import turned_read
+from .transpose import turned_read
 
 if TYPE_CHECKING:
     from .lowering import Lowering

@@ -10,10 +10,10 @@ from ..ir import index as ix
 from ..ir.dtypes import bool_, index, int32, int64
 from ..ir.errors import OptError
 from ..ir.node import Node, axes_of, const, substitute
-from ..opts.plan_axis import Part
-from .builder import Builder
-from .parts import Split, over_parts, reads_memory
-from .program import Val
+from ..opts.axis_plan import Part
+from ..program.builder import Builder
+from ..program.program import Val
+from .part_index import Split, over_parts, reads_memory
 from .storage import Assignment
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from ..ir import index as ix
 from ..ir.node import Node, axes_of, load_parts, walk
+from ..opts.axis_plan import Part
 from ..opts.layout import picks
 from ..opts.nests import Nest
-from ..opts.plan_axis import Part
-from .parts import over_parts
+from .part_index import over_parts
 from .storage import Array
 
 if TYPE_CHECKING:

@@ -12,23 +12,24 @@ from ..ir.dtypes import DType, index
 from ..ir.errors import OptError
 from ..ir.kernel import Buffer, Scan
 from ..ir.node import Node, const, walk
+from ..opts.axis_plan import Part
+from ..opts.memory_limits import check_program
 from ..opts.nests import FoldItem, Item, Nest
-from ..opts.plan_axis import Part
-from ..opts.room import check_program
 from ..opts.schedule import Scheduled, apply
 from ..opts.staging import StagePlan
-from . import empty, once
-from .builder import Builder, Loop
-from .groups import barriers
-from .interleave import interleave
+from ..program.builder import Builder, Loop
+from ..program.program import Mem, Param, Phase, Program, Val
+from . import empty_extents as empty
+from .allocation import Rooms
+from .emit import pack_once as once
+from .passes import barriers
+from .passes.interleave import interleave
 from .pieces import ALL, Piece, Pieces
-from .program import Mem, Param, Phase, Program, Val
-from .rooms import Rooms
 from .scalars import Scalars
 from .storage import Arena, Array, Registers, row_major
 
 if TYPE_CHECKING:
-    from .fold import Merge
+    from .emit.fold import Merge
 
 
 def lower(scheduled: Scheduled, expand: bool = True) -> Program:
@@ -40,7 +41,7 @@ def lower(scheduled: Scheduled, expand: bool = True) -> Program:
     target = scheduled.target
     out = Program(kernel.name, params, kernel.symbols, [], align=target.vector_bytes if target.groups else 1)
     room = Arena("work")
-    for sub, gate in _parts(scheduled):
+    for sub, gate in empty.parts(scheduled):
         low = Lowering(sub, expand, places, kernel.symbols)
         for s in sub.stages.values():
             if s.once:
@@ -57,20 +58,6 @@ def lower(scheduled: Scheduled, expand: bool = True) -> Program:
     if scheduled.opts:
         check_program(target, kernel.name, out, lambda: lower(apply(kernel, (), target)))
     return out
-
-
-def _parts(scheduled: Scheduled, positive: frozenset[Node] = frozenset(), gate: Node = const(1)) -> Iterator[tuple[Scheduled, Node]]:  # noqa: B008
-    """The schedules whose phases make up the Program, each with a factor of its grid: 1 or 0."""
-    sometimes = [e for e in empty.doubtful(scheduled.kernel) if e not in positive]
-    full = gate
-    for e in sometimes:
-        full = ix.mul(full, empty.some(e))
-    for sub in scheduled.phases or (scheduled,):
-        yield sub, full
-    for e in sometimes:
-        bare = apply(empty.emptied(scheduled.kernel, e), (), scheduled.target)
-        yield from _parts(bare, positive, ix.mul(gate, empty.none(e)))
-        positive, gate = positive | {e}, ix.mul(gate, empty.some(e))
 
 
 class Lowering(Rooms, Pieces):
@@ -210,7 +197,8 @@ class Lowering(Rooms, Pieces):
                     self.forced[name] = self.array(n.value if n.value is not None and n.name == name else self.kernel.values[name], axes)
 
     def _emit(self, item: Item) -> None:
-        from . import emit, fold
+        from .emit import fold
+        from .emit import nest as emit
 
         self.current = item.nests if isinstance(item, FoldItem) else (item,)
         if isinstance(item, FoldItem):

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING
 
 from ..ir import index as ix
 from ..ir.node import Node, const, substitute
+from ..opts.axis_plan import Part
 from ..opts.nests import Item, Nest
-from ..opts.plan_axis import Part
 from ..opts.schedule import Scheduled
 from ..opts.staging import StagePlan
-from .builder import Builder, Loop
-from .program import Val
+from ..program.builder import Builder, Loop
+from ..program.program import Val
 from .scalars import Scalars
 from .storage import Arena, Array, Registers
 
 if TYPE_CHECKING:
-    from .program import Mem
+    from ..program.program import Mem
 
 
 @dataclass(frozen=True, slots=True)

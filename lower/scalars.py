@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 from ..ir.errors import OptError
 from ..ir.node import Node
-from .builder import Builder
-from .program import Val
+from ..program.builder import Builder
+from ..program.program import Val
 
 
 class Scalars:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from ..ir import index as ix
 from ..ir.dtypes import DType
 from ..ir.node import Node, const
-from ..opts.plan_axis import Part
-from .program import Mem, Val
+from ..opts.axis_plan import Part
+from ..program.program import Mem, Val
 
 Assignment = dict[str, int]
 Key = tuple[tuple[str, int], ...]

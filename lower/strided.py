@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..ir.node import Node
 from ..opts.layout import picks
-from .program import Mem, Val
+from ..program.program import Mem, Val
 
 if TYPE_CHECKING:
     from .expr import NestEval

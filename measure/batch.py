@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING, Any
 from ..ir.errors import BuildError, MeasureError, TilewrightError
 from .outcome import Outcome
 from .repeat import repeat
-from .shifted import PATTERNS, Shifted
+from .repeated_runs import Watch, WrongResultError
+from .shifted_addresses import PATTERNS, Shifted
 from .slots import Slots
 from .stats import median, paired_bursts, time_adaptively
-from .watch import Watch, WrongResultError
 
 if TYPE_CHECKING:
     from ..devices import Device, Executable
-    from ..lower.program import Signature
+    from ..program.program import Signature
     from .compare import Checker
-    from .kept import Kept
+    from .device_memory import Mirror
+    from .first_outputs import Kept
     from .memory import Operands
-    from .mirror import Mirror
     from .protocol import Channel
 
 NATIVE = "native"
@@ -121,7 +121,7 @@ class Bench:
         """In a child: open the device's memory, if it has one, and get the operands ready."""
         memory = self.device.memory()
         if memory is not None:
-            from .mirror import Mirror
+            from .device_memory import Mirror
 
             self.mirror = Mirror(self.host, memory)
         self.operands.touch()

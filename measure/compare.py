@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from ..ir.dtypes import DType, dtype, float32, float64, index
 from ..ir.errors import TilewrightError
 from ..ir.node import const
-from ..lower.builder import Builder
-from ..lower.program import Mem, Param, Phase, Program, Val
+from ..program.builder import Builder
+from ..program.program import Mem, Param, Phase, Program, Val
 from .memory import Operands, Region, view
 from .verify import Expect, Verdict, check
 

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .watch import Watch
+    from .repeated_runs import Watch
 
 LEAST = 16
 """Runs that a winner must agree with itself in."""

@@ -19,7 +19,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import DeviceError, MeasureError, TilewrightError
-from . import batch, inputs, process, special
+from . import batch, inputs, process
+from . import special_inputs as special
 from .batch import Bench, Job, Result, Task
 from .outcome import Outcome
 from .protocol import Channel, Closed, pair

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..devices import oclgrind
+from ..devices.opencl import oclgrind
 from ..ir.errors import TilewrightError, VerifyError
 from . import inputs
 from .verify import check as compare
@@ -46,7 +46,8 @@ def sanitise(kernel: Kernel, opts: Iterable[Opt], target: Target, vars: Mapping[
     Oclgrind is installed, under Oclgrind; both results are compared with the float64 reference. `vars`: values of the symbols.
 
     Raises OptError for options that are not legal there, BuildError where they cannot be lowered or rendered."""
-    from ..lower import interp, lower
+    from .. import interp
+    from ..lower import lower
     from ..opts import apply
     from ..renderers import render
 

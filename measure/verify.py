@@ -15,9 +15,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ..ir.evaluate import SLACK
+from ..ir.evaluation.certainty import OVERFLOW
+from ..ir.evaluation.reference import SLACK
 from ..ir.kernel import Kernel, loads
-from ..ir.kinds import OVERFLOW
 from ..ir.node import Node, const, walk
 from ..targets import usable_cores
 from .exact import is_exact
@@ -96,7 +96,7 @@ def expectations(kernel: Kernel, inputs: Mapping[str, Array], vars: Mapping[str,
     rounding can happen on those, floats must be equal too."""
     import numpy as np
 
-    from ..ir.evaluate import evaluate_error
+    from ..ir.evaluation.reference import evaluate_error
 
     with np.errstate(all="ignore"):
         results = evaluate_error(kernel, inputs, vars, threads=usable_cores())
@@ -113,7 +113,7 @@ def special_expectations(kernel: Kernel, inputs: Mapping[str, Array], vars: Mapp
     """The same on inputs of `special.generate`."""
     import numpy as np
 
-    from ..ir.evaluate import evaluate_kinds
+    from ..ir.evaluation.reference import evaluate_kinds
 
     with np.errstate(all="ignore"):
         results = evaluate_kinds(kernel, inputs, vars, threads=usable_cores())
@@ -178,7 +178,7 @@ def unwritten(kernel: Kernel, inputs: Mapping[str, Array], vars: Mapping[str, in
 
     import numpy as np
 
-    from ..ir.evaluate import evaluate
+    from ..ir.evaluation.reference import evaluate
 
     stores = {s.buffer: s for s in kernel.stores}
     out = {}

@@ -8,13 +8,13 @@ from ..ir.errors import OptError
 from ..ir.kernel import Buffer, Fold, Kernel, loads
 from ..ir.node import Node
 from ..targets import Target
+from .axis_plan import MAX_EXTRA_WORK
 from .dots import fitting
 from .fetch import fetching
 from .group_actions import group_proposals, layouts
 from .nests import Nest
 from .opt import Opts, opt
 from .own import ownable
-from .plan_axis import MAX_EXTRA_WORK
 from .schedule import Scheduled, apply
 from .staging import ONCE
 from .structure import contiguous, contractions, extent, nests, shared_axes, stageable_values

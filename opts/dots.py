@@ -17,9 +17,9 @@ from ..ir.kernel import Kernel, Reduce
 from ..ir.node import Node, axes_of, load_parts
 from ..targets import Target, instructions
 from ..targets.instructions import Instruction
+from .axis_plan import Part
 from .nests import FoldItem, Nest, build
 from .opt import Opt
-from .plan_axis import Part
 
 if TYPE_CHECKING:
     from .handlers import State

@@ -12,9 +12,9 @@ from ..ir.kernel import Fold, Kernel, Scan
 from ..ir.node import Node
 from ..targets import Target
 from . import dots, groups
+from .axis_plan import AxisPlan, Part
 from .nests import FoldItem, Nest, build
 from .opt import Opt
-from .plan_axis import AxisPlan, Part
 
 
 class State:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from ..ir import index as ix
 from ..ir.node import Node, axes_of, load_parts, walk
+from .axis_plan import Part
 from .nests import Nest
-from .plan_axis import Part
 
 if TYPE_CHECKING:
     from .schedule import Scheduled

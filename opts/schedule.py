@@ -13,17 +13,18 @@ from ..ir.kernel import Kernel, Value
 from ..ir.node import Node, substitute
 from ..targets import Target
 from . import groups
+from .axis_plan import AxisPlan, Part
+from .defaults import legal_prefix, points, rows
 from .dots import DotPlan, check_dots, kept_types
 from .fetch import Fetch, fetching
 from .groups import ThreadAxis
 from .handlers import HANDLERS, State
 from .layout import inner_dimensions
 from .legality import check_scheduled
+from .memory_limits import check_stages
 from .nests import FoldItem, Item, Nest, build
 from .opt import Opt, Opts, opt
 from .own import owned
-from .plan_axis import AxisPlan, Part
-from .room import check_stages
 from .show import NestLine, nest_lines
 from .splitk import split
 from .staging import ONCE, StagePlan, plan_stage
@@ -228,10 +229,10 @@ def _own(kernel: Kernel, listed: Opts, owns: list[Opt], target: Target) -> Sched
 
 def _second(kernel: Kernel, target: Target) -> Opts:
     """The fixed schedule of the phase that sums the chunks: lanes along what is consecutive, rows in parallel."""
-    from .seeds.gpu import points
-    from .seeds.legal import legal_prefix
-    from .seeds.rows import rows
+
+    def legal(o: Opts) -> Scheduled:
+        return apply(kernel, o, target)
 
     if target.kind == "gpu":
-        return legal_prefix(kernel, points(kernel, 128, 1), target) or ()
-    return legal_prefix(kernel, rows(kernel, target, 2, 2 * max(1, target.lanes(kernel.outputs[0].dtype.compute)), False), target) or ()
+        return legal_prefix(points(kernel, 128, 1), legal) or ()
+    return legal_prefix(rows(kernel, target, 2, 2 * max(1, target.lanes(kernel.outputs[0].dtype.compute)), False), legal) or ()

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from ..ir.kernel import Reduce, Scan
 from ..ir.node import Node, load_parts
+from .axis_plan import Part
 from .nests import FoldItem, Nest
-from .plan_axis import Part
 from .staging import ONCE
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from ..ir.functions import where
 from ..ir.kernel import Buffer, Fold, Kernel, Reduce, Store, Value
 from ..ir.node import Node, axes_of, const, load, load_parts, substitute, walk
 from ..ir.node import axis as make_axis
+from .memory_limits import check_work
 from .nests import build, identity
 from .opt import Opt
-from .room import check_work
 
 WORK = "work"
 

@@ -11,8 +11,8 @@ from ..ir.dtypes import DType
 from ..ir.errors import OptError
 from ..ir.kernel import Buffer, loads
 from ..ir.node import Node, axes_of, axis, const, walk
+from .axis_plan import Part
 from .opt import Opt
-from .plan_axis import Part
 
 if TYPE_CHECKING:
     from .dots import DotPlan

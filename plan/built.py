@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..lower.program import Signature
     from ..opts.opt import Opt
+    from ..program.program import Signature
     from ..renderers import Source
 
 

@@ -130,7 +130,8 @@ def _nearest(
 
 def _seed(kernel: Kernel, device: Device, key: Key, store: Artefacts | None, excluded: Collection[tuple[Opt, ...]]) -> Plan:
     """The first seed schedule that the policy allows; in the end no options at all, which always are."""
-    from ..opts import dumps, parse, seeds
+    from ..heuristics import seeds
+    from ..opts import dumps, parse
 
     at = hashlib.sha256(f"{source_key(kernel, (), device.target, tool_version())} {key.threads} {key.policy}".encode()).hexdigest()
     kept = store.seed(at) if store is not None else None
@@ -151,7 +152,7 @@ def _seed(kernel: Kernel, device: Device, key: Key, store: Artefacts | None, exc
 
 def _estimate(kernel: Kernel, opts: tuple[Opt, ...], device: Device, key: Key) -> float:
     """Seconds by the analytic model. Raises OptError."""
-    from ..opts import estimate
+    from ..heuristics import estimate
 
     scheduled = _allowed(kernel, opts, device, key)
     return estimate(scheduled, key.threads, device.limits())

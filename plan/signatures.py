@@ -6,7 +6,7 @@ from typing import Any
 
 from ..ir.dtypes import dtype, index
 from ..ir.node import Node, SymInfo, const, make
-from ..lower.program import Param, Signature
+from ..program.program import Param, Signature
 
 _OPS = ("sum", "prod", "div", "mod", "min", "max")
 

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..ir.errors import DeviceError
-from ..lower.program import Program, Signature
+from ..program.program import Program, Signature
 from ..targets.target import Target
 
 Renderer = Callable[[Program, Target], str]
 
-_MODULES = {"llvm": ".llvm", "c": ".c", "opencl": ".opencl", "cuda": ".cuda"}
+_MODULES = {"llvm": ".llvm.renderer", "c": ".cfamily.c", "opencl": ".cfamily.opencl", "cuda": ".cfamily.cuda"}
 _RENDERERS: dict[str, Renderer] = {}
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from ..ir.dtypes import index
 from ..ir.index import BIG, bounds
 from ..ir.node import Node
-from ..lower.program import Block, For, If, Instr, Phase, Val
+from ..program.program import Block, For, If, Instr, Phase, Val
 
 Range = tuple[int, int]
 INT32: Range = (-(1 << 31), (1 << 31) - 1)

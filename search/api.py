@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ..ir.kernel import Kernel
     from ..measure.roofline import Roofline
     from ..plan import Plan
-    from .optuna_study import StudyKeeper
+    from .optuna.study import StudyKeeper
 
 MODES = ("use", "require", "record", "tune", "refresh")
 HOPELESS = 4.0
@@ -259,9 +259,9 @@ def covered(row: Row | None, asked: Budget | None) -> bool:
 
 def _study(task: Task, job: Job, url: str) -> StudyKeeper:
     """The study of this kernel on this device, open."""
+    from ..heuristics import templates
     from ..kernels import short_name
-    from ..opts import templates
-    from .optuna_study import StudyKeeper
+    from .optuna.study import StudyKeeper
 
     shape = ",".join(f"{k}={v}" for k, v in job.shape.items())
     name = " ".join(filter(None, (short_name(job.kernel), shape, job.dtype, job.device, f"{job.threads} threads", task.key.hash[:8])))

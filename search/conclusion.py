@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ..measure import Measurement
     from .budget import Meter
     from .finals import Decision
-    from .ledger import Ledger
+    from .history import Ledger
     from .record import Recorder
     from .result import Job, Result
 

@@ -14,9 +14,9 @@ from ..ir.errors import TilewrightError
 from .conclusion import Ended, conclude, snapshot
 from .effort import Effort
 from .finals import GRACE_S, Decision, Finalist, decide
+from .history import Ledger
 from .interrupts import hold
 from .known import NOTHING, Known
-from .ledger import Ledger
 from .pipeline import Pipeline
 from .record import NoRecord
 

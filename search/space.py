@@ -158,9 +158,9 @@ class OptEngine:
         self.kernel, self.target, self.threads, self.limits = kernel, target, threads, limits
 
     def seeds(self) -> Sequence[Schedule]:
-        from .. import opts
+        from .. import heuristics
 
-        return opts.seeds(self.kernel, self.target, self.threads)
+        return heuristics.seeds(self.kernel, self.target, self.threads)
 
     def apply(self, schedule: Schedule) -> Any:
         from .. import opts
@@ -173,11 +173,11 @@ class OptEngine:
         return proposals(applied)
 
     def estimate(self, applied: Any) -> float:
-        from .. import opts
+        from .. import heuristics
 
-        return opts.estimate(applied, self.threads, self.limits)
+        return heuristics.estimate(applied, self.threads, self.limits)
 
     def templates(self) -> Sequence[Any]:
-        from .. import opts
+        from .. import heuristics
 
-        return opts.templates(self.kernel, self.target, self.threads)
+        return heuristics.templates(self.kernel, self.target, self.threads)

@@ -62,17 +62,17 @@ class Strategy(ABC):
 
 
 _BUILTIN = {
-    "portfolio": "portfolio:Portfolio",
-    "beam": "beam:Beam",
-    "random": "random:RandomWalk",
-    "evolve": "evolve:Evolve",
-    "exhaustive": "exhaustive:Exhaustive",
-    "optuna:tpe": "optuna_search:Tpe",
-    "optuna:gp": "optuna_search:Gp",
-    "optuna:cmaes": "optuna_search:CmaEs",
-    "optuna:nsga2": "optuna_search:Nsga2",
-    "optuna:qmc": "optuna_search:Qmc",
-    "optuna:random": "optuna_search:Uniform",
+    "portfolio": "strategies.portfolio:Portfolio",
+    "beam": "strategies.beam:Beam",
+    "random": "strategies.random:RandomWalk",
+    "evolve": "strategies.evolve:Evolve",
+    "exhaustive": "strategies.exhaustive:Exhaustive",
+    "optuna:tpe": "optuna.strategy:Tpe",
+    "optuna:gp": "optuna.strategy:Gp",
+    "optuna:cmaes": "optuna.strategy:CmaEs",
+    "optuna:nsga2": "optuna.strategy:Nsga2",
+    "optuna:qmc": "optuna.strategy:Qmc",
+    "optuna:random": "optuna.strategy:Uniform",
 }
 _ALIASES = {"optuna": "optuna:tpe"}
 DEFAULT = "portfolio"
@@ -94,7 +94,7 @@ def check(name: str | None) -> str:
     suggests the nearest name."""
     name = _ALIASES.get(name or DEFAULT, name or DEFAULT)
     if name.startswith("optuna:"):
-        from .optuna_samplers import kind
+        from .optuna.samplers import kind
 
         kind(name.removeprefix("optuna:"))
     if name not in names():

@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 from tilewright import targets
-from tilewright.devices import cc
-from tilewright.devices.engine import compile_text
+from tilewright.devices.cpu import cc
+from tilewright.devices.cpu.engine import compile_text
 from tilewright.ir.index import evaluate
 from tilewright.ir.node import Node, walk
-from tilewright.lower import abi
-from tilewright.lower.program import Program
+from tilewright.program import abi
+from tilewright.program.program import Program
 from tilewright.renderers import render
 
 NEON = targets.named("neon")

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 from tilewright import devices, targets
-from tilewright.ir import twin
-from tilewright.ir.evaluate import evaluate
+from tilewright.interp import run as interpret
+from tilewright.ir.evaluation import twin
+from tilewright.ir.evaluation.reference import evaluate
 from tilewright.ir.kernel import Fold, Kernel
 from tilewright.lower import Program, lower
-from tilewright.lower.interp import run as interpret
 from tilewright.measure.inputs import generate, shape
 from tilewright.measure.memory import Operands
 from tilewright.measure.verify import check, expectations, unwritten

@@ -5,8 +5,8 @@ from __future__ import annotations
 import shutil
 
 import pytest
-from tilewright.devices import nvrtc
-from tilewright.devices.cuda_host import COMPILERS
+from tilewright.devices.cuda import nvrtc
+from tilewright.devices.cuda.host import COMPILERS
 from tilewright.ir import DeviceError
 
 ARCHITECTURES = ("sm_80", "sm_90a")

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 from cuda_build import ARCHITECTURES
-from tilewright.devices import nvrtc
-from tilewright.devices.cuda_host import HostModule, HostProgram, entries
+from tilewright.devices.cuda import nvrtc
+from tilewright.devices.cuda.host import HostModule, HostProgram, entries
+from tilewright.interp import run as interpret
 from tilewright.ir.kernel import Kernel
 from tilewright.lower import Program, lower
-from tilewright.lower.interp import run as interpret
 from tilewright.measure.inputs import generate, shape
 from tilewright.measure.verify import unwritten
 from tilewright.opts import Opts, apply

@@ -10,8 +10,8 @@ import numpy as np
 from tilewright.ir import dtypes
 from tilewright.ir.dtypes import DType, bool_, dtype, int32, int64
 from tilewright.ir.node import const
-from tilewright.lower.builder import Builder
-from tilewright.lower.program import Mem, Param, Phase, Program, Val
+from tilewright.program.builder import Builder
+from tilewright.program.program import Mem, Param, Phase, Program, Val
 
 FLOATS, INTS, UINTS, HALVES = ("float32", "float64"), ("int64", "int32", "int16", "int8"), ("uint64", "uint32", "uint8"), ("float16", "bfloat16")
 TYPES = (*FLOATS, *INTS, *UINTS)

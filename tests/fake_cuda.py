@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.devices import SourceLike
-from tilewright.devices.cuda import CudaDevice
-from tilewright.devices.cuda_driver import FATAL, failure
-from tilewright.devices.cuda_host import Guarded, HostModule
-from tilewright.devices.cuda_run import Session
+from tilewright.devices.cuda.device import CudaDevice
+from tilewright.devices.cuda.driver import FATAL, failure
+from tilewright.devices.cuda.host import Guarded, HostModule
+from tilewright.devices.cuda.run import Session
 from tilewright.ir import VerifyError
 
 SPEC = f"{Path(__file__).resolve()}:FakeCudaDevice"

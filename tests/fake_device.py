@@ -25,9 +25,9 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.devices import Device, Executable, Limits, Rates, SourceLike
-from tilewright.devices.cpu import CpuDevice
+from tilewright.devices.cpu.device import CpuDevice
 from tilewright.ir import BuildError
-from tilewright.lower.program import Signature
+from tilewright.program.program import Signature
 from tilewright.targets import Target
 
 SCRIPT = "TILEWRIGHT_FAKE_SCRIPT"

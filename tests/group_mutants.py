@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 from group_programs import matmul, row_sums
-from tilewright.ir import VerifyError, twin
+from tilewright.interp import run
+from tilewright.ir import VerifyError
 from tilewright.ir.dtypes import bool_, index
-from tilewright.lower.interp import run
-from tilewright.lower.program import Block, For, If, Instr, Program, Val, statements
+from tilewright.ir.evaluation import twin
+from tilewright.program.program import Block, For, If, Instr, Program, Val, statements
 
 Fault = Callable[[Program], None]
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 from tilewright.ir.dtypes import DType, float32, index
 from tilewright.ir.node import const
-from tilewright.lower.builder import Builder
-from tilewright.lower.program import Mem, Param, Phase, Program, Val
+from tilewright.program.builder import Builder
+from tilewright.program.program import Mem, Param, Phase, Program, Val
 
 Ends = Sequence[tuple[DType, int]]
 

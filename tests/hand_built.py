@@ -13,9 +13,9 @@ from tilewright import targets
 from tilewright.ir.dtypes import DType, bfloat16, float32, int64
 from tilewright.ir.dtypes import dtype as dtype_of
 from tilewright.ir.node import const, sym
-from tilewright.lower.builder import Builder
 from tilewright.lower.elementary import expand
-from tilewright.lower.program import Mem, Param, Program, Val
+from tilewright.program.builder import Builder
+from tilewright.program.program import Mem, Param, Program, Val
 from tilewright.renderers import Source, render
 from tilewright.targets import Target
 

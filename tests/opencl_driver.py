@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import pytest
 from tilewright import devices
-from tilewright.devices import oclgrind
-from tilewright.devices.opencl import OpenClDevice
+from tilewright.devices.opencl import oclgrind
+from tilewright.devices.opencl.device import OpenClDevice
 from tilewright.ir import DeviceError, Node, const, float32
-from tilewright.lower.program import Param, Signature
+from tilewright.program.program import Param, Signature
 from tilewright.targets import Target
 
 POCL = "opencl:portable"

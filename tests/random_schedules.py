@@ -8,11 +8,12 @@ from typing import Any
 
 import odd_kernels
 from tilewright import kernels, targets
+from tilewright.heuristics import seeds
 from tilewright.ir import KernelError, OptError, sym
-from tilewright.ir.constants import with_constants
+from tilewright.ir.constant_inputs import with_constants
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.node import Node
-from tilewright.opts import Opts, apply, dumps, opt, seeds
+from tilewright.opts import Opts, apply, dumps, opt
 from tilewright.opts.actions import proposals
 from tilewright.opts.schedule import Scheduled
 from tilewright.targets import Target

@@ -10,9 +10,9 @@ import guarded
 import numpy as np
 import pytest
 from tilewright import devices, targets
-from tilewright.devices.cuda_host import run_on_host
+from tilewright.devices.cuda.host import run_on_host
 from tilewright.ir import DeviceError
-from tilewright.lower.program import Program
+from tilewright.program.program import Program
 from tilewright.renderers import render
 from tilewright.targets import Target
 

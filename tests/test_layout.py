@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 MAX_LINES = 350
 
-_ORDER = ("files", "ir", "targets", "opts", "lower", "renderers", "devices", "cache", "plan")
+_ORDER = ("files", "ir", "targets", "opts", "heuristics", "program", "interp", "lower", "renderers", "devices", "cache", "plan")
 _ALL = (*_ORDER, "kernels", "measure", "search", "cli")
 MAY_IMPORT: dict[str, frozenset[str]] = {
     "files": frozenset(),
@@ -20,9 +20,12 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "targets": frozenset({"ir"}),
     "kernels": frozenset({"ir"}),
     "opts": frozenset({"ir", "targets"}),
-    "lower": frozenset({"ir", "targets", "opts"}),
-    "renderers": frozenset({"ir", "targets", "lower"}),
-    "devices": frozenset({"files", "ir", "targets", "lower"}),
+    "heuristics": frozenset({"ir", "targets", "opts"}),
+    "program": frozenset({"ir", "targets"}),
+    "interp": frozenset({"ir", "targets", "program"}),
+    "lower": frozenset({"ir", "targets", "opts", "program"}),
+    "renderers": frozenset({"ir", "targets", "program"}),
+    "devices": frozenset({"files", "ir", "targets", "program"}),
     "cache": frozenset({"files", "ir", "targets", "opts"}),
     "plan": frozenset({*_ORDER, "kernels"} - {"plan"}),
     "measure": frozenset({*_ORDER, "kernels"} - {"cache"}),

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from ...ir import index as ix
 from ...ir.node import Node, axis, const, load_parts
-from ...opts.plan_axis import Part
+from ...opts.axis_plan import Part
 from ...opts.staging import StagePlan
-from ..loops import through
-from ..program import Mem
-from ..turn import LEAST, turned
+from ...program.program import Mem
+from ..emit.loops import through
+from ..transpose import LEAST, turned
 
 if TYPE_CHECKING:
     from ..lowering import Lowering

@@ -9,8 +9,8 @@ from ...ir.dtypes import DType, index
 from ...ir.node import Node, const
 from ...ir.node import axis as make_axis
 from ...opts.staging import StagePlan
-from ..builder import Builder
-from ..program import Mem, Val
+from ...program.builder import Builder
+from ...program.program import Mem, Val
 
 if TYPE_CHECKING:
     from ..lowering import Lowering

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from ...ir import index as ix
 from ...ir.kernel import loads
 from ...ir.node import Node, const, load, load_parts
+from ...opts.axis_plan import Part
 from ...opts.nests import Nest
-from ...opts.plan_axis import Part
 from ...opts.staging import StagePlan
+from ...program.program import Mem
+from ..emit.loops import through
 from ..expr import NestEval
-from ..loops import through
-from ..program import Mem
 from .across import buffer_steps, fill_across
 from .box import box, kept
 

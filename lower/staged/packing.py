@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 from ...ir import index as ix
 from ...ir.node import Node, const, load_parts
+from ...opts.axis_plan import Part
 from ...opts.dots import DotPlan
 from ...opts.nests import Nest
-from ...opts.plan_axis import Part
 from ...opts.staging import StagePlan
-from ..builder import Builder
-from ..dot import panel, sums_of
-from ..loops import through
-from ..parts import over_parts
-from ..program import Mem, Val
+from ...program.builder import Builder
+from ...program.program import Mem, Val
+from ..emit.dot import panel, sums_of
+from ..emit.loops import through
+from ..part_index import over_parts
 from ..storage import Assignment
 from .box import kept
 from .copy import CopyEval

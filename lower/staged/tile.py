@@ -9,10 +9,10 @@ from ...ir import index as ix
 from ...ir.dtypes import index
 from ...ir.node import Node, const
 from ...ir.node import axis as make_axis
-from ...opts.plan_axis import Part
+from ...opts.axis_plan import Part
 from ...opts.staging import StagePlan
-from ..builder import Builder
-from ..program import Mem, Val
+from ...program.builder import Builder
+from ...program.program import Mem, Val
 from ..storage import Assignment
 
 if TYPE_CHECKING:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tilewright.devices import oclgrind
-from tilewright.devices.oclgrind import Finding, Report
+from tilewright.devices.opencl import oclgrind
+from tilewright.devices.opencl.oclgrind import Finding, Report
 from tilewright.ir import DeviceError
 
 from .conftest import Tune

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tilewright import devices, targets
 from tilewright.devices import Limits, Rates
-from tilewright.devices.cpu import CpuDevice
+from tilewright.devices.cpu.device import CpuDevice
 from tilewright.ir.errors import DeviceError
 
 from .conftest import Tune

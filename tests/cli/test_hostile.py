@@ -93,7 +93,8 @@ def test_colours_pass_and_what_texts_hold_does_not(monkeypatch: pytest.MonkeyPat
     from io import StringIO
 
     from rich.text import Text
-    from tilewright.cli import shown, style
+    from tilewright.cli import sanitised as shown
+    from tilewright.cli import style
 
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm")

@@ -373,8 +373,8 @@ def test_a_roofline_says_which_and_when_it_is_wrong(tune: Tune, cache_file: Path
 def test_the_slope_of_a_roof_is_memory(tune: Tune, cache_file: Path) -> None:
     from argparse import Namespace
 
-    from tilewright.cli.report_charts import roofs
-    from tilewright.cli.report_rows import entries
+    from tilewright.cli.report.charts import roofs
+    from tilewright.cli.report.rows import entries
 
     for n, (place, bandwidth) in enumerate([("memory", 1e10), ("L1", 5e11)]):
         facts = {"bound": place, "place": place, "peak": 1e11, "bandwidth": bandwidth, "flops": 10}

@@ -6,7 +6,7 @@ import io
 
 import pytest
 from rich.console import Console
-from tilewright import kernels, opts, targets
+from tilewright import heuristics, kernels, opts, targets
 from tilewright.cli.show import nest_text
 from tilewright.cli.style import KINDS
 
@@ -32,7 +32,7 @@ def test_every_kind_in_a_nest_has_a_colour() -> None:
     target = targets.named("avx2")
     for name in kernels.NAMES:
         kernel = kernels.make(name)
-        for schedule in ((), *opts.seeds(kernel, target, 2)):
+        for schedule in ((), *heuristics.seeds(kernel, target, 2)):
             kinds = {line.kind for line in opts.apply(kernel, schedule, target).nest()}
             assert kinds <= set(KINDS), (name, schedule)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tilewright import targets
 from tilewright.ir import Node, const, int64
-from tilewright.lower.program import Param, Signature
+from tilewright.program.program import Param, Signature
 from tilewright.targets import Target
 
 

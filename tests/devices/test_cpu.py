@@ -14,7 +14,7 @@ import pytest
 from device_kernels import COUNT, MARK, phase, program, source
 from tilewright import targets
 from tilewright.devices import Device, Executable
-from tilewright.devices.cpu import CpuDevice
+from tilewright.devices.cpu.device import CpuDevice
 from tilewright.ir import BuildError, DeviceError, UsageError, sym
 
 

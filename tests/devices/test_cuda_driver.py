@@ -12,9 +12,9 @@ import types
 from typing import Any
 
 import pytest
-from tilewright.devices import cuda_driver
-from tilewright.devices.cuda_adapters import CudaBindings, PyCuda
-from tilewright.devices.cuda_driver import FATAL, TEXTS, failure, open_driver
+from tilewright.devices.cuda import driver as cuda_driver
+from tilewright.devices.cuda.adapters import CudaBindings, PyCuda
+from tilewright.devices.cuda.driver import FATAL, TEXTS, failure, open_driver
 from tilewright.ir import BuildError, DeviceError, MeasureError
 
 

@@ -9,16 +9,16 @@ import pytest
 from cuda_build import needs_cxx
 from cuda_text import SEEDED, sources
 from tilewright import devices, kernels
-from tilewright.devices.cuda import CudaDevice
-from tilewright.devices.cuda_host import run_on_host
+from tilewright.devices.cuda.device import CudaDevice
+from tilewright.devices.cuda.host import run_on_host
+from tilewright.heuristics import seeds
 from tilewright.ir import DeviceError
 from tilewright.ir.node import const
-from tilewright.lower.program import Signature
 from tilewright.measure import Measurer, Outcome
 from tilewright.measure.inputs import generate, shape
-from tilewright.opts import seeds
 from tilewright.plan import Built, compile
 from tilewright.plan.remote import Copying
+from tilewright.program.program import Signature
 from tilewright.renderers import Source
 
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 from cuda_build import needs_cxx
-from tilewright.devices import cuda_host
-from tilewright.devices.cuda_host import HostModule, run_on_host
+from tilewright.devices.cuda import host as cuda_host
+from tilewright.devices.cuda.host import HostModule, run_on_host
 from tilewright.ir import BuildError, DeviceError, VerifyError
 from tilewright.ir.dtypes import DType, float32, int32
 from tilewright.ir.node import const, sym
-from tilewright.lower.program import Param, Signature
+from tilewright.program.program import Param, Signature
 from tilewright.targets import Target, named
 
 pytestmark = needs_cxx

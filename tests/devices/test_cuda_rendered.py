@@ -16,12 +16,13 @@ import random_schedules
 from cuda_build import ARCHITECTURES, needs_cxx, needs_nvrtc
 from cuda_text import SEEDED, check_cuda, check_nvrtc, run_both_ways, sources, together
 from tilewright import kernels, targets
-from tilewright.devices import nvrtc
-from tilewright.devices.cuda_host import HostProgram, entries
+from tilewright.devices.cuda import nvrtc
+from tilewright.devices.cuda.host import HostProgram, entries
+from tilewright.heuristics import seeds
 from tilewright.ir import VerifyError
 from tilewright.measure.inputs import generate
 from tilewright.measure.verify import check, expectations
-from tilewright.opts import opt, seeds
+from tilewright.opts import opt
 
 RANDOM = ("matmul", "softmax", "layernorm", "sum_rows", "transpose", "embedding_grad", "matvec", "max_pool2d", "cross_entropy", "batched_matmul")
 

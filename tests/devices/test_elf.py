@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 from device_kernels import phase, source
-from tilewright.devices import Device, elf
-from tilewright.devices.cpu import _open
+from tilewright.devices import Device
+from tilewright.devices.cpu import elf
+from tilewright.devices.cpu.device import _open
 from tilewright.ir import BuildError
 
 

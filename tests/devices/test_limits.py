@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 from tilewright import targets
-from tilewright.devices import Cached, Device, Limits, Rates, limits, probe, probe_ir
-from tilewright.devices.cpu import CpuDevice
-from tilewright.devices.engine import compile_text
+from tilewright.devices import Cached, Device, Limits, Rates, limits
+from tilewright.devices.cpu import probe, probe_ir
+from tilewright.devices.cpu.device import CpuDevice
+from tilewright.devices.cpu.engine import compile_text
 from tilewright.ir import DeviceError
 
 ONE = Rates(peak_f32=100.0, peak_f64=50.0, read=10.0, copy=8.0, copy_nt=9.0, triad=8.5, triad_nt=9.5)

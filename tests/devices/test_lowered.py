@@ -11,14 +11,15 @@ from pathlib import Path
 
 import pytest
 from tilewright import devices, kernels, targets
-from tilewright.devices import pool_ir, probe_ir
-from tilewright.devices.cpu import _open
-from tilewright.devices.engine import compile_text
+from tilewright.devices.cpu import pool_ir, probe_ir
+from tilewright.devices.cpu.device import _open
+from tilewright.devices.cpu.engine import compile_text
+from tilewright.heuristics import seeds
 from tilewright.ir import DeviceError
 from tilewright.ir.dtypes import dtype
 from tilewright.lower import lower
 from tilewright.measure import compare
-from tilewright.opts import apply, seeds
+from tilewright.opts import apply
 from tilewright.renderers import render
 from tilewright.targets import Target
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from cuda_build import ARCHITECTURES, needs_nvrtc
-from tilewright.devices import nvrtc
+from tilewright.devices.cuda import nvrtc
 from tilewright.ir import BuildError, DeviceError
 
 KERNEL = """

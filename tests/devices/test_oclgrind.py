@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from opencl_driver import needs_oclgrind, source
-from tilewright.devices import oclgrind, opencl_drivers
+from tilewright.devices.opencl import drivers as opencl_drivers
+from tilewright.devices.opencl import oclgrind
 from tilewright.ir import BuildError, DeviceError, MeasureError
 from tilewright.targets import named
 

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from opencl_driver import POCL, needs_pocl, source
 from tilewright import devices, kernels
-from tilewright.devices.opencl import OpenClDevice
+from tilewright.devices.opencl.device import OpenClDevice
+from tilewright.heuristics import seeds
 from tilewright.ir import BuildError, DeviceError, MeasureError, const
 from tilewright.ir.index import add
 from tilewright.ir.node import sym
@@ -17,7 +18,7 @@ from tilewright.ir.normalise import normalise
 from tilewright.lower import lower
 from tilewright.measure.inputs import generate, shape
 from tilewright.measure.verify import check, expectations
-from tilewright.opts import apply, opt, seeds
+from tilewright.opts import apply, opt
 from tilewright.renderers import render
 from tilewright.targets import Target
 
@@ -216,7 +217,7 @@ def test_objects(device: OpenClDevice) -> None:
 def test_one_process_uses_one_driver(device: OpenClDevice) -> None:
     from dataclasses import replace
 
-    from tilewright.devices.opencl_run import Session
+    from tilewright.devices.opencl.run import Session
 
     device.open()
     other = replace(device.found, about={**device.found.about, "platform": "Another"})
@@ -230,16 +231,16 @@ def test_limits_are_measured_in_another_process_and_kept(device: OpenClDevice, m
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert device.limits() is None
     measured = Limits("2026-01-31", {device.threads: Rates(1e11, 5e10, 1e10, 9e9, 9e9, 1e10, 1e10)})
-    monkeypatch.setattr("tilewright.devices.opencl_limits.probe", lambda spec: measured)
+    monkeypatch.setattr("tilewright.devices.opencl.probe.probe", lambda spec: measured)
     assert device.limits(probe=True) == measured == device.limits()
     monkeypatch.setattr(
-        "tilewright.devices.opencl_limits.probe", lambda spec: Limits("2026-02-01", {device.threads: Rates(9e10, 6e10, 1e10, 9e9, 9e9, 1e10, 1e10)})
+        "tilewright.devices.opencl.probe.probe", lambda spec: Limits("2026-02-01", {device.threads: Rates(9e10, 6e10, 1e10, 9e9, 9e9, 1e10, 1e10)})
     )
     assert device.limits(probe=True) == Limits("2026-02-01", {device.threads: Rates(1e11, 6e10, 1e10, 9e9, 9e9, 1e10, 1e10)})
 
 
 def test_a_probe_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tilewright.devices.opencl_limits import probe
+    from tilewright.devices.opencl.probe import probe
 
     with pytest.raises(DeviceError, match="the limits of opencl:nothing could not be measured: no OpenCL device 'nothing'"):
         probe("opencl:nothing")

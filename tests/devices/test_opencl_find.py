@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 from tilewright import devices, targets
-from tilewright.devices import opencl_describe, opencl_drivers, opencl_find
-from tilewright.devices.opencl import OpenClDevice
+from tilewright.devices.opencl import describe as opencl_describe
+from tilewright.devices.opencl import drivers as opencl_drivers
+from tilewright.devices.opencl import find as opencl_find
+from tilewright.devices.opencl.device import OpenClDevice
 from tilewright.ir import DeviceError
 
 CPU = {
@@ -121,7 +123,7 @@ def test_only_a_checker_is_no_device(install: Callable[..., Path]) -> None:
 
 def test_no_driver_at_all(install: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
     install()
-    monkeypatch.setattr(opencl_drivers, "_MODULE", "tilewright.devices.opencl_describe")
+    monkeypatch.setattr(opencl_drivers, "_MODULE", "tilewright.devices.opencl.describe")
     monkeypatch.setenv("OCL_ICD_VENDORS", "/nowhere")
     pytest.importorskip("pyopencl")
     with pytest.raises(DeviceError, match="OCL_ICD_VENDORS=/nowhere: no OpenCL driver is there; install what is missing"):
@@ -150,7 +152,7 @@ def test_drivers_are_asked_once_and_again_when_the_choice_changes(install: Calla
     opencl_drivers.forget()
     assert len(opencl_drivers.drivers()) == 2
     monkeypatch.setenv("OCL_ICD_VENDORS", "/some/where")
-    monkeypatch.setattr(opencl_drivers, "_MODULE", "tilewright.devices.opencl_describe")
+    monkeypatch.setattr(opencl_drivers, "_MODULE", "tilewright.devices.opencl.describe")
     (only,) = opencl_drivers.drivers()
     assert only.file == "OCL_ICD_VENDORS=/some/where" and only.environment == {}
 
@@ -222,7 +224,7 @@ def test_why_a_driver_has_no_platform() -> None:
 
 
 def test_programs_that_nobody_used_for_long_are_deleted_once_a_day(tmp_path: Path) -> None:
-    from tilewright.devices.opencl_run import KEPT_S, prune
+    from tilewright.devices.opencl.run import KEPT_S, prune
 
     now = 2e9
     for name, age in (("AB/OLD", KEPT_S + 60), ("AB/NEW", KEPT_S - 60)):

@@ -13,15 +13,16 @@ import numpy as np
 import pytest
 from device_kernels import MARK, source
 from tilewright import targets
-from tilewright.devices import Device, elf, pool_ir
-from tilewright.devices.engine import compile_text
-from tilewright.devices.pool import pool
+from tilewright.devices import Device
+from tilewright.devices.cpu import elf, pool_ir
+from tilewright.devices.cpu.engine import compile_text
+from tilewright.devices.cpu.pool import pool
 
 
 def run_script(text: str) -> subprocess.CompletedProcess[str]:
     here = os.path.dirname(__file__)
     prelude = f"import sys; sys.path[:0] = [{here!r}, {os.path.dirname(here)!r}]\nimport guarded\nimport os, time, threading, numpy as np\nfrom device_kernels import *\nfrom tilewright import devices\ncpu = devices.get('cpu')\n"
-    prelude += "from tilewright.devices.pool import pool\ndef load(t, n):\n    return cpu.load(cpu.build(t), t.signature, n)\n"
+    prelude += "from tilewright.devices.cpu.pool import pool\ndef load(t, n):\n    return cpu.load(cpu.build(t), t.signature, n)\n"
     return subprocess.run([sys.executable, "-c", prelude + text], capture_output=True, text=True, timeout=60)
 
 
@@ -147,7 +148,7 @@ def test_the_pool_builds_for_every_supported_architecture(arch: str, cpu: Device
 @pytest.mark.parametrize("threads", [3, 8])
 def test_more_threads_than_cores_lose_no_item(threads: int, cpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers that wake late, posts taken back, and several callers at once: every item must run once, whatever happens."""
-    monkeypatch.setattr("tilewright.devices.cpu._max_threads", lambda: 64)
+    monkeypatch.setattr("tilewright.devices.cpu.device._max_threads", lambda: 64)
     text = source(items=37)
     exe = cpu.load(cpu.build(text), text.signature, threads)
     wrong: list[int] = []

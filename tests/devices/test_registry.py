@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tilewright import devices
 from tilewright.devices import registry
-from tilewright.devices.cpu import CpuDevice
+from tilewright.devices.cpu.device import CpuDevice
 from tilewright.ir import DeviceError
 
 FAKE = f"{Path(__file__).resolve().parents[1] / 'fake_device.py'}:FakeDevice"
@@ -62,10 +62,10 @@ def test_a_file_path_makes_the_same_device_in_another_process() -> None:
 
 
 def test_a_module_path() -> None:
-    assert isinstance(devices.get("tilewright.devices.cpu:CpuDevice"), CpuDevice)
+    assert isinstance(devices.get("tilewright.devices.cpu.device:CpuDevice"), CpuDevice)
 
 
-@pytest.mark.parametrize("spec", ["tilewright.devices.cpu:Nothing", "tilewright.no_such:Thing", "no/such/file.py:Thing"])
+@pytest.mark.parametrize("spec", ["tilewright.devices.cpu.device:Nothing", "tilewright.no_such:Thing", "no/such/file.py:Thing"])
 def test_import_paths_that_fail_say_why(spec: str) -> None:
     with pytest.raises(DeviceError, match=r"cannot be imported: .*; install what it needs or fix the path"):
         devices.get(spec)
@@ -83,7 +83,7 @@ def test_entry_points_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: plug\nVersion: 1\n")
     (info / "entry_points.txt").write_text("[tilewright.devices]\nplugged = plugged_device:Plugged\nbroken = no_such_module_here:X\n")
-    (tmp_path / "plugged_device.py").write_text("from tilewright.devices.cpu import CpuDevice\nclass Plugged(CpuDevice):\n    name = 'plugged'\n")
+    (tmp_path / "plugged_device.py").write_text("from tilewright.devices.cpu.device import CpuDevice\nclass Plugged(CpuDevice):\n    name = 'plugged'\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     registry._entry_points.cache_clear()
     try:

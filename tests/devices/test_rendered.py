@@ -9,8 +9,8 @@ from tilewright import targets
 from tilewright.devices import Device
 from tilewright.ir import DeviceError, const, float32, sym
 from tilewright.ir.dtypes import index
-from tilewright.lower.builder import Builder
-from tilewright.lower.program import Mem, Param, Program
+from tilewright.program.builder import Builder
+from tilewright.program.program import Mem, Param, Program
 from tilewright.renderers import render
 
 

@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import fake_device
 from fake_device import FakeDevice, FakeExecutable
 from tilewright.devices import Executable
-from tilewright.lower.program import Signature
+from tilewright.program.program import Signature
 
 fake_device.ACTIONS = (*fake_device.ACTIONS, "sometimes")
 

@@ -121,7 +121,7 @@ def home(scratch: Path) -> Path:
         from tilewright import devices
         from tilewright.devices import Limits, Rates
         from tilewright.devices import limits as kept
-        from tilewright.devices.cpu import CpuDevice
+        from tilewright.devices.cpu.device import CpuDevice
 
         cpu = devices.get("cpu")
         assert isinstance(cpu, CpuDevice)

@@ -5,9 +5,9 @@ from tilewright import kernels
 from tilewright.ir import KernelBuilder, KernelError, const, dtype, exp, float32, float64, int64, sym
 from tilewright.ir.cost import ELEMENTARY, FLOP, POLYNOMIAL, cost
 from tilewright.ir.normalise import normalise
-from tilewright.lower.builder import Builder
 from tilewright.lower.elementary import expand
-from tilewright.lower.program import Instr, statements
+from tilewright.program.builder import Builder
+from tilewright.program.program import Instr, statements
 
 
 @pytest.mark.parametrize("name", kernels.NAMES)

@@ -27,12 +27,12 @@ from tilewright.ir import (
     maximum,
     sqrt,
     sym,
-    twin,
     where,
 )
-from tilewright.ir import evaluate as evaluate_module
 from tilewright.ir.dtypes import index
-from tilewright.ir.evaluate import evaluate, evaluate_error
+from tilewright.ir.evaluation import reference as evaluate_module
+from tilewright.ir.evaluation import twin
+from tilewright.ir.evaluation.reference import evaluate, evaluate_error
 from tilewright.measure.inputs import generate
 
 INF = float("inf")
@@ -366,7 +366,7 @@ def test_masked_store_leaves_the_rest_unwritten():
 @pytest.fixture
 def unchecked(monkeypatch):
     """Kernels are made without a look at their indices."""
-    monkeypatch.setattr("tilewright.ir.inside.unproved", lambda kernel: frozenset())
+    monkeypatch.setattr("tilewright.ir.access_bounds.unproved", lambda kernel: frozenset())
 
 
 @pytest.mark.usefixtures("unchecked")
@@ -434,7 +434,7 @@ def test_zero_extents(shape):
 
 @pytest.mark.slow
 def test_pieces_and_slices_change_nothing(monkeypatch):
-    from tilewright.ir import stores, values
+    from tilewright.ir.evaluation import stores, values
 
     q, k, v = (rng(s).standard_normal((3, 17, 6)).astype("f") for s in range(3))
     x, g, h = rng(3).standard_normal((5, 12)).astype("f"), rng(4).standard_normal(12).astype("f"), rng(5).standard_normal(12).astype("f")
@@ -605,7 +605,7 @@ def test_a_masked_row_does_not_poison_the_bound():
 
 
 def test_erf_is_accurate():
-    from tilewright.ir.special import erf as array_erf
+    from tilewright.ir.evaluation.npmath import erf as array_erf
 
     x = np.concatenate([np.linspace(-7, 7, 5001), [0.0, -0.0, 1e-300, 1e-20, np.inf, -np.inf]])
     want = np.array([math.erf(v) for v in x])

@@ -3,8 +3,8 @@
 from tilewright import kernels
 from tilewright.ir import KernelBuilder, float32, maximum, where
 from tilewright.ir.cost import cost
-from tilewright.ir.idle import conditions, idle, threshold
 from tilewright.ir.kernel import Fold
+from tilewright.ir.skippable import conditions, idle, threshold
 
 
 def fold_of(kernel):

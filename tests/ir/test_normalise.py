@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tilewright import kernels
-from tilewright.ir import KernelBuilder, const, exp, float32, int64, sym, twin
-from tilewright.ir.evaluate import evaluate
+from tilewright.ir import KernelBuilder, const, exp, float32, int64, sym
+from tilewright.ir.evaluation import twin
+from tilewright.ir.evaluation.reference import evaluate
 from tilewright.ir.index import evaluate as index_value
 from tilewright.ir.normalise import normalise
 

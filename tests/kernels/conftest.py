@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from tilewright.ir import twin
+from tilewright.ir.evaluation import twin
 
 
 def draw(kernel, seed=0, mode="float64", **sizes):

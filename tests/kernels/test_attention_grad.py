@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 from tilewright import kernels, targets
+from tilewright.interp import run as interpret
 from tilewright.ir import KernelError
-from tilewright.ir.evaluate import evaluate
+from tilewright.ir.evaluation.reference import evaluate
 from tilewright.lower import lower
-from tilewright.lower.interp import run as interpret
 from tilewright.opts import apply, parse
 
 SHAPE = {"b": 2, "h": 2, "s": 7, "d": 4}

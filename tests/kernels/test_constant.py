@@ -8,7 +8,7 @@ import pytest
 from tilewright import kernels
 from tilewright.ir import KernelError
 from tilewright.ir.canonical import canonical
-from tilewright.ir.constants import with_constants
+from tilewright.ir.constant_inputs import with_constants
 
 
 def constant(name: str) -> list[str]:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tilewright import kernels
 from tilewright.ir import KernelError, dtype, sym
-from tilewright.ir.evaluate import evaluate, evaluate_error
+from tilewright.ir.evaluation.reference import evaluate, evaluate_error
 from tilewright.ir.kernel import Fold
 
 CASES = [(n, t) for n in kernels.NAMES for t in kernels.get(n).dtypes]

@@ -9,8 +9,8 @@ from tilewright import targets
 from tilewright.ir.dtypes import float32
 from tilewright.ir.errors import BuildError
 from tilewright.ir.node import const, sym
-from tilewright.lower import abi
-from tilewright.lower.program import Param, Signature
+from tilewright.program import abi
+from tilewright.program.program import Param, Signature
 
 CPU, GPU, CUDA = (targets.named(n) for n in ("opencl-cpu", "opencl-gpu", "sm_90a"))
 N = sym("n", 1, 1 << 30)

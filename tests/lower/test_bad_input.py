@@ -15,10 +15,10 @@ import pytest
 from checks import check_compiled, check_twin, in_child, run_compiled
 from random_schedules import Case, draw, grow, pick_target
 from tilewright import devices
+from tilewright.interp import run as interpret
 from tilewright.ir import KernelBuilder, OptError, float32
 from tilewright.ir.kernel import Kernel
 from tilewright.lower import lower
-from tilewright.lower.interp import run as interpret
 from tilewright.measure.inputs import generate, shape
 from tilewright.measure.verify import check, expectations
 from tilewright.opts import apply

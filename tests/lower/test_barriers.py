@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from group_mutants import blocks, checked, found, place_of
 from group_programs import matmul, param, program, row_sums, scratch, shared
+from tilewright.interp import run
 from tilewright.ir import OptError, VerifyError
 from tilewright.ir.dtypes import bool_, float32
-from tilewright.lower.groups.barriers import place
-from tilewright.lower.interp import run
-from tilewright.lower.program import For, If, Instr, statements
-from tilewright.lower.text import show
+from tilewright.lower.passes.barriers import place
+from tilewright.program.program import For, If, Instr, statements
+from tilewright.program.text import show
 
 
 def lines(p, warp=4):

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 from checks import check_compiled, check_floats, check_twin
 from hand_built import object_for, undefined
-from tilewright import kernels, targets
+from tilewright import interp, kernels, targets
+from tilewright.heuristics import seeds
 from tilewright.ir import sym
-from tilewright.lower import interp, lower
-from tilewright.lower.text import show
+from tilewright.lower import lower
 from tilewright.measure.inputs import generate
-from tilewright.opts import apply, parse, seeds
+from tilewright.opts import apply, parse
+from tilewright.program.text import show
 from tilewright.renderers import render
 from tilewright.targets.instructions import BY_NAME
 

@@ -10,11 +10,12 @@ import odd_kernels
 import pytest
 from checks import check_compiled, check_floats, check_twin
 from tilewright import kernels, targets
+from tilewright.heuristics import seeds
+from tilewright.interp import run as interpret
 from tilewright.ir import KernelBuilder, float32, int8, int32, int64, sym, uint8
 from tilewright.ir.kernel import Kernel
 from tilewright.lower import Program, lower
-from tilewright.lower.interp import run as interpret
-from tilewright.opts import Opts, apply, opt, parse, seeds
+from tilewright.opts import Opts, apply, opt, parse
 
 AVX512, AVX2 = targets.named("znver5"), targets.named("avx2")
 TILE = [["UPCAST", "m", 8], ["UPCAST", "n", 32], ["PARALLEL", "n"], ["STAGE", "b", {"at": "n"}]]

@@ -16,9 +16,9 @@ from hand_built import apply, elementwise
 from tilewright import targets
 from tilewright.ir.dtypes import float16, float32
 from tilewright.ir.errors import KernelError
-from tilewright.lower.builder import Builder
 from tilewright.lower.elementary import NAMES, expand
-from tilewright.lower.program import statements
+from tilewright.program.builder import Builder
+from tilewright.program.program import statements
 from tilewright.targets import Target
 
 HOST = targets.host()

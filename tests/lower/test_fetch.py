@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 import run_text
 from hand_built import compile_for, run
-from tilewright import kernels, targets
+from tilewright import interp, kernels, targets
 from tilewright.ir import BuildError
 from tilewright.ir.normalise import normalise
-from tilewright.lower import interp, lower
-from tilewright.lower.program import Instr, Program, statements
-from tilewright.lower.text import show
+from tilewright.lower import lower
 from tilewright.measure.inputs import generate
 from tilewright.opts import apply
+from tilewright.program.program import Instr, Program, statements
+from tilewright.program.text import show
 from tilewright.renderers import render
 from tilewright.targets import Target, named
 

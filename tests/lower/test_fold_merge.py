@@ -8,7 +8,7 @@ import pytest
 from tilewright import kernels, targets
 from tilewright.ir.normalise import normalise
 from tilewright.lower import lower
-from tilewright.lower.fold import Merge
+from tilewright.lower.emit.fold import Merge
 from tilewright.opts import apply, parse
 
 from ..checks import check_twin

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from tilewright import kernels, targets
 from tilewright.lower import lower
-from tilewright.lower.text import show
 from tilewright.opts import apply, parse
+from tilewright.program.text import show
 from tilewright.renderers import render
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"

@@ -17,8 +17,8 @@ from random_schedules import GROUPS, NAMES, Case, draw, shortest
 from tilewright import kernels, targets
 from tilewright.ir import OptError, VerifyError
 from tilewright.lower import lower
-from tilewright.lower.program import Instr, Program, statements
 from tilewright.opts import apply, parse
+from tilewright.program.program import Instr, Program, statements
 
 TEN = (
     "matmul", "matmul_bias_gelu", "batched_matmul", "conv2d", "softmax", "layernorm", "attention", "cross_entropy", "argmax", "embedding_grad",

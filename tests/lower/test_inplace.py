@@ -15,8 +15,8 @@ from tilewright import kernels, targets
 from tilewright.ir import KernelBuilder, exp, float32, sym
 from tilewright.ir.kernel import Kernel
 from tilewright.lower import Program, lower
-from tilewright.lower.program import Instr, statements
 from tilewright.opts import apply, parse
+from tilewright.program.program import Instr, statements
 
 AVX512 = targets.named("znver5")
 KEEP = [["UPCAST", "n", 32], ["PARALLEL", "m"], ["STAGE", "e", {"at": "m"}]]

@@ -11,10 +11,10 @@ from tilewright.ir.dtypes import float32
 from tilewright.ir.node import const
 from tilewright.ir.normalise import normalise
 from tilewright.lower import lower
-from tilewright.lower.builder import Builder
-from tilewright.lower.interleave import interleave
-from tilewright.lower.program import Block, For, If, Instr, Mem, Phase, Program, Val
+from tilewright.lower.passes.interleave import interleave
 from tilewright.opts import apply
+from tilewright.program.builder import Builder
+from tilewright.program.program import Block, For, If, Instr, Mem, Phase, Program, Val
 from tilewright.targets import named
 
 LANES = 16

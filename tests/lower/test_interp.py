@@ -7,12 +7,13 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from tilewright.ir import VerifyError, twin
+from tilewright.interp import Interpreter, run
+from tilewright.ir import VerifyError
 from tilewright.ir.dtypes import bfloat16, bool_, float16, float32, float64, index, int8, int32, int64, uint8, uint32, uint64
+from tilewright.ir.evaluation import twin
 from tilewright.ir.node import const, sym
-from tilewright.lower.builder import Builder
-from tilewright.lower.interp import Interpreter, run
-from tilewright.lower.program import Mem, Param, Program
+from tilewright.program.builder import Builder
+from tilewright.program.program import Mem, Param, Program
 
 
 def param(i, dtype=float32, offset=0, **kw):

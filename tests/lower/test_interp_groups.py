@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from group_programs import iota, matmul, param, program, row_sums, scratch, shared
-from tilewright.ir import VerifyError, twin
+from tilewright.interp import run
+from tilewright.interp.threads import MOST
+from tilewright.ir import VerifyError
 from tilewright.ir.dtypes import bfloat16, bool_, float16, float32, float64, index, int8, int32, int64, uint8, uint32
+from tilewright.ir.evaluation import twin
 from tilewright.ir.node import const
-from tilewright.lower.builder import Builder
-from tilewright.lower.interp import run
-from tilewright.lower.interp.crew import MOST
-from tilewright.lower.program import Mem, Param, Program
+from tilewright.program.builder import Builder
+from tilewright.program.program import Mem, Param, Program
 from tilewright.targets.instructions import ROWS
 
 N = 16

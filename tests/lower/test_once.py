@@ -7,13 +7,14 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 from tilewright import kernels, targets
+from tilewright.heuristics import seeds
+from tilewright.heuristics.seeds.constants import packed_once
+from tilewright.interp import run
 from tilewright.ir import OptError
 from tilewright.ir.normalise import normalise
 from tilewright.lower import lower
-from tilewright.lower.interp import run
 from tilewright.measure.inputs import generate
-from tilewright.opts import Opts, apply, opt, seeds
-from tilewright.opts.seeds.constants import packed_once
+from tilewright.opts import Opts, apply, opt
 
 MATMUL = {"m": 10, "n": 58, "k": 19}
 CONV = {"n": 1, "c": 8, "h": 9, "w": 9, "oc": 32}

@@ -11,10 +11,10 @@ from tilewright import devices, kernels, targets
 from tilewright.ir import sym
 from tilewright.ir.kernel import Kernel
 from tilewright.lower import Program, lower
-from tilewright.lower.program import Block, For, If, Instr, statements
 from tilewright.measure.inputs import generate
 from tilewright.measure.memory import Operands
 from tilewright.opts import apply, opt, parse
+from tilewright.program.program import Block, For, If, Instr, statements
 from tilewright.renderers import render
 
 AVX512, AVX2 = targets.named("znver5"), targets.named("avx2")

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 from tilewright import kernels, targets
+from tilewright.interp import run as interpret
 from tilewright.ir import KernelBuilder, OptError, dtype, float32
 from tilewright.ir.kernel import Kernel
 from tilewright.lower import lower
-from tilewright.lower.interp import run as interpret
-from tilewright.lower.program import Instr, Program, statements
 from tilewright.opts import apply, parse
+from tilewright.program.program import Instr, Program, statements
 
 from ..checks import check_compiled, check_twin
 

@@ -7,9 +7,9 @@ import re
 import numpy as np
 import pytest
 from tilewright import kernels, targets
-from tilewright.ir.evaluate import evaluate
+from tilewright.interp import run as interpret
+from tilewright.ir.evaluation.reference import evaluate
 from tilewright.lower import lower
-from tilewright.lower.interp import run as interpret
 from tilewright.measure.inputs import generate
 from tilewright.opts import apply, parse
 from tilewright.renderers import render

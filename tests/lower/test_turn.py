@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 from checks import check_compiled, check_floats, check_twin
 from tilewright import kernels, targets
+from tilewright.interp import run
 from tilewright.ir.dtypes import float32, float64
 from tilewright.ir.node import const
 from tilewright.ir.normalise import normalise
 from tilewright.lower import lower
-from tilewright.lower.builder import Builder
-from tilewright.lower.interp import run
-from tilewright.lower.program import Mem, Param, Program
-from tilewright.lower.turn import turned
+from tilewright.lower.transpose import turned
 from tilewright.opts import apply, opt
+from tilewright.program.builder import Builder
+from tilewright.program.program import Mem, Param, Program
 from tilewright.renderers import render
 
 TARGET = targets.named("cascadelake")

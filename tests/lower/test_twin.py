@@ -12,12 +12,14 @@ import pytest
 from checks import check_twin, twin_of
 from random_schedules import NAMES, draw
 from tilewright import kernels, targets
+from tilewright.heuristics import seeds
 from tilewright.ir import OptError, VerifyError
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.node import Node, const
-from tilewright.lower import expr, lower, lowering, reduce
-from tilewright.lower.program import For, If, Instr, Program, Stmt, statements
-from tilewright.opts import apply, legality, parse, seeds
+from tilewright.lower import expr, lower, lowering
+from tilewright.lower.emit import reduce
+from tilewright.opts import apply, legality, parse
+from tilewright.program.program import For, If, Instr, Program, Stmt, statements
 
 TARGET = targets.named("avx2")
 CASES = [(n, t) for n in kernels.NAMES for t in kernels.get(n).dtypes]

@@ -6,7 +6,7 @@ import ctypes
 import time
 
 from tilewright.devices import Memory
-from tilewright.devices.cpu import CpuDevice
+from tilewright.devices.cpu.device import CpuDevice
 from tilewright.ir import MeasureError
 
 

@@ -7,8 +7,8 @@ import time
 from tilewright import devices
 from tilewright.ir import BuildError, KernelBuilder, OptError, float32
 from tilewright.ir.node import const
-from tilewright.lower.program import Param, Signature
 from tilewright.plan import Built
+from tilewright.program.program import Param, Signature
 from tilewright.renderers import Source
 
 N = 5000  # 20000 bytes: not a whole number of pages, so both placements exist

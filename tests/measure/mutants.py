@@ -14,10 +14,10 @@ from tilewright import devices, kernels
 from tilewright.ir.dtypes import bfloat16, float16, float32, float64, int32
 from tilewright.ir.node import const
 from tilewright.lower import lower
-from tilewright.lower.builder import Builder
-from tilewright.lower.program import For, Instr, Mem, Param, Program, Val, statements
 from tilewright.opts import apply, parse
 from tilewright.plan import Built
+from tilewright.program.builder import Builder
+from tilewright.program.program import For, Instr, Mem, Param, Program, Val, statements
 from tilewright.renderers import render
 
 FRESH = itertools.count(1_000_000)

@@ -12,8 +12,8 @@ from tilewright import devices, kernels
 from tilewright.ir import KernelBuilder, bool_, float32
 from tilewright.ir.functions import exp
 from tilewright.lower import lower
-from tilewright.lower.program import Instr
 from tilewright.opts import apply, parse
+from tilewright.program.program import Instr
 
 ONE = "call float @one(float %v, i64 %i)"
 

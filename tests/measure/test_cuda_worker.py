@@ -10,9 +10,9 @@ from fake_cuda import FAULT, SPEC, FakeCudaDevice
 from measure_fakes import N, double, signature
 from tilewright import devices
 from tilewright.ir.node import const
-from tilewright.lower.program import Signature
 from tilewright.measure import Measurer, Outcome
 from tilewright.plan import Built
+from tilewright.program.program import Signature
 from tilewright.renderers import Source
 
 pytestmark = needs_cxx

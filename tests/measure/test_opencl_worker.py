@@ -9,9 +9,9 @@ from measure_fakes import N, double, signature
 from opencl_driver import QUICK, needs_pocl
 from tilewright import devices
 from tilewright.ir.node import const
-from tilewright.lower.program import Signature
 from tilewright.measure import Measurer, Outcome
 from tilewright.plan import Built
+from tilewright.program.program import Signature
 from tilewright.renderers import Source
 
 pytestmark = needs_pocl

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 from opencl_driver import needs_oclgrind
 from tilewright import kernels
-from tilewright.devices import oclgrind
+from tilewright.devices.opencl import oclgrind
+from tilewright.heuristics import seeds
 from tilewright.ir import DeviceError, OptError
 from tilewright.ir.normalise import normalise
 from tilewright.measure import sanitise as module
 from tilewright.measure.sanitise import sanitise
-from tilewright.opts import opt, seeds
+from tilewright.opts import opt
 from tilewright.renderers import Source
 from tilewright.targets import named
 
@@ -64,7 +65,7 @@ def test_faults_of_a_renderer_are_seen(monkeypatch: pytest.MonkeyPatch, kind: st
 
 
 def test_the_interpreter_s_objection_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tilewright.lower import interp
+    from tilewright import interp
 
     monkeypatch.setattr(oclgrind, "check", lambda *a, **k: oclgrind.Report(()))
     monkeypatch.setattr(module, "_compare", lambda *a: "")
@@ -81,7 +82,7 @@ def test_the_interpreter_s_objection_is_reported(monkeypatch: pytest.MonkeyPatch
 
 
 def _without_barriers(stmts):
-    from tilewright.lower.program import For, If, Instr
+    from tilewright.program.program import For, If, Instr
 
     kept = [s for s in stmts if not (isinstance(s, Instr) and s.op == "barrier")]
     for s in kept:

@@ -9,12 +9,12 @@ from checks import in_child
 from random_schedules import draw
 from tilewright import devices, kernels
 from tilewright.ir import KernelBuilder, dtype, float32, maximum, where
-from tilewright.ir.evaluate import evaluate_kinds
+from tilewright.ir.evaluation.reference import evaluate_kinds
 from tilewright.ir.functions import erf, exp
 from tilewright.lower import lower
 from tilewright.measure.inputs import shape
 from tilewright.measure.memory import Operands
-from tilewright.measure.special import generate
+from tilewright.measure.special_inputs import generate
 from tilewright.measure.verify import check, special_expectations
 from tilewright.opts import apply
 from tilewright.renderers import render

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 from tilewright import kernels, targets
+from tilewright.heuristics import seeds
 from tilewright.ir import OptError, sym
-from tilewright.opts import Opts, actions, apply, apply_cached, dumps, opt, seeds
+from tilewright.opts import Opts, actions, apply, apply_cached, dumps, opt
 from tilewright.opts.actions import proposals
 
 TARGET = targets.named("znver5")

@@ -11,9 +11,9 @@ from random_schedules import NAMES, draw
 from tilewright import kernels, targets
 from tilewright.ir import OptError
 from tilewright.lower import lower
-from tilewright.lower.text import show
 from tilewright.opts import Opts, apply, dumps, opt, parse
 from tilewright.opts.schedule import Scheduled
+from tilewright.program.text import show
 
 TARGET = targets.named("znver5")
 

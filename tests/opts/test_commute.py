@@ -17,10 +17,10 @@ from random_schedules import NAMES, draw, grow
 from tilewright import targets
 from tilewright.ir import OptError
 from tilewright.lower import lower
-from tilewright.lower.text import show
 from tilewright.opts import Opts, apply, dumps
 from tilewright.opts.opt import Opt
 from tilewright.opts.schedule import Scheduled
+from tilewright.program.text import show
 
 CASES = 2
 GPUS = ("sm_90a", "opencl-gpu")

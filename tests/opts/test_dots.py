@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 from tilewright import kernels, targets
+from tilewright.heuristics import estimate, seeds, templates
 from tilewright.ir import KernelBuilder, OptError
 from tilewright.ir.canonical import canonical
 from tilewright.ir.dtypes import bfloat16, float32, float64, int8, int32
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.node import cast
-from tilewright.opts import actions, apply, dumps, estimate, opt, parse, seeds, short, templates
+from tilewright.opts import actions, apply, dumps, opt, parse, short
 from tilewright.targets import instructions
 
 V4 = targets.named("znver5")

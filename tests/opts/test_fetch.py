@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 from tilewright import kernels
+from tilewright.heuristics import seeds
+from tilewright.heuristics.model import estimate
 from tilewright.ir import OptError
 from tilewright.ir.normalise import normalise
-from tilewright.opts import apply, seeds
-from tilewright.opts.model import estimate
+from tilewright.opts import apply
 from tilewright.targets import named
 
 TARGET = named("cascadelake")

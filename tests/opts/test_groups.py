@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from tilewright import kernels, opts, targets
+from tilewright import heuristics, kernels, opts, targets
 from tilewright.ir import OptError
 from tilewright.ir.normalise import normalise
 from tilewright.lower import lower
-from tilewright.lower.program import Instr, Program, statements
 from tilewright.opts import opt
 from tilewright.opts.schedule import Scheduled
+from tilewright.program.program import Instr, Program, statements
 
 SM80 = targets.named("sm_80")
 TILED = (
@@ -130,7 +130,7 @@ def test_processors_have_no_groups(op: str) -> None:
 @pytest.mark.parametrize(("name", "target"), [(n, "sm_80") for n in kernels.NAMES] + [(n, "opencl-gpu") for n in ("matmul", "softmax", "sum_all", "transpose")])
 def test_every_kernel_has_seeds_that_lower(name: str, target: str) -> None:
     kernel, t = normalise(kernels.make(name)), targets.named(target)
-    found = opts.seeds(kernel, t)
+    found = heuristics.seeds(kernel, t)
     assert len(found) > 1 and () in found
     for o in found[:2]:
         program = lower(opts.apply(kernel, o, t))

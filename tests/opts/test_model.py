@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 from tilewright import kernels, targets
+from tilewright.heuristics import estimate, seeds
 from tilewright.ir import sym
 from tilewright.ir.kernel import Kernel
-from tilewright.opts import actions, apply, estimate, parse, seeds
+from tilewright.opts import actions, apply, parse
 
 TARGET = targets.named("cascadelake")
 

@@ -7,15 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 from checks import check_compiled, check_floats, check_twin
-from tilewright import kernels
+from tilewright import interp, kernels
+from tilewright.heuristics import seeds
+from tilewright.heuristics.model import estimate
 from tilewright.ir import KernelBuilder, OptError, float32, int32, sym
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.node import const
-from tilewright.lower import interp, lower
-from tilewright.lower.program import If, Instr, statements
-from tilewright.opts import apply, opt, parse, seeds
+from tilewright.lower import lower
+from tilewright.opts import apply, opt, parse
 from tilewright.opts.actions import actions
-from tilewright.opts.model import estimate
+from tilewright.program.program import If, Instr, statements
 from tilewright.targets import named
 
 TARGET = named("cascadelake")

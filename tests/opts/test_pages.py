@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 from tilewright import kernels
+from tilewright.heuristics.model import estimate
+from tilewright.heuristics.seeds import seeds
 from tilewright.ir.normalise import normalise
 from tilewright.opts import opt
-from tilewright.opts.model import estimate
-from tilewright.opts.model.pages import jumps
+from tilewright.opts.pages import jumps
 from tilewright.opts.schedule import apply
-from tilewright.opts.seeds import seeds
 from tilewright.targets import named
 
 ROW = 1 << 14

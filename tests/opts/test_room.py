@@ -11,7 +11,8 @@ from tilewright import kernels, targets
 from tilewright.ir import KernelBuilder, OptError, exp, float32
 from tilewright.ir.normalise import normalise
 from tilewright.lower import lower
-from tilewright.opts import apply, parse, room
+from tilewright.opts import apply, parse
+from tilewright.opts import memory_limits as room
 
 TARGET = targets.named("avx2")
 

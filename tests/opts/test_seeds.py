@@ -6,11 +6,12 @@ from functools import cache
 
 import pytest
 from tilewright import kernels, targets
+from tilewright.heuristics import seeds
+from tilewright.heuristics.seeds.legal import legal_prefix
 from tilewright.ir import OptError, sym
 from tilewright.ir.kernel import Kernel
 from tilewright.lower import lower
-from tilewright.opts import Opts, apply, dumps, opt, seeds
-from tilewright.opts.seeds.legal import legal_prefix
+from tilewright.opts import Opts, apply, dumps, opt
 from tilewright.targets import Target
 
 WHERE = [("znver5", "default", 1), ("znver5", "default", 8), ("znver5", "odd", 2), ("avx2", "default", 2), ("neon", "odd", 2), ("host", "odd", 1)]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from tilewright import kernels
+from tilewright.heuristics.seeds import seeds
 from tilewright.ir.normalise import normalise
-from tilewright.opts.seeds import seeds
 from tilewright.targets import named
 
 TARGET = named("cascadelake")

@@ -7,8 +7,9 @@ import random
 
 import pytest
 from tilewright import kernels, targets
+from tilewright.heuristics import templates
 from tilewright.ir import OptError
-from tilewright.opts import apply, parse, templates
+from tilewright.opts import apply, parse
 from tilewright.opts.opt import dumps
 
 TARGET = targets.named("znver5")

@@ -18,8 +18,8 @@ from tilewright.ir import sym
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.node import Node
-from tilewright.lower.program import Param, Signature
 from tilewright.plan import Artefacts, compile, signatures
+from tilewright.program.program import Param, Signature
 
 
 def files(store: Artefacts) -> list[Path]:

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from tilewright import kernels
 from tilewright.cache import Cache
-from tilewright.devices import Device, Packed, arena
+from tilewright.devices import Device, Packed
+from tilewright.devices.cpu import scratch as arena
 from tilewright.ir import KernelBuilder, float32, sym
 from tilewright.ir.errors import CacheMiss, DeviceError, KernelError, UsageError
 from tilewright.ir.kernel import Kernel
@@ -71,7 +72,7 @@ def test_the_cached_schedule_is_used(make, rows: Cache, measured) -> None:
 
 def test_a_cache_by_path_and_a_second_start_from_the_store(tmp_path: Path, store: Artefacts, monkeypatch: pytest.MonkeyPatch) -> None:
     best("matmul", SHAPE, "float32", cache=tmp_path / "new.db", store=store)
-    monkeypatch.setattr("tilewright.devices.cpu.CpuDevice.build", None)
+    monkeypatch.setattr("tilewright.devices.cpu.device.CpuDevice.build", None)
     prog = best("matmul", SHAPE, "float32", cache=str(tmp_path / "new.db"), store=store)
     assert prog.built.build_s == prog.built.lower_s == 0
     assert not (tmp_path / "new.db").exists(), "a look-up makes no cache"
@@ -317,7 +318,7 @@ def test_a_failed_schedule_is_not_kept_as_the_seed(make, store: Artefacts, monke
     first = make("matmul", SHAPE, "float32").opts
     with monkeypatch.context() as m:
         failures = iter([DeviceError("no memory")])
-        m.setattr("tilewright.devices.executable.CpuExecutable.reserve", lambda self: next((_raise(e) for e in failures), None))
+        m.setattr("tilewright.devices.cpu.executable.CpuExecutable.reserve", lambda self: next((_raise(e) for e in failures), None))
         with pytest.warns(RuntimeWarning):
             assert make("matmul", SHAPE, "float32").opts != first
     assert make("matmul", SHAPE, "float32").opts == first

@@ -8,11 +8,12 @@ import pytest
 from tilewright import kernels
 from tilewright.cache import Cache, CacheWarning
 from tilewright.devices import Device
+from tilewright.heuristics import seeds
 from tilewright.ir.canonical import canonical
 from tilewright.ir.errors import CacheMiss
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.normalise import normalise
-from tilewright.opts import apply, dumps, parse, seeds
+from tilewright.opts import apply, dumps, parse
 from tilewright.plan import Artefacts, key_of, render, resolve
 
 MODULE = sys.modules["tilewright.plan.resolve"]
@@ -42,7 +43,7 @@ def test_an_empty_cache_gives_the_seed(matmul: Kernel, cpu: Device, rows: Cache)
 
 def test_a_warm_start_does_not_look_for_the_seed_again(matmul: Kernel, cpu: Device, rows: Cache, store: Artefacts, monkeypatch: pytest.MonkeyPatch) -> None:
     first = [resolve(matmul, cpu, t, rows, store=store).opts for t in (1, 2)]
-    monkeypatch.setattr("tilewright.opts.seeds", None)
+    monkeypatch.setattr("tilewright.heuristics.seeds", None)
     assert [resolve(matmul, cpu, t, rows, store=Artefacts(store.folder)).opts for t in (1, 2)] == first
     with pytest.raises(TypeError):
         resolve(matmul, cpu, 3, rows, store=store)

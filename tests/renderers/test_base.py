@@ -10,8 +10,8 @@ from hand_built import elementwise, matmul
 from tilewright import targets
 from tilewright.ir.errors import BuildError, DeviceError
 from tilewright.ir.node import const
-from tilewright.lower.builder import Builder
-from tilewright.lower.program import Instr, Program
+from tilewright.program.builder import Builder
+from tilewright.program.program import Instr, Program
 from tilewright.renderers import Source, base, languages, register, render
 
 AVX2 = targets.named("avx2")

@@ -13,8 +13,8 @@ from tilewright import targets
 from tilewright.ir import BuildError
 from tilewright.ir.dtypes import float32, int32, int64
 from tilewright.ir.node import const, sym
-from tilewright.lower.builder import Builder
-from tilewright.lower.program import Mem, Param, Program
+from tilewright.program.builder import Builder
+from tilewright.program.program import Mem, Param, Program
 from tilewright.renderers import render
 
 RUNS = {"c": run_text.c, "opencl": run_text.opencl, "cuda": run_text.cuda}

@@ -13,9 +13,10 @@ import pytest
 from cuda_build import needs_nvrtc
 from hand_built import exp_half, grouped_sum, masked_sum, matmul
 from tilewright import targets
-from tilewright.devices import cc, elf, nvrtc
+from tilewright.devices.cpu import cc, elf
+from tilewright.devices.cuda import nvrtc
 from tilewright.ir import DeviceError
-from tilewright.lower.program import Program
+from tilewright.program.program import Program
 from tilewright.renderers import render
 
 GOLDEN = Path(__file__).parents[1] / "golden"

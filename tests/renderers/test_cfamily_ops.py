@@ -9,7 +9,7 @@ import pytest
 import run_text
 from every_op import TYPES, Bench, bench, differences
 from tilewright import targets
-from tilewright.lower.program import Program
+from tilewright.program.program import Program
 
 FMA = "fma" in targets.host().features
 

@@ -9,14 +9,13 @@ import numpy as np
 import pytest
 import run_text
 from hand_built import compile_for, run
-from tilewright import targets
-from tilewright.devices import cc
+from tilewright import interp, targets
+from tilewright.devices.cpu import cc
 from tilewright.ir import BuildError, DeviceError
 from tilewright.ir.node import const
-from tilewright.lower import interp
-from tilewright.lower.builder import Builder
-from tilewright.lower.program import Mem, Param, Program
-from tilewright.lower.text import show
+from tilewright.program.builder import Builder
+from tilewright.program.program import Mem, Param, Program
+from tilewright.program.text import show
 from tilewright.renderers import render
 from tilewright.targets import instructions
 from tilewright.targets.instructions import Instruction

@@ -9,8 +9,8 @@ from hand_built import engine, param, run
 from tilewright import targets
 from tilewright.ir.dtypes import float32, float64, int64
 from tilewright.ir.node import const, sym
-from tilewright.lower.builder import Builder
-from tilewright.lower.program import Param, Program
+from tilewright.program.builder import Builder
+from tilewright.program.program import Param, Program
 from tilewright.renderers import render
 
 

@@ -11,8 +11,8 @@ from tilewright import targets
 from tilewright.ir.dtypes import bool_, dtype, float32, int32, int64
 from tilewright.ir.errors import BuildError
 from tilewright.ir.node import const, sym
-from tilewright.lower.builder import Builder
-from tilewright.lower.program import Mem, Param, Program
+from tilewright.program.builder import Builder
+from tilewright.program.program import Mem, Param, Program
 from tilewright.renderers import render
 from tilewright.targets import Target
 

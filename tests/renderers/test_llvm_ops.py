@@ -11,8 +11,8 @@ import pytest
 from hand_built import apply
 from tilewright import targets
 from tilewright.ir import dtypes
-from tilewright.lower.builder import Builder
-from tilewright.lower.program import Val
+from tilewright.program.builder import Builder
+from tilewright.program.program import Val
 from tilewright.targets import Target
 
 FLOATS, INTS, UINTS = ("float32", "float64"), ("int64", "int32", "int16", "int8"), ("uint64", "uint32", "uint8")

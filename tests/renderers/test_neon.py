@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 import random_schedules
 from tilewright import kernels
+from tilewright.heuristics import seeds
+from tilewright.interp import run as interpret
 from tilewright.ir import OptError
 from tilewright.ir.kernel import Kernel
 from tilewright.lower import Program, lower
-from tilewright.lower.interp import run as interpret
 from tilewright.measure.inputs import generate, shape
-from tilewright.opts import apply, seeds
+from tilewright.opts import apply
 
 pytestmark = pytest.mark.skipif(bool(aarch64.missing()), reason=aarch64.missing())
 LANGS = ("llvm", "c")

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from checks import check_compiled, in_child
 from tilewright import devices, kernels, targets
-from tilewright.devices.elf import symbols
+from tilewright.devices.cpu.elf import symbols
+from tilewright.heuristics import seeds
 from tilewright.lower import lower
-from tilewright.opts import apply, seeds
+from tilewright.opts import apply
 from tilewright.renderers import render
 
 AVX2 = ("haswell", "znver3")

@@ -7,11 +7,11 @@ import random
 import numpy as np
 import pytest
 from hand_built import param
+from tilewright import interp
 from tilewright.ir.dtypes import float32, int8, int32, int64, uint8
 from tilewright.ir.node import const, sym
-from tilewright.lower import interp
-from tilewright.lower.builder import Builder
-from tilewright.lower.program import Param, Program, Val
+from tilewright.program.builder import Builder
+from tilewright.program.program import Param, Program, Val
 from tilewright.renderers.ranges import INT32, INT64, inside, ranges
 
 ITEMS, STEPS = 11, 40

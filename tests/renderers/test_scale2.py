@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 import run_text
 from hand_built import compile_for, elementwise, run
-from tilewright import targets
+from tilewright import interp, targets
 from tilewright.ir import BuildError
-from tilewright.lower import interp
-from tilewright.lower.program import Program
-from tilewright.lower.text import show
+from tilewright.program.program import Program
+from tilewright.program.text import show
 from tilewright.renderers import render
 
 HERE = "avx512" in targets.host().features

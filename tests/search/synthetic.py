@@ -34,7 +34,7 @@ class Done:
 
 @dataclass(frozen=True)
 class Template:
-    """What opts.templates gives."""
+    """What heuristics.templates gives."""
 
     name: str
     params: dict[str, tuple[Any, ...]]

@@ -11,7 +11,7 @@ from tilewright.ir.errors import MeasureError
 from tilewright.measure.outcome import Duel, DuelError, Outcome
 from tilewright.opts.opt import opt
 from tilewright.search.finals import Finalist, decide, rounds
-from tilewright.search.ledger import Ledger
+from tilewright.search.history import Ledger
 
 SEED = (opt("PARALLEL", "m"), opt("UPCAST", "n", 8))
 A = (*SEED, opt("UPCAST", "m", 2))

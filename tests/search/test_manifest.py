@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tilewright.ir.errors import UsageError
-from tilewright.search.manifest import MAX_BYTES, Place, load
+from tilewright.search.manifest.manifest import MAX_BYTES, Place, load
 
 WHOLE = """
 # everything there is

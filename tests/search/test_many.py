@@ -12,8 +12,8 @@ from tilewright import cache
 from tilewright.cache import Cache
 from tilewright.ir.errors import DeviceError, KernelError, UsageError
 from tilewright.search import Silent
-from tilewright.search.manifest import Entry, Manifest, load
-from tilewright.search.many import Done, Overall, tune_all
+from tilewright.search.manifest.manifest import Entry, Manifest, load
+from tilewright.search.manifest.tune_all import Done, Overall, tune_all
 from tilewright.search.result import Job, Result, make
 
 
@@ -170,5 +170,5 @@ def test_a_device_that_cannot_be_used_is_elsewhere(tmp_path: Path, store: Cache,
     def broken(self: object) -> None:
         raise DeviceError("no driver; install one")
 
-    monkeypatch.setattr("tilewright.devices.cpu.CpuDevice.check", broken)
+    monkeypatch.setattr("tilewright.devices.cpu.device.CpuDevice.check", broken)
     assert [(d.status, d.message) for d in go(manifest(tmp_path, 1), store, script)] == [("elsewhere", "no driver; install one")]

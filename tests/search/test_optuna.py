@@ -20,10 +20,12 @@ from tilewright.ir.errors import OptError, UsageError
 from tilewright.ir.normalise import normalise
 from tilewright.measure.outcome import Measurement, Outcome
 from tilewright.opts.opt import Opt, opt, parse
-from tilewright.search import Space, Strategy, create, optuna_samplers, optuna_study
-from tilewright.search.fit import Fitter, distance, nearest
-from tilewright.search.optuna_samplers import KINDS
-from tilewright.search.optuna_study import Kept, StudyKeeper
+from tilewright.search import Space, Strategy, create
+from tilewright.search.optuna import samplers as optuna_samplers
+from tilewright.search.optuna import study as optuna_study
+from tilewright.search.optuna.fit import Fitter, distance, nearest
+from tilewright.search.optuna.samplers import KINDS
+from tilewright.search.optuna.study import Kept, StudyKeeper
 from tilewright.search.space import OptEngine
 
 HERE = [k for k, v in KINDS.items() if all(find_spec(p) for p in v.needs)]

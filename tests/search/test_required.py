@@ -11,15 +11,15 @@ import pytest
 from tilewright import cache, targets
 from tilewright.cache import Cache, Row
 from tilewright.cache.version import tool_version
-from tilewright.devices.cpu import CpuDevice
+from tilewright.devices.cpu.device import CpuDevice
 from tilewright.ir.errors import DeviceError, UsageError
 from tilewright.ir.normalise import normalise
 from tilewright.lower import lower
 from tilewright.opts import apply, parse
 from tilewright.plan.identity import opts_text
 from tilewright.renderers import render
-from tilewright.search.manifest import Entry, load
-from tilewright.search.required import check, like, rebuilt, wanted
+from tilewright.search.manifest.manifest import Entry, load
+from tilewright.search.manifest.required import check, like, rebuilt, wanted
 
 OPTS = parse([["UPCAST", "n", 8]])
 

@@ -1,0 +1,1 @@
+"""`tune report`, for terminals, browsers and programs."""

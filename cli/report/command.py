@@ -1,0 +1,85 @@
+"""`tune report`: what the cache holds, as a table of times, rates, share of the roofline and gain over the seed, or as a page."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ..query import shape_of
+from ..style import LEGEND, console, opts_text, table
+from .rows import Entry, entries, measurements, notes, shown
+
+if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text
+
+EMPTY = "the cache holds nothing like that; fill it with: tune run --kernel matmul --budget 20s"
+
+
+def run(args: Namespace) -> int:
+    """Print the best measurement of every kernel the arguments name, or write the page."""
+    from ... import cache
+    from . import text as report_text
+
+    with cache.open(args.cache) as store:
+        if args.format == "t4" and not args.html:
+            rows = [r for r in measurements(store, args) if args.outcome in (None, r.outcome)]
+            print(report_text.as_t4(rows[: args.limit] if args.limit else rows))
+            return 0
+        found = entries(store, args)
+    if args.html:
+        from .html import write
+
+        write(args.html, found)
+        console().print(f"wrote {args.html}: {len(found)} kernels", soft_wrap=True, markup=False)
+        return 0
+    if args.format != "table":
+        print({"json": report_text.as_json, "csv": report_text.as_csv, "markdown": report_text.as_markdown}[args.format](found))
+        return 0
+    out = console()
+    if not found:
+        out.print(EMPTY)
+        return 0
+    out.print(report(found, out.width < NARROW))
+    for note in notes(found):
+        out.print(note, style="dim", markup=False)
+    out.print(LEGEND, style="dim")
+    return 0
+
+
+NARROW = 110
+"""Columns of a terminal below which rates, and where a schedule is from, stand under other figures."""
+
+
+def report(found: Sequence[Entry], narrow: bool = False) -> Table:
+    """The report as a table. Narrow, it has five columns of two or three lines."""
+    from rich.text import Text
+
+    if narrow:
+        out = table("fastest verified schedules", "kernel", ">time", ">roofline", ">over seed", "opts")
+    else:
+        out = table("fastest verified schedules", "kernel", "device", ">time", ">GFLOP/s", ">GB/s", ">roofline", ">over seed", "found by", "opts")
+    for e in found:
+        r = e.best
+        kernel = Text.assemble((r.name, "bold"), f" {r.dtype}\n{shape_of(r)}")
+        device, threads = r.device, f"{r.threads} thread{'s' * (r.threads != 1)}"
+        time, flops, moved, share, gain = (shown(e, name) for name in ("time", "gflops", "gbs", "roofline", "gain"))
+        if narrow:
+            rates = "".join(f"\n{text} {unit}" for text, unit in ((flops, "GFLOP/s"), (moved, "GB/s")) if text != "-")
+            out.add_row(kernel + Text(f"\n{device}, {threads}"), f"{time}{rates}", share, Text(f"{gain}\n{e.origin}"), _options(r.opts_display))
+        else:
+            out.add_row(kernel, Text(f"{device}\n{threads}"), time, flops, moved, share, gain, Text(e.origin), _options(r.opts_display))
+    return out
+
+
+def _options(display: str) -> Text:
+    from rich.text import Text
+
+    from ...ir.errors import OptError
+    from ...opts.opt import parse
+
+    try:
+        return opts_text(parse(display))
+    except OptError:
+        return Text(display, style="dim")

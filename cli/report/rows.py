@@ -1,0 +1,264 @@
+"""What a report is about: for each kernel its best row and the history behind it, as columns to show, sort and filter by."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import json
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+from ...ir.errors import OptError, UsageError
+from ...measure.roofline import SURE, share
+from ..query import same_kernel, shape_of
+from ..style import duration, factor, rate
+
+if TYPE_CHECKING:
+    from ...cache import Cache, Row
+
+HUGE = 1e21
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One tuned kernel: the row that a look-up returns, and every row of its key, oldest first. Every figure is of that row and of its run: times of two runs
+    are of two states of the machine."""
+
+    best: Row
+    history: tuple[Row, ...]
+
+    @property
+    def seconds(self) -> float:
+        """The least time of one call, as it was measured."""
+        least, typical = timed(self.best)
+        return least or typical or 0.0
+
+    @functools.cached_property
+    def gain(self) -> tuple[float, bool] | None:
+        """(how many times faster than its seed the answer is, whether paired rounds said so); else it is from single times of their one run."""
+        about = provenance(self.best)
+        stated = about.get("gain")
+        if self.from_seed:
+            return 1.0, True  # one schedule
+        if about.get("paired") is True and isinstance(stated, (int, float)) and 1 / HUGE < stated < HUGE:
+            return float(stated), True
+        single = ratio(self.best.seed_s, self.seconds)
+        return None if single is None else (single, False)
+
+    @functools.cached_property
+    def from_seed(self) -> bool:
+        """Whether no search beat the seed."""
+        seed = provenance(self.best).get("seed_opts")
+        return seed is not None and seed == json.loads(self.best.opts_display)
+
+    @functools.cached_property
+    def candidates(self) -> tuple[Row, ...]:
+        """The history without the rows that only say again, timed once more, which candidate was the answer of its run."""
+        tried = {(r.run_id, r.opts) for r in self.history if r.outcome in ("ok", "slow") and not r.verified}
+        return tuple(r for r in self.history if not (r.verified and (r.run_id, r.opts) in tried))
+
+    @property
+    def plain_s(self) -> float | None:
+        """The time of the kernel as it is written, with no option, in the run of the answer; None where that did not measure it."""
+        same = (timed(r)[0] for r in self.history if r.opts == "[]" and r.run_id == self.best.run_id and r.outcome in ("ok", "slow"))
+        return min(filter(None, same), default=None)
+
+    @property
+    def origin(self) -> str:
+        """Where the best schedule is from: `seed` where no search beat the seed, else the strategy of the search that found it."""
+        return "seed" if self.from_seed else self.best.strategy
+
+    @functools.cached_property
+    def limits(self) -> Limit | None:
+        """The limits over the kernel; None where they were not recorded."""
+        kept = provenance(self.best).get("roofline")
+        if not isinstance(kept, dict) or kept.get("bound") not in ("compute", *PLACES):
+            return None
+        peak, bandwidth = kept.get("peak"), kept.get("bandwidth")
+        if not isinstance(peak, float) or not isinstance(bandwidth, float) or not (1.0 < peak < HUGE and 1.0 < bandwidth < HUGE):
+            return None
+        place = kept.get("place")
+        return Limit(str(kept["bound"]), peak, bandwidth, place if place in PLACES else "memory")
+
+
+PLACES = ("memory", "L3", "L2", "L1")
+"""Where the operands of a kernel may lie while it is timed."""
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What binds a kernel (`compute`, or the `place` where its operands lie), and the limits that it had: operations a second, and bytes a second there."""
+
+    bound: str
+    peak: float
+    bandwidth: float
+    place: str
+
+
+def timed(row: Row) -> tuple[float | None, float | None]:
+    """(least, median) seconds of a call as they were measured. Rows of an older version may hold others, scaled to the speed that the machine had on the day of an
+    earlier answer, and keep these beside."""
+    about = provenance(row) if "_as_timed" in row.provenance else {}
+    kept = (about.get("t_min_as_timed"), about.get("t_med_as_timed"))
+    least, typical = (k if isinstance(k, float) and 1 / HUGE < k < HUGE else t for k, t in zip(kept, (row.t_min, row.t_med), strict=True))
+    return least, typical
+
+
+def ratio(a: float | None, b: float | None, scale: float = 1.0) -> float | None:
+    """a ÷ b × scale; None where one of them is missing or zero, or the result is out of the range of anything measurable."""
+    if not a or not b:
+        return None
+    value = a / b * scale
+    return value if 1 / HUGE < value < HUGE else None
+
+
+COLUMNS: dict[str, Callable[[Entry], Any]] = {
+    "kernel": lambda e: e.best.name,
+    "shape": lambda e: shape_of(e.best),
+    "dtype": lambda e: e.best.dtype,
+    "device": lambda e: e.best.device,
+    "threads": lambda e: e.best.threads,
+    "time": lambda e: e.seconds,
+    "median": lambda e: timed(e.best)[1],
+    "gflops": lambda e: ratio(e.best.flops, e.seconds, 1e-9),
+    "gbs": lambda e: ratio(e.best.bytes, e.seconds, 1e-9),
+    "roofline": lambda e: ratio(e.best.roofline_s, e.seconds),
+    "gain": lambda e: e.gain and e.gain[0],
+    "paired": lambda e: e.gain and e.gain[1],
+    "plain": lambda e: ratio(e.plain_s, e.seconds),
+    "bound": lambda e: e.limits and e.limits.bound,
+    "tried": lambda e: len(e.candidates),
+    "origin": lambda e: e.origin,
+    "strategy": lambda e: e.best.strategy,
+    "when": lambda e: e.best.when,
+    "opts": lambda e: short_of(e.best),
+}
+"""Name of a column → its value: seconds, shares, factors, counts and texts; None where nothing was measured."""
+FALLING = ("gflops", "gbs", "roofline", "gain", "plain", "tried", "when")
+"""Columns whose largest value comes first unless asked otherwise."""
+
+
+def shown(e: Entry, name: str) -> str:
+    """A column for a reader: `1.2 ms`, `80 %`, `1.83x`; a dash where it has no value. `notes` explains the signs."""
+    value = COLUMNS[name](e)
+    if value is None:
+        return "-"
+    if name in ("time", "median"):
+        return duration(value)
+    if name in ("gflops", "gbs"):
+        return rate(value, "")
+    if name == "roofline":
+        return share(100 * value, e.limits.bound if e.limits else None)
+    if name in ("gain", "plain"):
+        return f"{'' if name == 'gain' and e.gain and e.gain[1] else '~'}{f'{value:.2f}x' if name == 'gain' else factor(value)}"
+    return str(value)
+
+
+def notes(found: Sequence[Entry]) -> list[str]:
+    """What the signs in these entries' columns mean."""
+    out = []
+    if any(e.gain and not e.gain[1] for e in found):
+        out.append("~ from single times of one run: no paired rounds")
+    if any(e.limits and e.limits.bound in PLACES[1:] for e in found):
+        out.append("in L1, L2, L3: of the bandwidth of that cache, where the operands stay")
+    if any((COLUMNS["roofline"](e) or 0.0) * 100 > SURE for e in found):
+        out.append("! more than the roofline, which is wrong then: measure it again with tune devices --probe, and tune again")
+    return out
+
+
+def short_of(row: Row) -> str:
+    """A row's schedule in short form."""
+    from ...opts.opt import parse, short
+
+    try:
+        return short(parse(row.opts_display))
+    except OptError:
+        # a row of another version
+        return row.opts_display
+
+
+def measurements(cache: Cache, args: Namespace) -> list[Row]:
+    """Every measurement that the arguments ask for, of kernels without a valid schedule too, oldest first."""
+    from ...ir.dtypes import dtype
+
+    exact: dict[str, str | int] = {"dtype": dtype(args.dtype).name} if args.dtype else {}
+    if args.threads:
+        exact["threads"] = args.threads
+    wanted = _wanted(args)
+    return [r for r in cache.rows(**exact) if wanted(r)]
+
+
+def entries(cache: Cache, args: Namespace) -> list[Entry]:
+    """The tuned kernels that the arguments ask for, sorted as they ask. Raises UsageError for an unknown column or date."""
+    order = _order(args.sort) if args.sort else None
+    histories: dict[Any, list[Row]] = {}
+    for r in measurements(cache, args):
+        histories.setdefault(r.key, []).append(r)
+    found = []
+    for history in histories.values():
+        usable = [r for r in history if r.usable and r.t_med]
+        if usable and (not args.outcome or any(r.outcome == args.outcome for r in history)):
+            answer = cache.best(usable[0].key)
+            # of the measurements asked for, where what a look-up returns is not one
+            best = answer if answer in usable else min(usable, key=lambda r: (timed(r)[1] or 0.0, timed(r)[0] or 0.0, r.digest))
+            found.append(Entry(best, tuple(history)))
+    found.sort(key=lambda e: (e.best.name, e.best.dtype, sorted(e.best.shape_dict.items()), e.best.device, e.best.threads))
+    found = sort(found, *order) if order else found
+    return found[: args.limit] if args.limit else found
+
+
+def _order(by: str) -> tuple[str, bool]:
+    """(column, whether the largest comes first) of `NAME`, `NAME:asc` or `NAME:desc`."""
+    name, _, order = by.partition(":")
+    if name not in COLUMNS:
+        near = difflib.get_close_matches(name, COLUMNS, 1)
+        raise UsageError(f"cannot sort by {name!r}{f'; did you mean {near[0]}?' if near else ''} (columns: {', '.join(COLUMNS)})")
+    if order not in ("", "asc", "desc"):
+        raise UsageError(f"--sort {by}: the order is asc or desc, not {order!r}")
+    return name, order == "desc" or (not order and name in FALLING)
+
+
+def sort(found: Sequence[Entry], name: str, falling: bool) -> list[Entry]:
+    """Entries by a column; those without a value last."""
+    value = COLUMNS[name]
+    have = sorted((e for e in found if value(e) is not None), key=value, reverse=falling)
+    return have + [e for e in found if value(e) is None]
+
+
+def _wanted(args: Namespace) -> Callable[[Row], bool]:
+    """Whether a row is what the arguments ask for (element type, threads and outcome apart). `*` in a name stands for anything."""
+    shape: dict[str, int] = {}
+    if args.shape:
+        from ...kernels import parse_shape
+
+        shape = parse_shape(args.shape)
+    since = _moment(args.since) if args.since else ""
+
+    def check(row: Row) -> bool:
+        return (
+            (not args.kernel or same_kernel(row.name, args.kernel) or fnmatchcase(row.name, args.kernel))
+            and (not args.device or row.device == args.device or fnmatchcase(row.device, args.device))
+            and (not args.strategy or fnmatchcase(row.strategy, args.strategy))
+            and row.when >= since
+            and (not shape or shape.items() <= row.shape_dict.items())
+        )
+
+    return check
+
+
+def _moment(text: str) -> str:
+    """The earliest `Row.when` of a date or time."""
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(f"--since takes a date such as 2026-01-31 or a time such as 2026-01-31T12:00, not {text!r}") from None
+    return (when if when.tzinfo else when.replace(tzinfo=UTC)).astimezone(UTC).isoformat(timespec="microseconds")
+
+
+def provenance(row: Row) -> dict[str, Any]:
+    """Where and how a row was measured."""
+    return dict(json.loads(row.provenance))

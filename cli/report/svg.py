@@ -1,0 +1,153 @@
+"""The report's charts as SVG that takes its colours from the page's style sheet. Every mark carries its text for readers and hover."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from html import escape
+
+from ...measure.roofline import share
+from ..style import duration
+from .charts import Curve, Roof
+
+Box = tuple[float, float, float, float]
+"""Left, top, right, bottom."""
+
+
+class _Axis:
+    """Maps values to pixels, linear or logarithmic."""
+
+    def __init__(self, low: float, high: float, start: float, end: float, log: bool) -> None:
+        self.log = log
+        if log:
+            low, high = math.log10(low), math.log10(high)
+        if high <= low:
+            high = low + 1
+        self.low, self.high, self.start, self.end = low, high, start, end
+
+    def at(self, value: float) -> float:
+        v = math.log10(value) if self.log else value
+        return self.start + (v - self.low) / (self.high - self.low) * (self.end - self.start)
+
+    def ticks(self, count: int = 5, whole: bool = False) -> list[float]:
+        """Round values inside; `whole`: no fractions."""
+        if self.log:
+            steps = (1, 2, 5) if self.high - self.low < 2.2 else (1,)
+            found = [m * 10.0**e for e in range(math.floor(self.low), math.ceil(self.high) + 1) for m in steps]
+            return [t for t in found if self.low - 1e-9 <= math.log10(t) <= self.high + 1e-9]
+        raw = (self.high - self.low) / count
+        unit = 10.0 ** math.floor(math.log10(raw))
+        step = next(unit * m for m in (1, 2, 5, 10) if unit * m >= raw)
+        step = max(step, 1.0) if whole else step
+        first = math.ceil(self.low / step)
+        return [i * step for i in range(first, math.floor(self.high / step + 1e-9) + 1)]
+
+
+def _number(v: float) -> str:
+    return f"{v:g}" if v < 1e4 else f"{v:.0e}".replace("e+0", "e")
+
+
+def _frame(x: _Axis, y: _Axis, x_title: str, y_title: str, y_text: Callable[[float], str] = _number, whole: bool = False) -> list[str]:
+    out = []
+    for t in x.ticks(whole=whole):
+        p = x.at(t)
+        out.append(f'<line class="grid" x1="{p:.1f}" y1="{y.start:.1f}" x2="{p:.1f}" y2="{y.end:.1f}"/>')
+        out.append(f'<text class="tick" x="{p:.1f}" y="{y.start + 16:.1f}" text-anchor="middle">{_number(t)}</text>')
+    for t in y.ticks():
+        p = y.at(t)
+        out.append(f'<line class="grid" x1="{x.start:.1f}" y1="{p:.1f}" x2="{x.end:.1f}" y2="{p:.1f}"/>')
+        out.append(f'<text class="tick" x="{x.start - 6:.1f}" y="{p + 4:.1f}" text-anchor="end">{escape(y_text(t))}</text>')
+    out.append(f'<text class="axis" x="{(x.start + x.end) / 2:.1f}" y="{y.start + 36:.1f}" text-anchor="middle">{x_title}</text>')
+    out.append(f'<text class="axis" x="{x.start - 6:.1f}" y="{y.end - 10:.1f}" text-anchor="start">{y_title}</text>')
+    return out
+
+
+def _svg(width: int, height: int, label: str, body: Sequence[str], links: bool = False) -> str:
+    """`links`: it holds links, so it is a group of things to readers and not one picture."""
+    return f'<svg viewBox="0 0 {width} {height}" role="{"group" if links else "img"}" aria-label="{escape(label)}">{"".join(body)}</svg>'
+
+
+def roofline(roof: Roof) -> str:
+    """Log-log: arithmetic intensity against rate, the roof above, and a stem from every kernel to its own limit. A point is a link."""
+    points = roof.points
+    bandwidth, peak = roof.limits or (None, None)
+    ridge = [peak / bandwidth] if peak and bandwidth else []
+    xs = [p.intensity for p in points] + ridge
+    ys = [v for p in points for v in (p.gflops, p.limit)] + ([peak] if peak else [])
+    x = _Axis(min(xs) / 2, max(xs) * 2.5, 56, 508, True)
+    y = _Axis(min(ys) / 2, max(ys) * 1.8, 310, 32, True)
+    body = _frame(x, y, "operations / byte of compulsory traffic", "GFLOP/s")
+    limits = "no recorded limits"
+    if peak and bandwidth:
+        limits = f"{peak:.0f} GFLOP/s and {bandwidth:.3g} GB/s"
+        body += _roof(x, y, peak, bandwidth)
+    note = [(x.end - 110, y.at(peak) - 20, x.end, y.at(peak))] if peak else []
+    at = labels([(p.name, x.at(p.intensity), y.at(p.gflops)) for p in points], (50, 30, x.end + 8, y.start - 4), note)
+    for p, (tx, ty) in sorted(zip(points, at, strict=True), key=lambda i: i[0].gflops):
+        px, py, top = x.at(p.intensity), y.at(p.gflops), y.at(p.limit)
+        about = escape(f"{p.label}: {p.gflops:.3g} GFLOP/s, {share(100 * p.share)} of its limit of {p.limit:.3g} GFLOP/s")
+        body.append(f'<path class="stem" d="M{px:.1f},{py:.1f} V{top:.1f} M{px - 4:.1f},{top:.1f} h8"/>')
+        left = tx < px
+        edge, anchor = (px - 10, ' text-anchor="end"') if left else (tx, "")
+        if abs(ty - py - 4) > 1:
+            body.append(f'<path class="lead" d="M{px:.1f},{py:.1f} L{edge + (2 if left else -2):.1f},{ty - 4:.1f}"/>')
+        body.append(
+            f'<a href="#k{p.anchor}" aria-label="{about}"><circle class="hit" cx="{px:.1f}" cy="{py:.1f}" r="12"/>'
+            f'<circle class="point" cx="{px:.1f}" cy="{py:.1f}" r="5.5"/><text class="label" x="{edge:.1f}" y="{ty:.1f}"{anchor}>{escape(p.name)}</text></a>'
+        )
+    return _svg(520, 356, f"Roofline of {roof.device}: {len(points)} kernels, {limits}", body, links=True)
+
+
+def _roof(x: _Axis, y: _Axis, peak: float, bandwidth: float) -> list[str]:
+    ridge = peak / bandwidth
+    start = max(10**x.low, 10**y.low / bandwidth)
+    rise = (x.at(start), y.at(start * bandwidth), x.at(ridge), y.at(peak))
+    slope = math.degrees(math.atan2(rise[3] - rise[1], rise[2] - rise[0]))
+    at = f"{(rise[0] + rise[2]) / 2 - 6:.1f} {(rise[1] + rise[3]) / 2 - 8:.1f}"
+    return [
+        f'<path class="roof" d="M{rise[0]:.1f},{rise[1]:.1f} L{rise[2]:.1f},{rise[3]:.1f} H{x.end:.1f}"/>',
+        f'<text class="note" x="{x.end - 4:.1f}" y="{rise[3] - 7:.1f}" text-anchor="end">{peak:.0f} GFLOP/s</text>',
+        f'<text class="note" text-anchor="middle" transform="translate({at}) rotate({slope:.1f})">{bandwidth:.3g} GB/s</text>',
+    ]
+
+
+def labels(
+    points: Sequence[tuple[str, float, float]], room: Box, free_of: Sequence[Box] = (), letter: float = 7.8, line: float = 15.0
+) -> list[tuple[float, float]]:
+    """Where the base line of each point's name begins (y grows downward): beside it, on whichever side and as near as there is room for.
+    `room` is the whole chart; `free_of` what must stay free; `letter` the width of a letter, `line` the height of a line."""
+    left, top, right, bottom = room
+    taken = [*free_of] + [(px - line / 2, py - line / 2, px + line / 2, py + line / 2) for _, px, py in points]
+    out: list[tuple[float, float]] = []
+    for name, px, py in points:
+        width = letter * len(name) + 2
+        sides = [px + 10] + [px - 10 - width] * (px - 10 - width > left)
+        tries = [(tx, py + 0.27 * line + step * line) for step in (0, 1, -1, 2, -2, 3, -3, 4, -4) for tx in sides]
+        fits = [(tx, ty) for tx, ty in tries if tx + width < right and top < ty < bottom]
+        free = [(x, y) for x, y in fits if not any(x < r and x + width > l and y - 0.75 * line < b and y + 0.2 * line > t for l, t, r, b in taken)]
+        tx, ty = (free or fits or tries)[0]
+        taken.append((tx, ty - 0.75 * line, tx + width, ty + 0.2 * line))
+        out.append((tx, ty))
+    return out
+
+
+def convergence(curves: Sequence[Curve], against: str) -> str:
+    """Best time so far against `seconds` or `measurements`, one step line a search."""
+    i = 0 if against == "seconds" else 1
+    end = max(c.steps[-1][i] for c in curves)
+    times = [t for c in curves for *_, t in c.steps]
+    x = _Axis(0 if i == 0 else 1, max(end, 1e-3 if i == 0 else 2), 76, 468, False)
+    wide = max(times) / min(times)
+    y = _Axis(min(times) * (0.97 if wide < 1.2 else 0.9), max(times) * (1.03 if wide < 1.2 else 1.1), 196, 32, wide > 4)
+    body = _frame(x, y, against, "best time so far", duration, whole=i == 1)
+    for n, c in enumerate(curves):
+        first = c.steps[0]
+        d = f"M{x.at(first[i]):.1f},{y.at(first[2]):.1f}"
+        for s in c.steps[1:]:
+            d += f" H{x.at(s[i]):.1f} V{y.at(s[2]):.1f}"
+        d += f" H{x.at(c.steps[-1][i]):.1f}"
+        about = escape(f"{c.label}: {duration(first[2])} first, {duration(c.steps[-1][2])} after {c.steps[-1][1]} measurements and {c.steps[-1][0]:.1f} s")
+        body.append(f'<path class="curve c{n % 6}" d="{d}"><title>{about}</title></path>')
+        last = c.steps[-1]
+        body.append(f'<circle class="end c{n % 6}" cx="{x.at(last[i]):.1f}" cy="{y.at(last[2]):.1f}" r="3.5"><title>{about}</title></circle>')
+    return _svg(480, 242, f"Best time so far against {against}, {len(curves)} searches", body)

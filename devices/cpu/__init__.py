@@ -1,0 +1,1 @@
+"""This machine's processor: native code made in process (`cpu`) or by a C compiler (`cpu:c`)."""

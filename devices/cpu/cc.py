@@ -1,0 +1,158 @@
+"""The C compiler of this machine: which one, and C text to object bytes.
+
+Searched in order: $CC (which may hold arguments), gcc, clang, and zig (on the path or from the pip package ziglang)."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import math
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...ir.errors import BuildError, DeviceError
+
+if TYPE_CHECKING:
+    from ...targets import Target
+
+INSTALL = "install gcc or clang (apt-get install gcc), or pip install 'tilewright[zig]', or set CC to a compiler"
+TIMEOUT_S = 120
+"""No kernel takes so long: a compiler that does is stuck. A compiler's own children end by this limit too, in processor time."""
+_ERROR_LINES = 8
+
+# contraction is decided in the Program; nothing may be called, and the object is linked into a process at any address
+_FLAGS = [
+    "-std=gnu11",
+    "-O2",
+    "-ffp-contract=off",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-fwrapv",
+    "-fno-strict-aliasing",
+    "-fPIC",
+    "-fno-stack-protector",
+    "-fno-asynchronous-unwind-tables",
+    "-fno-ident",
+    "-w",
+]
+# the text is vectors already; gcc's own passes would also find permutations of doubles that gcc 12 gets wrong
+_GCC_FLAGS = ("-fno-tree-loop-distribute-patterns", "-fno-tree-vectorize", "-fno-tree-slp-vectorize")
+_CLANG_FLAGS = ("-fno-builtin",)
+_X86_FLAGS = {
+    "sse41": "-msse4.1",
+    "avx2": "-mavx2",
+    "fma": "-mfma",
+    "f16c": "-mf16c",
+    "avx512": "-mavx512f -mavx512bw -mavx512cd -mavx512dq -mavx512vl",
+    "avx512vnni": "-mavx512vnni",
+    "avx512bf16": "-mavx512bf16",
+    "avxvnni": "-mavxvnni",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Compiler:
+    """`command`: the words that start it; `kind`: 'gcc' or 'clang' (zig is clang); `version` as it says itself."""
+
+    command: tuple[str, ...]
+    kind: str
+    version: str
+
+    @property
+    def zig(self) -> bool:
+        """Whether it is clang inside zig, which names processors in its own way."""
+        return "ziglang" in self.command or "zig" in os.path.basename(self.command[0])
+
+    @property
+    def id(self) -> str:
+        """Kind and version as one word, such as gcc-12.2.0."""
+        return f"{'zig-' if self.zig else ''}{self.kind}-{self.version}"
+
+
+def find() -> Compiler:
+    """The compiler to use. Raises DeviceError, with the fix, where there is none."""
+    return _find(os.environ.get("CC", ""), os.environ.get("PATH", ""))
+
+
+@functools.cache
+def _find(cc: str, path: str) -> Compiler:
+    if cc.strip():
+        words = tuple(shlex.split(cc))
+        if shutil.which(words[0], path=path) is None:
+            raise DeviceError(f"CC names {words[0]}, which is not there: unset it, or {INSTALL}")
+        return _ask(words)
+    for name in ("gcc", "clang"):
+        if shutil.which(name, path=path):
+            return _ask((name,))
+    if shutil.which("zig", path=path):
+        return _ask(("zig", "cc"))
+    if importlib.util.find_spec("ziglang"):
+        return _ask((sys.executable, "-m", "ziglang", "cc"))
+    raise DeviceError(f"there is no C compiler here: {INSTALL}")
+
+
+def _ask(words: tuple[str, ...]) -> Compiler:
+    """Which compiler these words start."""
+    macros = _run((*words, "-E", "-dM", "-x", "c", os.devnull), Path.cwd())
+    defined = dict(line.split(" ", 2)[1:] for line in macros.splitlines() if line.count(" ") >= 2)
+    kind = "clang" if "__clang__" in defined else "gcc"
+    names = ("__clang_major__", "__clang_minor__", "__clang_patchlevel__") if kind == "clang" else ("__GNUC__", "__GNUC_MINOR__", "__GNUC_PATCHLEVEL__")
+    if not all(n in defined for n in names):
+        raise DeviceError(f"{shlex.join(words)} is neither gcc nor clang, and kernels use their vectors: {INSTALL}")
+    return Compiler(words, kind, ".".join(defined[n] for n in names))
+
+
+def flags(target: Target, compiler: Compiler) -> tuple[str, ...]:
+    """What code for `target` is compiled with; the instructions allowed follow from the target alone."""
+    extra = list(_GCC_FLAGS if compiler.kind == "gcc" else _CLANG_FLAGS)
+    if target.arch == "x86_64":
+        extra.append("-march=x86_64" if compiler.zig else "-march=x86-64")
+        extra += [f for k in sorted(target.features) for f in _X86_FLAGS.get(k, "").split()]
+        extra.append(f"-mprefer-vector-width={8 * target.vector_bytes}")
+    return (*_FLAGS, *extra)
+
+
+def compile_c(text: str, target: Target, compiler: Compiler) -> bytes:
+    """Object bytes of C text. Raises BuildError with the compiler's first lines."""
+    with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
+        source, out = Path(folder, "kernel.c"), Path(folder, "kernel.o")
+        source.write_text(text)
+        _run((*compiler.command, "-c", *flags(target, compiler), "kernel.c", "-o", "kernel.o"), Path(folder))
+        return out.read_bytes()
+
+
+def _limit() -> None:
+    """In the child: who kills us (or the builder we run in) does not know the processes that a compiler starts."""
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(TIMEOUT_S), math.ceil(TIMEOUT_S)))
+
+
+def _run(words: tuple[str, ...], folder: Path) -> str:
+    """What a compiler prints; it reads nothing."""
+    try:
+        done = subprocess.run(
+            words,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=TIMEOUT_S,
+            preexec_fn=_limit if os.name == "posix" else None,
+        )
+    except subprocess.TimeoutExpired as e:
+        raise BuildError(f"{os.path.basename(words[0])} took longer than {TIMEOUT_S} s and was stopped") from e
+    except OSError as e:
+        raise DeviceError(f"the C compiler {words[0]} does not start: {e}; {INSTALL}") from e
+    if done.returncode:
+        lines = [line for line in done.stderr.strip().splitlines() if line.strip()] or [f"it ended with status {done.returncode} and said nothing"]
+        raise BuildError(f"{os.path.basename(words[0])} rejects the source:\n" + "\n".join(lines[:_ERROR_LINES] + (["…"] if len(lines) > _ERROR_LINES else [])))
+    return done.stdout

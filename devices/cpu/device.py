@@ -1,0 +1,184 @@
+"""The embedded device: LLVM IR compiled in process by llvmlite, run by a native thread pool."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import platform
+import sys
+import zlib
+from typing import TYPE_CHECKING, Any
+
+from ...ir.errors import BuildError, DeviceError
+from .. import limits as limits_file
+from ..base import Device, Executable, SourceLike
+from ..limits import Limits
+
+if TYPE_CHECKING:
+    from ...program.program import Signature
+    from ...targets import Target
+
+_MAGIC = b"tilewright cpu object 1\n"
+
+
+class CpuDevice(Device):
+    """This machine's processor. An object is a line of JSON (what it was built for, and a checksum) and an ELF file."""
+
+    name = "cpu"
+    isolation = "fork"
+    lang = "llvm"
+    """The language it builds."""
+
+    @property
+    def target(self) -> Target:
+        from ...targets import host
+
+        return host()
+
+    @property
+    def threads(self) -> int:
+        from ...targets import usable_cores
+
+        return usable_cores()
+
+    def compiler_id(self) -> str:
+        import llvmlite  # its release fixes the LLVM version; asking LLVM itself would load 170 MB
+
+        return f"llvmlite-{llvmlite.__version__}"
+
+    def fingerprint(self) -> dict[str, Any]:
+        from ...targets import lowered
+
+        return {
+            **self._identity(),
+            **({"lowered": lowered()} if lowered() else {}),
+            "os": platform.system(),
+            "os_release": platform.release(),
+            "host": platform.node(),
+            "python": platform.python_version(),
+            "compiler": self.compiler_id(),
+            "llvm": _llvm_version(),
+            "threads": self.threads,
+        }
+
+    def _identity(self) -> dict[str, Any]:
+        """What the limits depend on: the same on every start of one machine."""
+        t = self.target
+        return {"device": "cpu", "cpu": _cpu_name(), "target": t.key, "cores": self.threads, "l1": t.l1, "l2": t.l2, "l3": t.l3}
+
+    def check(self) -> None:
+        if not sys.platform.startswith("linux"):
+            raise DeviceError(
+                f"running and measuring kernels works on Linux; here ({sys.platform}) only showing and rendering do. Use Linux, WSL 2 or a container"
+            )
+        from .pool_ir import SUPPORTED
+
+        if self.target.arch not in SUPPORTED:
+            raise DeviceError(f"the cpu device runs on {' and '.join(SUPPORTED)}, not on {self.target.arch}")
+
+    def check_threads(self, threads: int) -> None:
+        if not 1 <= threads <= _max_threads():
+            raise DeviceError(f"{threads} threads: use 1 to {_max_threads()} (this process may use {self.threads} cores)")
+
+    def build(self, source: SourceLike) -> bytes:
+        target = source.target
+        if target.lang != self.lang:
+            what = {"llvm": "LLVM IR", "c": "C"}[self.lang]
+            raise BuildError(f"the {self.name} device builds {what}, not {target.lang}: render for a {self.lang!r} target such as {self.target.name}")
+        code = self._compile(source)
+        head = {"arch": target.arch, "crc": zlib.crc32(code), "features": sorted(target.features), "target": target.name}
+        return _MAGIC + json.dumps(head, sort_keys=True).encode() + b"\n" + code
+
+    def _compile(self, source: SourceLike) -> bytes:
+        """The ELF object of source text. Raises BuildError."""
+        from .engine import compile_text
+
+        return compile_text(source.text, source.target, native=source.target.arch == self.target.arch)
+
+    def _symbols(self, signature: Signature) -> tuple[str, ...]:
+        """The function of each phase in an object."""
+        return tuple(signature.entry(i) for i in range(len(signature.items)))
+
+    def load(self, obj: bytes, signature: Signature, threads: int) -> Executable:
+        self.check()
+        self.check_threads(threads)
+        head, code = _open(obj)
+        here = self.target
+        missing = sorted(set(head["features"]) - here.features)
+        if head["arch"] != here.arch or missing:
+            raise DeviceError(
+                f"this code was built for {head['target']} and cannot run on this machine ({here.name}), {_lack(head['arch'], missing, here)}; build it for target 'host'"
+            )
+        from .engine import Code
+        from .executable import CpuExecutable
+
+        symbols = self._symbols(signature)
+        return CpuExecutable(Code(code, symbols), symbols, signature, threads)
+
+    def limits(self, probe: bool = False) -> Limits | None:
+        file = limits_file.path(self._identity())
+        if not probe:
+            kept = limits_file.read(file)
+            # a file from before caches were measured: the next search probes, and keeps what is better in it
+            return kept if kept is None or all(r.caches for r in kept.rates.values()) else None
+        from .probe import measure
+
+        self.check()
+        found = measure(self)
+        try:
+            before = limits_file.read(file)
+        except DeviceError:  # damaged: this probe is the cure
+            before = None
+        found = found.best(before) if before else found
+        limits_file.write(file, found, self._identity())
+        return found
+
+
+def _lack(arch: str, missing: list[str], here: Target) -> str:
+    """Why code that needs `arch` and the features `missing` cannot run."""
+    from ...targets import lowered, machine
+
+    if arch != here.arch:
+        return f"which is {here.arch}"
+    if lowered() and machine().features.issuperset(missing):
+        return f"which {lowered()} lowers: it may not use {', '.join(missing)}"
+    return f"which lacks {', '.join(missing)}"
+
+
+def _open(obj: bytes) -> tuple[dict[str, Any], bytes]:
+    line, _, code = obj.removeprefix(_MAGIC).partition(b"\n")
+    try:
+        head = json.loads(line) if obj.startswith(_MAGIC) else None
+    except ValueError:
+        head = None
+    if not isinstance(head, dict) or head.get("crc") != zlib.crc32(code):
+        raise BuildError("not a whole object of the cpu device (damaged, or of another version): build it again")
+    return head, code
+
+
+def _max_threads() -> int:
+    from .pool_ir import MAX_THREADS
+
+    return min(MAX_THREADS - 1, max(os.cpu_count() or 1, 1))
+
+
+@functools.cache
+def _llvm_version() -> str:
+    import llvmlite.binding as llvm
+
+    return ".".join(str(n) for n in llvm.llvm_version_info)
+
+
+@functools.cache
+def _cpu_name() -> str:
+    """The processor's marketing name."""
+    if sys.platform.startswith("linux"):
+        # a sandbox may hide the file: the name is only shown
+        with contextlib.suppress(OSError), open("/proc/cpuinfo") as f:
+            for line in f:
+                key, _, value = line.partition(":")
+                if key.strip() in ("model name", "Model", "Hardware"):
+                    return value.strip()
+    return platform.processor() or platform.machine()

@@ -1,0 +1,122 @@
+"""LLVM through llvmlite: IR text → object bytes, and object bytes → addresses of functions.
+
+No IR passes run: the renderer writes unrolled vector code already, and passes would triple the build time for no speed.
+A TargetMachine belongs to one engine (the engine frees it; sharing one crashes), so loading makes its own."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from typing import TYPE_CHECKING, Any
+
+from ...ir.errors import BuildError
+from . import elf
+
+if TYPE_CHECKING:
+    from ...targets import Target
+
+_X86_FLAGS = {
+    "sse41": "sse4.1",
+    "avx2": "avx2",
+    "fma": "fma",
+    "f16c": "f16c",
+    "avx512": "avx512f avx512bw avx512cd avx512dq avx512vl",
+    "avx512vnni": "avx512vnni",
+    "avx512bf16": "avx512bf16",
+}
+_ERROR_LINES = 6
+_local = threading.local()
+
+
+@functools.cache
+def _llvm(all_targets: bool = False) -> Any:
+    """llvmlite.binding with this machine's code generator (or every one) initialised."""
+    import llvmlite.binding as llvm
+
+    if all_targets:
+        llvm.initialize_all_targets()
+        llvm.initialize_all_asmprinters()
+    else:
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+    return llvm
+
+
+def processor(target: Target) -> tuple[str, str]:
+    """(cpu, features) for LLVM. On x86-64 the flags of the target alone decide what code may use: a cpu's name would add extensions
+    that another machine with the same flags, or a virtual machine that hides some, does not have. (For which cpu to schedule
+    is in the source, as a function attribute.)"""
+    if target.arch != "x86_64":
+        return target.cpu, ""
+    # LLVM turns off whatever depends on a flag that is turned off, so "off" comes first
+    off = [f"-{f}" for k, flags in sorted(_X86_FLAGS.items()) if k not in target.features for f in flags.split()]
+    on = [f"+{f}" for k, flags in sorted(_X86_FLAGS.items()) if k in target.features for f in flags.split()]
+    return "x86-64", ",".join(off + on)
+
+
+def _machine(triple: str, cpu: str, features: str, native: bool) -> Any:
+    llvm = _llvm() if native else _llvm(True)
+    try:
+        return llvm.Target.from_triple(triple).create_target_machine(cpu=cpu, features=features, opt=2, jit=True)
+    except RuntimeError as e:
+        raise BuildError(f"LLVM cannot generate code for {triple} ({cpu}): {e}") from e
+
+
+def compile_text(text: str, target: Target, native: bool) -> bytes:
+    """Object bytes of LLVM IR text. Raises BuildError with LLVM's first lines, or naming symbols that no one defines."""
+    llvm = _llvm()
+    try:
+        module = llvm.parse_assembly(text)
+        module.verify()
+    except RuntimeError as e:
+        raise BuildError("LLVM rejects the source:\n" + _head(str(e))) from e
+    with module:
+        key = (target.triple, *processor(target))
+        kept = getattr(_local, "machine", None)
+        if kept is None or kept[0] != key:
+            kept = _local.machine = (key, _machine(*key, native))
+        obj = bytes(kept[1].emit_object(module))
+    undefined = elf.symbols(obj)[1]
+    if undefined:
+        raise BuildError(
+            f"the object needs {', '.join(sorted(undefined))}, which nothing provides: LLVM made a library call of an operation that "
+            f"{target.name} has no instruction for; render it as plain arithmetic"
+        )
+    return obj
+
+
+def _head(text: str) -> str:
+    lines = text.strip().splitlines()
+    return "\n".join(lines[:_ERROR_LINES] + (["…"] if len(lines) > _ERROR_LINES else []))
+
+
+class Code:
+    """Linked machine code; `address(name)` of its functions. The code lives as long as this object."""
+
+    def __init__(self, obj: bytes, wanted: tuple[str, ...]) -> None:
+        """Link object bytes. Raises BuildError when a wanted function is missing or a symbol is undefined."""
+        defined, undefined = elf.symbols(obj)
+        missing = [w for w in wanted if w not in defined]
+        if undefined or missing:
+            what = f"needs undefined symbols {', '.join(sorted(undefined))}" if undefined else f"does not define {', '.join(missing)}"
+            raise BuildError(f"the object {what}; build it again")
+        llvm = _llvm()
+        empty = llvm.parse_assembly("")
+        # it links and generates nothing, so no processor's name is needed
+        machine = _machine(llvm.get_process_triple(), "", "", native=True)
+        self._engine = llvm.create_mcjit_compiler(empty, machine)
+        self._engine.add_object_file(llvm.ObjectFileRef.from_data(obj))
+        self._engine.finalize_object()
+        self._addresses = {w: int(self._engine.get_function_address(w)) for w in wanted}
+
+    def address(self, name: str) -> int:
+        """The address of a wanted function."""
+        return self._addresses[name]
+
+    def keep_forever(self) -> None:
+        """Never free the code: a thread may still be inside it when the interpreter shuts down."""
+        self._engine.detach()
+
+    def close(self) -> None:
+        """Free the code now."""
+        self._engine.close()

@@ -1,0 +1,285 @@
+"""The CPU run time as LLVM IR text: thread pool, phase driver and timing loop, so that a call from Python is one native call.
+
+A worker has one word (`@mail`): 0 idle, 1 posted, 2 running, 3 asleep. The caller posts a job to the workers it wants, works on
+it too, then takes back the posts that nobody has picked up (1 → 0) and waits for those that run (2 → 0). So a worker that is
+still waking up costs the caller nothing but the wake call. Items are claimed from one counter, in chunks of items ÷ (8·threads).
+A caller who finds the pool busy runs its items itself. Workers spin for `@spin` pauses, then sleep on their word (futex).
+
+Functions:
+    void run(ptr call, ptr bufs)      all phases of a call record: i64 phases, i64 threads, ptr scratches, ptr vars,
+                                      then (ptr function, i64 items) for each phase
+    i64 bench(ptr call, ptr sets, i64 nsets, i64 repeats, i64 limit_ns, ptr seconds)
+                                      `run` with bufs = sets[i mod nsets]; the double seconds of each call; how many were made
+    void spin_pauses(i64 n)           n pauses (to calibrate)
+    void set_spin(i64 n), i64 started(), void reset() (forget the workers: in a forked child they do not exist)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from . import driver_ir as drive_ir
+
+MAX_THREADS = 1024
+EXTERNALS = ("pthread_create", "pthread_attr_init", "pthread_attr_setstacksize", "syscall", "clock_gettime")
+FUNCTIONS = ("run", "bench", "spin_pauses", "set_spin", "started", "reset")
+
+# (pause intrinsic declaration, pause call, futex, sched_yield)
+_ARCH = {
+    "x86_64": ("declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()", 202, 24),
+    "aarch64": ("declare void @llvm.aarch64.hint(i32)", "call void @llvm.aarch64.hint(i32 1)", 98, 124),
+}
+SUPPORTED = tuple(_ARCH)
+
+_TEXT = """
+@lock = global i32 0, align 128
+@job = global [8 x i64] zeroinitializer, align 128
+@next = global i64 0, align 128
+@mail = global [%MAX% x [32 x i32]] zeroinitializer, align 128
+@nstarted = global i64 0, align 128
+@spin = global i64 1000, align 128
+%DECLARE_PAUSE%
+
+define internal ptr @mailbox(i64 %i) nounwind {
+  %p = getelementptr [32 x i32], ptr @mail, i64 %i
+  ret ptr %p
+}
+
+; claim and run chunks of the job until none is left; `me` picks the scratch arena
+define internal void @part(i64 %me) nounwind {
+entry:
+  %fni = load i64, ptr @job
+  %fn = inttoptr i64 %fni to ptr
+  %items = load i64, ptr getelementptr (i64, ptr @job, i64 1)
+  %bufs = load ptr, ptr getelementptr (i64, ptr @job, i64 2)
+  %vars = load ptr, ptr getelementptr (i64, ptr @job, i64 3)
+  %scratches = load ptr, ptr getelementptr (i64, ptr @job, i64 4)
+  %chunk = load i64, ptr getelementptr (i64, ptr @job, i64 5)
+  %sp = getelementptr ptr, ptr %scratches, i64 %me
+  %scratch = load ptr, ptr %sp
+  br label %claim
+claim:
+  %lo = atomicrmw add ptr @next, i64 %chunk acq_rel
+  %more = icmp slt i64 %lo, %items
+  br i1 %more, label %work, label %done
+work:
+  %end = add i64 %lo, %chunk
+  %over = icmp sgt i64 %end, %items
+  %hi = select i1 %over, i64 %items, i64 %end
+  call void %fn(ptr %bufs, ptr %vars, ptr %scratch, i64 %lo, i64 %hi)
+  br label %claim
+done:
+  ret void
+}
+
+define ptr @worker(ptr %arg) nounwind {
+entry:
+  %me = ptrtoint ptr %arg to i64
+  %mail = call ptr @mailbox(i64 %me)
+  br label %idle
+idle:
+  %limit = load atomic i64, ptr @spin monotonic, align 8
+  br label %look
+look:
+  %i = phi i64 [0, %idle], [%i2, %pause]
+  %m = load atomic i32, ptr %mail acquire, align 4
+  %posted = icmp eq i32 %m, 1
+  br i1 %posted, label %take, label %nothing
+nothing:
+  %tired = icmp sge i64 %i, %limit
+  br i1 %tired, label %doze, label %pause
+pause:
+  %PAUSE%
+  %i2 = add i64 %i, 1
+  br label %look
+doze:
+  %c = cmpxchg ptr %mail, i32 0, i32 3 acq_rel acquire
+  %ok = extractvalue { i32, i1 } %c, 1
+  br i1 %ok, label %sleep, label %idle
+sleep:
+  %r = call i64 (i64, ...) %SYSCALL%(i64 %FUTEX%, ptr %mail, i32 128, i32 3, ptr null, ptr null, i32 0)
+  %m2 = load atomic i32, ptr %mail acquire, align 4
+  %still = icmp eq i32 %m2, 3
+  br i1 %still, label %sleep, label %idle
+take:
+  %t = cmpxchg ptr %mail, i32 1, i32 2 acq_rel acquire
+  %mine = extractvalue { i32, i1 } %t, 1
+  br i1 %mine, label %go, label %idle
+go:
+  call void @part(i64 %me)
+  store atomic i32 0, ptr %mail release, align 4
+  br label %idle
+}
+
+; have at least `n` workers (called with the lock held); how many there are
+define internal i64 @ensure(i64 %n) nounwind {
+entry:
+  %attr = alloca [128 x i8], align 16
+  %thread = alloca i64, align 8
+  %have = load i64, ptr @nstarted
+  %enough = icmp sge i64 %have, %n
+  br i1 %enough, label %ready, label %prepare
+ready:
+  ret i64 %n
+prepare:
+  %a = call i32 %ATTR_INIT%(ptr %attr)
+  %b = call i32 %ATTR_STACK%(ptr %attr, i64 1048576)
+  br label %more
+more:
+  %i = phi i64 [%have, %prepare], [%i1, %started]
+  %short = icmp slt i64 %i, %n
+  br i1 %short, label %start, label %out
+start:
+  %i1 = add i64 %i, 1
+  %arg = inttoptr i64 %i1 to ptr
+  %mail = call ptr @mailbox(i64 %i1)
+  store atomic i32 0, ptr %mail release, align 4
+  %r = call i32 %CREATE%(ptr %thread, ptr %attr, ptr @worker, ptr %arg)
+  %good = icmp eq i32 %r, 0
+  br i1 %good, label %started, label %out
+started:
+  store i64 %i1, ptr @nstarted
+  br label %more
+out:
+  ret i64 %i
+}
+
+define internal void @phase(ptr %fn, i64 %items, ptr %bufs, ptr %vars, ptr %scratches, i64 %threads) nounwind {
+entry:
+  %few = icmp slt i64 %items, %threads
+  %t = select i1 %few, i64 %items, i64 %threads
+  %single = icmp sle i64 %t, 1
+  br i1 %single, label %inline, label %try
+try:
+  %c = cmpxchg ptr @lock, i32 0, i32 1 acquire monotonic
+  %got = extractvalue { i32, i1 } %c, 1
+  br i1 %got, label %locked, label %inline
+locked:
+  %want = sub i64 %t, 1
+  %n = call i64 @ensure(i64 %want)
+  %fni = ptrtoint ptr %fn to i64
+  store i64 %fni, ptr @job
+  store i64 %items, ptr getelementptr (i64, ptr @job, i64 1)
+  store ptr %bufs, ptr getelementptr (i64, ptr @job, i64 2)
+  store ptr %vars, ptr getelementptr (i64, ptr @job, i64 3)
+  store ptr %scratches, ptr getelementptr (i64, ptr @job, i64 4)
+  %eight = mul i64 %t, 8
+  %share = sdiv i64 %items, %eight
+  %tiny = icmp slt i64 %share, 1
+  %chunk = select i1 %tiny, i64 1, i64 %share
+  store i64 %chunk, ptr getelementptr (i64, ptr @job, i64 5)
+  store atomic i64 0, ptr @next release, align 8
+  br label %post
+post:
+  %i = phi i64 [1, %locked], [%i1, %posted]
+  %left = icmp sle i64 %i, %n
+  br i1 %left, label %send, label %mine
+send:
+  %mail = call ptr @mailbox(i64 %i)
+  %old = atomicrmw xchg ptr %mail, i32 1 seq_cst
+  %asleep = icmp eq i32 %old, 3
+  br i1 %asleep, label %wake, label %posted
+wake:
+  %r = call i64 (i64, ...) %SYSCALL%(i64 %FUTEX%, ptr %mail, i32 129, i32 1, ptr null, ptr null, i32 0)
+  br label %posted
+posted:
+  %i1 = add i64 %i, 1
+  br label %post
+mine:
+  call void @part(i64 0)
+  br label %collect
+collect:
+  %j = phi i64 [1, %mine], [%j1, %free]
+  %busy = icmp sle i64 %j, %n
+  br i1 %busy, label %revoke, label %unlock
+revoke:
+  %box = call ptr @mailbox(i64 %j)
+  %v = cmpxchg ptr %box, i32 1, i32 0 acq_rel acquire
+  %unseen = extractvalue { i32, i1 } %v, 1
+  br i1 %unseen, label %free, label %wait
+wait:
+  %w = phi i64 [0, %revoke], [%w1, %again]
+  %s = load atomic i32, ptr %box acquire, align 4
+  %running = icmp eq i32 %s, 2
+  br i1 %running, label %hold, label %free
+hold:
+  %w1 = add i64 %w, 1
+  %long = icmp sgt i64 %w1, 20000
+  br i1 %long, label %yield, label %breathe
+yield:
+  %y = call i64 (i64, ...) %SYSCALL%(i64 %YIELD%)
+  br label %again
+breathe:
+  %PAUSE%
+  br label %again
+again:
+  br label %wait
+free:
+  %j1 = add i64 %j, 1
+  br label %collect
+unlock:
+  store atomic i32 0, ptr @lock release, align 4
+  ret void
+inline:
+  %any = icmp sgt i64 %items, 0
+  br i1 %any, label %all, label %none
+all:
+  %scratch = load ptr, ptr %scratches
+  call void %fn(ptr %bufs, ptr %vars, ptr %scratch, i64 0, i64 %items)
+  ret void
+none:
+  ret void
+}
+
+define void @spin_pauses(i64 %n) nounwind {
+entry:
+  br label %l
+l:
+  %i = phi i64 [0, %entry], [%i1, %l]
+  %m = load atomic i32, ptr @lock acquire, align 4
+  %PAUSE%
+  %i1 = add i64 %i, 1
+  %c = icmp slt i64 %i1, %n
+  br i1 %c, label %l, label %x
+x:
+  ret void
+}
+
+define void @set_spin(i64 %n) nounwind {
+  store atomic i64 %n, ptr @spin monotonic, align 8
+  ret void
+}
+
+define i64 @started() nounwind {
+  %n = load i64, ptr @nstarted
+  ret i64 %n
+}
+
+define void @reset() nounwind {
+  store i64 0, ptr @nstarted
+  store atomic i32 0, ptr @lock release, align 4
+  ret void
+}
+"""
+
+
+def text(arch: str, addresses: Mapping[str, int]) -> str:
+    """The module for `arch`; `addresses` holds the absolute address of each of EXTERNALS in this process."""
+    declare, pause, futex, sched_yield = _ARCH[arch]
+    at = {n: f"inttoptr (i64 {addresses[n]} to ptr)" for n in EXTERNALS}
+    values = {
+        "MAX": MAX_THREADS,
+        "DECLARE_PAUSE": declare,
+        "PAUSE": pause,
+        "SYSCALL": at["syscall"],
+        "FUTEX": futex,
+        "YIELD": sched_yield,
+        "ATTR_INIT": at["pthread_attr_init"],
+        "ATTR_STACK": at["pthread_attr_setstacksize"],
+        "CREATE": at["pthread_create"],
+        "CLOCK": at["clock_gettime"],
+    }
+    out = _TEXT + drive_ir.TEXT
+    for name, value in values.items():
+        out = out.replace(f"%{name}%", str(value))
+    return out

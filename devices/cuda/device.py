@@ -1,0 +1,201 @@
+"""NVIDIA GPUs: CUDA C++ built by NVRTC, run through pycuda or cuda-bindings. `cuda` is the first GPU, `cuda:1` the second.
+
+Building needs no GPU. What the assembler says a kernel takes is checked in the build: a candidate that could not be launched, or that
+spills its registers to memory, costs no measurement."""
+
+from __future__ import annotations
+
+import json
+import platform
+import zlib
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from ...ir.errors import BuildError, DeviceError
+from ...program import abi
+from .. import limits as limits_file
+from ..base import Device, Executable, SourceLike
+from ..limits import Limits
+from ..memory import Memory
+from . import find as cuda_find
+from . import nvrtc
+
+if TYPE_CHECKING:
+    from ...program.program import Signature
+    from ...targets import Target
+    from .run import Session
+
+_MAGIC = b"tilewright cuda object 1\n"
+SPILL_BYTES = 256
+"""The most bytes that a thread may store of registers that it has no room for: the worth of 64 registers."""
+REGISTERS = 64 << 10
+"""Registers of a multiprocessor, which the threads of a group share; true of every GPU since 2012."""
+_UNIT = 8
+"""Registers a thread are handed out in multiples of this."""
+
+
+class CudaDevice(Device):
+    """One GPU. An object is a line of JSON (what it was built for and takes, and a checksum) and a cubin."""
+
+    isolation = "worker"
+
+    def __init__(self, selector: str = "") -> None:
+        """`selector`: the GPU's number; the first one where it is empty. Raises DeviceError."""
+        if selector and not (selector.isdecimal() and len(selector) < 6):
+            raise DeviceError(f"unknown device 'cuda:{selector}': a GPU is chosen by its number, as in cuda:1; nvidia-smi -L lists them")
+        self.index = int(selector or 0)
+        self.name = f"cuda:{self.index}" if selector else "cuda"
+
+    @cached_property
+    def _card(self) -> dict[str, Any]:
+        """What is known of the GPU, without opening it."""
+        return cuda_find.choose(cuda_find.found(), self.index)
+
+    @cached_property
+    def _target(self) -> Target:
+        return cuda_find.target_of(self._card)
+
+    @property
+    def target(self) -> Target:
+        return self._target
+
+    @property
+    def threads(self) -> int:
+        return 1
+
+    def compiler_id(self) -> str:
+        return f"nvrtc-{'.'.join(map(str, nvrtc.version()))}"
+
+    def fingerprint(self) -> dict[str, Any]:
+        card = self._card
+        return {
+            **self._identity(),
+            "driver": "CUDA " + ".".join(map(str, card["driver"])),
+            "by": card["by"],
+            "clock_mhz": card["clock_khz"] // 1000,
+            "memory_clock_mhz": card["memory_clock_khz"] // 1000,
+            "ecc": bool(card["ecc"]),
+            "os": platform.system(),
+            "os_release": platform.release(),
+            "host": platform.node(),
+            "python": platform.python_version(),
+            "compiler": self.compiler_id(),
+        }
+
+    def _identity(self) -> dict[str, Any]:
+        """What the limits depend on."""
+        return {"device": "cuda", "cpu": self._card["name"], "target": self.target.key, "memory_bits": self._card["memory_bits"]}
+
+    def family(self) -> list[tuple[str, str]]:
+        others = [f"cuda:{i}" for i in range(len(cuda_find.found())) if i != self.index]
+        return [(self.name, ""), *((name, "") for name in others)]
+
+    def check_threads(self, threads: int) -> None:
+        if threads != 1:
+            raise DeviceError("a GPU has no number of threads to choose: leave it out")
+
+    def check(self) -> None:
+        card, target = self._card, self.target
+        plain = target.cpu.rstrip("a")
+        if plain not in nvrtc.architectures():
+            known = nvrtc.architectures()
+            fix = "install the NVRTC of a newer CUDA" if int(plain[3:]) > int(known[-1][3:]) else f"it needs {known[0]} or newer"
+            raise DeviceError(f"{card['name']} is {plain}, which {self.compiler_id()} does not compile for: {fix}")
+        if card["driver"][0] < nvrtc.version()[0]:
+            raise DeviceError(
+                f"the driver of {card['name']} supports CUDA {'.'.join(map(str, card['driver']))} and cannot load what {self.compiler_id()} builds: "
+                f"update the driver, or pip install nvidia-cuda-nvrtc-cu{card['driver'][0]}"
+            )
+
+    def build(self, source: SourceLike) -> bytes:
+        target = source.target
+        if target.lang != "cuda":
+            raise BuildError(f"the {self.name} device builds cuda, not {target.lang}: render for a 'cuda' target such as sm_90a")
+        abi.shared_bytes(source.signature, target)
+        code, log = self._compile(source)
+        figures = nvrtc.resources(log)
+        for i in range(len(source.signature.items)):
+            veto(source.signature, i, target, figures.get(abi.entry(source.signature, i)))
+        taken = {name: [r.registers, r.spill_stores, r.stack, r.shared] for name, r in sorted(figures.items())}
+        head = {"arch": target.cpu, "crc": zlib.crc32(code), "takes": taken}
+        return _MAGIC + json.dumps(head, sort_keys=True).encode() + b"\n" + code
+
+    def _compile(self, source: SourceLike) -> tuple[bytes, str]:
+        """(code, log) of CUDA text. Raises BuildError."""
+        return nvrtc.compile(source.text, source.target.cpu)
+
+    def _open(self) -> Session:
+        from .run import session
+
+        return session(self.index, self.target)
+
+    def load(self, obj: bytes, signature: Signature, threads: int) -> Executable:
+        head, code = _parts(obj)
+        if not _runs(head["arch"], self.target.cpu):
+            raise DeviceError(f"this code was built for {head['arch']} and {self._card['name']} is {self.target.cpu}: build it for this GPU")
+        from .run import CudaExecutable
+
+        return CudaExecutable(self._open(), code, signature)
+
+    def memory(self) -> Memory:
+        from .run import CudaMemory
+
+        return CudaMemory(self._open())
+
+    def limits(self, probe: bool = False) -> Limits | None:
+        file = limits_file.path(self._identity())
+        if not probe:
+            return limits_file.read(file)
+        from .probe import measure
+
+        self.check()
+        found = measure(self)
+        try:
+            before = limits_file.read(file)
+        except DeviceError:  # damaged: this probe is the cure
+            before = None
+        found = found.best(before) if before else found
+        limits_file.write(file, found, self._identity())
+        return found
+
+
+def veto(signature: Signature, phase: int, target: Target, takes: nvrtc.Resources | None) -> None:
+    """Raise BuildError, with the figures, for a kernel that cannot be launched on `target` or is sure to be slow."""
+    threads = signature.threads[phase]
+    name = abi.entry(signature, phase)
+    if threads > target.max_threads:
+        raise BuildError(f"{name} has groups of {threads} threads and {target.name} takes at most {target.max_threads}: smaller LOCAL or GROUP")
+    if takes is None:
+        raise BuildError(f"the compiler's log does not say what {name} takes: the source has no kernel of that name")
+    warps = -(-threads // max(1, target.warp))
+    registers = -(-takes.registers // _UNIT) * _UNIT * warps * target.warp
+    if takes.registers > target.registers or registers > REGISTERS:
+        raise BuildError(
+            f"{name} takes {takes.registers} registers for each of {threads} threads and a multiprocessor has {REGISTERS}: smaller tiles or groups"
+        )
+    if takes.spill_stores > SPILL_BYTES:
+        raise BuildError(
+            f"{name} spills {takes.spill_stores} bytes of registers a thread to memory (above {SPILL_BYTES}; {takes.registers} registers, "
+            f"{takes.stack} bytes of stack): smaller tiles, or more registers by LAUNCH"
+        )
+    if takes.shared > target.shared:
+        raise BuildError(f"{name} takes {takes.shared} bytes of shared memory and {target.name} has {target.shared}: stage smaller tiles")
+
+
+def _parts(obj: bytes) -> tuple[dict[str, Any], bytes]:
+    line, _, code = obj.removeprefix(_MAGIC).partition(b"\n")
+    try:
+        head = json.loads(line) if obj.startswith(_MAGIC) else None
+    except ValueError:
+        head = None
+    if not isinstance(head, dict) or head.get("crc") != zlib.crc32(code):
+        raise BuildError("not a whole object of the cuda device (damaged, or of another version): build it again")
+    return head, code
+
+
+def _runs(built: str, here: str) -> bool:
+    """Whether a GPU runs code built for an architecture: of its generation and no newer; with an 'a' only its own."""
+    if built == here or built.endswith("a"):
+        return built == here
+    a, b = (int(x.removeprefix("sm_").rstrip("a")) for x in (built, here))
+    return a // 10 == b // 10 and a <= b

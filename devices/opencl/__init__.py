@@ -1,0 +1,1 @@
+"""OpenCL devices of any vendor."""

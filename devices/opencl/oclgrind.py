@@ -1,0 +1,147 @@
+"""Checks kernels in OpenCL C with Oclgrind, which interprets them: accesses out of bounds, data races, divergent barriers, and values that
+are used before anything was written (J. Price, S. McIntosh-Smith: Oclgrind, an extensible OpenCL device simulator, IWOCL 2015).
+
+It takes about a microsecond an operation, so shapes should be small. Each kernel runs in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from ...ir.errors import BuildError, DeviceError, MeasureError
+from ...program import abi
+from ..base import SourceLike
+
+if TYPE_CHECKING:
+    import numpy as np
+
+INSTALL = "pip install 'tilewright[opencl-check]' (x86-64 Linux with glibc; elsewhere install Oclgrind itself and point OCL_ICD_VENDORS at its library)"
+Kind = Literal["bounds", "race", "barrier", "uninitialised", "other"]
+_KINDS: tuple[tuple[str, Kind], ...] = (
+    ("data race", "race"),
+    ("diverge", "barrier"),
+    ("barrier", "barrier"),
+    ("uninitialized", "uninitialised"),
+    ("invalid read", "bounds"),
+    ("invalid write", "bounds"),
+    ("out of bounds", "bounds"),
+    ("unresolved memory", "bounds"),
+)
+_MOST = 100
+"""Findings that Oclgrind reports before it says no more."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One message of Oclgrind. `text` holds its lines: which kernel, group and thread, and the line of the source."""
+
+    kind: Kind
+    text: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """What Oclgrind says of a kernel. `findings`: in order, empty for a sound kernel. `unchecked`: kinds it did not look for."""
+
+    findings: tuple[Finding, ...]
+    unchecked: tuple[Kind, ...] = ()
+
+
+def library() -> str:
+    """Oclgrind's library. Raises DeviceError, with the fix, where there is none."""
+    from .drivers import installed
+
+    for name, value in ((n, os.environ.get(n, "")) for n in ("OCL_ICD_VENDORS", "OCL_ICD_FILENAMES")):
+        if "oclgrind" in value.lower():
+            return os.environ[name]
+    for file, found in installed():
+        if "oclgrind" in f"{file} {found}".lower():
+            return found
+    raise DeviceError(f"Oclgrind is not installed: {INSTALL}")
+
+
+def check(source: SourceLike, arrays: Sequence[np.ndarray[Any, Any]], vars: Sequence[int] = (), limit_s: float = 120.0) -> Report:
+    """Run a source in OpenCL C once under Oclgrind.
+
+    `arrays`: one contiguous array for each parameter of the signature; the kernel's outputs are written into theirs. `vars`: the values of
+    the symbols. Raises DeviceError where Oclgrind is missing or does not work here, BuildError where it does not take the text, and
+    MeasureError when the kernel ends it or does not end within `limit_s` seconds."""
+    signature, target = source.signature, source.target
+    if target.lang != "opencl":
+        raise BuildError(f"Oclgrind checks OpenCL C, not {target.lang}: render for a target such as opencl-gpu")
+    shared = abi.shared_bytes(signature, target)
+    arguments: list[dict[str, Any]] = []
+    for a in abi.arguments(signature, target):
+        if a.kind == "symbol":
+            arguments.append({"symbol": int(vars[a.at])})
+        elif a.kind == "param":
+            arguments.append({"file": f"{a.at}.bin", "nbytes": arrays[a.at].nbytes, "upload": signature.params[a.at].role != "out"})
+        else:
+            arguments.append({"nbytes": signature.work if a.kind == "work" else abi.arena_bytes(signature, target, vars)})
+    grids = abi.grids(signature, vars)
+    phases = [{"name": abi.entry(signature, i), "groups": n, "threads": t} for i, (n, t) in enumerate(zip(grids, signature.threads, strict=True))]
+    with tempfile.TemporaryDirectory(prefix="tilewright-oclgrind-") as name:
+        folder = Path(name)
+        (folder / "plan.json").write_text(json.dumps({"arguments": arguments, "phases": phases, "options": ["-cl-std=CL1.2", "-DPLAIN_OPENCL"]}))
+        (folder / "kernel.cl").write_text(source.text)
+        for i, array in enumerate(arrays):
+            (folder / f"{i}.bin").write_bytes(array.tobytes())
+        unchecked: tuple[Kind, ...] = ()
+        log = _run(folder, max(shared, 1 << 15), max(signature.threads), limit_s, True)
+        if log is None:
+            # the part that follows uninitialised values does not survive some vector code
+            unchecked = ("uninitialised",)
+            log = _run(folder, max(shared, 1 << 15), max(signature.threads), limit_s, False)
+        if log is None:
+            raise MeasureError("Oclgrind ended over the kernel (an instruction that it does not know, most likely): check another schedule, or another type")
+        for i, array in enumerate(arrays):
+            if signature.params[i].role != "in":
+                import numpy as np
+
+                array[...] = np.frombuffer((folder / f"{i}.bin").read_bytes(), array.dtype).reshape(array.shape)
+    return Report(findings(log), unchecked)
+
+
+def _run(folder: Path, shared: int, threads: int, limit_s: float, uninitialised: bool) -> str | None:
+    """Oclgrind's log; None where it ended over something of its own."""
+    log = folder / "log.txt"
+    found = library()
+    environment = {
+        **os.environ,
+        "OCL_ICD_VENDORS": found, "OCL_ICD_FILENAMES": found, "PYOPENCL_NO_CACHE": "1", "OCLGRIND_DATA_RACES": "1", "OCLGRIND_UNINITIALIZED": str(int(uninitialised)),
+        "OCLGRIND_LOG": str(log), "OCLGRIND_MAX_ERRORS": str(_MOST), "OCLGRIND_LOCAL_MEM_SIZE": str(shared), "OCLGRIND_MAX_WGSIZE": str(max(1024, threads)),
+    }  # fmt: skip
+    command = [sys.executable, "-m", "tilewright.devices.opencl.oclgrind_run", str(folder)]
+    try:
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=limit_s, check=False)
+    except subprocess.TimeoutExpired:
+        raise MeasureError(f"the kernel did not end within {limit_s:g} s under Oclgrind: check a smaller shape") from None
+    except OSError as e:
+        raise DeviceError(f"cannot start a process for Oclgrind: {e}; free some memory or processes") from e
+    if done.returncode == 2:
+        lines = [line.strip() for line in done.stdout.splitlines() if line.strip()]
+        raise BuildError("Oclgrind's compiler refused it: " + " | ".join(lines[:6]))
+    said = log.read_text(errors="replace") if log.exists() else ""
+    if done.returncode > 0:
+        last = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
+        raise DeviceError(f"Oclgrind does not work here ({last}): {INSTALL}")
+    return None if "OCLGRIND FATAL ERROR" in said or (done.returncode and not said.strip()) else said
+
+
+def findings(log: str) -> tuple[Finding, ...]:
+    """The messages of a log: a line that says what it is, and the indented ones below it."""
+    out = []
+    for block in re.split(r"\n(?=\S)", log):
+        text = "\n".join(line for line in block.strip().splitlines() if line.strip())
+        if text and not text.startswith("Oclgrind: "):
+            low = text.lower()
+            out.append(Finding(next((kind for words, kind in _KINDS if words in low), "other"), text))
+    return tuple(out)

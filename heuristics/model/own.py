@@ -1,0 +1,37 @@
+"""What a scatter into owned blocks costs in the analytic model: every item looks at every index, and one of the items does the work of a point."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING
+
+from ...ir import index as ix
+from ...ir.node import axes_of, load_parts, walk
+from ...opts.nests import Nest
+
+if TYPE_CHECKING:
+    from ...opts.schedule import Scheduled
+
+LOOK = 3.0
+"""Cycles to read an index and compare it."""
+
+
+def owned_work(s: Scheduled, nest: Nest, compute: float, cached: float, dram: float) -> tuple[float, float]:
+    """(cycles of arithmetic, cycles of traffic) over all items, from the `compute` that every item would have if it did all points. `cached` and `dram`: bytes a
+    cycle from the second cache and from memory."""
+    assert nest.store is not None and nest.store.own is not None and nest.mask is not None
+    axis, d, rows = nest.store.own
+    shape = [size if isinstance(size, int) else ix.bounds(size)[1] for size in nest.store.buffer.shape]
+    blocks = axis.arg.extent
+    outside = prod(p.trips for p in s.loops(nest) if p.axis in axes_of(nest.mask))
+    read = 0.0
+    for n in walk(*nest.roots):
+        if n.op == "load":
+            buffer, indices, _ = load_parts(n)
+            whole = prod(size if isinstance(size, int) else ix.bounds(size)[1] for size in buffer.shape) * buffer.dtype.size
+            everyone = axes_of(*indices) <= axes_of(nest.mask)  # what decides; the rest is read by the item that adds it
+            read += whole * (blocks if everyone else 1) / (cached if whole < s.target.l2 else dram)
+    size = nest.store.buffer.dtype.size
+    moved = 2.0 * size * prod(a.arg.extent if isinstance(a.arg.extent, int) else ix.bounds(a.arg.extent)[1] for a in nest.axes if a is not axis)
+    near = 2 * size * rows * prod(shape) // shape[d] <= s.target.l2 and nest.store.buffer.name not in s.nt
+    return compute / blocks + LOOK * outside, read + moved / (cached if near else dram)

@@ -1,0 +1,126 @@
+"""Seed schedules: a good answer with no search, from the kernel's structure and the target.
+
+Read `opts/structure.py` first. Contractions have their seeds in `contractions.py`, folds that multiply (attention) in `folds.py`, everything else in
+`rows.py`; GPUs in `gpu.py`. Here they are gathered, the model's favourites first."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from ...ir.kernel import Kernel, loads
+from ...ir.node import walk
+from ...opts.defaults import rows
+from ...opts.nests import Nest
+from ...opts.opt import Opts, opt
+from ...opts.own import ownable
+from ...opts.pages import is_far
+from ...opts.schedule import apply
+from ...opts.structure import contractions, extent, nests
+from ...targets import Target
+from ..model import estimate
+from .constants import constant_seeds
+from .contractions import best_contractions
+from .folds import fold_seeds
+from .gpu import gpu_candidates
+from .legal import legal_prefix
+from .rows import columns, scans, transposed, windows
+
+KEPT = 12
+"""Seeds of a GPU."""
+
+
+def seeds(kernel: Kernel, target: Target, threads: int = 1) -> list[Opts]:
+    """Legal seed schedules, best guess first; never empty."""
+    found: dict[Opts, None] = {}
+    if target.kind == "gpu":
+        found |= dict.fromkeys(gpu_candidates(kernel, target)[:KEPT])
+        return list(found | {(): None})
+    each = list(_candidates(kernel, target, threads))
+    if any(b.constant for b in kernel.inputs):
+        found |= dict.fromkeys(_ranked(kernel, target, threads, constant_seeds(kernel, target, threads, each))[:4])
+    for opts in each:
+        legal = legal_prefix(kernel, opts, target)
+        if legal is not None:
+            found.setdefault(legal)
+    if target.simt:
+        found |= dict.fromkeys(gpu_candidates(kernel, target)[:4])
+    found.setdefault(())
+    return list(found)
+
+
+def _candidates(kernel: Kernel, target: Target, threads: int) -> Iterable[Opts]:
+    yield from _ranked(kernel, target, threads, fold_seeds(kernel, target, threads))[:6]
+    found = contractions(kernel)
+    plain: dict[Opts, float] = {}
+    if found:
+        main = max(found, key=lambda c: _work(c.nest))
+        best = best_contractions(kernel, target, threads, main)
+        if any(extent(a) > 1 for a in main.rows):
+            yield from best
+        else:  # each operand is used for one row of results, so it is a row kernel as much
+            plain |= {o: estimate(apply(kernel, o, target), threads) for o in best}
+    lanes = _lanes(kernel, target)
+    # two rows at once read two streams from memory, where a row is worked through several times
+    shapes = [(v, 1) for v in (4, 2, 8, 1)] + [(v, 2) for v in (4, 2) if len(nests(kernel)) > 1]
+    if any(n.kind == "init" for n in nests(kernel)):
+        shapes += [(16, 1), (32, 1)]  # rows that are scattered: longer pieces of each
+    if any(_gathers(n) for n in nests(kernel)):
+        shapes += [(8, 4), (8, 8), (2, 4), (1, 4)]  # rows from anywhere: the prefetchers follow several, but do not know where the next one starts
+    for vectors, copies in shapes:
+        for stage in (True, False):
+            opts = legal_prefix(kernel, rows(kernel, target, threads, vectors * lanes, stage, copies), target)
+            if opts is not None and opts not in plain:
+                plain[opts] = estimate(apply(kernel, opts, target), threads)
+    for wish in (*_owners(kernel, target, threads, lanes), *columns(kernel, lanes, threads), *windows(kernel, lanes), *scans(kernel, lanes)):
+        opts = legal_prefix(kernel, wish, target)
+        if opts is not None:
+            plain[opts] = estimate(apply(kernel, opts, target), threads)
+    for opts in transposed(kernel, target, lanes):
+        plain[opts] = 0.0  # tiles in scratch beat strided accesses whatever the width
+    yield from sorted(plain, key=plain.__getitem__)
+
+
+def _gathers(n: Nest) -> bool:
+    """Whether rows are read at indices that are themselves read."""
+    return any(x.op == "load" for _, indices, _ in loads(*n.roots) for i in indices[:-1] for x in walk(i))
+
+
+def _owners(kernel: Kernel, target: Target, threads: int, lanes: int) -> Iterable[Opts]:
+    """Scatters whose work items own blocks of rows: as many as fit the second cache, or one block a thread."""
+    found = ownable(kernel)
+    if found is None:
+        return
+    store, d, size = found
+    row = math.prod(n for i, n in enumerate(store.buffer.shape) if i != d and isinstance(n, int)) * store.buffer.dtype.size
+    inner = store.axes[-1]
+    for most in (target.l2 // 2 // max(1, row), size / threads):
+        block = 1 << max(3, math.ceil(math.log2(max(most, 1))))
+        if block < size:
+            own = opt("OWN", store.buffer.name, block)
+            each = [(own, opt("UPCAST", str(inner.arg.name), v * lanes)) for v in (64, 16, 4, 1) if v * lanes <= extent(inner) or v == 1]
+            yield from each
+            if is_far(target, store.buffer.shape, store.buffer.dtype.size):  # where few rows are added to, the others need not pass through the caches
+                yield from ((*opts, opt("NT", store.buffer.name)) for opts in each)
+
+
+def _ranked(kernel: Kernel, target: Target, threads: int, guesses: Iterable[Opts]) -> list[Opts]:
+    """The legal ones of some guesses, best first by the model."""
+    found: dict[str, tuple[float, Opts]] = {}
+    for guess in guesses:
+        opts = legal_prefix(kernel, guess, target)
+        if opts is not None:
+            s = apply(kernel, opts, target)
+            found.setdefault(s.hash, (estimate(s, threads), opts))
+    return [opts for _, opts in sorted(found.values(), key=lambda f: (f[0], str(f[1])))]
+
+
+def _work(n: Nest) -> int:
+    out = 1
+    for a in n.all_axes:
+        out *= extent(a)
+    return out
+
+
+def _lanes(kernel: Kernel, target: Target) -> int:
+    return max(1, min(target.lanes(n.expr.dtype.compute) for n in nests(kernel)))

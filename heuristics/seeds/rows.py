@@ -1,0 +1,116 @@
+"""Seeds for everything that is no contraction: lanes along the axis that is consecutive in memory, independent partials for reductions, rows in parallel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+
+from ...ir.kernel import Kernel
+from ...opts.defaults import family_name, fit, site_name, waste
+from ...opts.opt import Opts, opt
+from ...opts.pages import is_far
+from ...opts.structure import accesses, extent, lane_axis, nests, scanned_axes, shared_axes
+from ...targets import Target
+
+NARROW = 24
+"""Vectors of sums across rows that are all kept in registers."""
+STEPS = 7
+"""Steps of a window that are spelled out."""
+ITEMS = 64
+"""Work items that are enough for any number of threads."""
+
+
+def columns(kernel: Kernel, lanes: int, threads: int) -> Iterator[Opts]:
+    """Where a reduction runs across the rows of what it reads: a few rows side by side over a strip whose results stay in scratch, so that memory is read in long
+    runs."""
+    found = [n for n in nests(kernel) if n.kind == "reduce"]
+    lane = lane_axis(kernel, found[0]) if len(found) == 1 else None
+    if lane is None or (lane.arg.family in kernel.families and len(kernel.families[lane.arg.family]) > 1):
+        return
+    along = [
+        a
+        for a in found[0].reduce_axes
+        if all(x.strides.get(lane) == 1 and (x.stride(a) or 0) > extent(lane) // 2 for x in accesses(kernel, found[0]) if not x.store)
+    ]
+    width = min(-(-extent(lane) // lanes) * lanes, 1 << (extent(lane) - 1).bit_length())
+    for a in along[:1]:
+        if width <= NARROW * lanes and len(found[0].axes) == 1 and extent(a) >= 16 * extent(lane):
+            # all results in registers, chunks of the rows side by side
+            pad = (opt("PADTO", site_name(lane), width),) if waste(extent(lane), width) > 0.25 else ()
+            for chunks in (8 * threads, 2 * threads):
+                yield (
+                    opt("SPLITK", site_name(a), chunks),
+                    *pad,
+                    opt("UPCAST", site_name(lane), width),
+                    opt("UNROLL", site_name(a), 4 if width <= 8 * lanes else 2),
+                )
+    for a, strip in product(along[:1], (1024, 2048)):
+        strip = min(strip, -(-extent(lane) // threads))  # a strip for each thread at least
+        strip -= strip % (4 * lanes)
+        if 4 * lanes < strip < extent(lane):
+            cut = (opt("UPCAST", site_name(lane), 4 * lanes), opt("TILE", site_name(lane), strip), opt("PARALLEL", site_name(lane)))
+            yield (*cut, opt("UNROLL", site_name(a), 8), opt("MOVE", site_name(a), before=f"{site_name(lane)}.t"))
+
+
+def windows(kernel: Kernel, lanes: int) -> Iterator[Opts]:
+    """Where a reduction slides over what it reads (pooling): the rows under it are staged once, bounds and all, and the steps of a row are spelled out."""
+    for n in nests(kernel):
+        lane = lane_axis(kernel, n) if n.kind == "reduce" else None
+        slid = [x for x in accesses(kernel, n) if lane is not None and lane in x.strides and not x.store and any(x.stride(a) == 1 for a in n.reduce_axes)]
+        free = [a for a in shared_axes(kernel) if a is not lane]
+        if lane is None or not slid or len(free) < 2:
+            continue
+        steps = [opt("UNROLL", site_name(a), extent(a)) for a in n.reduce_axes[-1:] if 1 < extent(a) <= STEPS]
+        outer = free[:1] if extent(free[0]) >= ITEMS else free[:-1]
+        grid = [opt("PARALLEL", site_name(a)) for a in outer]
+        for vectors in (4, 2, 1):
+            width = fit(extent(lane), vectors * lanes)
+            if width > 1:
+                yield (opt("UPCAST", site_name(lane), width), *steps, *grid, opt("STAGE", slid[0].buffer.name, at=site_name(free[-1]), order="row"))
+                # several rows of results share the rows they slide over
+                copies = [opt("UPCAST", site_name(free[-1]), 4)] if vectors < 4 and waste(extent(free[-1]), 4) <= 0.25 else []
+                yield (opt("UPCAST", site_name(lane), width), *copies, *steps, *grid, opt("STAGE", slid[0].buffer.name, at=site_name(outer[-1]), order="row"))
+
+
+def scans(kernel: Kernel, lanes: int) -> Iterator[Opts]:
+    """Where a scan runs along what is consecutive in memory: a vector of prefixes at a time, and rows side by side for more chains."""
+    for n in nests(kernel):
+        if n.kind != "scan":
+            continue
+        axis = next(a for a in n.axes if a in scanned_axes(kernel))
+        if not any(x.strides.get(axis) == 1 for x in accesses(kernel, n)):
+            continue
+        free = shared_axes(kernel)
+        for vectors, copies in ((1, 2), (2, 2), (1, 4), (1, 1), (4, 1)):
+            width = fit(extent(axis), vectors * lanes)
+            side = (opt("UPCAST", site_name(free[-1]), copies),) if free and copies > 1 and extent(free[-1]) >= 4 * copies else ()
+            yield (opt("UPCAST", family_name(kernel, axis), width), *side, *(opt("PARALLEL", site_name(a)) for a in free[:1]))
+
+
+def transposed(kernel: Kernel, target: Target, lanes: int) -> list[Opts]:
+    """Where a store is consecutive along one axis and its load along another: square blocks turned in registers, or tiles through scratch."""
+    out: list[Opts] = []
+    for n in nests(kernel):
+        if n.store is None or n.kind != "store" or len(nests(kernel)) > 1:
+            continue
+        into = next((a for x in accesses(kernel, n) if x.store for a, st in x.strides.items() if st == 1), None)
+        # (what does not vary along the store, such as a row's number, is read once for many)
+        along = next((a for x in accesses(kernel, n) if not x.store and into in x.strides for a, st in x.strides.items() if st == 1), None)
+        if into is None or along is None or into is along or min(extent(into), extent(along)) < lanes:
+            continue
+        cuts = (opt("UPCAST", site_name(into), lanes), opt("UPCAST", site_name(along), lanes))
+        free = [a for a in shared_axes(kernel) if a not in (into, along)]
+        if n.store.buffer.dtype.size >= 4:  # turned in registers; pieces of whole lines are written past the caches where the output will not stay there
+            block, outer = 4 * lanes, tuple(opt("PARALLEL", site_name(a)) for a in free)
+            past = (opt("NT", n.store.buffer.name),) if is_far(target, n.store.buffer.shape, n.store.buffer.dtype.size) else ()
+            if extent(along) >= 2048:  # strips of the output's rows, all of them by one item: fewer pages at a time
+                out.append((*cuts, *outer, opt("PARALLEL", site_name(into)), opt("TILE", site_name(along), 1024), opt("PARALLEL", site_name(along)), *past))
+            if extent(into) >= 2 * block:
+                wide = (opt("TILE", site_name(into), block), opt("PARALLEL", site_name(into)), opt("MOVE", site_name(along), before=f"{site_name(into)}.t"))
+                out.append((*cuts, *outer, *wide, *past))
+            out.append((*cuts, *outer, opt("PARALLEL", site_name(into))))
+        grid = tuple(opt("PARALLEL", site_name(a)) for a in (*free, along))
+        out.append((*cuts, *grid, opt("PARALLEL", site_name(into)), opt("STAGE", n.store.buffer.name, at=site_name(into))))
+        if extent(into) >= 8 * lanes:
+            out.append((*cuts, opt("TILE", site_name(into), 4 * lanes), *grid, opt("STAGE", n.store.buffer.name, at=site_name(into))))
+    return out

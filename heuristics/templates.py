@@ -1,0 +1,113 @@
+"""Seed schedules with their numbers left open: the spaces that Optuna samples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from ..ir.kernel import Kernel
+from ..opts.defaults import points, rows
+from ..opts.dots import fitting
+from ..opts.fetch import fetching
+from ..opts.nests import Nest, build
+from ..opts.opt import Opts, opt
+from ..opts.structure import contractions, extent, nests, shared_axes
+from ..targets import Target
+from .seeds import gpu as gpu_seeds
+from .seeds.constants import packed_once
+from .seeds.contractions import contraction
+
+
+@dataclass(frozen=True)
+class Template:
+    """A family of schedules: `make` turns one choice for each parameter into options (perhaps illegal ones)."""
+
+    name: str
+    params: Mapping[str, tuple[int, ...]]
+    make: Callable[[Mapping[str, int]], Opts]
+
+
+def templates(kernel: Kernel, target: Target, threads: int = 1) -> list[Template]:
+    """The templates that fit a kernel's structure, most specific first."""
+    if target.kind == "gpu":
+        return _for_groups(kernel, target)
+    out = []
+    found = contractions(kernel)
+    if found:
+        c = max(found, key=lambda c: _volume(c.nest))
+        width, rows_ = extent(c.lane), max((extent(a) for a in c.rows), default=1)
+        depth = max(extent(a) for a in c.reduce)
+        params = {
+            "mr": tuple(n for n in (1, 2, 4, 6, 8, 10, 12, 14, 16) if n <= max(1, rows_)),
+            "nv": (1, 2, 3, 4, 6),
+            "nb": tuple(n for n in (32, 64, 96, 128, 192, 256, 384, 512, 1024, 4096) if n < 2 * width) or (width,),
+            "kc": (0, *(n for n in (64, 128, 192, 256, 384, 512, 1024) if n < depth)),
+            "rows": (0, 1),
+            "mc": tuple(n for n in (0, 48, 96, 192, 384) if n < max(1, rows_)),
+            "pack": (0, 1),
+            "pack_tall": (0, 1),
+            "unroll": (1, 2, 4),
+        }
+
+        if fitting(target, c.nest, c.lane) is not None:
+            params["tc"] = (0, 1)
+        if c.wide.constant or c.tall.constant:
+            params["once"] = (0, 1)
+
+        def make(p: Mapping[str, int]) -> Opts:
+            lanes = target.lanes(c.nest.expr.dtype)
+            nr = p["nv"] * lanes
+            sizes = {k: v for k, v in p.items() if k != "once"} | {"nb": max(nr, p["nb"] // nr * nr), "mc": p["mc"] // p["mr"] * p["mr"]}
+            opts = contraction(kernel, target, threads, c, **sizes)
+            return packed_once(kernel, opts, target) if p.get("once") else opts
+
+        out.append(Template("contraction", params, make))
+    lanes = max(1, min(target.lanes(n.expr.dtype.compute) for n in nests(kernel)))
+    shared = [a.arg.name for a in shared_axes(kernel)]
+
+    fetched = [b.name for b in kernel.buffers if fetching(build(kernel, {}), b) is not None]
+
+    def make_rows(p: Mapping[str, int]) -> Opts:
+        opts = tuple(o for o in rows(kernel, target, threads, p["vectors"] * lanes, bool(p["stage"])) if o.op != "FETCH")
+        if p["copies"] > 1 and shared:
+            opts = (opt("UPCAST", shared[0], p["copies"]), *(o for o in opts if not (o.op == "UPCAST" and o.on == shared[0])))
+        if p["nt"]:
+            opts = (*opts, *(opt("NT", b.name) for b in kernel.outputs))
+        return (*opts, *(opt("FETCH", name) for name in fetched)) if p.get("fetch") and not p["nt"] else opts
+
+    sizes: dict[str, tuple[int, ...]] = {"vectors": (1, 2, 4, 8, 16), "stage": (0, 1), "copies": (1, 2, 4, 8), "nt": (0, 1)}
+    out.append(Template("rows", {**sizes, "fetch": (0, 1)} if fetched else sizes, make_rows))
+    return out
+
+
+def _for_groups(kernel: Kernel, target: Target) -> list[Template]:
+    out = []
+    found = contractions(kernel)
+    if found:
+        c = max(found, key=lambda c: _volume(c.nest))
+        rows_, width = max((extent(a) for a in c.rows), default=1), extent(c.lane)
+        depth = max(extent(a) for a in c.reduce)
+        tiles = {
+            "lm": tuple(n for n in (1, 2, 4, 8, 16, 32) if n < 2 * rows_),
+            "ln": tuple(n for n in (1, 2, 4, 8, 16, 32, 64) if n < 2 * width),
+            "um": tuple(n for n in (1, 2, 4, 6, 8, 12, 16) if n < 2 * rows_),
+            "un": tuple(n for n in (1, 2, 4, 8, 16) if n < 2 * width),
+            "kt": (0, *(n for n in (4, 8, 16, 32, 64) if n <= depth)),
+            "gk": (1, *(n for n in (8, 32, 128, 256) if n <= depth)),
+            "pad": (0, 1, 4),
+            "band": (0, 2, 4, 8),
+            "sk": (1, *(n for n in (2, 4, 8, 16) if depth >= 16 * n)),
+        }
+        out.append(Template("tiles", tiles, lambda p: gpu_seeds.contraction(kernel, c, **p)))
+    space: dict[str, tuple[int, ...]] = {"threads": (16, 32, 64, 128, 256, 512, 1024), "vector": (1, 2, 4, 8, 16)}
+    if gpu_seeds.rows(kernel, target, 32, 1, False):
+        out.append(Template("rows", {**space, "stage": (0, 1)}, lambda p: gpu_seeds.rows(kernel, target, p["threads"], p["vector"], bool(p["stage"]))))
+    out.append(Template("points", space, lambda p: points(kernel, p["threads"], p["vector"])))
+    return out
+
+
+def _volume(n: Nest) -> int:
+    out = 1
+    for a in n.all_axes:
+        out *= extent(a)
+    return out

@@ -1,0 +1,217 @@
+"""The memory of thread groups in the interpreter: accesses of many threads at once, each element checked.
+
+Parameters and the workspace are the arrays that phases of single workers use too (`memory`); shared memory has an array with a
+row a group, scratch one with a row a thread. What a row is not meant to hold, nobody can reach."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+
+from ..ir.dtypes import DType
+from ..program.program import Instr, Mem
+from ..program.text import locate
+from .memory import Memory
+from .ops import Array, zero
+from .shadow import Readers, Shadow
+from .threads import Crew, On
+
+
+@dataclass(slots=True)
+class Piece:
+    """One parameter, or one piece of the workspace, of shared memory or of scratch, with rows of `size` elements. An input has
+    neither marks: `shadow` is for memory that threads share, `written` for scratch."""
+
+    name: str
+    data: Array
+    size: int
+    base: int = 0
+    shadow: Shadow | None = None
+    written: Array | None = None
+    rows: int = 0
+    """Threads that have a row together; 0: all of them."""
+
+
+class GroupMemory:
+    """Makes the access functions of one phase's instructions; `begin` clears what belongs to single groups and threads."""
+
+    def __init__(self, memory: Memory, crew: Crew, accesses: Sequence[Instr]) -> None:
+        self.memory, self.crew, self.accesses = memory, crew, accesses
+        self.numbers = {id(s): i for i, s in enumerate(accesses)}
+        self.pieces: dict[tuple[str, int, DType], Piece] = {}
+        read = {(s.attr.space, s.attr.base) for s in accesses if s.out is not None}
+        self.both = read & {(s.attr.space, s.attr.base) for s in accesses if s.out is None}
+
+    def begin(self) -> None:
+        """Other groups run from now on: shared memory and scratch hold nothing."""
+        crew, clock = self.crew, self.crew.clock
+        for (space, _, _), p in self.pieces.items():
+            if space == "scratch":
+                p.data = _room(p.data, crew.count * p.size)
+                p.written = np.zeros(crew.count * p.size, bool)
+            elif space == "shared":
+                size = crew.count // crew.threads * p.size
+                p.data = _room(p.data, size)
+                if p.shadow is None or len(p.shadow.stamps) < size:
+                    p.shadow = self._shadow(np.zeros(size, np.int64), ("shared", p.base), fresh=True)
+                p.shadow.before = clock.now - 1
+            elif p.shadow is not None:
+                p.shadow.before = clock.before
+
+    # Judge ----------------------------------------------------------------------------------------------------------
+    def thread(self, who: int) -> str:
+        """`thread 3 of item 1`."""
+        return self.crew.name(who)
+
+    def statement(self, number: int) -> str:
+        """The text of an access."""
+        return locate(self.memory.program, self.accesses[number])
+
+    def fail(self, piece: object, at: int, message: str, statement: int, who: int) -> NoReturn:
+        """Raise VerifyError about an element of the piece whose shadow is given."""
+        found = next(p for p in self.pieces.values() if p.shadow is piece)
+        self._wrong(found, at % found.size, message, self.accesses[statement], who)
+
+    def _wrong(self, p: Piece, at: int, message: str, s: Instr, who: int) -> NoReturn:
+        self.crew.fail(f"{p.name}[{at}]{message}", s, who)
+
+    # pieces ---------------------------------------------------------------------------------------------------------
+    def piece(self, mem: Mem) -> Piece:
+        """The piece that an access is in."""
+        key = (mem.space, mem.base, mem.dtype)
+        found = self.pieces.get(key)
+        if found is None:
+            found = self.pieces[key] = self._shared(mem) if mem.space in ("param", "work") else self._own(mem)
+        return found
+
+    def _shared(self, mem: Mem) -> Piece:
+        region = self.memory.region(mem)
+        out = Piece(region.name, region.data, len(region.data), region.base)
+        if region.stamps is not None:
+            out.shadow = self._shadow(region.stamps, (mem.space, mem.base), crosses=True)
+        return out
+
+    def _own(self, mem: Mem) -> Piece:
+        program = self.memory.program
+        total = program.scratch if mem.space == "scratch" else program.shared
+        bases = {s.attr.base for s in self.accesses if s.attr.space == mem.space}
+        end = min((b for b in bases if b > mem.base), default=total)
+        size = max(0, (min(end, total) - mem.base) // mem.dtype.size)
+        rows = 1 if mem.space == "scratch" else self.crew.threads
+        return Piece(f"{mem.space}@{mem.base}", np.zeros(0, self.memory.storage(mem.dtype)), size, mem.base, rows=rows)
+
+    def _shadow(self, stamps: Array, key: tuple[str, int], fresh: bool = False, crosses: bool = False) -> Shadow:
+        clock = self.crew.clock
+        out = Shadow(self, stamps, self.crew.threads, fresh, clock.before, clock.before + 1)
+        if key in self.both:
+            out.readers = Readers(len(stamps), 1)
+            out.crossing = Readers(len(stamps), self.crew.threads) if crosses else None
+        return out
+
+    # access functions -----------------------------------------------------------------------------------------------
+    def load(self, s: Instr) -> Callable[..., Any]:
+        """A function (on, index[, mask]) → value."""
+        assert s.out is not None
+        piece, mem, lanes = self.piece(s.attr), s.attr, s.out.lanes
+        number, crew, shape = self.numbers[id(s)], self.crew, () if lanes == 1 else (lanes,)
+        nothing, pick = zero(mem.dtype, 1, self.memory.as_twin), self._picker(s, piece, lanes)
+        free = piece.rows == 0 and piece.shadow is None
+
+        def run(on: On, at: Any, mask: Any = None) -> Any:
+            if free and mask is None and np.ndim(at) == 0:  # all threads read one place of an input
+                i, _, _ = pick(on, at, None, True)
+                return piece.data[i] if lanes > 1 else piece.data[i[0]]
+            i, lane, active = pick(on, at, mask)
+            if piece.written is not None and not (filled := piece.written[i]).all():
+                k = int(filled.argmin())
+                self._wrong(piece, int(i[k]) % piece.size, " is read before it is written", s, int(crew.me[lane[k]]))
+            if piece.shadow is not None:
+                piece.shadow.read(i, crew.me[lane], _at(crew.epoch, lane), number)
+            if active is None:
+                return piece.data[i].reshape(crew.count, *shape)
+            out = np.full((crew.count, *shape), nothing, piece.data.dtype)
+            out[active] = piece.data[i]
+            return out
+
+        return run
+
+    def store(self, s: Instr) -> Callable[..., None]:
+        """A function (on, index, value[, mask]) that writes."""
+        piece, lanes, crew, number = self.piece(s.attr), max(a.lanes for a in s.args[:2]), self.crew, self.numbers[id(s)]
+        shape, pick = () if lanes == 1 else (lanes,), self._picker(s, piece, lanes)
+
+        def run(on: On, at: Any, value: Any, mask: Any = None) -> None:
+            i, lane, active = pick(on, at, mask)
+            if piece.written is not None:
+                piece.written[i] = True
+            elif piece.shadow is None:
+                self.crew.fail(f"{piece.name} is an input and cannot be written", s, int(crew.me[0]))
+            else:
+                piece.shadow.write(i, crew.me[lane], _at(crew.epoch, lane), number)
+            if np.ndim(value):
+                value = np.broadcast_to(value, (crew.count, *shape))
+                value = value.reshape(-1) if active is None else value[active]
+            piece.data[i] = value
+
+        return run
+
+    def _picker(self, s: Instr, piece: Piece, lanes: int) -> Callable[..., tuple[Array, Array, Array | None]]:
+        """A function (on, index, mask[, one thread for all]) → (elements, the thread lane of each, which of (threads, lanes) take
+        part or None for all)."""
+        mem, crew, wide = s.attr, self.crew, lanes > 1
+        consecutive = s.op in ("load", "store")
+        steps: Any = np.arange(lanes) + mem.offset if wide and consecutive else mem.offset
+        unit, align = mem.dtype.size, mem.align if consecutive else 1
+        per_group = piece.rows == crew.threads
+
+        def pick(on: On, at: Any, mask: Any, single: bool = False) -> tuple[Array, Array, Array | None]:
+            i = np.asarray(at)
+            i = (i[..., None] if wide and consecutive else i) + steps
+            if single:
+                i, lane, active = i.reshape(-1), crew.lane[:1] if on is None else crew.lane[on][:1], None
+                lane = np.repeat(lane, lanes)
+            else:
+                shape = (crew.count, lanes) if wide else (crew.count,)
+                i, active = np.broadcast_to(i, shape), self._active(on, mask, wide, shape)
+                if active is None:
+                    i, lane = i.reshape(-1), np.repeat(crew.lane, lanes) if wide else crew.lane
+                else:
+                    i, lane = i[active], np.nonzero(active)[0]
+            if i.size and (i.min() < 0 or i.max() >= piece.size):
+                k = int(((i < 0) | (i >= piece.size)).argmax())
+                self._wrong(piece, int(i[k]), f" is outside its {piece.size} elements", s, int(crew.me[lane[k]]))
+            if align > unit:
+                self._aligned(s, piece, at, lane, align)
+            if piece.rows:
+                i = i + (lane // crew.threads if per_group else lane) * piece.size
+            return i, lane, active
+
+        return pick
+
+    @staticmethod
+    def _active(on: On, mask: Any, wide: bool, shape: tuple[int, ...]) -> Array | None:
+        if mask is None:
+            return None if on is None else np.broadcast_to(on[:, None] if wide else on, shape)
+        active = np.broadcast_to(mask, shape)
+        if on is not None:
+            active = active & (on[:, None] if wide else on)
+        return None if active.all() else active
+
+    def _aligned(self, s: Instr, piece: Piece, at: Any, lane: Array, align: int) -> None:
+        """Checks the address of the first of a thread's consecutive elements, active or not."""
+        first = np.broadcast_to(at, self.crew.count)[lane] + s.attr.offset
+        off = (piece.base + first * s.attr.dtype.size) % align != 0
+        if off.any():
+            k = int(off.argmax())
+            self._wrong(piece, int(first[k]), f" is not aligned to {align} bytes", s, int(self.crew.me[lane[k]]))
+
+
+def _at(epoch: Array | int, lane: Array) -> Array | int:
+    return epoch if isinstance(epoch, int) else epoch[lane]
+
+
+def _room(data: Array, size: int) -> Array:
+    return data if len(data) >= size else np.zeros(size, data.dtype)

@@ -1,0 +1,271 @@
+"""A third algebra: every float carries a bound of the error that a correct computation in its own type may have.
+
+Errors are absolute, in units where a computed value differs from the true one by at most `slack` times the error. One
+operation adds eps·|value|; a sum of K terms adds eps·√K·(|Σx| + √Σx²), the size of K random roundings of partial sums that
+drift towards the sum and wander like a random walk. That holds for any order of summation of terms in no special order,
+and by Cauchy and Schwarz √K·√Σx² >= Σ|x|, so it also covers the rounding of each term. Errors already in the terms add up.
+Infinite values carry no error; an integer has one only where rounded floats could fall either way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..dtypes import DType, bool_
+from .algebra import BINARY, UNARY, Algebra, Array
+from .contraction import Layout
+
+_SMALLEST = {"float64": 2.0**-1074, "float32": 2.0**-149, "float16": 2.0**-25, "bfloat16": 2.0**-134}
+"""The absolute rounding of subnormal results."""
+_COMPARE = ("lt", "le", "eq", "ne")
+_FUNCTION_ULP = 2.0
+"""Roundings that one exp, log, tanh or erf counts as."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A value and its error (None: exact), of one shape. A bool's error marks where it could be the other."""
+
+    value: Array
+    error: Array | None
+
+
+def _total(*errors: Array | None) -> Array | None:
+    known = [e for e in errors if e is not None]
+    if not known:
+        return None
+    out = known[0]
+    for e in known[1:]:
+        out = out + e
+    return out
+
+
+def _zero(e: Array | None) -> Any:
+    return 0.0 if e is None else e
+
+
+def _exp_error(v: Array, e: Array) -> Array:
+    """At least v·(exp(e) − 1) for v = exp(x), cheaply where e is small; 0 where v is 0."""
+    out = 1.0 + e
+    out *= e
+    out *= v
+    if e.size and e.max() > 1.0:
+        large = e > 1.0
+        at = np.broadcast_to(v, e.shape)[large]
+        out[large] = np.where(at == 0.0, 0.0, at * np.expm1(e[large]))
+    return np.asarray(out)
+
+
+class Errors(Algebra):
+    """float64 with a running error; `slack` is the constant the final bound will be multiplied by."""
+
+    def __init__(self, slack: float) -> None:
+        self.slack = slack
+        self.exact = Algebra()
+
+    def _pair(self, value: Array, error: Array | None, eps: float = 0.0, smallest: float = 0.0) -> Pair:
+        """The value with `error` and one rounding of relative size eps."""
+        value = np.asarray(value)
+        if eps:
+            fresh = np.abs(value)
+            fresh *= eps
+            fresh += smallest
+            if error is not None:
+                fresh += error
+            error = fresh
+        if error is None:
+            return Pair(value, None)
+        if not np.isfinite(np.sum(error)):
+            error = np.where(np.isfinite(value) & ~np.isnan(error), error, 0.0)
+        return Pair(value, np.broadcast_to(error, value.shape))
+
+    def _rounded(self, value: Array, error: Array | None, dtype: DType, roundings: float = 1.0) -> Pair:
+        return self._pair(value, error, roundings * dtype.eps, _SMALLEST.get(dtype.name, 0.0))
+
+    # leaves -------------------------------------------------------------------------------------------------------
+    def leaf(self, raw: Array, dtype: DType) -> Pair:
+        return Pair(self.exact.leaf(raw, dtype), None)
+
+    def number(self, value: Any, dtype: DType) -> Pair:
+        return Pair(self.exact.number(value, dtype), None)
+
+    def wrap(self, array: Array) -> Pair:
+        return Pair(array, None)
+
+    def array(self, q: Pair) -> Array:
+        return q.value
+
+    def map(self, q: Pair, f: Callable[[Array], Array]) -> Pair:
+        return Pair(f(q.value), None if q.error is None else f(q.error))
+
+    # operators ----------------------------------------------------------------------------------------------------
+    def unary(self, op: str, a: Pair, dtype: DType) -> Pair:
+        x, e = a.value, a.error
+        if op == "not":
+            return Pair(np.logical_not(x), e)
+        v = UNARY[op](x)
+        if op in ("neg", "abs"):
+            return Pair(v, e)
+        if op == "floor":
+            return Pair(v, None if e is None else self._steps(x, e, np.floor))
+        if e is not None:
+            if op == "exp":
+                e = _exp_error(v, e)
+            elif op == "log":
+                e = e / np.maximum(np.abs(x) - e, _SMALLEST["float32"])
+            elif op == "sqrt":
+                e = np.minimum(e / np.maximum(v, _SMALLEST["float32"]), np.sqrt(e))
+            elif op == "tanh":
+                e = e * np.minimum(1.0, 1.0 - v * v + e) if e.max(initial=0.0) < 1.0 else e * (1.0 - np.tanh(self._least(x, e)) ** 2)
+            else:
+                e = e * np.minimum(1.1284, 1.1284 * np.exp(-x * x) + e) if e.max(initial=0.0) < 1.0 else e * (1.1284 * np.exp(-(self._least(x, e) ** 2)))
+        return self._rounded(v, e, dtype, 1.0 if op == "sqrt" else _FUNCTION_ULP)
+
+    def _least(self, x: Array, e: Array) -> Array:
+        """The smallest magnitude that a computed x may have, where functions that end flat are steepest."""
+        return np.asarray(np.maximum(0.0, np.abs(x) - self.slack * e))
+
+    def _steps(self, x: Array, e: Array, f: Callable[[Array], Array]) -> Array:
+        """How far a step function can move when x moves by its bound."""
+        reach = self.slack * e
+        return np.asarray(np.maximum(f(x + reach) - f(x), f(x) - f(x - reach)) / self.slack)
+
+    def binary(self, op: str, a: Pair, b: Pair, dtype: DType) -> Pair:
+        x, y, ex, ey = a.value, b.value, a.error, b.error
+        v = self.exact.binary(op, x, y, dtype)
+        known = ex is not None or ey is not None
+        if op in _COMPARE:
+            return Pair(v, np.abs(x - y) <= 2 * self.slack * (_zero(ex) + _zero(ey)) if known else None)
+        if op in ("and", "or"):
+            return Pair(v, np.broadcast_to(np.logical_or(_zero(ex), _zero(ey)), v.shape) if known else None)
+        if op in ("max", "min"):
+            return self._pair(v, np.maximum(_zero(ex), _zero(ey)) if known else None)
+        if op in ("add", "sub"):
+            return self._rounded(v, _total(ex, ey), dtype)
+        if op == "mul":
+            e = _total(None if ex is None else ex * (np.abs(y) + _zero(ey)), None if ey is None else ey * np.abs(x))
+            return self._rounded(v, e, dtype)
+        if known:
+            e = _zero(ex) if ey is None else np.abs(v) * ey + _zero(ex)
+            return self._rounded(v, e * (1.0 / np.maximum(np.abs(y) - _zero(ey), _SMALLEST["float32"])), dtype)
+        return self._rounded(v, None, dtype)
+
+    def where(self, cond: Pair, a: Pair, b: Pair, dtype: DType) -> Pair:
+        v = np.where(cond.value, a.value, b.value)
+        e = None if a.error is None and b.error is None else np.where(cond.value, _zero(a.error), _zero(b.error))
+        if cond.error is not None:
+            gap = np.abs(np.subtract(a.value, b.value, dtype=np.float64)) / self.slack + np.maximum(_zero(a.error), _zero(b.error))
+            e = np.where(cond.error, gap, 0.0 if e is None else e)
+        return self._pair(v, e)
+
+    def cast(self, a: Pair, source: DType, to: DType) -> Pair:
+        x, e = a.value, a.error
+        v = self.exact.cast(x, source, to)
+        if to is bool_:
+            return Pair(v, None if e is None else np.abs(x) <= self.slack * e)
+        if source is bool_ and e is not None:
+            e = e / self.slack
+        if source.is_float and to.is_int:
+            return Pair(v, None if e is None else self._steps(x, e, np.trunc))
+        if to.is_float and source.is_float and to.eps > source.eps:
+            if to.size == 2:  # exactly half a unit in the last place, which `slack` must not multiply
+                return self._pair(v, e, to.eps / (2 * self.slack), _SMALLEST[to.name] / self.slack)
+            return self._rounded(v, e, to)
+        if to.is_float and source.is_int and 8 * source.size > {8: 53, 4: 24, 2: 8}[to.size]:
+            return self._rounded(v, e, to)
+        return self._pair(v, e)
+
+    def mask(self, keep: Array, a: Pair) -> Pair:
+        return self.map(a, lambda x: np.where(keep, x, x.dtype.type(0)))
+
+    # reductions: the state of a sum is (Σx, Σx², Σe), of a product (Πx, Π(|x|+e)), else (extremum, largest e) -------
+    def partial(self, combine: str, a: Pair, axes: tuple[int, ...], dtype: DType) -> Any:
+        x, e = a.value, a.error
+        s = self.exact.partial(combine, x, axes, dtype)
+        if combine == "add":
+            squares = np.sum(np.square(x, dtype=np.float64), axis=axes) if dtype.is_float else None
+            return s, squares, None if e is None else np.sum(e, axis=axes)
+        if combine == "mul":
+            return s, np.prod(np.abs(x) + _zero(e), axis=axes), None
+        return s, None, None if e is None else np.max(e, axis=axes, initial=0.0)
+
+    def join(self, combine: str, a: Any, b: Any) -> Any:
+        s = BINARY[combine](a[0], b[0])
+        if combine == "add":
+            return s, None if a[1] is None else a[1] + b[1], _total(a[2], b[2])
+        if combine == "mul":
+            return s, a[1] * b[1], None
+        return s, None, None if a[2] is None and b[2] is None else np.maximum(_zero(a[2]), _zero(b[2]))
+
+    def finish(self, combine: str, state: Any, count: int, dtype: DType, eps: float) -> Pair:
+        s, extra, e = state
+        if combine == "add" and dtype.is_float:
+            grown = np.sqrt(np.maximum(extra, 0.0))
+            grown += np.abs(s)
+            grown *= eps * np.sqrt(count)
+            grown += count * _SMALLEST[dtype.name]
+            return self._pair(s, grown if e is None else grown + e)
+        if combine == "mul" and dtype.is_float:
+            return self._pair(s, np.maximum(extra - np.abs(s), 0.0) + count * (eps * np.abs(s) + _SMALLEST[dtype.name]))
+        return self._pair(s, e)
+
+    def product(self, x: Pair, y: Pair, layout: Layout, dtype: DType) -> Any:
+        s = self.exact.product(x.value, y.value, layout, dtype)
+        u, v = x.value, y.value
+        squares = self.exact.product(u * u, v * v, layout, dtype) if dtype.is_float else None
+        e: Array | None = None
+        if x.error is not None:
+            e = self.exact.product(x.error, np.abs(v) + _zero(y.error), layout, dtype)
+        if y.error is not None:
+            e = _total(e, self.exact.product(np.abs(u), y.error, layout, dtype))
+        return s, squares, e
+
+    def scan(self, combine: str, a: Pair, position: int, dtype: DType) -> Pair:
+        x, e = a.value, a.error
+        s = self.exact.scan(combine, x, position, dtype)
+        if combine in ("max", "min") or not dtype.is_float:
+            return self._pair(s, None if e is None else np.maximum.accumulate(e, axis=position))
+        count = np.arange(1, x.shape[position] + 1).reshape([-1 if i == position else 1 for i in range(x.ndim)])
+        if combine == "add":
+            grown = np.sqrt(np.cumsum(s * s, axis=position)) + np.sqrt(count * np.cumsum(x * x, axis=position))
+            return self._pair(s, dtype.eps * grown + count * _SMALLEST[dtype.name] + (0.0 if e is None else np.cumsum(e, axis=position)))
+        reach = np.cumprod(np.abs(x) + _zero(e), axis=position)
+        return self._pair(s, np.maximum(reach - np.abs(s), 0.0) + count * (dtype.eps * np.abs(s) + _SMALLEST[dtype.name]))
+
+    # memory -------------------------------------------------------------------------------------------------------
+    def blank(self, shape: Sequence[int], dtype: DType) -> Pair:
+        return Pair(self.exact.blank(shape, dtype), np.zeros(shape))
+
+    def assign(self, out: Pair, key: Any, q: Pair) -> None:
+        out.value[key] = q.value
+        assert out.error is not None
+        out.error[key] = _zero(q.error)
+
+    def accumulator(self, size: int, combine: str, dtype: DType) -> Any:
+        return self.exact.accumulator(size, combine, dtype), np.full(size, float(combine == "mul")), np.zeros(size), np.zeros(size)
+
+    def scatter(self, state: Any, combine: str, at: Array, q: Pair) -> None:
+        s, extra, e, count = state
+        self.exact.scatter(s, combine, at, q.value)
+        np.add.at(count, at, 1.0)
+        if combine == "add":
+            np.add.at(extra, at, np.square(q.value, dtype=np.float64))
+            np.add.at(e, at, _zero(q.error))
+        elif combine == "mul":
+            np.multiply.at(extra, at, np.abs(q.value) + _zero(q.error))
+        else:
+            np.maximum.at(e, at, _zero(q.error))
+
+    def scattered(self, state: Any, combine: str, dtype: DType) -> Pair:
+        """Elements of a 16-bit output that several writes share may have been rounded to it after each."""
+        s, extra, e, count = state
+        eps = np.where(count > 1, dtype.eps, 0.0)
+        if combine == "add" and dtype.is_float:
+            return self._pair(s, eps * np.sqrt(count) * (np.abs(s) + np.sqrt(extra)) + e)
+        if combine == "mul" and dtype.is_float:
+            return self._pair(s, np.maximum(extra - np.abs(s), 0.0) + eps * count * np.abs(s))
+        return self._pair(s, e)

@@ -1,0 +1,225 @@
+"""The reference: any kernel, evaluated densely in float64, as the integer twin, or with a running error bound."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from .. import index as ix
+from ..errors import KernelError
+from ..kernel import Buffer, Fold, Kernel, Scan
+from ..node import Node, walk
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from .algebra import Algebra
+    from .dense import Env, Span
+
+    Array = np.ndarray[Any, Any]
+
+SLACK = 4.0
+"""The c of the error bound: a correct computation satisfies |computed − value| <= SLACK·eps·scale (+ output rounding)."""
+_KEPT = 1 << 23
+"""Elements of the largest value kept whole (64 MiB in float64); above it the kernel runs in slices of its outer axes."""
+_TILES = 8
+"""Tiles that `evaluate_kinds` cuts folds into."""
+_SHARED = 1 << 17
+"""Elements of the largest value or store from which several threads share the slices."""
+
+
+def evaluate(
+    kernel: Kernel, inputs: Mapping[str, Array], vars: Mapping[str, int] | None = None, mode: str = "float64", tile: int | Mapping[str, int] | None = None
+) -> dict[str, Array]:
+    """Every output of `kernel` by name.
+
+    `inputs` holds an array of the declared shape for each input (bfloat16 as ml_dtypes' type or as uint16 bits); `vars`
+    gives the symbols (those that are a whole dimension of an input may be left out). Float results are float64, not rounded
+    to the output's type; integer results are int64 (uint64 stays). Elements that no store writes are NaN (0 for integers).
+
+    `mode="twin"` runs the integer twin (`ir.twin`): float inputs are uint32 arrays and so are float results.
+    `tile` cuts every fold's axis in tiles of that many elements (or per fold name) and merges them, from the identity on.
+
+    Raises KernelError for missing or misshapen inputs and for an index outside its buffer.
+    """
+    from .algebra import Algebra, Twin
+
+    if mode not in ("float64", "twin"):
+        raise KernelError(f"unknown evaluation mode {mode!r}; use float64 or twin")
+    algebra: Algebra = Twin() if mode == "twin" else Algebra()
+    return {name: _plain(q) for name, q in _run(kernel, inputs, vars or {}, algebra, tile).items()}
+
+
+def evaluate_error(
+    kernel: Kernel, inputs: Mapping[str, Array], vars: Mapping[str, int] | None = None, tile: int | Mapping[str, int] | None = None, threads: int = 1
+) -> dict[str, tuple[Array, Array]]:
+    """(value, scale) of every output: a correct schedule's result r, before it is rounded to the output's type, satisfies
+    |r − value| <= SLACK·eps·scale, where eps is `dtype.acc.eps` of the output's type. For integer outputs `scale` is the
+    absolute difference allowed (0 unless a conversion or comparison of rounded floats could fall either way).
+
+    A running error analysis (Higham, Accuracy and Stability of Numerical Algorithms, 2002, §3.3) with probabilistic growth
+    √K for sums of K terms (Higham and Mary, SIAM J. Sci. Comput. 41, 2019) instead of K.
+
+    Up to `threads` threads share the work where outputs can be cut along an outer axis; they have ended when this returns.
+    """
+    import numpy as np
+
+    from .error_bound import Errors, Pair
+
+    out: dict[str, tuple[Array, Array]] = {}
+    results = _run(kernel, inputs, vars or {}, Errors(SLACK), tile, threads)
+    for b in kernel.outputs:
+        q: Pair = results[b.name]
+        e = np.zeros(q.value.shape) if q.error is None else q.error
+        out[b.name] = (_plain(q.value), e / b.dtype.acc.eps if b.dtype.is_float else SLACK * e)
+    return out
+
+
+def evaluate_kinds(
+    kernel: Kernel, inputs: Mapping[str, Array], vars: Mapping[str, int] | None = None, threads: int = 1
+) -> dict[str, tuple[Array, Array, Array | None, Array | None]]:
+    """(value, scale, loose, unsure) of every output, for inputs with special values: as `evaluate_error`, and masks of the elements for which any result is
+    right, and of the zeros that may have either sign (None: none). See `ir.kinds`.
+
+    Kernels with folds are evaluated uncut and in tiles: what is not of one kind in both is loose."""
+    import numpy as np
+
+    from ..skippable import idle
+    from .certainty import Kinds, either
+
+    folds = [item for item in kernel.body if isinstance(item, Fold)]
+    algebra = Kinds(SLACK, any(idle(f) for f in folds))
+    symbols = bind(kernel, inputs, vars or {}) if folds else {}
+    tiles = {f.name: max(1, -(-(e if isinstance(e := f.axis.arg.extent, int) else ix.evaluate(e, symbols)) // _TILES)) for f in folds}
+    runs = [_run(kernel, inputs, vars or {}, algebra, t, threads) for t in ((None, tiles) if folds else (None,))]
+    out: dict[str, tuple[Array, Array, Array | None, Array | None]] = {}
+    for b in kernel.outputs:
+        first, *rest = (r[b.name] for r in runs)
+        value, e = first.pair.value, first.pair.error
+        loose, unsure = first.loose, first.unsure
+        for other in rest:
+            v = other.pair.value
+            differs = (np.isfinite(value) != np.isfinite(v)) | (np.isnan(value) != np.isnan(v)) | (np.isinf(value) & np.isinf(v) & (value != v))
+            loose, unsure = either(loose, other.loose, differs if b.dtype.is_float else value != v), either(unsure, other.unsure)
+        e = np.zeros(value.shape) if e is None else e
+        out[b.name] = (_plain(value), e / b.dtype.acc.eps if b.dtype.is_float else SLACK * e, loose, unsure)
+    return out
+
+
+def _plain(a: Array) -> Array:
+    import numpy as np
+
+    return a if a.dtype in (np.float64, np.uint32, np.uint64) else a.astype(np.int64)
+
+
+def bind(kernel: Kernel, inputs: Mapping[str, Array], vars: Mapping[str, int]) -> dict[Node, int]:
+    """The value of every symbol: from `vars`, else from an input dimension that is that symbol."""
+    out: dict[Node, int] = {}
+    for s in kernel.symbols:
+        name = s.arg.name
+        found = vars.get(name)
+        if found is None:
+            dims = ((b, d) for b in kernel.inputs if b.name in inputs for d in range(len(b.shape)) if b.shape[d] is s)
+            found = next((inputs[b.name].shape[d] for b, d in dims if inputs[b.name].ndim == len(b.shape)), None)
+        if found is None:
+            raise KernelError(f"kernel {kernel.name}: give symbol {name} in vars")
+        if not s.arg.lo <= found <= s.arg.hi:
+            raise KernelError(f"kernel {kernel.name}: {name}={found} is outside [{s.arg.lo}, {s.arg.hi}]")
+        out[s] = int(found)
+    return out
+
+
+def _inputs(kernel: Kernel, inputs: Mapping[str, Array], symbols: dict[Node, int]) -> dict[Buffer, Array]:
+    import numpy as np
+
+    out: dict[Buffer, Array] = {}
+    for b in kernel.inputs:
+        if b.name not in inputs:
+            raise KernelError(f"kernel {kernel.name}: input {b.name} is missing; give {', '.join(x.name for x in kernel.inputs)}")
+        a = np.asarray(inputs[b.name])
+        if b.dtype.name == "bfloat16" and a.dtype == np.uint16:
+            a = a.view(b.dtype.np)
+        shape = tuple(d if isinstance(d, int) else ix.evaluate(d, symbols) for d in b.shape)
+        if a.shape != shape:
+            raise KernelError(f"kernel {kernel.name}: input {b.name} has shape {a.shape}, expected {shape}")
+        out[b] = a
+    return out
+
+
+def _run(
+    kernel: Kernel, inputs: Mapping[str, Array], vars: Mapping[str, int], algebra: Algebra, tile: int | Mapping[str, int] | None, threads: int = 1
+) -> dict[str, Any]:
+    import numpy as np
+
+    from . import stores
+    from .dense import Env
+    from .values import compute, fold
+
+    symbols = bind(kernel, inputs, vars)
+    env = Env(algebra, _inputs(kernel, inputs, symbols), symbols)
+    outputs: dict[str, stores.Output] = {}
+    for s in kernel.stores:
+        outputs.setdefault(s.buffer.name, stores.Output(env, s))
+
+    def run(ranges: dict[str, Span]) -> None:
+        mine = Env(algebra, env.inputs, symbols)
+        with np.errstate(all="ignore"):
+            for item in kernel.body:
+                if isinstance(item, Fold):
+                    fold(mine, item, ranges, tile if tile is None or isinstance(tile, int) else tile.get(item.name))
+                else:
+                    mine.values[item.name] = compute(mine, item, ranges)
+            for s in kernel.stores:
+                stores.run(mine, s, outputs[s.buffer.name], ranges)
+
+    # threads may not write one element, nor in another order
+    threads = threads if all(stores.apart(s) for s in kernel.stores) else 1
+    slices = _slices(kernel, env, threads)
+    if threads == 1 or len(slices) == 1:
+        for ranges in slices:
+            run(ranges)
+    else:
+        with ThreadPoolExecutor(min(threads, len(slices))) as pool:
+            list(pool.map(run, slices))
+    with np.errstate(all="ignore"):
+        return {name: out.result(env) for name, out in outputs.items()}
+
+
+def _slices(kernel: Kernel, env: Env, threads: int) -> list[dict[str, Span]]:
+    """Ranges of the outer families that every value and store shares, small enough that kept values stay small, and enough of them for all threads."""
+    size = max((prod(env.extent(a) for a in v.axes) for v in kernel.values.values()), default=0)
+    parts = -(-size * threads // _KEPT)  # each thread has a slice
+    if threads > 1 and max(size, *(prod(env.extent(a) for a in s.axes) for s in kernel.stores)) >= _SHARED:
+        parts = -(-max(parts, 1) // threads) * threads
+    if parts <= 1:
+        return [{}]
+    out: list[dict[str, Span]] = [{}]
+    for family, n in _prefix(kernel, env):
+        pieces = min(parts, n)
+        step = -(-n // max(1, pieces))
+        out = [{**r, family: (lo, min(lo + step, n))} for r in out for lo in range(0, n, step)]
+        parts = -(-parts // max(1, pieces))
+        if parts <= 1:
+            break
+    return out
+
+
+def _prefix(kernel: Kernel, env: Env) -> list[tuple[str, int]]:
+    """(family, extent) of the leading axes that all values and stores share and hand through unchanged."""
+    values = list(kernel.values.values())
+    bound = [v.axes for v in values] + [s.axes for s in kernel.stores]
+    barred = {item.axis.arg.family for item in kernel.body if isinstance(item, Fold)}
+    barred |= {v.expr.axis.arg.family for v in values if isinstance(v.expr, Scan)}
+    barred |= {a.arg.family for v in values for a in v.reduce_axes}
+    refs = [n for n in walk(*kernel.expressions()) if n.op == "ref"]
+    out: list[tuple[str, int]] = []
+    for p in range(min(len(a) for a in bound)):
+        family = bound[0][p].arg.family
+        same = all(a[p].arg.family == family and sum(x.arg.family == family for x in a) == 1 for a in bound)
+        passed = all(r.src[p].op == "axis" and r.src[p].arg.family == family for r in refs)
+        if not same or not passed or family in barred:
+            break
+        out.append((family, env.extent(bound[0][p])))
+    return out

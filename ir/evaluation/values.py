@@ -1,0 +1,208 @@
+"""Evaluates whole values: pointwise, reductions, scans and folds, in pieces small enough for the caches."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from .. import index as ix
+from ..dtypes import DType
+from ..kernel import Fold, Reduce, Scan, Value
+from ..node import Node, axes_of, walk
+from .algebra import Array, Quantity
+from .contraction import Layout
+from .dense import Context, Env, Span, Stored
+
+PIECE = 1 << 17
+"""Elements of the largest intermediate array of a pointwise or reduced piece: one megabyte, so that it stays in a core's cache."""
+OPERAND = 1 << 24
+"""Elements of the largest operand of a matrix product."""
+
+Spans = dict[Node, Span]
+
+
+def spans_of(env: Env, axes: tuple[Node, ...], ranges: dict[str, Span]) -> tuple[Span, ...]:
+    """The span of each axis: its family's in `ranges`, else all of it."""
+    return tuple(ranges.get(a.arg.family) or (0, env.extent(a)) for a in axes)
+
+
+def compute(env: Env, v: Value, ranges: dict[str, Span]) -> Stored:
+    """The value over its axes; families in `ranges` are restricted to that span (reduce axes too)."""
+    spans = spans_of(env, v.axes, ranges)
+    over = spans_of(env, v.reduce_axes, ranges)
+    shape = [hi - lo for lo, hi in spans]
+    out: Quantity = None
+    body = _Body(env, v)
+    for piece in _pieces(body, spans, over):
+        q = body.finished(piece, over)
+        if piece == spans:
+            return Stored(v.axes, spans, _whole(env, q, spans))
+        if out is None:
+            out = env.algebra.blank(shape, v.dtype)
+        env.algebra.assign(out, tuple(slice(lo - a, hi - a) for (lo, hi), (a, _) in zip(piece, spans, strict=True)), q)
+    return Stored(v.axes, spans, out)
+
+
+class _Body:
+    """How one value's element expression becomes arrays."""
+
+    def __init__(self, env: Env, v: Value) -> None:
+        self.env, self.v = env, v
+        expr = v.expr
+        self.combine = expr.combine if isinstance(expr, (Reduce, Scan)) else ""
+        self.dims = (*v.axes, *v.reduce_axes)
+        self.fixed = {expr.axis} if isinstance(expr, Scan) else set()
+        self.factors = _factors(v.body, v.dtype) if isinstance(expr, Reduce) and self.combine == "add" else [v.body]
+        eps = [v.dtype.eps, *(n.dtype.eps for n in walk(v.body) if n.op == "mul" and n.dtype.is_float)] if len(self.factors) > 1 else [v.dtype.eps]
+        self.eps = max(eps)
+
+    def weight(self, spans: tuple[Span, ...], over: tuple[Span, ...]) -> tuple[int, set[Node]]:
+        """(size relative to its limit, the axes worth splitting) of the largest array over these spans."""
+        shape = dict(zip(self.dims, (hi - lo for lo, hi in (*spans, *over)), strict=True))
+        if len(self.factors) > 1:
+            size, axes = max(((prod(shape[a] for a in d), d) for d in map(axes_of, self.factors)), key=lambda sd: sd[0])
+            return -(-size // OPERAND), axes
+        axes = axes_of(self.v.body) & set(shape)
+        return -(-prod(shape[a] for a in axes) // PIECE), axes
+
+    def finished(self, spans: tuple[Span, ...], over: tuple[Span, ...]) -> Quantity:
+        """The value over `spans`, reduced over `over` (in parts where it is long)."""
+        env, v = self.env, self.v
+        if isinstance(v.expr, Scan):
+            c = Context(env, self.dims, spans)
+            p = c.position[v.expr.axis]
+            q = env.algebra.map(
+                c.eval(v.body), lambda x: np.broadcast_to(x, [s if i == p else n for i, (s, n) in enumerate(zip(c.shape, x.shape, strict=True))])
+            )
+            return env.algebra.scan(self.combine, q, p, v.dtype)
+        if not isinstance(v.expr, Reduce):
+            return Context(env, self.dims, spans).eval(v.body)
+        state: Any = None
+        for part in _reduce_parts(self, spans, over):
+            s = self._state(Context(env, self.dims, (*spans, *part)))
+            state = s if state is None else env.algebra.join(self.combine, state, s)
+        count = prod(hi - lo for lo, hi in over)
+        return env.algebra.finish(self.combine, state, count, v.dtype, self.eps)
+
+    def _state(self, c: Context) -> Any:
+        rank = len(self.v.axes)
+        algebra, dtype = self.env.algebra, self.v.dtype
+        if len(self.factors) > 1:
+            x, y = _two(c, [c.eval(f) for f in self.factors], dtype)
+            return algebra.product(x, y, Layout(c.shape, rank), dtype)
+        axes = tuple(range(rank, len(self.dims)))
+        q = algebra.map(c.eval(self.v.body), lambda x: np.broadcast_to(x, (*x.shape[:rank], *c.shape[rank:])))
+        return algebra.partial(self.combine, q, axes, dtype)
+
+
+def _two(c: Context, qs: list[Quantity], dtype: DType) -> tuple[Quantity, Quantity]:
+    """The factors multiplied together pairwise, smallest result first, until two are left."""
+    algebra = c.env.algebra
+    qs = list(qs)
+    while len(qs) > 2:
+        pairs = [(i, j) for i in range(len(qs)) for j in range(i)]
+        i, j = min(pairs, key=lambda ij: prod(np.broadcast_shapes(algebra.array(qs[ij[0]]).shape, algebra.array(qs[ij[1]]).shape)))
+        merged = algebra.binary("mul", qs[i], qs[j], dtype)
+        qs = [q for k, q in enumerate(qs) if k not in (i, j)] + [merged]
+    return qs[0], qs[1]
+
+
+def _factors(expr: Node, acc: DType) -> list[Node]:
+    """The factors of a product to be summed in `acc`, or [expr] where a matrix product gains nothing."""
+    out: list[Node] = []
+    stack = [expr]
+    while stack:
+        n = stack.pop()
+        if n.op == "cast" and n.dtype.is_float and n.src[0].dtype.is_float and n.dtype.eps <= n.src[0].dtype.eps:
+            stack.append(n.src[0])
+        elif n.op == "mul" and (n.dtype.is_float or n.dtype is acc):
+            stack.extend(n.src)
+        else:
+            out.append(n)
+    whole = axes_of(expr)
+    return out if len(out) > 1 and any(axes_of(f) != whole for f in out) else [expr]
+
+
+def _cut(span: Span, parts: int) -> list[Span]:
+    lo, hi = span
+    step = max(1, -(-(hi - lo) // max(1, parts)))
+    return [(a, min(a + step, hi)) for a in range(lo, hi, step)] or [span]
+
+
+def _pieces(body: _Body, spans: tuple[Span, ...], over: tuple[Span, ...]) -> list[tuple[Span, ...]]:
+    """`spans` cut along the outermost axes that matter until the arrays are small."""
+    parts, axes = body.weight(spans, over)
+    if parts <= 1:
+        return [spans]
+    for i, a in enumerate(body.v.axes):
+        lo, hi = spans[i]
+        if a in axes and hi - lo > 1 and a not in body.fixed:
+            out = []
+            for s in _cut((lo, hi), parts):
+                out.extend(_pieces(body, (*spans[:i], s, *spans[i + 1 :]), over))
+            return out
+    return [spans]
+
+
+def _reduce_parts(body: _Body, spans: tuple[Span, ...], over: tuple[Span, ...]) -> list[tuple[Span, ...]]:
+    """The same along the reduce axes, when no spatial axis was left to cut."""
+    parts, axes = body.weight(spans, over)
+    if parts <= 1:
+        return [over]
+    for i, a in enumerate(body.v.reduce_axes):
+        lo, hi = over[i]
+        if a in axes and hi - lo > 1:
+            out = []
+            for s in _cut((lo, hi), parts):
+                out.extend(_reduce_parts(body, spans, (*over[:i], s, *over[i + 1 :])))
+            return out
+    return [over]
+
+
+def fold(env: Env, f: Fold, ranges: dict[str, Span], tile: int | None) -> None:
+    """Compute a fold into env.values: uncut, or in tiles whose states are merged from the identity on."""
+    family = f.axis.arg.family
+    lo, hi = spans_of(env, (f.axis,), ranges)[0]
+    if tile is None and hi > lo:
+        _block(env, f, ranges)
+        return
+    states = {c: _identity(env, f, i, ranges) for i, c in enumerate(f.components)}
+    step = tile or 1
+    for at in range(lo, hi, step):
+        _block(env, f, {**ranges, family: (at, min(at + step, hi))})
+        env.placeholders = {f"a.{c}": s for c, s in states.items()} | {f"b.{c}": env.values[c] for c in f.components}
+        merged = {}
+        for c, m in zip(f.components, f.monoid.merge, strict=True):
+            v = f.component(c)
+            spans = spans_of(env, v.axes, ranges)
+            q = Context(env, v.axes, spans).eval(m)
+            merged[c] = Stored(v.axes, spans, _whole(env, q, spans))
+        states = merged
+    env.placeholders = {}
+    env.values.update(states)
+
+
+def _block(env: Env, f: Fold, ranges: dict[str, Span]) -> None:
+    for v in f.block:
+        env.values[v.name] = compute(env, v, ranges)
+
+
+def _identity(env: Env, f: Fold, i: int, ranges: dict[str, Span]) -> Stored:
+    v = f.component(f.components[i])
+    spans = spans_of(env, v.axes, ranges)
+    return Stored(v.axes, spans, _whole(env, Context(env, v.axes, spans).eval(f.monoid.identity[i]), spans))
+
+
+def _whole(env: Env, q: Quantity, spans: tuple[Span, ...]) -> Quantity:
+    shape = [hi - lo for lo, hi in spans]
+    return env.algebra.map(q, lambda x: np.broadcast_to(x, shape))
+
+
+def extents(env: Env, shape: tuple[Any, ...]) -> tuple[int, ...]:
+    """A buffer's shape with the symbols in place."""
+    return tuple(d if isinstance(d, int) else ix.evaluate(d, dict(env.symbols)) for d in shape)
+
+
+__all__ = ["Array", "compute", "extents", "fold", "spans_of"]

@@ -1,0 +1,170 @@
+"""Emits folds: the block once, or for each tile of the folded axis with the states merged.
+
+Tiles in which the block does nothing are left out, and those in which all of its conditions hold run a block without them (`opts.reach`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ...ir import index as ix
+from ...ir.errors import OptError
+from ...ir.kernel import Fold, Value
+from ...ir.node import Node, axes_of, placeholder, ref, substitute, walk
+from ...opts.axis_plan import Part
+from ...opts.fold_tiles import Range, ranges
+from ...opts.nests import FoldItem, Nest
+from ..elementary import DEAR
+from ..pieces import Piece
+from ..storage import Array
+from .loops import through
+from .point import point, point_body
+
+if TYPE_CHECKING:
+    from ..lowering import Lowering
+
+Group = tuple[tuple[Node, ...], list[tuple[Node, Array]]]
+
+
+def fold(low: Lowering, item: FoldItem) -> None:
+    """A fold: its block once, or for each tile with the states merged."""
+    f = item.fold
+    cut = next((low.sched.plans[a].fold for n in item.nests for a in n.all_axes if low.sched.plans[a].fold), None)
+    if cut is None and f.axis.arg.extent != 0:
+        low.emit_items([n for n in item.nests if not n.empty])
+        return
+    parts = {c: f.component(c) for c in f.components if all(a.arg.extent != 0 for a in f.component(c).axes)}
+    state: dict[str, Array] = {}
+    for c, v in parts.items():
+        # what is read after the loops around the fold was given room outside them; a tile's own result needs none there
+        state[c] = low.forced.pop(c) if c in low.forced else low.array(v, v.axes)
+    by_axes: dict[tuple[Node, ...], list[str]] = {}
+    for c, v in parts.items():
+        by_axes.setdefault(v.axes, []).append(c)
+    groups = sorted(by_axes.items(), key=lambda g: -len(g[0]))
+    low.current = ()  # the states' own loops read nothing that is staged
+    for axes, names in groups:
+        start = [(f.monoid.identity[f.components.index(c)], state[c]) for c in names]
+        n = Nest(f"{f.name}.start", "point", axes, (), start[0][0])
+        through(low, low.remaining(n), lambda n=n, start=start: point_body(low, n, start))  # type: ignore[misc]
+    if cut is None:  # nothing is folded: the state stays as it began
+        low.storage |= state
+        return
+    table: dict[Node, Node] = {}
+    for c, v in parts.items():
+        low.storage[f"{f.name}.{c}"] = state[c]
+        table[placeholder(f"a.{c}", v.dtype)] = ref(f"{f.name}.{c}", v.axes, v.dtype)
+        table[placeholder(f"b.{c}", v.dtype)] = ref(c, v.axes, v.dtype)
+    writes: list[Group] = [(axes, [(substitute(f.monoid.merge[f.components.index(c)], table), state[c]) for c in names]) for axes, names in groups]
+    parts_of = [(r, p) for r in ranges(low.sched, f, cut, {p.var for p in low.opened.values()}) for p in _pieces(low, item, cut, r)]
+    before = dict(low.storage)
+    for (r, _), piece in zip(parts_of, low.versions(p for _, p in parts_of), strict=True):
+        low.current = item.nests  # so that what they have staged at this loop is filled in every range
+        with _tiles(low, f, cut, r, piece):
+            merge = Merge(low, f, writes)
+            last = item.nests[-1]
+            if merge.can_close(item.nests):
+                low.closing[last.name] = merge
+            low.emit_items([n for n in item.nests if not n.empty])
+            low.current = ()
+            low.closing.pop(last.name, None)
+            merge.rest()
+    low.storage = before
+    for c in parts:
+        low.storage[c] = state[c]
+
+
+def _pieces(low: Lowering, item: FoldItem, cut: Part, r: Range) -> list[Piece]:
+    """A range of tiles, and apart from it a last tile that reaches past the extent."""
+    sites = frozenset(a for n in item.nests for a in n.all_axes if low.sched.plans[a].fold is cut)
+    if not isinstance(cut.size, int) or not any(low.splits(a) for a in sites):
+        return [Piece((r.lo, r.hi))]
+    return low.cut(r.lo, r.hi, item.fold.axis.arg.extent // cut.stride, sites)
+
+
+@contextmanager
+def _tiles(low: Lowering, f: Fold, cut: Part, r: Range, piece: Piece) -> Iterator[None]:
+    """Inside: the loop over a range of tiles."""
+    assert piece.between is not None
+    lo, hi = piece.between
+    before, low.holds = low.holds, low.holds | {(c, f.axis) for c in r.holds}
+    some = nullcontext() if ix.compare("lt", lo, hi).op == "const" else low.b.when(low.b.op("lt", low.scalar(lo), low.scalar(hi)))
+    with some, low.open(cut, piece=piece):
+        yield
+    low.holds = before
+
+
+class Merge:
+    """Merges a tile's state into the fold's: groups of components with the same axes, those with most axes first, since they read what others are about to replace.
+    The first group, if it is one reduction that ends the block, is merged out of its accumulators (`close`); the rest follow the block (`rest`)."""
+
+    def __init__(self, low: Lowering, f: Fold, groups: Sequence[Group]) -> None:
+        self.low, self.f, self.groups = low, f, list(groups)
+        self.opened = set(low.opened)
+        self.dear: dict[Node, Node] = {}
+
+    def can_close(self, nests: Sequence[Nest]) -> bool:
+        """Whether the last nest of the block alone makes the first group, and no other reads it."""
+        n, (axes, writes) = nests[-1], self.groups[0]
+        if any(set(other) >= set(axes) for other, _ in self.groups[1:]):
+            return False
+        alone = len(self.groups) > 1 and len(writes) == 1 and n.kind == "reduce" and n.name in self.f.components and n.axes == axes
+        return alone and self.low.sched.group == 1 and all(reader not in nests for reader, _ in self.low.reads.get(n.name, ()))
+
+    def close(self, n: Nest) -> Callable[[], None] | None:
+        """Called where the loops of `n` begin: prepares what the merge needs; what is returned merges the accumulators of one point, in `low.storage` by then. None
+        where another loop was opened in the tile: what the merge needs may not be complete."""
+        low = self.low
+        if set(low.opened) != self.opened:
+            return None
+        kept, low.current = low.current, ()
+        self._prepare()
+        low.current = kept
+        axes, writes = self.groups.pop(0)
+        return partial(self._point, axes, writes)
+
+    def rest(self) -> None:
+        """Merge what has not been merged."""
+        self._prepare()
+        for axes, writes in self.groups:
+            through(self.low, self.low.remaining(self._nest(axes, writes)), partial(self._point, axes, writes))
+
+    def _prepare(self) -> None:
+        """Compute dear expressions of the components with fewest axes once, rather than for each element of the others."""
+        low, common = self.low, self.groups[-1][0]
+        if len(self.groups) == 1 or self.dear:
+            return
+        for e in _outermost([e for _, writes in self.groups for e, _ in writes], set(common)):
+            v = Value(f"{self.f.name}.part{len(self.dear)}", common, e, e.dtype)
+            point(low, Nest(v.name, "point", common, (), e, value=v))
+            self.dear[e] = ref(v.name, common, e.dtype)
+
+    def _nest(self, axes: tuple[Node, ...], writes: Sequence[tuple[Node, Array]]) -> Nest:
+        return Nest(f"{self.f.name}.merge", "point", axes, (), writes[0][0])
+
+    def _point(self, axes: tuple[Node, ...], writes: Sequence[tuple[Node, Array]]) -> None:
+        cheap = [(substitute(e, self.dear), array) for e, array in writes]
+        _check_ranks(self.f.name, axes, cheap)
+        point_body(self.low, self._nest(axes, cheap), cheap)
+
+
+def _outermost(exprs: Sequence[Node], axes: set[Node]) -> list[Node]:
+    """The largest dear expressions over no more than `axes`."""
+    found: dict[Node, None] = {}
+    stack = list(exprs)
+    while stack:
+        e = stack.pop()
+        if axes_of(e) <= axes:
+            if any(n.op in DEAR for n in walk(e)):
+                found[e] = None
+        else:
+            stack.extend(e.src)
+    return list(found)
+
+
+def _check_ranks(name: str, axes: tuple[Node, ...], writes: Sequence[tuple[Node, Array]]) -> None:
+    for e, _ in writes:
+        if axes_of(*(s for w in walk(e) for s in w.src)) - set(axes):
+            raise OptError(f"fold {name}: a merge uses a component with more axes than its own")

@@ -1,0 +1,96 @@
+"""Emits one nest: its remaining loops, then its body once for every register assignment. Stores are emitted here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ...ir.node import Node, axes_of
+from ...opts.nests import Nest
+from ...program.program import Val
+from ..expr import NestEval
+from ..in_place import in_output
+from ..storage import Assignment
+from .loops import address, through
+from .point import point
+from .reduce import reduce
+from .scan import scan
+
+if TYPE_CHECKING:
+    from ..lowering import Lowering
+
+
+def nest(low: Lowering, n: Nest) -> None:
+    """Emit a nest under the loops that are open."""
+    for name, by in n.fills.items():
+        if name not in low.storage:
+            low.storage[name] = low.forced.get(name) or in_output(low, low.sched.kept[name], by) or low.array(low.sched.kept[name], by)
+    if n.kind in ("store", "init"):
+        if n.name not in low.aliased or n.kind == "init":
+            _store_nest(low, n)
+    elif n.kind == "reduce":
+        reduce(low, n)
+    elif n.kind == "scan":
+        scan(low, n)
+    else:
+        point(low, n)
+
+
+def _store_nest(low: Lowering, n: Nest) -> None:
+    """The loops of a store; twice where non-temporal stores depend on how the output is aligned at run time. (What a scatter adds to should be in a cache.)"""
+    assert n.store is not None
+    name = n.store.buffer.name
+    if name not in low.sched.nt or (n.store.combine is not None and n.kind == "store"):
+        _loops(low, n)
+        return
+    aligned = low.b.aligned(low.params[name], low.sched.target.vector_bytes)
+    for streams, cond in ((True, aligned), (False, low.b.op("not", aligned))):
+        with low.b.when(cond), low.streaming(name if streams else None):
+            _loops(low, n)
+
+
+def _loops(low: Lowering, n: Nest) -> None:
+    """The loops of a store. Where work items own rows, most points of a scatter are someone else's, and the last item has fewer rows to clear: a row's mask is
+    a branch around its loops."""
+    assert n.store is not None
+    loops = low.remaining(n)
+    if n.mask is None or (n.store.own is None and n.kind != "init"):
+        through(low, loops, lambda: _store(low, n))
+        return
+    mask, axes = n.mask, axes_of(n.mask)
+    outer = max((i + 1 for i, p in enumerate(loops) if p.axis in axes), default=0)
+
+    def point() -> None:
+        with low.b.when(NestEval(low, n).value(mask, {})):
+            through(low, loops[outer:], lambda: _store(low, n, mine=True))
+
+    if any(p.axis in axes for p in low.sched.registers(n)):  # not the same in all copies
+        through(low, loops, lambda: _store(low, n))
+    else:
+        through(low, loops[:outer], point)
+
+
+def _store(low: Lowering, n: Nest, mine: bool = False) -> None:
+    """A point's stores. `mine`: where the mask is known to hold."""
+    assert n.store is not None
+    ev = NestEval(low, n)
+    conds = ev.conditions() + ([] if n.mask is None or mine else [n.mask])
+    at = address(low, n.store.buffer.name, n.indices)
+    mem = low.param(n.store.buffer.name)
+    there = [a for a in ev.assignments(ev.regs) if not ev.nowhere(conds, a)]
+    values = [(a, None if n.store.combine and n.kind == "store" else ev.value(n.expr, a)) for a in there]
+    for asg, v in values:
+        if v is None:  # scatter: read, combine, write, in order
+            old = ev.read(mem, at, asg, _guard(ev, conds, asg))
+            old = old if old.dtype is n.expr.dtype else low.b.op("cast", old, dtype=n.expr.dtype)
+            ev.write(mem, at, asg, low.b.op(n.store.combine or "add", old, ev.value(n.expr, asg)), conds)
+        else:
+            ev.write(mem, at, asg, v, conds)
+
+
+def _guard(ev: NestEval, conds: Sequence[Node], asg: Assignment) -> Val | None:
+    out: Val | None = None
+    for c in conds:
+        v = ev.value(c, asg)
+        out = v if out is None else ev.b.op("and", out, v)
+    return out

@@ -1,0 +1,171 @@
+"""Takes the steps of independent long chains, such as the exps of neighbouring vectors, in turns.
+
+A processor looks for work only among the instructions that wait in its scheduler (about 100 of them). An exp is a chain of some 16
+operations of 4 cycles: written one after another, four or five fit, and the two arithmetic units idle a third of the time. Compilers for CPUs
+keep the order they get, or undo it for the sake of registers, so the order is made here, by list scheduling (P. B. Gibbons and
+S. S. Muchnick, "Efficient Instruction Scheduling for a Pipelined Architecture", 1986)."""
+
+from __future__ import annotations
+
+from bisect import insort
+
+from ...program.program import Block, For, If, Instr, Phase, Stmt, Val
+
+LATENCY, UNITS, DIVIDER = 4, 2, 5 / 32
+"""Cycles until a result can be used, vector operations begun in a cycle, and cycles for which a division keeps the divider for each byte."""
+
+CHAIN = 10
+"""Operations that wait for each other from which a run is worth reordering: those of reductions and transposes are fewer."""
+
+LONGEST = 2000
+"""Instructions of a run above which the time this takes is not worth it: accesses to one array are compared in pairs."""
+
+_FREE = frozenset({"const", "splat", "aligned"})
+_FIXED = frozenset({"barrier", "shfl_xor", "prefetch"})
+_MEMORY = frozenset({"load", "gather", "store", "scatter"})
+_DIVIDES = frozenset({"div", "sqrt"})
+
+
+def interleave(phase: Phase, registers: int) -> None:
+    """Reorder the straight runs of `phase` in place, for so many vector registers. What reads a value, or memory that may be the same, stays behind what
+    makes it: results are the same to the bit."""
+    _block(phase.body, registers)
+
+
+def _block(block: Block, registers: int) -> None:
+    out: list[Stmt] = []
+    run: list[Instr] = []
+    for s in block.stmts:
+        if isinstance(s, Instr) and s.op not in _FIXED:
+            run.append(s)
+            continue
+        out += _run(run, registers)
+        out.append(s)
+        run = []
+        if isinstance(s, (For, If)):
+            _block(s.body, registers)
+    out += _run(run, registers)
+    block.stmts = out
+
+
+def _run(run: list[Instr], registers: int) -> list[Instr]:
+    if len(run) > LONGEST or sum(map(_works, run)) < 2 * CHAIN:
+        return run
+    first, rest, made = [], [], set()
+    for s in run:  # constants and indices come first: they are ready, and belong to no chain
+        if s.out is None or s.op in _MEMORY or _works(s) or any(a in made for a in s.args):
+            rest.append(s)
+            made.add(s.out)
+        else:
+            first.append(s)
+    height: dict[Val, int] = {}
+    longest = 0
+    for s in rest:
+        # products summed up wait for each other only at the sum, and there are registers full of sums
+        waited = s.args[:2] if s.op == "fma" else s.args
+        here = max((height[a] for a in waited if a in height), default=0) + _works(s)
+        here = max(here, *(height.get(a, 0) for a in s.args), 0)
+        longest = max(longest, here)
+        if s.out is not None:
+            height[s.out] = here
+    if longest < CHAIN or sum(map(_works, rest)) < 1.5 * longest:
+        return run
+    before = _before(rest)
+    strand = _strands(before)
+    return first + _in_turns(rest, before, strand, max(2, registers * 3 // 4 // _peak(rest, strand)))
+
+
+def _works(s: Instr) -> bool:
+    """Whether an arithmetic unit works on it."""
+    return s.out is not None and s.out.lanes > 1 and s.op not in _FREE
+
+
+def _before(run: list[Instr]) -> list[set[int]]:
+    """For every instruction those that must come before it."""
+    made: dict[Val, int] = {}
+    reads: dict[tuple[str, int], list[int]] = {}
+    writes: dict[tuple[str, int], list[int]] = {}
+    out: list[set[int]] = []
+    for i, s in enumerate(run):
+        need = {made[a] for a in s.args if a in made}
+        if s.op in _MEMORY:
+            place = (s.attr.space, s.attr.base)
+            others = writes.get(place, []) + (reads.get(place, []) if s.out is None else [])
+            need |= {j for j in others if not _apart(run[j], s)}
+            (writes if s.out is None else reads).setdefault(place, []).append(i)
+        if s.out is not None:
+            made[s.out] = i
+        out.append(need)
+    return out
+
+
+def _apart(a: Instr, b: Instr) -> bool:
+    """Whether two accesses to one array cannot meet: they count the same elements from one index, and their offsets keep them apart."""
+    if a.args[0] is not b.args[0] or a.args[0].lanes > 1 or a.attr.dtype is not b.attr.dtype:
+        return False
+    x, y = (range(s.attr.offset, s.attr.offset + (s.out or s.args[1]).lanes) for s in (a, b))
+    return x.stop <= y.start or y.stop <= x.start
+
+
+def _strands(before: list[set[int]]) -> list[int]:
+    """A number for every instruction: the last beginning (a load, mostly) that it depends on."""
+    out: list[int] = []
+    for i, b in enumerate(before):
+        out.append(max((out[j] for j in b), default=i))
+    return out
+
+
+def _peak(run: list[Instr], strand: list[int]) -> int:
+    """The most vectors that one strand holds at a time."""
+    last = {a: i for i, s in enumerate(run) for a in s.args}
+    live: dict[int, set[Val]] = {}
+    peak = 1
+    for i, s in enumerate(run):
+        mine = live.setdefault(strand[i], set())
+        mine -= {a for a in s.args if last[a] == i}
+        if s.out is not None and s.out.lanes > 1 and s.out in last:
+            mine.add(s.out)
+        peak = max(peak, len(mine))
+    return peak
+
+
+def _in_turns(run: list[Instr], before: list[set[int]], strand: list[int], width: int) -> list[Instr]:
+    """`run` in the order in which a processor that takes two ready instructions a cycle from the oldest `width` unfinished strands would begin them."""
+    after: list[list[int]] = [[] for _ in run]
+    missing = [len(b) for b in before]
+    left: dict[int, int] = {}
+    ready: dict[int, list[int]] = {}
+    for i, b in enumerate(before):
+        for j in b:
+            after[j].append(i)
+        left[strand[i]] = left.get(strand[i], 0) + 1
+        if not b:
+            ready.setdefault(strand[i], []).append(i)
+    unfinished = sorted(left)
+    start = [0] * len(run)
+    out: list[Instr] = []
+    cycle, slots, divider = 0, UNITS, 0
+    while unfinished:
+        open_ = (i for n in unfinished[:width] for i in ready.get(n, ()))
+        at = next((i for i in open_ if start[i] <= cycle and (divider <= cycle or run[i].op not in _DIVIDES)), None)
+        if at is None or slots == 0:
+            cycle, slots = cycle + 1, UNITS
+            continue
+        s, mine = run[at], strand[at]
+        out.append(s)
+        ready[mine].remove(at)
+        slots -= _works(s)
+        done = cycle + LATENCY * _works(s)
+        if s.op in _DIVIDES and s.out is not None:
+            busy = int(DIVIDER * s.out.lanes * s.out.dtype.size)
+            divider = cycle + busy
+            done += busy
+        left[mine] -= 1
+        if not left[mine]:
+            unfinished.remove(mine)
+        for j in after[at]:
+            start[j] = max(start[j], done)
+            missing[j] -= 1
+            if missing[j] == 0:
+                insort(ready.setdefault(strand[j], []), j)
+    return out

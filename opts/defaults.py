@@ -1,0 +1,161 @@
+"""Schedules that follow from a kernel's structure alone: rows, and points of groups of threads. The second kernel of a SPLITK runs with one of them, and seeds
+begin with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..ir.errors import OptError
+from ..ir.kernel import Buffer, Kernel
+from ..ir.node import Node
+from ..targets import Target
+from .fetch import fetching
+from .nests import build
+from .opt import Opt, Opts, opt
+from .pages import is_far
+from .structure import accesses, contiguous, extent, lane_axis, nests, shared_axes, stageable_values
+
+
+def rows(kernel: Kernel, target: Target, threads: int, width: int, stage: bool, copies: int = 1) -> Opts:
+    """Lanes along consecutive axes (spatial, or as independent partials of a reduction), outer axes in parallel, `copies` of
+    the innermost shared one at once."""
+    out: list[Opt] = []
+    cut: set[str] = set()
+    for n in nests(kernel):
+        if n.kind == "scan":
+            continue
+        lane = lane_axis(kernel, n) if n.kind == "reduce" else None
+        choices = contiguous(kernel, n)
+        if lane is not None and lane in choices:
+            choices = [lane]
+        if not choices:
+            continue
+        a = choices[0]
+        family = a.arg.family
+        if family in cut or a.arg.name in cut or _widens_reduction(kernel, a, cut):
+            continue
+        amount = fit(extent(a), width)
+        if amount > 1:
+            out.append(opt("UPCAST", family_name(kernel, a), amount))
+            cut |= {family, a.arg.name}
+    out += _row_copies(kernel, threads, cut)
+    shared = shared_axes(kernel)
+    whole = [a for n in nests(kernel) for a in n.reduce_axes if n.kind == "reduce" and extent(a) >= 1 << 15]
+    if threads > 1 and whole and not any(extent(a) >= threads for a in shared):
+        # nothing to spread but the reduction itself: chunks of it, several streams for each thread
+        name, chunks = site_name(whole[0]), _chunks(extent(whole[0]), threads, width)
+        out += [opt("SPLITK", name, chunks), opt("UPCAST", f"{name}.s", 4)]
+    if shared:
+        best = [a for a in shared if extent(a) >= threads] or shared
+        whole = [a for a in best if a.arg.family not in cut and a.arg.name not in cut]
+        if copies > 1 and whole and extent(whole[-1]) >= 4 * copies:
+            out.append(opt("UPCAST", site_name(whole[-1]), copies))
+        out += [opt("PARALLEL", site_name(a)) for a in best[: 1 if extent(best[0]) >= 8 * threads else 2]]
+        if stage:
+            at = site_name(best[0])
+            out += [opt("STAGE", v, at=at) for v in stageable_values(kernel)]
+    worth = [b for b in kernel.outputs if _worth_fetching(kernel, b, target)] or [b for b in kernel.inputs if _worth_fetching(kernel, b, target)]
+    return (*out, *(opt("FETCH", b.name) for b in worth))
+
+
+def points(kernel: Kernel, threads: int, vector: int) -> Opts:
+    """A thread for `vector` neighbouring elements, along the axis most nests are consecutive in; short axes are joined by the next."""
+    found = [a for n in nests(kernel) for a in contiguous(kernel, n)[:1] if a in n.axes]
+    if not found:
+        found = list(shared_axes(kernel)[-1:])
+    if not found:
+        return ()
+    a = max(found, key=lambda a: found.count(a))
+    while vector > 1 and extent(a) % vector:
+        vector //= 2
+    count = threads
+    while count > 1 and count * vector > 1.5 * extent(a):
+        count //= 2
+    out = [opt("UPCAST", family_name(kernel, a), vector)] * (vector > 1) + [opt("LOCAL", family_name(kernel, a), count)] * (count > 1)
+    others = [b for b in shared_axes(kernel) if b.arg.family != a.arg.family and extent(b) >= 2]
+    if others and count < threads:
+        b = max(others, key=extent)
+        more = threads // max(1, count)
+        while more > 1 and more > 1.5 * extent(b):
+            more //= 2
+        out += [opt("LOCAL", family_name(kernel, b), more)] * (more > 1)
+    return tuple(out)
+
+
+def _worth_fetching(kernel: Kernel, b: Buffer, target: Target) -> bool:
+    """Whether rows of a buffer in memory can be asked for before they are used: what one pass asks for stays in the second cache until the next, beside what both
+    read. (Where an output is asked for, the prefetchers have time enough for the inputs.)"""
+    found = fetching(build(kernel, {}), b) if target.kind != "gpu" and is_far(target, b.shape, b.dtype.size) else None
+    return found is not None and 4 * extent(found.nest.reduce_axes[0]) * b.dtype.size <= target.l2
+
+
+def _chunks(size: int, threads: int, width: int) -> int:
+    """How many chunks to split a long reduction into: a few for each thread, without a ragged end where possible."""
+    for n in (64, 48, 80, 96, 32, 128, 16):
+        if n % (4 * threads) == 0 and size % (n * width) == 0:
+            return n
+    return 16 * threads
+
+
+def _widens_reduction(kernel: Kernel, a: Node, cut: set[str]) -> bool:
+    """Whether copies along `a` would multiply a reduction that has its lanes along its own axis already."""
+    return any(n.kind == "reduce" and a in n.axes and any(r.arg.family in cut for r in n.reduce_axes) for n in nests(kernel))
+
+
+def _row_copies(kernel: Kernel, threads: int, cut: set[str]) -> list[Opt]:
+    """Several rows at once where they share what is read (matvec): fewer loads, and more chains to hide latency."""
+    out: list[Opt] = []
+    for n in nests(kernel):
+        along = contiguous(kernel, n)[:1]
+        if n.kind != "reduce" or not along or along[0] not in n.reduce_axes or len(nests(kernel)) > 2:
+            continue
+        loaded = [a for a in accesses(kernel, n) if not a.store and a.strides]
+        for a in n.axes:
+            if a.arg.family not in cut and extent(a) >= 4 * max(1, threads) and any(x.stride(a) == 0 for x in loaded):
+                out.append(opt("UPCAST", site_name(a), 4))
+                cut.add(a.arg.family)
+    return out
+
+
+def family_name(kernel: Kernel, a: Node) -> str:
+    """How an option names all sites of an axis."""
+    family = kernel.families.get(a.arg.family, (a,))
+    return str(a.arg.family) if len(family) > 1 else str(a.arg.name)
+
+
+def fit(size: int, width: int) -> int:
+    """The widest power of two up to `width` that wastes at most a quarter of `size`."""
+    while width > 1 and waste(size, width) > 0.25:
+        width //= 2
+    return width
+
+
+def waste(size: int, n: int) -> float:
+    """The extra work, as a share, of rounding `size` up to a multiple of n."""
+    return -(-size // n) * n / max(1, size) - 1
+
+
+def legal_prefix(opts: Opts, apply: Callable[[Opts], object]) -> Opts | None:
+    """`opts`, or the longest list left after dropping what `apply` refuses (such a schedule is a wish, not a demand); None where nothing is left."""
+    kept: Opts = opts
+    for _ in range(len(opts) + 1):
+        try:
+            apply(kept)
+            return kept
+        except OptError:
+            pass
+        # drop the first option whose prefix fails
+        for i in range(len(kept)):
+            try:
+                apply(kept[: i + 1])
+            except OptError:
+                kept = kept[:i] + kept[i + 1 :]
+                break
+        else:
+            return None
+    return None
+
+
+def site_name(a: Node) -> str:
+    """How an option names one site of an axis."""
+    return str(a.arg.name)

@@ -1,0 +1,96 @@
+"""Which tiles of a cut fold run, and with which of the block's conditions known to hold.
+
+A condition that is linear in the folded axis holds from some place on, or up to some place. Over the register copies and loops inside a tile that gives a range of
+tiles in which it holds throughout, and a range in which it holds somewhere. Tiles outside the latter are skipped where the block is then idle (`ir.idle`)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING
+
+from ..ir import index as ix
+from ..ir.kernel import Fold
+from ..ir.node import Node, axes_of, const
+from ..ir.skippable import conditions, idle, threshold
+from .axis_plan import Part
+from .nests import FoldItem
+
+if TYPE_CHECKING:
+    from .schedule import Scheduled
+
+MOST_SAMPLED = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Tiles [lo, hi) of a fold, in which the conditions `holds` (over the folded axis) are true, wherever in the block they stand."""
+
+    lo: Node
+    hi: Node
+    holds: frozenset[Node] = frozenset()
+
+
+def ranges(s: Scheduled, f: Fold, cut: Part, opened: Collection[Node]) -> list[Range]:
+    """The tiles to run, in order, as indices over the variables of the loops around the fold (`opened`)."""
+    tiles = cut.size if isinstance(cut.size, Node) else const(cut.size)
+    first, last = const(0), tiles
+    begin, end = const(0), tiles
+    holds: set[Node] = set()
+    may_skip = idle(f)
+    for c in conditions(f):
+        found = threshold(c, f.axis)
+        if found is None:
+            continue
+        k, rest = found
+        fixed, least, most = _spread(s, rest, opened)
+        step, reach = abs(k) * cut.stride, k * (cut.stride - 1)
+        throughout, somewhere = ix.add(fixed, const(least + min(0, reach))), ix.add(fixed, const(most + max(0, reach)))
+        if k < 0:
+            end = ix.minmax("min", end, ix.add(ix.floordiv(throughout, step), const(1)))
+            last = ix.minmax("min", last, ix.add(ix.floordiv(somewhere, step), const(1))) if c in may_skip else last
+        else:
+            begin = ix.minmax("max", begin, ix.ceildiv(ix.mul(throughout, const(-1)), step))
+            first = ix.minmax("max", first, ix.ceildiv(ix.mul(somewhere, const(-1)), step)) if c in may_skip else first
+        holds.add(c)
+    if not holds:
+        return [Range(first, last)]
+    begin = ix.minmax("min", ix.minmax("max", begin, first), last)
+    end = ix.minmax("min", ix.minmax("max", end, begin), last)
+    found_ranges = (Range(first, begin), Range(begin, end, frozenset(holds)), Range(end, last))
+    return [r for r in found_ranges if ix.compare("lt", r.lo, r.hi) is not const(False) and r.lo is not r.hi]
+
+
+def _spread(s: Scheduled, rest: Node, opened: Collection[Node]) -> tuple[Node, int, int]:
+    """An index over axes as (what the open loops fix, least and most of what is left)."""
+    terms, c = ix.parts(s.at_parts(rest))
+    fixed: dict[Node, int] = {}
+    least = most = 0
+    for t, k in terms.items():
+        if axes_of(t) <= set(opened):
+            fixed[t] = k
+        else:
+            lo, hi = ix.bounds(t)
+            least, most = least + min(k * lo, k * hi), most + max(k * lo, k * hi)
+    return ix.linear(fixed, c), least, most
+
+
+def share(s: Scheduled, item: FoldItem) -> float:
+    """The part of a cut fold's tiles that is run, over all iterations of the loops around it; 1 where it cannot be told."""
+    cut = next((s.plans[a].fold for n in item.nests for a in n.all_axes if s.plans[a].fold), None)
+    if cut is None or not isinstance(cut.size, int) or not idle(item.fold):
+        return 1.0
+    loops = [p for p in s.loops(item.nests[0]) if s.position[p.name] < s.position[cut.name]]
+    run = ranges(s, item.fold, cut, {p.var for p in loops})
+    used = [p for p in loops if any(p.var in axes_of(r.lo, r.hi) for r in run)]
+    trips = 1
+    for p in used:
+        trips *= p.trips
+    if any(not isinstance(p.size, int) for p in used) or trips > MOST_SAMPLED:
+        return 1.0
+    tiles = 0
+    for at in product(*(range(p.trips) for p in used)):
+        env = {p.var: i for p, i in zip(used, at)}
+        tiles += sum(max(0, ix.evaluate(r.hi, env) - ix.evaluate(r.lo, env)) for r in run)
+    return tiles / (trips * cut.size)

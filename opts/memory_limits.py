@@ -1,0 +1,66 @@
+"""How much memory options may ask for. A schedule that no machine has room for is illegal, and never tried; what this machine has no room for is found where
+it is loaded (`devices/cpu/scratch.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from ..ir.errors import OptError
+from ..targets import Target
+
+if TYPE_CHECKING:
+    from .opt import Opt
+    from .schedule import Scheduled
+
+MAX_WORK_BYTES = 1 << 28
+"""Of what SPLITK keeps between its two kernels."""
+MAX_PROGRAM_BYTES = 1 << 31
+"""Of all panels, tiles and workspaces of a program, on every core of its target."""
+
+
+def check_work(o: Opt, size: int) -> None:
+    """Raise OptError where the partial results of `o`, a SPLITK, take too much."""
+    if size > MAX_WORK_BYTES:
+        raise OptError(f"{o}: the partial results would take {_mib(size)}; at most {_mib(MAX_WORK_BYTES)} are allowed: take fewer chunks")
+
+
+def check_stages(s: Scheduled) -> None:
+    """Raise OptError where what is staged takes too much: panels that are packed once, and tiles of every core. (Tiles of groups lie in shared memory.)"""
+    if s.group > 1:
+        return
+    once = sum(p.bytes for p in s.stages.values() if p.once)
+    each = sum(p.bytes for p in s.stages.values() if not p.once)
+    check_total(s.target, f"STAGE of {', '.join(s.stages)}", once, each)
+
+
+def check_total(target: Target, what: str, shared: int, each: int, most: int = MAX_PROGRAM_BYTES) -> None:
+    """Raise OptError where `shared` bytes and `each` bytes a core take more than `most`."""
+    total = total_bytes(target, shared, each)
+    if total > most:
+        raise OptError(
+            f"{what}: {_mib(shared)} and {_mib(each)} for each of {target.cores} cores are {_mib(total)}; at most {_mib(most)} are allowed: use smaller tiles"
+        )
+
+
+class Rooms(Protocol):
+    """What a program asks for: bytes of workspace, and of scratch for each core."""
+
+    work: int
+    scratch: int
+
+
+def check_program(target: Target, name: str, made: Rooms, plain: Callable[[], Rooms]) -> None:
+    """Raise OptError where a whole program takes too much. What the kernel itself keeps, in the program without options, is no fault of theirs."""
+    if total_bytes(target, made.work, made.scratch) > MAX_PROGRAM_BYTES:
+        bare = plain()
+        check_total(target, name, made.work, made.scratch, max(MAX_PROGRAM_BYTES, total_bytes(target, bare.work, bare.scratch)))
+
+
+def total_bytes(target: Target, shared: int, each: int) -> int:
+    """Bytes of a program on all cores. On GPUs, what threads keep of their own is the driver's business."""
+    return shared + (each * target.cores if target.kind == "cpu" else 0)
+
+
+def _mib(size: int) -> str:
+    return f"{size >> 20} MiB"

@@ -1,0 +1,1 @@
+"""Programs in languages of C's family: C, OpenCL C, CUDA C++."""

@@ -1,0 +1,221 @@
+"""Programs as C with vector extensions, for gcc, clang and zig cc: the second opinion on the LLVM renderer, bit for bit.
+
+The ABI is that of `lower.program.Signature`; a name that C cannot hold is written as `lower.abi.entry` has it. No function
+outside the text is called: fma, square root and non-temporal stores are builtins that become instructions. Nothing is included but
+immintrin.h, and that for matrix instructions alone: it takes longer to read than a kernel. Build
+with contraction off and the instructions of the target on. Vectors are as wide as the target's registers."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from ...ir.dtypes import DType, bool_, float32, float64, index, int64
+from ...ir.errors import BuildError
+from ...program.abi import entry
+from ...program.program import Instr, Mem, Phase, Program, Val, statements
+from ...targets.instructions import BY_NAME
+from ...targets.target import Target
+from . import c_helpers as helpers
+from .emitter import Emitter, prelude
+from .language import atom
+from .types import memory, unsigned
+
+_HEAD = """#ifndef __has_builtin
+#define __has_builtin(x) 0
+#endif"""
+
+
+def render(program: Program, target: Target) -> str:
+    """The text of a translation unit. Raises BuildError for a Program that C cannot express."""
+    names: dict[str, str] = {}
+    functions: list[str] = []
+    for i, phase in enumerate(program.phases):
+        functions += CEmitter(program, target, phase, names, _widths(phase, target)).function(entry(program.signature, i))
+    return "\n".join([f"// {program.name} for {target.name}", _HEAD, *prelude(names), *functions, ""])
+
+
+def _widths(phase: Phase, target: Target) -> dict[int, int]:
+    """The widest piece of vectors, by their lanes: a register of the smallest elements that are computed with."""
+    sizes: dict[int, set[int]] = {}
+    storage: dict[int, int] = {}
+    for s in statements(phase.body):
+        if isinstance(s, Instr) and s.out is not None and s.out.lanes > 1 and s.out.dtype not in (bool_, index):
+            d = s.out.dtype
+            if d.is_float and d.size == 2:
+                storage[s.out.lanes] = d.size
+            else:
+                sizes.setdefault(s.out.lanes, set()).add(d.size)
+    return {lanes: max(1, target.vector_bytes // min(sizes.get(lanes, {2}))) for lanes in {*sizes, *storage}}
+
+
+class CEmitter(Emitter):
+    """Writes one phase as a function that takes its buffers as distinct pointers and loops over the grid's items."""
+
+    TYPES: ClassVar[dict[str, str]] = {
+        "float64": "f64", "float32": "f32", "int64": "i64", "int32": "i32", "int16": "i16", "int8": "i8",
+        "uint64": "u64", "uint32": "u32", "uint16": "u16", "uint8": "u8", "bool": "bool",
+    }  # fmt: skip
+    INLINE = "static inline "
+    BOOLS = ("0", "1")
+    narrow_scalars = False
+
+    LANGUAGE = "C"
+    _BASES: ClassVar[dict[str, str]] = {"f64": "double", "f32": "float", "bool": "_Bool"}
+
+    def __init__(self, program: Program, target: Target, phase: Phase, helpers: dict[str, str], widths: dict[int, int]) -> None:
+        self._widths = widths
+        super().__init__(program, target, phase, helpers, max(1, target.vector_bytes // 4))
+
+    def width_of(self, lanes: int) -> int:
+        return self._widths.get(lanes, self.widest)
+
+    def function(self, name: str) -> list[str]:
+        """The function of the items and the exported one that calls it."""
+        if self.phase.threads > 1:
+            raise BuildError(f"{self.program.name}: C has no groups of threads; leave out LOCAL and GROUP, or render for OpenCL or CUDA")
+        i64, u8 = self.type(index), self.type(memory(bool_))
+        symbols = [a.name for a in self.arguments if a.kind == "symbol"]
+        for v, s in zip(self.phase.vars, symbols, strict=True):
+            self.alias(v, [s])
+        self.alias(self.phase.item, ["item"])
+        for (space, base, m), pointer in self.pointers.items():
+            if space == "shared":
+                raise BuildError(f"{self.program.name}: C has no shared memory; render for OpenCL or CUDA")
+            self.line(f"{self.type(m)} *const {pointer} = ({self.type(m)} *)({space} + {base});")
+        self.line(f"for ({i64} item = lo; item < hi; item += 1) {{")
+        self.depth += 1
+        self.block(self.phase.body)
+        self.depth -= 1
+        self.line("}")
+        written, spaces = self.touched("store"), {space for space, _, _ in self.pointers}
+        parameters, given = [], []
+        for i, (p, pname) in enumerate(zip(self.program.params, self.params, strict=True)):
+            const = "" if ("param", i) in written else "const "
+            parameters.append(f"{const}{self.type(memory(p.dtype))} *restrict {pname}")
+            given.append(f"bufs[{i}]")
+        for space, at in (("work", f"bufs[{len(self.params)}]"), ("scratch", "scratch")):
+            if space in spaces:
+                parameters.append(f"{u8} *restrict {space}")
+                given.append(at)
+        parameters += [f"{i64} {s}" for s in symbols] + [f"{i64} lo", f"{i64} hi"]
+        given += [f"vars[{i}]" for i in range(len(symbols))] + ["lo", "hi"]
+        return [
+            "",
+            f"static __attribute__((noinline)) void {name}_items({', '.join(parameters)}) {{",
+            *self.lines,
+            "}",
+            "",
+            f"void {name}(void **bufs, {i64} *vars, void *scratch, {i64} lo, {i64} hi) {{",
+            f"    {name}_items({', '.join(given)});",
+            "}",
+        ]
+
+    # types -----------------------------------------------------------------------------------------------------------
+    def type(self, form: DType, width: int = 1) -> str:
+        name = self.TYPES[form.name]
+        base = self._BASES.get(name) or f"__{'U' if form.kind == 'u' else ''}INT{8 * form.size}_TYPE__"
+        self.need(name, f"typedef {base} {name};")
+        if width == 1:
+            return name
+        return self.need(f"{name}x{width}", f"typedef {name} {name}x{width} __attribute__((vector_size({width * form.size})));")
+
+    def place(self, form: DType, width: int, align: int) -> str:
+        """A vector as it lies in memory: aligned to its size, or to its elements."""
+        vector, size = self.type(form, width), width * form.size
+        name, bytes_ = (f"{vector}a", size) if align >= size else (f"{vector}u", form.size)
+        return self.need(name, f"typedef {self.type(form)} {name} __attribute__((vector_size({size}), aligned({bytes_}), may_alias));")
+
+    def pack(self, lanes: list[str], form: DType) -> str:
+        return f"({self.type(form, len(lanes))}){{{', '.join(lanes)}}}"
+
+    def splat(self, x: str, form: DType, width: int) -> str:
+        return f"{helpers.splat(self, form, width)}({x})"
+
+    def lane(self, x: str, i: int) -> str:
+        return f"{x}[{i}]" if x.isidentifier() else f"({x})[{i}]"
+
+    def reinterpret(self, x: str, src: DType, dst: DType, width: int) -> str:
+        if width == 1 and src.is_float != dst.is_float:
+            return f"{helpers.bits(self, src, dst)}({x})"
+        return f"({self.type(dst, width)}){atom(x)}"
+
+    def moves_as(self, form: DType) -> DType:
+        # gcc 12 makes a wrong vpermilpd of some permutations of eight doubles, and never of integers
+        return int64 if form is float64 else form
+
+    def convert_vector(self, x: str, src: DType, dst: DType, width: int) -> str:
+        return f"__builtin_convertvector({x}, {self.type(dst, width)})"
+
+    def special(self, value: float, form: DType) -> str:
+        f = "f" if form is float32 else ""
+        return f'__builtin_nan{f}("")' if value != value else f"{'-' if value < 0 else ''}__builtin_inf{f}()"
+
+    # operations ------------------------------------------------------------------------------------------------------
+    def choose(self, mask: str, a: str, b: str, form: DType, width: int) -> str:
+        return f"{helpers.select(self, form, width)}({mask}, {a}, {b})"
+
+    def call(self, name: str, args: list[str], form: DType, width: int) -> str:
+        f = "f" if form is float32 else ""
+        if name == "fma" and "fma" not in self.target.features:
+            return f"{args[0]} * {args[1]} + {args[2]}"  # without the instruction an exact fma is a slow runtime function
+        if name == "abs" and width > 1:
+            u = unsigned(form)
+            return self.reinterpret(f"{self.reinterpret(args[0], form, u, width)} & {self.literal((1 << (8 * form.size - 1)) - 1, u)}", u, form, width)
+        if name in ("floor", "round"):
+            return f"{helpers.whole(self, name, form, width)}({args[0]})"
+        if width == 1:
+            return f"__builtin_{'fabs' if name == 'abs' else name}{f}({', '.join(args)})"
+        helper = helpers.fma(self, form, width) if name == "fma" else helpers.square_root(self, form, width)
+        return f"{helper}({', '.join(args)})"
+
+    def extreme(self, op: str, a: str, b: str, form: DType, width: int) -> str:
+        text = super().extreme(op, a, b, form, width)
+        return text if width == 1 else f"{helpers.extreme(self, op, form, width)}({a}, {b})"
+
+    def barrier(self) -> None:
+        raise BuildError("C has no barriers: there are no threads in a group")
+
+    def prefetch(self, at: str) -> None:
+        self.line(f"__builtin_prefetch({at});")
+
+    def shuffle_xor(self, x: str, form: DType, distance: int) -> str:
+        raise BuildError("C has no shuffles: there are no threads in a group")
+
+    def dot(self, s: Instr, out: Val) -> None:
+        row = BY_NAME.get(s.attr)
+        shapes = [(v.dtype, v.lanes) for v in s.args]
+        if row is None or shapes != [(row.c, row.n), (row.a, row.k), (row.b, row.n * row.k)]:
+            raise BuildError(f"dot {s.attr} of {', '.join(v.type for v in s.args)} is not an operation of Programs")
+        if row.flag not in self.target.features:
+            raise BuildError(f"{self.target.name} has no {row.name} (it lacks {row.flag})")
+        acc, a, b = (self.of(v)[0] for v in s.args)
+        self.define(out, [f"{helpers.dot(self, row)}({acc}, {a}, {b})"])
+
+    def scale2(self, x: str, n: str, form: DType, width: int) -> str:
+        if "avx512" not in self.target.features:
+            raise BuildError(f"{self.target.name} has no scale2 (it lacks avx512): lower the kernel for this target")
+        return f"{helpers.scale2(self, form, width)}({x}, {n})"
+
+    def aligned(self, pointer: str, size: int) -> str:
+        return f"((__UINTPTR_TYPE__){pointer} & {size - 1}) == 0"
+
+    # memory ----------------------------------------------------------------------------------------------------------
+    def load_vector(self, at: str, mem: Mem, width: int, align: int) -> str:
+        return f"*(const {self.place(memory(mem.dtype), width, align)} *)({at})"
+
+    def value(self, loaded: str, form: DType, width: int) -> str:
+        return f"({self.type(form, width)}){loaded}"
+
+    def load_masked(self, at: str, mem: Mem, width: int, align: int, bools: list[str], mask: str) -> str:
+        return f"{helpers.load_masked(self, memory(mem.dtype), width)}({at}, {mask})"
+
+    def store_vector(self, at: str, x: str, mem: Mem, width: int, align: int) -> None:
+        m = memory(mem.dtype)
+        place = self.place(m, width, align)
+        if mem.nt and align >= width * m.size:
+            self.line(f"{helpers.store_streaming(self, m, width)}({at}, {x});")
+        else:
+            self.line(f"*({place} *)({at}) = {x};")
+
+    def store_masked(self, at: str, x: str, mem: Mem, width: int, bools: list[str], mask: str) -> None:
+        self.line(f"{helpers.store_masked(self, memory(mem.dtype), width)}({at}, {x}, {mask});")

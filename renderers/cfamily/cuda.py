@@ -1,0 +1,152 @@
+"""Programs as CUDA C++ for NVRTC: scalars, with vector loads and stores where addresses are known to be aligned.
+
+Kernels are named and called as `lower.abi` says. Nothing is included. All that is CUDA's goes by its usual names (threadIdx, blockIdx,
+__syncthreads, __shfl_xor_sync, __stcs, float4 and make_float4, __float_as_int …), and what has an instruction but no name is a small
+function around inline PTX with a plain C++ form beside it, which TILEWRIGHT_HOST chooses: so the same text runs on a processor under
+a header that defines those names. Build with --fmad=false: a Program says where a product and a sum are one rounding.
+
+Shared memory up to 48 KiB is declared with its size; above that the array has none, and the launch gives `abi.dynamic_shared` bytes,
+for which the driver must be asked first."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from ...ir.dtypes import DType, bool_, float32, index, uint8, uint32, uint64
+from ...program import abi
+from ...program.program import Program
+from ...targets.target import Target
+from . import half
+from .cuda_memory import VectorAccess
+from .emitter import prelude
+from .groups import GroupEmitter
+from .language import atom
+from .types import uint16
+
+_REGISTERS, _WARP = 65536, 32
+
+
+def render(program: Program, target: Target) -> str:
+    """The text of a translation unit, a kernel a phase. Raises BuildError for a Program that CUDA cannot express."""
+    helpers: dict[str, str] = {}
+    kernels: list[str] = []
+    for i, phase in enumerate(program.phases):
+        kernels += CudaEmitter(program, target, phase, helpers, 1).kernel(abi.entry(program.signature, i))
+    return "\n".join([f"// {program.name} for {target.name}", *prelude(helpers), *kernels, ""])
+
+
+class CudaEmitter(VectorAccess, GroupEmitter):
+    """Writes one phase as a kernel."""
+
+    LANGUAGE = "CUDA"
+    TYPES: ClassVar[dict[str, str]] = {
+        "float64": "double", "float32": "float", "int64": "i64", "int32": "int", "int16": "i16", "int8": "i8",
+        "uint64": "u64", "uint32": "u32", "uint16": "u16", "uint8": "u8", "bool": "bool",
+    }  # fmt: skip
+    INLINE = "static __device__ __forceinline__ "
+    RESTRICT = "__restrict__"
+
+    _BASES: ClassVar[dict[str, str]] = {
+        "i64": "long long", "u64": "unsigned long long", "u32": "unsigned int", "u16": "unsigned short", "i16": "short", "i8": "signed char", "u8": "unsigned char",
+    }  # fmt: skip
+
+    def kernel(self, name: str) -> list[str]:
+        """The lines of the kernel."""
+        body = self.body()
+        shared = []
+        if "shared" in self.spaces:
+            size = "" if abi.dynamic_shared(self.signature, self.target) else str(self.shared)
+            shared = [f"    {'' if size else 'extern '}__shared__ __align__(16) {self.type(uint8)} shared[{size}];"]
+        head = f'extern "C" __global__ void __launch_bounds__({self._bounds()}) {name}({", ".join(self.parameters())}) {{'
+        return ["", head, *shared, *body, "}"]
+
+    def _bounds(self) -> str:
+        """Threads a group, and where registers are capped the groups that fit a multiprocessor then."""
+        threads = self.phase.threads
+        if not self.program.regs:
+            return str(threads)
+        warps = -(-threads // _WARP)
+        most = (48 if self.target.cpu in ("sm_86", "sm_87", "sm_89") else 64) // warps
+        groups = _REGISTERS // (warps * _WARP * -(-self.program.regs // 8) * 8)
+        return f"{threads}, {max(1, min(groups, most, 32))}"
+
+    def group(self) -> str:
+        return "blockIdx.x"
+
+    def thread(self) -> str:
+        return "threadIdx.x"
+
+    def pointer_type(self, space: str, form: DType, const: bool = False) -> str:
+        return f"{'const ' if const else ''}{self.type(form)} *"
+
+    def array(self, name: str, size: int) -> str:
+        return f"__align__(16) {self.type(uint8)} {name}[{size}]"
+
+    # types -----------------------------------------------------------------------------------------------------------
+    def type(self, form: DType, width: int = 1) -> str:
+        name = self.TYPES[form.name]
+        return self.need(name, f"typedef {self._BASES[name]} {name};") if name in self._BASES else name
+
+    def reinterpret(self, x: str, src: DType, dst: DType, width: int) -> str:
+        if src.is_float == dst.is_float:
+            return f"({self.type(dst)}){atom(x)}"
+        if src is float32:
+            return f"__float_as_{'uint' if dst is uint32 else 'int'}({x})"
+        if dst is float32:
+            return f"__{'uint' if src is uint32 else 'int'}_as_float({x})"
+        if src.is_float:
+            return f"{f'({self.type(uint64)})' if dst is uint64 else ''}__double_as_longlong({x})"
+        return f"__longlong_as_double({f'({self.type(index)}){atom(x)}' if src is uint64 else x})"
+
+    def special(self, value: float, form: DType) -> str:
+        name, bits = ("not_a_number", "0x7fffffff") if value != value else ("infinity", "0x7f800000")
+        self.need(name, f"{self.INLINE}float {name}() {{\n    return __int_as_float({bits});\n}}")
+        text = f"{'-' if value < 0 else ''}{name}()"
+        return text if form is float32 else f"({self.type(form)}){text}"
+
+    # operations ------------------------------------------------------------------------------------------------------
+    def call(self, name: str, args: list[str], form: DType, width: int) -> str:
+        c = {"abs": "fabs", "round": "rint"}.get(name, name)
+        return f"{c}{'f' if form is float32 else ''}({', '.join(args)})"
+
+    def extreme(self, op: str, a: str, b: str, form: DType, width: int) -> str:
+        plain = super().extreme(op, "a", "b", form, width)
+        t, name = self.type(form), f"{op}_{self.type(form)}"
+        if form is float32:
+            body = self._instruction(f'float y;\n    asm("{op}.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));\n    return y;', f"return {plain};")
+        else:
+            body = f"    return {plain};"
+        return f"{self.need(name, f'{self.INLINE}{t} {name}({t} a, {t} b) {{{chr(10)}{body}{chr(10)}}}')}({a}, {b})"
+
+    @staticmethod
+    def _instruction(ptx: str, plain: str) -> str:
+        """The body of a function: PTX of compute capability 8.0 and above, or plain C++."""
+        return f"#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800\n    {ptx}\n#else\n    {plain}\n#endif"
+
+    def native_half(self, way: str, name: str, x: str, width: int) -> str | None:
+        plain = half.plain(self, way, name, 1)
+        source, result = ("h", "f") if way == "widen" else ("f", "h")
+        short = "f16" if name == "float16" else "bf16"
+        if way == "widen" and name == "bfloat16":
+            return None  # a shift
+        op = f"cvt.f32.{short}" if way == "widen" else f"cvt.rn.{short}.f32"
+        f, u = self.type(float32), self.type(uint16)
+        a, b = (u, f) if way == "widen" else (f, u)
+        body = self._instruction(f'{b} y;\n    asm("{op} %0, %1;" : "={result}"(y) : "{source}"(x));\n    return y;', "\n    ".join(plain))
+        full = f"{way}_{name}"
+        self.need(full, f"{self.INLINE}{b} {full}({a} x) {{\n{body}\n}}")
+        return f"{full}({x})"
+
+    def barrier(self) -> None:
+        self.line("__syncthreads();")
+
+    def shuffle_xor(self, x: str, form: DType, distance: int) -> str:
+        full, rest = divmod(self.phase.threads, _WARP)
+        tail = f"{(1 << rest) - 1:#x}u"
+        mask = "0xffffffffu" if not rest else tail if not full else f"{self.thread()} < {full * _WARP} ? 0xffffffffu : {tail}"
+        if form is bool_ or form.size < 4:
+            return f"({self.type(form)})__shfl_xor_sync({mask}, (int){atom(x)}, {distance})"
+        return f"__shfl_xor_sync({mask}, {x}, {distance})"
+
+    def aligned(self, pointer: str, size: int) -> str:
+        return f"(({self.type(uint64)}){pointer} & {size - 1}) == 0"

@@ -1,0 +1,290 @@
+"""What C, OpenCL C and CUDA C++ have in common: the statements of a phase as text, one statement a line.
+
+A value is a list of *pieces*: vectors of the language of up to `widest` lanes, or scalars (CUDA has nothing else). Operations are
+written a piece at a time (`cfamily_ops`), loads and stores in `cfamily_memory`. A language is a subclass of `Emitter` with
+the methods of `cfamily_language`, which also wraps a phase into a function. Names are numbered by first appearance.
+Constants and splats are written where they are used. Functions that a line calls are collected in `helpers`, by name."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from ...ir.dtypes import DType, bool_, float32, index, int32
+from ...ir.errors import BuildError
+from ...program.abi import arguments
+from ...program.program import Block, For, If, Instr, Mem, Phase, Program, Val, statements
+from ...targets.target import Target
+from ..ranges import INT32, inside, ranges
+from .language import Language, atom
+from .types import bits16, finite, form, memory, pieces, round_to, wrap
+
+STEP = "    "
+
+
+class Emitter(Language):
+    """Writes one phase."""
+
+    def __init__(self, program: Program, target: Target, phase: Phase, helpers: dict[str, str], widest: int) -> None:
+        self.program, self.target, self.phase, self.helpers, self.widest = program, target, phase, helpers, widest
+        self.ranges = ranges(phase, program.symbols)
+        self.lines: list[str] = []
+        self.depth = 1
+        self.carried: set[int] = set()
+        self.uniform: dict[int, str] = {}
+        """Scalars that are in every lane of a vector, by the vector's id."""
+        self._pieces: dict[int, list[str]] = {}
+        self._masks: dict[int, DType] = {}
+        self._splats: dict[int, Val] = {}
+        self._consts: dict[int, Instr] = {}
+        self._count = 0
+        self.arguments = arguments(program.signature, target)
+        self.params = [a.name for a in self.arguments if a.kind == "param"]
+        self.pointers = self._name_pointers()
+
+    # forms and names ---------------------------------------------------------------------------------------------------
+    def form(self, v: Val, width: int = 1) -> DType:
+        """The form of a value's elements in pieces of `width` lanes."""
+        if v.dtype is bool_:
+            return bool_ if width == 1 else self._masks.get(v.id, int32)
+        if v.dtype is index and (self.narrow_scalars or v.lanes > 1) and inside(self.ranges.get(v.id), INT32):
+            return int32
+        return form(v.dtype)
+
+    def widths(self, v: Val) -> tuple[int, ...]:
+        """The widths of a value's pieces."""
+        return pieces(v.lanes, self.width_of(v.lanes))
+
+    def width_of(self, lanes: int) -> int:
+        """The widest piece of vectors of so many lanes."""
+        return self.widest
+
+    def of(self, v: Val) -> list[str]:
+        """The pieces of a value as operands."""
+        return self.as_form(v, None)
+
+    def as_form(self, v: Val, want: DType | None) -> list[str]:
+        """The pieces of a value as elements of `want`: the same numbers, or the same bools as masks of that size."""
+        forms = [self.form(v, w) if want is None or (v.dtype is bool_ and w == 1) else want for w in self.widths(v)]
+        if v.id in self._consts:
+            return self._constant(v, self._consts[v.id].attr, forms)
+        if v.id in self._splats:
+            return [self._spread(self._splats[v.id], f, w) for f, w in zip(forms, self.widths(v), strict=True)]
+        return [self.convert(x, self.form(v, w), f, w) for x, f, w in zip(self._pieces[v.id], forms, self.widths(v), strict=True)]
+
+    def _spread(self, x: Val, f: DType, width: int) -> str:
+        (text,) = self.of(x)
+        if x.dtype is not bool_:
+            text = self.convert(text, self.form(x), f, 1)
+        elif width > 1:
+            text = f"-({self.type(f)}){atom(text)}"
+        return text if width == 1 else self.splat(text, f, width)
+
+    def lanes(self, v: Val) -> list[str]:
+        """Every element of a number as a scalar."""
+        if v.id in self.uniform:
+            return [self.uniform[v.id]] * v.lanes
+        out = []
+        for x, w in zip(self.of(v), self.widths(v), strict=True):
+            out += [x] if w == 1 else [self.lane(x, i) for i in range(w)]
+        return out
+
+    def bools(self, v: Val) -> list[str]:
+        """Every element of a bool value as a scalar condition."""
+        if v.id in self.uniform:
+            return [self.uniform[v.id]] * v.lanes
+        out = []
+        for x, w in zip(self.of(v), self.widths(v), strict=True):
+            out += [x] if w == 1 else [f"{self.lane(x, i)} != 0" for i in range(w)]
+        return out
+
+    def convert(self, x: str, src: DType, dst: DType, width: int) -> str:
+        """The same numbers in another form (bools are masks; plain C conversions)."""
+        if src is dst:
+            return x
+        return f"({self.type(dst)}){atom(x)}" if width == 1 else self.convert_vector(x, src, dst, width)
+
+    def select(self, cond: str, a: str, b: str, form: DType, width: int) -> str:
+        """`a` where the condition holds: a scalar bool, or a mask of elements of the size of `form`."""
+        return f"{atom(cond)} ? {a} : {b}" if width == 1 else self.choose(cond, a, b, form, width)
+
+    def define(self, v: Val, exprs: list[str], mask: DType | None = None) -> None:
+        """Declare a variable a piece; `mask` is the form of bools in vectors."""
+        if v.dtype is bool_ and v.lanes > 1 and mask is not None:
+            self._masks[v.id] = mask
+        names = self.names(v, self.fresh("v"))
+        for name, x, w in zip(names, exprs, self.widths(v), strict=True):
+            self.line(f"{self.type(self.form(v, w), w)} {name} = {x};")
+        self._pieces[v.id] = names
+
+    def alias(self, v: Val, texts: list[str]) -> None:
+        """Let a value be these pieces, which are defined already."""
+        self._pieces[v.id] = texts
+
+    def names(self, v: Val, stem: str) -> list[str]:
+        """The variables of a value called `stem`."""
+        n = len(self.widths(v))
+        return [stem] if n == 1 else [f"{stem}_{i}" for i in range(n)]
+
+    def fresh(self, letter: str) -> str:
+        """A new name."""
+        self._count += 1
+        return f"{letter}{self._count}"
+
+    def line(self, text: str) -> None:
+        """Append a line."""
+        self.lines.append(STEP * self.depth + text)
+
+    def need(self, name: str, text: str) -> str:
+        """Define a function, once a program; returns its name."""
+        self.helpers.setdefault(name, text)
+        return name
+
+    def _name_pointers(self) -> dict[tuple[str, int, DType], str]:
+        """Names of the places in scratch, shared memory and the workspace that the phase uses, in order."""
+        found = {(m.space, m.base, memory(m.dtype)) for s in statements(self.phase.body) if isinstance(s, Instr) and isinstance(m := s.attr, Mem)}
+        places = sorted((p for p in found if p[0] != "param"), key=lambda p: (p[0], p[1], p[2].name))
+        alone = [(space, base) for space, base, _ in places]
+        return {p: f"{p[0]}{p[1]}" + (f"_{p[2].name}" if alone.count(p[:2]) > 1 else "") for p in places}
+
+    def touched(self, how: str) -> set[tuple[str, int]]:
+        """(space, base) of everything the phase stores to ('store') or loads from ('load'); base is 0 outside parameters."""
+        ops, out = {"store": ("store", "scatter"), "load": ("load", "gather")}[how], set()
+        for s in statements(self.phase.body):
+            if isinstance(s, Instr) and s.op in ops:
+                out.add((s.attr.space, s.attr.base if s.attr.space == "param" else 0))
+        return out
+
+    # constants ---------------------------------------------------------------------------------------------------------
+    def literal(self, value: float, dtype: DType) -> str:
+        """A scalar constant of a form or of a 16-bit float."""
+        if dtype is bool_:
+            return self.BOOLS[bool(value)]
+        if dtype.is_float and dtype.size == 2:
+            return f"({self.type(form(dtype))}){bits16(value, dtype):#06x}"
+        if dtype.is_float:
+            x = round_to(value, dtype)
+            return finite(x, "f" if dtype is float32 else "") if math.isfinite(x) else self.special(x, dtype)
+        n = wrap(value, dtype)
+        if dtype.size < 4:
+            return f"({self.type(dtype)}){n}"
+        if dtype.size == 4:
+            return f"{n}u" if dtype.kind == "u" else f"{n}" if n > -(1 << 31) else f"({n + 1}-1)"
+        if dtype.kind == "u":
+            return f"{n}{self.LONG[1]}"
+        if abs(n) < 1 << 15:
+            return f"{n}"  # the other operand is 64 bits wide, or both are small
+        return f"{n}{self.LONG[0]}" if n > -(1 << 63) else f"({n + 1}{self.LONG[0]}-1)"
+
+    def _element(self, value: float, v: Val, f: DType) -> str:
+        if v.dtype is bool_ and f is not bool_:
+            return self.literal(-int(bool(value)), f)
+        return self.literal(value, v.dtype if v.dtype.is_float else f)
+
+    def _constant(self, v: Val, attr: object, forms: list[DType]) -> list[str]:
+        """Scalars, and vectors of one number."""
+        value: float = attr[0] if isinstance(attr, tuple) else attr  # type: ignore[assignment]
+        texts = [self._element(value, v, f) for f in forms]
+        return [x if w == 1 else self.splat(x, f, w) for x, f, w in zip(texts, forms, self.widths(v), strict=True)]
+
+    def const(self, s: Instr, out: Val) -> None:
+        """Remember a constant; one with a number a lane becomes a variable."""
+        if not isinstance(s.attr, tuple) or out.lanes == 1:
+            self._consts[out.id] = s
+            if out.lanes > 1:
+                self.uniform[out.id] = self._element(s.attr, out, self.form(out, 1))
+            return
+        exprs, at = [], 0
+        for w in self.widths(out):
+            lanes = [self._element(x, out, self.form(out, w)) for x in s.attr[at : at + w]]
+            exprs.append(lanes[0] if w == 1 else self.pack(lanes, self.form(out, w)))
+            at += w
+        self.define(out, exprs)
+
+    def remember_splat(self, out: Val, x: Val) -> None:
+        """A splat is written where it is used."""
+        if x.id in self._consts:
+            self._consts[out.id] = self._consts[x.id]
+        else:
+            self._splats[out.id] = x
+        (self.uniform[out.id],) = self.of(x)
+
+    # statements --------------------------------------------------------------------------------------------------------
+    def block(self, block: Block) -> None:
+        """Write the statements of a block."""
+        from .memory import address, load, store
+        from .ops import OPS
+
+        for s in block.stmts:
+            if isinstance(s, For):
+                self._for(s)
+            elif isinstance(s, If):
+                self.line(f"if ({self.of(s.cond)[0]}) {{")
+                self._inner(s.body)
+                self.line("}")
+            elif s.op == "barrier":
+                self.barrier()
+            elif s.op in ("store", "scatter"):
+                store(self, s)
+            elif s.op == "prefetch":
+                self.prefetch(address(self, s.attr, s.args[0], s.attr.offset))
+            elif s.out is not None and s.op in ("load", "gather"):
+                load(self, s, s.out)
+            elif s.out is not None and s.op in OPS:
+                OPS[s.op](self, s, s.out)
+            else:
+                raise BuildError(f"{s.op} is not an operation of Programs")
+
+    def _inner(self, block: Block) -> None:
+        self.depth += 1
+        self.block(block)
+        self.depth -= 1
+
+    def _for(self, s: For) -> None:
+        var = self.fresh("j")
+        for c, a in zip(s.carried, s.init, strict=True):
+            self.carried.add(c.id)
+            self.define(c, self._as_carried(a, c), int32)
+        self._pieces[s.var.id] = [var]
+        f = self.form(s.var)
+        lo, hi = self.as_form(s.lo, f)[0], self.of(s.hi)[0]
+        self.line(f"for ({self.type(f)} {var} = {lo}; {var} < {hi}; {var} += {s.step}) {{ // {s.label.splitlines()[0] if s.label else ''}".rstrip())
+        self._inner(s.body)
+        self.depth += 1
+        self._yield(s)
+        self.depth -= 1
+        self.line("}")
+        for r, c in zip(s.results, s.carried, strict=True):
+            self._pieces[r.id] = self._pieces[c.id]
+            if r.dtype is bool_:
+                self._masks[r.id] = int32
+
+    def _as_carried(self, a: Val, c: Val) -> list[str]:
+        return [
+            x if w == 1 and c.dtype is bool_ else self.convert(x, self.form(a, w), self.form(c, w), w) for x, w in zip(self.of(a), self.widths(a), strict=True)
+        ]
+
+    def _yield(self, s: For) -> None:
+        moves = [
+            m
+            for c, y in zip(s.carried, s.yields, strict=True)
+            for m in zip(self._pieces[c.id], self._as_carried(y, c), self.widths(c), [c] * len(self.widths(c)))
+        ]
+        moves = [m for m in moves if m[0] != m[1]]
+        targets = {m[0] for m in moves}
+        # a carried value that becomes another one must be read before it changes
+        late = []
+        for name, x, w, c in moves:
+            if not targets.isdisjoint(re.findall(r"\w+", x)):
+                kept = self.fresh("v")
+                self.line(f"{self.type(self.form(c, w), w)} {kept} = {x};")
+                late.append((name, kept))
+            else:
+                late.append((name, x))
+        for name, x in late:
+            self.line(f"{name} = {x};")
+
+
+def prelude(helpers: dict[str, str]) -> list[str]:
+    """The lines before the kernels: types, and functions with a blank line before each."""
+    return [line for text in helpers.values() for line in (["", text] if "\n" in text else [text])]

@@ -1,0 +1,101 @@
+"""Conversions of the 16-bit storage types in C-like languages, in integer code unless the language has an instruction for it.
+
+The arithmetic is that of `llvm_half`: float16 after F. Giesen, "Float to half done quick" (2012); bfloat16 is the upper half of a
+float32. Subnormal float32 numbers must not be flushed to zero. A conversion is a function of a vector, so that kernels stay short."""
+
+from __future__ import annotations
+
+from ...ir.dtypes import float32, float64, int32, int64, uint32
+from .emitter import Emitter
+from .types import uint16
+
+
+def widen(e: Emitter, x: str, name: str, width: int) -> str:
+    """float16 or bfloat16 bits as float32; exact."""
+    native = e.native_half("widen", name, x, width)
+    return native if native is not None else _call(e, f"widen_{name}", e.type(float32, width), e.type(uint16, width), plain(e, "widen", name, width), x, width)
+
+
+def narrow(e: Emitter, x: str, name: str, width: int) -> str:
+    """float32 as float16 or bfloat16 bits, rounded to nearest even; NaN stays NaN."""
+    native = e.native_half("narrow", name, x, width)
+    return (
+        native if native is not None else _call(e, f"narrow_{name}", e.type(uint16, width), e.type(float32, width), plain(e, "narrow", name, width), x, width)
+    )
+
+
+def plain(e: Emitter, way: str, name: str, width: int) -> list[str]:
+    """The statements of a conversion of `x` in integer code."""
+    return _widen(e, name, width) if way == "widen" else _narrow(e, name, width)
+
+
+def _widen(e: Emitter, name: str, width: int) -> list[str]:
+    u, f = e.type(uint32, width), e.type(float32, width)
+    bits = f"{u} bits = {e.convert('x', uint16, uint32, width)};"
+    if name == "bfloat16":
+        return [bits, f"return {e.reinterpret('bits << 16', uint32, float32, width)};"]
+    scaled = e.reinterpret("scaled", float32, uint32, width)
+    return [
+        bits,
+        f"{u} magnitude = bits & 0x7fffu;",
+        f"{u} sign = (bits ^ magnitude) << 16;",
+        "// read as float32 the exponent is 112 too small; the product also makes subnormals right",
+        f"{f} scaled = {e.reinterpret('magnitude << 13', uint32, float32, width)} * 0x1p+112f;",
+        f"{u} special = {_pick(e, 'magnitude >= 0x7c00u', '0x7f800000u', '0u', width)};",
+        f"return {e.reinterpret(f'{scaled} | special | sign', uint32, float32, width)};",
+    ]
+
+
+def _narrow(e: Emitter, name: str, width: int) -> list[str]:
+    u = e.type(uint32, width)
+    bits = f"{u} bits = {e.reinterpret('x', float32, uint32, width)};"
+    if name == "bfloat16":
+        return [
+            bits,
+            f"{u} rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;",
+            f"{u} out = {_pick(e, 'x != x', '(bits >> 16) | 0x40u', 'rounded', width)};",
+            f"return {e.convert('out', uint32, uint16, width)};",
+        ]
+    positive = e.reinterpret("magnitude", uint32, float32, width)
+    return [
+        bits,
+        f"{u} magnitude = bits & 0x7fffffffu;",
+        f"{u} sign = (bits ^ magnitude) >> 16;",
+        f"{u} normal = (magnitude + {((15 - 127) << 23) + 0xFFF + (1 << 32):#x}u + ((magnitude >> 13) & 1u)) >> 13;",
+        "// adding 0.5 leaves a subnormal's bits, rounded, at the bottom of the sum",
+        f"{u} small = {e.reinterpret(f'{positive} + 0.5f', float32, uint32, width)} - 0x3f000000u;",
+        f"{u} large = {_pick(e, 'magnitude > 0x7f800000u', '0x7e00u', '0x7c00u', width)};",
+        f"{u} finite = {_pick(e, f'magnitude < {113 << 23:#x}u', 'small', 'normal', width)};",
+        f"{u} out = {_pick(e, f'magnitude >= {(127 + 16) << 23:#x}u', 'large', 'finite', width)};",
+        f"return {e.convert('(out | sign)', uint32, uint16, width)};",
+    ]
+
+
+def round_to_odd(e: Emitter, x: str, width: int) -> str:
+    """float64 as float32, rounded to odd: rounding the result once more to a 16-bit type is then the same as rounding once."""
+    f, d, u = e.type(float32, width), e.type(float64, width), e.type(uint32, width)
+    inexact, away = "(back < x) | (back > x)", f"{e.call('abs', ['back'], float64, width)} > {e.call('abs', ['x'], float64, width)}"
+    if width > 1:  # masks as wide as float32
+        inexact, away = (e.convert(f"({m})", int64, int32, width) for m in (inexact, away))
+    lines = [
+        f"{f} near = {e.convert('x', float64, float32, width)};",
+        f"{d} back = {e.convert('near', float32, float64, width)};",
+        f"{u} bits = {e.reinterpret('near', float32, uint32, width)};",
+        f"{u} zero = {_pick(e, away, 'bits - 1u', 'bits', width)} | 1u;",
+        f"return {e.reinterpret(_pick(e, inexact, 'zero', 'bits', width), uint32, float32, width)};",
+    ]
+    return _call(e, "round_to_odd", f, d, lines, x, width)
+
+
+def _pick(e: Emitter, cond: str, a: str, b: str, width: int) -> str:
+    """Element-wise choice of uint32, constants among them."""
+    if width > 1:
+        a, b = (e.splat(t, uint32, width) if t.endswith("u") and t[0].isdigit() else t for t in (a, b))
+    return f"({e.select(cond, a, b, uint32, width)})"
+
+
+def _call(e: Emitter, name: str, result: str, argument: str, lines: list[str], x: str, width: int) -> str:
+    full = f"{name}_x{width}" if width > 1 else name
+    body = "\n".join(f"    {line}" for line in lines)
+    e.need(full, f"{e.INLINE}{result} {full}({argument} x) {{\n{body}\n}}")
+    return f"{full}({x})"

@@ -1,0 +1,71 @@
+"""Operations that move elements between lanes: splat, extract, insert, shuffle."""
+
+from __future__ import annotations
+
+import re
+
+from ...ir.dtypes import bool_, int32
+from ...program.program import Instr, Val
+from .emitter import Emitter
+from .language import atom
+from .types import form
+
+
+def splat(e: Emitter, s: Instr, out: Val) -> None:
+    """A scalar in every lane."""
+    e.remember_splat(out, s.args[0])
+
+
+def extract(e: Emitter, s: Instr, out: Val) -> None:
+    """One lane."""
+    (a,), i = s.args, int(s.attr)
+    x = (e.bools(a) if a.dtype is bool_ else e.lanes(a))[i]
+    if re.fullmatch(r"[\w.]+" if e.widest == 1 else r"\w+", x) and (a.dtype is bool_ or e.form(a, a.lanes) is e.form(out)):
+        e.alias(out, [x])
+    else:
+        e.define(out, [x if a.dtype is bool_ else e.convert(x, e.form(a, a.lanes), e.form(out), 1)])
+
+
+def insert(e: Emitter, s: Instr, out: Val) -> None:
+    """A vector with one lane replaced."""
+    a, x = s.args
+    lanes = [*_movable(e, a), *_movable(e, x)]
+    lanes[int(s.attr)] = lanes.pop()
+    _place(e, out, lanes)
+
+
+def shuffle(e: Emitter, s: Instr, out: Val) -> None:
+    """Lanes of two vectors in any order."""
+    lanes = [x for v in s.args for x in _movable(e, v)]
+    _place(e, out, [lanes[int(i)] for i in s.attr])
+
+
+def _movable(e: Emitter, v: Val) -> list[str]:
+    """Every element in the form that elements change places in; bools as conditions."""
+    if v.dtype is bool_:
+        return e.bools(v)
+    full, to = form(v.dtype), e.moves_as(form(v.dtype))
+    if v.id in e.uniform:
+        return [e.uniform[v.id] if to is full else e.reinterpret(e.uniform[v.id], full, to, 1)] * v.lanes
+    out = []
+    for x, w in zip(e.of(v), e.widths(v), strict=True):
+        x = x if to is full else e.reinterpret(x, full, to, w)
+        out += [x] if w == 1 else [e.lane(x, i) for i in range(w)]
+    return out
+
+
+def _place(e: Emitter, out: Val, lanes: list[str]) -> None:
+    """Define a vector (or a scalar) by its elements."""
+    if e.widest == 1 and all(re.fullmatch(r"[\w.]+", x) for x in lanes):
+        e.alias(out, lanes)
+        return
+    mask = int32 if out.dtype is bool_ and out.lanes > 1 else None
+    f = mask or e.form(out, out.lanes)
+    to = f if mask or out.dtype is bool_ else e.moves_as(f)
+    exprs, at = [], 0
+    for w in e.widths(out):
+        some = lanes[at : at + w]
+        text = some[0] if w == 1 else e.pack([f"-({e.type(f)}){atom(x)}" for x in some] if mask else some, to)
+        exprs.append(text if to is f else e.reinterpret(text, to, f, w))
+        at += w
+    e.define(out, exprs, mask)

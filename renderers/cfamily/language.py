@@ -1,0 +1,138 @@
+"""What each C-like language writes in its own way: the methods that a renderer of one provides."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+from ...ir.dtypes import DType
+from ...ir.errors import BuildError
+from ...program.program import Instr, Mem, Val
+
+
+class Language(ABC):
+    """Expressions are texts; those without a space bind tighter than any operator."""
+
+    TYPES: ClassVar[dict[str, str]]
+    """The language's names of the element types."""
+    LANGUAGE: ClassVar[str]
+    LONG: ClassVar[tuple[str, str]] = ("LL", "ULL")
+    """Suffixes of 64-bit literals, signed and unsigned."""
+    BOOLS: ClassVar[tuple[str, str]] = ("false", "true")
+    INLINE: ClassVar[str] = ""
+    """What a helper function begins with."""
+    narrow_scalars: ClassVar[bool] = True
+    """Whether index scalars that fit are 32-bit integers (vectors of them always are)."""
+
+    # what a language says ----------------------------------------------------------------------------------------------
+    @abstractmethod
+    def type(self, form: DType, width: int = 1) -> str:
+        """The type of a variable."""
+
+    @abstractmethod
+    def reinterpret(self, x: str, src: DType, dst: DType, width: int) -> str:
+        """The same bits as another type of that size."""
+
+    @abstractmethod
+    def call(self, name: str, args: list[str], form: DType, width: int) -> str:
+        """fma, sqrt, abs, floor or round of floats."""
+
+    @abstractmethod
+    def special(self, value: float, form: DType) -> str:
+        """An infinity or NaN."""
+
+    @abstractmethod
+    def barrier(self) -> None:
+        """Write a barrier."""
+
+    def prefetch(self, at: str) -> None:
+        """Ask for the line at an address that will be used."""
+        raise BuildError(f"{self.LANGUAGE} has no prefetch: leave out FETCH")
+
+    @abstractmethod
+    def shuffle_xor(self, x: str, form: DType, distance: int) -> str:
+        """The scalar `x` of thread `thread ^ distance`."""
+
+    def dot(self, s: Instr, out: Val) -> None:
+        """Write an instruction of `targets.instructions`."""
+        raise BuildError(f"{self.LANGUAGE} has no {s.attr}: leave out TC, or render for a target that has it")
+
+    def scale2(self, x: str, n: str, form: DType, width: int) -> str:
+        """x · 2^n with one rounding."""
+        raise BuildError(f"{self.LANGUAGE} has no scale2: lower the kernel for the target it is rendered for")
+
+    @abstractmethod
+    def aligned(self, pointer: str, size: int) -> str:
+        """Whether an address is a multiple of `size`."""
+
+    def load_whole(self, mem: Mem, at: Val, cond: str | None, out: Val) -> list[str] | None:
+        """All pieces of a load at once where the language has better than one by one; `cond`: zeros where it does not hold."""
+        return None
+
+    def store_whole(self, mem: Mem, at: Val, value: Val) -> bool:
+        """The same for a store; whether it was written."""
+        return False
+
+    def native_half(self, way: str, name: str, x: str, width: int) -> str | None:
+        """'widen' a 16-bit float to float32 or 'narrow' it by an instruction, where the language has one."""
+        return None
+
+    def moves_as(self, form: DType) -> DType:
+        """The type that elements have while they change places in vectors."""
+        return form
+
+    def extreme(self, op: str, a: str, b: str, form: DType, width: int) -> str:
+        """The larger ('max') or smaller of floats, or the NaN among them; `b` of two zeros."""
+        sign = ">" if op == "max" else "<"
+        if width == 1:
+            return f"{a} {sign} {b} || {a} != {a} ? {a} : {b}"
+        return self.choose(f"({a} {sign} {b}) | ({a} != {a})", a, b, form, width)
+
+    # vectors in variables, where a language has them -------------------------------------------------------------------
+    def pack(self, lanes: list[str], form: DType) -> str:
+        """A vector of these scalars."""
+        raise self._no_vectors()
+
+    def splat(self, x: str, form: DType, width: int) -> str:
+        """A vector with a scalar in every lane."""
+        raise self._no_vectors()
+
+    def lane(self, x: str, i: int) -> str:
+        """An element of a vector of two lanes or more."""
+        raise self._no_vectors()
+
+    def convert_vector(self, x: str, src: DType, dst: DType, width: int) -> str:
+        """The same numbers as another type."""
+        raise self._no_vectors()
+
+    def choose(self, mask: str, a: str, b: str, form: DType, width: int) -> str:
+        """Element-wise choice between vectors by a mask of elements of the same size."""
+        raise self._no_vectors()
+
+    def load_vector(self, at: str, mem: Mem, width: int, align: int) -> str:
+        """Consecutive elements from an address, as they are in memory."""
+        raise self._no_vectors()
+
+    def load_masked(self, at: str, mem: Mem, width: int, align: int, bools: list[str], mask: str) -> str:
+        """The same where the mask holds (given as conditions by lane, and as a vector beside the elements), else 0."""
+        raise self._no_vectors()
+
+    def store_vector(self, at: str, x: str, mem: Mem, width: int, align: int) -> None:
+        """Write a vector to consecutive elements."""
+        raise self._no_vectors()
+
+    def store_masked(self, at: str, x: str, mem: Mem, width: int, bools: list[str], mask: str) -> None:
+        """The same where the mask holds."""
+        raise self._no_vectors()
+
+    def value(self, loaded: str, form: DType, width: int) -> str:
+        """What `load_vector` gives as an operand of ?:, which wants equal types."""
+        return loaded
+
+    def _no_vectors(self) -> Exception:
+        return AssertionError(f"{self.LANGUAGE} has no vectors in variables")
+
+
+def atom(x: str) -> str:
+    """`x` in parentheses where it is more than one word."""
+    return f"({x})" if " " in x else x

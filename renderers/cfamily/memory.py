@@ -1,0 +1,176 @@
+"""Loads and stores in C-like languages: places, masks, gathers.
+
+A mask that is the same in all lanes is a condition around the whole access; other masked accesses touch their lanes one by one."""
+
+from __future__ import annotations
+
+import re
+
+from ...ir.dtypes import DType, bool_, index, int8, int32, int64, uint8
+from ...ir.errors import BuildError
+from ...program.program import Instr, Mem, Val
+from ..ranges import INT32, inside
+from .emitter import Emitter
+from .language import atom
+from .types import MASKS, form, memory
+
+
+def pointer(e: Emitter, mem: Mem) -> str:
+    """The name of a typed pointer to what `mem` is in."""
+    return e.params[mem.base] if mem.space == "param" else e.pointers[mem.space, mem.base, memory(mem.dtype)]
+
+
+def element(e: Emitter, at: Val, more: int) -> str:
+    """The text of an index plus a constant; 32 bits only where the sum fits."""
+    (x,) = e.of(at)
+    if not x.lstrip("-").isdigit():
+        if more == 0:
+            return x
+        r = e.ranges.get(at.id)
+        if e.form(at) is int32 and not (r is not None and inside((r[0] + more, r[1] + more), INT32)):
+            x = f"({e.type(int64)}){x}"
+        return f"{x} + {more}" if more > 0 else f"{x} - {-more}"
+    return str(int(x) + more)
+
+
+def address(e: Emitter, mem: Mem, at: Val, more: int) -> str:
+    """The address of an element."""
+    where = element(e, at, more)
+    return pointer(e, mem) if where == "0" else f"{pointer(e, mem)} + {where}"
+
+
+def alignment(mem: Mem, more: int) -> int:
+    """The alignment known for the element `more` after the accessed one."""
+    align, skip = max(mem.align, 1), more * mem.dtype.size
+    return align if skip % align == 0 else skip & -skip
+
+
+def load(e: Emitter, s: Instr, out: Val) -> None:
+    """`load` and `gather`."""
+    mem: Mem = s.attr
+    mask = s.args[1] if len(s.args) > 1 else None
+    find = _gather if s.op == "gather" and out.lanes > 1 else _consecutive
+    texts = find(e, mem, s.args[0], mask, out)
+    if mem.dtype is bool_:
+        zeros = [e.literal(0, uint8) if w > 1 else "0" for w in e.widths(out)]
+        texts = [f"{atom(x)} != {zero}" for x, zero in zip(texts, zeros, strict=True)]
+    if all(re.fullmatch(r"[\w.]+", x) for x in texts):
+        e.alias(out, texts)  # parts of a vector that was loaded whole
+    else:
+        e.define(out, texts, int8 if mem.dtype is bool_ else None)
+
+
+def _consecutive(e: Emitter, mem: Mem, at: Val, mask: Val | None, out: Val) -> list[str]:
+    m, one = memory(mem.dtype), _same(e, mask)
+    whole = e.load_whole(mem, at, one, out) if mask is None or one is not None else None
+    if whole is not None:
+        return whole
+    bools, masks = _by_lane(e, mask, m) if one is None else ([], [])
+    texts, start = [], 0
+    for k, w in enumerate(e.widths(out)):
+        i = mem.offset + start
+        if w == 1:
+            text, zero = f"{pointer(e, mem)}[{element(e, at, i)}]", e.literal(0, m)
+            cond = one or (bools[start] if bools else None)
+            texts.append(f"{atom(cond)} ? {text} : {zero}" if cond else text)
+        elif bools:
+            texts.append(e.load_masked(address(e, mem, at, i), mem, w, alignment(mem, start), bools[start : start + w], masks[k]))
+        else:
+            text = e.load_vector(address(e, mem, at, i), mem, w, alignment(mem, start))
+            texts.append(f"{atom(one)} ? {e.value(text, m, w)} : {e.splat(e.literal(0, m), m, w)}" if one else text)
+        start += w
+    return texts
+
+
+def _same(e: Emitter, mask: Val | None) -> str | None:
+    """The condition of a mask that is the same in all lanes."""
+    if mask is None:
+        return None
+    return e.of(mask)[0] if mask.lanes == 1 else e.uniform.get(mask.id)
+
+
+def _by_lane(e: Emitter, mask: Val | None, m: DType) -> tuple[list[str], list[str]]:
+    """A mask as (conditions by lane, pieces beside elements of `m`)."""
+    return ([], []) if mask is None else (e.bools(mask), e.as_form(mask, MASKS[m.size]))
+
+
+def _gather(e: Emitter, mem: Mem, at: Val, mask: Val | None, out: Val) -> list[str]:
+    m = memory(mem.dtype)
+    where, name = _indices(e, at, mem.offset), pointer(e, mem)
+    bools, _ = _by_lane(e, mask, m)
+    texts, start = [], 0
+    for w in e.widths(out):
+        lanes = []
+        for i in range(start, start + w):
+            text = f"{name}[{where[i]}]"
+            lanes.append(f"({atom(bools[i])} ? {text} : {e.literal(0, m)})" if bools else text)
+        texts.append(lanes[0] if w == 1 else e.pack(lanes, m))
+        start += w
+    return texts
+
+
+def _indices(e: Emitter, at: Val, more: int) -> list[str]:
+    if not more:
+        return e.lanes(at)
+    r = e.ranges.get(at.id)
+    wide = e.form(at, at.lanes) is int32 and not (r is not None and inside((r[0] + more, r[1] + more), INT32))
+    return [f"{f'({e.type(int64)})' if wide else ''}{x} {'+' if more > 0 else '-'} {abs(more)}" for x in e.lanes(at)]
+
+
+def store(e: Emitter, s: Instr) -> None:
+    """`store` and `scatter`."""
+    mem: Mem = s.attr
+    at, value = s.args[:2]
+    mask = s.args[2] if len(s.args) > 2 else None
+    if _register(value) != _register(mem):
+        raise BuildError(f"a {value.dtype} is stored into {mem.dtype} memory: cast it first")
+    if s.op == "scatter" and value.lanes > 1:
+        _scatter(e, mem, at, value, mask)
+        return
+    one = _same(e, mask)
+    bools, masks = _by_lane(e, mask, memory(mem.dtype)) if one is None else ([], [])
+    if one is not None:
+        e.line(f"if ({one}) {{")
+        e.depth += 1
+    start = 0
+    pieces = zip(stored(e, mem, value), e.widths(value), strict=True)
+    for k, (x, w) in enumerate(() if not bools and e.store_whole(mem, at, value) else pieces):
+        i = mem.offset + start
+        if w == 1:
+            guard = f"if ({bools[start]}) " if bools else ""
+            e.line(f"{guard}{pointer(e, mem)}[{element(e, at, i)}] = {x};")
+        elif bools:
+            e.store_masked(address(e, mem, at, i), x, mem, w, bools[start : start + w], masks[k])
+        else:
+            e.store_vector(address(e, mem, at, i), x, mem, w, alignment(mem, start))
+        start += w
+    if one is not None:
+        e.depth -= 1
+        e.line("}")
+
+
+def stored(e: Emitter, mem: Mem, value: Val) -> list[str]:
+    """The pieces of a value as they lie in memory."""
+    m, out = memory(mem.dtype), []
+    for x, w in zip(e.of(value), e.widths(value), strict=True):
+        f = e.form(value, w)
+        if value.dtype is bool_:
+            byte = f"({e.type(uint8)}){atom(x)}"
+            out.append(byte if w == 1 else e.reinterpret(f"{e.convert(x, f, int8, w)} & {e.literal(1, int8)}", int8, uint8, w))
+        elif value.dtype is index:
+            out.append(e.convert(x, f, form(index), w))
+        else:
+            out.append(x if f is m or w == 1 else e.reinterpret(x, f, m, w))
+    return out
+
+
+def _scatter(e: Emitter, mem: Mem, at: Val, value: Val, mask: Val | None) -> None:
+    bools = e.bools(mask) if mask is not None else []
+    values = [f"({e.type(uint8)})({x})" for x in e.bools(value)] if value.dtype is bool_ else e.lanes(value)
+    for i, (x, where) in enumerate(zip(values, _indices(e, at, mem.offset), strict=True)):
+        e.line(f"{f'if ({bools[i]}) ' if bools else ''}{pointer(e, mem)}[{where}] = {x};")
+
+
+def _register(v: Val | Mem) -> tuple[bool, bool, int]:
+    f = form(v.dtype)
+    return f is bool_, f.is_float, f.size

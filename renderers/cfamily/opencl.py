@@ -1,0 +1,168 @@
+"""Programs as OpenCL C 1.2: vectors of up to 16 elements, local memory, barriers.
+
+Kernels are named and called as `lower.abi` says. Division and square root are only as exact as Programs mean them where the driver is
+asked for it (-cl-fp32-correctly-rounded-divide-sqrt). No extension is used but cl_khr_fp64 for float64, cl_khr_fp16 to convert float16
+where the target has it, and cl_khr_subgroup_shuffle where threads exchange values."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from ...ir.dtypes import DType, bool_, float32
+from ...ir.errors import BuildError
+from ...program.abi import entry
+from ...program.program import Mem, Program
+from ...targets.target import Target
+from .emitter import prelude
+from .groups import GroupEmitter
+from .language import atom
+from .types import memory
+
+_WIDEST = 16
+PLAIN = "PLAIN_OPENCL"
+"""Defined where a text is checked by what knows nothing but OpenCL."""
+
+
+def _builtin(builtin: str, name: str, args: str, text: str, other: str) -> str:
+    """A macro of what compilers of processors (clang) have, and `other` where there is none."""
+    have = [f"#if defined(__has_builtin) && !defined({PLAIN})", f"#if __has_builtin({builtin})", f"#define {name}({args}) {text}", "#endif", "#endif"]
+    return "\n".join([*have, f"#ifndef {name}", f"#define {name}({args}) {other}", "#endif"])
+
+
+_STORE_STREAMING = _builtin("__builtin_nontemporal_store", "store_streaming", "x, p", "__builtin_nontemporal_store(x, p)", "(*(p) = (x))")
+# (the builtin function of OpenCL does nothing on processors)
+_FETCH_LINE = _builtin("__builtin_prefetch", "fetch_line", "p", "__builtin_prefetch((const void *)(size_t)(p))", "prefetch(p, 1)")
+
+
+def render(program: Program, target: Target) -> str:
+    """The text of a program, a kernel a phase. Raises BuildError for a Program that the target's OpenCL cannot express."""
+    helpers: dict[str, str] = {}
+    kernels: list[str] = []
+    for i, phase in enumerate(program.phases):
+        kernels += OpenClEmitter(program, target, phase, helpers, _WIDEST).kernel(entry(program.signature, i))
+    return "\n".join([f"// {program.name} for {target.name}", "#pragma OPENCL FP_CONTRACT OFF", *prelude(helpers), *kernels, ""])
+
+
+class OpenClEmitter(GroupEmitter):
+    """Writes one phase as a kernel."""
+
+    LANGUAGE = "OpenCL"
+    TYPES: ClassVar[dict[str, str]] = {
+        "float64": "double", "float32": "float", "int64": "long", "int32": "int", "int16": "short", "int8": "char",
+        "uint64": "ulong", "uint32": "uint", "uint16": "ushort", "uint8": "uchar", "bool": "bool",
+    }  # fmt: skip
+    LONG = ("L", "UL")
+    INLINE = "static "
+
+    def kernel(self, name: str) -> list[str]:
+        """The lines of the kernel."""
+        body = self.body()
+        shared = []
+        if "shared" in self.spaces or (self.place == "shared" and "scratch" in self.spaces):
+            shared = [f"    __local uchar shared[{self.shared}] __attribute__((aligned(64)));"]
+        size = f"__attribute__((reqd_work_group_size({self.phase.threads}, 1, 1)))"
+        return ["", f"__kernel {size} void {name}({', '.join(self.parameters())}) {{", *shared, *body, "}"]
+
+    def group(self) -> str:
+        return "get_group_id(0)"
+
+    def thread(self) -> str:
+        return "get_local_id(0)"
+
+    def pointer_type(self, space: str, form: DType, const: bool = False) -> str:
+        return f"{self._space(space)} {'const ' if const else ''}{self.type(form)} *"
+
+    def _space(self, space: str) -> str:
+        if space == "scratch":
+            return {"shared": "__local", "private": "__private", "arena": "__global", "none": "__private"}[self.place]
+        return "__local" if space == "shared" else "__global"
+
+    def array(self, name: str, size: int) -> str:
+        return f"__private uchar {name}[{size}] __attribute__((aligned(64)))"
+
+    # types -----------------------------------------------------------------------------------------------------------
+    def type(self, form: DType, width: int = 1) -> str:
+        name = self.TYPES[form.name]
+        if name == "double":
+            if "fp64" not in self.target.features:
+                raise BuildError(f"{self.program.name} computes in float64, which {self.target.name} does not have: use float32")
+            self.need("fp64", "#pragma OPENCL EXTENSION cl_khr_fp64 : enable")
+        return name if width == 1 else f"{name}{width}"
+
+    def pack(self, lanes: list[str], form: DType) -> str:
+        return f"({self.type(form, len(lanes))})({', '.join(lanes)})"
+
+    def splat(self, x: str, form: DType, width: int) -> str:
+        return f"({self.type(form, width)})({x})"
+
+    def lane(self, x: str, i: int) -> str:
+        return f"{x}.s{i:x}" if x.isidentifier() else f"({x}).s{i:x}"
+
+    def reinterpret(self, x: str, src: DType, dst: DType, width: int) -> str:
+        if width == 1 and not src.is_float:
+            x = f"({self.type(src)}){atom(x)}"  # a literal may be shorter
+            if not dst.is_float:
+                return f"({self.type(dst)}){x}"
+        return f"as_{self.type(dst, width)}({x})"
+
+    def convert_vector(self, x: str, src: DType, dst: DType, width: int) -> str:
+        return f"convert_{self.type(dst, width)}({x})"
+
+    def special(self, value: float, form: DType) -> str:
+        name = "NAN" if value != value else "INFINITY"
+        text = f"-{name}" if value < 0 else name
+        return text if form is float32 else f"({self.type(form)}){text}"
+
+    # operations ------------------------------------------------------------------------------------------------------
+    def choose(self, mask: str, a: str, b: str, form: DType, width: int) -> str:
+        return f"{atom(mask)} ? {a} : {b}"
+
+    def call(self, name: str, args: list[str], form: DType, width: int) -> str:
+        return f"{({'abs': 'fabs', 'round': 'rint'}).get(name, name)}({', '.join(args)})"
+
+    def native_half(self, way: str, name: str, x: str, width: int) -> str | None:
+        if name != "float16" or "fp16" not in self.target.features:
+            return None
+        self.need("fp16", "#pragma OPENCL EXTENSION cl_khr_fp16 : enable")
+        n = "" if width == 1 else str(width)
+        return f"convert_float{n}(as_half{n}({x}))" if way == "widen" else f"as_ushort{n}(convert_half{n}_rte({x}))"
+
+    def barrier(self) -> None:
+        self.line(f"barrier(CLK_LOCAL_MEM_FENCE{' | CLK_GLOBAL_MEM_FENCE' if self.fences() else ''});")
+
+    def shuffle_xor(self, x: str, form: DType, distance: int) -> str:
+        if "subgroups" not in self.target.features:
+            raise BuildError(f"{self.target.name} has no shuffles between threads: lower for a target whose warp is 1")
+        self.need("subgroups", "#pragma OPENCL EXTENSION cl_khr_subgroup_shuffle : enable")
+        return f"sub_group_shuffle_xor({f'(int){x}' if form is bool_ else x}, {distance})"
+
+    def aligned(self, pointer: str, size: int) -> str:
+        return f"((size_t){pointer} & {size - 1}) == 0"
+
+    # memory ----------------------------------------------------------------------------------------------------------
+    def load_vector(self, at: str, mem: Mem, width: int, align: int) -> str:
+        m = memory(mem.dtype)
+        if align >= width * m.size:
+            return f"*({self._space(mem.space)} const {self.type(m, width)} *)({at})"
+        return f"vload{width}(0, {at})"
+
+    def load_masked(self, at: str, mem: Mem, width: int, align: int, bools: list[str], mask: str) -> str:
+        m = memory(mem.dtype)
+        lanes = [f"{atom(b)} ? ({at})[{i}] : {self.literal(0, m)}" for i, b in enumerate(bools)]
+        return f"all({mask}) ? {self.load_vector(at, mem, width, align)} : {self.pack(lanes, m)}"
+
+    def prefetch(self, at: str) -> None:
+        self.line(f"{self.need('fetch_line', _FETCH_LINE)}({at});")
+
+    def store_vector(self, at: str, x: str, mem: Mem, width: int, align: int) -> None:
+        m = memory(mem.dtype)
+        if align >= width * m.size and mem.nt:
+            self.line(f"{self.need('store_streaming', _STORE_STREAMING)}({x}, ({self._space(mem.space)} {self.type(m, width)} *)({at}));")
+        elif align >= width * m.size:
+            self.line(f"*({self._space(mem.space)} {self.type(m, width)} *)({at}) = {x};")
+        else:
+            self.line(f"vstore{width}({x}, 0, {at});")
+
+    def store_masked(self, at: str, x: str, mem: Mem, width: int, bools: list[str], mask: str) -> None:
+        for i, b in enumerate(bools):
+            self.line(f"if ({b}) ({at})[{i}] = {self.lane(x, i)};")

@@ -1,0 +1,84 @@
+"""Conversions of the 16-bit storage types, written so that no target needs a runtime function.
+
+float16 uses the target's instructions where there are some (F16C, NEON), else integer arithmetic after F. Giesen, "Float to half
+done quick" (2012). bfloat16 is the upper half of a float32: a shift, and rounding to nearest even by carrying into bit 16."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .types import splat, vector
+
+if TYPE_CHECKING:
+    from .renderer import Emitter
+
+
+def _i(value: int, lanes: int, scalar: str = "i32") -> str:
+    return str(value) if lanes == 1 else splat(scalar, str(value))
+
+
+def widen(e: Emitter, x: str, name: str, lanes: int) -> str:
+    """float16 or bfloat16 bits (i16) as float32; exact."""
+    f32, i32, i16 = vector("float", lanes), vector("i32", lanes), vector("i16", lanes)
+    if name == "float16" and "f16c" in e.target.features:
+        half = vector("half", lanes)
+        return e.emit(f"fpext {half} {e.emit(f'bitcast {i16} {x} to {half}')} to {f32}")
+    wide = e.emit(f"zext {i16} {x} to {i32}")
+    if name == "bfloat16":
+        return e.emit(f"bitcast {i32} {e.emit(f'shl {i32} {wide}, {_i(16, lanes)}')} to {f32}")
+    magnitude = e.emit(f"and {i32} {wide}, {_i(0x7FFF, lanes)}")
+    sign = e.emit(f"shl {i32} {e.emit(f'xor {i32} {wide}, {magnitude}')}, {_i(16, lanes)}")
+    # the exponent field read as float32's is 112 too small; the multiplication also makes subnormals right
+    low = e.emit(f"bitcast {i32} {e.emit(f'shl {i32} {magnitude}, {_i(13, lanes)}')} to {f32}")
+    scaled = e.emit(f"fmul {f32} {low}, {e.number(2.0**112, lanes)}")
+    special = e.emit(f"icmp uge {i32} {magnitude}, {_i(0x7C00, lanes)}")
+    exponent = e.select(special, _i(0x7F800000, lanes), _i(0, lanes), "i32", lanes)
+    bits = e.emit(f"or {i32} {e.emit(f'bitcast {f32} {scaled} to {i32}')}, {exponent}")
+    return e.emit(f"bitcast {i32} {e.emit(f'or {i32} {bits}, {sign}')} to {f32}")
+
+
+def narrow(e: Emitter, x: str, name: str, lanes: int) -> str:
+    """float32 as float16 or bfloat16 bits (i16), rounded to nearest even; NaN stays NaN."""
+    f32, i32, i16 = vector("float", lanes), vector("i32", lanes), vector("i16", lanes)
+    if name == "float16" and "f16c" in e.target.features:
+        half = vector("half", lanes)
+        return e.emit(f"bitcast {half} {e.emit(f'fptrunc {f32} {x} to {half}')} to {i16}")
+    bits = e.emit(f"bitcast {f32} {x} to {i32}")
+    if name == "bfloat16":
+        high = e.emit(f"lshr {i32} {bits}, {_i(16, lanes)}")
+        odd = e.emit(f"and {i32} {high}, {_i(1, lanes)}")
+        carried = e.emit(f"add {i32} {e.emit(f'add {i32} {bits}, {_i(0x7FFF, lanes)}')}, {odd}")
+        rounded = e.emit(f"lshr {i32} {carried}, {_i(16, lanes)}")
+        quiet = e.emit(f"or {i32} {high}, {_i(0x40, lanes)}")
+        nan = e.emit(f"fcmp uno {f32} {x}, {x}")
+        return e.emit(f"trunc {i32} {e.select(nan, quiet, rounded, 'i32', lanes)} to {i16}")
+    magnitude = e.emit(f"and {i32} {bits}, {_i(0x7FFFFFFF, lanes)}")
+    sign = e.emit(f"lshr {i32} {e.emit(f'xor {i32} {bits}, {magnitude}')}, {_i(16, lanes)}")
+    odd = e.emit(f"and {i32} {e.emit(f'lshr {i32} {magnitude}, {_i(13, lanes)}')}, {_i(1, lanes)}")
+    rebased = e.emit(f"add {i32} {magnitude}, {_i(((15 - 127) << 23) + 0xFFF, lanes)}")
+    normal = e.emit(f"lshr {i32} {e.emit(f'add {i32} {rebased}, {odd}')}, {_i(13, lanes)}")
+    # adding 0.5 leaves a subnormal's bits, rounded, at the bottom of the sum
+    positive = e.emit(f"bitcast {i32} {magnitude} to {f32}")
+    sum_ = e.emit(f"fadd {f32} {positive}, {e.number(0.5, lanes)}")
+    small = e.emit(f"sub {i32} {e.emit(f'bitcast {f32} {sum_} to {i32}')}, {_i(0x3F000000, lanes)}")
+    is_small = e.emit(f"icmp ult {i32} {magnitude}, {_i(113 << 23, lanes)}")
+    is_large = e.emit(f"icmp uge {i32} {magnitude}, {_i((127 + 16) << 23, lanes)}")
+    is_nan = e.emit(f"icmp ugt {i32} {magnitude}, {_i(0x7F800000, lanes)}")
+    large = e.select(is_nan, _i(0x7E00, lanes), _i(0x7C00, lanes), "i32", lanes)
+    finite = e.select(is_small, small, normal, "i32", lanes)
+    out = e.select(is_large, large, finite, "i32", lanes)
+    return e.emit(f"trunc {i32} {e.emit(f'or {i32} {out}, {sign}')} to {i16}")
+
+
+def round_to_odd(e: Emitter, x: str, lanes: int) -> str:
+    """float64 as float32, rounded to odd: rounding the result once more to a 16-bit type is then the same as rounding once."""
+    f64, f32, i32 = vector("double", lanes), vector("float", lanes), vector("i32", lanes)
+    near = e.emit(f"fptrunc {f64} {x} to {f32}")
+    back = e.emit(f"fpext {f32} {near} to {f64}")
+    inexact = e.emit(f"fcmp one {f64} {back}, {x}")
+    size, limit = (e.call("fabs", f64, "double", lanes, v) for v in (back, x))
+    away = e.emit(f"fcmp ogt {f64} {size}, {limit}")
+    bits = e.emit(f"bitcast {f32} {near} to {i32}")
+    toward_zero = e.emit(f"sub {i32} {bits}, {e.select(away, _i(1, lanes), _i(0, lanes), 'i32', lanes)}")
+    odd = e.emit(f"or {i32} {toward_zero}, {_i(1, lanes)}")
+    return e.emit(f"bitcast {i32} {e.select(inexact, odd, bits, 'i32', lanes)} to {f32}")

@@ -1,0 +1,152 @@
+"""Loads and stores of a Program as LLVM instructions: addresses, masks, gathers and non-temporal stores.
+
+Targets without masked instructions get branches from LLVM's own expansion; a masked scalar is a branch written here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...ir.errors import BuildError
+from ...program.program import Instr, Mem, Val
+from .types import SCALAR, memory, splat, suffix, type_of, vector
+
+if TYPE_CHECKING:
+    from .renderer import Emitter
+
+
+def _base(e: Emitter, mem: Mem) -> tuple[str, int]:
+    """(pointer, constant byte offset from it)."""
+    params = len(e.program.params)
+    i, base = (mem.base, 0) if mem.space == "param" else (params + (mem.space == "scratch"), mem.base)
+    pointer = e.pointer(i)
+    e.used.add(pointer)
+    return pointer, base + mem.offset * mem.dtype.size
+
+
+def _address(e: Emitter, mem: Mem, at: str) -> str:
+    pointer, offset = _base(e, mem)
+    if at.startswith("%"):
+        key = (pointer, memory(mem.dtype), at)
+        found = e.addresses.get(key)
+        if found is None:
+            found = e.addresses[key] = e.emit(f"getelementptr {key[1]}, ptr {pointer}, i64 {at}")
+        pointer = found
+    else:
+        offset += int(at) * mem.dtype.size
+    return pointer if offset == 0 else e.emit(f"getelementptr i8, ptr {pointer}, i64 {offset}")
+
+
+def _addresses(e: Emitter, mem: Mem, at: Val) -> str:
+    pointer, offset = _base(e, mem)
+    if offset:
+        pointer = e.emit(f"getelementptr i8, ptr {pointer}, i64 {offset}")
+    return e.emit(f"getelementptr {memory(mem.dtype)}, ptr {pointer}, {type_of(at)} {e.of(at)}")
+
+
+def _hint(mem: Mem) -> str:
+    return ", !nontemporal !0" if mem.nt else ""
+
+
+def load(e: Emitter, s: Instr, out: Val) -> str:
+    """`load` and `gather`; gives the operand (16-bit floats as their bits, bools as i1)."""
+    mem: Mem = s.attr
+    lanes = out.lanes
+    ty = vector(memory(mem.dtype), lanes)
+    mask = s.args[1] if len(s.args) > 1 else None
+    if s.op == "gather" and lanes > 1:
+        x = _masked_load(e, "gather", _addresses(e, mem, s.args[0]), mem, mask, lanes)
+    else:
+        where = _address(e, mem, e.of(s.args[0]))
+        if mask is None:
+            x = e.emit(f"load {ty}, ptr {where}, align {mem.align}{_hint(mem)}")
+        elif lanes > 1:
+            x = _masked_load(e, "load", where, mem, mask, lanes)
+        else:
+            x = _guarded_load(e, ty, where, mem, mask)
+    if mem.dtype.kind == "b":
+        return e.emit(f"icmp ne {ty} {x}, {splat('i8', '0') if lanes > 1 else '0'}")
+    return x
+
+
+def _masked_load(e: Emitter, kind: str, where: str, mem: Mem, mask: Val | None, lanes: int) -> str:
+    scalar = memory(mem.dtype)
+    ty = vector(scalar, lanes)
+    pointer, tail, align = ("ptr", "p0", mem.align) if kind == "load" else (f"<{lanes} x ptr>", f"v{lanes}p0", min(mem.align, mem.dtype.size))
+    full = f"@llvm.masked.{kind}.{suffix(scalar, lanes)}.{tail}"
+    e.declare(full, f"declare {ty} {full}({pointer}, i32, <{lanes} x i1>, {ty})")
+    on = splat("i1", "true") if mask is None else e.of(mask)
+    return e.emit(f"call {ty} {full}({pointer} {where}, i32 {align}, <{lanes} x i1> {on}, {ty} zeroinitializer)")
+
+
+def _guarded_load(e: Emitter, ty: str, where: str, mem: Mem, mask: Val) -> str:
+    n, before = e.fresh(), e.block
+    e.line(f"br i1 {e.of(mask)}, label %then{n}, label %after{n}")
+    e.label(f"then{n}")
+    x = e.emit(f"load {ty}, ptr {where}, align {mem.align}")
+    e.line(f"br label %after{n}")
+    e.label(f"after{n}")
+    return e.emit(f"phi {ty} [ {x}, %then{n} ], [ {'0.0' if ty in ('float', 'double') else '0'}, %{before} ]")
+
+
+def store(e: Emitter, s: Instr) -> None:
+    """`store` and `scatter`."""
+    mem: Mem = s.attr
+    at, value = s.args[:2]
+    mask = s.args[2] if len(s.args) > 2 else None
+    lanes, x = value.lanes, e.of(value)
+    ty = vector(memory(mem.dtype), lanes)
+    if SCALAR[value.dtype.name] != SCALAR[mem.dtype.name]:
+        raise BuildError(f"a {value.dtype} is stored into {mem.dtype} memory: cast it first")
+    if mem.dtype.kind == "b":
+        x = e.emit(f"zext {type_of(value)} {x} to {ty}")
+    e.written.add(_base(e, mem)[0])
+    if s.op == "scatter" and lanes > 1:
+        on = splat("i1", "true") if mask is None else e.of(mask)
+        _masked_store(e, "scatter", ty, x, _addresses(e, mem, at), mem, on, lanes)
+        return
+    where = _address(e, mem, e.of(at))
+    plain = f"store {ty} {x}, ptr {where}, align {mem.align}{_hint(mem)}"
+    if mask is None:
+        e.line(plain)
+    elif lanes > 1 and (lane := _only_lane(e.of(mask))) is not None:
+        _lane_store(e, ty, x, where, mem, lane)
+    elif lanes > 1:
+        _masked_store(e, "store", ty, x, where, mem, e.of(mask), lanes)
+    else:
+        n = e.fresh()
+        e.line(f"br i1 {e.of(mask)}, label %then{n}, label %after{n}")
+        e.label(f"then{n}")
+        e.line(plain)
+        e.line(f"br label %after{n}")
+        e.label(f"after{n}")
+
+
+def _only_lane(on: str) -> int | None:
+    """The lane of a constant mask that has one."""
+    lanes = [lane.strip() for lane in on.strip("<>").split(",")]
+    known = on.startswith("<") and set(lanes) <= {"i1 true", "i1 false"}
+    return lanes.index("i1 true") if known and lanes.count("i1 true") == 1 else None
+
+
+def _lane_store(e: Emitter, ty: str, x: str, where: str, mem: Mem, lane: int) -> None:
+    """One element. (Given the mask, LLVM 22 folds a truncation into it and then stores as many bytes as there were before: two too many of a bfloat16.)"""
+    scalar = memory(mem.dtype)
+    one = e.emit(f"extractelement {ty} {x}, i32 {lane}")
+    place = e.emit(f"getelementptr {scalar}, ptr {where}, i64 {lane}") if lane else where
+    e.line(f"store {scalar} {one}, ptr {place}, align {mem.align if not lane else mem.dtype.size}")
+
+
+def _masked_store(e: Emitter, kind: str, ty: str, x: str, where: str, mem: Mem, on: str, lanes: int) -> None:
+    pointer, tail, align = ("ptr", "p0", mem.align) if kind == "store" else (f"<{lanes} x ptr>", f"v{lanes}p0", min(mem.align, mem.dtype.size))
+    full = f"@llvm.masked.{kind}.{suffix(memory(mem.dtype), lanes)}.{tail}"
+    e.declare(full, f"declare void {full}({ty}, {pointer}, i32, <{lanes} x i1>)")
+    e.line(f"call void {full}({ty} {x}, {pointer} {where}, i32 {align}, <{lanes} x i1> {on})")
+
+
+def prefetch(e: Emitter, s: Instr) -> None:
+    """`prefetch`, into every cache; to write where it is an output's."""
+    mem: Mem = s.attr
+    write = int(mem.space == "param" and e.program.params[mem.base].role == "out")
+    name = "@llvm.prefetch.p0"
+    e.declare(name, f"declare void {name}(ptr, i32 immarg, i32 immarg, i32 immarg)")
+    e.line(f"call void {name}(ptr {_address(e, mem, e.of(s.args[0]))}, i32 {write}, i32 3, i32 1)")

@@ -1,0 +1,294 @@
+"""Value operations of a Program as LLVM instructions: one function an operation, `(emitter, instr) -> operand`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ...ir.dtypes import DType
+from ...ir.errors import BuildError
+from ...program.program import Instr, Val
+from ...targets.instructions import BY_NAME
+from . import half
+from .scale import scale2
+from .types import SCALAR, constant, splat, type_of, vector
+
+if TYPE_CHECKING:
+    from .renderer import Emitter
+
+_BINARY = {
+    "f": {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"},
+    "i": {"add": "add", "sub": "sub", "mul": "mul", "and": "and", "or": "or", "xor": "xor", "shl": "shl", "shr": "ashr"},
+    "u": {"add": "add", "sub": "sub", "mul": "mul", "and": "and", "or": "or", "xor": "xor", "shl": "shl", "shr": "lshr"},
+    "b": {"and": "and", "or": "or", "xor": "xor"},
+}
+_COMPARE = {
+    "f": {"lt": "fcmp olt", "le": "fcmp ole", "eq": "fcmp oeq", "ne": "fcmp une"},
+    "i": {"lt": "icmp slt", "le": "icmp sle", "eq": "icmp eq", "ne": "icmp ne"},
+    "u": {"lt": "icmp ult", "le": "icmp ule", "eq": "icmp eq", "ne": "icmp ne"},
+    "b": {"eq": "icmp eq", "ne": "icmp ne"},
+}
+_MINMAX = {"f": {"max": "maximum", "min": "minimum"}, "i": {"max": "smax", "min": "smin"}, "u": {"max": "umax", "min": "umin"}}
+
+
+def _args(s: Instr) -> tuple[Val, ...]:
+    """The operands of arithmetic, which 16-bit floats cannot be."""
+    if s.args[0].dtype.is_float and s.args[0].dtype.size == 2:
+        raise _unsupported(s)
+    return s.args
+
+
+def _binary(e: Emitter, s: Instr) -> str:
+    a, b = _args(s)
+    table = _COMPARE if s.op in ("lt", "le", "eq", "ne") else _BINARY
+    opcode = table[a.dtype.kind].get(s.op)
+    if opcode is None:
+        raise _unsupported(s)
+    return e.emit(f"{opcode} {type_of(a)} {e.of(a)}, {e.of(b)}")
+
+
+def _minmax(e: Emitter, s: Instr) -> str:
+    a, b = _args(s)
+    name = _MINMAX.get(a.dtype.kind, {}).get(s.op)
+    if name is None:
+        raise _unsupported(s)
+    if not a.dtype.is_float:
+        return e.call(name, type_of(a), SCALAR[a.dtype.name], a.lanes, e.of(a), e.of(b))
+    # x86 tests the first operand for NaN: make that the new element, not the accumulator, to keep the test off the long chain
+    if a.id in e.carried:
+        a, b = b, a
+    return e.call(name, type_of(a), SCALAR[a.dtype.name], a.lanes, e.of(a), e.of(b), flags="nsz ")
+
+
+def _aligned(e: Emitter, s: Instr) -> str:
+    param, size = s.attr
+    low = e.emit(f"and i64 {e.emit(f'ptrtoint ptr {e.pointer(param)} to i64')}, {size - 1}")
+    return e.emit(f"icmp eq i64 {low}, 0")
+
+
+def _neg(e: Emitter, s: Instr) -> str:
+    (a,) = _args(s)
+    if a.dtype.is_float:
+        return e.emit(f"fneg {type_of(a)} {e.of(a)}")
+    return e.emit(f"sub {type_of(a)} {constant(0, a.dtype, a.lanes)}, {e.of(a)}")
+
+
+def _not(e: Emitter, s: Instr) -> str:
+    (a,) = s.args
+    return e.emit(f"xor {type_of(a)} {e.of(a)}, {constant(True if a.dtype.kind == 'b' else -1, a.dtype, a.lanes)}")
+
+
+def _abs(e: Emitter, s: Instr) -> str:
+    (a,) = _args(s)
+    if a.dtype.is_float:
+        return e.call("fabs", type_of(a), SCALAR[a.dtype.name], a.lanes, e.of(a))
+    if a.dtype.kind == "u":
+        return e.of(a)
+    low = constant(0, a.dtype, a.lanes)
+    minus = e.emit(f"sub {type_of(a)} {low}, {e.of(a)}")
+    return e.call("smax", type_of(a), SCALAR[a.dtype.name], a.lanes, e.of(a), minus)
+
+
+def _sqrt(e: Emitter, s: Instr) -> str:
+    (a,) = _args(s)
+    return e.call("sqrt", type_of(a), SCALAR[a.dtype.name], a.lanes, e.of(a))
+
+
+def _round(e: Emitter, s: Instr) -> str:
+    (a,) = _args(s)
+    ty, scalar, x = type_of(a), SCALAR[a.dtype.name], e.of(a)
+    if {"sse41", "neon"} & e.target.features:
+        return e.call("floor" if s.op == "floor" else "roundeven", ty, scalar, a.lanes, x)
+    # no instruction: adding and taking away 2**(mantissa bits) rounds, as long as |x| is below that; larger x are whole already
+    magic = constant(2.0**23 if a.dtype.size == 4 else 2.0**52, a.dtype, a.lanes)
+    size = e.call("fabs", ty, scalar, a.lanes, x)
+    near = e.emit(f"fsub {ty} {e.emit(f'fadd {ty} {size}, {magic}')}, {magic}")
+    signed = e.call("copysign", ty, scalar, a.lanes, near, x)
+    small = e.emit(f"fcmp olt {ty} {size}, {magic}")
+    whole = e.select(small, signed, x, scalar, a.lanes)
+    if s.op == "round":
+        return whole
+    above = e.emit(f"fcmp ogt {ty} {whole}, {x}")
+    lower = e.emit(f"fsub {ty} {whole}, {constant(1.0, a.dtype, a.lanes)}")
+    return e.call("copysign", ty, scalar, a.lanes, e.select(above, lower, whole, scalar, a.lanes), x)
+
+
+def _fma(e: Emitter, s: Instr) -> str:
+    a, b, c = _args(s)
+    ty = type_of(a)
+    if a.dtype.is_float and "fma" in e.target.features:
+        return e.call("fma", ty, SCALAR[a.dtype.name], a.lanes, e.of(a), e.of(b), e.of(c))
+    # without the instruction an exact fma is a slow runtime function: such targets round twice
+    mul, add = ("fmul", "fadd") if a.dtype.is_float else ("mul", "add")
+    return e.emit(f"{add} {ty} {e.emit(f'{mul} {ty} {e.of(a)}, {e.of(b)}')}, {e.of(c)}")
+
+
+def _divmod(e: Emitter, s: Instr) -> str:
+    (a,) = s.args
+    ty, x, n = type_of(a), e.of(a), int(s.attr)
+    if n <= 0 or not a.dtype.is_int:
+        raise _unsupported(s)
+    by = constant(n, a.dtype, a.lanes)
+    if n & (n - 1) == 0:
+        if s.op == "imod":
+            return e.emit(f"and {ty} {x}, {constant(n - 1, a.dtype, a.lanes)}")
+        return e.emit(f"{'lshr' if a.dtype.kind == 'u' else 'ashr'} {ty} {x}, {constant(n.bit_length() - 1, a.dtype, a.lanes)}")
+    if a.dtype.kind == "u":
+        return e.emit(f"{'urem' if s.op == 'imod' else 'udiv'} {ty} {x}, {by}")
+    quotient = e.emit(f"sdiv {ty} {x}, {by}")
+    rest = e.emit(f"sub {ty} {x}, {e.emit(f'mul {ty} {quotient}, {by}')}")
+    negative = e.emit(f"ashr {ty} {rest}, {constant(8 * a.dtype.size - 1, a.dtype, a.lanes)}")  # all ones where rest < 0
+    if s.op == "idiv":
+        return e.emit(f"add {ty} {quotient}, {negative}")
+    return e.emit(f"add {ty} {rest}, {e.emit(f'and {ty} {negative}, {by}')}")
+
+
+def _select(e: Emitter, s: Instr) -> str:
+    cond, a, b = s.args
+    return e.emit(f"select {type_of(cond)} {e.of(cond)}, {type_of(a)} {e.of(a)}, {type_of(b)} {e.of(b)}")
+
+
+def _bitcast(e: Emitter, s: Instr) -> str:
+    (a,), out = s.args, s.out
+    assert out is not None
+    if a.dtype.size != out.dtype.size or a.lanes != out.lanes:
+        raise _unsupported(s)
+    return e.of(a) if type_of(a) == type_of(out) else e.emit(f"bitcast {type_of(a)} {e.of(a)} to {type_of(out)}")
+
+
+def _cast(e: Emitter, s: Instr) -> str:
+    (a,), out = s.args, s.out
+    assert out is not None
+    return convert(e, e.of(a), a.dtype, out.dtype, a.lanes)
+
+
+def convert(e: Emitter, x: str, src: DType, to: DType, lanes: int) -> str:
+    """`x` of type `src` converted to `to` as `cast` documents; a number becomes a bool where it is not 0."""
+    if src is to:
+        return x
+    a, b = vector(SCALAR[src.name], lanes), vector(SCALAR[to.name], lanes)
+    if src.is_float and src.size == 2:
+        wide = half.widen(e, x, src.name, lanes)
+        return convert(e, wide, src.compute, to, lanes)
+    if to.is_float and to.size == 2:
+        narrow = half.round_to_odd(e, x, lanes) if src.name == "float64" else convert(e, x, src, to.compute, lanes)
+        return half.narrow(e, narrow, to.name, lanes)
+    if to.kind == "b":
+        zero = constant(0, src, lanes)
+        return e.emit(f"{'fcmp une' if src.is_float else 'icmp ne'} {a} {x}, {zero}")
+    if src.is_float and to.is_float:
+        return e.emit(f"{'fpext' if to.size > src.size else 'fptrunc'} {a} {x} to {b}")
+    if src.is_float:
+        return e.emit(f"{'fptosi' if to.kind == 'i' else 'fptoui'} {a} {x} to {b}")
+    if to.is_float:
+        return e.emit(f"{'sitofp' if src.kind == 'i' else 'uitofp'} {a} {x} to {b}")
+    if src.kind == "b":
+        return e.emit(f"zext {a} {x} to {b}")
+    if a == b:
+        return x
+    return e.emit(f"{'trunc' if to.size < src.size else 'sext' if src.kind == 'i' else 'zext'} {a} {x} to {b}")
+
+
+def _splat(e: Emitter, s: Instr) -> str:
+    (a,), out = s.args, s.out
+    assert out is not None
+    x, scalar, ty = e.of(a), type_of(a), type_of(out)
+    if not x.startswith("%"):
+        return splat(scalar, x)
+    first = e.emit(f"insertelement {ty} poison, {scalar} {x}, i32 0")
+    return e.emit(f"shufflevector {ty} {first}, {ty} poison, <{out.lanes} x i32> zeroinitializer")
+
+
+def _extract(e: Emitter, s: Instr) -> str:
+    (a,) = s.args
+    return e.emit(f"extractelement {type_of(a)} {e.of(a)}, i32 {int(s.attr)}")
+
+
+def _insert(e: Emitter, s: Instr) -> str:
+    a, x = s.args
+    return e.emit(f"insertelement {type_of(a)} {e.of(a)}, {type_of(x)} {e.of(x)}, i32 {int(s.attr)}")
+
+
+def _shuffle(e: Emitter, s: Instr) -> str:
+    a, b = s.args
+    picks = ", ".join(f"i32 {int(i)}" for i in s.attr)
+    return e.emit(f"shufflevector {type_of(a)} {e.of(a)}, {type_of(b)} {e.of(b)}, <{len(s.attr)} x i32> <{picks}>")
+
+
+def _dot(e: Emitter, s: Instr) -> str:
+    acc, a, b = s.args
+    row = BY_NAME.get(s.attr)
+    shapes = [(v.dtype, v.lanes) for v in s.args]
+    if row is None or shapes != [(row.c, row.n), (row.a, row.k), (row.b, row.n * row.k)]:
+        raise _unsupported(s)
+    if row.flag not in e.target.features:
+        raise BuildError(f"{e.target.name} has no {row.name} (it lacks {row.flag})")
+    size = row.n * row.c.size
+    words = vector("i32", size // 4)
+    # the group of `a` is one word, in every lane
+    word = e.emit(f"bitcast {type_of(a)} {e.of(a)} to i32")
+    first = e.emit(f"insertelement {words} poison, i32 {word}, i32 0")
+    every = e.emit(f"shufflevector {words} {first}, {words} poison, <{size // 4} x i32> zeroinitializer")
+    ty = vector(row.word, size // (4 if row.word == "i32" else 2))
+    left = every if ty == words else e.emit(f"bitcast {words} {every} to {ty}")
+    right = e.emit(f"bitcast {type_of(b)} {e.of(b)} to {ty}")
+    full = f"@llvm.{row.llvm}"
+    if row.halves == 2:
+        return _dot_halves(e, acc, full, ty, left, right)
+    e.declare(full, f"declare {type_of(acc)} {full}({type_of(acc)}, {ty}, {ty})")
+    return e.emit(f"call {type_of(acc)} {full}({type_of(acc)} {e.of(acc)}, {ty} {left}, {ty} {right})")
+
+
+def _dot_halves(e: Emitter, acc: Val, full: str, ty: str, left: str, right: str) -> str:
+    """Groups of four bytes by pairs of 16 bits: first the bytes at even places, then those at odd ones."""
+    eight, low = (f"splat (i16 {n})" for n in (8, 255))
+    e.declare(full, f"declare {type_of(acc)} {full}({ty}, {ty})")
+    high = e.emit(f"shl {ty} {right}, {eight}")
+    pairs = [
+        (e.emit(f"and {ty} {left}, {low}"), e.emit(f"ashr {ty} {high}, {eight}")),
+        (e.emit(f"lshr {ty} {left}, {eight}"), e.emit(f"ashr {ty} {right}, {eight}")),
+    ]
+    out = e.of(acc)
+    for a, b in pairs:
+        product = e.emit(f"call {type_of(acc)} {full}({ty} {a}, {ty} {b})")
+        out = e.emit(f"add {type_of(acc)} {out}, {product}")
+    return out
+
+
+def _const(e: Emitter, s: Instr) -> str:
+    assert s.out is not None
+    return constant(s.attr, s.out.dtype, s.out.lanes)
+
+
+def _elementary(e: Emitter, s: Instr) -> str:
+    raise BuildError(f"{s.op} reached the renderer: lower the kernel with expand=True")
+
+
+def _unsupported(s: Instr) -> BuildError:
+    types = ", ".join(a.type for a in s.args)
+    return BuildError(f"{s.op}({types}) with attribute {s.attr!r} is not an operation of Programs: 16-bit floats are cast to float32 first")
+
+
+OPS: dict[str, Callable[[Emitter, Instr], str]] = {
+    "const": _const,
+    **dict.fromkeys(("add", "sub", "mul", "div", "and", "or", "xor", "shl", "shr", "lt", "le", "eq", "ne"), _binary),
+    **dict.fromkeys(("max", "min"), _minmax),
+    **dict.fromkeys(("floor", "round"), _round),
+    **dict.fromkeys(("idiv", "imod"), _divmod),
+    **dict.fromkeys(("exp", "log", "tanh", "erf"), _elementary),
+    "neg": _neg,
+    "not": _not,
+    "abs": _abs,
+    "sqrt": _sqrt,
+    "fma": _fma,
+    "scale2": scale2,
+    "select": _select,
+    "cast": _cast,
+    "bitcast": _bitcast,
+    "aligned": _aligned,
+    "splat": _splat,
+    "extract": _extract,
+    "insert": _insert,
+    "shuffle": _shuffle,
+    "dot": _dot,
+}

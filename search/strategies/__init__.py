@@ -1,0 +1,1 @@
+"""Search strategies of our own, each behind ask and tell."""

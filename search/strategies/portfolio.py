@@ -1,0 +1,124 @@
+"""The default: several strategies take turns, those that yield more get more turns.
+
+No single strategy is good everywhere (a beam is the best or the worst one, depending on the space; TPE and evolution are rarely either), so
+each batch is dealt out by a bandit over what the arms brought lately, after OpenTuner (Ansel et al., PACT 2014).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from typing import TYPE_CHECKING, ClassVar
+
+from ..optuna.strategy import Tpe
+from ..strategy import Measured, Strategy, seconds
+from .beam import Beam
+from .evolve import Evolve
+from .random import RandomWalk
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..space import Schedule, Space
+
+
+class ScreenedWalk(RandomWalk):
+    """Random walks, the best of three by the model."""
+
+    def __init__(self, space: Space, *, seed: int = 0, start: Sequence[Schedule] = ()) -> None:
+        super().__init__(space, seed=seed, start=start, screen=3)
+
+
+ARMS: tuple[type[Strategy], ...] = (Beam, Tpe, Evolve, ScreenedWalk)
+PRIOR = {"beam": 0.5, "optuna:tpe": 0.5, "evolve": 0.3, "random": 0.05}
+"""Yield assumed of an arm before it has shown any, worth three measurements."""
+
+
+class Portfolio(Strategy):
+    """Arms share all results. An arm's yield is the mean over its last `window` results of: 1 for a new best, the closer to the best the
+    nearer to 0.5 otherwise. Places go to the arm with the highest upper confidence bound.
+
+    Without start schedules the templates' arm is left out: templates are generalised seeds, and the point of starting empty is to do without."""
+
+    name: ClassVar[str] = "portfolio"
+
+    def __init__(
+        self,
+        space: Space,
+        *,
+        seed: int = 0,
+        start: Sequence[Schedule] = (),
+        arms: Sequence[type[Strategy]] = ARMS,
+        window: int = 40,
+        explore: float = 0.15,
+    ) -> None:
+        super().__init__(space, seed=seed, start=start)
+        self._arms: dict[str, Strategy] = {}
+        for i, arm in enumerate(arms):
+            if not (arm is Tpe and not any(self.start)):
+                self._arms[arm.name] = arm(space, seed=seed + i, start=start)
+        self._window, self._explore = window, explore
+        self._yield: dict[str, deque[float]] = {name: deque(maxlen=window) for name in self._arms}
+        self._turns: dict[str, int] = dict.fromkeys(self._arms, 0)
+        self._owner: dict[str, str] = {}
+        self._best = math.inf
+
+    def ask(self, n: int) -> list[Schedule]:
+        out: list[Schedule] = []
+        asleep: set[str] = set()
+        while len(out) < n:
+            shares = self._deal(n - len(out), asleep)
+            if not shares:
+                break
+            for name, share in shares.items():
+                offered = self._arms[name].ask(share)
+                if len(offered) < share:
+                    asleep.add(name)
+                for opts in offered:
+                    state = self.space.state(opts)
+                    if state is None or state.hash not in self._owner:
+                        out.append(opts)
+                        if state is not None:
+                            self._owner[state.hash] = name
+        return out
+
+    def tell(self, opts: Schedule, measurement: Measured) -> None:
+        t = seconds(measurement)
+        state = self.space.state(opts)
+        owner = None if state is None else self._owner.get(state.hash)
+        if owner is not None:
+            closeness = 0.0 if t == math.inf else min(1.0, self._best / t)
+            # a candidate at half the best's speed is worth nothing, one level with it half of a gain
+            self._yield[owner].append(1.0 if t < 0.995 * self._best else max(0.0, closeness - 0.5))
+        self._best = min(self._best, t)
+        for arm in self._arms.values():
+            arm.tell(opts, measurement)
+
+    @property
+    def done(self) -> bool:
+        return all(a.done for a in self._arms.values())
+
+    def close(self) -> None:
+        for arm in self._arms.values():
+            arm.close()
+
+    def owner(self, opts: Schedule) -> str:
+        """The arm that asked for a schedule, '' when none did."""
+        state = self.space.state(opts)
+        return "" if state is None else self._owner.get(state.hash, "")
+
+    def _deal(self, places: int, asleep: set[str]) -> dict[str, int]:
+        """How many of the places each arm gets."""
+        awake = [n for n, a in self._arms.items() if n not in asleep and not a.done]
+        shares: dict[str, int] = {}
+        for _ in range(places if awake else 0):
+            total = sum(self._turns.values()) + 1
+            best = max(awake, key=lambda n: self._bound(n, total))
+            self._turns[best] += 1
+            shares[best] = shares.get(best, 0) + 1
+        return shares
+
+    def _bound(self, name: str, total: int) -> float:
+        got = self._yield[name]
+        mean = (sum(got) + 3 * PRIOR.get(name, 0.3)) / (len(got) + 3)
+        return mean + self._explore * math.sqrt(2 * math.log(total + 1) / (self._turns[name] + 1))
