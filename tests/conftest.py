@@ -37,7 +37,8 @@ def known_limits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A value for XDG_STATE_HOME under which this machine's limits are known, from a short look: the first search of a new home measures them for five
     seconds, and so would every test that searches in a home of its own."""
     from tilewright import devices
-    from tilewright.devices import limits, probe
+    from tilewright.devices import limits
+    from tilewright.devices.cpu import probe
 
     state = tmp_path_factory.mktemp("state")
     device = devices.get("cpu")
