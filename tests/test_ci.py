@@ -86,6 +86,7 @@ class Runner:
         return self.said.returncode
 
 
+@pytest.mark.slow
 def test_the_round_trip(tmp_path: Path) -> None:
     tuner, requirer = Runner(tmp_path / "tuner"), Runner(tmp_path / "requirer")
     given = {"manifest": "kernels.toml", "budget": "2s"}
@@ -104,6 +105,7 @@ def test_the_round_trip(tmp_path: Path) -> None:
         assert len({*r.ran}) == sum("run" in s for s in [*WORKFLOW["jobs"]["tune"]["steps"], *STEPS["runs"]["steps"]])
 
 
+@pytest.mark.slow
 def test_what_fails_fails_the_step_and_keeps_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runner = Runner(tmp_path / "r")
     script = runner.folder / "script.json"

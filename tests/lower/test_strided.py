@@ -66,6 +66,7 @@ def test_every_width(target: str) -> None:
         check_floats(every(2), parse(opts), targets.named(target))
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("step", [2, 3, 4])
 @pytest.mark.parametrize("opts", WAYS)
 def test_nothing_past_the_end_is_read(step: int, opts: list[Any]) -> None:

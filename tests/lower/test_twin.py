@@ -25,6 +25,7 @@ TARGET = targets.named("avx2")
 CASES = [(n, t) for n in kernels.NAMES for t in kernels.get(n).dtypes]
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(("name", "dtype"), CASES)
 def test_seeds_in_every_type(name: str, dtype: str) -> None:
     d = kernels.get(name)
@@ -34,6 +35,7 @@ def test_seeds_in_every_type(name: str, dtype: str) -> None:
         check_twin(kernel, opts, TARGET)
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", odd_kernels.KERNELS)
 def test_seeds_of_odd_kernels(name: str) -> None:
     make, sizes = odd_kernels.KERNELS[name]
@@ -114,6 +116,7 @@ PATCHES: list[tuple[str, Any, str, Any]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("what", "owner", "name", "fault"), PATCHES, ids=[p[0] for p in PATCHES])
 def test_random_schedules_find_a_fault_in_the_compiler(what: str, owner: Any, name: str, fault: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(owner, name, fault)
