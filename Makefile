@@ -1,6 +1,7 @@
 # make run   set up .venv, tune a matmul on this CPU, show the report
 # make test  set up .venv, run the tests
 # make lint  ruff and mypy
+# make docs  build the documentation into build/site; warnings are errors
 #
 # Only Python 3.11 or newer is needed. PYTHON=... chooses one; BUDGET=... is the tuning time of `make run`.
 
@@ -9,7 +10,7 @@ PYTHON ?=
 BUDGET ?= 20s
 BIN := .venv/bin
 
-.PHONY: run test lint clean help
+.PHONY: run test lint docs clean help
 .DEFAULT_GOAL := help
 
 help:
@@ -30,6 +31,10 @@ lint: .venv/.installed-dev
 	@mkdir -p build/typed && ln -sfn ../.. build/typed/tilewright
 	$(BIN)/mypy
 
+docs: .venv/.installed-docs
+	$(BIN)/mkdocs build --quiet --strict
+	@echo "== build/site/index.html"
+
 clean:
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
@@ -44,4 +49,9 @@ clean:
 .venv/.installed-dev: pyproject.toml | .venv/bin/python
 	@echo "== installing Tilewright and its test tools into .venv"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@ .venv/.installed
+
+.venv/.installed-docs: pyproject.toml | .venv/bin/python
+	@echo "== installing Tilewright and MkDocs into .venv"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
 	@touch $@ .venv/.installed
