@@ -5,6 +5,7 @@ machine. Where something is measured or belongs to the machine, `…` stands in 
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import json
 import re
@@ -87,6 +88,16 @@ def proposals() -> str:
 def program() -> str:
     """The Program of the schedule."""
     return text(show(lowered(True)))
+
+
+def barriers() -> str:
+    """What the pass `barriers` adds to a schedule for a GPU."""
+    target = targets.named("sm_90a")
+    opts = parse('[["LOCAL","n",32],["TILE","k",8],["STAGE","b",{"at":"k","order":"row"}]]')
+    stages: dict[str, list[str]] = {}
+    lower(apply(KERNEL, opts, target), observe=lambda name, made: stages.update({name: show(made).splitlines()}))
+    changes = [*difflib.unified_diff(stages["emit"], stages["barriers"], n=3, lineterm="")][3:]
+    return text("\n".join([f"{short(opts)} for {target.name}, stages: {', '.join(stages)}", *changes]))
 
 
 def interpreted() -> str:
@@ -195,7 +206,7 @@ def python(body: str) -> str:
 BLOCKS: dict[str, Callable[[], str]] = {
     f.__name__: f
     for f in (
-        kernel, canonical_form, naive_nest, options, loop_nest, illegal, proposals, program, interpreted, llvm, c_source, measurement, row, lookup,
+        kernel, canonical_form, naive_nest, options, loop_nest, illegal, proposals, program, barriers, interpreted, llvm, c_source, measurement, row, lookup,
     )
 }  # fmt: skip
 
