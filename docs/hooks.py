@@ -19,12 +19,15 @@ AT_ROOT = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANG
 
 
 def on_config(config: Any) -> Any:
-    """Link the package for mkdocstrings, and list the decision records in the navigation."""
+    """Link the package for mkdocstrings. List the decision records in the navigation, and pages that it does not name under *Inside*."""
     link_package(ROOT / "build/api/tilewright")
     records = sorted(path.name for path in (ROOT / "docs/decisions").glob("[0-9]*.md"))
+    named = {page for section in config.nav for pages in section.values() for page in ([pages] if isinstance(pages, str) else pages)}
     for section in config.nav:
         if "Decisions" in section:
             section["Decisions"] = ["decisions/README.md", *(f"decisions/{name}" for name in records)]
+        if "Inside" in section:
+            section["Inside"] += sorted({path.name for path in (ROOT / "docs").glob("*.md")} - named)
     return config
 
 
