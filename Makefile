@@ -2,6 +2,7 @@
 # make test        set up .venv, run the tests, as many at once as there are cores
 # make test-quick  the tests that take little time, some from every folder: for use between two edits
 # make lint        ruff and mypy
+# make docs        build the documentation into build/site; warnings are errors
 #
 # Only Python 3.11 or newer is needed. PYTHON=... chooses one; BUDGET=... is the tuning time of `make run`; JOBS=... is how many tests run at once (0: in
 # one process, as a debugger wants it), and TESTS=... is what else pytest is told, such as a folder.
@@ -16,7 +17,7 @@ BIN := .venv/bin
 # Containers often forbid Python to keep what it compiled: then every process, of which the tests start hundreds, compiles Tilewright and its tests again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test test-quick lint clean help
+.PHONY: run test test-quick lint docs clean help
 .DEFAULT_GOAL := help
 
 help:
@@ -40,6 +41,10 @@ lint: .venv/.installed-dev
 	@mkdir -p build/typed && ln -sfn ../.. build/typed/tilewright
 	$(BIN)/mypy
 
+docs: .venv/.installed-docs
+	$(BIN)/mkdocs build --quiet --strict
+	@echo "== build/site/index.html"
+
 clean:
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
@@ -54,4 +59,9 @@ clean:
 .venv/.installed-dev: pyproject.toml | .venv/bin/python
 	@echo "== installing Tilewright and its test tools into .venv"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@ .venv/.installed
+
+.venv/.installed-docs: pyproject.toml | .venv/bin/python
+	@echo "== installing Tilewright and MkDocs into .venv"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
 	@touch $@ .venv/.installed
