@@ -19,7 +19,7 @@ from .style import console, duration, opts_text, rate, shape_text, table
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ..search.manifest.manifest import Entry, Manifest
+    from ..search.manifest.entries import Entry, Manifest
     from ..search.manifest.tune_all import Done, Overall
 
 NOTHING_VALID, INTERRUPTED = 4, 130

@@ -13,7 +13,7 @@ from .run import writable, write
 from .style import console, duration, percent, shape_text, table
 
 if TYPE_CHECKING:
-    from ..search.manifest.manifest import Entry, Manifest
+    from ..search.manifest.entries import Entry, Manifest
     from ..search.manifest.required import Checked
 
 MISSING = 5

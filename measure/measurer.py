@@ -21,7 +21,7 @@ from .builds import Builds
 from .outcome import Duel, DuelError, Measurement, Outcome
 from .process import STILL_S, Stillness
 from .protocol import Channel, Closed
-from .runner import Data
+from .runner_setup import Data, Setup
 from .slots import needs_pause
 from .stats import compare
 
@@ -81,7 +81,7 @@ class Measurer:
         # beside a GPU that is timed, builders have all cores but the runner's
         cores = usable_cores() if gpu else self.device.threads
         count = builders if builders is not None else max(1, cores - gpu)
-        self._runner_setup = runner.Setup(kernel, spec, self.threads, self.vars, deadline_s, limit, hash_outputs)
+        self._runner_setup = Setup(kernel, spec, self.threads, self.vars, deadline_s, limit, hash_outputs)
         # no step of a child may take longer: while one runs, the runner itself waits
         self._longest_s = deadline_s + self.device.first_launch_s + runner.OWN_STEP_S + STILL_S
         self._process: subprocess.Popen[bytes] | None = None

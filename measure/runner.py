@@ -14,7 +14,6 @@ import resource
 import signal
 import sys
 import traceback
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -25,11 +24,11 @@ from .batch import Job, Result, Task
 from .bench import Bench
 from .outcome import Outcome
 from .protocol import Channel, Closed, pair
+from .runner_setup import Data, Setup
 from .slots import Slots
 
 if TYPE_CHECKING:
     from ..devices import Device
-    from ..ir.kernel import Kernel
 
 MODULE = "tilewright.measure.runner"
 _PER_CHILD = 32
@@ -42,39 +41,11 @@ OWN_STEP_S = 120.0
 """How long a step of our own (verification, a duel) may take in a child whose memory a candidate may have damaged."""
 
 
-@dataclass(frozen=True)
-class Setup:
-    """What a runner is started with. `vars` maps symbol names to values; `memory_limit` is in bytes, on top of the operands.
-    `hashed`: say which bits every candidate's outputs hold."""
-
-    kernel: Kernel
-    device: Any
-    threads: int
-    vars: Mapping[str, int]
-    deadline_s: float
-    memory_limit: int
-    hashed: bool = False
-
-
 @dataclass
 class _Child:
     pid: int
     channel: Channel
     served: int = 0
-
-
-@dataclass(frozen=True)
-class Data:
-    """Which inputs: a seed, and their kind, as in `Measurement.checks`. `subnormal`: special ones have subnormal numbers and others so small that products are."""
-
-    seed: int
-    kind: str = "random"
-    subnormal: bool = True
-
-    @property
-    def special(self) -> bool:
-        """They have values that random ones never do."""
-        return self.kind in ("special", "edges")
 
 
 _STEPS = {"fresh": (batch.REPEAT, batch.ALIGN, batch.TIME), "whole": (), "special": (), "edges": ()}

@@ -67,12 +67,12 @@ _BUILTIN = {
     "random": "strategies.random:RandomWalk",
     "evolve": "strategies.evolve:Evolve",
     "exhaustive": "strategies.exhaustive:Exhaustive",
-    "optuna:tpe": "optuna.strategy:Tpe",
-    "optuna:gp": "optuna.strategy:Gp",
-    "optuna:cmaes": "optuna.strategy:CmaEs",
-    "optuna:nsga2": "optuna.strategy:Nsga2",
-    "optuna:qmc": "optuna.strategy:Qmc",
-    "optuna:random": "optuna.strategy:Uniform",
+    "optuna:tpe": "optuna.strategies:Tpe",
+    "optuna:gp": "optuna.strategies:Gp",
+    "optuna:cmaes": "optuna.strategies:CmaEs",
+    "optuna:nsga2": "optuna.strategies:Nsga2",
+    "optuna:qmc": "optuna.strategies:Qmc",
+    "optuna:random": "optuna.strategies:Uniform",
 }
 _ALIASES = {"optuna": "optuna:tpe"}
 DEFAULT = "portfolio"

@@ -20,7 +20,7 @@ from .find import CHECKS, Found, choose, find, target_of
 if TYPE_CHECKING:
     from ...program.program import Signature
     from ...targets import Target
-    from .run import Session
+    from .session import Session
 
 _MAGIC = b"tilewright opencl object 1\n"
 
@@ -98,7 +98,7 @@ class OpenClDevice(Device):
 
     def open(self) -> Session:
         """The device, open in this process (which must not fork after it). Raises DeviceError."""
-        from .run import session
+        from .session import session
 
         return session(self.found)
 
@@ -135,7 +135,7 @@ class OpenClDevice(Device):
         return ClExecutable(s, s.compile(code.decode()) if self._late else s.link(code), signature, self.target)
 
     def memory(self) -> Memory:
-        from .run import ClMemory
+        from .memory import ClMemory
 
         return ClMemory(self.open())
 

@@ -18,7 +18,7 @@ from ..limits import Limits, Rates
 if TYPE_CHECKING:
     from ...targets import Target
     from .find import Found
-    from .run import Session
+    from .session import Session
 
 
 class Probed(Protocol):
@@ -94,7 +94,7 @@ def _text(width: int, double: bool, gpu: bool) -> str:
 
 def measure(device: Probed) -> Limits:
     """The limits of a device, by the kernels above."""
-    from .run import ClMemory
+    from .memory import ClMemory
 
     s, about = device.open(), device.found.about
     target = device.target

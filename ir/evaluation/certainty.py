@@ -10,7 +10,6 @@ Doubt is never dropped but by a NaN that is sure to come, so a right schedule is
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,42 +18,12 @@ from ..dtypes import DType, bool_
 from .algebra import Algebra, Array
 from .contraction import Layout, contract
 from .error_bound import Errors, Pair
-
-Mask = Array | None
-"""Booleans of the value's shape; None: false everywhere."""
+from .kinds import Kind, Mask, chosen, either, less
 
 OVERFLOW = {"float64": 2.0**1023 * (2 - 2.0**-52), "float32": 2.0**127 * (2 - 2.0**-24), "bfloat16": 2.0**127 * (2 - 2.0**-8), "float16": 65520.0}
 """From here on numbers round to infinity (the largest finite float64 instead of its own bound, which it cannot hold)."""
 _DISTINCT = ("exp", "div", "cast")
 """Operators that are never fused with what follows: where they overflow they are infinite, in every schedule."""
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """A value with its error, and in which elements what about it is in doubt."""
-
-    pair: Pair
-    loose: Mask = None
-    unsure: Mask = None
-
-
-def either(*masks: Any) -> Mask:
-    """Where any of them holds; None where none does anywhere."""
-    out: Mask = None
-    for m in masks:
-        if m is not None and np.any(m):
-            out = np.asarray(m) if out is None else out | m
-    return out
-
-
-def less(mask: Mask, but: Mask) -> Mask:
-    """`mask` without `but`."""
-    return mask if mask is None or but is None else either(mask & ~but)
-
-
-def chosen(cond: Array, a: Mask, b: Mask) -> Mask:
-    """`a` where `cond`, else `b`."""
-    return None if a is None and b is None else either(np.where(cond, False if a is None else a, False if b is None else b))
 
 
 class Kinds(Algebra):

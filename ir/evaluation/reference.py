@@ -89,7 +89,8 @@ def evaluate_kinds(
     import numpy as np
 
     from ..skippable import idle
-    from .certainty import Kinds, either
+    from .certainty import Kinds
+    from .kinds import either
 
     folds = [item for item in kernel.body if isinstance(item, Fold)]
     algebra = Kinds(SLACK, any(idle(f) for f in folds))

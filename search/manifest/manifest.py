@@ -21,9 +21,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from difflib import get_close_matches
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -31,10 +29,11 @@ from ...ir.errors import TilewrightError, UsageError
 from .. import strategy as strategies
 from ..budget import parse_seconds
 from . import lock as locks
+from .entries import Entry, Manifest, Place, near
 from .lines import Lines
 
 if TYPE_CHECKING:
-    from ...ir.kernel import Kernel
+    pass
 
 Files = Literal["none", "inside", "all"]
 """Which files of a manifest may run: none (what their kernels are is told from the lock), those below its folder, all."""
@@ -50,65 +49,6 @@ _TABLES = {
     "target": ("device", "target", "threads", "compiler"),
     "kernel": ("name", "shapes", "dtypes", "targets", *HOW),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A target of the manifest. `target`: a name, 'host', or a target key with * for anything; `compiler`: a compiler id, likewise (None: what this
-    installation has, where that does not take the device, else any). `threads` None: the device's own number."""
-
-    name: str
-    device: str = "cpu"
-    target: str = "host"
-    threads: int | None = None
-    compiler: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One thing to tune. `kernel` is a name or `file.py:function`; `shape` is whole; `dtype` '' means what the function makes. `budget` is the most
-    seconds, `trials` the most measurements it may take (None: no limit of its own). `made` is the kernel, None for that of a file which was not run: then the
-    lock's `record` knows its hash, or `why` says why nobody does."""
-
-    kernel: str
-    shape: Mapping[str, int]
-    dtype: str
-    place: Place
-    line: int
-    budget: float | None = None
-    trials: int | None = None
-    strategy: str | None = None
-    seeds: str = "auto"
-    seed: int = 0
-    made: Kernel | None = field(default=None, compare=False, repr=False)
-    record: locks.Record | None = field(default=None, compare=False, repr=False)
-    why: str = field(default="", compare=False, repr=False)
-
-    @property
-    def title(self) -> str:
-        """`matmul m=64,n=64,k=64 float32 for ci`."""
-        shape = ",".join(f"{k}={v}" for k, v in self.shape.items())
-        return " ".join(filter(None, (self.kernel, shape, self.dtype, "for", self.place.name)))
-
-
-@dataclass(frozen=True, slots=True)
-class Manifest:
-    """`entries` in the order of the file."""
-
-    path: str
-    places: tuple[Place, ...]
-    entries: tuple[Entry, ...]
-
-    def only(self, names: Sequence[str] | None) -> Manifest:
-        """The part for some of its targets; all of it for none. Raises UsageError for a name that is not there."""
-        if not names:
-            return self
-        known = [p.name for p in self.places]
-        for name in names:
-            if name not in known:
-                raise UsageError(f"{self.path} has no target {name!r}{_near(name, known)}; it has {', '.join(known)}")
-        places = tuple(p for p in self.places if p.name in names)
-        return Manifest(self.path, places, tuple(e for e in self.entries if e.place in places))
 
 
 def load(path: str | os.PathLike[str], files: Files = "inside") -> Manifest:
@@ -270,7 +210,7 @@ class _Reader:
             raise fail(key)(f'{key} must be a list of names, such as ["{(known or ["float32"])[0]}"]')
         for x in found:
             if known is not None and x not in known:
-                raise fail(key)(f"unknown target {x!r}{_near(x, known)}; the manifest has {', '.join(known)}")
+                raise fail(key)(f"unknown target {x!r}{near(x, known)}; the manifest has {', '.join(known)}")
         return list(dict.fromkeys(found))
 
     def _how(self, both: dict[str, Any], fail: Callable[[str], Callable[[str], UsageError]]) -> dict[str, Any]:
@@ -302,15 +242,10 @@ class _Reader:
     def _known(self, table: str, value: dict[str, Any], fail: Callable[[str], Callable[[str], UsageError]]) -> None:
         for key in value:
             if key not in _TABLES[table]:
-                raise fail(key)(f"unknown key {key!r}{_near(key, _TABLES[table])}; known: {', '.join(_TABLES[table])}")
+                raise fail(key)(f"unknown key {key!r}{near(key, _TABLES[table])}; known: {', '.join(_TABLES[table])}")
 
     def _failer(self, table: str, index: int, what: str) -> Callable[[str], Callable[[str], UsageError]]:
         return lambda key: self._fail(self.lines.of(table, index, key), what)
 
     def _fail(self, line: int, what: str) -> Callable[[str], UsageError]:
         return lambda text: UsageError(f"{self.path}, line {line}, {what}: {text}")
-
-
-def _near(name: str, known: Sequence[str]) -> str:
-    found = get_close_matches(name, known, 1, 0.5)
-    return f"; did you mean {found[0]!r}?" if found else ""

@@ -292,39 +292,3 @@ def _json(opts: Schedule) -> str:
     from ...opts.opt import dumps
 
     return dumps(opts)
-
-
-class Tpe(OptunaSearch):
-    """Tree-structured Parzen estimators."""
-
-    name, sampler = "optuna:tpe", "tpe"
-
-
-class Gp(OptunaSearch):
-    """Gaussian process."""
-
-    name, sampler = "optuna:gp", "gp"
-
-
-class CmaEs(OptunaSearch):
-    """Covariance matrix adaptation."""
-
-    name, sampler = "optuna:cmaes", "cmaes"
-
-
-class Nsga2(OptunaSearch):
-    """Genetic algorithm."""
-
-    name, sampler = "optuna:nsga2", "nsga2"
-
-
-class Qmc(OptunaSearch):
-    """Quasi-random sequence."""
-
-    name, sampler = "optuna:qmc", "qmc"
-
-
-class Uniform(OptunaSearch):
-    """Uniform choices: the baseline of the templates' spaces."""
-
-    name, sampler = "optuna:random", "random"

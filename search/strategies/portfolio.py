@@ -10,7 +10,7 @@ import math
 from collections import deque
 from typing import TYPE_CHECKING, ClassVar
 
-from ..optuna.strategy import Tpe
+from ..optuna.strategies import Tpe
 from ..strategy import Measured, Strategy, seconds
 from .beam import Beam
 from .evolve import Evolve

@@ -217,7 +217,7 @@ def test_objects(device: OpenClDevice) -> None:
 def test_one_process_uses_one_driver(device: OpenClDevice) -> None:
     from dataclasses import replace
 
-    from tilewright.devices.opencl.run import Session
+    from tilewright.devices.opencl.session import Session
 
     device.open()
     other = replace(device.found, about={**device.found.about, "platform": "Another"})

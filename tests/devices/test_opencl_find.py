@@ -224,7 +224,7 @@ def test_why_a_driver_has_no_platform() -> None:
 
 
 def test_programs_that_nobody_used_for_long_are_deleted_once_a_day(tmp_path: Path) -> None:
-    from tilewright.devices.opencl.run import KEPT_S, prune
+    from tilewright.devices.opencl.session import KEPT_S, prune
 
     now = 2e9
     for name, age in (("AB/OLD", KEPT_S + 60), ("AB/NEW", KEPT_S - 60)):

@@ -1,0 +1,42 @@
+"""What is certain of an element: its kind, such as a zero of one sign, an infinity, NaN, or an ordinary number."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .algebra import Array
+from .error_bound import Pair
+
+Mask = Array | None
+"""Booleans of the value's shape; None: false everywhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A value with its error, and in which elements what about it is in doubt."""
+
+    pair: Pair
+    loose: Mask = None
+    unsure: Mask = None
+
+
+def either(*masks: Any) -> Mask:
+    """Where any of them holds; None where none does anywhere."""
+    out: Mask = None
+    for m in masks:
+        if m is not None and np.any(m):
+            out = np.asarray(m) if out is None else out | m
+    return out
+
+
+def less(mask: Mask, but: Mask) -> Mask:
+    """`mask` without `but`."""
+    return mask if mask is None or but is None else either(mask & ~but)
+
+
+def chosen(cond: Array, a: Mask, b: Mask) -> Mask:
+    """`a` where `cond`, else `b`."""
+    return None if a is None and b is None else either(np.where(cond, False if a is None else a, False if b is None else b))

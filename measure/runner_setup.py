@@ -1,0 +1,38 @@
+"""What a runner is told once: what it measures, and which inputs there are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..ir.kernel import Kernel
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a runner is started with. `vars` maps symbol names to values; `memory_limit` is in bytes, on top of the operands.
+    `hashed`: say which bits every candidate's outputs hold."""
+
+    kernel: Kernel
+    device: Any
+    threads: int
+    vars: Mapping[str, int]
+    deadline_s: float
+    memory_limit: int
+    hashed: bool = False
+
+
+@dataclass(frozen=True)
+class Data:
+    """Which inputs: a seed, and their kind, as in `Measurement.checks`. `subnormal`: special ones have subnormal numbers and others so small that products are."""
+
+    seed: int
+    kind: str = "random"
+    subnormal: bool = True
+
+    @property
+    def special(self) -> bool:
+        """They have values that random ones never do."""
+        return self.kind in ("special", "edges")

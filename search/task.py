@@ -1,0 +1,98 @@
+"""What one tuning run is about: a kernel on a device, with its inputs, limits and keys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ..ir.errors import UsageError
+from .budget import Budget
+from .result import Job
+
+if TYPE_CHECKING:
+    from ..devices import Device
+    from ..ir.kernel import Kernel
+    from ..measure.roofline import Roofline
+
+
+class Task:
+    """A kernel on a device, resolved: what identifies it in the cache and what is shown of it."""
+
+    def __init__(
+        self,
+        kernel: str | Kernel,
+        shape: Mapping[str, int] | None,
+        dtype: str | None,
+        device: str | Device,
+        threads: int | None,
+        vars: Mapping[str, int] | None = None,
+    ) -> None:
+        from .. import devices, kernels
+        from ..ir.dtypes import dtype as dtype_of
+        from ..ir.normalise import normalise
+        from ..plan.identity import canonical_of, key_of
+
+        if isinstance(kernel, str):
+            self.kernel = kernels.make(kernel, shape, dtype)
+            self.name = kernel
+            if kernels.is_path(kernel):
+                self.shape = dict(shape or {})
+            else:
+                self.shape = {k: v for k, v in kernels.get(kernel).complete(shape).items() if isinstance(v, int)}
+        else:
+            self.kernel, self.name = kernel, kernel.name
+            self.shape = dict(shape or {})
+        # the form that the cache's option lists speak of: unit axes dropped, adjacent axes merged
+        self.kernel = normalise(self.kernel)
+        self.dtype = dtype_of(dtype).name if dtype else (self.kernel.inputs or self.kernel.outputs)[0].dtype.name
+        self.device = devices.get(device)
+        self.device.check()
+        self.threads = threads or self.device.threads
+        self.device.check_threads(self.threads)
+        self.vars = _values(self.kernel, vars or {})
+        self.canonical = canonical_of(self.kernel)
+        self.key = key_of(self.kernel, self.device, self.threads)
+
+    def roofline(self) -> Roofline | None:
+        """What bounds the kernel here; None where the machine's limits are not known."""
+        from ..measure.roofline import roofline
+
+        limits = self.device.limits()
+        return None if limits is None else roofline(self.kernel, limits, self.threads, self.vars, self.device.target)
+
+    def job(self, strategy: str, seeds: str, seed: int, budget: Budget) -> Job:
+        """The description a result carries."""
+        from ..ir.cost import cost
+
+        work = cost(self.kernel, self.vars)
+        roof = self.roofline()
+        return Job(
+            kernel=self.name,
+            shape=self.shape,
+            dtype=self.dtype,
+            device=self.device.name,
+            threads=self.threads,
+            strategy=strategy,
+            flops=work.flops,
+            bytes=work.bytes,
+            roofline_s=roof.seconds if roof else None,
+            seed=seed,
+            seeds=seeds,
+            budget="" if budget.seconds is None else f"{budget.seconds:g}s",
+            trials=budget.trials,
+        )
+
+
+def _values(kernel: Kernel, given: Mapping[str, int]) -> dict[str, int]:
+    """A value for every symbolic extent: the one given, else the middle of its range. UsageError for one that is not there or out of range."""
+    known = {s.arg.name: s.arg for s in kernel.symbols}
+    for name in given:
+        if name not in known:
+            raise UsageError(f"{kernel.name} has no symbol {name!r}{'; its symbols are ' + ', '.join(known) if known else ''}")
+    out = {}
+    for name, symbol in known.items():
+        value = given.get(name, (symbol.lo + symbol.hi) // 2)
+        if not symbol.lo <= value <= symbol.hi:
+            raise UsageError(f"symbol {name} is {value}; its range is {symbol.lo} to {symbol.hi}")
+        out[name] = value
+    return out
