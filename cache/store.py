@@ -13,7 +13,7 @@ from typing import IO, Any, NamedTuple, Protocol, TypeVar
 from ..ir.errors import CacheError
 from . import bundles, layers, queries, spill
 from .choice import Standing, standing
-from .explain import Explanation, explain
+from .explain import LookupReport, explain
 from .keys import Key
 from .lookup import Reader
 from .recover import CacheWarning, Damaged, Newer, Older, move_aside
@@ -104,7 +104,7 @@ class Cache:
                 out.setdefault(r.digest, r)
         return list(out.values())[:limit]
 
-    def explain(self, key: Key) -> Explanation:
+    def explain(self, key: Key) -> LookupReport:
         """Hit or miss, and for a miss how the closest key differs, field by field."""
         row, place = next(iter(self._answers(key)), (None, None))
         groups = self._read(lambda s: s.table(queries.KEYS)) or []
