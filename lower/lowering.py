@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from math import gcd, prod
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 from ..ir import index as ix
@@ -12,6 +13,7 @@ from ..ir.dtypes import DType, index
 from ..ir.errors import OptError
 from ..ir.kernel import Buffer, Scan
 from ..ir.node import Node, const, walk
+from ..log import logger
 from ..opts.axis_plan import Part
 from ..opts.memory_limits import check_program
 from ..opts.nests import FoldItem, Item, Nest
@@ -22,8 +24,7 @@ from ..program.program import Mem, Param, Phase, Program, Val
 from . import empty_extents as empty
 from .allocation import Rooms
 from .emit import pack_once as once
-from .passes import barriers
-from .passes.interleave import interleave
+from .passes import Observer, run_passes
 from .pieces import ALL, Piece, Pieces
 from .scalars import Scalars
 from .storage import Arena, Array, Registers, row_major
@@ -31,10 +32,13 @@ from .storage import Arena, Array, Registers, row_major
 if TYPE_CHECKING:
     from .emit.fold import Merge
 
+log = logger("lower")
 
-def lower(scheduled: Scheduled, expand: bool = True) -> Program:
-    """The Program of a schedule. `expand=False` keeps exp, log, tanh and erf as operations (for the twin). OptError where
-    the schedule cannot be expressed."""
+
+def lower(scheduled: Scheduled, expand: bool = True, observe: Observer | None = None) -> Program:
+    """The Program of a schedule. `expand=False` keeps exp, log, tanh and erf as operations (for the twin). `observe` sees it after
+    emission and after each pass, and must take what it wants of it at once. OptError where the schedule cannot be expressed."""
+    begin = perf_counter()
     kernel = scheduled.kernel
     params = tuple(Param(b.name, b.dtype, b.shape, b.role) for b in kernel.buffers)
     places = {b.name: i for i, b in enumerate(kernel.buffers)}
@@ -53,6 +57,10 @@ def lower(scheduled: Scheduled, expand: bool = True) -> Program:
         out.phases.append(low.run(gate))
         out.scratch, out.shared, out.work = max(out.scratch, low.arena.size), max(out.shared, low.shared.size), max(out.work, low.work, room.size)
         out.regs = max(out.regs, sub.regs)
+    log.debug("%s for %s: emitted in %.3g ms, %d phases", kernel.name, target.name, 1e3 * (perf_counter() - begin), len(out.phases))
+    if observe is not None:
+        observe("emit", out)
+    run_passes(out, target, observe)
     if out.shared > target.shared and target.groups:
         raise OptError(f"{kernel.name}: the group needs {out.shared} bytes of shared memory; {target.name} has {target.shared}")
     if scheduled.opts:
@@ -125,10 +133,6 @@ class Lowering(Rooms, Pieces):
                 self._grid(phase.item)
                 self._threads(phase.thread)
                 self.work_item(self.sched.grid, found)
-        if self.sched.group > 1:
-            barriers.place(phase, self.sched.target.warp)
-        if not self.sched.target.groups:  # compilers for GPUs schedule by themselves
-            interleave(phase, self.sched.target.registers)
         return phase
 
     def _threads(self, thread: Val | None) -> None:
