@@ -16,6 +16,7 @@ EXITS = """exit codes:
   130  interrupted; the best so far is saved
 """
 _KERNEL = "a named kernel (`tune kernels`) or my.py:function, which returns a Kernel; NAME:constant=b: input b never changes and may be packed once"
+STAGES = ("kernel", "schedule", "program", "passes", "source", "asm")
 MODES = ("use", "require", "record", "tune", "refresh")
 
 
@@ -30,6 +31,14 @@ def _at_least(least: int) -> Callable[[str], int]:
         return value
 
     return parse
+
+
+def _stages(text: str) -> tuple[str, ...]:
+    words = tuple(dict.fromkeys(w.strip() for w in text.split(",")))
+    wrong = [w for w in words if w not in (*STAGES, "all")]
+    if wrong:
+        raise ArgumentTypeError(f"there is no stage {wrong[0][:40]!r}; stages are {', '.join(STAGES)}, several with commas between, or all")
+    return words
 
 
 def _add_kernel(p: ArgumentParser, required: bool, device: str | None, kernel: bool = True) -> None:
@@ -85,7 +94,14 @@ def _add_show(p: ArgumentParser) -> None:
     chosen = p.add_mutually_exclusive_group()
     chosen.add_argument("--seed-schedule", action="store_true", help="show the seed schedule rather than the cache's best")
     chosen.add_argument("--opts", metavar="JSON", help='show these options, e.g. \'[["TILE","m",8]]\'')
-    p.add_argument("--source", action="store_true", help="print the rendered source and nothing else")
+    only = p.add_mutually_exclusive_group()
+    only.add_argument("--source", action="store_true", help="print the rendered source and nothing else")
+    only.add_argument(
+        "--stage",
+        type=_stages,
+        metavar="STAGE",
+        help=f"print a stage of the way to machine code and nothing else: {', '.join(STAGES)}; several with commas, or all",
+    )
 
 
 def _add_report(p: ArgumentParser) -> None:
