@@ -86,8 +86,8 @@ class _Stderr(logging.StreamHandler[TextIO]):
     def __init__(self) -> None:
         logging.Handler.__init__(self)
 
-    @property  # type: ignore[override]
-    def stream(self) -> TextIO:
+    @property
+    def stream(self) -> TextIO:  # type: ignore[override]
         return sys.stderr
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -149,9 +149,9 @@ def apply(setting: Setting | None) -> None:
 def from_environment() -> None:
     """Do as TILEWRIGHT_LOG says; a process that did so already does nothing. Raises BadSetting."""
     text = os.environ.get(ENV, "")
-    if text.strip() and (_now is None or os.environ[ENV] != _now[0].text):
+    if text.strip():
         setting = parse(text)
-        if _now is None or setting != _now[0]:
+        if setting != current():
             apply(setting)
 
 

@@ -24,7 +24,8 @@ from ..program.program import Mem, Param, Phase, Program, Val
 from . import empty_extents as empty
 from .allocation import Rooms
 from .emit import pack_once as once
-from .passes import Observer, run_passes
+from .passes import Observer, Pass, barriers, run_passes
+from .passes.interleave import interleave
 from .pieces import ALL, Piece, Pieces
 from .scalars import Scalars
 from .storage import Arena, Array, Registers, row_major
@@ -60,7 +61,10 @@ def lower(scheduled: Scheduled, expand: bool = True, observe: Observer | None = 
     log.debug("%s for %s: emitted in %.3g ms, %d phases", kernel.name, target.name, 1e3 * (perf_counter() - begin), len(out.phases))
     if observe is not None:
         observe("emit", out)
-    run_passes(out, target, observe)
+    passes: dict[str, Pass] = {"barriers": lambda phase: barriers.place(phase, target.warp)}
+    if not target.groups:  # compilers for GPUs schedule by themselves
+        passes["interleave"] = lambda phase: interleave(phase, target.registers)
+    run_passes(out, passes, observe)
     if out.shared > target.shared and target.groups:
         raise OptError(f"{kernel.name}: the group needs {out.shared} bytes of shared memory; {target.name} has {target.shared}")
     if scheduled.opts:

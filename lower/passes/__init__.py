@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from time import perf_counter
 
 from ...log import logger
 from ...program.program import Phase, Program
-from ...targets import Target
 
+Pass = Callable[[Phase], None]
+"""Changes a phase in place."""
 Observer = Callable[[str, Program], None]
 """Is called with ("emit", the Program) and then with (a pass's name, the Program) after each pass. The Program goes on changing."""
 log = logger("lower")
 
 
-def run_passes(program: Program, target: Target, observe: Observer | None) -> None:
-    """What happens to an emitted Program, in order; `observe` sees it after each pass. Phases that pack once are left as they are.
-    Raises OptError where a barrier would have to stand in code that only some threads run."""
-    from . import barriers, interleave
-
-    passes: dict[str, Callable[[Phase], None]] = {"barriers": lambda phase: barriers.place(phase, target.warp)}
-    if not target.groups:  # compilers for GPUs schedule by themselves
-        passes["interleave"] = lambda phase: interleave.interleave(phase, target.registers)
+def run_passes(program: Program, passes: Mapping[str, Pass], observe: Observer | None) -> None:
+    """Change an emitted Program by passes, in order; `observe` sees it after each. Phases that pack once are left as they are. Raises what a
+    pass raises: OptError where a barrier would have to stand in code that only some threads run."""
     for name, run in passes.items():
         begin = perf_counter()
         for phase in program.phases[program.once :]:

@@ -76,7 +76,7 @@ def test_values_keep_their_names_from_pass_to_pass(monkeypatch: pytest.MonkeyPat
     lower.lower(opts.apply(kernels.make("sum_all", {"n": 64}), (), target), observe=history)
     text = history.text()
     assert "(-1 store)" in text
-    changed = [line for line in text.splitlines() if line[:1] in "+-" and line[:3] not in ("+++", "---")]
+    changed = [line for line in text.splitlines() if line.startswith(("+", "-")) and not line.startswith(("+++", "---"))]
     assert len(changed) == 1 and changed[0].startswith("-") and "store y" in changed[0]
 
 
