@@ -1,27 +1,41 @@
-"""Passes over an emitted Program, by name and in order."""
+"""Named passes over a whole Program, in the order in which they run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from time import perf_counter
+from collections.abc import Callable
+from dataclasses import dataclass
 
-from ...log import logger
-from ...program.program import Phase, Program
-
-Pass = Callable[[Phase], None]
-"""Changes a phase in place."""
-Observer = Callable[[str, Program], None]
-"""Is called with ("emit", the Program) and then with (a pass's name, the Program) after each pass. The Program goes on changing."""
-log = logger("lower")
+from ...program.program import Program
+from ...targets import Target
+from . import barriers, interleave
 
 
-def run_passes(program: Program, passes: Mapping[str, Pass], observe: Observer | None) -> None:
-    """Change an emitted Program by passes, in order; `observe` sees it after each. Phases that pack once are left as they are. Raises what a
-    pass raises: OptError where a barrier would have to stand in code that only some threads run."""
-    for name, run in passes.items():
-        begin = perf_counter()
-        for phase in program.phases[program.once :]:
-            run(phase)
-        log.debug("%s: pass %s took %.3g ms", program.name, name, 1e3 * (perf_counter() - begin))
-        if observe is not None:
-            observe(name, program)
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """Changes a Program in place where it `applies` to the target."""
+
+    name: str
+    applies: Callable[[Target], bool]
+    run: Callable[[Program, Target], None]
+
+
+def _barriers(program: Program, target: Target) -> None:
+    for phase in program.phases:
+        barriers.place(phase, target.warp)
+
+
+def _interleave(program: Program, target: Target) -> None:
+    # what packs constant inputs runs once, and may take its time
+    for phase in program.phases[program.once :]:
+        interleave.interleave(phase, target.registers)
+
+
+PASSES = (
+    Pass("barriers", lambda target: target.groups, _barriers),
+    Pass("interleave", lambda target: not target.groups, _interleave),  # compilers for GPUs schedule by themselves
+)
+
+
+def of(target: Target) -> tuple[Pass, ...]:
+    """The passes that run for a target."""
+    return tuple(p for p in PASSES if p.applies(target))
