@@ -135,6 +135,8 @@ def handler(args: Namespace) -> Callable[[Namespace], int]:
         from .show import run as chosen
     elif args.command == "check":
         from .check import run as chosen
+    elif args.command == "bisect":
+        from .bisect import run as chosen
     elif args.command == "report":
         from .report.command import run as chosen
     elif args.command == "explain":

@@ -143,6 +143,18 @@ def _add_check(p: ArgumentParser) -> None:
     p.add_argument("--seed", type=_at_least(0), default=0, metavar="N", help="random seed of the inputs")
 
 
+def _add_bisect(p: ArgumentParser) -> None:
+    p.add_argument("--kernel", required=True, metavar="NAME", help="a named kernel (`tune kernels`) or my.py:function")
+    p.add_argument("--shape", metavar="m=..,n=..", help="extents by name; default: a small, odd shape")
+    p.add_argument("--dtype", help="float32, float16, bfloat16, float64, int8 (what the kernel takes)")
+    p.add_argument("--opts", required=True, metavar="JSON", help='the options that are wrong, e.g. \'[["UPCAST","n",16]]\'')
+    where = p.add_mutually_exclusive_group()
+    where.add_argument("--device", default="cpu", help="the device that is wrong (`tune devices`); default cpu")
+    where.add_argument("--target", metavar="NAME", help="check the Programs for this target only, which need not be here")
+    p.add_argument("--threads", type=_at_least(1), metavar="N", help="threads used on the device; default: its own")
+    p.add_argument("--seed", type=_at_least(0), default=0, metavar="N", help="random seed of the inputs")
+
+
 def _add_cache_commands(p: ArgumentParser) -> None:
     sub = p.add_subparsers(dest="action", required=True, metavar="ACTION")
     lists = sub.add_parser("list", help="measurements, one a line")
@@ -181,6 +193,7 @@ def build_parser() -> ArgumentParser:
     _add_run(sub.add_parser("run", help="search for a kernel's best schedule", epilog=EXITS, formatter_class=RawDescriptionHelpFormatter))
     _add_show(sub.add_parser("show", help="a schedule: its options, loop nest and source"))
     _add_check(sub.add_parser("check", help="run a schedule where every access is checked: races, bounds, barriers, and the result"))
+    _add_bisect(sub.add_parser("bisect", help="which pass or option makes a schedule wrong, or whether the device does"))
     _add_report(sub.add_parser("report", help="what the cache holds: times, rates, share of the roofline, gain over the seed"))
     explain = sub.add_parser("explain", help="what each option of the cached best is worth, measured now")
     _add_kernel(explain, required=True, device="cpu")
