@@ -42,7 +42,9 @@ def run(args: Namespace) -> int:
         print(_program_wrong(found, kernel, opts, target, args, shape))
         return FOUND
     if device is None:
-        print(f"\nevery Program is right; what {target.name}'s compiler makes of the last one was not run (--device NAME runs it)")
+        print(
+            f"\nevery Program is right; what {target.name}'s compiler makes of the last one was not run (--device NAME runs it)"
+        )
         return 0
     return _on_device(kernel, opts, device, vars, args)
 
@@ -63,7 +65,9 @@ def _short(opts: tuple[Opt, ...]) -> str:
     return short(opts)
 
 
-def _program_wrong(found: Finding, kernel: Kernel, opts: tuple[Opt, ...], target: Target, args: Namespace, shape: dict[str, int] | None) -> str:
+def _program_wrong(
+    found: Finding, kernel: Kernel, opts: tuple[Opt, ...], target: Target, args: Namespace, shape: dict[str, int] | None
+) -> str:
     """Who is to blame, and the command that looks at it."""
     from ..opts.opt import dumps
     from .style import shape_text

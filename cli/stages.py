@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from ..targets import Target
 
 
-def stages_text(kernel: Kernel, scheduled: Scheduled, target: Target, stages: Sequence[str], optional: bool = False) -> str:
+def stages_text(
+    kernel: Kernel, scheduled: Scheduled, target: Target, stages: Sequence[str], optional: bool = False
+) -> str:
     """The texts of `stages`, with a heading each where there are several; ends with a newline. `optional`: a stage that cannot be seen here says why,
     instead of raising DeviceError."""
     made = _Made(kernel, scheduled, target)

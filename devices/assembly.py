@@ -20,11 +20,15 @@ def assembly(source: SourceLike) -> str:
         from .cpu import cc
 
         if target.arch != host().arch:
-            raise DeviceError(f"the C compiler here makes assembly of {host().arch}, not of {target.arch}; show it without --device cpu:c, by LLVM")
+            raise DeviceError(
+                f"the C compiler here makes assembly of {host().arch}, not of {target.arch}; show it without --device cpu:c, by LLVM"
+            )
         return cc.assembly_of(source.text, target, cc.find())
     if target.lang == "cuda":
         from .cuda import nvrtc
 
         return nvrtc.compile_to_ptx(source.text, target.cpu)
     who = "an OpenCL driver" if target.lang == "opencl" else f"the compiler of {target.lang}"
-    raise DeviceError(f"{who} keeps its machine code to itself, so there is no assembly for {target.name}; look at --stage source, the last that can be seen")
+    raise DeviceError(
+        f"{who} keeps its machine code to itself, so there is no assembly for {target.name}; look at --stage source, the last that can be seen"
+    )

@@ -16,7 +16,9 @@ def kernel_text(kernel: Kernel) -> str:
     out += [f"  symbol {s.arg.name} in {s.arg.lo}..{s.arg.hi}" for s in kernel.symbols]
     for family, axes in kernel.families.items():
         sites = ", ".join(a.arg.name for a in axes)
-        out.append(f"  axis {sites}: {_extent(axes[0].arg.extent)}" + (f" (family {family})" if sites != family else ""))
+        out.append(
+            f"  axis {sites}: {_extent(axes[0].arg.extent)}" + (f" (family {family})" if sites != family else "")
+        )
     for item in kernel.body:
         out += _fold(item) if isinstance(item, Fold) else [_value(item)]
     out += [_store(s) for s in kernel.stores]

@@ -16,7 +16,13 @@ from typing import TextIO
 
 from . import ENV, ROOMS
 
-LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR, "off": logging.CRITICAL + 10}
+LEVELS = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+    "off": logging.CRITICAL + 10,
+}
 FORM = f"write {ENV}=debug, or rooms with their levels, such as search:debug,measure:info, and at the end file=PATH"
 _LINE = "%(asctime)s.%(msecs)03d %(levelname)-5s %(name)s[%(process)d] %(message)s"
 
@@ -131,7 +137,9 @@ def apply(setting: Setting | None) -> None:
         try:
             handler = _File(setting.file) if setting.file is not None else _Stderr()
         except OSError as e:
-            raise BadSetting(f"{ENV}: cannot write {setting.file}: {e.strerror}; name a file in a folder that exists and is writable") from None
+            raise BadSetting(
+                f"{ENV}: cannot write {setting.file}: {e.strerror}; name a file in a folder that exists and is writable"
+            ) from None
         handler.setFormatter(_Line())
     root = logging.getLogger("tilewright")
     if _now is not None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import OptError, TilewrightError, VerifyError
@@ -41,7 +42,9 @@ class Finding:
         return self.stages[-1][0] if self.stages and self.stages[-1][1] else ""
 
 
-def bisect(kernel: Kernel, opts: Sequence[Opt], target: Target, vars: Mapping[str, int] | None = None, seed: int = 0) -> Finding:
+def bisect(
+    kernel: Kernel, opts: Sequence[Opt], target: Target, vars: Mapping[str, int] | None = None, seed: int = 0
+) -> Finding:
     """Find the first stage at which the schedule `opts` of `kernel` (in normal form) for `target` is wrong. `vars`: values of the symbols; `seed`: of
     the inputs. The interpreter takes about a microsecond an operation: give a small shape.
 
@@ -69,8 +72,8 @@ def shortest(items: Opts, fails: Callable[[Opts], bool]) -> Opts:
     pieces = 2
     while len(items) > 1:
         cuts = [len(items) * i // pieces for i in range(pieces + 1)]
-        parts = [items[a:b] for a, b in zip(cuts, cuts[1:])]
-        rests = [items[:a] + items[b:] for a, b in zip(cuts, cuts[1:])]
+        parts = [items[a:b] for a, b in pairwise(cuts)]
+        rests = [items[:a] + items[b:] for a, b in pairwise(cuts)]
         found = next((p for p in parts if len(p) < len(items) and fails(p)), None)
         if found is not None:
             items, pieces = found, 2
@@ -98,7 +101,9 @@ class _Checker:
     vars: dict[str, int]
     seed: int
     _known: dict[Opts, tuple[tuple[str, str], ...]] = field(default_factory=dict)
-    _twins: dict[tuple[tuple[str, int], ...], tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = field(default_factory=dict)
+    _twins: dict[tuple[tuple[str, int], ...], tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = field(
+        default_factory=dict
+    )
     _expected: tuple[dict[str, Any], dict[str, Any]] | None = None
 
     def stages(self, opts: Opts) -> tuple[tuple[str, str], ...]:
@@ -126,7 +131,9 @@ class _Checker:
         right = tuple((n, "") for n in names[:at])
         return (*right, (names[at], why)) if why else right
 
-    def _lowered(self, scheduled: Any, names: list[str], stop: int, twin: bool, cuts: Mapping[str, int] | None = None) -> tuple[int, str] | None:
+    def _lowered(
+        self, scheduled: Any, names: list[str], stop: int, twin: bool, cuts: Mapping[str, int] | None = None
+    ) -> tuple[int, str] | None:
         """(number of the stage, what is wrong) of the first of the stages before `stop` that is wrong."""
         from ..lower import lower
 

@@ -36,14 +36,23 @@ def test_the_kernel_as_values_over_axes(tune: Tune) -> None:
 
 def test_the_schedule_says_lanes_and_what_is_kept(tune: Tune) -> None:
     given = '[["UPCAST","n",16],["STAGE","e",{"at":"m"}]]'
-    done = tune("show", "--kernel", "softmax", "--shape", "m=8,n=64", "--target", "avx2", "--opts", given, "--stage", "schedule")
+    done = tune(
+        "show", "--kernel", "softmax", "--shape", "m=8,n=64", "--target", "avx2", "--opts", given, "--stage", "schedule"
+    )
     assert done.code == 0, done.err
-    for line in (f"--opts '{given}'", "nest y (store): 8 lanes along n@out.u", "value e is kept in an array, made at m", "n@max 4  reduce  step 16"):
+    for line in (
+        f"--opts '{given}'",
+        "nest y (store): 8 lanes along n@out.u",
+        "value e is kept in an array, made at m",
+        "n@max 4  reduce  step 16",
+    ):
         assert line in done.out
 
 
 def test_phases_of_a_split_reduction_are_told_apart(tune: Tune) -> None:
-    done = tune("show", "--kernel", "sum_all", "--target", "avx2", "--opts", '[["SPLITK","n",4]]', "--stage", "schedule")
+    done = tune(
+        "show", "--kernel", "sum_all", "--target", "avx2", "--opts", '[["SPLITK","n",4]]', "--stage", "schedule"
+    )
     assert done.code == 0, done.err
     assert "\nphase 0: sum_all_part\n" in done.out and "\nphase 1: sum_all\n" in done.out
 
@@ -76,7 +85,9 @@ def test_values_keep_their_names_from_pass_to_pass(monkeypatch: pytest.MonkeyPat
     lower.lower(opts.apply(kernels.make("sum_all", {"n": 64}), (), target), observe=history)
     text = history.text()
     assert "(-1 store)" in text
-    changed = [line for line in text.splitlines() if line.startswith(("+", "-")) and not line.startswith(("+++", "---"))]
+    changed = [
+        line for line in text.splitlines() if line.startswith(("+", "-")) and not line.startswith(("+++", "---"))
+    ]
     assert len(changed) == 1 and changed[0].startswith("-") and "store y" in changed[0]
 
 
@@ -112,21 +123,41 @@ def test_opencl_has_no_assembly(tune: Tune) -> None:
 
 def test_several_stages_have_headings_and_are_the_same_each_time(tune: Tune) -> None:
     text = stage(tune, "all", "--target", "avx2")
-    assert [line for line in text.splitlines() if line.startswith("== ")] == [f"== {n}" for n in ("kernel", "schedule", "program", "passes", "source", "asm")]
+    assert [line for line in text.splitlines() if line.startswith("== ")] == [
+        f"== {n}" for n in ("kernel", "schedule", "program", "passes", "source", "asm")
+    ]
     assert stage(tune, "all", "--target", "avx2") == text
     assert stage(tune, "kernel,schedule", "--target", "avx2") == text[: text.index("\n== program\n")]
 
 
 def test_a_users_file(tune: Tune, tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
-    file.write_text("from tilewright import kernels\n\ndef twice(n=8):\n    return kernels.make('add', {'m': 1, 'n': n})\n")
-    done = tune("show", "--kernel", f"{file}:twice", "--shape", "n=24", "--opts", "[]", "--stage", "kernel,program", "--target", "avx2")
+    file.write_text(
+        "from tilewright import kernels\n\ndef twice(n=8):\n    return kernels.make('add', {'m': 1, 'n': n})\n"
+    )
+    done = tune(
+        "show",
+        "--kernel",
+        f"{file}:twice",
+        "--shape",
+        "n=24",
+        "--opts",
+        "[]",
+        "--stage",
+        "kernel,program",
+        "--target",
+        "avx2",
+    )
     assert done.code == 0, done.err
     assert "in a: float32[24]" in done.out and "== program\nprogram add\n" in done.out
 
 
 @pytest.mark.parametrize(
-    ("args", "said"), [(["--stage", "sauce"], "there is no stage 'sauce'; stages are kernel, schedule"), (["--stage", "asm", "--source"], "not allowed with")]
+    ("args", "said"),
+    [
+        (["--stage", "sauce"], "there is no stage 'sauce'; stages are kernel, schedule"),
+        (["--stage", "asm", "--source"], "not allowed with"),
+    ],
 )
 def test_bad_stages(tune: Tune, args: list[str], said: str) -> None:
     done = tune(*SOFTMAX, *args)

@@ -58,7 +58,9 @@ def test_settings(text: str, levels: dict[str, int], file: str | None) -> None:
         ("debug,file=", "names no file"),
     ],
 )
-def test_what_cannot_be_understood_names_the_right_form(text: str, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_understood_names_the_right_form(
+    text: str, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(setup.BadSetting, match=re.escape(said)):
         setup.parse(text)
     monkeypatch.setenv(log.ENV, text)
@@ -68,7 +70,9 @@ def test_what_cannot_be_understood_names_the_right_form(text: str, said: str, mo
 
 
 def python(code: str, setting: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, log.ENV: setting}, timeout=60)
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, log.ENV: setting}, timeout=60
+    )
 
 
 def test_import_warns_and_goes_on() -> None:
@@ -78,7 +82,13 @@ def test_import_warns_and_goes_on() -> None:
 
 
 def test_the_command_says_it_once() -> None:
-    done = subprocess.run([sys.executable, "-m", "tilewright.cli", "kernels"], capture_output=True, text=True, env={**os.environ, log.ENV: "loud"}, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-m", "tilewright.cli", "kernels"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, log.ENV: "loud"},
+        timeout=60,
+    )
     assert done.returncode == 2 and done.stderr.count("TILEWRIGHT_LOG:") == 1 and done.stderr.startswith("error: ")
 
 
@@ -95,7 +105,9 @@ def test_a_program_that_sets_up_logging_itself_gets_messages(caplog: pytest.LogC
     with caplog.at_level(DEBUG, "tilewright.search"):
         assert room.listens()
         room.debug("%d of %s", 3, "them")
-    assert [(r.getMessage(), r.funcName) for r in caplog.records] == [("3 of them", "test_a_program_that_sets_up_logging_itself_gets_messages")]
+    assert [(r.getMessage(), r.funcName) for r in caplog.records] == [
+        ("3 of them", "test_a_program_that_sets_up_logging_itself_gets_messages")
+    ]
 
 
 def test_values_are_formatted_only_where_somebody_reads() -> None:
@@ -142,7 +154,9 @@ def test_helper_processes_write_to_the_same_file(tmp_path: Path, monkeypatch: py
     assert len({pid for _, pid, _ in lines}) >= 3, "this process, a builder, and a measured child"
 
 
-def test_messages_wait_while_a_display_is_on(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_messages_wait_while_a_display_is_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv(log.ENV, "search:debug")
     setup.from_environment()
     shown: list[str] = []
@@ -176,7 +190,11 @@ def test_a_file_that_was_named_is_left_alone(monkeypatch: pytest.MonkeyPatch, tm
 def test_the_board_stays_whole(tmp_path: Path) -> None:
     from ..cli.terminal import ESCAPES, Terminal
 
-    env = {"TILEWRIGHT_CACHE": str(tmp_path / "c.db"), "XDG_STATE_HOME": str(tmp_path), log.ENV: "search:info,measure:debug"}
+    env = {
+        "TILEWRIGHT_CACHE": str(tmp_path / "c.db"),
+        "XDG_STATE_HOME": str(tmp_path),
+        log.ENV: "search:info,measure:debug",
+    }
     with Terminal("run", "--kernel", "add", "--shape", "m=8,n=64", "--threads", "1", "--trials", "3", env=env) as tune:
         assert tune.wait() == 0, tune.text
     # what erases the board and moves over it ends a line as well
