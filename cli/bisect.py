@@ -1,4 +1,5 @@
-"""`tune bisect`: which pass or option makes a schedule wrong; if none does, whether the renderer, the compiler or the device does."""
+"""`tune bisect`: which pass or option makes a schedule wrong; if none does, whether the renderer, the compiler or the
+device does."""
 
 from __future__ import annotations
 
@@ -39,12 +40,10 @@ def run(args: Namespace) -> int:
     for stage, wrong in found.stages:
         print(_line(stage, f"WRONG: {wrong}" if wrong else "right, by the integer twin and by the float64 reference"))
     if found.culprit:
-        print(_program_wrong(found, kernel, opts, target, args, shape))
+        print(_program_wrong(found, kernel.name, len(opts), args, shape))
         return FOUND
     if device is None:
-        print(
-            f"\nevery Program is right; what {target.name}'s compiler makes of the last one was not run (--device NAME runs it)"
-        )
+        print(f"\nevery Program is right; what {target.name}'s compiler makes of it was not run, as --device NAME would")
         return 0
     return _on_device(kernel, opts, device, vars, args)
 
@@ -65,24 +64,23 @@ def _short(opts: tuple[Opt, ...]) -> str:
     return short(opts)
 
 
-def _program_wrong(
-    found: Finding, kernel: Kernel, opts: tuple[Opt, ...], target: Target, args: Namespace, shape: dict[str, int] | None
-) -> str:
-    """Who is to blame, and the command that looks at it."""
+def _program_wrong(found: Finding, name: str, given: int, args: Namespace, shape: dict[str, int] | None) -> str:
+    """Who is to blame, and the command that looks at it. `name`: the kernel's; `given`: how many options there were."""
     from ..opts.opt import dumps
     from .style import shape_text
 
     from_options = found.culprit in ("schedule", "emit")
     if from_options and not found.opts:
-        said = f"emission is wrong without any option: the fault is in lower/emit, or {kernel.name} is not what its reference computes"
+        said = f"emission is wrong without any option: look at lower/emit, and whether {name} is what it is meant to be"
     elif found.culprit == "schedule":
         said = f"applying the options breaks it: look at {_ops(found.opts)} in opts/"
     elif found.culprit == "emit":
-        said = f"the emitted Program is wrong already: look at {_ops(found.opts)} in opts/, and at what lower/emit makes of it"
+        ops = _ops(found.opts)
+        said = f"the emitted Program is wrong already: look at {ops} in opts/, and at what lower/emit makes of it"
     else:
         said = f"the pass {found.culprit} breaks it (lower/passes): the Program was right before"
     out = ["", said]
-    if len(found.opts) < len(opts):
+    if len(found.opts) < given:
         out.append(f"the shortest list that shows it: {_short(found.opts)}")
     words = ["tune", "show", "--kernel", args.kernel, *(["--shape", shape_text(shape)] if shape else [])]
     words += ["--dtype", args.dtype] if args.dtype else []
@@ -118,12 +116,14 @@ def _second_opinion(kernel: Kernel, opts: tuple[Opt, ...], name: str, vars: dict
     except DeviceError as e:
         return f"{name}, which renders and compiles in another way, cannot be asked: {e}"
     if wrong:
-        return f"{name}, which renders and compiles in another way, is wrong too ({wrong}): look at what both share (program/abi.py, the processor)"
+        both = "what both share: program/abi.py, and the processor"
+        return f"{name}, which renders and compiles in another way, is wrong too ({wrong}): look at {both}"
     return f"{name}, which renders and compiles in another way, is right"
 
 
 def _measured(kernel: Kernel, opts: tuple[Opt, ...], device: Device, vars: dict[str, int], args: Namespace) -> str:
-    """What is wrong with the schedule's results on a device, by the checks that a winner has to pass; '' where nothing is."""
+    """What is wrong with the schedule's results on a device, by the checks that a winner has to pass; '' where
+    nothing is."""
     from ..measure import Measurement, Measurer
 
     with Measurer(kernel, device, args.threads, seed=args.seed, vars=vars, builders=1) as m:

@@ -27,6 +27,5 @@ def write(path: str, text: str) -> None:
     except BrokenPipeError:
         raise  # the reader has gone, which is no error
     except OSError as e:
-        raise UsageError(
-            f"cannot write --json {path}: {e.strerror}; the result is in the cache, so the same command with another file gives it again"
-        ) from None
+        again = "the result is in the cache, so the same command with another file gives it again"
+        raise UsageError(f"cannot write --json {path}: {e.strerror}; {again}") from None

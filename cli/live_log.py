@@ -1,6 +1,8 @@
-"""Log messages while a live display is on: they wait in a file, where helper processes put theirs too, and are printed above the display when it is drawn.
+"""Log messages while a live display is on: they wait in a file, where helper processes put theirs too, and are
+printed above the display when it is drawn.
 
-Neither this process nor a helper writes to a terminal whose lines the display owns, and nothing is drawn beside a measurement for the sake of a message."""
+Neither this process nor a helper writes to a terminal whose lines the display owns, and nothing is drawn beside a
+measurement for the sake of a message."""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ from collections.abc import Callable
 
 
 class LogAbove:
-    """`begin`, `show` as often as the display is drawn, `end`. Does nothing where TILEWRIGHT_LOG is not set or names a file."""
+    """`begin`, `show` as often as the display is drawn, `end`. Does nothing where TILEWRIGHT_LOG is not set or names
+    a file."""
 
     def __init__(self, show: Callable[[str], None]) -> None:
         """`show(text)` prints lines (ending with a newline) above the display."""

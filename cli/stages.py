@@ -17,10 +17,14 @@ if TYPE_CHECKING:
 
 
 def stages_text(
-    kernel: Kernel, scheduled: Scheduled, target: Target, stages: Sequence[str], optional: bool = False
+    kernel: Kernel,
+    scheduled: Scheduled,
+    target: Target,
+    stages: Sequence[str],
+    optional: bool = False,
 ) -> str:
-    """The texts of `stages`, with a heading each where there are several; ends with a newline. `optional`: a stage that cannot be seen here says why,
-    instead of raising DeviceError."""
+    """The texts of `stages`, with a heading each where there are several; ends with a newline. `optional`: a stage
+    that cannot be seen here says why, instead of raising DeviceError."""
     made = _Made(kernel, scheduled, target)
     texts = []
     for stage in stages:

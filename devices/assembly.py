@@ -1,4 +1,5 @@
-"""What a device's compiler makes of rendered text, for people: assembly of processors, PTX of CUDA. Needs no device, only its compiler."""
+"""What a device's compiler makes of rendered text, for people: assembly of processors, PTX of CUDA. Needs no device,
+only its compiler."""
 
 from __future__ import annotations
 
@@ -7,9 +8,11 @@ from .base import SourceLike
 
 
 def assembly(source: SourceLike) -> str:
-    """Assembly of LLVM IR (by the LLVM that the cpu device builds with) and of C (by this machine's compiler), PTX of CUDA C++ (by NVRTC).
+    """Assembly of LLVM IR (by the LLVM that the cpu device builds with) and of C (by this machine's compiler), PTX of
+    CUDA C++ (by NVRTC).
 
-    Raises DeviceError for a language whose compiler shows nothing, or where the compiler is not here; BuildError where it rejects the text."""
+    Raises DeviceError for a language whose compiler shows nothing, or where the compiler is not here; BuildError
+    where it rejects the text."""
     target = source.target
     if target.lang == "llvm":
         from .cpu.engine import assembly_of
@@ -20,15 +23,13 @@ def assembly(source: SourceLike) -> str:
         from .cpu import cc
 
         if target.arch != host().arch:
-            raise DeviceError(
-                f"the C compiler here makes assembly of {host().arch}, not of {target.arch}; show it without --device cpu:c, by LLVM"
-            )
+            what = f"the C compiler here makes assembly of {host().arch}, not of {target.arch}"
+            raise DeviceError(f"{what}; show it without --device cpu:c, by LLVM")
         return cc.assembly_of(source.text, target, cc.find())
     if target.lang == "cuda":
         from .cuda import nvrtc
 
         return nvrtc.compile_to_ptx(source.text, target.cpu)
     who = "an OpenCL driver" if target.lang == "opencl" else f"the compiler of {target.lang}"
-    raise DeviceError(
-        f"{who} keeps its machine code to itself, so there is no assembly for {target.name}; look at --stage source, the last that can be seen"
-    )
+    what = f"{who} keeps its machine code to itself, so there is no assembly for {target.name}"
+    raise DeviceError(f"{what}; look at --stage source, the last that can be seen")

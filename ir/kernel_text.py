@@ -10,15 +10,15 @@ from .text import show
 
 
 def kernel_text(kernel: Kernel) -> str:
-    """Every parameter, axis, value and store of `kernel`, a statement a line; ends with a newline. Equal kernels give equal texts."""
+    """Every parameter, axis, value and store of `kernel`, a statement a line; ends with a newline. Equal kernels give
+    equal texts."""
     out = [f"kernel {kernel.name}"]
     out += [f"  {_buffer(b)}" for b in kernel.buffers]
     out += [f"  symbol {s.arg.name} in {s.arg.lo}..{s.arg.hi}" for s in kernel.symbols]
     for family, axes in kernel.families.items():
         sites = ", ".join(a.arg.name for a in axes)
-        out.append(
-            f"  axis {sites}: {_extent(axes[0].arg.extent)}" + (f" (family {family})" if sites != family else "")
-        )
+        whose = f" (family {family})" if sites != family else ""
+        out.append(f"  axis {sites}: {_extent(axes[0].arg.extent)}{whose}")
     for item in kernel.body:
         out += _fold(item) if isinstance(item, Fold) else [_value(item)]
     out += [_store(s) for s in kernel.stores]
@@ -42,9 +42,11 @@ def _names(axes: tuple[Node, ...]) -> str:
 def _value(v: Value) -> str:
     head = f"{v.name}[{_names(v.axes)}]" if v.axes else v.name
     if isinstance(v.expr, Reduce):
-        return f"{head}: {v.dtype} = {v.expr.combine} over {_names(v.expr.axes)} of {show(v.expr.expr)} (in {v.expr.dtype})"
+        what = f"{v.expr.combine} over {_names(v.expr.axes)} of {show(v.expr.expr)}"
+        return f"{head}: {v.dtype} = {what} (in {v.expr.dtype})"
     if isinstance(v.expr, Scan):
-        return f"{head}: {v.dtype} = running {v.expr.combine} along {v.expr.axis.arg.name} of {show(v.expr.expr)} (in {v.expr.dtype})"
+        what = f"running {v.expr.combine} along {v.expr.axis.arg.name} of {show(v.expr.expr)}"
+        return f"{head}: {v.dtype} = {what} (in {v.expr.dtype})"
     return f"{head}: {v.dtype} = {show(v.expr)}"
 
 
@@ -59,4 +61,5 @@ def _store(s: Store) -> str:
     sign = "=" if s.combine is None else f"{s.combine}="
     mask = f" where {show(s.mask)}" if s.mask is not None else ""
     own = f", each {s.own[0].arg.name} writing {s.own[2]} of dimension {s.own[1]}" if s.own is not None else ""
-    return f"{s.buffer.name}[{', '.join(map(show, s.indices))}] {sign} {show(s.expr)}{mask} for every {_names(s.axes) or 'point'}{own}"
+    place = f"{s.buffer.name}[{', '.join(map(show, s.indices))}]"
+    return f"{place} {sign} {show(s.expr)}{mask} for every {_names(s.axes) or 'point'}{own}"

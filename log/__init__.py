@@ -1,7 +1,8 @@
 """Logging: who wants it asks the standard `logging`, who does not pays nothing.
 
-`logger("search")` is the logger `tilewright.search`. It passes messages on where `logging` is imported, which TILEWRIGHT_LOG makes happen (`setup`), and so does
-any program that sets up logging of its own; elsewhere a message costs the look-up of a name. `import tilewright` imports no `logging`."""
+`logger("search")` is the logger `tilewright.search`. It passes messages on where `logging` is imported, which
+TILEWRIGHT_LOG makes happen (`setup`), and so does any program that sets up logging of its own; elsewhere a message
+costs the look-up of a name. `import tilewright` imports no `logging`."""
 
 from __future__ import annotations
 

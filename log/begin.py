@@ -10,8 +10,8 @@ from .setup import BadSetting, from_environment
 
 
 def begin() -> None:
-    """Set logging up; a bad setting is a warning. The command `tune` makes an error of it and says so itself, once, and so do not the helper
-    processes (both are run as modules: `-m`, or by that name)."""
+    """Set logging up; a bad setting is a warning. Not so in the command `tune`, which makes an error of it, nor in its
+    helper processes: both are known by the name that they are started by (`tune`, or a module's: `-m`)."""
     try:
         from_environment()
     except BadSetting as e:

@@ -4,7 +4,8 @@
     TILEWRIGHT_LOG=search:debug,measure:info                these rooms
     TILEWRIGHT_LOG=info,lower:debug,file=/tmp/tilewright    one in more detail; to a file, whose name comes last
 
-Helper processes inherit the variable and append to the same file, or write to the same standard error, a whole line at a time."""
+Helper processes inherit the variable and append to the same file, or write to the same standard error, a whole line
+at a time."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ class BadSetting(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """`levels`: a room's level as `logging` numbers it; rooms that are left out say nothing. `file`: where messages go, None for standard error."""
+    """`levels`: a room's level as `logging` numbers it; rooms that are left out say nothing. `file`: where messages
+    go, None for standard error."""
 
     levels: dict[str, int]
     file: str | None = None
@@ -76,7 +78,8 @@ def parse(text: str) -> Setting:
 
 
 class _Line(logging.Formatter):
-    """One line a message, and nothing in it that moves a terminal's cursor: names of kernels and files come from anywhere."""
+    """One line a message, and nothing in it that moves a terminal's cursor: names of kernels and files come from
+    anywhere."""
 
     def __init__(self) -> None:
         super().__init__(_LINE, "%H:%M:%S")
@@ -130,16 +133,16 @@ def current() -> Setting | None:
 
 
 def apply(setting: Setting | None) -> None:
-    """Set up the loggers, in place of what was set up before; None takes that down. Raises BadSetting where the file cannot be written."""
+    """Set up the loggers, in place of what was set up before; None takes that down. Raises BadSetting where the file
+    cannot be written."""
     global _now
     handler: logging.Handler | None = None
     if setting is not None:
         try:
             handler = _File(setting.file) if setting.file is not None else _Stderr()
         except OSError as e:
-            raise BadSetting(
-                f"{ENV}: cannot write {setting.file}: {e.strerror}; name a file in a folder that exists and is writable"
-            ) from None
+            cure = "name a file in a folder that exists and is writable"
+            raise BadSetting(f"{ENV}: cannot write {setting.file}: {e.strerror}; {cure}") from None
         handler.setFormatter(_Line())
     root = logging.getLogger("tilewright")
     if _now is not None:
@@ -164,8 +167,8 @@ def from_environment() -> None:
 
 
 def divert(file: str | None) -> None:
-    """Send messages of this process, and of helpers started from now on, to another file (None: back to standard error). Nothing
-    happens where nothing was set up."""
+    """Send messages of this process, and of helpers started from now on, to another file (None: back to standard
+    error). Nothing happens where nothing was set up."""
     if _now is not None:
         setting = replace(_now[0], file=file)
         apply(setting)

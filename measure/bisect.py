@@ -1,7 +1,9 @@
-"""From a schedule whose result is wrong to what broke it: the options, emission, one pass, or what comes after the Program.
+"""From a schedule whose result is wrong to what broke it: the options, emission, one pass, or what comes after the
+Program.
 
-The Program is run in the interpreter after emission and after each pass, twice: as the integer twin, whose bits must be the kernel's whatever
-was reordered (so a wrong index cannot hide in rounding), and in floating point, within the verifier's bound of the float64 reference."""
+The Program is run in the interpreter after emission and after each pass, twice: as the integer twin, whose bits must
+be the kernel's whatever was reordered (so a wrong index cannot hide in rounding), and in floating point, within the
+verifier's bound of the float64 reference."""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from . import inputs
 
 if TYPE_CHECKING:
     from ..ir.kernel import Kernel
-    from ..opts import Opt
+    from ..opts import Opt, Scheduled
     from ..program.program import Program
     from ..targets import Target
 
@@ -30,8 +32,9 @@ _MARK = 77
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`stages`: what was checked in order, with '' where it is right and else what is wrong; it ends at the first that is wrong. `opts`: the shortest
-    part of the options, in their order, with which that stage is wrong too (all of them where nothing is)."""
+    """`stages`: what was checked in order, with '' where it is right and else what is wrong; it ends at the first
+    that is wrong. `opts`: the shortest part of the options, in their order, with which that stage is wrong too (all
+    of them where nothing is)."""
 
     stages: tuple[tuple[str, str], ...]
     opts: tuple[Opt, ...]
@@ -43,10 +46,15 @@ class Finding:
 
 
 def bisect(
-    kernel: Kernel, opts: Sequence[Opt], target: Target, vars: Mapping[str, int] | None = None, seed: int = 0
+    kernel: Kernel,
+    opts: Sequence[Opt],
+    target: Target,
+    vars: Mapping[str, int] | None = None,
+    seed: int = 0,
 ) -> Finding:
-    """Find the first stage at which the schedule `opts` of `kernel` (in normal form) for `target` is wrong. `vars`: values of the symbols; `seed`: of
-    the inputs. The interpreter takes about a microsecond an operation: give a small shape.
+    """Find the first stage at which the schedule `opts` of `kernel` (in normal form) for `target` is wrong. `vars`:
+    values of the symbols; `seed`: of the inputs. The interpreter takes about a microsecond an operation: give a small
+    shape.
 
     Raises OptError where the options are not legal."""
     check = _Checker(kernel, target, dict(vars or {}), seed)
@@ -65,8 +73,9 @@ def bisect(
 
 
 def shortest(items: Opts, fails: Callable[[Opts], bool]) -> Opts:
-    """A part of `items`, in their order, that still `fails` and none of whose items can be left out: delta debugging (A. Zeller and R. Hildebrandt,
-    Simplifying and Isolating Failure-Inducing Input, IEEE TSE 28, 2002). `items` themselves fail."""
+    """A part of `items`, in their order, that still `fails` and none of whose items can be left out: delta debugging
+    (A. Zeller and R. Hildebrandt, Simplifying and Isolating Failure-Inducing Input, IEEE TSE 28, 2002). `items`
+    themselves fail."""
     if fails(()):
         return ()
     pieces = 2
@@ -92,6 +101,11 @@ class _Wrong(Exception):
     """Ends lowering at the stage that is wrong."""
 
 
+_Arrays = dict[str, Any]
+_Reference = tuple[_Arrays, _Arrays, _Arrays]
+"""Inputs, expected outputs, and where nothing may be written, by name."""
+
+
 @dataclass
 class _Checker:
     """Checks schedules of one kernel; references are made once."""
@@ -101,9 +115,7 @@ class _Checker:
     vars: dict[str, int]
     seed: int
     _known: dict[Opts, tuple[tuple[str, str], ...]] = field(default_factory=dict)
-    _twins: dict[tuple[tuple[str, int], ...], tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = field(
-        default_factory=dict
-    )
+    _twins: dict[tuple[tuple[str, int], ...], _Reference] = field(default_factory=dict)
     _expected: tuple[dict[str, Any], dict[str, Any]] | None = None
 
     def stages(self, opts: Opts) -> tuple[tuple[str, str], ...]:
@@ -132,7 +144,12 @@ class _Checker:
         return (*right, (names[at], why)) if why else right
 
     def _lowered(
-        self, scheduled: Any, names: list[str], stop: int, twin: bool, cuts: Mapping[str, int] | None = None
+        self,
+        scheduled: Scheduled,
+        names: list[str],
+        stop: int,
+        twin: bool,
+        cuts: Mapping[str, int] | None = None,
     ) -> tuple[int, str] | None:
         """(number of the stage, what is wrong) of the first of the stages before `stop` that is wrong."""
         from ..lower import lower
@@ -175,10 +192,11 @@ class _Checker:
                 expect = np.where(free[name].reshape(got.shape), got.dtype.type(_MARK), expect)
             wrong = np.argwhere(got != expect)
             if len(wrong):
-                return f"integer twin: {name} differs at {len(wrong)} of {got.size} elements, the first at {wrong[0].tolist()}"
+                where = f"{len(wrong)} of {got.size} elements, the first at {wrong[0].tolist()}"
+                return f"integer twin: {name} differs at {where}"
         return ""
 
-    def _twin_reference(self, cuts: Mapping[str, int]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    def _twin_reference(self, cuts: Mapping[str, int]) -> _Reference:
         from ..ir.evaluation import twin
         from ..ir.evaluation.reference import evaluate
         from .verify import unwritten

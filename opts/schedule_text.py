@@ -11,7 +11,8 @@ from .staging import StagePlan
 
 
 def schedule_text(s: Scheduled) -> str:
-    """Options, phases, the grid and the groups, lanes and registers of each nest, what is staged where, and the loop nest; ends with a newline."""
+    """Options, phases, the grid and the groups, lanes and registers of each nest, what is staged where, and the loop
+    nest; ends with a newline."""
     out = [
         f"schedule of {s.kernel.name} for {s.target.name}, {s.target.lang}",
         f"  options {short(s.opts)}",
@@ -34,9 +35,8 @@ def schedule_text(s: Scheduled) -> str:
 
 
 def _decisions(s: Scheduled) -> Iterator[str]:
-    yield f"grid {' '.join(f'{p.name}:{p.size}' for p in s.grid) or 'of one item'}" + (
-        f", in bands of {s.swizzle}" if s.swizzle > 1 else ""
-    )
+    bands = f", in bands of {s.swizzle}" if s.swizzle > 1 else ""
+    yield f"grid {' '.join(f'{p.name}:{p.size}' for p in s.grid) or 'of one item'}{bands}"
     if s.threads:
         yield f"groups of {s.group} threads: {' '.join(f'{t.var.arg.name}:{t.count}' for t in s.threads)}"
     if s.regs:
@@ -46,13 +46,11 @@ def _decisions(s: Scheduled) -> Iterator[str]:
             yield f"fold {item.fold.name}"
         for n in item.nests if isinstance(item, FoldItem) else (item,):
             yield _nest(s, n)
-    yield from (
-        f"value {name} is kept in an array, made at {at}" for name, at in s.value_stages.items() if name not in s.held
-    )
-    yield from (
-        f"output {name} is held in scratch, and stored from there at {s.value_stages.get(name, 'the end')}"
-        for name in sorted(s.held)
-    )
+    for name, at in s.value_stages.items():
+        if name in s.held:
+            yield f"output {name} is held in scratch at {at}, and stored from there"
+        else:
+            yield f"value {name} is kept in an array, made at {at}"
     yield from (_stage(p) for p in s.stages.values())
     yield from (f"instruction {d.row.name} makes {name}" for name, d in s.dots.items())
     yield from (f"stores to {name} are non-temporal" for name in sorted(s.nt))
@@ -69,9 +67,8 @@ def _nest(s: Scheduled, n: Nest) -> str:
 
 
 def _stage(p: StagePlan) -> str:
-    dims = (
-        " x ".join(f"{q.name}:{q.trips}" for q, _ in p.parts) if p.parts else " x ".join(str(e) for _, _, e, _ in p.box)
-    )
+    dims = " x ".join([f"{q.name}:{q.trips}" for q, _ in p.parts] or [str(e) for _, _, e, _ in p.box])
     where = "before the first call" if p.once else "for a work item" if p.at.kind == "grid" else f"in loop {p.at.name}"
     swizzle = f", rows swizzled by {p.swizzle}" if p.swizzle else ""
-    return f"input {p.buffer.name} is copied {where}: {p.order} {dims}, {p.elements} elements of {p.dtype}, {p.bytes} bytes{swizzle}"
+    size = f"{p.elements} elements of {p.dtype}, {p.bytes} bytes"
+    return f"input {p.buffer.name} is copied {where}: {p.order} {dims}, {size}{swizzle}"

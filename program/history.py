@@ -1,4 +1,5 @@
-"""What each pass of lowering did to a Program: an observer that takes its text, and the differences between one stage and the next."""
+"""What each pass of lowering did to a Program: an observer that takes its text, and the differences between one stage
+and the next."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from .text import Names, show
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A Program as it was after `name`: its text, in which a value keeps its name from stage to stage, and its instructions by operation."""
+    """A Program as it was after `name`: its text, in which a value keeps its name from stage to stage, and its
+    instructions by operation."""
 
     name: str
     text: str
@@ -20,7 +22,8 @@ class Stage:
 
 
 class History:
-    """`lower(scheduled, observe=history)` fills `stages`: what was emitted, then the Program after each pass, in order."""
+    """`lower(scheduled, observe=history)` fills `stages`: what was emitted, then the Program after each pass, in
+    order."""
 
     def __init__(self) -> None:
         self.stages: list[Stage] = []
@@ -32,7 +35,8 @@ class History:
         self.stages.append(Stage(name, show(program, self._names), counts))
 
     def text(self) -> str:
-        """The Program as it was emitted, then for each pass its unified diff and how many instructions it added and took away."""
+        """The Program as it was emitted, then for each pass its unified diff and how many instructions it added and
+        took away."""
         first = self.stages[0]
         out = [f"{first.name}: {first.counts.total()} instructions", *first.text.splitlines()]
         for before, after in zip(self.stages, self.stages[1:]):

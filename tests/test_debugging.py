@@ -34,15 +34,11 @@ def quick(words: list[str]) -> list[str]:
 def outside(words: list[str], env: dict[str, str], folder: Path) -> tuple[int, str]:
     """(exit code, standard error) of a command in a process of its own."""
     start = [sys.executable] if words[0] == "python" else [sys.executable, "-m", "tilewright.cli"]
-    done = subprocess.run(
-        [*start, *words[1:]], capture_output=True, text=True, env=os.environ | env, cwd=folder, timeout=200
-    )
+    done = subprocess.run([*start, *words[1:]], capture_output=True, text=True, env=os.environ | env, cwd=folder, timeout=200)
     return done.returncode, done.stderr
 
 
-def inside(
-    words: list[str], env: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> tuple[int, str]:
+def inside(words: list[str], env: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
     """The same in this process, which is quicker."""
     with monkeypatch.context() as patch:
         for name, value in env.items():
@@ -52,9 +48,7 @@ def inside(
     return code, capsys.readouterr().err
 
 
-def test_every_command_and_all_python_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_command_and_all_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """One after the other: later ones look at what earlier ones tuned."""
     before = setup.current()
     for name, value in (

@@ -1,4 +1,5 @@
-"""tune show --stage: every stage of a kernel, the same text each time, for targets that are not here and users' files too."""
+"""tune show --stage: every stage of a kernel, the same text each time, for targets that are not here and users' files
+too."""
 
 from __future__ import annotations
 
@@ -36,9 +37,7 @@ def test_the_kernel_as_values_over_axes(tune: Tune) -> None:
 
 def test_the_schedule_says_lanes_and_what_is_kept(tune: Tune) -> None:
     given = '[["UPCAST","n",16],["STAGE","e",{"at":"m"}]]'
-    done = tune(
-        "show", "--kernel", "softmax", "--shape", "m=8,n=64", "--target", "avx2", "--opts", given, "--stage", "schedule"
-    )
+    done = tune("show", "--kernel", "softmax", "--shape", "m=8,n=64", "--target", "avx2", "--opts", given, "--stage", "schedule")
     assert done.code == 0, done.err
     for line in (
         f"--opts '{given}'",
@@ -50,9 +49,7 @@ def test_the_schedule_says_lanes_and_what_is_kept(tune: Tune) -> None:
 
 
 def test_phases_of_a_split_reduction_are_told_apart(tune: Tune) -> None:
-    done = tune(
-        "show", "--kernel", "sum_all", "--target", "avx2", "--opts", '[["SPLITK","n",4]]', "--stage", "schedule"
-    )
+    done = tune("show", "--kernel", "sum_all", "--target", "avx2", "--opts", '[["SPLITK","n",4]]', "--stage", "schedule")
     assert done.code == 0, done.err
     assert "\nphase 0: sum_all_part\n" in done.out and "\nphase 1: sum_all\n" in done.out
 
@@ -85,9 +82,7 @@ def test_values_keep_their_names_from_pass_to_pass(monkeypatch: pytest.MonkeyPat
     lower.lower(opts.apply(kernels.make("sum_all", {"n": 64}), (), target), observe=history)
     text = history.text()
     assert "(-1 store)" in text
-    changed = [
-        line for line in text.splitlines() if line.startswith(("+", "-")) and not line.startswith(("+++", "---"))
-    ]
+    changed = [line for line in text.splitlines() if line.startswith(("+", "-")) and not line.startswith(("+++", "---"))]
     assert len(changed) == 1 and changed[0].startswith("-") and "store y" in changed[0]
 
 
@@ -123,18 +118,14 @@ def test_opencl_has_no_assembly(tune: Tune) -> None:
 
 def test_several_stages_have_headings_and_are_the_same_each_time(tune: Tune) -> None:
     text = stage(tune, "all", "--target", "avx2")
-    assert [line for line in text.splitlines() if line.startswith("== ")] == [
-        f"== {n}" for n in ("kernel", "schedule", "program", "passes", "source", "asm")
-    ]
+    assert [line for line in text.splitlines() if line.startswith("== ")] == [f"== {n}" for n in ("kernel", "schedule", "program", "passes", "source", "asm")]
     assert stage(tune, "all", "--target", "avx2") == text
     assert stage(tune, "kernel,schedule", "--target", "avx2") == text[: text.index("\n== program\n")]
 
 
 def test_a_users_file(tune: Tune, tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
-    file.write_text(
-        "from tilewright import kernels\n\ndef twice(n=8):\n    return kernels.make('add', {'m': 1, 'n': n})\n"
-    )
+    file.write_text("from tilewright import kernels\n\ndef twice(n=8):\n    return kernels.make('add', {'m': 1, 'n': n})\n")
     done = tune(
         "show",
         "--kernel",

@@ -58,9 +58,7 @@ def test_settings(text: str, levels: dict[str, int], file: str | None) -> None:
         ("debug,file=", "names no file"),
     ],
 )
-def test_what_cannot_be_understood_names_the_right_form(
-    text: str, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_cannot_be_understood_names_the_right_form(text: str, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(setup.BadSetting, match=re.escape(said)):
         setup.parse(text)
     monkeypatch.setenv(log.ENV, text)
@@ -70,9 +68,7 @@ def test_what_cannot_be_understood_names_the_right_form(
 
 
 def python(code: str, setting: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, log.ENV: setting}, timeout=60
-    )
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, log.ENV: setting}, timeout=60)
 
 
 def test_import_warns_and_goes_on() -> None:
@@ -105,9 +101,7 @@ def test_a_program_that_sets_up_logging_itself_gets_messages(caplog: pytest.LogC
     with caplog.at_level(DEBUG, "tilewright.search"):
         assert room.listens()
         room.debug("%d of %s", 3, "them")
-    assert [(r.getMessage(), r.funcName) for r in caplog.records] == [
-        ("3 of them", "test_a_program_that_sets_up_logging_itself_gets_messages")
-    ]
+    assert [(r.getMessage(), r.funcName) for r in caplog.records] == [("3 of them", "test_a_program_that_sets_up_logging_itself_gets_messages")]
 
 
 def test_values_are_formatted_only_where_somebody_reads() -> None:
@@ -154,9 +148,7 @@ def test_helper_processes_write_to_the_same_file(tmp_path: Path, monkeypatch: py
     assert len({pid for _, pid, _ in lines}) >= 3, "this process, a builder, and a measured child"
 
 
-def test_messages_wait_while_a_display_is_on(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_messages_wait_while_a_display_is_on(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv(log.ENV, "search:debug")
     setup.from_environment()
     shown: list[str] = []

@@ -1,4 +1,5 @@
-"""Bisecting a wrong schedule: broken passes, options, emission and devices are named, and option lists get as short as they can."""
+"""Bisecting a wrong schedule: broken passes, options, emission and devices are named, and option lists get as short
+as they can."""
 
 from __future__ import annotations
 
@@ -29,12 +30,8 @@ from ..fake_device import SCRIPT, SPEC
 
 AVX2, SM90 = targets.named("avx2"), targets.named("sm_90a")
 MATMUL = normalise(kernels.make("matmul", {"m": 6, "n": 24, "k": 12}))
-LIST = parse(
-    [["UPCAST", "m", 2], ["UPCAST", "n", 8], ["UNROLL", "k", 2], ["PARALLEL", "m"], ["STAGE", "b", {"at": "m"}]]
-)
-TILED = parse(
-    [["LOCAL", "m", 2], ["LOCAL", "n", 8], ["TILE", "k", 4], ["STAGE", "a", {"at": "k"}], ["STAGE", "b", {"at": "k"}]]
-)
+LIST = parse([["UPCAST", "m", 2], ["UPCAST", "n", 8], ["UNROLL", "k", 2], ["PARALLEL", "m"], ["STAGE", "b", {"at": "m"}]])
+TILED = parse([["LOCAL", "m", 2], ["LOCAL", "n", 8], ["TILE", "k", 4], ["STAGE", "a", {"at": "k"}], ["STAGE", "b", {"at": "k"}]])
 
 
 def broken_pass(name: str, change: Callable[[Program], None]) -> tuple[passes.Pass, ...]:
@@ -44,11 +41,7 @@ def broken_pass(name: str, change: Callable[[Program], None]) -> tuple[passes.Pa
 
 def swapped(program: Program) -> None:
     """Subtracts, and multiplies, the other way round in a way that shows: the first operand twice."""
-    s = next(
-        s
-        for s in statements(program.phases[0].body)
-        if isinstance(s, Instr) and s.op in ("fma", "mul") and s.args[0].dtype.is_float
-    )
+    s = next(s for s in statements(program.phases[0].body) if isinstance(s, Instr) and s.op in ("fma", "mul") and s.args[0].dtype.is_float)
     s.args = (s.args[0], s.args[0], *s.args[2:])
 
 
@@ -139,11 +132,7 @@ def test_an_option_that_raises_is_named(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setitem(HANDLERS, "UNROLL", handler)
     found = bisect(MATMUL, LIST, AVX2)
-    assert (
-        found.culprit == "schedule"
-        and [o.op for o in found.opts] == ["UNROLL"]
-        and "no such plan" in found.stages[-1][1]
-    )
+    assert found.culprit == "schedule" and [o.op for o in found.opts] == ["UNROLL"] and "no such plan" in found.stages[-1][1]
 
 
 def test_options_that_break_only_together(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,9 +185,7 @@ def test_nothing_of_the_shortest_can_be_left_out(causes: list[set[int]]) -> None
 ARGS = ["bisect", "--kernel", "matmul", "--shape", "m=6,n=24,k=12", "--opts", json.dumps([o.json for o in LIST])]
 
 
-def test_the_command_names_the_pass_and_how_to_look(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_names_the_pass_and_how_to_look(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(passes, "PASSES", broken_pass("fold_constants", swapped))
     assert main([*ARGS, "--target", "avx2"]) == 4
     said = capsys.readouterr().out
@@ -224,9 +211,7 @@ def test_a_right_device(capsys: pytest.CaptureFixture[str]) -> None:
     assert "cpu          right" in capsys.readouterr().out
 
 
-def test_right_programs_and_a_wrong_device(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_right_programs_and_a_wrong_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     script = tmp_path / "script.json"
     script.write_text(json.dumps({"rules": [{"do": "wrong"}]}))
     monkeypatch.setenv(SCRIPT, str(script))
@@ -239,9 +224,7 @@ def test_right_programs_and_a_wrong_device(
 def test_the_other_compiler_is_asked(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     from tilewright.cli import bisect as command
 
-    monkeypatch.setattr(
-        command, "_measured", lambda kernel, opts, device, vars, args: "wrong: at [0]" if device.name == "cpu" else ""
-    )
+    monkeypatch.setattr(command, "_measured", lambda kernel, opts, device, vars, args: "wrong: at [0]" if device.name == "cpu" else "")
     assert main([*ARGS, "--device", "cpu"]) == 4
     assert "cpu:c, which renders and compiles in another way, is right" in capsys.readouterr().out
 
