@@ -58,11 +58,9 @@ def _decisions(s: Scheduled) -> Iterator[str]:
 
 
 def _nest(s: Scheduled, n: Nest) -> str:
-    from .layout import likely_lane
-
-    lane, width = likely_lane(s, n)
+    found = s.lanes(n)
     registers = " ".join(f"{p.name}:{p.trips} {p.kind}" for p in s.registers(n))
-    lanes = f"{width} lanes along {lane.name}" if lane is not None and width > 1 else "scalar"
+    lanes = f"{found.width} lanes along {found.lane.name}" if found.lane is not None and found.width > 1 else "scalar"
     return f"nest {n.name} ({n.kind}): {lanes}" + (f"; in registers {registers}" if registers else "")
 
 
