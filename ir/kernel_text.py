@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .kernel import Buffer, Extent, Fold, Kernel, Reduce, Scan, Store, Value
+from .body import Fold, Reduce, Scan, Store, Value
+from .buffer import Buffer, Extent
+from .kernel import Kernel
 from .node import Node
 from .text import show
 

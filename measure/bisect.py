@@ -246,7 +246,7 @@ class _Checker:
 
 def _cuts(kernel: Kernel, opts: Opts) -> dict[str, int]:
     """How folds are cut: their merges divide, and the twin's division is not one that sums can be pulled through."""
-    from ..ir.kernel import Fold
+    from ..ir.body import Fold
 
     tiles = {o.on: o.amount for o in opts if o.op == "TILE"}
     return {f.name: tiles[f.axis.arg.name] for f in kernel.body if isinstance(f, Fold) and f.axis.arg.name in tiles}
