@@ -8,6 +8,7 @@ Names are loaded when they are first used, so that `import tilewright` stays lig
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,12 @@ _WHERE = {
 }  # fmt: skip
 
 __all__ = ["__version__", *_WHERE]
+
+
+if os.environ.get("TILEWRIGHT_LOG"):
+    from .log.begin import begin
+
+    begin()
 
 
 def __getattr__(name: str) -> Any:

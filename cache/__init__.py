@@ -9,7 +9,7 @@ import os
 
 from .bundles import HEADER as BUNDLE_HEADER
 from .choice import Standing
-from .explain import Explanation, Field
+from .explain import Field, LookupReport
 from .keys import DEFAULT_POLICY, Key, policy
 from .lookup import lookup
 from .recover import CacheWarning
@@ -22,7 +22,7 @@ __all__ = [
     "Cache",
     "CacheWarning",
     "DEFAULT_POLICY",
-    "Explanation",
+    "LookupReport",
     "Field",
     "Imported",
     "Key",

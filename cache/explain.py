@@ -27,7 +27,7 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
+class LookupReport:
     """`hit`, with the `row` and the `place` (file or URL) it came from; else the closest key there is (`fields`, and which kernel it
     belongs to: `closest`) and, where the key itself matches, the counts of its rows by outcome."""
 
@@ -64,7 +64,7 @@ class Explanation:
         return out
 
 
-def explain(key: Key, row: Row | None, place: str | None, groups: Iterable[dict[str, Any]], standing: Standing | None = None) -> Explanation:
+def explain(key: Key, row: Row | None, place: str | None, groups: Iterable[dict[str, Any]], standing: Standing | None = None) -> LookupReport:
     """Compare `key` with what there is: `groups` are rows of `queries.KEYS`; `row` is what the look-up gave, and `standing` its standing."""
     wanted = {f: str(getattr(key, f)) for f in FIELDS}
     found, total = list(groups), 0
@@ -80,7 +80,7 @@ def explain(key: Key, row: Row | None, place: str | None, groups: Iterable[dict[
         rank = (sum(same) + len(FIELDS) * same[0], int(g["times"]), str(sorted((k, str(v)) for k, v in g.items())))
         if best is None or rank > best:
             best, closest = rank, g
-    return Explanation(
+    return LookupReport(
         key,
         row is not None,
         row,

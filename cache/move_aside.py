@@ -10,9 +10,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ..ir.errors import CacheError
+from ..log import logger
 from .examine import fault
 from .recover import ELSEWHERE, CacheWarning
 from .version import SCHEMA
+
+log = logger("cache")
 
 
 def move_aside(path: Path) -> Path | None:
@@ -35,6 +38,7 @@ def move_aside(path: Path) -> Path | None:
                     os.rename(f"{path}{tail}", f"{target}{tail}")
         except OSError as e:
             raise CacheError(f"the cache {path} {reason} and cannot be moved aside ({e.strerror}): {ELSEWHERE}") from None
+    log.info("%s %s: moved to %s", path, reason, target)
     warnings.warn(f"the cache {path} {reason}; it was moved to {target} and a new one begins", CacheWarning, stacklevel=2)
     return target
 

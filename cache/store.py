@@ -11,9 +11,10 @@ from types import TracebackType
 from typing import IO, Any, NamedTuple, Protocol, TypeVar
 
 from ..ir.errors import CacheError
+from ..log import logger
 from . import bundles, layers, queries, spill
 from .choice import Standing, standing
-from .explain import Explanation, explain
+from .explain import LookupReport, explain
 from .keys import Key
 from .lookup import Reader
 from .move_aside import move_aside
@@ -21,6 +22,7 @@ from .recover import CacheWarning, Damaged, Newer, Older
 from .rows import Row, check
 from .writer import BUSY_S, Writer
 
+log = logger("cache")
 T = TypeVar("T")
 
 
@@ -70,11 +72,21 @@ class Cache:
         """The row that answers a look-up of `key`: see `choice`; of several layers, the nearest one's. Whether its options still apply and mean the
         same code is for whoever uses it to find out: `answers` has those that come next."""
         found = self._answers(key)
+        if not found:
+            self._missed(key)
         return found[0][0] if found else None
 
     def answers(self, key: Key) -> list[Row]:
         """Every row that may answer a look-up of `key`, one for each schedule, the best first."""
-        return [row for row, _ in self._answers(key)]
+        found = self._answers(key)
+        if not found:
+            self._missed(key)
+        return [row for row, _ in found]
+
+    def _missed(self, key: Key) -> None:
+        if log.listens():
+            for line in self.explain(key).lines():
+                log.debug("%s", line)
 
     def standing(self, row: Row) -> Standing:
         """What is known here of a row that `best` or `answers` gave."""
@@ -105,7 +117,7 @@ class Cache:
                 out.setdefault(r.digest, r)
         return list(out.values())[:limit]
 
-    def explain(self, key: Key) -> Explanation:
+    def explain(self, key: Key) -> LookupReport:
         """Hit or miss, and for a miss how the closest key differs, field by field."""
         row, place = next(iter(self._answers(key)), (None, None))
         groups = self._read(lambda s: s.table(queries.KEYS)) or []
@@ -127,7 +139,9 @@ class Cache:
         checked = [check(r) for r in ((rows,) if isinstance(rows, Row) else rows)]
         self._writer.patience_s = patience_s
         try:
-            return self._write(lambda: self._writer.record(checked))
+            added = self._write(lambda: self._writer.record(checked))
+            log.debug("%d rows written to %s, %d of them new", len(checked), self._writer.place, added)
+            return added
         finally:
             self._writer.patience_s = BUSY_S
 
@@ -160,7 +174,9 @@ class Cache:
 
     def spill(self, rows: Iterable[Row], run: str) -> Path:
         """Keep rows that cannot be recorded now in a bundle; where. `ensure_writable` takes them in. Raises CacheError."""
-        return spill.write(rows, self.location, self.path, run)
+        kept = spill.write(rows, self.location, self.path, run)
+        log.info("rows of run %s wait in %s", run, kept)
+        return kept
 
     def close(self) -> None:
         """Let go of all files; using the cache again opens them again. What was written is in the one file then, with no log beside it."""

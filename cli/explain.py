@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import CacheMiss
 from ..measure.roofline import share
+from .live_log import LogAbove
 from .style import console, duration, factor, opts_text, table
 
 if TYPE_CHECKING:
@@ -65,8 +66,19 @@ def _line() -> Iterator[Callable[[str], None]]:
     from rich.live import Live
     from rich.text import Text
 
-    with Live(console=console(sys.stderr), auto_refresh=False, transient=True) as live:
-        yield lambda text: live.update(Text(text, style="dim"), refresh=True)
+    out = console(sys.stderr)
+    log = LogAbove(lambda text: out.print(text, end="", markup=False, highlight=False, soft_wrap=True, style="dim"))
+
+    def show(text: str) -> None:
+        log.show()
+        live.update(Text(text, style="dim"), refresh=True)
+
+    with Live(console=out, auto_refresh=False, transient=True) as live:
+        log.begin()
+        try:
+            yield show
+        finally:
+            log.end()
 
 
 def _roofline(kernel: Kernel, device: Device, threads: int) -> Roofline | None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from ..measure.roofline import share
+from .live_log import LogAbove
 from .style import OUTCOMES, clock, console, duration, opts_text, rate
 
 if TYPE_CHECKING:
@@ -177,12 +178,14 @@ class Board(Quiet):
         super().__init__(title, budget, trials, now, overall)
         self.last = self.start
         self.live = Live(self.render(), console=out, auto_refresh=False, transient=True)
+        self.log = LogAbove(lambda text: out.print(text, end="", markup=False, highlight=False, soft_wrap=True, style="dim"))
         self.closed = threading.Event()
         self.ticker = threading.Thread(target=self._tick, name="tilewright-board", daemon=True)
 
     def __enter__(self) -> Board:
         try:
             self.live.start(refresh=True)
+            self.log.begin()
             self.ticker.start()
         except BaseException:  # Ctrl-C just now: nobody else would take the display down
             self.close()
@@ -216,6 +219,7 @@ class Board(Quiet):
     def draw(self, must: bool) -> None:
         if must or self.now() - self.last >= REDRAW_S:
             self.last = self.now()
+            self.log.show()
             self.live.update(self.render(), refresh=True)
 
     def improved(self) -> None:
@@ -223,6 +227,7 @@ class Board(Quiet):
 
     def close(self) -> None:
         self.closed.set()
+        self.log.end()
         self.live.stop()
 
     def _tick(self) -> None:

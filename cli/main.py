@@ -10,7 +10,7 @@ import warnings
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 
-from ..ir.errors import BuildError, CacheMiss, DeviceError, MeasureError, TilewrightError, VerifyError
+from ..ir.errors import BuildError, CacheMiss, DeviceError, MeasureError, TilewrightError, UsageError, VerifyError
 from .parser import build_parser
 from .project import settle
 from .sanitised import Shown, brief, outside
@@ -47,6 +47,7 @@ def _command(argv: Sequence[str] | None) -> int:
         if args.command is None:
             parser.print_help(sys.stderr)
             return USAGE
+        _log()
         settle(args)
         return handler(args)(args)
     except SystemExit as done:  # argparse has printed help, the version or the mistake
@@ -64,6 +65,18 @@ def _command(argv: Sequence[str] | None) -> int:
         return _failed("the arguments nest or chain too deeply; give something smaller", USAGE)
     except (MemoryError, OverflowError) as error:
         return _failed(f"this is larger than this machine can hold ({error or type(error).__name__}); give a smaller --shape", USAGE)
+
+
+def _log() -> None:
+    """Do as TILEWRIGHT_LOG says. Raises UsageError for what cannot be understood."""
+    if not os.environ.get("TILEWRIGHT_LOG"):
+        return
+    from ..log.setup import BadSetting, from_environment
+
+    try:
+        from_environment()
+    except BadSetting as e:
+        raise UsageError(str(e)) from None
 
 
 def _flushed(code: int) -> int:
@@ -122,6 +135,8 @@ def handler(args: Namespace) -> Callable[[Namespace], int]:
         from .show import run as chosen
     elif args.command == "check":
         from .check import run as chosen
+    elif args.command == "bisect":
+        from .bisect import run as chosen
     elif args.command == "report":
         from .report.command import run as chosen
     elif args.command == "explain":

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import DeviceError, UsageError
 from ..measure.roofline import share
+from .json_file import writable, write
 from .live import display, rates
-from .run import writable, write
 from .style import console, duration, opts_text, rate, shape_text, table
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ EXITS = """exit codes:
   130  interrupted; the best so far is saved
 """
 _KERNEL = "a named kernel (`tune kernels`) or my.py:function, which returns a Kernel; NAME:constant=b: input b never changes and may be packed once"
+STAGES = ("kernel", "schedule", "program", "passes", "source", "asm")
 MODES = ("use", "require", "record", "tune", "refresh")
 
 
@@ -30,6 +31,14 @@ def _at_least(least: int) -> Callable[[str], int]:
         return value
 
     return parse
+
+
+def _stages(text: str) -> tuple[str, ...]:
+    words = tuple(dict.fromkeys(w.strip() for w in text.split(",")))
+    wrong = [w for w in words if w not in (*STAGES, "all")]
+    if wrong:
+        raise ArgumentTypeError(f"there is no stage {wrong[0][:40]!r}; stages are {', '.join(STAGES)}, several with commas between, or all")
+    return words
 
 
 def _add_kernel(p: ArgumentParser, required: bool, device: str | None, kernel: bool = True) -> None:
@@ -85,7 +94,14 @@ def _add_show(p: ArgumentParser) -> None:
     chosen = p.add_mutually_exclusive_group()
     chosen.add_argument("--seed-schedule", action="store_true", help="show the seed schedule rather than the cache's best")
     chosen.add_argument("--opts", metavar="JSON", help='show these options, e.g. \'[["TILE","m",8]]\'')
-    p.add_argument("--source", action="store_true", help="print the rendered source and nothing else")
+    only = p.add_mutually_exclusive_group()
+    only.add_argument("--source", action="store_true", help="print the rendered source and nothing else")
+    only.add_argument(
+        "--stage",
+        type=_stages,
+        metavar="STAGE",
+        help=f"print a stage of the way to machine code and nothing else: {', '.join(STAGES)}; several with commas, or all",
+    )
 
 
 def _add_report(p: ArgumentParser) -> None:
@@ -127,6 +143,18 @@ def _add_check(p: ArgumentParser) -> None:
     p.add_argument("--seed", type=_at_least(0), default=0, metavar="N", help="random seed of the inputs")
 
 
+def _add_bisect(p: ArgumentParser) -> None:
+    p.add_argument("--kernel", required=True, metavar="NAME", help="a named kernel (`tune kernels`) or my.py:function")
+    p.add_argument("--shape", metavar="m=..,n=..", help="extents by name; default: a small, odd shape")
+    p.add_argument("--dtype", help="float32, float16, bfloat16, float64, int8 (what the kernel takes)")
+    p.add_argument("--opts", required=True, metavar="JSON", help='the options that are wrong, e.g. \'[["UPCAST","n",16]]\'')
+    where = p.add_mutually_exclusive_group()
+    where.add_argument("--device", default="cpu", help="the device that is wrong (`tune devices`); default cpu")
+    where.add_argument("--target", metavar="NAME", help="check the Programs for this target only, which need not be here")
+    p.add_argument("--threads", type=_at_least(1), metavar="N", help="threads used on the device; default: its own")
+    p.add_argument("--seed", type=_at_least(0), default=0, metavar="N", help="random seed of the inputs")
+
+
 def _add_cache_commands(p: ArgumentParser) -> None:
     sub = p.add_subparsers(dest="action", required=True, metavar="ACTION")
     lists = sub.add_parser("list", help="measurements, one a line")
@@ -165,6 +193,7 @@ def build_parser() -> ArgumentParser:
     _add_run(sub.add_parser("run", help="search for a kernel's best schedule", epilog=EXITS, formatter_class=RawDescriptionHelpFormatter))
     _add_show(sub.add_parser("show", help="a schedule: its options, loop nest and source"))
     _add_check(sub.add_parser("check", help="run a schedule where every access is checked: races, bounds, barriers, and the result"))
+    _add_bisect(sub.add_parser("bisect", help="which pass or option makes a schedule wrong, or whether the device does"))
     _add_report(sub.add_parser("report", help="what the cache holds: times, rates, share of the roofline, gain over the seed"))
     explain = sub.add_parser("explain", help="what each option of the cached best is worth, measured now")
     _add_kernel(explain, required=True, device="cpu")

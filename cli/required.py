@@ -9,7 +9,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from .run import writable, write
+from .json_file import writable, write
 from .style import console, duration, percent, shape_text, table
 
 if TYPE_CHECKING:

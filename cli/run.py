@@ -10,8 +10,8 @@ import warnings
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
-from ..files.output import replace, why_not
 from ..ir.errors import DeviceError, UsageError
+from .json_file import writable, write
 from .live import Quiet, display, outcomes, rates
 from .style import console, duration, gain, opts_text, shape_text
 
@@ -169,27 +169,3 @@ def show_words(kernel: str, result: Result) -> list[str]:
     words += ["--shape", shape_text(result.shape)] if result.shape else []
     words += ["--dtype", result.dtype] if result.dtype else []
     return [*words, "--device", result.device, "--threads", str(result.threads)]
-
-
-def writable(path: str | None) -> None:
-    """Say that --json cannot be written before the search, not after it."""
-    why = why_not(path) if path is not None and path != "-" else None
-    if path == "":
-        why = "it has no name"
-    if why is not None:
-        raise UsageError(f"cannot write --json {path}: {why}; name a file in a folder that exists and is writable")
-
-
-def write(path: str, text: str) -> None:
-    """The result where --json says. Raises UsageError where that cannot be written after all."""
-    if path == "-":
-        sys.stdout.write(text)
-        return
-    try:
-        replace(path, text)
-    except BrokenPipeError:
-        raise  # the reader has gone, which is no error
-    except OSError as e:
-        raise UsageError(
-            f"cannot write --json {path}: {e.strerror}; the result is in the cache, so the same command with another file gives it again"
-        ) from None

@@ -63,7 +63,7 @@ class Shown(io.TextIOBase):
         return super().__getattribute__(name)
 
 
-class Closed(io.TextIOBase):
+class ClosedOutput(io.TextIOBase):
     """In place of a standard output that was closed before the command began: what is written there is an error, not lost."""
 
     encoding = "utf-8"
@@ -86,7 +86,7 @@ def outside() -> Iterator[None]:
     before = sys.stdout, sys.stderr
     _plug()
     with open(os.devnull, "w") as nowhere:
-        out, error = before[0] or cast(TextIO, Closed()), before[1] or nowhere
+        out, error = before[0] or cast(TextIO, ClosedOutput()), before[1] or nowhere
         for stream in (out, error):
             if isinstance(stream, io.TextIOWrapper):  # what the terminal's encoding lacks is written as \u2192
                 stream.reconfigure(errors="backslashreplace")

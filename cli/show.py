@@ -24,7 +24,7 @@ LEXERS = {"opencl": "c"}
 
 
 def run(args: Namespace) -> int:
-    """Print the schedule that the arguments pick; `--source` prints the rendered text alone."""
+    """Print the schedule that the arguments pick; `--source` prints the rendered text alone, `--stage` any stage of the way to it."""
     from ..ir.normalise import normalise
     from ..kernels import make, parse_shape
     from ..lower import lower
@@ -35,6 +35,13 @@ def run(args: Namespace) -> int:
     kernel = normalise(make(args.kernel, parse_shape(args.shape) if args.shape else None, args.dtype))
     target, opts, origin = choose(args, kernel)
     scheduled = apply(kernel, opts, target)
+    if args.stage:
+        from .parser import STAGES
+        from .stages import stages_text
+
+        wanted = STAGES if "all" in args.stage else args.stage
+        sys.stdout.write(stages_text(kernel, scheduled, target, wanted, optional="all" in args.stage))
+        return 0
     source = render(lower(scheduled), target)
     if args.source:
         sys.stdout.write(source.text if source.text.endswith("\n") else source.text + "\n")

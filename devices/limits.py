@@ -16,6 +16,9 @@ from ..files.output import replace as put
 from ..ir.dtypes import DType
 from ..ir.dtypes import dtype as dtype_of
 from ..ir.errors import DeviceError
+from ..log import logger
+
+log = logger("devices")
 
 SCHEMA = 2
 _OLD = 1
@@ -179,5 +182,6 @@ def write(file: Path, limits: Limits, identity: Mapping[str, Any]) -> None:
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         put(file, text)
+        log.info("measured limits are kept in %s", file)
     except OSError as e:
         raise DeviceError(f"cannot keep the measured limits in {file}: {e}; make the directory writable or set XDG_STATE_HOME") from e

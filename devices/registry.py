@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ..ir.errors import DeviceError, TilewrightError
+from ..log import logger
 from .base import Device
 
 GROUP = "tilewright.devices"
@@ -28,6 +29,7 @@ _BUILTIN = {
 """Module of this folder and class, by name; imported when asked for."""
 _CHOOSING = ("opencl", "cuda")
 """Devices of which there may be several: `NAME:WHICH`."""
+log = logger("devices")
 _FACTORIES: dict[str, Callable[[], Device]] = {}
 _MADE: dict[str, Device] = {}
 
@@ -59,6 +61,7 @@ def get(name: str | Device) -> Device:
             raise DeviceError(f"device {name!r}: its factory returned {type(device).__name__}, not a tilewright Device")
         device.spec = device.spec or name
         found = _MADE[name] = device
+        log.debug("device %s is made by %s", name, type(device).__qualname__)
     return found
 
 

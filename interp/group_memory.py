@@ -38,8 +38,9 @@ class Piece:
 class GroupMemory:
     """Makes the access functions of one phase's instructions; `begin` clears what belongs to single groups and threads."""
 
-    def __init__(self, memory: Memory, crew: Crew, accesses: Sequence[Instr]) -> None:
-        self.memory, self.crew, self.accesses = memory, crew, accesses
+    def __init__(self, memory: Memory, crew: Crew, accesses: Sequence[Instr], races: bool = True) -> None:
+        """`races` false: threads of one group count as one thread where it is told who disturbed whom."""
+        self.memory, self.crew, self.accesses, self.races = memory, crew, accesses, races
         self.numbers = {id(s): i for i, s in enumerate(accesses)}
         self.pieces: dict[tuple[str, int, DType], Piece] = {}
         read = {(s.attr.space, s.attr.base) for s in accesses if s.out is not None}
@@ -111,6 +112,10 @@ class GroupMemory:
             out.crossing = Readers(len(stamps), self.crew.threads) if crosses else None
         return out
 
+    def _who(self, lane: Array) -> Array:
+        me: Array = self.crew.me[lane]
+        return me if self.races else me // self.crew.threads * self.crew.threads
+
     # access functions -----------------------------------------------------------------------------------------------
     def load(self, s: Instr) -> Callable[..., Any]:
         """A function (on, index[, mask]) → value."""
@@ -129,7 +134,7 @@ class GroupMemory:
                 k = int(filled.argmin())
                 self._wrong(piece, int(i[k]) % piece.size, " is read before it is written", s, int(crew.me[lane[k]]))
             if piece.shadow is not None:
-                piece.shadow.read(i, crew.me[lane], _at(crew.epoch, lane), number)
+                piece.shadow.read(i, self._who(lane), _at(crew.epoch, lane), number)
             if active is None:
                 return piece.data[i].reshape(crew.count, *shape)
             out = np.full((crew.count, *shape), nothing, piece.data.dtype)
@@ -150,7 +155,7 @@ class GroupMemory:
             elif piece.shadow is None:
                 self.crew.fail(f"{piece.name} is an input and cannot be written", s, int(crew.me[0]))
             else:
-                piece.shadow.write(i, crew.me[lane], _at(crew.epoch, lane), number)
+                piece.shadow.write(i, self._who(lane), _at(crew.epoch, lane), number)
             if np.ndim(value):
                 value = np.broadcast_to(value, (crew.count, *shape))
                 value = value.reshape(-1) if active is None else value[active]

@@ -22,7 +22,13 @@ Order = Callable[[int], Iterable[int]]
 
 
 def run(
-    program: Program, arrays: Sequence[Array] | Mapping[str, Array], vars: Sequence[int] = (), twin: bool = False, items: Order | None = None, warp: int = 32
+    program: Program,
+    arrays: Sequence[Array] | Mapping[str, Array],
+    vars: Sequence[int] = (),
+    twin: bool = False,
+    items: Order | None = None,
+    warp: int = 32,
+    races: bool = True,
 ) -> None:
     """Execute every phase on `arrays` (in parameter order, or by name), writing outputs in place.
 
@@ -33,7 +39,8 @@ def run(
     `twin=True` runs the integer twin (`ir.twin`): float parameters are uint32 arrays, and the Program must have been
     lowered with `expand=False`.
 
-    Phases of several threads run many of them side by side; `warp` of them exchange values by shuffles.
+    Phases of several threads run many of them side by side; `warp` of them exchange values by shuffles. `races=False` is for Programs whose
+    barriers are still to be placed: threads of one group run a statement at a time together, and are not held to have disturbed one another.
 
     Raises VerifyError naming buffer, index, statement, item and thread for an access outside its buffer, a wrong alignment claim, a
     read of memory nobody wrote (outputs, scratch, shared memory, workspace), a write to an input, two items of a phase of which one
@@ -41,14 +48,14 @@ def run(
     a group do not come to, a shuffle that some threads of a warp do not come to or that reaches outside its warp or group,
     and a loop that would run zero times.
     """
-    Interpreter(program, twin, warp).run(arrays, vars, items)
+    Interpreter(program, twin, warp, races).run(arrays, vars, items)
 
 
 class Interpreter:
     """A Program compiled to Python once, to be run many times."""
 
-    def __init__(self, program: Program, twin: bool = False, warp: int = 32) -> None:
-        self.program, self.twin, self.warp = program, twin, warp
+    def __init__(self, program: Program, twin: bool = False, warp: int = 32, races: bool = True) -> None:
+        self.program, self.twin, self.warp, self.races = program, twin, warp, races
         self.coders = (Coder(program, twin), GroupCoder(program, twin))
         self._code = compile("".join(c.source for c in self.coders), f"<program {program.name}>", "exec")
         self._accesses = [[*a, *b] for a, b in zip(*(c.accesses for c in self.coders), strict=True)]
@@ -86,7 +93,7 @@ class Interpreter:
     def _groups(self, i: int, order: Iterable[int], symbols: tuple[int, ...], scope: dict[str, Any], memory: Memory) -> None:
         threads = self.program.phases[i].threads
         crew = Crew(self.program, memory.clock, i, threads, self.warp)
-        group = GroupMemory(memory, crew, [s for _, s in self._accesses[i]])
+        group = GroupMemory(memory, crew, [s for _, s in self._accesses[i]], self.races)
         for name, s in self._accesses[i]:
             scope[name] = group.load(s) if s.out is not None else group.store(s)
         for some in batches(list(order), threads, self.program.shared + threads * self.program.scratch):

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from time import perf_counter
 
 from ..ir import index as ix
 from ..ir.errors import OptError
 from ..ir.node import Node, const
+from ..log import logger
 from ..opts.axis_plan import Part
 from ..opts.memory_limits import check_program
 from ..opts.schedule import Scheduled, apply
@@ -24,20 +26,25 @@ from .storage import Arena
 from .walk import emit_tree
 
 Observer = Callable[[str, Program], None]
+log = logger("lower")
 
 
 def lower(scheduled: Scheduled, expand: bool = True, observe: Observer | None = None) -> Program:
     """The Program of a schedule. `expand=False` keeps exp, log, tanh and erf as operations (for the twin). `observe` is called
     with "emit" and the Program as it is emitted, then with the name of each pass and what it made (of the same object: an observer
     that wants to keep a stage keeps its text). OptError where the schedule cannot be expressed."""
+    name, target = scheduled.kernel.name, scheduled.target
+    begin = perf_counter()
     out = _emit(scheduled, expand)
+    log.debug("%s for %s: %d phases emitted in %.3g ms", name, target.name, len(out.phases), 1e3 * (perf_counter() - begin))
     if observe is not None:
         observe("emit", out)
-    for p in passes.of(scheduled.target):
-        p.run(out, scheduled.target)
+    for p in passes.of(target):
+        begin = perf_counter()
+        p.run(out, target)
+        log.debug("%s: pass %s took %.3g ms", name, p.name, 1e3 * (perf_counter() - begin))
         if observe is not None:
             observe(p.name, out)
-    name, target = scheduled.kernel.name, scheduled.target
     if out.shared > target.shared and target.groups:
         raise OptError(f"{name}: the group needs {out.shared} bytes of shared memory; {target.name} has {target.shared}")
     if scheduled.opts:

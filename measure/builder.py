@@ -14,12 +14,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import BuildError, DeviceError, KernelError, OptError
+from ..log import logger
 from . import process
 from .outcome import Outcome
 from .protocol import Channel
 
 if TYPE_CHECKING:
     from ..ir.kernel import Kernel
+
+log = logger("measure")
 
 MODULE = "tilewright.measure.builder"
 
@@ -56,7 +59,19 @@ def serve(channel: Channel, setup: Setup) -> None:
     channel.send((None, "ready"))
     while True:
         _, ticket, opts = channel.receive()
-        channel.send((ticket, build(setup, device, opts)))
+        channel.send((ticket, _told(opts, build(setup, device, opts))))
+
+
+def _told(opts: Any, made: Any) -> Any:
+    if log.listens():
+        from ..opts.opt import short
+
+        if isinstance(made, Failed):
+            log.debug("%s: %s after %.3g ms (%s)", short(opts), made.outcome, 1e3 * made.seconds, made.detail)
+        else:
+            times = [1e3 * getattr(made, name, 0.0) for name in ("lower_s", "render_s", "build_s")]
+            log.debug("%s: lowered in %.3g ms, rendered in %.3g ms, compiled in %.3g ms", short(opts), *times)
+    return made
 
 
 def build(setup: Setup, device: Any, opts: Any) -> Any:

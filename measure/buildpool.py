@@ -11,10 +11,13 @@ from collections import deque
 from typing import Any
 
 from ..ir.errors import MeasureError
+from ..log import logger
 from . import builder, process
 from .builder import Failed, Setup
 from .outcome import Outcome
 from .protocol import Channel, Closed
+
+log = logger("measure")
 
 _AHEAD = 2
 """Tasks a builder holds, so that it is not idle while the main process is busy."""
@@ -162,6 +165,7 @@ class BuildPool:
         if b.process is not self._leader:
             b.process.wait()
         tasks = list(b.tasks)
+        log.info("builder %d is replaced: %s; it held %d builds", b.process.pid, late or ended, len(tasks))
         if tasks:
             ticket = tasks[0][0]
             if ticket in self._wanted:

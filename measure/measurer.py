@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import devices
 from ..ir.errors import DeviceError, MeasureError
+from ..log import logger
 from ..targets import usable_cores
 from . import builder, process, runner
 from .batch import Failed, Result, Task, summary
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from ..ir.kernel import Kernel
     from ..opts.opt import Opt
     from ..plan import Built
+
+log = logger("measure")
 
 _RESTARTS = 2
 
@@ -168,6 +171,12 @@ class Measurer:
                     raise MeasureError(f"the runner process keeps ending ({how}); free some memory or measure a smaller shape") from e
                 if deaths == _RESTARTS or len(out) > before:
                     out.append(Measurement(tuple(built[len(out)].opts), Outcome.crash, detail=f"the runner was lost over it ({how})", sha=built[len(out)].sha))
+        if log.listens():  # now, when nothing is being timed
+            from ..opts.opt import short
+
+            for m in out:
+                time = f", {m.n} calls, the shortest {1e6 * m.t_min:.6g} us" if m.t_min else ""
+                log.debug("%s on %s inputs: %s%s%s", short(m.opts), data.kind, m.outcome, time, f" ({m.detail})" if m.detail else "")
         return out
 
     def duel(self, a: Built, b: Built, rounds: int = 8) -> Duel:
@@ -236,6 +245,7 @@ class Measurer:
             from .slots import Slots
 
             Slots(self._pool.group).release()
+        log.info("the runner %s; a new one is started", how)
         self._start_runner()
         return how
 

@@ -18,7 +18,10 @@ from collections.abc import Callable
 from typing import Any
 
 from ..ir.errors import MeasureError
+from ..log import logger
 from .protocol import Channel, Closed
+
+log = logger("measure")
 
 _PR_SET_PDEATHSIG = 1
 _ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
@@ -50,6 +53,7 @@ def start(module: str, setup: Any, group: int | None = 0) -> tuple[subprocess.Po
     finally:
         os.close(to_child[0])
         os.close(from_child[1])
+    log.debug("started %s as process %d", module, process.pid)
     channel = Channel(from_child[0], to_child[1])
     # the path goes first: a plug-in device or a test's module is unpickled by name
     channel.send((list(sys.path), pickle.dumps(setup, protocol=pickle.HIGHEST_PROTOCOL)))

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import DeviceError, MeasureError, TilewrightError
+from ..log import logger
 from . import batch, inputs, process
 from . import special_inputs as special
 from .batch import Job, Result, Task
@@ -29,6 +30,8 @@ from .slots import Slots
 
 if TYPE_CHECKING:
     from ..devices import Device
+
+log = logger("measure")
 
 MODULE = "tilewright.measure.runner"
 _PER_CHILD = 32
@@ -134,6 +137,7 @@ class Runner:
                 mine.close()
                 if self.device.isolation == "fork":  # a GPU's driver maps more than there is
                     _limit_memory(self.setup.memory_limit)
+                log.debug("a child for candidates on %s inputs", data.kind)
                 batch.serve(bench, theirs)
                 code = 0
             except Closed:
@@ -176,12 +180,14 @@ class Runner:
                 where = ", with operands that are aligned to their elements only" if payload == batch.MOVED else ""
         except TimeoutError:
             self.end_child()
+            log.info("child %d was killed: no answer within %.3g s", child.pid, limit)
             return Result(Outcome.timeout, detail=f"did not return within {limit:.3g} s{where}", broken=True)
         except Closed:
             self._child = self._child_data = None
             child.channel.close()
             status = os.waitstatus_to_exitcode(os.waitpid(child.pid, 0)[1])
             Slots(self.group).release()
+            log.info("child %d %s", child.pid, process.how_it_ended(status))
             return Result(Outcome.crash, detail=process.how_it_ended(status) + where, broken=True)
 
     def _deadline(self, step: str, candidate_s: float) -> float:

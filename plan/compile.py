@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ..cache.version import tool_version
 from ..ir.kernel import Kernel
 from ..ir.normalise import normalise
+from ..log import logger
 from .built import Built, Rendered
 from .identity import source_key
 
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from ..devices import Device
     from ..opts.opt import Opt
     from .artefacts import Artefacts
+
+
+log = logger("plan")
 
 
 def render(kernel: Kernel, opts: Iterable[Opt], device: Device, store: Artefacts | None = None) -> Rendered:
@@ -51,6 +55,7 @@ def build(rendered: Rendered, device: Device, store: Artefacts | None = None) ->
         begin = time.perf_counter()
         obj = device.build(rendered.source)
         seconds = time.perf_counter() - begin
+        log.debug("source %.12s: %d bytes of object by %s in %.3g ms", sha, len(obj), compiler, 1e3 * seconds)
         if store is not None:
             store.put_object(sha, compiler, obj)
     r = rendered

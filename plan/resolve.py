@@ -16,6 +16,7 @@ from ..cache.version import tool_version
 from ..ir.errors import CacheMiss, OptError
 from ..ir.kernel import Kernel
 from ..ir.normalise import normalise
+from ..log import logger
 from .compile import render
 from .identity import canonical_of, key_of, source_key
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from ..opts import Opt, Scheduled
     from .artefacts import Artefacts
     from .built import Rendered
+
+log = logger("plan")
 
 Origin = Literal["exact", "nearest", "seed", "stale"]
 NEIGHBOURS = 8
@@ -72,7 +75,12 @@ def resolve(
         raise CacheMiss(f"no cached schedule for {kernel.name}: {why} (key: {key}; kernel hash {key.kernel}). Tune it first, or see `tune cache explain`")
     if found is None and not own_only:
         found = _nearest(kernel, device, key, cache, shape, store, excluded)
-    return found or _seed(kernel, device, key, store, excluded)
+    found = found or _seed(kernel, device, key, store, excluded)
+    if found.origin != "exact" and log.listens():  # what the cache answers is the hot path
+        from ..opts.opt import short
+
+        log.debug("%s on %s, %d threads: no exact answer; %s schedule %s", kernel.name, device.name, threads, found.origin, short(found.opts))
+    return found
 
 
 def _own(kernel: Kernel, device: Device, key: Key, cache: Cache, store: Artefacts | None, excluded: Collection[tuple[Opt, ...]]) -> Plan | None:
@@ -113,11 +121,13 @@ def _nearest(
     flops = cost(kernel).flops if not kernel.symbols else None
     rows = cache.nearest(key, keys["extents"], keys["epilogue"], shape=shape, flops=flops, limit=NEIGHBOURS)
     bound = None
+    log.debug("%s: %d neighbours in the cache", kernel.name, len(rows))
     for row in rows:
         try:
             opts = _translated(kernel, row)
             seconds = _estimate(kernel, opts, device, key)
-        except OptError:
+        except OptError as e:
+            log.debug("the neighbour %s %s does not apply: %s", row.name, row.shape, e)
             continue  # legal at the other extents, not at these
         if opts in excluded:
             continue
@@ -125,6 +135,7 @@ def _nearest(
             bound = _estimate(kernel, _seed(kernel, device, key, store, excluded).opts, device, key)
         if seconds <= bound:
             return Plan(opts, "nearest", row, key)
+        log.debug("the neighbour %s %s: %.3g us estimated, the seed %.3g us", row.name, row.shape, 1e6 * seconds, 1e6 * bound)
     return None
 
 

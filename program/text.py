@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..ir.text import number
@@ -12,8 +13,17 @@ from .program import Block, For, If, Instr, Mem, Phase, Program, Stmt, Val
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "idiv": "//", "imod": "%", "lt": "<", "le": "<=", "eq": "==", "ne": "!=", "and": "&", "or": "|"}
 
 
-def show(program: Program) -> str:
-    """The whole Program, a statement a line; ends with a newline."""
+@dataclass
+class Names:
+    """Names that several texts of one Program share, so that a value is called the same in all of them."""
+
+    of: dict[Val, str] = field(default_factory=dict)
+    count: int = 0
+
+
+def show(program: Program, names: Names | None = None) -> str:
+    """The whole Program, a statement a line; ends with a newline. Values are numbered within each phase, or through all of them where
+    `names` keeps their names for the next text."""
     out = [f"program {program.name}"]
     for p in program.params:
         out.append(f"  {p.role} {p.name}: {p.dtype}[{', '.join(_extent(d) for d in p.shape)}]")
@@ -30,7 +40,7 @@ def show(program: Program) -> str:
         groups = f" of {phase.threads} threads" if phase.threads > 1 else ""
         once = ", once" if i < program.once else ""
         out.append(f"phase {i}{once}: {_extent(phase.items)} items{groups}")
-        out.extend(Printer(program).phase(phase))
+        out.extend(Printer(program, names).phase(phase))
     return "\n".join(out) + "\n"
 
 
@@ -41,10 +51,10 @@ def _extent(d: Any) -> str:
 class Printer:
     """Names the Vals of one phase as they appear."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, names: Names | None = None) -> None:
         self.program = program
-        self.names: dict[Val, str] = {}
-        self._count = 0
+        self._known = names if names is not None else Names()
+        self.names = self._known.of
         self.latest: Instr | None = None
 
     def phase(self, phase: Phase) -> Iterator[str]:
@@ -64,8 +74,8 @@ class Printer:
         """The name of a Val; the next number when it is new."""
         found = self.names.get(v)
         if found is None:
-            found = self.names[v] = f"%{self._count}"
-            self._count += 1
+            found = self.names[v] = f"%{self._known.count}"
+            self._known.count += 1
         return found
 
     def _block(self, block: Block, indent: str) -> Iterator[str]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ..cache.choice import Standing
 from ..ir.errors import UsageError
+from ..log import logger
 from . import strategy as strategies
 from .budget import Budget, Meter
 from .effort import GLANCE, Effort
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from ..ir.kernel import Kernel
     from ..plan import Plan
     from .optuna.study import StudyKeeper
+
+log = logger("search")
 
 MODES = ("use", "require", "record", "tune", "refresh")
 HOPELESS = 4.0
@@ -148,6 +151,7 @@ def _tune(
         return found
     plan = _look(task, cache)
     enough = plan is not None and not again and (mode == "record" or covered(plan.row, asked))
+    log.info("%s: %s", task.name, "not in the cache" if plan is None else f"cached, {plan.standing}, {'will do' if enough else 'and searched again'}")
     if plan is not None and enough and plan.standing is Standing.verified:
         found = answer(job, plan, time.monotonic() - started)
         show.done(found)

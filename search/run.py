@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import TilewrightError
+from ..log import logger
+from ..opts.opt import short
 from .conclusion import Ended, conclude, snapshot
 from .effort import Effort
 from .finals import GRACE_S, Decision, Finalist, decide
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from .result import Job, Result
     from .space import Schedule, Space, State
     from .strategy import Strategy
+
+log = logger("search")
 
 BATCH = 12
 """Candidates timed in one go; so many share the cost of one runner child."""
@@ -88,10 +92,13 @@ class TuningRun:
         """Search until the budget or the space ends, decide, record. Raises the measurer's error only where nothing valid was found before it."""
         from ..ir.errors import MeasureError
 
+        by = self.strategy.name if self.strategy is not None else "start schedules only"
+        log.info("%s on %s, %d threads, by %s: %d start schedules", self.job.kernel, self.job.device, self.job.threads, by, len(self.starts))
         interrupted, why = False, ""
         pipe = Pipeline(self.measurer)
         try:
             why = self._search(pipe)
+            log.info("searching ended after %.3g s: %s", self.meter.elapsed, why)
         except KeyboardInterrupt:
             interrupted = True
         except TilewrightError as e:
@@ -196,6 +203,7 @@ class TuningRun:
                 fresh.append(state)
         if not origins:
             fresh.sort(key=lambda s: s.estimate)
+        log.debug("%d schedules: %d to be built, %d known or not legal", len(schedules), len(fresh), len(schedules) - len(fresh))
         pipe.submit([s.opts for s in fresh])
         return len(fresh)
 
@@ -251,6 +259,9 @@ class TuningRun:
     def _conclude(self, m: Measurement, by: str) -> None:
         """Count, tell, record and report one outcome."""
         self.ledger.count(m)
+        if log.listens():
+            time = f", {1e6 * m.t_min:.6g} us" if m.t_min else ""
+            log.debug("%s: %s%s, by %s%s", short(m.opts), m.outcome, time, by, f" ({m.detail})" if m.detail else "")
         asked = self._asked.get(m.opts)
         if asked is not None:
             self.ledger.by_hash[asked.state.hash] = m
@@ -259,6 +270,7 @@ class TuningRun:
         self.recorder.add(m, by)
         self.progress.candidate(m)
         if self.ledger.improves(m, by, self.meter.elapsed):
+            log.info("best so far: %.6g us, %s", 1e6 * (m.t_min or 0.0), short(m.opts))
             self.progress.best(snapshot(self.job, self.ledger, m, self.meter.elapsed))
 
     # deciding -------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
@@ -11,12 +12,18 @@ import pytest
 HEAVY = {"numpy", "llvmlite", "sqlalchemy", "optuna", "rich", "ml_dtypes"}
 
 
+def modules_after(code: str, env: dict[str, str] | None = None) -> set[str]:
+    """Everything in sys.modules after `code` ran in a fresh interpreter."""
+    script = f"import sys, json\n{code}\nprint(json.dumps(sorted(sys.modules)), file=sys.stderr)"
+    kept = {k: v for k, v in os.environ.items() if k != "TILEWRIGHT_LOG"}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, env=kept | (env or {}))
+    assert done.returncode == 0, done.stderr
+    return set(json.loads(done.stderr.splitlines()[-1]))
+
+
 def loaded_by(code: str) -> set[str]:
     """Heavy libraries in sys.modules after `code` ran in a fresh interpreter."""
-    script = f"import sys, json\n{code}\nprint(json.dumps(sorted({{m.split('.')[0] for m in sys.modules}})), file=sys.stderr)"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
-    return HEAVY & set(json.loads(done.stderr.splitlines()[-1]))
+    return HEAVY & {m.split(".")[0] for m in modules_after(code)}
 
 
 def test_the_probe_sees_heavy_modules() -> None:
@@ -34,3 +41,9 @@ def test_import_tilewright_is_light() -> None:
 )
 def test_help_and_usage_errors_are_light(args: list[str]) -> None:
     assert loaded_by(f"from tilewright.cli import main\nmain({args!r})") == set()
+
+
+def test_logging_is_imported_only_where_it_is_asked_for() -> None:
+    for code in ("import tilewright", "from tilewright.cli import main\nmain(['--help'])"):
+        assert "logging" not in modules_after(code)
+    assert "logging" in modules_after("import tilewright", {"TILEWRIGHT_LOG": "debug"})

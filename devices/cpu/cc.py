@@ -121,10 +121,19 @@ def flags(target: Target, compiler: Compiler) -> tuple[str, ...]:
 
 def compile_c(text: str, target: Target, compiler: Compiler) -> bytes:
     """Object bytes of C text. Raises BuildError with the compiler's first lines."""
+    return _made(text, "-c", target, compiler)
+
+
+def assembly_of(text: str, target: Target, compiler: Compiler) -> str:
+    """The assembly of the same object. Raises BuildError."""
+    return _made(text, "-S", target, compiler).decode(errors="replace")
+
+
+def _made(text: str, what: str, target: Target, compiler: Compiler) -> bytes:
     with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
-        source, out = Path(folder, "kernel.c"), Path(folder, "kernel.o")
+        source, out = Path(folder, "kernel.c"), Path(folder, "kernel.out")
         source.write_text(text)
-        _run((*compiler.command, "-c", *flags(target, compiler), "kernel.c", "-o", "kernel.o"), Path(folder))
+        _run((*compiler.command, what, *flags(target, compiler), "kernel.c", "-o", "kernel.out"), Path(folder))
         return out.read_bytes()
 
 

@@ -62,15 +62,25 @@ def _machine(triple: str, cpu: str, features: str, native: bool) -> Any:
         raise BuildError(f"LLVM cannot generate code for {triple} ({cpu}): {e}") from e
 
 
-def compile_text(text: str, target: Target, native: bool) -> bytes:
-    """Object bytes of LLVM IR text. Raises BuildError with LLVM's first lines, or naming symbols that no one defines."""
-    llvm = _llvm()
+def _parsed(text: str) -> Any:
     try:
-        module = llvm.parse_assembly(text)
+        module = _llvm().parse_assembly(text)
         module.verify()
     except RuntimeError as e:
         raise BuildError("LLVM rejects the source:\n" + _head(str(e))) from e
-    with module:
+    return module
+
+
+def assembly_of(text: str, target: Target) -> str:
+    """The assembly that LLVM makes of IR text, for any processor that it knows: what is in the object that `compile_text` makes. Raises BuildError."""
+    _llvm(all_targets=True)
+    with _parsed(text) as module:
+        return str(_machine(target.triple, *processor(target), native=False).emit_assembly(module))
+
+
+def compile_text(text: str, target: Target, native: bool) -> bytes:
+    """Object bytes of LLVM IR text. Raises BuildError with LLVM's first lines, or naming symbols that no one defines."""
+    with _parsed(text) as module:
         key = (target.triple, *processor(target))
         kept = getattr(_local, "machine", None)
         if kept is None or kept[0] != key:

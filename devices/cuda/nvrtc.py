@@ -41,6 +41,15 @@ def compile(text: str, arch: str, options: Sequence[str] = OPTIONS, name: str = 
     """(cubin, log) of CUDA C++ for an architecture such as 'sm_80' or 'sm_90a'. `resources` reads the log.
 
     Raises BuildError with the first lines of the compiler's log, DeviceError where there is no NVRTC or it does not know `arch`."""
+    return _compiled(text, arch, options, name, "CUBIN")
+
+
+def compile_to_ptx(text: str, arch: str) -> str:
+    """The PTX that the same compilation goes through. Raises as `compile` does."""
+    return _compiled(text, arch, OPTIONS, "kernel.cu", "PTX")[0].rstrip(b"\0").decode(errors="replace")
+
+
+def _compiled(text: str, arch: str, options: Sequence[str], name: str, what: str) -> tuple[bytes, str]:
     lib = library()
     program = ctypes.c_void_p()
     _check(lib, lib.nvrtcCreateProgram(ctypes.byref(program), text.encode(), name.encode(), 0, None, None), "nvrtcCreateProgram")
@@ -54,7 +63,7 @@ def compile(text: str, arch: str, options: Sequence[str] = OPTIONS, name: str = 
                 known = ", ".join(architectures())
                 raise DeviceError(f"NVRTC {'.'.join(map(str, version()))} does not compile for {arch}; it knows {known}: install the NVRTC of a newer CUDA")
             raise BuildError(f"NVRTC ({_error(lib, status)}) for {arch}: {_first_lines(log)}")
-        return _bytes(lib, program, "CUBIN"), log
+        return _bytes(lib, program, what), log
     finally:
         lib.nvrtcDestroyProgram(ctypes.byref(program))
 

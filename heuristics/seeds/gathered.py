@@ -11,9 +11,10 @@ from collections.abc import Iterable
 from ...ir.buffer import loads
 from ...ir.kernel import Kernel
 from ...ir.node import walk
+from ...log import logger
 from ...opts.defaults import rows
 from ...opts.nests import Nest
-from ...opts.opt import Opts, opt
+from ...opts.opt import Opts, opt, short
 from ...opts.own import ownable
 from ...opts.pages import is_far
 from ...opts.schedule import apply
@@ -29,6 +30,7 @@ from .rows import columns, scans, transposed, windows
 
 KEPT = 12
 """Seeds of a GPU."""
+log = logger("heuristics")
 
 
 def seeds(kernel: Kernel, target: Target, threads: int = 1) -> list[Opts]:
@@ -47,6 +49,8 @@ def seeds(kernel: Kernel, target: Target, threads: int = 1) -> list[Opts]:
     if target.simt:
         found |= dict.fromkeys(gpu_candidates(kernel, target)[:4])
     found.setdefault(())
+    if log.listens():
+        log.debug("%s for %s, %d threads: %d seed schedules, the first %s", kernel.name, target.name, threads, len(found), short(next(iter(found))))
     return list(found)
 
 

@@ -1,0 +1,172 @@
+"""tune show --stage: every stage of a kernel, the same text each time, for targets that are not here and users' files
+too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tilewright import kernels, lower, opts, targets
+from tilewright.heuristics import seeds
+from tilewright.ir.canonical import canonical
+from tilewright.ir.normalise import normalise
+from tilewright.lower import passes
+from tilewright.program.history import History
+from tilewright.program.program import Instr, Program
+from tilewright.program.text import show
+
+from .conftest import Tune
+
+SOFTMAX = ["show", "--kernel", "softmax", "--shape", "m=8,n=64", "--seed-schedule"]
+
+
+def stage(tune: Tune, name: str, *args: str) -> str:
+    done = tune(*SOFTMAX, "--stage", name, *args)
+    assert done.code == 0, done.err
+    assert done.out.endswith("\n")
+    return done.out
+
+
+def test_the_kernel_as_values_over_axes(tune: Tune) -> None:
+    text = stage(tune, "kernel")
+    assert "in x: float32[8, 64]" in text
+    assert "\ntop[m]: float32 = max over n@max of x[m, n@max] (in float32)\n" in text
+    assert "\ny[m, n@out] = (e[m, n@out] * (1 / total[m])) for every m, n@out\n" in text
+    assert f"structural hash {canonical(kernels.make('softmax', {'m': 8, 'n': 64})).hash}\n" in text
+
+
+def test_the_schedule_says_lanes_and_what_is_kept(tune: Tune) -> None:
+    given = '[["UPCAST","n",16],["STAGE","e",{"at":"m"}]]'
+    done = tune("show", "--kernel", "softmax", "--shape", "m=8,n=64", "--target", "avx2", "--opts", given, "--stage", "schedule")
+    assert done.code == 0, done.err
+    for line in (
+        f"--opts '{given}'",
+        "nest y (store): 8 lanes along n@out.u",
+        "value e is kept in an array, made at m",
+        "n@max 4  reduce  step 16",
+    ):
+        assert line in done.out
+
+
+def test_phases_of_a_split_reduction_are_told_apart(tune: Tune) -> None:
+    done = tune("show", "--kernel", "sum_all", "--target", "avx2", "--opts", '[["SPLITK","n",4]]', "--stage", "schedule")
+    assert done.code == 0, done.err
+    assert "\nphase 0: sum_all_part\n" in done.out and "\nphase 1: sum_all\n" in done.out
+
+
+def test_the_program_is_what_is_rendered(tune: Tune) -> None:
+    target, kernel = targets.named("avx2"), normalise(kernels.make("softmax", {"m": 8, "n": 64}))
+    program = lower.lower(opts.apply(kernel, seeds(kernel, target, target.cores)[0], target))
+    assert stage(tune, "program", "--target", "avx2") == show(program)
+
+
+def test_passes_are_unified_diffs_with_counts(tune: Tune) -> None:
+    text = stage(tune, "passes", "--target", "sm_90a")
+    assert text.startswith("emit: ") and "\nphase 0: " in text
+    assert "\n--- emit\n+++ barriers\n" in text and "\n+  barrier\n" in text
+    assert " instructions before, " in text and " barrier)\n" in text
+    short = tune("show", "--kernel", "add", "--target", "avx2", "--opts", "[]", "--stage", "passes")
+    assert "pass interleave: changed nothing\n" in short.out
+
+
+def test_values_keep_their_names_from_pass_to_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pass that takes one statement away shows as one line."""
+
+    def drops(program: Program, target: targets.Target) -> None:
+        stmts = program.phases[0].body.stmts
+        del stmts[next(i for i, s in enumerate(stmts) if isinstance(s, Instr) and s.op == "store")]
+
+    monkeypatch.setattr(passes, "PASSES", (passes.Pass("drops", lambda target: True, drops),))
+    history = History()
+    target = targets.named("avx2")
+    lower.lower(opts.apply(kernels.make("sum_all", {"n": 64}), (), target), observe=history)
+    text = history.text()
+    assert "(-1 store)" in text
+    changed = [line for line in text.splitlines() if line.startswith(("+", "-")) and not line.startswith(("+++", "---"))]
+    assert len(changed) == 1 and changed[0].startswith("-") and "store y" in changed[0]
+
+
+@pytest.mark.parametrize("target", ["znver3", "neon", "sm_90a", "opencl-gpu"])
+def test_source_is_the_same_as_by_source(tune: Tune, target: str) -> None:
+    assert stage(tune, "source", "--target", target) == tune(*SOFTMAX, "--target", target, "--source").out
+
+
+@pytest.mark.parametrize(("target", "word"), [("znver3", "vmovups"), ("x86-64-v2", "movups"), ("neon", "fmla")])
+def test_assembly_of_processors_that_are_not_here(tune: Tune, target: str, word: str) -> None:
+    text = stage(tune, "asm", "--target", target)
+    assert "softmax_p0:" in text and word in text
+
+
+def test_assembly_by_the_c_compiler(tune: Tune) -> None:
+    assert "softmax_p0_items:" in stage(tune, "asm", "--device", "cpu:c")
+    other = tune(*SOFTMAX, "--stage", "asm", "--device", "cpu:c", "--target", "neon")
+    assert other.code == 3 and "without --device cpu:c" in other.err
+
+
+def test_ptx_of_cuda(tune: Tune) -> None:
+    pytest.importorskip("nvidia")
+    text = stage(tune, "asm", "--target", "sm_90a")
+    assert ".target sm_90a" in text and ".entry softmax_p0" in text
+
+
+def test_opencl_has_no_assembly(tune: Tune) -> None:
+    done = tune(*SOFTMAX, "--target", "opencl-gpu", "--stage", "asm")
+    assert done.code == 3 and "--stage source" in done.err and not done.out
+    whole = stage(tune, "all", "--target", "opencl-gpu")
+    assert "== asm\nnot to be seen here: an OpenCL driver keeps" in whole
+
+
+def test_several_stages_have_headings_and_are_the_same_each_time(tune: Tune) -> None:
+    text = stage(tune, "all", "--target", "avx2")
+    assert [line for line in text.splitlines() if line.startswith("== ")] == [f"== {n}" for n in ("kernel", "schedule", "program", "passes", "source", "asm")]
+    assert stage(tune, "all", "--target", "avx2") == text
+    assert stage(tune, "kernel,schedule", "--target", "avx2") == text[: text.index("\n== program\n")]
+
+
+def test_a_users_file(tune: Tune, tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text("from tilewright import kernels\n\ndef twice(n=8):\n    return kernels.make('add', {'m': 1, 'n': n})\n")
+    done = tune(
+        "show",
+        "--kernel",
+        f"{file}:twice",
+        "--shape",
+        "n=24",
+        "--opts",
+        "[]",
+        "--stage",
+        "kernel,program",
+        "--target",
+        "avx2",
+    )
+    assert done.code == 0, done.err
+    assert "in a: float32[24]" in done.out and "== program\nprogram add\n" in done.out
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["--stage", "sauce"], "there is no stage 'sauce'; stages are kernel, schedule"),
+        (["--stage", "asm", "--source"], "not allowed with"),
+    ],
+)
+def test_bad_stages(tune: Tune, args: list[str], said: str) -> None:
+    done = tune(*SOFTMAX, *args)
+    assert done.code == 2 and said in done.err
+
+
+def test_every_named_kernel_has_a_text() -> None:
+    from tilewright.ir.kernel_text import kernel_text
+
+    for name in kernels.NAMES:
+        kernel = kernels.make(name)
+        text = kernel_text(kernel)
+        assert all(f" {b.name}: {b.dtype}[" in text for b in kernel.buffers), name
+        assert all(v in text for v in kernel.values), name
+
+
+def test_the_observer_sees_emission_and_every_pass() -> None:
+    seen: list[str] = []
+    target = targets.named("avx2")
+    lower.lower(opts.apply(kernels.make("add"), (), target), observe=lambda name, program: seen.append(name))
+    assert seen[0] == "emit" and len(seen) > 1 and passes
