@@ -1,4 +1,4 @@
-"""The same kernel with fewer axes: unit axes dropped, adjacent axes merged where every access allows, constants folded.
+"""The same kernel with fewer axes: unit axes dropped, adjacent axes merged where every access allows, constants folded, masked weights masked (`masked_weights`).
 
 Two families a, b (b's extent E an int) become one, of extent |a|·E, when every nest binds both next to each other or neither, and a and b are
 used only as a·E + b: in a dimension's index, or as the indices of two adjacent dimensions of which the inner has extent E. An element-wise
@@ -15,6 +15,7 @@ from dataclasses import replace
 from . import index as ix
 from .dtypes import index
 from .kernel import Buffer, Extent, Fold, Kernel, Scan, Value, loads
+from .masked_weights import mask_weights
 from .node import Node, as_node, axis, const, make
 from .rewrite import Rewriter
 
@@ -30,6 +31,7 @@ def normalise(kernel: Kernel) -> Kernel:
     merged = _merge_once(found)
     while merged is not None:
         found, merged = merged, _merge_once(merged)
+    found = mask_weights(found)
     found = kernel if _same(kernel, found) else found
     _DONE[found] = None
     if found is not kernel:
