@@ -270,7 +270,9 @@ class TuningRun:
             self.progress.phase("deciding")
             self._time_again()
         grace = GRACE_S + self.meter.share  # what searching took of it does not leave a winner unconfirmed
-        return decide(self.measurer, self.ledger.finalists(), self.ledger.seed(), left, check_s=self.meter.check_s, grace_s=grace, untuned=self.ledger.untuned())
+        return decide(
+            self.measurer, self.ledger.finalists(), self.ledger.seed(), left, check_s=self.meter.check_s, grace_s=grace, untuned=self.ledger.untuned()
+        )
 
     def _time_again(self) -> None:
         """Time the fastest candidates and seeds once more, side by side: seeds were measured at the start, and the machine may have been busier then."""

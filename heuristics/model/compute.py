@@ -12,10 +12,10 @@ from ...ir.kernel import Buffer, Scan
 from ...ir.node import COMPARE, Node, axes_of, load_parts, walk
 from ...opts.axis_plan import Part
 from ...opts.dots import DotPlan
-from ...opts.layout import likely_lane, picked
-from ...opts.layout import stride as stride_of
 from ...opts.nests import Nest
 from ...opts.schedule import Scheduled
+from ...opts.strides import picked
+from ...opts.strides import stride as stride_of
 from ..machine import SLOW, Core, MachineModel
 from .dots import dot_work
 from .trips import trips
@@ -69,7 +69,8 @@ class Work:
 def compute_cycles(s: Scheduled, nest: Nest, machine: MachineModel) -> float:
     """Cycles of a nest on one core, over all its iterations, data in L1."""
     regs = s.registers(nest)
-    lane, width = likely_lane(s, nest)
+    found = s.lanes(nest)
+    lane, width = found.lane, found.width
     copies = {p.name: p.trips // width if p is lane else p.trips for p in regs}
     dot = s.dots.get(nest.name)
     if dot is not None:

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Sequence
 from ...ir import index as ix
 from ...ir.node import Node
 from ...opts.axis_plan import Part
-from ...opts.layout import stride as stride_of
 from ...opts.nests import Nest
 from ...opts.pages import buffer_bytes, is_far
 from ...opts.schedule import Scheduled
 from ...opts.staging import StagePlan
+from ...opts.strides import stride as stride_of
 from ..machine import DEFAULT, MachineModel
 
 

@@ -32,6 +32,7 @@ BLOCKS = [
 ]
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("opts", BLOCKS)
 @pytest.mark.parametrize("name", ["attention", "attention_window", "attention_grouped"])
 def test_the_twin_agrees(name, opts):
@@ -39,6 +40,7 @@ def test_the_twin_agrees(name, opts):
     check_twin(kernels.make(name, {**SHAPE, **more}), parse(opts), TARGET)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "opts"),
     [
@@ -109,6 +111,7 @@ def test_one_mask_on_special_values(how, opts):
         assert sure.any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("w", [1, 3, 4, 22, 100])
 def test_windows_of_every_width(w):
     check_twin(kernels.make("attention_window", {**SHAPE, "w": w}), parse(BLOCKS[2]), TARGET)
