@@ -43,12 +43,12 @@ def _table(data: object, what: str) -> dict[str, Any]:
 
 
 def _value(default: object, part: str, name: str, value: object) -> Any:
-    """A field's value, of the type its default has."""
-    known = {f.name for f in fields(default)}  # type: ignore[arg-type]
+    """A field's value, of the type it is declared with."""
+    known = {f.name: f.type for f in fields(default)}  # type: ignore[arg-type]
     if name not in known:
         raise UsageError(f"{part} of a machine has no field {name!r}; it has {', '.join(sorted(known))}")
     number = _number(value, f"{part}.{name}")
-    if isinstance(getattr(default, name), int) and number != int(number):
+    if known[name] == "int" and number != int(number):
         raise UsageError(f"{part}.{name} must be a whole number, not {number}")
     return number
 
