@@ -58,7 +58,7 @@ class Body:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class BodyWork:
     """Instructions of a body."""
 
     arith: float
@@ -80,7 +80,7 @@ def compute_cycles(s: Scheduled, nest: Nest, machine: MachineModel) -> float:
     return _reduction(body, work) if nest.kind == "reduce" else _pointwise(body, work)
 
 
-def _work(body: Body) -> Work:
+def _work(body: Body) -> BodyWork:
     """The instructions of a body but for a reduction's accumulating ones and stores."""
     s, nest, core = body.scheduled, body.nest, body.core
     arith = loads = 0.0
@@ -100,7 +100,7 @@ def _work(body: Body) -> Work:
             arith += k * (core.compared if body.lane is not None and body.lane.axis in axes_of(n) else core.compared_once)
         elif not (n.op == "mul" and n is nest.expr and nest.kind == "reduce"):
             arith += k
-    return Work(arith, loads, latency)
+    return BodyWork(arith, loads, latency)
 
 
 def _load(body: Body, n: Node, k: int, loads: float) -> tuple[float, float]:
@@ -122,7 +122,7 @@ def _load(body: Body, n: Node, k: int, loads: float) -> tuple[float, float]:
     return arith, loads
 
 
-def _reduction(body: Body, work: Work) -> float:
+def _reduction(body: Body, work: BodyWork) -> float:
     """Cycles of a reduction: the innermost loops over its axes, and what is done around them."""
     s, nest, core, dot, lane, arith = body.scheduled, body.nest, body.core, body.dot, body.lane, work.arith
     space = [p for p in body.regs if p.axis in nest.axes]
@@ -159,7 +159,7 @@ def _spilled(body: Body, space: list[Part], accs: int, unroll: int) -> float:
     return max(core.spill * over, core.spill_unrolled * accs if over and unroll > 1 else 0.0)
 
 
-def _pointwise(body: Body, work: Work) -> float:
+def _pointwise(body: Body, work: BodyWork) -> float:
     """Cycles of a nest that stores or keeps each element it computes."""
     s, nest, core, lane, arith = body.scheduled, body.nest, body.core, body.lane, work.arith
     stores = 0.0

@@ -22,15 +22,15 @@ from ..machine import DEFAULT, SLOW, Gpu, MachineModel
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class ThreadWork:
     """What one thread does: instructions, bytes of shared memory, and bytes of global memory in whole sectors."""
 
     instructions: float = 0.0
     tile: float = 0.0
     memory: float = 0.0
 
-    def __add__(self, other: Work) -> Work:
-        return Work(self.instructions + other.instructions, self.tile + other.tile, self.memory + other.memory)
+    def __add__(self, other: ThreadWork) -> ThreadWork:
+        return ThreadWork(self.instructions + other.instructions, self.tile + other.tile, self.memory + other.memory)
 
 
 def estimate_gpu(s: Scheduled, machine: MachineModel = DEFAULT) -> float:
@@ -47,7 +47,7 @@ def estimate_gpu(s: Scheduled, machine: MachineModel = DEFAULT) -> float:
     busy = min(1.0, items / s.target.cores)
     warps = resident * max(1.0, s.group / g.warp)
     partial = g.warp / s.group if s.group < g.warp else 1.0  # all lanes of a warp take their turn, whether they work or not
-    work = Work()
+    work = ThreadWork()
     for n in s.nests:
         work += _nest(s, n, g)
     for st in s.stages.values():
@@ -78,7 +78,7 @@ def _resident(s: Scheduled, g: Gpu) -> int:
     return max(1, min(g.groups, g.file // int(registers * threads), g.threads // threads, (s.target.shared or g.unlimited) // max(1, shared)))
 
 
-def _filled(s: Scheduled, st: StagePlan, work: Work, g: Gpu) -> Work:
+def _filled(s: Scheduled, st: StagePlan, work: ThreadWork, g: Gpu) -> ThreadWork:
     """`work`, with filling a staged tile."""
     fills = 1.0
     for p in s.loops(st.nests[0]):
@@ -86,7 +86,7 @@ def _filled(s: Scheduled, st: StagePlan, work: Work, g: Gpu) -> Work:
             fills *= p.trips
     moved = fills * st.bytes / s.group
     copied = fills * (g.copied * st.elements / s.group / g.pair + g.barrier)
-    return work + Work(copied, moved, moved)
+    return work + ThreadWork(copied, moved, moved)
 
 
 def _bytes(buffer: Buffer) -> float:
@@ -111,19 +111,19 @@ def _independent(s: Scheduled, n: Nest) -> float:
     return out
 
 
-def _nest(s: Scheduled, n: Nest, g: Gpu) -> Work:
+def _nest(s: Scheduled, n: Nest, g: Gpu) -> ThreadWork:
     """The work of one thread in a nest."""
     times = 1.0
     for p in s.loops(n):
         times *= p.trips if p.kind != "grid" else 1
     work = _evaluated(s, n, g)
     if n.kind == "reduce":
-        work += Work(float(prod(p.trips for p in s.registers(n))))
-        work += Work(_shared_sums(s, n, times, g))
+        work += ThreadWork(float(prod(p.trips for p in s.registers(n))))
+        work += ThreadWork(_shared_sums(s, n, times, g))
     if n.store is not None:
         k = max(_copies(s, n, i) for i in n.indices) if n.indices else 1.0
-        work += Work(k, 0.0, k * _sectors(s, n, (n.indices, n.store.buffer), g))
-    return Work(work.instructions * times, work.tile * times, work.memory * times)
+        work += ThreadWork(k, 0.0, k * _sectors(s, n, (n.indices, n.store.buffer), g))
+    return ThreadWork(work.instructions * times, work.tile * times, work.memory * times)
 
 
 def _copies(s: Scheduled, n: Nest, node: Node) -> float:
@@ -134,7 +134,7 @@ def _copies(s: Scheduled, n: Nest, node: Node) -> float:
     return out
 
 
-def _evaluated(s: Scheduled, n: Nest, g: Gpu) -> Work:
+def _evaluated(s: Scheduled, n: Nest, g: Gpu) -> ThreadWork:
     """The expressions of a nest, once for each assignment of its register parts."""
     instructions, tile, memory = g.overhead, 0.0, 0.0
     for e in walk(*n.roots):
@@ -155,7 +155,7 @@ def _evaluated(s: Scheduled, n: Nest, g: Gpu) -> Work:
                 memory += k * _sectors(s, n, (indices, buffer), g)
         elif not (e.op == "mul" and e is n.expr and n.kind == "reduce"):
             instructions += k * (getattr(g, e.op) if e.op in SLOW else 1.0)
-    return Work(instructions, tile, memory)
+    return ThreadWork(instructions, tile, memory)
 
 
 def _shared_sums(s: Scheduled, n: Nest, times: float, g: Gpu) -> float:

@@ -24,7 +24,7 @@ UNBOUNDED = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class Use:
     """What a nest does with one buffer that is not staged. `near`: it is in the second cache already."""
 
     buffer: Buffer
@@ -74,7 +74,7 @@ class Traffic:
         line = max(float(self.machine.caches.line), contiguous * buffer.dtype.size)
         return elements / contiguous * line
 
-    def _accesses(self, nest: Nest, warm: Collection[str]) -> Iterator[Access]:
+    def _accesses(self, nest: Nest, warm: Collection[str]) -> Iterator[Use]:
         """Loads and stores of buffers that are not staged, but for stores past the caches."""
         s, item = self.scheduled, self._item(nest)
         room = self.machine.caches.warm * s.target.l2
@@ -83,9 +83,9 @@ class Traffic:
                 buffer, indices, _ = load_parts(n)
                 if buffer.name not in s.stages:
                     near = buffer.name in s.fetch or (buffer.name in warm and self._footprint(buffer, indices, item) <= room)
-                    yield Access(buffer, indices, False, near)
+                    yield Use(buffer, indices, False, near)
         if nest.store is not None and nest.store.buffer.name not in s.nt:
-            yield Access(nest.store.buffer, nest.indices, True, nest.store.buffer.name in s.fetch)
+            yield Use(nest.store.buffer, nest.indices, True, nest.store.buffer.name in s.fetch)
 
     def _asked(self, nest: Nest) -> float:
         """Cycles for what passes memory whatever the caches hold: stores past them (written once, and not read before), and rows that FETCH asks for."""
@@ -99,7 +99,7 @@ class Traffic:
             asked += (1 if f.later else self.machine.caches.written) * row * items / self.dram
         return asked
 
-    def _through_caches(self, nest: Nest, uses: list[Access], staged: list[StagePlan], panels: list[StagePlan], near: list[bool]) -> float:
+    def _through_caches(self, nest: Nest, uses: list[Use], staged: list[StagePlan], panels: list[StagePlan], near: list[bool]) -> float:
         """Cycles over all cache levels. `near`: which accesses, then which panels, are never fetched from memory."""
         s, caches = self.scheduled, self.machine.caches
         loops = s.loops(nest)
