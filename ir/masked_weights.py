@@ -20,10 +20,12 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from . import index as ix
+from .body import Fold, Reduce, Value
 from .dtypes import index
 from .functions import where
-from .kernel import Fold, Kernel, Reduce, Value
-from .node import Node, as_node, axes_of, const, substitute, walk
+from .kernel import Kernel
+from .node import Node, as_node, axes_of, const, walk
+from .operators import substitute
 from .skippable import conjuncts, threshold
 
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from math import gcd, prod
 
 from ...ir import index as ix
+from ...ir.body import Scan
+from ...ir.buffer import Buffer, load_parts
 from ...ir.dtypes import index
-from ...ir.kernel import Buffer, Scan
-from ...ir.node import COMPARE, Node, axes_of, load_parts, walk
+from ...ir.node import COMPARE, Node, axes_of, walk
 from ...opts.axis_plan import Part
 from ...opts.dots import DotPlan
 from ...opts.nests import Nest

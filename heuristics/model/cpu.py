@@ -7,7 +7,8 @@ larger of compute and traffic counts. What anything costs is data: `machine.Mach
 
 from __future__ import annotations
 
-from ...ir.node import load_parts, walk
+from ...ir.buffer import load_parts
+from ...ir.node import walk
 from ...opts.fold_tiles import share as share_run
 from ...opts.nests import FoldItem, Nest
 from ...opts.schedule import Scheduled

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...ir import index as ix
-from ...ir.node import Node, axes_of, load_parts
+from ...ir.buffer import load_parts
+from ...ir.node import Node, axes_of
 from ...opts.dots import DotPlan
 from ...opts.nests import Nest
 from ...opts.schedule import Scheduled

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from math import prod
 
 from ...ir import index as ix
+from ...ir.buffer import Buffer, load_parts
 from ...ir.dtypes import index
-from ...ir.kernel import Buffer
-from ...ir.node import Node, axes_of, load_parts, walk
+from ...ir.node import Node, axes_of, walk
 from ...opts.axis_plan import Part
 from ...opts.nests import Nest
 from ...opts.schedule import Scheduled

@@ -5,7 +5,8 @@ from __future__ import annotations
 from math import prod
 
 from ...ir import index as ix
-from ...ir.node import axes_of, load_parts, walk
+from ...ir.buffer import load_parts
+from ...ir.node import axes_of, walk
 from ...opts.nests import Nest
 from ...opts.schedule import Scheduled
 from ..machine import Caches

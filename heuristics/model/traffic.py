@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from math import prod
 
 from ...ir import index as ix
-from ...ir.kernel import Buffer
-from ...ir.node import Node, axes_of, load_parts, walk
+from ...ir.buffer import Buffer, load_parts
+from ...ir.node import Node, axes_of, walk
 from ...opts.axis_plan import Part
 from ...opts.nests import Nest
 from ...opts.pages import is_far

@@ -10,7 +10,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import prod
 
-from ...ir.kernel import Buffer, Fold, Kernel, loads
+from ...ir.body import Fold
+from ...ir.buffer import Buffer, loads
+from ...ir.kernel import Kernel
 from ...ir.node import Node, axes_of
 from ...opts.defaults import points
 from ...opts.opt import Opt, Opts, opt

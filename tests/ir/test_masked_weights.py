@@ -9,12 +9,13 @@ import pytest
 from plain_attention import plain
 from tilewright import kernels
 from tilewright.ir import exp, where
+from tilewright.ir.body import Fold
 from tilewright.ir.builder import KernelBuilder
 from tilewright.ir.canonical import canonical
 from tilewright.ir.cost import cost
 from tilewright.ir.dtypes import float32
 from tilewright.ir.evaluation.reference import evaluate
-from tilewright.ir.kernel import Fold, Kernel
+from tilewright.ir.kernel import Kernel
 from tilewright.ir.masked_weights import mask_weights
 from tilewright.ir.normalise import normalise
 from tilewright.ir.skippable import skippable
