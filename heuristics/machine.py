@@ -76,8 +76,10 @@ class Core:
     """Instructions an accumulator costs in each visit where a loop outside of it goes on with the reduction: it is loaded and stored."""
     combined: float = 3
     """Cycles for each halving of a vector of partial sums."""
+    large_file: int = 32
+    """Registers of a file that has some to spare."""
     spare_registers: int = 2
-    """Registers in every 32 that no accumulator gets (addresses of broadcasts, temporaries); files of 16 have none to spare."""
+    """Registers of such a file that no accumulator gets (addresses of broadcasts, temporaries)."""
     spill: float = 1.5
     """Cycles to store an accumulator and load it again in a step, for each that has no register."""
     spill_unrolled: float = 1.0
@@ -114,6 +116,8 @@ class Caches:
     """Bytes a cycle from memory, where no measured limit is known."""
     scaling: float = 0.75
     """The share of one core's bandwidth that a thread gets when several read memory."""
+    unbounded: int = 1 << 20
+    """Index steps from here on leave a buffer: what is touched is bounded by its extent, not by the step."""
     usable: float = 0.8
     """The share of a cache that a working set may take."""
     warm: float = 0.5

@@ -154,7 +154,7 @@ def _spilled(body: Body, space: list[Part], accs: int, unroll: int) -> float:
         live = accs + (dots.held + (body.dot.row.halves - 1) * (dots.narrow + body.count(lanes)))
     if unroll > 1 and body.dot is None and _slides(body):  # what one step reads is read again by the next, and kept
         live += (unroll - 1) * body.count(lanes) // core.overlap
-    over = max(0, live - (registers - registers // 32 * core.spare_registers))
+    over = max(0, live - (registers - registers // core.large_file * core.spare_registers))
     # where steps are spelled out, the compiler moves the loads of one before the last products of another, and then about all of them are spilled as soon as
     # the file is nearly full
     return max(core.spill * over, core.spill_unrolled * accs if over and unroll > 1 else 0.0)

@@ -52,7 +52,7 @@ def jumps(size: int, levels: Iterable[tuple[int, int]], machine: MachineModel = 
     costs, line = machine.jumps, machine.caches.line
     run, streams, count = size, 1, 0.0
     for stride, trips in levels:
-        if trips < 2:
+        if trips <= 1:
             continue
         if count:
             if 0 < stride < line and count <= costs.kept:

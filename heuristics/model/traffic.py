@@ -19,9 +19,6 @@ from .dots import weave
 from .pages import copy_cycles, jump_cycles
 from .trips import trips
 
-UNBOUNDED = 1 << 20
-"""Index steps from here on leave the buffer: its extent bounds what is touched, not the step."""
-
 
 @dataclass(frozen=True, slots=True)
 class Use:
@@ -65,7 +62,7 @@ class Traffic:
             for p in {q.name: q for a in axes_of(i) if a in s.plans for q in s.plans[a].parts}.values():
                 if p.name in inner:
                     k = abs(ix.parts(s.at_parts(i))[0].get(p.var, 1))
-                    reach += k * (p.trips - 1) if k < UNBOUNDED else 0
+                    reach += k * (p.trips - 1) if k < self.machine.caches.unbounded else 0
             full = buffer.shape[d]
             reach = min(reach, float(full if isinstance(full, int) else ix.bounds(full)[1]))
             elements *= max(1.0, reach)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from dataclasses import fields, replace
 from pathlib import Path
@@ -53,6 +54,16 @@ def test_every_field_has_its_meaning_beside_it() -> None:
         for f in fields(getattr(DEFAULT, part.name)):
             at = [i for i, line in enumerate(text) if line.startswith(f"    {f.name}: ") and text[i + 1].startswith('    """')]
             assert at, f"{part.name}.{f.name}"
+
+
+def test_models_hold_no_numbers_of_their_own() -> None:
+    """Rates and costs are fields; formulas need 0 and 1 only."""
+    found = []
+    for path in sorted((Path(machine.__file__).parent / "model").glob("*.py")):
+        for n in ast.walk(ast.parse(path.read_text())):
+            if isinstance(n, ast.Constant) and isinstance(n.value, int | float) and n.value not in (0, 1):
+                found.append(f"{path.name}:{n.lineno}: {n.value}")
+    assert not found, found
 
 
 def test_a_slower_machine_takes_longer() -> None:
