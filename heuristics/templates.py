@@ -15,7 +15,7 @@ from ..opts.structure import contractions, extent, nests, shared_axes
 from ..targets import Target
 from .seeds import gpu as gpu_seeds
 from .seeds.constants import packed_once
-from .seeds.contractions import contraction
+from .seeds.contractions import Blocks, contraction
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def templates(kernel: Kernel, target: Target, threads: int = 1) -> list[Template
             lanes = target.lanes(c.nest.expr.dtype)
             nr = p["nv"] * lanes
             sizes = {k: v for k, v in p.items() if k != "once"} | {"nb": max(nr, p["nb"] // nr * nr), "mc": p["mc"] // p["mr"] * p["mr"]}
-            opts = contraction(kernel, target, threads, c, **sizes)
+            opts = contraction(kernel, target, threads, c, Blocks(**sizes))
             return packed_once(kernel, opts, target) if p.get("once") else opts
 
         out.append(Template("contraction", params, make))
@@ -98,7 +98,7 @@ def _for_groups(kernel: Kernel, target: Target) -> list[Template]:
             "band": (0, 2, 4, 8),
             "sk": (1, *(n for n in (2, 4, 8, 16) if depth >= 16 * n)),
         }
-        out.append(Template("tiles", tiles, lambda p: gpu_seeds.contraction(kernel, c, **p)))
+        out.append(Template("tiles", tiles, lambda p: gpu_seeds.contraction(kernel, c, gpu_seeds.Tiles(**p))))
     space: dict[str, tuple[int, ...]] = {"threads": (16, 32, 64, 128, 256, 512, 1024), "vector": (1, 2, 4, 8, 16)}
     if gpu_seeds.rows(kernel, target, 32, 1, False):
         out.append(Template("rows", {**space, "stage": (0, 1)}, lambda p: gpu_seeds.rows(kernel, target, p["threads"], p["vector"], bool(p["stage"]))))

@@ -19,7 +19,7 @@ from .errors import KernelError
 from .kernel import Kernel
 from .node import Node, as_node, axes_of, walk
 from .operators import substitute
-from .skippable import idle, threshold
+from .skippable import skippable, threshold
 
 FLOP = frozenset({"add", "sub", "mul", "div", "max", "min", "neg", "abs", "sqrt", "floor"})
 """Operators of one flop; comparisons, selections, conversions and index arithmetic are free."""
@@ -119,8 +119,8 @@ class _Sizes:
         return known
 
     def _active(self, fold: Fold, axes: frozenset[Node]) -> int:
-        """Points of `axes`, fold.axis among them, where all conditions of `idle` hold."""
-        limits = [x for c in idle(fold) if axes_of(c) <= axes and (x := threshold(c, fold.axis)) is not None]
+        """Points of `axes`, fold.axis among them, where all conditions of `skippable` hold."""
+        limits = [x for c in skippable(fold) if axes_of(c) <= axes and (x := threshold(c, fold.axis)) is not None]
         others = list({a for _, rest in limits for a in axes_of(rest)})
         if prod(self.of(a.arg.extent) for a in others) > MOST_COUNTED:
             limits, others = [], []

@@ -1,4 +1,4 @@
-"""The same kernel with fewer axes: unit axes dropped, adjacent axes merged where every access allows, constants folded.
+"""The same kernel with fewer axes: unit axes dropped, adjacent axes merged where every access allows, constants folded, masked weights masked (`masked_weights`).
 
 Two families a, b (b's extent E an int) become one, of extent |a|·E, when every nest binds both next to each other or neither, and a and b are
 used only as a·E + b: in a dimension's index, or as the indices of two adjacent dimensions of which the inner has extent E. An element-wise
@@ -17,6 +17,7 @@ from .body import Fold, Scan, Value
 from .buffer import Buffer, Extent, loads
 from .dtypes import index
 from .kernel import Kernel
+from .masked_weights import mask_weights
 from .node import Node, as_node, axis, const, make
 from .rewrite import Rewriter
 
@@ -32,6 +33,7 @@ def normalise(kernel: Kernel) -> Kernel:
     merged = _merge_once(found)
     while merged is not None:
         found, merged = merged, _merge_once(merged)
+    found = mask_weights(found)
     found = kernel if _same(kernel, found) else found
     _DONE[found] = None
     if found is not kernel:

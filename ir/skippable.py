@@ -1,7 +1,8 @@
-"""Conditions without which a fold's block does nothing: where one is false throughout a tile, the tile's state is the identity and merging it changes nothing.
+"""Conditions without which a fold's tile can be skipped: where one is false throughout a tile, the tile's state is the identity and merging it changes nothing.
 
 Attention's causal mask is one: a tile of keys that all come after the queries has maxima −∞, weights 0 and sums 0. Such tiles need not run. A product with a
-factor that is known to be 0 counts as 0, so what is infinite or NaN among elements that only such a product reads may or may not show."""
+factor that is known to be 0 counts as 0, so what is infinite or NaN among elements that only such a product reads may or may not show (`evaluation.certainty` calls
+those results loose). Weights that are 0 because their score is −∞ get a mask of their own in the normal form (`masked_weights`), so that they are seen here."""
 
 from __future__ import annotations
 
@@ -37,8 +38,8 @@ def conditions(fold: Fold) -> dict[Node, tuple[Node, ...]]:
 
 
 @lru_cache(maxsize=64)
-def idle(fold: Fold) -> tuple[Node, ...]:
-    """Those of `conditions` without which the block's state is the identity."""
+def skippable(fold: Fold) -> tuple[Node, ...]:
+    """Those of `conditions` (over `fold.axis`) without which the block's state is the identity: a tile in which one holds nowhere need not run."""
     return tuple(c for c, sites in conditions(fold).items() if _is_identity(fold, dict.fromkeys(sites, const(False))))
 
 

@@ -2,8 +2,9 @@
 
 Over a tile of the keys the block computes M = max s, P = exp(s − M), L = Σ P and O = Σ P·v; two tiles merge by rescaling to the larger M
 (online softmax: Milakov and Gimelshein 2018; FlashAttention: Dao et al. 2022). A masked score is −∞. Where a whole tile is masked M is −∞ too,
-and −∞ − (−∞) would be NaN: every difference is taken from max(M, least finite number), which makes such a tile's P, L and O zero. P is masked once more, so that it is plain
-to see that a tile of keys which all come later does nothing, and such tiles are not run (`ir.idle`). A masked key adds 0·v: nothing, unless v is infinite or NaN there.
+and −∞ − (−∞) would be NaN: every difference is taken from max(M, least finite number), which makes such a tile's P, L and O zero. P is masked once more, as the normal
+form of a kernel with one mask would do (`ir.masked_weights`): so it is seen that a tile of keys which all come later does nothing, and such tiles are not run
+(`ir.skippable`). A masked key adds 0·v: nothing, unless v is infinite or NaN there.
 """
 
 from __future__ import annotations

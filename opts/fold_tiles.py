@@ -1,7 +1,7 @@
 """Which tiles of a cut fold run, and with which of the block's conditions known to hold.
 
 A condition that is linear in the folded axis holds from some place on, or up to some place. Over the register copies and loops inside a tile that gives a range of
-tiles in which it holds throughout, and a range in which it holds somewhere. Tiles outside the latter are skipped where the block is then idle (`ir.idle`)."""
+tiles in which it holds throughout, and a range in which it holds somewhere. Tiles outside the latter are skipped where the block's state is then the identity (`ir.skippable`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ..ir import index as ix
 from ..ir.body import Fold
 from ..ir.node import Node, axes_of, const
-from ..ir.skippable import conditions, idle, threshold
+from ..ir.skippable import conditions, skippable, threshold
 from .axis_plan import Part
 from .nests import FoldItem
 
@@ -38,7 +38,7 @@ def ranges(s: Scheduled, f: Fold, cut: Part, opened: Collection[Node]) -> list[R
     first, last = const(0), tiles
     begin, end = const(0), tiles
     holds: set[Node] = set()
-    may_skip = idle(f)
+    may_skip = skippable(f)
     for c in conditions(f):
         found = threshold(c, f.axis)
         if found is None:
@@ -79,7 +79,7 @@ def _spread(s: Scheduled, rest: Node, opened: Collection[Node]) -> tuple[Node, i
 def share(s: Scheduled, item: FoldItem) -> float:
     """The part of a cut fold's tiles that is run, over all iterations of the loops around it; 1 where it cannot be told."""
     cut = next((s.plans[a].fold for n in item.nests for a in n.all_axes if s.plans[a].fold), None)
-    if cut is None or not isinstance(cut.size, int) or not idle(item.fold):
+    if cut is None or not isinstance(cut.size, int) or not skippable(item.fold):
         return 1.0
     loops = [p for p in s.loops(item.nests[0]) if s.position[p.name] < s.position[cut.name]]
     run = ranges(s, item.fold, cut, {p.var for p in loops})

@@ -64,6 +64,8 @@ def conclude(job: Job, ledger: Ledger, meter: Meter, recorder: Recorder, earlier
     won = decision.winner
     # where one seed beat another, the winner is the best of them
     seed = ledger.seed(None if won is None else won.measurement.opts)
+    if seed is not None and (won is None or seed.measurement.opts != won.measurement.opts):
+        seed = decision.seed or seed
     seed_opts, seed_s = (None, None) if seed is None else (seed.measurement.opts, seed.t)
     code = results.INTERRUPTED if ended.interrupted else results.FOUND if won is not None else results.NOTHING_VALID
     said = [str(ended.fault) if ended.fault else "", ended.why, decision.message]

@@ -1,7 +1,8 @@
 """Who wins: the finalists are timed in pairs, and the winner must beat the best seed by more than the noise.
 
 Times of different moments are not comparable to a few percent on a machine that does other things, so the ranking of the search only says who may
-enter. Ratios of paired runs decide; an answer that is not significantly faster than the seed is the seed.
+enter. Ratios of paired runs decide; an answer that is not significantly faster than the seed is the seed. Which of several seeds that is, is decided so too: it is
+the one that is used without tuning, unless the fastest of them beats it in a duel.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Finalist:
 @dataclass(frozen=True, slots=True)
 class Decision:
     """`winner` None: nothing survived. `ratio`: winner's time over the seed's, from a duel where `paired`. `confirmed`: the winner passed the second check;
-    `checks`: all that it passed, as in Measurement. `failed`: finalists that did not survive a duel or the second check, with its result."""
+    `checks`: all that it passed, as in Measurement. `seed`: what had to be beaten, where it stands. `failed`: finalists that did not survive a duel or the second check, with its result."""
 
     winner: Finalist | None
     significant: bool = False
@@ -57,14 +58,24 @@ class Decision:
     message: str = ""
     failed: tuple[Measurement, ...] = ()
     checks: tuple[str, ...] = ()
+    seed: Finalist | None = None
 
 
 def decide(
-    measurer: MeasurerLike, finalists: Sequence[Finalist], seed: Finalist | None, left: Callable[[], float], check_s: float = 0.0, grace_s: float = GRACE_S
+    measurer: MeasurerLike,
+    finalists: Sequence[Finalist],
+    seed: Finalist | None,
+    left: Callable[[], float],
+    check_s: float = 0.0,
+    grace_s: float = GRACE_S,
+    untuned: Finalist | None = None,
 ) -> Decision:
-    """Choose between `finalists` (fastest first, the seed not among them) and `seed`. `left()`: how many seconds remain; `check_s`: how many the second
-    check takes, which is made even when that is `grace_s` too long."""
-    return _Final(measurer, finalists, seed, left, check_s, grace_s).decide()
+    """Choose between `finalists` (fastest first, the seed not among them) and `seed`, the fastest one. `left()`: how many seconds remain; `check_s`: how many the
+    second check takes, which is made even when that is `grace_s` too long. `untuned`: the seed that is used without tuning, which `seed` must beat to count."""
+    final = _Final(measurer, finalists, seed, left, check_s, grace_s)
+    if untuned is not None and seed is not None and untuned is not seed:
+        final.choose_seed(untuned)
+    return dataclasses.replace(final.decide(), seed=final.seed)
 
 
 class _Final:
@@ -77,6 +88,26 @@ class _Final:
         self.standing, self.seed = list(finalists), seed
         self.challenged = bool(finalists)
         self.failed: list[Measurement] = []
+
+    def choose_seed(self, untuned: Finalist) -> None:
+        """The seed to beat is `untuned`, unless the fastest seed beats that by more than the noise; the other one may still win as a finalist."""
+        fastest, self.seed = self.seed, untuned
+        assert fastest is not None
+        self.standing = [f for f in self.standing if f is not untuned]
+        n = rounds(fastest, untuned, self._spare() / 3)
+        try:
+            if fastest.t * CLEAR < untuned.t:
+                better = True
+            elif n:
+                duel = self.measurer.duel(fastest.built, untuned.built, rounds=n)
+                better = duel.significant and duel.ratio < 1
+            else:
+                better = fastest.t * MARGIN < untuned.t
+        except MeasureError as e:
+            fell = self._fell(e, fastest, untuned)
+            better = fell is untuned
+        if better:
+            self.seed = fastest
 
     def decide(self) -> Decision:
         """The best finalist that beats the seed and passes the second check, else the seed, if that passes it."""

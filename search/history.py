@@ -30,6 +30,8 @@ class Ledger:
         self.best: Measurement | None = None
         self.plain_s: float | None = None
         """Seconds of the kernel as written, without options."""
+        self.first: Schedule | None = None
+        """The start schedule that is used without tuning."""
         self._kept: dict[Schedule, Finalist] = {}
         self._seeds: dict[Schedule, Finalist] = {}
 
@@ -70,6 +72,10 @@ class Ledger:
             return self._seeds[opts]
         return min(self._seeds.values(), key=lambda f: f.t, default=None)
 
+    def untuned(self) -> Finalist | None:
+        """The seed that is used without tuning, where it was measured and stands."""
+        return None if self.first is None else self._seeds.get(self.first)
+
     def finalists(self) -> list[Finalist]:
         """Who may challenge the best seed, fastest first."""
         seed = self.seed()
@@ -77,9 +83,11 @@ class Ledger:
         return sorted(able, key=lambda f: f.t)[:KEPT]
 
     def contenders(self) -> list[Finalist]:
-        """The fastest candidates and the fastest seeds; empty where one of the two is missing and so nothing has to be compared."""
+        """The fastest candidates, the fastest seeds and the one that is used without tuning; empty where one of the two is missing and so nothing has to be compared."""
         kept = sorted(self._kept.values(), key=lambda f: f.t)[:4]
         seeds = sorted(self._seeds.values(), key=lambda f: f.t)[:3]
+        first = self.untuned()
+        seeds += [first] if first is not None and first not in seeds else []
         return [*kept, *seeds] if kept and seeds else []
 
     def settle(self, fresh: Sequence[Finalist]) -> None:

@@ -82,6 +82,7 @@ class TuningRun:
         self.recorder: Recorder = recorder if recorder is not None else NoRecord()
         self.known, self.earlier = known, earlier or Effort()
         self.ledger = Ledger()
+        self.ledger.first = next((x.opts for x in self.starts[:1] if x.origin == "seed"), None)
         self._recalled = False
         self._asked: dict[Schedule, _Asked] = {}
         self._cost = 0.15
@@ -281,7 +282,9 @@ class TuningRun:
             self.progress.phase("deciding")
             self._time_again()
         grace = GRACE_S + self.meter.share  # what searching took of it does not leave a winner unconfirmed
-        return decide(self.measurer, self.ledger.finalists(), self.ledger.seed(), left, check_s=self.meter.check_s, grace_s=grace)
+        return decide(
+            self.measurer, self.ledger.finalists(), self.ledger.seed(), left, check_s=self.meter.check_s, grace_s=grace, untuned=self.ledger.untuned()
+        )
 
     def _time_again(self) -> None:
         """Time the fastest candidates and seeds once more, side by side: seeds were measured at the start, and the machine may have been busier then."""

@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from ...ir import index as ix
 from ...ir.buffer import load_parts
 from ...ir.node import Node, axes_of
 from ...opts.dots import DotPlan
 from ...opts.nests import Nest
+from ...opts.schedule import Scheduled
 from ...opts.staging import StagePlan
-
-if TYPE_CHECKING:
-    from ...opts.schedule import Scheduled
+from ..machine import Dots
 
 
-def dot_work(s: Scheduled, nest: Nest, dot: DotPlan, copies: Mapping[str, int]) -> tuple[float, float]:
+def dot_work(s: Scheduled, nest: Nest, dot: DotPlan, copies: Mapping[str, int], costs: Dots) -> tuple[float, float]:
     """(arithmetic instructions but for the accumulating ones, loads) of the innermost body. `copies`: of each register part."""
     words, vectors = (_times(s, nest, x, copies) for x in (dot.a, dot.b))
     buffer, indices, _ = load_parts(dot.a)
     staged = s.stages.get(buffer.name)
     each = 1.0
     if not _grouped(s, staged, indices, dot.k):
-        each = 2.0 * dot.row.k  # elements are put together one by one
+        each = costs.gathered * dot.row.k
     elif staged is None and s.plans[dot.k].masked:
-        each = 2.5
-    # measured: a broadcast takes from the products as much as 0.4 of them
-    return words * (2.4 if dot.shift and staged is None else 0.4), words * each + vectors
+        each = costs.masked
+    return words * (costs.shifted if dot.shift and staged is None else costs.broadcast), words * each + vectors
 
 
 def _times(s: Scheduled, nest: Nest, x: Node, copies: Mapping[str, int]) -> int:
@@ -47,15 +44,15 @@ def _grouped(s: Scheduled, staged: StagePlan | None, indices: tuple[Node, ...], 
     return steps[-1] == 1 and not any(steps[:-1])
 
 
-def weave(s: Scheduled, plan: StagePlan) -> float | None:
+def weave(s: Scheduled, plan: StagePlan, costs: Dots) -> float | None:
     """Cycles an element to fill a panel whose elements lie in groups; None for other tiles."""
     if plan.order != "panel" or not plan.parts or plan.parts[-1][0].kind != "dot":
         return None
     dot = plan.parts[-1][0]
     last = ix.parts(plan.index[-1])[0]
     if last.get(dot.var) == 1:
-        return 2.0 / dot.trips  # a group is loaded and stored at once
+        return costs.grouped / dot.trips
     outside = next((p for p, _ in reversed(plan.parts) if p.register and p is not dot), None)
     if outside is not None and last.get(outside.var) == 1:
-        return 0.2  # rows are loaded as vectors and woven
-    return 1.6
+        return costs.woven
+    return costs.single

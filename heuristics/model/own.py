@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING
 
 from ...ir import index as ix
 from ...ir.buffer import load_parts
 from ...ir.node import axes_of, walk
 from ...opts.nests import Nest
-
-if TYPE_CHECKING:
-    from ...opts.schedule import Scheduled
-
-LOOK = 3.0
-"""Cycles to read an index and compare it."""
+from ...opts.schedule import Scheduled
+from ..machine import Caches
 
 
-def owned_work(s: Scheduled, nest: Nest, compute: float, cached: float, dram: float) -> tuple[float, float]:
-    """(cycles of arithmetic, cycles of traffic) over all items, from the `compute` that every item would have if it did all points. `cached` and `dram`: bytes a
-    cycle from the second cache and from memory."""
+def owned_work(s: Scheduled, nest: Nest, compute: float, dram: float, costs: Caches) -> tuple[float, float]:
+    """(cycles of arithmetic, cycles of traffic) over all items, from the `compute` that every item would have if it did all points. `dram`: bytes a cycle from
+    memory."""
     assert nest.store is not None and nest.store.own is not None and nest.mask is not None
     axis, d, rows = nest.store.own
     shape = [size if isinstance(size, int) else ix.bounds(size)[1] for size in nest.store.buffer.shape]
@@ -31,8 +26,10 @@ def owned_work(s: Scheduled, nest: Nest, compute: float, cached: float, dram: fl
             buffer, indices, _ = load_parts(n)
             whole = prod(size if isinstance(size, int) else ix.bounds(size)[1] for size in buffer.shape) * buffer.dtype.size
             everyone = axes_of(*indices) <= axes_of(nest.mask)  # what decides; the rest is read by the item that adds it
-            read += whole * (blocks if everyone else 1) / (cached if whole < s.target.l2 else dram)
+            read += whole * (blocks if everyone else 1) / (costs.l3 if whole < s.target.l2 else dram)
     size = nest.store.buffer.dtype.size
-    moved = 2.0 * size * prod(a.arg.extent if isinstance(a.arg.extent, int) else ix.bounds(a.arg.extent)[1] for a in nest.axes if a is not axis)
-    near = 2 * size * rows * prod(shape) // shape[d] <= s.target.l2 and nest.store.buffer.name not in s.nt
-    return compute / blocks + LOOK * outside, read + moved / (cached if near else dram)
+    moved = (
+        float(costs.written) * size * prod(a.arg.extent if isinstance(a.arg.extent, int) else ix.bounds(a.arg.extent)[1] for a in nest.axes if a is not axis)
+    )
+    near = costs.written * size * rows * prod(shape) // shape[d] <= s.target.l2 and nest.store.buffer.name not in s.nt
+    return compute / blocks + costs.owned * outside, read + moved / (costs.l3 if near else dram)

@@ -9,7 +9,7 @@ from ...opts.opt import Opts, opt
 from ...opts.staging import ONCE
 from ...opts.structure import contractions
 from ...targets import Target
-from .contractions import contraction
+from .contractions import Blocks, contraction
 
 TILES = ((8, 3), (6, 4), (4, 4), (8, 2), (14, 2), (4, 6))
 """Rows × vectors in registers of a schedule whose panel holds the whole reduce axis: nothing is packed in a call, so no block has to be reused."""
@@ -23,7 +23,7 @@ def constant_seeds(kernel: Kernel, target: Target, threads: int, seeds: Sequence
         if c.wide.constant:
             for mr, nv in TILES:
                 for rows in (0, 1):
-                    whole = contraction(kernel, target, threads, c, mr=mr, nv=nv, nb=0, rows=rows, pack=0, unroll=2)
+                    whole = contraction(kernel, target, threads, c, Blocks(mr, nv, nb=0, rows=rows, pack=0, unroll=2))
                     found.append(packed_once(kernel, whole, target))
     return [o for o in found if any(x.op == "STAGE" and x.fields["at"] == ONCE for x in o)]
 

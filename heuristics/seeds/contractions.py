@@ -4,13 +4,14 @@ Matrix Multiplication", 2008), ranked by the analytic model."""
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 from itertools import product
 
 from ...ir.kernel import Kernel
 from ...ir.node import Node
 from ...opts.axis_plan import MAX_EXTRA_WORK
 from ...opts.defaults import waste
-from ...opts.dots import fitting
+from ...opts.dots import Fit, fitting
 from ...opts.opt import Opt, Opts, opt
 from ...opts.schedule import apply
 from ...opts.structure import Contraction, extent, shared_axes
@@ -20,10 +21,38 @@ from .legal import legal_prefix
 from .windows import window_guesses
 
 
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """The numbers of a contraction's schedule. Sizes are elements of the axis they cut."""
+
+    mr: int
+    """Rows in registers."""
+    nv: int
+    """Vectors of the lane axis in registers."""
+    nb: int
+    """Block of the lane axis."""
+    kc: int = 0
+    """Block of the reduce axis; 0: all of it."""
+    rows: int = 0
+    """1: parallel over blocks of rows instead of blocks of lanes."""
+    mc: int = 0
+    """Block of rows, with `rows`."""
+    pack: int = 1
+    """1: the wide operand is staged."""
+    pack_tall: int = 0
+    """1: the tall operand is staged."""
+    unroll: int = 1
+    """Steps of the reduce axis that are spelled out."""
+    tc: int = 0
+    """1: by a matrix instruction."""
+    stream: int = 0
+    """1: the reduce axis outside all loops of a block, so that `unroll` whole rows of it are read side by side."""
+
+
 def best_contractions(kernel: Kernel, target: Target, threads: int, c: Contraction, keep: int = 8) -> list[Opts]:
     """The guesses that the model ranks first, at most two of each register tile."""
     ranked: dict[str, tuple[float, tuple[int, int, int], Opts]] = {}
-    guesses = [(contraction(kernel, target, threads, c, **p), (p["mr"], p["nv"])) for p in contraction_guesses(c, target, threads)]
+    guesses = [(contraction(kernel, target, threads, c, p), (p.mr, p.nv)) for p in contraction_guesses(c, target, threads)]
     guesses += [(opts, (0, i)) for i, opts in enumerate(window_guesses(kernel, target, threads, c))]
     for wish, tile in guesses:
         opts = legal_prefix(kernel, wish, target)
@@ -41,8 +70,8 @@ def best_contractions(kernel: Kernel, target: Target, threads: int, c: Contracti
     return out[:keep]
 
 
-def contraction_guesses(c: Contraction, target: Target, threads: int) -> list[dict[str, int]]:
-    """Parameter guesses for `contraction`: register tiles that fit the register file, blocks that fit the caches; with a matrix
+def contraction_guesses(c: Contraction, target: Target, threads: int) -> list[Blocks]:
+    """Guesses for `contraction`: register tiles that fit the register file, blocks that fit the caches; with a matrix
     instruction, where the target has one for the types."""
     lanes = target.lanes(c.nest.expr.dtype)
     fit = fitting(target, c.nest, c.lane)
@@ -59,7 +88,7 @@ def contraction_guesses(c: Contraction, target: Target, threads: int) -> list[di
         tiles += [(mr, 1) for mr in ((24, 16, 12) if target.registers >= 32 else (12, 8))]
         tiles += [(mr, 1) for mr in range(26, 13, -1) if tall % mr == 0 and target.registers >= 32][:1]
     tiles.sort(key=lambda t: waste(tall, t[0]) + waste(width, t[1] * lanes))
-    out: dict[tuple[tuple[str, int], ...], None] = {}
+    out: dict[Blocks, None] = {}
     # a step that does not divide the axis is masked in every one of them, where the last one is not apart
     steps = max(c.reduce, key=extent).arg.extent
     # with few registers a tile's step is short: more of them in a row, so that the loop around them costs less
@@ -81,19 +110,15 @@ def contraction_guesses(c: Contraction, target: Target, threads: int) -> list[di
                     continue
                 for rows_ in (0, 1):
                     mc = -(-tall // threads // mr) * mr if rows_ else 0
-                    guess = {"mr": mr, "nv": nv, "nb": nb, "kc": kc, "rows": rows_, "mc": mc, "pack": 1, "pack_tall": pack_tall, "unroll": unroll}
-                    if fit is not None:
-                        guess["tc"] = tc
-                    out.setdefault(tuple(guess.items()))
-    guesses = [dict(g) for g in out]
-    return guesses + (_streams(c, lanes, target.registers, threads) if fit is None and tall <= FEW_ROWS else [])
+                    out.setdefault(Blocks(mr, nv, nb, kc, rows_, mc, pack_tall=pack_tall, unroll=unroll, tc=tc))
+    return list(out) + (_streams(c, lanes, target.registers, threads) if fit is None and tall <= FEW_ROWS else [])
 
 
 FEW_ROWS = 32
 """Rows up to which the wide operand is read about as fast as it is multiplied, so that the order in which it is read decides."""
 
 
-def _streams(c: Contraction, lanes: int, registers: int, threads: int) -> list[dict[str, int]]:
+def _streams(c: Contraction, lanes: int, registers: int, threads: int) -> list[Blocks]:
     """Guesses that read the wide operand a few long rows at a time, with all sums in scratch, or pack panels of few long rows."""
     tall, width = max((extent(a) for a in c.rows), default=1), extent(c.lane)
     out = []
@@ -104,96 +129,120 @@ def _streams(c: Contraction, lanes: int, registers: int, threads: int) -> list[d
         nr = nv * lanes
         for nb in (1024, 2048):
             nb = min(nb // nr, -(-width // nr // threads)) * nr  # a block for each thread at least
-            base = {"mr": mr, "nv": nv, "nb": max(nb, nr), "pack_tall": 0, "rows": 0, "mc": 0}
-            out += [{**base, "stream": 1, "pack": 0, "kc": 0, "unroll": u} for u in (8, 16)]
+            base = Blocks(mr, nv, max(nb, nr))
+            out += [replace(base, stream=1, pack=0, unroll=u) for u in (8, 16)]
             if mr < tall:
-                out.append({**base, "pack": 1, "kc": 128, "unroll": 2})
+                out.append(replace(base, kc=128, unroll=2))
     return out
 
 
-def contraction(
-    kernel: Kernel,
-    target: Target,
-    threads: int,
-    c: Contraction,
-    *,
-    mr: int,
-    nv: int,
-    nb: int,
-    kc: int = 0,
-    rows: int = 0,
-    mc: int = 0,
-    pack: int = 1,
-    pack_tall: int = 0,
-    unroll: int = 1,
-    tc: int = 0,
-    stream: int = 0,
-) -> Opts:
-    """A contraction's schedule: mr rows × nv vectors in registers, the lane axis in blocks of nb, the reduce axis in blocks of
-    kc (0: whole); parallel over lane blocks, or with `rows` over blocks of mc rows; `pack` and `pack_tall` stage the operands; `tc`: by a
-    matrix instruction; `stream`: the reduce axis outside all loops of a block, so that `unroll` whole rows of it are read side by side."""
-    lanes = target.lanes(c.nest.expr.dtype)
-    lane, k = _name(c.lane), _name(max(c.reduce, key=extent))
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """A contraction's axes by the roles and names they have in its schedule."""
+
+    c: Contraction
+    blocks: Blocks
+    row_axis: Node | None
+    row: str
+    lane: str
+    k: str
+    nr: int
+    """Elements of the lane axis in registers."""
+    blocked: bool
+    """Whether the lane axis is cut into blocks of several register tiles."""
+    fit: Fit | None
+    """The matrix instruction."""
+
+
+def contraction(kernel: Kernel, target: Target, threads: int, c: Contraction, blocks: Blocks) -> Opts:
+    """A contraction's schedule: a register tile, blocks of the lane and reduce axes, parallel over lane blocks or blocks of rows, and staged operands (perhaps
+    illegal)."""
     row_axis = max(c.rows, key=extent, default=None)
     row = _name(row_axis) if row_axis is not None and extent(row_axis) > 1 else ""
+    nr = min(blocks.nv * target.lanes(c.nest.expr.dtype), 1 << extent(c.lane).bit_length())
+    fit = fitting(target, c.nest, c.lane) if blocks.tc else None
+    p = _Plan(c, blocks, row_axis, row, _name(c.lane), _name(max(c.reduce, key=extent)), nr, nr <= blocks.nb < extent(c.lane), fit)
+    grid, at, inner_row = _grid(kernel, threads, p)
+    out = [*_register_tile(p), *grid]
+    if blocks.unroll > 1:
+        out.append(opt("UNROLL", p.k, blocks.unroll))
+    steps, at = _reduce_loops(p, at, inner_row)
+    return tuple([*out, *steps, *_panels(p, at, inner_row)])
+
+
+def _register_tile(p: _Plan) -> list[Opt]:
+    """Rows and lanes in registers, and blocks of lanes."""
     out: list[Opt] = []
-    nr = min(nv * lanes, 1 << extent(c.lane).bit_length())
-    if row and mr > 1:
-        out.append(opt("UPCAST", row, min(mr, extent(row_axis))) if row_axis is not None else opt("UPCAST", row, mr))
-    fit = fitting(target, c.nest, c.lane) if tc else None
-    if waste(extent(c.lane), nr) > MAX_EXTRA_WORK - 1 and (fit is not None or extent(c.lane) < nr):
-        out.append(opt("PADTO", lane, nr))
-    if nr > 1:
-        out.append(opt("UPCAST", lane, nr))
-    blocked = nr <= nb < extent(c.lane)
-    if blocked:
-        out.append(opt("TILE", lane, nb))
-    free = [a for a in shared_axes(kernel) if a is not c.lane and a is not row_axis]
-    out += [opt("PARALLEL", _name(a)) for a in free]
-    inner_row = row  # the loop over register tiles of rows
-    at = _name(free[-1]) if free else ""
+    if p.row and p.row_axis is not None and p.blocks.mr > 1:
+        out.append(opt("UPCAST", p.row, min(p.blocks.mr, extent(p.row_axis))))
+    width = extent(p.c.lane)
+    if waste(width, p.nr) > MAX_EXTRA_WORK - 1 and (p.fit is not None or width < p.nr):
+        out.append(opt("PADTO", p.lane, p.nr))
+    if p.nr > 1:
+        out.append(opt("UPCAST", p.lane, p.nr))
+    if p.blocked:
+        out.append(opt("TILE", p.lane, p.blocks.nb))
+    return out
+
+
+def _grid(kernel: Kernel, threads: int, p: _Plan) -> tuple[list[Opt], str, str]:
+    """(work items, the loop in which panels are filled, the loop over register tiles of rows)."""
+    b, row, lane = p.blocks, p.row, p.lane
+    free = [a for a in shared_axes(kernel) if a is not p.c.lane and a is not p.row_axis]
+    out = [opt("PARALLEL", _name(a)) for a in free]
+    at, inner_row = _name(free[-1]) if free else "", row
     if math.prod(extent(a) for a in free) < 8 * threads:
-        if rows and row:
-            if mr <= mc < (extent(row_axis) if row_axis is not None else 0):
-                out.append(opt("TILE", row, mc))
+        if b.rows and row:
+            if b.mr <= b.mc < (extent(p.row_axis) if p.row_axis is not None else 0):
+                out.append(opt("TILE", row, b.mc))
                 inner_row = f"{row}.t"
             out.append(opt("PARALLEL", row))
             at = row
-            if blocked and inner_row != row:
+            if p.blocked and inner_row != row:
                 out.append(opt("MOVE", lane, before=inner_row))
                 at = lane
         else:
             out.append(opt("PARALLEL", lane))
             at = lane
-    elif row and (blocked or nb == nr < extent(c.lane)):  # batches or image rows are work items enough
+    elif row and (p.blocked or b.nb == p.nr < extent(p.c.lane)):  # batches or image rows are work items enough
         out.append(opt("MOVE", lane, before=row))
         at = lane
-    if unroll > 1:
-        out.append(opt("UNROLL", k, unroll))
-    if stream:
-        inner = f"{lane}.t" if blocked else lane
-        at_rows = bool(row) and row_axis is not None and mr < extent(row_axis) and row != at
+    return out, at, inner_row
+
+
+def _reduce_loops(p: _Plan, at: str, inner_row: str) -> tuple[list[Opt], str]:
+    """(where the reduce axis is cut and its loop goes, the loop in which panels are then filled)."""
+    b, out = p.blocks, list[Opt]()
+    if b.stream:
+        inner = f"{p.lane}.t" if p.blocked else p.lane
+        at_rows = p.row_axis is not None and p.row != "" and b.mr < extent(p.row_axis) and p.row != at
         if at_rows or inner != at:
-            out.append(opt("MOVE", k, before=row if at_rows else inner))
+            out.append(opt("MOVE", p.k, before=p.row if at_rows else inner))
         if at_rows and inner != at:
-            out.append(opt("MOVE", inner, before=row))
-    elif kc and kc < extent(max(c.reduce, key=extent)):
-        out.append(opt("TILE", k, kc))
+            out.append(opt("MOVE", inner, before=p.row))
+    elif b.kc and b.kc < extent(max(p.c.reduce, key=extent)):
+        out.append(opt("TILE", p.k, b.kc))
         if inner_row and inner_row != at:
-            out.append(opt("MOVE", k, before=inner_row))
-            at = k
-    reused = row_axis is not None and (extent(row_axis) > mr or fit is not None)
-    if pack and at and row and reused:  # where all rows are in registers, nothing is read twice, and a copy costs as much as the work
+            out.append(opt("MOVE", p.k, before=inner_row))
+            at = p.k
+    return out, at
+
+
+def _panels(p: _Plan, at: str, inner_row: str) -> list[Opt]:
+    """Staged operands, and the matrix instruction that reads them."""
+    c, b, fit, out = p.c, p.blocks, p.fit, list[Opt]()
+    reused = p.row_axis is not None and (extent(p.row_axis) > b.mr or fit is not None)
+    if b.pack and at and p.row and reused:  # where all rows are in registers, nothing is read twice, and a copy costs as much as the work
         out.append(opt("STAGE", c.wide.name, at=at, order="panel" if c.plain or fit else "row"))
-    if pack_tall and fit is not None:
-        packed = opt("STAGE", c.tall.name, at=row if rows else inner_row, order="row", pad=16)
-        out.append(packed if fit.grouped else opt("STAGE", c.tall.name, at=row if rows else inner_row))
-    elif pack_tall and inner_row and inner_row != at:
+    if b.pack_tall and fit is not None:
+        at = p.row if b.rows else inner_row
+        out.append(opt("STAGE", c.tall.name, at=at, order="row", pad=16) if fit.grouped else opt("STAGE", c.tall.name, at=at))
+    elif b.pack_tall and inner_row and inner_row != at:
         # rows of a power-of-two pitch share cache sets; a padded copy does not
         out.append(opt("STAGE", c.tall.name, at=inner_row, order="row", pad=16))
     if fit is not None:  # last: without its panel it is not legal
-        out.append(opt("TC", c.nest.name, m=row, n=lane, k=_name(fit.k), row=fit.row.name))
-    return tuple(out)
+        out.append(opt("TC", c.nest.name, m=p.row, n=p.lane, k=_name(fit.k), row=fit.row.name))
+    return out
 
 
 def _name(a: Node) -> str:

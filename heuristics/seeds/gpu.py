@@ -7,6 +7,7 @@ each, whose threads take neighbouring words and combine their partial results; e
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from math import prod
 
 from ...ir.body import Fold
@@ -45,7 +46,7 @@ def _wishes(kernel: Kernel, target: Target) -> Iterable[Opts]:
     if found:
         c = max(found, key=lambda c: prod(extent(a) for a in c.nest.all_axes))
         for guess in guesses(c, target):
-            yield contraction(kernel, c, **guess)
+            yield contraction(kernel, c, guess)
     for threads in (32, 64, 128, 256, 512, 1024):
         for vector in (1, 2, 4, 8, 16):
             for stage in (False, True):
@@ -59,7 +60,31 @@ def _wishes(kernel: Kernel, target: Target) -> Iterable[Opts]:
 
 
 # contractions -----------------------------------------------------------------------------------------------------
-def guesses(c: Contraction, target: Target) -> list[dict[str, int]]:
+@dataclass(frozen=True, slots=True)
+class Tiles:
+    """The numbers of a contraction's schedule on a GPU."""
+
+    lm: int
+    """Threads along the rows."""
+    ln: int
+    """Threads along the columns."""
+    um: int
+    """Rows in a thread's registers."""
+    un: int
+    """Columns in a thread's registers."""
+    kt: int
+    """Block of the reduction for which both operands are staged; 0: neither is."""
+    gk: int = 1
+    """Threads that share the reduction."""
+    pad: int = 4
+    """Elements after each row of the staged tall operand."""
+    band: int = 0
+    """Width of the bands in which groups are numbered (SWIZZLE); 0: row by row."""
+    sk: int = 1
+    """Chunks of the reduction that a second phase adds up."""
+
+
+def guesses(c: Contraction, target: Target) -> list[Tiles]:
     """Parameters for `contraction`: threads and register tile of rows and columns, block of the reduction."""
     tall = max((extent(a) for a in c.rows), default=1)
     wide, depth = extent(c.lane), max(extent(a) for a in c.reduce)
@@ -71,39 +96,39 @@ def guesses(c: Contraction, target: Target) -> list[dict[str, int]]:
             tiles = -(-tall // (lm * um)) * -(-wide // (ln * un))
             for kt in (16, 32) if depth >= 16 else (8,):
                 if kt <= depth:
-                    guess = {"lm": lm, "ln": ln, "um": um, "un": un, "kt": kt, "gk": 1, "pad": 4, "band": 0, "sk": 1}
+                    guess = Tiles(lm, ln, um, un, kt)
                     out.append(guess)
                     if tiles < target.cores and um * un > 1:  # too few groups: chunks of the reduction make more
-                        out += [{**guess, "sk": n} for n in (4, 16) if depth >= 8 * n * kt]
+                        out += [replace(guess, sk=n) for n in (4, 16) if depth >= 8 * n * kt]
     if tall <= 4 or wide <= 8:  # too little output to fill the machine: spread the reduction
         for gk in (32, 64, 128, 256):
             for lm in (1, 4, 8):
-                out.append({"lm": lm if tall >= lm else 1, "ln": 1, "um": 1, "un": 1, "kt": 0, "gk": gk, "pad": 0, "band": 0, "sk": 1})
+                out.append(Tiles(lm if tall >= lm else 1, 1, 1, 1, 0, gk, pad=0))
     return out
 
 
-def contraction(kernel: Kernel, c: Contraction, *, lm: int, ln: int, um: int, un: int, kt: int, gk: int = 1, pad: int = 4, band: int = 0, sk: int = 1) -> Opts:
-    """lm × ln threads of um × un accumulators each; blocks of kt of the reduction, both operands staged for one (0: not
-    staged); gk threads share the reduction, or sk chunks of it are summed by a second phase."""
+def contraction(kernel: Kernel, c: Contraction, t: Tiles) -> Opts:
+    """lm × ln threads of um × un accumulators each; blocks of kt of the reduction, both operands staged for one; gk threads share the reduction, or sk chunks of
+    it are summed by a second phase (perhaps illegal)."""
     k, lane = max(c.reduce, key=extent), c.lane
     row = max(c.rows, key=extent, default=None)
-    out: list[Opt] = [opt("SPLITK", str(k.arg.name), sk)] * (sk > 1)
+    out: list[Opt] = [opt("SPLITK", str(k.arg.name), t.sk)] * (t.sk > 1)
     if row is not None:
-        out += [opt("LOCAL", _name(kernel, row), lm)] * (lm > 1) + [opt("UPCAST", _name(kernel, row), um)] * (um > 1)
-    out += [opt("LOCAL", _name(kernel, lane), ln)] * (ln > 1) + [opt("UPCAST", _name(kernel, lane), un)] * (un > 1)
-    if gk > 1:
-        out += [opt("GROUP", _name(kernel, k), gk), opt("UPCAST", _name(kernel, k), LANES)]
-    if kt:
-        blocked = kt < extent(k)
+        out += [opt("LOCAL", _name(kernel, row), t.lm)] * (t.lm > 1) + [opt("UPCAST", _name(kernel, row), t.um)] * (t.um > 1)
+    out += [opt("LOCAL", _name(kernel, lane), t.ln)] * (t.ln > 1) + [opt("UPCAST", _name(kernel, lane), t.un)] * (t.un > 1)
+    if t.gk > 1:
+        out += [opt("GROUP", _name(kernel, k), t.gk), opt("UPCAST", _name(kernel, k), LANES)]
+    if t.kt:
+        blocked = t.kt < extent(k)
         if blocked:
-            out.append(opt("TILE", str(k.arg.name), kt))
+            out.append(opt("TILE", str(k.arg.name), t.kt))
         at = str(k.arg.name) if blocked else ""
-        out.append(opt("UNROLL", str(k.arg.name), min(kt, 8)))
+        out.append(opt("UNROLL", str(k.arg.name), min(t.kt, 8)))
         if at:
             # the tall operand is turned, so that a thread reads its rows as one vector; the padding keeps its columns on other banks
-            out += [opt("STAGE", c.tall.name, at=at, pad=pad if c.plain else 0), opt("STAGE", c.wide.name, at=at)]
-    if band:
-        out.append(opt("SWIZZLE", "grid", band))
+            out += [opt("STAGE", c.tall.name, at=at, pad=t.pad if c.plain else 0), opt("STAGE", c.wide.name, at=at)]
+    if t.band:
+        out.append(opt("SWIZZLE", "grid", t.band))
     return tuple(out)
 
 

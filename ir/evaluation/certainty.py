@@ -27,10 +27,10 @@ _DISTINCT = ("exp", "div", "cast")
 
 
 class Kinds(Algebra):
-    """float64 with a running error and doubts. `idle`: a product with a factor that is known to be 0 may be left out (`ir.idle`)."""
+    """float64 with a running error and doubts. `skips`: a product with a factor that is known to be 0 may be left out (`ir.skippable`)."""
 
-    def __init__(self, slack: float, idle: bool = False) -> None:
-        self.slack, self.idle = slack, idle
+    def __init__(self, slack: float, skips: bool = False) -> None:
+        self.slack, self.skips = slack, skips
         self.errors = Errors(slack)
 
     # what is known of an operand ----------------------------------------------------------------------------------
@@ -126,7 +126,7 @@ class Kinds(Algebra):
             grown = np.isinf(pair.value) & np.isfinite(x) & np.isfinite(y) & ((y != 0) | (op != "div"))
             doubt = either(doubt, grown & ~(self._exact(a) & self._exact(b) & (distinct if op != "mul" else False)))
         surely_nan = either(np.isnan(x) & ~_full(a.loose, x), np.isnan(y) & ~_full(b.loose, y))
-        if op == "mul" and self.idle:
+        if op == "mul" and self.skips:
             surely_nan = None
         return self._made(pair, less(either(loose, doubt), surely_nan), unsure, dtype, distinct, 0.0 if op in ("max", "min") else dtype.eps)
 
@@ -141,7 +141,7 @@ class Kinds(Algebra):
         for x, y in ((a, b), (b, a)):
             wild = either(~np.isfinite(y.pair.value))
             if wild is not None:
-                zero = self._zero(x) if self.idle else None
+                zero = self._zero(x) if self.skips else None
                 loose = either(loose, _both(self._near(x), wild), _both(zero, wild))
         zeros = [_both(self._zero(x), ~_full(self._near(y), y.pair.value)) for x, y in ((a, b), (b, a))]
         return loose, less(either(value == 0), either(*zeros)), False
@@ -220,7 +220,7 @@ class Kinds(Algebra):
         loose: Mask = None
         for p, q, swap in ((x, y, False), (y, x, True)):
             wild = either(~np.isfinite(q.pair.value))
-            met = [(p.loose, np.ones(q.pair.value.shape, bool)), (self._near(p), wild), (self._zero(p) if self.idle else None, wild)]
+            met = [(p.loose, np.ones(q.pair.value.shape, bool)), (self._near(p), wild), (self._zero(p) if self.skips else None, wild)]
             for m, n in met:
                 if m is not None and n is not None:
                     pair = (n, m) if swap else (m, n)

@@ -88,12 +88,12 @@ def evaluate_kinds(
     Kernels with folds are evaluated uncut and in tiles: what is not of one kind in both is loose."""
     import numpy as np
 
-    from ..skippable import idle
+    from ..skippable import skippable
     from .certainty import Kinds
     from .kinds import either
 
     folds = [item for item in kernel.body if isinstance(item, Fold)]
-    algebra = Kinds(SLACK, any(idle(f) for f in folds))
+    algebra = Kinds(SLACK, any(skippable(f) for f in folds))
     symbols = bind(kernel, inputs, vars or {}) if folds else {}
     tiles = {f.name: max(1, -(-(e if isinstance(e := f.axis.arg.extent, int) else ix.evaluate(e, symbols)) // _TILES)) for f in folds}
     runs = [_run(kernel, inputs, vars or {}, algebra, t, threads) for t in ((None, tiles) if folds else (None,))]

@@ -6,10 +6,15 @@ import re
 
 import numpy as np
 import pytest
+from plain_attention import plain
 from tilewright import kernels, targets
 from tilewright.interp import run as interpret
-from tilewright.ir.evaluation.reference import evaluate
+from tilewright.ir.body import Fold
+from tilewright.ir.evaluation.reference import evaluate, evaluate_kinds
+from tilewright.ir.normalise import normalise
+from tilewright.ir.skippable import skippable
 from tilewright.lower import lower
+from tilewright.measure import special_inputs
 from tilewright.measure.inputs import generate
 from tilewright.opts import apply, parse
 from tilewright.renderers import render
@@ -60,6 +65,50 @@ def test_tiles_of_queries_before_the_keys_are_not_read():
     for name, y in got.items():
         assert np.isnan(y[:, :, :8]).all()
         np.testing.assert_allclose(y[:, :, 8:], want[name][:, :, 8:], rtol=1e-4, atol=1e-5)
+
+
+PLAIN = [{}, {"finite": False}, {"filled": True}, {"seen": lambda i, j: (j <= i) & (j > i - 7), "finite": False}]
+
+
+@pytest.mark.parametrize("opts", BLOCKS)
+@pytest.mark.parametrize("how", PLAIN, ids=["clamped", "bare", "filled", "window"])
+def test_the_twin_of_one_mask_agrees(how, opts):
+    kernel = normalise(plain(**how))
+    assert skippable(next(i for i in kernel.body if isinstance(i, Fold)))
+    check_twin(kernel, parse(opts), TARGET)
+
+
+def test_the_twin_of_one_mask_agrees_as_it_is_written():
+    """Outside the normal form nothing is skipped."""
+    check_twin(plain(), parse(BLOCKS[1]), TARGET)
+
+
+@pytest.mark.parametrize("how", PLAIN[:3], ids=["clamped", "bare", "filled"])
+def test_one_mask_reads_no_later_tiles(how):
+    kernel = normalise(plain(**how))
+    inputs = generate(kernel, {}, 0)
+    want = evaluate(kernel, inputs)["y"]
+    inputs["v"][:, 8:] = np.nan
+    y = np.zeros(want.shape, np.float32)
+    interpret(lower(apply(kernel, parse([["TILE", "key", 4], ["UPCAST", "row", 4], ["PARALLEL", "row"]]), TARGET)), {**inputs, "y": y})
+    assert np.isnan(y[:, 8:]).all()
+    np.testing.assert_allclose(y[:, :8], want[:, :8], rtol=1e-5)
+
+
+@pytest.mark.parametrize("how", PLAIN[:3], ids=["clamped", "bare", "filled"])
+@pytest.mark.parametrize("opts", [BLOCKS[1], BLOCKS[3]])
+def test_one_mask_on_special_values(how, opts):
+    """Whether tiles are skipped or not, what the reference is certain of comes out."""
+    kernel = normalise(plain(**how))
+    for seed in range(2):
+        inputs = special_inputs.generate(kernel, {}, seed)
+        value, _, loose, _ = evaluate_kinds(kernel, inputs)["y"]
+        y = np.zeros(value.shape, np.float32)
+        with np.errstate(all="ignore"):
+            interpret(lower(apply(kernel, parse(opts), TARGET)), {**inputs, "y": y})
+        sure = np.ones(value.shape, bool) if loose is None else ~loose
+        assert (np.isnan(y) == np.isnan(value))[sure].all() and (np.isinf(y) == np.isinf(value))[sure].all()
+        assert sure.any()
 
 
 @pytest.mark.slow

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 from tilewright import kernels, targets
 from tilewright.heuristics import estimate, seeds
+from tilewright.heuristics.machine import DEFAULT
 from tilewright.ir import sym
+from tilewright.ir.cost import cost as cost_of
 from tilewright.ir.kernel import Kernel
 from tilewright.opts import actions, apply, parse
 
@@ -34,9 +36,12 @@ def test_positive_finite_and_the_same_every_time(name: str) -> None:
 @pytest.mark.many
 @pytest.mark.parametrize("name", kernels.NAMES)
 def test_seeds_are_far_ahead_of_plain_loops(name: str) -> None:
+    """Half as fast again at least, or near what memory lets any schedule be: then plain loops wait for it as well."""
     kernel = kernels.make(name)
-    best = seeds(kernel, TARGET, 1)[0]
-    assert estimate(apply(kernel, best, TARGET)) <= 1.01 * estimate(apply(kernel, (), TARGET))
+    best, plain = (estimate(apply(kernel, o, TARGET)) for o in (seeds(kernel, TARGET, 1)[0], ()))
+    written = sum(math.prod(b.shape) * b.dtype.size for b in kernel.outputs)  # passes once more: it is read before it is written
+    memory_s = (cost_of(kernel).bytes + written) / (DEFAULT.caches.dram * DEFAULT.core.clock)
+    assert 1.5 * best <= plain or (best < plain and best <= 1.5 * memory_s)
 
 
 PACKED = [["UPCAST", "m", 8], ["UPCAST", "n", 32], ["TILE", "n", 128], ["PARALLEL", "n"], ["STAGE", "b", {"at": "n"}]]

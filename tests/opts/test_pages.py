@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from tilewright import kernels
 from tilewright.heuristics.model import estimate
+from tilewright.heuristics.model.pages import jumps
 from tilewright.heuristics.seeds import seeds
 from tilewright.ir.normalise import normalise
 from tilewright.opts import opt
-from tilewright.opts.pages import jumps
 from tilewright.opts.schedule import apply
 from tilewright.targets import named
 

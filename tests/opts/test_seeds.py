@@ -50,13 +50,13 @@ def test_the_first_seed_uses_lanes_and_threads(name: str) -> None:
     kernel, found = seeded(name, "znver5", "default", 8)
     first = found[0]
     assert first, "a kernel of the default size deserves more than the empty schedule"
-    assert name == "cumsum" or max(cuts(first, "UPCAST").values()) >= 8, dumps(first)  # its only lane axis is scanned
+    assert max(cuts(first, "UPCAST").values()) >= 8, dumps(first)
     scheduled = apply(kernel, first, t)
     grids = [[p.trips for p in s.grid] for s in (scheduled.phases or (scheduled,))]
     items = 1
     for n in grids[0]:
         items *= n
-    assert items >= 8 or name == "max_pool2d", dumps(first)
+    assert items >= 8, dumps(first)
 
 
 @pytest.mark.many

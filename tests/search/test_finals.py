@@ -195,3 +195,41 @@ def test_rounds_fit_the_time() -> None:
     assert rounds(fast, fast, 5.0) == 9
     assert rounds(slow, slow, 5.0) == 0
     assert 3 <= rounds(fast, fast, 0.6) < 9
+
+
+def test_the_fastest_seed_must_beat_the_one_that_is_used_without_tuning() -> None:
+    """It was fastest by a single measurement: a duel says whether it is."""
+    other, first = finalist(A, 0.9e-3), finalist(SEED, 1e-3)
+    lucky = decide(judge({SEED: 1e-3, A: 1.05e-3}), [first], other, plenty, untuned=first)
+    assert lucky.winner is first and lucky.seed is first and not lucky.significant
+    faster = decide(judge({SEED: 1e-3, A: 0.9e-3}), [first], other, plenty, untuned=first)
+    assert faster.winner is other and faster.seed is other
+
+
+def test_a_candidate_must_beat_the_seed_that_is_used_without_tuning() -> None:
+    """Not only another seed, which was measured as faster than it is."""
+    other, first = finalist(A, 0.9e-3), finalist(SEED, 1e-3)
+    d = decide(judge({SEED: 1e-3, A: 1.2e-3, B: 1.1e-3}), [finalist(B, 0.88e-3), first], other, plenty, untuned=first)
+    assert d.winner is first
+    d = decide(judge({SEED: 1e-3, A: 1.2e-3, B: 0.8e-3}), [finalist(B, 0.88e-3), first], other, plenty, untuned=first)
+    assert d.winner is not None and d.winner.measurement.opts == B and d.ratio == pytest.approx(0.8)
+
+
+def test_without_time_for_a_duel_the_fastest_seed_must_be_faster_by_a_margin() -> None:
+    first = finalist(SEED, 1e-3)
+    for t, wins in ((0.97e-3, False), (0.9e-3, True)):
+        other = finalist(A, t)
+        d = decide(judge({SEED: 1e-3, A: t}), [first], other, lambda: -1e9, untuned=first)
+        assert (d.winner is other) == wins
+
+
+def test_the_seed_that_is_used_without_tuning_stays_for_the_finals() -> None:
+    ledger = Ledger()
+    ledger.first = SEED
+    ledger.keep(FakeBuilt(SEED, "s"), measured(SEED, 2e-3), seed=True)  # type: ignore[arg-type]
+    for i in range(2, 7):
+        opts = (*SEED, opt("UPCAST", "m", i))
+        ledger.keep(FakeBuilt(opts, str(i)), measured(opts, 1e-3), seed=True)  # type: ignore[arg-type]
+    ledger.keep(FakeBuilt(C, "c"), measured(C, 1e-3), seed=False)  # type: ignore[arg-type]
+    assert SEED in [f.built.opts for f in ledger.contenders()]
+    assert ledger.untuned() is not None and ledger.untuned().built.opts == SEED  # type: ignore[union-attr]

@@ -1,0 +1,290 @@
+"""The machine that the analytic models assume: every rate and cost they use, as data.
+
+One `MachineModel` holds all of them. The defaults were measured on a Xeon (Cascade Lake) and an H100, and rank schedules on processors and GPUs like those well
+enough; `benchmarks/calibrate.py` measures the fields that a small kernel can measure, and `machine_file.load` reads the file it writes. What follows from a target (cache sizes,
+registers, lanes) is not here but in `targets.Target`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+
+class Bandwidth(Protocol):
+    """What the model asks of a device's measured limits."""
+
+    def bandwidth(self, threads: int, nt: bool = False) -> float:
+        """Bytes a second of a streaming kernel."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Core:
+    """What instructions cost on one core of a processor, with its data in the first cache."""
+
+    clock: float = 3.0e9
+    """Cycles a second."""
+    exp: float = 16
+    """Vector instructions of an exponential function."""
+    log: float = 20
+    """The same of a logarithm."""
+    tanh: float = 26
+    """The same of a hyperbolic tangent."""
+    erf: float = 26
+    """The same of the error function."""
+    div: float = 8.0
+    """Additions that a unit could do in the time of a division."""
+    sqrt: float = 10.0
+    """The same of a square root."""
+    latency: float = 4
+    """Cycles from an addition or a fused product to the next one that needs its result."""
+    issue: float = 3.1
+    """Instructions a cycle that are reached in practice."""
+    ports: float = 2.0
+    """Vector operations that begin in a cycle."""
+    load_ports: float = 2.0
+    """Vectors loaded in a cycle."""
+    gathered: float = 2.4
+    """Loads that an element costs where the lanes of a vector lie apart in memory."""
+    gathered_masked: float = 5.0
+    """The same under a mask."""
+    masked_vector: float = 0.5
+    """Loads that the mask of a vector adds."""
+    masked_scalar: float = 8.0
+    """Loads that the mask of a single element adds: it is a branch."""
+    addresses: int = 8
+    """Addresses of one access that are kept in registers; where there are more, each is computed anew."""
+    recomputed: int = 2
+    """How many times dearer such an access is."""
+    transposed_block: int = 4
+    """Elements along a register part that are read as one vector and transposed in registers: its size must be a multiple of this."""
+    transposed: float = 4
+    """Instructions to transpose in registers, for a vector."""
+    compared: float = 1.0
+    """Instructions to compare indices that vary along the lanes."""
+    compared_once: float = 0.25
+    """Instructions to compare indices that do not: the comparison is mostly moved out of the loop."""
+    overhead: int = 2
+    """Instructions a loop adds to its body."""
+    branch: float = 0.4
+    """Cycles a short loop adds to its body."""
+    short: float = 8
+    """Cycles from which on a reduction's body hides its loop's branch."""
+    entry: float = 4
+    """Cycles to enter a reduction's loop."""
+    revisited: float = 2.0
+    """Instructions an accumulator costs in each visit where a loop outside of it goes on with the reduction: it is loaded and stored."""
+    combined: float = 3
+    """Cycles for each halving of a vector of partial sums."""
+    large_file: int = 32
+    """Registers of a file that has some to spare."""
+    spare_registers: int = 2
+    """Registers of such a file that no accumulator gets (addresses of broadcasts, temporaries)."""
+    spill: float = 1.5
+    """Cycles to store an accumulator and load it again in a step, for each that has no register."""
+    spill_unrolled: float = 1.0
+    """Cycles in a step for each accumulator where steps are spelled out and registers run out: the compiler moves loads forward, and then spills about all of them."""
+    operands: int = 1
+    """Registers for an operand that is broadcast."""
+    overlap: int = 2
+    """Of the vectors that a spelled-out step reads, every so manieth is kept for the next step, where windows overlap."""
+    scanned: int = 2
+    """Instructions for each doubling of a vector of prefixes, and as many to add what is carried."""
+    ways: int = 4
+    """Fewest lines of one set that the first cache holds at once."""
+    set_span: int = 4096
+    """Bytes after which addresses meet the same set of the first cache."""
+    spread: int = 512
+    """Pitch of rows, in bytes, below which their lines are spread over the sets."""
+    spare_ways: int = 2
+    """Lines of a set that other data takes."""
+    conflict: float = 0.15
+    """How much dearer loads become for each further line in a set."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caches:
+    """How fast data moves between caches and memory, for one core, and what threads add."""
+
+    line: float = 64.0
+    """Bytes of a cache line."""
+    l2: float = 32.0
+    """Bytes a cycle from the second cache."""
+    l3: float = 12.0
+    """Bytes a cycle from the last cache."""
+    dram: float = 4.0
+    """Bytes a cycle from memory, where no measured limit is known."""
+    scaling: float = 0.75
+    """The share of one core's bandwidth that a thread gets when several read memory."""
+    unbounded: int = 1 << 20
+    """Index steps from here on leave a buffer: what is touched is bounded by its extent, not by the step."""
+    usable: float = 0.8
+    """The share of a cache that a working set may take."""
+    warm: float = 0.5
+    """The share of the second cache that what earlier passes read may take and still be there."""
+    unhidden: float = 0.2
+    """The part of the shorter one of computing and waiting for data that the longer one does not hide."""
+    written: int = 2
+    """How often a stored line passes: it is read before it is written."""
+    copied: float = 1.5
+    """Cycles a vector to copy a tile whose consecutive elements are consecutive in memory."""
+    copied_across: float = 1.3
+    """Cycles an element to copy a tile where they are not."""
+    wake: float = 4e-5
+    """Seconds to wake a cold pool of threads."""
+    item: float = 5e-8
+    """Seconds to hand out a work item."""
+    owned: float = 3.0
+    """Cycles to read an index and compare it with the rows that an item owns (OWN)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Jumps:
+    """What jumps between pages cost a processor: hardware prefetchers follow a few streams and stop at a page's end."""
+
+    page: int = 4096
+    """Bytes of a page."""
+    streams: int = 16
+    """Runs that a core's prefetchers follow at once at strides of whole pages, which share sets of the first cache."""
+    streams_apart: int = 28
+    """The same at other strides."""
+    kept: int = 256
+    """Runs beyond those whose lines stay in the first cache until they are used up."""
+    next_line: float = 0.33
+    """What going on to the next line of such a run costs, as a share of a jump."""
+    translations: int = 1024
+    """Pages whose translations a core keeps; more are walked again."""
+    far: float = 120.0
+    """Cycles a jump costs where the data is in memory (measured: 40 ns)."""
+    copied: float = 400.0
+    """Cycles a jump costs a copy of data in memory, whose stores wait in order for what they store (measured: 130 ns)."""
+    near: float = 10.0
+    """Cycles a jump costs where the data is in a cache of the core: the walk of the page table mostly overlaps."""
+    shared: float = 50.0
+    """Cycles a jump costs where the data is in the last, shared cache (measured: 17 ns)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dots:
+    """What matrix instructions and their operands cost a processor."""
+
+    broadcast: float = 0.4
+    """What broadcasting a group takes from the products, in arithmetic instructions."""
+    shifted: float = 2.4
+    """The same for signed bytes that were not staged: their offset is added after each broadcast."""
+    gathered: float = 2.0
+    """Loads for each element of a group that is put together one by one."""
+    masked: float = 2.5
+    """Loads of a group under a mask."""
+    held: int = 3
+    """Registers for the operands of an instruction that reads its panel from memory."""
+    narrow: int = 2
+    """Registers more for each further instruction that stands in for one row of the table."""
+    grouped: float = 2.0
+    """Cycles to fill a group of a panel whose elements lie together."""
+    woven: float = 0.2
+    """Cycles an element to fill a panel from rows that are woven as vectors."""
+    single: float = 1.6
+    """Cycles an element to fill a panel one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """Rates of one multiprocessor of a GPU and its share of the memory."""
+
+    clock: float = 1.6e9
+    """Cycles a second."""
+    issue: float = 128.0
+    """Thread instructions a multiprocessor issues in a cycle."""
+    shared: float = 128.0
+    """Bytes of shared memory a multiprocessor reads in a cycle."""
+    l2: float = 24.0
+    """Bytes a cycle from the L2 cache for each multiprocessor."""
+    dram: float = 14.0
+    """Bytes a cycle from memory for each multiprocessor."""
+    latency: float = 28.0
+    """Cycles from one dependent instruction to the next, a shared-memory read between."""
+    launch: float = 4e-6
+    """Seconds to launch a phase."""
+    exp: float = 12.0
+    """Instructions of an exponential function."""
+    log: float = 14.0
+    """The same of a logarithm."""
+    tanh: float = 22.0
+    """The same of a hyperbolic tangent."""
+    erf: float = 24.0
+    """The same of the error function."""
+    div: float = 8.0
+    """The same of a division."""
+    sqrt: float = 8.0
+    """The same of a square root."""
+    sector: int = 32
+    """Bytes that an access to memory moves at least."""
+    warp: int = 32
+    """Threads that run in step."""
+    registers: float = 255.0
+    """Registers a thread may have."""
+    base_registers: float = 24.0
+    """Registers a thread needs beside its accumulators."""
+    operand_registers: float = 1.25
+    """Registers for each accumulator, its operands counted."""
+    file: int = 65536
+    """Registers of a multiprocessor."""
+    threads: int = 2048
+    """Threads that are resident on a multiprocessor at most."""
+    groups: int = 32
+    """Groups that are resident on a multiprocessor at most."""
+    unlimited: int = 1 << 20
+    """Bytes of shared memory where the target does not say."""
+    independent: float = 8.0
+    """Independent instructions of one thread that the hardware can overlap at most."""
+    spill: float = 4
+    """Instructions for each register that is spilled."""
+    copied: float = 3.0
+    """Instructions to copy a pair of elements into shared memory."""
+    pair: float = 2
+    """Elements that one load or copy of a thread moves."""
+    barrier: float = 4
+    """Instructions to wait for the group after a tile was filled."""
+    overhead: float = 2.0
+    """Instructions a loop adds to its body."""
+    vector: int = 4
+    """Elements in one vector read of shared memory."""
+    vector_share: float = 0.5
+    """The bytes that a vector read takes of the shared memory, as a share of what it brings: halves of a warp share some of it."""
+    combined: float = 4.0
+    """Instructions for each halving of partial sums among threads."""
+    broadcast: float = 8.0
+    """Threads that share an element which all of them read."""
+    l2_start: float = 0.25
+    """The share of the L2's rate that one warp gets."""
+    l2_warps: float = 16
+    """Warps times independent instructions that add the whole of the L2's rate once more."""
+    cached: float = 32
+    """Times the L2 cache's size up to which what is read again comes from there."""
+    missed: float = 2
+    """Beyond that, every so manieth byte that is read comes from memory."""
+    dram_threads: float = 512
+    """Threads of a multiprocessor that draw its share of the memory's rate."""
+    least: float = 0.05
+    """The share of the memory's rate that the smallest launch gets."""
+    least_busy: float = 0.01
+    """The share of multiprocessors counted as busy at least."""
+
+
+@dataclass(frozen=True, slots=True)
+class MachineModel:
+    """Rates and costs of a machine, by what they are of. Only ratios matter for ranking."""
+
+    core: Core = field(default_factory=Core)
+    caches: Caches = field(default_factory=Caches)
+    jumps: Jumps = field(default_factory=Jumps)
+    dots: Dots = field(default_factory=Dots)
+    gpu: Gpu = field(default_factory=Gpu)
+
+
+SLOW = ("exp", "log", "tanh", "erf", "div", "sqrt")
+"""Operations that `Core` and `Gpu` have a field for; any other counts as one instruction."""
+
+DEFAULT = MachineModel()
+"""What seeds and estimates use unless told otherwise."""

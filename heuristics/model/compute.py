@@ -1,0 +1,229 @@
+"""Cycles that a nest computes on one core, with its data in the first cache."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import gcd, prod
+
+from ...ir import index as ix
+from ...ir.body import Scan
+from ...ir.buffer import Buffer, load_parts
+from ...ir.dtypes import index
+from ...ir.node import COMPARE, Node, axes_of, walk
+from ...opts.axis_plan import Part
+from ...opts.dots import DotPlan
+from ...opts.nests import Nest
+from ...opts.schedule import Scheduled
+from ...opts.strides import picked
+from ...opts.strides import stride as stride_of
+from ..machine import SLOW, Core, MachineModel
+from .dots import dot_work
+from .trips import trips
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """The innermost body of a nest: its register parts, how many copies each makes (of whole vectors along the lanes), and the lanes."""
+
+    scheduled: Scheduled
+    nest: Nest
+    machine: MachineModel
+    regs: tuple[Part, ...]
+    lane: Part | None
+    width: int
+    copies: Mapping[str, int]
+    dot: DotPlan | None
+
+    @property
+    def core(self) -> Core:
+        """What instructions cost."""
+        return self.machine.core
+
+    def times(self, node: Node) -> int:
+        """How often `node` is computed: once for each assignment of the register parts it varies with."""
+        axes = axes_of(node)
+        return prod(self.copies[p.name] for p in self.regs if p.axis in axes)
+
+    def parts(self, kind: str) -> list[Part]:
+        """The register parts of one kind."""
+        return [p for p in self.regs if p.kind == kind]
+
+    def count(self, parts: list[Part]) -> int:
+        """The copies that some register parts make together."""
+        return prod(self.copies[p.name] for p in parts)
+
+    def stride(self, buffer: Buffer, indices: tuple[Node, ...], part: Part) -> int | None:
+        """The element stride of a load along `part`."""
+        return stride_of(self.scheduled, self.nest, buffer.name, indices, buffer.shape, part)
+
+
+@dataclass(frozen=True, slots=True)
+class BodyWork:
+    """Instructions of a body."""
+
+    arith: float
+    loads: float
+    latency: float
+
+
+def compute_cycles(s: Scheduled, nest: Nest, machine: MachineModel) -> float:
+    """Cycles of a nest on one core, over all its iterations, data in L1."""
+    regs = s.registers(nest)
+    found = s.lanes(nest)
+    lane, width = found.lane, found.width
+    copies = {p.name: p.trips // width if p is lane else p.trips for p in regs}
+    dot = s.dots.get(nest.name)
+    if dot is not None:
+        copies |= {p.name: 1 for p in regs if p.kind == "dot"}
+    body = Body(s, nest, machine, tuple(regs), lane, width, copies, dot)
+    work = _work(body)
+    return _reduction(body, work) if nest.kind == "reduce" else _pointwise(body, work)
+
+
+def _work(body: Body) -> BodyWork:
+    """The instructions of a body but for a reduction's accumulating ones and stores."""
+    s, nest, core = body.scheduled, body.nest, body.core
+    arith = loads = 0.0
+    latency: float = core.latency
+    roots = [*nest.evaluated]
+    if body.dot is not None:
+        roots, latency = [], body.dot.row.latency
+        arith, loads = dot_work(s, nest, body.dot, body.copies, body.machine.dots)
+    for n in _evaluated(s, roots):
+        k = body.times(n)
+        if n.op == "load":
+            more_arith, more_loads = _load(body, n, k, loads)
+            arith, loads = arith + more_arith, more_loads
+        elif n.op in SLOW:
+            arith += k * getattr(core, n.op)
+        elif n.op in COMPARE and n.src[0].dtype is index:
+            arith += k * (core.compared if body.lane is not None and body.lane.axis in axes_of(n) else core.compared_once)
+        elif not (n.op == "mul" and n is nest.expr and nest.kind == "reduce"):
+            arith += k
+    return BodyWork(arith, loads, latency)
+
+
+def _load(body: Body, n: Node, k: int, loads: float) -> tuple[float, float]:
+    """(arithmetic that a load of `k` vectors takes, `loads` with what it adds)."""
+    s, core, lane, arith = body.scheduled, body.core, body.lane, 0.0
+    buffer, indices, mask = load_parts(n)
+    stride = body.stride(buffer, indices, lane) if lane is not None else 0
+    gathered = stride is None or stride not in (0, 1)
+    step = picked(s, body.nest, n, lane) if lane is not None else None
+    if step is not None:
+        loads, arith, gathered = loads + k * (step - 1), arith + k * (step - 1), False
+    if gathered and any(p is not lane and p.trips % core.transposed_block == 0 and body.stride(buffer, indices, p) == 1 for p in body.regs):
+        arith, gathered = arith + core.transposed * k, False  # read along that part, and transposed
+    if _apart(body, indices) > core.addresses:  # copies that are held inside an extent have an address each, more than there are registers for
+        k *= core.recomputed
+    each = body.width * (core.gathered if mask is None else core.gathered_masked) if gathered else 1.0
+    masked = mask is not None and buffer.name not in s.stages
+    loads += k * each * _aliasing(body, buffer, indices) + (k * (core.masked_vector if lane is not None else core.masked_scalar) if masked else 0)
+    return arith, loads
+
+
+def _reduction(body: Body, work: BodyWork) -> float:
+    """Cycles of a reduction: the innermost loops over its axes, and what is done around them."""
+    s, nest, core, dot, lane, arith = body.scheduled, body.nest, body.core, body.dot, body.lane, work.arith
+    space = [p for p in body.regs if p.axis in nest.axes]
+    partial = [p for p in body.parts("upcast") if p.axis in nest.reduce_axes]
+    accs, unroll = body.count([*space, *partial]), body.count(body.parts("unroll"))
+    steps = accs * unroll
+    arith += steps if dot is None else steps * core.ports / dot.row.rate
+    loops = s.loops(nest)
+    inner = [p for p in loops if p.axis in nest.reduce_axes or p.kind == "fold"]
+    last_spatial = max((i for i, p in enumerate(loops) if p.axis in nest.axes), default=-1)
+    rest = loops[last_spatial + 1 :]
+    visits = core.revisited if any(p in inner for p in loops[: last_spatial + 1]) else 1.0
+    halvings = core.combined * body.width.bit_length() * body.count(space) if lane is not None and lane in partial else 0
+    once = accs * visits + halvings
+    busy = max(arith / core.ports, work.loads / core.load_ports, work.latency * unroll, (arith + work.loads + core.overhead) / core.issue)
+    cycles = busy + _spilled(body, space, accs, unroll) * unroll
+    cycles += core.branch if cycles < core.short else 0.0
+    return trips(loops[: last_spatial + 1]) * (trips(rest) * cycles + once + core.entry)
+
+
+def _spilled(body: Body, space: list[Part], accs: int, unroll: int) -> float:
+    """Cycles a step for accumulators that have no register: each is stored and loaded again, in the middle of its chain."""
+    core, dots, registers = body.core, body.machine.dots, body.scheduled.target.registers
+    lanes = [p for p in space if p is body.lane]
+    if body.dot is None:
+        live = accs + (sum(body.copies[p.name] for p in lanes) + core.operands)
+    else:  # a matrix instruction reads its panel from memory
+        live = accs + (dots.held + (body.dot.row.halves - 1) * (dots.narrow + body.count(lanes)))
+    if unroll > 1 and body.dot is None and _slides(body):  # what one step reads is read again by the next, and kept
+        live += (unroll - 1) * body.count(lanes) // core.overlap
+    over = max(0, live - (registers - registers // core.large_file * core.spare_registers))
+    # where steps are spelled out, the compiler moves the loads of one before the last products of another, and then about all of them are spilled as soon as
+    # the file is nearly full
+    return max(core.spill * over, core.spill_unrolled * accs if over and unroll > 1 else 0.0)
+
+
+def _pointwise(body: Body, work: BodyWork) -> float:
+    """Cycles of a nest that stores or keeps each element it computes."""
+    s, nest, core, lane, arith = body.scheduled, body.nest, body.core, body.lane, work.arith
+    stores = 0.0
+    if nest.store is not None:
+        stride = stride_of(s, nest, "", nest.indices, nest.store.buffer.shape, lane) if lane is not None else 0
+        stores = prod(body.copies.values()) * (body.width if lane is not None and stride != 1 else 1.0)
+    elif nest.kind in ("point", "scan"):
+        stores = prod(body.copies.values())
+    chain = 1.0
+    if nest.value is not None and isinstance(nest.value.expr, Scan):
+        # the value carried from one vector or element to the next; a vector of prefixes takes a shift and a combination for each doubling
+        axis = nest.value.expr.axis
+        chain = core.latency * body.count([p for p in body.regs if p.axis is axis])
+        arith += stores * (core.scanned * (body.width.bit_length() - 1) + core.scanned if lane is not None and lane.axis is axis else 0)
+    cycles = max(arith / core.ports, work.loads / core.load_ports, stores, (arith + work.loads + stores + core.overhead) / core.issue, chain)
+    return trips(s.loops(nest)) * (cycles + core.branch)
+
+
+def _slides(body: Body) -> bool:
+    """Whether steps that are spelled out read what other copies read one step before."""
+    steps, copies = [p.var for p in body.parts("unroll")], [p.var for p in body.parts("upcast") if p is not body.lane]
+    found = [ix.parts(body.scheduled.at_parts(i))[0] for n in walk(*body.nest.evaluated) if n.op == "load" for i in load_parts(n)[1]]
+    return any(terms.get(u) and terms.get(u) == terms.get(c) for terms in found for u in steps for c in copies)
+
+
+def _apart(body: Body, indices: tuple[Node, ...]) -> int:
+    """How many addresses an access takes where register copies, other than lanes, reach past an extent that is not known (whole steps of others are apart)."""
+    s = body.scheduled
+    symbolic = [p for p in body.regs if p is not body.lane and s.plans[p.axis].masked and (s.target.groups or not isinstance(s.plans[p.axis].extent, int))]
+    return prod(p.trips for p in symbolic if p.axis in axes_of(*indices))
+
+
+def _evaluated(s: Scheduled, roots: list[Node]) -> list[Node]:
+    """The nodes that cost an instruction: not indices, nor the masks of staged tiles."""
+    out: dict[Node, None] = {}
+    stack = [r for r in roots if r.dtype is not index]
+    while stack:
+        n = stack.pop()
+        if n in out or n.op in ("const", "axis", "sym", "ref") or (n.dtype is index and n.op in ("sum", "prod", "div", "mod", "min", "max")):
+            continue
+        out[n] = None
+        if n.op == "load":
+            buffer, _, mask = load_parts(n)
+            if mask is not None and buffer.name not in s.stages:
+                stack.append(mask)
+        elif not (n.op in COMPARE and n.src[0].dtype is index):
+            stack.extend(n.src)
+    return list(out)
+
+
+def _aliasing(body: Body, buffer: Buffer, indices: tuple[Node, ...]) -> float:
+    """How much dearer loads become when register copies read rows of a pitch that maps them to few sets of the L1."""
+    core = body.core
+    if buffer.name in body.scheduled.stages:
+        return 1.0
+    worst = 1.0
+    ways = max(core.ways, body.scheduled.target.l1 // core.set_span)
+    for p in body.parts("upcast"):
+        if p is body.lane:
+            continue
+        pitch = (body.stride(buffer, indices, p) or 0) * buffer.dtype.size
+        if pitch >= core.spread:
+            sets = core.set_span // gcd(pitch, core.set_span)
+            if p.trips / sets > ways - core.spare_ways:
+                worst = max(worst, 1.0 + core.conflict * (p.trips / sets - ways + core.spare_ways))
+    return worst

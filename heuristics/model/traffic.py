@@ -1,0 +1,155 @@
+"""Cycles to bring a nest's data through the caches, and to fill staged tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from math import prod
+
+from ...ir import index as ix
+from ...ir.buffer import Buffer, load_parts
+from ...ir.node import Node, axes_of, walk
+from ...opts.axis_plan import Part
+from ...opts.nests import Nest
+from ...opts.pages import is_far
+from ...opts.schedule import Scheduled
+from ...opts.staging import StagePlan
+from ..machine import MachineModel
+from .dots import weave
+from .pages import copy_cycles, jump_cycles
+from .trips import trips
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What a nest does with one buffer that is not staged. `near`: it is in the second cache already."""
+
+    buffer: Buffer
+    indices: tuple[Node, ...]
+    stored: bool
+    near: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """The memory side of the model for one schedule; `dram`: bytes a cycle from memory for one of the threads that run."""
+
+    scheduled: Scheduled
+    machine: MachineModel
+    dram: float
+
+    def cycles(self, nest: Nest, warm: Collection[str] = ()) -> float:
+        """Cycles to bring a nest's data through the caches. What earlier nests of a work item read (`warm`) is not fetched again where it fits the second cache."""
+        s = self.scheduled
+        uses = list(self._accesses(nest, warm))
+        here = [st for st in s.stages.values() if any(n is nest for n in st.nests)]
+        staged, panels = [st for st in here if not st.once], [st for st in here if st.once]
+        near = [u.near for u in uses] + [not is_far(s.target, st.buffer.shape, st.buffer.dtype.size) for st in panels]
+        found = self._through_caches(nest, uses, staged, panels, near)
+        jumped = sum(jump_cycles(s, nest, (u.buffer.shape, u.buffer.dtype.size), u.indices, self.machine) for u in uses if not u.near)
+        return found + self._asked(nest) + jumped
+
+    def _item(self, nest: Nest) -> set[str]:
+        """The parts inside one work item."""
+        return {p.name for p in self.scheduled.registers(nest)} | {p.name for p in self.scheduled.loops(nest) if p.kind != "grid"}
+
+    def _footprint(self, buffer: Buffer, indices: tuple[Node, ...], inner: set[str]) -> float:
+        """Bytes that an access touches inside a set of parts, in whole lines."""
+        s = self.scheduled
+        elements, contiguous = 1.0, 1.0
+        for d, i in enumerate(indices):
+            reach = 1.0
+            for p in {q.name: q for a in axes_of(i) if a in s.plans for q in s.plans[a].parts}.values():
+                if p.name in inner:
+                    k = abs(ix.parts(s.at_parts(i))[0].get(p.var, 1))
+                    reach += k * (p.trips - 1) if k < self.machine.caches.unbounded else 0
+            full = buffer.shape[d]
+            reach = min(reach, float(full if isinstance(full, int) else ix.bounds(full)[1]))
+            elements *= max(1.0, reach)
+            if d == len(indices) - 1:
+                contiguous = max(1.0, reach)
+        line = max(float(self.machine.caches.line), contiguous * buffer.dtype.size)
+        return elements / contiguous * line
+
+    def _accesses(self, nest: Nest, warm: Collection[str]) -> Iterator[Use]:
+        """Loads and stores of buffers that are not staged, but for stores past the caches."""
+        s, item = self.scheduled, self._item(nest)
+        room = self.machine.caches.warm * s.target.l2
+        for n in walk(*nest.roots):
+            if n.op == "load":
+                buffer, indices, _ = load_parts(n)
+                if buffer.name not in s.stages:
+                    near = buffer.name in s.fetch or (buffer.name in warm and self._footprint(buffer, indices, item) <= room)
+                    yield Use(buffer, indices, False, near)
+        if nest.store is not None and nest.store.buffer.name not in s.nt:
+            yield Use(nest.store.buffer, nest.indices, True, nest.store.buffer.name in s.fetch)
+
+    def _asked(self, nest: Nest) -> float:
+        """Cycles for what passes memory whatever the caches hold: stores past them (written once, and not read before), and rows that FETCH asks for."""
+        s, item = self.scheduled, self._item(nest)
+        items = trips([p for p in s.loops(nest) if p.kind == "grid"])
+        asked = 0.0
+        if nest.store is not None and nest.store.buffer.name in s.nt:
+            asked += self._footprint(nest.store.buffer, nest.indices, item) * items / self.dram
+        for f in s.fetches.get(nest.name, ()):
+            row = self._footprint(f.buffer, f.indices, item)
+            asked += (1 if f.later else self.machine.caches.written) * row * items / self.dram
+        return asked
+
+    def _through_caches(self, nest: Nest, uses: list[Use], staged: list[StagePlan], panels: list[StagePlan], near: list[bool]) -> float:
+        """Cycles over all cache levels. `near`: which accesses, then which panels, are never fetched from memory."""
+        s, caches = self.scheduled, self.machine.caches
+        loops = s.loops(nest)
+        regs = {p.name for p in s.registers(nest)}
+        prints = []
+        for depth in range(len(loops) + 1):
+            inner = regs | {p.name for p in loops[depth:]}
+            per = [self._footprint(u.buffer, u.indices, inner) * (caches.written if u.stored else 1) for u in uses]
+            per += [_staged_inside(st, inner) for st in panels]
+            prints.append((per, sum(_staged_inside(st, inner) for st in staged)))
+        sizes = [(s.target.l1, caches.l2), (s.target.l2, caches.l3), (max(s.target.l3, s.target.l2), self.dram)]
+        cycles = 0.0
+        for capacity, rate in sizes:
+            fits = next((d for d, (per, held) in enumerate(prints) if sum(per) + held <= caches.usable * capacity), len(loops))
+            # the loop around the working set that fits streams its data once; loops further out fetch it again
+            depth = max(fits - 1, 0)
+            per, held = prints[depth]
+            far = capacity == sizes[-1][0]
+            cycles += (sum(p for p, n in zip(per, near) if not (far and n)) + (0.0 if far else held)) * trips(loops[:depth]) / rate
+        return cycles
+
+    def stage_cycles(self, name: str) -> float:
+        """Cycles spent copying a staged tile, every time its loop comes round."""
+        s, caches = self.scheduled, self.machine.caches
+        plan = s.stages[name]
+        if plan.once:
+            return 0.0
+        around = _around(s, plan)
+        consecutive = True
+        if plan.order == "panel" and plan.parts:
+            last = plan.parts[-1][0]
+            consecutive = ix.parts(plan.index[-1])[0].get(last.var) == 1
+        lanes = s.target.lanes(plan.dtype) if consecutive else 1.0
+        woven = weave(s, plan, self.machine.dots)
+        per = plan.elements / lanes * (caches.copied if consecutive else caches.copied_across) if woven is None else plan.elements * woven
+        far = plan.bytes / (self.dram if is_far(s.target, plan.buffer.shape, plan.buffer.dtype.size) else caches.l3)
+        return trips(around) * max(per, far) + copy_cycles(s, plan, around, self.machine)
+
+
+def _around(s: Scheduled, plan: StagePlan) -> list[Part]:
+    """The loops around the place where a tile is filled."""
+    loops = s.loops(plan.nests[0])
+    names = [p.name for p in loops]
+    return loops[: names.index(plan.at.name) + 1] if plan.at.kind != "grid" else [p for p in loops if p.kind == "grid"]
+
+
+def _staged_inside(stage: StagePlan, inner: set[str]) -> float:
+    """Bytes of a staged tile that the loops inside `inner` touch."""
+    if stage.order == "panel":
+        return float(prod(p.trips for p, _ in stage.parts if p.name in inner) * stage.buffer.dtype.size)
+    size = float(stage.buffer.dtype.size)
+    for d, _, extent, _ in stage.box:
+        terms, _ = ix.parts(stage.index[d])
+        reach = 1 + sum(abs(k) * (t.arg.extent - 1) for t, k in terms.items() if t.op == "axis" and t.arg.name in inner and isinstance(t.arg.extent, int))
+        size *= min(extent, reach)
+    return size

@@ -1,0 +1,91 @@
+"""The machine model as data: every field counts, and a file of it is read strictly."""
+
+from __future__ import annotations
+
+import ast
+import json
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+from tilewright import kernels, targets
+from tilewright.heuristics import estimate, machine, seeds
+from tilewright.heuristics.machine import DEFAULT
+from tilewright.heuristics.machine_file import from_json, load, to_json
+from tilewright.ir.errors import UsageError
+from tilewright.opts import apply
+
+
+def test_a_file_is_what_was_written(tmp_path: Path) -> None:
+    changed = replace(DEFAULT, core=replace(DEFAULT.core, clock=2.5e9, exp=11.5), gpu=replace(DEFAULT.gpu, sector=64))
+    for name, data in {"whole": {"machine": to_json(changed), "date": "2026-01-01"}, "bare": to_json(changed)}.items():
+        file = tmp_path / f"{name}.json"
+        file.write_text(json.dumps(data))
+        assert load(file) == changed
+    assert from_json({}) == DEFAULT and from_json({"core": {"clock": 2.5e9}}).core.ports == DEFAULT.core.ports
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        ([], "JSON object"),
+        ({"cpu": {}}, "no part 'cpu'"),
+        ({"core": {"speed": 1}}, "no field 'speed'"),
+        ({"core": {"clock": "fast"}}, "above 0"),
+        ({"core": {"clock": 0}}, "above 0"),
+        ({"core": {"clock": True}}, "above 0"),
+        ({"jumps": {"page": 4096.5}}, "whole number"),
+    ],
+)
+def test_what_is_no_machine(data: object, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        from_json(data)
+
+
+def test_what_is_no_file(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="calibrate"):
+        load(tmp_path / "none.json")
+
+
+def test_every_field_has_its_meaning_beside_it() -> None:
+    """A line of text after every field, and a unit or what is counted in it."""
+    text = Path(machine.__file__).read_text().splitlines()
+    for part in fields(DEFAULT):
+        for f in fields(getattr(DEFAULT, part.name)):
+            at = [i for i, line in enumerate(text) if line.startswith(f"    {f.name}: ") and text[i + 1].startswith('    """')]
+            assert at, f"{part.name}.{f.name}"
+
+
+def test_models_hold_no_numbers_of_their_own() -> None:
+    """Rates and costs are fields; formulas need 0 and 1 only."""
+    found = []
+    for path in sorted((Path(machine.__file__).parent / "model").glob("*.py")):
+        for n in ast.walk(ast.parse(path.read_text())):
+            if isinstance(n, ast.Constant) and isinstance(n.value, int | float) and n.value not in (0, 1):
+                found.append(f"{path.name}:{n.lineno}: {n.value}")
+    assert not found, found
+
+
+def test_a_slower_machine_takes_longer() -> None:
+    """Rates of the model's own, not of its modules: half the clock takes twice as long but for what is in seconds."""
+    slow = replace(DEFAULT, core=replace(DEFAULT.core, clock=DEFAULT.core.clock / 2), gpu=replace(DEFAULT.gpu, clock=DEFAULT.gpu.clock / 2))
+    for where, launch in (("cascadelake", 0.0), ("sm_90a", DEFAULT.gpu.launch)):
+        target = targets.named(where)
+        for name in ("matmul", "softmax", "add"):
+            kernel = kernels.make(name)
+            s = apply(kernel, seeds(kernel, target, 1)[0], target)
+            least = DEFAULT.caches.item if where == "cascadelake" else 0.0
+            one, two = estimate(s), estimate(s, machine=slow)
+            assert 1.9 * (one - launch - least * 5000) <= two - launch <= 2.0 * one
+
+
+@pytest.mark.parametrize(
+    ("kernel", "part", "field"),
+    [("softmax", "core", "exp"), ("add", "caches", "dram"), ("matmul", "core", "ports"), ("matmul_int8", "dots", "broadcast"), ("matvec", "jumps", "far")],
+)
+def test_fields_are_used(kernel: str, part: str, field: str) -> None:
+    target, made = targets.named("cascadelake"), kernels.make(kernel)
+    old = getattr(getattr(DEFAULT, part), field)
+    changed = replace(DEFAULT, **{part: replace(getattr(DEFAULT, part), **{field: old * 4})})
+    found = [apply(made, o, target) for o in seeds(made, target, 1)]
+    assert any(estimate(s, machine=changed) != estimate(s) for s in found)

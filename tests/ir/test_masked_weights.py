@@ -1,0 +1,124 @@
+"""Weights of masked scores get the mask in the normal form, and no value changes by it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from plain_attention import plain
+from tilewright import kernels
+from tilewright.ir import exp, where
+from tilewright.ir.body import Fold
+from tilewright.ir.builder import KernelBuilder
+from tilewright.ir.canonical import canonical
+from tilewright.ir.cost import cost
+from tilewright.ir.dtypes import float32
+from tilewright.ir.evaluation.reference import evaluate
+from tilewright.ir.kernel import Kernel
+from tilewright.ir.masked_weights import mask_weights
+from tilewright.ir.normalise import normalise
+from tilewright.ir.skippable import skippable
+from tilewright.measure.special_inputs import generate
+
+SHAPE = {"b": 1, "h": 2, "s": 22, "d": 4}
+
+
+def skipped(kernel: Kernel) -> int:
+    """How many conditions let tiles of the normal form be skipped."""
+    return len(skippable(next(i for i in normalise(kernel).body if isinstance(i, Fold))))
+
+
+def window(i, j):
+    return (j <= i) & (j > i - 5)
+
+
+def before(i, j):
+    return j < i
+
+
+@pytest.mark.parametrize("how", [{}, {"filled": True}], ids=str)
+def test_one_mask_is_the_same_kernel_as_two(how: dict[str, Any]) -> None:
+    one, two = plain(**how), kernels.make("attention", SHAPE, "float32")
+    assert canonical(one).hash == canonical(two).hash
+    assert cost(normalise(one)) == cost(two)
+    assert normalise(normalise(one)) is normalise(one)
+
+
+def test_named_kernels_stay_as_they_are() -> None:
+    """Their weights are masked as they are written: nothing cached for them changes."""
+    for name in ("attention", "attention_window", "attention_grouped", "attention_lse", "attention_dq", "attention_dkv"):
+        kernel = kernels.make(name)
+        assert mask_weights(kernel) is kernel
+
+
+@pytest.mark.parametrize(
+    ("how", "count"),
+    [
+        ({}, 1),
+        ({"finite": False}, 1),  # every query sees key 0
+        ({"seen": window}, 2),
+        ({"seen": window, "finite": False}, 2),  # and itself
+        ({"seen": before}, 1),
+        ({"seen": before, "finite": False}, 0),  # the first query sees none: its weights are NaN, and stay so
+        ({"otherwise": -1e30}, 0),  # where all keys of a tile are masked, exp(−1e30 + 1e30) is 1
+        ({"otherwise": 0.0}, 0),
+    ],
+)
+def test_what_is_recognised(how: dict[str, Any], count: int) -> None:
+    assert skipped(plain(**how)) == count
+
+
+def softmax_like(weight, use) -> Kernel:
+    """y[i] = Σ use(weight) over j, with a causal mask."""
+    kb = KernelBuilder("k")
+    i, j, j2, j3 = kb.axis("m", 9), *(kb.axis(f"n@{s}", 9) for s in ("max", "p", "sum"))
+    x = kb.input("x", (9, 9), float32)
+
+    def score(c):
+        return where(c <= i, x[i, c], float("-inf"))
+
+    top = kb.block_reduce("max", "M", (i,), j, score(j))
+    p = kb.block_value("P", (i, j2), weight(score(j2), top[i], x[i, j2]))
+    total = kb.block_reduce("add", "L", (i,), j3, use(p[i, j3], x[i, j3]))
+    new = where(kb.lhs(top) < kb.rhs(top), kb.rhs(top), kb.lhs(top))
+    merge = (new, kb.lhs(total) * exp(kb.lhs(top) - new) + kb.rhs(total) * exp(kb.rhs(top) - new))
+    kb.fold("f", kb.axis("n", 9), (top, p, total), (top, total), (float("-inf"), 0.0), merge)
+    kb.store("y", float32, (9,), (i,), total[i])
+    return kb.build()
+
+
+@pytest.mark.parametrize(
+    ("weight", "use", "count"),
+    [
+        (lambda s, m, x: exp(s - m), lambda p, x: p, 1),
+        (lambda s, m, x: exp(s - m), lambda p, x: x * p, 1),
+        (lambda s, m, x: exp(s - m), lambda p, x: p + x, 0),  # the sum reads more than weights
+        (lambda s, m, x: exp(s - m), lambda p, x: where(p > 0.5, p, x), 0),  # NaN would choose x
+        (lambda s, m, x: exp(s - x), lambda p, x: p, 0),  # not the maximum: exp(−∞ + ∞) may be NaN where nothing else is
+        (lambda s, m, x: exp(s - m) * x, lambda p, x: p, 0),
+    ],
+)
+def test_only_weights_that_sums_read(weight, use, count: int) -> None:
+    assert skipped(softmax_like(weight, use)) == count
+
+
+@pytest.mark.parametrize("how", [{}, {"finite": False}, {"filled": True}, {"seen": window, "finite": False}, {"seen": before}], ids=str)
+@pytest.mark.parametrize("seed", range(6))
+def test_no_value_changes(how: dict[str, Any], seed: int) -> None:
+    """On NaN, infinities, zeros of both signs and the largest numbers too, in whole rows of scores as well."""
+    kernel = plain(**how)
+    changed = normalise(kernel)
+    assert changed is not kernel
+    inputs = generate(kernel, {}, seed)
+    if seed >= 3:
+        rng = np.random.default_rng(seed)
+        inputs = {t: rng.standard_normal((1, 2, 22, 4)).astype(np.float32) for t in "qkv"}
+        for t, value in zip("qkv", (np.nan, np.inf, -np.inf), strict=True):
+            inputs[t][0, 0, 11 + rng.integers(0, 11, 2), rng.integers(0, 4, 2)] = value
+        inputs["k"][0, 1], inputs["q"][0, 1] = np.inf, -1.0  # every score is −∞
+    shaped = {b.name: inputs[b.name].reshape(b.shape) for b in changed.inputs}
+    with np.errstate(all="ignore"):
+        want, got = evaluate(kernel, inputs)["y"], evaluate(changed, shaped)["y"]
+    assert np.isnan(want).any() and (seed < 3 or np.isfinite(want).any())
+    np.testing.assert_array_equal(want.ravel(), got.ravel())
