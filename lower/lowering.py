@@ -19,6 +19,7 @@ from ..opts.schedule import Scheduled, apply
 from ..opts.staging import StagePlan
 from ..program.builder import Builder, Loop
 from ..program.program import Mem, Param, Phase, Program, Val
+from ..program.verify import after_pass
 from . import empty_extents as empty
 from .allocation import Rooms
 from .emit import pack_once as once
@@ -55,6 +56,7 @@ def lower(scheduled: Scheduled, expand: bool = True) -> Program:
         out.regs = max(out.regs, sub.regs)
     if out.shared > target.shared and target.groups:
         raise OptError(f"{kernel.name}: the group needs {out.shared} bytes of shared memory; {target.name} has {target.shared}")
+    after_pass("lowering", out)
     if scheduled.opts:
         check_program(target, kernel.name, out, lambda: lower(apply(kernel, (), target)))
     return out
@@ -161,6 +163,7 @@ class Lowering(Rooms, Pieces):
             if p is grid[0]:
                 self.scalars.bound[p.var] = rest
             else:
+                assert isinstance(p.size, int)  # only the outermost part has a size that is a symbol
                 self.scalars.bound[p.var] = self.b.op("imod", rest, attr=p.size)
                 rest = self.b.op("idiv", rest, attr=p.size)
             self.opened[p.name] = p

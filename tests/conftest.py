@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # for `import random_schedules`, `odd_kernels`, `hand_built`
+os.environ.setdefault("TILEWRIGHT_VERIFY", "1")  # Programs are verified after every pass, in processes that tests start too
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
