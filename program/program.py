@@ -4,7 +4,7 @@ A Program is a list of phases run one after another; a phase is a body executed 
 of statements: `Instr` (one operation, at most one result), `For` (with loop-carried values) and `If`. A `Val` is assigned
 once. `lanes` > 1 is a vector. Index values are int64 scalars (or int64 vectors in gathers and masks).
 
-Operations (a, b, c are Vals; vectors are element-wise; comparisons give bool):
+Operations (a, b, c are Vals; vectors are element-wise; comparisons give bool). `program.ops` has their types, `program.verify` checks them:
     const       attr = number, or a tuple of one number a lane
     add sub mul div max min          same types; int wraps; max/min propagate NaN (fmax does not do), of two zeros give either; div is float only
     neg abs sqrt floor round         round = nearest even; floor and round keep the float type
@@ -25,7 +25,7 @@ Operations (a, b, c are Vals; vectors are element-wise; comparisons give bool):
                 a masked lane gives 0 and touches no memory
     gather      (vector index[, mask]), attr = Mem: one element a lane
     store       (index, value[, mask]), attr = Mem: consecutive lanes;   scatter (vector index, value[, mask])
-    prefetch    (index), attr = Mem: asks for the line of an element that will be used; no effect, any index; llvm and c only
+    prefetch    (index), attr = Mem: asks for the line of an element that will be used; no effect, any index; languages with `prefetch` only
     barrier     (): every thread of the group arrives before any goes on; orders shared memory, parameters and the workspace within the group
     shfl_xor    (scalar), attr = distance: the value that thread `thread ^ distance` holds; both in one warp (`Target.warp`)
 

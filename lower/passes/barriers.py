@@ -133,7 +133,9 @@ class _Placer:
             r.quiet = r.stop == r.start + 1 or r.kinds == {False} or not self._hazard(r.touches, r.touches, loops)
         return out
 
-    def _straight(self, items: Sequence[_Summary], runs: Sequence[_Run], marks: set[int], loops: tuple[Val, ...], add: bool = False) -> list[SharedAccess] | None:
+    def _straight(
+        self, items: Sequence[_Summary], runs: Sequence[_Run], marks: set[int], loops: tuple[Val, ...], add: bool = False
+    ) -> list[SharedAccess] | None:
         """What is left at the end since the last of the barriers `marks`; None if they are not enough (with `add`: those that lack
         are added)."""
         tail: list[SharedAccess] = []

@@ -39,6 +39,12 @@ def _common(e: CFamilyEmitter, s: Instr, out: Val) -> DType:
     return int32 if small and (not isinstance(s.attr, int) or inside((s.attr, s.attr), INT32)) else int64
 
 
+def _begin(e: CFamilyEmitter, s: Instr) -> tuple[Val, DType]:
+    """(result, the form it is computed in) of an operation whose operands are as they must be."""
+    _check(s)
+    return s.result, _common(e, s, s.result)
+
+
 def _each(e: CFamilyEmitter, s: Instr, out: Val, work: DType, write: Write, mask: DType | None = None) -> None:
     """Define `out` by `write(width, *operands)` in the form `work`."""
     args = [e.as_form(a, work) for a in s.args]
@@ -65,9 +71,7 @@ def _known(e: CFamilyEmitter, out: Val) -> bool:
 
 
 def _arithmetic(e: CFamilyEmitter, s: Instr) -> None:
-    out = s.result
-    _check(s)
-    work = _common(e, s, out)
+    out, work = _begin(e, s)
     sign = "/" if s.op == "div" else _SIGNS[s.op]
     if work.is_float or _known(e, out):
         _each(e, s, out, work, lambda w, a, b: f"{a} {sign} {b}")
@@ -124,9 +128,7 @@ def _not(e: CFamilyEmitter, s: Instr) -> None:
 
 
 def _neg(e: CFamilyEmitter, s: Instr) -> None:
-    out = s.result
-    _check(s)
-    work = _common(e, s, out)
+    out, work = _begin(e, s)
     if work.is_float:
         _each(e, s, out, work, lambda w, x: f"-{x}" if not x.startswith("-") else f"-({x})")
     else:
@@ -139,9 +141,7 @@ def _negated(e: CFamilyEmitter, x: str, work: DType, width: int) -> str:
 
 
 def _abs(e: CFamilyEmitter, s: Instr) -> None:
-    out = s.result
-    _check(s)
-    work = _common(e, s, out)
+    out, work = _begin(e, s)
     if work.is_float:
         _each(e, s, out, work, lambda w, x: e.call("abs", [x], work, w))
     elif work.kind == "u":
@@ -151,16 +151,13 @@ def _abs(e: CFamilyEmitter, s: Instr) -> None:
 
 
 def _function(e: CFamilyEmitter, s: Instr) -> None:
-    out = s.result
     _check(s)
-    work = form(out.dtype)
+    out, work = s.result, form(s.result.dtype)
     _each(e, s, out, work, lambda w, x: e.call(s.op, [x], work, w))
 
 
 def _fma(e: CFamilyEmitter, s: Instr) -> None:
-    out = s.result
-    _check(s)
-    work = _common(e, s, out)
+    out, work = _begin(e, s)
     if work.is_float:
         _each(e, s, out, work, lambda w, a, b, c: e.call("fma", [a, b, c], work, w))
     elif _known(e, out):
@@ -170,9 +167,8 @@ def _fma(e: CFamilyEmitter, s: Instr) -> None:
 
 
 def _scale2(e: CFamilyEmitter, s: Instr) -> None:
-    out = s.result
     _check(s)
-    work = form(out.dtype)
+    out, work = s.result, form(s.result.dtype)
     _each(e, s, out, work, lambda w, x, n: e.scale2(x, n, work, w))
 
 
@@ -205,9 +201,7 @@ def _divmod(e: CFamilyEmitter, s: Instr) -> None:
 
 
 def _shift(e: CFamilyEmitter, s: Instr) -> None:
-    out = s.result
-    _check(s)
-    work = _common(e, s, out)
+    out, work = _begin(e, s)
     u = UNSIGNED[max(4, work.size)]
 
     def left(w: int, x: str, by: str) -> str:
