@@ -13,8 +13,8 @@ from ..ir import index as ix
 from ..ir.node import Node
 from ..targets import Target
 from .axis_plan import Part
-from .layout import stride as stride_of
 from .nests import Nest
+from .strides import stride as stride_of
 
 if TYPE_CHECKING:
     from .schedule import Scheduled

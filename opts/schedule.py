@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 
+from ..ir.dtypes import index
 from ..ir.errors import OptError
 from ..ir.kernel import Kernel, Value
 from ..ir.node import Node, substitute
@@ -19,8 +20,9 @@ from .dots import DotPlan, check_dots, kept_types
 from .fetch import Fetch, fetching
 from .groups import ThreadAxis
 from .handlers import HANDLERS, State
-from .layout import inner_dimensions
+from .lanes import Vectors, choose_lanes
 from .legality import check_scheduled
+from .loop_tree import LoopTree, loop_tree
 from .memory_limits import check_stages
 from .nests import FoldItem, Item, Nest, build
 from .opt import Opt, Opts, opt
@@ -128,9 +130,29 @@ class Scheduled:
         return out
 
     @cached_property
+    def tree(self) -> LoopTree:
+        """The loops inside the grid, what runs in each, and which values stay in registers."""
+        return loop_tree(self)
+
+    @cached_property
+    def width(self) -> int:
+        """Lanes of a vector: as many as the widest element type has that is computed with."""
+        found = [n.expr.dtype.compute for n in self.nests] + [b.dtype.compute for b in self.kernel.buffers]
+        types = [d for d in found if d is not index] or found
+        return max(1, min((self.target.lanes(d) for d in types), default=1))
+
+    def lanes(self, nest: Nest) -> Vectors:
+        """The register parts of a nest, and which of them runs over vector lanes."""
+        return self._lanes[0][nest.name]
+
+    @property
     def inner(self) -> dict[str, int]:
-        """The position of the consecutive axis of kept values, where lanes decide it; threads of a group keep the last one."""
-        return {} if self.group > 1 else inner_dimensions(self)
+        """The position of the consecutive axis of kept values, where lanes decide it; else it is the last."""
+        return self._lanes[1]
+
+    @cached_property
+    def _lanes(self) -> tuple[dict[str, Vectors], dict[str, int]]:
+        return choose_lanes(self)
 
     @cached_property
     def hash(self) -> str:

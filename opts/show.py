@@ -74,9 +74,7 @@ def _nest(s: Scheduled, n: Nest, depth: int) -> list[NestLine]:
 
 
 def _is_last(s: Scheduled, n: Nest, p: Part) -> bool:
-    from .layout import likely_lane
-
-    lane, _ = likely_lane(s, n)
+    lane = s.lanes(n).lane
     return lane is p
 
 

@@ -75,17 +75,13 @@ _TABLE = {
 _TABLE["opencl-gpu"] = opencl("opencl-gpu", "generic-gpu", "gpu", frozenset({"fp64"}), 32, 32 * _KIB, 256)
 _TABLE["opencl-cpu"] = opencl("opencl-cpu", "generic-cpu", "cpu", frozenset({"fp64"}), 8, 256 * _KIB, 1024, _TABLE["avx2"])
 NAMES: tuple[str, ...] = tuple(_TABLE)
-"""The processors that `named` knows."""
+"""The processors that `known` knows."""
 ALIASES = {"x86-64-v3": "avx2", "v2": "x86-64-v2", "v3": "avx2", "v4": "x86-64-v4"}
 """Other names of some of them."""
 
 
-def named(name: str) -> Target:
-    """The target called `name`; 'host' is this machine, as far as TILEWRIGHT_TARGET lets it be used. Raises DeviceError that suggests the nearest name."""
-    if name == "host":
-        from .here import host
-
-        return host()
+def known(name: str) -> Target:
+    """The target of the table called `name`. Raises DeviceError that suggests the nearest name."""
     found = _TABLE.get(ALIASES.get(name, name))
     if found is None:
         near = difflib.get_close_matches(name, (*NAMES, *ALIASES), 1, 0.4)

@@ -1,6 +1,6 @@
 """Programs as C with vector extensions, for gcc, clang and zig cc: the second opinion on the LLVM renderer, bit for bit.
 
-The ABI is that of `lower.program.Signature`; a name that C cannot hold is written as `lower.abi.entry` has it. No function
+The ABI is that of `program.program.Signature`; a name that C cannot hold is written as `program.abi.entry` has it. No function
 outside the text is called: fma, square root and non-temporal stores are builtins that become instructions. Nothing is included but
 immintrin.h, and that for matrix instructions alone: it takes longer to read than a kernel. Build
 with contraction off and the instructions of the target on. Vectors are as wide as the target's registers."""

@@ -1,6 +1,6 @@
 """Conversions of the 16-bit storage types in C-like languages, in integer code unless the language has an instruction for it.
 
-The arithmetic is that of `llvm_half`: float16 after F. Giesen, "Float to half done quick" (2012); bfloat16 is the upper half of a
+The arithmetic is that of `renderers.llvm.half`: float16 after F. Giesen, "Float to half done quick" (2012); bfloat16 is the upper half of a
 float32. Subnormal float32 numbers must not be flushed to zero. A conversion is a function of a vector, so that kernels stay short."""
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Programs as LLVM IR text: explicit vectors, SSA values, phis for loop-carried values, ready for code generation with no passes.
 
-Each phase is an exported function with the ABI of `lower.program.Signature`, which loads the buffer pointers and calls an internal
+Each phase is an exported function with the ABI of `program.program.Signature`, which loads the buffer pointers and calls an internal
 function that takes them as distinct (noalias) arguments and loops over the grid items. Instructions allowed are written on the
 functions, so the text alone decides the code; LLVM's cpu name only tunes it. No operation becomes a call of a runtime function.
 `fma` rounds twice on targets without the instruction. Typed pointers are not supported (LLVM 20 or newer)."""

@@ -470,6 +470,7 @@ def test_the_buffer_of_a_module_is_the_hosts(device: FakeCudaDevice) -> None:
     assert list(host[8:16]) == [0] * 4 + [7] * 4 and list(host[60:]) == [7] * 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("args, why", [([], "no GPU in this test"), (["--device", "cpu"], "runs on NVIDIA GPUs, not on cpu")])
 def test_the_gpu_benchmark_refuses_where_there_is_none(args: list[str], why: str) -> None:
     script = Path(__file__).parents[2] / "benchmarks" / "gpu_vs_cublas.py"

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 from tilewright import targets
-from tilewright.ir.dtypes import float16, float32, int8, int32, uint8
+from tilewright.ir.dtypes import bool_, float16, float32, int8, int32, uint8
 from tilewright.ir.errors import BuildError
 from tilewright.ir.node import const
 from tilewright.program import abi
@@ -111,6 +111,31 @@ def test_vectors(lang: str) -> None:
         b.store(OUT, b.const(0), b.op("sqrt", x))
 
     assert render(program(write), TARGETS[lang]).text.count("sqrt") == 32 // language(lang).vectors
+
+
+@pytest.mark.parametrize("lang", TARGETS)
+def test_vectors_at_any_address(lang: str) -> None:
+    """Four floats at a multiple of four bytes: one access, or four."""
+    p = program(lambda b: b.store(OUT, b.const(0), b.load(IN, b.const(0), 4)))
+    text = render(p, TARGETS[lang]).text
+    once = {"llvm": "load <4 x float>", "c": "*(const f32x4u *)", "opencl": "vload4", "cuda": "float4"}[lang]
+    assert (once in text) == language(lang).unaligned
+
+
+@pytest.mark.parametrize("lang", ["llvm", "c"])
+def test_masked_stores(lang: str) -> None:
+    """One operation, or a function that goes from lane to lane."""
+    mask = (True, False, True, True)
+    text = render(program(lambda b: b.store(OUT, b.const(0), b.load(IN, b.const(0), 4), b.const(mask, bool_, 4))), TARGETS[lang]).text
+    assert ("@llvm.masked.store" in text) == language(lang).masked
+    assert ("for (int i" in text) != language(lang).masked
+
+
+@pytest.mark.parametrize("lang", TARGETS)
+def test_stores_past_the_caches(lang: str) -> None:
+    streamed = Mem("param", 1, float32, align=16, nt=True)
+    text = render(program(lambda b: b.store(streamed, b.const(0), b.load(IN, b.const(0), 4))), TARGETS[lang]).text
+    assert bool(re.search(r"!nontemporal|store_streaming|__stcs", text)) == language(lang).nontemporal
 
 
 @pytest.mark.parametrize("lang", ["opencl", "cuda"])
