@@ -316,6 +316,7 @@ def test_the_message_shows_the_place(programs: dict[str, Program]) -> None:
     assert 3 <= len(text.splitlines()) <= 12
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", kernels.NAMES)
 def test_what_lowering_makes_is_accepted(name: str) -> None:
     """Of every kernel for a processor, OpenCL and CUDA: no options, and some of the first steps that a search may take. (Seeds and long
