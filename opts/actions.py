@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from ..ir.body import Fold
+from ..ir.buffer import Buffer, loads
 from ..ir.errors import OptError
-from ..ir.kernel import Buffer, Fold, Kernel, loads
+from ..ir.kernel import Kernel
 from ..ir.node import Node
 from ..targets import Target
 from .axis_plan import MAX_EXTRA_WORK

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ..ir.buffer import Buffer
 from ..ir.errors import OptError
-from ..ir.kernel import Buffer, Kernel
+from ..ir.kernel import Kernel
 from ..ir.node import Node
 from ..targets import Target
 from .fetch import fetching

@@ -11,10 +11,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ..ir import index as ix
+from ..ir.body import Reduce
+from ..ir.buffer import load_parts
 from ..ir.dtypes import DType, index
 from ..ir.errors import OptError
-from ..ir.kernel import Kernel, Reduce
-from ..ir.node import Node, axes_of, load_parts
+from ..ir.kernel import Kernel
+from ..ir.node import Node, axes_of
 from ..targets import Target, instructions
 from ..targets.instructions import Instruction
 from .axis_plan import Part

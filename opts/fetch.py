@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..ir.kernel import Buffer, loads
+from ..ir.buffer import Buffer, loads
 from ..ir.node import Node, axes_of
 from .nests import FoldItem, Item, Nest
 

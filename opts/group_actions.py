@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..ir.kernel import Scan, loads
+from ..ir.body import Scan
+from ..ir.buffer import loads
 from ..ir.node import Node
 from .opt import Opts, opt
 from .schedule import Scheduled

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ..ir.body import Scan
+from ..ir.buffer import Buffer, loads
 from ..ir.errors import OptError
-from ..ir.kernel import Buffer, Scan, loads
 from ..ir.node import Node, walk
 from ..ir.node import axis as make_axis
 from .nests import FoldItem, Item, Nest, build, scatter_ordered

@@ -7,8 +7,9 @@ from dataclasses import replace
 from itertools import pairwise
 
 from ..ir import index as ix
+from ..ir.body import Fold, Scan
 from ..ir.errors import OptError
-from ..ir.kernel import Fold, Kernel, Scan
+from ..ir.kernel import Kernel
 from ..ir.node import Node
 from ..targets import Target
 from . import dots, groups

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..ir import index as ix
-from ..ir.node import Node, axes_of, load_parts, walk
+from ..ir.buffer import load_parts
+from ..ir.node import Node, axes_of, walk
 from .axis_plan import Part
 from .nests import Nest
 from .strides import dense, picks

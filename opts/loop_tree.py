@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ..ir.kernel import Scan
+from ..ir.body import Scan
 from ..ir.node import Node, walk
 from .axis_plan import Part
 from .nests import FoldItem, Item, Nest

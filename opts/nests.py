@@ -8,9 +8,11 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from ..ir import index as ix
-from ..ir.kernel import IDENTITY, Fold, Kernel, Reduce, Scan, Store, Value
-from ..ir.node import Node, const, ref, substitute, walk
+from ..ir.body import IDENTITY, Fold, Reduce, Scan, Store, Value
+from ..ir.kernel import Kernel
+from ..ir.node import Node, const, ref, walk
 from ..ir.node import axis as make_axis
+from ..ir.operators import substitute
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..ir import index as ix
+from ..ir.body import Store
 from ..ir.errors import OptError
-from ..ir.kernel import Kernel, Store
+from ..ir.kernel import Kernel
 from ..ir.node import Node, axes_of
 from ..ir.node import axis as make_axis
 from ..targets import Target

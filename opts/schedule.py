@@ -8,10 +8,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 
+from ..ir.body import Value
 from ..ir.dtypes import index
 from ..ir.errors import OptError
-from ..ir.kernel import Kernel, Value
-from ..ir.node import Node, substitute
+from ..ir.kernel import Kernel
+from ..ir.node import Node
+from ..ir.operators import substitute
 from ..targets import Target
 from . import groups
 from .axis_plan import AxisPlan, Part

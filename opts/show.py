@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..ir.kernel import Reduce, Scan
-from ..ir.node import Node, load_parts
+from ..ir.body import Reduce, Scan
+from ..ir.buffer import load_parts
+from ..ir.node import Node
 from .axis_plan import Part
 from .nests import FoldItem, Nest
 from .staging import ONCE

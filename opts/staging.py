@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ..ir import index as ix
+from ..ir.buffer import Buffer, loads
 from ..ir.dtypes import DType
 from ..ir.errors import OptError
-from ..ir.kernel import Buffer, loads
 from ..ir.node import Node, axes_of, axis, const, walk
 from .axis_plan import Part
 from .opt import Opt

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from ..ir.errors import DeviceError
 from . import detect
-from .named import known, vector_shape
+from .table import entry, vector_shape
 from .target import Target
 
 VARIABLE = "TILEWRIGHT_TARGET"
@@ -30,12 +30,6 @@ def host() -> Target:
     return _lowered(name) if name else detect.machine()
 
 
-def named(name: str) -> Target:
-    """The target called `name`; 'host' is this machine, as far as TILEWRIGHT_TARGET lets it be used. Raises DeviceError that suggests
-    the nearest name."""
-    return host() if name == "host" else known(name)
-
-
 def lowered() -> str:
     """'TILEWRIGHT_TARGET=NAME' where that takes something away from this machine, else ''."""
     return f"{VARIABLE}={asked()}" if host().features != detect.machine().features else ""
@@ -50,7 +44,7 @@ def command_prefix(device: str) -> list[str]:
 def _lowered(name: str) -> Target:
     machine = detect.machine()
     try:
-        wanted = known(name)
+        wanted = entry(name)
     except DeviceError as e:
         raise DeviceError(f"{VARIABLE}: {e}") from e
     if wanted.lang != "llvm":

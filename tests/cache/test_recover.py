@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from tilewright import cache
-from tilewright.cache import Cache, CacheWarning, Key, recover, schema, version, writer
+from tilewright.cache import Cache, CacheWarning, Key, move_aside, recover, schema, version, writer
 from tilewright.ir.errors import CacheError
 
 
@@ -289,5 +289,5 @@ def test_a_sound_file_is_not_moved(store: Cache, make_row, path: Path) -> None:
     store.record(make_row())
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert recover.move_aside(path) is None
+        assert move_aside.move_aside(path) is None
     assert len(store.rows()) == 1
