@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ..ir.dtypes import bool_, index
 from ..ir.errors import VerifyError
 from ..ir.evaluation import twin
+from ..program.ops import ACCESSES, COMPARISONS, HINTS, SIGNS, SYNCS, TWIN_ONLY
 from ..program.program import Block, For, If, Instr, Phase, Program, Val
 from . import ops
 
 NESTED = 15
 """Loops inside one Python function: CPython refuses more than 20 nested blocks."""
-_INFIX = {"add": "+", "sub": "-", "mul": "*", "lt": "<", "le": "<=", "eq": "==", "ne": "!=", "and": "&", "or": "|", "xor": "^", "shr": ">>"}
-_NUMPY = {"sqrt": "sqrt", "floor": "floor", "round": "rint", "abs": "abs"}
+INFIX = {**{op: SIGNS[op] for op in ("add", "sub", "mul", *COMPARISONS, "and", "or")}, "xor": "^", "shr": ">>"}
+"""Operations that Python writes between its operands."""
+TWIN_INFIX = {"add", "sub", "mul"} | COMPARISONS
+"""Of floats in the twin, those that are the same on wrapping integers; and below, those that its `unary` knows."""
+TWIN_UNARY = {"neg", "sqrt", "floor", "round", "abs"} | TWIN_ONLY
+MOVES = frozenset({"cast", "bitcast", "splat", "extract", "insert", "shuffle", "select", "dot"})
+"""What the twin does as any run does."""
 
 
 class Coder:
@@ -97,104 +104,160 @@ class Coder:
             self._emit(depth, f"{self._name(r)} = {self._name(c)}")
 
     def _instr(self, s: Instr, depth: int) -> None:
-        if s.op == "prefetch":
+        if s.op in HINTS:
             return
         args = [self._name(a) for a in s.args]
-        if s.op in ("load", "gather", "store", "scatter"):
+        if s.op in ACCESSES:
             f = self._fresh("m")
             self.accesses[-1].append((f, s))
             text = self._access(f, args)
             self._emit(depth, text if s.out is None else f"{self._name(s.out)} = {text}")
             return
-        if s.op in ("barrier", "shfl_xor"):
+        if s.op in SYNCS:
             raise VerifyError(f"a {s.op} stands in a phase of one thread")
-        assert s.out is not None
-        if s.op == "aligned":
-            self._emit(depth, f"{self._name(s.out)} = aligned{s.attr!r}")
-            return
+        out = s.result
         if s.op == "const":
-            self.globals[self._name(s.out)] = ops.constant(s.attr, s.out.dtype, s.out.lanes, self.as_twin)
+            self.globals[self._name(out)] = ops.constant(s.attr, out.dtype, out.lanes, self.as_twin)
             return
-        self._emit(depth, f"{self._name(s.out)} = {self._expr(s, s.out, args)}")
+        self._emit(depth, f"{self._name(out)} = {self._expr(s, out, args)}")
 
     def _access(self, f: str, args: list[str]) -> str:
         return f"{f}({', '.join(args)})"
 
     # expressions --------------------------------------------------------------------------------------------------
     def _expr(self, s: Instr, out: Val, a: list[str]) -> str:
-        op, dtype = s.op, s.args[0].dtype
-        scalar = out.lanes == 1
-        if op in ("cast", "bitcast", "splat", "extract", "insert", "shuffle", "select"):
-            return self._move(s, out, a, scalar)
-        if op == "dot":
-            f = f"dot_{s.attr}"
-            self.globals[f] = ops.dotter(s.attr, self.as_twin)
-            return f"{f}({', '.join(a)})"
-        if self.as_twin and dtype.is_float:
-            return self._twin(op, a)
-        if op in _INFIX:
-            return f"{a[0]} {_INFIX[op]} {a[1]}"
-        if op in ("idiv", "imod"):
-            return f"{a[0]} {'//' if op == 'idiv' else '%'} {s.attr}"
-        if op == "fma":
-            which = "fma64" if dtype.size == 8 else "fma32_scalar" if scalar else "fma32"
-            return f"ops.{which}({', '.join(a)})" if dtype.is_float else f"{a[0]} * {a[1]} + {a[2]}"
-        if op == "scale2":
-            return f"ops.scale2({a[0]}, {a[1]})"
-        if op == "div" and dtype.is_float:
-            return f"{a[0]} / {a[1]}"
-        if op in ("max", "min"):
-            if scalar:
-                return f"({a[0]} if {a[0]} {'>=' if op == 'max' else '<='} {a[1]} or {a[0]} != {a[0]} else {a[1]})"
-            return f"np.{op}imum({a[0]}, {a[1]})"
-        if op == "shl":
-            return f"ops.wrap64({a[0]} << {a[1]})" if scalar and dtype is index else f"{a[0]} << {a[1]}"
-        if op == "neg":
-            return f"-{a[0]}"
-        if op == "not":
-            return f"(not {a[0]})" if scalar and dtype is bool_ else f"~{a[0]}"
-        if op == "abs" and scalar and dtype is index:
-            return f"abs({a[0]})"
-        if op in _NUMPY:
-            return f"np.{_NUMPY[op]}({a[0]})"
-        if op in ("exp", "log", "tanh", "erf"):
-            self.globals[f"dt_{dtype.name}"] = dtype
-            return f"ops.function({op!r}, {a[0]}, dt_{dtype.name})"
-        raise VerifyError(f"the interpreter does not know the operation {op} of {dtype}")
+        """The value of an operation whose operands have these names."""
+        if self.as_twin and s.args and s.args[0].dtype.is_float and s.op not in MOVES:
+            return self._twin(s.op, a)
+        write = self.TABLE.get(s.op)
+        if write is None:
+            raise VerifyError(f"the interpreter does not know the operation {s.op} of {', '.join(v.type for v in s.args)}")
+        return write(self, s, out, a)
 
     @staticmethod
     def _twin(op: str, a: list[str]) -> str:
-        if op in _INFIX and op not in ("and", "or", "xor", "shr"):
-            return f"{a[0]} {_INFIX[op]} {a[1]}"
+        if op in TWIN_INFIX:
+            return f"{a[0]} {INFIX[op]} {a[1]}"
         if op == "fma":
             return f"{a[0]} * {a[1]} + {a[2]}"
         if op in ("max", "min"):
             return f"np.{op}imum({a[0]}, {a[1]})"
         if op == "div":
             return f"{a[0]} * twin.hashed('div', {a[1]})"
-        if op in ("neg", "exp", "log", "tanh", "erf", "sqrt", "floor", "round", "abs"):
+        if op in TWIN_UNARY:
             return f"twin.unary({op!r}, {a[0]})"
         raise VerifyError(f"the twin does not know the operation {op} of floats: lower with expand=False")
 
-    def _move(self, s: Instr, out: Val, a: list[str], scalar: bool) -> str:
-        op, source = s.op, s.args[0].dtype
-        if op == "select":
-            return f"({a[1]} if {a[0]} else {a[2]})" if scalar else f"np.where({a[0]}, {a[1]}, {a[2]})"
-        if op in ("cast", "bitcast"):
-            if op == "bitcast" and self.as_twin and (source.is_float or out.dtype.is_float):
-                raise VerifyError("the twin cannot bitcast floats: lower with expand=False")
-            f = f"{op}_{source.name}_{out.type}"
-            self.globals[f] = ops.caster(source, out.dtype, out.lanes, self.as_twin) if op == "cast" else ops.bitcaster(source, out.dtype, out.lanes)
-            return f"{f}({a[0]})"
-        if op == "splat":
-            t = f"splat_{out.type}"
-            self.globals[t] = ops.splatter(out.lanes, np.dtype(np.uint32) if self.as_twin and out.dtype.is_float else out.dtype.np)
-            return f"{t}({a[0]})"
-        if op == "extract":
-            return f"int({a[0]}[{s.attr}])" if out.dtype is index else f"{a[0]}[{s.attr}]"
-        if op == "insert":
-            return f"ops.insert({a[0]}, {a[1]}, {s.attr})"
+    def _infix(self, s: Instr, out: Val, a: list[str]) -> str:
+        return f"{a[0]} {INFIX[s.op]} {a[1]}"
+
+    def _div(self, s: Instr, out: Val, a: list[str]) -> str:
+        if not out.dtype.is_float:
+            raise VerifyError(f"the interpreter does not know the operation {s.op} of {out.type}")
+        return f"{a[0]} / {a[1]}"
+
+    def _divmod(self, s: Instr, out: Val, a: list[str]) -> str:
+        return f"{a[0]} {'//' if s.op == 'idiv' else '%'} {s.number}"
+
+    def _fma(self, s: Instr, out: Val, a: list[str]) -> str:
+        dtype = s.args[0].dtype
+        which = "fma64" if dtype.size == 8 else "fma32_scalar" if out.lanes == 1 else "fma32"
+        return f"ops.{which}({', '.join(a)})" if dtype.is_float else f"{a[0]} * {a[1]} + {a[2]}"
+
+    def _scale2(self, s: Instr, out: Val, a: list[str]) -> str:
+        return f"ops.scale2({a[0]}, {a[1]})"
+
+    def _minmax(self, s: Instr, out: Val, a: list[str]) -> str:
+        if out.lanes == 1:
+            return f"({a[0]} if {a[0]} {'>=' if s.op == 'max' else '<='} {a[1]} or {a[0]} != {a[0]} else {a[1]})"
+        return f"np.{s.op}imum({a[0]}, {a[1]})"
+
+    def _shl(self, s: Instr, out: Val, a: list[str]) -> str:
+        return f"ops.wrap64({a[0]} << {a[1]})" if out.lanes == 1 and out.dtype is index else f"{a[0]} << {a[1]}"
+
+    def _neg(self, s: Instr, out: Val, a: list[str]) -> str:
+        return f"-{a[0]}"
+
+    def _not(self, s: Instr, out: Val, a: list[str]) -> str:
+        return f"(not {a[0]})" if out.lanes == 1 and out.dtype is bool_ else f"~{a[0]}"
+
+    def _abs(self, s: Instr, out: Val, a: list[str]) -> str:
+        return f"abs({a[0]})" if out.lanes == 1 and out.dtype is index else f"np.abs({a[0]})"
+
+    def _numpy(self, s: Instr, out: Val, a: list[str]) -> str:
+        return f"np.{'rint' if s.op == 'round' else s.op}({a[0]})"
+
+    def _function(self, s: Instr, out: Val, a: list[str]) -> str:
+        self.globals[f"dt_{out.dtype.name}"] = out.dtype
+        return f"ops.function({s.op!r}, {a[0]}, dt_{out.dtype.name})"
+
+    def _aligned(self, s: Instr, out: Val, a: list[str]) -> str:
+        return f"aligned{s.attr!r}"
+
+    def _dot(self, s: Instr, out: Val, a: list[str]) -> str:
+        f = f"dot_{s.attr}"
+        self.globals[f] = ops.dotter(str(s.attr), self.as_twin)
+        return f"{f}({', '.join(a)})"
+
+    # values that move or are converted ------------------------------------------------------------------------------
+    def _select(self, s: Instr, out: Val, a: list[str]) -> str:
+        return f"({a[1]} if {a[0]} else {a[2]})" if out.lanes == 1 else f"np.where({a[0]}, {a[1]}, {a[2]})"
+
+    def _cast(self, s: Instr, out: Val, a: list[str]) -> str:
+        """`cast` and `bitcast`, by a function that is named after both types."""
+        source = s.args[0].dtype
+        if s.op == "bitcast" and self.as_twin and (source.is_float or out.dtype.is_float):
+            raise VerifyError("the twin cannot bitcast floats: lower with expand=False")
+        lanes = self._form(out)
+        f = f"{s.op}_{source.name}_{out.type if lanes else out.dtype.name}"
+        self.globals[f] = ops.caster(source, out.dtype, lanes, self.as_twin) if s.op == "cast" else ops.bitcaster(source, out.dtype, lanes)
+        return f"{f}({a[0]})"
+
+    def _form(self, v: Val) -> int:
+        """The lanes that tell how values like `v` are held."""
+        return v.lanes
+
+    def _splat(self, s: Instr, out: Val, a: list[str]) -> str:
+        t = f"splat_{out.type}"
+        self.globals[t] = ops.splatter(out.lanes, np.dtype(np.uint32) if self.as_twin and out.dtype.is_float else out.dtype.np)
+        return f"{t}({a[0]})"
+
+    def _extract(self, s: Instr, out: Val, a: list[str]) -> str:
+        return f"int({a[0]}[{s.attr}])" if out.dtype is index else f"{a[0]}[{s.attr}]"
+
+    def _insert(self, s: Instr, out: Val, a: list[str]) -> str:
+        return f"ops.insert({a[0]}, {a[1]}, {s.attr})"
+
+    def _shuffle(self, s: Instr, out: Val, a: list[str]) -> str:
+        whole = a[0] if max(s.picks) < s.args[0].lanes > 1 else f"np.concatenate((np.atleast_1d({a[0]}), np.atleast_1d({a[1]})))"
+        return f"{whole}[{self._picks(s, out)}]"
+
+    def _picks(self, s: Instr, out: Val) -> str:
+        """The name of the lanes that a shuffle takes."""
         t = self._fresh("t")
-        self.globals[t] = np.array(s.attr) if out.lanes > 1 else s.attr[0]
-        whole = a[0] if max(s.attr) < s.args[0].lanes > 1 else f"np.concatenate((np.atleast_1d({a[0]}), np.atleast_1d({a[1]})))"
-        return f"{whole}[{t}]"
+        self.globals[t] = np.array(s.picks) if out.lanes > 1 else s.picks[0]
+        return t
+
+    TABLE: ClassVar[dict[str, Callable[[Any, Instr, Val, list[str]], str]]] = {
+        **dict.fromkeys(INFIX, _infix),
+        **dict.fromkeys(("idiv", "imod"), _divmod),
+        **dict.fromkeys(("max", "min"), _minmax),
+        **dict.fromkeys(("sqrt", "floor", "round"), _numpy),
+        **dict.fromkeys(TWIN_ONLY, _function),
+        **dict.fromkeys(("cast", "bitcast"), _cast),
+        "div": _div,
+        "fma": _fma,
+        "scale2": _scale2,
+        "shl": _shl,
+        "neg": _neg,
+        "not": _not,
+        "abs": _abs,
+        "aligned": _aligned,
+        "dot": _dot,
+        "select": _select,
+        "splat": _splat,
+        "extract": _extract,
+        "insert": _insert,
+        "shuffle": _shuffle,
+    }
+    """The Python expression of each operation that computes: functions `(coder, instr, out, names of operands)`."""

@@ -1,13 +1,13 @@
-"""Turns each phase of several threads into the source of a Python function over arrays of threads (see `crew`)."""
+"""Turns each phase of several threads into the source of a Python function over arrays of threads (see `threads`)."""
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 from ..ir.dtypes import bool_
-from ..ir.errors import VerifyError
+from ..program.ops import SYNCS
 from ..program.program import For, If, Instr, Phase, Program, Val
-from . import ops
 from .code import Coder
 
 
@@ -58,7 +58,7 @@ class GroupCoder(Coder):
         self._on = outer
 
     def _instr(self, s: Instr, depth: int) -> None:
-        if s.op not in ("barrier", "shfl_xor"):
+        if s.op not in SYNCS:
             return super()._instr(s, depth)
         name = f"together{len(self.together)}"
         self.globals[name] = s
@@ -71,46 +71,58 @@ class GroupCoder(Coder):
         return f"{f}({', '.join([self._on, *args])})"
 
     # expressions --------------------------------------------------------------------------------------------------
-    def _expr(self, s: Instr, out: Val, a: list[str]) -> str:
-        op, dtype = s.op, s.args[0].dtype
-        if (self.as_twin and dtype.is_float) or op in ("dot", "cast", "bitcast", "splat", "extract", "insert", "shuffle", "select"):
-            return super()._expr(s, out, a)
-        if op == "fma" and dtype.size == 4 and dtype.is_float:
-            return f"ops.fma32({', '.join(a)})"
-        if op in ("max", "min"):
-            return f"np.{op}imum({a[0]}, {a[1]})"
-        if op == "shl":
-            return f"ops.shl({a[0]}, {a[1]})"
-        if op == "not":
-            return f"np.logical_not({a[0]})" if dtype is bool_ else f"~{a[0]}"
-        if op == "abs":
-            return f"np.abs({a[0]})"
-        return super()._expr(s, out, a)
+    def _fma(self, s: Instr, out: Val, a: list[str]) -> str:
+        dtype = s.args[0].dtype
+        return f"ops.fma32({', '.join(a)})" if dtype.is_float and dtype.size == 4 else super()._fma(s, out, a)
 
-    def _move(self, s: Instr, out: Val, a: list[str], scalar: bool) -> str:
-        op, source = s.op, s.args[0].dtype
-        if op == "select":
-            cond = f"ops.column({a[0]})" if s.args[0].lanes < out.lanes else a[0]
-            return f"np.where({cond}, {a[1]}, {a[2]})[()]"
-        if op in ("cast", "bitcast"):
-            if op == "bitcast" and self.as_twin and (source.is_float or out.dtype.is_float):
-                raise VerifyError("the twin cannot bitcast floats: lower with expand=False")
-            f = f"{op}_{source.name}_{out.dtype.name}"
-            self.globals[f] = ops.caster(source, out.dtype, 0, self.as_twin) if op == "cast" else ops.bitcaster(source, out.dtype, 0)
-            return f"{f}({a[0]})"
-        if op == "splat":
-            return f"ops.spread({a[0]}, {out.lanes}, {self._dtype(out)})"
-        if op == "extract":
-            return f"{a[0]}[..., {s.attr}]"
-        if op == "insert":
-            return f"ops.insert_each({a[0]}, {a[1]}, {s.attr})"
-        t = self._fresh("t")
-        self.globals[t] = np.array(s.attr) if out.lanes > 1 else s.attr[0]
+    def _minmax(self, s: Instr, out: Val, a: list[str]) -> str:
+        return f"np.{s.op}imum({a[0]}, {a[1]})"
+
+    def _shl(self, s: Instr, out: Val, a: list[str]) -> str:
+        return f"ops.shl({a[0]}, {a[1]})"
+
+    def _not(self, s: Instr, out: Val, a: list[str]) -> str:
+        return f"np.logical_not({a[0]})" if out.dtype is bool_ else f"~{a[0]}"
+
+    def _abs(self, s: Instr, out: Val, a: list[str]) -> str:
+        return f"np.abs({a[0]})"
+
+    def _select(self, s: Instr, out: Val, a: list[str]) -> str:
+        cond = f"ops.column({a[0]})" if s.args[0].lanes < out.lanes else a[0]
+        return f"np.where({cond}, {a[1]}, {a[2]})[()]"
+
+    def _form(self, v: Val) -> int:
+        return 0
+
+    def _splat(self, s: Instr, out: Val, a: list[str]) -> str:
+        return f"ops.spread({a[0]}, {out.lanes}, {self._dtype(out)})"
+
+    def _extract(self, s: Instr, out: Val, a: list[str]) -> str:
+        return f"{a[0]}[..., {s.attr}]"
+
+    def _insert(self, s: Instr, out: Val, a: list[str]) -> str:
+        return f"ops.insert_each({a[0]}, {a[1]}, {s.attr})"
+
+    def _shuffle(self, s: Instr, out: Val, a: list[str]) -> str:
         wide = [v.lanes > 1 for v in s.args]
-        return f"ops.joined({a[0]}, {a[1]}, {wide[0]}, {wide[1]})[..., {t}]"
+        return f"ops.joined({a[0]}, {a[1]}, {wide[0]}, {wide[1]})[..., {self._picks(s, out)}]"
 
     def _dtype(self, v: Val) -> str:
         """The name of a NumPy type of elements like those of `v`."""
         name = "U32" if self.as_twin and v.dtype.is_float else f"dtype_{v.dtype.name}"
         self.globals.setdefault(name, v.dtype.np)
         return name
+
+    TABLE: ClassVar[dict[str, Callable[[Any, Instr, Val, list[str]], str]]] = {
+        **Coder.TABLE,
+        **dict.fromkeys(("max", "min"), _minmax),
+        "fma": _fma,
+        "shl": _shl,
+        "not": _not,
+        "abs": _abs,
+        "select": _select,
+        "splat": _splat,
+        "extract": _extract,
+        "insert": _insert,
+        "shuffle": _shuffle,
+    }

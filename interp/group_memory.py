@@ -12,16 +12,17 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ..ir.dtypes import DType
+from ..program.ops import CONSECUTIVE
 from ..program.program import Instr, Mem
 from ..program.text import locate
-from .memory import Memory
+from .memory import WorkerMemory
 from .ops import Array, zero
 from .shadow import Readers, Shadow
 from .threads import Crew, On
 
 
 @dataclass(slots=True)
-class Piece:
+class GroupBuffer:
     """One parameter, or one piece of the workspace, of shared memory or of scratch, with rows of `size` elements. An input has
     neither marks: `shadow` is for memory that threads share, `written` for scratch."""
 
@@ -38,13 +39,13 @@ class Piece:
 class GroupMemory:
     """Makes the access functions of one phase's instructions; `begin` clears what belongs to single groups and threads."""
 
-    def __init__(self, memory: Memory, crew: Crew, accesses: Sequence[Instr], races: bool = True) -> None:
+    def __init__(self, memory: WorkerMemory, crew: Crew, accesses: Sequence[Instr], races: bool = True) -> None:
         """`races` false: threads of one group count as one thread where it is told who disturbed whom."""
         self.memory, self.crew, self.accesses, self.races = memory, crew, accesses, races
         self.numbers = {id(s): i for i, s in enumerate(accesses)}
-        self.pieces: dict[tuple[str, int, DType], Piece] = {}
-        read = {(s.attr.space, s.attr.base) for s in accesses if s.out is not None}
-        self.both = read & {(s.attr.space, s.attr.base) for s in accesses if s.out is None}
+        self.pieces: dict[tuple[str, int, DType], GroupBuffer] = {}
+        read = {(s.mem.space, s.mem.base) for s in accesses if s.out is not None}
+        self.both = read & {(s.mem.space, s.mem.base) for s in accesses if s.out is None}
 
     def begin(self) -> None:
         """Other groups run from now on: shared memory and scratch hold nothing."""
@@ -76,11 +77,11 @@ class GroupMemory:
         found = next(p for p in self.pieces.values() if p.shadow is piece)
         self._wrong(found, at % found.size, message, self.accesses[statement], who)
 
-    def _wrong(self, p: Piece, at: int, message: str, s: Instr, who: int) -> NoReturn:
+    def _wrong(self, p: GroupBuffer, at: int, message: str, s: Instr, who: int) -> NoReturn:
         self.crew.fail(f"{p.name}[{at}]{message}", s, who)
 
     # pieces ---------------------------------------------------------------------------------------------------------
-    def piece(self, mem: Mem) -> Piece:
+    def piece(self, mem: Mem) -> GroupBuffer:
         """The piece that an access is in."""
         key = (mem.space, mem.base, mem.dtype)
         found = self.pieces.get(key)
@@ -88,21 +89,21 @@ class GroupMemory:
             found = self.pieces[key] = self._shared(mem) if mem.space in ("param", "work") else self._own(mem)
         return found
 
-    def _shared(self, mem: Mem) -> Piece:
+    def _shared(self, mem: Mem) -> GroupBuffer:
         region = self.memory.region(mem)
-        out = Piece(region.name, region.data, len(region.data), region.base)
+        out = GroupBuffer(region.name, region.data, len(region.data), region.base)
         if region.stamps is not None:
             out.shadow = self._shadow(region.stamps, (mem.space, mem.base), crosses=True)
         return out
 
-    def _own(self, mem: Mem) -> Piece:
+    def _own(self, mem: Mem) -> GroupBuffer:
         program = self.memory.program
         total = program.scratch if mem.space == "scratch" else program.shared
-        bases = {s.attr.base for s in self.accesses if s.attr.space == mem.space}
+        bases = {s.mem.base for s in self.accesses if s.mem.space == mem.space}
         end = min((b for b in bases if b > mem.base), default=total)
         size = max(0, (min(end, total) - mem.base) // mem.dtype.size)
         rows = 1 if mem.space == "scratch" else self.crew.threads
-        return Piece(f"{mem.space}@{mem.base}", np.zeros(0, self.memory.storage(mem.dtype)), size, mem.base, rows=rows)
+        return GroupBuffer(f"{mem.space}@{mem.base}", np.zeros(0, self.memory.storage(mem.dtype)), size, mem.base, rows=rows)
 
     def _shadow(self, stamps: Array, key: tuple[str, int], fresh: bool = False, crosses: bool = False) -> Shadow:
         clock = self.crew.clock
@@ -120,7 +121,7 @@ class GroupMemory:
     def load(self, s: Instr) -> Callable[..., Any]:
         """A function (on, index[, mask]) → value."""
         assert s.out is not None
-        piece, mem, lanes = self.piece(s.attr), s.attr, s.out.lanes
+        piece, mem, lanes = self.piece(s.mem), s.mem, s.out.lanes
         number, crew, shape = self.numbers[id(s)], self.crew, () if lanes == 1 else (lanes,)
         nothing, pick = zero(mem.dtype, 1, self.memory.as_twin), self._picker(s, piece, lanes)
         free = piece.rows == 0 and piece.shadow is None
@@ -145,7 +146,7 @@ class GroupMemory:
 
     def store(self, s: Instr) -> Callable[..., None]:
         """A function (on, index, value[, mask]) that writes."""
-        piece, lanes, crew, number = self.piece(s.attr), max(a.lanes for a in s.args[:2]), self.crew, self.numbers[id(s)]
+        piece, lanes, crew, number = self.piece(s.mem), max(a.lanes for a in s.args[:2]), self.crew, self.numbers[id(s)]
         shape, pick = () if lanes == 1 else (lanes,), self._picker(s, piece, lanes)
 
         def run(on: On, at: Any, value: Any, mask: Any = None) -> None:
@@ -163,11 +164,11 @@ class GroupMemory:
 
         return run
 
-    def _picker(self, s: Instr, piece: Piece, lanes: int) -> Callable[..., tuple[Array, Array, Array | None]]:
+    def _picker(self, s: Instr, piece: GroupBuffer, lanes: int) -> Callable[..., tuple[Array, Array, Array | None]]:
         """A function (on, index, mask[, one thread for all]) → (elements, the thread lane of each, which of (threads, lanes) take
         part or None for all)."""
-        mem, crew, wide = s.attr, self.crew, lanes > 1
-        consecutive = s.op in ("load", "store")
+        mem, crew, wide = s.mem, self.crew, lanes > 1
+        consecutive = s.op in CONSECUTIVE
         steps: Any = np.arange(lanes) + mem.offset if wide and consecutive else mem.offset
         unit, align = mem.dtype.size, mem.align if consecutive else 1
         per_group = piece.rows == crew.threads
@@ -205,10 +206,10 @@ class GroupMemory:
             active = active & (on[:, None] if wide else on)
         return None if active.all() else active
 
-    def _aligned(self, s: Instr, piece: Piece, at: Any, lane: Array, align: int) -> None:
+    def _aligned(self, s: Instr, piece: GroupBuffer, at: Any, lane: Array, align: int) -> None:
         """Checks the address of the first of a thread's consecutive elements, active or not."""
-        first = np.broadcast_to(at, self.crew.count)[lane] + s.attr.offset
-        off = (piece.base + first * s.attr.dtype.size) % align != 0
+        first = np.broadcast_to(at, self.crew.count)[lane] + s.mem.offset
+        off = (piece.base + first * s.mem.dtype.size) % align != 0
         if off.any():
             k = int(off.argmax())
             self._wrong(piece, int(first[k]), f" is not aligned to {align} bytes", s, int(self.crew.me[lane[k]]))

@@ -14,7 +14,7 @@ from ..program.program import Program
 from .code import Coder
 from .group_code import GroupCoder
 from .group_memory import GroupMemory
-from .memory import Clock, Memory, Region
+from .memory import Clock, WorkerBuffer, WorkerMemory
 from .ops import Array
 from .threads import Crew, batches
 
@@ -69,8 +69,8 @@ class Interpreter:
             )
         symbols = {s: int(v) for s, v in zip(program.symbols, vars, strict=True)}
         clock = Clock()
-        memory = Memory(program, self.twin, clock)
-        memory.note([[s.attr for _, s in found] for found in self._accesses])
+        memory = WorkerMemory(program, self.twin, clock)
+        memory.note([[s.mem for _, s in found] for found in self._accesses])
         memory.params = self._params(arrays, symbols, memory)
         scope: dict[str, Any] = {**self.coders[0].globals, **self.coders[1].globals, "empty_loop": self._empty_loop(clock)}
         scope["aligned"] = lambda param, size: memory.params[param].base % size == 0
@@ -82,7 +82,7 @@ class Interpreter:
                 memory.phase, clock.before = i, clock.now
                 (self._groups if phase.threads > 1 else self._workers)(i, order, tuple(symbols.values()), scope, memory)
 
-    def _workers(self, i: int, order: Iterable[int], symbols: tuple[int, ...], scope: dict[str, Any], memory: Memory) -> None:
+    def _workers(self, i: int, order: Iterable[int], symbols: tuple[int, ...], scope: dict[str, Any], memory: WorkerMemory) -> None:
         for name, s in self._accesses[i]:
             scope[name] = memory.load(s) if s.out is not None else memory.store(s)
         body = scope[f"phase{i}"]
@@ -90,7 +90,7 @@ class Interpreter:
             memory.next_item(f"phase {i}, item {item}")
             body(item, *symbols)
 
-    def _groups(self, i: int, order: Iterable[int], symbols: tuple[int, ...], scope: dict[str, Any], memory: Memory) -> None:
+    def _groups(self, i: int, order: Iterable[int], symbols: tuple[int, ...], scope: dict[str, Any], memory: WorkerMemory) -> None:
         threads = self.program.phases[i].threads
         crew = Crew(self.program, memory.clock, i, threads, self.warp)
         group = GroupMemory(memory, crew, [s for _, s in self._accesses[i]], self.races)
@@ -101,7 +101,7 @@ class Interpreter:
             group.begin()
             scope[f"group{i}"](crew, crew.item, crew.thread, *symbols)
 
-    def _params(self, arrays: Sequence[Array] | Mapping[str, Array], symbols: dict[Node, int], memory: Memory) -> list[Region]:
+    def _params(self, arrays: Sequence[Array] | Mapping[str, Array], symbols: dict[Node, int], memory: WorkerMemory) -> list[WorkerBuffer]:
         program = self.program
         if isinstance(arrays, Mapping):
             missing = [p.name for p in program.params if p.name not in arrays]
@@ -123,7 +123,7 @@ class Interpreter:
             flat = a.reshape(-1)
             # a device gives a copy where an array does not begin at a multiple of what the Program asks for
             base = flat.ctypes.data if flat.ctypes.data % program.align == 0 else program.align
-            out.append(Region(p.name, flat, base, stamps=None if p.role == "in" else np.zeros(count, np.int64)))
+            out.append(WorkerBuffer(p.name, flat, base, stamps=None if p.role == "in" else np.zeros(count, np.int64)))
         return out
 
     def _empty_loop(self, clock: Clock) -> Callable[[str, int, int], NoReturn]:

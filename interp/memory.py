@@ -1,4 +1,4 @@
-"""The memory of single workers in the interpreter (`group` has that of thread groups): every access is checked against
+"""The memory of single workers in the interpreter (`group_memory` has that of thread groups): every access is checked against
 bounds, alignment, initialisation and races.
 
 Scratch belongs to one grid item: it may be read only where this item wrote it. Each element of an output or of the
@@ -15,6 +15,7 @@ import numpy as np
 
 from ..ir.dtypes import DType, index
 from ..ir.errors import VerifyError
+from ..program.ops import CONSECUTIVE
 from ..program.program import Instr, Mem, Program
 from ..program.text import locate
 from .ops import Array, zero
@@ -33,7 +34,7 @@ class Clock:
 
 
 @dataclass(slots=True)
-class Region:
+class WorkerBuffer:
     """One parameter or one piece of scratch or workspace. Of `stamps` (what items share) and `written` (scratch: a byte an
     element) at most one is there; an input has neither. `base` is its address: a parameter's real one, else in the arena."""
 
@@ -45,14 +46,14 @@ class Region:
 
 
 @dataclass(slots=True)
-class Memory:
+class WorkerMemory:
     """Makes the access functions of a Program's instructions over given arrays."""
 
     program: Program
     as_twin: bool
     clock: Clock
-    params: list[Region] = field(default_factory=list)
-    regions: dict[tuple[str, int, int, DType], Region] = field(default_factory=dict)
+    params: list[WorkerBuffer] = field(default_factory=list)
+    regions: dict[tuple[str, int, int, DType], WorkerBuffer] = field(default_factory=dict)
     bases: dict[tuple[str, int], list[int]] = field(default_factory=dict)
     phase: int = 0
 
@@ -66,7 +67,7 @@ class Memory:
             self.bases["scratch", phase] = sorted({m.base for m in mems if m.space == "scratch"})
         self.bases["work", 0] = sorted({m.base for mems in phases for m in mems if m.space == "work"})
 
-    def region(self, mem: Mem) -> Region:
+    def region(self, mem: Mem) -> WorkerBuffer:
         """The region an access is in."""
         if mem.space == "param":
             return self.params[mem.base]
@@ -77,7 +78,7 @@ class Memory:
         if found is None:
             end = min((b for b in self.bases[mem.space, phase] if b > mem.base), default=self.program.scratch if own else self.program.work)
             count = max(0, (end - mem.base) // mem.dtype.size)
-            found = Region(f"{mem.space}@{mem.base}", np.zeros(count, self.storage(mem.dtype)), mem.base)
+            found = WorkerBuffer(f"{mem.space}@{mem.base}", np.zeros(count, self.storage(mem.dtype)), mem.base)
             if own:
                 found.written = bytearray(count)
             else:
@@ -93,7 +94,7 @@ class Memory:
             if r.written is not None:
                 r.written[:] = bytes(len(r.written))
 
-    def fail(self, s: Instr, region: Region, message: str) -> NoReturn:
+    def fail(self, s: Instr, region: WorkerBuffer, message: str) -> NoReturn:
         """Raise VerifyError naming the buffer, the statement and the grid item."""
         where = f" ({self.clock.where})" if self.clock.where else ""
         raise VerifyError(f"{region.name}{message}, in `{locate(self.program, s)}`{where}")
@@ -102,12 +103,12 @@ class Memory:
     def load(self, s: Instr) -> Callable[..., Any]:
         """A function (index[, mask]) → value."""
         assert s.out is not None
-        mem, lanes, region = s.attr, s.out.lanes, self.region(s.attr)
+        mem, lanes, region = s.mem, s.out.lanes, self.region(s.mem)
         data, offset, as_int = region.data, mem.offset, mem.dtype is index
         check, each = self._reader(s, region, mem), self._reader(s, region, mem, False)
         straight = self._straight(s, region, mem)
         nothing = zero(mem.dtype, lanes, self.as_twin)
-        consecutive = s.op == "load"
+        consecutive = s.op in CONSECUTIVE
         steps = np.arange(lanes) + offset if consecutive else offset
         fixed = region.stamps is None and region.written is None
 
@@ -145,11 +146,11 @@ class Memory:
 
     def store(self, s: Instr) -> Callable[..., None]:
         """A function (index, value[, mask]) that writes."""
-        mem, lanes, region = s.attr, max(a.lanes for a in s.args[:2]), self.region(s.attr)
+        mem, lanes, region = s.mem, max(a.lanes for a in s.args[:2]), self.region(s.mem)
         data, offset, clock = region.data, mem.offset, self.clock
         check, each = self._writer(s, region, mem), self._writer(s, region, mem, False)
         straight = self._straight(s, region, mem)
-        consecutive = s.op == "store"
+        consecutive = s.op in CONSECUTIVE
         steps = np.arange(lanes) + offset if consecutive else offset
         ones = b"\1" * lanes
         stamps, written = region.stamps, region.written
@@ -192,10 +193,10 @@ class Memory:
         return vector if consecutive and len(s.args) == 2 else picked
 
     # checks ---------------------------------------------------------------------------------------------------------
-    def _straight(self, s: Instr, region: Region, mem: Mem) -> Callable[[Any, Any], None]:
+    def _straight(self, s: Instr, region: WorkerBuffer, mem: Mem) -> Callable[[Any, Any], None]:
         """Checks the alignment of a masked access to consecutive elements: that of its first lane, active or not."""
         unit, align, base, offset = mem.dtype.size, mem.align, region.base, mem.offset
-        claimed = align > unit and s.op in ("load", "store")
+        claimed = align > unit and s.op in CONSECUTIVE
 
         def check(i: Any, mask: Any) -> None:
             if claimed and (base + (i + offset) * unit) % align and mask.any():
@@ -203,7 +204,7 @@ class Memory:
 
         return check
 
-    def _bounds(self, s: Instr, region: Region, mem: Mem, straight: bool) -> Check:
+    def _bounds(self, s: Instr, region: WorkerBuffer, mem: Mem, straight: bool) -> Check:
         size, unit, align, base = len(region.data), mem.dtype.size, mem.align, region.base
         aligned = straight and align > unit
 
@@ -215,7 +216,7 @@ class Memory:
 
         return check
 
-    def _reader(self, s: Instr, region: Region, mem: Mem, straight: bool = True) -> Check:
+    def _reader(self, s: Instr, region: WorkerBuffer, mem: Mem, straight: bool = True) -> Check:
         inside, stamps, written, clock = self._bounds(s, region, mem, straight), region.stamps, region.written, self.clock
 
         def own(i: int, n: int) -> None:
@@ -234,7 +235,7 @@ class Memory:
 
         return own if written is not None else shared if stamps is not None else inside
 
-    def _writer(self, s: Instr, region: Region, mem: Mem, straight: bool = True) -> Check:
+    def _writer(self, s: Instr, region: WorkerBuffer, mem: Mem, straight: bool = True) -> Check:
         inside, stamps, clock = self._bounds(s, region, mem, straight), region.stamps, self.clock
 
         def shared(i: int, n: int) -> None:

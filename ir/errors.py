@@ -41,3 +41,7 @@ class DeviceError(TilewrightError):
 
 class UsageError(TilewrightError):
     """Bad arguments on the command line or in the Python API."""
+
+
+class InternalError(TilewrightError):
+    """Tilewright made something that it must never make: a fault to report, not one of a kernel, an option or a device."""

@@ -16,6 +16,7 @@ from ..opts.memory_limits import check_program
 from ..opts.schedule import Scheduled, apply
 from ..program.builder import Builder
 from ..program.program import Param, Phase, Program, Val
+from ..program.verify import after_pass
 from . import empty_extents, passes, pieces
 from .context import Context
 from .emit.emitters import EMITTERS
@@ -37,12 +38,14 @@ def lower(scheduled: Scheduled, expand: bool = True, observe: Observer | None = 
     begin = perf_counter()
     out = _emit(scheduled, expand)
     log.debug("%s for %s: %d phases emitted in %.3g ms", name, target.name, len(out.phases), 1e3 * (perf_counter() - begin))
+    after_pass("emit", out)
     if observe is not None:
         observe("emit", out)
     for p in passes.of(target):
         begin = perf_counter()
         p.run(out, target)
         log.debug("%s: pass %s took %.3g ms", name, p.name, 1e3 * (perf_counter() - begin))
+        after_pass(p.name, out)
         if observe is not None:
             observe(p.name, out)
     if out.shared > target.shared and target.groups:
@@ -121,6 +124,7 @@ def _split_grid(low: Lowering, item: Val) -> None:
         if p is grid[0]:
             bound[p.var] = rest
         else:
+            assert isinstance(p.size, int)  # only the outermost part has a size that is a symbol
             bound[p.var] = b.op("imod", rest, attr=p.size)
             rest = b.op("idiv", rest, attr=p.size)
 

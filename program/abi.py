@@ -25,8 +25,6 @@ PRIVATE_BYTES = 16 << 10
 """The largest scratch that is private memory of a thread."""
 ARENA_BYTES = 512 << 20
 """The largest arena."""
-STATIC_SHARED = 48 << 10
-"""CUDA: shared memory above this is dynamic; the driver must be asked for it, and a launch must give its size."""
 ALIGN = 64
 """Scratch, the arena and the workspace start at multiples of so many bytes; shared memory at multiples of 16."""
 
@@ -74,9 +72,10 @@ def shared_bytes(signature: Signature, target: Target) -> int:
 
 
 def dynamic_shared(signature: Signature, target: Target) -> int:
-    """Bytes of dynamic shared memory that a launch must give (and ask the driver for before): CUDA above 48 KiB, else 0."""
-    size = shared_bytes(signature, target)
-    return size if target.lang == "cuda" and size > STATIC_SHARED else 0
+    """Bytes of dynamic shared memory that a launch must give (and ask the driver for before): all of it above `Language.static_shared`
+    in languages that have such a limit (CUDA: 48 KiB), else 0."""
+    size, most = shared_bytes(signature, target), target.language.static_shared
+    return size if 0 < most < size else 0
 
 
 def stride(signature: Signature) -> int:

@@ -11,7 +11,8 @@ from typing import Any
 
 from ..ir.dtypes import DType, bool_, index
 from ..ir.node import Node
-from .program import Block, For, If, Instr, Mem, Phase, Val
+from .ops import COMPARISONS
+from .program import Attr, Block, For, If, Instr, Mem, Number, Phase, Val
 
 
 class _Scope:
@@ -39,7 +40,7 @@ class Builder:
         self.expand, self.features = expand, features
         self._next = 0
         self._scopes: list[_Scope] = []
-        self._truths: dict[Val, Any] = {}
+        self._truths: dict[Val, Number | tuple[Number, ...]] = {}
 
     # blocks -------------------------------------------------------------------------------------------------------
     @contextmanager
@@ -77,7 +78,7 @@ class Builder:
         self._scopes[-1].block.stmts.append(If(cond, body))
 
     # instructions -------------------------------------------------------------------------------------------------
-    def const(self, value: Any, dtype: DType = index, lanes: int = 1) -> Val:
+    def const(self, value: Number | tuple[Number, ...], dtype: DType = index, lanes: int = 1) -> Val:
         """A constant; a tuple gives one number a lane."""
         key = value if isinstance(value, tuple) else repr(value)
         out = self._pure("const", dtype, lanes, (), value, key)
@@ -90,7 +91,7 @@ class Builder:
         found = self._truths.get(a)
         return found if isinstance(found, bool) else None
 
-    def op(self, op: str, *args: Val, dtype: DType | None = None, attr: Any = None) -> Val:
+    def op(self, op: str, *args: Val, dtype: DType | None = None, attr: Attr = None) -> Val:
         """An element-wise operation; scalars meeting vectors are splatted. `dtype` defaults to the operands' (bool for
         comparisons)."""
         lanes = max(a.lanes for a in args)
@@ -101,7 +102,7 @@ class Builder:
             if known is not None:
                 return known
         if dtype is None:
-            dtype = bool_ if op in ("lt", "le", "eq", "ne") else args[-1].dtype
+            dtype = bool_ if op in COMPARISONS else args[-1].dtype
         return self._pure(op, dtype, lanes, args, attr, attr)
 
     def _decided(self, op: str, a: Val, b: Val, *rest: Val) -> Val | None:
@@ -183,7 +184,7 @@ class Builder:
                 return depth
         return 0
 
-    def _pure(self, op: str, dtype: DType, lanes: int, args: tuple[Val, ...], attr: Any, key: Any, floor: int = 0) -> Val:
+    def _pure(self, op: str, dtype: DType, lanes: int, args: tuple[Val, ...], attr: Attr, key: object, floor: int = 0) -> Val:
         depth = floor
         for a in args:
             if a.depth > depth:
@@ -196,7 +197,7 @@ class Builder:
             scope.block.stmts.append(Instr(op, found, args, attr))
         return found
 
-    def _here(self, op: str, dtype: DType, lanes: int, args: tuple[Val, ...], attr: Any) -> Val:
+    def _here(self, op: str, dtype: DType, lanes: int, args: tuple[Val, ...], attr: Attr) -> Val:
         depth = len(self._scopes) - 1
         out = self._val(dtype, lanes, depth)
         self._scopes[depth].block.stmts.append(Instr(op, out, args, attr))

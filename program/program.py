@@ -4,7 +4,7 @@ A Program is a list of phases run one after another; a phase is a body executed 
 of statements: `Instr` (one operation, at most one result), `For` (with loop-carried values) and `If`. A `Val` is assigned
 once. `lanes` > 1 is a vector. Index values are int64 scalars (or int64 vectors in gathers and masks).
 
-Operations (a, b, c are Vals; vectors are element-wise; comparisons give bool):
+Operations (a, b, c are Vals; vectors are element-wise; comparisons give bool). `program.ops` has their types, `program.verify` checks them:
     const       attr = number, or a tuple of one number a lane
     add sub mul div max min          same types; int wraps; max/min propagate NaN (fmax does not do), of two zeros give either; div is float only
     neg abs sqrt floor round         round = nearest even; floor and round keep the float type
@@ -25,7 +25,7 @@ Operations (a, b, c are Vals; vectors are element-wise; comparisons give bool):
                 a masked lane gives 0 and touches no memory
     gather      (vector index[, mask]), attr = Mem: one element a lane
     store       (index, value[, mask]), attr = Mem: consecutive lanes;   scatter (vector index, value[, mask])
-    prefetch    (index), attr = Mem: asks for the line of an element that will be used; no effect, any index; llvm and c only
+    prefetch    (index), attr = Mem: asks for the line of an element that will be used; no effect, any index; languages with `prefetch` only
     barrier     (): every thread of the group arrives before any goes on; orders shared memory, parameters and the workspace within the group
     shfl_xor    (scalar), attr = distance: the value that thread `thread ^ distance` holds; both in one warp (`Target.warp`)
 
@@ -35,7 +35,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 from ..ir.dtypes import DType
 from ..ir.node import Node
@@ -62,7 +61,8 @@ class Val:
 class Mem:
     """Where a load or store goes. `space`: 'param' (`base` = position in the parameter list), 'scratch' (`base` = byte offset
     in the arena of one worker, or of one thread of a group; 64-byte aligned), 'shared' (byte offset in the group's shared memory)
-    or 'work' (byte offset in the workspace shared by phases). `offset` is a constant in elements added to the index. `align` is the byte alignment known for the accessed address. `nt`: non-temporal."""
+    or 'work' (byte offset in the workspace shared by phases). `offset` is a constant in elements added to the index. `align` is the
+    byte alignment known for the accessed address. `nt`: non-temporal."""
 
     space: str
     base: int
@@ -72,14 +72,39 @@ class Mem:
     nt: bool = False
 
 
+Number = bool | int | float
+Attr = None | Number | str | Mem | tuple[Number, ...]
+"""What an operation is told beside its operands; `program.ops` says of which kind each operation's is."""
+
+
 @dataclass(slots=True)
 class Instr:
-    """`out = op(args)`; `out` is None for stores."""
+    """`out = op(args)`; `out` is None for what has no result. `attr` is read by its kind: `mem`, `number`, `picks`."""
 
     op: str
     out: Val | None
     args: tuple[Val, ...]
-    attr: Any = None
+    attr: Attr = None
+
+    @property
+    def result(self) -> Val:
+        """`out` of an operation that has a result."""
+        return self.out  # type: ignore[return-value]
+
+    @property
+    def mem(self) -> Mem:
+        """Where an access goes (operations whose attribute is a Mem)."""
+        return self.attr  # type: ignore[return-value]
+
+    @property
+    def number(self) -> int:
+        """A divisor, a lane, or a distance between threads (operations whose attribute is an int)."""
+        return self.attr  # type: ignore[return-value]
+
+    @property
+    def picks(self) -> tuple[int, ...]:
+        """Lanes, or a parameter and an alignment in bytes (operations whose attribute is a tuple of ints)."""
+        return self.attr  # type: ignore[return-value]
 
 
 @dataclass(slots=True)

@@ -8,9 +8,8 @@ from typing import Any
 
 from ..ir.text import number
 from ..ir.text import show as show_node
+from .ops import SIGNS, WRITES
 from .program import Block, For, If, Instr, Mem, Phase, Program, Stmt, Val
-
-_INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "idiv": "//", "imod": "%", "lt": "<", "le": "<=", "eq": "==", "ne": "!=", "and": "&", "or": "|"}
 
 
 @dataclass
@@ -55,7 +54,7 @@ class Printer:
         self.program = program
         self._known = names if names is not None else Names()
         self.names = self._known.of
-        self.latest: Instr | None = None
+        self.latest: Stmt | None = None
 
     def phase(self, phase: Phase) -> Iterator[str]:
         """The lines of a phase's body."""
@@ -83,9 +82,10 @@ class Printer:
             yield from self._stmt(s, indent)
 
     def _stmt(self, s: Stmt, indent: str) -> Iterator[str]:
+        self.latest = s
         if isinstance(s, Instr):
             if s.op == "const" and not isinstance(s.attr, tuple) and s.out is not None:
-                self.names[s.out] = number(s.attr)
+                self.names[s.out] = number(s.number)
             else:
                 yield indent + self.instr(s)
         elif isinstance(s, If):
@@ -113,14 +113,15 @@ class Printer:
 
 
 def _operation(program: Program, s: Instr, args: list[str]) -> str:
-    if s.op in _INFIX:
+    sign = SIGNS.get(s.op)
+    if sign is not None:
         right = args[1] if len(args) > 1 else str(s.attr)
-        return f"{args[0]} {_INFIX[s.op]} {right}"
+        return f"{args[0]} {sign} {right}"
     if s.op == "aligned":
-        return f"aligned {program.params[s.attr[0]].name} to {s.attr[1]} bytes"
+        return f"aligned {program.params[s.picks[0]].name} to {s.picks[1]} bytes"
     if s.op == "const":
-        return f"({', '.join(number(x) for x in s.attr)})"
-    if s.op == "barrier":
+        return f"({', '.join(number(x) for x in s.picks)})"
+    if not args and s.attr is None:
         return s.op
     if s.op == "shfl_xor":
         return f"{s.op} {args[0]}, distance {s.attr}"
@@ -132,11 +133,11 @@ def _operation(program: Program, s: Instr, args: list[str]) -> str:
 
 
 def _memory(program: Program, s: Instr, args: list[str]) -> str:
-    mem: Mem = s.attr
+    mem = s.mem
     where = program.params[mem.base].name if mem.space == "param" else f"{mem.space}@{mem.base}:{mem.dtype}"
     at = f"{args[0]} + {mem.offset}" if mem.offset else args[0]
     place = f"{where}[{at}]"
-    stored = s.op in ("store", "scatter")
+    stored = s.op in WRITES
     mask = args[2 if stored else 1 :]
     text = f"{s.op} {place}" + (f" = {args[1]}" if stored else "")
     text += f" if {mask[0]}" if mask else ""
@@ -152,3 +153,23 @@ def locate(program: Program, instr: Instr) -> str:
             if printer.latest is instr:
                 return printer.instr(instr)
     return instr.op
+
+
+def excerpt(program: Program, number: int, stmt: Stmt | None, around: int = 4) -> str:
+    """The lines of phase `number` around a statement, which is marked by >; the beginning of the Program where it is not found. Shows
+    as much as can be shown of a Program that is malformed."""
+    lines: list[str] = []
+    at = None
+    try:
+        printer = Printer(program)
+        for line in printer.phase(program.phases[number]):
+            if at is None and printer.latest is stmt:
+                at = len(lines)
+            lines.append(line)
+            if at is not None and len(lines) > at + around:
+                break
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+        at = len(lines)  # what cannot be written down comes next
+        lines.append(f"  {stmt!r}")
+    first = 0 if at is None else max(0, at - around)
+    return "\n".join(f"{'>' if i == at else ' '}{line}" for i, line in enumerate(lines[first : first + 2 * around + 1], first))

@@ -58,16 +58,16 @@ def _block(block: Block, found: dict[int, Range]) -> None:
 
 def _of(s: Instr, found: dict[int, Range]) -> Range | None:
     if s.op == "const":
-        values = [int(x) for x in s.attr] if isinstance(s.attr, tuple) else [int(s.attr)]
-        return min(values), max(values)
+        values = s.picks if isinstance(s.attr, tuple) else (s.number,)
+        return int(min(values)), int(max(values))
     if s.op == "cast":
         return _cast(s.args[0], found)
     rule = _RULES.get(s.op)
-    if rule is None or s.op in ("load", "gather"):
+    if rule is None:
         return None
     args = [_arg(a, found) for a in s.args if a.dtype is index]
     if s.op in ("idiv", "imod"):
-        return rule(*args, (int(s.attr), int(s.attr)))
+        return rule(*args, (s.number, s.number))
     return rule(*args)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..ir.dtypes import DType
+from .languages import Language, language
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +53,14 @@ class Target:
         return f"{self.lang}:{self.arch}:{self.cpu}:{'+'.join(sorted(self.features))}"
 
     @property
+    def language(self) -> Language:
+        """What its language can say, by capability."""
+        return language(self.lang)
+
+    @property
     def groups(self) -> bool:
         """Whether its language has groups of threads (LOCAL, GROUP, shared memory)."""
-        return self.lang in ("opencl", "cuda")
+        return language(self.lang).groups
 
     @property
     def simt(self) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # for `import random_schedules`, `odd_kernels`, `hand_built`
+os.environ.setdefault("TILEWRIGHT_VERIFY", "1")  # Programs are verified after every pass, in processes that tests start too
 
 from turns import Turns
 

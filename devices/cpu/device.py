@@ -85,8 +85,9 @@ class CpuDevice(Device):
     def build(self, source: SourceLike) -> bytes:
         target = source.target
         if target.lang != self.lang:
-            what = {"llvm": "LLVM IR", "c": "C"}[self.lang]
-            raise BuildError(f"the {self.name} device builds {what}, not {target.lang}: render for a {self.lang!r} target such as {self.target.name}")
+            raise BuildError(
+                f"the {self.name} device builds {self.target.language.title}, not {target.lang}: render for a {self.lang!r} target such as {self.target.name}"
+            )
         code = self._compile(source)
         head = {"arch": target.arch, "crc": zlib.crc32(code), "features": sorted(target.features), "target": target.name}
         return _MAGIC + json.dumps(head, sort_keys=True).encode() + b"\n" + code

@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ...ir.errors import OptError
+from ...program.ops import SYNCS
 from ...program.program import Block, For, If, Instr, Mem, Phase, Stmt, Val, statements
-from .conflicts import Access, access, clash, merged
+from .conflicts import SharedAccess, access, clash, merged
 from .divergence import Spread
 
 
@@ -26,8 +27,8 @@ class _Summary:
     """A statement from outside: accesses it may make before its first barrier (`head`) and after its last (`tail`), and whether
     one can come through it without meeting a barrier."""
 
-    head: list[Access] = field(default_factory=list)
-    tail: list[Access] = field(default_factory=list)
+    head: list[SharedAccess] = field(default_factory=list)
+    tail: list[SharedAccess] = field(default_factory=list)
     passes: bool = True
 
 
@@ -39,7 +40,7 @@ class _Run:
     start: int
     stop: int
     kinds: set[bool]
-    touches: list[Access]
+    touches: list[SharedAccess]
     quiet: bool = True
 
 
@@ -132,15 +133,17 @@ class _Placer:
             r.quiet = r.stop == r.start + 1 or r.kinds == {False} or not self._hazard(r.touches, r.touches, loops)
         return out
 
-    def _straight(self, items: Sequence[_Summary], runs: Sequence[_Run], marks: set[int], loops: tuple[Val, ...], add: bool = False) -> list[Access] | None:
+    def _straight(
+        self, items: Sequence[_Summary], runs: Sequence[_Run], marks: set[int], loops: tuple[Val, ...], add: bool = False
+    ) -> list[SharedAccess] | None:
         """What is left at the end since the last of the barriers `marks`; None if they are not enough (with `add`: those that lack
         are added)."""
-        tail: list[Access] = []
+        tail: list[SharedAccess] = []
         for r in runs:
             if r.quiet and marks.isdisjoint(range(r.start, r.stop)) and not self._hazard(tail, r.touches, loops):
                 tail = (tail if items[r.start].passes else []) + (r.touches if r.kinds else items[r.start].tail)
                 continue
-            new: list[Access] = []
+            new: list[SharedAccess] = []
             for i in range(r.start, r.stop):
                 f = items[i]
                 if i in marks or self._hazard(tail if r.quiet else tail + new, f.head, loops):
@@ -152,7 +155,7 @@ class _Placer:
             tail = tail + new
         return tail
 
-    def _meets(self, tail: Sequence[Access], items: Sequence[_Summary], runs: Sequence[_Run], marks: set[int], loops: tuple[Val, ...]) -> int | None:
+    def _meets(self, tail: Sequence[SharedAccess], items: Sequence[_Summary], runs: Sequence[_Run], marks: set[int], loops: tuple[Val, ...]) -> int | None:
         """The first item that disturbs what the iteration before did after its last barrier."""
         # with a barrier in the loop, only the very next iteration can be disturbed
         following = loops[-1] if marks or not all(f.passes for f in items) else None
@@ -168,10 +171,10 @@ class _Placer:
                     return i
         return None
 
-    def _hazard(self, before: Sequence[Access], after: Sequence[Access], same: Sequence[Val], following: Val | None = None) -> bool:
+    def _hazard(self, before: Sequence[SharedAccess], after: Sequence[SharedAccess], same: Sequence[Val], following: Val | None = None) -> bool:
         """Whether an access disturbs an earlier one. Many are compared as few first, which can only say no."""
 
-        def any_of(before: Sequence[Access], after: Sequence[Access]) -> bool:
+        def any_of(before: Sequence[SharedAccess], after: Sequence[SharedAccess]) -> bool:
             return any((a.writes or b.writes) and clash(self.spread, a, b, same, following) for b in after for a in before if a.piece == b.piece)
 
         if len(before) * len(after) <= 4 or any_of(before[:1], after[:1]):
@@ -180,7 +183,7 @@ class _Placer:
 
     # code that not all threads run ------------------------------------------------------------------------------------
     def _divergent(self, s: If | For, varying: Sequence[Val], loops: tuple[Val, ...], conds: tuple[Val, ...]) -> _Summary | None:
-        found: list[tuple[Access, bool]] = []
+        found: list[tuple[SharedAccess, bool]] = []
         self._collect(s, conds, False, found, varying)
         for i, (a, repeated) in enumerate(found):
             for b, _ in found[i + (not repeated) :]:
@@ -192,9 +195,9 @@ class _Placer:
         accesses = [a for a, _ in found]
         return _Summary(accesses, accesses) if accesses else None
 
-    def _collect(self, s: Stmt, conds: tuple[Val, ...], repeated: bool, found: list[tuple[Access, bool]], varying: Sequence[Val]) -> None:
+    def _collect(self, s: Stmt, conds: tuple[Val, ...], repeated: bool, found: list[tuple[SharedAccess, bool]], varying: Sequence[Val]) -> None:
         if isinstance(s, Instr):
-            if s.op == "barrier" or (s.op == "shfl_xor" and not self._by_warps(varying)):
+            if s.op in SYNCS and (s.op == "barrier" or not self._by_warps(varying)):
                 raise OptError(f"a {'barrier' if s.op == 'barrier' else 'shuffle'} stands in code that not all threads of the group run")
             if self._counts(s):
                 found.append((access(self.spread, s, conds), repeated))

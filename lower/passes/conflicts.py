@@ -13,12 +13,12 @@ from math import gcd
 
 import numpy as np
 
-from ...program.program import Instr, Mem, Val
+from ...program.program import Instr, Val
 from .divergence import LIMIT, Array, Form, Spread
 
 
 @dataclass(slots=True, eq=False)
-class Access:
+class SharedAccess:
     """One load or store of memory that threads share."""
 
     piece: tuple[str, int]
@@ -32,13 +32,12 @@ class Access:
     @property
     def size(self) -> int:
         """Bytes of an element."""
-        dtype = self.instr.attr.dtype
-        return int(dtype.size)
+        return self.instr.mem.dtype.size
 
 
-def access(spread: Spread, s: Instr, conds: Sequence[Val]) -> Access:
+def access(spread: Spread, s: Instr, conds: Sequence[Val]) -> SharedAccess:
     """What an instruction touches, in a block that threads enter where `conds` hold."""
-    mem: Mem = s.attr
+    mem = s.mem
     at, value = s.args[0], s.out if s.out is not None else s.args[1]
     form = spread.of(at) if at.lanes == 1 else None
     if form is not None:
@@ -46,10 +45,10 @@ def access(spread: Spread, s: Instr, conds: Sequence[Val]) -> Access:
     mask = s.args[1:] if s.out is not None else s.args[2:]
     known = [a for c in (*conds, *(m for m in mask if m.lanes == 1)) if (f := spread.of(c)) is not None and (a := spread.spelled(f)) is not None]
     active = reduce(operator.and_, [a != 0 for a in known]) if known else None
-    return Access((mem.space, mem.base), s.out is None, s, form, value.lanes, active)
+    return SharedAccess((mem.space, mem.base), s.out is None, s, form, value.lanes, active)
 
 
-def clash(spread: Spread, a: Access, b: Access, same: Sequence[Val], following: Val | None = None) -> bool:
+def clash(spread: Spread, a: SharedAccess, b: SharedAccess, same: Sequence[Val], following: Val | None = None) -> bool:
     """Whether one thread may touch by `a` what another touches by `b`, in one and the same iteration of the loops `same` (variables,
     outermost first), with `b` in the iteration after that of `a` of the loop `following` in them, and in any iterations of the others."""
     if a.form is None or b.form is None or a.piece != b.piece:
@@ -85,9 +84,9 @@ def clash(spread: Spread, a: Access, b: Access, same: Sequence[Val], following: 
     return _meet(keys_a, who_a, keys_b, who_b)
 
 
-def merged(spread: Spread, accesses: Sequence[Access]) -> list[Access]:
+def merged(spread: Spread, accesses: Sequence[SharedAccess]) -> list[SharedAccess]:
     """Fewer accesses that touch the same: those that differ only in what is known of their addresses become one."""
-    alike: dict[tuple[object, ...], list[Access]] = {}
+    alike: dict[tuple[object, ...], list[SharedAccess]] = {}
     out = []
     for a in accesses:
         if a.form is None:
@@ -100,7 +99,7 @@ def merged(spread: Spread, accesses: Sequence[Access]) -> list[Access]:
         if len(group) > 1 and first.form is not None:
             known = _stacked(spread, [a.form.known for a in group if a.form is not None])
             active = None if first.active is None else _stacked(spread, [a.active for a in group if a.active is not None])
-            first = Access(first.piece, first.writes, first.instr, Form(first.form.terms, known), first.lanes, active)
+            first = SharedAccess(first.piece, first.writes, first.instr, Form(first.form.terms, known), first.lanes, active)
         out.append(first)
     return out
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...ir.dtypes import bool_
+from ...program.ops import COMPARISONS
 from ...program.program import Block, For, If, Instr, Mem, Phase, Val
 
 Array = np.ndarray[Any, Any]
@@ -153,8 +154,8 @@ class Spread:
                     k = int(a.known.flat[0])
                     return Form({u: c * k for u, c in b.terms.items() if k}, b.known * k)
         if s.op in ("idiv", "imod"):
-            return self._divided(args[0], s.op, s.attr)
-        if s.op in ("lt", "le", "eq", "ne"):
+            return self._divided(args[0], s.op, s.number)
+        if s.op in COMPARISONS:
             args = [_sum(args[0], args[1], -1), Form({}, np.zeros(1, np.int64))]
         arrays = [self.spelled(f) for f in args]
         if any(a is None for a in arrays):

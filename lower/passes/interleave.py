@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import insort
 
+from ...program.ops import ACCESSES, DIVIDES, FIXED, FREE
 from ...program.program import Block, For, If, Instr, Phase, Stmt, Val
 
 LATENCY, UNITS, DIVIDER = 4, 2, 5 / 32
@@ -19,11 +20,6 @@ CHAIN = 10
 
 LONGEST = 2000
 """Instructions of a run above which the time this takes is not worth it: accesses to one array are compared in pairs."""
-
-_FREE = frozenset({"const", "splat", "aligned"})
-_FIXED = frozenset({"barrier", "shfl_xor", "prefetch"})
-_MEMORY = frozenset({"load", "gather", "store", "scatter"})
-_DIVIDES = frozenset({"div", "sqrt"})
 
 
 def interleave(phase: Phase, registers: int) -> None:
@@ -36,7 +32,7 @@ def _block(block: Block, registers: int) -> None:
     out: list[Stmt] = []
     run: list[Instr] = []
     for s in block.stmts:
-        if isinstance(s, Instr) and s.op not in _FIXED:
+        if isinstance(s, Instr) and s.op not in FIXED:
             run.append(s)
             continue
         out += _run(run, registers)
@@ -53,7 +49,7 @@ def _run(run: list[Instr], registers: int) -> list[Instr]:
         return run
     first, rest, made = [], [], set()
     for s in run:  # constants and indices come first: they are ready, and belong to no chain
-        if s.out is None or s.op in _MEMORY or _works(s) or any(a in made for a in s.args):
+        if s.out is None or s.op in ACCESSES or _works(s) or any(a in made for a in s.args):
             rest.append(s)
             made.add(s.out)
         else:
@@ -77,7 +73,7 @@ def _run(run: list[Instr], registers: int) -> list[Instr]:
 
 def _works(s: Instr) -> bool:
     """Whether an arithmetic unit works on it."""
-    return s.out is not None and s.out.lanes > 1 and s.op not in _FREE
+    return s.out is not None and s.out.lanes > 1 and s.op not in FREE
 
 
 def _before(run: list[Instr]) -> list[set[int]]:
@@ -88,8 +84,8 @@ def _before(run: list[Instr]) -> list[set[int]]:
     out: list[set[int]] = []
     for i, s in enumerate(run):
         need = {made[a] for a in s.args if a in made}
-        if s.op in _MEMORY:
-            place = (s.attr.space, s.attr.base)
+        if s.op in ACCESSES:
+            place = (s.mem.space, s.mem.base)
             others = writes.get(place, []) + (reads.get(place, []) if s.out is None else [])
             need |= {j for j in others if not _apart(run[j], s)}
             (writes if s.out is None else reads).setdefault(place, []).append(i)
@@ -101,9 +97,9 @@ def _before(run: list[Instr]) -> list[set[int]]:
 
 def _apart(a: Instr, b: Instr) -> bool:
     """Whether two accesses to one array cannot meet: they count the same elements from one index, and their offsets keep them apart."""
-    if a.args[0] is not b.args[0] or a.args[0].lanes > 1 or a.attr.dtype is not b.attr.dtype:
+    if a.args[0] is not b.args[0] or a.args[0].lanes > 1 or a.mem.dtype is not b.mem.dtype:
         return False
-    x, y = (range(s.attr.offset, s.attr.offset + (s.out or s.args[1]).lanes) for s in (a, b))
+    x, y = (range(s.mem.offset, s.mem.offset + (s.out or s.args[1]).lanes) for s in (a, b))
     return x.stop <= y.start or y.stop <= x.start
 
 
@@ -147,7 +143,7 @@ def _in_turns(run: list[Instr], before: list[set[int]], strand: list[int], width
     cycle, slots, divider = 0, UNITS, 0
     while unfinished:
         open_ = (i for n in unfinished[:width] for i in ready.get(n, ()))
-        at = next((i for i in open_ if start[i] <= cycle and (divider <= cycle or run[i].op not in _DIVIDES)), None)
+        at = next((i for i in open_ if start[i] <= cycle and (divider <= cycle or run[i].op not in DIVIDES)), None)
         if at is None or slots == 0:
             cycle, slots = cycle + 1, UNITS
             continue
@@ -156,7 +152,7 @@ def _in_turns(run: list[Instr], before: list[set[int]], strand: list[int], width
         ready[mine].remove(at)
         slots -= _works(s)
         done = cycle + LATENCY * _works(s)
-        if s.op in _DIVIDES and s.out is not None:
+        if s.op in DIVIDES and s.out is not None:
             busy = int(DIVIDER * s.out.lanes * s.out.dtype.size)
             divider = cycle + busy
             done += busy

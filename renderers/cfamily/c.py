@@ -1,6 +1,6 @@
 """Programs as C with vector extensions, for gcc, clang and zig cc: the second opinion on the LLVM renderer, bit for bit.
 
-The ABI is that of `lower.program.Signature`; a name that C cannot hold is written as `lower.abi.entry` has it. No function
+The ABI is that of `program.program.Signature`; a name that C cannot hold is written as `program.abi.entry` has it. No function
 outside the text is called: fma, square root and non-temporal stores are builtins that become instructions. Nothing is included but
 immintrin.h, and that for matrix instructions alone: it takes longer to read than a kernel. Build
 with contraction off and the instructions of the target on. Vectors are as wide as the target's registers."""
@@ -14,11 +14,17 @@ from ...ir.errors import BuildError
 from ...program.abi import entry
 from ...program.program import Instr, Mem, Phase, Program, Val, statements
 from ...targets.instructions import BY_NAME
+from ...targets.languages import language
 from ...targets.target import Target
 from . import c_helpers as helpers
-from .emitter import Emitter, prelude
-from .language import atom
+from . import ops
+from .dialect import atom
+from .emitter import CFamilyEmitter, prelude
 from .types import memory, unsigned
+
+LANGUAGE = language("c")
+OPS = ops.table(LANGUAGE.groups)
+"""What writes each operation of Programs."""
 
 _HEAD = """#ifndef __has_builtin
 #define __has_builtin(x) 0
@@ -48,7 +54,7 @@ def _widths(phase: Phase, target: Target) -> dict[int, int]:
     return {lanes: max(1, target.vector_bytes // min(sizes.get(lanes, {2}))) for lanes in {*sizes, *storage}}
 
 
-class CEmitter(Emitter):
+class CEmitter(CFamilyEmitter):
     """Writes one phase as a function that takes its buffers as distinct pointers and loops over the grid's items."""
 
     TYPES: ClassVar[dict[str, str]] = {
@@ -59,7 +65,7 @@ class CEmitter(Emitter):
     BOOLS = ("0", "1")
     narrow_scalars = False
 
-    LANGUAGE = "C"
+    LANGUAGE, TABLE = LANGUAGE, OPS
     _BASES: ClassVar[dict[str, str]] = {"f64": "double", "f32": "float", "bool": "_Bool"}
 
     def __init__(self, program: Program, target: Target, phase: Phase, helpers: dict[str, str], widths: dict[int, int]) -> None:
@@ -172,17 +178,11 @@ class CEmitter(Emitter):
         text = super().extreme(op, a, b, form, width)
         return text if width == 1 else f"{helpers.extreme(self, op, form, width)}({a}, {b})"
 
-    def barrier(self) -> None:
-        raise BuildError("C has no barriers: there are no threads in a group")
-
     def prefetch(self, at: str) -> None:
         self.line(f"__builtin_prefetch({at});")
 
-    def shuffle_xor(self, x: str, form: DType, distance: int) -> str:
-        raise BuildError("C has no shuffles: there are no threads in a group")
-
     def dot(self, s: Instr, out: Val) -> None:
-        row = BY_NAME.get(s.attr)
+        row = BY_NAME.get(str(s.attr))
         shapes = [(v.dtype, v.lanes) for v in s.args]
         if row is None or shapes != [(row.c, row.n), (row.a, row.k), (row.b, row.n * row.k)]:
             raise BuildError(f"dot {s.attr} of {', '.join(v.type for v in s.args)} is not an operation of Programs")
@@ -213,7 +213,7 @@ class CEmitter(Emitter):
         m = memory(mem.dtype)
         place = self.place(m, width, align)
         if mem.nt and align >= width * m.size:
-            self.line(f"{helpers.store_streaming(self, m, width)}({at}, {x});")
+            self.line(f"{helpers.store_streaming(self, m, width, place)}({at}, {x});")
         else:
             self.line(f"*({place} *)({at}) = {x};")
 

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ...ir.dtypes import DType, float32, int32
+from ...targets.instructions import Instruction
+from .emitter import CFamilyEmitter
 from .types import MASKS, form, unsigned
-
-if TYPE_CHECKING:
-    from ...targets.instructions import Instruction
-    from .c import CEmitter
 
 _X86_FMA = {
     (4, 16): "__builtin_ia32_vfmaddps(a, b, c)",
@@ -31,32 +27,32 @@ _ARM_FMA = {(4, 8): "__builtin_aarch64_fmav2sf(a, b, c)", (4, 16): "__builtin_aa
 _X86_STREAM = {16: "__builtin_ia32_movntdq", 32: "__builtin_ia32_movntdq256", 64: "__builtin_ia32_movntdq512"}
 
 
-def _define(e: CEmitter, name: str, head: str, *body: str) -> str:
+def _define(e: CFamilyEmitter, name: str, head: str, *body: str) -> str:
     lines = "\n".join(line if line.startswith("#") else f"    {line}" for line in body)
     return e.need(name, f"static inline {head} {{\n{lines}\n}}")
 
 
-def splat(e: CEmitter, form: DType, width: int) -> str:
+def splat(e: CFamilyEmitter, form: DType, width: int) -> str:
     """A scalar in every lane."""
     v = e.type(form, width)
     return _define(e, f"splat_{v}", f"{v} splat_{v}({e.type(form)} x)", f"return ({v}){{{', '.join(['x'] * width)}}};")
 
 
-def bits(e: CEmitter, src: DType, dst: DType) -> str:
+def bits(e: CFamilyEmitter, src: DType, dst: DType) -> str:
     """The bits of a scalar as another type."""
     a, b = e.type(src), e.type(dst)
     name = f"{b}_from_{a}_bits"
     return _define(e, name, f"{b} {name}({a} x)", f"{b} y;", "__builtin_memcpy(&y, &x, sizeof y);", "return y;")
 
 
-def select(e: CEmitter, form: DType, width: int) -> str:
+def select(e: CFamilyEmitter, form: DType, width: int) -> str:
     """Choice by a mask: C, unlike C++, has no ?: of vectors."""
     v, m = e.type(form, width), e.type(MASKS[form.size], width)
     name = f"select_{v}"
     return _define(e, name, f"{v} {name}({m} on, {v} a, {v} b)", f"return ({v})((on & ({m})a) | (~on & ({m})b));")
 
 
-def fma(e: CEmitter, form: DType, width: int) -> str:
+def fma(e: CFamilyEmitter, form: DType, width: int) -> str:
     """a · b + c with one rounding."""
     v, name = e.type(form, width), f"fma_{e.type(form, width)}"
     gcc = _builtin(e, _X86_FMA if e.target.arch == "x86_64" else _ARM_FMA, form, width)
@@ -65,7 +61,7 @@ def fma(e: CEmitter, form: DType, width: int) -> str:
     return _define(e, name, f"{v} {name}({v} a, {v} b, {v} c)", *body)
 
 
-def square_root(e: CEmitter, form: DType, width: int) -> str:
+def square_root(e: CFamilyEmitter, form: DType, width: int) -> str:
     """Correctly rounded square roots."""
     v, name = e.type(form, width), f"sqrt_{e.type(form, width)}"
     gcc = _builtin(e, _X86_SQRT, form, width) if e.target.arch == "x86_64" else None
@@ -73,7 +69,7 @@ def square_root(e: CEmitter, form: DType, width: int) -> str:
     return _define(e, name, f"{v} {name}({v} a)", *body)
 
 
-def scale2(e: CEmitter, form: DType, width: int) -> str:
+def scale2(e: CFamilyEmitter, form: DType, width: int) -> str:
     """a · 2^b by AVX-512's instruction, which takes 16, 32 or 64 bytes."""
     v, size = e.type(form, width), width * form.size
     whole = min(64, max(16, size))
@@ -95,7 +91,7 @@ def scale2(e: CEmitter, form: DType, width: int) -> str:
     )  # fmt: skip
 
 
-def _builtin(e: CEmitter, table: dict[tuple[int, int], str], form: DType, width: int) -> str | None:
+def _builtin(e: CFamilyEmitter, table: dict[tuple[int, int], str], form: DType, width: int) -> str | None:
     """gcc's name of an instruction on vectors of a size that the target has."""
     size = form.size * width
     return table.get((form.size, size)) if size <= e.target.vector_bytes else None
@@ -108,14 +104,14 @@ def _elementwise(clang: str, args: str, gcc: str | None, one: str, v: str, width
     return [*lines, "#else", f"{v} out = a;", f"for (int i = 0; i < {width}; i += 1) out[i] = {one};", "return out;", "#endif"]
 
 
-def extreme(e: CEmitter, op: str, form: DType, width: int) -> str:
+def extreme(e: CFamilyEmitter, op: str, form: DType, width: int) -> str:
     """max or min that keep NaN."""
     v, name = e.type(form, width), f"{op}_{e.type(form, width)}"
     sign = ">" if op == "max" else "<"
     return _define(e, name, f"{v} {name}({v} a, {v} b)", f"return {select(e, form, width)}((a {sign} b) | (a != a), a, b);")
 
 
-def whole(e: CEmitter, op: str, form: DType, width: int) -> str:
+def whole(e: CFamilyEmitter, op: str, form: DType, width: int) -> str:
     """floor or round to nearest even. Adding and taking away 2**(mantissa bits) rounds, as long as |x| is below that; larger x are
     whole already."""
     v, u = e.type(form, width), unsigned(form)
@@ -142,7 +138,7 @@ def whole(e: CEmitter, op: str, form: DType, width: int) -> str:
     return _define(e, name, f"{v} {name}({v} x)", *body)
 
 
-def load_masked(e: CEmitter, form: DType, width: int) -> str:
+def load_masked(e: CFamilyEmitter, form: DType, width: int) -> str:
     """Elements where the mask holds, else 0; the others are not touched."""
     v, m, s, i = e.type(form, width), e.type(MASKS[form.size], width), e.type(form), e.type(MASKS[form.size])
     name = f"load_masked_{v}"
@@ -158,7 +154,7 @@ def load_masked(e: CEmitter, form: DType, width: int) -> str:
     )  # fmt: skip
 
 
-def store_masked(e: CEmitter, form: DType, width: int) -> str:
+def store_masked(e: CFamilyEmitter, form: DType, width: int) -> str:
     """Write elements where the mask holds."""
     v, m, s, i = e.type(form, width), e.type(MASKS[form.size], width), e.type(form), e.type(MASKS[form.size])
     name = f"store_masked_{v}"
@@ -172,18 +168,18 @@ def store_masked(e: CEmitter, form: DType, width: int) -> str:
     )  # fmt: skip
 
 
-def store_streaming(e: CEmitter, form: DType, width: int) -> str:
-    """A store past the caches to an aligned address."""
+def store_streaming(e: CFamilyEmitter, form: DType, width: int, place: str) -> str:
+    """A store past the caches to an aligned address; `place` is the type of a vector as it lies in memory."""
     v, size = e.type(form, width), form.size * width
     name = f"store_streaming_{v}"
     body = ["#if __has_builtin(__builtin_nontemporal_store)", f"__builtin_nontemporal_store(x, ({v} *)p);"]
     if e.target.arch == "x86_64" and size in _X86_STREAM and size <= e.target.vector_bytes:
         q = f"long long __attribute__((vector_size({size}), may_alias))"
         body += ["#elif !defined(__clang__)", f"typedef {q} quads;", f"{_X86_STREAM[size]}((quads *)p, (quads)x);"]
-    return _define(e, name, f"void {name}({e.type(form)} *p, {v} x)", *body, "#else", f"*({e.place(form, width, size)} *)p = x;", "#endif")
+    return _define(e, name, f"void {name}({e.type(form)} *p, {v} x)", *body, "#else", f"*({place} *)p = x;", "#endif")
 
 
-def dot(e: CEmitter, row: Instruction) -> str:
+def dot(e: CFamilyEmitter, row: Instruction) -> str:
     """A row of `targets.instructions`: `a` is one word, in every lane."""
     e.need("immintrin", "#include <immintrin.h>")
     bits = 8 * row.n * row.c.size

@@ -1,6 +1,6 @@
 """Programs as CUDA C++ for NVRTC: scalars, with vector loads and stores where addresses are known to be aligned.
 
-Kernels are named and called as `lower.abi` says. Nothing is included. All that is CUDA's goes by its usual names (threadIdx, blockIdx,
+Kernels are named and called as `program.abi` says. Nothing is included. All that is CUDA's goes by its usual names (threadIdx, blockIdx,
 __syncthreads, __shfl_xor_sync, __stcs, float4 and make_float4, __float_as_int …), and what has an instruction but no name is a small
 function around inline PTX with a plain C++ form beside it, which TILEWRIGHT_HOST chooses: so the same text runs on a processor under
 a header that defines those names. Build with --fmad=false: a Program says where a product and a sum are one rounding.
@@ -15,14 +15,18 @@ from typing import ClassVar
 from ...ir.dtypes import DType, bool_, float32, index, uint8, uint32, uint64
 from ...program import abi
 from ...program.program import Program
+from ...targets.languages import language
 from ...targets.target import Target
-from . import half
+from . import half, ops
 from .cuda_memory import VectorAccess
+from .dialect import atom
 from .emitter import prelude
 from .groups import GroupEmitter
-from .language import atom
 from .types import uint16
 
+LANGUAGE = language("cuda")
+OPS = ops.table(LANGUAGE.groups)
+"""What writes each operation of Programs."""
 _REGISTERS, _WARP = 65536, 32
 
 
@@ -31,14 +35,14 @@ def render(program: Program, target: Target) -> str:
     helpers: dict[str, str] = {}
     kernels: list[str] = []
     for i, phase in enumerate(program.phases):
-        kernels += CudaEmitter(program, target, phase, helpers, 1).kernel(abi.entry(program.signature, i))
+        kernels += CudaEmitter(program, target, phase, helpers, LANGUAGE.vectors).kernel(abi.entry(program.signature, i))
     return "\n".join([f"// {program.name} for {target.name}", *prelude(helpers), *kernels, ""])
 
 
 class CudaEmitter(VectorAccess, GroupEmitter):
     """Writes one phase as a kernel."""
 
-    LANGUAGE = "CUDA"
+    LANGUAGE, TABLE = LANGUAGE, OPS
     TYPES: ClassVar[dict[str, str]] = {
         "float64": "double", "float32": "float", "int64": "i64", "int32": "int", "int16": "i16", "int8": "i8",
         "uint64": "u64", "uint32": "u32", "uint16": "u16", "uint8": "u8", "bool": "bool",

@@ -7,8 +7,8 @@ from __future__ import annotations
 from ...ir.dtypes import DType, uint8, uint32
 from ...program.program import Mem, Phase, Program, Val
 from ...targets.target import Target
-from .emitter import Emitter
-from .language import atom
+from .dialect import atom
+from .emitter import CFamilyEmitter
 from .memory import address, alignment, element, pointer, stored
 from .types import memory, uint16
 
@@ -26,7 +26,7 @@ def chunks(mem: Mem, lanes: int) -> list[int]:
     return out
 
 
-class VectorAccess(Emitter):
+class VectorAccess(CFamilyEmitter):
     """The part of CUDA's emitter that moves several elements at once."""
 
     def __init__(self, program: Program, target: Target, phase: Phase, helpers: dict[str, str], widest: int) -> None:

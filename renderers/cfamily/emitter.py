@@ -1,29 +1,39 @@
 """What C, OpenCL C and CUDA C++ have in common: the statements of a phase as text, one statement a line.
 
 A value is a list of *pieces*: vectors of the language of up to `widest` lanes, or scalars (CUDA has nothing else). Operations are
-written a piece at a time (`cfamily_ops`), loads and stores in `cfamily_memory`. A language is a subclass of `Emitter` with
-the methods of `cfamily_language`, which also wraps a phase into a function. Names are numbered by first appearance.
+written a piece at a time (`ops`), loads and stores in `memory`. A language is a subclass of `CFamilyEmitter` with its table of
+operations and the methods of `dialect`, which also wraps a phase into a function. Names are numbered by first appearance.
 Constants and splats are written where they are used. Functions that a line calls are collected in `helpers`, by name."""
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable, Mapping
+from typing import ClassVar
 
 from ...ir.dtypes import DType, bool_, float32, index, int32
 from ...ir.errors import BuildError
 from ...program.abi import arguments
-from ...program.program import Block, For, If, Instr, Mem, Phase, Program, Val, statements
+from ...program.ops import READS, WRITES
+from ...program.program import Block, For, Instr, Mem, Phase, Program, Val, statements
 from ...targets.target import Target
 from ..ranges import INT32, inside, ranges
-from .language import Language, atom
+from .dialect import Dialect, atom
 from .types import bits16, finite, form, memory, pieces, round_to, wrap
 
 STEP = "    "
 
 
-class Emitter(Language):
+Table = Mapping[str, Callable[["CFamilyEmitter", Instr], None]]
+"""Functions `(emitter, instr)` by the operation that they write."""
+
+
+class CFamilyEmitter(Dialect):
     """Writes one phase."""
+
+    TABLE: ClassVar[Table] = {}
+    """What writes each operation: the language's own table."""
 
     def __init__(self, program: Program, target: Target, phase: Phase, helpers: dict[str, str], widest: int) -> None:
         self.program, self.target, self.phase, self.helpers, self.widest = program, target, phase, helpers, widest
@@ -149,11 +159,9 @@ class Emitter(Language):
 
     def touched(self, how: str) -> set[tuple[str, int]]:
         """(space, base) of everything the phase stores to ('store') or loads from ('load'); base is 0 outside parameters."""
-        ops, out = {"store": ("store", "scatter"), "load": ("load", "gather")}[how], set()
-        for s in statements(self.phase.body):
-            if isinstance(s, Instr) and s.op in ops:
-                out.add((s.attr.space, s.attr.base if s.attr.space == "param" else 0))
-        return out
+        ops = {"store": WRITES, "load": READS}[how]
+        found = {s.mem for s in statements(self.phase.body) if isinstance(s, Instr) and s.op in ops}
+        return {(m.space, m.base if m.space == "param" else 0) for m in found}
 
     # constants ---------------------------------------------------------------------------------------------------------
     def literal(self, value: float, dtype: DType) -> str:
@@ -187,12 +195,13 @@ class Emitter(Language):
         texts = [self._element(value, v, f) for f in forms]
         return [x if w == 1 else self.splat(x, f, w) for x, f, w in zip(texts, forms, self.widths(v), strict=True)]
 
-    def const(self, s: Instr, out: Val) -> None:
+    def const(self, s: Instr) -> None:
         """Remember a constant; one with a number a lane becomes a variable."""
+        out = s.result
         if not isinstance(s.attr, tuple) or out.lanes == 1:
             self._consts[out.id] = s
             if out.lanes > 1:
-                self.uniform[out.id] = self._element(s.attr, out, self.form(out, 1))
+                self.uniform[out.id] = self._element(s.number, out, self.form(out, 1))
             return
         exprs, at = [], 0
         for w in self.widths(out):
@@ -212,28 +221,19 @@ class Emitter(Language):
     # statements --------------------------------------------------------------------------------------------------------
     def block(self, block: Block) -> None:
         """Write the statements of a block."""
-        from .memory import address, load, store
-        from .ops import OPS
-
+        table = self.TABLE
         for s in block.stmts:
-            if isinstance(s, For):
+            if isinstance(s, Instr):
+                write = table.get(s.op)
+                if write is None:
+                    raise BuildError(f"{s.op} is not an operation of Programs that {self.LANGUAGE.title} has")
+                write(self, s)
+            elif isinstance(s, For):
                 self._for(s)
-            elif isinstance(s, If):
+            else:
                 self.line(f"if ({self.of(s.cond)[0]}) {{")
                 self._inner(s.body)
                 self.line("}")
-            elif s.op == "barrier":
-                self.barrier()
-            elif s.op in ("store", "scatter"):
-                store(self, s)
-            elif s.op == "prefetch":
-                self.prefetch(address(self, s.attr, s.args[0], s.attr.offset))
-            elif s.out is not None and s.op in ("load", "gather"):
-                load(self, s, s.out)
-            elif s.out is not None and s.op in OPS:
-                OPS[s.op](self, s, s.out)
-            else:
-                raise BuildError(f"{s.op} is not an operation of Programs")
 
     def _inner(self, block: Block) -> None:
         self.depth += 1

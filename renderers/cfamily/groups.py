@@ -1,4 +1,4 @@
-"""Kernels in languages with groups of threads: arguments by `lower.abi`, indexes of group and thread, and where memory lies."""
+"""Kernels in languages with groups of threads: arguments by `program.abi`, indexes of group and thread, and where memory lies."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from ...program import abi
 from ...program.program import Phase, Program, Val
 from ...targets.target import Target
 from ..ranges import INT32, inside
-from .emitter import Emitter
+from .emitter import CFamilyEmitter
 from .types import memory
 
 
-class GroupEmitter(Emitter):
+class GroupEmitter(CFamilyEmitter):
     """Writes one phase as a kernel."""
 
     def __init__(self, program: Program, target: Target, phase: Phase, helpers: dict[str, str], widest: int) -> None:
@@ -22,6 +22,12 @@ class GroupEmitter(Emitter):
         self.place = abi.place(self.signature, target)
         self.spaces = {space for space, _, _ in self.pointers}
         self.shared = abi.shared_bytes(self.signature, target)
+
+    @abstractmethod
+    def barrier(self) -> None: ...
+
+    @abstractmethod
+    def shuffle_xor(self, x: str, form: DType, distance: int) -> str: ...
 
     @abstractmethod
     def group(self) -> str:

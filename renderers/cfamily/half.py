@@ -1,22 +1,22 @@
 """Conversions of the 16-bit storage types in C-like languages, in integer code unless the language has an instruction for it.
 
-The arithmetic is that of `llvm_half`: float16 after F. Giesen, "Float to half done quick" (2012); bfloat16 is the upper half of a
+The arithmetic is that of `renderers.llvm.half`: float16 after F. Giesen, "Float to half done quick" (2012); bfloat16 is the upper half of a
 float32. Subnormal float32 numbers must not be flushed to zero. A conversion is a function of a vector, so that kernels stay short."""
 
 from __future__ import annotations
 
 from ...ir.dtypes import float32, float64, int32, int64, uint32
-from .emitter import Emitter
+from .emitter import CFamilyEmitter
 from .types import uint16
 
 
-def widen(e: Emitter, x: str, name: str, width: int) -> str:
+def widen(e: CFamilyEmitter, x: str, name: str, width: int) -> str:
     """float16 or bfloat16 bits as float32; exact."""
     native = e.native_half("widen", name, x, width)
     return native if native is not None else _call(e, f"widen_{name}", e.type(float32, width), e.type(uint16, width), plain(e, "widen", name, width), x, width)
 
 
-def narrow(e: Emitter, x: str, name: str, width: int) -> str:
+def narrow(e: CFamilyEmitter, x: str, name: str, width: int) -> str:
     """float32 as float16 or bfloat16 bits, rounded to nearest even; NaN stays NaN."""
     native = e.native_half("narrow", name, x, width)
     return (
@@ -24,12 +24,12 @@ def narrow(e: Emitter, x: str, name: str, width: int) -> str:
     )
 
 
-def plain(e: Emitter, way: str, name: str, width: int) -> list[str]:
+def plain(e: CFamilyEmitter, way: str, name: str, width: int) -> list[str]:
     """The statements of a conversion of `x` in integer code."""
     return _widen(e, name, width) if way == "widen" else _narrow(e, name, width)
 
 
-def _widen(e: Emitter, name: str, width: int) -> list[str]:
+def _widen(e: CFamilyEmitter, name: str, width: int) -> list[str]:
     u, f = e.type(uint32, width), e.type(float32, width)
     bits = f"{u} bits = {e.convert('x', uint16, uint32, width)};"
     if name == "bfloat16":
@@ -46,7 +46,7 @@ def _widen(e: Emitter, name: str, width: int) -> list[str]:
     ]
 
 
-def _narrow(e: Emitter, name: str, width: int) -> list[str]:
+def _narrow(e: CFamilyEmitter, name: str, width: int) -> list[str]:
     u = e.type(uint32, width)
     bits = f"{u} bits = {e.reinterpret('x', float32, uint32, width)};"
     if name == "bfloat16":
@@ -71,7 +71,7 @@ def _narrow(e: Emitter, name: str, width: int) -> list[str]:
     ]
 
 
-def round_to_odd(e: Emitter, x: str, width: int) -> str:
+def round_to_odd(e: CFamilyEmitter, x: str, width: int) -> str:
     """float64 as float32, rounded to odd: rounding the result once more to a 16-bit type is then the same as rounding once."""
     f, d, u = e.type(float32, width), e.type(float64, width), e.type(uint32, width)
     inexact, away = "(back < x) | (back > x)", f"{e.call('abs', ['back'], float64, width)} > {e.call('abs', ['x'], float64, width)}"
@@ -87,14 +87,14 @@ def round_to_odd(e: Emitter, x: str, width: int) -> str:
     return _call(e, "round_to_odd", f, d, lines, x, width)
 
 
-def _pick(e: Emitter, cond: str, a: str, b: str, width: int) -> str:
+def _pick(e: CFamilyEmitter, cond: str, a: str, b: str, width: int) -> str:
     """Element-wise choice of uint32, constants among them."""
     if width > 1:
         a, b = (e.splat(t, uint32, width) if t.endswith("u") and t[0].isdigit() else t for t in (a, b))
     return f"({e.select(cond, a, b, uint32, width)})"
 
 
-def _call(e: Emitter, name: str, result: str, argument: str, lines: list[str], x: str, width: int) -> str:
+def _call(e: CFamilyEmitter, name: str, result: str, argument: str, lines: list[str], x: str, width: int) -> str:
     full = f"{name}_x{width}" if width > 1 else name
     body = "\n".join(f"    {line}" for line in lines)
     e.need(full, f"{e.INLINE}{result} {full}({argument} x) {{\n{body}\n}}")

@@ -6,19 +6,19 @@ import re
 
 from ...ir.dtypes import bool_, int32
 from ...program.program import Instr, Val
-from .emitter import Emitter
-from .language import atom
+from .dialect import atom
+from .emitter import CFamilyEmitter
 from .types import form
 
 
-def splat(e: Emitter, s: Instr, out: Val) -> None:
+def splat(e: CFamilyEmitter, s: Instr) -> None:
     """A scalar in every lane."""
-    e.remember_splat(out, s.args[0])
+    e.remember_splat(s.result, s.args[0])
 
 
-def extract(e: Emitter, s: Instr, out: Val) -> None:
+def extract(e: CFamilyEmitter, s: Instr) -> None:
     """One lane."""
-    (a,), i = s.args, int(s.attr)
+    (a,), i, out = s.args, s.number, s.result
     x = (e.bools(a) if a.dtype is bool_ else e.lanes(a))[i]
     if re.fullmatch(r"[\w.]+" if e.widest == 1 else r"\w+", x) and (a.dtype is bool_ or e.form(a, a.lanes) is e.form(out)):
         e.alias(out, [x])
@@ -26,21 +26,21 @@ def extract(e: Emitter, s: Instr, out: Val) -> None:
         e.define(out, [x if a.dtype is bool_ else e.convert(x, e.form(a, a.lanes), e.form(out), 1)])
 
 
-def insert(e: Emitter, s: Instr, out: Val) -> None:
+def insert(e: CFamilyEmitter, s: Instr) -> None:
     """A vector with one lane replaced."""
     a, x = s.args
     lanes = [*_movable(e, a), *_movable(e, x)]
-    lanes[int(s.attr)] = lanes.pop()
-    _place(e, out, lanes)
+    lanes[s.number] = lanes.pop()
+    _place(e, s.result, lanes)
 
 
-def shuffle(e: Emitter, s: Instr, out: Val) -> None:
+def shuffle(e: CFamilyEmitter, s: Instr) -> None:
     """Lanes of two vectors in any order."""
     lanes = [x for v in s.args for x in _movable(e, v)]
-    _place(e, out, [lanes[int(i)] for i in s.attr])
+    _place(e, s.result, [lanes[i] for i in s.picks])
 
 
-def _movable(e: Emitter, v: Val) -> list[str]:
+def _movable(e: CFamilyEmitter, v: Val) -> list[str]:
     """Every element in the form that elements change places in; bools as conditions."""
     if v.dtype is bool_:
         return e.bools(v)
@@ -54,7 +54,7 @@ def _movable(e: Emitter, v: Val) -> list[str]:
     return out
 
 
-def _place(e: Emitter, out: Val, lanes: list[str]) -> None:
+def _place(e: CFamilyEmitter, out: Val, lanes: list[str]) -> None:
     """Define a vector (or a scalar) by its elements."""
     if e.widest == 1 and all(re.fullmatch(r"[\w.]+", x) for x in lanes):
         e.alias(out, lanes)

@@ -10,17 +10,17 @@ from ...ir.dtypes import DType, bool_, index, int8, int32, int64, uint8
 from ...ir.errors import BuildError
 from ...program.program import Instr, Mem, Val
 from ..ranges import INT32, inside
-from .emitter import Emitter
-from .language import atom
+from .dialect import atom
+from .emitter import CFamilyEmitter
 from .types import MASKS, form, memory
 
 
-def pointer(e: Emitter, mem: Mem) -> str:
+def pointer(e: CFamilyEmitter, mem: Mem) -> str:
     """The name of a typed pointer to what `mem` is in."""
     return e.params[mem.base] if mem.space == "param" else e.pointers[mem.space, mem.base, memory(mem.dtype)]
 
 
-def element(e: Emitter, at: Val, more: int) -> str:
+def element(e: CFamilyEmitter, at: Val, more: int) -> str:
     """The text of an index plus a constant; 32 bits only where the sum fits."""
     (x,) = e.of(at)
     if not x.lstrip("-").isdigit():
@@ -33,7 +33,7 @@ def element(e: Emitter, at: Val, more: int) -> str:
     return str(int(x) + more)
 
 
-def address(e: Emitter, mem: Mem, at: Val, more: int) -> str:
+def address(e: CFamilyEmitter, mem: Mem, at: Val, more: int) -> str:
     """The address of an element."""
     where = element(e, at, more)
     return pointer(e, mem) if where == "0" else f"{pointer(e, mem)} + {where}"
@@ -45,9 +45,9 @@ def alignment(mem: Mem, more: int) -> int:
     return align if skip % align == 0 else skip & -skip
 
 
-def load(e: Emitter, s: Instr, out: Val) -> None:
+def load(e: CFamilyEmitter, s: Instr) -> None:
     """`load` and `gather`."""
-    mem: Mem = s.attr
+    mem, out = s.mem, s.result
     mask = s.args[1] if len(s.args) > 1 else None
     find = _gather if s.op == "gather" and out.lanes > 1 else _consecutive
     texts = find(e, mem, s.args[0], mask, out)
@@ -60,7 +60,7 @@ def load(e: Emitter, s: Instr, out: Val) -> None:
         e.define(out, texts, int8 if mem.dtype is bool_ else None)
 
 
-def _consecutive(e: Emitter, mem: Mem, at: Val, mask: Val | None, out: Val) -> list[str]:
+def _consecutive(e: CFamilyEmitter, mem: Mem, at: Val, mask: Val | None, out: Val) -> list[str]:
     m, one = memory(mem.dtype), _same(e, mask)
     whole = e.load_whole(mem, at, one, out) if mask is None or one is not None else None
     if whole is not None:
@@ -82,19 +82,19 @@ def _consecutive(e: Emitter, mem: Mem, at: Val, mask: Val | None, out: Val) -> l
     return texts
 
 
-def _same(e: Emitter, mask: Val | None) -> str | None:
+def _same(e: CFamilyEmitter, mask: Val | None) -> str | None:
     """The condition of a mask that is the same in all lanes."""
     if mask is None:
         return None
     return e.of(mask)[0] if mask.lanes == 1 else e.uniform.get(mask.id)
 
 
-def _by_lane(e: Emitter, mask: Val | None, m: DType) -> tuple[list[str], list[str]]:
+def _by_lane(e: CFamilyEmitter, mask: Val | None, m: DType) -> tuple[list[str], list[str]]:
     """A mask as (conditions by lane, pieces beside elements of `m`)."""
     return ([], []) if mask is None else (e.bools(mask), e.as_form(mask, MASKS[m.size]))
 
 
-def _gather(e: Emitter, mem: Mem, at: Val, mask: Val | None, out: Val) -> list[str]:
+def _gather(e: CFamilyEmitter, mem: Mem, at: Val, mask: Val | None, out: Val) -> list[str]:
     m = memory(mem.dtype)
     where, name = _indices(e, at, mem.offset), pointer(e, mem)
     bools, _ = _by_lane(e, mask, m)
@@ -109,7 +109,7 @@ def _gather(e: Emitter, mem: Mem, at: Val, mask: Val | None, out: Val) -> list[s
     return texts
 
 
-def _indices(e: Emitter, at: Val, more: int) -> list[str]:
+def _indices(e: CFamilyEmitter, at: Val, more: int) -> list[str]:
     if not more:
         return e.lanes(at)
     r = e.ranges.get(at.id)
@@ -117,9 +117,9 @@ def _indices(e: Emitter, at: Val, more: int) -> list[str]:
     return [f"{f'({e.type(int64)})' if wide else ''}{x} {'+' if more > 0 else '-'} {abs(more)}" for x in e.lanes(at)]
 
 
-def store(e: Emitter, s: Instr) -> None:
+def store(e: CFamilyEmitter, s: Instr) -> None:
     """`store` and `scatter`."""
-    mem: Mem = s.attr
+    mem = s.mem
     at, value = s.args[:2]
     mask = s.args[2] if len(s.args) > 2 else None
     if _register(value) != _register(mem):
@@ -149,7 +149,12 @@ def store(e: Emitter, s: Instr) -> None:
         e.line("}")
 
 
-def stored(e: Emitter, mem: Mem, value: Val) -> list[str]:
+def prefetch(e: CFamilyEmitter, s: Instr) -> None:
+    """`prefetch`, where the language has it."""
+    e.prefetch(address(e, s.mem, s.args[0], s.mem.offset))
+
+
+def stored(e: CFamilyEmitter, mem: Mem, value: Val) -> list[str]:
     """The pieces of a value as they lie in memory."""
     m, out = memory(mem.dtype), []
     for x, w in zip(e.of(value), e.widths(value), strict=True):
@@ -164,7 +169,7 @@ def stored(e: Emitter, mem: Mem, value: Val) -> list[str]:
     return out
 
 
-def _scatter(e: Emitter, mem: Mem, at: Val, value: Val, mask: Val | None) -> None:
+def _scatter(e: CFamilyEmitter, mem: Mem, at: Val, value: Val, mask: Val | None) -> None:
     bools = e.bools(mask) if mask is not None else []
     values = [f"({e.type(uint8)})({x})" for x in e.bools(value)] if value.dtype is bool_ else e.lanes(value)
     for i, (x, where) in enumerate(zip(values, _indices(e, at, mem.offset), strict=True)):

@@ -1,6 +1,6 @@
 """Programs as OpenCL C 1.2: vectors of up to 16 elements, local memory, barriers.
 
-Kernels are named and called as `lower.abi` says. Division and square root are only as exact as Programs mean them where the driver is
+Kernels are named and called as `program.abi` says. Division and square root are only as exact as Programs mean them where the driver is
 asked for it (-cl-fp32-correctly-rounded-divide-sqrt). No extension is used but cl_khr_fp64 for float64, cl_khr_fp16 to convert float16
 where the target has it, and cl_khr_subgroup_shuffle where threads exchange values."""
 
@@ -12,13 +12,17 @@ from ...ir.dtypes import DType, bool_, float32
 from ...ir.errors import BuildError
 from ...program.abi import entry
 from ...program.program import Mem, Program
+from ...targets.languages import has, language
 from ...targets.target import Target
+from . import ops
+from .dialect import atom
 from .emitter import prelude
 from .groups import GroupEmitter
-from .language import atom
 from .types import memory
 
-_WIDEST = 16
+LANGUAGE = language("opencl")
+OPS = ops.table(LANGUAGE.groups)
+"""What writes each operation of Programs."""
 PLAIN = "PLAIN_OPENCL"
 """Defined where a text is checked by what knows nothing but OpenCL."""
 
@@ -39,14 +43,14 @@ def render(program: Program, target: Target) -> str:
     helpers: dict[str, str] = {}
     kernels: list[str] = []
     for i, phase in enumerate(program.phases):
-        kernels += OpenClEmitter(program, target, phase, helpers, _WIDEST).kernel(entry(program.signature, i))
+        kernels += OpenClEmitter(program, target, phase, helpers, LANGUAGE.vectors).kernel(entry(program.signature, i))
     return "\n".join([f"// {program.name} for {target.name}", "#pragma OPENCL FP_CONTRACT OFF", *prelude(helpers), *kernels, ""])
 
 
 class OpenClEmitter(GroupEmitter):
     """Writes one phase as a kernel."""
 
-    LANGUAGE = "OpenCL"
+    LANGUAGE, TABLE = LANGUAGE, OPS
     TYPES: ClassVar[dict[str, str]] = {
         "float64": "double", "float32": "float", "int64": "long", "int32": "int", "int16": "short", "int8": "char",
         "uint64": "ulong", "uint32": "uint", "uint16": "ushort", "uint8": "uchar", "bool": "bool",
@@ -121,7 +125,7 @@ class OpenClEmitter(GroupEmitter):
         return f"{({'abs': 'fabs', 'round': 'rint'}).get(name, name)}({', '.join(args)})"
 
     def native_half(self, way: str, name: str, x: str, width: int) -> str | None:
-        if name != "float16" or "fp16" not in self.target.features:
+        if name != "float16" or not has(LANGUAGE.halves, self.target.features):
             return None
         self.need("fp16", "#pragma OPENCL EXTENSION cl_khr_fp16 : enable")
         n = "" if width == 1 else str(width)
@@ -131,7 +135,7 @@ class OpenClEmitter(GroupEmitter):
         self.line(f"barrier(CLK_LOCAL_MEM_FENCE{' | CLK_GLOBAL_MEM_FENCE' if self.fences() else ''});")
 
     def shuffle_xor(self, x: str, form: DType, distance: int) -> str:
-        if "subgroups" not in self.target.features:
+        if not has(LANGUAGE.shuffles, self.target.features):
             raise BuildError(f"{self.target.name} has no shuffles between threads: lower for a target whose warp is 1")
         self.need("subgroups", "#pragma OPENCL EXTENSION cl_khr_subgroup_shuffle : enable")
         return f"sub_group_shuffle_xor({f'(int){x}' if form is bool_ else x}, {distance})"

@@ -1,4 +1,4 @@
-"""Value operations of a Program in C-like languages: one function an operation, `(emitter, instr, out)`, which defines `out`.
+"""Value operations of a Program in C-like languages: one function an operation, `(emitter, instr)`, which defines its result.
 
 Integers wrap: what is not known to stay in range is computed on unsigned numbers. Indexes are computed in 32 bits where operands
 and result are known to fit (`ranges`)."""
@@ -7,29 +7,30 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...ir.dtypes import DType, bool_, float32, index, int32, int64
+from ...ir.dtypes import DType, bool_, index, int32, int64
 from ...ir.errors import BuildError
+from ...program.ops import COMPARISONS, GROUPED, READS, TWIN_ONLY, WRITES
+from ...program.ops import OPS as PROGRAM_OPS
 from ...program.program import Instr, Val
 from ..ranges import INT32, inside
-from . import lanes
-from .emitter import Emitter
-from .half import narrow, round_to_odd, widen
-from .language import atom
+from . import conversions, lanes, memory
+from .dialect import atom
+from .emitter import CFamilyEmitter, Table
 from .types import MASKS, UNSIGNED, form, unsigned
 
 _SIGNS = {"add": "+", "sub": "-", "mul": "*", "and": "&", "or": "|", "xor": "^", "lt": "<", "le": "<=", "eq": "==", "ne": "!="}
 Write = Callable[..., str]
 
 
-def _check(s: Instr, *kinds: str) -> None:
-    """Refuse operands of other kinds, and arithmetic on 16-bit floats."""
-    a = s.args[0].dtype
-    if a.kind not in kinds or (a.is_float and a.size == 2):
+def _check(s: Instr) -> None:
+    """Refuse operands that the operation does not take, and arithmetic on 16-bit floats."""
+    a, first = s.args[0].dtype, PROGRAM_OPS[s.op].operands[0]
+    if a.kind not in first.kinds or (a.is_float and a.size == 2 and not first.halves):
         types = ", ".join(v.type for v in s.args)
         raise BuildError(f"{s.op}({types}) with attribute {s.attr!r} is not an operation of Programs: 16-bit floats are cast to float32 first")
 
 
-def _common(e: Emitter, s: Instr, out: Val) -> DType:
+def _common(e: CFamilyEmitter, s: Instr, out: Val) -> DType:
     """The form an operation is computed in: for indexes 64 bits unless all of it fits 32."""
     a = s.args[0]
     if a.dtype is not index:
@@ -38,7 +39,13 @@ def _common(e: Emitter, s: Instr, out: Val) -> DType:
     return int32 if small and (not isinstance(s.attr, int) or inside((s.attr, s.attr), INT32)) else int64
 
 
-def _each(e: Emitter, s: Instr, out: Val, work: DType, write: Write, mask: DType | None = None) -> None:
+def _begin(e: CFamilyEmitter, s: Instr) -> tuple[Val, DType]:
+    """(result, the form it is computed in) of an operation whose operands are as they must be."""
+    _check(s)
+    return s.result, _common(e, s, s.result)
+
+
+def _each(e: CFamilyEmitter, s: Instr, out: Val, work: DType, write: Write, mask: DType | None = None) -> None:
     """Define `out` by `write(width, *operands)` in the form `work`."""
     args = [e.as_form(a, work) for a in s.args]
     exprs = []
@@ -49,7 +56,7 @@ def _each(e: Emitter, s: Instr, out: Val, work: DType, write: Write, mask: DType
     e.define(out, exprs, mask)
 
 
-def _wrapping(e: Emitter, sign: str, a: str, b: str, work: DType, width: int) -> str:
+def _wrapping(e: CFamilyEmitter, sign: str, a: str, b: str, work: DType, width: int) -> str:
     """Integer a ± b or a · b that wraps."""
     if work.kind == "u" and (work.size >= 4 or width > 1):
         return f"{a} {sign} {b}"
@@ -59,13 +66,12 @@ def _wrapping(e: Emitter, sign: str, a: str, b: str, work: DType, width: int) ->
     return e.reinterpret(f"{e.reinterpret(a, work, u, width)} {sign} {e.reinterpret(b, work, u, width)}", u, work, width)
 
 
-def _known(e: Emitter, out: Val) -> bool:
+def _known(e: CFamilyEmitter, out: Val) -> bool:
     return out.dtype is index and out.id in e.ranges
 
 
-def _arithmetic(e: Emitter, s: Instr, out: Val) -> None:
-    _check(s, *("f" if s.op == "div" else "fiu"))
-    work = _common(e, s, out)
+def _arithmetic(e: CFamilyEmitter, s: Instr) -> None:
+    out, work = _begin(e, s)
     sign = "/" if s.op == "div" else _SIGNS[s.op]
     if work.is_float or _known(e, out):
         _each(e, s, out, work, lambda w, a, b: f"{a} {sign} {b}")
@@ -73,8 +79,9 @@ def _arithmetic(e: Emitter, s: Instr, out: Val) -> None:
         _each(e, s, out, work, lambda w, a, b: _wrapping(e, sign, a, b, work, w))
 
 
-def _minmax(e: Emitter, s: Instr, out: Val) -> None:
-    _check(s, *"fiu")
+def _minmax(e: CFamilyEmitter, s: Instr) -> None:
+    out = s.result
+    _check(s)
     work, sign = _common(e, s, out), ">" if s.op == "max" else "<"
     # the order decides the sign of a zero and which NaN is kept: as the LLVM renderer has it on x86
     swap = work.is_float and s.args[0].id in e.carried
@@ -89,15 +96,17 @@ def _minmax(e: Emitter, s: Instr, out: Val) -> None:
     _each(e, s, out, work, write)
 
 
-def _compare(e: Emitter, s: Instr, out: Val) -> None:
-    _check(s, *("fiub" if s.op in ("eq", "ne") else "fiu"))
+def _compare(e: CFamilyEmitter, s: Instr) -> None:
+    out = s.result
+    _check(s)
     sign, a = _SIGNS[s.op], s.args[0]
     work = e.form(a, max(e.widths(a))) if a.dtype is bool_ else _common(e, s, out)
     _each(e, s, out, work, lambda w, x, y: f"{x} {sign} {y}", MASKS[work.size])
 
 
-def _logic(e: Emitter, s: Instr, out: Val) -> None:
-    _check(s, *"iub")
+def _logic(e: CFamilyEmitter, s: Instr) -> None:
+    out = s.result
+    _check(s)
     a, sign = s.args[0], _SIGNS[s.op]
     if a.dtype is not bool_:
         _each(e, s, out, _common(e, s, out), lambda w, x, y: f"{x} {sign} {y}")
@@ -106,8 +115,9 @@ def _logic(e: Emitter, s: Instr, out: Val) -> None:
     _each(e, s, out, mask, lambda w, x, y: f"{x} {sign} {y}", mask)
 
 
-def _not(e: Emitter, s: Instr, out: Val) -> None:
-    _check(s, *"iub")
+def _not(e: CFamilyEmitter, s: Instr) -> None:
+    out = s.result
+    _check(s)
     a = s.args[0]
     if a.dtype is bool_:
         mask = e.form(a, 2)
@@ -117,23 +127,21 @@ def _not(e: Emitter, s: Instr, out: Val) -> None:
         _each(e, s, out, work, lambda w, x: f"({e.type(work)})~{x}" if w == 1 and work.size < 4 else f"~{x}")
 
 
-def _neg(e: Emitter, s: Instr, out: Val) -> None:
-    _check(s, *"fiu")
-    work = _common(e, s, out)
+def _neg(e: CFamilyEmitter, s: Instr) -> None:
+    out, work = _begin(e, s)
     if work.is_float:
         _each(e, s, out, work, lambda w, x: f"-{x}" if not x.startswith("-") else f"-({x})")
     else:
         _each(e, s, out, work, lambda w, x: _negated(e, x, work, w))
 
 
-def _negated(e: Emitter, x: str, work: DType, width: int) -> str:
+def _negated(e: CFamilyEmitter, x: str, work: DType, width: int) -> str:
     zero = e.literal(0, work)
     return _wrapping(e, "-", zero if width == 1 else e.splat(zero, work, width), x, work, width)
 
 
-def _abs(e: Emitter, s: Instr, out: Val) -> None:
-    _check(s, *"fiu")
-    work = _common(e, s, out)
+def _abs(e: CFamilyEmitter, s: Instr) -> None:
+    out, work = _begin(e, s)
     if work.is_float:
         _each(e, s, out, work, lambda w, x: e.call("abs", [x], work, w))
     elif work.kind == "u":
@@ -142,15 +150,14 @@ def _abs(e: Emitter, s: Instr, out: Val) -> None:
         _each(e, s, out, work, lambda w, x: e.select(f"{x} < {e.literal(0, work)}", atom(_negated(e, x, work, w)), x, work, w))
 
 
-def _function(e: Emitter, s: Instr, out: Val) -> None:
-    _check(s, "f")
-    work = form(out.dtype)
+def _function(e: CFamilyEmitter, s: Instr) -> None:
+    _check(s)
+    out, work = s.result, form(s.result.dtype)
     _each(e, s, out, work, lambda w, x: e.call(s.op, [x], work, w))
 
 
-def _fma(e: Emitter, s: Instr, out: Val) -> None:
-    _check(s, *"fiu")
-    work = _common(e, s, out)
+def _fma(e: CFamilyEmitter, s: Instr) -> None:
+    out, work = _begin(e, s)
     if work.is_float:
         _each(e, s, out, work, lambda w, a, b, c: e.call("fma", [a, b, c], work, w))
     elif _known(e, out):
@@ -159,15 +166,16 @@ def _fma(e: Emitter, s: Instr, out: Val) -> None:
         _each(e, s, out, work, lambda w, a, b, c: _wrapping(e, "+", atom(_wrapping(e, "*", a, b, work, w)), c, work, w))
 
 
-def _scale2(e: Emitter, s: Instr, out: Val) -> None:
-    _check(s, "f")
-    work = form(out.dtype)
+def _scale2(e: CFamilyEmitter, s: Instr) -> None:
+    _check(s)
+    out, work = s.result, form(s.result.dtype)
     _each(e, s, out, work, lambda w, x, n: e.scale2(x, n, work, w))
 
 
-def _divmod(e: Emitter, s: Instr, out: Val) -> None:
-    _check(s, *"iu")
-    work, n = _common(e, s, out), int(s.attr)
+def _divmod(e: CFamilyEmitter, s: Instr) -> None:
+    out = s.result
+    _check(s)
+    work, n = _common(e, s, out), s.number
     if n <= 0:
         raise BuildError(f"{s.op} by {n} is not an operation of Programs: the divisor is positive")
     low = e.ranges.get(s.args[0].id, (-1, 0))[0]
@@ -192,9 +200,8 @@ def _divmod(e: Emitter, s: Instr, out: Val) -> None:
     _each(e, s, out, work, write)
 
 
-def _shift(e: Emitter, s: Instr, out: Val) -> None:
-    _check(s, *"iu")
-    work = _common(e, s, out)
+def _shift(e: CFamilyEmitter, s: Instr) -> None:
+    out, work = _begin(e, s)
     u = UNSIGNED[max(4, work.size)]
 
     def left(w: int, x: str, by: str) -> str:
@@ -211,7 +218,8 @@ def _shift(e: Emitter, s: Instr, out: Val) -> None:
         _each(e, s, out, int64 if out.dtype is index and not _known(e, out) else work, left)
 
 
-def _select(e: Emitter, s: Instr, out: Val) -> None:
+def _select(e: CFamilyEmitter, s: Instr) -> None:
+    out = s.result
     cond, a, b = s.args
     masked = out.dtype is bool_
     mask = e.form(a, 2) if masked else None
@@ -228,91 +236,62 @@ def _select(e: Emitter, s: Instr, out: Val) -> None:
     e.define(out, exprs, mask)
 
 
-def _cast(e: Emitter, s: Instr, out: Val) -> None:
-    (a,) = s.args
-    if a.dtype is out.dtype:
-        e.alias(out, e.of(a))
-        return
-    exprs = [convert(e, x, a.dtype, e.form(a, w), out.dtype, e.form(out, w), w) for x, w in zip(e.of(a), e.widths(a), strict=True)]
-    mask = MASKS[e.form(a, 2).size] if out.dtype is bool_ else None
-    e.define(out, exprs, mask)
-
-
-def convert(e: Emitter, x: str, src: DType, have: DType, dst: DType, want: DType, width: int) -> str:
-    """`x` of type `src` (in the form `have`) as `dst` (in the form `want`), as `cast` documents."""
-    if src.is_float and src.size == 2:
-        wide = widen(e, x, src.name, width)
-        return convert(e, wide, float32, float32, dst, want, width)
-    if dst.is_float and dst.size == 2:
-        if src.name == "float64":
-            return narrow(e, round_to_odd(e, x, width), dst.name, width)
-        return narrow(e, convert(e, x, src, have, float32, float32, width), dst.name, width)
-    if dst is bool_:
-        return f"{x} != {e.literal(0, have)}"
-    if src is bool_ and width > 1:
-        same = MASKS[want.size]
-        return e.convert(f"({e.convert(x, have, same, width)} & {e.literal(1, same)})", same, want, width)
-    return e.convert(x, have, want, width)
-
-
-def _bitcast(e: Emitter, s: Instr, out: Val) -> None:
-    (a,) = s.args
-    if a.dtype.size != out.dtype.size or a.lanes != out.lanes or bool_ in (a.dtype, out.dtype):
-        raise BuildError(f"bitcast of {a.type} to {out.type} is not an operation of Programs")
-    have, want = form(a.dtype), form(out.dtype)
-    exprs = []
-    for x, w in zip(e.as_form(a, have), e.widths(a), strict=True):
-        bits = x if have is want else e.reinterpret(x, have, want, w)
-        exprs.append(e.convert(bits, want, e.form(out, w), w))
-    e.define(out, exprs)
-
-
-def _shuffle_xor(e: Emitter, s: Instr, out: Val) -> None:
+def _shuffle_xor(e: CFamilyEmitter, s: Instr) -> None:
+    out = s.result
     (a,) = s.args
     f = e.form(a)
-    e.define(out, [e.convert(e.shuffle_xor(e.of(a)[0], f, int(s.attr)), f, e.form(out), 1)])
+    e.define(out, [e.convert(e.shuffle_xor(e.of(a)[0], f, s.number), f, e.form(out), 1)])
 
 
-def _aligned(e: Emitter, s: Instr, out: Val) -> None:
-    param, size = s.attr
-    e.define(out, [e.aligned(e.params[param], size)])
+def _aligned(e: CFamilyEmitter, s: Instr) -> None:
+    param, size = s.picks
+    e.define(s.result, [e.aligned(e.params[param], size)])
 
 
-def _dot(e: Emitter, s: Instr, out: Val) -> None:
-    e.dot(s, out)
+def _dot(e: CFamilyEmitter, s: Instr) -> None:
+    e.dot(s, s.result)
 
 
-def _const(e: Emitter, s: Instr, out: Val) -> None:
-    e.const(s, out)
-
-
-def _elementary(e: Emitter, s: Instr, out: Val) -> None:
+def _elementary(e: CFamilyEmitter, s: Instr) -> None:
     raise BuildError(f"{s.op} reached the renderer: lower the kernel with expand=True")
 
 
-OPS: dict[str, Callable[[Emitter, Instr, Val], None]] = {
-    "const": _const,
+def _barrier(e: CFamilyEmitter, s: Instr) -> None:
+    e.barrier()
+
+
+_EVERY: Table = {
+    "const": CFamilyEmitter.const,
     **dict.fromkeys(("add", "sub", "mul", "div"), _arithmetic),
     **dict.fromkeys(("and", "or", "xor"), _logic),
     **dict.fromkeys(("shl", "shr"), _shift),
-    **dict.fromkeys(("lt", "le", "eq", "ne"), _compare),
+    **dict.fromkeys(COMPARISONS, _compare),
     **dict.fromkeys(("max", "min"), _minmax),
     **dict.fromkeys(("floor", "round", "sqrt"), _function),
     **dict.fromkeys(("idiv", "imod"), _divmod),
-    **dict.fromkeys(("exp", "log", "tanh", "erf"), _elementary),
+    **dict.fromkeys(TWIN_ONLY, _elementary),
     "not": _not,
     "neg": _neg,
     "abs": _abs,
     "fma": _fma,
     "scale2": _scale2,
     "select": _select,
-    "cast": _cast,
-    "bitcast": _bitcast,
+    "cast": conversions.cast,
+    "bitcast": conversions.bitcast,
     "aligned": _aligned,
     "dot": _dot,
     "splat": lanes.splat,
     "extract": lanes.extract,
     "insert": lanes.insert,
     "shuffle": lanes.shuffle,
+    **dict.fromkeys(READS, memory.load),
+    **dict.fromkeys(WRITES, memory.store),
+    "prefetch": memory.prefetch,
+    "barrier": _barrier,
     "shfl_xor": _shuffle_xor,
 }
+
+
+def table(groups: bool) -> Table:
+    """What writes each operation in a language with, or without, groups of threads."""
+    return _EVERY if groups else {name: write for name, write in _EVERY.items() if name not in GROUPED}

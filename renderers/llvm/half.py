@@ -5,19 +5,15 @@ done quick" (2012). bfloat16 is the upper half of a float32: a shift, and roundi
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from .emitter import LlvmEmitter
 from .types import splat, vector
-
-if TYPE_CHECKING:
-    from .renderer import Emitter
 
 
 def _i(value: int, lanes: int, scalar: str = "i32") -> str:
     return str(value) if lanes == 1 else splat(scalar, str(value))
 
 
-def widen(e: Emitter, x: str, name: str, lanes: int) -> str:
+def widen(e: LlvmEmitter, x: str, name: str, lanes: int) -> str:
     """float16 or bfloat16 bits (i16) as float32; exact."""
     f32, i32, i16 = vector("float", lanes), vector("i32", lanes), vector("i16", lanes)
     if name == "float16" and "f16c" in e.target.features:
@@ -37,7 +33,7 @@ def widen(e: Emitter, x: str, name: str, lanes: int) -> str:
     return e.emit(f"bitcast {i32} {e.emit(f'or {i32} {bits}, {sign}')} to {f32}")
 
 
-def narrow(e: Emitter, x: str, name: str, lanes: int) -> str:
+def narrow(e: LlvmEmitter, x: str, name: str, lanes: int) -> str:
     """float32 as float16 or bfloat16 bits (i16), rounded to nearest even; NaN stays NaN."""
     f32, i32, i16 = vector("float", lanes), vector("i32", lanes), vector("i16", lanes)
     if name == "float16" and "f16c" in e.target.features:
@@ -70,7 +66,7 @@ def narrow(e: Emitter, x: str, name: str, lanes: int) -> str:
     return e.emit(f"trunc {i32} {e.emit(f'or {i32} {out}, {sign}')} to {i16}")
 
 
-def round_to_odd(e: Emitter, x: str, lanes: int) -> str:
+def round_to_odd(e: LlvmEmitter, x: str, lanes: int) -> str:
     """float64 as float32, rounded to odd: rounding the result once more to a 16-bit type is then the same as rounding once."""
     f64, f32, i32 = vector("double", lanes), vector("float", lanes), vector("i32", lanes)
     near = e.emit(f"fptrunc {f64} {x} to {f32}")

@@ -4,17 +4,16 @@ Targets without masked instructions get branches from LLVM's own expansion; a ma
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from ...ir.errors import BuildError
+from ...program.ops import HINTS, READS, WRITES
 from ...program.program import Instr, Mem, Val
+from .emitter import LlvmEmitter
 from .types import SCALAR, memory, splat, suffix, type_of, vector
 
-if TYPE_CHECKING:
-    from .renderer import Emitter
 
-
-def _base(e: Emitter, mem: Mem) -> tuple[str, int]:
+def _base(e: LlvmEmitter, mem: Mem) -> tuple[str, int]:
     """(pointer, constant byte offset from it)."""
     params = len(e.program.params)
     i, base = (mem.base, 0) if mem.space == "param" else (params + (mem.space == "scratch"), mem.base)
@@ -23,7 +22,7 @@ def _base(e: Emitter, mem: Mem) -> tuple[str, int]:
     return pointer, base + mem.offset * mem.dtype.size
 
 
-def _address(e: Emitter, mem: Mem, at: str) -> str:
+def _address(e: LlvmEmitter, mem: Mem, at: str) -> str:
     pointer, offset = _base(e, mem)
     if at.startswith("%"):
         key = (pointer, memory(mem.dtype), at)
@@ -36,7 +35,7 @@ def _address(e: Emitter, mem: Mem, at: str) -> str:
     return pointer if offset == 0 else e.emit(f"getelementptr i8, ptr {pointer}, i64 {offset}")
 
 
-def _addresses(e: Emitter, mem: Mem, at: Val) -> str:
+def _addresses(e: LlvmEmitter, mem: Mem, at: Val) -> str:
     pointer, offset = _base(e, mem)
     if offset:
         pointer = e.emit(f"getelementptr i8, ptr {pointer}, i64 {offset}")
@@ -47,10 +46,9 @@ def _hint(mem: Mem) -> str:
     return ", !nontemporal !0" if mem.nt else ""
 
 
-def load(e: Emitter, s: Instr, out: Val) -> str:
+def load(e: LlvmEmitter, s: Instr) -> str:
     """`load` and `gather`; gives the operand (16-bit floats as their bits, bools as i1)."""
-    mem: Mem = s.attr
-    lanes = out.lanes
+    mem, lanes = s.mem, s.result.lanes
     ty = vector(memory(mem.dtype), lanes)
     mask = s.args[1] if len(s.args) > 1 else None
     if s.op == "gather" and lanes > 1:
@@ -68,7 +66,7 @@ def load(e: Emitter, s: Instr, out: Val) -> str:
     return x
 
 
-def _masked_load(e: Emitter, kind: str, where: str, mem: Mem, mask: Val | None, lanes: int) -> str:
+def _masked_load(e: LlvmEmitter, kind: str, where: str, mem: Mem, mask: Val | None, lanes: int) -> str:
     scalar = memory(mem.dtype)
     ty = vector(scalar, lanes)
     pointer, tail, align = ("ptr", "p0", mem.align) if kind == "load" else (f"<{lanes} x ptr>", f"v{lanes}p0", min(mem.align, mem.dtype.size))
@@ -78,7 +76,7 @@ def _masked_load(e: Emitter, kind: str, where: str, mem: Mem, mask: Val | None, 
     return e.emit(f"call {ty} {full}({pointer} {where}, i32 {align}, <{lanes} x i1> {on}, {ty} zeroinitializer)")
 
 
-def _guarded_load(e: Emitter, ty: str, where: str, mem: Mem, mask: Val) -> str:
+def _guarded_load(e: LlvmEmitter, ty: str, where: str, mem: Mem, mask: Val) -> str:
     n, before = e.fresh(), e.block
     e.line(f"br i1 {e.of(mask)}, label %then{n}, label %after{n}")
     e.label(f"then{n}")
@@ -88,9 +86,9 @@ def _guarded_load(e: Emitter, ty: str, where: str, mem: Mem, mask: Val) -> str:
     return e.emit(f"phi {ty} [ {x}, %then{n} ], [ {'0.0' if ty in ('float', 'double') else '0'}, %{before} ]")
 
 
-def store(e: Emitter, s: Instr) -> None:
+def store(e: LlvmEmitter, s: Instr) -> str:
     """`store` and `scatter`."""
-    mem: Mem = s.attr
+    mem = s.mem
     at, value = s.args[:2]
     mask = s.args[2] if len(s.args) > 2 else None
     lanes, x = value.lanes, e.of(value)
@@ -102,8 +100,8 @@ def store(e: Emitter, s: Instr) -> None:
     e.written.add(_base(e, mem)[0])
     if s.op == "scatter" and lanes > 1:
         on = splat("i1", "true") if mask is None else e.of(mask)
-        _masked_store(e, "scatter", ty, x, _addresses(e, mem, at), mem, on, lanes)
-        return
+        _masked_store(e, "scatter", x, _addresses(e, mem, at), mem, on, lanes)
+        return ""
     where = _address(e, mem, e.of(at))
     plain = f"store {ty} {x}, ptr {where}, align {mem.align}{_hint(mem)}"
     if mask is None:
@@ -111,7 +109,7 @@ def store(e: Emitter, s: Instr) -> None:
     elif lanes > 1 and (lane := _only_lane(e.of(mask))) is not None:
         _lane_store(e, ty, x, where, mem, lane)
     elif lanes > 1:
-        _masked_store(e, "store", ty, x, where, mem, e.of(mask), lanes)
+        _masked_store(e, "store", x, where, mem, e.of(mask), lanes)
     else:
         n = e.fresh()
         e.line(f"br i1 {e.of(mask)}, label %then{n}, label %after{n}")
@@ -119,6 +117,7 @@ def store(e: Emitter, s: Instr) -> None:
         e.line(plain)
         e.line(f"br label %after{n}")
         e.label(f"after{n}")
+    return ""
 
 
 def _only_lane(on: str) -> int | None:
@@ -128,7 +127,7 @@ def _only_lane(on: str) -> int | None:
     return lanes.index("i1 true") if known and lanes.count("i1 true") == 1 else None
 
 
-def _lane_store(e: Emitter, ty: str, x: str, where: str, mem: Mem, lane: int) -> None:
+def _lane_store(e: LlvmEmitter, ty: str, x: str, where: str, mem: Mem, lane: int) -> None:
     """One element. (Given the mask, LLVM 22 folds a truncation into it and then stores as many bytes as there were before: two too many of a bfloat16.)"""
     scalar = memory(mem.dtype)
     one = e.emit(f"extractelement {ty} {x}, i32 {lane}")
@@ -136,17 +135,26 @@ def _lane_store(e: Emitter, ty: str, x: str, where: str, mem: Mem, lane: int) ->
     e.line(f"store {scalar} {one}, ptr {place}, align {mem.align if not lane else mem.dtype.size}")
 
 
-def _masked_store(e: Emitter, kind: str, ty: str, x: str, where: str, mem: Mem, on: str, lanes: int) -> None:
+def _masked_store(e: LlvmEmitter, kind: str, x: str, where: str, mem: Mem, on: str, lanes: int) -> None:
+    ty = vector(memory(mem.dtype), lanes)
     pointer, tail, align = ("ptr", "p0", mem.align) if kind == "store" else (f"<{lanes} x ptr>", f"v{lanes}p0", min(mem.align, mem.dtype.size))
     full = f"@llvm.masked.{kind}.{suffix(memory(mem.dtype), lanes)}.{tail}"
     e.declare(full, f"declare void {full}({ty}, {pointer}, i32, <{lanes} x i1>)")
     e.line(f"call void {full}({ty} {x}, {pointer} {where}, i32 {align}, <{lanes} x i1> {on})")
 
 
-def prefetch(e: Emitter, s: Instr) -> None:
+def prefetch(e: LlvmEmitter, s: Instr) -> str:
     """`prefetch`, into every cache; to write where it is an output's."""
-    mem: Mem = s.attr
+    mem = s.mem
     write = int(mem.space == "param" and e.program.params[mem.base].role == "out")
     name = "@llvm.prefetch.p0"
     e.declare(name, f"declare void {name}(ptr, i32 immarg, i32 immarg, i32 immarg)")
     e.line(f"call void {name}(ptr {_address(e, mem, e.of(s.args[0]))}, i32 {write}, i32 3, i32 1)")
+    return ""
+
+
+OPS: dict[str, Callable[[LlvmEmitter, Instr], str]] = {
+    **dict.fromkeys(READS, load),
+    **dict.fromkeys(WRITES, store),
+    **dict.fromkeys(HINTS, prefetch),
+}

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from ...ir.dtypes import DType
 from ...ir.errors import BuildError
+from ...program.ops import COMPARISONS, TWIN_ONLY
 from ...program.program import Instr, Val
 from ...targets.instructions import BY_NAME
 from . import half
+from .emitter import LlvmEmitter
 from .scale import scale2
 from .types import SCALAR, constant, splat, type_of, vector
-
-if TYPE_CHECKING:
-    from .renderer import Emitter
 
 _BINARY = {
     "f": {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"},
@@ -38,16 +36,16 @@ def _args(s: Instr) -> tuple[Val, ...]:
     return s.args
 
 
-def _binary(e: Emitter, s: Instr) -> str:
+def _binary(e: LlvmEmitter, s: Instr) -> str:
     a, b = _args(s)
-    table = _COMPARE if s.op in ("lt", "le", "eq", "ne") else _BINARY
+    table = _COMPARE if s.op in COMPARISONS else _BINARY
     opcode = table[a.dtype.kind].get(s.op)
     if opcode is None:
         raise _unsupported(s)
     return e.emit(f"{opcode} {type_of(a)} {e.of(a)}, {e.of(b)}")
 
 
-def _minmax(e: Emitter, s: Instr) -> str:
+def _minmax(e: LlvmEmitter, s: Instr) -> str:
     a, b = _args(s)
     name = _MINMAX.get(a.dtype.kind, {}).get(s.op)
     if name is None:
@@ -60,25 +58,25 @@ def _minmax(e: Emitter, s: Instr) -> str:
     return e.call(name, type_of(a), SCALAR[a.dtype.name], a.lanes, e.of(a), e.of(b), flags="nsz ")
 
 
-def _aligned(e: Emitter, s: Instr) -> str:
-    param, size = s.attr
+def _aligned(e: LlvmEmitter, s: Instr) -> str:
+    param, size = s.picks
     low = e.emit(f"and i64 {e.emit(f'ptrtoint ptr {e.pointer(param)} to i64')}, {size - 1}")
     return e.emit(f"icmp eq i64 {low}, 0")
 
 
-def _neg(e: Emitter, s: Instr) -> str:
+def _neg(e: LlvmEmitter, s: Instr) -> str:
     (a,) = _args(s)
     if a.dtype.is_float:
         return e.emit(f"fneg {type_of(a)} {e.of(a)}")
     return e.emit(f"sub {type_of(a)} {constant(0, a.dtype, a.lanes)}, {e.of(a)}")
 
 
-def _not(e: Emitter, s: Instr) -> str:
+def _not(e: LlvmEmitter, s: Instr) -> str:
     (a,) = s.args
     return e.emit(f"xor {type_of(a)} {e.of(a)}, {constant(True if a.dtype.kind == 'b' else -1, a.dtype, a.lanes)}")
 
 
-def _abs(e: Emitter, s: Instr) -> str:
+def _abs(e: LlvmEmitter, s: Instr) -> str:
     (a,) = _args(s)
     if a.dtype.is_float:
         return e.call("fabs", type_of(a), SCALAR[a.dtype.name], a.lanes, e.of(a))
@@ -89,12 +87,12 @@ def _abs(e: Emitter, s: Instr) -> str:
     return e.call("smax", type_of(a), SCALAR[a.dtype.name], a.lanes, e.of(a), minus)
 
 
-def _sqrt(e: Emitter, s: Instr) -> str:
+def _sqrt(e: LlvmEmitter, s: Instr) -> str:
     (a,) = _args(s)
     return e.call("sqrt", type_of(a), SCALAR[a.dtype.name], a.lanes, e.of(a))
 
 
-def _round(e: Emitter, s: Instr) -> str:
+def _round(e: LlvmEmitter, s: Instr) -> str:
     (a,) = _args(s)
     ty, scalar, x = type_of(a), SCALAR[a.dtype.name], e.of(a)
     if {"sse41", "neon"} & e.target.features:
@@ -113,7 +111,7 @@ def _round(e: Emitter, s: Instr) -> str:
     return e.call("copysign", ty, scalar, a.lanes, e.select(above, lower, whole, scalar, a.lanes), x)
 
 
-def _fma(e: Emitter, s: Instr) -> str:
+def _fma(e: LlvmEmitter, s: Instr) -> str:
     a, b, c = _args(s)
     ty = type_of(a)
     if a.dtype.is_float and "fma" in e.target.features:
@@ -123,9 +121,9 @@ def _fma(e: Emitter, s: Instr) -> str:
     return e.emit(f"{add} {ty} {e.emit(f'{mul} {ty} {e.of(a)}, {e.of(b)}')}, {e.of(c)}")
 
 
-def _divmod(e: Emitter, s: Instr) -> str:
+def _divmod(e: LlvmEmitter, s: Instr) -> str:
     (a,) = s.args
-    ty, x, n = type_of(a), e.of(a), int(s.attr)
+    ty, x, n = type_of(a), e.of(a), s.number
     if n <= 0 or not a.dtype.is_int:
         raise _unsupported(s)
     by = constant(n, a.dtype, a.lanes)
@@ -143,12 +141,12 @@ def _divmod(e: Emitter, s: Instr) -> str:
     return e.emit(f"add {ty} {rest}, {e.emit(f'and {ty} {negative}, {by}')}")
 
 
-def _select(e: Emitter, s: Instr) -> str:
+def _select(e: LlvmEmitter, s: Instr) -> str:
     cond, a, b = s.args
     return e.emit(f"select {type_of(cond)} {e.of(cond)}, {type_of(a)} {e.of(a)}, {type_of(b)} {e.of(b)}")
 
 
-def _bitcast(e: Emitter, s: Instr) -> str:
+def _bitcast(e: LlvmEmitter, s: Instr) -> str:
     (a,), out = s.args, s.out
     assert out is not None
     if a.dtype.size != out.dtype.size or a.lanes != out.lanes:
@@ -156,13 +154,13 @@ def _bitcast(e: Emitter, s: Instr) -> str:
     return e.of(a) if type_of(a) == type_of(out) else e.emit(f"bitcast {type_of(a)} {e.of(a)} to {type_of(out)}")
 
 
-def _cast(e: Emitter, s: Instr) -> str:
+def _cast(e: LlvmEmitter, s: Instr) -> str:
     (a,), out = s.args, s.out
     assert out is not None
     return convert(e, e.of(a), a.dtype, out.dtype, a.lanes)
 
 
-def convert(e: Emitter, x: str, src: DType, to: DType, lanes: int) -> str:
+def convert(e: LlvmEmitter, x: str, src: DType, to: DType, lanes: int) -> str:
     """`x` of type `src` converted to `to` as `cast` documents; a number becomes a bool where it is not 0."""
     if src is to:
         return x
@@ -189,7 +187,7 @@ def convert(e: Emitter, x: str, src: DType, to: DType, lanes: int) -> str:
     return e.emit(f"{'trunc' if to.size < src.size else 'sext' if src.kind == 'i' else 'zext'} {a} {x} to {b}")
 
 
-def _splat(e: Emitter, s: Instr) -> str:
+def _splat(e: LlvmEmitter, s: Instr) -> str:
     (a,), out = s.args, s.out
     assert out is not None
     x, scalar, ty = e.of(a), type_of(a), type_of(out)
@@ -199,25 +197,25 @@ def _splat(e: Emitter, s: Instr) -> str:
     return e.emit(f"shufflevector {ty} {first}, {ty} poison, <{out.lanes} x i32> zeroinitializer")
 
 
-def _extract(e: Emitter, s: Instr) -> str:
+def _extract(e: LlvmEmitter, s: Instr) -> str:
     (a,) = s.args
-    return e.emit(f"extractelement {type_of(a)} {e.of(a)}, i32 {int(s.attr)}")
+    return e.emit(f"extractelement {type_of(a)} {e.of(a)}, i32 {s.number}")
 
 
-def _insert(e: Emitter, s: Instr) -> str:
+def _insert(e: LlvmEmitter, s: Instr) -> str:
     a, x = s.args
-    return e.emit(f"insertelement {type_of(a)} {e.of(a)}, {type_of(x)} {e.of(x)}, i32 {int(s.attr)}")
+    return e.emit(f"insertelement {type_of(a)} {e.of(a)}, {type_of(x)} {e.of(x)}, i32 {s.number}")
 
 
-def _shuffle(e: Emitter, s: Instr) -> str:
+def _shuffle(e: LlvmEmitter, s: Instr) -> str:
     a, b = s.args
-    picks = ", ".join(f"i32 {int(i)}" for i in s.attr)
-    return e.emit(f"shufflevector {type_of(a)} {e.of(a)}, {type_of(b)} {e.of(b)}, <{len(s.attr)} x i32> <{picks}>")
+    picks = ", ".join(f"i32 {i}" for i in s.picks)
+    return e.emit(f"shufflevector {type_of(a)} {e.of(a)}, {type_of(b)} {e.of(b)}, <{len(s.picks)} x i32> <{picks}>")
 
 
-def _dot(e: Emitter, s: Instr) -> str:
+def _dot(e: LlvmEmitter, s: Instr) -> str:
     acc, a, b = s.args
-    row = BY_NAME.get(s.attr)
+    row = BY_NAME.get(str(s.attr))
     shapes = [(v.dtype, v.lanes) for v in s.args]
     if row is None or shapes != [(row.c, row.n), (row.a, row.k), (row.b, row.n * row.k)]:
         raise _unsupported(s)
@@ -239,7 +237,7 @@ def _dot(e: Emitter, s: Instr) -> str:
     return e.emit(f"call {type_of(acc)} {full}({type_of(acc)} {e.of(acc)}, {ty} {left}, {ty} {right})")
 
 
-def _dot_halves(e: Emitter, acc: Val, full: str, ty: str, left: str, right: str) -> str:
+def _dot_halves(e: LlvmEmitter, acc: Val, full: str, ty: str, left: str, right: str) -> str:
     """Groups of four bytes by pairs of 16 bits: first the bytes at even places, then those at odd ones."""
     eight, low = (f"splat (i16 {n})" for n in (8, 255))
     e.declare(full, f"declare {type_of(acc)} {full}({ty}, {ty})")
@@ -255,12 +253,12 @@ def _dot_halves(e: Emitter, acc: Val, full: str, ty: str, left: str, right: str)
     return out
 
 
-def _const(e: Emitter, s: Instr) -> str:
+def _const(e: LlvmEmitter, s: Instr) -> str:
     assert s.out is not None
     return constant(s.attr, s.out.dtype, s.out.lanes)
 
 
-def _elementary(e: Emitter, s: Instr) -> str:
+def _elementary(e: LlvmEmitter, s: Instr) -> str:
     raise BuildError(f"{s.op} reached the renderer: lower the kernel with expand=True")
 
 
@@ -269,13 +267,14 @@ def _unsupported(s: Instr) -> BuildError:
     return BuildError(f"{s.op}({types}) with attribute {s.attr!r} is not an operation of Programs: 16-bit floats are cast to float32 first")
 
 
-OPS: dict[str, Callable[[Emitter, Instr], str]] = {
+OPS: dict[str, Callable[[LlvmEmitter, Instr], str]] = {
     "const": _const,
-    **dict.fromkeys(("add", "sub", "mul", "div", "and", "or", "xor", "shl", "shr", "lt", "le", "eq", "ne"), _binary),
+    **dict.fromkeys(("add", "sub", "mul", "div", "and", "or", "xor", "shl", "shr"), _binary),
+    **dict.fromkeys(COMPARISONS, _binary),
     **dict.fromkeys(("max", "min"), _minmax),
     **dict.fromkeys(("floor", "round"), _round),
     **dict.fromkeys(("idiv", "imod"), _divmod),
-    **dict.fromkeys(("exp", "log", "tanh", "erf"), _elementary),
+    **dict.fromkeys(TWIN_ONLY, _elementary),
     "neg": _neg,
     "not": _not,
     "abs": _abs,

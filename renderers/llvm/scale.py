@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ...ir.errors import BuildError
 from ...program.program import Instr
+from .emitter import LlvmEmitter
 from .types import SCALAR, vector
 
-if TYPE_CHECKING:
-    from .renderer import Emitter
 
-
-def scale2(e: Emitter, s: Instr) -> str:
+def scale2(e: LlvmEmitter, s: Instr) -> str:
     """a · 2^b of vectors of any length, or of scalars."""
     a, b = s.args
     if not a.dtype.is_float or a.dtype.size < 4:
@@ -37,13 +33,13 @@ def scale2(e: Emitter, s: Instr) -> str:
     return done
 
 
-def _shuffled(e: Emitter, ty: str, a: str, b: str, picks: list[int]) -> str:
+def _shuffled(e: LlvmEmitter, ty: str, a: str, b: str, picks: list[int]) -> str:
     """Lanes of two operands; any where a pick is negative."""
     text = ", ".join(f"i32 {i}" if i >= 0 else "i32 poison" for i in picks)
     return e.emit(f"shufflevector {ty} {a}, {ty} {b}, <{len(picks)} x i32> <{text}>")
 
 
-def _register(e: Emitter, scalar: str, lanes: int, size: int, a: str, b: str) -> str:
+def _register(e: LlvmEmitter, scalar: str, lanes: int, size: int, a: str, b: str) -> str:
     """One instruction. Its mask has a bit a lane, but 8 at least; 512 bits also take a rounding: 4, the current one."""
     ty, bits = vector(scalar, lanes), 8 * lanes * size
     mask = f"i{max(8, lanes)}"

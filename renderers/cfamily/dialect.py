@@ -8,14 +8,16 @@ from typing import ClassVar
 from ...ir.dtypes import DType
 from ...ir.errors import BuildError
 from ...program.program import Instr, Mem, Val
+from ...targets.languages import Language
 
 
-class Language(ABC):
+class Dialect(ABC):
     """Expressions are texts; those without a space bind tighter than any operator."""
 
     TYPES: ClassVar[dict[str, str]]
     """The language's names of the element types."""
-    LANGUAGE: ClassVar[str]
+    LANGUAGE: ClassVar[Language]
+    """What the language can say."""
     LONG: ClassVar[tuple[str, str]] = ("LL", "ULL")
     """Suffixes of 64-bit literals, signed and unsigned."""
     BOOLS: ClassVar[tuple[str, str]] = ("false", "true")
@@ -41,25 +43,25 @@ class Language(ABC):
     def special(self, value: float, form: DType) -> str:
         """An infinity or NaN."""
 
-    @abstractmethod
     def barrier(self) -> None:
-        """Write a barrier."""
+        """Write a barrier (languages with groups of threads)."""
+        raise self._no_groups("barriers")
 
     def prefetch(self, at: str) -> None:
         """Ask for the line at an address that will be used."""
-        raise BuildError(f"{self.LANGUAGE} has no prefetch: leave out FETCH")
+        raise BuildError(f"{self.LANGUAGE.title} has no prefetch: leave out FETCH")
 
-    @abstractmethod
     def shuffle_xor(self, x: str, form: DType, distance: int) -> str:
-        """The scalar `x` of thread `thread ^ distance`."""
+        """The scalar `x` of thread `thread ^ distance` (languages with groups of threads)."""
+        raise self._no_groups("shuffles")
 
     def dot(self, s: Instr, out: Val) -> None:
         """Write an instruction of `targets.instructions`."""
-        raise BuildError(f"{self.LANGUAGE} has no {s.attr}: leave out TC, or render for a target that has it")
+        raise BuildError(f"{self.LANGUAGE.title} has no {s.attr}: leave out TC, or render for a target that has it")
 
     def scale2(self, x: str, n: str, form: DType, width: int) -> str:
         """x · 2^n with one rounding."""
-        raise BuildError(f"{self.LANGUAGE} has no scale2: lower the kernel for the target it is rendered for")
+        raise BuildError(f"{self.LANGUAGE.title} has no scale2: lower the kernel for the target it is rendered for")
 
     @abstractmethod
     def aligned(self, pointer: str, size: int) -> str:
@@ -129,8 +131,11 @@ class Language(ABC):
         """What `load_vector` gives as an operand of ?:, which wants equal types."""
         return loaded
 
+    def _no_groups(self, what: str) -> Exception:
+        return AssertionError(f"{self.LANGUAGE.title} has no {what}: there are no threads in a group")
+
     def _no_vectors(self) -> Exception:
-        return AssertionError(f"{self.LANGUAGE} has no vectors in variables")
+        return AssertionError(f"{self.LANGUAGE.title} has no vectors in variables")
 
 
 def atom(x: str) -> str:
