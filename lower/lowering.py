@@ -12,11 +12,12 @@ from ..ir.dtypes import DType, index
 from ..ir.errors import OptError
 from ..ir.kernel import Buffer, Scan
 from ..ir.node import Node, const, walk
+from ..opts.apply_options import apply
 from ..opts.axis_plan import Part
 from ..opts.memory_limits import check_program
 from ..opts.nests import FoldItem, Item, Nest
-from ..opts.schedule import Scheduled, apply
-from ..opts.staging import StagePlan
+from ..opts.plans import StagePlan
+from ..opts.schedule import Scheduled
 from ..program.builder import Builder, Loop
 from ..program.program import Mem, Param, Phase, Program, Val
 from . import empty_extents as empty

@@ -16,8 +16,8 @@ from ..ir import index as ix
 from ..ir.node import Node, const, substitute
 from ..opts.axis_plan import Part
 from ..opts.nests import Item, Nest
+from ..opts.plans import StagePlan
 from ..opts.schedule import Scheduled
-from ..opts.staging import StagePlan
 from ..program.builder import Builder, Loop
 from ..program.program import Val
 from .scalars import Scalars

@@ -5,15 +5,11 @@ A value is laid out along the lanes of the nest that makes it, so that it is wri
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ..ir import index as ix
 from ..ir.node import Node, axes_of, load_parts, walk
 from .axis_plan import Part
 from .nests import Nest
-
-if TYPE_CHECKING:
-    from .schedule import Scheduled
+from .schedule import Scheduled
 
 
 def inner_dimensions(s: Scheduled) -> dict[str, int]:

@@ -7,7 +7,6 @@ jumps."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from ..ir import index as ix
 from ..ir.node import Node
@@ -15,10 +14,8 @@ from ..targets import Target
 from .axis_plan import Part
 from .layout import stride as stride_of
 from .nests import Nest
-
-if TYPE_CHECKING:
-    from .schedule import Scheduled
-    from .staging import StagePlan
+from .plans import StagePlan
+from .schedule import Scheduled
 
 PAGE = 4096
 LINE = 64

@@ -1,39 +1,32 @@
-"""`apply`: a kernel and a list of options become a `Scheduled`, or an OptError that says why not."""
+"""`Scheduled`: a kernel with every loop decided, as data and what is asked of it. `apply_options.apply` makes one."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 
-from ..ir.errors import OptError
 from ..ir.kernel import Kernel, Value
 from ..ir.node import Node, substitute
 from ..targets import Target
-from . import groups
 from .axis_plan import AxisPlan, Part
-from .defaults import legal_prefix, points, rows
-from .dots import DotPlan, check_dots, kept_types
-from .fetch import Fetch, fetching
-from .groups import ThreadAxis
-from .handlers import HANDLERS, State
-from .layout import inner_dimensions
-from .legality import check_scheduled
-from .memory_limits import check_stages
-from .nests import FoldItem, Item, Nest, build
-from .opt import Opt, Opts, opt
-from .own import owned
-from .show import NestLine, nest_lines
-from .splitk import split
-from .staging import ONCE, StagePlan, plan_stage
+from .nests import Item, Nest, flat
+from .opt import Opts
+from .plans import DotPlan, StagePlan, ThreadAxis
+
+
+def _last_axes(s: Scheduled) -> dict[str, int]:
+    """Of a schedule without nests of its own: no value is kept."""
+    return {}
 
 
 @dataclass(frozen=True, eq=False)
 class Scheduled:
-    """A kernel with every loop decided. Read by lowering, the analytic model and `tune show`. SPLITK makes two `phases`,
-    each a schedule of its own; this one then only names the whole."""
+    """A kernel with every loop decided. Read by lowering, the analytic model and `tune show`. Options that rewrite the kernel make `phases`, each a schedule of
+    its own; this one then only names the whole. `marks`: what options noted for later, option → {what it is on: its argument}. `lay_out`: finds the position of
+    the consecutive axis of each kept value."""
 
     kernel: Kernel
     opts: Opts
@@ -46,17 +39,18 @@ class Scheduled:
     stages: dict[str, StagePlan] = field(default_factory=dict)
     held: frozenset[str] = frozenset()
     nt: frozenset[str] = frozenset()
-    fetch: frozenset[str] = frozenset()
+    marks: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     effects: frozenset[str] = frozenset()
     phases: tuple[Scheduled, ...] = ()
     threads: tuple[ThreadAxis, ...] = ()
     swizzle: int = 1
     regs: int = 0
     dots: dict[str, DotPlan] = field(default_factory=dict)
+    lay_out: Callable[[Scheduled], dict[str, int]] = _last_axes
 
-    def nest(self) -> list[NestLine]:
-        """The loop nest as lines for people."""
-        return nest_lines(self)
+    def marked(self, op: str) -> Mapping[str, object]:
+        """What the options of a name noted: what each is on, and its argument."""
+        return self.marks.get(op, {})
 
     @cached_property
     def position(self) -> dict[str, int]:
@@ -107,7 +101,7 @@ class Scheduled:
     @cached_property
     def nests(self) -> list[Nest]:
         """Every nest, folds opened."""
-        return [n for i in self.items for n in (i.nests if isinstance(i, FoldItem) else (i,))]
+        return flat(self.items)
 
     def at_parts(self, node: Node) -> Node:
         """An index expression over axes, rewritten over part variables."""
@@ -118,19 +112,9 @@ class Scheduled:
         return {a: p.index for a, p in self.plans.items()}
 
     @cached_property
-    def fetches(self) -> dict[str, list[Fetch]]:
-        """The name of a reduction → what it asks for."""
-        out: dict[str, list[Fetch]] = {}
-        for b in self.kernel.buffers:
-            found = fetching(self.items, b) if b.name in self.fetch else None
-            if found is not None:
-                out.setdefault(found.nest.name, []).append(found)
-        return out
-
-    @cached_property
     def inner(self) -> dict[str, int]:
         """The position of the consecutive axis of kept values, where lanes decide it; threads of a group keep the last one."""
-        return {} if self.group > 1 else inner_dimensions(self)
+        return {} if self.group > 1 else self.lay_out(self)
 
     @cached_property
     def hash(self) -> str:
@@ -139,7 +123,7 @@ class Scheduled:
             return hashlib.sha256("/".join(p.hash for p in self.phases).encode()).hexdigest()[:24]
         lines = [
             f"{self.swizzle} {self.regs} {[(t.family, t.count) for t in self.threads]}",
-            repr(sorted(self.nt)) + (f" {sorted(self.fetch)}" if self.fetch else ""),
+            repr(sorted(self.nt)) + "".join(f" {op} {sorted(noted.items(), key=repr)}" for op, noted in sorted(self.marks.items())),
             repr(sorted(self.held)),
             repr(sorted(self.value_stages.items())),
         ]
@@ -150,89 +134,3 @@ class Scheduled:
         lines += [f"stage {s.describe}" for _, s in sorted(self.stages.items())]
         lines += [f"dot {d.describe}" for _, d in sorted(self.dots.items())]
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:24]
-
-
-def apply(kernel: Kernel, opts: Iterable[Opt] | Sequence[object], target: Target) -> Scheduled:
-    """The schedule that `opts` describe; OptError where an option is illegal. Pure: equal arguments, equal result."""
-    from .opt import parse
-
-    listed = parse(tuple(opts))
-    cuts = [o for o in listed if o.op == "SPLITK"]
-    if cuts:
-        return _phases(kernel, listed, cuts, target)
-    owns = [o for o in listed if o.op == "OWN"]
-    if owns:
-        return _own(kernel, listed, owns, target)
-    s = State(kernel, target)
-    for o in listed:
-        HANDLERS[o.op](s, o)
-    if target.kind == "gpu":
-        groups.default_grid(s)
-    staged = {n: fill for n, (_, fill) in s.value_stages.items() if n not in s.held}
-    items = tuple(build(kernel, staged, s.held, lambda v, nest, by: _again(s, v, nest, by)))
-    kept = {n: kernel.values[n] for n in staged}
-    out = Scheduled(
-        kernel, listed, target, s.plans, tuple(s.order), items, kept, {n: at for n, (at, _) in s.value_stages.items()},
-        {}, frozenset(s.held), frozenset(s.nt), frozenset(s.fetch), frozenset(s.effects),
-        (), groups.thread_axes(s, items), s.swizzle, s.regs, s.dots,
-    )  # fmt: skip
-    # in the order of the buffers, not of the options: equal schedules are laid out alike
-    stages = {b.name: kept_types(out, plan_stage(out, s.input_stages[b.name])) for b in kernel.inputs if b.name in s.input_stages}
-    out = replace(out, stages=stages)
-    check_stages(out)
-    check_scheduled(out)
-    check_dots(out)
-    return out
-
-
-def _again(s: State, v: Value, nest: Nest, by: tuple[Node, ...]) -> bool:
-    """Whether loops of `nest` that `v` does not depend on run inside the loop where `v` is kept (and none around it), so that `v` is better computed by a nest
-    of its own. (Axes of the grid and of threads are every nest's, so `v` stays with its reader under those.)"""
-    at = s.value_stages[v.name][0]
-    others = [p for a in nest.all_axes if a not in by for p in s.plans[a].parts]
-    mine = {p.name for a in v.axes for p in (s.plans[a].fold, *s.plans[a].parts) if p is not None and p.loop}
-    if at != "grid" and (at not in mine or at not in s.order):
-        return False
-    place = -1 if at == "grid" else s.order.index(at)
-    inside = [p for p in others if p.loop]
-    return bool(inside) and all(p.kind == "serial" for p in others if not p.register) and all(s.order.index(p.name) > place for p in inside)
-
-
-def _phases(kernel: Kernel, listed: Opts, cuts: list[Opt], target: Target) -> Scheduled:
-    if len(cuts) > 1:
-        raise OptError(f"{cuts[1]}: only one reduction can be split")
-    kept = next((o for o in listed if o.op == "STAGE" and o.fields["at"] == ONCE), None)
-    if kept is not None:
-        raise OptError(f"{kept}: the workspace between the phases of {cuts[0]} is made anew by each call; use one of them")
-    first, second = split(kernel, cuts[0])
-    chunks = opt("PARALLEL", first.body[0].axes[0].arg.name)  # type: ignore[union-attr]
-    # the outputs belong to the second phase; the first one's workspace is read again at once
-    names = {b.name for b in kernel.outputs}
-    outputs = tuple(o for o in listed if o.op == "NT" or (o.op == "FETCH" and o.on in names))
-    a = apply(first, (chunks, *(o for o in listed if o is not cuts[0] and o not in outputs)), target)
-    b = apply(second, (*_second(second, target), *outputs), target)
-    whole = State(kernel, target)
-    return Scheduled(
-        kernel, listed, target, whole.plans, tuple(whole.order), tuple(build(kernel, {})), {}, {},
-        effects=a.effects | {"REASSOC"}, phases=(a, b),
-    )  # fmt: skip
-
-
-def _own(kernel: Kernel, listed: Opts, owns: list[Opt], target: Target) -> Scheduled:
-    if len(owns) > 1:
-        raise OptError(f"{owns[1]}: the output has owners already")
-    inner, blocks = owned(kernel, owns[0], target)
-    a = apply(inner, (opt("PARALLEL", blocks), *(o for o in listed if o is not owns[0])), target)
-    whole = State(kernel, target)
-    return Scheduled(kernel, listed, target, whole.plans, tuple(whole.order), tuple(build(kernel, {})), {}, {}, effects=a.effects, phases=(a,))
-
-
-def _second(kernel: Kernel, target: Target) -> Opts:
-    """The fixed schedule of the phase that sums the chunks: lanes along what is consecutive, rows in parallel."""
-
-    def legal(o: Opts) -> Scheduled:
-        return apply(kernel, o, target)
-
-    if target.kind == "gpu":
-        return legal_prefix(points(kernel, 128, 1), legal) or ()
-    return legal_prefix(rows(kernel, target, 2, 2 * max(1, target.lanes(kernel.outputs[0].dtype.compute)), False), legal) or ()

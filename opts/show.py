@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ..ir.kernel import Reduce, Scan
 from ..ir.node import Node, load_parts
 from .axis_plan import Part
+from .layout import likely_lane
 from .nests import FoldItem, Nest
-from .staging import ONCE
-
-if TYPE_CHECKING:
-    from .schedule import Scheduled
+from .plans import ONCE
+from .schedule import Scheduled
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +72,6 @@ def _nest(s: Scheduled, n: Nest, depth: int) -> list[NestLine]:
 
 
 def _is_last(s: Scheduled, n: Nest, p: Part) -> bool:
-    from .layout import likely_lane
-
     lane, _ = likely_lane(s, n)
     return lane is p
 

@@ -20,9 +20,10 @@ from ...opts.fold_tiles import share as share_run
 from ...opts.layout import likely_lane, picked, strides
 from ...opts.layout import stride as stride_of
 from ...opts.nests import FoldItem, Nest
+from ...opts.options.fetch import fetches
 from ...opts.pages import copy_cycles, is_far, jump_cycles
+from ...opts.plans import StagePlan
 from ...opts.schedule import Scheduled
-from ...opts.staging import StagePlan
 from .dots import dot_work, weave
 from .gpu import estimate_gpu
 from .own import owned_work
@@ -276,7 +277,8 @@ def _traffic(s: Scheduled, nest: Nest, dram: float, warm: Collection[str] = ()) 
             if buffer.name not in s.stages:
                 uses.append((indices, buffer.shape, buffer.dtype.size, False))
                 near.append(
-                    buffer.name in s.fetch or (buffer.name in warm and _footprint(s, indices, buffer.shape, item, buffer.dtype.size)[0] <= 0.5 * s.target.l2)
+                    buffer.name in s.marked("FETCH")
+                    or (buffer.name in warm and _footprint(s, indices, buffer.shape, item, buffer.dtype.size)[0] <= 0.5 * s.target.l2)
                 )
     asked = 0.0
     if nest.store is not None and nest.store.buffer.name in s.nt:  # past the caches: written once, and not read before
@@ -285,8 +287,8 @@ def _traffic(s: Scheduled, nest: Nest, dram: float, warm: Collection[str] = ()) 
         )
     elif nest.store is not None:
         uses.append((nest.indices, nest.store.buffer.shape, nest.store.buffer.dtype.size, True))
-        near.append(nest.store.buffer.name in s.fetch)
-    for f in s.fetches.get(nest.name, ()):
+        near.append(nest.store.buffer.name in s.marked("FETCH"))
+    for f in fetches(s).get(nest.name, ()):
         row = _footprint(s, f.indices, f.buffer.shape, item, f.buffer.dtype.size)[0]
         asked += (1 if f.later else 2) * row * _trips([p for p in loops if p.kind == "grid"]) / dram
     held_here = [st for st in s.stages.values() if any(n is nest for n in st.nests)]

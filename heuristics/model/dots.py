@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from ...ir import index as ix
 from ...ir.node import Node, axes_of, load_parts
-from ...opts.dots import DotPlan
 from ...opts.nests import Nest
-from ...opts.staging import StagePlan
+from ...opts.plans import DotPlan, StagePlan
 
 if TYPE_CHECKING:
     from ...opts.schedule import Scheduled

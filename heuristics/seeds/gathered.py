@@ -10,12 +10,12 @@ from collections.abc import Iterable
 
 from ...ir.kernel import Kernel, loads
 from ...ir.node import walk
+from ...opts.apply_options import apply
 from ...opts.defaults import rows
 from ...opts.nests import Nest
 from ...opts.opt import Opts, opt
-from ...opts.own import ownable
+from ...opts.options.own import ownable
 from ...opts.pages import is_far
-from ...opts.schedule import apply
 from ...opts.structure import contractions, extent, nests
 from ...targets import Target
 from ..model import estimate

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from ...ir import index as ix
 from ...ir.node import Node, const, load_parts
 from ...opts.axis_plan import Part
-from ...opts.dots import DotPlan, inner_loops
+from ...opts.dots import inner_loops
 from ...opts.nests import Nest
+from ...opts.plans import DotPlan, StagePlan
 from ...opts.schedule import Scheduled
-from ...opts.staging import StagePlan
 from ...program.program import Mem, Val
 from ..expr import NestEval
 from ..staged.box import flipped

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...ir.node import const
-from ...opts.staging import StagePlan
+from ...opts.plans import StagePlan
 from ...program.program import Phase
 from ..scalars import Scalars
 from ..staged import copy

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ...ir.dtypes import bool_
-from ...opts.groups import ThreadAxis
 from ...opts.nests import Nest
+from ...opts.plans import ThreadAxis
 from ...program.program import Mem, Val
 from ..storage import Key
 

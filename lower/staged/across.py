@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ...ir import index as ix
 from ...ir.node import Node, axis, const, load_parts
 from ...opts.axis_plan import Part
-from ...opts.staging import StagePlan
+from ...opts.plans import StagePlan
 from ...program.program import Mem
 from ..emit.loops import through
 from ..transpose import LEAST, turned

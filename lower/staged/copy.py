@@ -10,7 +10,7 @@ from ...ir.kernel import loads
 from ...ir.node import Node, const, load, load_parts
 from ...opts.axis_plan import Part
 from ...opts.nests import Nest
-from ...opts.staging import StagePlan
+from ...opts.plans import StagePlan
 from ...program.program import Mem
 from ..emit.loops import through
 from ..expr import NestEval

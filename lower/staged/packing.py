@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 from ...ir import index as ix
 from ...ir.node import Node, const, load_parts
 from ...opts.axis_plan import Part
-from ...opts.dots import DotPlan
 from ...opts.nests import Nest
-from ...opts.staging import StagePlan
+from ...opts.plans import DotPlan, StagePlan
 from ...program.builder import Builder
 from ...program.program import Mem, Val
 from ..emit.dot import panel, sums_of

@@ -10,7 +10,7 @@ from ...ir.dtypes import index
 from ...ir.node import Node, const
 from ...ir.node import axis as make_axis
 from ...opts.axis_plan import Part
-from ...opts.staging import StagePlan
+from ...opts.plans import StagePlan
 from ...program.builder import Builder
 from ...program.program import Mem, Val
 from ..storage import Assignment
