@@ -1,6 +1,6 @@
-"""Scheduled kernels become Programs; the interpreter runs Programs."""
+"""Scheduled kernels become Programs: emission, then named passes."""
 
 from ..program.program import Mem, Param, Program, Signature
-from .lowering import lower
+from .pipeline import lower
 
 __all__ = ["Mem", "Param", "Program", "Signature", "lower"]

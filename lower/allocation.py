@@ -1,41 +1,59 @@
-"""Gives values that are kept a place: scratch of the worker or thread, or memory that the threads of a group share."""
+"""Storage allocation: gives values that are kept a place in scratch of the worker or thread, or in memory that the threads of a
+group share."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
 
 from ..ir import index as ix
 from ..ir.errors import OptError
 from ..ir.kernel import Value
 from ..ir.node import Node, const
-from ..opts.axis_plan import Part
-from ..opts.nests import Nest
-from ..opts.schedule import Scheduled
-from .storage import Arena, Array, row_major
+from ..program.program import Mem
+from .context import Context
+from .scope import Scope
+from .storage import Arena, Array, Registers, row_major
+
+T = TypeVar("T")
 
 
-class Rooms:
-    """The part of a Lowering that hands out arrays."""
+class Storage:
+    """Where the values of a phase live. `values`: by name. `reserved`: arrays that values will get, because they are read outside
+    the loop that makes them. `panels`: memory of staged tiles. `lent`: outputs that hold another value for a while. `aliased`:
+    outputs that a reduction or scan is computed in, so that nothing is left to store."""
 
-    sched: Scheduled
-    opened: dict[str, Part]
-    arena: Arena
-    shared: Arena
-    axis_index: dict[Node, Node]
-    reads: dict[str, list[tuple[Nest, tuple[Node, ...]]]]
-    inner: dict[str, int]
+    def __init__(self, ctx: Context) -> None:
+        self.ctx = ctx
+        self.values: dict[str, Registers | Array] = {}
+        self.reserved: dict[str, Array] = {}
+        self.panels: dict[str, Mem] = {}
+        self.lent: set[str] = set()
+        self.aliased: set[str] = set()
+        self.scratch, self.shared = Arena(), Arena("shared")
 
-    def array(self, value: Value, axes: tuple[Node, ...]) -> Array:
+    def versions(self, pieces: Iterable[T]) -> Iterator[T]:
+        """One piece of code after the other: each knows nothing of what another keeps where, and uses the same memory."""
+        saved = dict(self.values), dict(self.panels), dict(self.reserved), set(self.lent)
+        mark = top = self.scratch.size, self.shared.size
+        for piece in pieces:
+            self.scratch.size, self.shared.size = mark
+            self.values, self.panels, self.reserved = dict(saved[0]), dict(saved[1]), dict(saved[2])
+            self.lent = set(saved[3])
+            yield piece
+            top = max(top[0], self.scratch.size), max(top[1], self.shared.size)
+        self.scratch.size, self.shared.size = top
+
+    def array(self, scope: Scope, value: Value, axes: tuple[Node, ...]) -> Array:
         """Room for the part of a value that the open loops do not fix. Elements of several threads go to shared memory, unless
         every reader wants just what its own thread made."""
-        spread = any(self.sched.plans[a].threads > 1 for a in axes)
+        plans = self.ctx.sched.plans
+        spread = any(plans[a].threads > 1 for a in axes)
         own = spread and self._own(value.name, axes)
-        sizes, bases = [], []
-        for a in axes:
-            base, size = self.local(a, own)
-            bases.append(base)
-            sizes.append(size)
-        inner = self.inner.get(value.name, len(axes) - 1)
+        found = [self._local(scope, a, own) for a in axes]
+        inner = self.ctx.sched.inner.get(value.name, len(axes) - 1)
         order = [*(d for d in range(len(axes)) if d != inner), inner] if axes else []
-        dims = [sizes[d] for d in order]
+        dims = [found[d][1] for d in order]
         if dims:
             lanes = 64 // max(1, value.dtype.size)
             dims[-1] = -(-dims[-1] // lanes) * lanes if dims[-1] >= lanes else dims[-1]
@@ -44,13 +62,13 @@ class Rooms:
         total = 1
         for d in dims:
             total *= d
-        room = self.shared if spread and not own else self.arena
-        return Array(room.take(value.dtype, total), axes, tuple(bases), strides, own=own)
+        room = self.shared if spread and not own else self.scratch
+        return Array(room.take(value.dtype, total), axes, tuple(base for base, _ in found), strides, own=own)
 
     def _own(self, name: str, axes: tuple[Node, ...]) -> bool:
-        plans = self.sched.plans
-        for _, src in self.reads.get(name, ()):
-            for a, i in zip(axes, src):
+        plans = self.ctx.sched.plans
+        for _, src in self.ctx.reads.get(name, ()):
+            for a, i in zip(axes, src, strict=True):
                 if plans[a].threads == 1:
                     continue
                 if i.op != "axis" or i.arg.family != a.arg.family or (plans[i].threads, plans[i].vector) != (plans[a].threads, plans[a].vector):
@@ -60,19 +78,19 @@ class Rooms:
                     return False
         return True
 
-    def local(self, a: Node, own: bool = False) -> tuple[Node, int]:
+    def _local(self, scope: Scope, a: Node, own: bool) -> tuple[Node, int]:
         """(first index, padded count) of an axis under the open loops; with `own`, of one thread's elements."""
-        plan = self.sched.plans[a]
+        plan = self.ctx.sched.plans[a]
         base, covered = const(0), None
         small = plan.squeezed if own else lambda stride: stride
-        if plan.fold and plan.fold.name in self.opened:
+        if plan.fold and plan.fold.name in scope.opened:
             base, covered = ix.add(base, plan.fold.var, small(plan.fold.stride)), small(plan.fold.stride)
         top = 1
         parts = [p for p in plan.parts if p.kind != "thread" or not own]
         for i, p in enumerate(parts):
             if i == 0:
                 top = p.trips * small(p.stride)
-            if p.name in self.opened:
+            if p.name in scope.opened:
                 base, covered = ix.add(base, p.var, small(p.stride)), small(p.stride)
         if not parts and not own:
             top = plan.extent if isinstance(plan.extent, int) else ix.bounds(plan.extent)[1]
@@ -82,5 +100,5 @@ class Rooms:
 
     def point(self, array: Array, nodes: tuple[Node, ...] | None = None) -> tuple[Node, ...]:
         """Indices into an array, over parts, of the axes `nodes` (its own axes if not given)."""
-        plans = self.sched.plans
-        return tuple(plans[a].own if array.own and a.op == "axis" else self.axis_index[a] for a in (array.axes if nodes is None else nodes))
+        plans, table = self.ctx.sched.plans, self.ctx.axis_index
+        return tuple(plans[a].own if array.own and a.op == "axis" else table[a] for a in (array.axes if nodes is None else nodes))

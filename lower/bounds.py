@@ -8,14 +8,17 @@ from ..ir import index as ix
 from ..ir.dtypes import index
 from ..ir.node import Node, const
 from ..opts.nests import Nest
-from .indices import Indices
+from .indices import Indices, Vectors
+from .lowering import Lowering
 from .storage import Array, Assignment
 
 
 class Bounds(Indices):
     """The part of a NestEval that knows the masks."""
 
-    nest: Nest
+    def __init__(self, low: Lowering, nest: Nest, vectors: Vectors) -> None:
+        super().__init__(low, nest, vectors)
+        self._bounds()
 
     def _bounds(self) -> None:
         """How loads keep inside the extents of masked axes, now that the lanes are known."""

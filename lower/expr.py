@@ -5,60 +5,43 @@ Memoising on (node, the assignments it depends on) makes equal loads and subexpr
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..ir import index as ix
 from ..ir.dtypes import index
-from ..ir.errors import OptError
-from ..ir.kernel import Buffer
 from ..ir.node import Node, axes_of, const, load_parts
 from ..ir.skippable import conjuncts
 from ..opts.axis_plan import Part
 from ..opts.nests import Nest
 from ..program.program import Mem, Val
-from .bounds import Bounds
-from .lanes import choose_lane, width
-from .part_index import Split, over_parts
-from .staged import tile
+from .indices import Vectors
+from .lanes import choose
+from .lowering import Lowering
+from .memory_access import MemoryAccess
+from .part_index import over_parts
+from .staged import tile_read
 from .storage import Array, Assignment, Registers
-from .strided import strided_read
 from .transpose import turned_read
-
-if TYPE_CHECKING:
-    from .lowering import Lowering
 
 ELEMENTARY = frozenset({"exp", "log", "tanh", "erf"})
 
 
-class NestEval(Bounds):
-    """Expression emitter for `nest` at the builder's current position."""
+class NestEval(MemoryAccess):
+    """Expression emitter for `nest` at the builder's current position. `extra`: further expressions that are evaluated, which count
+    when the lanes are chosen; `vectors`: the lanes, where they are given."""
 
-    def __init__(self, low: Lowering, nest: Nest, extra: Sequence[Node] = ()) -> None:
-        self.low, self.nest, self.b = low, nest, low.b
-        s = low.sched
-        self.regs = s.registers(nest)
-        self.lane, self.width = None, 1
-        lane = choose_lane(low, nest, self.regs, extra)
-        if lane is not None:
-            self.lane, self.width = lane, width(low, lane)
-        self._vars = {p.var: p for p in self.regs}
+    def __init__(self, low: Lowering, nest: Nest, extra: Sequence[Node] = (), vectors: Vectors | None = None) -> None:
+        super().__init__(low, nest, choose(low, nest, extra) if vectors is None else vectors)
         self._memo: dict[Any, Val] = {}
-        self._blocks: dict[Any, list[Val]] = {}
-        self._splits: dict[Node, Split] = {}
         self._deps: dict[Node, tuple[str, ...]] = {}
         self._address: dict[Node, tuple[Mem, Node, Node | None, bool]] = {}
-        self._bounds()
 
     def reset(self) -> None:
         """Forget emitted values (the enclosing blocks changed), and which points exist."""
         self._memo.clear()
-        self._blocks.clear()
+        self.blocks.clear()
         self._address.clear()
         self._bounds()
-
-    def block(self, key: object) -> list[Val]:
-        """The columns of a block that was turned for an earlier copy; empty where this is the first."""
-        return self._blocks.setdefault(key, [])
 
     def assignments(self, parts: Sequence[Part]) -> list[Assignment]:
         """Every assignment of `parts`, the last varying fastest; the lane part counts vectors."""
@@ -93,7 +76,7 @@ class NestEval(Bounds):
         if op == "ref":
             return self._ref(node, asg)
         if node.dtype is index and op not in ("where", "cast"):
-            return self.index(over_parts(node, self.low.axis_index), asg)
+            return self.index(over_parts(node, self.low.ctx.axis_index), asg)
         if op in ("lt", "le", "eq", "ne") and node.src[0].dtype is index:
             return self._compare(op, node.src[0], node.src[1], asg)
         if op == "add" and node.dtype.is_float:
@@ -102,7 +85,7 @@ class NestEval(Bounds):
                 x, y = y, x
             if y.op == "mul":
                 return b.op("fma", self.value(y.src[0], asg), self.value(y.src[1], asg), self.value(x, asg))
-        if op == "where" and self.low.holds and all(self._holds(c) for c in conjuncts(node.src[0])):
+        if op == "where" and self.low.scope.holds and all(self._holds(c) for c in conjuncts(node.src[0])):
             return self.value(node.src[1], asg)
         args = [self.value(s, asg) for s in node.src]
         if op == "cast":
@@ -125,29 +108,21 @@ class NestEval(Bounds):
         staged = self.low.staged(buffer.name, self.nest)
         if staged is None and bounds is None:
             past = [a for a in (self.lane_masked, *self.scalar_masked) if a is not None and a in axes_of(*indices)]
-            columns = turned_read(self, mem, self._plain(buffer, indices), asg, invariant, past) if past else None
+            columns = turned_read(self, mem, self.low.ctx.address(buffer.name, indices), asg, invariant, past) if past else None
             if columns is not None:
                 return columns
         m = None if mask is None else self.value(mask, asg)
         if staged is None or m is not None or mem.space != "shared":
             return self.read(mem, address, asg, m, invariant)
-        part = tile.neighbours(self, staged[0], mem, address, asg)
+        part = tile_read.neighbours(self, staged[0], mem, address, asg)
         if part is None:
-            return tile.read(self, staged[0], mem, address, asg)
+            return tile_read.read(self, staged[0], mem, address, asg)
         # copies that are neighbours in the tile are read as one vector
         first = {**asg, part.name: 0}
         key = ("tile", node, *(first[n] for n in self._depends(node)))
         if key not in self._memo:
-            self._memo[key] = tile.read(self, staged[0], mem, address, first, part.trips)
+            self._memo[key] = tile_read.read(self, staged[0], mem, address, first, part.trips)
         return self.b.extract(self._memo[key], asg[part.name])
-
-    def _plain(self, buffer: Buffer, indices: tuple[Node, ...]) -> Node:
-        """The element index over parts of an access that keeps to no bounds."""
-        address = const(0)
-        for i, step in zip(indices, self.low.strides[buffer.name]):
-            at = over_parts(i, self.low.axis_index)
-            address = ix.add(address, at, step) if isinstance(step, int) else ix.add(address, ix.mul(at, step))
-        return address
 
     def _locate(self, node: Node) -> tuple[Mem, Node, Node | None, bool]:
         """(memory, element index over parts, mask over axes, whether read-only) of a load."""
@@ -160,15 +135,12 @@ class NestEval(Bounds):
                 for p, stride in plan.parts:
                     address = ix.add(address, p.var, stride)
                 return mem, address, None, False
-            at = [over_parts(i, self.low.axis_index) for i in indices]
+            at = [over_parts(i, self.low.ctx.axis_index) for i in indices]
             address = const(0)
             for d, base, _, stride in plan.box:
                 address = ix.add(address, ix.add(at[d], base, -1), stride)
             return mem, address, None, False
-        address = const(0)
-        for i, step in zip(indices, self.low.strides[buffer.name]):
-            at_parts = over_parts(i, self._index)
-            address = ix.add(address, at_parts, step) if isinstance(step, int) else ix.add(address, ix.mul(at_parts, step))
+        address = self.low.ctx.address(buffer.name, indices, self._index)
         # the address is of the clamped point, the mask of the other one: it must not hold past the extent
         for a in self.scalar_masked:
             if mask is not None and a in axes_of(mask):
@@ -177,94 +149,16 @@ class NestEval(Bounds):
             mask = self.bound(self.lane_masked) if mask is None else mask & self.bound(self.lane_masked)
         return self.low.param(buffer.name), address, mask, True
 
-    def read(self, mem: Mem, address: Node, asg: Assignment, mask: Val | None = None, invariant: bool = False) -> Val:
-        """Load at an element index over parts."""
-        known = None if mask is None else self.b.truth(mask)
-        if mask is not None and known is not None:
-            if not known:
-                return self.b.const(0, mem.dtype, mask.lanes)
-            mask = None
-        base, c, lane, vec = self.split(address, asg)
-        b = self.b
-        if lane in (0, 1) and (vec is None or (lane and vec.lanes == 1)):
-            lanes = self.width if lane else 1
-            if mask is not None and mask.lanes != lanes:
-                if mask.lanes == 1:
-                    mask = b.splat(mask, lanes)
-                else:  # one address under a vector mask: a gather of equal lanes
-                    at = b.splat(self.low.scalar(ix.add(base, const(c))), self.width)
-                    return b.gather(mem, at, mask, invariant)
-            if vec is not None:
-                return b.load(mem, b.op("add", self.low.scalar(ix.add(base, const(c))), vec), lanes, mask, invariant)
-            return b.load(self.low.at(mem, base, c, lanes), self.low.scalar(base), lanes, mask, invariant)
-        if vec is None and mask is None and lane is not None:
-            picked = strided_read(self, mem, base, c, lane, invariant)
-            if picked is not None:
-                return picked
-        columns = turned_read(self, mem, address, asg, invariant) if vec is None and mask is None else None
-        if columns is not None:
-            return columns
-        at = self.join(self.low.scalar(ix.add(base, const(c))), lane, vec)
-        if at.lanes == 1:
-            if mask is not None and mask.lanes > 1:
-                return b.gather(mem, b.splat(at, self.width), mask, invariant)
-            return b.load(mem, at, 1, mask, invariant)
-        if mask is not None:
-            mask = b.splat(mask, at.lanes)
-        return b.gather(mem, at, mask, invariant)
-
-    def write(self, mem: Mem, address: Node, asg: Assignment, value: Val, conds: Sequence[Node] = ()) -> None:
-        """Store at an element index over parts, where every condition holds."""
-        b = self.b
-        base, c, lane, vec = self.split(address, asg)
-        masks = [self.value(n, asg) for n in conds if n.op != "const" or not n.arg]
-        scalar, mask = None, None
-        for m in masks:
-            known = b.truth(m)
-            if known is False:
-                return
-            if known:
-                continue
-            if m.lanes > 1:
-                mask = m if mask is None else b.op("and", mask, m)
-            else:
-                scalar = m if scalar is None else b.op("and", scalar, m)
-        lanes = self.width if lane or (vec is not None and vec.lanes > 1) else 1
-        if lanes > 1:
-            value = b.splat(value, lanes)
-            if scalar is not None and mask is None and self.low.branches:  # a masked store is slow without mask registers
-                with b.when(scalar):
-                    self.write(mem, address, asg, value)
-                return
-            if scalar is not None:
-                wide = b.splat(scalar, lanes)
-                mask = wide if mask is None else b.op("and", mask, wide)
-            if lane == 1 and vec is None:
-                b.store(self.low.at(mem, base, c, lanes), self.low.scalar(base), value, mask)
-            elif lane == 1 and vec is not None and vec.lanes == 1:
-                b.store(mem, b.op("add", self.low.scalar(ix.add(base, const(c))), vec), value, mask)
-            else:
-                b.store(mem, self.join(self.low.scalar(ix.add(base, const(c))), lane, vec), value, mask)
-            return
-        if value.lanes > 1 or mask is not None:
-            raise OptError(f"{self.nest.name}: lanes of {self.lane.name if self.lane else '?'} all write one element")
-        at = self.join(self.low.scalar(ix.add(base, const(c))), 0, vec)
-        if scalar is None:
-            b.store(mem, at, value)
-        else:
-            with b.when(scalar):
-                b.store(mem, at, value)
-
     def _ref(self, node: Node, asg: Assignment) -> Val:
         name = node.arg
         if name in self.nest.fills:
             return self._fill(name, asg)
-        store = self.low.storage[name]
+        store = self.low.storage.values[name]
         if isinstance(store, Array):
             plans = self.low.sched.plans
             mine = [store.own and plans[a].threads > 1 for a in store.axes]
             padded = not store.param and all(own or self._padded(a, i) for own, a, i in zip(mine, store.axes, node.src))
-            table = self.low.axis_index if padded else self._index
+            table = self.low.ctx.axis_index if padded else self._index
             indices = tuple(plans[i].own if own else over_parts(i, table) for own, i in zip(mine, node.src))
             mask = None
             if not padded and self.lane_masked is not None and self.lane_masked in axes_of(*node.src):
@@ -317,7 +211,7 @@ class NestEval(Bounds):
         found = self._memo.get(key)
         if found is None:
             found = self._memo[key] = self.value(self.nest.filled[name], asg)
-            array = self.low.storage[name]
+            array = self.low.storage.values[name]
             assert isinstance(array, Array)
             self.write(array.mem, array.address(self.low.point(array, by)), asg, found, self.guards(array, by))
         return found

@@ -4,16 +4,12 @@ that stays in the nearest cache serves them better.)"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ..ir.kernel import Value, loads
 from ..ir.node import Node, axes_of, const, walk
 from ..opts.nests import Nest
 from .elementary import DEAR
+from .lowering import Lowering
 from .storage import Array
-
-if TYPE_CHECKING:
-    from .lowering import Lowering
 
 
 def in_output(low: Lowering, value: Value, axes: tuple[Node, ...]) -> Array | None:
@@ -22,16 +18,16 @@ def in_output(low: Lowering, value: Value, axes: tuple[Node, ...]) -> Array | No
     if not any(e.op in DEAR and axes_of(e) >= set(value.axes) for e in walk(value.body)):
         return None
     order = [i for i in low.sched.items if isinstance(i, Nest)]
-    readers = [(n, src) for n, src in low.reads.get(value.name, ()) if value.name not in n.fills]
+    readers = [(n, src) for n, src in low.ctx.reads.get(value.name, ()) if value.name not in n.fills]
     makers = [n for n in order if value.name in n.made]
-    if low.sched.group > 1 or not readers or len(makers) != 1 or any(n not in order for n, _ in readers) or value.name in low.merged:
+    if low.sched.group > 1 or not readers or len(makers) != 1 or any(n not in order for n, _ in readers) or value.name in low.ctx.merged:
         return None
     last = max((n for n, _ in readers), key=order.index)
     if not _stores_all(low, last, value, axes) or order.index(makers[0]) >= order.index(last):
         return None
     # whoever is around the room, or shares a loop with the store, works on other elements in every round
     places = set(zip(axes, last.indices))
-    if any((p.axis, p.axis) not in places for p in low.opened.values()) or any(low.sched.plans[a].fold for a in (*axes, *last.indices)):
+    if any((p.axis, p.axis) not in places for p in low.scope.opened.values()) or any(low.sched.plans[a].fold for a in (*axes, *last.indices)):
         return None
     for n, src in (*readers, (makers[0], axes)):
         at = set(zip(src, last.indices))
@@ -39,16 +35,16 @@ def in_output(low: Lowering, value: Value, axes: tuple[Node, ...]) -> Array | No
             return None
     assert last.store is not None
     name = last.store.buffer.name
-    low.lent.add(name)
-    return Array(low.param(name), axes, tuple(const(0) for _ in axes), low.strides[name], param=True)
+    low.storage.lent.add(name)
+    return Array(low.param(name), axes, tuple(const(0) for _ in axes), low.ctx.strides[name], param=True)
 
 
 def _stores_all(low: Lowering, n: Nest, value: Value, axes: tuple[Node, ...]) -> bool:
     """Whether a nest is the only one to write its output, of the value's type and shape, one element a point, through the caches."""
-    if n.kind != "store" or n.store is None or n.store.combine or n.mask is not None or n.name in low.sched.held or n.name in low.aliased:
+    if n.kind != "store" or n.store is None or n.store.combine or n.mask is not None or n.name in low.sched.held or n.name in low.storage.aliased:
         return False
     out = n.store.buffer
-    if out.dtype is not value.dtype or out.name in low.sched.nt or out.name in low.lent or out.name not in low.params:
+    if out.dtype is not value.dtype or out.name in low.sched.nt or out.name in low.storage.lent or out.name not in low.ctx.params:
         return False
     if any(m is not n and m.store is not None and m.store.buffer == out for m in low.sched.nests):
         return False

@@ -3,38 +3,49 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from ..ir import index as ix
 from ..ir.dtypes import bool_, index, int32, int64
 from ..ir.errors import OptError
 from ..ir.node import Node, axes_of, const, substitute
 from ..opts.axis_plan import Part
-from ..program.builder import Builder
+from ..opts.nests import Nest
 from ..program.program import Val
+from .lowering import Lowering
 from .part_index import Split, over_parts, reads_memory
 from .storage import Assignment
 
-if TYPE_CHECKING:
-    from .lowering import Lowering
+
+@dataclass(frozen=True, slots=True)
+class Vectors:
+    """The register parts of a nest, and which of them runs over how many lanes."""
+
+    regs: Sequence[Part]
+    lane: Part | None = None
+    width: int = 1
+
 
 _HOLDS: dict[str, Callable[[int, int], bool]] = {"lt": operator.lt, "le": operator.le, "eq": operator.eq, "ne": operator.ne}
 
 
-class Indices:
-    """The part of a NestEval that computes indices; `lane` runs over `width` lanes, `_vars` are the register parts' variables."""
+class Indices(ABC):
+    """Indices of a nest at the builder's current position. Its register parts `regs` are copies in the code; `lane`, one of them,
+    runs over `width` lanes."""
 
-    low: Lowering
-    b: Builder
-    lane: Part | None
-    width: int
-    _vars: dict[Node, Part]
-    _splits: dict[Node, Split]
+    def __init__(self, low: Lowering, nest: Nest, vectors: Vectors) -> None:
+        self.low, self.nest, self.b = low, nest, low.b
+        self.regs, self.lane, self.width = list(vectors.regs), vectors.lane, vectors.width
+        self._vars = {p.var: p for p in self.regs}
+        self._splits: dict[Node, Split] = {}
+        self.blocks: dict[object, list[Val]] = {}
+        """Columns of blocks that were transposed in registers, for the copies that come later."""
 
+    @abstractmethod
     def value(self, node: Node, asg: Assignment) -> Val:
         """The value of an expression over axes."""
-        raise NotImplementedError
 
     def split(self, node: Node, asg: Assignment) -> tuple[Node, int, int, Val | None]:
         """An index over parts as (scalar index, constant, coefficient of the lane number, further vector term)."""
@@ -115,11 +126,11 @@ class Indices:
         def folded(axis: Node) -> Node:
             return substitute(cond, {a: axis for a in axes_of(cond) if a.arg.family == axis.arg.family})
 
-        return any(folded(axis) is c for c, axis in self.low.holds)
+        return any(folded(axis) is c for c, axis in self.low.scope.holds)
 
     def truths(self, op: str, x: Node, y: Node, asg: Assignment) -> tuple[bool, ...] | None:
         """A comparison of indices in every lane (or once, where it is the same in all), where it is known before anything runs."""
-        base, c, lane, copies, special = self.split_of(over_parts(ix.add(y, x, -1), self.low.axis_index))
+        base, c, lane, copies, special = self.split_of(over_parts(ix.add(y, x, -1), self.low.ctx.axis_index))
         known = self.low.known(base)
         if special or known.op != "const":
             return None
@@ -128,7 +139,7 @@ class Indices:
 
     def _compare(self, op: str, x: Node, y: Node, asg: Assignment) -> Val:
         """A comparison of indices; along the lanes it is done in 32 bits against constant lane numbers."""
-        b, table = self.b, self.low.axis_index
+        b, table = self.b, self.low.ctx.axis_index
         known = self.truths(op, x, y, asg)
         if known is not None:
             return b.const(known[0] if len(set(known)) == 1 else known, bool_, len(known))

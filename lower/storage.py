@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ..ir import index as ix
@@ -43,11 +44,7 @@ class Array:
 
     def address(self, indices: tuple[Node, ...]) -> Node:
         """The element index of a point (indices are over parts)."""
-        out = const(0)
-        for i, base, stride in zip(indices, self.bases, self.strides):
-            local = ix.add(i, base, -1)
-            out = ix.add(out, local, stride) if isinstance(stride, int) else ix.add(out, ix.mul(local, stride))
-        return out
+        return linear_index((ix.add(i, base, -1) for i, base in zip(indices, self.bases, strict=True)), self.strides)
 
 
 class Arena:
@@ -62,6 +59,14 @@ class Arena:
         base = self.size
         self.size += (elements * dtype.size + 127) // 64 * 64
         return Mem(self.space, base, dtype, align=dtype.size)
+
+
+def linear_index(indices: Iterable[Node], strides: Iterable[int | Node]) -> Node:
+    """Σ index·stride, in elements."""
+    out = const(0)
+    for i, stride in zip(indices, strides, strict=True):
+        out = ix.add(out, i, stride) if isinstance(stride, int) else ix.add(out, ix.mul(i, stride))
+    return out
 
 
 def row_major(shape: tuple[int | Node, ...]) -> tuple[int | Node, ...]:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ..ir.node import Node
 from ..opts.layout import picks
 from ..program.program import Mem, Val
+from .indices import Indices
 
-if TYPE_CHECKING:
-    from .expr import NestEval
 LEAST = 4
 """Lanes of the shortest vector worth it."""
 
 
-def strided_read(ev: NestEval, mem: Mem, base: Node, offset: int, step: int, invariant: bool) -> Val | None:
+def strided_read(ev: Indices, mem: Mem, base: Node, offset: int, step: int, invariant: bool) -> Val | None:
     """A vector of the elements `step` apart from base + offset on, reading nothing past the last of them; None where it is better gathered."""
     if not picks(step) or ev.width < LEAST or ev.low.sched.target.kind == "gpu":
         return None

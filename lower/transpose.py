@@ -7,17 +7,14 @@ one instruction for each such step, with no table of lanes."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING
 
 from ..ir import index as ix
 from ..ir.dtypes import index
 from ..ir.node import Node, const
 from ..program.builder import Builder
 from ..program.program import Mem, Val
+from .indices import Indices
 from .storage import Assignment
-
-if TYPE_CHECKING:
-    from .expr import NestEval
 
 Lanes = tuple[int, ...]
 LEAST = 4
@@ -70,7 +67,7 @@ def _joined(b: Builder, vectors: list[Val]) -> Val:
     return vectors[0]
 
 
-def turned_read(ev: NestEval, mem: Mem, address: Node, asg: Assignment, invariant: bool, past: Collection[Node] = ()) -> Val | None:
+def turned_read(ev: Indices, mem: Mem, address: Node, asg: Assignment, invariant: bool, past: Collection[Node] = ()) -> Val | None:
     """The load of a whole vector at `address`, over parts and linear, from a block that is loaded and turned once for all its copies; None where no register
     part of the nest is consecutive in memory. `past`: axes whose copies reach past their extent; nothing is read there, and what the copies get is never stored."""
     if ev.width < LEAST or mem.dtype.size < 4 or ev.low.sched.target.kind == "gpu" or ev.lane is None:
@@ -82,7 +79,7 @@ def turned_read(ev: NestEval, mem: Mem, address: Node, asg: Assignment, invarian
     long = min(part.trips & -part.trips, ev.width)
     block, at = divmod(asg[part.name], long)
     first = {**asg, part.name: block * long}
-    columns = ev.block((mem, address, *(first[n] for _, n in copies)))
+    columns = ev.blocks.setdefault((mem, address, *(first[n] for _, n in copies)), [])
     if not columns:
         base, c, lane, _ = ev.split(address, first)
         columns_there = _there(ev, part.axis, first, long) if part.axis in past else None
@@ -98,7 +95,7 @@ def turned_read(ev: NestEval, mem: Mem, address: Node, asg: Assignment, invarian
     return columns[at]
 
 
-def _there(ev: NestEval, axis: Node, first: Assignment, count: int) -> Val:
+def _there(ev: Indices, axis: Node, first: Assignment, count: int) -> Val:
     """Which of `count` consecutive points of an axis, from that of an assignment on, are inside its extent."""
     plan = ev.low.sched.plans[axis]
     base, c, _, _ = ev.split(plan.index, first)

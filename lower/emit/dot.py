@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ...ir import index as ix
 from ...ir.node import Node, const, load_parts
 from ...opts.axis_plan import Part
@@ -13,21 +11,19 @@ from ...opts.plans import DotPlan, StagePlan
 from ...opts.schedule import Scheduled
 from ...program.program import Mem, Val
 from ..expr import NestEval
+from ..indices import Vectors
+from ..lowering import Lowering
 from ..staged.box import flipped
 from ..storage import Assignment
-
-if TYPE_CHECKING:
-    from ..lowering import Lowering
 
 
 class GroupEval(NestEval):
     """Reads operand `a`: its lanes are the elements that one instruction takes along the reduce axis."""
 
-    def __init__(self, low: Lowering, nest: Nest, dot: DotPlan) -> None:
-        super().__init__(low, nest)
-        self.lane = next(p for p in self.regs if p.kind == "dot")
-        self.width = self.lane.trips
-        self._bounds()
+    def __init__(self, low: Lowering, nest: Nest) -> None:
+        regs = low.sched.registers(nest)
+        lane = next(p for p in regs if p.kind == "dot")
+        super().__init__(low, nest, vectors=Vectors(regs, lane, lane.trips))
 
 
 class Dot:
@@ -35,7 +31,7 @@ class Dot:
 
     def __init__(self, low: Lowering, nest: Nest, ev: NestEval, plan: DotPlan) -> None:
         self.low, self.ev, self.plan = low, ev, plan
-        self.groups = GroupEval(low, nest, plan)
+        self.groups = GroupEval(low, nest)
         assert self.groups.lane is not None
         self._first = {self.groups.lane.name: 0}
         self._memo: dict[tuple[int, ...], Val] = {}
@@ -68,7 +64,7 @@ class Dot:
         if not self.plan.shift:
             return v
         _, address, _ = sums_of(self.low.sched, self._stage, self.ev.nest)
-        return self.low.b.op("sub", v, self.ev.read(self.low.tiles[f"{self._stage.buffer.name}.sums"], address, asg))
+        return self.low.b.op("sub", v, self.ev.read(self.low.storage.panels[f"{self._stage.buffer.name}.sums"], address, asg))
 
 
 def sums_of(sched: Scheduled, s: StagePlan, nest: Nest) -> tuple[list[Part], Node, int]:

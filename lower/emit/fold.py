@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING
 
 from ...ir import index as ix
 from ...ir.errors import OptError
@@ -16,84 +15,89 @@ from ...ir.node import Node, axes_of, placeholder, ref, substitute, walk
 from ...opts.axis_plan import Part
 from ...opts.fold_tiles import Range, ranges
 from ...opts.nests import FoldItem, Nest
+from .. import pieces
 from ..elementary import DEAR
+from ..lowering import Lowering
 from ..pieces import Piece
 from ..storage import Array
+from ..walk import emit_items
 from .loops import through
 from .point import point, point_body
-
-if TYPE_CHECKING:
-    from ..lowering import Lowering
 
 Group = tuple[tuple[Node, ...], list[tuple[Node, Array]]]
 
 
 def fold(low: Lowering, item: FoldItem) -> None:
     """A fold: its block once, or for each tile with the states merged."""
-    f = item.fold
     cut = next((low.sched.plans[a].fold for n in item.nests for a in n.all_axes if low.sched.plans[a].fold), None)
-    if cut is None and f.axis.arg.extent != 0:
-        low.emit_items([n for n in item.nests if not n.empty])
+    if cut is None and item.fold.axis.arg.extent != 0:
+        emit_items(low, [n for n in item.nests if not n.empty])
         return
+    state, groups = _start(low, item.fold)
+    if cut is not None:
+        _tiles(low, item, cut, state, groups)
+    # where there is no tile, nothing is folded: the state stays as it began
+    low.storage.values |= state
+
+
+def _start(low: Lowering, f: Fold) -> tuple[dict[str, Array], list[tuple[tuple[Node, ...], list[str]]]]:
+    """The array of each component, set to the identity, and the components by their axes, those with most axes first."""
     parts = {c: f.component(c) for c in f.components if all(a.arg.extent != 0 for a in f.component(c).axes)}
-    state: dict[str, Array] = {}
-    for c, v in parts.items():
-        # what is read after the loops around the fold was given room outside them; a tile's own result needs none there
-        state[c] = low.forced.pop(c) if c in low.forced else low.array(v, v.axes)
+    # what is read after the loops around the fold was given room outside them; a tile's own result needs none there
+    state = {c: low.storage.reserved.pop(c) if c in low.storage.reserved else low.array(v, v.axes) for c, v in parts.items()}
     by_axes: dict[tuple[Node, ...], list[str]] = {}
     for c, v in parts.items():
         by_axes.setdefault(v.axes, []).append(c)
     groups = sorted(by_axes.items(), key=lambda g: -len(g[0]))
-    low.current = ()  # the states' own loops read nothing that is staged
-    for axes, names in groups:
-        start = [(f.monoid.identity[f.components.index(c)], state[c]) for c in names]
-        n = Nest(f"{f.name}.start", "point", axes, (), start[0][0])
-        through(low, low.remaining(n), lambda n=n, start=start: point_body(low, n, start))  # type: ignore[misc]
-    if cut is None:  # nothing is folded: the state stays as it began
-        low.storage |= state
-        return
+    with low.within(nests=()):  # the states' own loops read nothing that is staged
+        for axes, names in groups:
+            start = [(f.monoid.identity[f.components.index(c)], state[c]) for c in names]
+            n = Nest(f"{f.name}.start", "point", axes, (), start[0][0])
+            through(low, low.remaining(n), partial(point_body, low, n, start))
+    return state, groups
+
+
+def _tiles(low: Lowering, item: FoldItem, cut: Part, state: dict[str, Array], groups: list[tuple[tuple[Node, ...], list[str]]]) -> None:
+    """The block of each tile, merged into the state."""
+    f, storage = item.fold, low.storage
     table: dict[Node, Node] = {}
-    for c, v in parts.items():
-        low.storage[f"{f.name}.{c}"] = state[c]
+    for c in state:
+        v = f.component(c)
+        storage.values[f"{f.name}.{c}"] = state[c]
         table[placeholder(f"a.{c}", v.dtype)] = ref(f"{f.name}.{c}", v.axes, v.dtype)
         table[placeholder(f"b.{c}", v.dtype)] = ref(c, v.axes, v.dtype)
     writes: list[Group] = [(axes, [(substitute(f.monoid.merge[f.components.index(c)], table), state[c]) for c in names]) for axes, names in groups]
-    parts_of = [(r, p) for r in ranges(low.sched, f, cut, {p.var for p in low.opened.values()}) for p in _pieces(low, item, cut, r)]
-    before = dict(low.storage)
-    for (r, _), piece in zip(parts_of, low.versions(p for _, p in parts_of), strict=True):
-        low.current = item.nests  # so that what they have staged at this loop is filled in every range
-        with _tiles(low, f, cut, r, piece):
+    found = ranges(low.sched, f, cut, {p.var for p in low.scope.opened.values()})
+    parts = [(r, p) for r in found for p in _pieces(low, item, cut, r)]
+    before = dict(storage.values)
+    for (r, _), piece in zip(parts, low.versions(p for _, p in parts), strict=True):
+        with _tile(low, f, cut, r, piece):
             merge = Merge(low, f, writes)
             last = item.nests[-1]
-            if merge.can_close(item.nests):
-                low.closing[last.name] = merge
-            low.emit_items([n for n in item.nests if not n.empty])
-            low.current = ()
-            low.closing.pop(last.name, None)
-            merge.rest()
-    low.storage = before
-    for c in parts:
-        low.storage[c] = state[c]
+            closing = {last.name: merge} if merge.can_close(item.nests) else {}
+            with low.within(closing={**low.scope.closing, **closing}):
+                emit_items(low, [n for n in item.nests if not n.empty])
+            with low.within(nests=()):
+                merge.rest()
+    storage.values = before
 
 
 def _pieces(low: Lowering, item: FoldItem, cut: Part, r: Range) -> list[Piece]:
     """A range of tiles, and apart from it a last tile that reaches past the extent."""
     sites = frozenset(a for n in item.nests for a in n.all_axes if low.sched.plans[a].fold is cut)
-    if not isinstance(cut.size, int) or not any(low.splits(a) for a in sites):
+    if not isinstance(cut.size, int) or not any(pieces.splits(low.sched, low.scope, a) for a in sites):
         return [Piece((r.lo, r.hi))]
-    return low.cut(r.lo, r.hi, item.fold.axis.arg.extent // cut.stride, sites)
+    return pieces.cut(r.lo, r.hi, item.fold.axis.arg.extent // cut.stride, sites)
 
 
 @contextmanager
-def _tiles(low: Lowering, f: Fold, cut: Part, r: Range, piece: Piece) -> Iterator[None]:
+def _tile(low: Lowering, f: Fold, cut: Part, r: Range, piece: Piece) -> Iterator[None]:
     """Inside: the loop over a range of tiles."""
     assert piece.between is not None
     lo, hi = piece.between
-    before, low.holds = low.holds, low.holds | {(c, f.axis) for c in r.holds}
     some = nullcontext() if ix.compare("lt", lo, hi).op == "const" else low.b.when(low.b.op("lt", low.scalar(lo), low.scalar(hi)))
-    with some, low.open(cut, piece=piece):
+    with some, low.within(holds=low.scope.holds | {(c, f.axis) for c in r.holds}), low.open(cut, piece=piece):
         yield
-    low.holds = before
 
 
 class Merge:
@@ -102,7 +106,7 @@ class Merge:
 
     def __init__(self, low: Lowering, f: Fold, groups: Sequence[Group]) -> None:
         self.low, self.f, self.groups = low, f, list(groups)
-        self.opened = set(low.opened)
+        self.opened = set(low.scope.opened)
         self.dear: dict[Node, Node] = {}
 
     def can_close(self, nests: Sequence[Nest]) -> bool:
@@ -111,17 +115,16 @@ class Merge:
         if any(set(other) >= set(axes) for other, _ in self.groups[1:]):
             return False
         alone = len(self.groups) > 1 and len(writes) == 1 and n.kind == "reduce" and n.name in self.f.components and n.axes == axes
-        return alone and self.low.sched.group == 1 and all(reader not in nests for reader, _ in self.low.reads.get(n.name, ()))
+        return alone and self.low.sched.group == 1 and all(reader not in nests for reader, _ in self.low.ctx.reads.get(n.name, ()))
 
     def close(self, n: Nest) -> Callable[[], None] | None:
-        """Called where the loops of `n` begin: prepares what the merge needs; what is returned merges the accumulators of one point, in `low.storage` by then. None
+        """Called where the loops of `n` begin: prepares what the merge needs; what is returned merges the accumulators of one point, in storage by then. None
         where another loop was opened in the tile: what the merge needs may not be complete."""
         low = self.low
-        if set(low.opened) != self.opened:
+        if set(low.scope.opened) != self.opened:
             return None
-        kept, low.current = low.current, ()
-        self._prepare()
-        low.current = kept
+        with low.within(nests=()):
+            self._prepare()
         axes, writes = self.groups.pop(0)
         return partial(self._point, axes, writes)
 

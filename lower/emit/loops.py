@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
-from ...ir import index as ix
-from ...ir.node import Node, const
 from ...opts.axis_plan import Part
 from ...opts.nests import Nest
 from ...program.program import Val
 from ..expr import NestEval
-from ..part_index import over_parts
-
-if TYPE_CHECKING:
-    from ..lowering import Lowering
+from ..lowering import Lowering
 
 
-def through(low: Lowering, loops: Sequence[Part], body: Callable[[], None]) -> None:
+def through(low: Lowering, loops: Sequence[Part], body: Callable[[], object]) -> None:
     """Run `body` inside loops over `loops`."""
     if not loops:
         body()
@@ -32,17 +26,19 @@ def wide(ev: NestEval, v: Val) -> Val:
     return ev.b.splat(v, ev.width) if ev.lane is not None else v
 
 
-def address(low: Lowering, buffer: str, indices: tuple[Node, ...]) -> Node:
-    """The element of a buffer at these indices, over parts."""
-    found = const(0)
-    for i, stride in zip(indices, low.strides[buffer]):
-        at = over_parts(i, low.axis_index)
-        found = ix.add(found, at, stride) if isinstance(stride, int) else ix.add(found, ix.mul(at, stride))
-    return found
-
-
 def identity_reads(low: Lowering, n: Nest) -> bool:
     """Whether every reader uses the value at exactly its own axes (so it can stay in registers)."""
-    if n.name in low.forced:
+    if n.name in low.storage.reserved:
         return False
-    return all(src == n.axes for _, src in low.reads.get(n.name, ()))
+    return all(src == n.axes for _, src in low.ctx.reads.get(n.name, ()))
+
+
+def carry(low: Lowering, loops: Sequence[Part], accs: list[Val], body: Callable[[list[Val]], list[Val]]) -> list[Val]:
+    """Run `body` inside loops over `loops`, each carrying `accs`; what the last iteration yields."""
+    if not loops:
+        return body(accs)
+    for piece in low.pieces(loops[0]):
+        with low.open(loops[0], accs, piece) as loop:
+            loop.yields = carry(low, loops[1:], loop.carried, body)
+        accs = loop.results
+    return accs

@@ -4,16 +4,13 @@ target has them, then through shared memory. Every thread gets the result, and t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from ...ir.dtypes import bool_
 from ...opts.nests import Nest
 from ...opts.plans import ThreadAxis
 from ...program.program import Mem, Val
+from ..lowering import Lowering
 from ..storage import Key
-
-if TYPE_CHECKING:
-    from ..lowering import Lowering
 
 
 def across_threads(low: Lowering, n: Nest, results: dict[Key, Val], combine: str) -> dict[Key, Val]:
@@ -59,7 +56,7 @@ def _shuffled(low: Lowering, v: Val, stride: int, count: int, combine: str) -> V
 def _exchanged(low: Lowering, vals: Sequence[Val], t: ThreadAxis, near: int, combine: str) -> list[Val]:
     """What `t.count / near` groups of neighbours hold, combined in halves through shared memory."""
     b, group, far = low.b, low.sched.group, t.count // near
-    mems = [low.shared.take(v.dtype, group) for v in vals]
+    mems = [low.storage.shared.take(v.dtype, group) for v in vals]
     thread = low.thread
     index = low.scalar(t.var)
     for mem, v in zip(mems, vals):

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from ...ir.node import Node
 from ...opts.nests import Nest
 from ...program.program import Val
 from ..expr import NestEval
 from ..in_place import in_output
+from ..lowering import Lowering
 from ..storage import Array, Assignment, Registers
+from .fills import prepare_fills
 from .loops import identity_reads, through, wide
-
-if TYPE_CHECKING:
-    from ..lowering import Lowering
 
 
 def point(low: Lowering, n: Nest) -> None:
     """A staged value with a nest of its own."""
+    prepare_fills(low, n)
     assert n.value is not None
     loops = low.remaining(n)
     if not loops and identity_reads(low, n):
@@ -26,11 +25,11 @@ def point(low: Lowering, n: Nest) -> None:
         store = Registers(list(ev.regs), ev.lane, ev.width)
         for asg in ev.assignments(ev.regs):
             store.vals[store.key(asg)] = wide(ev, ev.value(n.expr, asg))
-        low.storage[n.name] = store
+        low.storage.values[n.name] = store
         return
-    array = low.forced.get(n.name) or in_output(low, n.value, n.axes) or low.array(n.value, n.axes)
+    array = low.storage.reserved.get(n.name) or in_output(low, n.value, n.axes) or low.array(n.value, n.axes)
     through(low, loops, lambda: point_body(low, n, [(n.expr, array)]))
-    low.storage[n.name] = array
+    low.storage.values[n.name] = array
 
 
 def point_body(low: Lowering, n: Nest, writes: Sequence[tuple[Node, Array]]) -> None:

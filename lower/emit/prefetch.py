@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ...ir import index as ix
 from ...ir.node import Node, const
 from ...opts.nests import Nest
 from ...opts.options.fetch import Fetch, fetches
 from ...program.program import Mem
-from .loops import address
-
-if TYPE_CHECKING:
-    from ..expr import NestEval
-    from ..lowering import Lowering
-    from ..storage import Assignment
+from ..expr import NestEval
+from ..lowering import Lowering
+from ..storage import Assignment
 
 LINE = 64
 """Bytes that one request fetches."""
@@ -40,7 +35,7 @@ def fetch(low: Lowering, n: Nest, ev: NestEval, assignments: list[Assignment]) -
 
 def _address(low: Lowering, n: Nest, f: Fetch) -> Node | None:
     """The element to ask for; of what is used later, a step of the loop around further on."""
-    at = address(low, f.buffer.name, f.indices)
+    at = low.ctx.address(f.buffer.name, f.indices)
     if not f.later:
         return at
     around = [p for p in low.sched.loops(n) if p.axis not in n.reduce_axes]

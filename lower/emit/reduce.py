@@ -6,25 +6,26 @@ kept in scratch, or in the output itself when nothing else is done to it."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from ...ir.kernel import Scan
-from ...ir.node import Node, const
+from ...ir.node import Node
 from ...opts.axis_plan import Part
 from ...opts.nests import Nest, identity
 from ...program.program import Val
 from ..expr import NestEval
+from ..lowering import Lowering
 from ..storage import Array, Assignment, Key, Registers
+from .alias import alias
 from .dot import Dot
-from .loops import identity_reads, through
+from .fills import prepare_fills
+from .loops import carry, identity_reads, through
 from .partials import across_threads
 from .prefetch import fetch
 
-if TYPE_CHECKING:
-    from ..lowering import Lowering
-
 
 def reduce(low: Lowering, n: Nest) -> None:
+    """A reduction under the loops that are open."""
+    prepare_fills(low, n)
     assert n.value is not None and not isinstance(n.value.expr, (Node, Scan))
     combine = n.value.expr.combine
     loops = low.remaining(n)
@@ -35,10 +36,10 @@ def reduce(low: Lowering, n: Nest) -> None:
     last_spatial = max((i for i, r in enumerate(reducing) if not r), default=-1)
     outer, inner = loops[: last_spatial + 1], loops[last_spatial + 1 :]
     straddled = [p for p, r in zip(outer, reducing) if r]
-    closing = low.closing.get(n.name)
-    close = closing.close(n) if closing and not straddled and n.name not in low.forced else None
+    closing = low.scope.closing.get(n.name)
+    close = closing.close(n) if closing and not straddled and n.name not in low.storage.reserved else None
     in_registers = close is not None or (not outer and identity_reads(low, n))
-    array = None if in_registers else low.forced.get(n.name) or alias(low, n) or low.array(n.value, n.axes)
+    array = None if in_registers else low.storage.reserved.get(n.name) or alias(low, n) or low.array(n.value, n.axes)
 
     def body() -> None:
         ev = NestEval(low, n)
@@ -55,7 +56,7 @@ def reduce(low: Lowering, n: Nest) -> None:
             results = {k: low.b.op(combine, acc.old(array, k, straddled), v) for k, v in results.items()}
         if array is None:
             store = Registers([p for p in ev.regs if p.axis in n.axes], acc.lane, ev.width if acc.lane else 1, results)
-            low.storage[n.name] = store
+            low.storage.values[n.name] = store
             if close is not None:
                 close()
         else:
@@ -63,7 +64,7 @@ def reduce(low: Lowering, n: Nest) -> None:
 
     through(low, outer, body)
     if array is not None:
-        low.storage[n.name] = array
+        low.storage.values[n.name] = array
 
 
 class Accumulators:
@@ -96,12 +97,10 @@ class Accumulators:
         """Accumulate through the reduce loops."""
         if empty:
             return accs
-        if loops:
-            for piece in self.low.pieces(loops[0]):
-                with self.low.open(loops[0], accs, piece) as loop:
-                    loop.yields = self.run(loops[1:], loop.carried, False)
-                accs = loop.results
-            return accs
+        return carry(self.low, loops, accs, self._steps)
+
+    def _steps(self, accs: list[Val]) -> list[Val]:
+        """One step of the innermost loop for every accumulator."""
         self.ev.reset()
         # operands of a matrix instruction are 0 past the extent
         self.masks = [self.ev.bound(a) for a in self.n.reduce_axes if self.low.masked(a)] if self.dot is None else []
@@ -189,20 +188,3 @@ def _across(low: Lowering, v: Val, combine: str) -> Val:
             a, c = b.extract(v, 0), b.extract(v, 1)
         v = b.op(combine, a, c)
     return v
-
-
-def alias(low: Lowering, n: Nest) -> Array | None:
-    """The output itself as the place of a reduction's or scan's value, when it stores exactly this value and its type needs no rounding."""
-    readers = low.reads.get(n.name, [])
-    if len(readers) != 1 or n.name in low.merged:
-        return None
-    store = readers[0][0]
-    if low.sched.group > 1 or store.store is None or store.name in low.sched.held or store.store.combine or store.mask is not None:
-        return None
-    if store.expr.op != "ref" or store.expr.dtype is not store.store.buffer.dtype or store.expr.src != n.axes:
-        return None
-    if set(store.indices) != set(n.axes) or len(store.indices) != len(n.axes):
-        return None
-    low.aliased.add(store.name)
-    strides = dict(zip(store.indices, low.strides[store.store.buffer.name]))
-    return Array(low.param(store.store.buffer.name), n.axes, tuple(const(0) for _ in n.axes), tuple(strides[a] for a in n.axes), param=True)

@@ -6,7 +6,6 @@ Lanes along the scanned axis hold a prefix each after log2(lanes) shifts and com
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from ...ir import index as ix
 from ...ir.dtypes import bool_
@@ -16,76 +15,80 @@ from ...opts.axis_plan import Part
 from ...opts.nests import Nest, identity
 from ...program.program import Val
 from ..expr import NestEval
-from .loops import through, wide
-from .reduce import alias
-
-if TYPE_CHECKING:
-    from ..lowering import Lowering
+from ..lowering import Lowering
+from ..storage import Array, Assignment
+from .alias import alias
+from .fills import prepare_fills
+from .loops import carry, through, wide
 
 
 def scan(low: Lowering, n: Nest) -> None:
+    """A scan under the loops that are open."""
     assert n.value is not None and isinstance(n.value.expr, Scan)
-    axis, combine, dtype = n.value.expr.axis, n.value.expr.combine, n.expr.dtype
+    prepare_fills(low, n)
+    axis = n.value.expr.axis
     loops = low.remaining(n)
     first = next((i for i, p in enumerate(loops) if p.axis is axis), len(loops))
     carried = all(p.axis is axis for p in loops[first:])
-    # what is read back must be there for copies past an extent too, which the output has no room for
-    output = alias(low, n) if carried and not low.sched.nt else None
-    array = low.forced.get(n.name) or output or low.array(n.value, n.axes)
-    low.storage[n.name] = array
-    start = identity(combine, dtype).arg
+    array = low.storage.reserved.get(n.name)
+    if array is None and carried and not low.sched.nt:
+        # what is read back must be there for copies past an extent too, which the output has no room for
+        array = alias(low, n)
+    if array is None:
+        array = low.array(n.value, n.axes)
+    low.storage.values[n.name] = array
+    steps = _Steps(low, n, array)
+    if carried:
+        through(low, loops[:first], lambda: steps.carried(loops[first:]))
+    else:
+        through(low, loops, lambda: steps.step(None))
 
-    def step(accs: list[Val] | None) -> list[Val]:
+
+class _Steps:
+    """The steps of a scan into `array`."""
+
+    def __init__(self, low: Lowering, n: Nest, array: Array) -> None:
+        assert n.value is not None and isinstance(n.value.expr, Scan)
+        self.low, self.n, self.array = low, n, array
+        self.axis, self.combine, self.dtype = n.value.expr.axis, n.value.expr.combine, n.expr.dtype
+        self.start = identity(self.combine, self.dtype).arg
+
+    def carried(self, loops: Sequence[Part]) -> None:
+        """Carry the running values through the loops over the scanned axis."""
+        ev = NestEval(self.low, self.n)
+        lanes = ev.width if ev.lane is not None else 1
+        spatial = ev.assignments([p for p in ev.regs if p.axis is not self.axis])
+        carry(self.low, loops, [self.low.b.const(self.start, self.dtype, lanes) for _ in spatial], self.step)
+
+    def step(self, accs: list[Val] | None) -> list[Val]:
+        """One step for every running value; each is read back from the array where it is not carried."""
+        low, n, array = self.low, self.n, self.array
         ev = NestEval(low, n)
-        point = low.point(array)
         out = []
-        along = ev.assignments([p for p in ev.regs if p.axis is axis])
-        for i, asg in enumerate(ev.assignments([p for p in ev.regs if p.axis is not axis])):
-            if accs is not None:
-                acc = accs[i]
-            else:
-                lanes = ev.width if ev.lane is not None else 1
-                inside = low.b.op("lt", low.b.const(0), low.scalar(low.axis_index[axis]))
-                before = tuple(ix.add(p, const(-1)) if a is axis else p for a, p in zip(n.axes, point))
-                acc = ev.read(array.mem, array.address(before), asg, low.b.splat(inside, lanes))
-                acc = low.b.op("select", inside, acc, low.b.const(start, dtype), dtype=dtype)
+        along = ev.assignments([p for p in ev.regs if p.axis is self.axis])
+        for i, asg in enumerate(ev.assignments([p for p in ev.regs if p.axis is not self.axis])):
+            acc = accs[i] if accs is not None else self._before(ev, asg)
             for here in along:
                 x = ev.value(n.expr, {**asg, **here})
-                if ev.lane is not None and ev.lane.axis is axis:
-                    x = _prefixes(low, wide(ev, x), combine, start)
-                    new = low.b.op(combine, acc, x)
+                if ev.lane is not None and ev.lane.axis is self.axis:
+                    x = _prefixes(low, wide(ev, x), self.combine, self.start)
+                    new = low.b.op(self.combine, acc, x)
                     last = (ev.width - 1,) * ev.width
-                    acc = low.b.op(combine, acc, low.b.shuffle(x, x, last))
+                    acc = low.b.op(self.combine, acc, low.b.shuffle(x, x, last))
                 else:
-                    new = acc = wide(ev, low.b.op(combine, acc, x))
-                ev.write(array.mem, array.address(point), {**asg, **here}, new, ev.guards(array, n.axes))
+                    new = acc = wide(ev, low.b.op(self.combine, acc, x))
+                ev.write(array.mem, array.address(low.point(array)), {**asg, **here}, new, ev.guards(array, n.axes))
             out.append(acc)
         return out
 
-    def carry(rest: Sequence[Part], accs: list[Val]) -> list[Val]:
-        if not rest:
-            return step(accs)
-        for piece in low.pieces(rest[0]):
-            with low.open(rest[0], accs, piece) as loop:
-                loop.yields = carry(rest[1:], loop.carried)
-            accs = loop.results
-        return accs
-
-    if carried:
-
-        def body() -> None:
-            ev = NestEval(low, n)
-            lanes = ev.width if ev.lane is not None else 1
-            spatial = ev.assignments([p for p in ev.regs if p.axis is not axis])
-            carry(loops[first:], [low.b.const(start, dtype, lanes) for _ in spatial])
-
-        through(low, loops[:first], body)
-    else:
-
-        def alone() -> None:
-            step(None)
-
-        through(low, loops, alone)
+    def _before(self, ev: NestEval, asg: Assignment) -> Val:
+        """The result one place before, or the identity at the first place."""
+        low, array = self.low, self.array
+        lanes = ev.width if ev.lane is not None else 1
+        inside = low.b.op("lt", low.b.const(0), low.scalar(low.ctx.axis_index[self.axis]))
+        before = tuple(ix.add(p, const(-1)) if a is self.axis else p for a, p in zip(self.n.axes, low.point(array), strict=True))
+        acc = ev.read(array.mem, array.address(before), asg, low.b.splat(inside, lanes))
+        return low.b.op("select", inside, acc, low.b.const(self.start, self.dtype), dtype=self.dtype)
 
 
 def _prefixes(low: Lowering, x: Val, combine: str, start: float | bool) -> Val:

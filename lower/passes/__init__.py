@@ -1,1 +1,41 @@
-"""What groups of threads need: barriers where they would disturb one another, and partial results brought together."""
+"""Named passes over a whole Program, in the order in which they run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ...program.program import Program
+from ...targets import Target
+from . import barriers, interleave
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """Changes a Program in place where it `applies` to the target."""
+
+    name: str
+    applies: Callable[[Target], bool]
+    run: Callable[[Program, Target], None]
+
+
+def _barriers(program: Program, target: Target) -> None:
+    for phase in program.phases:
+        barriers.place(phase, target.warp)
+
+
+def _interleave(program: Program, target: Target) -> None:
+    # what packs constant inputs runs once, and may take its time
+    for phase in program.phases[program.once :]:
+        interleave.interleave(phase, target.registers)
+
+
+PASSES = (
+    Pass("barriers", lambda target: target.groups, _barriers),
+    Pass("interleave", lambda target: not target.groups, _interleave),  # compilers for GPUs schedule by themselves
+)
+
+
+def of(target: Target) -> tuple[Pass, ...]:
+    """The passes that run for a target."""
+    return tuple(p for p in PASSES if p.applies(target))

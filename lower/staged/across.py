@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from ...ir import index as ix
 from ...ir.node import Node, axis, const, load_parts
@@ -11,10 +10,8 @@ from ...opts.axis_plan import Part
 from ...opts.plans import StagePlan
 from ...program.program import Mem
 from ..emit.loops import through
+from ..lowering import Lowering
 from ..transpose import LEAST, turned
-
-if TYPE_CHECKING:
-    from ..lowering import Lowering
 
 
 def fill_across(low: Lowering, s: StagePlan, mem: Mem, value: Node, loops: Sequence[Part]) -> bool:
@@ -23,7 +20,7 @@ def fill_across(low: Lowering, s: StagePlan, mem: Mem, value: Node, loops: Seque
     if found is None:
         return False
     lanes, step, run = found
-    width = min(low.width, lanes.trips & -lanes.trips)
+    width = min(low.ctx.width, lanes.trips & -lanes.trips)
     trips = 1
     for p in run:
         trips *= p.trips
@@ -35,7 +32,7 @@ def fill_across(low: Lowering, s: StagePlan, mem: Mem, value: Node, loops: Seque
     flat = axis(f"{s.buffer.name}.run", trips // long)
     # element 0 of the run, in the buffer and in the panel
     source = const(0)
-    for i, stride in zip(s.index, low.strides[s.buffer.name], strict=True):
+    for i, stride in zip(s.index, low.ctx.strides[s.buffer.name], strict=True):
         terms, c = ix.parts(i)
         rest = ix.linear({t: k for t, k in terms.items() if t not in {lanes.var, *(p.var for p in run)}}, c)
         source = ix.add(source, rest, stride) if isinstance(stride, int) else ix.add(source, ix.mul(rest, stride))
@@ -69,7 +66,7 @@ def buffer_steps(low: Lowering, s: StagePlan, parts: Sequence[Part]) -> dict[str
     steps: dict[str, int] = {}
     for p in parts:
         step = 0
-        for i, stride in zip(s.index, low.strides[s.buffer.name], strict=True):
+        for i, stride in zip(s.index, low.ctx.strides[s.buffer.name], strict=True):
             k = ix.parts(i)[0].get(p.var, 0)
             if k and not isinstance(stride, int):
                 return None
@@ -101,4 +98,4 @@ def _run(low: Lowering, s: StagePlan, value: Node) -> tuple[Part, int, list[Part
 
 def _whole(low: Lowering, part: Part) -> bool:
     """Whether all of a part is copied here, and its length is known."""
-    return not part.clip and isinstance(part.size, int) and part.name not in low.opened
+    return not part.clip and isinstance(part.size, int) and part.name not in low.scope.opened

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ...ir import index as ix
 from ...ir.dtypes import DType, index
 from ...ir.node import Node, const
@@ -11,14 +9,12 @@ from ...ir.node import axis as make_axis
 from ...opts.plans import StagePlan
 from ...program.builder import Builder
 from ...program.program import Mem, Val
-
-if TYPE_CHECKING:
-    from ..lowering import Lowering
+from ..lowering import Lowering
 
 
 def box(low: Lowering, s: StagePlan, mem: Mem) -> None:
     """Emit the copy: loops over the rows of the box, whole vectors along a row (rows of the tile have room for the last)."""
-    b, width = low.b, low.width
+    b, width = low.b, low.ctx.width
     name = s.buffer.name
     sizes = [extent for _, _, extent, _ in s.box]
     vectors = -(-sizes[-1] // width)
@@ -29,7 +25,7 @@ def box(low: Lowering, s: StagePlan, mem: Mem) -> None:
     for (d, base, _, stride), a in zip(s.box, axes):
         index_[d] = ix.add(base, a)
         address = ix.add(address, a, stride)
-    for i, step in zip(index_, low.strides[name]):
+    for i, step in zip(index_, low.ctx.strides[name]):
         source = ix.add(source, i, step) if isinstance(step, int) else ix.add(source, ix.mul(i, step))
     conds = []
     for d, *_ in s.box:
@@ -69,8 +65,8 @@ def _mask(low: Lowering, conds: list[Node], inner: Node) -> Val | None:
         difference = ix.add(c.src[1], c.src[0], -1)
         v = low.scalar(difference)
         step = ix.parts(difference)[0].get(inner, 0)
-        if step and low.width > 1:
-            v = b.op("add", v, b.const(tuple(step * i for i in range(low.width)), index, low.width))
-        v = b.splat(b.op(c.op, b.const(0), v), low.width)
+        if step and low.ctx.width > 1:
+            v = b.op("add", v, b.const(tuple(step * i for i in range(low.ctx.width)), index, low.ctx.width))
+        v = b.splat(b.op(c.op, b.const(0), v), low.ctx.width)
         mask = v if mask is None else b.op("and", mask, v)
     return mask

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
 from ...ir import index as ix
 from ...ir.kernel import loads
 from ...ir.node import Node, const, load, load_parts
@@ -13,29 +10,25 @@ from ...opts.nests import Nest
 from ...opts.plans import StagePlan
 from ...program.program import Mem
 from ..emit.loops import through
-from ..expr import NestEval
+from ..lowering import Lowering
+from . import packing
 from .across import buffer_steps, fill_across
 from .box import box, kept
-
-if TYPE_CHECKING:
-    from ..lowering import Lowering
+from .copy_eval import CopyEval, along_panel
 
 
 def fill(low: Lowering, s: StagePlan) -> None:
-    """Emit the copy at the current position and make the tile active."""
-    mem = low.tiles.get(s.buffer.name)
+    """Emit the copy at the current position."""
+    mem = low.storage.panels.get(s.buffer.name)
     if mem is None:
-        mem = low.tiles[s.buffer.name] = low.arena.take(s.dtype, s.elements)
+        mem = low.storage.panels[s.buffer.name] = low.storage.scratch.take(s.dtype, s.elements)
     if s.order == "panel":
         _panel(low, s, mem)
     else:
         box(low, s, mem)
-    low.active[s.buffer.name] = (s, mem)
 
 
 def _panel(low: Lowering, s: StagePlan, mem: Mem) -> None:
-    from . import packing
-
     reader = s.nests[0]
     inside = {p.name for p, _ in s.parts}
     value = _source(low, s, reader)
@@ -51,7 +44,7 @@ def _panel(low: Lowering, s: StagePlan, mem: Mem) -> None:
         if s.parts and s.parts[-1][0].kind == "dot" and packing.interleave(low, s, n, mem, address):
             return
         here = _source(low, s, reader)  # a piece of a loop may need no mask
-        ev = CopyEval(low, n, [p for p, _ in s.parts if p.register], {p.name: st for p, st in s.parts})
+        ev = CopyEval(low, n, along_panel(low, [p for p, _ in s.parts if p.register], {p.name: st for p, st in s.parts}))
         for asg in ev.assignments(ev.regs):
             ev.write(mem, address, asg, kept(low.b, s, ev.value(here, asg)))
 
@@ -84,20 +77,3 @@ def _inside(low: Lowering, a: Node) -> Node:
     """`a < extent` over its parts, which can reach past it."""
     plan = low.sched.plans[a]
     return ix.compare("lt", plan.index, plan.extent if isinstance(plan.extent, Node) else const(plan.extent))
-
-
-class CopyEval(NestEval):
-    """A nest whose lanes run along the innermost register part of the tile, so that it is written consecutively."""
-
-    def __init__(self, low: Lowering, n: Nest, regs: Sequence[Part], strides: dict[str, int]) -> None:
-        super().__init__(low, n)
-        self.regs = list(regs)
-        self._vars = {p.var: p for p in regs}
-        self.lane, self.width = None, 1
-        for p in regs:
-            lanes = min(low.width, p.trips & -p.trips)
-            if strides[p.name] == 1 and lanes > 1:
-                self.lane, self.width = p, lanes
-        # the load carries its bounds itself, and is not clamped
-        self.lane_masked, self.scalar_masked = None, []
-        self._index = dict(low.axis_index)

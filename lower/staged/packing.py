@@ -3,8 +3,7 @@ k rows into one. Where a shift is added to the other operand, the sums of the pa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from ...ir import index as ix
 from ...ir.node import Node, const, load_parts
@@ -14,16 +13,13 @@ from ...opts.plans import DotPlan, StagePlan
 from ...program.builder import Builder
 from ...program.program import Mem, Val
 from ..emit.dot import panel, sums_of
-from ..emit.loops import through
+from ..emit.loops import carry, through
+from ..indices import Vectors
+from ..lowering import Lowering
 from ..part_index import over_parts
 from ..storage import Assignment
 from .box import kept
-from .copy import CopyEval
-
-if TYPE_CHECKING:
-    from ..lowering import Lowering
-
-Step = Callable[[list[Val]], list[Val]]
+from .copy_eval import CopyEval
 
 
 def interleave(low: Lowering, s: StagePlan, n: Nest, mem: Mem, address: Node) -> bool:
@@ -31,13 +27,13 @@ def interleave(low: Lowering, s: StagePlan, n: Nest, mem: Mem, address: Node) ->
     of a group is loaded, and they are woven together. False where that is not so (then elements are copied one by one, or by
     groups where those are consecutive)."""
     _, indices, _ = load_parts(n.expr)
-    strides = low.strides[s.buffer.name]
+    strides = low.ctx.strides[s.buffer.name]
     regs = [(p, st) for p, st in s.parts if p.register]
     dot, size = regs[-1][0], regs[-1][0].trips
     lane = next((p for p, st in regs if st == size and _consecutive(low, p, indices, strides)), None)
     if lane is None or lane.trips % 2 or _consecutive(low, dot, indices, strides):
         return False
-    ev = LanesEval(low, n, [p for p, _ in regs], lane, min(low.width, lane.trips & -lane.trips))
+    ev = CopyEval(low, n, Vectors([p for p, _ in regs], lane, min(low.ctx.width, lane.trips & -lane.trips)))
     for asg in ev.assignments([p for p in ev.regs if p is not dot]):
         rows = [low.b.splat(kept(low.b, s, ev.value(n.expr, {**asg, dot.name: i})), ev.width) for i in range(size)]
         base, c, _, _ = ev.split(address, {**asg, dot.name: 0})
@@ -48,7 +44,7 @@ def interleave(low: Lowering, s: StagePlan, n: Nest, mem: Mem, address: Node) ->
 
 def _consecutive(low: Lowering, part: Part, indices: tuple[Node, ...], strides: tuple[int | Node, ...]) -> bool:
     """Whether a step along `part` moves an access by one element."""
-    steps = [(ix.parts(over_parts(i, low.axis_index))[0].get(part.var, 0), st) for i, st in zip(indices, strides)]
+    steps = [(ix.parts(over_parts(i, low.ctx.axis_index))[0].get(part.var, 0), st) for i, st in zip(indices, strides)]
     return sum(k * st if isinstance(st, int) else 2 for k, st in steps if k) == 1
 
 
@@ -63,47 +59,30 @@ def woven(b: Builder, rows: Sequence[Val]) -> Val:
     return rows[0]
 
 
-class LanesEval(CopyEval):
-    """A copy with its lanes along a given part."""
-
-    def __init__(self, low: Lowering, n: Nest, regs: Sequence[Part], lane: Part, width: int) -> None:
-        super().__init__(low, n, regs, {p.name: 0 for p in regs})
-        self.lane, self.width = lane, width
-
-
 def column_sums(low: Lowering, s: StagePlan, mem: Mem, dot: DotPlan) -> None:
     """Keep shift · Σ b for every column of the panel and every step of the loops outside the sum's own, by the instruction itself."""
     row, nest = dot.row, s.nests[0]
     others, address, size = sums_of(low.sched, s, nest)
     summed = [p for p, _ in s.parts if p not in others]
     name = f"{s.buffer.name}.sums"
-    if name not in low.tiles:
-        low.tiles[name] = low.arena.take(row.c, size)
-    into = low.tiles[name]
+    if name not in low.storage.panels:
+        low.storage.panels[name] = low.storage.scratch.take(row.c, size)
+    into = low.storage.panels[name]
     shift = low.b.const(dot.shift, row.a, row.k)
     regs = [p for p, _ in s.parts if p.register]
     lane = next(p for p in regs if p.axis is dot.n)
 
     def body() -> None:
-        ev = LanesEval(low, Nest(f"{s.buffer.name}.sums", "copy", nest.axes, nest.reduce_axes, const(0, row.c)), regs, lane, row.n)
+        ev = CopyEval(low, Nest(f"{s.buffer.name}.sums", "copy", nest.axes, nest.reduce_axes, const(0, row.c)), Vectors(regs, lane, row.n))
         columns = ev.assignments([p for p in regs if p in others])
         start = [low.b.const(0, row.c, row.n) for _ in columns]
-        done = _through([p for p in summed if p.loop], start, lambda accs: [step(ev, acc, asg) for acc, asg in zip(accs, columns, strict=True)])
+        done = carry(low, [p for p in summed if p.loop], start, lambda accs: [step(ev, acc, asg) for acc, asg in zip(accs, columns, strict=True)])
         for asg, v in zip(columns, done, strict=True):
             ev.write(into, address, asg, v)
 
-    def step(ev: LanesEval, acc: Val, asg: Assignment) -> Val:
+    def step(ev: CopyEval, acc: Val, asg: Assignment) -> Val:
         for more in ev.assignments([p for p in summed if p.register and p.kind != "dot"]):
             acc = low.b.dot(row.name, acc, shift, panel(ev, dot, s, mem, {**asg, **more}))
         return acc
-
-    def _through(loops: Sequence[Part], accs: list[Val], f: Step) -> list[Val]:
-        if not loops:
-            return f(accs)
-        for piece in low.pieces(loops[0]):
-            with low.open(loops[0], accs, piece) as loop:
-                loop.yields = _through(loops[1:], loop.carried, f)
-            accs = loop.results
-        return accs
 
     through(low, [p for p in low.remaining(nest) if p in others], body)

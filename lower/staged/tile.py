@@ -3,47 +3,32 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
 
 from ...ir import index as ix
 from ...ir.dtypes import index
 from ...ir.node import Node, const
 from ...ir.node import axis as make_axis
-from ...opts.axis_plan import Part
 from ...opts.plans import StagePlan
-from ...program.builder import Builder
 from ...program.program import Mem, Val
-from ..storage import Assignment
-
-if TYPE_CHECKING:
-    from ..expr import NestEval
-    from ..lowering import Lowering
+from ..lowering import Lowering
+from ..storage import linear_index
+from .tile_read import place
 
 UNROLLED = 8
 """Steps of a copy that are spelled out, all loads before the stores, so that they are under way at once."""
 
 
 def fill(low: Lowering, s: StagePlan) -> None:
-    """Emit the copy at the current position and make the tile active."""
-    mem = low.tiles.get(s.buffer.name)
+    """Emit the copy at the current position."""
+    mem = low.storage.panels.get(s.buffer.name)
     if mem is None:
-        mem = low.tiles[s.buffer.name] = low.shared.take(s.dtype, s.elements)
+        mem = low.storage.panels[s.buffer.name] = low.storage.shared.take(s.dtype, s.elements)
     copy = _Copy(low, s, mem)
     if copy.steps <= UNROLLED:
         copy.run([low.b.const(i * low.sched.group) for i in range(copy.steps)])
     else:
         with low.b.loop(f"{s.buffer.name}.copy", low.b.const(0), low.b.const(copy.steps)) as loop:
             copy.run([low.b.op("mul", loop.var, low.b.const(low.sched.group))], always=True)
-    low.active[s.buffer.name] = (s, mem)
-
-
-def place(b: Builder, s: StagePlan, at: Val) -> Val:
-    """Where element `at` of a tile lies: in row r, chunk c of the row goes to c XOR (r % swizzle). (The layout that libraries of
-    GPU templates call a swizzle; it spreads what a warp reads of one column over the banks.)"""
-    if not s.swizzle:
-        return at
-    row = b.op("imod", b.op("idiv", at, attr=s.pitch), attr=s.swizzle)
-    return b.op("xor", at, b.op("mul", row, b.const(s.vector)))
 
 
 class _Copy:
@@ -53,7 +38,7 @@ class _Copy:
         self.low, self.s, self.mem = low, s, mem
         dims = sorted(s.box)
         last = dims[-1][2] if dims else 1
-        self.width = min(low.width, last & -last, s.vector if s.swizzle else last)
+        self.width = min(low.ctx.width, last & -last, s.vector if s.swizzle else last)
         self.sizes = [extent for _, _, extent, _ in dims]
         if dims:
             self.sizes[-1] //= self.width
@@ -81,8 +66,7 @@ class _Copy:
                 self.conds.append(("le", at[d]))
             if not _holds(ix.compare("lt", end, top)):
                 self.conds.append(("lt", ix.add(top, at[d], -1)))
-        for i, step in zip(at, low.strides[name]):
-            self.source = ix.add(self.source, i, step) if isinstance(step, int) else ix.add(self.source, ix.mul(i, step))
+        self.source = linear_index(at, low.ctx.strides[name])
 
     def run(self, starts: list[Val], always: bool = False) -> None:
         """The chunks `start + thread`: every load, then every store."""
@@ -140,27 +124,3 @@ class _Copy:
 
 def _holds(condition: Node) -> bool:
     return condition.op == "const" and bool(condition.arg)
-
-
-def neighbours(ev: NestEval, plan: StagePlan, mem: Mem, address: Node, asg: Assignment) -> Part | None:
-    """The register part along which this read, the same in all lanes, is consecutive and aligned for a whole vector."""
-    terms = ix.parts(address)[0]
-    for p in ev.regs if ev.low.sched.target.kind == "gpu" else ():
-        if p.kind == "upcast" and p is not ev.lane and terms.get(p.var) == 1 and p.trips & (p.trips - 1) == 0 and p.trips <= plan.vector:
-            base, c, lane, vec = ev.split(address, {**asg, p.name: 0})
-            if not lane and vec is None and ev.low.at(mem, base, c, p.trips).align >= p.trips * mem.dtype.size:
-                return p
-    return None
-
-
-def read(ev: NestEval, plan: StagePlan, mem: Mem, address: Node, asg: Assignment, copies: int = 1) -> Val:
-    """Load from shared memory: along the lanes, or `copies` consecutive elements of a read that is the same in all of them. In
-    a swizzled tile chunks have changed places along a row; a load inside one stays whole."""
-    base, c, lane, vec = ev.split(address, asg)
-    lanes = copies if copies > 1 else ev.width if lane else 1
-    if not plan.swizzle:
-        return ev.b.load(ev.low.at(mem, base, c, lanes), ev.low.scalar(base), lanes) if copies > 1 else ev.read(mem, address, asg)
-    at = ev.low.scalar(ix.add(base, const(c)))
-    if vec is None and lane in (0, 1) and lanes <= plan.vector and (lanes == 1 or ev.low.at(mem, base, c, lanes).align >= lanes * mem.dtype.size):
-        return ev.b.load(Mem(mem.space, mem.base, mem.dtype, 0, lanes * mem.dtype.size), place(ev.b, plan, at), lanes)
-    return ev.b.gather(mem, place(ev.b, plan, ev.join(at, lane, vec)))

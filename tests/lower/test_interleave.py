@@ -146,7 +146,7 @@ def test_groups_of_threads_are_left_to_their_compiler(monkeypatch: pytest.Monkey
     def never(*_: object) -> None:
         raise AssertionError("a GPU's code was reordered")
 
-    monkeypatch.setattr("tilewright.lower.lowering.interleave", never)
+    monkeypatch.setattr("tilewright.lower.passes.interleave.interleave", never)
     softmax([["UPCAST", "n", 4]], "sm_90a")
     with pytest.raises(AssertionError, match="reordered"):
         softmax([["UPCAST", "n", 64]], "cascadelake")

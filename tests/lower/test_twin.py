@@ -16,7 +16,7 @@ from tilewright.heuristics import seeds
 from tilewright.ir import OptError, VerifyError
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.node import Node, const
-from tilewright.lower import expr, lower, lowering
+from tilewright.lower import expr, lower, pieces, walk
 from tilewright.lower.emit import reduce
 from tilewright.opts import apply, legality, parse
 from tilewright.program.program import For, If, Instr, Program, Stmt, statements
@@ -99,17 +99,17 @@ def always(value: Any) -> Callable[..., Any]:
     return lambda *args: value
 
 
-def unclipped(low: lowering.Lowering, part: Any) -> Node:
+def unclipped(sched: Any, scope: Any, part: Any) -> Node:
     return part.size if isinstance(part.size, Node) else const(part.size)
 
 
 PATCHES: list[tuple[str, Any, str, Any]] = [
     ("stores are not masked", expr.NestEval, "conditions", always([])),
-    ("loops over blocks run past the end", lowering.Lowering, "_trips", unclipped),
-    ("a nest joins the loop of what it reads elsewhere", lowering.Lowering, "_joins", lambda low, group, item, part: low._next(item) is part),
+    ("loops over blocks run past the end", pieces, "trips", unclipped),
+    ("a nest joins the loop of what it reads elsewhere", walk, "_joins", lambda low, group, item, part: walk._next(low, item) is part),
     ("reductions over ragged copies are not masked", reduce.Accumulators, "_step", lambda acc, old, asg: acc.low.b.op(acc.combine, old, acc.ev.value(acc.n.expr, asg))),
     ("grid items may read each other", legality, "_grid", always(None)),
-    ("what is read after a loop is kept inside", lowering.Lowering, "_keep", always(None)),
+    ("what is read after a loop is kept inside", walk, "_reserve", always(None)),
     ("values read across stay in registers", reduce, "identity_reads", always(True)),
 ]  # fmt: skip
 

@@ -1,39 +1,30 @@
-"""Emits one nest: its remaining loops, then its body once for every register assignment. Stores are emitted here."""
+"""Emits stores: plain, past the caches, and combining (scatter)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from ...ir.node import Node, axes_of
 from ...opts.nests import Nest
 from ...program.program import Val
 from ..expr import NestEval
-from ..in_place import in_output
+from ..lowering import Lowering
 from ..storage import Assignment
-from .loops import address, through
-from .point import point
-from .reduce import reduce
-from .scan import scan
-
-if TYPE_CHECKING:
-    from ..lowering import Lowering
+from .fills import prepare_fills
+from .loops import through
 
 
-def nest(low: Lowering, n: Nest) -> None:
-    """Emit a nest under the loops that are open."""
-    for name, by in n.fills.items():
-        if name not in low.storage:
-            low.storage[name] = low.forced.get(name) or in_output(low, low.sched.kept[name], by) or low.array(low.sched.kept[name], by)
-    if n.kind in ("store", "init"):
-        if n.name not in low.aliased or n.kind == "init":
-            _store_nest(low, n)
-    elif n.kind == "reduce":
-        reduce(low, n)
-    elif n.kind == "scan":
-        scan(low, n)
-    else:
-        point(low, n)
+def store(low: Lowering, n: Nest) -> None:
+    """A store, unless what it stores was computed in the output already."""
+    prepare_fills(low, n)
+    if n.name not in low.storage.aliased:
+        _store_nest(low, n)
+
+
+def init(low: Lowering, n: Nest) -> None:
+    """The identity in every element that a scatter may add to."""
+    prepare_fills(low, n)
+    _store_nest(low, n)
 
 
 def _store_nest(low: Lowering, n: Nest) -> None:
@@ -43,9 +34,9 @@ def _store_nest(low: Lowering, n: Nest) -> None:
     if name not in low.sched.nt or (n.store.combine is not None and n.kind == "store"):
         _loops(low, n)
         return
-    aligned = low.b.aligned(low.params[name], low.sched.target.vector_bytes)
+    aligned = low.b.aligned(low.ctx.params[name], low.sched.target.vector_bytes)
     for streams, cond in ((True, aligned), (False, low.b.op("not", aligned))):
-        with low.b.when(cond), low.streaming(name if streams else None):
+        with low.b.when(cond), low.within(streaming=name if streams else None):
             _loops(low, n)
 
 
@@ -75,7 +66,7 @@ def _store(low: Lowering, n: Nest, mine: bool = False) -> None:
     assert n.store is not None
     ev = NestEval(low, n)
     conds = ev.conditions() + ([] if n.mask is None or mine else [n.mask])
-    at = address(low, n.store.buffer.name, n.indices)
+    at = low.ctx.address(n.store.buffer.name, n.indices)
     mem = low.param(n.store.buffer.name)
     there = [a for a in ev.assignments(ev.regs) if not ev.nowhere(conds, a)]
     values = [(a, None if n.store.combine and n.kind == "store" else ev.value(n.expr, a)) for a in there]

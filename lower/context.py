@@ -1,0 +1,111 @@
+"""What lowering knows of a schedule and never changes: where parameters lie, who reads what, and how wide vectors are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from math import gcd, prod
+
+from ..ir import index as ix
+from ..ir.dtypes import DType, index
+from ..ir.kernel import Buffer, Kernel
+from ..ir.node import Node, walk
+from ..opts.nests import FoldItem, Nest
+from ..opts.schedule import Scheduled
+from ..program.program import Mem
+from .part_index import over_parts
+from .storage import linear_index, row_major
+
+
+@dataclass(frozen=True, eq=False)
+class Context:
+    """One schedule on its way to a phase of a Program. `params` gives a buffer's position in the Program's parameter list; buffers
+    without one lie in the workspace between phases."""
+
+    sched: Scheduled
+    params: Mapping[str, int]
+    symbols: tuple[Node, ...]
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel that is lowered."""
+        return self.sched.kernel
+
+    @cached_property
+    def work(self) -> int:
+        """Bytes of workspace for buffers that are no parameters."""
+        return sum(_bytes(b) for b in self.kernel.buffers if b.name not in self.params)
+
+    @cached_property
+    def dtypes(self) -> dict[str, DType]:
+        """The element type of each buffer."""
+        return {b.name: b.dtype for b in self.kernel.buffers}
+
+    @cached_property
+    def strides(self) -> dict[str, tuple[int | Node, ...]]:
+        """The strides of each buffer, in elements."""
+        return {b.name: row_major(b.shape) for b in self.kernel.buffers}
+
+    @cached_property
+    def axis_index(self) -> dict[Node, Node]:
+        """Each axis as an index over the parts that it is cut into."""
+        return {a: p.index for a, p in self.sched.plans.items()}
+
+    @cached_property
+    def width(self) -> int:
+        """Lanes of a vector: as many as the widest element type of the phase has."""
+        found = [n.expr.dtype.compute for n in self.sched.nests] + [b.dtype.compute for b in self.kernel.buffers]
+        types = [d for d in found if d is not index] or found
+        return max(1, min((self.sched.target.lanes(d) for d in types), default=1))
+
+    @cached_property
+    def branches(self) -> bool:
+        """Whether a branch is better than a masked store: where there are neither mask registers nor groups of threads."""
+        return not self.sched.target.groups and "avx512" not in self.sched.target.features
+
+    @cached_property
+    def reads(self) -> dict[str, list[tuple[Nest, tuple[Node, ...]]]]:
+        """For each value the nests that read it, with the indices they read it at."""
+        out: dict[str, list[tuple[Nest, tuple[Node, ...]]]] = {}
+        for nest in self.sched.nests:
+            for n in walk(*nest.evaluated):
+                if n.op == "ref":
+                    out.setdefault(n.arg, []).append((nest, n.src))
+        return out
+
+    @cached_property
+    def merged(self) -> frozenset[str]:
+        """Components of folds that are cut: the merge reads them, though no nest of the kernel does."""
+        plans = self.sched.plans
+        cut = (i for i in self.sched.items if isinstance(i, FoldItem) and any(plans[a].fold for n in i.nests for a in n.all_axes))
+        return frozenset(c for i in cut for c in i.fold.components)
+
+    def param(self, name: str, nt: bool = False) -> Mem:
+        """The memory of a buffer; `nt`: stores to it are non-temporal."""
+        dtype = self.dtypes[name]
+        if name not in self.params:
+            return Mem("work", 0, dtype, align=dtype.size)
+        return Mem("param", self.params[name], dtype, align=dtype.size, nt=nt)
+
+    def at(self, mem: Mem, base: Node, offset: int, lanes: int) -> Mem:
+        """`mem` with a constant offset in elements, and the alignment in bytes that the index `base` proves."""
+        align = mem.dtype.size
+        target = self.sched.target
+        if mem.space != "param" or mem.nt or target.groups:
+            terms, fixed = ix.parts(base)
+            sizes = (v * mem.dtype.size for v in (fixed + offset, *terms.values()))
+            align = max(align, gcd(target.vector_bytes if mem.space == "param" else 64, *sizes))
+        # a non-temporal store of a whole aligned vector, or an ordinary one
+        streams = mem.nt and lanes * mem.dtype.size == target.vector_bytes <= align
+        return Mem(mem.space, mem.base, mem.dtype, offset, align if streams or not mem.nt else mem.dtype.size, streams)
+
+    def address(self, buffer: str, indices: Iterable[Node], table: dict[Node, Node] | None = None) -> Node:
+        """The element of a buffer at indices over axes, rewritten over parts by `table` (`axis_index` if not given)."""
+        over = self.axis_index if table is None else table
+        return linear_index((over_parts(i, over) for i in indices), self.strides[buffer])
+
+
+def _bytes(buffer: Buffer) -> int:
+    size = buffer.dtype.size * prod(d if isinstance(d, int) else ix.bounds(d)[1] for d in buffer.shape)
+    return (size + 127) // 64 * 64

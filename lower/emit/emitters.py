@@ -1,0 +1,17 @@
+"""Which emitter is for which kind of nest."""
+
+from __future__ import annotations
+
+from ..lowering import Emitters
+from ..staged.fill import fill
+from .fold import fold
+from .point import point
+from .reduce import reduce
+from .scan import scan
+from .store import init, store
+
+EMITTERS = Emitters(
+    nests={"reduce": reduce, "scan": scan, "point": point, "store": store, "init": init},
+    fold=fold,
+    stage=fill,
+)

@@ -1,0 +1,149 @@
+"""`lower`: the emission of every phase of a schedule, then the passes over the whole Program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+from ..ir import index as ix
+from ..ir.errors import OptError
+from ..ir.node import Node, const
+from ..opts.apply_options import apply
+from ..opts.axis_plan import Part
+from ..opts.memory_limits import check_program
+from ..opts.nests import Item
+from ..opts.schedule import Scheduled
+from ..program.builder import Builder
+from ..program.program import Param, Phase, Program, Val
+from . import empty_extents, passes, pieces
+from .context import Context
+from .emit.emitters import EMITTERS
+from .emit.pack_once import pack
+from .lowering import Lowering
+from .pieces import Piece
+from .storage import Arena
+from .walk import emit_items, empty
+
+Observer = Callable[[str, Program], None]
+
+
+def lower(scheduled: Scheduled, expand: bool = True, observe: Observer | None = None) -> Program:
+    """The Program of a schedule. `expand=False` keeps exp, log, tanh and erf as operations (for the twin). `observe` is called
+    with "emit" and the Program as it is emitted, then with the name of each pass and what it made (of the same object: an observer
+    that wants to keep a stage keeps its text). OptError where the schedule cannot be expressed."""
+    out = _emit(scheduled, expand)
+    if observe is not None:
+        observe("emit", out)
+    for p in passes.of(scheduled.target):
+        p.run(out, scheduled.target)
+        if observe is not None:
+            observe(p.name, out)
+    name, target = scheduled.kernel.name, scheduled.target
+    if out.shared > target.shared and target.groups:
+        raise OptError(f"{name}: the group needs {out.shared} bytes of shared memory; {target.name} has {target.shared}")
+    if scheduled.opts:
+        check_program(target, name, out, lambda: lower(apply(scheduled.kernel, (), target)))
+    return out
+
+
+def _emit(scheduled: Scheduled, expand: bool) -> Program:
+    kernel, target = scheduled.kernel, scheduled.target
+    params = tuple(Param(b.name, b.dtype, b.shape, b.role) for b in kernel.buffers)
+    places = {b.name: i for i, b in enumerate(kernel.buffers)}
+    out = Program(kernel.name, params, kernel.symbols, [], align=target.vector_bytes if target.groups else 1)
+    packed = Arena("work")
+    for sub, gate in empty_extents.parts(scheduled):
+        ctx = Context(sub, places, kernel.symbols)
+        low = Lowering(ctx, Builder(expand, target.features), EMITTERS)
+        for s in sub.stages.values():
+            if s.once:
+                first = Lowering(ctx, Builder(expand, target.features), EMITTERS)
+                out.phases.insert(out.once, pack(first, s, packed))
+                out.once += 1
+                low.storage.panels |= first.storage.panels
+                low.scope = replace(low.scope, tiles={**low.scope.tiles, **first.scope.tiles})
+        out.phases.append(_phase(low, gate))
+        out.scratch = max(out.scratch, low.storage.scratch.size)
+        out.shared = max(out.shared, low.storage.shared.size)
+        out.work = max(out.work, ctx.work, packed.size)
+        out.regs = max(out.regs, sub.regs)
+    return out
+
+
+def _phase(low: Lowering, items: Node) -> Phase:
+    """One phase of `items` times the grid's items."""
+    for p in low.sched.grid:
+        items = ix.mul(items, p.size if isinstance(p.size, Node) else const(p.size))
+    # what has no points is left out; the extents that are left are at least 1
+    found = [i for i in low.sched.items if not empty(i)]
+    if not found:
+        items = const(0)
+    with low.phase(items, low.sched.group) as phase:
+        if not (items.op == "const" and items.arg == 0):
+            _split_grid(low, phase.item)
+            _split_threads(low, phase.thread)
+            with low.within(opened={p.name: p for p in low.sched.grid}):
+                _work_item(low, low.sched.grid, found)
+    return phase
+
+
+def _split_threads(low: Lowering, thread: Val | None) -> None:
+    """Split the number of a thread into its axes, the first varying fastest."""
+    if thread is not None:
+        low.thread = thread
+    for t in low.sched.threads:
+        assert thread is not None
+        at = thread if t.stride == 1 else low.b.op("idiv", thread, attr=t.stride)
+        low.scalars.bound[t.var] = at if t is low.sched.threads[-1] else low.b.op("imod", at, attr=t.count)
+
+
+def _split_grid(low: Lowering, item: Val) -> None:
+    """Split the grid index into its parts, the last varying fastest; in a swizzled grid the last two run in bands of rows."""
+    b, grid, bound = low.b, low.sched.grid, low.scalars.bound
+    rest = item
+    if low.sched.swizzle > 1:
+        rows, columns = grid[-2:]
+        band = low.sched.swizzle * columns.trips
+        first = b.op("idiv", rest, attr=band)
+        within = b.op("imod", rest, attr=band)
+        if rows is not grid[0]:
+            bands = rows.trips // low.sched.swizzle
+            first, rest = b.op("imod", first, attr=bands), b.op("idiv", first, attr=bands)
+        row = b.op("imod", within, attr=low.sched.swizzle)
+        bound[rows.var] = b.op("add", b.op("mul", first, b.const(low.sched.swizzle)), row)
+        bound[columns.var] = b.op("idiv", within, attr=low.sched.swizzle)
+        grid = grid[:-2]
+    for p in reversed(grid):
+        if p is grid[0]:
+            bound[p.var] = rest
+        else:
+            bound[p.var] = b.op("imod", rest, attr=p.size)
+            rest = b.op("idiv", rest, attr=p.size)
+
+
+def _work_item(low: Lowering, grid: Sequence[Part], found: list[Item]) -> None:
+    """The work of an item, in versions for whole blocks of the axes on the grid and for the last ones."""
+    if grid:
+        part, cuts = grid[0], low.pieces(grid[0])
+        for piece in low.versions(cuts):
+            inside = pieces.entered(low.sched, low.scope, part, piece)
+            with _among(low, part, piece, alone=len(cuts) == 1), low.within(inside):
+                _work_item(low, grid[1:], found)
+        return
+    for s in low.sched.stages.values():
+        if s.at.kind == "grid":
+            low.stage(s)
+    emit_items(low, found)
+
+
+@contextmanager
+def _among(low: Lowering, part: Part, piece: Piece, alone: bool) -> Iterator[None]:
+    """Inside runs where the work item is one of a piece's."""
+    if alone or piece.between is None:
+        yield
+        return
+    lo, hi = (low.b.const(n.arg) for n in piece.between)
+    at = low.scalars.bound[part.var]
+    with low.b.when(low.b.op("lt", at, hi) if piece.at is None else low.b.op("le", lo, at)):
+        yield
