@@ -174,7 +174,7 @@ STAGE = Option(
     legend="stage",
     docs=(
         Doc(
-            "STAGE(input, at=loop, order=panel\\|row, pad=0)",
+            "STAGE(input, at=loop, order=panel|row, pad=0)",
             "copy the part of an input that one iteration of a loop uses. `panel`: in the order it will be read, register copies innermost (packing). `row`: the "
             "box of the buffer, rows padded",
         ),
