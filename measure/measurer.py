@@ -242,9 +242,10 @@ class Measurer:
 
 def _flushes(b: Built) -> bool:
     """Whether it uses a matrix instruction that takes subnormal numbers for zero, as docs/options.md says of bfloat16's."""
+    from ..opts.opt import Opt
     from ..opts.registry import OPTIONS
 
-    return any(OPTIONS[o.op].flushes(o) for o in b.opts)
+    return any(OPTIONS[o.op].flushes(o) for o in b.opts if isinstance(o, Opt))
 
 
 def _task(b: Built) -> Task:
