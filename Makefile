@@ -1,15 +1,23 @@
-# make run   set up .venv, tune a matmul on this CPU, show the report
-# make test  set up .venv, run the tests
-# make lint  ruff and mypy
+# make run         set up .venv, tune a matmul on this CPU, show the report
+# make test        set up .venv, run the tests, as many at once as there are cores
+# make test-quick  the tests that take little time, some from every folder: for use between two edits
+# make lint        ruff and mypy
+# make docs        build the documentation into build/site; warnings are errors
 #
-# Only Python 3.11 or newer is needed. PYTHON=... chooses one; BUDGET=... is the tuning time of `make run`.
+# Only Python 3.11 or newer is needed. PYTHON=... chooses one; BUDGET=... is the tuning time of `make run`; JOBS=... is how many tests run at once (0: in
+# one process, as a debugger wants it), and TESTS=... is what else pytest is told, such as a folder.
 
 SHELL := /bin/bash
 PYTHON ?=
 BUDGET ?= 20s
+JOBS ?= auto
+TESTS ?=
 BIN := .venv/bin
 
-.PHONY: run test lint clean help
+# Containers often forbid Python to keep what it compiled: then every process, of which the tests start hundreds, compiles Tilewright and its tests again.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: run test test-quick lint docs clean help
 .DEFAULT_GOAL := help
 
 help:
@@ -22,13 +30,20 @@ run: .venv/.installed
 	$(BIN)/tune report
 
 test: .venv/.installed-dev
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal $(TESTS)
+
+test-quick: .venv/.installed-dev
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "not slow" $(TESTS)
 
 lint: .venv/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	@mkdir -p build/typed && ln -sfn ../.. build/typed/tilewright
 	$(BIN)/mypy
+
+docs: .venv/.installed-docs
+	$(BIN)/mkdocs build --quiet --strict
+	@echo "== build/site/index.html"
 
 clean:
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
@@ -44,4 +59,9 @@ clean:
 .venv/.installed-dev: pyproject.toml | .venv/bin/python
 	@echo "== installing Tilewright and its test tools into .venv"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@ .venv/.installed
+
+.venv/.installed-docs: pyproject.toml | .venv/bin/python
+	@echo "== installing Tilewright and MkDocs into .venv"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
 	@touch $@ .venv/.installed

@@ -16,7 +16,8 @@ from .choice import Standing, standing
 from .explain import Explanation, explain
 from .keys import Key
 from .lookup import Reader
-from .recover import CacheWarning, Damaged, Newer, Older, move_aside
+from .move_aside import move_aside
+from .recover import CacheWarning, Damaged, Newer, Older
 from .rows import Row, check
 from .writer import BUSY_S, Writer
 

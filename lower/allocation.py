@@ -10,10 +10,11 @@ from ..ir import index as ix
 from ..ir.errors import OptError
 from ..ir.kernel import Value
 from ..ir.node import Node, const
+from ..opts.strides import dense
 from ..program.program import Mem
 from .context import Context
 from .scope import Scope
-from .storage import Arena, Array, Registers, row_major
+from .storage import Arena, Array, Registers
 
 T = TypeVar("T")
 
@@ -57,7 +58,7 @@ class Storage:
         if dims:
             lanes = 64 // max(1, value.dtype.size)
             dims[-1] = -(-dims[-1] // lanes) * lanes if dims[-1] >= lanes else dims[-1]
-        by_place = row_major(tuple(dims))
+        by_place = dense(tuple(dims))
         strides = tuple(by_place[order.index(d)] for d in range(len(axes)))
         total = 1
         for d in dims:

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from ..ir import index as ix
 from ..ir.dtypes import index
 from ..ir.node import Node, const
+from ..opts.lanes import Vectors
 from ..opts.nests import Nest
-from .indices import Indices, Vectors
+from .indices import Indices
 from .lowering import Lowering
 from .storage import Array, Assignment
 

@@ -8,14 +8,15 @@ from functools import cached_property
 from math import gcd, prod
 
 from ..ir import index as ix
-from ..ir.dtypes import DType, index
+from ..ir.dtypes import DType
 from ..ir.kernel import Buffer, Kernel
-from ..ir.node import Node, walk
-from ..opts.nests import FoldItem, Nest
+from ..ir.node import Node
+from ..opts.loop_tree import Reads
 from ..opts.schedule import Scheduled
+from ..opts.strides import dense
 from ..program.program import Mem
 from .part_index import over_parts
-from .storage import linear_index, row_major
+from .storage import linear_index
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,41 +46,32 @@ class Context:
     @cached_property
     def strides(self) -> dict[str, tuple[int | Node, ...]]:
         """The strides of each buffer, in elements."""
-        return {b.name: row_major(b.shape) for b in self.kernel.buffers}
+        return {b.name: dense(b.shape) for b in self.kernel.buffers}
 
     @cached_property
     def axis_index(self) -> dict[Node, Node]:
         """Each axis as an index over the parts that it is cut into."""
         return {a: p.index for a, p in self.sched.plans.items()}
 
-    @cached_property
+    @property
     def width(self) -> int:
         """Lanes of a vector: as many as the widest element type of the phase has."""
-        found = [n.expr.dtype.compute for n in self.sched.nests] + [b.dtype.compute for b in self.kernel.buffers]
-        types = [d for d in found if d is not index] or found
-        return max(1, min((self.sched.target.lanes(d) for d in types), default=1))
+        return self.sched.width
 
     @cached_property
     def branches(self) -> bool:
         """Whether a branch is better than a masked store: where there are neither mask registers nor groups of threads."""
         return not self.sched.target.groups and "avx512" not in self.sched.target.features
 
-    @cached_property
-    def reads(self) -> dict[str, list[tuple[Nest, tuple[Node, ...]]]]:
+    @property
+    def reads(self) -> Reads:
         """For each value the nests that read it, with the indices they read it at."""
-        out: dict[str, list[tuple[Nest, tuple[Node, ...]]]] = {}
-        for nest in self.sched.nests:
-            for n in walk(*nest.evaluated):
-                if n.op == "ref":
-                    out.setdefault(n.arg, []).append((nest, n.src))
-        return out
+        return self.sched.tree.reads
 
-    @cached_property
+    @property
     def merged(self) -> frozenset[str]:
         """Components of folds that are cut: the merge reads them, though no nest of the kernel does."""
-        plans = self.sched.plans
-        cut = (i for i in self.sched.items if isinstance(i, FoldItem) and any(plans[a].fold for n in i.nests for a in n.all_axes))
-        return frozenset(c for i in cut for c in i.fold.components)
+        return self.sched.tree.merged
 
     def param(self, name: str, nt: bool = False) -> Mem:
         """The memory of a buffer; `nt`: stores to it are non-temporal."""

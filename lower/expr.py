@@ -12,10 +12,10 @@ from ..ir.dtypes import index
 from ..ir.node import Node, axes_of, const, load_parts
 from ..ir.skippable import conjuncts
 from ..opts.axis_plan import Part
+from ..opts.lanes import Vectors
 from ..opts.nests import Nest
 from ..program.program import Mem, Val
-from .indices import Vectors
-from .lanes import choose
+from .lanes import lanes_of
 from .lowering import Lowering
 from .memory_access import MemoryAccess
 from .part_index import over_parts
@@ -31,7 +31,7 @@ class NestEval(MemoryAccess):
     when the lanes are chosen; `vectors`: the lanes, where they are given."""
 
     def __init__(self, low: Lowering, nest: Nest, extra: Sequence[Node] = (), vectors: Vectors | None = None) -> None:
-        super().__init__(low, nest, choose(low, nest, extra) if vectors is None else vectors)
+        super().__init__(low, nest, lanes_of(low, nest, extra) if vectors is None else vectors)
         self._memo: dict[Any, Val] = {}
         self._deps: dict[Node, tuple[str, ...]] = {}
         self._address: dict[Node, tuple[Mem, Node, Node | None, bool]] = {}

@@ -4,29 +4,18 @@ from __future__ import annotations
 
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 
 from ..ir import index as ix
 from ..ir.dtypes import bool_, index, int32, int64
 from ..ir.errors import OptError
 from ..ir.node import Node, axes_of, const, substitute
-from ..opts.axis_plan import Part
+from ..opts.lanes import Vectors
 from ..opts.nests import Nest
 from ..program.program import Val
 from .lowering import Lowering
 from .part_index import Split, over_parts, reads_memory
 from .storage import Assignment
-
-
-@dataclass(frozen=True, slots=True)
-class Vectors:
-    """The register parts of a nest, and which of them runs over how many lanes."""
-
-    regs: Sequence[Part]
-    lane: Part | None = None
-    width: int = 1
-
 
 _HOLDS: dict[str, Callable[[int, int], bool]] = {"lt": operator.lt, "le": operator.le, "eq": operator.eq, "ne": operator.ne}
 

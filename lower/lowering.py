@@ -13,7 +13,8 @@ from typing import Any
 from ..ir.kernel import Value
 from ..ir.node import Node, const, substitute
 from ..opts.axis_plan import Part
-from ..opts.nests import FoldItem, Nest
+from ..opts.loop_tree import Folded
+from ..opts.nests import Nest
 from ..opts.plans import StagePlan
 from ..opts.schedule import Scheduled
 from ..program.builder import Builder, Loop
@@ -32,7 +33,7 @@ class Emitters:
     """Who emits what: nests by their kind, folds, and copies of staged tiles."""
 
     nests: Mapping[str, Callable[[Lowering, Nest], None]]
-    fold: Callable[[Lowering, FoldItem], None]
+    fold: Callable[[Lowering, Folded], None]
     stage: Callable[[Lowering, StagePlan], None]
 
 

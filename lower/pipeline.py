@@ -12,7 +12,6 @@ from ..ir.node import Node, const
 from ..opts.apply_options import apply
 from ..opts.axis_plan import Part
 from ..opts.memory_limits import check_program
-from ..opts.nests import Item
 from ..opts.schedule import Scheduled
 from ..program.builder import Builder
 from ..program.program import Param, Phase, Program, Val
@@ -23,7 +22,7 @@ from .emit.pack_once import pack
 from .lowering import Lowering
 from .pieces import Piece
 from .storage import Arena
-from .walk import emit_items, empty
+from .walk import emit_tree
 
 Observer = Callable[[str, Program], None]
 
@@ -75,16 +74,14 @@ def _phase(low: Lowering, items: Node) -> Phase:
     """One phase of `items` times the grid's items."""
     for p in low.sched.grid:
         items = ix.mul(items, p.size if isinstance(p.size, Node) else const(p.size))
-    # what has no points is left out; the extents that are left are at least 1
-    found = [i for i in low.sched.items if not empty(i)]
-    if not found:
+    if not low.sched.tree.items:
         items = const(0)
     with low.phase(items, low.sched.group) as phase:
         if not (items.op == "const" and items.arg == 0):
             _split_grid(low, phase.item)
             _split_threads(low, phase.thread)
             with low.within(opened={p.name: p for p in low.sched.grid}):
-                _work_item(low, low.sched.grid, found)
+                _work_item(low, low.sched.grid)
     return phase
 
 
@@ -122,19 +119,19 @@ def _split_grid(low: Lowering, item: Val) -> None:
             rest = b.op("idiv", rest, attr=p.size)
 
 
-def _work_item(low: Lowering, grid: Sequence[Part], found: list[Item]) -> None:
+def _work_item(low: Lowering, grid: Sequence[Part]) -> None:
     """The work of an item, in versions for whole blocks of the axes on the grid and for the last ones."""
     if grid:
         part, cuts = grid[0], low.pieces(grid[0])
         for piece in low.versions(cuts):
             inside = pieces.entered(low.sched, low.scope, part, piece)
             with _among(low, part, piece, alone=len(cuts) == 1), low.within(inside):
-                _work_item(low, grid[1:], found)
+                _work_item(low, grid[1:])
         return
     for s in low.sched.stages.values():
         if s.at.kind == "grid":
             low.stage(s)
-    emit_items(low, found)
+    emit_tree(low, low.sched.tree.items)
 
 
 @contextmanager

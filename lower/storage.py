@@ -67,21 +67,3 @@ def linear_index(indices: Iterable[Node], strides: Iterable[int | Node]) -> Node
     for i, stride in zip(indices, strides, strict=True):
         out = ix.add(out, i, stride) if isinstance(stride, int) else ix.add(out, ix.mul(i, stride))
     return out
-
-
-def row_major(shape: tuple[int | Node, ...]) -> tuple[int | Node, ...]:
-    """Strides in elements of a dense row-major buffer."""
-    out: list[int | Node] = []
-    stride: int | Node = 1
-    for size in reversed(shape):
-        out.append(stride)
-        if isinstance(stride, int) and isinstance(size, int):
-            stride = stride * size
-        else:
-            product = ix.mul(_node(stride), _node(size))
-            stride = int(product.arg) if product.op == "const" else product
-    return tuple(reversed(out))
-
-
-def _node(x: int | Node) -> Node:
-    return const(x) if isinstance(x, int) else x

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..ir.node import Node
-from ..opts.layout import picks
+from ..opts.strides import picks
 from ..program.program import Mem, Val
 from .indices import Indices
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import BuildError, MeasureError, TilewrightError
+from .bench import Bench
 from .outcome import Outcome
 from .repeat import repeat
 from .repeated_runs import Watch, WrongResultError
@@ -21,12 +22,8 @@ from .slots import Slots
 from .stats import median, paired_bursts, time_adaptively
 
 if TYPE_CHECKING:
-    from ..devices import Device, Executable
+    from ..devices import Executable
     from ..program.program import Signature
-    from .compare import Checker
-    from .device_memory import Mirror
-    from .first_outputs import Kept
-    from .memory import Operands
     from .protocol import Channel
 
 NATIVE = "native"
@@ -95,41 +92,6 @@ class Result:
     checks: tuple[str, ...] = ()
     compared: int = 0
     outputs: str | None = None
-
-
-@dataclass
-class Bench:
-    """Everything a child inherits from the runner for one set of inputs."""
-
-    device: Device
-    threads: int
-    host: Operands
-    checker: Checker
-    vars: Sequence[int]
-    slots: Slots
-    name: str = "random"
-    """What its inputs are, as `Measurement.checks` says it."""
-    mirror: Mirror | None = None
-    kept: dict[int, Kept] = field(default_factory=dict)
-
-    @property
-    def operands(self) -> Operands | Mirror:
-        """What candidates run on: the host's operands, or their copies on the device."""
-        return self.mirror or self.host
-
-    def open(self) -> None:
-        """In a child: open the device's memory, if it has one, and get the operands ready."""
-        memory = self.device.memory()
-        if memory is not None:
-            from .device_memory import Mirror
-
-            self.mirror = Mirror(self.host, memory)
-        self.operands.touch()
-
-    @property
-    def nbytes(self) -> int:
-        """About how much memory it takes."""
-        return self.host.nbytes + self.checker.nbytes
 
 
 def serve(bench: Bench, channel: Channel) -> None:

@@ -13,7 +13,7 @@ from .first_outputs import Kept
 
 if TYPE_CHECKING:
     from ..devices import Executable
-    from .batch import Bench
+    from .bench import Bench
     from .shifted_addresses import Shifted
 
 _MOST_BYTES = 64 << 20

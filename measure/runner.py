@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any
 from ..ir.errors import DeviceError, MeasureError, TilewrightError
 from . import batch, inputs, process
 from . import special_inputs as special
-from .batch import Bench, Job, Result, Task
+from .batch import Job, Result, Task
+from .bench import Bench
 from .outcome import Outcome
 from .protocol import Channel, Closed, pair
 from .slots import Slots

@@ -9,7 +9,6 @@ from ..ir.node import Node
 from ..targets import Target
 from . import groups, registry
 from .builder import ScheduleBuilder
-from .layout import inner_dimensions
 from .legality import check_scheduled
 from .nests import Nest, build
 from .opt import Opt, parse
@@ -36,7 +35,7 @@ def apply(kernel: Kernel, opts: Iterable[Opt] | Sequence[object], target: Target
         kept={n: kernel.values[n] for n in staged},
         value_stages={n: at for n, (at, _) in b.value_stages.items()},
         held=frozenset(b.held), nt=frozenset(b.nt), marks=b.marks, effects=frozenset(b.effects),
-        threads=groups.thread_axes(b, items), swizzle=b.swizzle, regs=b.regs, dots=b.dots, lay_out=inner_dimensions,
+        threads=groups.thread_axes(b, items), swizzle=b.swizzle, regs=b.regs, dots=b.dots,
     )  # fmt: skip
     for option in options:
         if option.finish is not None:

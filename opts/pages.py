@@ -12,10 +12,10 @@ from ..ir import index as ix
 from ..ir.node import Node
 from ..targets import Target
 from .axis_plan import Part
-from .layout import stride as stride_of
 from .nests import Nest
 from .plans import StagePlan
 from .schedule import Scheduled
+from .strides import stride as stride_of
 
 PAGE = 4096
 LINE = 64

@@ -1,120 +1,41 @@
-"""`Scheduled`: a kernel with every loop decided, as data and what is asked of it. `apply_options.apply` makes one."""
+"""`Scheduled`: a kernel with everything decided. `apply_options.apply` makes one."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from math import prod
 
-from ..ir.kernel import Kernel, Value
-from ..ir.node import Node, substitute
-from ..targets import Target
-from .axis_plan import AxisPlan, Part
-from .nests import Item, Nest, flat
-from .opt import Opts
-from .plans import DotPlan, StagePlan, ThreadAxis
-
-
-def _last_axes(s: Scheduled) -> dict[str, int]:
-    """Of a schedule without nests of its own: no value is kept."""
-    return {}
+from .lanes import Vectors, choose_lanes
+from .loop_tree import LoopTree, loop_tree
+from .loops import Loops
+from .nests import Nest
 
 
 @dataclass(frozen=True, eq=False)
-class Scheduled:
-    """A kernel with every loop decided. Read by lowering, the analytic model and `tune show`. Options that rewrite the kernel make `phases`, each a schedule of
-    its own; this one then only names the whole. `marks`: what options noted for later, option → {what it is on: its argument}. `lay_out`: finds the position of
-    the consecutive axis of each kept value."""
+class Scheduled(Loops):
+    """A kernel with everything decided: its loops, and what follows from them. Read by lowering, the analytic model and `tune show`. Options that rewrite the
+    kernel make `phases`, each a schedule of its own; this one then only names the whole."""
 
-    kernel: Kernel
-    opts: Opts
-    target: Target
-    plans: dict[Node, AxisPlan]
-    order: tuple[str, ...]
-    items: tuple[Item, ...]
-    kept: dict[str, Value]
-    value_stages: dict[str, str]
-    stages: dict[str, StagePlan] = field(default_factory=dict)
-    held: frozenset[str] = frozenset()
-    nt: frozenset[str] = frozenset()
-    marks: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
-    effects: frozenset[str] = frozenset()
     phases: tuple[Scheduled, ...] = ()
-    threads: tuple[ThreadAxis, ...] = ()
-    swizzle: int = 1
-    regs: int = 0
-    dots: dict[str, DotPlan] = field(default_factory=dict)
-    lay_out: Callable[[Scheduled], dict[str, int]] = _last_axes
-
-    def marked(self, op: str) -> Mapping[str, object]:
-        """What the options of a name noted: what each is on, and its argument."""
-        return self.marks.get(op, {})
 
     @cached_property
-    def position(self) -> dict[str, int]:
-        """Loop name → place in the loop order."""
-        return {n: i for i, n in enumerate(self.order)}
+    def tree(self) -> LoopTree:
+        """The loops inside the grid, what runs in each, and which values stay in registers."""
+        return loop_tree(self)
 
-    def parts(self, axis: Node) -> tuple[Part, ...]:
-        """The parts of an axis, outer to inner (an uncut fold's own axis has none)."""
-        return self.plans[axis].parts
-
-    def loops(self, nest: Nest) -> list[Part]:
-        """Grid and serial loops of a nest, outer to inner; the loop of a cut fold included."""
-        out: dict[str, Part] = {}
-        for a in nest.all_axes:
-            plan = self.plans[a]
-            if plan.fold:
-                out[plan.fold.name] = plan.fold
-            for p in plan.parts:
-                if p.loop:
-                    out[p.name] = p
-        return sorted(out.values(), key=lambda p: self.position[p.name])
-
-    def registers(self, nest: Nest) -> list[Part]:
-        """Register parts of a nest: unroll parts, then upcast parts, then what one matrix instruction takes."""
-        regs = [p for a in nest.all_axes for p in self.plans[a].parts if p.register]
-        return sorted(regs, key=lambda p: ("unroll", "upcast", "dot").index(p.kind))
-
-    def shared(self, nest: Nest) -> list[Part]:
-        """Parts of a nest that the threads of a group share."""
-        return [p for a in nest.all_axes for p in self.plans[a].parts if p.kind == "thread"]
-
-    def shared_by(self, axes: Sequence[Node]) -> list[ThreadAxis]:
-        """The dimensions of the group that share one of `axes`."""
-        families = {a.arg.family for a in axes}
-        return [t for t in self.threads if t.family in families]
+    def lanes(self, nest: Nest) -> Vectors:
+        """The register parts of a nest, and which of them runs over vector lanes."""
+        return self._lanes[0][nest.name]
 
     @property
-    def group(self) -> int:
-        """Threads in a group."""
-        return prod(t.count for t in self.threads)
-
-    @cached_property
-    def grid(self) -> list[Part]:
-        """Grid loops, outer to inner."""
-        found = {p.name: p for plan in self.plans.values() for p in plan.parts if p.kind == "grid"}
-        return sorted(found.values(), key=lambda p: self.position[p.name])
-
-    @cached_property
-    def nests(self) -> list[Nest]:
-        """Every nest, folds opened."""
-        return flat(self.items)
-
-    def at_parts(self, node: Node) -> Node:
-        """An index expression over axes, rewritten over part variables."""
-        return substitute(node, self._axis_index)
-
-    @cached_property
-    def _axis_index(self) -> dict[Node, Node]:
-        return {a: p.index for a, p in self.plans.items()}
-
-    @cached_property
     def inner(self) -> dict[str, int]:
-        """The position of the consecutive axis of kept values, where lanes decide it; threads of a group keep the last one."""
-        return {} if self.group > 1 else self.lay_out(self)
+        """The position of the consecutive axis of kept values, where lanes decide it; else it is the last."""
+        return self._lanes[1]
+
+    @cached_property
+    def _lanes(self) -> tuple[dict[str, Vectors], dict[str, int]]:
+        return choose_lanes(self, self.tree)
 
     @cached_property
     def hash(self) -> str:

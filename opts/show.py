@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from ..ir.kernel import Reduce, Scan
 from ..ir.node import Node, load_parts
 from .axis_plan import Part
-from .layout import likely_lane
 from .nests import FoldItem, Nest
 from .plans import ONCE
 from .schedule import Scheduled
@@ -72,8 +71,7 @@ def _nest(s: Scheduled, n: Nest, depth: int) -> list[NestLine]:
 
 
 def _is_last(s: Scheduled, n: Nest, p: Part) -> bool:
-    lane, _ = likely_lane(s, n)
-    return lane is p
+    return s.lanes(n).lane is p
 
 
 def _statement(n: Nest) -> str:

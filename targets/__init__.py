@@ -2,7 +2,8 @@
 
 from .detect import machine, usable_cores
 from .here import command_prefix, host, lowered
-from .named import NAMES, named
+from .named import named
+from .table import NAMES
 from .target import Target
 
 __all__ = ["NAMES", "Target", "command_prefix", "host", "lowered", "machine", "named", "usable_cores"]

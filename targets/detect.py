@@ -11,7 +11,7 @@ import os
 import platform
 from pathlib import Path
 
-from .named import lookup, vector_shape
+from .table import lookup, vector_shape
 from .target import Target
 
 _ARCH = {"amd64": "x86_64", "x86-64": "x86_64", "arm64": "aarch64"}

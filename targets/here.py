@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from ..ir.errors import DeviceError
 from . import detect
-from .named import named, vector_shape
+from .table import entry, vector_shape
 from .target import Target
 
 VARIABLE = "TILEWRIGHT_TARGET"
@@ -44,7 +44,7 @@ def command_prefix(device: str) -> list[str]:
 def _lowered(name: str) -> Target:
     machine = detect.machine()
     try:
-        wanted = named(name)
+        wanted = entry(name)
     except DeviceError as e:
         raise DeviceError(f"{VARIABLE}: {e}") from e
     if wanted.lang != "llvm":

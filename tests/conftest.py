@@ -1,15 +1,91 @@
-"""Options of the test run, and helpers that several folders import."""
+"""Options of the test run, several processes that share it, and helpers that several folders import."""
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
+import tempfile
+from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # for `import random_schedules`, `odd_kernels`, `hand_built`
 
+from turns import Turns
+
+BESIDE = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+if BESIDE > 1:
+    # before anyone imports NumPy: each of the processes shall have its share of the cores, and not all of them
+    for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(variable, str(max(1, (os.cpu_count() or 1) // BESIDE)))
+
+LOCKS = "tilewright_locks"
+folder = pytest.StashKey[str]()
+turns = pytest.StashKey[Turns]()
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("tilewright")
     group.addoption("--examples", type=int, default=0, help="random schedules for each kernel and check, drawn anew (default: a few, always the same)")
+
+
+@pytest.fixture(scope="session")
+def known_limits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A value for XDG_STATE_HOME under which this machine's limits are known, from a short look: the first search of a new home measures them for five
+    seconds, and so would every test that searches in a home of its own."""
+    from tilewright import devices
+    from tilewright.devices import limits
+    from tilewright.devices.cpu import probe
+
+    state = tmp_path_factory.mktemp("state")
+    device = devices.get("cpu")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("XDG_STATE_HOME", str(state))
+        limits.write(limits.path(device._identity()), probe.measure(device, slot_s=0.01), device._identity())
+        assert device.limits() is not None
+    return state
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """xdist is about to start a process: it is told where the locks lie."""
+    if folder not in node.config.stash:
+        node.config.stash[folder] = tempfile.mkdtemp(prefix="tilewright-tests-")
+    node.workerinput[LOCKS] = node.config.stash[folder]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if where := getattr(config, "workerinput", {}).get(LOCKS):
+        config.stash[turns] = Turns(Path(where))
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of the cases of a test that is marked `many` all but the first are slow."""
+    seen: set[tuple[Path, str]] = set()
+    for item in items:
+        if item.get_closest_marker("many"):
+            test = (item.path, getattr(item, "originalname", item.name))
+            if test in seen:
+                item.add_marker("slow")
+            seen.add(test)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if made := config.stash.get(folder, None):
+        shutil.rmtree(made, ignore_errors=True)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # so that waiting counts towards no test's timeout
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
+    lock = item.config.stash.get(turns, None)
+    if lock is None:
+        return (yield)
+    lock.enter(item.get_closest_marker("alone") is not None)
+    try:
+        return (yield)
+    finally:
+        lock.leave(nextitem is not None and nextitem.get_closest_marker("alone") is not None)

@@ -19,6 +19,8 @@ from tilewright.search.manifest.manifest import load
 ROOT = Path(__file__).resolve().parents[1]
 ACTION = ROOT / ".github/actions/tune"
 WORKFLOW: dict[Any, Any] = yaml.safe_load((ROOT / ".github/workflows/tune.yml").read_text())
+CHECK: dict[Any, Any] = yaml.safe_load((ROOT / ".github/workflows/check.yml").read_text())
+HOOKS: list[dict[str, Any]] = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
 STEPS: dict[Any, Any] = yaml.safe_load((ACTION / "action.yml").read_text())
 MANIFEST = """
 [targets.scripted]
@@ -86,6 +88,7 @@ class Runner:
         return self.said.returncode
 
 
+@pytest.mark.slow
 def test_the_round_trip(tmp_path: Path) -> None:
     tuner, requirer = Runner(tmp_path / "tuner"), Runner(tmp_path / "requirer")
     given = {"manifest": "kernels.toml", "budget": "2s"}
@@ -104,6 +107,7 @@ def test_the_round_trip(tmp_path: Path) -> None:
         assert len({*r.ran}) == sum("run" in s for s in [*WORKFLOW["jobs"]["tune"]["steps"], *STEPS["runs"]["steps"]])
 
 
+@pytest.mark.slow
 def test_what_fails_fails_the_step_and_keeps_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runner = Runner(tmp_path / "r")
     script = runner.folder / "script.json"
@@ -127,12 +131,35 @@ def test_what_fails_fails_the_step_and_keeps_the_rest(tmp_path: Path, monkeypatc
 
 
 def test_what_they_use_is_pinned_and_nothing_more_is_allowed() -> None:
-    steps = [s for job in WORKFLOW["jobs"].values() for s in job["steps"]] + STEPS["runs"]["steps"]
+    jobs = [*WORKFLOW["jobs"].values(), *CHECK["jobs"].values()]
+    steps = [s for job in jobs for s in job["steps"]] + STEPS["runs"]["steps"]
     used = [s["uses"] for s in steps if "uses" in s and not s["uses"].startswith("./")]
     assert used and all(re.fullmatch(r"actions/[\w/-]+@v\d+", u) for u in used)
-    assert WORKFLOW["permissions"] == {"contents": "read"}
+    assert WORKFLOW["permissions"] == CHECK["permissions"] == {"contents": "read"}
     assert all("shell" in s for s in STEPS["runs"]["steps"] if "run" in s), "a composite action must name its shell"
-    assert set(WORKFLOW[True]) == {"push", "pull_request", "workflow_dispatch"}, "YAML reads the key `on` as true"
+    for workflow in (WORKFLOW, CHECK):
+        assert set(workflow[True]) == {"push", "pull_request", "workflow_dispatch"}, "YAML reads the key `on` as true"
+
+
+def test_lint_documentation_and_tests_run_on_every_pull_request() -> None:
+    said = [s["run"] for job in CHECK["jobs"].values() for s in job["steps"] if "run" in s]
+    assert {"make lint", "make docs", "make test"} <= {*said}
+    for text in said:
+        assert "${{" not in text, "an expression in a script is an injection"
+        command = re.sub(r"^make ", "make -n ", text).replace("bash ", "bash -n ")
+        assert subprocess.run(command.split(), cwd=ROOT, capture_output=True, timeout=60).returncode == 0, text
+
+
+def test_hooks_before_a_commit_are_local_and_exist() -> None:
+    assert [r["repo"] for r in HOOKS] == ["local"], "nothing is fetched"
+    hooks = HOOKS[0]["hooks"]
+    assert [h["id"] for h in hooks] == ["ruff", "ruff-format", "lint", "docs"]
+    for hook in hooks:
+        program, first, *_ = hook["entry"].split()
+        if program == "make":
+            assert re.search(rf"^{first}:", (ROOT / "Makefile").read_text(), re.M)
+        else:
+            assert program.startswith(".venv/bin/") and (Path(sys.executable).parent / Path(program).name).exists(), hook
 
 
 def test_the_example_manifest_is_a_manifest() -> None:
@@ -143,7 +170,7 @@ def test_the_example_manifest_is_a_manifest() -> None:
 
 def test_the_whole_check_makes_the_round_trip() -> None:
     text = (ROOT / ".ci/run").read_text()
-    assert text.index("make lint") < text.index(".ci/round_trip") < text.index(".ci/levels") < text.index("make test")
+    assert text.index("make lint") < text.index("make docs") < text.index(".ci/round_trip") < text.index(".ci/levels") < text.index("make test")
     for script in (".ci/run", ".ci/round_trip", ".ci/levels", ".github/actions/tune/tune.sh"):
         assert subprocess.run(["bash", "-n", ROOT / script], timeout=20).returncode == 0
         assert os.access(ROOT / script, os.X_OK)

@@ -61,6 +61,7 @@ def test_every_folder_has_a_row_in_the_table() -> None:
     assert package_folders() == set(MAY_IMPORT)
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("folder", sorted(MAY_IMPORT))
 def test_imports_point_one_way(folder: str) -> None:
     allowed = MAY_IMPORT[folder] | {folder, "__version__"}
@@ -68,6 +69,7 @@ def test_imports_point_one_way(folder: str) -> None:
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.slow
 def test_no_absolute_import_of_own_folders() -> None:
     """Run from the repository's root, `from cache import x` or `import tilewright` inside would load a second copy."""
     forbidden = package_folders() | {"tilewright"}
@@ -99,6 +101,7 @@ def test_pyproject_lists_every_package() -> None:
     assert listed == found
 
 
+@pytest.mark.slow
 def test_every_module_says_what_it_is() -> None:
     silent = [str(path.relative_to(ROOT)) for f in MAY_IMPORT for path in modules(f) if not ast.get_docstring(ast.parse(path.read_text()))]
     assert not silent, silent

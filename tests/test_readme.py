@@ -27,10 +27,10 @@ def commands() -> list[list[str]]:
 
 
 @pytest.fixture(autouse=True)
-def own_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cache and a place for measured limits that are this test's own."""
+def own_files(tmp_path: Path, known_limits: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cache that is this test's own, and limits that are known."""
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache.db"))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(known_limits))
 
 
 def quick(command: list[str]) -> list[str]:
@@ -50,6 +50,7 @@ def test_there_are_commands() -> None:
     assert {c[0] for c in commands()} == {"run", "show", "explain", "check", "report", "kernels", "devices", "cache"}
 
 
+@pytest.mark.slow
 def test_every_command_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     monkeypatch.chdir(tmp_path)
@@ -58,6 +59,7 @@ def test_every_command_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ca
     assert (tmp_path / "result.json").is_file()
 
 
+@pytest.mark.slow
 def test_python_blocks_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     use, kernel = blocks(README, "python")
     exec(compile(use.replace('budget="3s"', "trials=4"), "README.md", "exec"), {})

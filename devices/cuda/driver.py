@@ -5,15 +5,10 @@ fault in a kernel the driver refuses everything else in this process, which `los
 
 from __future__ import annotations
 
-import ctypes
-import functools
-import os
-from collections.abc import Callable
 from typing import Any, Protocol
 
 from ...ir.errors import BuildError, DeviceError, MeasureError, TilewrightError
 
-CHOICE = "TILEWRIGHT_CUDA_DRIVER"
 """The environment variable that names the adapter to use: 'pycuda' or 'cuda-bindings'."""
 
 
@@ -169,30 +164,3 @@ def failure(call: str, code: str, text: str = "") -> TilewrightError:
     if code in _DEVICE:
         return DeviceError(f"{said}: {_DEVICE[code]}")
     return MeasureError(f"{said}: see what nvidia-smi and the system's log say")
-
-
-@functools.cache
-def open_driver() -> Driver:
-    """The driver of this process, initialised. Raises DeviceError, with the fix, where there is no package or no driver."""
-    from . import adapters as cuda_adapters
-
-    adapters: dict[str, Callable[[], Driver]] = {"pycuda": cuda_adapters.PyCuda, "cuda-bindings": cuda_adapters.CudaBindings}
-    chosen = os.environ.get(CHOICE, "")
-    if chosen:
-        if chosen not in adapters:
-            raise DeviceError(f"{CHOICE}={chosen}: use one of {', '.join(adapters)}")
-        adapters = {chosen: adapters[chosen]}
-    missing = []
-    for name, adapter in adapters.items():
-        try:
-            return adapter()
-        except ModuleNotFoundError as e:
-            missing.append(f"{name}: {e}")
-    try:
-        ctypes.CDLL("libcuda.so.1")
-        driver = ""
-    except OSError:
-        driver = f"{cuda_adapters.NO_DRIVER}. Also, "
-    raise DeviceError(
-        f"{driver}no package to talk to the NVIDIA driver with ({'; '.join(missing)}): pip install 'tilewright[cuda]' (cuda-bindings) or 'tilewright[pycuda]'"
-    )

@@ -12,7 +12,7 @@ from typing import Any
 
 from ...ir.errors import DeviceError, TilewrightError
 from ...targets import Target
-from ...targets.named import nvidia
+from ...targets.table import nvidia
 
 VARIABLE = "TILEWRIGHT_CUDA_FOUND"
 """Environment variable in which a process hands the answer to those it starts."""
@@ -87,7 +87,7 @@ def target_of(d: Mapping[str, Any]) -> Target:
 
 def describe() -> dict[str, Any]:
     """Asks the driver: for a process of its own."""
-    from .driver import open_driver
+    from .open_driver import open_driver
 
     driver = open_driver()
     devices = []

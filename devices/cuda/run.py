@@ -16,7 +16,8 @@ from ...program.program import Signature
 from ...targets import Target
 from ..base import Executable
 from ..memory import Memory
-from .driver import Driver, open_driver
+from .driver import Driver
+from .open_driver import open_driver
 
 _BATCH = 64
 """Calls, at most, that are queued before anybody waits."""

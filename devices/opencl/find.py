@@ -9,7 +9,7 @@ from typing import Any
 
 from ...ir.errors import DeviceError
 from ...targets import Target, machine
-from ...targets.named import opencl as as_target
+from ...targets.table import opencl as as_target
 from .drivers import INSTALL, drivers
 
 CHECKS = "Oclgrind checks kernels (tune check) and is no device to tune for"

@@ -10,14 +10,26 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ...ir.errors import DeviceError, TilewrightError
 from ..limits import Limits, Rates
 
 if TYPE_CHECKING:
-    from .device import OpenClDevice
+    from ...targets import Target
+    from .find import Found
     from .run import Session
+
+
+class Probed(Protocol):
+    """What is asked of the device that is measured."""
+
+    found: Found
+    target: Target
+    threads: int
+
+    def open(self) -> Session: ...
+
 
 _MIB = 1 << 20
 _CHAINS = 16
@@ -80,7 +92,7 @@ def _text(width: int, double: bool, gpu: bool) -> str:
     return "\n".join(out)
 
 
-def measure(device: OpenClDevice) -> Limits:
+def measure(device: Probed) -> Limits:
     """The limits of a device, by the kernels above."""
     from .run import ClMemory
 

@@ -17,13 +17,13 @@ from ...ir.kernel import Scan
 from ...ir.node import Node, axes_of, load_parts, walk
 from ...opts.axis_plan import Part
 from ...opts.fold_tiles import share as share_run
-from ...opts.layout import likely_lane, picked, strides
-from ...opts.layout import stride as stride_of
 from ...opts.nests import FoldItem, Nest
 from ...opts.options.fetch import fetches
 from ...opts.pages import copy_cycles, is_far, jump_cycles
 from ...opts.plans import StagePlan
 from ...opts.schedule import Scheduled
+from ...opts.strides import picked, strides
+from ...opts.strides import stride as stride_of
 from .dots import dot_work, weave
 from .gpu import estimate_gpu
 from .own import owned_work
@@ -98,7 +98,8 @@ def _trips(parts: Iterable[Part]) -> float:
 def _compute(s: Scheduled, nest: Nest) -> float:
     """Cycles of a nest on one core, data in L1."""
     regs = s.registers(nest)
-    lane, width = likely_lane(s, nest)
+    found = s.lanes(nest)
+    lane, width = found.lane, found.width
     copies = {p.name: p.trips // width if p is lane else p.trips for p in regs}
 
     def times(node: Node) -> int:

@@ -6,12 +6,12 @@ from ...ir import index as ix
 from ...ir.node import Node, const, load_parts
 from ...opts.axis_plan import Part
 from ...opts.dots import inner_loops
+from ...opts.lanes import Vectors
 from ...opts.nests import Nest
 from ...opts.plans import DotPlan, StagePlan
 from ...opts.schedule import Scheduled
 from ...program.program import Mem, Val
 from ..expr import NestEval
-from ..indices import Vectors
 from ..lowering import Lowering
 from ..staged.box import flipped
 from ..storage import Assignment

@@ -14,28 +14,28 @@ from ...ir.kernel import Fold, Value
 from ...ir.node import Node, axes_of, placeholder, ref, substitute, walk
 from ...opts.axis_plan import Part
 from ...opts.fold_tiles import Range, ranges
+from ...opts.loop_tree import Folded
 from ...opts.nests import FoldItem, Nest
 from .. import pieces
 from ..elementary import DEAR
 from ..lowering import Lowering
 from ..pieces import Piece
 from ..storage import Array
-from ..walk import emit_items
+from ..walk import emit_tree
 from .loops import through
-from .point import point, point_body
+from .point import evaluate, point_body
 
 Group = tuple[tuple[Node, ...], list[tuple[Node, Array]]]
 
 
-def fold(low: Lowering, item: FoldItem) -> None:
+def fold(low: Lowering, folded: Folded) -> None:
     """A fold: its block once, or for each tile with the states merged."""
-    cut = next((low.sched.plans[a].fold for n in item.nests for a in n.all_axes if low.sched.plans[a].fold), None)
-    if cut is None and item.fold.axis.arg.extent != 0:
-        emit_items(low, [n for n in item.nests if not n.empty])
+    if folded.cut is None and folded.body:
+        emit_tree(low, folded.body)
         return
-    state, groups = _start(low, item.fold)
-    if cut is not None:
-        _tiles(low, item, cut, state, groups)
+    state, groups = _start(low, folded.item.fold)
+    if folded.cut is not None:
+        _tiles(low, folded, folded.cut, state, groups)
     # where there is no tile, nothing is folded: the state stays as it began
     low.storage.values |= state
 
@@ -57,9 +57,10 @@ def _start(low: Lowering, f: Fold) -> tuple[dict[str, Array], list[tuple[tuple[N
     return state, groups
 
 
-def _tiles(low: Lowering, item: FoldItem, cut: Part, state: dict[str, Array], groups: list[tuple[tuple[Node, ...], list[str]]]) -> None:
+def _tiles(low: Lowering, folded: Folded, cut: Part, state: dict[str, Array], groups: list[tuple[tuple[Node, ...], list[str]]]) -> None:
     """The block of each tile, merged into the state."""
-    f, storage = item.fold, low.storage
+    item, storage = folded.item, low.storage
+    f = item.fold
     table: dict[Node, Node] = {}
     for c in state:
         v = f.component(c)
@@ -76,7 +77,7 @@ def _tiles(low: Lowering, item: FoldItem, cut: Part, state: dict[str, Array], gr
             last = item.nests[-1]
             closing = {last.name: merge} if merge.can_close(item.nests) else {}
             with low.within(closing={**low.scope.closing, **closing}):
-                emit_items(low, [n for n in item.nests if not n.empty])
+                emit_tree(low, folded.body)
             with low.within(nests=()):
                 merge.rest()
     storage.values = before
@@ -141,7 +142,8 @@ class Merge:
             return
         for e in _outermost([e for _, writes in self.groups for e, _ in writes], set(common)):
             v = Value(f"{self.f.name}.part{len(self.dear)}", common, e, e.dtype)
-            point(low, Nest(v.name, "point", common, (), e, value=v))
+            nest = Nest(v.name, "point", common, (), e, value=v)
+            evaluate(low, nest, in_registers=not low.remaining(nest))
             self.dear[e] = ref(v.name, common, e.dtype)
 
     def _nest(self, axes: tuple[Node, ...], writes: Sequence[tuple[Node, Array]]) -> Nest:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ...opts.axis_plan import Part
-from ...opts.nests import Nest
 from ...program.program import Val
 from ..expr import NestEval
 from ..lowering import Lowering
@@ -24,13 +23,6 @@ def through(low: Lowering, loops: Sequence[Part], body: Callable[[], object]) ->
 def wide(ev: NestEval, v: Val) -> Val:
     """`v` in every lane, where the nest has lanes."""
     return ev.b.splat(v, ev.width) if ev.lane is not None else v
-
-
-def identity_reads(low: Lowering, n: Nest) -> bool:
-    """Whether every reader uses the value at exactly its own axes (so it can stay in registers)."""
-    if n.name in low.storage.reserved:
-        return False
-    return all(src == n.axes for _, src in low.ctx.reads.get(n.name, ()))
 
 
 def carry(low: Lowering, loops: Sequence[Part], accs: list[Val], body: Callable[[list[Val]], list[Val]]) -> list[Val]:

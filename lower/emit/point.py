@@ -12,15 +12,20 @@ from ..in_place import in_output
 from ..lowering import Lowering
 from ..storage import Array, Assignment, Registers
 from .fills import prepare_fills
-from .loops import identity_reads, through, wide
+from .loops import through, wide
 
 
 def point(low: Lowering, n: Nest) -> None:
     """A staged value with a nest of its own."""
+    evaluate(low, n, n.name in low.sched.tree.registers)
+
+
+def evaluate(low: Lowering, n: Nest, in_registers: bool) -> None:
+    """The value of a nest at every point, kept in registers or in an array."""
     prepare_fills(low, n)
     assert n.value is not None
     loops = low.remaining(n)
-    if not loops and identity_reads(low, n):
+    if in_registers:
         ev = NestEval(low, n)
         store = Registers(list(ev.regs), ev.lane, ev.width)
         for asg in ev.assignments(ev.regs):

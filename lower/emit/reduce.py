@@ -18,7 +18,7 @@ from ..storage import Array, Assignment, Key, Registers
 from .alias import alias
 from .dot import Dot
 from .fills import prepare_fills
-from .loops import carry, identity_reads, through
+from .loops import carry, through
 from .partials import across_threads
 from .prefetch import fetch
 
@@ -38,7 +38,7 @@ def reduce(low: Lowering, n: Nest) -> None:
     straddled = [p for p, r in zip(outer, reducing) if r]
     closing = low.scope.closing.get(n.name)
     close = closing.close(n) if closing and not straddled and n.name not in low.storage.reserved else None
-    in_registers = close is not None or (not outer and identity_reads(low, n))
+    in_registers = close is not None or n.name in low.sched.tree.registers
     array = None if in_registers else low.storage.reserved.get(n.name) or alias(low, n) or low.array(n.value, n.axes)
 
     def body() -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ...opts.axis_plan import Part
+from ...opts.lanes import Vectors
 from ...opts.nests import Nest
 from ..expr import NestEval
-from ..indices import Vectors
 from ..lowering import Lowering
 
 

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from ...ir import index as ix
 from ...ir.node import Node, const, load_parts
 from ...opts.axis_plan import Part
+from ...opts.lanes import Vectors
 from ...opts.nests import Nest
 from ...opts.plans import DotPlan, StagePlan
 from ...program.builder import Builder
 from ...program.program import Mem, Val
 from ..emit.dot import panel, sums_of
 from ..emit.loops import carry, through
-from ..indices import Vectors
 from ..lowering import Lowering
 from ..part_index import over_parts
 from ..storage import Assignment

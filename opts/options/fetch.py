@@ -155,13 +155,13 @@ FETCH = Option(
     docs=(
         Doc(
             "FETCH(output)",
-            "the last reduction before the store that runs over the same points (softmax's sum) asks for the output's lines as it goes, so that the store finds "
-            "them in a cache. On processors, with OpenCL too",
+            "Prefetch the output's lines in the last reduction before the store that runs over the same points, "
+            "such as softmax's sum. The store then finds the lines in a cache. For processors, with OpenCL too.",
         ),
         Doc(
             "FETCH(input)",
-            "the last of several nests that read the same rows (cross_entropy's sum), a reduction along them, asks for the row that the next iteration of the "
-            "loop around it reads",
+            "Where several nests read the same rows, the last of them is a reduction along the rows "
+            "(cross_entropy's sum). It prefetches the row that the next iteration of the loop around it reads.",
         ),
     ),
     golden={"fetch": Golden("log_softmax", {"m": 4, "n": 32}, [["UPCAST", "n", 32], ["FETCH", "y"]])},

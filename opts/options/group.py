@@ -41,8 +41,9 @@ GROUP = Option(
     docs=(
         Doc(
             "GROUP(axis, n)",
-            "the same for an axis that some value reduces over: the threads' partial results are combined, by shuffles inside a warp where the target has them, "
-            "then through shared memory, in a fixed order (`REASSOC`); every thread gets the result",
+            "The same for an axis that some value reduces over. The threads' partial results are combined in a "
+            "fixed order (`REASSOC`): by shuffles inside a warp where the target has them, then through shared "
+            "memory. Every thread gets the result.",
             groups=True,
         ),
     ),

@@ -35,7 +35,13 @@ LAUNCH = Option(
     letter="REGS",
     on="grid",
     kind="grid",
-    docs=(Doc("LAUNCH(grid, n)", "at most n registers a thread (GPUs)", groups=True),),
+    docs=(
+        Doc(
+            "LAUNCH(grid, n)",
+            "At most n registers a thread (GPUs).",
+            groups=True,
+        ),
+    ),
     act=act,
     propose=propose,
 )

@@ -39,7 +39,7 @@ LOCAL = Option(
     docs=(
         Doc(
             "LOCAL(axis, n)",
-            "n threads of a group share a spatial axis: each takes one vector's worth of neighbouring elements, then the next one does",
+            "n threads of a group share a spatial axis. Each takes one vector's worth of neighbouring elements, then the next thread does.",
             groups=True,
         ),
     ),

@@ -48,8 +48,8 @@ MOVE = Option(
     docs=(
         Doc(
             "MOVE(loop, before=loop)",
-            "place a loop before another, also a reduce loop outside a spatial one: partial sums then live in a tile of scratch, or in the output itself where it "
-            "stores just that value",
+            "Place a loop before another one. A reduce loop may go outside a spatial loop. Its partial sums then "
+            "live in a tile of scratch memory, or in the output itself where that stores just this value.",
         ),
     ),
     golden={"move": Golden(*MATMUL, [["TILE", "k", 8], ["MOVE", "k", {"before": "m"}], ["UPCAST", "n", 16]])},

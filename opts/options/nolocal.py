@@ -31,7 +31,13 @@ NOLOCAL = Option(
     on="grid",
     arg=None,
     kind="grid",
-    docs=(Doc("NOLOCAL(grid)", "one thread a group; LOCAL and GROUP are then illegal", groups=True),),
+    docs=(
+        Doc(
+            "NOLOCAL(grid)",
+            "One thread a group. `LOCAL` and `GROUP` are then illegal.",
+            groups=True,
+        ),
+    ),
     act=act,
     propose=propose,
 )

@@ -34,7 +34,8 @@ NT = Option(
     docs=(
         Doc(
             "NT(output)",
-            "non-temporal stores of whole vectors, where the output turns out to be aligned; ordinary stores otherwise. Of a scatter, those that clear the output",
+            "Use non-temporal stores of whole vectors where the output turns out to be aligned, and ordinary "
+            "stores elsewhere. Of a scatter, this is for the stores that clear the output.",
         ),
     ),
     golden={"nt": Golden("add", {"m": 8, "n": 32}, [["UPCAST", "n", 32], ["NT", "y"]])},

@@ -82,9 +82,7 @@ OWN = Option(
     docs=(
         Doc(
             "OWN(output, n)",
-            "a scatter, whose axis of points is serial because writes can meet: work items own blocks of n rows of the output; each clears its rows, goes through "
-            "all points in order and adds those that are its own. Nothing is locked, sums are added in the same order, and a block that fits the second cache "
-            "goes to memory once. The blocks are the axis `points.own`, on the grid",
+            "Let work items own blocks of n rows of a scatter's output ([below](#scatters-with-owners)).",
         ),
     ),
     golden={"own": Golden("embedding_grad", {"v": 40, "n": 8, "d": 32}, [["OWN", "dtable", 16], ["UPCAST", "d", 32]])},

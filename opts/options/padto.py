@@ -26,7 +26,12 @@ PADTO = Option(
     on="axis",
     kind="store",
     legend="pad",
-    docs=(Doc("PADTO(axis, n)", "allow up to four times the extent to be computed, masked, so that a small axis can be cut by n"),),
+    docs=(
+        Doc(
+            "PADTO(axis, n)",
+            "Allow up to four times the extent to be computed, with masks, so that a small axis can be cut by n.",
+        ),
+    ),
     golden={"padto": Golden("matmul", {"m": 3, "n": 32, "k": 16}, [["PADTO", "m", 4], ["UPCAST", "m", 4], ["UPCAST", "n", 16]])},
     act=act,
 )

@@ -37,7 +37,12 @@ PARALLEL = Option(
     arg=None,
     kind="grid",
     legend="parallel",
-    docs=(Doc("PARALLEL(axis)", "the outer loop becomes work items for the thread pool; every nest must run over the axis"),),
+    docs=(
+        Doc(
+            "PARALLEL(axis)",
+            "Make the outer loop into work items for the thread pool. Every nest must run over the axis.",
+        ),
+    ),
     golden={"parallel": Golden(*MATMUL, [["PARALLEL", "m"], ["PARALLEL", "n"]])},
     act=act,
     propose=propose,

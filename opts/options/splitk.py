@@ -153,8 +153,8 @@ SPLITK = Option(
     docs=(
         Doc(
             "SPLITK(axis, n)",
-            "a reduction in n chunks on the grid, summed in order by a second phase (`REASSOC`); options that follow are for the first phase, where the chunks "
-            "are the axis `axis.s`",
+            "Compute a reduction in n chunks on the grid. A second phase adds them up in order (`REASSOC`). "
+            "Options that follow are for the first phase, where the chunks are the axis `axis.s`.",
         ),
     ),
     golden={"splitk": Golden("sum_all", {"n": 256}, [["SPLITK", "n", 4], ["UPCAST", "n", 16]])},

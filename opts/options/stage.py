@@ -175,29 +175,37 @@ STAGE = Option(
     docs=(
         Doc(
             "STAGE(input, at=loop, order=panel|row, pad=0)",
-            "copy the part of an input that one iteration of a loop uses. `panel`: in the order it will be read, register copies innermost (packing). `row`: the "
-            "box of the buffer, rows padded",
+            "Copy the part of an input that one iteration of a loop uses. `panel` copies it in the order in which "
+            "it will be read, with register copies innermost (packing). `row` copies the box of the buffer, with "
+            "padded rows.",
         ),
         Doc(
             "STAGE(input, at=once, pad=0)",
-            "the panel of the whole of a *constant* input: packed at the first call with an array and read by the later ones, so that packing costs a call nothing "
-            "(below)",
+            "Pack the whole of a *constant* input into a panel at the first call with an array. Later calls read "
+            "the panel, so packing costs them nothing ([below](#constant-inputs)).",
         ),
         Doc(
             "STAGE(value, at=loop)",
-            "keep a pointwise value instead of computing it where it is used; its first reader fills it, or a nest of its own where that reader would do so again "
-            "in loops the value does not depend on. It is kept in scratch, or in the output that is last computed from it, each element at its own place, where "
-            "that has its type and is not `NT` and the value takes long to compute",
+            "Keep a pointwise value, so that it need not be computed where it is used ([below](#kept-values)).",
         ),
-        Doc("STAGE(output, at=loop)", "accumulate in scratch instead of in the output"),
+        Doc(
+            "STAGE(output, at=loop)",
+            "Accumulate in scratch memory and not in the output.",
+        ),
         Doc(
             "STAGE(input, at=loop, order, pad, swizzle)",
-            "a group keeps the box of the input that its threads touch in shared memory, and copies it together, neighbours reading neighbouring words. `row`: "
-            "dimensions in the buffer's order; `panel`: those that are reduced over first, so that a thread reads its register tile as vectors. `pad`: elements "
-            "added to a row; `swizzle=w`: 16-byte chunks of a row change places by XOR with the row's number mod w",
+            "The group keeps the box of the input that its threads touch in shared memory. The threads copy it "
+            "together, and neighbours read neighbouring words. `row` keeps the dimensions in the buffer's order. "
+            "`panel` puts first those that are reduced over, so that a thread reads its register tile as vectors. "
+            "`pad` adds elements to a row. `swizzle=w` lets 16-byte chunks of a row change places, by XOR with "
+            "the row's number mod w.",
             groups=True,
         ),
-        Doc("STAGE(value)", "kept by the thread where every reader wants just what its own thread made, else in shared memory", groups=True),
+        Doc(
+            "STAGE(value)",
+            "The thread keeps the value where every reader wants just what its own thread made. Else it is in shared memory.",
+            groups=True,
+        ),
     ),
     golden={
         "stage_panel": Golden(*MATMUL, [["UPCAST", "n", 16], ["PARALLEL", "n"], ["STAGE", "b", {"at": "n"}]]),

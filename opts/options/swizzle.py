@@ -50,7 +50,7 @@ SWIZZLE = Option(
     docs=(
         Doc(
             "SWIZZLE(grid, w)",
-            "(every device) work items run in bands of w rows of the grid's last two axes, so that neighbours in time share operands in the L2 or L3",
+            "(Every device.) Work items run in bands of w rows of the grid's last two axes, so that neighbours in time share operands in the L2 or L3 cache.",
             groups=True,
         ),
     ),

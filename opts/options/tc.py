@@ -194,7 +194,8 @@ TC = Option(
     docs=(
         Doc(
             "TC(sum, m=axis, n=axis, k=axis, row=name)",
-            "do a sum of products by an instruction of the table in `targets/instructions.py`; `m` may be left out where the row's tile has one row (below)",
+            "Do a sum of products by an instruction of the table in `targets/instructions.py` "
+            "([below](#matrix-instructions)). `m` may be left out where the row's tile has one row.",
         ),
     ),
     act=act,

@@ -63,8 +63,9 @@ TILE = Option(
     docs=(
         Doc(
             "TILE(axis, n)",
-            "cut into blocks of n elements; the loop inside a block comes right inside the loop over blocks. On the family of a fold (attention's keys): run the "
-            "block once for every tile and merge the states",
+            "Cut the axis into blocks of n elements. The loop inside a block comes right inside the loop over "
+            "blocks. On the family of a fold, such as attention's keys, the fold's block runs once for every "
+            "tile, and the states are merged.",
         ),
     ),
     golden={

@@ -42,7 +42,12 @@ UNROLL = Option(
     on="axis",
     kind="unroll",
     legend="unroll",
-    docs=(Doc("UNROLL(axis, n)", "n steps of a reduction spelled out, into the same accumulators"),),
+    docs=(
+        Doc(
+            "UNROLL(axis, n)",
+            "Spell out n steps of a reduction, into the same accumulators.",
+        ),
+    ),
     golden={"unroll": Golden(*MATMUL, [["UPCAST", "n", 16], ["UNROLL", "k", 4]])},
     act=act,
     propose=propose,

@@ -54,8 +54,9 @@ UPCAST = Option(
     docs=(
         Doc(
             "UPCAST(axis, n)",
-            "n elements in registers. The part that is consecutive in most accesses becomes vector lanes. On a reduce axis: n independent partial results, "
-            "combined at the end (`REASSOC`). Along a scan, whose loops must be innermost: a vector of prefixes at a time (`REASSOC`)",
+            "Keep n elements in registers. The part that is consecutive in most accesses becomes vector lanes. On "
+            "a reduce axis these are n independent partial results, combined at the end (`REASSOC`). Along a "
+            "scan, whose loops must be innermost, it is a vector of prefixes at a time (`REASSOC`).",
         ),
     ),
     golden={

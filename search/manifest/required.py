@@ -166,7 +166,7 @@ def _valid(entry: Entry, want: Wanted, row: Row) -> bool:
 def rebuilt(key: str) -> Target | None:
     """The target of a key, as far as code for it goes: caches and cores, which a processor's key leaves out, are nominal. None for keys that do not say enough."""
     from ...targets import Target
-    from ...targets.named import lookup, vector_shape
+    from ...targets.table import lookup, vector_shape
 
     lang, *parts = key.split(":")
     if lang not in ("llvm", "c") or len(parts) != 3:

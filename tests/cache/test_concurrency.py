@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from tilewright import cache
 from tilewright.cache import Cache, Key, lookup
 
@@ -36,6 +37,7 @@ def go(process: subprocess.Popen[str]) -> None:
     process.stdin.flush()
 
 
+@pytest.mark.slow
 def test_two_processes_record_into_one_new_file(path: Path) -> None:
     """Both also race to make the tables."""
     writers = [start(path, n, 20, 5) for n in ("a", "b", "c")]
@@ -49,6 +51,7 @@ def test_two_processes_record_into_one_new_file(path: Path) -> None:
     assert {n: sum(r.name == n for r in rows) for n in "abc"} == {"a": 100, "b": 100, "c": 100}
 
 
+@pytest.mark.slow
 def test_a_reader_works_while_another_writes(path: Path) -> None:
     key = Key("k", "t", 2, "c")
     writer = start(path, "w", 30, 10)
@@ -64,6 +67,7 @@ def test_a_reader_works_while_another_writes(path: Path) -> None:
     assert lookup(path, key) is not None
 
 
+@pytest.mark.slow
 def test_sigkill_while_writing_loses_no_finished_record(path: Path) -> None:
     for attempt in range(3):
         writer = start(path, f"w{attempt}", 100_000, 50)

@@ -34,6 +34,7 @@ def asked(path: Path, kernels: dict[str, Row], key: Key) -> dict[str, Row | None
         return {k: store.best(r.key) for k, r in kernels.items()}
 
 
+@pytest.mark.slow
 def test_flipped_bits_change_no_answer(path: Path, filled: dict[str, Row], key: Key, tmp_path: Path) -> None:
     whole, rng, lost = path.read_bytes(), random.Random(3), 0
     for i in range(60):  # tests/soak.py --faults flips more
@@ -89,6 +90,7 @@ def index_lacks_a_row(c: sqlite3.Connection) -> None:
     c.execute("UPDATE sqlite_master SET sql = ? WHERE name = 'measurement_best'", (sql.partition(" WHERE ")[0],))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", [view, trigger, not_utf8, changed, no_schema, tables_are_called_otherwise, index_lacks_a_row])
 def test_damage_moves_the_file_aside_and_intact_rows_over(path: Path, filled: dict[str, Row], damage: Callable[[sqlite3.Connection], None]) -> None:
     with closing(sqlite3.connect(path)) as c, c:

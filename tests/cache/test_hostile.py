@@ -88,6 +88,7 @@ CODE = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", CODE)
 def test_code_in_any_field_is_text(store: Cache, row: Row, tmp_path: Path, code: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a field takes text it is stored as that; where it does not, the line is refused. Nothing is run, compiled or imported."""
@@ -213,6 +214,7 @@ pieces = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_the_command_takes_all_or_nothing(
@@ -258,6 +260,7 @@ names = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), m
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(name=names, dtype=names, device=names, on=names.filter(bool))
 @example(name="[/b]", dtype="[red]", device="[link=file:///etc/passwd]x[/]", on="[/bold]")
@@ -310,6 +313,7 @@ def test_exporting_to_a_full_disk_keeps_the_old_bundle(store: Cache, make_row, p
     assert len(store.rows()) == 50
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="Linux has /dev/full")
 @pytest.mark.parametrize("file", ["-", "/dev/full"])
 def test_exporting_to_a_full_stream(store: Cache, make_row, path: Path, file: str) -> None:
@@ -338,6 +342,7 @@ def test_what_is_no_regular_file_is_written_to_and_a_link_stays(store: Cache, ma
     assert reader.communicate(timeout=20)[0] == real.read_bytes() and pipe.is_fifo()
 
 
+@pytest.mark.slow
 def test_importing_into_a_full_disk_adds_nothing(store: Cache, make_row, path: Path, tmp_path: Path) -> None:
     store.record([make_row() for _ in range(3)])
     bundle = tmp_path / "b.jsonl"

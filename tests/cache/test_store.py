@@ -67,6 +67,7 @@ def test_numbers_and_json_take_one_form(store: Cache, make_row) -> None:
     assert store.rows()[0].shape == '{"m":4,"n":3}'
 
 
+@pytest.mark.slow
 def test_a_commit_by_another_process_is_seen_by_the_next_look_up(store: Cache, make_row, key: Key, path: Path) -> None:
     store.record(make_row(t_med=1e-3))
     assert lookup(path, key).t_med == 1e-3
@@ -92,6 +93,7 @@ def test_a_replaced_file_is_noticed(make_row, key: Key, path: Path, tmp_path: Pa
     assert lookup(path, key) is None
 
 
+@pytest.mark.slow
 def test_look_up_among_ten_thousand_rows(store: Cache, make_row, key: Key, path: Path) -> None:
     rows = [make_row(kernel=f"kernel{i % 500}", t_med=1e-3 + i * 1e-7, t_min=1e-3, opts=[["UPCAST", "a1", 2 + i]]) for i in range(10_000)]
     assert store.record(rows) == 10_000

@@ -109,6 +109,7 @@ def test_every_device_and_driver_behind_a_name(tune: Tune, monkeypatch: pytest.M
     assert [d["name"] for d in json.loads(tune("devices", "--format", "json").out)] == ["several", "probed", "several (bad.icd)"]
 
 
+@pytest.mark.slow
 def test_a_number_of_threads_that_cannot_be_is_refused_at_once(tune: Tune) -> None:
     done = tune("run", "--kernel", "matmul", "--threads", "5000")
     assert done.code == 3 and "error: 5000 threads: use 1 to " in done.err

@@ -77,6 +77,7 @@ def test_arguments(tune: Tune, args: list[str], code: int, said: str) -> None:
     assert len(done.err) < 8000
 
 
+@pytest.mark.slow
 def test_names_in_a_kernel_cannot_touch_the_terminal(tune: Tune, tmp_path: Path) -> None:
     file = tmp_path / "k.py"
     file.write_text(
@@ -114,6 +115,7 @@ FULL = "error: cannot write standard output: No space left on device"
 CLOSED = "error: cannot write standard output: Bad file descriptor"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
 @pytest.mark.parametrize(
     ("line", "code", "said"),
@@ -133,11 +135,11 @@ CLOSED = "error: cannot write standard output: Bad file descriptor"
         ("COLUMNS=-5 TERM=dumb {tune} kernels", 0, ""),
         ("mkdir gone; cd gone; rmdir ../gone; {tune} cache list --cache rel.db", 2, "error: the working directory was deleted"),
         ("mkdir gone; cd gone; rmdir ../gone; {tune} show --kernel x.py:f", 2, "error: there is no file x.py"),
-        ("TILEWRIGHT_CACHE=/dev/null {tune} run --kernel add --shape m=4 --trials 1 --quiet", 2, "error: "),
+        ("XDG_STATE_HOME={known_limits} TILEWRIGHT_CACHE=/dev/null {tune} run --kernel add --shape m=4 --trials 1 --quiet", 2, "error: "),
     ],
 )
-def test_environments(tmp_path: Path, line: str, code: int, said: str) -> None:
+def test_environments(tmp_path: Path, known_limits: Path, line: str, code: int, said: str) -> None:
     env = {**os.environ, "HOME": str(tmp_path), "TILEWRIGHT_CACHE": str(tmp_path / "cache.db"), "XDG_CACHE_HOME": "", "XDG_DATA_HOME": ""}
     tune = f"{sys.executable} -m tilewright.cli"
-    done = subprocess.run(["bash", "-c", line.format(tune=tune)], capture_output=True, text=True, timeout=120, cwd=tmp_path, env=env)
+    done = subprocess.run(["bash", "-c", line.format(tune=tune, known_limits=known_limits)], capture_output=True, text=True, timeout=120, cwd=tmp_path, env=env)
     assert done.returncode == code and said in done.stderr and "Traceback" not in done.stderr + done.stdout

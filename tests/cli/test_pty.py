@@ -20,9 +20,9 @@ SMALL = ["run", "--kernel", "matmul", "--shape", "m=96,n=96,k=96", "--threads", 
 
 
 @pytest.fixture
-def env(tmp_path: Path) -> dict[str, str]:
-    """A cache and a place for limits of their own."""
-    return {"TILEWRIGHT_CACHE": str(tmp_path / "cache.db"), "XDG_STATE_HOME": str(tmp_path / "state")}
+def env(tmp_path: Path, known_limits: Path) -> dict[str, str]:
+    """A cache of its own, on a machine whose limits are known."""
+    return {"TILEWRIGHT_CACHE": str(tmp_path / "cache.db"), "XDG_STATE_HOME": str(known_limits)}
 
 
 def best(env: dict[str, str]) -> list[cache.Row]:
@@ -31,7 +31,9 @@ def best(env: dict[str, str]) -> list[cache.Row]:
         return [r for r in store.rows() if r.usable]
 
 
-def test_search_then_cached_then_show_and_report(env: dict[str, str]) -> None:
+@pytest.mark.slow
+def test_search_then_cached_then_show_and_report(env: dict[str, str], tmp_path: Path) -> None:
+    env["XDG_STATE_HOME"] = str(tmp_path / "state")  # where nobody measured limits yet
     with Terminal(*SMALL, "--budget", "5s", env=env) as first:
         assert first.wait() == 0, first.text
     for drawn in ("phase", "candidates", "best", "left", "GFLOP/s", "% of roofline"):
@@ -60,6 +62,7 @@ def test_search_then_cached_then_show_and_report(env: dict[str, str]) -> None:
     assert re.search(r"matmul float32 +cpu +[\d.]+ [µm]s", report.text)
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_the_best_so_far(env: dict[str, str]) -> None:
     with Terminal(*SMALL, "--budget", "60s", env=env) as tune:
         tune.until("% of roofline")
@@ -93,6 +96,7 @@ def alive(pid: int) -> bool:
         return False
 
 
+@pytest.mark.slow
 def test_a_killed_search_leaves_no_process_and_a_sound_cache(env: dict[str, str]) -> None:
     with Terminal(*SMALL, "--budget", "60s", env=env) as tune:
         tune.until("% of roofline")
@@ -109,6 +113,7 @@ def test_a_killed_search_leaves_no_process_and_a_sound_cache(env: dict[str, str]
     assert "1 thread: tuned" in again.text and "warning" not in again.text
 
 
+@pytest.mark.slow
 def test_a_corrupt_cache_is_moved_aside_and_the_search_goes_on(env: dict[str, str]) -> None:
     path = Path(env["TILEWRIGHT_CACHE"])
     path.write_bytes(b"not a database" * 500)
@@ -118,6 +123,7 @@ def test_a_corrupt_cache_is_moved_aside_and_the_search_goes_on(env: dict[str, st
     assert any(p.read_bytes().startswith(b"not a database") for p in path.parent.iterdir() if p.is_file())
 
 
+@pytest.mark.slow
 def test_an_unwritable_cache_is_bad_usage_at_once(env: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with Terminal(*SMALL, "--cache", str(tmp_path / "file" / "cache.db"), env=env) as tune:
@@ -125,6 +131,7 @@ def test_an_unwritable_cache_is_bad_usage_at_once(env: dict[str, str], tmp_path:
     assert "error: " in tune.text and "Traceback" not in tune.text
 
 
+@pytest.mark.slow
 def test_plain_lines_when_piped(env: dict[str, str]) -> None:
     command = [sys.executable, "-m", "tilewright.cli", *SMALL, "--trials", "6", "--json", "-"]
     done = subprocess.run(command, env={**os.environ, **env}, capture_output=True, text=True, timeout=120)
@@ -135,12 +142,14 @@ def test_plain_lines_when_piped(env: dict[str, str]) -> None:
     assert "\x1b" not in done.stderr and "trials left  searching" in done.stderr and "best " in done.stderr
 
 
+@pytest.mark.slow
 def test_require(env: dict[str, str]) -> None:
     with Terminal(*SMALL, "--mode", "require", env=env) as tune:
         assert tune.wait(20) == 5
     assert "error: " in tune.text and "Traceback" not in tune.text
 
 
+@pytest.mark.slow
 def test_unknown_names(env: dict[str, str]) -> None:
     with Terminal("run", "--kernel", "matmull", env=env) as kernel:
         assert kernel.wait(20) == 2

@@ -268,6 +268,7 @@ def test_an_empty_cache_still_gives_a_page(tune: Tune, cache_file: Path, tmp_pat
     assert "holds nothing like that" in (tmp_path / "r.html").read_text()
 
 
+@pytest.mark.slow
 def test_many_rows_stay_quick_to_select(tune: Tune, cache_file: Path, tmp_path: Path) -> None:
     with cache.open(cache_file) as store:
         store.record([row(kernel=f"{i:064d}", run_id=str(i)) for i in range(400)])
@@ -276,6 +277,7 @@ def test_many_rows_stay_quick_to_select(tune: Tune, cache_file: Path, tmp_path: 
     assert "The first 200 of 400 kernels have a section" in text and text.count("<section") == 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["convergence", "roofline", "outcomes"])
 @pytest.mark.parametrize("ending", ["png", "svg"])
 def test_plots_are_written(tune: Tune, mixed: Path, tmp_path: Path, kind: str, ending: str) -> None:
@@ -287,6 +289,7 @@ def test_plots_are_written(tune: Tune, mixed: Path, tmp_path: Path, kind: str, e
     assert data.startswith(b"\x89PNG") if ending == "png" else b"<svg" in data
 
 
+@pytest.mark.slow
 def test_plot_mistakes(tune: Tune, mixed: Path, tmp_path: Path) -> None:
     assert "give the file such an ending, not '.gif'" in tune("plot", "x.gif").err
     pytest.importorskip("matplotlib", reason="matplotlib is an extra: pip install 'tilewright[plot]'")

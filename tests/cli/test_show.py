@@ -27,6 +27,7 @@ def test_options_nest_and_source(tune: Tune) -> None:
     assert source.startswith("; matmul for ")
 
 
+@pytest.mark.slow
 def test_every_kind_in_a_nest_has_a_colour() -> None:
     target = targets.named("avx2")
     for name in kernels.NAMES:
@@ -46,6 +47,7 @@ def test_the_nest_is_coloured_on_a_terminal() -> None:
     assert "\x1b[31mk 1024" in text, "reduce is red"
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("target", sorted(targets.NAMES))
 def test_source_for_a_machine_that_is_not_here(tune: Tune, target: str) -> None:
     done = tune(*MATMUL, "--target", target, "--seed-schedule", "--source")

@@ -85,6 +85,7 @@ def examine(name: str, rng: random.Random, dtype: str | None = None) -> None:
     assert not said, f"{case}\n{said}"
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", KERNELS)
 def test_random_schedules_agree_with_llvm_in_every_bit(name: str, cpu_c: Device, request: pytest.FixtureRequest) -> None:
     asked = request.config.getoption("--examples")
@@ -93,6 +94,7 @@ def test_random_schedules_agree_with_llvm_in_every_bit(name: str, cpu_c: Device,
         examine(name, rng)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("name", HALF)
 def test_half_types_agree_with_llvm_in_every_bit(name: str, dtype: str, cpu_c: Device, request: pytest.FixtureRequest) -> None:

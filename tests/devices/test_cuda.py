@@ -181,7 +181,7 @@ def test_asking_describes_every_gpu(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     driver = types.SimpleNamespace(
         name="stand-in 1", count=lambda: 2, card=lambda i: f"GPU {i}", version=lambda: (13, 0), attribute=lambda i, name: len(name) + i
     )
-    monkeypatch.setattr("tilewright.devices.cuda.driver.open_driver", lambda: driver)
+    monkeypatch.setattr("tilewright.devices.cuda.open_driver.open_driver", lambda: driver)
     cuda_find.main()
     got = json.loads(capsys.readouterr().out)["devices"]
     assert [d["name"] for d in got] == ["GPU 0", "GPU 1"] and got[1]["l2"] == len("L2_CACHE_SIZE") + 1 and got[0]["by"] == "stand-in 1"
@@ -470,6 +470,7 @@ def test_the_buffer_of_a_module_is_the_hosts(device: FakeCudaDevice) -> None:
     assert list(host[8:16]) == [0] * 4 + [7] * 4 and list(host[60:]) == [7] * 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("args, why", [([], "no GPU in this test"), (["--device", "cpu"], "runs on NVIDIA GPUs, not on cpu")])
 def test_the_gpu_benchmark_refuses_where_there_is_none(args: list[str], why: str) -> None:
     script = Path(__file__).parents[2] / "benchmarks" / "gpu_vs_cublas.py"

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 from tilewright.devices.cuda import driver as cuda_driver
 from tilewright.devices.cuda.adapters import CudaBindings, PyCuda
-from tilewright.devices.cuda.driver import FATAL, TEXTS, failure, open_driver
+from tilewright.devices.cuda.driver import FATAL, TEXTS, failure
+from tilewright.devices.cuda.open_driver import CHOICE, open_driver
 from tilewright.ir import BuildError, DeviceError, MeasureError
 
 
@@ -371,10 +372,10 @@ def test_pycuda_goes_first(fresh: None, bindings: Bindings, pycuda: Api) -> None
 
 
 def test_the_variable_chooses(fresh: None, bindings: Bindings, pycuda: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(cuda_driver.CHOICE, "cuda-bindings")
+    monkeypatch.setenv(CHOICE, "cuda-bindings")
     assert open_driver().name.startswith("cuda-bindings") and not pycuda.calls
     open_driver.cache_clear()
-    monkeypatch.setenv(cuda_driver.CHOICE, "cupy")
+    monkeypatch.setenv(CHOICE, "cupy")
     with pytest.raises(DeviceError, match="TILEWRIGHT_CUDA_DRIVER=cupy: use one of pycuda, cuda-bindings"):
         open_driver()
 

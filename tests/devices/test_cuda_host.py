@@ -108,6 +108,7 @@ def at(a: Any) -> int:
 BOTH = pytest.mark.parametrize("reverse", [False, True])
 
 
+@pytest.mark.slow
 @BOTH
 def test_groups_share_memory_between_barriers(module: HostModule, reverse: bool) -> None:
     a, b = np.arange(192, dtype=np.float32), np.zeros(192, np.float32)
@@ -212,6 +213,7 @@ PLACES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PLACES)
 def test_memory_faults_name_the_buffer(name: str) -> None:
     a, b = np.ones(32, np.float32), np.zeros(32, np.float32)
@@ -219,6 +221,7 @@ def test_memory_faults_name_the_buffer(name: str) -> None:
         run_on_host(text_of(name), [a, b])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name, what", [("overflows", "a signed multiplication that overflows"), ("divides", "division by zero")])
 def test_undefined_arithmetic(name: str, what: str) -> None:
     with pytest.raises(VerifyError, match=rf"{name}_p0, group 0, thread \d+: line \d+: .*{what}"):

@@ -27,6 +27,7 @@ from tilewright.opts import opt
 RANDOM = ("matmul", "softmax", "layernorm", "sum_rows", "transpose", "embedding_grad", "matvec", "max_pool2d", "cross_entropy", "batched_matmul")
 
 
+@pytest.mark.slow
 @needs_cxx
 @pytest.mark.parametrize("name", SEEDED)
 def test_seed_schedules_agree_with_the_reference(name: str) -> None:
@@ -51,6 +52,7 @@ def nvrtc_is_missing() -> bool:
     return bool(needs_nvrtc.args[0])
 
 
+@pytest.mark.slow
 @needs_cxx
 @pytest.mark.parametrize("name", RANDOM)
 def test_random_schedules_agree_with_the_interpreter_in_every_bit(name: str, request: pytest.FixtureRequest) -> None:
@@ -98,6 +100,7 @@ def faulty(change: str) -> str:
     return check(expect, np.ascontiguousarray(got).ctypes.data).detail
 
 
+@pytest.mark.slow
 @needs_cxx
 @pytest.mark.parametrize(
     "change, found",

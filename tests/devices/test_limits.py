@@ -136,6 +136,7 @@ def test_the_file_depends_on_the_machine() -> None:
     assert limits.path({"cpu": "a", "l2": 1}) == limits.path({"l2": 1, "cpu": "a"})
 
 
+@pytest.mark.slow
 def test_probing_keeps_what_it_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     short = probe.measure

@@ -63,6 +63,7 @@ def elf_of(obj: bytes) -> bytes:
     return _open(obj)[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["cpu", "cpu:c"])
 def test_kernels(name: str, target: Target, tmp_path: Path) -> None:
     device = devices.get(name)

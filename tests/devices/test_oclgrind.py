@@ -40,6 +40,7 @@ def test_a_sound_kernel_is_sound_and_its_result_comes_back() -> None:
     assert (b == a.reshape(4, 16)[:, ::-1].ravel()).all()
 
 
+@pytest.mark.slow
 @needs_oclgrind
 @pytest.mark.parametrize("kind", FAULTS)
 def test_faults_are_found(kind: str) -> None:
@@ -51,6 +52,7 @@ def test_faults_are_found(kind: str) -> None:
     assert "k_p0" in report.findings[0].text
 
 
+@pytest.mark.slow
 @needs_oclgrind
 def test_workspace_symbols_and_an_arena() -> None:
     text = """
@@ -69,6 +71,7 @@ __kernel void k_p1(__global const float *a, __global float *b, __global uchar *w
     assert {f.kind for f in oclgrind.check(over, [a, b], [5]).findings} >= {"bounds"}
 
 
+@pytest.mark.slow
 @needs_oclgrind
 def test_text_it_does_not_take_and_kernels_that_do_not_end() -> None:
     with pytest.raises(BuildError, match=r"Oclgrind's compiler refused it: .*nothing"):

@@ -88,6 +88,7 @@ def test_an_unknown_device_lists_those_there_are(install: Callable[..., Path], s
         devices.get(f"opencl:{selector}").check()
 
 
+@pytest.mark.slow
 def test_drivers_that_fail_do_not_hide_the_others(install: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opencl_drivers, "ASK_S", 3.0)
     vendors = install("abort", "exit", "hang", "lost", "nonsense", "noisy")

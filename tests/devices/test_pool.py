@@ -79,6 +79,7 @@ def test_a_forked_child_gets_its_own_workers(cpu: Device) -> None:
         assert (a != 0).all()
 
 
+@pytest.mark.slow
 def test_a_child_forked_while_the_pool_is_busy_can_use_it(cpu: Device) -> None:
     text = source(MARK, items=64)
     exe = cpu.load(cpu.build(text), text.signature, 2)
@@ -110,12 +111,14 @@ def test_a_child_forked_while_the_pool_is_busy_can_use_it(cpu: Device) -> None:
         busy.join()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("idle", ["", "time.sleep(0.02)"])
 def test_the_interpreter_ends_cleanly_with_live_workers(idle: str) -> None:
     out = run_script(f"a = guarded.array(np.zeros(100, np.int64))\nload(source(), 2).run([a.ctypes.data])\n{idle}\nprint('end')")
     assert (out.returncode, out.stdout) == (0, "end\n"), out.stderr
 
 
+@pytest.mark.slow
 def test_code_may_go_while_workers_live() -> None:
     out = run_script(
         "import gc\na = guarded.array(np.zeros(100, np.int64))\n"

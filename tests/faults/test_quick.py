@@ -32,6 +32,7 @@ def test_there_are_kinds_enough() -> None:
     assert len(KINDS) >= 12 and len(QUICK) >= 5 and all(k.what and "|" not in k.what for k in KINDS.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", QUICK)
 def test_quick_kinds(name: str, tmp_path: Path) -> None:
     total = Verdict()
@@ -40,12 +41,14 @@ def test_quick_kinds(name: str, tmp_path: Path) -> None:
     assert total.injections >= INJECTIONS and not total.bad, "\n".join(total.notes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inject", [kills.kill_main, kills.kill_child, signals.sigint, planted.always_wrong], ids=lambda f: f.__name__)
 def test_one_of_some_that_take_a_search(inject, tmp_path: Path) -> None:
     v = inject(random.Random(5), tmp_path)
     assert not v.bad, "\n".join(v.notes)
 
 
+@pytest.mark.slow
 @needs_shim
 def test_power_loss_once(tmp_path: Path) -> None:
     v = power.power_loss(random.Random(3), tmp_path)
@@ -92,6 +95,7 @@ def test_an_answer_that_goes_without_a_word_is_seen(file: Path) -> None:
     assert v.lost > 0 and v.wrong == 0
 
 
+@pytest.mark.slow
 def test_a_lock_and_a_process_that_are_left_are_seen(file: Path, tmp_path: Path) -> None:
     v = Verdict()
     with closing(sqlite3.connect(file, isolation_level=None)) as c:

@@ -142,6 +142,7 @@ SYMBOLIC = {
 }
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", kernels.NAMES)
 def test_names_and_operand_order_do_not_matter(name):
     d = kernels.get(name)
@@ -170,6 +171,7 @@ def test_interchangeable_buffers_are_told_apart_by_their_other_uses():
     assert canonical(make_kernel(False)).text == canonical(make_kernel(True)).text
 
 
+@pytest.mark.slow
 def test_stable_across_processes_and_hash_seeds():
     program = (
         "from tilewright import kernels\nfrom tilewright.ir.canonical import canonical, loose\n"
@@ -245,6 +247,7 @@ def test_every_constant_counts(name):
         assert canonical(Change(kernel, old, new).run()).hash != base, (old, new)
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", [n for n in kernels.NAMES if n != "transpose"])
 def test_every_operator_counts(name):
     kernel = SMALL[name]

@@ -432,6 +432,7 @@ def test_zero_extents(shape):
     assert c.shape == (m, n) and not c.any()
 
 
+@pytest.mark.slow
 def test_pieces_and_slices_change_nothing(monkeypatch):
     from tilewright.ir.evaluation import stores, values
 

@@ -74,6 +74,7 @@ def python(tree, env):
     return PYTHON[op](python(a, env), python(b, env))
 
 
+@pytest.mark.slow
 @given(trees)
 @settings(max_examples=200, deadline=None)
 def test_value_is_that_of_python_and_within_bounds(tree):

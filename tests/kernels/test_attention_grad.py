@@ -74,6 +74,7 @@ def in_blocks(name, x, more):
     return {b.name: arrays[b.name] for b in kernel.outputs}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mask", MASKS)
 def test_the_gradient_is_that_of_the_forward_pass(mask):
     more = MASKS[mask][0]

@@ -91,6 +91,7 @@ SPOILT: dict[str, tuple[Spoil, ...]] = {
 }
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(("name", "spoil"), [(n, s) for n, spoils in SPOILT.items() for s in spoils], ids=lambda p: getattr(p, "__name__", p))
 def test_special_numbers_come_out_as_the_reference_has_them(request: pytest.FixtureRequest, name: str, spoil: Spoil) -> None:
     for case, rng in drawn(request, name, 2):
@@ -121,6 +122,7 @@ def moved(dims: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
     return room
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", ["matmul", "conv2d", "softmax", "transpose", "add", "attention", "embedding_grad", "sum_all", "cumsum", "mixed"])
 def test_arrays_one_element_off_every_alignment(request: pytest.FixtureRequest, name: str) -> None:
     for case, _ in drawn(request, name, 2):
@@ -160,6 +162,7 @@ def test_arrays_one_element_off_every_alignment(request: pytest.FixtureRequest, 
 
 
 # sizes ------------------------------------------------------------------------------------------------------------
+@pytest.mark.many
 @pytest.mark.parametrize("name", odd_kernels.SYMBOLIC)
 def test_extents_of_zero_under_any_schedule(request: pytest.FixtureRequest, name: str) -> None:
     make, usual = odd_kernels.KERNELS[name]

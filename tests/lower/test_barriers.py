@@ -433,6 +433,7 @@ def drawn(rng):
     return of(body, items=2)
 
 
+@pytest.mark.slow
 def test_any_program_with_its_barriers_has_no_race_and_needs_each():
     counts = {"placed": 0, "refused": 0, "needed": 0, "spare": 0}
     for seed in range(400):

@@ -45,6 +45,7 @@ CASES = [(*k, s) for k in (("matmul", "int8"), ("matmul_mixed", "bfloat16")) for
 CASES += [(n, "uint8" if n == "matmul_int8" else "int8", s) for n in ("matmul_int8", "matmul_nt", "matmul_tn") for s in ("tile", "both_packed", "a_in_rows")]
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(("name", "dtype", "schedule"), CASES)
 def test_every_way_of_scheduling_it_is_right(name: str, dtype: str, schedule: str) -> None:
     kernel = kernels.make(name, {"m": 8, "n": 45, "k": 24 if schedule == "chunks" else 30}, dtype)
@@ -68,6 +69,7 @@ def test_small_and_prime_sizes(name: str, dtype: str, m: int, n: int, k: int) ->
     check_floats(kernel, opts, V4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", ["m", "n", "k"])
 @pytest.mark.parametrize(("name", "dtype"), [("matmul", "int8"), ("matmul_mixed", "bfloat16")])
 def test_symbolic_sizes(name: str, dtype: str, size: str) -> None:
@@ -148,6 +150,7 @@ def test_a_convolution_along_its_channels() -> None:
     check_floats(kernel, opts, V4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", ["h", "key"])
 def test_the_scores_of_attention(at: str) -> None:
     kernel = kernels.make("attention", {"b": 1, "h": 2, "s": 40, "d": 12}, "bfloat16")
@@ -157,6 +160,7 @@ def test_the_scores_of_attention(at: str) -> None:
     check_floats(kernel, opts, V4)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not NATIVE, reason="this machine has no VNNI")
 @pytest.mark.parametrize("name", ["matmul", "matmul_int8", "matmul_nt", "matmul_tn"])
 def test_seeds_run_here(name: str) -> None:

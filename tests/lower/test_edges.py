@@ -37,6 +37,7 @@ def right(kernel: Kernel, opts: Opts, **vars: int) -> None:
 
 
 # edges of shapes --------------------------------------------------------------------------------------------------
+@pytest.mark.many
 @pytest.mark.parametrize("m", [1, 2, 7, 8, 9, 31, 64])
 @pytest.mark.parametrize(
     "opts", [TILE, [*TILE[:2], ["PARALLEL", "m"], ["TILE", "k", 8], ["MOVE", "k", {"before": "n"}]], []], ids=["packed", "straddling", "none"]
@@ -45,6 +46,7 @@ def test_one_program_serves_every_size(m: int, opts: list[Any]) -> None:
     right(matmul(sym("m", 1, 64), 61, 12), parse(opts), m=m)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", ["n", "k"])
 def test_symbolic_columns_and_depths(size: str) -> None:
     for value in (1, 16, 33):
@@ -53,6 +55,7 @@ def test_symbolic_columns_and_depths(size: str) -> None:
             right(kernel, opts, **{size: value})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(1, 1, 1), (1, 37, 5), (5, 1, 37), (37, 5, 1), (1, 1, 64), (17, 33, 65)])
 def test_extents_of_one_and_primes(shape: tuple[int, int, int]) -> None:
     kernel = matmul(*shape)
@@ -94,6 +97,7 @@ def test_a_reduction_of_nothing_is_the_identity(combine: str, start: float) -> N
 ZERO = [(name, at) for name, places in odd_kernels.SYMBOLIC.items() for at in places]
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(("name", "at"), ZERO)
 def test_extents_that_may_be_zero(name: str, at: int) -> None:
     make, usual = odd_kernels.KERNELS[name]
@@ -108,6 +112,7 @@ def test_extents_that_may_be_zero(name: str, at: int) -> None:
 
 
 # folds, scatters, families ----------------------------------------------------------------------------------------
+@pytest.mark.many
 @pytest.mark.parametrize("tile", [1, 2, 3, 8, 16])
 @pytest.mark.parametrize("name", ["argmax", "attention", "attention_full"])
 def test_a_cut_fold_merges_to_the_same(name: str, tile: int) -> None:
@@ -143,6 +148,7 @@ def test_repeated_indices_are_added_in_order(opts: list[Any]) -> None:
     assert not table[0].any() and not table[2].any()
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("dtype", [int8, uint8, int32, int64], ids=str)
 @pytest.mark.parametrize("columns", [0, 19])
 @pytest.mark.parametrize("combine", [None, "max"], ids=["gather", "scatter"])
@@ -174,6 +180,7 @@ OVERLAPPING: list[tuple[str, list[Any]]] = [
 ]
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(("name", "opts"), OVERLAPPING, ids=[f"{i}-{o[0]}" for i, o in enumerate(OVERLAPPING)])
 def test_values_read_off_their_own_axes(name: str, opts: list[Any]) -> None:
     make, sizes = odd_kernels.KERNELS[name]
@@ -190,6 +197,7 @@ FOUND: list[tuple[str, dict[str, Any], str, list[Any]]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "shape", "dtype", "opts"), FOUND, ids=[f"{i}-{f[0]}" for i, f in enumerate(FOUND)])
 def test_what_was_once_wrong(name: str, shape: dict[str, Any], dtype: str, opts: list[Any]) -> None:
     right(kernels.make(name, shape, dtype), parse(opts))

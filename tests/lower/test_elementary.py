@@ -83,6 +83,7 @@ def ulps(got: np.ndarray, want: np.ndarray) -> np.ndarray:
     return np.where(special, np.where(same, 0, np.inf), error)
 
 
+@pytest.mark.many
 @op_
 @type_
 @target_

@@ -57,6 +57,7 @@ def test_without_lanes_along_the_row_nothing_is_asked() -> None:
     assert requests(program("log_softmax", {"m": 64, "n": 16}, [["UPCAST", "m", 16], *ASK])) == []
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("way", [interp, run, run_text.c], ids=["interpreter", "llvm", "c"])
 @pytest.mark.parametrize("n", [64, 190, 250])
 def test_results_are_the_same(way: Any, n: int) -> None:

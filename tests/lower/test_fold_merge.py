@@ -47,6 +47,7 @@ def closings(opts: list[Any], monkeypatch: pytest.MonkeyPatch, name: str = "atte
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("opts", CLOSED)
 def test_accumulators_are_merged_at_once(opts: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     found = closings(opts, monkeypatch)
@@ -54,6 +55,7 @@ def test_accumulators_are_merged_at_once(opts: list[Any], monkeypatch: pytest.Mo
     check_twin(kernels.make("attention", SHAPE), parse(opts), TARGET)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("opts", APART)
 def test_partial_sums_and_shared_loops_are_merged_afterwards(opts: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     assert not any(closings(opts, monkeypatch))

@@ -57,16 +57,19 @@ def twin(case: Case) -> None:
     check_twin(case.kernel, case.opts, case.target, case.vars, case.seed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TEN)
 def test_hundreds_of_schedules_of_kernels_of_every_kind(request: pytest.FixtureRequest, name: str) -> None:
     hold(cases(request, name, 20), twin)
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", [n for n in NAMES if n not in TEN])
 def test_schedules_of_every_other_kernel(request: pytest.FixtureRequest, name: str) -> None:
     hold(cases(request, name, 5), twin)
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", TEN)
 def test_interpreted_floats_are_within_the_bound(request: pytest.FixtureRequest, name: str) -> None:
     hold(cases(request, name, 3), lambda c: check_floats(c.kernel, c.opts, c.target, c.vars, c.seed))
@@ -101,6 +104,7 @@ def lowered(request: pytest.FixtureRequest, few: int) -> Iterator[tuple[Case, Pr
                 continue
 
 
+@pytest.mark.slow
 def test_the_cases_have_what_groups_have(request: pytest.FixtureRequest) -> None:
     seen: Counter[str] = Counter()
     for case, program in lowered(request, 2):
@@ -112,6 +116,7 @@ def test_the_cases_have_what_groups_have(request: pytest.FixtureRequest) -> None
     assert all(seen[o] > 3 for o in ("LOCAL", "GROUP", "STAGE", "STAGE swizzled", "SWIZZLE", "SPLITK", "LAUNCH", "UPCAST", "TILE")), seen
 
 
+@pytest.mark.slow
 def test_each_barrier_that_is_placed_is_needed(request: pytest.FixtureRequest) -> None:
     """Without any one of them the interpreter finds two threads that meet; but for a few, in code that does not run at this size."""
     needed = spare = 0

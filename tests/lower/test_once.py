@@ -32,6 +32,7 @@ def interpreted(name: str, shape: Mapping[str, int], opts: Opts, dtype: str | No
     return program.once, [arrays[b.name] for b in kernel.outputs]
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     "name, shape, opts",
     [
@@ -54,6 +55,7 @@ def test_packing_once_changes_no_result(name: str, shape: dict[str, int], opts: 
         np.testing.assert_array_equal(x, y)  # the same sums in the same order
 
 
+@pytest.mark.slow
 def test_signed_bytes_keep_the_sums_of_their_columns() -> None:
     shape = {"m": 18, "n": 70, "k": 40}
     kernel = normalise(kernels.make("matmul_int8:constant=b", shape))
@@ -65,6 +67,7 @@ def test_signed_bytes_keep_the_sums_of_their_columns() -> None:
     np.testing.assert_array_equal(found, interpreted("matmul_int8", shape, ())[1][0])
 
 
+@pytest.mark.slow
 def test_seeds_pack_constant_inputs_once_and_others_never() -> None:
     target = targets.named("cascadelake")
     for name in ("matmul:constant=b", "conv2d:constant=weight"):

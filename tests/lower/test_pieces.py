@@ -79,6 +79,7 @@ def test_turned_panels_of_whole_blocks_are_read_in_vectors() -> None:
     assert gathers[0] == 0 < gathers[1]
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("target", [AVX2, AVX512], ids=lambda t: t.name)
 @pytest.mark.parametrize("sizes", [(13, 141, 21), (6, 64, 8), (7, 17, 9), (11, 70, 13), (12, 127, 31)])
 def test_every_corner_of_a_matmul(sizes: tuple[int, int, int], target: Any) -> None:
@@ -91,6 +92,7 @@ def test_every_corner_of_a_matmul(sizes: tuple[int, int, int], target: Any) -> N
         check_twin(kernel, parse([*opts, *more]), target)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("s", [16, 29, 37, 47])
 def test_folds_whose_last_tile_is_ragged(s: int) -> None:
     for name in ("attention", "attention_full"):

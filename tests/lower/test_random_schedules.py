@@ -42,26 +42,31 @@ def fuzz(request: pytest.FixtureRequest, name: str, few: int, check: Callable[[C
     any_schedule()
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", NAMES)
 def test_the_twin_is_equal_in_every_bit(request: pytest.FixtureRequest, name: str) -> None:
     fuzz(request, name, 8, lambda c: check_twin(c.kernel, c.opts, c.target, c.vars, c.seed))
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", NAMES)
 def test_interpreted_floats_are_within_the_bound(request: pytest.FixtureRequest, name: str) -> None:
     fuzz(request, name, 2, lambda c: check_floats(c.kernel, c.opts, c.target, c.vars, c.seed))
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", NAMES)
 def test_compiled_code_is_within_the_bound(request: pytest.FixtureRequest, name: str) -> None:
     fuzz(request, name, 4, lambda c: check_compiled(c.kernel, c.opts, c.target, c.vars, c.threads, c.seed), host_only=True)
 
 
+@pytest.mark.slow
 def test_matrix_instructions(request: pytest.FixtureRequest) -> None:
     fuzz(request, DOTS, 40, lambda c: check_twin(c.kernel, c.opts, c.target, c.vars, c.seed))
     fuzz(request, DOTS, 10, lambda c: check_floats(c.kernel, c.opts, c.target, c.vars, c.seed))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif("avx512vnni" not in targets.host().features, reason="this machine has no VNNI")
 def test_compiled_matrix_instructions(request: pytest.FixtureRequest) -> None:
     fuzz(request, DOTS, 12, lambda c: check_compiled(c.kernel, c.opts, c.target, c.vars, c.threads, c.seed), host_only=True)

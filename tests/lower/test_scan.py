@@ -57,6 +57,7 @@ def padded(opts: list[Any], n: int) -> list[Any]:
     return opts if n % block == 0 else [["PADTO", "n", block], *opts]
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("opts", WIDE)
 @pytest.mark.parametrize("combine", sorted(NUMPY))
 @pytest.mark.parametrize("n", [26, 37, 96])

@@ -27,6 +27,7 @@ BLOCKS = [
 ]
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("opts", BLOCKS)
 @pytest.mark.parametrize("name", ["attention", "attention_window", "attention_grouped"])
 def test_the_twin_agrees(name, opts):
@@ -34,6 +35,7 @@ def test_the_twin_agrees(name, opts):
     check_twin(kernels.make(name, {**SHAPE, **more}), parse(opts), TARGET)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "opts"),
     [
@@ -60,6 +62,7 @@ def test_tiles_of_queries_before_the_keys_are_not_read():
         np.testing.assert_allclose(y[:, :, 8:], want[name][:, :, 8:], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("w", [1, 3, 4, 22, 100])
 def test_windows_of_every_width(w):
     check_twin(kernels.make("attention_window", {**SHAPE, "w": w}), parse(BLOCKS[2]), TARGET)

@@ -12,7 +12,6 @@ from tilewright.ir import KernelBuilder, dtype
 from tilewright.ir.kernel import Kernel
 from tilewright.lower import lower
 from tilewright.opts import apply, parse
-from tilewright.opts.layout import likely_lane
 from tilewright.program.program import Instr, Program, statements
 
 from ..checks import check_compiled, check_floats, check_twin
@@ -67,6 +66,7 @@ def test_every_width(target: str) -> None:
         check_floats(every(2), parse(opts), targets.named(target))
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("step", [2, 3, 4])
 @pytest.mark.parametrize("opts", WAYS)
 def test_nothing_past_the_end_is_read(step: int, opts: list[Any]) -> None:
@@ -96,7 +96,7 @@ def test_masked_loads_are_not_picked() -> None:
 def test_tails_are_not_picked_but_of_a_staged_copy() -> None:
     kernel = every(2, n=30)
     plain, staged = (apply(kernel, parse(w), CASCADE) for w in (WAYS[0], [*WAYS[0], ["STAGE", "x", {"at": "m", "order": "row"}]]))
-    assert likely_lane(plain, plain.nests[0])[0] is None and likely_lane(staged, staged.nests[0])[0] is not None
+    assert plain.lanes(plain.nests[0]).lane is None and staged.lanes(staged.nests[0]).lane is not None
     assert not any(s.op == "gather" for s in instructions(kernel, WAYS[0]))
     check_twin(kernel, parse(WAYS[0]), CASCADE)
 
@@ -104,5 +104,5 @@ def test_tails_are_not_picked_but_of_a_staged_copy() -> None:
 @pytest.mark.parametrize("step", [1, 2, 4, 5])
 def test_the_model_knows_the_lanes(step: int) -> None:
     scheduled = apply(every(step), parse([["UPCAST", "n", 16]]), CASCADE)
-    part, _ = likely_lane(scheduled, scheduled.nests[0])
+    part = scheduled.lanes(scheduled.nests[0]).lane
     assert (part is not None) == (step < 5)

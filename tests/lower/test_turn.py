@@ -52,6 +52,7 @@ CASES = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_no_gather_is_left_and_results_are_the_same(case):
     name, shape, opts = CASES[case]

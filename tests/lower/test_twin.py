@@ -16,15 +16,16 @@ from tilewright.heuristics import seeds
 from tilewright.ir import OptError, VerifyError
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.node import Node, const
-from tilewright.lower import expr, lower, pieces, walk
+from tilewright.lower import expr, lower, pieces
 from tilewright.lower.emit import reduce
-from tilewright.opts import apply, legality, parse
+from tilewright.opts import apply, legality, loop_tree, parse
 from tilewright.program.program import For, If, Instr, Program, Stmt, statements
 
 TARGET = targets.named("avx2")
 CASES = [(n, t) for n in kernels.NAMES for t in kernels.get(n).dtypes]
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(("name", "dtype"), CASES)
 def test_seeds_in_every_type(name: str, dtype: str) -> None:
     d = kernels.get(name)
@@ -34,6 +35,7 @@ def test_seeds_in_every_type(name: str, dtype: str) -> None:
         check_twin(kernel, opts, TARGET)
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", odd_kernels.KERNELS)
 def test_seeds_of_odd_kernels(name: str) -> None:
     make, sizes = odd_kernels.KERNELS[name]
@@ -106,14 +108,15 @@ def unclipped(sched: Any, scope: Any, part: Any) -> Node:
 PATCHES: list[tuple[str, Any, str, Any]] = [
     ("stores are not masked", expr.NestEval, "conditions", always([])),
     ("loops over blocks run past the end", pieces, "trips", unclipped),
-    ("a nest joins the loop of what it reads elsewhere", walk, "_joins", lambda low, group, item, part: walk._next(low, item) is part),
+    ("a nest joins the loop of what it reads elsewhere", loop_tree._Builder, "_joins", lambda self, group, item, part, opened: self._next(item, opened) is part),
     ("reductions over ragged copies are not masked", reduce.Accumulators, "_step", lambda acc, old, asg: acc.low.b.op(acc.combine, old, acc.ev.value(acc.n.expr, asg))),
     ("grid items may read each other", legality, "_grid", always(None)),
-    ("what is read after a loop is kept inside", walk, "_reserve", always(None)),
-    ("values read across stay in registers", reduce, "identity_reads", always(True)),
+    ("what is read after a loop is kept inside", loop_tree._Builder, "_read_outside", always(())),
+    ("values read across stay in registers", loop_tree, "_alike", always(True)),
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("what", "owner", "name", "fault"), PATCHES, ids=[p[0] for p in PATCHES])
 def test_random_schedules_find_a_fault_in_the_compiler(what: str, owner: Any, name: str, fault: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(owner, name, fault)

@@ -33,6 +33,7 @@ FAILURES = {
 }
 
 
+@pytest.mark.slow
 def test_failing_builds_have_their_outcomes_and_the_others_are_built():
     names = [n for name in FAILURES for n in (name, f"after {name}")]
     with fake(builders=2) as m:
@@ -45,6 +46,7 @@ def test_failing_builds_have_their_outcomes_and_the_others_are_built():
         assert got[f"after {name}"].opts == (f"after {name}",) and got[f"after {name}"].obj
 
 
+@pytest.mark.slow
 def test_a_build_that_hangs_ends_at_its_deadline():
     with fake(builders=2, build_deadline_s=3.0) as m:
         begin = time.monotonic()
@@ -54,6 +56,7 @@ def test_a_build_that_hangs_ends_at_its_deadline():
     assert time.monotonic() - begin < 60
 
 
+@pytest.mark.slow
 def test_a_build_that_eats_memory_is_stopped():
     with fake(memory_limit=1 << 30) as m:
         got = dict(m.build([("memory",), ("one",)]))
@@ -61,11 +64,13 @@ def test_a_build_that_eats_memory_is_stopped():
     assert isinstance(got[1], Built)
 
 
+@pytest.mark.slow
 def test_a_builder_that_never_starts_is_an_error_and_not_a_loop():
     with fake() as m, pytest.raises(MeasureError, match="builder processes keep dying"):
         list(m.build([("exit",)] * 30))
 
 
+@pytest.mark.slow
 def test_closing_the_iterator_early_drops_the_rest():
     with fake() as m:
         it = m.build([("one",), *[("slow build",)] * 50])
@@ -76,6 +81,7 @@ def test_closing_the_iterator_early_drops_the_rest():
         assert time.monotonic() - begin < 5
 
 
+@pytest.mark.slow
 def test_builders_begin_before_anyone_asks_for_a_result():
     with fake() as m:
         (first,) = [b for _, b in m.build([("one",)])]
@@ -88,6 +94,7 @@ def test_builders_begin_before_anyone_asks_for_a_result():
         assert m.measure([first])[0].ok
 
 
+@pytest.mark.slow
 def test_builders_work_while_the_runner_does():
     with fake() as m:
         (first,) = [b for _, b in m.build([("one",)])]
@@ -98,6 +105,7 @@ def test_builders_work_while_the_runner_does():
         assert sorted(i for i, _ in got) == [0, 1]
 
 
+@pytest.mark.slow
 def test_paused_builders_go_on_when_the_runner_is_lost():
     with fake(builders=2) as m:
         assert m._pause
@@ -110,6 +118,7 @@ def test_paused_builders_go_on_when_the_runner_is_lost():
         assert len(list(m.build([("two",)]))) == 1
 
 
+@pytest.mark.slow
 def test_real_schedules_of_a_real_kernel():
     kernel = kernels.make("matmul", {"m": 64, "n": 64, "k": 64})
     schedules = [(), parse('[["UPCAST","n",16]]'), parse('[["UPCAST","nothing",16]]'), parse('[["UPCAST","n",16],["UPCAST","m",4]]')]

@@ -45,6 +45,7 @@ def good() -> Built:
     return built("", "good")
 
 
+@pytest.mark.slow
 def test_right_candidates_are_verified_and_timed(m: Measurer, good: Built) -> None:
     first, second = m.measure([good, built("v = x[i] + x[i];", "other")])
     assert first.ok and second.ok and first.t_min is not None and 0 < first.t_min < 1
@@ -59,6 +60,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.slow
 def test_faults_have_their_outcomes_and_the_worker_is_replaced(m: Measurer, good: Built) -> None:
     before, *bad, after = m.measure([good, *(built(body, body) for body in FAULTS), good])
     assert before.ok and after.ok, (before, after)
@@ -66,6 +68,7 @@ def test_faults_have_their_outcomes_and_the_worker_is_replaced(m: Measurer, good
         assert got.outcome is outcome and detail in got.detail, (body, got)
 
 
+@pytest.mark.slow
 def test_the_device_is_not_opened_in_this_process(m: Measurer, good: Built) -> None:
     assert m.measure([good])[0].ok
     device = devices.get(SPEC)

@@ -51,6 +51,7 @@ CASES = {
 }
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", CASES)
 def test_fault_has_its_outcome_and_costs_only_itself(m, good, name):
     ir, outcome, detail = CASES[name]
@@ -82,6 +83,7 @@ def test_allocating_without_end_is_refused_by_the_limit(m, good):
     assert after.ok and time.monotonic() - begin < 10
 
 
+@pytest.mark.slow
 def test_a_hang_from_the_second_call_on(m, good):
     # right when verified, endless when timed
     hang = count("%again = icmp ugt i32 %c, 0\n  br i1 %again, label %hang, label %out\nhang:\n  br label %hang\nout:")
@@ -89,6 +91,7 @@ def test_a_hang_from_the_second_call_on(m, good):
     assert bad.outcome is Outcome.timeout and after.ok
 
 
+@pytest.mark.slow
 def test_a_hang_costs_less_where_an_incumbent_is_known(good):
     with Measurer(double(), "cpu", 1, builders=1, deadline_s=60.0) as m:
         assert m.measure([good])[0].ok

@@ -31,6 +31,7 @@ def test_integers_fill_their_range_with_both_ends():
     assert made["flag"].dtype == np.bool_ and 300 < made["flag"].sum() < 700
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
 def test_floats_are_normal_or_small_whole_numbers(dtype):
     k = kernels.make("add", {"n": 4000} if "n" in kernels.get("add").shape_names and len(kernels.get("add").shape_names) == 1 else None, dtype)

@@ -10,6 +10,7 @@ from tilewright.opts import parse
 from tilewright.plan import compile as built
 
 
+@pytest.mark.slow
 def test_helpers_are_lowered_too(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = kernels.make("matmul", {"m": 8, "n": 32, "k": 8}, "float32")
     monkeypatch.delenv("TILEWRIGHT_TARGET", raising=False)

@@ -49,6 +49,8 @@ def slow():
     return built(text(value=CALL, head=SLOW_ONE), "slow")
 
 
+@pytest.mark.alone
+@pytest.mark.slow
 def test_a_candidate_three_times_slower_than_the_incumbent_is_timed_no_further(m, fast, slow):
     quick, first = m.measure([fast, slow])  # the incumbent follows the batch
     assert quick.ok and first.outcome is Outcome.slow and first.n <= 3
@@ -61,17 +63,20 @@ def test_an_empty_batch(m):
     assert m.measure([]) == []
 
 
+@pytest.mark.slow
 def test_more_candidates_than_one_child_serves(m, fast):
     got = [r.outcome for r in m.measure([fast] * 40)]
     # a busy machine may make some look slow
     assert len(got) == 40 and set(got) <= {Outcome.ok, Outcome.slow} and Outcome.ok in got
 
 
+@pytest.mark.slow
 def test_a_winner_is_confirmed_on_other_inputs(m, fast):
     r = m.confirm(fast)
     assert r.ok and r.n >= 3 and r.error <= 1
 
 
+@pytest.mark.slow
 def test_outputs_are_hashed_where_asked_for(m, fast, slow):
     assert m.measure([fast])[0].outputs is None
     # within the bound, but of other bits
@@ -97,6 +102,7 @@ LAST_BIT = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("effects,outcome", [((), Outcome.wrong), (("NONDET",), Outcome.ok)])
 def test_runs_that_differ_in_bits_are_found(effects, outcome):
     # every other call flips the last bit: within the bound, so only repeating shows it (gelu-like kernels have no exact inputs)
@@ -112,6 +118,8 @@ def test_runs_that_differ_in_bits_are_found(effects, outcome):
             assert r.outcome is outcome and ("two runs on the same inputs gave different bits: y[" in r.detail) == (outcome is Outcome.wrong), r
 
 
+@pytest.mark.alone
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_duel_finds_the_faster(fast, slow, threads):
     with Measurer(double(), "cpu", threads, builders=1) as m:
@@ -121,6 +129,7 @@ def test_a_duel_finds_the_faster(fast, slow, threads):
         assert d.ratio > 2 and d.significant
 
 
+@pytest.mark.slow
 def test_a_duel_with_a_wrong_or_hanging_candidate_is_an_error(m, fast):
     with pytest.raises(MeasureError, match="the second candidate is wrong"):
         m.duel(fast, built(text(value="fadd float %v, 1.0"), "wrong"))
@@ -129,6 +138,7 @@ def test_a_duel_with_a_wrong_or_hanging_candidate_is_an_error(m, fast):
     assert m.measure([fast])[0].ok
 
 
+@pytest.mark.slow
 def test_an_interrupted_call_leaves_no_stale_answers(m, fast, slow):
     def interrupt(number, frame):
         raise KeyboardInterrupt
@@ -145,18 +155,21 @@ def test_an_interrupted_call_leaves_no_stale_answers(m, fast, slow):
     assert r.ok and r.opts == ("fast",)
 
 
+@pytest.mark.slow
 def test_confirmations_in_turn_keep_every_reference(m, fast, slow):
     for candidate in (fast, slow, fast):
         assert m.confirm(candidate).ok
         assert m.measure([candidate])[0].ok
 
 
+@pytest.mark.slow
 def test_a_lost_runner_is_replaced(m, fast):
     assert m.measure([fast])[0].ok
     m._process.kill()
     assert [r.ok for r in m.measure([fast, fast])] == [True, True]
 
 
+@pytest.mark.slow
 def test_a_runner_that_stands_still_is_replaced(m, fast, monkeypatch):
     """Stopped, or in a lock that nobody will open: no message, no end, no processor time."""
     assert m.measure([fast])[0].ok
@@ -165,6 +178,7 @@ def test_a_runner_that_stands_still_is_replaced(m, fast, monkeypatch):
     assert m.measure([fast])[0].ok
 
 
+@pytest.mark.alone
 def test_a_runner_that_works_is_not_still():
     with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as busy, subprocess.Popen(["sleep", "60"]) as idle:
         works, still = Stillness(busy.pid, 0.3), Stillness(idle.pid, 0.3)
@@ -177,6 +191,7 @@ def test_a_runner_that_works_is_not_still():
         idle.kill()
 
 
+@pytest.mark.slow
 def test_a_candidate_that_kills_the_runner_is_a_crash(m, fast):
     if sys.platform != "linux" or os.uname().machine != "x86_64":
         pytest.skip("the system call is written in x86-64 assembly")
@@ -192,6 +207,7 @@ def test_a_candidate_that_kills_the_runner_is_a_crash(m, fast):
     assert bad.outcome is Outcome.crash and "the runner was lost over it (killed by SIGKILL)" in bad.detail
 
 
+@pytest.mark.slow
 def test_memory_bound_kernels_rotate_their_operands_and_stay_right():
     kernel = kernels.make("add", {"m": 96, "n": 1024}) if "m" in kernels.get("add").shape_names else kernels.make("add", {"n": 98304})
     with Measurer(kernel, "cpu", 1, builders=1) as m:
@@ -200,6 +216,7 @@ def test_memory_bound_kernels_rotate_their_operands_and_stay_right():
     assert r.ok
 
 
+@pytest.mark.slow
 def test_symbolic_extents():
     from tilewright.ir import sym
 
@@ -279,6 +296,7 @@ SCRIPT = textwrap.dedent(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number,code", [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL), (signal.SIGTERM, -signal.SIGTERM)])
 def test_nothing_outlives_the_main_process(number, code):
     """A candidate and two builders hang; then the main process is interrupted or killed."""
@@ -302,6 +320,7 @@ def test_nothing_outlives_the_main_process(number, code):
         main.stdout.close()
 
 
+@pytest.mark.slow
 def test_the_runner_has_one_thread():
     with Measurer(kernels.make("matmul", {"m": 256, "n": 256, "k": 256}), "cpu", 2, builders=1) as m:
         (b,) = [b for _, b in m.build([parse('[["UPCAST","n",16],["PARALLEL","m"]]')])]

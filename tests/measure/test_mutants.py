@@ -7,6 +7,7 @@ from tilewright.measure import Measurer, Outcome
 REFUSED = {Outcome.wrong, Outcome.crash}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", GROUPS)
 def test_every_mutant_is_refused(group):
     kernel, right, mutants = GROUPS[group]()
@@ -25,6 +26,7 @@ def test_every_mutant_is_refused(group):
         assert got[name].t_min is None and got[name].detail, got[name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", ["matmul", "handwritten"])
 def test_a_mutant_that_comes_first_is_refused_too(group):
     kernel, right, mutants = GROUPS[group]()

@@ -23,6 +23,7 @@ def small(name: str, dtype: str = "float32"):
     return normalise(kernels.make(name, kernels.get(name).odd_shape, dtype))
 
 
+@pytest.mark.slow
 @needs_oclgrind
 @pytest.mark.parametrize("name", ["matmul", "softmax", "argmax"])
 def test_a_seed_with_groups_is_sound(name: str) -> None:
@@ -32,12 +33,14 @@ def test_a_seed_with_groups_is_sound(name: str) -> None:
     assert found.ok and found.oclgrind is not None and max(found.threads) > 1 and not found.why
 
 
+@pytest.mark.slow
 @needs_oclgrind
 def test_a_schedule_for_processors_is_sound() -> None:
     found = sanitise(small("matmul", "float16"), [opt("UPCAST", "m", 4), opt("UPCAST", "n", 8)], named("opencl-cpu"))
     assert found.ok and found.threads == (1,)
 
 
+@pytest.mark.slow
 @needs_oclgrind
 @pytest.mark.parametrize("kind", ["race", "result"])
 def test_faults_of_a_renderer_are_seen(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:

@@ -9,6 +9,7 @@ from tilewright.measure import DuelError, Measurer, Outcome
 REFUSED = {Outcome.wrong, Outcome.crash}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", GROUPS)
 def test_every_mutant_is_refused_by_the_second_check(group):
     kernel, right, mutants = GROUPS[group]()
@@ -23,6 +24,7 @@ def test_every_mutant_is_refused_by_the_second_check(group):
         assert r.outcome in REFUSED, (name, r)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", INTERMITTENT)
 def test_what_is_wrong_now_and_then_is_refused(name):
     with Measurer(double(), "cpu", 1, builders=1, deadline_s=5.0) as m:
@@ -33,6 +35,7 @@ def test_what_is_wrong_now_and_then_is_refused(name):
     assert r.outcome is Outcome.wrong, r
 
 
+@pytest.mark.slow
 def test_a_wrong_result_with_nothing_beside_it_is_wrong_though_it_is_right_again():
     # wrong in its first call only, which is made again in every new process
     with Measurer(double(), "cpu", 1, builders=1) as m:
@@ -40,6 +43,7 @@ def test_a_wrong_result_with_nothing_beside_it_is_wrong_though_it_is_right_again
     assert r.outcome is Outcome.wrong and not r.cleared
 
 
+@pytest.mark.slow
 def test_what_was_right_alone_after_it_failed_beside_others_is_cleared():
     good = built(text(), "good")
     with Measurer(double(), BesideOthers(), 1, builders=1) as m:
@@ -49,6 +53,7 @@ def test_what_was_right_alone_after_it_failed_beside_others_is_cleared():
     assert any(c.startswith("repeat") for c in second.checks)
 
 
+@pytest.mark.slow
 def test_a_duel_says_who_was_wrong_in_it():
     bad = INTERMITTENT["every 8"]()
     with Measurer(double(), "cpu", 1, builders=1) as m:

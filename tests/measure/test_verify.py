@@ -164,6 +164,7 @@ def test_a_scalar_output():
 
 
 # the compare kernel ---------------------------------------------------------------------------------------------------
+@pytest.mark.many
 @pytest.mark.parametrize("n", [1024, 1027, 16384, 16385, 40000, 49155])
 @pytest.mark.parametrize("type_", ["float32", "float64", "float16", "bfloat16", "int32", "int8"])
 def test_the_compare_kernel_agrees_with_numpy(type_, n):

@@ -22,6 +22,7 @@ def good():
     return built(text(), "good")
 
 
+@pytest.mark.slow
 def test_right_candidates_are_verified_and_timed(m, good):
     first, second = m.measure([good, good])
     assert first.ok and second.ok and first.t_min > 0 and first.error <= 1
@@ -29,6 +30,7 @@ def test_right_candidates_are_verified_and_timed(m, good):
     assert m.duel(good, good, rounds=3).rounds == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("bad", "outcome", "detail"),
     [
@@ -43,11 +45,13 @@ def test_a_fault_is_an_outcome_and_the_next_one_is_right(m, good, bad, outcome, 
     assert after.ok
 
 
+@pytest.mark.slow
 def test_a_hang_is_killed_at_its_deadline(m, good):
     hang, after = m.measure([built(text(endless()), "hang"), good])
     assert hang.outcome is Outcome.timeout and after.ok
 
 
+@pytest.mark.slow
 def test_a_device_that_cannot_be_opened_says_so(good):
     with Measurer(double(), LostDevice(), 1, builders=1) as m, pytest.raises(MeasureError, match="cannot be used for measuring: the driver is gone"):
         m.measure([good])
@@ -74,6 +78,7 @@ def test_programs_copy_their_arguments(tmp_path):
         np.testing.assert_allclose(out, a @ b, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_the_first_launch_may_take_longer_where_drivers_compile_then(good):
     # with an incumbent, a candidate has about a second; this one needs two before its first result
     with Measurer(double(), LateDevice(), 1, builders=1, deadline_s=2.0) as m:

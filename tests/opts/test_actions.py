@@ -13,6 +13,7 @@ TARGET = targets.named("znver5")
 MOST = 130
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", kernels.NAMES)
 def test_every_action_applies_and_changes_the_schedule(name: str) -> None:
     kernel = kernels.get(name).kernel(kernels.get(name).odd_shape)
@@ -23,6 +24,7 @@ def test_every_action_applies_and_changes_the_schedule(name: str) -> None:
         assert apply(kernel, more, TARGET).hash != start.hash, dumps(more)
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", kernels.NAMES)
 def test_about_sixty_actions_a_step(name: str) -> None:
     kernel = kernels.make(name)
@@ -49,6 +51,7 @@ def test_every_option_of_the_device_can_be_reached() -> None:
     assert {"TILE", "MOVE", "UPCAST", "UNROLL", "PARALLEL", "SPLITK", "STAGE", "NT", "FETCH"} <= seen
 
 
+@pytest.mark.slow
 def test_a_search_can_go_on_from_any_action() -> None:
     kernel = kernels.make("matmul")
     for more in actions(apply(kernel, (), TARGET))[::9]:

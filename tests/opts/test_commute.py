@@ -58,6 +58,7 @@ def cases(name: str) -> list[tuple[Any, Opts]]:
     return out
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", NAMES)
 def test_neighbours_that_do_not_depend_on_each_other_commute(name: str) -> None:
     shown = False
@@ -79,6 +80,7 @@ def test_neighbours_that_do_not_depend_on_each_other_commute(name: str) -> None:
                 assert program(second) == program(first), f"{case.name}: {dumps(opts)} and {dumps(swapped)} are one schedule and two Programs"
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", NAMES)
 def test_apply_gives_the_same_twice_and_changes_nothing(name: str) -> None:
     for case, opts in cases(name)[:2]:
@@ -95,6 +97,7 @@ def test_apply_gives_the_same_twice_and_changes_nothing(name: str) -> None:
         assert tuple(given) == opts and all(x is y for x, y in zip(kernel.body, before[0], strict=True))
 
 
+@pytest.mark.slow
 def test_there_is_something_to_swap() -> None:
     """The property is not empty: over all kernels, most lists have a pair that commutes, and the pairs are of many kinds."""
     pairs = {frozenset((a.op, b.op)) for name in NAMES[::5] for _, opts in cases(name) for a, b in pairwise(opts) if free(a, b, opts)}

@@ -151,6 +151,7 @@ def test_canonical_names_and_back() -> None:
 ROWS = [("matmul_int8", "uint8", "cascadelake"), ("matmul", "int8", "cascadelake"), ("matmul", "int8", "alderlake"), ("matmul_mixed", "bfloat16", "znver5")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "dtype", "target"), [*ROWS, ("matmul_tn", "int8", "znver5"), ("batched_matmul", "bfloat16", "znver5")])
 def test_seeds_take_the_instruction_and_the_model_knows_its_worth(name: str, dtype: str, target: str) -> None:
     big = {"m": 512, "n": 512, "k": 512} | ({"b": 2} if name == "batched_matmul" else {})

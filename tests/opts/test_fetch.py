@@ -72,6 +72,7 @@ def test_it_is_for_processors(target: str) -> None:
         scheduled("softmax", {"m": 8, "n": 64}, [["FETCH", "y"]], named(target))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("shape", "wanted"),
     [({"m": 4096, "n": 4096}, True), ({"m": 256, "n": 256}, False), ({"m": 64, "n": 1 << 20}, False)],

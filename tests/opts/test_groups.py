@@ -126,6 +126,7 @@ def test_processors_have_no_groups(op: str) -> None:
         scheduled("matmul", opt("LAUNCH", "grid", 64), target=targets.named("opencl-cpu"), m=64, n=64, k=64)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "target"), [(n, "sm_80") for n in kernels.NAMES] + [(n, "opencl-gpu") for n in ("matmul", "softmax", "sum_all", "transpose")])
 def test_every_kernel_has_seeds_that_lower(name: str, target: str) -> None:
     kernel, t = normalise(kernels.make(name)), targets.named(target)

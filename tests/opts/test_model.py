@@ -20,6 +20,7 @@ def cost(name: str | Kernel, opts: list[Any], threads: int = 1, **shape: Any) ->
     return estimate(apply(kernel, parse(opts), TARGET), threads)
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", kernels.NAMES)
 def test_positive_finite_and_the_same_every_time(name: str) -> None:
     kernel = kernels.make(name)
@@ -30,6 +31,7 @@ def test_positive_finite_and_the_same_every_time(name: str) -> None:
         assert estimate(apply(kernels.make(name), opts, TARGET), 2) == first
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", kernels.NAMES)
 def test_seeds_are_far_ahead_of_plain_loops(name: str) -> None:
     kernel = kernels.make(name)

@@ -32,6 +32,7 @@ def histogram(bins: int, points: int, combine: str = "add") -> Kernel:
     return kb.build()
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("rows", [1, 2, 7, 8, 16, 22])
 @pytest.mark.parametrize("rest", [[], [["UPCAST", "d", 16]], [["PARALLEL", "d"], ["UPCAST", "d", 5]], [["MOVE", "d", {"before": "n"}]]], ids=str)
 def test_results_do_not_depend_on_it(rows: int, rest: list[Any]) -> None:

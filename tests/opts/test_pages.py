@@ -51,6 +51,7 @@ def test_a_wide_operand_is_best_read_along_its_rows():
     assert estimate(rows) < 0.8 * estimate(short)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [1, 5, 16])
 def test_seeds_of_few_rows_read_rows_side_by_side(rows):
     first = seeds(thin(rows), named("cascadelake"), 2)[0]

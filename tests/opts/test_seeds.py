@@ -33,6 +33,7 @@ def cuts(opts: Opts, op: str) -> dict[str, int]:
     return {o.on: o.amount for o in opts if o.op == op}
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(("where", "size", "threads"), WHERE)
 @pytest.mark.parametrize("name", kernels.NAMES)
 def test_seeds_apply_to_every_kernel(name: str, where: str, size: str, threads: int) -> None:
@@ -42,6 +43,7 @@ def test_seeds_apply_to_every_kernel(name: str, where: str, size: str, threads: 
         apply(kernel, opts, target(where))
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", kernels.NAMES)
 def test_the_first_seed_uses_lanes_and_threads(name: str) -> None:
     t = targets.named("znver5")
@@ -57,6 +59,7 @@ def test_the_first_seed_uses_lanes_and_threads(name: str) -> None:
     assert items >= 8 or name == "max_pool2d", dumps(first)
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", kernels.NAMES)
 def test_every_seed_lowers(name: str) -> None:
     d = kernels.get(name)
@@ -66,6 +69,7 @@ def test_every_seed_lowers(name: str) -> None:
             assert lower(apply(kernel, opts, targets.named("avx2"))).phases
 
 
+@pytest.mark.slow
 def test_a_large_product_gets_a_register_tile_and_packed_panels() -> None:
     for where, registers in (("znver5", 32), ("avx2", 16)):
         first = seeds(kernels.make("matmul"), targets.named(where), 2)[0]
@@ -94,6 +98,7 @@ def test_what_is_dear_and_used_twice_is_kept() -> None:
     assert any(o.op == "STAGE" and o.on == "e" for o in seeds(kernels.make("softmax"), targets.named("znver5"), 2)[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["matmul", "softmax", "attention", "sum_all", "argmax"])
 def test_seeds_are_the_same_every_time(name: str) -> None:
     make, t = kernels.get(name).kernel, targets.named("znver5")
@@ -131,6 +136,7 @@ def test_a_seed_is_a_wish() -> None:
         apply(kernel, (opt("UPCAST", "m", 8),), targets.named("znver5"))
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", ["attention", "attention_full", "attention_window", "attention_grouped"])
 @pytest.mark.parametrize("where", ["znver5", "avx2"])
 def test_attention_in_blocks_has_its_lanes_along_the_queries(name: str, where: str) -> None:
@@ -141,6 +147,7 @@ def test_attention_in_blocks_has_its_lanes_along_the_queries(name: str, where: s
     assert any(p.kind == "fold" for p in s.loops(s.nests[0])) and "q" in s.stages
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["avx2", "znver3", "alderlake"])
 def test_panels_are_used_for_more_than_one_register_tile(where: str) -> None:
     """Else the other operand, which no cache of a core holds, is read again for every few columns, a piece of a row at a time."""
@@ -148,6 +155,7 @@ def test_panels_are_used_for_more_than_one_register_tile(where: str) -> None:
     assert cuts(found, "TILE").get("n", 1024) >= 4 * cuts(found, "UPCAST")["n"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["avx2", "znver5"])
 def test_ragged_steps_are_spelled_out_too(where: str) -> None:
     found = seeds(kernels.make("matmul", {"m": 901, "n": 1111, "k": 637}, "float32"), targets.named(where))[0]

@@ -15,6 +15,7 @@ from tilewright.opts.opt import dumps
 TARGET = targets.named("znver5")
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", kernels.NAMES)
 def test_every_kernel_has_one_whose_choices_make_legal_schedules(name: str) -> None:
     kernel = kernels.make(name)

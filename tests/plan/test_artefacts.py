@@ -141,6 +141,7 @@ print(len(seen), store.object("large", "c"), len(store.object("small", "c")))
     assert len(files(store)) == 1
 
 
+@pytest.mark.slow
 def test_processes_share_a_store(store: Artefacts) -> None:
     code = f"""
 from tilewright.plan import Artefacts

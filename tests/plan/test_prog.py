@@ -306,6 +306,7 @@ def test_a_schedule_without_room_gives_way_to_the_next(make, rows: Cache, store:
         make("matmul", SHAPE, "float32", exact_only=True)
 
 
+@pytest.mark.slow
 def test_what_no_schedule_has_room_for_is_an_error(make, rows: Cache, measured, monkeypatch: pytest.MonkeyPatch) -> None:
     rows.record(measured(kernels.make("matmul", SHAPE, "float32"), '[["SPLITK","k",8]]'))
     tight(monkeypatch, -1)
@@ -358,6 +359,7 @@ def test_a_constant_input_is_packed_at_the_first_call_with_it(packed: Prog) -> N
     np.testing.assert_allclose(packed(2 * a, other), 2 * a @ other, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_what_was_packed_goes_with_the_array(packed: Prog) -> None:
     a, b, _ = arrays()
     kept = packed._constants._kept

@@ -82,6 +82,7 @@ def phases(big: int) -> Program:
     return Program("two phases", params, (n,), [first, second], scratch=256, work=1024)
 
 
+@pytest.mark.slow
 @lang
 @pytest.mark.parametrize("big", [1000, 1 << 40])
 def test_phases_symbols_and_names(lang: str, big: int) -> None:

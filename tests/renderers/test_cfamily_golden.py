@@ -61,6 +61,7 @@ def test_recorded_c_needs_nothing_from_outside(case: str) -> None:
     assert not elf.symbols(cc.compile_c((GOLDEN / case).read_text(), t, compiler))[1]
 
 
+@pytest.mark.many
 @needs_nvrtc
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("case", [c for c in CASES if c.endswith(".cu")])

@@ -45,6 +45,7 @@ def same(got: Any, want: Any) -> None:
     np.testing.assert_array_equal(got.view(f"u{got.itemsize}")[~nan], want.view(f"u{want.itemsize}")[~nan])
 
 
+@pytest.mark.slow
 @run
 @half
 def test_widening_is_exact(lang: str, name: str) -> None:
@@ -52,6 +53,7 @@ def test_widening_is_exact(lang: str, name: str) -> None:
     same(convert(lang, x, "float32", 4), x.astype("float32"))
 
 
+@pytest.mark.slow
 @run
 @half
 def test_narrowing_rounds_to_nearest_even(lang: str, name: str) -> None:
@@ -59,6 +61,7 @@ def test_narrowing_rounds_to_nearest_even(lang: str, name: str) -> None:
     same(convert(lang, x, name, 8), want)
 
 
+@pytest.mark.slow
 @run
 @half
 def test_float64_is_rounded_once(lang: str, name: str) -> None:

@@ -24,6 +24,7 @@ def agree(run: Callable[[Program, list], None], made: Bench, again: Bench, targe
 LESSER = [t for t in map(targets.named, ("avx2", "x86-64-v2")) if t.arch == targets.host().arch and t.features < targets.host().features]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", LESSER, ids=lambda t: t.name)
 def test_c_for_fewer_instructions(target: targets.Target) -> None:
     made, again = (bench(8, ("float32", "float64")) for _ in range(2))
@@ -34,6 +35,7 @@ SOME = ("float32", "int64", "uint8")
 
 
 # vectors that are registers, and those that are pieces of 8, 4 and 1 lanes
+@pytest.mark.slow
 @pytest.mark.parametrize(("lanes", "types"), [(1, TYPES), (13, ("float32", "float64", "int16")), (16, ("float32", "float64", "int64"))])
 def test_c(lanes: int, types: tuple[str, ...]) -> None:
     agree(run_text.c, bench(lanes, types, fma=FMA), bench(lanes, types, fma=FMA))
@@ -44,6 +46,7 @@ def test_opencl(lanes: int, types: tuple[str, ...]) -> None:
     agree(run_text.opencl, bench(lanes, types, fma=FMA), bench(lanes, types, fma=FMA))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("lanes", "types"), [(1, TYPES), (6, SOME)])
 def test_cuda(lanes: int, types: tuple[str, ...]) -> None:
     agree(run_text.cuda, bench(lanes, types, fma=FMA), bench(lanes, types, fma=FMA))

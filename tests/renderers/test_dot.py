@@ -82,6 +82,7 @@ def test_llvm_emits_the_instruction_and_no_other(row: Instruction) -> None:
     assert sum(row.name.removesuffix("256") in line for line in text.splitlines()) == row.halves and f"{row.name} %" in show(one_dot(row))
 
 
+@pytest.mark.many
 @rows
 @pytest.mark.parametrize("way", [run, run_text.c], ids=["llvm", "c"])
 def test_native_code_agrees_with_the_interpreter(way: Any, row: Instruction) -> None:
@@ -95,6 +96,7 @@ def test_native_code_agrees_with_the_interpreter(way: Any, row: Instruction) -> 
     assert got.tobytes() == want.tobytes()
 
 
+@pytest.mark.slow
 @rows
 def test_c_builds_for_machines_that_are_not_here(row: Instruction) -> None:
     target = replace(targets.named(TARGET[row.flag]), lang="c")

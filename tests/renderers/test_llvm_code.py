@@ -56,6 +56,7 @@ def test_instructions_stay_within_the_target(t: Target) -> None:
     assert bool(re.search(r"\bv?fmadd|\bfmla", assembly)) == ("fma" in t.features)
 
 
+@pytest.mark.many
 @EVERY
 @pytest.mark.parametrize("op", ["exp", "log", "tanh", "erf", "floor", "round", "sqrt", "fma", "max"])
 def test_no_function_of_a_value_is_a_call(op: str, t: Target) -> None:

@@ -115,6 +115,7 @@ def test_constants_are_rounded_once(name: str) -> None:
             assert int(literal(x, dtypes.dtype(name))) == want, x
 
 
+@pytest.mark.many
 @half
 @pytest.mark.parametrize("t", DISTINCT, ids=lambda t: t.name)
 def test_no_target_needs_a_runtime_function(name: str, t: Target) -> None:

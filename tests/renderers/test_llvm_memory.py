@@ -164,6 +164,7 @@ def test_storing_another_type_is_refused() -> None:
         render(Program("p", (Param("y", int32, (1,), "out"),), (), [phase]), HOST)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("t", DISTINCT, ids=lambda t: t.name)
 def test_masks_need_no_runtime_function(t: Target) -> None:
     for name in NAMES:

@@ -59,6 +59,7 @@ def check(body: Callable[..., Val], arrays: list[np.ndarray], want: np.ndarray, 
     same(apply(body, arrays, want.dtype.name, lanes, target), want)
 
 
+@pytest.mark.many
 @target
 @lanes
 @pytest.mark.parametrize("name", FLOATS)
@@ -93,6 +94,7 @@ def test_fma_rounds_once_where_the_target_has_it(lanes: int, target: Target) -> 
     assert exact.any()
 
 
+@pytest.mark.many
 @target
 @lanes
 @pytest.mark.parametrize("name", INTS + UINTS)
@@ -119,6 +121,7 @@ def test_integer_arithmetic_wraps(name: str, lanes: int, target: Target) -> None
         check(lambda k, x, y: k.op("shr", x, y), [a, s], a >> s, lanes, target)
 
 
+@pytest.mark.many
 @lanes
 @pytest.mark.parametrize("name", INTS + UINTS)
 @pytest.mark.parametrize("by", [1, 7, 16, 100])
@@ -128,6 +131,7 @@ def test_division_floors(name: str, by: int, lanes: int) -> None:
     check(lambda k, x: k.op("imod", x, attr=by), [a], a % a.dtype.type(by), lanes, TARGETS[0])
 
 
+@pytest.mark.many
 @target
 @lanes
 @pytest.mark.parametrize("name", FLOATS + INTS + UINTS)
@@ -144,6 +148,7 @@ def test_compare_select_and_logic(name: str, lanes: int, target: Target) -> None
     check(logic, [a, b], ~((a < b) | (a == b)) ^ (a < b), lanes, target)
 
 
+@pytest.mark.many
 @target
 @pytest.mark.parametrize("name", FLOATS + INTS + UINTS)
 def test_casts(name: str, target: Target) -> None:

@@ -17,6 +17,7 @@ MACHINES = {"x86_64": 62, "aarch64": 183}
 """e_machine of an ELF file."""
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(("at", "name"), list(enumerate(kernels.NAMES)), ids=kernels.NAMES)
 def test_seeds_for_avx2_compute_the_kernel_here(at: int, name: str) -> None:
     target, host = targets.named(AVX2[at % 2]), targets.host()
@@ -28,6 +29,7 @@ def test_seeds_for_avx2_compute_the_kernel_here(at: int, name: str) -> None:
         assert built(name, AVX2[at % 2])
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(("at", "name"), list(enumerate(kernels.NAMES)), ids=kernels.NAMES)
 def test_seeds_for_neon_build(at: int, name: str) -> None:
     assert built(name, NEON[at % 2])

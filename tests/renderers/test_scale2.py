@@ -47,6 +47,7 @@ def same(got: Any, want: Any) -> None:
     assert got[number].tobytes() == want[number].tobytes() and np.isnan(got[~number]).all()
 
 
+@pytest.mark.many
 @type_
 @pytest.mark.parametrize("lanes", LANES)
 @pytest.mark.parametrize("way", [interp, run, run_text.c], ids=["interpreter", "llvm", "c"])

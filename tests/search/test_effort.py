@@ -67,6 +67,7 @@ def run(location: Path, **more: Any) -> Any:
     return tune("matmul", SHAPE, "float32", threads=1, cache=location, **more)
 
 
+@pytest.mark.slow
 def test_a_search_of_one_trial_is_no_answer_for_ever(tmp_path: Path) -> None:
     location = tmp_path / "c.db"
     first = run(location, trials=1)
@@ -82,6 +83,8 @@ def test_a_search_of_one_trial_is_no_answer_for_ever(tmp_path: Path) -> None:
     assert [e.candidates for e in told if e] == [1, 26]
 
 
+@pytest.mark.alone
+@pytest.mark.slow
 def test_what_failed_or_was_slow_is_not_measured_twice(tmp_path: Path) -> None:
     location = tmp_path / "c.db"
     run(location, trials=25, seed=1)
@@ -96,6 +99,7 @@ def test_what_failed_or_was_slow_is_not_measured_twice(tmp_path: Path) -> None:
     assert slow and all(counted[o] == 1 for o in slow)
 
 
+@pytest.mark.slow
 def test_an_imported_answer_is_checked_and_timed_here(tmp_path: Path) -> None:
     there, here = tmp_path / "there.db", tmp_path / "here.db"
     won = run(there, trials=20)
@@ -112,6 +116,7 @@ def test_an_imported_answer_is_checked_and_timed_here(tmp_path: Path) -> None:
     assert tilewright.best("matmul", SHAPE, "float32", threads=1, cache=here).standing == "verified"
 
 
+@pytest.mark.slow
 def test_an_imported_lie_is_found_out(tmp_path: Path) -> None:
     """A row with a tiny time answers nobody once the kernel was tuned here, and a tuned one keeps its place beside it."""
     there, here = tmp_path / "there.db", tmp_path / "here.db"
@@ -128,6 +133,7 @@ def test_an_imported_lie_is_found_out(tmp_path: Path) -> None:
     assert retuned.opts and run(here, mode="require").opts == retuned.opts
 
 
+@pytest.mark.slow
 def test_a_fast_row_whose_options_are_illegal_hides_nothing(tmp_path: Path) -> None:
     location = tmp_path / "c.db"
     tuned = run(location, trials=8)

@@ -64,11 +64,12 @@ def test_ignored_signals_stay_ignored() -> None:
         signal.signal(signal.SIGHUP, before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-def test_the_command_saves_shows_and_says_which_signal(tmp_path: Path, number: int, code: int) -> None:
+def test_the_command_saves_shows_and_says_which_signal(tmp_path: Path, known_limits: Path, number: int, code: int) -> None:
     location = tmp_path / "c.db"
     words = ["run", "--kernel", "matmul", "--shape", SHAPE, "--threads", "1", "--budget", "10m", "--cache", str(location)]
-    env = {**os.environ, "HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path)}
+    env = {**os.environ, "HOME": str(tmp_path), "XDG_STATE_HOME": str(known_limits)}
     with subprocess.Popen([sys.executable, "-m", "tilewright.cli", *words], stdout=subprocess.PIPE, text=True, env=env) as tune:
         assert tune.stdout is not None
         for line in tune.stdout:

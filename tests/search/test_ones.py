@@ -34,6 +34,7 @@ def test_operands_and_references_have_the_kernels_shapes(name: str) -> None:
         assert [expected[b.name].shape for b in kernel.outputs] == [b.shape for b in kernel.outputs]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["softmax", "matmul", "sum_all", "argmax", "embedding_grad"])
 def test_they_are_tuned_and_called(name: str, tmp_path: Path) -> None:
     found = tune(name, ones(name), trials=2, cache=tmp_path / "cache.db", threads=1)

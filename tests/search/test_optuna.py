@@ -65,6 +65,7 @@ def keeper(url: str, **about: Any) -> StudyKeeper:
 
 
 # what a sampler is told ---------------------------------------------------------------------------------------------
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HERE)
 def test_illegal_points_are_told_and_never_asked(name: str) -> None:
     engine = Tight()
@@ -83,6 +84,7 @@ def test_illegal_points_are_told_and_never_asked(name: str) -> None:
     assert all(t.constraints == {"valid": 0.0} for t in finished(strategy) if t.value is not None and t not in told and KINDS[name].constrained)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HERE)
 def test_slow_is_pruned_with_its_value_and_a_failure_is_not_a_value(name: str) -> None:
     where, engine = space()
@@ -114,6 +116,7 @@ def _schedule(where: Space, trial: Any) -> Schedule | None:
     return where.instance(t, {k: v[trial.params[f"gemm.{k}"]] for k, v in t.params.items()})
 
 
+@pytest.mark.slow
 def test_tpe_learns_to_stay_legal() -> None:
     """The second half of a study draws fewer illegal points than the first."""
     bad = [0, 0]
@@ -202,6 +205,7 @@ def trials_of(url: str) -> list[Any]:
     return optuna.load_study(study_name=summary.study_name, storage=storage).trials
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", [0, 1], ids=["sqlite", "journal"])
 def test_kept_trials_say_what_happened(tmp_path: Path, at: int) -> None:
     url = urls(tmp_path)[at]
@@ -287,6 +291,7 @@ def test_nothing_is_said(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> N
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.slow
 def test_a_real_search_keeps_its_study_and_answers_from_it(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/study.db"
     shape = {"m": 48, "n": 48, "k": 48}
@@ -372,6 +377,7 @@ def test_a_locked_study_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     blocker.close()
 
 
+@pytest.mark.slow
 def test_a_storage_that_fails_during_the_search_loses_no_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Locked when the first trials come, free later: they are written then. Never free: a warning at the end."""
     monkeypatch.setattr(optuna_study, "WAIT_S", 0.05)

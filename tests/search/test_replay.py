@@ -51,6 +51,7 @@ def test_damaged_files_name_the_line(recorded: Recording, tmp_path: Path) -> Non
         Recording.load(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["portfolio", "beam", "optuna:tpe", "random", "evolve", "exhaustive"])
 def test_every_strategy_replays(name: str, recorded: Recording) -> None:
     r = replay(recorded, name, trials=60, seed=1)

@@ -62,6 +62,7 @@ def test_names_and_registry() -> None:
     assert create("once", where).ask(1) == [()]
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", ALL)
 def test_asks_are_legal_and_never_repeated(name: str) -> None:
     where, engine = space()
@@ -82,6 +83,7 @@ def test_asks_are_legal_and_never_repeated(name: str) -> None:
     assert len(seen) > 40
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", ALL)
 def test_same_seed_same_asks(name: str) -> None:
     assert drive(name, 60, seed=5)[1] == drive(name, 60, seed=5)[1]
@@ -105,6 +107,7 @@ def test_may_be_asked_again_before_it_is_told(name: str) -> None:
     assert len(hashes) >= 20
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", ALL)
 def test_failures_only_teach(name: str) -> None:
     """Every third candidate fails in some way, and the strategy goes on to find something good."""
@@ -149,12 +152,14 @@ def test_beam_improves_a_seed_sideways() -> None:
     assert best_with_eight > 1.05 * engine.optimum()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["beam", "evolve", "portfolio"])
 def test_without_seeds_it_gets_close(name: str) -> None:
     results = [drive(name, 150, seed=s, seeded=False)[0] for s in range(5)]
     assert sorted(results)[2] < 1.1
 
 
+@pytest.mark.slow
 def test_optuna_finds_the_template_optimum() -> None:
     where, engine = space()
     t = where.templates()[0]
@@ -169,6 +174,7 @@ def test_optuna_finds_the_template_optimum() -> None:
     assert found[2] < 1.05 * best
 
 
+@pytest.mark.slow
 def test_portfolio_beats_random() -> None:
     """Half-way through a small budget, on most seeds, from either start."""
     wins = 0

@@ -17,6 +17,7 @@ from tilewright.ir.errors import CacheMiss, DeviceError, KernelError, UsageError
 from tilewright.opts import parse
 from tilewright.search import Result, tune
 
+pytestmark = pytest.mark.alone  # what one search finds, in the time it has, is what many of them are about
 SHAPE = {"m": 96, "n": 96, "k": 64}
 
 
@@ -37,6 +38,7 @@ def opened(location: Path, first: Result) -> Iterator[caches.Cache]:
         yield c
 
 
+@pytest.mark.slow
 def test_finds_better_than_the_empty_schedule(first: Result) -> None:
     assert (first.exit_code, first.origin, first.verified, first.confirmed) == (0, "tuned", True, True)
     assert first.seed_opts == () and first.seed_s is not None
@@ -46,6 +48,7 @@ def test_finds_better_than_the_empty_schedule(first: Result) -> None:
     assert sum(first.counts.values()) >= 40 and first.counts["ok"] > 10
 
 
+@pytest.mark.slow
 def test_every_measurement_is_a_row_and_one_is_the_answer(first: Result, opened: caches.Cache) -> None:
     rows = opened.rows(name="matmul")
     assert len(rows) == sum(first.counts.values()) + 1
@@ -70,6 +73,7 @@ def test_require_lists_what_is_missing(location: Path, first: Result) -> None:
         tune("matmul", shape=SHAPE, threads=2, cache=location, mode="require")
 
 
+@pytest.mark.slow
 def test_retune_starts_from_what_is_stored(first: Result, location: Path) -> None:
     again = tune("matmul", shape=SHAPE, dtype="float32", threads=1, cache=location, retune=True, trials=20)
     assert again.origin == "tuned" and again.exit_code == 0
@@ -79,6 +83,7 @@ def test_retune_starts_from_what_is_stored(first: Result, location: Path) -> Non
         assert len(answers) == 2
 
 
+@pytest.mark.slow
 def test_record_measures_only_the_start(tmp_path: Path) -> None:
     r = tune("matmul", shape=SHAPE, threads=1, cache=tmp_path / "c.db", mode="record", budget="20s")
     assert r.exit_code == 0 and r.opts == r.seed_opts and r.gain == 1.0 and not r.significant
@@ -86,6 +91,7 @@ def test_record_measures_only_the_start(tmp_path: Path) -> None:
         assert {x.strategy for x in c.rows()} == {"seed", "portfolio"}
 
 
+@pytest.mark.slow
 def test_a_kernel_object_and_the_budget(tmp_path: Path) -> None:
     kernel = kernels.make("softmax", {"m": 64, "n": 128}, "float32")
     began = time.monotonic()
@@ -140,6 +146,7 @@ def started(location: Path, until: str) -> subprocess.Popen[str]:
     raise AssertionError(f"it ended before {until!r}")
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_the_best(tmp_path: Path) -> None:
     location = tmp_path / "c.db"
     p = started(location, "searching")
@@ -153,6 +160,7 @@ def test_ctrl_c_keeps_the_best(tmp_path: Path) -> None:
     assert tune("matmul", shape=SHAPE, threads=1, cache=location, mode="require").origin == "cached"
 
 
+@pytest.mark.slow
 def test_sigkill_loses_little_and_no_answer_is_made_up(tmp_path: Path) -> None:
     location = tmp_path / "c.db"
     p = started(location, "searching")

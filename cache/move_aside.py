@@ -1,0 +1,55 @@
+"""Moving a cache file aside that cannot be used: with a warning, never overwritten or deleted."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from ..ir.errors import CacheError
+from .examine import fault
+from .recover import ELSEWHERE, CacheWarning
+from .version import SCHEMA
+
+
+def move_aside(path: Path) -> Path | None:
+    """Move a corrupt or newer cache, with its WAL, to NAME.corrupt-DATE or NAME.newer-vN and warn. Returns the new place, None
+    when another process did it first. Raises CacheError where the folder does not allow it."""
+    with _exclusive(path.parent):
+        suffix = fault(path)
+        if suffix is None:
+            return None
+        reason = "is damaged" if suffix == "corrupt" else f"was written by a later Tilewright (schema {suffix[7:]}, this one reads {SCHEMA})"
+        if suffix == "corrupt":
+            suffix += datetime.now(UTC).strftime("-%Y%m%dT%H%M%SZ")
+        target, i = path.with_name(f"{path.name}.{suffix}"), 1
+        while target.exists():
+            target, i = path.with_name(f"{path.name}.{suffix}.{i}"), i + 1
+        try:
+            # the log first: beside a new file of the old name it would be replayed into that
+            for tail in ("-wal", "-shm", ""):
+                if os.path.exists(f"{path}{tail}"):
+                    os.rename(f"{path}{tail}", f"{target}{tail}")
+        except OSError as e:
+            raise CacheError(f"the cache {path} {reason} and cannot be moved aside ({e.strerror}): {ELSEWHERE}") from None
+    warnings.warn(f"the cache {path} {reason}; it was moved to {target} and a new one begins", CacheWarning, stacklevel=2)
+    return target
+
+
+@contextmanager
+def _exclusive(folder: Path) -> Iterator[None]:
+    """One process at a time in here for a folder (where the system has flock)."""
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)

@@ -1,0 +1,127 @@
+"""Which register part of each nest becomes vector lanes, and which axis of a kept value is therefore consecutive in its array.
+
+A fixed rule, not searched: the UPCAST part along which most accesses are consecutive. A value is laid out along the lanes of the
+nest that makes it, so that it is written, and mostly read, as whole vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from ..ir import index as ix
+from ..ir.node import Node, axes_of, load_parts, walk
+from .axis_plan import Part
+from .loop_tree import LoopTree
+from .loops import Loops
+from .nests import Nest
+from .strides import dense, picks
+
+Held = Callable[[str], Sequence[int | Node] | Part | None]
+"""A value's name → the strides of its array, in elements; for one in registers, the part that its lanes run over, or None."""
+
+
+@dataclass(frozen=True, slots=True)
+class Vectors:
+    """The register parts of a nest, and which of them runs over how many lanes."""
+
+    regs: Sequence[Part]
+    lane: Part | None = None
+    width: int = 1
+
+
+def choose_lanes(s: Loops, tree: LoopTree) -> tuple[dict[str, Vectors], dict[str, int]]:
+    """The lanes of every nest, and for each value that a nest makes the position of its consecutive axis, where lanes decide it
+    (else it is the last). Threads of a group keep the last one."""
+    lanes: dict[str, Vectors] = {}
+    inner: dict[str, int] = {}
+
+    def held(name: str) -> Sequence[int | Node] | Part | None:
+        if name in tree.registers:  # (lanes along a reduce axis are summed in the end)
+            lane = lanes[name].lane
+            return lane if lane is not None and lane.axis in kept[name] else None
+        return _apart(len(kept[name]), inner.get(name)) if name in kept else None
+
+    kept: dict[str, tuple[Node, ...]] = {}
+    for nest in s.nests:
+        found = lanes[nest.name] = vectors(s, nest, nest.evaluated, held)
+        kept |= nest.made
+        for name, axes in nest.made.items():
+            if s.group == 1 and found.lane is not None and found.lane.axis in axes:
+                inner[name] = axes.index(found.lane.axis)
+    return lanes, inner
+
+
+def vectors(s: Loops, nest: Nest, exprs: Iterable[Node], held: Held) -> Vectors:
+    """The lanes of one nest that evaluates `exprs`; those of a matrix instruction are given."""
+    regs = s.registers(nest)
+    dot = s.dots.get(nest.name)
+    if dot is not None and nest.kind == "reduce":
+        lane = next(p for p in regs if p.axis is dot.n and p.kind == "upcast")
+        return Vectors(regs, lane, min(s.width, lane.trips & -lane.trips))
+    exprs = list(exprs)
+    best, top = Vectors(regs), 0.0
+    for p in regs:
+        width = min(s.width, p.trips & -p.trips)
+        if p.kind != "upcast" or width < 2:
+            continue
+        score = _score(s, nest, p, exprs, held)
+        wider = best.lane is not None and (width, p.trips) > (best.width, best.lane.trips)
+        if score > top or (score == top and wider):
+            best, top = Vectors(regs, p, width), score
+    return best
+
+
+def _score(s: Loops, nest: Nest, part: Part, exprs: Sequence[Node], held: Held) -> float:
+    """The accesses that are consecutive along a part, less those that are strided; a store counts twice."""
+    score = 0.0
+    for n in walk(*exprs):
+        if n.op == "load":
+            score += _load(s, nest, part, n)
+        elif n.op == "ref":
+            score += _read(s, part, n, held(n.arg))
+    if nest.store is not None:
+        return score + 2 * _step(s, part, nest.indices, dense(nest.store.buffer.shape))
+    if nest.kind in ("reduce", "point", "scan"):
+        # a value kept in registers is free to have any lanes: a small push towards spatial ones
+        score += 0.25 if part.axis in nest.axes else 0.125
+    return score
+
+
+def _read(s: Loops, part: Part, ref: Node, held: Sequence[int | Node] | Part | None) -> float:
+    """A kept value. In registers it is at hand along the lanes it was made with; along others it has to be put together."""
+    if held is None:
+        return 0.0
+    if isinstance(held, Part):
+        return 1.0 if held is part else -1.0 if part.axis in axes_of(*ref.src) else 0.0
+    return _step(s, part, ref.src, held)
+
+
+def _load(s: Loops, nest: Nest, part: Part, load: Node) -> float:
+    """Staged panels are laid out for their readers: they count as consecutive along their innermost part."""
+    buffer, indices, mask = load_parts(load)
+    staged = s.stages.get(buffer.name)
+    mine = staged is not None and any(n is nest for n in staged.nests)
+    if staged is not None and mine and staged.order == "panel":
+        step = {p.name: stride for p, stride in staged.parts}.get(part.name, 0)
+        return 0.0 if step == 0 else 1.0 if step == 1 else -1.0
+    safe = mine or not (mask is not None or s.plans[part.axis].masked)
+    return _step(s, part, indices, dense(buffer.shape), safe and s.target.kind != "gpu")
+
+
+def _step(s: Loops, part: Part, indices: Sequence[Node], strides: Sequence[int | Node], picked: bool = False) -> float:
+    """1 where an access is consecutive along `part`, 0 where it does not vary, or is `picked` from whole vectors; else -1."""
+    total = 0
+    for i, stride in zip(indices, strides, strict=True):
+        if part.axis not in axes_of(i):
+            continue
+        k = ix.parts(s.at_parts(i))[0].get(part.var)
+        if k is None or not isinstance(stride, int):
+            return -1.0
+        total += k * stride
+    return 1.0 if total == 1 else 0.0 if total == 0 or (picked and picks(total)) else -1.0
+
+
+def _apart(dimensions: int, inner: int | None) -> list[int]:
+    """Strides of an array whose sizes are not known yet: 1 along its consecutive axis, and far apart along the others."""
+    place = dimensions - 1 if inner is None else inner
+    return [1 if d == place else 1 << 20 + 4 * d for d in range(dimensions)]

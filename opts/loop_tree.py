@@ -1,0 +1,191 @@
+"""Which loops a schedule opens, what runs in each, and which values stay in registers: decided here, and walked by lowering.
+
+Neighbouring items whose next loop is the same run inside one loop, unless a reader would want what another iteration makes. A value
+stays in registers where it is made under all of its loops and every reader is at the same point, else it gets an array; one that is
+read outside a loop that is shared gets its array before that loop opens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ..ir.kernel import Scan
+from ..ir.node import Node, walk
+from .axis_plan import Part
+from .loops import Loops
+from .nests import FoldItem, Item, Nest
+
+Reads = Mapping[str, Sequence[tuple[Nest, tuple[Node, ...]]]]
+
+
+@dataclass(frozen=True, eq=False)
+class Single:
+    """One nest, with its remaining loops to itself."""
+
+    nest: Nest
+
+
+@dataclass(frozen=True, eq=False)
+class Shared:
+    """A loop around several nests. `reserved`: (name, the axes it is kept over) of values that are read outside it."""
+
+    part: Part
+    nests: tuple[Nest, ...]
+    body: tuple[Tree, ...]
+    reserved: tuple[tuple[str, tuple[Node, ...]], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Folded:
+    """A fold; `cut`: the loop over its tiles, None where its block runs once. `body` is the block."""
+
+    item: FoldItem
+    cut: Part | None
+    body: tuple[Tree, ...]
+
+
+Tree = Single | Shared | Folded
+
+
+@dataclass(frozen=True, eq=False)
+class LoopTree:
+    """`registers`: names of values that stay in registers. `reads`: for each value the nests that read it, and at which indices.
+    `merged`: components of folds that are cut, which the merge reads though no nest of the kernel does."""
+
+    items: tuple[Tree, ...]
+    registers: frozenset[str]
+    reads: Reads
+    merged: frozenset[str]
+
+
+def loop_tree(s: Loops) -> LoopTree:
+    """The loops of a schedule inside its grid. What has no points is left out."""
+    builder = _Builder(s)
+    found = [i for i in s.items if not _empty(i)]
+    items = builder.items(found, frozenset(p.name for p in s.grid), frozenset())
+    return LoopTree(items, frozenset(builder.registers), builder.reads, builder.merged)
+
+
+@dataclass(eq=False)
+class _Builder:
+    s: Loops
+    registers: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        reads: dict[str, list[tuple[Nest, tuple[Node, ...]]]] = {}
+        for nest in self.s.nests:
+            for n in walk(*nest.evaluated):
+                if n.op == "ref":
+                    reads.setdefault(n.arg, []).append((nest, n.src))
+        self.reads: Reads = reads
+        plans = self.s.plans
+        cut = (i for i in self.s.items if isinstance(i, FoldItem) and any(plans[a].fold for n in i.nests for a in n.all_axes))
+        self.merged = frozenset(c for i in cut for c in i.fold.components)
+
+    def items(self, items: Sequence[Item], opened: frozenset[str], reserved: frozenset[str]) -> tuple[Tree, ...]:
+        """Items in order under the loops `opened`; `reserved`: values that have an array."""
+        out: list[Tree] = []
+        i = 0
+        while i < len(items):
+            part = self._next(items[i], opened)
+            j = i + 1
+            shared = part is not None and _sharable(items[i], part)
+            while part is not None and shared and j < len(items) and self._joins(items[i:j], items[j], part, opened):
+                j += 1
+            if part is None or not shared or (j == i + 1 and isinstance(items[i], Nest)):
+                out.append(self._item(items[i], opened, reserved))
+                i += 1
+                continue
+            group = items[i:j]
+            kept = self._read_outside(group, reserved)
+            names = reserved | {name for name, _ in kept}
+            out.append(Shared(part, tuple(_nests(group)), self.items(group, opened | {part.name}, names), kept))
+            i = j
+        return tuple(out)
+
+    def _item(self, item: Item, opened: frozenset[str], reserved: frozenset[str]) -> Tree:
+        if isinstance(item, FoldItem):
+            return self._fold(item, opened, reserved)
+        rest = [p for p in self._remaining(item, opened) if item.kind != "reduce" or not (p.kind == "fold" or p.axis in item.reduce_axes)]
+        alike = _alike(item, self.reads)
+        if item.kind in ("reduce", "point") and not rest and alike and item.name not in reserved:
+            self.registers.add(item.name)
+        return Single(item)
+
+    def _fold(self, item: FoldItem, opened: frozenset[str], reserved: frozenset[str]) -> Folded:
+        cut = next((self.s.plans[a].fold for n in item.nests for a in n.all_axes if self.s.plans[a].fold), None)
+        if cut is None and item.fold.axis.arg.extent == 0:
+            return Folded(item, None, ())
+        nests = [n for n in item.nests if not n.empty]
+        if cut is None:
+            return Folded(item, None, self.items(nests, opened, reserved))
+        # what is read after the fold has an array outside; a tile's own result needs none there
+        return Folded(item, cut, self.items(nests, opened | {cut.name}, reserved - set(item.fold.components)))
+
+    def _read_outside(self, group: Sequence[Item], reserved: frozenset[str]) -> tuple[tuple[str, tuple[Node, ...]], ...]:
+        inside = _nests(group)
+        found: dict[str, tuple[Node, ...]] = {}
+        for n in inside:
+            for name, axes in n.made.items():
+                outside = name in self.merged or any(all(r is not m for m in inside) for r, _ in self.reads.get(name, ()))
+                if outside and name not in reserved:
+                    found.setdefault(name, axes)
+        return tuple(found.items())
+
+    def _remaining(self, nest: Nest, opened: frozenset[str]) -> list[Part]:
+        return [p for p in self.s.loops(nest) if p.name not in opened]
+
+    def _next(self, item: Item, opened: frozenset[str]) -> Part | None:
+        if isinstance(item, Nest):
+            rest = self._remaining(item, opened)
+            return rest[0] if rest else None
+        per = [self._remaining(n, opened) for n in item.nests]
+        first = per[0][0] if per[0] else None
+        same = first is not None and first.kind != "fold" and all(r and r[0].name == first.name for r in per)
+        return first if same else None
+
+    def _joins(self, group: Sequence[Item], item: Item, part: Part, opened: frozenset[str]) -> bool:
+        """Whether an item may run in the loop of a group: if it reads just what this iteration made."""
+        nxt = self._next(item, opened)
+        if nxt is None or nxt.name != part.name or not _sharable(item, part):
+            return False
+        made = {n.name: n for n in _nests(group)}
+        made |= {f: n for n in list(made.values()) for f in n.fills}
+        mine = {n.name for n in _nests([item])}
+        for name, maker in made.items():
+            axes = maker.fills.get(name, maker.axes)
+            for reader, src in self.reads.get(name, ()):
+                elsewhere = any(a is part.axis and i is not a for a, i in zip(axes, src, strict=True))
+                if reader.name in mine and (self._apart(reader, opened) or elsewhere):
+                    return False
+        return True
+
+    def _apart(self, store: Nest, opened: frozenset[str]) -> bool:
+        """Whether a staged output is stored by loops of its own from here on: its tile is complete in the loop it is staged at."""
+        held = store.store is not None and store.name in self.s.held
+        return held and self.s.value_stages[store.name] in opened
+
+
+def _alike(nest: Nest, reads: Reads) -> bool:
+    """Whether every reader uses the value of a nest at exactly the axes it is made over."""
+    return all(src == nest.axes for _, src in reads.get(nest.name, ()))
+
+
+def _empty(item: Item) -> bool:
+    """Whether an item has no points, because an axis of it has the extent 0."""
+    if isinstance(item, Nest):
+        return item.empty
+    return all(any(a.arg.extent == 0 for a in item.fold.component(c).axes) for c in item.fold.components)
+
+
+def _nests(items: Sequence[Item]) -> list[Nest]:
+    return [n for i in items for n in (i.nests if isinstance(i, FoldItem) else (i,))]
+
+
+def _sharable(item: Item, part: Part) -> bool:
+    return all(part.axis in n.axes and not (n.kind == "scan" and _scan_axis(n) is part.axis) for n in _nests([item]))
+
+
+def _scan_axis(nest: Nest) -> Node:
+    assert nest.value is not None and isinstance(nest.value.expr, Scan)
+    return nest.value.expr.axis

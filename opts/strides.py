@@ -1,0 +1,73 @@
+"""Element strides of accesses along a part of a nest: what is consecutive, what is strided, and what is picked from whole vectors."""
+
+from __future__ import annotations
+
+from ..ir import index as ix
+from ..ir.node import Node, axes_of, const, load_parts, walk
+from .axis_plan import Part
+from .loops import Loops
+from .nests import Nest
+
+
+def strides(s: Loops, nest: Nest, part: Part) -> list[tuple[int | None, float]]:
+    """(element stride along `part`, weight) of every load and store of buffers; None where it is not linear."""
+    out: list[tuple[int | None, float]] = []
+    for n in walk(*nest.evaluated):
+        if n.op == "load":
+            buffer, indices, _ = load_parts(n)
+            out.append((stride(s, nest, buffer.name, indices, buffer.shape, part), 1.0))
+    if nest.store is not None:
+        out.append((stride(s, nest, "", nest.indices, nest.store.buffer.shape, part), 2.0))
+    return out
+
+
+def picked(s: Loops, nest: Nest, load: Node, part: Part) -> int | None:
+    """The element stride of a load along `part`, where it is done by whole vectors and shuffles that pick from them; None where it is not."""
+    buffer, indices, mask = load_parts(load)
+    plan = s.stages.get(buffer.name)
+    mine = plan is not None and any(n is nest for n in plan.nests)
+    # a mask, or copies past the extent, of what is not staged: elements that may not exist
+    unsafe = not mine and (mask is not None or s.plans[part.axis].masked)
+    if s.target.kind == "gpu" or unsafe or (mine and plan is not None and plan.order == "panel"):
+        return None
+    step = stride(s, nest, buffer.name, indices, buffer.shape, part)
+    return step if step is not None and picks(step) else None
+
+
+def picks(step: int) -> bool:
+    """Whether every `step`-th element is better picked from whole vectors than gathered."""
+    return 2 <= step <= 4
+
+
+def stride(s: Loops, nest: Nest, name: str, indices: tuple[Node, ...], shape: tuple[int | Node, ...], part: Part) -> int | None:
+    """The element stride of an access along `part`, in the staged panel where there is one."""
+    plan = s.stages.get(name)
+    if plan is not None and plan.order == "panel" and any(n is nest for n in plan.nests):
+        return next((st for p, st in plan.parts if p.name == part.name), 0)
+    total, step = 0, 1
+    for i, size in zip(reversed(indices), reversed(shape)):
+        if part.axis in axes_of(i):
+            k = ix.parts(s.at_parts(i))[0].get(part.var)
+            if k is None:
+                return None
+            total += k * step
+        step *= size if isinstance(size, int) else ix.bounds(size)[1]
+    return total
+
+
+def dense(shape: tuple[int | Node, ...]) -> tuple[int | Node, ...]:
+    """Strides in elements of a dense row-major buffer."""
+    out: list[int | Node] = []
+    stride: int | Node = 1
+    for size in reversed(shape):
+        out.append(stride)
+        if isinstance(stride, int) and isinstance(size, int):
+            stride = stride * size
+        else:
+            product = ix.mul(_node(stride), _node(size))
+            stride = int(product.arg) if product.op == "const" else product
+    return tuple(reversed(out))
+
+
+def _node(x: int | Node) -> Node:
+    return const(x) if isinstance(x, int) else x

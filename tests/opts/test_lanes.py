@@ -1,0 +1,57 @@
+"""Lanes, shared loops and registers are decided once, in the schedule; lowering does what was decided."""
+
+from __future__ import annotations
+
+import pytest
+from tilewright import KernelBuilder, heuristics, kernels, opts, targets
+from tilewright.ir.dtypes import float32, float64
+from tilewright.ir.kernel import Kernel
+from tilewright.ir.normalise import normalise
+from tilewright.lower import lower
+from tilewright.lower.expr import NestEval
+from tilewright.opts import opt
+from tilewright.program.program import Instr, statements
+
+
+def narrowing(n: int = 64) -> Kernel:
+    """A float64 input, stored as float32."""
+    k = KernelBuilder("narrow")
+    a = k.axis("n", n)
+    x = k.input("x", (n,), float64)
+    k.store("y", float32, (n,), (a,), (x[a] * x[a]).cast(float32))
+    return normalise(k.build())
+
+
+def test_the_widest_type_decides_how_many_lanes_all_nests_have() -> None:
+    target = targets.named("znver5")
+    s = opts.apply(narrowing(), (opt("UPCAST", "n", 16),), target)
+    found = s.lanes(s.nests[0])
+    assert found.lane is not None and found.width == 8 == target.lanes(float64)
+    made = [i for p in lower(s).phases for i in statements(p.body) if isinstance(i, Instr) and i.op == "store"]
+    assert {i.args[1].lanes for i in made} == {found.width}
+
+
+@pytest.mark.parametrize("name", ["softmax", "layernorm", "matmul_bias_gelu", "attention", "attention_dkv", "cumsum", "cross_entropy"])
+@pytest.mark.parametrize("target", ["x86-64-v2", "x86-64-v3", "znver5", "sm_90a"])
+def test_lowering_gives_each_nest_the_lanes_of_the_schedule(name: str, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel, t = normalise(kernels.make(name)), targets.named(target)
+    seen: list[NestEval] = []
+    made = NestEval.__init__
+    monkeypatch.setattr(NestEval, "__init__", lambda self, *a, **k: (made(self, *a, **k), seen.append(self))[0])
+    for o in heuristics.seeds(kernel, t, 2)[:2]:
+        seen.clear()
+        s = opts.apply(kernel, o, t)
+        lower(s)
+        mine = [e for e in seen if type(e) is NestEval and any(e.nest is n for p in (s, *s.phases) for n in p.nests)]
+        assert mine
+        for e in mine:
+            found = e.low.sched.lanes(e.nest)
+            assert (e.lane, e.width) == (found.lane, found.width), (name, target, e.nest.name)
+
+
+def test_a_value_that_every_reader_wants_where_it_is_made_stays_in_registers() -> None:
+    kernel, t = normalise(kernels.make("softmax")), targets.named("x86-64-v3")
+    plain = opts.apply(kernel, (), t)
+    rows = opts.apply(kernel, (opt("PARALLEL", "m"),), t)
+    assert {v.name for v in kernel.values.values() if v.reduce_axes} <= rows.tree.registers | plain.tree.registers
+    assert rows.tree.registers and not rows.tree.merged
