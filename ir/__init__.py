@@ -1,5 +1,7 @@
 """Kernels as values over axes: types, hash-consed expressions, index arithmetic, and the reference evaluator."""
 
+from .body import Fold, Monoid, Reduce, Scan, Store, Value
+from .buffer import Buffer
 from .builder import KernelBuilder
 from .dtypes import (
     DType,
@@ -30,8 +32,9 @@ from .errors import (
     VerifyError,
 )
 from .functions import absolute, erf, exp, floor, log, maximum, minimum, sqrt, tanh, where
-from .kernel import Buffer, Fold, Kernel, Monoid, Reduce, Scan, Store, Value
-from .node import Node, axis, cast, const, sym
+from .kernel import Kernel
+from .node import Node, axis, const, sym
+from .operators import cast
 
 __all__ = [
     "BuildError", "Buffer", "CacheError", "CacheMiss", "DType", "DeviceError", "Fold", "Kernel", "KernelBuilder", "KernelError",

@@ -8,16 +8,14 @@ dimension, so that evaluation, which checks each index that occurs, still sees i
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from . import index as ix
+from .body import Fold, KernelBody
+from .buffer import Extent, load_parts
+from .counterexample import Access, search
 from .errors import KernelError
-from .kernel import Fold, Kernel
-from .node import Node, as_node, axes_of, const, load_parts, substitute, walk
-
-if TYPE_CHECKING:
-    from .kernel import Extent
+from .node import Node, as_node, axes_of, const, walk
+from .operators import substitute
 
 Unproved = frozenset[tuple[str, int]]
 """Dimensions by (name of the buffer or value, position)."""
@@ -27,22 +25,7 @@ _DEPTH = 3
 """Most parts of a mask that are added up for one inequality."""
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
-    """One index: `who` (a value, or a store) uses `what` (a buffer or value) at `position` of `dimension`, which has `size` elements, for every point of
-    `axes` where `mask` holds."""
-
-    who: str
-    what: str
-    dimension: int
-    position: Node
-    size: Extent
-    axes: tuple[Node, ...]
-    mask: Node | None
-    stored: bool = False
-
-
-def unproved(kernel: Kernel) -> Unproved:
+def unproved(kernel: KernelBody) -> Unproved:
     """The dimensions that some index may leave, for all that is known. Raises KernelError where one certainly does, for some values of the symbols and of
     what is read from memory, within their ranges."""
     out: set[tuple[str, int]] = set()
@@ -56,9 +39,8 @@ def unproved(kernel: Kernel) -> Unproved:
     return frozenset(out)
 
 
-def _tried(kernel: Kernel, a: Access) -> bool:
+def _tried(kernel: KernelBody, a: Access) -> bool:
     """Whether trying every point proves it. Raises KernelError where one is outside."""
-    from .counterexample import search
 
     found = search(a)
     if found.at is None:
@@ -76,7 +58,7 @@ def _tried(kernel: Kernel, a: Access) -> bool:
     )
 
 
-def accesses(kernel: Kernel) -> Iterator[Access]:
+def accesses(kernel: KernelBody) -> Iterator[Access]:
     """Every index of a kernel; those of nests that have no point, an axis being empty, left out."""
     shapes = {v.name: tuple(a.arg.extent for a in v.axes) for v in kernel.values.values()}
     for item in kernel.body:

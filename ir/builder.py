@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from . import node as N
+from .body import COMBINES, Fold, Monoid, Reduce, Scan, Store, Value
+from .buffer import Buffer, Extent
 from .dtypes import DType, bool_, index
 from .errors import KernelError
-from .kernel import COMBINES, Buffer, Extent, Fold, Kernel, Monoid, Reduce, Scan, Store, Value
+from .kernel import Kernel
 from .node import Expr, Node
+from .operators import cast
 
 
 class KernelBuilder:
@@ -49,7 +52,7 @@ class KernelBuilder:
             raise KernelError(f"unknown combine {combine!r}; use one of {', '.join(COMBINES)}")
         over = (over,) if isinstance(over, Node) else tuple(over)
         acc = dtype or (expr.dtype.acc if combine in ("add", "mul") else expr.dtype.compute)
-        return self._add(Value(name, tuple(axes), Reduce(combine, over, N.cast(expr, acc), acc), acc))
+        return self._add(Value(name, tuple(axes), Reduce(combine, over, cast(expr, acc), acc), acc))
 
     def sum(self, name: str, axes: Sequence[Node], over: Node | Sequence[Node], expr: Node, dtype: DType | None = None) -> Value:
         """Σ expr."""
@@ -66,7 +69,7 @@ class KernelBuilder:
     def scan(self, combine: str, name: str, axes: Sequence[Node], along: Node, expr: Node, dtype: DType | None = None) -> Value:
         """Inclusive prefix along one of `axes`."""
         acc = dtype or expr.dtype.acc
-        return self._add(Value(name, tuple(axes), Scan(combine, along, N.cast(expr, acc), acc), acc))
+        return self._add(Value(name, tuple(axes), Scan(combine, along, cast(expr, acc), acc), acc))
 
     def fold(
         self, name: str, axis: Node, block: Sequence[Value], components: Sequence[Value], identity: Sequence[float | int], merge: Sequence[Node]
@@ -87,7 +90,7 @@ class KernelBuilder:
         """A reduction inside a fold's block."""
         over = (over,) if isinstance(over, Node) else tuple(over)
         acc = dtype or (expr.dtype.acc if combine in ("add", "mul") else expr.dtype.compute)
-        return Value(name, tuple(axes), Reduce(combine, over, N.cast(expr, acc), acc), acc)
+        return Value(name, tuple(axes), Reduce(combine, over, cast(expr, acc), acc), acc)
 
     @staticmethod
     def lhs(v: Value) -> Node:
@@ -117,7 +120,7 @@ class KernelBuilder:
         if mask is not None and mask.dtype is not bool_:
             raise KernelError(f"the mask of {name} is {mask.dtype}, not bool")
         self._buffers.append(buffer)
-        self._stores.append(Store(buffer, ix, N.cast(expr, dtype), tuple(axes), combine, mask))
+        self._stores.append(Store(buffer, ix, cast(expr, dtype), tuple(axes), combine, mask))
         return buffer
 
     def build(self) -> Kernel:

@@ -13,8 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from .body import Store, Value
 from .errors import OptError
-from .kernel import Kernel, Store, Value
+from .kernel import Kernel
 from .normalise import normalise
 from .without_epilogue import without_epilogue
 from .writer import Writer

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .body import COMBINES, Fold, KernelBody, Scan, Value
+from .buffer import load_parts
 from .errors import KernelError
-from .kernel import COMBINES, Fold, Scan, Value
-from .node import Node, axes_of, load_parts, walk
+from .node import Node, axes_of, walk
 
 if TYPE_CHECKING:
-    from .kernel import Buffer, Kernel
+    from .buffer import Buffer
 
 
-def check(kernel: Kernel) -> None:
+def check(kernel: KernelBody) -> None:
     """Raise KernelError where names clash, references dangle, an expression uses an axis that is not bound, or an index certainly leaves its dimension."""
     if not kernel.stores:
         raise KernelError(f"kernel {kernel.name} stores nothing")
@@ -46,10 +47,9 @@ def check(kernel: Kernel) -> None:
         for root in roots:
             _refs(kernel, root, known, buffers)
     _extents(kernel)
-    _ = kernel.unproved  # an access that leaves its buffer is an error here, before anything merges axes
 
 
-def _value(kernel: Kernel, v: Value, known: dict[str, Value], buffers: set[Buffer], folded: set[str]) -> None:
+def _value(kernel: KernelBody, v: Value, known: dict[str, Value], buffers: set[Buffer], folded: set[str]) -> None:
     bound = {*v.axes, *v.reduce_axes}
     if isinstance(v.expr, Scan) and v.expr.axis not in v.axes:
         raise KernelError(f"scan {v.name}: its axis must be one of the value's axes")
@@ -57,13 +57,13 @@ def _value(kernel: Kernel, v: Value, known: dict[str, Value], buffers: set[Buffe
     _refs(kernel, v.body, known, buffers)
 
 
-def _bound(kernel: Kernel, where: str, roots: tuple[Node, ...], bound: set[Node]) -> None:
+def _bound(kernel: KernelBody, where: str, roots: tuple[Node, ...], bound: set[Node]) -> None:
     loose = {a for r in roots for a in axes_of(r)} - bound
     if loose:
         raise KernelError(f"{where} of kernel {kernel.name} uses {', '.join(sorted(a.arg.name for a in loose))}, which it does not bind")
 
 
-def _refs(kernel: Kernel, root: Node, known: dict[str, Value], buffers: set[Buffer]) -> None:
+def _refs(kernel: KernelBody, root: Node, known: dict[str, Value], buffers: set[Buffer]) -> None:
     for n in walk(root):
         if n.op == "ref":
             target = known.get(n.arg)
@@ -75,7 +75,7 @@ def _refs(kernel: Kernel, root: Node, known: dict[str, Value], buffers: set[Buff
             raise KernelError(f"kernel {kernel.name} loads from {load_parts(n)[0].name}, which is not its parameter")
 
 
-def _extents(kernel: Kernel) -> None:
+def _extents(kernel: KernelBody) -> None:
     for family, axes in kernel.families.items():
         extents = {a.arg.extent for a in axes}
         if len(extents) > 1:

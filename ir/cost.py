@@ -12,10 +12,13 @@ from itertools import product
 from math import prod
 
 from . import index as ix
+from .body import Fold, Reduce, Scan
+from .buffer import Buffer, Extent, loads
 from .dtypes import DType, index
 from .errors import KernelError
-from .kernel import Buffer, Extent, Fold, Kernel, Reduce, Scan, loads
-from .node import Node, as_node, axes_of, substitute, walk
+from .kernel import Kernel
+from .node import Node, as_node, axes_of, walk
+from .operators import substitute
 from .skippable import idle, threshold
 
 FLOP = frozenset({"add", "sub", "mul", "div", "max", "min", "neg", "abs", "sqrt", "floor"})

@@ -10,13 +10,12 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from . import index as ix
+from .buffer import Extent, load_parts
 from .dtypes import bool_, index
-from .node import Node, as_node, load_parts
+from .node import Node, as_node
 
 if TYPE_CHECKING:
     import numpy as np
-
-    from .access_bounds import Access
 
     Array = np.ndarray[Any, Any]
 
@@ -28,6 +27,21 @@ _SOME = 1 << 12
 
 class _UnknownError(Exception):
     """What an expression reads from memory is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One index: `who` (a value, or a store) uses `what` (a buffer or value) at `position` of `dimension`, which has `size` elements, for every point of
+    `axes` where `mask` holds."""
+
+    who: str
+    what: str
+    dimension: int
+    position: Node
+    size: Extent
+    axes: tuple[Node, ...]
+    mask: Node | None
+    stored: bool = False
 
 
 @dataclass(frozen=True)

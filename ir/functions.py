@@ -4,21 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .errors import KernelError
-from .node import Expr, Node, arith, as_node, cast, make, unary
+from .node import Expr, Node
+from .operators import arith, unary, where
 
-
-def where(cond: Node, a: Expr, b: Expr) -> Node:
-    """`a` where `cond` holds, else `b`; both sides are defined everywhere."""
-    like = a if isinstance(a, Node) else b if isinstance(b, Node) else None
-    dtype = like.dtype.compute if like is not None else None
-    x, y = as_node(a, dtype), as_node(b, dtype)
-    x, y = cast(x, x.dtype.compute), cast(y, y.dtype.compute)
-    if x.dtype is not y.dtype:
-        raise KernelError(f"where() of {x.dtype} and {y.dtype}: cast one of them")
-    if cond.op == "const":
-        return x if cond.arg else y
-    return x if x is y else make("where", x.dtype, (cond, x, y))
+__all__ = ["absolute", "erf", "exp", "floor", "log", "maximum", "minimum", "sqrt", "tanh", "where"]
 
 
 def maximum(a: Expr, b: Expr) -> Node:

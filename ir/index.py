@@ -7,10 +7,10 @@ symbols, products, div, mod, min, max, loads). Every constructor here keeps that
 
 from __future__ import annotations
 
+from .buffer import load_parts
 from .dtypes import bool_, index
 from .errors import KernelError
-from .node import Node, const, load_parts, make
-from .node import rebuild as _rebuild_any
+from .node import Node, const, make
 
 Interval = tuple[int, int]
 BIG = 1 << 62
@@ -267,7 +267,7 @@ def rebuild(node: Node, src: tuple[Node, ...]) -> Node:
         return mod(src[0], node.arg)
     if op in ("min", "max"):
         return minmax(op, src[0], src[1])
-    return _rebuild_any(node, src)
+    raise KernelError(f"{op} is no operator of indices")
 
 
 def evaluate(node: Node, env: dict[Node, int]) -> int:

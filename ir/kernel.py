@@ -1,237 +1,26 @@
-"""Kernels: an ordered list of named values over axes, and the stores that make them visible.
-
-A `Value` is pointwise or one `Reduce`/`Scan`; a `Fold` is a tuple reduction in block form. Values refer to each other by
-`ref` nodes (write `v[i, j]`). Axes of one family walk the same dimension; each binding site is its own node.
-"""
+"""Kernels: an ordered list of named values over axes, and the stores that make them visible, checked when they are made."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Union
 
-from .dtypes import DType
-from .errors import KernelError
-from .node import Expr, Node, as_node, axes_of, load, load_parts, ref, walk
-
-IDENTITY = {"add": 0, "mul": 1}
-COMBINES = ("add", "mul", "max", "min")
-Extent = Union[int, Node]
-
-
-@dataclass(frozen=True, slots=True)
-class Buffer:
-    """A parameter in row-major order. `role` is 'in' or 'out'; `constant` inputs may be packed once; integer inputs may
-    state the inclusive `range` their elements lie in (input generation and bounds analysis use it)."""
-
-    name: str
-    dtype: DType
-    shape: tuple[Extent, ...]
-    role: str = "in"
-    constant: bool = False
-    range: tuple[int, int] | None = None
-
-    def __getitem__(self, indices: Expr | tuple[Expr, ...]) -> Node:
-        return load(self, indices if isinstance(indices, tuple) else (indices,))
-
-    def masked(self, mask: Node, *indices: Expr) -> Node:
-        """The element where `mask` holds, else 0 without touching memory."""
-        return load(self, indices, mask)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Reduce:
-    """`combine` over `axes` of `expr`, accumulated in `dtype` from the identity."""
-
-    combine: str
-    axes: tuple[Node, ...]
-    expr: Node
-    dtype: DType
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Scan:
-    """Inclusive prefix `combine` of `expr` along `axis`, which stays an axis of the value."""
-
-    combine: str
-    axis: Node
-    expr: Node
-    dtype: DType
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Value:
-    """A named value over its spatial `axes`."""
-
-    name: str
-    axes: tuple[Node, ...]
-    expr: Node | Reduce | Scan
-    dtype: DType
-
-    def __getitem__(self, indices: Expr | tuple[Expr, ...]) -> Node:
-        ix = indices if isinstance(indices, tuple) else (indices,)
-        if len(ix) != len(self.axes):
-            raise KernelError(f"value {self.name} has {len(self.axes)} axes and was indexed with {len(ix)}")
-        return ref(self.name, ix, self.dtype)
-
-    @property
-    def body(self) -> Node:
-        """The element expression, also of a Reduce or Scan."""
-        return self.expr if isinstance(self.expr, Node) else self.expr.expr
-
-    @property
-    def reduce_axes(self) -> tuple[Node, ...]:
-        """The axes a Reduce folds (a Scan's axis is spatial)."""
-        return self.expr.axes if isinstance(self.expr, Reduce) else ()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Monoid:
-    """How partial states merge. `merge[i]` is written over placeholders `a.NAME` and `b.NAME` of the components; it must
-    not depend on how the reduce axis was cut. `identity[i]` is the state of an empty range."""
-
-    identity: tuple[Node, ...]
-    merge: tuple[Node, ...]
-    associative: bool = True
-    commutative: bool = True
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Fold:
-    """A tuple reduction over the family of `axis` in block form.
-
-    `block` computes the `components` (names of block values) over a tile of the axis; each block value reduces over its
-    own site of that family. Uncut, the block covers the axis and the result is the block's; TILE on the family makes a
-    loop whose states are merged. (Attention: M = max s, L = Σ exp(s−M), O = Σ exp(s−M)·v.)"""
-
-    name: str
-    axis: Node
-    block: tuple[Value, ...]
-    components: tuple[str, ...]
-    monoid: Monoid
-
-    def component(self, name: str) -> Value:
-        """The block value behind a component; later values refer to it by this name."""
-        for v in self.block:
-            if v.name == name:
-                return v
-        raise KernelError(f"fold {self.name} has no component {name}")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Store:
-    """`buffer[indices] = expr` for every point of `axes` (where `mask` holds). With `combine` the output starts at that
-    combine's identity and every write is combined into it in axis order (scatter). `own` is (axis, dimension, size) where
-    every point of an axis starts and writes just a block of that dimension, from `axis · size` on."""
-
-    buffer: Buffer
-    indices: tuple[Node, ...]
-    expr: Node
-    axes: tuple[Node, ...]
-    combine: str | None = None
-    mask: Node | None = None
-    own: tuple[Node, int, int] | None = None
+from .access_bounds import unproved
+from .body import KernelBody
+from .check import check
 
 
 @dataclass(frozen=True, eq=False)
-class Kernel:
-    """A named kernel: `body` in order, then `stores`. Parameters are the inputs by first use, then the outputs."""
-
-    name: str
-    body: tuple[Value | Fold, ...]
-    stores: tuple[Store, ...]
-    buffers: tuple[Buffer, ...]
+class Kernel(KernelBody):
+    """A named kernel. Raises KernelError where it is not sound: names that clash, references to nothing, an index that leaves its
+    dimension."""
 
     def __post_init__(self) -> None:
-        from .check import check
-
         check(self)
-
-    @cached_property
-    def inputs(self) -> tuple[Buffer, ...]:
-        """Read-only parameters, in call order."""
-        return tuple(b for b in self.buffers if b.role == "in")
-
-    @cached_property
-    def outputs(self) -> tuple[Buffer, ...]:
-        """Written parameters, in call order after the inputs."""
-        return tuple(b for b in self.buffers if b.role == "out")
-
-    @cached_property
-    def values(self) -> dict[str, Value]:
-        """Every value by name, block values of folds included."""
-        out: dict[str, Value] = {}
-        for item in self.body:
-            for v in item.block if isinstance(item, Fold) else (item,):
-                out[v.name] = v
-        return out
-
-    @cached_property
-    def axes(self) -> tuple[Node, ...]:
-        """Every axis node, in first-visit order."""
-        seen: dict[Node, None] = {}
-        for item in self.body:
-            if isinstance(item, Fold):
-                seen.setdefault(item.axis)
-            for v in item.block if isinstance(item, Fold) else (item,):
-                for a in (*v.axes, *v.reduce_axes):
-                    seen.setdefault(a)
-        for s in self.stores:
-            for a in s.axes:
-                seen.setdefault(a)
-        return tuple(seen)
-
-    @cached_property
-    def families(self) -> dict[str, tuple[Node, ...]]:
-        """Axis nodes by family name."""
-        out: dict[str, list[Node]] = {}
-        for a in self.axes:
-            out.setdefault(a.arg.family, []).append(a)
-        return {k: tuple(v) for k, v in out.items()}
+        _ = self.unproved  # an access that leaves its buffer is an error here, before anything merges axes
 
     @cached_property
     def unproved(self) -> frozenset[tuple[str, int]]:
         """(buffer or value, dimension) that some index may leave, for all that is known without data: these are merged with no other, so that evaluation
         checks them as they were written."""
-        from .access_bounds import unproved
-
         return unproved(self)
-
-    @cached_property
-    def symbols(self) -> tuple[Node, ...]:
-        """Symbolic extents, sorted by name: the `vars` array of the compiled function."""
-        roots: list[Node] = list(self.expressions())
-        for b in self.buffers:
-            roots.extend(d for d in b.shape if isinstance(d, Node))
-        for a in self.axes:
-            if isinstance(a.arg.extent, Node):
-                roots.append(a.arg.extent)
-        return tuple(sorted({n for n in walk(*roots) if n.op == "sym"}, key=lambda n: n.arg.name))
-
-    def expressions(self) -> Iterator[Node]:
-        """Every expression of the kernel (values, merges, stores, indices, masks)."""
-        for item in self.body:
-            if isinstance(item, Fold):
-                yield from (v.body for v in item.block)
-                yield from item.monoid.identity
-                yield from item.monoid.merge
-            else:
-                yield item.body
-        for s in self.stores:
-            yield s.expr
-            yield from s.indices
-            if s.mask is not None:
-                yield s.mask
-
-
-def loads(*roots: Node) -> Iterator[tuple[Buffer, tuple[Node, ...], Node | None]]:
-    """(buffer, indices, mask) of every load below `roots`."""
-    for n in walk(*roots):
-        if n.op == "load":
-            yield load_parts(n)
-
-
-def free_axes(roots: Iterable[Expr]) -> set[Node]:
-    """Axes that some expressions depend on."""
-    return axes_of(*(as_node(r) for r in roots))

@@ -14,13 +14,10 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Union
+from typing import Any, Protocol, Union
 
 from .dtypes import DType, bool_, float32, index
 from .errors import KernelError
-
-if TYPE_CHECKING:
-    from .kernel import Buffer
 
 Number = Union[int, float, bool]
 Expr = Union["Node", int, float, bool]
@@ -49,6 +46,27 @@ class SymInfo:
     hi: int
 
 
+class Rules(Protocol):
+    """What operators of nodes mean (`ir.operators`)."""
+
+    def arith(self, op: str, a: Expr, b: Expr) -> Node: ...
+    def logical(self, op: str, a: Expr, b: Expr) -> Node: ...
+    def unary(self, op: str, a: Node) -> Node: ...
+    def cast(self, a: Node, to: DType) -> Node: ...
+    def floordiv(self, a: Node, by: int) -> Node: ...
+    def mod(self, a: Node, by: int) -> Node: ...
+    def text(self, a: Node) -> str: ...
+
+
+_rules: Rules
+
+
+def install(rules: Rules) -> None:
+    """Give the operators of nodes their meaning; done once, when the package is imported."""
+    global _rules
+    _rules = rules
+
+
 class Node:
     """One interned expression. Build with the functions and operators of this module, never directly."""
 
@@ -63,83 +81,77 @@ class Node:
         return make, (self.op, self.dtype, self.src, self.arg)
 
     def __repr__(self) -> str:
-        from .text import show
-
-        return show(self)
+        return _rules.text(self)
 
     def __bool__(self) -> bool:
         raise KernelError(f"{self!r} has no truth value: use where(), &, | and eq()")
 
     # arithmetic -------------------------------------------------------------------------------------------------
     def __add__(self, other: Expr) -> Node:
-        return arith("add", self, other)
+        return _rules.arith("add", self, other)
 
     def __radd__(self, other: Expr) -> Node:
-        return arith("add", other, self)
+        return _rules.arith("add", other, self)
 
     def __sub__(self, other: Expr) -> Node:
-        return arith("sub", self, other)
+        return _rules.arith("sub", self, other)
 
     def __rsub__(self, other: Expr) -> Node:
-        return arith("sub", other, self)
+        return _rules.arith("sub", other, self)
 
     def __mul__(self, other: Expr) -> Node:
-        return arith("mul", self, other)
+        return _rules.arith("mul", self, other)
 
     def __rmul__(self, other: Expr) -> Node:
-        return arith("mul", other, self)
+        return _rules.arith("mul", other, self)
 
     def __truediv__(self, other: Expr) -> Node:
-        return arith("div", self, other)
+        return _rules.arith("div", self, other)
 
     def __rtruediv__(self, other: Expr) -> Node:
-        return arith("div", other, self)
+        return _rules.arith("div", other, self)
 
     def __floordiv__(self, other: int) -> Node:
-        from . import index as ix
-
-        return ix.floordiv(self, other)
+        return _rules.floordiv(self, other)
 
     def __mod__(self, other: int) -> Node:
-        from . import index as ix
-
-        return ix.mod(self, other)
+        return _rules.mod(self, other)
 
     def __neg__(self) -> Node:
-        return self * -1 if self.dtype is index else unary("neg", self)
+        return self * -1 if self.dtype is index else _rules.unary("neg", self)
 
     def __lt__(self, other: Expr) -> Node:
-        return arith("lt", self, other)
+        return _rules.arith("lt", self, other)
 
     def __le__(self, other: Expr) -> Node:
-        return arith("le", self, other)
+        return _rules.arith("le", self, other)
 
     def __gt__(self, other: Expr) -> Node:
-        return arith("lt", other, self)
+        return _rules.arith("lt", other, self)
 
     def __ge__(self, other: Expr) -> Node:
-        return arith("le", other, self)
+        return _rules.arith("le", other, self)
 
     def __and__(self, other: Expr) -> Node:
-        return logical("and", self, other)
+        return _rules.logical("and", self, other)
 
     def __or__(self, other: Expr) -> Node:
-        return logical("or", self, other)
+        return _rules.logical("or", self, other)
 
     def __invert__(self) -> Node:
-        return unary("not", self)
+        return _rules.unary("not", self)
 
     def eq(self, other: Expr) -> Node:
         """Elementwise equality (`==` compares objects)."""
-        return arith("eq", self, other)
+        return _rules.arith("eq", self, other)
 
     def ne(self, other: Expr) -> Node:
         """Elementwise inequality."""
-        return arith("ne", self, other)
+        return _rules.arith("ne", self, other)
 
     def cast(self, to: DType) -> Node:
         """This value converted to `to`; rounds to nearest even for floats, truncates from float to int."""
-        return cast(self, to)
+        return _rules.cast(self, to)
 
 
 _TABLE: weakref.WeakValueDictionary[tuple[Any, ...], Node] = weakref.WeakValueDictionary()
@@ -200,77 +212,6 @@ def ref(name: str, indices: Iterable[Expr], dtype: DType) -> Node:
     return make("ref", dtype, tuple(as_node(i) for i in indices), name)
 
 
-def load(buffer: Buffer, indices: Iterable[Expr], mask: Node | None = None) -> Node:
-    """An element of `buffer`; 0 where `mask` is false, and memory is not touched there."""
-    src = tuple(as_node(i) for i in indices)
-    if len(src) != len(buffer.shape):
-        raise KernelError(f"{buffer.name} has {len(buffer.shape)} dimensions and was indexed with {len(src)}")
-    if mask is not None and mask.op == "const":
-        if not mask.arg:
-            return const(0, buffer.dtype)
-        mask = None
-    return make("load", buffer.dtype, src if mask is None else (*src, mask), (buffer, mask is not None))
-
-
-def load_parts(node: Node) -> tuple[Buffer, tuple[Node, ...], Node | None]:
-    """(buffer, indices, mask) of a load node."""
-    buffer, masked = node.arg
-    return (buffer, node.src[:-1], node.src[-1]) if masked else (buffer, node.src, None)
-
-
-def arith(op: str, a: Expr, b: Expr) -> Node:
-    """A binary operator after promotion: numbers take the other's type, 16-bit floats widen to float32."""
-    if not isinstance(a, Node):
-        a, b = _number(a, as_node(b)), as_node(b)
-    elif not isinstance(b, Node):
-        b = _number(b, a)
-    if a.dtype is index and b.dtype is index:
-        from . import index as ix
-
-        return ix.binary(op, a, b)
-    a, b = cast(a, a.dtype.compute), cast(b, b.dtype.compute)
-    if a.dtype is not b.dtype:
-        raise KernelError(f"{op} of {a.dtype} and {b.dtype}: cast one of them")
-    return make(op, bool_ if op in COMPARE else a.dtype, (a, b))
-
-
-def _number(value: Number, like: Node) -> Node:
-    dtype = like.dtype.compute
-    if isinstance(value, float) and dtype is index:
-        raise KernelError(f"{value} meets an index: cast the index to a float type first")
-    return const(value, dtype)
-
-
-def logical(op: str, a: Expr, b: Expr) -> Node:
-    """`and` / `or` with constants folded."""
-    x, y = as_node(a, bool_), as_node(b, bool_)
-    for p, q in ((x, y), (y, x)):
-        if p.op == "const":
-            return (q if p.arg else p) if op == "and" else (p if p.arg else q)
-    return x if x is y else make(op, bool_, (x, y))
-
-
-def unary(op: str, a: Node) -> Node:
-    """A unary operator; float16 and bfloat16 widen first."""
-    if op not in UNARY:
-        raise KernelError(f"unknown operator {op}")
-    if op == "not":
-        return const(not a.arg) if a.op == "const" else make("not", bool_, (a,))
-    a = cast(a, a.dtype.compute)
-    if op not in ("neg", "abs") and not a.dtype.is_float:
-        raise KernelError(f"{op} of {a.dtype}: cast it to a float type")
-    return make(op, a.dtype, (a,))
-
-
-def cast(a: Node, to: DType) -> Node:
-    """Conversion; the identity when the type is already right."""
-    if a.dtype is to:
-        return a
-    if a.op == "const":
-        return const(int(a.arg) if to.is_int else a.arg, to)
-    return make("cast", to, (a,))
-
-
 # traversal --------------------------------------------------------------------------------------------------------
 def walk(*roots: Node) -> Iterator[Node]:
     """Every distinct node below `roots`, operands first. Axis extents are not entered."""
@@ -284,46 +225,6 @@ def walk(*roots: Node) -> Iterator[Node]:
             seen.add(node)
             stack.append((node, True))
             stack.extend((s, False) for s in reversed(node.src))
-
-
-def substitute(node: Node, table: dict[Node, Node]) -> Node:
-    """`node` with the keys of `table` replaced, rebuilt through the simplifying constructors."""
-    memo = dict(table)
-
-    def go(n: Node) -> Node:
-        found = memo.get(n)
-        if found is None:
-            found = memo[n] = rebuild(n, tuple(go(s) for s in n.src)) if n.src else n
-        return found
-
-    return go(node)
-
-
-def rebuild(node: Node, src: tuple[Node, ...]) -> Node:
-    """`node` with other operands, simplified again."""
-    if all(a is b for a, b in zip(src, node.src, strict=True)):
-        return node
-    op = node.op
-    if node.dtype is index and op in ("sum", "prod", "div", "mod", "min", "max"):
-        from . import index as ix
-
-        return ix.rebuild(node, src)
-    if op == "cast":
-        return cast(src[0], node.dtype)
-    if op in ("and", "or"):
-        return logical(op, *src)
-    if op == "where":
-        from .functions import where
-
-        return where(*src)
-    if op in COMPARE:
-        return arith(op, *src)
-    if op == "not":
-        return unary(op, src[0])
-    if op == "load":
-        buffer, masked = node.arg
-        return load(buffer, src[:-1] if masked else src, src[-1] if masked else None)
-    return make(op, node.dtype, src, node.arg)
 
 
 def axes_of(*roots: Node) -> set[Node]:

@@ -13,8 +13,10 @@ import weakref
 from dataclasses import replace
 
 from . import index as ix
+from .body import Fold, Scan, Value
+from .buffer import Buffer, Extent, loads
 from .dtypes import index
-from .kernel import Buffer, Extent, Fold, Kernel, Scan, Value, loads
+from .kernel import Kernel
 from .node import Node, as_node, axis, const, make
 from .rewrite import Rewriter
 

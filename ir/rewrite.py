@@ -7,9 +7,12 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from .body import Fold, Monoid, Reduce, Scan, Store, Value
+from .buffer import Buffer
 from .dtypes import DType, bool_, index
-from .kernel import Buffer, Fold, Kernel, Monoid, Reduce, Scan, Store, Value
-from .node import COMPARE, Node, const, rebuild
+from .kernel import Kernel
+from .node import COMPARE, Node, const
+from .operators import rebuild
 
 _ARITH: dict[str, Callable[[Any, Any], Any]] = {
     "add": operator.add,
@@ -99,7 +102,7 @@ class Rewriter:
 
     def load(self, n: Node) -> Node:
         """A load from the new buffer."""
-        from .node import load, load_parts
+        from .buffer import load, load_parts
 
         buffer, indices, mask = load_parts(n)
         new = tuple(self.go(i) for i in self.indices(buffer, indices))

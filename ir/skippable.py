@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from . import index as ix
-from .kernel import Fold, Reduce
-from .node import Node, axes_of, const, substitute, walk
+from .body import Fold, Reduce
+from .node import Node, axes_of, const, walk
+from .operators import substitute
 
 
 def conjuncts(cond: Node) -> Iterator[Node]:

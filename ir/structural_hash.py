@@ -12,9 +12,11 @@ from collections.abc import Iterable
 from math import prod
 
 from . import index as ix
+from .body import Fold, Reduce, Scan, Store, Value
+from .buffer import Buffer, Extent, load_parts
 from .dtypes import index
-from .kernel import Buffer, Extent, Fold, Kernel, Reduce, Scan, Store, Value
-from .node import COMMUTATIVE, Node, as_node, const, load_parts, walk
+from .kernel import Kernel
+from .node import COMMUTATIVE, Node, as_node, const, walk
 from .rewrite import rounded
 
 

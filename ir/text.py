@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .node import Node, load_parts
+from .buffer import load_parts
+from .node import Node
 
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "lt": "<", "le": "<=", "eq": "==", "ne": "!=", "and": "&", "or": "|"}
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from .body import Fold, Store, Value
+from .buffer import Buffer, loads
 from .dtypes import DType
-from .kernel import Buffer, Fold, Kernel, Store, Value, loads
-from .node import Node, cast, ref, substitute, walk
+from .kernel import Kernel
+from .node import Node, ref, walk
+from .operators import cast, substitute
 
 
 def without_epilogue(kernel: Kernel) -> Kernel:

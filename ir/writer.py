@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from .body import Fold, Reduce, Scan, Store, Value
+from .buffer import Buffer, Extent, load_parts
 from .dtypes import index
-from .kernel import Buffer, Extent, Fold, Kernel, Reduce, Scan, Store, Value
-from .node import Node, as_node, load_parts
+from .kernel import Kernel
+from .node import Node, as_node
 from .structural_hash import Colours, commutes, elements
 
 

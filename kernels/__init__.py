@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from importlib import import_module
 
+from ..ir.buffer import Extent
 from ..ir.constant_inputs import with_constants
 from ..ir.dtypes import DType
 from ..ir.errors import KernelError
-from ..ir.kernel import Extent, Kernel
+from ..ir.kernel import Kernel
 from .definition import KernelDef
 from .suggest import nearest
 from .user import is_path, load, split_path

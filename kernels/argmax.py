@@ -8,7 +8,8 @@ from ..ir.builder import KernelBuilder
 from ..ir.dtypes import DType, int32
 from ..ir.functions import maximum, minimum, where
 from ..ir.kernel import Kernel
-from ..ir.node import Node, cast
+from ..ir.node import Node
+from ..ir.operators import cast
 from .common import FLOATS, f64
 from .definition import Arrays, KernelDef, Shape
 

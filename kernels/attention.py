@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..ir.buffer import Extent
 from ..ir.builder import KernelBuilder
 from ..ir.dtypes import DType, float64
 from ..ir.functions import exp, log, maximum, sqrt, where
-from ..ir.kernel import Extent, Kernel
-from ..ir.node import Node, as_node, cast, const
+from ..ir.kernel import Kernel
+from ..ir.node import Node, as_node, const
+from ..ir.operators import cast
 from .common import FLOATS, f64
 from .definition import Arrays, KernelDef, Shape
 

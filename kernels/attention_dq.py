@@ -11,10 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..ir.body import Value
+from ..ir.buffer import Buffer
 from ..ir.builder import KernelBuilder
 from ..ir.dtypes import DType
 from ..ir.functions import exp, where
-from ..ir.kernel import Buffer, Kernel, Value
+from ..ir.kernel import Kernel
 from ..ir.node import Node
 from .attention import scale
 from .attention_mask import DEFAULT, MINIMUM, SIZES, Mask, matrix, repeated

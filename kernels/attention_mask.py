@@ -6,8 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..ir.buffer import Extent
 from ..ir.errors import KernelError
-from ..ir.kernel import Extent
 from ..ir.node import Node
 from .attention import pairs, visible
 from .common import f64

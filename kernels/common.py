@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..ir.buffer import Extent
 from ..ir.dtypes import DType
 from ..ir.functions import erf
-from ..ir.kernel import Extent
-from ..ir.node import Node, as_node, cast, const
+from ..ir.node import Node, as_node, const
+from ..ir.operators import cast
 
 if TYPE_CHECKING:
     import numpy as np

@@ -12,7 +12,7 @@ from ..ir.builder import KernelBuilder
 from ..ir.dtypes import DType
 from ..ir.errors import KernelError
 from ..ir.kernel import Kernel
-from ..ir.node import cast
+from ..ir.operators import cast
 from .common import FLOATS, f64, span, sum_type
 from .definition import Arrays, KernelDef, Shape
 

@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ..ir.buffer import Extent
 from ..ir.dtypes import DType
 from ..ir.dtypes import dtype as dtype_of
 from ..ir.errors import KernelError
-from ..ir.kernel import Extent, Kernel
+from ..ir.kernel import Kernel
 from ..ir.node import Node
 from .suggest import nearest
 

@@ -11,10 +11,11 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ..ir.buffer import Extent
 from ..ir.dtypes import DType
 from ..ir.dtypes import dtype as dtype_of
 from ..ir.errors import KernelError, TilewrightError
-from ..ir.kernel import Extent, Kernel
+from ..ir.kernel import Kernel
 from . import sent
 from .suggest import nearest
 from .user import split_path

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..ir.builder import KernelBuilder
 from ..ir.dtypes import DType, int8, int32
 from ..ir.kernel import Kernel
-from ..ir.node import cast
+from ..ir.operators import cast
 from .common import f64, span
 from .definition import Arrays, KernelDef, Shape
 from .matmul import flops, nbytes

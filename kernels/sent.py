@@ -10,7 +10,7 @@ import pickle
 import struct
 from typing import Any
 
-from ..ir import dtypes, kernel, node
+from ..ir import body, buffer, dtypes, node
 
 MOST = 1 << 26
 """Bytes of an answer."""
@@ -26,7 +26,7 @@ def whole(value: int) -> int:
 _KNOWN = {
     (t.__module__, t.__name__): t
     for t in (
-        whole, dtypes.dtype, node.make, node.AxisInfo, node.SymInfo, kernel.Buffer, kernel.Reduce, kernel.Scan, kernel.Value, kernel.Monoid, kernel.Fold, kernel.Store,
+        whole, dtypes.dtype, node.make, node.AxisInfo, node.SymInfo, buffer.Buffer, body.Reduce, body.Scan, body.Value, body.Monoid, body.Fold, body.Store,
     )
 }  # fmt: skip
 """All that an answer may name."""

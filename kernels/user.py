@@ -9,9 +9,10 @@ import os
 from collections.abc import Mapping
 
 from ..ir import errors
+from ..ir.buffer import Extent
 from ..ir.dtypes import DType
 from ..ir.errors import KernelError, TilewrightError
-from ..ir.kernel import Extent, Kernel
+from ..ir.kernel import Kernel
 
 
 def is_path(name: str) -> bool:

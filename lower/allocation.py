@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 from ..ir import index as ix
+from ..ir.body import Value
 from ..ir.errors import OptError
-from ..ir.kernel import Value
 from ..ir.node import Node, const
 from ..opts.strides import dense
 from ..program.program import Mem

@@ -8,8 +8,9 @@ from functools import cached_property
 from math import gcd, prod
 
 from ..ir import index as ix
+from ..ir.buffer import Buffer
 from ..ir.dtypes import DType
-from ..ir.kernel import Buffer, Kernel
+from ..ir.kernel import Kernel
 from ..ir.node import Node
 from ..opts.loop_tree import Reads
 from ..opts.schedule import Scheduled

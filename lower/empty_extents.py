@@ -8,7 +8,8 @@ from dataclasses import replace
 
 from ..ir import index as ix
 from ..ir.kernel import Kernel
-from ..ir.node import Node, axis, const, substitute
+from ..ir.node import Node, axis, const
+from ..ir.operators import substitute
 from ..ir.rewrite import Rewriter
 from ..opts.apply_options import apply
 from ..opts.schedule import Scheduled

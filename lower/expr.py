@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..ir import index as ix
+from ..ir.buffer import load_parts
 from ..ir.dtypes import index
-from ..ir.node import Node, axes_of, const, load_parts
+from ..ir.node import Node, axes_of, const
 from ..ir.skippable import conjuncts
 from ..opts.axis_plan import Part
 from ..opts.lanes import Vectors

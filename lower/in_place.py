@@ -4,7 +4,8 @@ that stays in the nearest cache serves them better.)"""
 
 from __future__ import annotations
 
-from ..ir.kernel import Value, loads
+from ..ir.body import Value
+from ..ir.buffer import loads
 from ..ir.node import Node, axes_of, const, walk
 from ..opts.nests import Nest
 from .elementary import DEAR

@@ -10,8 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..ir.kernel import Value
-from ..ir.node import Node, const, substitute
+from ..ir.body import Value
+from ..ir.node import Node, const
+from ..ir.operators import substitute
 from ..opts.axis_plan import Part
 from ..opts.loop_tree import Folded
 from ..opts.nests import Nest

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..ir.node import Node, substitute, walk
+from ..ir.node import Node, walk
+from ..ir.operators import substitute
 
 Split = tuple[Node, int, int, list[tuple[int, str]], list[tuple[Node, int]]]
 """(scalar index, constant, lane coefficient, (coefficient, register part) pairs, (non-linear term, coefficient) pairs)."""

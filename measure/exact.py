@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ..ir.body import Fold, Reduce, Scan, Value
+from ..ir.buffer import load_parts
 from ..ir.index import evaluate as index_value
-from ..ir.kernel import Fold, Kernel, Reduce, Scan, Value
-from ..ir.node import Node, load_parts, walk
+from ..ir.kernel import Kernel
+from ..ir.node import Node, walk
 from .inputs import SMALL
 
 _INDEX = {"const", "axis", "sym", "load", "ref", "sum", "prod", "div", "mod"}

@@ -12,7 +12,8 @@ from ..ir.node import Node
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..ir.kernel import Buffer, Kernel
+    from ..ir.buffer import Buffer
+    from ..ir.kernel import Kernel
 
 SMALL = 4
 """Magnitude of whole-number test data for floats: products of two are exact in every float type and sums stay far below 2²⁴."""

@@ -15,8 +15,9 @@ from . import inputs
 if TYPE_CHECKING:
     import numpy as np
 
+    from ..ir.buffer import Buffer
     from ..ir.dtypes import DType
-    from ..ir.kernel import Buffer, Kernel
+    from ..ir.kernel import Kernel
 
     Array = np.ndarray[Any, Any]
 

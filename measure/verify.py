@@ -15,9 +15,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from ..ir.buffer import loads
 from ..ir.evaluation.certainty import OVERFLOW
 from ..ir.evaluation.reference import SLACK
-from ..ir.kernel import Kernel, loads
+from ..ir.kernel import Kernel
 from ..ir.node import Node, const, walk
 from ..targets import usable_cores
 from .exact import is_exact

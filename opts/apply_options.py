@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ..ir.kernel import Kernel, Value
+from ..ir.body import Value
+from ..ir.kernel import Kernel
 from ..ir.node import Node
 from ..targets import Target
 from . import groups, registry

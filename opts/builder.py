@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 
+from ..ir.body import Fold
 from ..ir.errors import OptError
-from ..ir.kernel import Fold, Kernel
+from ..ir.kernel import Kernel
 from ..ir.node import Node
 from ..targets import Target
 from .axis_plan import AxisPlan, Part

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..ir import index as ix
+from ..ir.buffer import load_parts
 from ..ir.dtypes import DType
 from ..ir.kernel import Kernel
-from ..ir.node import Node, axes_of, load_parts
+from ..ir.node import Node, axes_of
 from ..targets import Target, instructions
 from ..targets.instructions import Instruction
 from .axis_plan import Part

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from ..ir import index as ix
-from ..ir.kernel import Fold
+from ..ir.body import Fold
 from ..ir.node import Node, axes_of, const
 from ..ir.skippable import conditions, idle, threshold
 from .axis_plan import Part

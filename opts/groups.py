@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..ir import index as ix
+from ..ir.body import Scan
+from ..ir.buffer import Buffer, loads
 from ..ir.errors import OptError
-from ..ir.kernel import Buffer, Scan, loads
 from ..ir.node import Node, walk
 from ..ir.node import axis as make_axis
 from .builder import ScheduleBuilder

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from ..ir import index as ix
-from ..ir.node import Node, axes_of, load_parts, walk
+from ..ir.buffer import load_parts
+from ..ir.node import Node, axes_of, walk
 from .axis_plan import Part
 from .loop_tree import LoopTree
 from .loops import Loops

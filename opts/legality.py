@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from ..ir.body import Scan
 from ..ir.errors import OptError
-from ..ir.kernel import Scan
 from ..ir.node import Node, walk
 from .nests import FoldItem, Nest, scatter_ordered
 from .schedule import Scheduled

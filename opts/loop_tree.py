@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ..ir.kernel import Scan
+from ..ir.body import Scan
 from ..ir.node import Node, walk
 from .axis_plan import Part
 from .loops import Loops

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 
+from ..ir.body import Value
 from ..ir.dtypes import index
-from ..ir.kernel import Kernel, Value
-from ..ir.node import Node, substitute
+from ..ir.kernel import Kernel
+from ..ir.node import Node
+from ..ir.operators import substitute
 from ..targets import Target
 from .axis_plan import AxisPlan, Part
 from .nests import Item, Nest, flat

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from ..ir.kernel import Buffer, Scan, loads
+from ..ir.body import Scan
+from ..ir.buffer import Buffer, loads
 from ..ir.node import Node
 from .nests import Nest
 from .schedule import Scheduled

@@ -9,10 +9,12 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from ..ir import index as ix
+from ..ir.body import IDENTITY, Fold, Reduce, Scan, Store, Value
 from ..ir.dtypes import DType
-from ..ir.kernel import IDENTITY, Fold, Kernel, Reduce, Scan, Store, Value
-from ..ir.node import Node, const, ref, substitute, walk
+from ..ir.kernel import Kernel
+from ..ir.node import Node, const, ref, walk
 from ..ir.node import axis as make_axis
+from ..ir.operators import substitute
 
 
 @dataclass(frozen=True, eq=False)

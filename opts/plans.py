@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..ir.buffer import Buffer
 from ..ir.dtypes import DType
-from ..ir.kernel import Buffer
 from ..ir.node import Node
 from ..targets.instructions import Instruction
 from .axis_plan import Part

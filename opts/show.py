@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..ir.kernel import Reduce, Scan
-from ..ir.node import Node, load_parts
+from ..ir.body import Reduce, Scan
+from ..ir.buffer import load_parts
+from ..ir.node import Node
 from .axis_plan import Part
 from .nests import FoldItem, Nest
 from .plans import ONCE

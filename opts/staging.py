@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from ..ir import index as ix
+from ..ir.buffer import Buffer, load_parts, loads
 from ..ir.errors import OptError
-from ..ir.kernel import Buffer, loads
-from ..ir.node import Node, axes_of, axis, const, load_parts, walk
+from ..ir.node import Node, axes_of, axis, const, walk
 from .axis_plan import Part
 from .nests import Nest
 from .opt import Opt

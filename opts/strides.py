@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ..ir import index as ix
-from ..ir.node import Node, axes_of, const, load_parts, walk
+from ..ir.buffer import load_parts
+from ..ir.node import Node, axes_of, const, walk
 from .axis_plan import Part
 from .loops import Loops
 from .nests import Nest

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ..ir import index as ix
-from ..ir.kernel import Buffer, Kernel, Scan, loads
+from ..ir.body import Scan
+from ..ir.buffer import Buffer, loads
+from ..ir.kernel import Kernel
 from ..ir.node import Node, axes_of, walk
 from .nests import Nest, flat, plain, scatter_ordered
 

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from ..ir.buffer import Buffer
 from ..ir.errors import UsageError
 from ..ir.index import evaluate
-from ..ir.kernel import Buffer, Kernel
+from ..ir.kernel import Kernel
 from ..ir.node import Node, walk
 from .arrays import SMALL, empty
 

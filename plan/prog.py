@@ -21,8 +21,8 @@ from .resolve import Origin, Plan, resolve
 if TYPE_CHECKING:
     from ..cache import Cache, Standing
     from ..devices import Device, Executable
+    from ..ir.buffer import Extent
     from ..ir.dtypes import DType
-    from ..ir.kernel import Extent
     from ..opts import Opt
     from .built import Built
 

@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 from tilewright import devices, targets
 from tilewright.interp import run as interpret
+from tilewright.ir.body import Fold
 from tilewright.ir.evaluation import twin
 from tilewright.ir.evaluation.reference import evaluate
-from tilewright.ir.kernel import Fold, Kernel
+from tilewright.ir.kernel import Kernel
 from tilewright.lower import Program, lower
 from tilewright.measure.inputs import generate, shape
 from tilewright.measure.memory import Operands

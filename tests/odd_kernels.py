@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tilewright.ir.buffer import Extent
 from tilewright.ir.builder import KernelBuilder
 from tilewright.ir.dtypes import bool_, float32, float64, int8, int32, int64, uint8
 from tilewright.ir.functions import exp, maximum, sqrt, where
-from tilewright.ir.kernel import Extent, Kernel
-from tilewright.ir.node import cast, const
+from tilewright.ir.kernel import Kernel
+from tilewright.ir.node import const
+from tilewright.ir.operators import cast
 
 Size = Extent
 

@@ -12,9 +12,10 @@ from math import gcd
 from typing import Protocol
 
 from ...ir import index as ix
+from ...ir.body import Scan
+from ...ir.buffer import load_parts
 from ...ir.dtypes import index
-from ...ir.kernel import Scan
-from ...ir.node import Node, axes_of, load_parts, walk
+from ...ir.node import Node, axes_of, walk
 from ...opts.axis_plan import Part
 from ...opts.fold_tiles import share as share_run
 from ...opts.nests import FoldItem, Nest

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ...ir import index as ix
-from ...ir.node import Node, axes_of, load_parts
+from ...ir.buffer import load_parts
+from ...ir.node import Node, axes_of
 from ...opts.nests import Nest
 from ...opts.plans import DotPlan, StagePlan
 

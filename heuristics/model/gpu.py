@@ -7,8 +7,9 @@ memory and the bandwidth of L2 and memory. What is resident at once follows from
 from __future__ import annotations
 
 from ...ir import index as ix
+from ...ir.buffer import load_parts
 from ...ir.dtypes import index
-from ...ir.node import Node, axes_of, load_parts, walk
+from ...ir.node import Node, axes_of, walk
 from ...opts.axis_plan import Part
 from ...opts.nests import Nest
 from ...opts.schedule import Scheduled

@@ -6,7 +6,8 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from ...ir import index as ix
-from ...ir.node import axes_of, load_parts, walk
+from ...ir.buffer import load_parts
+from ...ir.node import axes_of, walk
 from ...opts.nests import Nest
 
 if TYPE_CHECKING:

@@ -9,7 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from ...ir.kernel import Fold, Kernel, loads
+from ...ir.body import Fold
+from ...ir.buffer import loads
+from ...ir.kernel import Kernel
 from ...ir.node import Node, axes_of
 from ...opts.nests import FoldItem, Nest, build
 from ...opts.opt import Opt, Opts, opt

@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from ...ir.kernel import Kernel, loads
+from ...ir.buffer import loads
+from ...ir.kernel import Kernel
 from ...ir.node import walk
 from ...opts.apply_options import apply
 from ...opts.defaults import rows

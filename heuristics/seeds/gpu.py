@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import prod
 
-from ...ir.kernel import Buffer, Fold, Kernel, loads
+from ...ir.body import Fold
+from ...ir.buffer import Buffer, loads
+from ...ir.kernel import Kernel
 from ...ir.node import Node, axes_of
 from ...opts.apply_options import apply
 from ...opts.defaults import points

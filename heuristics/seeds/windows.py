@@ -10,7 +10,8 @@ import math
 from collections.abc import Iterator
 
 from ...ir import index as ix
-from ...ir.kernel import Buffer, Kernel
+from ...ir.buffer import Buffer
+from ...ir.kernel import Kernel
 from ...ir.node import Node
 from ...opts.opt import Opt, Opts, opt
 from ...opts.structure import Contraction, extent, shared_axes

@@ -10,10 +10,10 @@ from math import prod
 import numpy as np
 
 from .. import index as ix
+from ..buffer import Buffer, load_parts
 from ..dtypes import index
 from ..errors import KernelError
-from ..kernel import Buffer
-from ..node import Node, axes_of, load_parts
+from ..node import Node, axes_of
 from .algebra import Algebra, Array, Quantity
 
 Span = tuple[int, int]

@@ -8,8 +8,10 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from .. import index as ix
+from ..body import Fold, Scan
+from ..buffer import Buffer
 from ..errors import KernelError
-from ..kernel import Buffer, Fold, Kernel, Scan
+from ..kernel import Kernel
 from ..node import Node, walk
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..kernel import Store
+from ..body import Store
 from ..node import Node
 from .algebra import Quantity
 from .dense import Context, Env, Span, flat_positions

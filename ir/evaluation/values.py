@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from .. import index as ix
+from ..body import Fold, Reduce, Scan, Value
 from ..dtypes import DType
-from ..kernel import Fold, Reduce, Scan, Value
 from ..node import Node, axes_of, walk
 from .algebra import Array, Quantity
 from .contraction import Layout

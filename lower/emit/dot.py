@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ...ir import index as ix
-from ...ir.node import Node, const, load_parts
+from ...ir.buffer import load_parts
+from ...ir.node import Node, const
 from ...opts.axis_plan import Part
 from ...opts.dots import inner_loops
 from ...opts.lanes import Vectors

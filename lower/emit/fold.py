@@ -9,9 +9,10 @@ from contextlib import contextmanager, nullcontext
 from functools import partial
 
 from ...ir import index as ix
+from ...ir.body import Fold, Value
 from ...ir.errors import OptError
-from ...ir.kernel import Fold, Value
-from ...ir.node import Node, axes_of, placeholder, ref, substitute, walk
+from ...ir.node import Node, axes_of, placeholder, ref, walk
+from ...ir.operators import substitute
 from ...opts.axis_plan import Part
 from ...opts.fold_tiles import Range, ranges
 from ...opts.loop_tree import Folded

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...ir.kernel import Scan
+from ...ir.body import Scan
 from ...ir.node import Node
 from ...opts.axis_plan import Part
 from ...opts.nests import Nest, identity

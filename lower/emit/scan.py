@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...ir import index as ix
+from ...ir.body import Scan
 from ...ir.dtypes import bool_
-from ...ir.kernel import Scan
 from ...ir.node import const
 from ...opts.axis_plan import Part
 from ...opts.nests import Nest, identity

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...ir import index as ix
-from ...ir.node import Node, axis, const, load_parts
+from ...ir.buffer import load_parts
+from ...ir.node import Node, axis, const
 from ...opts.axis_plan import Part
 from ...opts.plans import StagePlan
 from ...program.program import Mem

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ...ir import index as ix
-from ...ir.kernel import loads
-from ...ir.node import Node, const, load, load_parts
+from ...ir.buffer import load, load_parts, loads
+from ...ir.node import Node, const
 from ...opts.axis_plan import Part
 from ...opts.nests import Nest
 from ...opts.plans import StagePlan

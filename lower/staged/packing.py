@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...ir import index as ix
-from ...ir.node import Node, const, load_parts
+from ...ir.buffer import load_parts
+from ...ir.node import Node, const
 from ...opts.axis_plan import Part
 from ...opts.lanes import Vectors
 from ...opts.nests import Nest

@@ -10,8 +10,9 @@ import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from ...ir.buffer import Buffer, loads
 from ...ir.errors import OptError
-from ...ir.kernel import Buffer, Kernel, loads
+from ...ir.kernel import Kernel
 from ...ir.node import Node, axes_of
 from ...targets import Target
 from ..builder import ScheduleBuilder

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ...ir import index as ix
+from ...ir.body import Store
 from ...ir.errors import OptError
-from ...ir.kernel import Kernel, Store
+from ...ir.kernel import Kernel
 from ...ir.node import Node, axes_of
 from ...ir.node import axis as make_axis
 from ...targets import Target

@@ -9,11 +9,14 @@ from collections.abc import Iterator
 from math import prod
 
 from ...ir import index as ix
+from ...ir.body import Fold, Reduce, Store, Value
+from ...ir.buffer import Buffer, load, load_parts
 from ...ir.errors import OptError
 from ...ir.functions import where
-from ...ir.kernel import Buffer, Fold, Kernel, Reduce, Store, Value
-from ...ir.node import Node, axes_of, const, load, load_parts, substitute, walk
+from ...ir.kernel import Kernel
+from ...ir.node import Node, axes_of, const, walk
 from ...ir.node import axis as make_axis
+from ...ir.operators import substitute
 from ..defaults import legal_prefix, points, rows
 from ..memory_limits import check_work
 from ..neighbourhood import Neighbourhood

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from ...ir.buffer import loads
 from ...ir.errors import OptError
-from ...ir.kernel import loads
 from ...ir.node import Node, walk
 from ..builder import ScheduleBuilder
 from ..memory_limits import check_stages

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...ir.body import Reduce
+from ...ir.buffer import load_parts
 from ...ir.dtypes import DType, index
 from ...ir.errors import OptError
-from ...ir.kernel import Reduce
-from ...ir.node import Node, axes_of, load_parts
+from ...ir.node import Node, axes_of
 from ...targets import instructions
 from ...targets.instructions import Instruction
 from ..axis_plan import MAX_EXTRA_WORK

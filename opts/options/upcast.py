@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...ir.kernel import Scan
+from ...ir.body import Scan
 from ..builder import ScheduleBuilder
 from ..neighbourhood import Neighbourhood
 from ..opt import Opt, Opts, opt

@@ -2,7 +2,9 @@
 
 import pytest
 from tilewright.ir import KernelBuilder, KernelError, float32
-from tilewright.ir.kernel import Buffer, Kernel, Store, Value
+from tilewright.ir.body import Store, Value
+from tilewright.ir.buffer import Buffer
+from tilewright.ir.kernel import Kernel
 from tilewright.ir.node import axis, const, ref
 
 I, J = axis("m", 4), axis("n", 8)

@@ -366,7 +366,7 @@ def test_masked_store_leaves_the_rest_unwritten():
 @pytest.fixture
 def unchecked(monkeypatch):
     """Kernels are made without a look at their indices."""
-    monkeypatch.setattr("tilewright.ir.access_bounds.unproved", lambda kernel: frozenset())
+    monkeypatch.setattr("tilewright.ir.kernel.unproved", lambda kernel: frozenset())
 
 
 @pytest.mark.usefixtures("unchecked")

@@ -2,8 +2,8 @@
 
 from tilewright import kernels
 from tilewright.ir import KernelBuilder, float32, maximum, where
+from tilewright.ir.body import Fold
 from tilewright.ir.cost import cost
-from tilewright.ir.kernel import Fold
 from tilewright.ir.skippable import conditions, idle, threshold
 
 

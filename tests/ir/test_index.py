@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tilewright.ir import KernelError, axis, const, dtype, sym
 from tilewright.ir import index as ix
+from tilewright.ir.buffer import Buffer, load
 from tilewright.ir.dtypes import index
-from tilewright.ir.kernel import Buffer
-from tilewright.ir.node import Node, load, make, substitute
+from tilewright.ir.node import Node, make
+from tilewright.ir.operators import substitute
 
 AXES = {"i": 3, "j": 4, "k": 5}
 SYMBOL = (1, 4)

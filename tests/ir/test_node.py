@@ -27,7 +27,9 @@ from tilewright.ir import (
     sym,
     where,
 )
-from tilewright.ir.node import axes_of, load, make, substitute, walk
+from tilewright.ir.buffer import load
+from tilewright.ir.node import axes_of, make, walk
+from tilewright.ir.operators import substitute
 
 I, J = axis("m", 4), axis("n", 8)
 X = Buffer("x", float32, (4, 8))

@@ -11,8 +11,9 @@ import odd_kernels
 import pytest
 from tilewright import kernels, targets
 from tilewright.ir import KernelBuilder, OptError, float32, sym
+from tilewright.ir.body import Fold
 from tilewright.ir.functions import maximum
-from tilewright.ir.kernel import Fold, Kernel
+from tilewright.ir.kernel import Kernel
 from tilewright.opts import apply, parse
 
 TARGET = targets.named("znver5")

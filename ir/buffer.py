@@ -1,0 +1,58 @@
+"""Buffers, the parameters of a kernel, and loads from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Union
+
+from .dtypes import DType
+from .errors import KernelError
+from .node import Expr, Node, as_node, const, make, walk
+
+Extent = Union[int, Node]
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A parameter in row-major order. `role` is 'in' or 'out'; `constant` inputs may be packed once; integer inputs may
+    state the inclusive `range` their elements lie in (input generation and bounds analysis use it)."""
+
+    name: str
+    dtype: DType
+    shape: tuple[Extent, ...]
+    role: str = "in"
+    constant: bool = False
+    range: tuple[int, int] | None = None
+
+    def __getitem__(self, indices: Expr | tuple[Expr, ...]) -> Node:
+        return load(self, indices if isinstance(indices, tuple) else (indices,))
+
+    def masked(self, mask: Node, *indices: Expr) -> Node:
+        """The element where `mask` holds, else 0 without touching memory."""
+        return load(self, indices, mask)
+
+
+def load(buffer: Buffer, indices: Iterable[Expr], mask: Node | None = None) -> Node:
+    """An element of `buffer`; 0 where `mask` is false, and memory is not touched there."""
+    src = tuple(as_node(i) for i in indices)
+    if len(src) != len(buffer.shape):
+        raise KernelError(f"{buffer.name} has {len(buffer.shape)} dimensions and was indexed with {len(src)}")
+    if mask is not None and mask.op == "const":
+        if not mask.arg:
+            return const(0, buffer.dtype)
+        mask = None
+    return make("load", buffer.dtype, src if mask is None else (*src, mask), (buffer, mask is not None))
+
+
+def load_parts(node: Node) -> tuple[Buffer, tuple[Node, ...], Node | None]:
+    """(buffer, indices, mask) of a load node."""
+    buffer, masked = node.arg
+    return (buffer, node.src[:-1], node.src[-1]) if masked else (buffer, node.src, None)
+
+
+def loads(*roots: Node) -> Iterator[tuple[Buffer, tuple[Node, ...], Node | None]]:
+    """(buffer, indices, mask) of every load below `roots`."""
+    for n in walk(*roots):
+        if n.op == "load":
+            yield load_parts(n)
