@@ -99,7 +99,7 @@ def _add_show(p: ArgumentParser) -> None:
     only.add_argument(
         "--stage",
         type=_stages,
-        metavar="STAGE",
+        metavar="WHICH",
         help=f"print a stage of the way to machine code and nothing else: {', '.join(STAGES)}; several with commas, or all",
     )
 

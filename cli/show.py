@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..ir.errors import UsageError
-from .style import KINDS, LEGEND, console, opts_text
+from .style import KINDS, console, legend, opts_text
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -54,7 +54,7 @@ def run(args: Namespace) -> int:
     out.print(Text.assemble((kernel.name, "bold"), f" for {target.name}, {origin}"), soft_wrap=True)
     out.print(opts_text(opts), soft_wrap=True)
     out.print(Text(f"--opts {shlex.quote(dumps(opts))}", style="dim"), soft_wrap=True)
-    out.print(LEGEND, style="dim")
+    out.print(legend(), style="dim")
     out.print()
     out.print(nest_text(scheduled), soft_wrap=True)
     out.print()
@@ -108,8 +108,10 @@ def nest_text(scheduled: Scheduled) -> Text:
     """The loop nest, one line a loop, each in the colour of its kind."""
     from rich.text import Text
 
+    from ..opts import nest_lines
+
     out = Text()
-    for line in scheduled.nest():
+    for line in nest_lines(scheduled):
         if out:
             out.append("\n")
         out.append("  " * line.depth)

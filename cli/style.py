@@ -31,36 +31,16 @@ KINDS = {
     "stage": "green",
     "store": "cyan",
 }
-"""A colour for each axis kind of `Scheduled.nest()`."""
-
-OPS = {
-    "PARALLEL": "grid",
-    "TILE": "serial",
-    "MOVE": "serial",
-    "UPCAST": "upcast",
-    "UNROLL": "unroll",
-    "STAGE": "stage",
-    "TC": "lanes",
-    "PADTO": "store",
-    "NT": "store",
-    "FETCH": "store",
-    "OWN": "grid",
-    "LOCAL": "thread",
-    "GROUP": "thread",
-    "SWIZZLE": "grid",
-    "NOLOCAL": "grid",
-    "LAUNCH": "grid",
-}
-"""The axis kind whose colour an option takes."""
+"""A colour for each axis kind of `opts.nest_lines`, and for each option's."""
 
 OUTCOMES = {"ok": "green", "slow": "dim", "wrong": "bold red", "build": "yellow", "timeout": "magenta", "crash": "red", "illegal": "dim yellow"}
 
 
-LEGEND = (
-    "T tile  M move  U into registers  R unroll  P parallel  S stage  TC matrix instruction  K split the reduce  PAD pad  "
-    "NT non-temporal stores  F fetch before use  OWN blocks of a scatter's output"
-)
-"""What the letters of the options' short form mean."""
+def legend() -> str:
+    """What the letters of the options' short form mean."""
+    from ..opts.registry import OPTIONS
+
+    return "  ".join(f"{o.letter} {o.legend}" for o in OPTIONS.values() if o.legend)
 
 
 def console(stream: TextIO | None = None) -> Console:
@@ -151,10 +131,11 @@ def opts_text(opts: Sequence[Opt]) -> Text:
     from rich.text import Text
 
     from ..opts.opt import short
+    from ..opts.registry import OPTIONS
 
     out = Text()
     for i, opt in enumerate(opts):
         if i:
             out.append(" ")
-        out.append(short((opt,)), style=KINDS[OPS.get(opt.op, "serial")])
+        out.append(short((opt,)), style=KINDS[OPTIONS[opt.op].kind])
     return out if opts else Text("(none)", style="dim")

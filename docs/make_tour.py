@@ -28,7 +28,7 @@ from tilewright.ir.evaluation.reference import evaluate
 from tilewright.kernels import get, make
 from tilewright.lower import lower
 from tilewright.measure import Measurement, Measurer
-from tilewright.opts import actions, apply, dumps, parse, short
+from tilewright.opts import actions, apply, dumps, nest_lines, parse, short
 from tilewright.plan import key_of, opts_text, resolve
 from tilewright.program.text import show
 from tilewright.renderers import render
@@ -178,7 +178,7 @@ def lowered(expand: bool) -> Any:
 
 def nest(opts: Any) -> str:
     """A loop nest as text, a line a loop."""
-    lines = apply(KERNEL, opts, TARGET).nest()
+    lines = nest_lines(apply(KERNEL, opts, TARGET))
     return "\n".join(f"{'  ' * n.depth}{n.label} {n.extent_text}".rstrip().ljust(40) + f"  {n.kind}  {n.detail}".rstrip() for n in lines)
 
 

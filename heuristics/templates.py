@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from ..ir.kernel import Kernel
 from ..opts.defaults import points, rows
 from ..opts.dots import fitting
-from ..opts.fetch import fetching
 from ..opts.nests import Nest, build
 from ..opts.opt import Opts, opt
+from ..opts.options.fetch import fetching
 from ..opts.structure import contractions, extent, nests, shared_axes
 from ..targets import Target
 from .seeds import gpu as gpu_seeds

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from .body import Store, Value
 from .errors import OptError
@@ -21,10 +21,17 @@ from .without_epilogue import without_epilogue
 from .writer import Writer
 
 VERSION = 1
-TENSOR_OPS = frozenset({"STAGE", "NT", "FETCH", "TC", "OWN"})
-"""Options whose `on` is a buffer or a value, not an axis."""
-
 _DONE: weakref.WeakKeyDictionary[Kernel, Canonical] = weakref.WeakKeyDictionary()
+
+
+class Names(Protocol):
+    """What names an option holds: `on` is "axis", "loop", "tensor" or "grid"; `named_fields` are the fields whose values are loops or axes."""
+
+    @property
+    def on(self) -> str: ...
+
+    @property
+    def named_fields(self) -> tuple[str, ...]: ...
 
 
 @dataclass(frozen=True)
@@ -45,30 +52,31 @@ class Canonical:
     loops: dict[str, str]
     """`tensors`: buffers and values; `axes`: families and sites; `loops`: the same for loops (one named like its family is of the axis of that name)."""
 
-    def to_canonical(self, opts: Sequence[Sequence[Any]]) -> list[list[Any]]:
-        """Options in JSON form (`[op, on]` or `[op, on, arg]`) with canonical names; OptError for a name the normalised kernel lacks."""
-        return [self._opt(o, self.tensors, self.axes, self.loops) for o in opts]
+    def to_canonical(self, opts: Sequence[Sequence[Any]], names: Mapping[str, Names]) -> list[list[Any]]:
+        """Options in JSON form (`[op, on]` or `[op, on, arg]`) with canonical names; `names` says of each option what it names (one that is not in it names an
+        axis). OptError for a name the normalised kernel lacks."""
+        return [self._opt(o, names.get(o[0]), self.tensors, self.axes, self.loops) for o in opts]
 
-    def from_canonical(self, opts: Sequence[Sequence[Any]]) -> list[list[Any]]:
+    def from_canonical(self, opts: Sequence[Sequence[Any]], names: Mapping[str, Names]) -> list[list[Any]]:
         """The inverse: options with this kernel's names."""
         tensors = {c: n for n, c in self.tensors.items()}
         # sites come last in `loops`: a family's only axis goes by its site, which is what its loops are called
         axes = {c: n for n, c in self.axes.items()} | {c: n for n, c in self.loops.items()}
-        return [self._opt(o, tensors, axes, axes) for o in opts]
+        return [self._opt(o, names.get(o[0]), tensors, axes, axes) for o in opts]
 
     @staticmethod
-    def _opt(o: Sequence[Any], tensors: dict[str, str], axes: dict[str, str], loops: dict[str, str]) -> list[Any]:
+    def _opt(o: Sequence[Any], names: Names | None, tensors: dict[str, str], axes: dict[str, str], loops: dict[str, str]) -> list[Any]:
         op, on, *rest = o
-        if op in TENSOR_OPS:
+        if names is not None and names.on == "tensor":
             new = tensors.get(on)
             if new is None:
                 raise OptError(f"{op}({on}): the kernel has no buffer or value {on!r} (it has {', '.join(tensors)})")
         else:
-            new = _loop(op, on, loops if op == "MOVE" else axes, loops, tensors)
+            new = _loop(op, on, loops if names is not None and names.on == "loop" else axes, loops, tensors)
         out: list[Any] = [op, new]
         for arg in rest:
             if isinstance(arg, dict):
-                named = ("at", "before") if op != "TC" else ("m", "n", "k")
+                named = names.named_fields if names is not None else ()
                 arg = {k: _loop(op, v, loops, loops, tensors) if k in named and v else v for k, v in arg.items()}
             out.append(arg)
         return out

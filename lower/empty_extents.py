@@ -11,7 +11,8 @@ from ..ir.kernel import Kernel
 from ..ir.node import Node, axis, const
 from ..ir.operators import substitute
 from ..ir.rewrite import Rewriter
-from ..opts.schedule import Scheduled, apply
+from ..opts.apply_options import apply
+from ..opts.schedule import Scheduled
 
 
 def parts(scheduled: Scheduled, positive: frozenset[Node] = frozenset(), gate: Node = const(1)) -> Iterator[tuple[Scheduled, Node]]:  # noqa: B008

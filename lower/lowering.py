@@ -16,8 +16,8 @@ from ..ir.operators import substitute
 from ..opts.axis_plan import Part
 from ..opts.loop_tree import Folded
 from ..opts.nests import Nest
+from ..opts.plans import StagePlan
 from ..opts.schedule import Scheduled
-from ..opts.staging import StagePlan
 from ..program.builder import Builder, Loop
 from ..program.program import Mem, Phase, Val
 from . import pieces

@@ -11,9 +11,10 @@ from ..ir import index as ix
 from ..ir.errors import OptError
 from ..ir.node import Node, const
 from ..log import logger
+from ..opts.apply_options import apply
 from ..opts.axis_plan import Part
 from ..opts.memory_limits import check_program
-from ..opts.schedule import Scheduled, apply
+from ..opts.schedule import Scheduled
 from ..program.builder import Builder
 from ..program.program import Param, Phase, Program, Val
 from ..program.verify import after_pass

@@ -9,7 +9,7 @@ from typing import Protocol
 from ..ir.node import Node
 from ..opts.axis_plan import Part
 from ..opts.nests import Nest
-from ..opts.staging import StagePlan
+from ..opts.plans import StagePlan
 from ..program.program import Mem
 
 

@@ -136,7 +136,7 @@ class _Checker:
         except Exception as e:
             return ((SCHEDULE, _raised("applying the options", e)),)
         names = [EMIT, *(p.name for p in passes.of(self.target))]
-        wrong = self._lowered(scheduled, names, len(names), twin=True, cuts=_cuts(self.kernel, opts))
+        wrong = self._lowered(scheduled, names, len(names), twin=True, cuts=_cuts(scheduled))
         # the twin is exact, and floats only have to be looked at up to where it fails
         other = self._lowered(scheduled, names, len(names) if wrong is None else wrong[0], twin=False)
         at, why = min(filter(None, (wrong, other)), default=(len(names), ""))
@@ -244,12 +244,12 @@ class _Checker:
         return ""
 
 
-def _cuts(kernel: Kernel, opts: Opts) -> dict[str, int]:
+def _cuts(s: Scheduled) -> dict[str, int]:
     """How folds are cut: their merges divide, and the twin's division is not one that sums can be pulled through."""
-    from ..ir.body import Fold
+    from ..opts.nests import FoldItem
 
-    tiles = {o.on: o.amount for o in opts if o.op == "TILE"}
-    return {f.name: tiles[f.axis.arg.name] for f in kernel.body if isinstance(f, Fold) and f.axis.arg.name in tiles}
+    parts = {p.fold.name: p.fold.stride for p in s.plans.values() if p.fold}
+    return {i.fold.name: parts[i.fold.axis.arg.name] for i in s.items if isinstance(i, FoldItem) and i.fold.axis.arg.name in parts}
 
 
 def _raised(what: str, error: Exception) -> str:

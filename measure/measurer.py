@@ -252,7 +252,10 @@ class Measurer:
 
 def _flushes(b: Built) -> bool:
     """Whether it uses a matrix instruction that takes subnormal numbers for zero, as docs/options.md says of bfloat16's."""
-    return any("bf16" in str(a) for o in b.opts if getattr(o, "op", "") == "TC" for a in o.json)
+    from ..opts.opt import Opt
+    from ..opts.registry import OPTIONS
+
+    return any(OPTIONS[o.op].flushes(o) for o in b.opts if isinstance(o, Opt))
 
 
 def _task(b: Built) -> Task:

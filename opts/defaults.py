@@ -5,15 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..ir.buffer import Buffer
 from ..ir.errors import OptError
 from ..ir.kernel import Kernel
 from ..ir.node import Node
 from ..targets import Target
-from .fetch import fetching
-from .nests import build
 from .opt import Opt, Opts, opt
-from .pages import is_far
+from .registry import OPTIONS
 from .structure import accesses, contiguous, extent, lane_axis, nests, shared_axes, stageable_values
 
 
@@ -55,8 +52,7 @@ def rows(kernel: Kernel, target: Target, threads: int, width: int, stage: bool, 
         if stage:
             at = site_name(best[0])
             out += [opt("STAGE", v, at=at) for v in stageable_values(kernel)]
-    worth = [b for b in kernel.outputs if _worth_fetching(kernel, b, target)] or [b for b in kernel.inputs if _worth_fetching(kernel, b, target)]
-    return (*out, *(opt("FETCH", b.name) for b in worth))
+    return (*out, *(o for option in OPTIONS.values() if option.with_rows is not None for o in option.with_rows(kernel, target)))
 
 
 def points(kernel: Kernel, threads: int, vector: int) -> Opts:
@@ -81,13 +77,6 @@ def points(kernel: Kernel, threads: int, vector: int) -> Opts:
             more //= 2
         out += [opt("LOCAL", family_name(kernel, b), more)] * (more > 1)
     return tuple(out)
-
-
-def _worth_fetching(kernel: Kernel, b: Buffer, target: Target) -> bool:
-    """Whether rows of a buffer in memory can be asked for before they are used: what one pass asks for stays in the second cache until the next, beside what both
-    read. (Where an output is asked for, the prefetchers have time enough for the inputs.)"""
-    found = fetching(build(kernel, {}), b) if target.kind != "gpu" and is_far(target, b.shape, b.dtype.size) else None
-    return found is not None and 4 * extent(found.nest.reduce_axes[0]) * b.dtype.size <= target.l2
 
 
 def _chunks(size: int, threads: int, width: int) -> int:

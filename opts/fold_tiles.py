@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING
 
 from ..ir import index as ix
 from ..ir.body import Fold
@@ -16,9 +15,7 @@ from ..ir.node import Node, axes_of, const
 from ..ir.skippable import conditions, skippable, threshold
 from .axis_plan import Part
 from .nests import FoldItem
-
-if TYPE_CHECKING:
-    from .schedule import Scheduled
+from .schedule import Scheduled
 
 MOST_SAMPLED = 4096
 

@@ -7,17 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ..ir import index as ix
 from ..ir.buffer import load_parts
 from ..ir.node import Node, axes_of, walk
 from .axis_plan import Part
+from .loop_tree import LoopTree
+from .loops import Loops
 from .nests import Nest
 from .strides import dense, picks
-
-if TYPE_CHECKING:
-    from .schedule import Scheduled
 
 Held = Callable[[str], Sequence[int | Node] | Part | None]
 """A value's name → the strides of its array, in elements; for one in registers, the part that its lanes run over, or None."""
@@ -32,14 +30,14 @@ class Vectors:
     width: int = 1
 
 
-def choose_lanes(s: Scheduled) -> tuple[dict[str, Vectors], dict[str, int]]:
+def choose_lanes(s: Loops, tree: LoopTree) -> tuple[dict[str, Vectors], dict[str, int]]:
     """The lanes of every nest, and for each value that a nest makes the position of its consecutive axis, where lanes decide it
     (else it is the last). Threads of a group keep the last one."""
     lanes: dict[str, Vectors] = {}
     inner: dict[str, int] = {}
 
     def held(name: str) -> Sequence[int | Node] | Part | None:
-        if name in s.tree.registers:  # (lanes along a reduce axis are summed in the end)
+        if name in tree.registers:  # (lanes along a reduce axis are summed in the end)
             lane = lanes[name].lane
             return lane if lane is not None and lane.axis in kept[name] else None
         return _apart(len(kept[name]), inner.get(name)) if name in kept else None
@@ -54,7 +52,7 @@ def choose_lanes(s: Scheduled) -> tuple[dict[str, Vectors], dict[str, int]]:
     return lanes, inner
 
 
-def vectors(s: Scheduled, nest: Nest, exprs: Iterable[Node], held: Held) -> Vectors:
+def vectors(s: Loops, nest: Nest, exprs: Iterable[Node], held: Held) -> Vectors:
     """The lanes of one nest that evaluates `exprs`; those of a matrix instruction are given."""
     regs = s.registers(nest)
     dot = s.dots.get(nest.name)
@@ -74,7 +72,7 @@ def vectors(s: Scheduled, nest: Nest, exprs: Iterable[Node], held: Held) -> Vect
     return best
 
 
-def _score(s: Scheduled, nest: Nest, part: Part, exprs: Sequence[Node], held: Held) -> float:
+def _score(s: Loops, nest: Nest, part: Part, exprs: Sequence[Node], held: Held) -> float:
     """The accesses that are consecutive along a part, less those that are strided; a store counts twice."""
     score = 0.0
     for n in walk(*exprs):
@@ -90,7 +88,7 @@ def _score(s: Scheduled, nest: Nest, part: Part, exprs: Sequence[Node], held: He
     return score
 
 
-def _read(s: Scheduled, part: Part, ref: Node, held: Sequence[int | Node] | Part | None) -> float:
+def _read(s: Loops, part: Part, ref: Node, held: Sequence[int | Node] | Part | None) -> float:
     """A kept value. In registers it is at hand along the lanes it was made with; along others it has to be put together."""
     if held is None:
         return 0.0
@@ -99,7 +97,7 @@ def _read(s: Scheduled, part: Part, ref: Node, held: Sequence[int | Node] | Part
     return _step(s, part, ref.src, held)
 
 
-def _load(s: Scheduled, nest: Nest, part: Part, load: Node) -> float:
+def _load(s: Loops, nest: Nest, part: Part, load: Node) -> float:
     """Staged panels are laid out for their readers: they count as consecutive along their innermost part."""
     buffer, indices, mask = load_parts(load)
     staged = s.stages.get(buffer.name)
@@ -111,7 +109,7 @@ def _load(s: Scheduled, nest: Nest, part: Part, load: Node) -> float:
     return _step(s, part, indices, dense(buffer.shape), safe and s.target.kind != "gpu")
 
 
-def _step(s: Scheduled, part: Part, indices: Sequence[Node], strides: Sequence[int | Node], picked: bool = False) -> float:
+def _step(s: Loops, part: Part, indices: Sequence[Node], strides: Sequence[int | Node], picked: bool = False) -> float:
     """1 where an access is consecutive along `part`, 0 where it does not vary, or is `picked` from whole vectors; else -1."""
     total = 0
     for i, stride in zip(indices, strides, strict=True):

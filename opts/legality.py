@@ -1,18 +1,15 @@
-"""What must hold of a finished schedule; each failure is an OptError with the reason."""
+"""What must hold of a finished schedule whatever options made it; each failure is an OptError with the reason. What must hold because of one option is that
+option's own `check`."""
 
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from ..ir.body import Scan
 from ..ir.errors import OptError
 from ..ir.node import Node, walk
-from .fetch import fetching
 from .nests import FoldItem, Nest, scatter_ordered
-
-if TYPE_CHECKING:
-    from .schedule import Scheduled
+from .schedule import Scheduled
 
 MAX_STATEMENTS = 512
 MAX_ACCUMULATORS = 128
@@ -22,24 +19,11 @@ def check_scheduled(s: Scheduled) -> None:
     """Raise OptError unless grid loops are shared, loop order nests, folds and scans are sound, and code stays small."""
     _order(s)
     _grid(s)
-    _bands(s)
     for nest in s.nests:
         _nest(s, nest)
     for item in s.items:
         if isinstance(item, FoldItem):
             _fold(s, item)
-    _stages(s)
-    for b in s.kernel.buffers:
-        if b.name not in s.fetch:
-            continue
-        if s.group > 1:
-            raise OptError(f"FETCH({b.name}): a request is for one thread an item; leave out FETCH or the threads of a group (LOCAL, GROUP)")
-        if b.name in s.nt or b.name in s.held or b.name in s.stages:
-            raise OptError(f"FETCH({b.name}): its lines do not pass through the caches with {'NT' if b.name in s.nt else 'STAGE'}; leave out one of the two")
-        if fetching(s.items, b) is None and b.role == "out":
-            raise OptError(f"FETCH({b.name}): no reduction before its store runs over the same points along the output's last axis")
-        if fetching(s.items, b) is None:
-            raise OptError(f"FETCH({b.name}): no reduction is the last of several that read the same rows of it")
 
 
 def _order(s: Scheduled) -> None:
@@ -69,15 +53,6 @@ def _grid(s: Scheduled) -> None:
             for a, at in zip(made.get(n.arg, ()) if n.op == "ref" else (), n.src):
                 if a in grid and at is not a:
                     raise OptError(f"PARALLEL({a.arg.name}): {nest.name} reads {n.arg} at {at!r}, which another item may compute")
-
-
-def _bands(s: Scheduled) -> None:
-    if s.swizzle > 1:
-        rows = s.grid[-2:]
-        if len(rows) < 2 or any(isinstance(p.size, Node) for p in rows):
-            raise OptError("SWIZZLE(grid): it takes a grid of at least two axes, the last two of known extent")
-        if rows[0].trips % s.swizzle:
-            raise OptError(f"SWIZZLE(grid, {s.swizzle}): bands of {s.swizzle} do not divide the {rows[0].trips} steps of {rows[0].name}")
 
 
 def _nest(s: Scheduled, nest: Nest) -> None:
@@ -128,21 +103,3 @@ def _fold(s: Scheduled, item: FoldItem) -> None:
             v = item.fold.component(c)
             if any(a.arg.family == cut.axis.arg.family for a in v.axes):
                 raise OptError(f"component {c} keeps the folded axis")
-
-
-def _stages(s: Scheduled) -> None:
-    read: dict[str, list[Nest]] = {}
-    for nest in s.nests:
-        for n in walk(*nest.evaluated):
-            if n.op == "ref":
-                read.setdefault(n.arg, []).append(nest)
-    for name, at in s.value_stages.items():
-        users = [n for n in s.nests if name in n.fills or n.name == name] + read.get(name, [])
-        if not users:
-            raise OptError(f"STAGE({name}): nothing reads it")
-        shared = [p.name for p in s.loops(users[0]) if all(p.name in {q.name for q in s.loops(u)} for u in users)]
-        grid_ok = at == "grid" and not shared
-        if name in s.held and at not in {p.name for p in s.loops(users[0])}:
-            raise OptError(f"STAGE({name}, at={at}): it is stored in the loops {', '.join(p.name for p in s.loops(users[0])) or 'none'}")
-        if name not in s.held and at not in shared and not grid_ok:
-            raise OptError(f"STAGE({name}, at={at}): its uses share the loops {', '.join(shared) or 'none'}; stage it at one of them")

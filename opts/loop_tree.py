@@ -8,15 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from ..ir.body import Scan
 from ..ir.node import Node, walk
 from .axis_plan import Part
+from .loops import Loops
 from .nests import FoldItem, Item, Nest
-
-if TYPE_CHECKING:
-    from .schedule import Scheduled
 
 Reads = Mapping[str, Sequence[tuple[Nest, tuple[Node, ...]]]]
 
@@ -61,7 +58,7 @@ class LoopTree:
     merged: frozenset[str]
 
 
-def loop_tree(s: Scheduled) -> LoopTree:
+def loop_tree(s: Loops) -> LoopTree:
     """The loops of a schedule inside its grid. What has no points is left out."""
     builder = _Builder(s)
     found = [i for i in s.items if not _empty(i)]
@@ -71,7 +68,7 @@ def loop_tree(s: Scheduled) -> LoopTree:
 
 @dataclass(eq=False)
 class _Builder:
-    s: Scheduled
+    s: Loops
     registers: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:

@@ -4,14 +4,12 @@ it is loaded (`devices/cpu/scratch.py`)."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from ..ir.errors import OptError
 from ..targets import Target
-
-if TYPE_CHECKING:
-    from .opt import Opt
-    from .schedule import Scheduled
+from .opt import Opt
+from .schedule import Scheduled
 
 MAX_WORK_BYTES = 1 << 28
 """Of what SPLITK keeps between its two kernels."""
@@ -43,14 +41,14 @@ def check_total(target: Target, what: str, shared: int, each: int, most: int = M
         )
 
 
-class Rooms(Protocol):
+class MemoryNeeds(Protocol):
     """What a program asks for: bytes of workspace, and of scratch for each core."""
 
     work: int
     scratch: int
 
 
-def check_program(target: Target, name: str, made: Rooms, plain: Callable[[], Rooms]) -> None:
+def check_program(target: Target, name: str, made: MemoryNeeds, plain: Callable[[], MemoryNeeds]) -> None:
     """Raise OptError where a whole program takes too much. What the kernel itself keeps, in the program without options, is no fault of theirs."""
     if total_bytes(target, made.work, made.scratch) > MAX_PROGRAM_BYTES:
         bare = plain()

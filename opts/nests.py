@@ -4,11 +4,13 @@ Pointwise values are inlined into the nests that read them, unless they are stag
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from ..ir import index as ix
 from ..ir.body import IDENTITY, Fold, Reduce, Scan, Store, Value
+from ..ir.dtypes import DType
 from ..ir.kernel import Kernel
 from ..ir.node import Node, const, ref, walk
 from ..ir.node import axis as make_axis
@@ -79,11 +81,40 @@ def build(kernel: Kernel, staged: Mapping[str, bool], held: Collection[str] = ()
     """The items of `kernel` in order. `staged` names values kept in scratch; its flag is set where the first reader fills
     the value, unless it would do so `again` and again (else the value gets a nest of its own). `held` outputs are computed into a tile first,
     in a nest of its own."""
-    inline: dict[str, Value] = {}
-    pending: dict[str, Value] = {}
-    items: list[Item] = []
+    made = _Items(staged, again)
+    for item in kernel.body:
+        if isinstance(item, Fold):
+            made.fold(item)
+        else:
+            made.value(item)
+    for s in kernel.stores:
+        made.store(s, tiled=s.buffer.name in held and s.combine is None and not _stores_value(kernel, made.expand(s.expr)))
+    return made.items
 
-    def expand(expr: Node) -> Node:
+
+@lru_cache(maxsize=64)
+def plain(kernel: Kernel) -> tuple[Item, ...]:
+    """The items of `kernel` with nothing staged."""
+    return tuple(build(kernel, {}))
+
+
+def flat(items: Iterable[Item]) -> list[Nest]:
+    """Every nest of `items`, folds opened."""
+    return [n for i in items for n in (i.nests if isinstance(i, FoldItem) else (i,))]
+
+
+class _Items:
+    """The items made so far. `inline`: pointwise values that go into whoever reads them. `pending`: staged ones that nobody has read yet."""
+
+    def __init__(self, staged: Mapping[str, bool], again: Again) -> None:
+        self.staged, self.again = staged, again
+        self.inline: dict[str, Value] = {}
+        self.pending: dict[str, Value] = {}
+        self.items: list[Item] = []
+
+    def expand(self, expr: Node) -> Node:
+        """`expr` with inline values put in."""
+        inline = self.inline
         for _ in range(len(inline) + 1):
             refs = {n for n in walk(expr) if n.op == "ref" and n.arg in inline}
             if not refs:
@@ -91,71 +122,67 @@ def build(kernel: Kernel, staged: Mapping[str, bool], held: Collection[str] = ()
             expr = substitute(expr, {r: substitute(inline[r.arg].body, dict(zip(inline[r.arg].axes, r.src))) for r in refs})
         return expr
 
-    def reader(nest: Nest) -> Nest:
+    def reader(self, nest: Nest) -> Nest:
         """`nest`, filling the staged values that it is the first to read: where it reads each place of one just once. Others
         get a nest of their own before it."""
         fills: dict[str, tuple[Node, ...]] = {}
         filled: dict[str, Node] = {}
-        for name in reversed(list(pending)):  # later values first: they may read earlier ones
+        for name in reversed(list(self.pending)):  # later values first: they may read earlier ones
             refs = {n for n in walk(*nest.roots, *filled.values()) if n.op == "ref" and n.arg == name}
-            if not refs or name not in pending:
+            if not refs or name not in self.pending:
                 continue
-            v = pending.pop(name)
+            v = self.pending.pop(name)
             by = next(iter(refs)).src
             whole = all(s in nest.all_axes and s.arg.extent == a.arg.extent for s, a in zip(by, v.axes))
             runs = all(a in by or a.arg.extent != 0 for a in nest.all_axes)
-            if len(refs) == 1 and whole and runs and len(set(by)) == len(by) and not again(v, nest, by):
+            if len(refs) == 1 and whole and runs and len(set(by)) == len(by) and not self.again(v, nest, by):
                 fills[name], filled[name] = by, substitute(v.body, dict(zip(v.axes, by)))
             else:
-                items.append(reader(Nest(name, "point", v.axes, (), v.body, value=v)))
+                self.items.append(self.reader(Nest(name, "point", v.axes, (), v.body, value=v)))
         return replace(nest, fills=fills, filled=filled)
 
-    def value_nest(v: Value) -> Nest | None:
-        expr = expand(v.body)
+    def value(self, v: Value) -> None:
+        """The nest of a value, if it has one."""
+        expr = self.expand(v.body)
         if isinstance(v.expr, (Reduce, Scan)):
             kind = "reduce" if isinstance(v.expr, Reduce) else "scan"
-            return reader(Nest(v.name, kind, v.axes, v.reduce_axes, expr, value=v))
-        if v.name in staged:
-            kept = Value(v.name, v.axes, expr, v.dtype)
-            if staged[v.name]:
-                pending[v.name] = kept
-                return None
-            return reader(Nest(v.name, "point", v.axes, (), expr, value=kept))
-        inline[v.name] = v
-        return None
-
-    for item in kernel.body:
-        if isinstance(item, Fold):
-            outer, items = items, []
-            for v in item.block:
-                nest = value_nest(v)
-                if nest is not None:
-                    items.append(nest)
-            for c in item.components:  # a pointwise component still needs storage to be merged
-                v = item.component(c)
-                if c in inline:
-                    items.append(Nest(c, "point", v.axes, (), expand(v.body), value=v))
-                    del inline[c]
-            block = tuple(n for n in items if isinstance(n, Nest))
-            items = outer
-            items.append(FoldItem(item, block, {}))
+            self.items.append(self.reader(Nest(v.name, kind, v.axes, v.reduce_axes, expr, value=v)))
+        elif v.name not in self.staged:
+            self.inline[v.name] = v
         else:
-            nest = value_nest(item)
-            if nest is not None:
-                items.append(nest)
-    for s in kernel.stores:
-        expr = expand(s.expr)
-        indices = tuple(expand(i) for i in s.indices)
-        mask = None if s.mask is None else expand(s.mask)
-        if s.buffer.name in held and s.combine is None and not _stores_value(kernel, expr):
+            kept = Value(v.name, v.axes, expr, v.dtype)
+            if self.staged[v.name]:
+                self.pending[v.name] = kept
+            else:
+                self.items.append(self.reader(Nest(v.name, "point", v.axes, (), expr, value=kept)))
+
+    def fold(self, fold: Fold) -> None:
+        """A fold, with the nests of its block."""
+        outer, self.items = self.items, []
+        for v in fold.block:
+            self.value(v)
+        for c in fold.components:  # a pointwise component still needs storage to be merged
+            v = fold.component(c)
+            if c in self.inline:
+                self.items.append(Nest(c, "point", v.axes, (), self.expand(v.body), value=v))
+                del self.inline[c]
+        block = tuple(n for n in self.items if isinstance(n, Nest))
+        self.items = outer
+        self.items.append(FoldItem(fold, block, {}))
+
+    def store(self, s: Store, *, tiled: bool) -> None:
+        """The nest of a store, after that of its tile or of a scatter's identity."""
+        expr = self.expand(s.expr)
+        indices = tuple(self.expand(i) for i in s.indices)
+        mask = None if s.mask is None else self.expand(s.mask)
+        if tiled:
             tile = Value(f"{s.buffer.name}.tile", s.axes, expr, expr.dtype)
-            items.append(reader(Nest(tile.name, "point", s.axes, (), expr, value=tile)))
+            self.items.append(self.reader(Nest(tile.name, "point", s.axes, (), expr, value=tile)))
             expr = ref(tile.name, s.axes, expr.dtype)
-        nest = reader(Nest(s.buffer.name, "store", s.axes, (), expr, store=s, indices=indices, mask=mask))
+        nest = self.reader(Nest(s.buffer.name, "store", s.axes, (), expr, store=s, indices=indices, mask=mask))
         if s.combine is not None:
-            items.append(_init_nest(s, indices))
-        items.append(nest)
-    return items
+            self.items.append(_init_nest(s, indices))
+        self.items.append(nest)
 
 
 def _stores_value(kernel: Kernel, expr: Node) -> bool:
@@ -183,11 +210,8 @@ def _init_nest(s: Store, indices: tuple[Node, ...]) -> Nest:
     )
 
 
-def identity(combine: str, dtype: object) -> Node:
+def identity(combine: str, dtype: DType) -> Node:
     """The neutral element of a combine in `dtype`."""
-    from ..ir.dtypes import DType
-
-    assert isinstance(dtype, DType)
     if combine in IDENTITY:
         return const(IDENTITY[combine], dtype)
     sign = -1 if combine == "max" else 1

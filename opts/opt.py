@@ -3,69 +3,47 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
 from ..ir.errors import OptError
+from .syntax import SYNTAX, Scalar, Syntax
 
 SCHEMA = 1
-Scalar = int | str
-
-# op → how its argument is written: 'int', None, or {field: type} of a flat object (all optional fields have defaults)
-FIELDS: dict[str, Any] = {
-    "TILE": "int",
-    "MOVE": {"before": str},
-    "UPCAST": "int",
-    "UNROLL": "int",
-    "PARALLEL": None,
-    "LOCAL": "int",
-    "GROUP": "int",
-    "SPLITK": "int",
-    "STAGE": {"at": str, "order": str, "pad": int, "swizzle": int, "depth": int},
-    "TC": {"m": str, "n": str, "k": str, "row": str},
-    "SWIZZLE": "int",
-    "PADTO": "int",
-    "NOLOCAL": None,
-    "LAUNCH": "int",
-    "NT": None,
-    "FETCH": None,
-    "OWN": "int",
-}
-DEFAULTS: dict[str, dict[str, Scalar]] = {"STAGE": {"order": "panel", "pad": 0, "swizzle": 0, "depth": 1}, "TC": {"m": ""}}
 
 
 @dataclass(frozen=True, slots=True)
 class Opt:
-    """One option. `on` is an axis family, a site (`n@max`) or a loop (`k.t`) for loop options, a buffer or value for STAGE,
-    NT and FETCH, a value for TC, `grid` for SWIZZLE, NOLOCAL and LAUNCH. `arg` is an int, None, or sorted (field, scalar) pairs."""
+    """One option. `on` is what its form says: an axis family, a site (`n@max`), a loop (`k.t`), a buffer or value, or `grid`. `arg` is an int, None, or sorted
+    (field, scalar) pairs. OptError where it is not written as its form says."""
 
     op: str
     on: str
     arg: int | tuple[tuple[str, Scalar], ...] | None = None
 
     def __post_init__(self) -> None:
-        if self.op not in FIELDS:
-            near = get_close_matches(self.op.upper(), FIELDS, 1)
+        syntax = SYNTAX.get(self.op)
+        if syntax is None:
+            near = get_close_matches(self.op.upper(), SYNTAX, 1)
             hint = f"; did you mean {near[0]}?" if near else ""
-            raise OptError(f"unknown option {self.op!r}{hint} (options: {', '.join(FIELDS)})")
-        form = FIELDS[self.op]
+            raise OptError(f"unknown option {self.op!r}{hint} (options: {', '.join(SYNTAX)})")
         if not isinstance(self.on, str) or not self.on:
             raise OptError(f"{self.op}: name the axis, loop or tensor it acts on")
-        if form == "int":
+        if syntax.arg is int:
             if not isinstance(self.arg, int) or isinstance(self.arg, bool) or self.arg < 1:
                 raise OptError(f"{self.op}({self.on}): the amount must be a positive int, not {self.arg!r}")
-        elif form is None:
+        elif syntax.arg is None:
             if self.arg is not None:
                 raise OptError(f"{self.op}({self.on}) takes no argument, got {self.arg!r}")
         else:
-            object.__setattr__(self, "arg", _fields(self.op, self.on, form, self.arg))
+            object.__setattr__(self, "arg", _fields(syntax, self.on, self.arg))
 
     @property
     def fields(self) -> dict[str, Scalar]:
         """The object argument with defaults filled in."""
-        return {**DEFAULTS.get(self.op, {}), **dict(self.arg if isinstance(self.arg, tuple) else ())}
+        return {**SYNTAX[self.op].defaults, **dict(self.arg if isinstance(self.arg, tuple) else ())}
 
     @property
     def amount(self) -> int:
@@ -90,17 +68,18 @@ class Opt:
 Opts = tuple[Opt, ...]
 
 
-def _fields(op: str, on: str, form: dict[str, type], arg: Any) -> tuple[tuple[str, Scalar], ...]:
+def _fields(syntax: Syntax, on: str, arg: Any) -> tuple[tuple[str, Scalar], ...]:
+    op, types, defaults = syntax.name, syntax.arg, syntax.defaults
+    assert isinstance(types, Mapping)
     if arg is not None and not isinstance(arg, (tuple, dict)):
-        raise OptError(f"{op}({on}): the argument must be an object with the fields {', '.join(form)}, not {arg!r}")
+        raise OptError(f"{op}({on}): the argument must be an object with the fields {', '.join(types)}, not {arg!r}")
     items = dict(arg or ())
-    defaults = DEFAULTS.get(op, {})
     for name, value in items.items():
-        if name not in form:
-            raise OptError(f"{op}({on}): unknown field {name!r} (fields: {', '.join(form)})")
-        if not isinstance(value, form[name]) or isinstance(value, bool):
-            raise OptError(f"{op}({on}): field {name} must be {form[name].__name__}, not {value!r}")
-    missing = [f for f in form if f not in items and f not in defaults]
+        if name not in types:
+            raise OptError(f"{op}({on}): unknown field {name!r} (fields: {', '.join(types)})")
+        if not isinstance(value, types[name]) or isinstance(value, bool):
+            raise OptError(f"{op}({on}): field {name} must be {types[name].__name__}, not {value!r}")
+    missing = [f for f in types if f not in items and f not in defaults]
     if missing:
         raise OptError(f"{op}({on}): missing field {', '.join(missing)}")
     return tuple(sorted((k, v) for k, v in items.items() if defaults.get(k) != v))
@@ -143,31 +122,13 @@ def dumps(opts: Iterable[Opt]) -> str:
     return json.dumps([o.json for o in opts], separators=(",", ":"))
 
 
-_SHORT = {
-    "TILE": "T", "MOVE": "M", "UPCAST": "U", "UNROLL": "R", "PARALLEL": "P", "LOCAL": "L", "GROUP": "G", "SPLITK": "K", "STAGE": "S", "TC": "TC", "SWIZZLE": "Z",
-    "PADTO": "PAD", "NOLOCAL": "NOLOCAL", "LAUNCH": "REGS", "NT": "NT", "FETCH": "F", "OWN": "OWN",
-}  # fmt: skip
-
-
 def short(opts: Iterable[Opt]) -> str:
     """One dense line: `Um8 Un32 Tn128 Pn Sb@n`."""
     return " ".join(_short(o) for o in opts) or "(none)"
 
 
 def _short(o: Opt) -> str:
-    head = _SHORT[o.op]
-    if o.op == "STAGE":
-        f = o.fields
-        return (
-            f"{head}{o.on}@{f['at']}"
-            + ("/row" if f["order"] == "row" else "")
-            + (f"+{f['pad']}" if f["pad"] else "")
-            + (f"^{f['swizzle']}" if f["swizzle"] else "")
-        )
-    if o.op == "TC":
-        return f"{head}{o.on}:{o.fields['row']}"
-    if o.op == "MOVE":
-        return f"{head}{o.on}<{o.fields['before']}"
-    if o.on == "grid":
-        return f"{head}{'' if o.arg is None else o.arg}"
-    return f"{head}{o.on}{'' if o.arg is None else o.arg}"
+    syntax = SYNTAX[o.op]
+    if syntax.short is not None:
+        return syntax.letter + syntax.short(o.on, o.fields)
+    return f"{syntax.letter}{'' if syntax.on == 'grid' and o.on == 'grid' else o.on}{'' if o.arg is None else o.arg}"

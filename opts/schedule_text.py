@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from .nests import FoldItem, Nest
 from .opt import dumps, short
+from .plans import StagePlan
 from .schedule import Scheduled
-from .staging import StagePlan
+from .show import nest_lines
 
 
 def schedule_text(s: Scheduled) -> str:
@@ -28,7 +29,7 @@ def schedule_text(s: Scheduled) -> str:
             out.append(f"  options {short(sub.opts)}")
         out += [f"  {line}" for line in _decisions(sub)]
     out.append("loop nest")
-    for line in s.nest():
+    for line in nest_lines(s):
         words = [f"{line.label} {line.extent_text}".strip(), line.kind, line.detail]
         out.append("  " * (line.depth + 1) + "  ".join(filter(None, words)))
     return "\n".join(out) + "\n"
@@ -54,7 +55,7 @@ def _decisions(s: Scheduled) -> Iterator[str]:
     yield from (_stage(p) for p in s.stages.values())
     yield from (f"instruction {d.row.name} makes {name}" for name, d in s.dots.items())
     yield from (f"stores to {name} are non-temporal" for name in sorted(s.nt))
-    yield from (f"lines of {name} are fetched before they are used" for name in sorted(s.fetch))
+    yield from (f"{op} of {name}" for op, names in sorted(s.marks.items()) for name in sorted(names))
 
 
 def _nest(s: Scheduled, n: Nest) -> str:

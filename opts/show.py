@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ..ir.body import Reduce, Scan
 from ..ir.buffer import load_parts
 from ..ir.node import Node
 from .axis_plan import Part
 from .nests import FoldItem, Nest
-from .staging import ONCE
-
-if TYPE_CHECKING:
-    from .schedule import Scheduled
+from .plans import ONCE
+from .schedule import Scheduled
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +72,7 @@ def _nest(s: Scheduled, n: Nest, depth: int) -> list[NestLine]:
 
 
 def _is_last(s: Scheduled, n: Nest, p: Part) -> bool:
-    lane = s.lanes(n).lane
-    return lane is p
+    return s.lanes(n).lane is p
 
 
 def _statement(n: Nest) -> str:

@@ -1,71 +1,49 @@
-"""STAGE of an input: which tile is copied, where, and in which layout. At `once`, the panel holds the whole of a constant input: it is filled before the first
-call with these contents, and later calls read it."""
+"""Which tile of an input is copied, and in which layout: how the plan of a STAGE is made. At `once`, the panel holds the whole of a constant input: it is filled
+before the first call with these contents, and later calls read it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from ..ir import index as ix
-from ..ir.buffer import Buffer, loads
-from ..ir.dtypes import DType
+from ..ir.buffer import Buffer, load_parts, loads
 from ..ir.errors import OptError
 from ..ir.node import Node, axes_of, axis, const, walk
 from .axis_plan import Part
+from .nests import Nest
 from .opt import Opt
-
-if TYPE_CHECKING:
-    from .dots import DotPlan
-    from .nests import Nest
-    from .schedule import Scheduled
+from .plans import ONCE, StagePlan
+from .schedule import Scheduled
 
 MAX_STAGE_BYTES = 1 << 26
 MAX_ONCE_BYTES = 1 << 30
-ONCE = "once"
 _ONCE = Part(ONCE, axis(ONCE, 1), ONCE, 1, 1, False, axis(ONCE, 1))
 
 
 @dataclass(frozen=True, eq=False)
-class StagePlan:
-    """A staged tile. panel: one element for each combination of the inner `parts` (with strides in elements), in loop order,
-    register copies innermost, so that it is read consecutively. row: the box of the buffer that is touched, as
-    (dimension, first index, extent, stride). `kept`: the type in scratch where it is not the buffer's (signed bytes moved into the
-    unsigned range). Groups of threads keep boxes only: with order panel, dimensions that are reduced
-    over come first. `swizzle` > 0: in row r of `pitch` elements, chunks of `vector` elements change places by XOR with r % swizzle."""
+class _Read:
+    """One read of the staged buffer: its indices and its mask over part variables."""
 
-    buffer: Buffer
-    at: Part
-    order: str
-    nests: tuple[Nest, ...]
+    nest: Nest
     index: tuple[Node, ...]
     mask: Node | None
-    parts: tuple[tuple[Part, int], ...]
-    box: tuple[tuple[int, Node, int, int], ...]
-    elements: int
-    swizzle: int = 0
-    pitch: int = 0
-    vector: int = 1
-    kept: DType | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class _Tile:
+    """What is asked for: the tile of `buffer` that one iteration of loop `at` reads, in `reads`."""
+
+    o: Opt
+    sched: Scheduled
+    buffer: Buffer
+    at: Part
+    reads: list[_Read]
 
     @property
-    def once(self) -> bool:
-        """Whether it is filled before the first call, and kept."""
-        return self.at.kind == ONCE
-
-    @property
-    def bytes(self) -> int:
-        """Scratch it needs."""
-        return self.elements * self.buffer.dtype.size
-
-    @property
-    def dtype(self) -> DType:
-        """The type kept in scratch."""
-        return self.kept or self.buffer.dtype
-
-    @property
-    def describe(self) -> str:
-        """Deterministic text for hashing."""
-        return f"{self.buffer.name} at {self.at.axis.arg.name}/{self.at.stride} {self.order} {[(p.axis.arg.name, p.stride, s) for p, s in self.parts]} {[(d, e, s) for d, _, e, s in self.box]} {self.swizzle}{self.kept or ''}"
+    def pad(self) -> int:
+        """Elements added to a row."""
+        return int(self.o.fields["pad"])
 
 
 def inner_parts(sched: Scheduled, nest: Nest, at: Part) -> list[Part]:
@@ -81,38 +59,55 @@ def inner_parts(sched: Scheduled, nest: Nest, at: Part) -> list[Part]:
 
 def plan_stage(sched: Scheduled, o: Opt) -> StagePlan:
     """Where and how the input `o.on` is staged; OptError if its tile is not affine, too large, or ambiguous."""
-    fields = o.fields
-    found: list[tuple[Nest, tuple[Node, ...], Node | None, Part]] = []
-    buffer = next(b for b in sched.kernel.buffers if b.name == o.on)
-    loop_names: set[str] = set()
-    for nest in sched.nests:
-        at = {p.name: p for p in sched.loops(nest)}
-        for b, index, mask in loads(*nest.evaluated):
-            if b == buffer:
-                loop_names |= set(at)
-                place = at.get(str(fields["at"]), _ONCE if fields["at"] == ONCE else None)
-                if place is not None:
-                    found.append((nest, tuple(sched.at_parts(i) for i in index), mask, place))
-    if not found:
-        raise OptError(f"{o}: no loop {fields['at']!r} around a use of {o.on} (loops: {', '.join(sorted(loop_names)) or 'none'})")
-    nothing = [a.arg.name for n, *_ in found for a in n.all_axes if a.arg.extent == 0]
+    t = _wanted(sched, o)
+    nothing = [a.arg.name for r in t.reads for a in r.nest.all_axes if a.arg.extent == 0]
     if nothing:
         raise OptError(f"{o}: there is nothing to stage, {nothing[0]} has extent 0")
-    nest, index, mask, at_part = found[0]
-    if at_part.kind == ONCE:
-        _check_once(o, sched, buffer)
-    inner = inner_parts(sched, nest, at_part)
-    for i in index:
+    if t.at.kind == ONCE:
+        _check_once(o, sched, t.buffer)
+    first = t.reads[0]
+    inner = inner_parts(sched, first.nest, t.at)
+    for i in first.index:
         _affine(o, i, {p.var for p in inner})
     if sched.group > 1:
-        return _shared(o, _row(o, sched, buffer, at_part, found), sched)
-    if fields["swizzle"]:
+        return _kept_type(sched, _shared(o, _row(t), sched))
+    if o.fields["swizzle"]:
         raise OptError(f"{o}: swizzle is for tiles that the threads of a group share; use LOCAL or GROUP")
-    if fields["order"] == "panel":
-        if len({(n.name, i, m) for n, i, m, _ in found}) > 1:
-            raise OptError(f"{o}: {o.on} is read in more than one way inside {at_part.name}; use order=row")
-        return _panel(o, sched, buffer, at_part, nest, index, mask, inner, [d for d in sched.dots.values() if d.value == nest.name])
-    return _row(o, sched, buffer, at_part, found)
+    if o.fields["order"] == "panel":
+        if len({(r.nest.name, r.index, r.mask) for r in t.reads}) > 1:
+            raise OptError(f"{o}: {o.on} is read in more than one way inside {t.at.name}; use order=row")
+        return _kept_type(sched, _panel(t, inner))
+    return _kept_type(sched, _row(t))
+
+
+def _wanted(sched: Scheduled, o: Opt) -> _Tile:
+    buffer = next(b for b in sched.kernel.buffers if b.name == o.on)
+    reads: list[_Read] = []
+    place: Part | None = None
+    loop_names: set[str] = set()
+    for nest in sched.nests:
+        around = {p.name: p for p in sched.loops(nest)}
+        for b, index, mask in loads(*nest.evaluated):
+            if b == buffer:
+                loop_names |= set(around)
+                here = around.get(str(o.fields["at"]), _ONCE if o.fields["at"] == ONCE else None)
+                if here is not None:
+                    place = place or here
+                    reads.append(_Read(nest, tuple(sched.at_parts(i) for i in index), mask))
+    if place is None:
+        raise OptError(f"{o}: no loop {o.fields['at']!r} around a use of {o.on} (loops: {', '.join(sorted(loop_names)) or 'none'})")
+    return _Tile(o, sched, buffer, place, reads)
+
+
+def _kept_type(sched: Scheduled, plan: StagePlan) -> StagePlan:
+    """`plan`, kept in the type that a matrix instruction wants."""
+    for d in sched.dots.values():
+        if d.shift and load_parts(d.a)[0] == plan.buffer:
+            others = [n.name for n in plan.nests if n.name != d.value]
+            if others:
+                raise OptError(f"STAGE({plan.buffer.name}): {others[0]} reads the tile too, which {d.row.name} wants as {d.row.a}")
+            return replace(plan, kept=d.row.a)
+    return plan
 
 
 def _check_once(o: Opt, sched: Scheduled, buffer: Buffer) -> None:
@@ -135,71 +130,81 @@ def _affine(o: Opt, index: Node, variables: set[Node]) -> None:
             raise OptError(f"{o}: the index of {o.on} is read from memory")
 
 
-def _panel(
-    o: Opt, sched: Scheduled, buffer: Buffer, at: Part, nest: Nest, index: tuple[Node, ...], mask: Node | None, inner: list[Part], dots: list[DotPlan]
-) -> StagePlan:
-    used = [p for p in inner if any(p.var in ix.parts(i)[0] for i in index)]
-    # the part that is contiguous in memory goes last, so that lanes read consecutive words; a matrix instruction wants its lanes
-    # last, and inside each the elements it takes at once
-    last = index[-1]
-    regs = [p for p in used if p.register]
-    dot = any(p.kind == "dot" for p in regs)
-    lanes = {d.n for d in dots if dot}
-    regs.sort(key=lambda p: (p.kind == "dot", p.kind == "upcast", p.axis in lanes, p.kind == "upcast" and ix.parts(last)[0].get(p.var, 0) == 1))
-    ordered = [p for p in used if not p.register] + regs
-    if at.kind == ONCE:
+def _panel(t: _Tile, inner: list[Part]) -> StagePlan:
+    read = t.reads[0]
+    ordered = _panel_order(read.index, [p for p in inner if any(p.var in ix.parts(i)[0] for i in read.index)], _dot_lanes(t.sched, read.nest))
+    if t.at.kind == ONCE:
         strange = [p.name for p in ordered if isinstance(p.size, Node)]
         if strange:
-            raise OptError(f"{o}: loop {strange[0]} has a symbolic extent")
-        if mask is not None and axes_of(sched.at_parts(mask)) - {p.var for p in ordered}:
-            raise OptError(f"{o}: what is read of {buffer.name} depends on loops that do not index it")
+            raise OptError(f"{t.o}: loop {strange[0]} has a symbolic extent")
+        if read.mask is not None and axes_of(t.sched.at_parts(read.mask)) - {p.var for p in ordered}:
+            raise OptError(f"{t.o}: what is read of {t.buffer.name} depends on loops that do not index it")
+    padded = int(any(p.kind == "dot" for p in ordered))  # the innermost part whose rows are padded
     stride, strides = 1, []
     for n, p in enumerate(reversed(ordered)):
         strides.append(stride)
         stride *= p.trips
-        if n == int(dot) and o.fields["pad"]:
-            stride += int(o.fields["pad"])
-    _size(o, stride * buffer.dtype.size, MAX_ONCE_BYTES if at.kind == ONCE else MAX_STAGE_BYTES)
-    return StagePlan(buffer, at, "panel", (nest,), index, mask, tuple(zip(ordered, reversed(strides))), (), stride)
+        if n == padded:
+            stride += t.pad
+    _size(t.o, stride * t.buffer.dtype.size, MAX_ONCE_BYTES if t.at.kind == ONCE else MAX_STAGE_BYTES)
+    return StagePlan(t.buffer, t.at, "panel", (read.nest,), read.index, read.mask, tuple(zip(ordered, reversed(strides))), (), stride)
 
 
-def _row(o: Opt, sched: Scheduled, buffer: Buffer, at: Part, found: list[tuple[Nest, tuple[Node, ...], Node | None, Part]]) -> StagePlan:
-    boxes = []
-    for nest, index, mask, _ in found:
-        variables = {p.var: p for p in inner_parts(sched, nest, at)}
-        if mask is not None and not _only_bounds(mask, buffer, sched, index):
-            raise OptError(f"{o}: {buffer.name} is masked by more than its bounds; use order=panel")
-        box = []
-        for i in index:
-            _affine(o, i, set(variables))
-            terms, c = ix.parts(i)
-            rest = {t: k for t, k in terms.items() if t not in variables}
-            extent = 1
-            for t, k in terms.items():
-                if t in variables:
-                    reach = k * (variables[t].trips - 1)
-                    extent += abs(reach)
-                    c += min(reach, 0)
-            box.append((ix.linear(rest, c), extent))
-        boxes.append(box)
-    if len({tuple(b for b, _ in box) for box in boxes}) > 1:
-        raise OptError(f"{o}: the uses of {buffer.name} inside {at.name} start at different places")
-    extents = [max(box[d][1] for box in boxes) for d in range(len(buffer.shape))]
-    order = list(range(len(buffer.shape)))
-    shared = sched.group > 1
-    if shared and o.fields["order"] == "panel":
-        reduced = {p.var for n, *_ in found for p in inner_parts(sched, n, at) if p.axis in n.reduce_axes}
-        order.sort(key=lambda d: not any(t in reduced for _, index, _, _ in found for t in ix.parts(index[d])[0]))
+def _dot_lanes(sched: Scheduled, nest: Nest) -> set[Node]:
+    return {d.n for d in sched.dots.values() if d.value == nest.name}
+
+
+def _panel_order(index: tuple[Node, ...], used: Iterable[Part], dot_lanes: set[Node]) -> list[Part]:
+    """The parts of a panel, outer to inner. The part that is contiguous in memory goes last, so that lanes read consecutive words; a matrix instruction wants its
+    lanes last, and inside each the elements it takes at once."""
+    used = list(used)
+    last = ix.parts(index[-1])[0]
+    regs = [p for p in used if p.register]
+    lanes = dot_lanes if any(p.kind == "dot" for p in regs) else set()
+    regs.sort(key=lambda p: (p.kind == "dot", p.kind == "upcast", p.axis in lanes, p.kind == "upcast" and last.get(p.var, 0) == 1))
+    return [p for p in used if not p.register] + regs
+
+
+def _row(t: _Tile) -> StagePlan:
+    boxes = [_box(t, r) for r in t.reads]
+    if len({tuple(start for start, _ in box) for box in boxes}) > 1:
+        raise OptError(f"{t.o}: the uses of {t.buffer.name} inside {t.at.name} start at different places")
+    extents = [max(box[d][1] for box in boxes) for d in range(len(t.buffer.shape))]
+    order = list(range(len(t.buffer.shape)))
+    shared = t.sched.group > 1
+    if shared and t.o.fields["order"] == "panel":
+        reduced = {p.var for r in t.reads for p in inner_parts(t.sched, r.nest, t.at) if p.axis in r.nest.reduce_axes}
+        order.sort(key=lambda d: not any(v in reduced for r in t.reads for v in ix.parts(r.index[d])[0]))
     dims: list[tuple[int, Node, int, int]] = []
     stride = 1
     for d in reversed(order):
         dims.append((d, boxes[0][d][0], extents[d], stride))
         stride *= extents[d]
         if len(dims) == 1:
-            stride = (stride if shared else -(-stride // 16) * 16) + int(o.fields["pad"])
-    _size(o, stride * buffer.dtype.size)
-    nests = tuple(dict.fromkeys(n for n, *_ in found))
-    return StagePlan(buffer, at, "row", nests, found[0][1], found[0][2], (), tuple(reversed(dims)), stride)
+            stride = (stride if shared else -(-stride // 16) * 16) + t.pad
+    _size(t.o, stride * t.buffer.dtype.size)
+    nests = tuple(dict.fromkeys(r.nest for r in t.reads))
+    return StagePlan(t.buffer, t.at, "row", nests, t.reads[0].index, t.reads[0].mask, (), tuple(reversed(dims)), stride)
+
+
+def _box(t: _Tile, read: _Read) -> list[tuple[Node, int]]:
+    """By dimension, (first index, extent) of what one read touches."""
+    variables = {p.var: p for p in inner_parts(t.sched, read.nest, t.at)}
+    if read.mask is not None and not _only_bounds(read.mask, t.buffer, t.sched, read.index):
+        raise OptError(f"{t.o}: {t.buffer.name} is masked by more than its bounds; use order=panel")
+    box = []
+    for i in read.index:
+        _affine(t.o, i, set(variables))
+        terms, c = ix.parts(i)
+        rest = {v: k for v, k in terms.items() if v not in variables}
+        extent = 1
+        for v, k in terms.items():
+            if v in variables:
+                reach = k * (variables[v].trips - 1)
+                extent += abs(reach)
+                c += min(reach, 0)
+        box.append((ix.linear(rest, c), extent))
+    return box
 
 
 def _shared(o: Opt, plan: StagePlan, sched: Scheduled) -> StagePlan:

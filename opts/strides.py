@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ..ir import index as ix
 from ..ir.buffer import load_parts
 from ..ir.node import Node, axes_of, const, walk
 from .axis_plan import Part
+from .loops import Loops
 from .nests import Nest
 
-if TYPE_CHECKING:
-    from .schedule import Scheduled
 
-
-def strides(s: Scheduled, nest: Nest, part: Part) -> list[tuple[int | None, float]]:
+def strides(s: Loops, nest: Nest, part: Part) -> list[tuple[int | None, float]]:
     """(element stride along `part`, weight) of every load and store of buffers; None where it is not linear."""
     out: list[tuple[int | None, float]] = []
     for n in walk(*nest.evaluated):
@@ -26,7 +22,7 @@ def strides(s: Scheduled, nest: Nest, part: Part) -> list[tuple[int | None, floa
     return out
 
 
-def picked(s: Scheduled, nest: Nest, load: Node, part: Part) -> int | None:
+def picked(s: Loops, nest: Nest, load: Node, part: Part) -> int | None:
     """The element stride of a load along `part`, where it is done by whole vectors and shuffles that pick from them; None where it is not."""
     buffer, indices, mask = load_parts(load)
     plan = s.stages.get(buffer.name)
@@ -44,7 +40,7 @@ def picks(step: int) -> bool:
     return 2 <= step <= 4
 
 
-def stride(s: Scheduled, nest: Nest, name: str, indices: tuple[Node, ...], shape: tuple[int | Node, ...], part: Part) -> int | None:
+def stride(s: Loops, nest: Nest, name: str, indices: tuple[Node, ...], shape: tuple[int | Node, ...], part: Part) -> int | None:
     """The element stride of an access along `part`, in the staged panel where there is one."""
     plan = s.stages.get(name)
     if plan is not None and plan.order == "panel" and any(n is nest for n in plan.nests):

@@ -12,11 +12,11 @@ from ..ir.body import Scan
 from ..ir.buffer import Buffer, loads
 from ..ir.kernel import Kernel
 from ..ir.node import Node, axes_of, walk
-from .nests import FoldItem, Nest, build
+from .nests import Nest, flat, plain, scatter_ordered
 
 
 @dataclass(frozen=True, eq=False)
-class Access:
+class AccessPattern:
     """One load or store of a nest, with the element stride of every axis (None where it is not linear)."""
 
     buffer: Buffer
@@ -45,14 +45,14 @@ class Contraction:
 @lru_cache(maxsize=64)
 def nests(kernel: Kernel) -> tuple[Nest, ...]:
     """The nests of the kernel with nothing staged."""
-    return tuple(n for i in build(kernel, {}) for n in (i.nests if isinstance(i, FoldItem) else (i,)))
+    return tuple(flat(plain(kernel)))
 
 
-def accesses(kernel: Kernel, nest: Nest) -> list[Access]:
+def accesses(kernel: Kernel, nest: Nest) -> list[AccessPattern]:
     """Every load and store of a nest."""
-    out = [Access(b, strides_of(b, i), False) for b, i, _ in loads(*nest.roots)]
+    out = [AccessPattern(b, strides_of(b, i), False) for b, i, _ in loads(*nest.roots)]
     if nest.store is not None:
-        out.append(Access(nest.store.buffer, strides_of(nest.store.buffer, nest.indices), True))
+        out.append(AccessPattern(nest.store.buffer, strides_of(nest.store.buffer, nest.indices), True))
     return out
 
 
@@ -126,8 +126,6 @@ def shared_axes(kernel: Kernel) -> list[Node]:
     """Axes that every nest runs over as spatial ones: what PARALLEL may take."""
     all_nests = nests(kernel)
     out = [a for a in all_nests[0].axes if all(a in n.axes for n in all_nests)]
-    from .nests import scatter_ordered
-
     ordered = {a for s in kernel.stores for a in scatter_ordered(s)}
     scanned = scanned_axes(kernel)
     return [a for a in out if a not in ordered and a not in scanned and extent(a) > 1]

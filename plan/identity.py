@@ -30,7 +30,9 @@ def key_of(kernel: Kernel, device: Device, threads: int | None = None, policy: s
 
 def opts_text(kernel: Kernel, opts: Iterable[Opt]) -> str:
     """Options in canonical names as canonical JSON, the form a row keeps. Raises OptError for names that the normal form lacks."""
-    return canon(canonical(kernel).to_canonical([o.json for o in opts]))
+    from ..opts.syntax import SYNTAX
+
+    return canon(canonical(kernel).to_canonical([o.json for o in opts], SYNTAX))
 
 
 def source_key(kernel: Kernel, opts: Iterable[Opt], target: Target, code: str) -> str:

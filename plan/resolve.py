@@ -181,5 +181,6 @@ def _allowed(kernel: Kernel, opts: tuple[Opt, ...], device: Device, key: Key) ->
 def _translated(kernel: Kernel, row: Row) -> tuple[Opt, ...]:
     """A row's options in this kernel's names. Raises OptError."""
     from ..opts import parse
+    from ..opts.syntax import SYNTAX
 
-    return parse(canonical_of(kernel).from_canonical(json.loads(row.opts)))
+    return parse(canonical_of(kernel).from_canonical(json.loads(row.opts), SYNTAX))

@@ -67,9 +67,10 @@ def known(cache: Cache, key: Key, canonical: Canonical) -> Known:
 def _measurement(row: Row, canonical: Canonical) -> Measurement | None:
     from ..measure import Measurement, Outcome
     from ..opts import parse
+    from ..opts.syntax import SYNTAX
 
     try:
-        opts = parse(canonical.from_canonical(json.loads(row.opts)))
+        opts = parse(canonical.from_canonical(json.loads(row.opts), SYNTAX))
     except OptError:
         return None
     timed = row.outcome in ("ok", "slow")

@@ -10,6 +10,8 @@ import dataclasses
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
+from ..opts.syntax import SYNTAX
+
 if TYPE_CHECKING:
     from random import Random
 
@@ -33,19 +35,15 @@ def amounts(n: int, reach: int = 2) -> list[int]:
     return out
 
 
-CHOICES: dict[str, tuple[int | str, ...]] = {"order": ("panel", "row"), "pad": (0, 1, 4, 8, 16), "swizzle": (0, 4, 8)}
-"""Values of a STAGE field worth trying."""
-
-
 def variants(opt: Opt, places: Collection[str] = (), reach: int = 2) -> Iterator[Opt]:
-    """The option with another amount, or with one field changed; `places` are loops that `at` and `before` may name."""
+    """The option with another amount, or with one field changed; `places` are loops that its fields may name."""
     if isinstance(opt.arg, int):
         for a in amounts(opt.arg, reach):
             yield dataclasses.replace(opt, arg=a)
     elif isinstance(opt.arg, tuple):
-        fields = opt.fields
+        fields, syntax = opt.fields, SYNTAX[opt.op]
         for field, value in fields.items():
-            for choice in places if field in ("at", "before") else CHOICES.get(field, ()):
+            for choice in places if field in syntax.loop_fields else syntax.choices.get(field, ()):
                 if choice not in (value, opt.on):
                     yield dataclasses.replace(opt, arg=tuple({**fields, field: choice}.items()))
 
@@ -54,11 +52,11 @@ def places(opts: Schedule) -> list[str]:
     """The axes and loops that a list mentions, each once, in order."""
     seen: dict[str, None] = {}
     for o in opts:
-        if o.op not in ("STAGE", "NT", "FETCH", "TC", "OWN"):
+        if SYNTAX[o.op].on != "tensor":
             seen.setdefault(o.on)
         if isinstance(o.arg, tuple):
             for field, value in o.arg:
-                if field in ("at", "before"):
+                if field in SYNTAX[o.op].loop_fields:
                     seen.setdefault(str(value))
     return list(seen)
 

@@ -147,7 +147,9 @@ class CacheRecorder:
         self._written = self.clock()
 
     def _canonical(self, opts: Schedule) -> str:
-        return canon(self.canonical.to_canonical([o.json for o in opts]))
+        from ..opts.syntax import SYNTAX
+
+        return canon(self.canonical.to_canonical([o.json for o in opts], SYNTAX))
 
     def _row(self, m: Measurement, strategy: str, verified: bool, seed_s: float | None, more: Mapping[str, Any]) -> Any:
         from ..cache import Row, tool_version

@@ -40,13 +40,14 @@ def related(cache: Cache, key: Key, canonical: Canonical, space: Space, loose: M
 def _legal(rows: Iterable[Row], canonical: Canonical, space: Space, top: int) -> list[Schedule]:
     """Their options in this kernel's names, those that are legal here, each schedule once."""
     from ..opts import parse
+    from ..opts.syntax import SYNTAX
 
     found: dict[str, Schedule] = {}
     for row in rows:
         if len(found) == top:
             break
         try:
-            opts = parse(canonical.from_canonical(json.loads(row.opts)))
+            opts = parse(canonical.from_canonical(json.loads(row.opts), SYNTAX))
         except OptError:
             continue  # written by another version, or about axes this kernel lacks: of no use as a start
         state = space.state(opts)

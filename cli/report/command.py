@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..query import shape_of
-from ..style import LEGEND, console, opts_text, table
+from ..style import console, legend, opts_text, table
 from .rows import Entry, entries, measurements, notes, shown
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def run(args: Namespace) -> int:
     out.print(report(found, out.width < NARROW))
     for note in notes(found):
         out.print(note, style="dim", markup=False)
-    out.print(LEGEND, style="dim")
+    out.print(legend(), style="dim")
     return 0
 
 

@@ -81,7 +81,7 @@ def _nest(e: Entry) -> str:
         return escape(f"not a schedule for {r.device} as it is here: {error}")
     except TilewrightError as error:
         return escape(f"the loops cannot be shown here: {error}")
-    nest = scheduled.nest()
+    nest = opts.nest_lines(scheduled)
     lines = [("  " * n.depth + f"{n.label} {n.extent_text}".rstrip(), n.kind, n.detail) for n in nest[:LOOPS]]
     width = max((len(text) for text, kind, _ in lines if kind != "store"), default=0)
     out = [

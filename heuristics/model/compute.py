@@ -12,8 +12,8 @@ from ...ir.buffer import Buffer, load_parts
 from ...ir.dtypes import index
 from ...ir.node import COMPARE, Node, axes_of, walk
 from ...opts.axis_plan import Part
-from ...opts.dots import DotPlan
 from ...opts.nests import Nest
+from ...opts.plans import DotPlan
 from ...opts.schedule import Scheduled
 from ...opts.strides import picked
 from ...opts.strides import stride as stride_of

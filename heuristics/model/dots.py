@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from ...ir import index as ix
 from ...ir.buffer import load_parts
 from ...ir.node import Node, axes_of
-from ...opts.dots import DotPlan
 from ...opts.nests import Nest
+from ...opts.plans import DotPlan, StagePlan
 from ...opts.schedule import Scheduled
-from ...opts.staging import StagePlan
 from ..machine import Dots
 
 

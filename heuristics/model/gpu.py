@@ -16,8 +16,8 @@ from ...ir.dtypes import index
 from ...ir.node import Node, axes_of, walk
 from ...opts.axis_plan import Part
 from ...opts.nests import Nest
+from ...opts.plans import StagePlan
 from ...opts.schedule import Scheduled
-from ...opts.staging import StagePlan
 from ..machine import DEFAULT, SLOW, Gpu, MachineModel
 
 

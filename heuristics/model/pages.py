@@ -13,8 +13,8 @@ from ...ir.node import Node
 from ...opts.axis_plan import Part
 from ...opts.nests import Nest
 from ...opts.pages import buffer_bytes, is_far
+from ...opts.plans import StagePlan
 from ...opts.schedule import Scheduled
-from ...opts.staging import StagePlan
 from ...opts.strides import stride as stride_of
 from ..machine import DEFAULT, MachineModel
 

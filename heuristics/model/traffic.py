@@ -11,9 +11,10 @@ from ...ir.buffer import Buffer, load_parts
 from ...ir.node import Node, axes_of, walk
 from ...opts.axis_plan import Part
 from ...opts.nests import Nest
+from ...opts.options.fetch import fetches
 from ...opts.pages import is_far
+from ...opts.plans import StagePlan
 from ...opts.schedule import Scheduled
-from ...opts.staging import StagePlan
 from ..machine import MachineModel
 from .dots import weave
 from .pages import copy_cycles, jump_cycles
@@ -79,10 +80,10 @@ class Traffic:
             if n.op == "load":
                 buffer, indices, _ = load_parts(n)
                 if buffer.name not in s.stages:
-                    near = buffer.name in s.fetch or (buffer.name in warm and self._footprint(buffer, indices, item) <= room)
+                    near = buffer.name in s.marked("FETCH") or (buffer.name in warm and self._footprint(buffer, indices, item) <= room)
                     yield Use(buffer, indices, False, near)
         if nest.store is not None and nest.store.buffer.name not in s.nt:
-            yield Use(nest.store.buffer, nest.indices, True, nest.store.buffer.name in s.fetch)
+            yield Use(nest.store.buffer, nest.indices, True, nest.store.buffer.name in s.marked("FETCH"))
 
     def _asked(self, nest: Nest) -> float:
         """Cycles for what passes memory whatever the caches hold: stores past them (written once, and not read before), and rows that FETCH asks for."""
@@ -91,7 +92,7 @@ class Traffic:
         asked = 0.0
         if nest.store is not None and nest.store.buffer.name in s.nt:
             asked += self._footprint(nest.store.buffer, nest.indices, item) * items / self.dram
-        for f in s.fetches.get(nest.name, ()):
+        for f in fetches(s).get(nest.name, ()):
             row = self._footprint(f.buffer, f.indices, item)
             asked += (1 if f.later else self.machine.caches.written) * row * items / self.dram
         return asked

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ...ir.kernel import Kernel
 from ...opts.opt import Opts, opt
-from ...opts.staging import ONCE
+from ...opts.plans import ONCE
 from ...opts.structure import contractions
 from ...targets import Target
 from .contractions import Blocks, contraction

@@ -9,11 +9,11 @@ from itertools import product
 
 from ...ir.kernel import Kernel
 from ...ir.node import Node
+from ...opts.apply_options import apply
 from ...opts.axis_plan import MAX_EXTRA_WORK
 from ...opts.defaults import waste
 from ...opts.dots import Fit, fitting
 from ...opts.opt import Opt, Opts, opt
-from ...opts.schedule import apply
 from ...opts.structure import Contraction, extent, shared_axes
 from ...targets import Target
 from ..model import estimate

@@ -12,12 +12,12 @@ from ...ir.buffer import loads
 from ...ir.kernel import Kernel
 from ...ir.node import walk
 from ...log import logger
+from ...opts.apply_options import apply
 from ...opts.defaults import rows
 from ...opts.nests import Nest
 from ...opts.opt import Opts, opt, short
-from ...opts.own import ownable
+from ...opts.options.own import ownable
 from ...opts.pages import is_far
-from ...opts.schedule import apply
 from ...opts.structure import contractions, extent, nests
 from ...targets import Target
 from ..model import estimate

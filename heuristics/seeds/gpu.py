@@ -14,9 +14,9 @@ from ...ir.body import Fold
 from ...ir.buffer import Buffer, loads
 from ...ir.kernel import Kernel
 from ...ir.node import Node, axes_of
+from ...opts.apply_options import apply
 from ...opts.defaults import points
 from ...opts.opt import Opt, Opts, opt
-from ...opts.schedule import apply
 from ...opts.structure import Contraction, accesses, contiguous, contractions, extent, nests, shared_axes, stageable_values
 from ...targets import Target
 from ..model.gpu import estimate_gpu

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ...ir.kernel import Kernel
 from ...opts import defaults
+from ...opts.apply_options import apply
 from ...opts.opt import Opts
-from ...opts.schedule import apply
 from ...targets import Target
 
 

@@ -6,11 +6,11 @@ from ...ir import index as ix
 from ...ir.buffer import load_parts
 from ...ir.node import Node, const
 from ...opts.axis_plan import Part
-from ...opts.dots import DotPlan, inner_loops
+from ...opts.dots import inner_loops
 from ...opts.lanes import Vectors
 from ...opts.nests import Nest
+from ...opts.plans import DotPlan, StagePlan
 from ...opts.schedule import Scheduled
-from ...opts.staging import StagePlan
 from ...program.program import Mem, Val
 from ..expr import NestEval
 from ..lowering import Lowering

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...ir.node import const
-from ...opts.staging import StagePlan
+from ...opts.plans import StagePlan
 from ...program.program import Phase
 from ..lowering import Lowering
 from ..staged import copy

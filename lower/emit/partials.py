@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...ir.dtypes import bool_
-from ...opts.groups import ThreadAxis
 from ...opts.nests import Nest
+from ...opts.plans import ThreadAxis
 from ...program.program import Mem, Val
 from ..lowering import Lowering
 from ..storage import Key

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ...ir import index as ix
 from ...ir.node import Node, const
-from ...opts.fetch import Fetch
 from ...opts.nests import Nest
+from ...opts.options.fetch import Fetch, fetches
 from ...program.program import Mem
 from ..expr import NestEval
 from ..lowering import Lowering
@@ -18,7 +18,7 @@ LINE = 64
 def fetch(low: Lowering, n: Nest, ev: NestEval, assignments: list[Assignment]) -> None:
     """The lines of these assignments. Past the end of a row they are the next row's, or nobody's: a request never faults. Nothing where the
     reduction has no lanes along its axis: a request an element costs more than it gives."""
-    for f in low.sched.fetches.get(n.name, ()):
+    for f in fetches(low.sched).get(n.name, ()):
         at = _address(low, n, f)
         if at is None or ev.lane is None or ev.lane.axis is not n.reduce_axes[0]:
             continue

@@ -8,7 +8,7 @@ from ...ir import index as ix
 from ...ir.buffer import load_parts
 from ...ir.node import Node, axis, const
 from ...opts.axis_plan import Part
-from ...opts.staging import StagePlan
+from ...opts.plans import StagePlan
 from ...program.program import Mem
 from ..emit.loops import through
 from ..lowering import Lowering

@@ -6,7 +6,7 @@ from ...ir import index as ix
 from ...ir.dtypes import DType, index
 from ...ir.node import Node, const
 from ...ir.node import axis as make_axis
-from ...opts.staging import StagePlan
+from ...opts.plans import StagePlan
 from ...program.builder import Builder
 from ...program.program import Mem, Val
 from ..lowering import Lowering

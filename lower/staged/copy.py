@@ -7,7 +7,7 @@ from ...ir.buffer import load, load_parts, loads
 from ...ir.node import Node, const
 from ...opts.axis_plan import Part
 from ...opts.nests import Nest
-from ...opts.staging import StagePlan
+from ...opts.plans import StagePlan
 from ...program.program import Mem
 from ..emit.loops import through
 from ..lowering import Lowering

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...opts.staging import StagePlan
+from ...opts.plans import StagePlan
 from ..lowering import Lowering
 from . import copy, tile
 

@@ -9,10 +9,9 @@ from ...ir import index as ix
 from ...ir.buffer import load_parts
 from ...ir.node import Node, const
 from ...opts.axis_plan import Part
-from ...opts.dots import DotPlan
 from ...opts.lanes import Vectors
 from ...opts.nests import Nest
-from ...opts.staging import StagePlan
+from ...opts.plans import DotPlan, StagePlan
 from ...program.builder import Builder
 from ...program.program import Mem, Val
 from ..emit.dot import panel, sums_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...ir import index as ix
 from ...ir.node import Node, const
 from ...opts.axis_plan import Part
-from ...opts.staging import StagePlan
+from ...opts.plans import StagePlan
 from ...program.builder import Builder
 from ...program.program import Mem, Val
 from ..memory_access import MemoryAccess

@@ -150,12 +150,13 @@ def _valid(entry: Entry, want: Wanted, row: Row) -> bool:
     from ...ir.normalise import normalise
     from ...lower import lower
     from ...opts import apply, parse
+    from ...opts.syntax import SYNTAX
     from ...plan.identity import canonical_of
     from ...renderers import render
 
     kernel = normalise(entry.made)
     try:
-        opts = parse(canonical_of(kernel).from_canonical(json.loads(row.opts)))
+        opts = parse(canonical_of(kernel).from_canonical(json.loads(row.opts), SYNTAX))
         scheduled = apply(kernel, opts, target)
         return row.tool_version == tool_version() or render(lower(scheduled), target).sha == row.source_sha
     except TilewrightError:

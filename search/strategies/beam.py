@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from ...opts.registry import OPTIONS
 from ..moves import neighbours
 from ..strategy import Measured, Strategy, seconds
 
@@ -259,7 +260,7 @@ def _diverse(states: Iterable[State], most: int, alike: int) -> list[State]:
     count: Counter[tuple[Any, ...]] = Counter()
     out: list[State] = []
     for s in sorted(states, key=lambda s: s.estimate):
-        tile = tuple(sorted((o.op, o.on, o.arg) for o in s.opts if o.op in ("UPCAST", "UNROLL")))
+        tile = tuple(sorted((o.op, o.on, o.arg) for o in s.opts if OPTIONS[o.op].kind in ("upcast", "unroll")))
         if count["skeleton", s.skeleton] < alike and count["tile", tile] < alike:
             count["skeleton", s.skeleton] += 1
             count["tile", tile] += 1

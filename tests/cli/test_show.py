@@ -33,7 +33,7 @@ def test_every_kind_in_a_nest_has_a_colour() -> None:
     for name in kernels.NAMES:
         kernel = kernels.make(name)
         for schedule in ((), *heuristics.seeds(kernel, target, 2)):
-            kinds = {line.kind for line in opts.apply(kernel, schedule, target).nest()}
+            kinds = {line.kind for line in opts.nest_lines(opts.apply(kernel, schedule, target))}
             assert kinds <= set(KINDS), (name, schedule)
 
 

@@ -14,6 +14,7 @@ from tilewright.ir.dtypes import bool_, index
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.node import COMMUTATIVE, make, walk
 from tilewright.ir.rewrite import Rewriter
+from tilewright.opts.syntax import SYNTAX
 
 SMALL = {n: kernels.get(n).kernel(kernels.get(n).odd_shape) for n in kernels.NAMES}
 
@@ -363,7 +364,7 @@ def test_options_translate_between_two_spellings():
         ["STAGE", "acc", {"at": "grid"}],
         ["PARALLEL", "m"],
     ]
-    canon = named.to_canonical(opts)
+    canon = named.to_canonical(opts, SYNTAX)
     b = named.names["b"]
     assert b in ("b0", "b1")
     assert canon == [
@@ -374,14 +375,14 @@ def test_options_translate_between_two_spellings():
         ["STAGE", "v0", {"at": "grid"}],
         ["PARALLEL", "a0"],
     ]
-    assert named.from_canonical(canon) == opts
+    assert named.from_canonical(canon, SYNTAX) == opts
     # loops are called after their axis node, so the site's name comes back where a family has one site
-    assert hand.from_canonical(canon)[2:5] == [
+    assert hand.from_canonical(canon, SYNTAX)[2:5] == [
         ["MOVE", "depth@only.t", {"before": "rows"}],
         ["STAGE", "right", {"at": "depth@only.t"}],
         ["STAGE", "dot", {"at": "grid"}],
     ]
-    assert hand.to_canonical(hand.from_canonical(canon)) == canon
+    assert hand.to_canonical(hand.from_canonical(canon, SYNTAX), SYNTAX) == canon
 
 
 @pytest.mark.parametrize("name", kernels.NAMES)
@@ -392,8 +393,8 @@ def test_every_name_survives_the_round_trip(name):
     axes = [n for n in c.names if n not in c.tensors]
     opts += [["TILE", a, 4] for a in axes if c.names[a][0] in "af"]
     opts += [["MOVE", a, {"before": a}] for a in c.loops if c.loops[a][0] == "a"]
-    again = c.from_canonical(c.to_canonical(opts))
-    assert c.to_canonical(again) == c.to_canonical(opts)
+    again = c.from_canonical(c.to_canonical(opts, SYNTAX), SYNTAX)
+    assert c.to_canonical(again, SYNTAX) == c.to_canonical(opts, SYNTAX)
     assert all(x[0] in "vbafs" and x[1:].isdigit() for x in c.names.values())
 
 
@@ -401,24 +402,24 @@ def test_family_and_its_bare_site_are_kept_apart():
     c = canonical(SMALL["argmax"])  # the fold's axis is called like its family
     assert c.names["n"].startswith("f") and c.loops["n"].startswith("a")
     for opts in ([["TILE", "n", 8]], [["MOVE", "n", {"before": "m"}]], [["TILE", "n@top", 8]]):
-        assert c.from_canonical(c.to_canonical(opts)) == opts
+        assert c.from_canonical(c.to_canonical(opts, SYNTAX), SYNTAX) == opts
 
 
 def test_loops_that_clear_a_scatter_are_called_after_its_output():
     c = canonical(SMALL["embedding_grad"])
     opts = [["OWN", "dtable", 8], ["UPCAST", "dtable.0", 4], ["MOVE", "d", {"before": "dtable.0"}], ["TILE", "n.own", 2]]
-    canon = c.to_canonical(opts)
-    assert canon[:2] == [["OWN", "b2", 8], ["UPCAST", "b2.0", 4]] and c.from_canonical(canon) == opts
+    canon = c.to_canonical(opts, SYNTAX)
+    assert canon[:2] == [["OWN", "b2", 8], ["UPCAST", "b2.0", 4]] and c.from_canonical(canon, SYNTAX) == opts
 
 
 def test_unknown_names_are_refused():
     c = canonical(SMALL["matmul"])
     with pytest.raises(OptError, match=r"TILE: the normalised kernel has no axis 'q' \(it has m, n, k\)"):
-        c.to_canonical([["TILE", "q", 4]])
+        c.to_canonical([["TILE", "q", 4]], SYNTAX)
     with pytest.raises(OptError, match=r"STAGE\(m\): the kernel has no buffer or value 'm'"):
-        c.to_canonical([["STAGE", "m", {"at": "n"}]])
+        c.to_canonical([["STAGE", "m", {"at": "n"}]], SYNTAX)
     with pytest.raises(OptError, match="no axis 'a9'"):
-        c.from_canonical([["TILE", "a9", 4]])
+        c.from_canonical([["TILE", "a9", 4]], SYNTAX)
 
 
 # near misses ----------------------------------------------------------------------------------------------------------

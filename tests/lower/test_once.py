@@ -14,7 +14,7 @@ from tilewright.ir import OptError
 from tilewright.ir.normalise import normalise
 from tilewright.lower import lower
 from tilewright.measure.inputs import generate
-from tilewright.opts import Opts, apply, opt
+from tilewright.opts import Opts, apply, nest_lines, opt
 
 MATMUL = {"m": 10, "n": 58, "k": 19}
 CONV = {"n": 1, "c": 8, "h": 9, "w": 9, "oc": 32}
@@ -96,5 +96,5 @@ def test_what_cannot_be_packed_once(name: str, opts: Opts, target: str, message:
 
 def test_the_loops_say_so() -> None:
     kernel = normalise(kernels.make("matmul:constant=b", MATMUL))
-    lines = apply(kernel, (*TILE, opt("PARALLEL", "n"), opt("STAGE", "b", at="once")), targets.named("cascadelake")).nest()
+    lines = nest_lines(apply(kernel, (*TILE, opt("PARALLEL", "n"), opt("STAGE", "b", at="once")), targets.named("cascadelake")))
     assert lines[0].kind == "stage" and lines[0].detail.endswith(", once") and lines[1].kind == "grid"

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -20,7 +20,7 @@ from tilewright.lower.passes import barriers, interleave
 from tilewright.measure.bisect import bisect, shortest
 from tilewright.opts import Opts, parse
 from tilewright.opts.axis_plan import AxisPlan
-from tilewright.opts.handlers import HANDLERS
+from tilewright.opts.registry import OPTIONS
 from tilewright.program.program import For, Instr, Phase, Program, statements
 from tilewright.targets import Target
 
@@ -105,7 +105,8 @@ class Skewed(AxisPlan):
 
 
 def skewing(op: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = HANDLERS[op]
+    real = OPTIONS[op].act
+    assert real is not None
 
     def handler(s, o):  # type: ignore[no-untyped-def]
         real(s, o)
@@ -113,7 +114,7 @@ def skewing(op: str, monkeypatch: pytest.MonkeyPatch) -> None:
             plan = s.plans[a]
             s.plans[a] = Skewed(**{f.name: getattr(plan, f.name) for f in fields(AxisPlan)})
 
-    monkeypatch.setitem(HANDLERS, op, handler)
+    monkeypatch.setitem(OPTIONS, op, replace(OPTIONS[op], act=handler))
 
 
 @pytest.mark.parametrize("op", ["UNROLL", "TILE"])
@@ -128,7 +129,7 @@ def test_an_option_that_raises_is_named(monkeypatch: pytest.MonkeyPatch) -> None
     def handler(s, o):  # type: ignore[no-untyped-def]
         raise AssertionError("no such plan")
 
-    monkeypatch.setitem(HANDLERS, "UNROLL", handler)
+    monkeypatch.setitem(OPTIONS, "UNROLL", replace(OPTIONS["UNROLL"], act=handler))
     found = bisect(MATMUL, LIST, AVX2)
     assert found.culprit == "schedule" and [o.op for o in found.opts] == ["UNROLL"] and "no such plan" in found.stages[-1][1]
 

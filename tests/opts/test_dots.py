@@ -14,7 +14,8 @@ from tilewright.ir.canonical import canonical
 from tilewright.ir.dtypes import bfloat16, float32, float64, int8, int32
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.operators import cast
-from tilewright.opts import actions, apply, dumps, opt, parse, short
+from tilewright.opts import actions, apply, dumps, nest_lines, opt, parse, short
+from tilewright.opts.syntax import SYNTAX
 from tilewright.targets import instructions
 
 V4 = targets.named("znver5")
@@ -142,9 +143,9 @@ def test_canonical_names_and_back() -> None:
     kernel = matmul("bfloat16")
     listed = [["TC", "acc", {"k": "k", "m": "m", "n": "n", "row": "vdpbf16ps"}], ["TC", "acc", {"k": "k", "n": "n", "row": "vdpbf16ps"}]]
     names = canonical(kernel)
-    there = names.to_canonical(listed)
+    there = names.to_canonical(listed, SYNTAX)
     assert there[0][1].startswith("v") and all(there[0][2][f].startswith("a") for f in "mnk") and there[0][2]["row"] == "vdpbf16ps"
-    assert names.from_canonical(there) == listed
+    assert names.from_canonical(there, SYNTAX) == listed
 
 
 ROWS = [("matmul_int8", "uint8", "cascadelake"), ("matmul", "int8", "cascadelake"), ("matmul", "int8", "alderlake"), ("matmul_mixed", "bfloat16", "znver5")]
@@ -190,7 +191,7 @@ def test_the_template_has_it_as_a_choice() -> None:
 
 
 def test_listings_name_the_instruction() -> None:
-    lines = apply(matmul(), parse([LANES, PANEL, TC]), V4).nest()
+    lines = nest_lines(apply(matmul(), parse([LANES, PANEL, TC]), V4))
     assert any(line.detail == "by vpdpbusd, with 128 added to a" for line in lines) and any(line.label == "k.d" and line.kind == "dot" for line in lines)
 
 

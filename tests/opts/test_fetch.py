@@ -11,6 +11,7 @@ from tilewright.heuristics.model import estimate
 from tilewright.ir import OptError
 from tilewright.ir.normalise import normalise
 from tilewright.opts import apply
+from tilewright.opts.options.fetch import fetches
 from tilewright.targets import named
 
 TARGET = named("cascadelake")
@@ -23,7 +24,7 @@ def scheduled(name: str, shape: dict[str, int], opts: list[Any], target: Any = T
 @pytest.mark.parametrize("name", ["softmax", "log_softmax", "layernorm", "rmsnorm"])
 def test_the_last_pass_before_the_store_asks(name: str) -> None:
     s = scheduled(name, {"m": 8, "n": 64}, [["FETCH", "y"]])
-    ((name, (found,)),) = s.fetches.items()
+    ((name, (found,)),) = fetches(s).items()
     assert name == found.nest.name == [n.name for n in s.nests if n.kind == "reduce"][-1]
     assert found.buffer.name == "y" and not found.later and found.indices[-1] is found.nest.reduce_axes[0]
 
@@ -31,7 +32,7 @@ def test_the_last_pass_before_the_store_asks(name: str) -> None:
 def test_the_last_pass_over_a_row_asks_for_the_next() -> None:
     for kernel, last in (("cross_entropy", "total"), ("argmax", "at")):
         s = scheduled(kernel, {"m": 8, "n": 64}, [["FETCH", "x"]])
-        ((name, (found,)),) = s.fetches.items()
+        ((name, (found,)),) = fetches(s).items()
         assert (name, found.buffer.name, found.later) == (last, "x", True)
 
 
@@ -44,7 +45,7 @@ def test_inputs_that_are_read_again_or_once_are_refused(name: str) -> None:
 
 def test_nobody_asks_unless_told() -> None:
     plain, told = (scheduled("softmax", {"m": 8, "n": 64}, opts) for opts in ([], [["FETCH", "y"]]))
-    assert plain.fetches == {} and plain.hash != told.hash
+    assert fetches(plain) == {} and plain.hash != told.hash
 
 
 @pytest.mark.parametrize("name", ["sum_cols", "cumsum", "gelu", "transpose", "argmax", "embedding_grad"])

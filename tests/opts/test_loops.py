@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tilewright import kernels, targets
-from tilewright.opts import Opt, apply, dumps, opt, parse, short
+from tilewright.opts import Opt, apply, dumps, nest_lines, opt, parse, short
 from tilewright.opts.schedule import Scheduled
 
 TARGET = targets.named("znver5")
@@ -116,7 +116,7 @@ def test_padding_allows_more_copies_than_a_quarter_of_extra_work() -> None:
 
 def test_every_schedule_prints_as_a_nest() -> None:
     for opts in ([], [["SPLITK", "k", 4]], [["UPCAST", "n", 16], ["UPCAST", "k", 8], ["UNROLL", "k", 2], ["STAGE", "b", {"at": "n"}], ["PARALLEL", "m"]]):
-        lines = scheduled(opts).nest()
+        lines = nest_lines(scheduled(opts))
         assert {line.kind for line in lines} <= {"grid", "serial", "reduce", "upcast", "lanes", "unroll", "partial", "stage", "store"}
         assert any("acc" in line.label for line in lines)
 

@@ -9,7 +9,7 @@ from tilewright.heuristics.model.pages import jumps
 from tilewright.heuristics.seeds import seeds
 from tilewright.ir.normalise import normalise
 from tilewright.opts import opt
-from tilewright.opts.schedule import apply
+from tilewright.opts.apply_options import apply
 from tilewright.targets import named
 
 ROW = 1 << 14

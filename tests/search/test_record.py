@@ -16,6 +16,7 @@ from tilewright.ir.errors import CacheError
 from tilewright.ir.normalise import normalise
 from tilewright.measure.outcome import Measurement, Outcome
 from tilewright.opts import opt, parse
+from tilewright.opts.syntax import SYNTAX
 from tilewright.search import Job, Space
 from tilewright.search.record import CacheRecorder
 from tilewright.search.space import OptEngine
@@ -90,7 +91,7 @@ def test_names_are_canonical_for_look_ups_and_plain_for_people(cache: caches.Cac
     r.flush()
     [row] = cache.rows()
     assert parse(row.opts_display) == B and parse(row.opts) != B
-    assert parse(canonical(KERNEL).from_canonical([o.json for o in parse(row.opts)])) == B
+    assert parse(canonical(KERNEL).from_canonical([o.json for o in parse(row.opts)], SYNTAX)) == B
     assert (row.name, row.shape_dict, row.flops, row.effects) == ("matmul", {"m": 64, "n": 64, "k": 64}, 2 * 64**3, "REASSOC")
 
 

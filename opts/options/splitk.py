@@ -5,21 +5,33 @@ in order (so the result is deterministic) and does the rest of the kernel."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import prod
 
-from ..ir import index as ix
-from ..ir.body import Fold, Reduce, Store, Value
-from ..ir.buffer import Buffer, load, load_parts
-from ..ir.errors import OptError
-from ..ir.functions import where
-from ..ir.kernel import Kernel
-from ..ir.node import Node, axes_of, const, walk
-from ..ir.node import axis as make_axis
-from ..ir.operators import substitute
-from .memory_limits import check_work
-from .nests import build, identity
-from .opt import Opt
+from ...ir import index as ix
+from ...ir.body import Fold, Reduce, Store, Value
+from ...ir.buffer import Buffer, load, load_parts
+from ...ir.errors import OptError
+from ...ir.functions import where
+from ...ir.kernel import Kernel
+from ...ir.node import Node, axes_of, const, walk
+from ...ir.node import axis as make_axis
+from ...ir.operators import substitute
+from ..defaults import legal_prefix, points, rows
+from ..memory_limits import check_work
+from ..neighbourhood import Neighbourhood
+from ..nests import Nest, identity, plain
+from ..opt import Opt, Opts, opt
+from ..registry import OPTIONS, Doc, Golden, Option
+from ..rewriting import Rewriting
+from ..schedule import Scheduled
+from ..structure import extent
 
+CHUNKS = (2, 4, 8, 16, 64)
+TOGETHER = (2, 4, 8)
+"""Chunks that one work item may go through at once."""
+LEAST = 64
+"""Elements of a chunk that is worth a work item."""
 WORK = "work"
 
 
@@ -57,8 +69,7 @@ def split(kernel: Kernel, o: Opt) -> tuple[Kernel, Kernel]:
 
 def _partial(kernel: Kernel, value: Value, axis: Node, part: Node, inner: Node, at: Node, size: int) -> Kernel:
     assert isinstance(value.expr, Reduce)
-    nest = next(n for n in build(kernel, {}) if getattr(n, "name", "") == value.name)
-    expr = nest.expr  # type: ignore[union-attr]
+    expr = next(n for n in plain(kernel) if isinstance(n, Nest) and n.name == value.name).expr
     if any(n.op == "ref" for n in walk(expr)):
         raise OptError(f"SPLITK({axis.arg.name}): {value.name} needs another reduction first")
     inside = ix.compare("lt", at, const(size))
@@ -94,3 +105,62 @@ def _expressions(body: tuple[object, ...], stores: tuple[Store, ...]) -> list[No
     for s in stores:
         out += [s.expr, *s.indices, *([] if s.mask is None else [s.mask])]
     return out
+
+
+def rewrite(r: Rewriting) -> Scheduled:
+    """Two schedules: the options are for the first phase, but for those that belong to the outputs; the second has a fixed one."""
+    o = r.only("only one reduction can be split")
+    kept = next((x for x in r.opts if OPTIONS[x.op].outlives_call(x)), None)
+    if kept is not None:
+        raise OptError(f"{kept}: the workspace between the phases of {o} is made anew by each call; use one of them")
+    first, second = split(r.kernel, o)
+    value = first.body[0]
+    assert isinstance(value, Value)
+    chunks = opt("PARALLEL", value.axes[0].arg.name)
+    # the outputs belong to the second phase; the first one's workspace is read again at once
+    names = {b.name for b in r.kernel.outputs}
+    late = tuple(x for x in r.others if OPTIONS[x.op].phase == "last" or (OPTIONS[x.op].phase == "outputs" and x.on in names))
+    a = r.apply(first, (chunks, *(x for x in r.others if x not in late)), r.target)
+    b = r.apply(second, (*_second(r, second), *late), r.target)
+    return r.schedule((a, b), a.effects | {"REASSOC"})
+
+
+def _second(r: Rewriting, kernel: Kernel) -> Opts:
+    """The fixed schedule of the phase that sums the chunks: lanes along what is consecutive, rows in parallel."""
+
+    def legal(o: Opts) -> Scheduled:
+        return r.apply(kernel, o, r.target)
+
+    if r.target.kind == "gpu":
+        return legal_prefix(points(kernel, 128, 1), legal) or ()
+    return legal_prefix(rows(kernel, r.target, 2, 2 * max(1, r.target.lanes(kernel.outputs[0].dtype.compute)), False), legal) or ()
+
+
+def propose(near: Neighbourhood) -> Iterator[Opts]:
+    """Chunks of a long reduction; once it is split, several of them at once."""
+    cut = next((o.on for o in near.schedule.opts if o.op == "SPLITK"), None)
+    if cut is None:
+        folded = {f.axis for f in near.kernel.body if isinstance(f, Fold)}
+        single = dict.fromkeys(a for n in near.schedule.nests if n.kind == "reduce" for a in n.reduce_axes if a not in folded)
+        yield from ((opt("SPLITK", a.arg.name, n),) for a in single for n in CHUNKS if extent(a) >= LEAST * n)
+    elif ("UPCAST", f"{cut}.s") not in near.taken:
+        yield from ((opt("UPCAST", f"{cut}.s", n),) for n in TOGETHER)
+
+
+SPLITK = Option(
+    name="SPLITK",
+    letter="K",
+    on="axis",
+    kind="serial",
+    legend="split the reduce",
+    docs=(
+        Doc(
+            "SPLITK(axis, n)",
+            "Compute a reduction in n chunks on the grid. A second phase adds them up in order (`REASSOC`). "
+            "Options that follow are for the first phase, where the chunks are the axis `axis.s`.",
+        ),
+    ),
+    golden={"splitk": Golden("sum_all", {"n": 256}, [["SPLITK", "n", 4], ["UPCAST", "n", 16]])},
+    rewrite=rewrite,
+    propose=propose,
+)

@@ -6,16 +6,23 @@ travels to memory once."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
-from ..ir import index as ix
-from ..ir.body import Store
-from ..ir.errors import OptError
-from ..ir.kernel import Kernel
-from ..ir.node import Node, axes_of
-from ..ir.node import axis as make_axis
-from ..targets import Target
-from .opt import Opt
+from ...ir import index as ix
+from ...ir.body import Store
+from ...ir.errors import OptError
+from ...ir.kernel import Kernel
+from ...ir.node import Node, axes_of
+from ...ir.node import axis as make_axis
+from ...targets import Target
+from ..neighbourhood import Neighbourhood
+from ..opt import Opt, Opts, opt
+from ..registry import Doc, Golden, Option
+from ..rewriting import Rewriting
+from ..schedule import Scheduled
+
+BLOCKS = (64, 128, 256, 512, 1024, 4096)
 
 
 def ownable(kernel: Kernel) -> tuple[Store, int, int] | None:
@@ -50,3 +57,36 @@ def owned(kernel: Kernel, o: Opt, target: Target) -> tuple[Kernel, str]:
     mine = ix.compare("eq", ix.floordiv(store.indices[d], o.amount), axis)
     again = replace(store, axes=(axis, *store.axes), mask=mine, own=(axis, d, o.amount))
     return replace(kernel, stores=(again,)), name
+
+
+def rewrite(r: Rewriting) -> Scheduled:
+    """The kernel with owners, its blocks on the grid."""
+    o = r.only("the output has owners already")
+    inner, blocks = owned(r.kernel, o, r.target)
+    a = r.apply(inner, (opt("PARALLEL", blocks), *r.others), r.target)
+    return r.schedule((a,), a.effects)
+
+
+def propose(near: Neighbourhood) -> Iterator[Opts]:
+    """Blocks of the output of a lone scatter."""
+    found = ownable(near.kernel) if near.cpu and "OWN" not in near.ops else None
+    if found is not None:
+        yield from ((opt("OWN", found[0].buffer.name, n),) for n in BLOCKS if n < found[2])
+
+
+OWN = Option(
+    name="OWN",
+    letter="OWN",
+    on="tensor",
+    kind="grid",
+    legend="blocks of a scatter's output",
+    docs=(
+        Doc(
+            "OWN(output, n)",
+            "Let work items own blocks of n rows of a scatter's output ([below](#scatters-with-owners)).",
+        ),
+    ),
+    golden={"own": Golden("embedding_grad", {"v": 40, "n": 8, "d": 32}, [["OWN", "dtable", 16], ["UPCAST", "d", 32]])},
+    rewrite=rewrite,
+    propose=propose,
+)

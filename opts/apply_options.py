@@ -1,0 +1,61 @@
+"""`apply`: a kernel and a list of options become a `Scheduled`, or an OptError that says why not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ..ir.body import Value
+from ..ir.kernel import Kernel
+from ..ir.node import Node
+from ..targets import Target
+from . import groups, registry
+from .builder import ScheduleBuilder
+from .legality import check_scheduled
+from .nests import Nest, build
+from .opt import Opt, parse
+from .rewriting import Rewriting
+from .schedule import Scheduled
+
+
+def apply(kernel: Kernel, opts: Iterable[Opt] | Sequence[object], target: Target) -> Scheduled:
+    """The schedule that `opts` describe; OptError where an option is illegal. Pure: equal arguments, equal result."""
+    listed = parse(tuple(opts))
+    options = registry.used(listed)
+    for option in options:
+        if option.rewrite is not None:
+            mine = tuple(o for o in listed if o.op == option.name)
+            return option.rewrite(Rewriting(kernel, listed, mine, target, apply))
+    b = ScheduleBuilder(kernel, target)
+    registry.act(b, listed)
+    if target.kind == "gpu":
+        groups.default_grid(b)
+    staged = {n: fill for n, (_, fill) in b.value_stages.items() if n not in b.held}
+    items = tuple(build(kernel, staged, b.held, lambda v, nest, by: _again(b, v, nest, by)))
+    out = Scheduled(
+        kernel, listed, target, b.plans, tuple(b.order), items,
+        kept={n: kernel.values[n] for n in staged},
+        value_stages={n: at for n, (at, _) in b.value_stages.items()},
+        held=frozenset(b.held), nt=frozenset(b.nt), marks=b.marks, effects=frozenset(b.effects),
+        threads=groups.thread_axes(b, items), swizzle=b.swizzle, regs=b.regs, dots=b.dots,
+    )  # fmt: skip
+    for option in options:
+        if option.finish is not None:
+            out = option.finish(out, b)
+    check_scheduled(out)
+    for option in options:
+        if option.check is not None:
+            option.check(out)
+    return out
+
+
+def _again(b: ScheduleBuilder, v: Value, nest: Nest, by: tuple[Node, ...]) -> bool:
+    """Whether loops of `nest` that `v` does not depend on run inside the loop where `v` is kept (and none around it), so that `v` is better computed by a nest
+    of its own. (Axes of the grid and of threads are every nest's, so `v` stays with its reader under those.)"""
+    at = b.value_stages[v.name][0]
+    others = [p for a in nest.all_axes if a not in by for p in b.plans[a].parts]
+    mine = {p.name for a in v.axes for p in (b.plans[a].fold, *b.plans[a].parts) if p is not None and p.loop}
+    if at != "grid" and (at not in mine or at not in b.order):
+        return False
+    place = -1 if at == "grid" else b.order.index(at)
+    inside = [p for p in others if p.loop]
+    return bool(inside) and all(p.kind == "serial" for p in others if not p.register) and all(b.order.index(p.name) > place for p in inside)

@@ -1,0 +1,110 @@
+"""The schedule under construction: what options act on, one after another."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+from ..ir.body import Fold
+from ..ir.errors import OptError
+from ..ir.kernel import Kernel
+from ..ir.node import Node
+from ..targets import Target
+from .axis_plan import AxisPlan, Part
+from .nests import Nest, flat, plain
+from .opt import Opt
+from .plans import DotPlan
+from .syntax import Scalar
+
+
+class ScheduleBuilder:
+    """The schedule under construction.
+
+    `plans`: how each axis is cut. `order`: the names of all loops, outer to inner. `value_stages`: value or output → (the loop at which it is kept, whether its
+    first reader fills it); those of `held` are outputs. `input_stages`: input → its option. `effects`: what the schedule does beyond changing the order of
+    independent work. `marks`: what is only noted for later, option → {what it is on: its argument}. `applied`: the options that have acted."""
+
+    def __init__(self, kernel: Kernel, target: Target) -> None:
+        self.kernel, self.target = kernel, target
+        self.folds = {i.axis: i for i in kernel.body if isinstance(i, Fold)}
+        self.fold_of = {a: f.axis for f in self.folds.values() for v in f.block for a in (*v.axes, *v.reduce_axes) if a.arg.family == f.axis.arg.family}
+        self.plans: dict[Node, AxisPlan] = {a: AxisPlan(a, folded=a in self.folds) for a in kernel.axes}
+        self.value_stages: dict[str, tuple[str, bool]] = {}
+        self.input_stages: dict[str, Opt] = {}
+        self.held: set[str] = set()
+        self.nt: set[str] = set()
+        self.swizzle = 1
+        self.regs = 0
+        self.dots: dict[str, DotPlan] = {}
+        self.effects: set[str] = set()
+        self.marks: dict[str, dict[str, int | tuple[tuple[str, Scalar], ...] | None]] = {}
+        self.applied: list[Opt] = []
+        for nest in flat(plain(kernel)):
+            for a in nest.all_axes:
+                self.plans.setdefault(a, AxisPlan(a))
+        self.order = self._initial_order()
+
+    def _initial_order(self) -> list[str]:
+        seen: dict[str, None] = {}
+        for item in self.kernel.body:
+            if isinstance(item, Fold):
+                sets = [set(v.axes) for v in item.block]
+                for a in item.block[0].axes:
+                    if a.arg.family != item.axis.arg.family and all(a in s for s in sets):
+                        seen.setdefault(a.arg.name)
+                seen.setdefault(item.axis.arg.name)
+            for v in item.block if isinstance(item, Fold) else (item,):
+                for a in (*v.axes, *v.reduce_axes):
+                    seen.setdefault(a.arg.name)
+        for a in self.plans:
+            seen.setdefault(a.arg.name)
+        order = list(seen)
+        for n in plain(self.kernel):
+            if isinstance(n, Nest) and n.kind == "init":  # cleared row by row
+                for a, inner in reversed(list(pairwise(n.axes))):
+                    if order.index(a.arg.name) > order.index(inner.arg.name):
+                        order.remove(a.arg.name)
+                        order.insert(order.index(inner.arg.name), a.arg.name)
+        return order
+
+    @property
+    def reduced(self) -> set[Node]:
+        """The axes that some value reduces over."""
+        return {a for v in self.kernel.values.values() for a in v.reduce_axes}
+
+    def has(self, op: str) -> bool:
+        """Whether an option of this name has acted."""
+        return any(o.op == op for o in self.applied)
+
+    def mark(self, o: Opt) -> None:
+        """Note an option for later: `Scheduled.marks` holds it, and two schedules are the same only if their marks are."""
+        self.marks.setdefault(o.op, {})[o.on] = o.arg
+
+    def find(self, on: str, o: Opt, *, whole_fold: bool = False) -> list[Node]:
+        """The axis nodes an option names: one site, or every site of a family. Of the axis of a fold, its sites, or with `whole_fold` the axis itself. OptError
+        where there is none of that name."""
+        exact = [a for a in self.plans if a.arg.name == on]
+        if exact and exact[0] in self.folds:
+            if whole_fold:
+                return exact
+            return [a for a, f in self.fold_of.items() if f is exact[0]]
+        family = [a for a in self.plans if a.arg.family == on and a not in self.folds]
+        if family and not ("@" not in on and exact and len(family) == 1):
+            return family
+        if exact:
+            return exact
+        names = sorted({a.arg.family for a in self.plans} | {a.arg.name for a in self.plans})
+        raise OptError(f"{o}: no axis {on!r} in kernel {self.kernel.name} (axes: {', '.join(names)})")
+
+    def to_grid(self, a: Node) -> None:
+        """Make the outer part of an axis a grid loop, inside those that are there."""
+        self.plans[a] = replace(self.plans[a], grid=True)
+        grid = [p.axis.arg.name for plan in self.plans.values() for p in plan.parts if p.kind == "grid" and p.axis is not a]
+        self.order.remove(a.arg.name)
+        self.order.insert(max((self.order.index(g) + 1 for g in grid), default=0), a.arg.name)
+
+    def loop_names(self) -> dict[str, Part]:
+        """Every loop that exists now, by name."""
+        return {p.name: p for plan in self.plans.values() for p in plan.parts if p.loop} | {
+            plan.fold.name: plan.fold for plan in self.plans.values() if plan.fold
+        }

@@ -1,0 +1,113 @@
+"""The loops of a schedule, as data and what is asked of them. `schedule.Scheduled` adds what follows from them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
+
+from ..ir.body import Value
+from ..ir.dtypes import index
+from ..ir.kernel import Kernel
+from ..ir.node import Node
+from ..ir.operators import substitute
+from ..targets import Target
+from .axis_plan import AxisPlan, Part
+from .nests import Item, Nest, flat
+from .opt import Opts
+from .plans import DotPlan, StagePlan, ThreadAxis
+
+
+@dataclass(frozen=True, eq=False)
+class Loops:
+    """How every axis is cut, in which order loops run, what is kept where, and what is asked of that. `marks`: what options noted for later, option → {what it is
+    on: its argument}."""
+
+    kernel: Kernel
+    opts: Opts
+    target: Target
+    plans: dict[Node, AxisPlan]
+    order: tuple[str, ...]
+    items: tuple[Item, ...]
+    kept: dict[str, Value]
+    value_stages: dict[str, str]
+    stages: dict[str, StagePlan] = field(default_factory=dict)
+    held: frozenset[str] = frozenset()
+    nt: frozenset[str] = frozenset()
+    marks: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    effects: frozenset[str] = frozenset()
+    threads: tuple[ThreadAxis, ...] = ()
+    swizzle: int = 1
+    regs: int = 0
+    dots: dict[str, DotPlan] = field(default_factory=dict)
+
+    def marked(self, op: str) -> Mapping[str, object]:
+        """What the options of a name noted: what each is on, and its argument."""
+        return self.marks.get(op, {})
+
+    @cached_property
+    def position(self) -> dict[str, int]:
+        """Loop name → place in the loop order."""
+        return {n: i for i, n in enumerate(self.order)}
+
+    def parts(self, axis: Node) -> tuple[Part, ...]:
+        """The parts of an axis, outer to inner (an uncut fold's own axis has none)."""
+        return self.plans[axis].parts
+
+    def loops(self, nest: Nest) -> list[Part]:
+        """Grid and serial loops of a nest, outer to inner; the loop of a cut fold included."""
+        out: dict[str, Part] = {}
+        for a in nest.all_axes:
+            plan = self.plans[a]
+            if plan.fold:
+                out[plan.fold.name] = plan.fold
+            for p in plan.parts:
+                if p.loop:
+                    out[p.name] = p
+        return sorted(out.values(), key=lambda p: self.position[p.name])
+
+    def registers(self, nest: Nest) -> list[Part]:
+        """Register parts of a nest: unroll parts, then upcast parts, then what one matrix instruction takes."""
+        regs = [p for a in nest.all_axes for p in self.plans[a].parts if p.register]
+        return sorted(regs, key=lambda p: ("unroll", "upcast", "dot").index(p.kind))
+
+    def shared(self, nest: Nest) -> list[Part]:
+        """Parts of a nest that the threads of a group share."""
+        return [p for a in nest.all_axes for p in self.plans[a].parts if p.kind == "thread"]
+
+    def shared_by(self, axes: Sequence[Node]) -> list[ThreadAxis]:
+        """The dimensions of the group that share one of `axes`."""
+        families = {a.arg.family for a in axes}
+        return [t for t in self.threads if t.family in families]
+
+    @property
+    def group(self) -> int:
+        """Threads in a group."""
+        return prod(t.count for t in self.threads)
+
+    @cached_property
+    def grid(self) -> list[Part]:
+        """Grid loops, outer to inner."""
+        found = {p.name: p for plan in self.plans.values() for p in plan.parts if p.kind == "grid"}
+        return sorted(found.values(), key=lambda p: self.position[p.name])
+
+    @cached_property
+    def nests(self) -> list[Nest]:
+        """Every nest, folds opened."""
+        return flat(self.items)
+
+    def at_parts(self, node: Node) -> Node:
+        """An index expression over axes, rewritten over part variables."""
+        return substitute(node, self._axis_index)
+
+    @cached_property
+    def _axis_index(self) -> dict[Node, Node]:
+        return {a: p.index for a, p in self.plans.items()}
+
+    @cached_property
+    def width(self) -> int:
+        """Lanes of a vector: as many as the widest element type has that is computed with."""
+        found = [n.expr.dtype.compute for n in self.nests] + [b.dtype.compute for b in self.kernel.buffers]
+        types = [d for d in found if d is not index] or found
+        return max(1, min((self.target.lanes(d) for d in types), default=1))

@@ -1,0 +1,28 @@
+"""The options, one file each. Importing this package makes them known, in this order: that of tables, messages and proposals."""
+
+from __future__ import annotations
+
+from ..registry import register
+from .fetch import FETCH
+from .group import GROUP
+from .launch import LAUNCH
+from .local import LOCAL
+from .move import MOVE
+from .nolocal import NOLOCAL
+from .nt import NT
+from .own import OWN
+from .padto import PADTO
+from .parallel import PARALLEL
+from .splitk import SPLITK
+from .stage import STAGE
+from .swizzle import SWIZZLE
+from .tc import TC
+from .tile import TILE
+from .unroll import UNROLL
+from .upcast import UPCAST
+
+for option in (
+    *(TILE, MOVE, UPCAST, UNROLL, PARALLEL, LOCAL, GROUP, SPLITK),
+    *(STAGE, TC, SWIZZLE, PADTO, NOLOCAL, LAUNCH, NT, FETCH, OWN),
+):
+    register(option)

@@ -1,0 +1,174 @@
+"""FETCH: a reduction asks for lines of a buffer before they are used.
+
+The last pass of a row kernel has little to compute for each line that it writes, and waits for each: a store reads the line first. The
+pass before it, which reads what is in a cache by then and computes more, can have them fetched meanwhile. Where nothing is stored for
+each element, the last pass over a row can have the next row fetched."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ...ir.buffer import Buffer, loads
+from ...ir.errors import OptError
+from ...ir.kernel import Kernel
+from ...ir.node import Node, axes_of
+from ...targets import Target
+from ..builder import ScheduleBuilder
+from ..neighbourhood import Neighbourhood
+from ..nests import FoldItem, Item, Nest, plain
+from ..opt import Opt, Opts, opt
+from ..pages import is_far
+from ..registry import Doc, Golden, Option
+from ..schedule import Scheduled
+from ..structure import extent
+
+
+@dataclass(frozen=True, eq=False)
+class Fetch:
+    """A reduction asks for `buffer` at `indices`, over its own axes; `later`: where the iteration of the loop around it that comes next will read."""
+
+    nest: Nest
+    buffer: Buffer
+    indices: tuple[Node, ...]
+    later: bool
+
+
+_ASKED: weakref.WeakKeyDictionary[Scheduled, dict[str, list[Fetch]]] = weakref.WeakKeyDictionary()
+
+
+def fetches(s: Scheduled) -> dict[str, list[Fetch]]:
+    """The name of a reduction → what it asks for."""
+    noted = s.marked("FETCH")
+    if not noted:
+        return {}
+    found = _ASKED.get(s)
+    if found is None:
+        found = _ASKED[s] = {}
+        for b in s.kernel.buffers:
+            one = fetching(s.items, b) if b.name in noted else None
+            if one is not None:
+                found.setdefault(one.nest.name, []).append(one)
+    return found
+
+
+def fetching(items: Sequence[Item], buffer: Buffer) -> Fetch | None:
+    """Who asks for a buffer; None where nobody can. Of an output: the last reduction before its only store that runs over the store's points, along the axis on
+    which it is consecutive. Of an input: the last of several nests that read the same rows, if it is a reduction along them."""
+    nests = [n for i in items for n in ((i,) if isinstance(i, Nest) else i.nests if _over_rows(i) else ())]
+    return _output(nests, buffer) if buffer.role == "out" else _input(nests, buffer)
+
+
+def _output(nests: list[Nest], buffer: Buffer) -> Fetch | None:
+    stores = [n for n in nests if n.store is not None and n.store.buffer == buffer]
+    if len(stores) != 1 or stores[0].kind != "store" or not _row(stores[0].indices):
+        return None
+    (n,) = stores
+    *outer, last = n.indices
+    assert n.store is not None
+    if n.store.combine or n.mask is not None:
+        return None
+    rest = set(n.axes) - {last}
+    found = [r for r in nests[: nests.index(n)] if _along(r) and set(r.axes) == rest and _alike(r.reduce_axes[0], last)]
+    return Fetch(found[-1], buffer, (*outer, found[-1].reduce_axes[0]), False) if found else None
+
+
+def _input(nests: list[Nest], buffer: Buffer) -> Fetch | None:
+    reads = [(n, i) for n in nests for b, i, _ in loads(*n.roots) if b == buffer and _row(i)]
+    if not reads:
+        return None
+    n, indices = reads[-1]
+    again = any(m is not n and i[:-1] == indices[:-1] and _alike(i[-1], indices[-1]) for m, i in reads)
+    if not again or not _along(n) or n.reduce_axes[0] is not indices[-1] or not axes_of(*indices[:-1]):
+        return None
+    return Fetch(n, buffer, indices, True)
+
+
+def _over_rows(item: FoldItem) -> bool:
+    """Whether a fold does nothing but reduce along its own axis (argmax), like nests one after another."""
+    return all(a.arg.family == item.fold.axis.arg.family for n in item.nests for a in n.reduce_axes)
+
+
+def _row(indices: tuple[Node, ...]) -> bool:
+    return bool(indices) and indices[-1].op == "axis" and indices[-1] not in axes_of(*indices[:-1])
+
+
+def _along(n: Nest) -> bool:
+    return n.kind == "reduce" and len(n.reduce_axes) == 1
+
+
+def _alike(a: Node, b: Node) -> bool:
+    return bool(a.arg.family == b.arg.family and a.arg.extent == b.arg.extent)
+
+
+def act(b: ScheduleBuilder, o: Opt) -> None:
+    """Note a buffer whose lines are asked for."""
+    if o.on not in {x.name for x in b.kernel.buffers}:
+        raise OptError(f"{o}: FETCH names a buffer ({', '.join(x.name for x in b.kernel.buffers)})")
+    if b.target.kind == "gpu":
+        raise OptError(f"{o}: {b.target.name} has no such request; FETCH is for processors")
+    b.mark(o)
+
+
+def check(s: Scheduled) -> None:
+    """Raise OptError where nobody could ask, or where asking would be for nothing."""
+    for b in s.kernel.buffers:
+        if b.name not in s.marked("FETCH"):
+            continue
+        if s.group > 1:
+            raise OptError(f"FETCH({b.name}): a request is for one thread an item; leave out FETCH or the threads of a group (LOCAL, GROUP)")
+        if b.name in s.nt or b.name in s.held or b.name in s.stages:
+            raise OptError(f"FETCH({b.name}): its lines do not pass through the caches with {'NT' if b.name in s.nt else 'STAGE'}; leave out one of the two")
+        if fetching(s.items, b) is None and b.role == "out":
+            raise OptError(f"FETCH({b.name}): no reduction before its store runs over the same points along the output's last axis")
+        if fetching(s.items, b) is None:
+            raise OptError(f"FETCH({b.name}): no reduction is the last of several that read the same rows of it")
+
+
+def propose(near: Neighbourhood) -> Iterator[Opts]:
+    """Each buffer that some reduction can ask for."""
+    for b in near.kernel.buffers if near.target.kind != "gpu" else ():
+        if ("FETCH", b.name) not in near.taken and fetching(near.schedule.items, b) is not None:
+            yield (opt("FETCH", b.name),)
+
+
+def with_rows(kernel: Kernel, target: Target) -> Opts:
+    """The outputs that are worth asking for, or else the inputs: where an output is asked for, the prefetchers have time enough for the inputs."""
+    worth = [b for b in kernel.outputs if _worth_it(kernel, b, target)] or [b for b in kernel.inputs if _worth_it(kernel, b, target)]
+    return tuple(opt("FETCH", b.name) for b in worth)
+
+
+def _worth_it(kernel: Kernel, b: Buffer, target: Target) -> bool:
+    """Whether rows of a buffer in memory can be asked for before they are used: what one pass asks for stays in the second cache until the next, beside what both
+    read."""
+    found = fetching(plain(kernel), b) if target.kind != "gpu" and is_far(target, b.shape, b.dtype.size) else None
+    return found is not None and 4 * extent(found.nest.reduce_axes[0]) * b.dtype.size <= target.l2
+
+
+FETCH = Option(
+    name="FETCH",
+    letter="F",
+    on="tensor",
+    arg=None,
+    kind="store",
+    legend="fetch before use",
+    docs=(
+        Doc(
+            "FETCH(output)",
+            "Prefetch the output's lines in the last reduction before the store that runs over the same points, "
+            "such as softmax's sum. The store then finds the lines in a cache. For processors, with OpenCL too.",
+        ),
+        Doc(
+            "FETCH(input)",
+            "Where several nests read the same rows, the last of them is a reduction along the rows "
+            "(cross_entropy's sum). It prefetches the row that the next iteration of the loop around it reads.",
+        ),
+    ),
+    golden={"fetch": Golden("log_softmax", {"m": 4, "n": 32}, [["UPCAST", "n", 32], ["FETCH", "y"]])},
+    act=act,
+    check=check,
+    propose=propose,
+    with_rows=with_rows,
+    phase="outputs",
+)

@@ -1,0 +1,206 @@
+"""TC: a sum of products done by a matrix instruction, from the table of `targets.instructions`.
+
+The instruction takes k consecutive elements of the reduce axis at once (`k.d`): of one operand as a group that all lanes share, of the
+other from a panel whose layout the row states (STAGE keeps it so). Where the row's first operand is unsigned and the kernel's is
+signed, 2^(bits-1) is added to every element on the way, and as often taken off the sum again: Σ (a + 128)·b - 128·Σ b. In integers
+that is exact."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...ir.body import Reduce
+from ...ir.buffer import load_parts
+from ...ir.dtypes import DType, index
+from ...ir.errors import OptError
+from ...ir.node import Node, axes_of
+from ...targets import instructions
+from ...targets.instructions import Instruction
+from ..axis_plan import MAX_EXTRA_WORK
+from ..builder import ScheduleBuilder
+from ..dots import fitting, inner_loops, shift_of
+from ..neighbourhood import Neighbourhood
+from ..nests import Nest, flat, plain
+from ..opt import Opt, Opts, opt
+from ..plans import ONCE, DotPlan
+from ..registry import Doc, Option
+from ..schedule import Scheduled
+from ..structure import contractions, extent
+
+
+def act(s: ScheduleBuilder, o: Opt) -> None:
+    """Choose the operands and the axes of the instruction that `o` names."""
+    row = _row(s, o)
+    nest = _sum(s, o)
+    if nest.name in s.dots:
+        raise OptError(f"{o}: {o.on} has a matrix instruction already")
+    n, k = _axis(s, o, nest, "n", nest.axes), _axis(s, o, nest, "k", nest.reduce_axes)
+    a, b = (_operand(o, x) for x in nest.expr.src)
+    if n in axes_of(*a.src):
+        a, b = b, a
+    if n in axes_of(*a.src) or n not in axes_of(*b.src):
+        raise OptError(f"{o}: one operand of {o.on} must run over {n.arg.name}, and the other must not")
+    if k not in axes_of(*a.src) or k not in axes_of(*b.src):
+        raise OptError(f"{o}: both operands of {o.on} must run over {k.arg.name}")
+    if o.fields["m"]:
+        m = _axis(s, o, nest, "m", nest.axes)
+        if m not in axes_of(*a.src) or m in axes_of(*b.src):
+            raise OptError(f"{o}: m is an axis of {load_parts(a)[0].name} alone, not {m.arg.name}")
+    shift = _types(o, row, nest.expr.dtype, a.dtype, b.dtype)
+    s.dots[nest.name] = DotPlan(nest.name, row, nest.expr, a, b, n, k, shift)
+    s.plans[k] = s.plans[k].with_dot(str(o), row.k)
+    if row.c.is_float:
+        s.effects.add("REASSOC")
+
+
+def _row(s: ScheduleBuilder, o: Opt) -> Instruction:
+    name = str(o.fields["row"])
+    has = ", ".join(r.name for r in instructions.available(s.target)) or "none"
+    row = instructions.BY_NAME.get(name)
+    if row is None:
+        raise OptError(f"{o}: there is no instruction row {name!r} ({s.target.name} has: {has})")
+    if row.flag not in s.target.features:
+        raise OptError(f"{o}: {s.target.name} cannot execute {name}, it lacks {row.flag} (its rows: {has})")
+    if s.target.lang not in ("llvm", "c"):
+        raise OptError(f"{o}: {s.target.lang} code cannot name {name}")
+    return row
+
+
+def _sum(s: ScheduleBuilder, o: Opt) -> Nest:
+    nests = flat(plain(s.kernel))
+    nest = next((n for n in nests if n.name == o.on and n.kind == "reduce"), None)
+    if nest is None:
+        names = ", ".join(n.name for n in nests if n.kind == "reduce") or "none"
+        raise OptError(f"{o}: no reduction {o.on!r} in kernel {s.kernel.name} (reductions: {names})")
+    assert nest.value is not None and isinstance(nest.value.expr, Reduce)
+    if nest.value.expr.combine != "add" or nest.expr.op != "mul":
+        raise OptError(f"{o}: {o.on} is not a sum of products")
+    return nest
+
+
+def _axis(s: ScheduleBuilder, o: Opt, nest: Nest, field: str, among: tuple[Node, ...]) -> Node:
+    name = o.fields[field]
+    found = [a for a in among if name in (a.arg.name, a.arg.family)]
+    if len(found) != 1:
+        raise OptError(f"{o}: {field} must name one of {', '.join(a.arg.name for a in among) or 'no axes'}, not {name!r}")
+    return found[0]
+
+
+def _operand(o: Opt, x: Node) -> Node:
+    inner = x.src[0] if x.op == "cast" else x
+    if inner.op != "load":
+        raise OptError(f"{o}: the factors of {o.on} must be inputs, and one is {x!r}")
+    return inner
+
+
+def _types(o: Opt, row: Instruction, c: DType, a: DType, b: DType) -> int:
+    shift = shift_of(row, c, a, b)
+    if shift is not None:
+        return shift
+    signed = f" or int{8 * row.a.size}" if row.a.kind == "u" else ""
+    raise OptError(f"{o}: {row.name} multiplies {row.a}{signed} by {row.b} into {row.c}; here lanes hold {b}, the other operand {a}, and the sum is {c}")
+
+
+def check(s: Scheduled) -> None:
+    """Raise OptError unless every matrix instruction finds its lanes and its panel."""
+    for d in s.dots.values():
+        nest = next(n for n in s.nests if n.name == d.value)
+        what = f"TC({d.value}, row={d.row.name})"
+        if nest.expr is not d.expr:
+            raise OptError(f"{what}: a factor is staged as a value; it must be read from its input")
+        width = min((s.target.lanes(t) for t in _widths(s)), default=1)
+        if width != d.row.n:
+            raise OptError(f"{what}: vectors have {width} lanes here, and the instruction {d.row.n}")
+        if s.plans[d.n].upcast % d.row.n:
+            raise OptError(f"{what}: lanes run along {d.n.arg.name}; UPCAST it by a multiple of {d.row.n}")
+        for axis in nest.reduce_axes:
+            if s.plans[axis].masked and axis is not d.k:
+                raise OptError(f"{what}: the copies of {axis.arg.name} reach past its extent; take a number that divides it")
+        for other in s.nests:
+            if other is not nest and d.k in other.all_axes:
+                raise OptError(f"{what}: {other.name} runs over {d.k.arg.name} as well, without the instruction; give it a site of its own in the kernel")
+        _check_b(s, d, nest, what)
+        _check_a(s, d, what)
+
+
+def _check_b(s: Scheduled, d: DotPlan, nest: Nest, what: str) -> None:
+    buffer = load_parts(d.b)[0].name
+    stage = s.stages.get(buffer)
+    if stage is None or stage.order != "panel" or all(n is not nest for n in stage.nests):
+        raise OptError(f"{what}: it reads {buffer} from a panel of order {' '.join(d.row.layout)}: STAGE({buffer}) with order=panel")
+    names = [p.kind for p, _ in stage.parts]
+    lanes = [st for p, st in stage.parts if p.axis is d.n and p.kind == "upcast"]
+    if names[-1:] != ["dot"] or lanes != [d.row.k]:
+        raise OptError(f"{what}: {buffer} must be indexed by {d.n.arg.name} and {d.k.arg.name} themselves")
+    if d.shift and stage.at.name in {p.name for p in inner_loops(s, nest)}:
+        raise OptError(f"{what}: {buffer} must be staged outside the loops of its sum ({stage.at.name} is one), where its columns are summed")
+
+
+def _check_a(s: Scheduled, d: DotPlan, what: str) -> None:
+    buffer, indices, _ = load_parts(d.a)
+    stage = s.stages.get(buffer.name)
+    if stage is None or stage.order == "panel" or not d.row.c.is_float or not s.plans[d.k].masked:
+        return
+    # past the end of k the tile must hold zeros, as infinity times zero is not zero
+    if not any(i is d.k and size == d.k.arg.extent for i, size in zip(indices, buffer.shape)):
+        raise OptError(f"{what}: {buffer.name} has elements past the end of {d.k.arg.name}; stage it with order=panel")
+
+
+def _widths(s: Scheduled) -> list[DType]:
+    found = [n.expr.dtype.compute for n in s.nests] + [b.dtype.compute for b in s.kernel.buffers]
+    return [t for t in found if t is not index] or found
+
+
+def propose(near: Neighbourhood) -> Iterator[Opts]:
+    """A matrix instruction for a sum of products, with the lanes and the panel it needs where they are not there yet."""
+    s = near.schedule
+    known = {c.nest.name: c.lane for c in contractions(s.kernel)}
+    for nest in s.nests:
+        if nest.kind != "reduce" or nest.name in s.dots:
+            continue
+        for lane in [known[nest.name]] if nest.name in known else nest.axes:
+            fit = fitting(s.target, nest, lane) if lane in s.plans else None
+            if fit is None:
+                continue
+            name, size, n = lane.arg.name, extent(lane), fit.row.n
+            lanes: list[Opts] = [()]
+            if s.plans[lane].upcast == 1:
+                lanes = [(*_padded(name, size, n * i), opt("UPCAST", name, n * i)) for i in (1, 2, 4) if n * i < 2 * size or i == 1]
+            panels: list[Opts] = [()] if ("STAGE", fit.wide) in near.taken else [(opt("STAGE", fit.wide, at=p),) for p in _places(s, nest, fit.wide)]
+            tc = opt("TC", nest.name, n=name, k=fit.k.arg.name, row=fit.row.name)
+            yield from ((*a, *b, tc) for a in lanes for b in panels)
+
+
+def _places(s: Scheduled, nest: Nest, name: str) -> list[str]:
+    """Where a panel may be filled: the outer loops, and once where the input is constant."""
+    constant = s.target.lang in ("llvm", "c") and any(b.name == name and b.constant for b in s.kernel.inputs)
+    return [*([ONCE] if constant else []), *(p.name for p in s.loops(nest)[:4])]
+
+
+def _padded(name: str, size: int, amount: int) -> Opts:
+    """PADTO, where copies would not be allowed without it."""
+    return (opt("PADTO", name, amount),) if -(-size // amount) * amount > MAX_EXTRA_WORK * size else ()
+
+
+TC = Option(
+    name="TC",
+    letter="TC",
+    on="tensor",
+    arg={"m": str, "n": str, "k": str, "row": str},
+    defaults={"m": ""},
+    short=lambda on, fields: f"{on}:{fields['row']}",
+    axis_fields=("m", "n", "k"),
+    kind="lanes",
+    legend="matrix instruction",
+    docs=(
+        Doc(
+            "TC(sum, m=axis, n=axis, k=axis, row=name)",
+            "Do a sum of products by an instruction of the table in `targets/instructions.py` "
+            "([below](#matrix-instructions)). `m` may be left out where the row's tile has one row.",
+        ),
+    ),
+    act=act,
+    check=check,
+    propose=propose,
+    flushes=lambda o: "bf16" in str(o.fields["row"]),
+)

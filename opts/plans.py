@@ -1,0 +1,89 @@
+"""What options have decided, as data: a staged tile, a matrix instruction, the threads of a group. The rules that make them are the options' own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..ir.buffer import Buffer
+from ..ir.dtypes import DType
+from ..ir.node import Node
+from ..targets.instructions import Instruction
+from .axis_plan import Part
+from .nests import Nest
+
+ONCE = "once"
+"""Where a panel is staged that is filled before the first call, and kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadAxis:
+    """One dimension of a group: `count` threads that share the sites of a family. Thread numbers differ by `stride` along it;
+    `var` is the index of a thread in it."""
+
+    family: str
+    count: int
+    stride: int
+    var: Node
+
+
+@dataclass(frozen=True, eq=False)
+class DotPlan:
+    """What a matrix instruction multiplies: loads `a` (the same in all lanes) and `b` (one group a lane) of the sum `value`, along the
+    reduce axis `k`, with lanes along `n`. `shift` is added to every element of `a`: 0, or half the range of its type."""
+
+    value: str
+    row: Instruction
+    expr: Node
+    a: Node
+    b: Node
+    n: Node
+    k: Node
+    shift: int
+
+    @property
+    def describe(self) -> str:
+        """Deterministic text for hashing."""
+        return f"{self.value} {self.row.name} {self.n.arg.name} {self.k.arg.name}"
+
+
+@dataclass(frozen=True, eq=False)
+class StagePlan:
+    """A staged tile. panel: one element for each combination of the inner `parts` (with strides in elements), in loop order,
+    register copies innermost, so that it is read consecutively. row: the box of the buffer that is touched, as
+    (dimension, first index, extent, stride). `kept`: the type in scratch where it is not the buffer's (signed bytes moved into the
+    unsigned range). Groups of threads keep boxes only: with order panel, dimensions that are reduced
+    over come first. `swizzle` > 0: in row r of `pitch` elements, chunks of `vector` elements change places by XOR with r % swizzle."""
+
+    buffer: Buffer
+    at: Part
+    order: str
+    nests: tuple[Nest, ...]
+    index: tuple[Node, ...]
+    mask: Node | None
+    parts: tuple[tuple[Part, int], ...]
+    box: tuple[tuple[int, Node, int, int], ...]
+    elements: int
+    swizzle: int = 0
+    pitch: int = 0
+    vector: int = 1
+    kept: DType | None = None
+
+    @property
+    def once(self) -> bool:
+        """Whether it is filled before the first call, and kept."""
+        return self.at.kind == ONCE
+
+    @property
+    def bytes(self) -> int:
+        """Scratch it needs."""
+        return self.elements * self.buffer.dtype.size
+
+    @property
+    def dtype(self) -> DType:
+        """The type kept in scratch."""
+        return self.kept or self.buffer.dtype
+
+    @property
+    def describe(self) -> str:
+        """Deterministic text for hashing."""
+        return f"{self.buffer.name} at {self.at.axis.arg.name}/{self.at.stride} {self.order} {[(p.axis.arg.name, p.stride, s) for p, s in self.parts]} {[(d, e, s) for d, _, e, s in self.box]} {self.swizzle}{self.kept or ''}"

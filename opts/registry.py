@@ -1,0 +1,119 @@
+"""What an option is, and which there are.
+
+An option is declared in one file of `options/`: an `Option` holds how it is written, what it does to a schedule, when it is illegal, what a search may propose,
+its lines of docs/options.md and its golden cases. Everything else asks the registry and knows no option by name: `Opt` and `apply`, the actions of a search,
+the translation to canonical names, the command line, the documentation and the tests. docs/add-an-option.md adds one step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ..ir.errors import OptError
+from ..ir.kernel import Kernel
+from ..targets import Target
+from .builder import ScheduleBuilder
+from .neighbourhood import Neighbourhood
+from .opt import Opt, Opts
+from .rewriting import Rewriting
+from .schedule import Scheduled
+from .syntax import SYNTAX, Syntax
+
+
+@dataclass(frozen=True)
+class Doc:
+    """One line of a table of docs/options.md: how the option is written, and what it means. `groups`: it is in the table of targets with groups of threads, not
+    in that of every device."""
+
+    written: str
+    meaning: str
+    groups: bool = False
+
+
+@dataclass(frozen=True)
+class Golden:
+    """A kernel, its shape and a list of options in JSON form, whose Program and source are kept in tests/golden."""
+
+    kernel: str
+    shape: Mapping[str, int]
+    opts: Sequence[Any]
+
+
+Phase = Literal["first", "outputs", "last"]
+
+
+def never(o: Opt) -> bool:
+    """Of no option."""
+    return False
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Option(Syntax):
+    """One option: its syntax, and
+
+    * `kind`: the kind of loop or statement it makes, which decides its colour (a `NestLine.kind`); `legend`: what its letter stands for;
+    * `docs`: its lines of docs/options.md, `golden`: its golden cases by name;
+    * `act`: what it does to the schedule under construction; OptError where it is illegal there. An option that makes another kernel instead has `rewrite`, which
+      gives the whole schedule; it comes before all others, wherever it stands in the list;
+    * `finish`: what it adds once all options have acted and the nests are known; `check`: OptError where the finished schedule is illegal because of it. Both are
+      called once for all options of this name, and only if there are any;
+    * `propose`: what a search may append to a schedule, each a tuple of options (some may turn out illegal); `with_rows`: what every schedule of rows by default
+      takes along;
+    * `phase`: of a kernel that became two, the schedule it belongs to: the first, the last, or the last if it names an output; `outlives_call`: whether what it
+      makes is kept from call to call; `flushes`: whether it takes subnormal numbers for zero."""
+
+    kind: str
+    docs: tuple[Doc, ...]
+    legend: str = ""
+    golden: Mapping[str, Golden] = field(default_factory=dict)
+    act: Callable[[ScheduleBuilder, Opt], None] | None = None
+    rewrite: Callable[[Rewriting], Scheduled] | None = None
+    finish: Callable[[Scheduled, ScheduleBuilder], Scheduled] | None = None
+    check: Callable[[Scheduled], None] | None = None
+    propose: Callable[[Neighbourhood], Iterable[Opts]] | None = None
+    with_rows: Callable[[Kernel, Target], Opts] | None = None
+    phase: Phase = "first"
+    outlives_call: Callable[[Opt], bool] = never
+    flushes: Callable[[Opt], bool] = never
+
+
+OPTIONS: dict[str, Option] = {}
+"""Every option by name, in the order in which `options/__init__.py` lists them."""
+
+
+def register(option: Option) -> None:
+    """Make an option known. ValueError where its name or its letter is taken, or it neither acts nor rewrites."""
+    taken = next((o for o in OPTIONS.values() if o.name == option.name or o.letter == option.letter), None)
+    if taken is not None:
+        raise ValueError(f"{option.name} ({option.letter}) is taken: {taken.name} is written {taken.letter}")
+    if (option.act is None) == (option.rewrite is None):
+        raise ValueError(f"{option.name} must either act on the schedule or rewrite the kernel")
+    OPTIONS[option.name] = SYNTAX[option.name] = option
+
+
+@contextmanager
+def registered(option: Option) -> Iterator[Option]:
+    """Know `option` for as long as the block runs: for tests and experiments."""
+    register(option)
+    try:
+        yield option
+    finally:
+        del OPTIONS[option.name], SYNTAX[option.name]
+
+
+def used(opts: Opts) -> list[Option]:
+    """The options of a list, each once, in the registry's order."""
+    names = {o.op for o in opts}
+    return [x for x in OPTIONS.values() if x.name in names]
+
+
+def act(b: ScheduleBuilder, opts: Opts) -> None:
+    """Apply options in turn; OptError where one is illegal."""
+    for o in opts:
+        does = OPTIONS[o.op].act
+        if does is None:
+            raise OptError(f"{o}: it rewrites the whole kernel, and has no place in a part of one")
+        does(b, o)
+        b.applied.append(o)

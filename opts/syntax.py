@@ -1,0 +1,43 @@
+"""How an option is written: its name, what it may be put on, its argument, and its short form.
+
+This is the part of an option's declaration that `Opt` itself is checked against, and that other folders need to read or translate a list of options without
+knowing any by name. The rest of a declaration is `registry.Option`, which is a `Syntax` as well."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+Scalar = int | str
+Argument = type[int] | None | Mapping[str, type]
+On = Literal["axis", "loop", "tensor", "grid"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Syntax:
+    """How one option is written.
+
+    `on`: what it names, an axis (a family or a site), a loop, a tensor (a buffer or a value), or the grid. `arg`: int for one amount, None for no argument, or
+    the type of each field. `defaults`: the fields that may be left out. `letter` and `short`: what stands for it in one dense line, `letter` followed by what
+    `short` makes of the name and the fields (None: name and amount). `loop_fields` and `axis_fields`: the fields that name loops and axes. `choices`: values of
+    a field that a search tries."""
+
+    name: str
+    letter: str
+    on: On
+    arg: Argument = int
+    defaults: Mapping[str, Scalar] = field(default_factory=dict)
+    short: Callable[[str, Mapping[str, Scalar]], str] | None = None
+    loop_fields: tuple[str, ...] = ()
+    axis_fields: tuple[str, ...] = ()
+    choices: Mapping[str, tuple[Scalar, ...]] = field(default_factory=dict)
+
+    @property
+    def named_fields(self) -> tuple[str, ...]:
+        """The fields whose values are names of the kernel: loops or axes."""
+        return self.loop_fields + self.axis_fields
+
+
+SYNTAX: dict[str, Syntax] = {}
+"""Every option's form by name, in the order in which `options/__init__.py` lists them; filled by `registry.register`."""
