@@ -26,7 +26,7 @@ import tilewright
 from tilewright.devices import get
 from tilewright.devices.cuda import nvrtc
 from tilewright.devices.cuda.device import CudaDevice
-from tilewright.devices.cuda.run import Session, timed
+from tilewright.devices.cuda.run import CudaSession, timed
 from tilewright.ir import DeviceError, TilewrightError
 from tilewright.kernels import make, parse_shape
 from tilewright.plan import compile
@@ -89,7 +89,7 @@ def matmul(device: CudaDevice, shape: dict[str, int], budget: str, rounds: int) 
     """Tune, then take turns with cuBLAS."""
     result, ours = tuned(device, "matmul", shape, budget)
     m, n, k = shape["m"], shape["n"], shape["k"]
-    session: Session = device._open()
+    session: CudaSession = device._open()
     memory = device.memory()
     rng = np.random.default_rng(0)
     a, b = rng.standard_normal((m, k), np.float32), rng.standard_normal((k, n), np.float32)

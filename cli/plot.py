@@ -14,7 +14,7 @@ from ..ir.errors import UsageError
 from .report import charts as report_charts
 from .report import svg as report_svg
 from .report.command import EMPTY
-from .report.rows import COLUMNS, Entry, entries
+from .report.rows import COLUMNS, ReportEntry, entries
 from .style import console, duration
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def run(args: Namespace) -> int:
     return 0
 
 
-def _name(e: Entry) -> str:
+def _name(e: ReportEntry) -> str:
     head = shorten(f"{e.best.name} {COLUMNS['shape'](e)}".replace(",", " "), 40, placeholder=" …")
     return _plain(f"{head}\n{e.best.dtype} on {e.best.device}, {e.best.threads} thread{'s' * (e.best.threads != 1)}")
 
@@ -72,7 +72,7 @@ def _grid(count: int, figure: type[Figure], width: float, height: float) -> tupl
     return fig, axes[:count]
 
 
-def _convergence(found: Sequence[Entry], figure: type[Figure]) -> Figure:
+def _convergence(found: Sequence[ReportEntry], figure: type[Figure]) -> Figure:
     with_curves = [(e, report_charts.curves(e)) for e in found]
     shown = [(e, c) for e, c in with_curves if any(x.tried > 1 for x in c)][:MOST]
     if not shown:
@@ -91,7 +91,7 @@ def _convergence(found: Sequence[Entry], figure: type[Figure]) -> Figure:
     return fig
 
 
-def _roofline(found: Sequence[Entry], figure: type[Figure]) -> Figure:
+def _roofline(found: Sequence[ReportEntry], figure: type[Figure]) -> Figure:
     from matplotlib.ticker import LogLocator, NullFormatter
 
     roofs = [r for r in report_charts.roofs(found) if r.points]
@@ -141,7 +141,7 @@ def _annotate(ax: Any, points: Sequence[report_charts.Point]) -> None:
         ax.annotate(_plain(name), (p.intensity, p.gflops), textcoords="offset points", xytext=(tx - x, -ty - y), fontsize=8)
 
 
-def _outcomes(found: Sequence[Entry], figure: type[Figure]) -> Figure:
+def _outcomes(found: Sequence[ReportEntry], figure: type[Figure]) -> Figure:
     shown = found[: 4 * MOST]
     fig = figure(figsize=(8, 1.2 + 0.42 * len(shown)), layout="constrained")
     ax = fig.subplots()

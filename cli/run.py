@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 def run(args: Namespace) -> int:
     """Tune (or find in the cache) and print the summary; the exit code says what came of it."""
-    from ..search.interrupts import INTERRUPTED, Watch
+    from ..search.interrupts import INTERRUPTED, SignalWatch
 
-    with Watch() as signals:
+    with SignalWatch() as signals:
         try:
             return signals.code(_run(args))
         except KeyboardInterrupt:

@@ -18,13 +18,13 @@ from .errors import OptError
 from .kernel import Kernel
 from .normalise import normalise
 from .without_epilogue import without_epilogue
-from .writer import Writer
+from .writer import KernelWriter
 
 VERSION = 1
 _DONE: weakref.WeakKeyDictionary[Kernel, Canonical] = weakref.WeakKeyDictionary()
 
 
-class Names(Protocol):
+class CanonicalNames(Protocol):
     """What names an option holds: `on` is "axis", "loop", "tensor" or "grid"; `named_fields` are the fields whose values are loops or axes."""
 
     @property
@@ -52,12 +52,12 @@ class Canonical:
     loops: dict[str, str]
     """`tensors`: buffers and values; `axes`: families and sites; `loops`: the same for loops (one named like its family is of the axis of that name)."""
 
-    def to_canonical(self, opts: Sequence[Sequence[Any]], names: Mapping[str, Names]) -> list[list[Any]]:
+    def to_canonical(self, opts: Sequence[Sequence[Any]], names: Mapping[str, CanonicalNames]) -> list[list[Any]]:
         """Options in JSON form (`[op, on]` or `[op, on, arg]`) with canonical names; `names` says of each option what it names (one that is not in it names an
         axis). OptError for a name the normalised kernel lacks."""
         return [self._opt(o, names.get(o[0]), self.tensors, self.axes, self.loops) for o in opts]
 
-    def from_canonical(self, opts: Sequence[Sequence[Any]], names: Mapping[str, Names]) -> list[list[Any]]:
+    def from_canonical(self, opts: Sequence[Sequence[Any]], names: Mapping[str, CanonicalNames]) -> list[list[Any]]:
         """The inverse: options with this kernel's names."""
         tensors = {c: n for n, c in self.tensors.items()}
         # sites come last in `loops`: a family's only axis goes by its site, which is what its loops are called
@@ -65,7 +65,7 @@ class Canonical:
         return [self._opt(o, names.get(o[0]), tensors, axes, axes) for o in opts]
 
     @staticmethod
-    def _opt(o: Sequence[Any], names: Names | None, tensors: dict[str, str], axes: dict[str, str], loops: dict[str, str]) -> list[Any]:
+    def _opt(o: Sequence[Any], names: CanonicalNames | None, tensors: dict[str, str], axes: dict[str, str], loops: dict[str, str]) -> list[Any]:
         op, on, *rest = o
         if names is not None and names.on == "tensor":
             new = tensors.get(on)
@@ -103,7 +103,7 @@ def canonical(kernel: Kernel) -> Canonical:
 
 
 def _canonical(k: Kernel) -> Canonical:
-    w = Writer(k)
+    w = KernelWriter(k)
     text = f"kernel {VERSION}\n{w.text}"
     tensors = {b.name: c for b, c in w.buffers.items()} | dict(w.values)
     sites = {a.arg.name: c for a, c in w.axes.items()}
@@ -123,7 +123,7 @@ def loose(kernel: Kernel) -> dict[str, str]:
     """Hashes for near misses. `extents`: the kernel with extents, sizes and most constants erased, so that another shape matches.
     `epilogue`: the kernel with what follows its one reduction (bias, activation, output type) erased."""
     k = normalise(kernel)
-    return {"extents": _sha(Writer(k, erase=True).text), "epilogue": _sha(Writer(without_epilogue(k)).text)}
+    return {"extents": _sha(KernelWriter(k, erase=True).text), "epilogue": _sha(KernelWriter(without_epilogue(k)).text)}
 
 
 def _sha(text: str) -> str:

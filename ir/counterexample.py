@@ -45,14 +45,14 @@ class Access:
 
 
 @dataclass(frozen=True)
-class Found:
+class Counterexample:
     """What a search for a point outside said. `at`: what the index is there, and the point, None if there is none. `whole`: every point was tried."""
 
     at: tuple[int, dict[Node, int]] | None
     whole: bool
 
 
-def search(a: Access) -> Found:
+def search(a: Access) -> Counterexample:
     """A point of the access where the index is outside."""
     mask = () if a.mask is None else (a.mask,)
     try:
@@ -62,11 +62,11 @@ def search(a: Access) -> Found:
             points = _edges(a, points)
         outside = _outside(a, points)
     except _UnknownError:
-        return Found(None, False)
+        return Counterexample(None, False)
     if not outside.any():
-        return Found(None, whole)
+        return Counterexample(None, whole)
     n = int(outside.argmax())
-    return Found((int(_value(a.position, points)[n]), {v: int(x[n]) for v, x in points.items()}), whole)
+    return Counterexample((int(_value(a.position, points)[n]), {v: int(x[n]) for v, x in points.items()}), whole)
 
 
 def _variables(a: Access, roots: tuple[Node, ...]) -> dict[Node, tuple[int, int]]:

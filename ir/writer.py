@@ -10,7 +10,7 @@ from .node import Node, as_node
 from .structural_hash import Colours, commutes, elements
 
 
-class Writer:
+class KernelWriter:
     """Writes a kernel from its stores, numbering what it meets; `text` is the result.
 
     One line a statement: `s…` symbols are declared where they are met, `v3[a0,a1] = add[a2] float32 n4`, the nodes of an expression one a line above it.

@@ -37,7 +37,7 @@ OURS = "ours"
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class BatchTask:
     """A built candidate, as the runner needs it."""
 
     obj: bytes
@@ -46,7 +46,7 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class BatchFailed:
     """Which of a duel's two candidates (0 or 1) was not right, and how."""
 
     which: int
@@ -66,11 +66,11 @@ TIME, REPEAT, ALIGN = "time", "repeat", "align"
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class BatchJob:
     """What to do with a task: `incumbent_s` rejects early; `full` compares with NumPy; `steps` follow the first run, in order; `hashed` also says which
     bits the outputs are."""
 
-    task: Task
+    task: BatchTask
     incumbent_s: float | None = None
     full: bool = False
     steps: tuple[str, ...] = (TIME,)
@@ -78,7 +78,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class BatchResult:
     """What came of a job; times in seconds per call. `broken`: the child ended over it (a signal, an exit, a deadline). `cleared`: it failed once beside others
     and was right alone. `checks`: names of what it passed, as in Measurement. `compared`: runs whose outputs were compared. `outputs`: hex digest of the outputs'
     bytes, where it was asked for."""
@@ -107,11 +107,11 @@ def serve(bench: Bench, channel: Channel) -> None:
         bench.slots = Slots(group)
         result = _duel(bench, channel, *job) if kind == "duel" else _measure(bench, channel, job)
         channel.send(("result", result))
-        if isinstance(result, Result) and result.broken:
+        if isinstance(result, BatchResult) and result.broken:
             return
 
 
-def _measure(bench: Bench, channel: Channel, job: Job) -> Result:
+def _measure(bench: Bench, channel: Channel, job: BatchJob) -> BatchResult:
     """One candidate, start to end. A failure of this child's own Python is reported, and the child ends: memory is suspect."""
     exe: Executable | None = None
     try:
@@ -119,25 +119,25 @@ def _measure(bench: Bench, channel: Channel, job: Job) -> Result:
         exe = bench.device.load(job.task.obj, job.task.signature, bench.threads)
         return _examine(bench, channel, Watch(bench, exe, not job.task.nondeterministic), job)
     except WrongResultError as e:
-        return Result(Outcome.wrong, error=e.error, detail=e.detail)
+        return BatchResult(Outcome.wrong, error=e.error, detail=e.detail)
     except BuildError as e:
-        return Result(Outcome.build, detail=str(e))
+        return BatchResult(Outcome.build, detail=str(e))
     except MeasureError as e:
         # the device failed: nothing that it holds for this process can be relied on
-        return Result(Outcome.crash, detail=str(e), broken=bench.mirror is not None)
+        return BatchResult(Outcome.crash, detail=str(e), broken=bench.mirror is not None)
     except TilewrightError as e:
-        return Result(Outcome.crash, detail=str(e))
+        return BatchResult(Outcome.crash, detail=str(e))
     except MemoryError:
-        return Result(Outcome.crash, detail="ran out of the memory a candidate may use", broken=True)
+        return BatchResult(Outcome.crash, detail="ran out of the memory a candidate may use", broken=True)
     except Exception as e:
         last = traceback.extract_tb(e.__traceback__)[-1]
-        return Result(Outcome.crash, detail=f"{type(e).__name__}: {e} ({last.name}, line {last.lineno})", broken=True)
+        return BatchResult(Outcome.crash, detail=f"{type(e).__name__}: {e} ({last.name}, line {last.lineno})", broken=True)
     finally:
         if exe is not None:
             exe.close()
 
 
-def _examine(bench: Bench, channel: Channel, watch: Watch, job: Job) -> Result:
+def _examine(bench: Bench, channel: Channel, watch: Watch, job: BatchJob) -> BatchResult:
     """The first run, compared with the reference in every element, then the job's steps."""
     checks = [bench.name]
     outputs = _first(bench, channel, watch, job)
@@ -154,7 +154,7 @@ def _examine(bench: Bench, channel: Channel, watch: Watch, job: Job) -> Result:
             checks.append("aligned")
     channel.send(("step", OURS))
     outcome = Outcome.slow if rejected else Outcome.ok
-    return Result(outcome, times, watch.error, checks=tuple(checks), compared=watch.compared, outputs=outputs)
+    return BatchResult(outcome, times, watch.error, checks=tuple(checks), compared=watch.compared, outputs=outputs)
 
 
 def _elsewhere(watch: Watch, channel: Channel) -> bool:
@@ -176,7 +176,7 @@ def _elsewhere(watch: Watch, channel: Channel) -> bool:
     return True
 
 
-def _first(bench: Bench, channel: Channel, watch: Watch, job: Job) -> str | None:
+def _first(bench: Bench, channel: Channel, watch: Watch, job: BatchJob) -> str | None:
     """Run once on poisoned outputs, compare every element with the reference, keep the bits; their digest where it is wanted."""
     addresses = bench.operands.checked
     watch.run(addresses)
@@ -194,7 +194,7 @@ def _digest(outputs: Sequence[bytes]) -> str:
     return h.hexdigest()
 
 
-def _duel(bench: Bench, channel: Channel, a: Task, b: Task, rounds: int) -> Fought | Failed | Result:
+def _duel(bench: Bench, channel: Channel, a: BatchTask, b: BatchTask, rounds: int) -> Fought | BatchFailed | BatchResult:
     """Median seconds of both, per round; or which of them failed; or a Result that is `broken` where the device failed."""
     watches: list[Watch] = []
     try:
@@ -202,18 +202,18 @@ def _duel(bench: Bench, channel: Channel, a: Task, b: Task, rounds: int) -> Foug
             channel.send(("step", FIRST))
             exe = bench.device.load(task.obj, task.signature, bench.threads)
             watches.append(Watch(bench, exe, not task.nondeterministic, len(watches)))
-            _first(bench, channel, watches[-1], Job(task))
+            _first(bench, channel, watches[-1], BatchJob(task))
         # both ran before, and the number of calls is bounded: no candidate's deadline here
         channel.send(("step", OURS))
         with bench.slots.exclusive():
             pairs = paired_bursts(watches[0], watches[1], bench.operands.timed, bench.vars, bench.threads, rounds, time.sleep)
         return Fought(pairs, min(w.compared for w in watches))
     except WrongResultError as e:
-        return Failed(e.slot, f"is wrong: {e.detail}")
+        return BatchFailed(e.slot, f"is wrong: {e.detail}")
     except MeasureError as e:
-        return Result(Outcome.crash, detail=str(e), broken=bench.mirror is not None)
+        return BatchResult(Outcome.crash, detail=str(e), broken=bench.mirror is not None)
     except TilewrightError as e:
-        return Failed(len(watches), f"fails: {e}")
+        return BatchFailed(len(watches), f"fails: {e}")
     finally:
         for w in watches:
             w.exe.close()

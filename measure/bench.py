@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ..devices import Device
     from .compare import Checker
     from .device_memory import Mirror
-    from .first_outputs import Kept
+    from .first_outputs import FirstOutputs
     from .memory import Operands
 
 
@@ -29,7 +29,7 @@ class Bench:
     name: str = "random"
     """What its inputs are, as `Measurement.checks` says it."""
     mirror: Mirror | None = None
-    kept: dict[int, Kept] = field(default_factory=dict)
+    kept: dict[int, FirstOutputs] = field(default_factory=dict)
 
     @property
     def operands(self) -> Operands | Mirror:

@@ -28,7 +28,7 @@ MODULE = "tilewright.measure.builder"
 
 
 @dataclass(frozen=True)
-class Setup:
+class BuilderSetup:
     """`compile(kernel, opts, device, **extra) -> Built` must be importable by name; `device` is a spec or a picklable Device."""
 
     kernel: Kernel
@@ -47,7 +47,7 @@ class Failed:
     seconds: float
 
 
-def serve(channel: Channel, setup: Setup) -> None:
+def serve(channel: Channel, setup: BuilderSetup) -> None:
     """Say (None, "ready"), then answer ("build", ticket, opts) with (ticket, Built | Failed)."""
     from .. import devices
 
@@ -74,7 +74,7 @@ def _told(opts: Any, made: Any) -> Any:
     return made
 
 
-def build(setup: Setup, device: Any, opts: Any) -> Any:
+def build(setup: BuilderSetup, device: Any, opts: Any) -> Any:
     """Built, or Failed with the name of what went wrong."""
     begin = time.perf_counter()
     try:

@@ -13,7 +13,7 @@ from typing import Any
 from ..ir.errors import MeasureError
 from ..log import logger
 from . import builder, process
-from .builder import Failed, Setup
+from .builder import BuilderSetup, Failed
 from .outcome import Outcome
 from .protocol import Channel, Closed
 
@@ -30,7 +30,7 @@ _FAILED_STARTS = 8
 class _Builder:
     """One process and the tasks it holds, oldest first. `since`: when it took up the oldest."""
 
-    def __init__(self, setup: Setup, group: int) -> None:
+    def __init__(self, setup: BuilderSetup, group: int) -> None:
         self.process: subprocess.Popen[bytes]
         self.process, self.channel = process.start(builder.MODULE, setup, group)
         self.tasks: deque[tuple[int, Any]] = deque()
@@ -66,7 +66,7 @@ class BuildPool:
     """`submit` queues option lists, `take` gives what is finished. Progress is made only inside `pump`, which every wait for
     something else should call when one of `channels()` is readable."""
 
-    def __init__(self, setup: Setup, count: int, deadline_s: float = 30.0) -> None:
+    def __init__(self, setup: BuilderSetup, count: int, deadline_s: float = 30.0) -> None:
         """`deadline_s`: seconds one build may take."""
         self._setup, self._deadline = setup, deadline_s
         self._queue: deque[tuple[int, Any]] = deque()

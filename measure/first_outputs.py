@@ -25,7 +25,7 @@ def _libc() -> Any:
     return libc
 
 
-class Kept:
+class FirstOutputs:
     """A copy of every output of one set of operands. Made once in a child, filled for each candidate."""
 
     def __init__(self, host: Operands) -> None:

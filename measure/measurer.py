@@ -16,13 +16,13 @@ from ..ir.errors import DeviceError, MeasureError
 from ..log import logger
 from ..targets import usable_cores
 from . import builder, process, runner
-from .batch import Failed, Result, Task, summary
+from .batch import BatchFailed, BatchResult, BatchTask, summary
 from .buildpool import BuildPool
 from .builds import Builds
 from .outcome import Duel, DuelError, Measurement, Outcome
 from .process import STILL_S, Stillness
 from .protocol import Channel, Closed
-from .runner_setup import Data, Setup
+from .runner_setup import Data, RunnerSetup
 from .slots import needs_pause
 from .stats import compare
 
@@ -84,12 +84,12 @@ class Measurer:
         # beside a GPU that is timed, builders have all cores but the runner's
         cores = usable_cores() if gpu else self.device.threads
         count = builders if builders is not None else max(1, cores - gpu)
-        self._runner_setup = Setup(kernel, spec, self.threads, self.vars, deadline_s, limit, hash_outputs)
+        self._runner_setup = RunnerSetup(kernel, spec, self.threads, self.vars, deadline_s, limit, hash_outputs)
         # no step of a child may take longer: while one runs, the runner itself waits
         self._longest_s = deadline_s + self.device.first_launch_s + runner.OWN_STEP_S + STILL_S
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: Channel | None = None
-        self._pool = BuildPool(builder.Setup(kernel, spec, compile, dict(extra or {}), max(limit, 1 << 30)), count, build_deadline_s)
+        self._pool = BuildPool(builder.BuilderSetup(kernel, spec, compile, dict(extra or {}), max(limit, 1 << 30)), count, build_deadline_s)
         self._pause = needs_pause(self.threads, count, cores)
         try:
             self._start_runner()
@@ -187,7 +187,7 @@ class Measurer:
             _, got = self._receive()
         except Closed as e:
             raise MeasureError(f"the runner was lost in a comparison ({self._restart()}); try again") from e
-        if isinstance(got, Failed):
+        if isinstance(got, BatchFailed):
             raise DuelError(f"cannot compare: the {('first', 'second')[got.which]} candidate {got.detail}", got.which)
         if isinstance(got, str):
             raise DuelError(f"cannot compare: {got}")
@@ -258,11 +258,11 @@ def _flushes(b: Built) -> bool:
     return any(OPTIONS[o.op].flushes(o) for o in b.opts if isinstance(o, Opt))
 
 
-def _task(b: Built) -> Task:
-    return Task(b.obj, b.signature, "NONDET" in b.effects)
+def _task(b: Built) -> BatchTask:
+    return BatchTask(b.obj, b.signature, "NONDET" in b.effects)
 
 
-def _measurement(b: Built, r: Result) -> Measurement:
+def _measurement(b: Built, r: BatchResult) -> Measurement:
     return Measurement(
         tuple(b.opts),
         r.outcome,

@@ -98,7 +98,7 @@ def view(address: int, dtype: DType, shape: Sequence[int]) -> np.ndarray[Any, An
     return np.ctypeslib.as_array(raw).view(dtype.np).reshape(shape)
 
 
-class Place:
+class OperandPlace:
     """Where one parameter lies: the checked address, the timed addresses, and the canaries around them."""
 
     def __init__(self, dtype: DType, shape: tuple[int, ...], copies: int, output: bool) -> None:
@@ -153,7 +153,7 @@ class Operands:
     ) -> None:
         """`inputs` holds values by name; every other parameter is an output. `copies`: how many timed sets."""
         self.names = tuple(names)
-        self.places = {n: Place(d, s, copies, n not in inputs) for n, d, s in zip(names, dtypes, shapes, strict=True)}
+        self.places = {n: OperandPlace(d, s, copies, n not in inputs) for n, d, s in zip(names, dtypes, shapes, strict=True)}
         for n, values in inputs.items():
             self.places[n].fill(values)
         self.outputs = tuple(n for n in names if n not in inputs)

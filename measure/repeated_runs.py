@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from .first_outputs import Kept
+from .first_outputs import FirstOutputs
 
 if TYPE_CHECKING:
     from ..devices import Executable
@@ -91,8 +91,8 @@ class Watch:
             raise WrongResultError(f"with operands {how}: {broken}", self.error, self.slot)
 
     @property
-    def _kept(self) -> Kept:
-        return self.bench.kept.setdefault(self.slot, Kept(self.bench.host))
+    def _kept(self) -> FirstOutputs:
+        return self.bench.kept.setdefault(self.slot, FirstOutputs(self.bench.host))
 
     # timing ---------------------------------------------------------------------------------------------------------
     def time(self, pointer_sets: Sequence[Sequence[int]], vars: Sequence[int] = (), repeats: int = 1, limit_s: float = float("inf")) -> list[float]:

@@ -21,11 +21,11 @@ from ..ir.errors import DeviceError, MeasureError, TilewrightError
 from ..log import logger
 from . import batch, inputs, process
 from . import special_inputs as special
-from .batch import Job, Result, Task
+from .batch import BatchJob, BatchResult, BatchTask
 from .bench import Bench
 from .outcome import Outcome
 from .protocol import Channel, Closed, pair
-from .runner_setup import Data, Setup
+from .runner_setup import Data, RunnerSetup
 from .slots import Slots
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ _STRICT = 0.25
 class Runner:
     """Serves one kernel on one device."""
 
-    setup: Setup
+    setup: RunnerSetup
     device: Device
     group: int | None = None
     _benches: dict[Data, Bench] = field(default_factory=dict)
@@ -173,7 +173,7 @@ class Runner:
                     self.end_child()
                     raise MeasureError(f"the device {self.device.name} cannot be used for measuring: {payload}")
                 if kind == "result":
-                    if isinstance(payload, Result) and payload.broken:
+                    if isinstance(payload, BatchResult) and payload.broken:
                         self.end_child()
                     return payload
                 limit = self._deadline(payload, deadline_s)
@@ -181,14 +181,14 @@ class Runner:
         except TimeoutError:
             self.end_child()
             log.info("child %d was killed: no answer within %.3g s", child.pid, limit)
-            return Result(Outcome.timeout, detail=f"did not return within {limit:.3g} s{where}", broken=True)
+            return BatchResult(Outcome.timeout, detail=f"did not return within {limit:.3g} s{where}", broken=True)
         except Closed:
             self._child = self._child_data = None
             child.channel.close()
             status = os.waitstatus_to_exitcode(os.waitpid(child.pid, 0)[1])
             Slots(self.group).release()
             log.info("child %d %s", child.pid, process.how_it_ended(status))
-            return Result(Outcome.crash, detail=process.how_it_ended(status) + where, broken=True)
+            return BatchResult(Outcome.crash, detail=process.how_it_ended(status) + where, broken=True)
 
     def _deadline(self, step: str, candidate_s: float) -> float:
         """Seconds that a step may take."""
@@ -197,14 +197,14 @@ class Runner:
         return OWN_STEP_S if step == batch.OURS else candidate_s
 
     # jobs ---------------------------------------------------------------------------------------------------------
-    def measure(self, task: Task, data: Data, incumbent_s: float | None, full: bool) -> Result:
+    def measure(self, task: BatchTask, data: Data, incumbent_s: float | None, full: bool) -> BatchResult:
         """Verify and time one candidate. The first on each data is compared by NumPy, as all are with `full`, which does what the second check does on that data."""
         limit = self.setup.deadline_s
         if incumbent_s is not None:
             # enough for a first call on a busy machine; a hang should not cost the whole deadline
             limit = min(limit, 1.0 + 50.0 * incumbent_s)
         steps = _STEPS[data.kind] if full else (batch.TIME,)
-        job = Job(task, incumbent_s, full or data not in self._checked_in_full, steps, self.setup.hashed)
+        job = BatchJob(task, incumbent_s, full or data not in self._checked_in_full, steps, self.setup.hashed)
         alone = self._fresh(data)
         result = self._job(data, job, limit)
         if result.outcome in (Outcome.wrong, Outcome.crash) and not alone:
@@ -217,12 +217,12 @@ class Runner:
             return replace(edges, checks=(*result.checks, *edges.checks), compared=result.compared + edges.compared)
         return result
 
-    def _job(self, data: Data, job: Job, limit: float) -> Result:
+    def _job(self, data: Data, job: BatchJob, limit: float) -> BatchResult:
         result = self._ask(data, ("job", job), limit)
-        assert isinstance(result, Result)
+        assert isinstance(result, BatchResult)
         return result
 
-    def _alone(self, data: Data, job: Job, limit: float, first: Result) -> Result:
+    def _alone(self, data: Data, job: BatchJob, limit: float, first: BatchResult) -> BatchResult:
         """The same job in a child of its own, and then so many runs as a winner has to make. Only that a neighbour damaged the memory they shared excuses what failed
         before; that it did cannot be seen, so what is right here is cleared, and never wins."""
         self.end_child()
@@ -232,10 +232,10 @@ class Runner:
         text = f"{first.outcome.value} once beside others, then right in {result.compared} runs alone ({first.detail})"
         return replace(result, detail=text, cleared=True)
 
-    def duel(self, a: Task, b: Task, rounds: int, data: Data) -> Any:
+    def duel(self, a: BatchTask, b: BatchTask, rounds: int, data: Data) -> Any:
         """Rounds of (seconds of a, seconds of b), or which one failed, or a text: the pair did."""
         got = self._ask(data, ("duel", (a, b, rounds)), self.setup.deadline_s)
-        return f"the pair failed: {got.outcome.value}, {got.detail}" if isinstance(got, Result) else got
+        return f"the pair failed: {got.outcome.value}, {got.detail}" if isinstance(got, BatchResult) else got
 
 
 def _limit_memory(extra: int) -> None:
@@ -248,7 +248,7 @@ def _limit_memory(extra: int) -> None:
         resource.setrlimit(what, (limit, limit))
 
 
-def serve(channel: Channel, setup: Setup) -> None:
+def serve(channel: Channel, setup: RunnerSetup) -> None:
     """Answer the main process. ("measure", tasks, data, incumbent, full, group) → ("result", i, Result)… ("done", None);
     ("duel", a, b, rounds, data, group) → ("done", …); ("prepare", data) → ("done", None); trouble of our own → ("error", text)."""
     from .. import devices

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Setup:
+class RunnerSetup:
     """What a runner is started with. `vars` maps symbol names to values; `memory_limit` is in bytes, on top of the operands.
     `hashed`: say which bits every candidate's outputs hold."""
 

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 from .memory import LINE, READ, WRITE, Region
 
 if TYPE_CHECKING:
-    from .memory import Operands, Place
+    from .memory import OperandPlace, Operands
 
 _CANARY = 0xC5
 _SPACE = 2 * LINE
 _START, _END = False, True
 
-Where = Callable[[int, "Place"], tuple[bool, int]]
+Where = Callable[[int, "OperandPlace"], tuple[bool, int]]
 """(position of a parameter, the parameter) → whether it is near the end of its pages, and by how many bytes it is off."""
 
 PATTERNS: dict[str, Where] = {

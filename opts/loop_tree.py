@@ -60,14 +60,14 @@ class LoopTree:
 
 def loop_tree(s: Loops) -> LoopTree:
     """The loops of a schedule inside its grid. What has no points is left out."""
-    builder = _Builder(s)
+    builder = _TreeBuilder(s)
     found = [i for i in s.items if not _empty(i)]
     items = builder.items(found, frozenset(p.name for p in s.grid), frozenset())
     return LoopTree(items, frozenset(builder.registers), builder.reads, builder.merged)
 
 
 @dataclass(eq=False)
-class _Builder:
+class _TreeBuilder:
     s: Loops
     registers: set[str] = field(default_factory=set)
 

@@ -15,14 +15,14 @@ from ..log import logger
 from . import strategy as strategies
 from .budget import Budget, Meter
 from .effort import GLANCE, Effort
-from .interrupts import Watch, release
+from .interrupts import SignalWatch, release
 from .known import known
 from .progress import Progress, Silent
 from .record import CacheRecorder
 from .result import INTERRUPTED, Job, Result
 from .run import Start, TuningRun
 from .space import OptEngine, Space
-from .task import Task
+from .task import TuningTask
 from .warm import answer, related, stored
 
 if TYPE_CHECKING:
@@ -92,8 +92,8 @@ def tune(
     if study and not strategy.startswith("optuna:"):
         raise UsageError(f"a study is kept for Optuna's strategies (optuna:tpe and others), not for {strategy!r}")
     show.phase("preparing")
-    task = Task(kernel, shape, dtype, device, threads, vars)
-    with Watch((signal.SIGINT,)) as watch, _opened(cache) as store:
+    task = TuningTask(kernel, shape, dtype, device, threads, vars)
+    with SignalWatch((signal.SIGINT,)) as watch, _opened(cache) as store:
         release()
         asked = None if not limit.wish else limit if budget is not None or trials is not None else GLANCE
         result = _tune(task, store, limit, strategy, seeds, seed, mode, retune or mode == "refresh", show, started, study, asked)
@@ -121,7 +121,7 @@ def cached(
 ) -> Result | None:
     """The cache's answer where it will do without a search: verified here, and by a search as thorough as `asked` (see `Effort.covers`). Raises what `tune` does."""
     started = time.monotonic()
-    task = Task(kernel, shape, dtype, device, threads)
+    task = TuningTask(kernel, shape, dtype, device, threads)
     found = _look(task, cache)
     if found is None or found.standing is not Standing.verified or not covered(found.row, asked):
         return None
@@ -129,7 +129,7 @@ def cached(
 
 
 def _tune(
-    task: Task,
+    task: TuningTask,
     cache: Cache,
     budget: Budget,
     strategy: str,
@@ -179,7 +179,7 @@ def _tune(
                 chosen.close()
 
 
-def _look(task: Task, cache: Cache) -> Plan | None:
+def _look(task: TuningTask, cache: Cache) -> Plan | None:
     """The cache's own answer, if its options still mean what was measured."""
     from ..plan import resolve
 
@@ -193,7 +193,7 @@ def covered(row: Row | None, asked: Budget | None) -> bool:
     return effort is None or effort.covers(asked)
 
 
-def _study(task: Task, job: Job, url: str) -> StudyKeeper:
+def _study(task: TuningTask, job: Job, url: str) -> StudyKeeper:
     """The study of this kernel on this device, open."""
     from ..heuristics import templates
     from ..kernels import short_name
@@ -205,7 +205,7 @@ def _study(task: Task, job: Job, url: str) -> StudyKeeper:
     return StudyKeeper(url, name, templates(task.kernel, task.device.target, task.threads), {**about, "compiler": task.key.compiler, "flops": job.flops})
 
 
-def _recorder(task: Task, cache: Cache, space: Space, job: Job) -> CacheRecorder:
+def _recorder(task: TuningTask, cache: Cache, space: Space, job: Job) -> CacheRecorder:
     from ..ir.canonical import loose
 
     roof = task.roofline()
@@ -226,7 +226,7 @@ def _recorder(task: Task, cache: Cache, space: Space, job: Job) -> CacheRecorder
     )
 
 
-def _starts(task: Task, space: Space, cache: Cache, loose: Mapping[str, str], job: Job, seeds: str) -> list[Start]:
+def _starts(task: TuningTask, space: Space, cache: Cache, loose: Mapping[str, str], job: Job, seeds: str) -> list[Start]:
     """What is measured first: the seeds, and what the cache remembers of this kernel and its relatives."""
     if seeds == "none":
         empty = space.state(())

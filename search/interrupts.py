@@ -16,11 +16,11 @@ INTERRUPTED = 130
 ALL = tuple(getattr(signal, n) for n in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, n))
 
 
-class Watch:
+class SignalWatch:
     """Inside, these signals raise KeyboardInterrupt in the main thread, unless they are held; `number` is the last one that came, 0 for none. The outermost watch
     of a process is the one that counts; in other threads it does nothing."""
 
-    _outermost: Watch | None = None
+    _outermost: SignalWatch | None = None
 
     def __init__(self, signals: Iterable[int] = ALL) -> None:
         self.signals = tuple(signals)
@@ -29,18 +29,18 @@ class Watch:
         self._noted = False
         self._before: dict[int, Any] = {}
 
-    def __enter__(self) -> Watch:
-        if Watch._outermost is None and threading.current_thread() is threading.main_thread():
-            Watch._outermost = self
+    def __enter__(self) -> SignalWatch:
+        if SignalWatch._outermost is None and threading.current_thread() is threading.main_thread():
+            SignalWatch._outermost = self
             # one that is ignored (nohup) stays so
             self._before = {s: signal.signal(s, self._strike) for s in self.signals if signal.getsignal(s) is not signal.SIG_IGN}
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if Watch._outermost is self:
+        if SignalWatch._outermost is self:
             for s, handler in self._before.items():
                 signal.signal(s, handler)
-            Watch._outermost = None
+            SignalWatch._outermost = None
 
     def _strike(self, number: int, frame: FrameType | None) -> None:
         self.number = number
@@ -56,13 +56,13 @@ class Watch:
 
 def hold() -> None:
     """From here on signals are only noted."""
-    if Watch._outermost is not None:
-        Watch._outermost._holding = True
+    if SignalWatch._outermost is not None:
+        SignalWatch._outermost._holding = True
 
 
 def release() -> None:
     """They interrupt again. Raises KeyboardInterrupt where one was noted."""
-    watch = Watch._outermost
+    watch = SignalWatch._outermost
     if watch is not None:
         noted, watch._noted, watch._holding = watch._noted, False, False
         if noted:

@@ -29,7 +29,7 @@ SCHEMA = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class RecordedEntry:
     """One recorded schedule: what the model said (seconds), what came of it (`t_min` in seconds, None unless ok or slow), what finding out cost (seconds),
     and, where a template makes it, which and with which choices."""
 
@@ -55,8 +55,8 @@ class Recording:
 
     about: Mapping[str, Any]
     seed_list: tuple[Schedule, ...]
-    entries: tuple[Entry, ...]
-    _by_opts: dict[Schedule, Entry] = field(default_factory=dict, init=False, repr=False, compare=False)
+    entries: tuple[RecordedEntry, ...]
+    _by_opts: dict[Schedule, RecordedEntry] = field(default_factory=dict, init=False, repr=False, compare=False)
     _after: dict[Schedule, list[Schedule]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -72,16 +72,16 @@ class Recording:
     def seeds(self) -> Sequence[Schedule]:
         return self.seed_list
 
-    def apply(self, opts: Schedule) -> Entry:
+    def apply(self, opts: Schedule) -> RecordedEntry:
         found = self._by_opts.get(tuple(opts))
         if found is None:
             raise OptError("this schedule is not in the recording")
         return found
 
-    def actions(self, applied: Entry) -> Sequence[Schedule]:
+    def actions(self, applied: RecordedEntry) -> Sequence[Schedule]:
         return self._after.get(applied.opts, [])
 
-    def estimate(self, applied: Entry) -> float:
+    def estimate(self, applied: RecordedEntry) -> float:
         return applied.estimate
 
     def templates(self) -> Sequence[RecordedTemplate]:
@@ -112,7 +112,7 @@ class Recording:
             for text in rest:
                 at += 1
                 line = json.loads(text)
-                entries.append(Entry(**{**line, "opts": parse(line["opts"])}))
+                entries.append(RecordedEntry(**{**line, "opts": parse(line["opts"])}))
             return Recording(about["about"], tuple(parse(s) for s in about["seeds"]), tuple(entries))
         except (OSError, ValueError, KeyError, TypeError, OptError) as e:
             raise UsageError(f"{path}, line {at}: not a recorded space ({type(e).__name__}: {e})") from e
@@ -121,7 +121,7 @@ class Recording:
 class RecordedTemplate:
     """A template of which only recorded instances exist."""
 
-    def __init__(self, name: str, entries: Sequence[Entry]) -> None:
+    def __init__(self, name: str, entries: Sequence[RecordedEntry]) -> None:
         self.name = name
         self._made = {_key(e.params): e.opts for e in entries}
         self.params: dict[str, tuple[Any, ...]] = {}
@@ -151,7 +151,7 @@ def record(space: Space, measurer: MeasurerLike, strategy: Strategy, trials: int
             state = None if opts is None else space.state(opts)
             if state is not None:
                 made.setdefault(state.hash, (t.name, params))
-    entries: dict[str, Entry] = {}
+    entries: dict[str, RecordedEntry] = {}
     todo = list(space.seeds())
     while len(entries) < trials:
         fresh = {s.hash: s for s in map(space.state, todo) if s is not None and s.hash not in entries}
@@ -166,7 +166,7 @@ def record(space: Space, measurer: MeasurerLike, strategy: Strategy, trials: int
             s = space.state(m.opts)
             assert s is not None
             name, params = made.get(s.hash, (None, {}))
-            entries[s.hash] = Entry(m.opts, s.hash, s.estimate, str(m.outcome.value), m.t_min, m.build_s + m.lower_s, name, params)
+            entries[s.hash] = RecordedEntry(m.opts, s.hash, s.estimate, str(m.outcome.value), m.t_min, m.build_s + m.lower_s, name, params)
             strategy.tell(m.opts, m)
         todo = strategy.ask(min(batch, trials - len(entries)))
         if not todo and not fresh:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..measure.roofline import Roofline
 
 
-class Task:
+class TuningTask:
     """A kernel on a device, resolved: what identifies it in the cache and what is shown of it."""
 
     def __init__(

@@ -19,7 +19,7 @@ from tilewright.devices import SourceLike
 from tilewright.devices.cuda.device import CudaDevice
 from tilewright.devices.cuda.driver import FATAL, failure
 from tilewright.devices.cuda.host import Guarded, HostModule
-from tilewright.devices.cuda.run import Session
+from tilewright.devices.cuda.run import CudaSession
 from tilewright.ir import VerifyError
 
 SPEC = f"{Path(__file__).resolve()}:FakeCudaDevice"
@@ -146,7 +146,7 @@ def _move(to: int, source: int, nbytes: int) -> None:
     ctypes.memmove(to, source, nbytes)
 
 
-class FakeSession(Session):
+class FakeSession(CudaSession):
     """Keeps nobody busy."""
 
     def hold(self, seconds: float) -> None:

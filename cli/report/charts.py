@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from .rows import COLUMNS, Entry, ratio, timed
+from .rows import COLUMNS, ReportEntry, ratio, timed
 
 if TYPE_CHECKING:
     from ...cache import Row
@@ -44,9 +44,9 @@ class Roof:
     movers: tuple[tuple[str, float], ...]
 
 
-def roofs(found: Sequence[Entry]) -> list[Roof]:
+def roofs(found: Sequence[ReportEntry]) -> list[Roof]:
     """A roof for each device and thread count whose kernels have a limit, as high as the largest limits that the rows recorded."""
-    groups: dict[tuple[str, str, int], list[tuple[int, Entry, float]]] = {}
+    groups: dict[tuple[str, str, int], list[tuple[int, ReportEntry, float]]] = {}
     for i, e in enumerate(found):
         share = ratio(e.best.roofline_s, e.seconds)
         if share and e.best.bytes:
@@ -83,7 +83,7 @@ class Curve:
         return self.steps[-1][1]
 
 
-def curves(entry: Entry) -> list[Curve]:
+def curves(entry: ReportEntry) -> list[Curve]:
     """A curve for each search of a kernel, oldest first: its first valid time, each better one, and where it ended, which is the time
     that its answer had in the finals where that is better."""
     runs: dict[str, list[Row]] = {}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..query import shape_of
 from ..style import console, legend, opts_text, table
-from .rows import Entry, entries, measurements, notes, shown
+from .rows import ReportEntry, entries, measurements, notes, shown
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -52,7 +52,7 @@ NARROW = 110
 """Columns of a terminal below which rates, and where a schedule is from, stand under other figures."""
 
 
-def report(found: Sequence[Entry], narrow: bool = False) -> Table:
+def report(found: Sequence[ReportEntry], narrow: bool = False) -> Table:
     """The report as a table. Narrow, it has five columns of two or three lines."""
     from rich.text import Text
 

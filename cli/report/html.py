@@ -13,14 +13,14 @@ from ...ir.errors import UsageError
 from ...measure.roofline import SURE, share
 from . import charts as report_charts
 from . import svg as report_svg
-from .rows import COLUMNS, FALLING, Entry, notes, shown
+from .rows import COLUMNS, FALLING, ReportEntry, notes, shown
 from .sections import bar, section
 
 DETAILS = 200
 """Kernels with a section of their own; the table lists all."""
 
 
-def write(path: str, found: Sequence[Entry]) -> None:
+def write(path: str, found: Sequence[ReportEntry]) -> None:
     """Write the page, in one step so that a reader never sees half of it. Raises UsageError where the file cannot be written."""
     try:
         replace(path, page(found))
@@ -28,7 +28,7 @@ def write(path: str, found: Sequence[Entry]) -> None:
         raise UsageError(f"cannot write {path}: {e.strerror}; name a file in a folder that exists and has room") from None
 
 
-def page(found: Sequence[Entry]) -> str:
+def page(found: Sequence[ReportEntry]) -> str:
     """The page as text."""
     template = Template((files(__package__) / "report.html").read_text(encoding="utf-8"))
     devices = sorted({f"{e.best.device} with {e.best.threads} thread{'s' * (e.best.threads != 1)}" for e in found})
@@ -59,7 +59,7 @@ _HEADS = {
 _NUMBERS = ("time", "gflops", "gbs", "roofline", "gain", "plain")
 
 
-def _table(found: Sequence[Entry]) -> str:
+def _table(found: Sequence[ReportEntry]) -> str:
     heads = {n: text for n, text in _HEADS.items() if n != "plain" or any(e.plain_s for e in found)}
     out = ["<table class=all><thead><tr>"]
     for name, text in heads.items():
@@ -73,7 +73,7 @@ def _table(found: Sequence[Entry]) -> str:
     return "".join(out) + "".join(f'<p class="soft">{escape(note)}</p>' for note in notes(found))
 
 
-def _cell(i: int, e: Entry, name: str) -> str:
+def _cell(i: int, e: ReportEntry, name: str) -> str:
     text = escape(shown(e, name))
     if name == "kernel":
         about = escape(f"{COLUMNS['shape'](e)} {e.best.dtype}").replace(",", ",<wbr>")

@@ -24,7 +24,7 @@ HUGE = 1e21
 
 
 @dataclass(frozen=True)
-class Entry:
+class ReportEntry:
     """One tuned kernel: the row that a look-up returns, and every row of its key, oldest first. Every figure is of that row and of its run: times of two runs
     are of two states of the machine."""
 
@@ -116,7 +116,7 @@ def ratio(a: float | None, b: float | None, scale: float = 1.0) -> float | None:
     return value if 1 / HUGE < value < HUGE else None
 
 
-COLUMNS: dict[str, Callable[[Entry], Any]] = {
+COLUMNS: dict[str, Callable[[ReportEntry], Any]] = {
     "kernel": lambda e: e.best.name,
     "shape": lambda e: shape_of(e.best),
     "dtype": lambda e: e.best.dtype,
@@ -142,7 +142,7 @@ FALLING = ("gflops", "gbs", "roofline", "gain", "plain", "tried", "when")
 """Columns whose largest value comes first unless asked otherwise."""
 
 
-def shown(e: Entry, name: str) -> str:
+def shown(e: ReportEntry, name: str) -> str:
     """A column for a reader: `1.2 ms`, `80 %`, `1.83x`; a dash where it has no value. `notes` explains the signs."""
     value = COLUMNS[name](e)
     if value is None:
@@ -158,7 +158,7 @@ def shown(e: Entry, name: str) -> str:
     return str(value)
 
 
-def notes(found: Sequence[Entry]) -> list[str]:
+def notes(found: Sequence[ReportEntry]) -> list[str]:
     """What the signs in these entries' columns mean."""
     out = []
     if any(e.gain and not e.gain[1] for e in found):
@@ -192,7 +192,7 @@ def measurements(cache: Cache, args: Namespace) -> list[Row]:
     return [r for r in cache.rows(**exact) if wanted(r)]
 
 
-def entries(cache: Cache, args: Namespace) -> list[Entry]:
+def entries(cache: Cache, args: Namespace) -> list[ReportEntry]:
     """The tuned kernels that the arguments ask for, sorted as they ask. Raises UsageError for an unknown column or date."""
     order = _order(args.sort) if args.sort else None
     histories: dict[Any, list[Row]] = {}
@@ -205,7 +205,7 @@ def entries(cache: Cache, args: Namespace) -> list[Entry]:
             answer = cache.best(usable[0].key)
             # of the measurements asked for, where what a look-up returns is not one
             best = answer if answer in usable else min(usable, key=lambda r: (timed(r)[1] or 0.0, timed(r)[0] or 0.0, r.digest))
-            found.append(Entry(best, tuple(history)))
+            found.append(ReportEntry(best, tuple(history)))
     found.sort(key=lambda e: (e.best.name, e.best.dtype, sorted(e.best.shape_dict.items()), e.best.device, e.best.threads))
     found = sort(found, *order) if order else found
     return found[: args.limit] if args.limit else found
@@ -222,7 +222,7 @@ def _order(by: str) -> tuple[str, bool]:
     return name, order == "desc" or (not order and name in FALLING)
 
 
-def sort(found: Sequence[Entry], name: str, falling: bool) -> list[Entry]:
+def sort(found: Sequence[ReportEntry], name: str, falling: bool) -> list[ReportEntry]:
     """Entries by a column; those without a value last."""
     value = COLUMNS[name]
     have = sorted((e for e in found if value(e) is not None), key=value, reverse=falling)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ...ir.errors import DeviceError, OptError, TilewrightError
 from . import charts as report_charts
 from . import svg as report_svg
-from .rows import COLUMNS, PLACES, Entry, provenance, shown
+from .rows import COLUMNS, PLACES, ReportEntry, provenance, shown
 
 if TYPE_CHECKING:
     from ...targets import Target
@@ -21,7 +21,7 @@ _FIGURES = {"time": "a call", "gflops": "GFLOP/s", "gbs": "GB/s", "roofline": "o
 _BINDS = {"memory": "bound by memory", "compute": "bound by arithmetic", **{c: f"in cache, bound by {c}" for c in PLACES[1:]}}
 
 
-def section(i: int, e: Entry) -> str:
+def section(i: int, e: ReportEntry) -> str:
     """The section of entry `i`, as HTML."""
     r = e.best
     figures = "".join(f"<div><dt>{name}</dt><dd>{escape(shown(e, column))}</dd></div>" for column, name in _FIGURES.items() if shown(e, column) != "-")
@@ -43,7 +43,7 @@ def bar(counts: dict[str, int]) -> str:
     return f'<div class="bar" aria-hidden="true">{parts}</div><ul class="legend" aria-label="outcomes">{text}</ul>'
 
 
-def _curves(e: Entry) -> str:
+def _curves(e: ReportEntry) -> str:
     curves = report_charts.curves(e)
     if not any(c.tried > 1 for c in curves):
         return ""
@@ -62,7 +62,7 @@ def _options(text: str) -> str:
     return " ".join(out) or "<em>none: as written</em>"
 
 
-def _nest(e: Entry) -> str:
+def _nest(e: ReportEntry) -> str:
     """The loops, each line in the colour of its kind; why not, where the kernel or its target is not known here."""
     from ... import kernels, opts
     from ...ir.canonical import canonical
@@ -104,7 +104,7 @@ def _target(name: str) -> Target:
     return device.target
 
 
-def _facts(e: Entry) -> str:
+def _facts(e: ReportEntry) -> str:
     from ... import kernels
 
     r, about = e.best, provenance(e.best)

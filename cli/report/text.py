@@ -8,7 +8,7 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from .rows import COLUMNS, Entry, notes, ratio, shown, timed
+from .rows import COLUMNS, ReportEntry, notes, ratio, shown, timed
 
 if TYPE_CHECKING:
     from ...cache import Row
@@ -19,7 +19,7 @@ INVALIDITY = {
 """Our outcomes in the words of T4."""
 
 
-def as_json(found: Sequence[Entry]) -> str:
+def as_json(found: Sequence[ReportEntry]) -> str:
     """A list of objects: every column, then the whole row of the cache, its JSON fields decoded."""
     return json.dumps([{**{name: value(e) for name, value in COLUMNS.items()}, "row": decoded(e.best)} for e in found], indent=1, allow_nan=False)
 
@@ -31,7 +31,7 @@ def decoded(row: Row) -> dict[str, Any]:
     return {k: json.loads(v) if k in JSON_FIELDS else v for k, v in row.to_dict().items()}
 
 
-def as_csv(found: Sequence[Entry]) -> str:
+def as_csv(found: Sequence[ReportEntry]) -> str:
     """One line an entry: every column (times in seconds, shares and factors as numbers), then the row of the cache as `row.FIELD`, its
     JSON fields as JSON. A text that a spreadsheet would run as a formula has an apostrophe before it."""
     from ...cache.rows import COLUMNS as FIELDS
@@ -48,7 +48,7 @@ def _cell(value: Any) -> Any:
     return "" if value is None else f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t") else value
 
 
-def as_markdown(found: Sequence[Entry]) -> str:
+def as_markdown(found: Sequence[ReportEntry]) -> str:
     """A table for a pull request or a job's summary."""
     lines = ["| kernel | device | time | GFLOP/s | GB/s | roofline | over seed | schedule |", "|---|---|--:|--:|--:|--:|--:|---|"]
     for e in found:

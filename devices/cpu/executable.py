@@ -41,11 +41,11 @@ class _Call:
         self.record[0], self.record[1], self.record[3] = len(functions), threads, ctypes.addressof(self.vars)
         for i, (f, n) in enumerate(zip(functions, items, strict=True)):
             self.record[_HEAD + 2 * i], self.record[_HEAD + 2 * i + 1] = f, n
-        self.arena: arena.Arena | None = None
+        self.arena: arena.ScratchArena | None = None
         self.version = -1
         self.packed = packed
 
-    def use(self, memory: arena.Arena, sizes: tuple[int, int, int]) -> None:
+    def use(self, memory: arena.ScratchArena, sizes: tuple[int, int, int]) -> None:
         """Work in this arena from now on."""
         memory.fit(*sizes)
         self.record[2], self.bufs[len(self.bufs) - 1] = memory.table, self.packed.address if self.packed is not None else memory.work
@@ -98,7 +98,7 @@ class CpuExecutable(Executable):
             try:
                 memory = arenas.pop()
             except IndexError:
-                memory = arena.Arena()
+                memory = arena.ScratchArena()
             try:
                 if c.arena is not memory or c.version != memory.version or memory.version < 0:
                     c.use(memory, sizes)

@@ -14,7 +14,7 @@ _PAGE = 4096
 _HUGE = 2 << 20
 
 
-class Arena:
+class ScratchArena:
     """Memory for one running call: `table` is the address of an array of scratch addresses, one a thread, each 64-byte aligned;
     `work` the address of the workspace. `version` changes whenever they do; it is negative while there is no memory."""
 
@@ -66,17 +66,17 @@ def _round(size: int) -> int:
     return -(-max(size, 1) // _PAGE) * _PAGE
 
 
-free: list[Arena] = []
+free: list[ScratchArena] = []
 
 
-def take() -> Arena:
+def take() -> ScratchArena:
     """A free arena (list operations are atomic, so two threads never get the same one)."""
     try:
         return free.pop()
     except IndexError:
-        return Arena()
+        return ScratchArena()
 
 
-def give(arena: Arena) -> None:
+def give(arena: ScratchArena) -> None:
     """Hand an arena back."""
     free.append(arena)

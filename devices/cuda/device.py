@@ -23,7 +23,7 @@ from . import nvrtc
 if TYPE_CHECKING:
     from ...program.program import Signature
     from ...targets import Target
-    from .run import Session
+    from .run import CudaSession
 
 _MAGIC = b"tilewright cuda object 1\n"
 SPILL_BYTES = 256
@@ -124,7 +124,7 @@ class CudaDevice(Device):
         """(code, log) of CUDA text. Raises BuildError."""
         return nvrtc.compile(source.text, source.target.cpu)
 
-    def _open(self) -> Session:
+    def _open(self) -> CudaSession:
         from .run import session
 
         return session(self.index, self.target)

@@ -26,7 +26,7 @@ KINDS = ("read", "copy", "copy_nt", "triad", "triad_nt")
 
 
 @dataclass(frozen=True)
-class _Text:
+class _CudaText:
     text: str
     target: Target
     signature: Signature
@@ -56,7 +56,7 @@ def measure(device: Device, slot_s: float = _SLOT_S, array_bytes: int | None = N
 def _best(device: Device, name: str, text: str, pointers: list[int], groups: int, slot_s: float) -> float:
     params = tuple(Param(f"b{i}", float32, (1,), "inout") for i in range(len(pointers)))
     signature = Signature(name, params, (), (const(groups),), 0, 0, (_THREADS,), 0, 16)
-    executable = device.load(device.build(_Text(text, device.target, signature)), signature, 1)
+    executable = device.load(device.build(_CudaText(text, device.target, signature)), signature, 1)
     try:
         executable.run(pointers)
         return min(executable.time([pointers], (), 1000, slot_s))

@@ -35,7 +35,7 @@ _SPIN = """extern "C" __global__ void spin(long long cycles) {
 """
 
 
-class Session:
+class CudaSession:
     """One GPU, open in this process. `lock` is held around every use: the driver's default stream is one."""
 
     def __init__(self, driver: Driver, index: int, target: Target) -> None:
@@ -75,17 +75,17 @@ class Session:
 
 
 @functools.lru_cache(maxsize=8)
-def _session(index: int, target: Target, pid: int) -> Session:
-    return Session(open_driver(), index, target)
+def _session(index: int, target: Target, pid: int) -> CudaSession:
+    return CudaSession(open_driver(), index, target)
 
 
-def session(index: int, target: Target) -> Session:
+def session(index: int, target: Target) -> CudaSession:
     """This process's session of a GPU."""
     return _session(index, target, os.getpid())
 
 
 def timed(
-    s: Session, queue: Callable[[Sequence[int]], None], launches: int, sets: Sequence[Sequence[int]], repeats: int, limit_s: float = float("inf")
+    s: CudaSession, queue: Callable[[Sequence[int]], None], launches: int, sets: Sequence[Sequence[int]], repeats: int, limit_s: float = float("inf")
 ) -> list[float]:
     """As `Executable.time`, for whatever `queue(pointers)` gives the GPU to do in about so many launches; call it with the lock held.
 
@@ -107,7 +107,9 @@ def timed(
     return out
 
 
-def _batch(s: Session, queue: Callable[[Sequence[int]], None], launches: int, sets: Sequence[Sequence[int]], first: int, count: int, group: int) -> list[float]:
+def _batch(
+    s: CudaSession, queue: Callable[[Sequence[int]], None], launches: int, sets: Sequence[Sequence[int]], first: int, count: int, group: int
+) -> list[float]:
     """Seconds of `count` calls, the first one being number `first`."""
     driver = s.use()
     sizes = [min(group, count - i) for i in range(0, count, group)]
@@ -127,7 +129,7 @@ def _batch(s: Session, queue: Callable[[Sequence[int]], None], launches: int, se
 class CudaMemory(Memory):
     """Device memory; a handle is its address. The driver aligns to 256 bytes."""
 
-    def __init__(self, s: Session) -> None:
+    def __init__(self, s: CudaSession) -> None:
         self._s = s
 
     def alloc(self, nbytes: int) -> int:
@@ -160,7 +162,7 @@ class CudaMemory(Memory):
 class CudaExecutable(Executable):
     """A loaded module. Pointers are device addresses."""
 
-    def __init__(self, s: Session, cubin: bytes, signature: Signature) -> None:
+    def __init__(self, s: CudaSession, cubin: bytes, signature: Signature) -> None:
         """Raises BuildError where the device cannot launch it, DeviceError where the driver does not take the code."""
         self._s, self.signature, self.threads = s, signature, 1
         self._shared = abi.dynamic_shared(signature, s.target)

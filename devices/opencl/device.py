@@ -15,12 +15,12 @@ from ..base import Device, Executable, SourceLike
 from ..limits import Limits
 from ..memory import Memory
 from .drivers import drivers
-from .find import CHECKS, Found, choose, find, target_of
+from .find import CHECKS, FoundDevice, choose, find, target_of
 
 if TYPE_CHECKING:
     from ...program.program import Signature
     from ...targets import Target
-    from .session import Session
+    from .session import ClSession
 
 _MAGIC = b"tilewright opencl object 1\n"
 
@@ -37,7 +37,7 @@ class OpenClDevice(Device):
         self._selector = selector
 
     @cached_property
-    def found(self) -> Found:
+    def found(self) -> FoundDevice:
         """The driver's device, not opened. Raises DeviceError where there is none."""
         return choose(find(), self._selector)
 
@@ -96,7 +96,7 @@ class OpenClDevice(Device):
             fewer = "; PoCL takes fewer of them with POCL_MAX_PTHREAD_COUNT=N" if self._late else ""
             raise DeviceError(f"{self.name} runs with {self.threads} threads, not {threads}: leave the number of threads out{fewer}")
 
-    def open(self) -> Session:
+    def open(self) -> ClSession:
         """The device, open in this process (which must not fork after it). Raises DeviceError."""
         from .session import session
 

@@ -34,7 +34,7 @@ _MODULE = "tilewright.devices.opencl.describe"
 
 
 @dataclass(frozen=True)
-class Driver:
+class InstalledDriver:
     """One driver's answer. `file` names it to the user; `environment` is what a process that is to use it, and no other, sets before its
     first OpenCL call. `devices` are as `opencl_describe` gives them; without any, `error` is the reason, with the fix."""
 
@@ -44,12 +44,12 @@ class Driver:
     error: str = ""
 
 
-def drivers() -> list[Driver]:
+def drivers() -> list[InstalledDriver]:
     """Every driver's answer, asked once (`forget` to ask again). Raises DeviceError, with the fix, where nobody can be asked."""
     choice = {name: os.environ[name] for name in CHOICE if name in os.environ}
     handed = _handed_down()
     if handed is not None and choice == handed["choice"]:
-        return [Driver(**d) for d in handed["drivers"]]
+        return [InstalledDriver(**d) for d in handed["drivers"]]
     if find_spec("pyopencl") is None:
         raise DeviceError("the opencl device needs pyopencl: pip install 'tilewright[opencl]'")
     found = _ask([("=".join(next(iter(choice.items()))), {})] if choice else [(file, _only(library)) for file, library in installed()])
@@ -99,7 +99,7 @@ def _wheel() -> Path:
     return Path(spec.origin).parent / ".libs" if spec is not None and spec.origin else Path()
 
 
-def _ask(which: Sequence[tuple[str, Mapping[str, str]]]) -> list[Driver]:
+def _ask(which: Sequence[tuple[str, Mapping[str, str]]]) -> list[InstalledDriver]:
     asked = []
     for file, environment in which:
         try:
@@ -115,7 +115,7 @@ def _ask(which: Sequence[tuple[str, Mapping[str, str]]]) -> list[Driver]:
     return [_answer(file, environment, process, max(ASK_S / 6, end - time.monotonic())) for file, environment, process in asked]
 
 
-def _answer(file: str, environment: Mapping[str, str], process: subprocess.Popen[str], wait_s: float) -> Driver:
+def _answer(file: str, environment: Mapping[str, str], process: subprocess.Popen[str], wait_s: float) -> InstalledDriver:
     away = "remove that file, or choose drivers by OCL_ICD_VENDORS" if file.endswith(".icd") else "choose another by OCL_ICD_VENDORS"
     what = f"the OpenCL driver of {file}" if file else "OpenCL"
     try:
@@ -123,18 +123,18 @@ def _answer(file: str, environment: Mapping[str, str], process: subprocess.Popen
     except subprocess.TimeoutExpired:
         process.kill()
         process.communicate()
-        return Driver(file, environment, error=f"{what} did not answer within {ASK_S:.0f} s: {away}")
+        return InstalledDriver(file, environment, error=f"{what} did not answer within {ASK_S:.0f} s: {away}")
     last = (out.strip().splitlines() or [""])[-1]
     if process.returncode or not last.startswith("{"):
         said = [line for line in err.splitlines() if line.strip()][-1:] or ["it said nothing"]
         how = f"signal {-process.returncode}" if process.returncode < 0 else f"status {process.returncode}"
-        return Driver(file, environment, error=f"{what} ended the process that asked for its devices ({how}: {said[0].strip()[:200]}): {away}")
+        return InstalledDriver(file, environment, error=f"{what} ended the process that asked for its devices ({how}: {said[0].strip()[:200]}): {away}")
     answer = json.loads(last)
     if "none" in answer:
         if not file:
-            return Driver(file, environment, error=f"{answer['none']}: {INSTALL}")
-        return Driver(file, environment, error=f"{what}: {answer['none']}; install what is missing, or {away}")
-    return Driver(file, environment, tuple(answer["devices"]))
+            return InstalledDriver(file, environment, error=f"{answer['none']}: {INSTALL}")
+        return InstalledDriver(file, environment, error=f"{what}: {answer['none']}; install what is missing, or {away}")
+    return InstalledDriver(file, environment, tuple(answer["devices"]))
 
 
 def settings() -> dict[str, str]:

@@ -17,7 +17,7 @@ _EXTENSIONS = {"fp64": ("cl_khr_fp64", "cl_amd_fp64"), "fp16": ("cl_khr_fp16",),
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundDevice:
     """A device. `about` is what its driver says (`opencl_describe.describe`); `environment` opens its driver and no other; `file` names the driver."""
 
     about: Mapping[str, Any]
@@ -35,20 +35,20 @@ class Found:
         return "oclgrind" in self.about["platform"].lower()
 
 
-def find() -> list[Found]:
+def find() -> list[FoundDevice]:
     """Every device of every driver, in a fixed order: its place is its index. Raises DeviceError with the reason and the fix where there is none."""
     asked = drivers()
-    out: list[Found] = []
+    out: list[FoundDevice] = []
     for driver in asked:
         # two files may name one driver
-        out += [Found(d, driver.environment, driver.file) for d in driver.devices if all(d != f.about for f in out)]
+        out += [FoundDevice(d, driver.environment, driver.file) for d in driver.devices if all(d != f.about for f in out)]
     if not out:
         why = "; ".join(d.error for d in asked)
         raise DeviceError(why if INSTALL in why else f"{why}; or {INSTALL}")
     return out
 
 
-def choose(devices: Sequence[Found], selector: str) -> Found:
+def choose(devices: Sequence[FoundDevice], selector: str) -> FoundDevice:
     """The device that `selector` names: '' (a GPU, else an accelerator, else a processor), its index, or part of its platform's or its
     own name (the first that has it). Raises DeviceError that lists what there is."""
     if not selector:

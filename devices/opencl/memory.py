@@ -8,13 +8,13 @@ from typing import Any
 
 from ...ir.errors import MeasureError
 from ..memory import Memory
-from .session import Session
+from .session import ClSession
 
 
 class ClMemory(Memory):
     """Buffers of a session."""
 
-    def __init__(self, s: Session) -> None:
+    def __init__(self, s: ClSession) -> None:
         self._s, self.margin = s, s.margin
 
     def alloc(self, nbytes: int) -> int:
@@ -37,7 +37,7 @@ class ClMemory(Memory):
 
             self._do(lambda s: s.cl.enqueue_fill_buffer(s.queue, s.whole[handle], np.uint8(byte), self.margin + offset, nbytes))
 
-    def _do(self, work: Callable[[Session], Any]) -> None:
+    def _do(self, work: Callable[[ClSession], Any]) -> None:
         try:
             work(self._s).wait()
         except self._s.cl.Error as e:

@@ -40,7 +40,7 @@ _MOST = 100
 
 
 @dataclass(frozen=True)
-class Finding:
+class OclgrindFinding:
     """One message of Oclgrind. `text` holds its lines: which kernel, group and thread, and the line of the source."""
 
     kind: Kind
@@ -51,7 +51,7 @@ class Finding:
 class Report:
     """What Oclgrind says of a kernel. `findings`: in order, empty for a sound kernel. `unchecked`: kinds it did not look for."""
 
-    findings: tuple[Finding, ...]
+    findings: tuple[OclgrindFinding, ...]
     unchecked: tuple[Kind, ...] = ()
 
 
@@ -136,12 +136,12 @@ def _run(folder: Path, shared: int, threads: int, limit_s: float, uninitialised:
     return None if "OCLGRIND FATAL ERROR" in said or (done.returncode and not said.strip()) else said
 
 
-def findings(log: str) -> tuple[Finding, ...]:
+def findings(log: str) -> tuple[OclgrindFinding, ...]:
     """The messages of a log: a line that says what it is, and the indented ones below it."""
     out = []
     for block in re.split(r"\n(?=\S)", log):
         text = "\n".join(line for line in block.strip().splitlines() if line.strip())
         if text and not text.startswith("Oclgrind: "):
             low = text.lower()
-            out.append(Finding(next((kind for words, kind in _KINDS if words in low), "other"), text))
+            out.append(OclgrindFinding(next((kind for words, kind in _KINDS if words in low), "other"), text))
     return tuple(out)

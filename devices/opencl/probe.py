@@ -17,18 +17,18 @@ from ..limits import Limits, Rates
 
 if TYPE_CHECKING:
     from ...targets import Target
-    from .find import Found
-    from .session import Session
+    from .find import FoundDevice
+    from .session import ClSession
 
 
 class Probed(Protocol):
     """What is asked of the device that is measured."""
 
-    found: Found
+    found: FoundDevice
     target: Target
     threads: int
 
-    def open(self) -> Session: ...
+    def open(self) -> ClSession: ...
 
 
 _MIB = 1 << 20
@@ -126,7 +126,7 @@ def measure(device: Probed) -> Limits:
     return Limits(datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"), {device.threads: one})
 
 
-def _best(s: Session, program: object, name: str, args: Sequence[object], items: int, group: int) -> float:
+def _best(s: ClSession, program: object, name: str, args: Sequence[object], items: int, group: int) -> float:
     """The shortest of some launches, in seconds."""
     import numpy as np
 

@@ -13,7 +13,7 @@ from ...program.program import Signature
 from ...targets import Target
 from ..base import Executable
 from .memory import ClMemory
-from .session import Session
+from .session import ClSession
 
 _BATCH = 64
 """Calls, at most, that are queued before anybody waits."""
@@ -33,7 +33,7 @@ def refuse(signature: Signature, target: Target) -> None:
 class ClExecutable(Executable):
     """A built program. Pointers are handles of the session's buffers."""
 
-    def __init__(self, s: Session, program: Any, signature: Signature, target: Target) -> None:
+    def __init__(self, s: ClSession, program: Any, signature: Signature, target: Target) -> None:
         self._s, self.signature, self._target, self.threads = s, signature, target, 1
         cl = s.cl
         try:

@@ -12,7 +12,7 @@ from typing import Any
 from ...files import owned
 from ...ir.errors import BuildError, DeviceError, MeasureError
 from .drivers import settings
-from .find import Found
+from .find import FoundDevice
 
 MARGIN = 256
 
@@ -23,13 +23,13 @@ _DAY_S = 86400.0
 KEPT_S = 14 * _DAY_S
 
 
-_SESSIONS: dict[tuple[int, str, str, int], Session] = {}
+_SESSIONS: dict[tuple[int, str, str, int], ClSession] = {}
 
 
-class Session:
+class ClSession:
     """Context and queue of one device, open in this process; nothing of it survives a fork."""
 
-    def __init__(self, found: Found) -> None:
+    def __init__(self, found: FoundDevice) -> None:
         """Raises DeviceError."""
         with _environment(found):
             import pyopencl as cl
@@ -105,7 +105,7 @@ class Session:
 
 
 @contextlib.contextmanager
-def _environment(found: Found) -> Any:
+def _environment(found: FoundDevice) -> Any:
     """While the first call makes the loader open the driver: it, and no other. What PoCL reads later stays set."""
     for name, value in {**settings(), **_caches()}.items():
         os.environ.setdefault(name, value)
@@ -168,9 +168,9 @@ def _temporary() -> str:
     return folder
 
 
-def session(found: Found) -> Session:
+def session(found: FoundDevice) -> ClSession:
     """This process's session of a device."""
     key = (os.getpid(), found.about["platform"], found.about["name"], found.about["at"])
     if key not in _SESSIONS:
-        _SESSIONS[key] = Session(found)
+        _SESSIONS[key] = ClSession(found)
     return _SESSIONS[key]

@@ -14,7 +14,7 @@ import numpy as np
 from ..dtypes import DType, bool_
 from ..errors import KernelError
 from . import twin
-from .contraction import Layout, contract, contract_exact
+from .contraction import ProductLayout, contract, contract_exact
 from .npmath import erf
 
 Array = np.ndarray[Any, Any]
@@ -131,7 +131,7 @@ class Algebra:
         """The reduction's value; `count` elements were combined, and `eps` is the coarsest type's that took part."""
         return state
 
-    def product(self, x: Quantity, y: Quantity, layout: Layout, dtype: DType) -> Any:
+    def product(self, x: Quantity, y: Quantity, layout: ProductLayout, dtype: DType) -> Any:
         """The state of Σ x·y over the reduce positions of `layout`."""
         return contract(x, y, layout) if dtype.is_float else contract_exact(x, y, layout, dtype.np)
 
@@ -195,5 +195,5 @@ class Twin(Algebra):
             return twin.to_int(a, to)
         return super().cast(a, source, to)
 
-    def product(self, x: Quantity, y: Quantity, layout: Layout, dtype: DType) -> Any:
+    def product(self, x: Quantity, y: Quantity, layout: ProductLayout, dtype: DType) -> Any:
         return contract_exact(x, y, layout, self.storage(dtype))

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..dtypes import DType, bool_
 from .algebra import Algebra, Array
-from .contraction import Layout, contract
+from .contraction import ProductLayout, contract
 from .error_bound import Errors, Pair
 from .kinds import Kind, Mask, chosen, either, less
 
@@ -209,7 +209,7 @@ class Kinds(Algebra):
         unsure = _both(negative, positive) if combine in ("max", "min") else either(pair.value == 0)
         return self._made(pair, loose, unsure, dtype)
 
-    def product(self, x: Kind, y: Kind, layout: Layout, dtype: DType) -> Any:
+    def product(self, x: Kind, y: Kind, layout: ProductLayout, dtype: DType) -> Any:
         state = self.errors.product(x.pair, y.pair, layout, dtype)
         if not dtype.is_float:
             return state, None, None, None, None

@@ -16,14 +16,14 @@ _CHUNK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class ProductLayout:
     """The extents of the broadcast positions; the first `spatial` of them stay, the rest are summed over."""
 
     shape: tuple[int, ...]
     spatial: int
 
 
-def _matrices(x: Array, y: Array, layout: Layout) -> tuple[Array, Array, list[int]]:
+def _matrices(x: Array, y: Array, layout: ProductLayout) -> tuple[Array, Array, list[int]]:
     """x as (batch, m, k), y as (batch, k, n), and the spatial positions in the order batch, m, n."""
     keep = range(layout.spatial)
     batch = [p for p in keep if x.shape[p] != 1 and y.shape[p] != 1]
@@ -44,20 +44,20 @@ def _matrices(x: Array, y: Array, layout: Layout) -> tuple[Array, Array, list[in
     return left, right, [*batch, *rows, *cols]
 
 
-def _restore(out: Array, order: list[int], layout: Layout) -> Array:
+def _restore(out: Array, order: list[int], layout: ProductLayout) -> Array:
     out = out.reshape([layout.shape[p] for p in order])
     out = out.transpose([order.index(p) for p in sorted(order)])
     return out.reshape([layout.shape[p] if p in order else 1 for p in range(layout.spatial)])
 
 
-def contract(x: Array, y: Array, layout: Layout) -> Array:
+def contract(x: Array, y: Array, layout: ProductLayout) -> Array:
     """Σ x·y in float64; both arrays have one position per extent (1 where they do not vary). The result has the spatial
     positions only (1 where neither varies)."""
     left, right, order = _matrices(x, y, layout)
     return _restore(np.matmul(left, right), order, layout)
 
 
-def contract_exact(x: Array, y: Array, layout: Layout, to: np.dtype[Any]) -> Array:
+def contract_exact(x: Array, y: Array, layout: ProductLayout, to: np.dtype[Any]) -> Array:
     """The same for integers, wrapping in the integer type `to`: through float64 products where those are exact."""
     left, right, order = _matrices(x, y, layout)
     return _restore(_matmul_exact(left, right, to), order, layout)

@@ -45,7 +45,7 @@ class Env:
         return e if isinstance(e, int) else ix.evaluate(e, dict(self.symbols))
 
 
-class Context:
+class DenseContext:
     """Evaluates expressions over `dims`, each axis running over its span; every node is evaluated once."""
 
     def __init__(self, env: Env, dims: Sequence[Node], spans: Sequence[Span]) -> None:

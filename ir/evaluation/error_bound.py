@@ -17,7 +17,7 @@ import numpy as np
 
 from ..dtypes import DType, bool_
 from .algebra import BINARY, UNARY, Algebra, Array
-from .contraction import Layout
+from .contraction import ProductLayout
 
 _SMALLEST = {"float64": 2.0**-1074, "float32": 2.0**-149, "float16": 2.0**-25, "bfloat16": 2.0**-134}
 """The absolute rounding of subnormal results."""
@@ -213,7 +213,7 @@ class Errors(Algebra):
             return self._pair(s, np.maximum(extra - np.abs(s), 0.0) + count * (eps * np.abs(s) + _SMALLEST[dtype.name]))
         return self._pair(s, e)
 
-    def product(self, x: Pair, y: Pair, layout: Layout, dtype: DType) -> Any:
+    def product(self, x: Pair, y: Pair, layout: ProductLayout, dtype: DType) -> Any:
         s = self.exact.product(x.value, y.value, layout, dtype)
         u, v = x.value, y.value
         squares = self.exact.product(u * u, v * v, layout, dtype) if dtype.is_float else None

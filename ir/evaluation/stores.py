@@ -10,7 +10,7 @@ import numpy as np
 from ..body import Store
 from ..node import Node
 from .algebra import Quantity
-from .dense import Context, Env, Span, flat_positions
+from .dense import DenseContext, Env, Span, flat_positions
 from .values import PIECE, extents, spans_of
 
 
@@ -58,7 +58,7 @@ def _cut(env: Env, store: Store, out: Output, spans: tuple[Span, ...], total: in
 
 
 def _piece(env: Env, store: Store, out: Output, spans: tuple[Span, ...]) -> None:
-    c = Context(env, store.axes, spans)
+    c = DenseContext(env, store.axes, spans)
     algebra = env.algebra
     q = c.eval(unrounded(store))
     source = unrounded(store).dtype

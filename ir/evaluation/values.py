@@ -12,8 +12,8 @@ from ..body import Fold, Reduce, Scan, Value
 from ..dtypes import DType
 from ..node import Node, axes_of, walk
 from .algebra import Array, Quantity
-from .contraction import Layout
-from .dense import Context, Env, Span, Stored
+from .contraction import ProductLayout
+from .dense import DenseContext, Env, Span, Stored
 
 PIECE = 1 << 17
 """Elements of the largest intermediate array of a pointwise or reduced piece: one megabyte, so that it stays in a core's cache."""
@@ -71,33 +71,33 @@ class _Body:
         """The value over `spans`, reduced over `over` (in parts where it is long)."""
         env, v = self.env, self.v
         if isinstance(v.expr, Scan):
-            c = Context(env, self.dims, spans)
+            c = DenseContext(env, self.dims, spans)
             p = c.position[v.expr.axis]
             q = env.algebra.map(
                 c.eval(v.body), lambda x: np.broadcast_to(x, [s if i == p else n for i, (s, n) in enumerate(zip(c.shape, x.shape, strict=True))])
             )
             return env.algebra.scan(self.combine, q, p, v.dtype)
         if not isinstance(v.expr, Reduce):
-            return Context(env, self.dims, spans).eval(v.body)
+            return DenseContext(env, self.dims, spans).eval(v.body)
         state: Any = None
         for part in _reduce_parts(self, spans, over):
-            s = self._state(Context(env, self.dims, (*spans, *part)))
+            s = self._state(DenseContext(env, self.dims, (*spans, *part)))
             state = s if state is None else env.algebra.join(self.combine, state, s)
         count = prod(hi - lo for lo, hi in over)
         return env.algebra.finish(self.combine, state, count, v.dtype, self.eps)
 
-    def _state(self, c: Context) -> Any:
+    def _state(self, c: DenseContext) -> Any:
         rank = len(self.v.axes)
         algebra, dtype = self.env.algebra, self.v.dtype
         if len(self.factors) > 1:
             x, y = _two(c, [c.eval(f) for f in self.factors], dtype)
-            return algebra.product(x, y, Layout(c.shape, rank), dtype)
+            return algebra.product(x, y, ProductLayout(c.shape, rank), dtype)
         axes = tuple(range(rank, len(self.dims)))
         q = algebra.map(c.eval(self.v.body), lambda x: np.broadcast_to(x, (*x.shape[:rank], *c.shape[rank:])))
         return algebra.partial(self.combine, q, axes, dtype)
 
 
-def _two(c: Context, qs: list[Quantity], dtype: DType) -> tuple[Quantity, Quantity]:
+def _two(c: DenseContext, qs: list[Quantity], dtype: DType) -> tuple[Quantity, Quantity]:
     """The factors multiplied together pairwise, smallest result first, until two are left."""
     algebra = c.env.algebra
     qs = list(qs)
@@ -177,7 +177,7 @@ def fold(env: Env, f: Fold, ranges: dict[str, Span], tile: int | None) -> None:
         for c, m in zip(f.components, f.monoid.merge, strict=True):
             v = f.component(c)
             spans = spans_of(env, v.axes, ranges)
-            q = Context(env, v.axes, spans).eval(m)
+            q = DenseContext(env, v.axes, spans).eval(m)
             merged[c] = Stored(v.axes, spans, _whole(env, q, spans))
         states = merged
     env.placeholders = {}
@@ -192,7 +192,7 @@ def _block(env: Env, f: Fold, ranges: dict[str, Span]) -> None:
 def _identity(env: Env, f: Fold, i: int, ranges: dict[str, Span]) -> Stored:
     v = f.component(f.components[i])
     spans = spans_of(env, v.axes, ranges)
-    return Stored(v.axes, spans, _whole(env, Context(env, v.axes, spans).eval(f.monoid.identity[i]), spans))
+    return Stored(v.axes, spans, _whole(env, DenseContext(env, v.axes, spans).eval(f.monoid.identity[i]), spans))
 
 
 def _whole(env: Env, q: Quantity, spans: tuple[Span, ...]) -> Quantity:

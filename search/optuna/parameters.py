@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
     from ..space import TemplateLike
-    from .samplers import Kind
+    from .samplers import SamplerKind
 
 Point = tuple[str, dict[str, Any]]
 """A template's name and its choices."""
@@ -20,7 +20,7 @@ class Layout:
     """A parameter for the template's name, and one `template.param` for each choice: the choice's index, an integer where the choices are numbers in
     order, so that the sampler knows which are near, else a category. A flat sampler gets all of them in every trial, the others those of the template."""
 
-    def __init__(self, templates: Sequence[TemplateLike], kind: Kind) -> None:
+    def __init__(self, templates: Sequence[TemplateLike], kind: SamplerKind) -> None:
         self.templates = {t.name: t for t in templates}
         self._names, self._kind = list(self.templates), kind
 

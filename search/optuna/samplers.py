@@ -19,7 +19,7 @@ PREFIX = "optuna:"
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class SamplerKind:
     """`needs`: packages beside Optuna's own, and the `extra` of ours that installs them. `flat`: it wants every trial to have the same parameters.
     `numeric`: it takes numbers only. `constrained`: it understands constraints. `prunes`: it learns from pruned trials (or from none at all).
     `guided`: the first trials are the model's favourites, and after each suggestion a neighbour is tried, which costs nothing to think of; the others try
@@ -87,18 +87,18 @@ def _random(seed: int, startup: int) -> Any:
 KINDS = {
     k.name: k
     for k in (
-        Kind("tpe", _tpe, flat=False, constrained=True, guided=True),
-        Kind("gp", _gp, needs=("scipy", "torch"), extra="optuna-gp", constrained=True, prunes=False, guided=True),
-        Kind("cmaes", _cmaes, needs=("cmaes",), extra="optuna", numeric=True, injects=24),
-        Kind("nsga2", _nsga2, constrained=True, prunes=False, injects=24),
-        Kind("qmc", _qmc, needs=("scipy",), extra="optuna", baseline=True),
-        Kind("random", _random, flat=False, baseline=True),
+        SamplerKind("tpe", _tpe, flat=False, constrained=True, guided=True),
+        SamplerKind("gp", _gp, needs=("scipy", "torch"), extra="optuna-gp", constrained=True, prunes=False, guided=True),
+        SamplerKind("cmaes", _cmaes, needs=("cmaes",), extra="optuna", numeric=True, injects=24),
+        SamplerKind("nsga2", _nsga2, constrained=True, prunes=False, injects=24),
+        SamplerKind("qmc", _qmc, needs=("scipy",), extra="optuna", baseline=True),
+        SamplerKind("random", _random, flat=False, baseline=True),
     )
 }
 """Every sampler by the name that follows `optuna:`."""
 
 
-def kind(name: str) -> Kind:
+def kind(name: str) -> SamplerKind:
     """The sampler called `name`, without the prefix. Raises UsageError for an unknown one, suggesting the nearest, and for one whose packages are missing."""
     found = KINDS.get(name)
     if found is None:
@@ -115,7 +115,7 @@ def kind(name: str) -> Kind:
     return found
 
 
-def make(k: Kind, seed: int, startup: int) -> Any:
+def make(k: SamplerKind, seed: int, startup: int) -> Any:
     """The Optuna sampler. Optuna says nothing from here on."""
     import optuna
 

@@ -30,7 +30,7 @@ VALID = "valid"
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownTrial:
     """What came of a schedule: its outcome, seconds (infinity unless ok or slow), and the measurement where it was made in this session."""
 
     outcome: str
@@ -39,7 +39,7 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class TrialVerdict:
     """A trial's end in Optuna's terms."""
 
     state: str
@@ -79,7 +79,7 @@ class OptunaSearch(Strategy):
         self._study: Any = None
         self._waiting: dict[str, list[Any]] = {}
         self._points: dict[str, Point] = {}
-        self._known: dict[str, Known] = {}
+        self._known: dict[str, KnownTrial] = {}
         self._kept: set[str] = set()
         self._queue: deque[Point] = deque()
         self._first: list[Schedule] = []
@@ -100,7 +100,7 @@ class OptunaSearch(Strategy):
             state = self._state(point)
             again = False
             if state is None:
-                self._finish(trial, Known("illegal", math.inf))
+                self._finish(trial, KnownTrial("illegal", math.inf))
             elif state.hash in self._known:
                 self._finish(trial, self._known[state.hash])
                 self._keep(state)
@@ -121,7 +121,7 @@ class OptunaSearch(Strategy):
         state = self.space.state(opts)
         if state is None:
             return
-        known = self._known[state.hash] = Known(str(measurement.outcome), seconds(measurement), measurement)
+        known = self._known[state.hash] = KnownTrial(str(measurement.outcome), seconds(measurement), measurement)
         for trial in self._waiting.pop(state.hash, []):
             self._finish(trial, known)
         self._keep(state)
@@ -158,9 +158,9 @@ class OptunaSearch(Strategy):
                 # what is legal may have changed since; then it is not known, and is asked for where the sampler wants it
                 if state is None:
                     self._kept.add(repr(point))
-                    self._add(point, Known("illegal", math.inf))
+                    self._add(point, KnownTrial("illegal", math.inf))
                 continue
-            known = Known(kept.outcome, math.inf if kept.seconds is None else kept.seconds)
+            known = KnownTrial(kept.outcome, math.inf if kept.seconds is None else kept.seconds)
             self._kept.add(state.hash)
             self._known.setdefault(state.hash, known)
             self._add(point, known)
@@ -248,17 +248,17 @@ class OptunaSearch(Strategy):
         self._keeper.add(Kept(*point, known.outcome, known.seconds if known.seconds < math.inf else None, attrs))
         self._keeper.flush()
 
-    def _verdict(self, known: Known) -> Verdict:
+    def _verdict(self, known: KnownTrial) -> TrialVerdict:
         """Where only completed trials teach, slow and invalid ones are completed, the latter at the worst time so far and with the constraint broken."""
         if known.seconds < math.inf:
             value = math.log(known.seconds)
             self._worst = value if self._worst is None else max(self._worst, value)
-            return Verdict("COMPLETE" if known.outcome == "ok" or not self._kind.prunes else "PRUNED", value, True)
+            return TrialVerdict("COMPLETE" if known.outcome == "ok" or not self._kind.prunes else "PRUNED", value, True)
         if self._kind.constrained:
-            return Verdict("PRUNED", None, False) if self._kind.prunes else Verdict("COMPLETE", self._worst or 0.0, False)
-        return Verdict("FAIL" if known.outcome in FAILURES else "PRUNED", None, False)
+            return TrialVerdict("PRUNED", None, False) if self._kind.prunes else TrialVerdict("COMPLETE", self._worst or 0.0, False)
+        return TrialVerdict("FAIL" if known.outcome in FAILURES else "PRUNED", None, False)
 
-    def _finish(self, trial: Any, known: Known) -> None:
+    def _finish(self, trial: Any, known: KnownTrial) -> None:
         from optuna.trial import TrialState
 
         v = self._verdict(known)
@@ -269,7 +269,7 @@ class OptunaSearch(Strategy):
                 trial.report(v.value, 0)
             self._study.tell(trial, v.value if v.state == "COMPLETE" else None, state=TrialState[v.state])
 
-    def _add(self, point: Point, known: Known) -> None:
+    def _add(self, point: Point, known: KnownTrial) -> None:
         """A finished trial of an earlier session, in this sampler's terms."""
         from optuna.trial import TrialState, create_trial
 

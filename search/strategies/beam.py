@@ -38,7 +38,7 @@ STALE = 24
 
 
 @dataclass(slots=True)
-class Node:
+class BeamNode:
     """A measured schedule. `moves` (None until it is expanded) are those not looked at yet, the most promising kind last; `children` are legal schedules
     with the model's opinion, waiting to be asked for."""
 
@@ -75,7 +75,7 @@ class Beam(Strategy):
         super().__init__(space, seed=seed, start=start)
         self._rng = Random(f"beam {seed}")
         self._width, self._effort, self._depth, self._surprise = width, effort, depth, surprise
-        self._nodes: dict[str, Node] = {}
+        self._nodes: dict[str, BeamNode] = {}
         self._visited: set[str] = set()
         self._predicted: dict[str, tuple[str, float]] = {}
         self._worth: dict[str, tuple[float, int]] = {}
@@ -129,7 +129,7 @@ class Beam(Strategy):
         if t < math.inf:
             known = self._nodes.get(state.hash)
             if known is None:
-                self._nodes[state.hash] = Node(state, t)
+                self._nodes[state.hash] = BeamNode(state, t)
                 self._skeletons[state.hash] = state.skeleton
             else:
                 known.seconds = min(known.seconds, t)
@@ -143,11 +143,11 @@ class Beam(Strategy):
             self._visited.add(state.hash)
             out.append(state)
 
-    def _beam(self) -> list[Node]:
+    def _beam(self) -> list[BeamNode]:
         """The best `width` measured schedules that are not used up; one of a skeleton already in the beam counts 7 % slower for each."""
         open_nodes = sorted((x for x in self._nodes.values() if not x.used_up), key=lambda x: (x.seconds, -len(x.state.opts)))
         seen: dict[tuple[tuple[str, str], ...], int] = {}
-        ranked: list[tuple[float, int, Node]] = []
+        ranked: list[tuple[float, int, BeamNode]] = []
         for i, node in enumerate(open_nodes[: 8 * self._width]):
             skeleton = self._skeletons[node.state.hash]
             count = seen.get(skeleton, 0)
@@ -155,12 +155,12 @@ class Beam(Strategy):
             ranked.append((node.seconds * (1 + 0.07 * count), i, node))
         return [node for _, _, node in sorted(ranked, key=lambda r: r[:2])[: self._width]]
 
-    def _least_known(self, beam: Sequence[Node]) -> Node | None:
+    def _least_known(self, beam: Sequence[BeamNode]) -> BeamNode | None:
         """The next node to look at: all of the beam in turn, better ones sooner."""
         todo = [(x.looked_at * x.seconds, i, x) for i, x in enumerate(beam) if x.moves is None or x.moves]
         return min(todo)[2] if todo else None
 
-    def _look(self, node: Node, count: int) -> int:
+    def _look(self, node: BeamNode, count: int) -> int:
         """Apply and estimate up to `count` of a node's moves; returns how many."""
         if node.moves is None:
             moves = [(f"add {a[0].op} {a[0].on}", node.state.opts + a) for a in self.space.actions(node.state)]
@@ -176,7 +176,7 @@ class Beam(Strategy):
         node.looked_at += done
         return max(done, 1)
 
-    def _offer(self, node: Node, opts: Schedule, kind: str) -> None:
+    def _offer(self, node: BeamNode, opts: Schedule, kind: str) -> None:
         state = self.space.state(opts)
         if state is not None and state.hash != node.state.hash and state.hash not in self._visited and state.hash not in node.children:
             node.children[state.hash] = Child(state, kind, state.estimate / max(node.state.estimate, 1e-12))
@@ -186,7 +186,7 @@ class Beam(Strategy):
         total, count = self._worth.get(kind, (0.0, 0))
         return total / (count + 2) - 0.05 / (count + 1)
 
-    def _choose(self, beam: Sequence[Node]) -> Child | None:
+    def _choose(self, beam: Sequence[BeamNode]) -> Child | None:
         """The most promising child of these nodes (sometimes a random one), taken from its parent."""
         offers: list[tuple[float, int, str]] = []
         for i, node in enumerate(beam):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tilewright.devices.opencl import oclgrind
-from tilewright.devices.opencl.oclgrind import Finding, Report
+from tilewright.devices.opencl.oclgrind import OclgrindFinding, Report
 from tilewright.ir import DeviceError
 
 from .conftest import Tune
@@ -39,7 +39,7 @@ def test_a_sound_schedule(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_fault_is_shown_and_fails(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
-    reports(monkeypatch, Report((Finding("race", "Read-write data race at local memory address 0x10\nKernel: matmul_p0"),)))
+    reports(monkeypatch, Report((OclgrindFinding("race", "Read-write data race at local memory address 0x10\nKernel: matmul_p0"),)))
     done = tune(*MATMUL)
     assert done.code == 4 and "fault" in done.out
     assert "Lm4: Oclgrind: Read-write data race at local memory address 0x10\nKernel: matmul_p0" in done.out

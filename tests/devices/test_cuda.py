@@ -411,7 +411,7 @@ def test_the_gpu_is_kept_busy_by_a_kernel_of_so_many_cycles(device: FakeCudaDevi
     monkeypatch.setattr(driver, "load", lambda cubin: loaded.append(cubin) or "module")
     monkeypatch.setattr(driver, "function", lambda module, name, n: (module, name, n))
     monkeypatch.setattr(driver, "launch", lambda *args: launched.append(args))
-    s = cuda_run.Session(driver, 0, device.target)
+    s = cuda_run.CudaSession(driver, 0, device.target)
     s.hold(1e-3)
     s.hold(2e-3)
     assert len(loaded) == 1 and loaded[0].startswith(b"\x7fELF")

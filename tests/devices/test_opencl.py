@@ -217,12 +217,12 @@ def test_objects(device: OpenClDevice) -> None:
 def test_one_process_uses_one_driver(device: OpenClDevice) -> None:
     from dataclasses import replace
 
-    from tilewright.devices.opencl.session import Session
+    from tilewright.devices.opencl.session import ClSession
 
     device.open()
     other = replace(device.found, about={**device.found.about, "platform": "Another"})
     with pytest.raises(DeviceError, match="cannot be opened: this process uses another OpenCL driver already"):
-        Session(other)
+        ClSession(other)
 
 
 def test_limits_are_measured_in_another_process_and_kept(device: OpenClDevice, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:

@@ -73,7 +73,7 @@ def test_a_gpu_comes_first_and_the_checker_is_no_device(install: Callable[..., P
     assert opencl_find.choose(found, "").about["name"] == "gfx1100"
     assert opencl_find.choose(found, "1").about["name"] == opencl_find.choose(found, "PORTABLE").about["name"] == "pthread-znver5"
     # the platform's name before the device's
-    beside = opencl_find.Found(CPU | {"platform": "PThread OpenCL", "name": "x"}, {}, "")
+    beside = opencl_find.FoundDevice(CPU | {"platform": "PThread OpenCL", "name": "x"}, {}, "")
     assert opencl_find.choose([*found, beside], "pthread") is beside
     assert opencl_find.choose(found, "gfx").environment == {"OCL_ICD_VENDORS": "/drivers/gpu", "OCL_ICD_FILENAMES": "/drivers/gpu"}
     assert [name for name, why in devices.get("opencl").family() if not why] == ["opencl", "opencl:1"]

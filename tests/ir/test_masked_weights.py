@@ -103,7 +103,11 @@ def test_only_weights_that_sums_read(weight, use, count: int) -> None:
     assert skipped(softmax_like(weight, use)) == count
 
 
-@pytest.mark.parametrize("how", [{}, {"finite": False}, {"filled": True}, {"seen": window, "finite": False}, {"seen": before}], ids=str)
+@pytest.mark.parametrize(
+    "how",
+    [{}, {"finite": False}, {"filled": True}, {"seen": window, "finite": False}, {"seen": before}],
+    ids=["plain", "infinite", "filled", "window", "before"],
+)
 @pytest.mark.parametrize("seed", range(6))
 def test_no_value_changes(how: dict[str, Any], seed: int) -> None:
     """On NaN, infinities, zeros of both signs and the largest numbers too, in whole rows of scores as well."""

@@ -281,14 +281,14 @@ def test_best_says_what_is_wrong_with_the_question(make, matmul: Kernel, rows: C
 # constant inputs ----------------------------------------------------------------------------------------------------
 def tight(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     """A machine with `most` bytes for scratch and workspaces."""
-    real = arena.Arena.fit
+    real = arena.ScratchArena.fit
 
-    def fit(self: arena.Arena, scratch: int, work: int, threads: int) -> None:
+    def fit(self: arena.ScratchArena, scratch: int, work: int, threads: int) -> None:
         if scratch * threads + work > most:
             raise DeviceError("no memory")
         real(self, scratch, work, threads)
 
-    monkeypatch.setattr(arena.Arena, "fit", fit)
+    monkeypatch.setattr(arena.ScratchArena, "fit", fit)
     monkeypatch.setattr(arena, "free", [])
 
 
@@ -331,7 +331,7 @@ def _raise(e: Exception) -> None:
 def test_a_workspace_that_no_machine_has_is_a_device_error() -> None:
     for size in (1 << 62, 1 << 70):
         with pytest.raises(DeviceError, match="no memory for"):
-            arena.Arena().fit(0, size, 1)
+            arena.ScratchArena().fit(0, size, 1)
         with pytest.raises(DeviceError, match="no memory for"):
             Packed(size)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import tilewright.cache as caches
-from tilewright.search.interrupts import Watch, hold, release
+from tilewright.search.interrupts import SignalWatch, hold, release
 
 SHAPE = "m=64,n=64,k=64"
 
@@ -24,7 +24,7 @@ def strike(number: int = signal.SIGTERM) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_interrupts_and_then_waits_until_all_is_out(number: int) -> None:
     before = signal.getsignal(number)
-    with Watch() as watch:
+    with SignalWatch() as watch:
         with pytest.raises(KeyboardInterrupt):
             strike(number)
         hold()
@@ -37,7 +37,7 @@ def test_a_signal_interrupts_and_then_waits_until_all_is_out(number: int) -> Non
 
 
 def test_what_was_held_strikes_when_the_next_search_begins() -> None:
-    with Watch():
+    with SignalWatch():
         hold()
         strike()
         with pytest.raises(KeyboardInterrupt):
@@ -46,8 +46,8 @@ def test_what_was_held_strikes_when_the_next_search_begins() -> None:
 
 
 def test_an_inner_watch_leaves_it_to_the_outer_one() -> None:
-    with Watch() as outer:
-        with Watch((signal.SIGINT,)) as inner:
+    with SignalWatch() as outer:
+        with SignalWatch((signal.SIGINT,)) as inner:
             hold()
             strike(signal.SIGINT)
         assert (outer.number, inner.number) == (signal.SIGINT, 0)
@@ -56,7 +56,7 @@ def test_an_inner_watch_leaves_it_to_the_outer_one() -> None:
 def test_ignored_signals_stay_ignored() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with Watch() as watch:
+        with SignalWatch() as watch:
             strike(signal.SIGHUP)
             assert watch.number == 0
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
