@@ -11,14 +11,14 @@ from ..ir import index as ix
 from ..ir.errors import OptError
 from ..ir.node import Node, const
 from ..log import logger
-from ..opts.apply_options import apply
 from ..opts.axis_plan import Part
 from ..opts.memory_limits import check_program
+from ..opts.phases import phases, plain
 from ..opts.schedule import Scheduled
 from ..program.builder import Builder
 from ..program.program import Param, Phase, Program, Val
 from ..program.verify import after_pass
-from . import empty_extents, passes, pieces
+from . import passes, pieces
 from .context import Context
 from .emit.emitters import EMITTERS
 from .emit.pack_once import pack
@@ -52,7 +52,7 @@ def lower(scheduled: Scheduled, expand: bool = True, observe: Observer | None = 
     if out.shared > target.shared and target.groups:
         raise OptError(f"{name}: the group needs {out.shared} bytes of shared memory; {target.name} has {target.shared}")
     if scheduled.opts:
-        check_program(target, name, out, lambda: lower(apply(scheduled.kernel, (), target)))
+        check_program(target, name, out, lambda: lower(plain(scheduled)))
     return out
 
 
@@ -62,7 +62,7 @@ def _emit(scheduled: Scheduled, expand: bool) -> Program:
     places = {b.name: i for i, b in enumerate(kernel.buffers)}
     out = Program(kernel.name, params, kernel.symbols, [], align=target.vector_bytes if target.groups else 1)
     packed = Arena("work")
-    for sub, gate in empty_extents.parts(scheduled):
+    for sub, gate in phases(scheduled):
         ctx = Context(sub, places, kernel.symbols)
         low = Lowering(ctx, Builder(expand, target.features), EMITTERS)
         for s in sub.stages.values():

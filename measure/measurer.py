@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from ..plan import Built
 
 log = logger("measure")
-
 _RESTARTS = 2
 
 
@@ -66,7 +65,6 @@ class Measurer:
         one call (or one timing) may take. `builders`: processes (default: usable cores; one less where the device is a GPU). `memory_limit`: bytes a candidate may
         allocate (default: half of what is free). `compile(kernel, opts, device, **extra)` defaults to `plan.compile`; it must be
         importable by name. `hash_outputs` fills `Measurement.outputs`, some milliseconds a candidate. Raises DeviceError where the device cannot run here."""
-
         self.kernel, self.vars, self.seed = kernel, dict(vars or {}), seed
         self.device = devices.get(device)
         self.device.check()

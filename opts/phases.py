@@ -1,21 +1,25 @@
-"""Symbolic extents that may be 0. A loop of a Program runs at least once, so an empty extent gets phases of its own, in which
-its axes have the constant extent 0; the grid of either is empty where the other applies."""
+"""The phases of a schedule: what runs one after the other, and where an extent may be empty, instead of each other.
+
+A loop of a Program runs at least once. So a symbolic extent that may be 0 gets phases of its own, in which its axes have the constant
+extent 0; the grid of either is empty where the other applies."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import lru_cache
 
 from ..ir import index as ix
 from ..ir.kernel import Kernel
 from ..ir.node import Node, axis, const
 from ..ir.operators import substitute
 from ..ir.rewrite import Rewriter
-from ..opts.apply_options import apply
-from ..opts.schedule import Scheduled
+from ..targets import Target
+from .apply_options import apply
+from .schedule import Scheduled
 
 
-def parts(scheduled: Scheduled, positive: frozenset[Node] = frozenset(), gate: Node = const(1)) -> Iterator[tuple[Scheduled, Node]]:  # noqa: B008
+def phases(scheduled: Scheduled, positive: frozenset[Node] = frozenset(), gate: Node = const(1)) -> Iterator[tuple[Scheduled, Node]]:  # noqa: B008
     """The schedules whose phases make up the Program, each with a factor of its grid: 1 or 0."""
     sometimes = [e for e in doubtful(scheduled.kernel) if e not in positive]
     full = gate
@@ -24,9 +28,20 @@ def parts(scheduled: Scheduled, positive: frozenset[Node] = frozenset(), gate: N
     for sub in scheduled.phases or (scheduled,):
         yield sub, full
     for e in sometimes:
-        bare = apply(emptied(scheduled.kernel, e), (), scheduled.target)
-        yield from parts(bare, positive, ix.mul(gate, none(e)))
+        bare = _bare(scheduled.kernel, e, scheduled.target)
+        yield from phases(bare, positive, ix.mul(gate, none(e)))
         positive, gate = positive | {e}, ix.mul(gate, some(e))
+
+
+def plain(scheduled: Scheduled) -> Scheduled:
+    """The same kernel on the same target without options."""
+    return apply(scheduled.kernel, (), scheduled.target)
+
+
+@lru_cache(maxsize=32)
+def _bare(kernel: Kernel, extent: Node, target: Target) -> Scheduled:
+    """The schedule without options of a kernel whose `extent` is 0: it does not depend on the options of the others."""
+    return apply(emptied(kernel, extent), (), target)
 
 
 def doubtful(kernel: Kernel) -> list[Node]:

@@ -1,0 +1,119 @@
+"""Counts what keeps the house in order: long files, long functions, many parameters, names that stand for two things, circles of imports.
+
+`python scripts/house.py` prints the figures. `tests/test_layout.py` holds those that have a limit."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+LINES, FUNCTION, PARAMETERS = 300, 60, 7
+"""Limits of a file, of a function, and of what a function takes without a dataclass."""
+Graph = dict[str, set[str]]
+
+
+@dataclass
+class House:
+    """What was counted. `files`: lines by module; `functions`: (lines, parameters) by module and name; `classes`: the modules of each
+    name; `imports`: the modules that a module imports, lazily or for types only too."""
+
+    files: dict[str, int] = field(default_factory=dict)
+    functions: dict[str, tuple[int, int]] = field(default_factory=dict)
+    classes: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    imports: Graph = field(default_factory=dict)
+
+
+def modules(root: Path = ROOT) -> dict[str, Path]:
+    """Every module of the package, by its dotted name below the package."""
+    folders = [p.parent for p in root.glob("*/__init__.py") if p.parent.name != "tests"]
+    found = {}
+    for path in (p for f in folders for p in f.rglob("*.py")):
+        parts = path.relative_to(root).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def count(root: Path = ROOT) -> House:
+    """Read every module of the package at `root`."""
+    house, known = House(), modules(root)
+    for name, path in known.items():
+        text = path.read_text()
+        tree = ast.parse(text)
+        house.files[name] = len(text.splitlines())
+        house.imports[name] = _imports(tree, path.relative_to(root).parent.parts, known) - {name}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                a = node.args
+                taken = [x.arg for x in (*a.posonlyargs, *a.args, *a.kwonlyargs) if x.arg not in ("self", "cls")]
+                house.functions[f"{name}:{node.lineno} {node.name}"] = ((node.end_lineno or 0) - node.lineno + 1, len(taken))
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef):
+                house.classes[node.name].append(name)
+    return house
+
+
+def _imports(tree: ast.AST, package: tuple[str, ...], known: Mapping[str, Path]) -> set[str]:
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            base = ".".join((*package[: len(package) - node.level + 1], *((node.module or "").split(".") if node.module else ())))
+            for alias in node.names:
+                inside = f"{base}.{alias.name}" if base else alias.name
+                found |= {inside if inside in known else base} & set(known)
+    return found
+
+
+def circles(graph: Graph) -> list[list[str]]:
+    """The strongly connected sets of more than one module (R. Tarjan, "Depth-first search and linear graph algorithms", 1972)."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    out: list[list[str]] = []
+
+    def visit(v: str) -> None:
+        index[v] = low[v] = len(index)
+        stack.append(v)
+        for w in sorted(graph.get(v, ())):
+            if w not in index:
+                visit(w)
+            if w in stack:
+                low[v] = min(low[v], low[w])
+        if low[v] == index[v]:
+            at = stack.index(v)
+            if len(stack) - at > 1:
+                out.append(sorted(stack[at:]))
+            del stack[at:]
+
+    for v in sorted(graph):
+        if v not in index:
+            visit(v)
+    return out
+
+
+def main() -> None:
+    """Print the figures, and what is above a limit."""
+    house = count()
+    found = circles(house.imports)
+    print(f"{len(house.files)} files, {sum(house.files.values())} lines; the longest has {max(house.files.values())} lines")
+    print(f"largest strongly connected set of files: {max(map(len, found), default=1)}")
+    for name, size in house.files.items():
+        if size > LINES:
+            print(f"long file      {name}: {size} lines")
+    for name, (size, taken) in house.functions.items():
+        if size > FUNCTION:
+            print(f"long function  {name}: {size} lines")
+        if taken > PARAMETERS:
+            print(f"parameters     {name}: {taken}")
+    for name, places in house.classes.items():
+        if len(places) > 1:
+            print(f"class twice    {name}: {', '.join(places)}")
+    for circle in found:
+        print(f"circle         {', '.join(circle)}")
+
+
+if __name__ == "__main__":
+    main()
