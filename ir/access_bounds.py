@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from . import index as ix
-from .body import Fold, KernelBody
+from .body import KernelBody, values_of
 from .buffer import Extent, load_parts
 from .counterexample import Access, search
 from .errors import KernelError
@@ -62,7 +62,7 @@ def accesses(kernel: KernelBody) -> Iterator[Access]:
     """Every index of a kernel; those of nests that have no point, an axis being empty, left out."""
     shapes = {v.name: tuple(a.arg.extent for a in v.axes) for v in kernel.values.values()}
     for item in kernel.body:
-        for v in item.block if isinstance(item, Fold) else (item,):
+        for v in values_of(item):
             yield from _read(f"value {v.name}", (v.body,), (*v.axes, *v.reduce_axes), shapes)
     for s in kernel.stores:
         yield from _read(f"the store to {s.buffer.name}", (s.expr, *s.indices, *([] if s.mask is None else [s.mask])), s.axes, shapes)

@@ -98,6 +98,11 @@ class Fold:
         raise KernelError(f"fold {self.name} has no component {name}")
 
 
+def values_of(item: Value | Fold) -> tuple[Value, ...]:
+    """The values of an item of a kernel's body: of a fold those of its block."""
+    return item.block if isinstance(item, Fold) else (item,)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Store:
     """`buffer[indices] = expr` for every point of `axes` (where `mask` holds). With `combine` the output starts at that
@@ -137,7 +142,7 @@ class KernelBody:
         """Every value by name, block values of folds included."""
         out: dict[str, Value] = {}
         for item in self.body:
-            for v in item.block if isinstance(item, Fold) else (item,):
+            for v in values_of(item):
                 out[v.name] = v
         return out
 
@@ -148,7 +153,7 @@ class KernelBody:
         for item in self.body:
             if isinstance(item, Fold):
                 seen.setdefault(item.axis)
-            for v in item.block if isinstance(item, Fold) else (item,):
+            for v in values_of(item):
                 for a in (*v.axes, *v.reduce_axes):
                     seen.setdefault(a)
         for s in self.stores:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .body import COMBINES, Fold, KernelBody, Scan, Value
+from .body import COMBINES, Fold, KernelBody, Scan, Value, values_of
 from .buffer import load_parts
 from .errors import KernelError
 from .node import Node, axes_of, walk
@@ -21,7 +21,7 @@ def check(kernel: KernelBody) -> None:
     known: dict[str, Value] = {}
     buffers = set(kernel.buffers)
     for item in kernel.body:
-        block = item.block if isinstance(item, Fold) else (item,)
+        block = values_of(item)
         inner = dict(known)
         for v in block:
             _value(kernel, v, inner, buffers, {item.axis.arg.family} if isinstance(item, Fold) else set())

@@ -7,6 +7,8 @@ symbols, products, div, mod, min, max, loads). Every constructor here keeps that
 
 from __future__ import annotations
 
+from math import prod
+
 from .buffer import load_parts
 from .dtypes import bool_, index
 from .errors import KernelError
@@ -95,7 +97,7 @@ def _bounds(node: Node) -> Interval:
         return node.arg, node.arg
     if op == "axis":
         extent = node.arg.extent
-        return 0, max(0, (extent if isinstance(extent, int) else bounds(extent)[1]) - 1)
+        return 0, max(0, upper(extent) - 1)
     if op == "sym":
         return node.arg.lo, node.arg.hi
     if op == "sum":
@@ -270,6 +272,11 @@ def rebuild(node: Node, src: tuple[Node, ...]) -> Node:
     raise KernelError(f"{op} is no operator of indices")
 
 
+def upper(extent: int | Node) -> int:
+    """An extent, or the most that a symbolic one can be."""
+    return extent if isinstance(extent, int) else bounds(extent)[1]
+
+
 def evaluate(node: Node, env: dict[Node, int]) -> int:
     """The value of an index whose axes and symbols are all in `env` (loads are not allowed)."""
     op = node.op
@@ -282,16 +289,11 @@ def evaluate(node: Node, env: dict[Node, int]) -> int:
         coeffs, c = node.arg
         return int(c + sum(k * x for k, x in zip(coeffs, v, strict=True)))
     if op == "prod":
-        out = 1
-        for x in v:
-            out *= x
-        return out
+        return prod(v)
     if op == "div":
         return int(v[0] // node.arg)
     if op == "mod":
         return int(v[0] % node.arg)
-    if op == "min":
-        return min(v)
-    if op == "max":
-        return max(v)
+    if op in ("min", "max"):
+        return min(v) if op == "min" else max(v)
     raise KernelError(f"{node!r} has no known value: give {node.arg!r}" if not node.src else f"cannot evaluate {op} here")

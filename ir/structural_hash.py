@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from math import prod
 
 from . import index as ix
-from .body import Fold, Reduce, Scan, Store, Value
+from .body import Fold, Reduce, Scan, Store, Value, values_of
 from .buffer import Buffer, Extent, load_parts
 from .dtypes import index
 from .kernel import Kernel
@@ -198,7 +198,7 @@ class Colours:
                 if root is not None:
                     self._down(root, self.nest(s), digest("store", i, role, s.combine), contexts, uses)
         for item in reversed(self.kernel.body):
-            for v in reversed(item.block if isinstance(item, Fold) else (item,)):
+            for v in reversed(values_of(item)):
                 self._down(v.body, self.nest(v), digest("value", self.values[v.name], sorted(contexts.get(v.name, ()))), contexts, uses)
         self.buffers = {b: digest(self.buffers[b], sorted(uses[b])) for b in self.kernel.buffers}
 

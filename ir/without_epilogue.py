@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .body import Fold, Store, Value
+from .body import Fold, Store, Value, values_of
 from .buffer import Buffer, loads
 from .dtypes import DType
 from .kernel import Kernel
@@ -53,7 +53,7 @@ def _used(kernel: Kernel, stores: tuple[Store, ...]) -> set[str]:
     """Values some store still depends on."""
     used = {n.arg for s in stores for n in walk(s.expr, *s.indices) if n.op == "ref"}
     for item in reversed(kernel.body):
-        block = item.block if isinstance(item, Fold) else (item,)
+        block = values_of(item)
         if isinstance(item, Fold) or item.name in used:
             used |= {n.arg for v in block for n in walk(v.body) if n.op == "ref"}
     return used

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .body import Fold, Reduce, Scan, Store, Value
+from .body import Fold, Reduce, Scan, Store, Value, values_of
 from .buffer import Buffer, Extent, load_parts
 from .dtypes import index
 from .kernel import Kernel
@@ -33,7 +33,7 @@ class KernelWriter:
             self._store(s)
         # what no store depends on still belongs to the kernel: it is a parameter, or names an option could mention
         for item in kernel.body:
-            for v in item.block if isinstance(item, Fold) else (item,):
+            for v in values_of(item):
                 self._value(v.name)
         for b in kernel.buffers:
             self._buffer(b)

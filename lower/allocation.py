@@ -94,7 +94,7 @@ class Storage:
             if p.name in scope.opened:
                 base, covered = ix.add(base, p.var, small(p.stride)), small(p.stride)
         if not parts and not own:
-            top = plan.extent if isinstance(plan.extent, int) else ix.bounds(plan.extent)[1]
+            top = ix.upper(plan.extent)
         if covered is None and plan.fold:
             raise OptError(f"{a.arg.name}: a value over the folded axis is used outside its tile")
         return base, covered if covered is not None else max(1, top)

@@ -100,5 +100,5 @@ class Context:
 
 
 def _bytes(buffer: Buffer) -> int:
-    size = buffer.dtype.size * prod(d if isinstance(d, int) else ix.bounds(d)[1] for d in buffer.shape)
+    size = buffer.dtype.size * prod(ix.upper(d) for d in buffer.shape)
     return (size + 127) // 64 * 64

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 
-from ..ir.body import Fold
+from ..ir.body import Fold, values_of
 from ..ir.errors import OptError
 from ..ir.kernel import Kernel
 from ..ir.node import Node
@@ -53,7 +53,7 @@ class ScheduleBuilder:
                     if a.arg.family != item.axis.arg.family and all(a in s for s in sets):
                         seen.setdefault(a.arg.name)
                 seen.setdefault(item.axis.arg.name)
-            for v in item.block if isinstance(item, Fold) else (item,):
+            for v in values_of(item):
                 for a in (*v.axes, *v.reduce_axes):
                     seen.setdefault(a.arg.name)
         for a in self.plans:

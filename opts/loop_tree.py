@@ -13,7 +13,7 @@ from ..ir.body import Scan
 from ..ir.node import Node, walk
 from .axis_plan import Part
 from .loops import Loops
-from .nests import FoldItem, Item, Nest
+from .nests import FoldItem, Item, Nest, flat
 
 Reads = Mapping[str, Sequence[tuple[Nest, tuple[Node, ...]]]]
 
@@ -99,7 +99,7 @@ class _TreeBuilder:
             group = items[i:j]
             kept = self._read_outside(group, reserved)
             names = reserved | {name for name, _ in kept}
-            out.append(Shared(part, tuple(_nests(group)), self.items(group, opened | {part.name}, names), kept))
+            out.append(Shared(part, tuple(flat(group)), self.items(group, opened | {part.name}, names), kept))
             i = j
         return tuple(out)
 
@@ -123,7 +123,7 @@ class _TreeBuilder:
         return Folded(item, cut, self.items(nests, opened | {cut.name}, reserved - set(item.fold.components)))
 
     def _read_outside(self, group: Sequence[Item], reserved: frozenset[str]) -> tuple[tuple[str, tuple[Node, ...]], ...]:
-        inside = _nests(group)
+        inside = flat(group)
         found: dict[str, tuple[Node, ...]] = {}
         for n in inside:
             for name, axes in n.made.items():
@@ -149,9 +149,9 @@ class _TreeBuilder:
         nxt = self._next(item, opened)
         if nxt is None or nxt.name != part.name or not _sharable(item, part):
             return False
-        made = {n.name: n for n in _nests(group)}
+        made = {n.name: n for n in flat(group)}
         made |= {f: n for n in list(made.values()) for f in n.fills}
-        mine = {n.name for n in _nests([item])}
+        mine = {n.name for n in flat([item])}
         for name, maker in made.items():
             axes = maker.fills.get(name, maker.axes)
             for reader, src in self.reads.get(name, ()):
@@ -178,12 +178,8 @@ def _empty(item: Item) -> bool:
     return all(any(a.arg.extent == 0 for a in item.fold.component(c).axes) for c in item.fold.components)
 
 
-def _nests(items: Sequence[Item]) -> list[Nest]:
-    return [n for i in items for n in (i.nests if isinstance(i, FoldItem) else (i,))]
-
-
 def _sharable(item: Item, part: Part) -> bool:
-    return all(part.axis in n.axes and not (n.kind == "scan" and _scan_axis(n) is part.axis) for n in _nests([item]))
+    return all(part.axis in n.axes and not (n.kind == "scan" and _scan_axis(n) is part.axis) for n in flat([item]))
 
 
 def _scan_axis(nest: Nest) -> Node:

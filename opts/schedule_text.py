@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .nests import FoldItem, Nest
+from .nests import FoldItem, Nest, flat
 from .opt import dumps, short
 from .plans import StagePlan
 from .schedule import Scheduled
@@ -45,7 +45,7 @@ def _decisions(s: Scheduled) -> Iterator[str]:
     for item in s.items:
         if isinstance(item, FoldItem):
             yield f"fold {item.fold.name}"
-        for n in item.nests if isinstance(item, FoldItem) else (item,):
+        for n in flat([item]):
             yield _nest(s, n)
     for name, at in s.value_stages.items():
         if name in s.held:

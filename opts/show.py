@@ -8,7 +8,7 @@ from ..ir.body import Reduce, Scan
 from ..ir.buffer import load_parts
 from ..ir.node import Node
 from .axis_plan import Part
-from .nests import FoldItem, Nest
+from .nests import Nest, flat
 from .plans import ONCE
 from .schedule import Scheduled
 
@@ -45,7 +45,7 @@ def nest_lines(s: Scheduled) -> list[NestLine]:
             depth += 1
         out += _stages(sub, "grid", depth)
         for item in sub.items:
-            for n in item.nests if isinstance(item, FoldItem) else (item,):
+            for n in flat([item]):
                 out += _nest(sub, n, depth)
     return out
 

@@ -52,7 +52,7 @@ def stride(s: Loops, nest: Nest, name: str, indices: tuple[Node, ...], shape: tu
             if k is None:
                 return None
             total += k * step
-        step *= size if isinstance(size, int) else ix.bounds(size)[1]
+        step *= ix.upper(size)
     return total
 
 

@@ -139,7 +139,7 @@ def scanned_axes(kernel: Kernel) -> set[Node]:
 def extent(a: Node) -> int:
     """The extent of an axis, the upper bound of a symbolic one."""
     e = a.arg.extent
-    return int(e) if isinstance(e, int) else ix.bounds(e)[1]
+    return ix.upper(e)
 
 
 def stageable_values(kernel: Kernel) -> list[str]:

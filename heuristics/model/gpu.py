@@ -92,7 +92,7 @@ def _filled(s: Scheduled, st: StagePlan, work: ThreadWork, g: Gpu) -> ThreadWork
 def _bytes(buffer: Buffer) -> float:
     size = float(buffer.dtype.size)
     for d in buffer.shape:
-        size *= d if isinstance(d, int) else ix.bounds(d)[1]
+        size *= ix.upper(d)
     return size
 
 
@@ -174,7 +174,7 @@ def _sectors(s: Scheduled, n: Nest, access: tuple[tuple[Node, ...], Buffer], g: 
     for i, d in zip(reversed(indices), reversed(buffer.shape)):
         for t, k in ix.parts(s.at_parts(i))[0].items():
             total[t] = total.get(t, 0) + k * stride
-        stride *= d if isinstance(d, int) else ix.bounds(d)[1]
+        stride *= ix.upper(d)
     vector = _vector(s.registers(n), total)
     if not s.threads:
         return float(size) if vector * size >= g.sector else float(g.sector) / vector

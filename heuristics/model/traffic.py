@@ -65,7 +65,7 @@ class Traffic:
                     k = abs(ix.parts(s.at_parts(i))[0].get(p.var, 1))
                     reach += k * (p.trips - 1) if k < self.machine.caches.unbounded else 0
             full = buffer.shape[d]
-            reach = min(reach, float(full if isinstance(full, int) else ix.bounds(full)[1]))
+            reach = min(reach, float(ix.upper(full)))
             elements *= max(1.0, reach)
             if d == len(indices) - 1:
                 contiguous = max(1.0, reach)

@@ -77,7 +77,7 @@ def _by_rows(rows: Node, copies: int, threads: int, c: Contraction) -> list[Opt]
 
 
 def _elements(buffer: Buffer) -> int:
-    return math.prod(d if isinstance(d, int) else ix.bounds(d)[1] for d in buffer.shape)
+    return math.prod(ix.upper(d) for d in buffer.shape)
 
 
 def _even(size: int, most: int) -> int:

@@ -32,7 +32,7 @@ def act(b: ScheduleBuilder, o: Opt) -> None:
 
 
 def _cut_fold(b: ScheduleBuilder, o: Opt, a: Node) -> None:
-    size = a.arg.extent if isinstance(a.arg.extent, int) else ix.bounds(a.arg.extent)[1]
+    size = ix.upper(a.arg.extent)
     if any(b.plans[x].fold for x, f in b.fold_of.items() if f is a):
         raise OptError(f"{o}: the fold over {o.on} is already cut; tile one of its sites instead")
     if o.amount >= size:
