@@ -120,7 +120,7 @@ def test_the_cases_have_what_groups_have(request: pytest.FixtureRequest) -> None
 def test_each_barrier_that_is_placed_is_needed(request: pytest.FixtureRequest) -> None:
     """Without any one of them the interpreter finds two threads that meet; but for a few, in code that does not run at this size."""
     needed = spare = 0
-    for case, program in lowered(request, 2):
+    for case, program in lowered(request, 5):
         if 0 in case.vars.values() or any(o.op == "TILE" for o in case.opts):  # (cut folds need more to be evaluated)
             continue
         for block, s in [(b, s) for b in blocks(program) for s in b.stmts if isinstance(s, Instr) and s.op == "barrier"][:6]:
