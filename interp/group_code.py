@@ -12,7 +12,7 @@ from .code import Coder
 
 
 class GroupCoder(Coder):
-    """Source text of a Program's phases of several threads: functions group0(crew, item, thread, *symbols) …"""
+    """Source text of a Program's phases of several threads: functions group0(batch, item, thread, *symbols) …"""
 
     prefix = "g"
 
@@ -27,7 +27,7 @@ class GroupCoder(Coder):
 
     def _head(self, i: int, phase: Phase) -> None:
         assert phase.thread is not None
-        args = ", ".join(["crew", self._name(phase.item), self._name(phase.thread), *(self._name(v) for v in phase.vars)])
+        args = ", ".join(["batch", self._name(phase.item), self._name(phase.thread), *(self._name(v) for v in phase.vars)])
         self.lines.append(f"def group{i}({args}):")
         self._on = "on0"
         self._emit(1, "on0 = None")
@@ -35,7 +35,7 @@ class GroupCoder(Coder):
     # statements ---------------------------------------------------------------------------------------------------
     def _if(self, s: If, depth: int, loops: int) -> None:
         outer, self._on = self._on, self._fresh("on")
-        self._emit(depth, f"{self._on} = crew.narrow({outer}, {self._name(s.cond)})")
+        self._emit(depth, f"{self._on} = batch.narrow({outer}, {self._name(s.cond)})")
         self._emit(depth, f"if {self._on} is not False:")
         self._block(s.body, depth + 1, loops)
         self._emit(depth + 1, "pass")
@@ -45,13 +45,13 @@ class GroupCoder(Coder):
         outer, self._on = self._on, self._fresh("on")
         for c, v in zip(s.carried, s.init, strict=True):
             self._emit(depth, f"{self._name(c)} = {self._name(v)}")
-        self._emit(depth, f"for {self._name(s.var)}, {self._on} in crew.spans({outer}, {self._name(s.lo)}, {self._name(s.hi)}, {s.step}, {s.label!r}):")
+        self._emit(depth, f"for {self._name(s.var)}, {self._on} in batch.spans({outer}, {self._name(s.lo)}, {self._name(s.hi)}, {s.step}, {s.label!r}):")
         self._block(s.body, depth + 1, loops + 1)
         if s.carried:
             old, new = (", ".join(map(self._name, vs)) + "," for vs in (s.carried, s.yields))
             wide = [v.lanes > 1 for v in s.carried]
             self._emit(depth + 1, f"if {self._on} is {outer}: {old} = {new}")
-            self._emit(depth + 1, f"else: {old} = crew.merge({self._on}, ({new}), ({old}), {wide})")
+            self._emit(depth + 1, f"else: {old} = batch.merge({self._on}, ({new}), ({old}), {wide})")
         self._emit(depth + 1, "pass")
         for r, c in zip(s.results, s.carried, strict=True):
             self._emit(depth, f"{self._name(r)} = {self._name(c)}")
@@ -64,8 +64,8 @@ class GroupCoder(Coder):
         self.globals[name] = s
         self.together.append(s)
         if s.out is None:
-            return self._emit(depth, f"crew.barrier({self._on}, {name})")
-        return self._emit(depth, f"{self._name(s.out)} = crew.shuffled({self._on}, {self._name(s.args[0])}, {s.attr}, {name})")
+            return self._emit(depth, f"batch.barrier({self._on}, {name})")
+        return self._emit(depth, f"{self._name(s.out)} = batch.shuffled({self._on}, {self._name(s.args[0])}, {s.attr}, {name})")
 
     def _access(self, f: str, args: list[str]) -> str:
         return f"{f}({', '.join([self._on, *args])})"

@@ -18,7 +18,7 @@ from ..program.text import locate
 from .memory import WorkerMemory
 from .ops import Array, zero
 from .shadow import Readers, Shadow
-from .threads import Crew, On
+from .threads import On, ThreadBatch
 
 
 @dataclass(slots=True)
@@ -39,9 +39,9 @@ class GroupBuffer:
 class GroupMemory:
     """Makes the access functions of one phase's instructions; `begin` clears what belongs to single groups and threads."""
 
-    def __init__(self, memory: WorkerMemory, crew: Crew, accesses: Sequence[Instr], races: bool = True) -> None:
+    def __init__(self, memory: WorkerMemory, batch: ThreadBatch, accesses: Sequence[Instr], races: bool = True) -> None:
         """`races` false: threads of one group count as one thread where it is told who disturbed whom."""
-        self.memory, self.crew, self.accesses, self.races = memory, crew, accesses, races
+        self.memory, self.batch, self.accesses, self.races = memory, batch, accesses, races
         self.numbers = {id(s): i for i, s in enumerate(accesses)}
         self.pieces: dict[tuple[str, int, DType], GroupBuffer] = {}
         read = {(s.mem.space, s.mem.base) for s in accesses if s.out is not None}
@@ -49,13 +49,13 @@ class GroupMemory:
 
     def begin(self) -> None:
         """Other groups run from now on: shared memory and scratch hold nothing."""
-        crew, clock = self.crew, self.crew.clock
+        batch, clock = self.batch, self.batch.clock
         for (space, _, _), p in self.pieces.items():
             if space == "scratch":
-                p.data = _room(p.data, crew.count * p.size)
-                p.written = np.zeros(crew.count * p.size, bool)
+                p.data = _room(p.data, batch.count * p.size)
+                p.written = np.zeros(batch.count * p.size, bool)
             elif space == "shared":
-                size = crew.count // crew.threads * p.size
+                size = batch.count // batch.threads * p.size
                 p.data = _room(p.data, size)
                 if p.shadow is None or len(p.shadow.stamps) < size:
                     p.shadow = self._shadow(np.zeros(size, np.int64), ("shared", p.base), fresh=True)
@@ -66,7 +66,7 @@ class GroupMemory:
     # Judge ----------------------------------------------------------------------------------------------------------
     def thread(self, who: int) -> str:
         """`thread 3 of item 1`."""
-        return self.crew.name(who)
+        return self.batch.name(who)
 
     def statement(self, number: int) -> str:
         """The text of an access."""
@@ -78,7 +78,7 @@ class GroupMemory:
         self._wrong(found, at % found.size, message, self.accesses[statement], who)
 
     def _wrong(self, p: GroupBuffer, at: int, message: str, s: Instr, who: int) -> NoReturn:
-        self.crew.fail(f"{p.name}[{at}]{message}", s, who)
+        self.batch.fail(f"{p.name}[{at}]{message}", s, who)
 
     # pieces ---------------------------------------------------------------------------------------------------------
     def piece(self, mem: Mem) -> GroupBuffer:
@@ -102,27 +102,27 @@ class GroupMemory:
         bases = {s.mem.base for s in self.accesses if s.mem.space == mem.space}
         end = min((b for b in bases if b > mem.base), default=total)
         size = max(0, (min(end, total) - mem.base) // mem.dtype.size)
-        rows = 1 if mem.space == "scratch" else self.crew.threads
+        rows = 1 if mem.space == "scratch" else self.batch.threads
         return GroupBuffer(f"{mem.space}@{mem.base}", np.zeros(0, self.memory.storage(mem.dtype)), size, mem.base, rows=rows)
 
     def _shadow(self, stamps: Array, key: tuple[str, int], fresh: bool = False, crosses: bool = False) -> Shadow:
-        clock = self.crew.clock
-        out = Shadow(self, stamps, self.crew.threads, fresh, clock.before, clock.before + 1)
+        clock = self.batch.clock
+        out = Shadow(self, stamps, self.batch.threads, fresh, clock.before, clock.before + 1)
         if key in self.both:
             out.readers = Readers(len(stamps), 1)
-            out.crossing = Readers(len(stamps), self.crew.threads) if crosses else None
+            out.crossing = Readers(len(stamps), self.batch.threads) if crosses else None
         return out
 
     def _who(self, lane: Array) -> Array:
-        me: Array = self.crew.me[lane]
-        return me if self.races else me // self.crew.threads * self.crew.threads
+        me: Array = self.batch.me[lane]
+        return me if self.races else me // self.batch.threads * self.batch.threads
 
     # access functions -----------------------------------------------------------------------------------------------
     def load(self, s: Instr) -> Callable[..., Any]:
         """A function (on, index[, mask]) → value."""
         assert s.out is not None
         piece, mem, lanes = self.piece(s.mem), s.mem, s.out.lanes
-        number, crew, shape = self.numbers[id(s)], self.crew, () if lanes == 1 else (lanes,)
+        number, batch, shape = self.numbers[id(s)], self.batch, () if lanes == 1 else (lanes,)
         nothing, pick = zero(mem.dtype, 1, self.memory.as_twin), self._picker(s, piece, lanes)
         free = piece.rows == 0 and piece.shadow is None
 
@@ -133,12 +133,12 @@ class GroupMemory:
             i, lane, active = pick(on, at, mask)
             if piece.written is not None and not (filled := piece.written[i]).all():
                 k = int(filled.argmin())
-                self._wrong(piece, int(i[k]) % piece.size, " is read before it is written", s, int(crew.me[lane[k]]))
+                self._wrong(piece, int(i[k]) % piece.size, " is read before it is written", s, int(batch.me[lane[k]]))
             if piece.shadow is not None:
-                piece.shadow.read(i, self._who(lane), _at(crew.epoch, lane), number)
+                piece.shadow.read(i, self._who(lane), _at(batch.epoch, lane), number)
             if active is None:
-                return piece.data[i].reshape(crew.count, *shape)
-            out = np.full((crew.count, *shape), nothing, piece.data.dtype)
+                return piece.data[i].reshape(batch.count, *shape)
+            out = np.full((batch.count, *shape), nothing, piece.data.dtype)
             out[active] = piece.data[i]
             return out
 
@@ -146,7 +146,7 @@ class GroupMemory:
 
     def store(self, s: Instr) -> Callable[..., None]:
         """A function (on, index, value[, mask]) that writes."""
-        piece, lanes, crew, number = self.piece(s.mem), max(a.lanes for a in s.args[:2]), self.crew, self.numbers[id(s)]
+        piece, lanes, batch, number = self.piece(s.mem), max(a.lanes for a in s.args[:2]), self.batch, self.numbers[id(s)]
         shape, pick = () if lanes == 1 else (lanes,), self._picker(s, piece, lanes)
 
         def run(on: On, at: Any, value: Any, mask: Any = None) -> None:
@@ -154,11 +154,11 @@ class GroupMemory:
             if piece.written is not None:
                 piece.written[i] = True
             elif piece.shadow is None:
-                self.crew.fail(f"{piece.name} is an input and cannot be written", s, int(crew.me[0]))
+                self.batch.fail(f"{piece.name} is an input and cannot be written", s, int(batch.me[0]))
             else:
-                piece.shadow.write(i, self._who(lane), _at(crew.epoch, lane), number)
+                piece.shadow.write(i, self._who(lane), _at(batch.epoch, lane), number)
             if np.ndim(value):
-                value = np.broadcast_to(value, (crew.count, *shape))
+                value = np.broadcast_to(value, (batch.count, *shape))
                 value = value.reshape(-1) if active is None else value[active]
             piece.data[i] = value
 
@@ -167,32 +167,32 @@ class GroupMemory:
     def _picker(self, s: Instr, piece: GroupBuffer, lanes: int) -> Callable[..., tuple[Array, Array, Array | None]]:
         """A function (on, index, mask[, one thread for all]) → (elements, the thread lane of each, which of (threads, lanes) take
         part or None for all)."""
-        mem, crew, wide = s.mem, self.crew, lanes > 1
+        mem, batch, wide = s.mem, self.batch, lanes > 1
         consecutive = s.op in CONSECUTIVE
         steps: Any = np.arange(lanes) + mem.offset if wide and consecutive else mem.offset
         unit, align = mem.dtype.size, mem.align if consecutive else 1
-        per_group = piece.rows == crew.threads
+        per_group = piece.rows == batch.threads
 
         def pick(on: On, at: Any, mask: Any, single: bool = False) -> tuple[Array, Array, Array | None]:
             i = np.asarray(at)
             i = (i[..., None] if wide and consecutive else i) + steps
             if single:
-                i, lane, active = i.reshape(-1), crew.lane[:1] if on is None else crew.lane[on][:1], None
+                i, lane, active = i.reshape(-1), batch.lane[:1] if on is None else batch.lane[on][:1], None
                 lane = np.repeat(lane, lanes)
             else:
-                shape = (crew.count, lanes) if wide else (crew.count,)
+                shape = (batch.count, lanes) if wide else (batch.count,)
                 i, active = np.broadcast_to(i, shape), self._active(on, mask, wide, shape)
                 if active is None:
-                    i, lane = i.reshape(-1), np.repeat(crew.lane, lanes) if wide else crew.lane
+                    i, lane = i.reshape(-1), np.repeat(batch.lane, lanes) if wide else batch.lane
                 else:
                     i, lane = i[active], np.nonzero(active)[0]
             if i.size and (i.min() < 0 or i.max() >= piece.size):
                 k = int(((i < 0) | (i >= piece.size)).argmax())
-                self._wrong(piece, int(i[k]), f" is outside its {piece.size} elements", s, int(crew.me[lane[k]]))
+                self._wrong(piece, int(i[k]), f" is outside its {piece.size} elements", s, int(batch.me[lane[k]]))
             if align > unit:
                 self._aligned(s, piece, at, lane, align)
             if piece.rows:
-                i = i + (lane // crew.threads if per_group else lane) * piece.size
+                i = i + (lane // batch.threads if per_group else lane) * piece.size
             return i, lane, active
 
         return pick
@@ -208,11 +208,11 @@ class GroupMemory:
 
     def _aligned(self, s: Instr, piece: GroupBuffer, at: Any, lane: Array, align: int) -> None:
         """Checks the address of the first of a thread's consecutive elements, active or not."""
-        first = np.broadcast_to(at, self.crew.count)[lane] + s.mem.offset
+        first = np.broadcast_to(at, self.batch.count)[lane] + s.mem.offset
         off = (piece.base + first * s.mem.dtype.size) % align != 0
         if off.any():
             k = int(off.argmax())
-            self._wrong(piece, int(first[k]), f" is not aligned to {align} bytes", s, int(self.crew.me[lane[k]]))
+            self._wrong(piece, int(first[k]), f" is not aligned to {align} bytes", s, int(self.batch.me[lane[k]]))
 
 
 def _at(epoch: Array | int, lane: Array) -> Array | int:

@@ -16,7 +16,7 @@ from .group_code import GroupCoder
 from .group_memory import GroupMemory
 from .memory import Clock, WorkerBuffer, WorkerMemory
 from .ops import Array
-from .threads import Crew, batches
+from .threads import ThreadBatch, batches
 
 Order = Callable[[int], Iterable[int]]
 
@@ -92,14 +92,14 @@ class Interpreter:
 
     def _groups(self, i: int, order: Iterable[int], symbols: tuple[int, ...], scope: dict[str, Any], memory: WorkerMemory) -> None:
         threads = self.program.phases[i].threads
-        crew = Crew(self.program, memory.clock, i, threads, self.warp)
-        group = GroupMemory(memory, crew, [s for _, s in self._accesses[i]], self.races)
+        batch = ThreadBatch(self.program, memory.clock, i, threads, self.warp)
+        group = GroupMemory(memory, batch, [s for _, s in self._accesses[i]], self.races)
         for name, s in self._accesses[i]:
             scope[name] = group.load(s) if s.out is not None else group.store(s)
         for some in batches(list(order), threads, self.program.shared + threads * self.program.scratch):
-            crew.begin(some)
+            batch.begin(some)
             group.begin()
-            scope[f"group{i}"](crew, crew.item, crew.thread, *symbols)
+            scope[f"group{i}"](batch, batch.item, batch.thread, *symbols)
 
     def _params(self, arrays: Sequence[Array] | Mapping[str, Array], symbols: dict[Node, int], memory: WorkerMemory) -> list[WorkerBuffer]:
         program = self.program

@@ -23,7 +23,7 @@ On = Any
 """None, or an array of bools: an alias that says what is meant."""
 
 
-class Crew:
+class ThreadBatch:
     """One phase's threads. `begin` starts some of its groups."""
 
     def __init__(self, program: Program, clock: Clock, phase: int, threads: int, warp: int) -> None:

@@ -183,7 +183,7 @@ def _erf(e: _Emit, x: Val) -> Val:
 
 _EXPANSIONS = {"exp": _exp, "log": _log, "tanh": _tanh, "erf": _erf}
 NAMES = frozenset(_EXPANSIONS)
-DEAR = NAMES | {"div", "sqrt"}
+EXPENSIVE = NAMES | {"div", "sqrt"}
 """What takes so long that computing it again, or letting memory wait meanwhile, is worth avoiding."""
 
 

@@ -22,7 +22,7 @@ from .memory_access import MemoryAccess
 from .part_index import over_parts
 from .staged import tile_read
 from .storage import Array, Assignment, Registers
-from .transpose import turned_read
+from .transpose import transposed_read
 
 ELEMENTARY = frozenset({"exp", "log", "tanh", "erf"})
 
@@ -109,7 +109,7 @@ class NestEval(MemoryAccess):
         staged = self.low.staged(buffer.name, self.nest)
         if staged is None and bounds is None:
             past = [a for a in (self.lane_masked, *self.scalar_masked) if a is not None and a in axes_of(*indices)]
-            columns = turned_read(self, mem, self.low.ctx.address(buffer.name, indices), asg, invariant, past) if past else None
+            columns = transposed_read(self, mem, self.low.ctx.address(buffer.name, indices), asg, invariant, past) if past else None
             if columns is not None:
                 return columns
         m = None if mask is None else self.value(mask, asg)

@@ -8,7 +8,7 @@ from ..ir.body import Value
 from ..ir.buffer import loads
 from ..ir.node import Node, axes_of, const, walk
 from ..opts.nests import Nest
-from .elementary import DEAR
+from .elementary import EXPENSIVE
 from .lowering import Lowering
 from .storage import Array
 
@@ -16,7 +16,7 @@ from .storage import Array
 def in_output(low: Lowering, value: Value, axes: tuple[Node, ...]) -> Array | None:
     """The output whose elements are the last to read the value, each the one at its own place; None if there is none, or where an element could be
     written before it is read for the last time: by another thread, another round of an open loop, or a loop shared with a reader."""
-    if not any(e.op in DEAR and axes_of(e) >= set(value.axes) for e in walk(value.body)):
+    if not any(e.op in EXPENSIVE and axes_of(e) >= set(value.axes) for e in walk(value.body)):
         return None
     order = [i for i in low.sched.items if isinstance(i, Nest)]
     readers = [(n, src) for n, src in low.ctx.reads.get(value.name, ()) if value.name not in n.fills]

@@ -11,7 +11,7 @@ from ..program.program import Mem, Val
 from .bounds import Bounds
 from .storage import Assignment
 from .strided import strided_read
-from .transpose import turned_read
+from .transpose import transposed_read
 
 
 class MemoryAccess(Bounds):
@@ -41,7 +41,7 @@ class MemoryAccess(Bounds):
             picked = strided_read(self, mem, base, c, lane, invariant)
             if picked is not None:
                 return picked
-        columns = turned_read(self, mem, address, asg, invariant) if vec is None and mask is None else None
+        columns = transposed_read(self, mem, address, asg, invariant) if vec is None and mask is None else None
         if columns is not None:
             return columns
         at = self.join(self.low.scalar(ix.add(base, const(c))), lane, vec)

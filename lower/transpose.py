@@ -21,7 +21,7 @@ LEAST = 4
 """Elements a load must bring for a turn to be worth it."""
 
 
-def turned(b: Builder, rows: Sequence[Val]) -> list[Val]:
+def transposed(b: Builder, rows: Sequence[Val]) -> list[Val]:
     """The columns of equally long vectors, as vectors of one element of each row. There are as many rows as a vector has lanes, and no fewer than columns; a row
     is at least 16 bytes; all counts are powers of two."""
     unit = 16 // rows[0].dtype.size
@@ -67,7 +67,7 @@ def _joined(b: Builder, vectors: list[Val]) -> Val:
     return vectors[0]
 
 
-def turned_read(ev: Indices, mem: Mem, address: Node, asg: Assignment, invariant: bool, past: Collection[Node] = ()) -> Val | None:
+def transposed_read(ev: Indices, mem: Mem, address: Node, asg: Assignment, invariant: bool, past: Collection[Node] = ()) -> Val | None:
     """The load of a whole vector at `address`, over parts and linear, from a block that is loaded and turned once for all its copies; None where no register
     part of the nest is consecutive in memory. `past`: axes whose copies reach past their extent; nothing is read there, and what the copies get is never stored."""
     if ev.width < LEAST or mem.dtype.size < 4 or ev.low.sched.target.kind == "gpu" or ev.lane is None:
@@ -91,7 +91,7 @@ def turned_read(ev: Indices, mem: Mem, address: Node, asg: Assignment, invariant
                 row = ev.b.splat(ev.b.extract(rows_there, i), long)
                 mask = row if mask is None else ev.b.op("and", mask, row)
             rows.append(ev.b.load(ev.low.at(mem, base, c + lane * i, long), ev.low.scalar(base), long, mask, invariant))
-        columns += turned(ev.b, rows)
+        columns += transposed(ev.b, rows)
     return columns[at]
 
 

@@ -124,7 +124,7 @@ def _measure(bench: Bench, channel: Channel, job: BatchJob) -> BatchResult:
         return BatchResult(Outcome.build, detail=str(e))
     except MeasureError as e:
         # the device failed: nothing that it holds for this process can be relied on
-        return BatchResult(Outcome.crash, detail=str(e), broken=bench.mirror is not None)
+        return BatchResult(Outcome.crash, detail=str(e), broken=bench.on_device is not None)
     except TilewrightError as e:
         return BatchResult(Outcome.crash, detail=str(e))
     except MemoryError:
@@ -159,7 +159,7 @@ def _examine(bench: Bench, channel: Channel, watch: Watch, job: BatchJob) -> Bat
 
 def _elsewhere(watch: Watch, channel: Channel) -> bool:
     """Run on operands at other addresses. False: not possible, in a device's own memory (whose buffers begin where the driver says), or for want of memory."""
-    if watch.bench.mirror is not None:
+    if watch.bench.on_device is not None:
         return False
     try:
         shifted = Shifted(watch.bench.host)
@@ -211,7 +211,7 @@ def _duel(bench: Bench, channel: Channel, a: BatchTask, b: BatchTask, rounds: in
     except WrongResultError as e:
         return BatchFailed(e.slot, f"is wrong: {e.detail}")
     except MeasureError as e:
-        return BatchResult(Outcome.crash, detail=str(e), broken=bench.mirror is not None)
+        return BatchResult(Outcome.crash, detail=str(e), broken=bench.on_device is not None)
     except TilewrightError as e:
         return BatchFailed(len(watches), f"fails: {e}")
     finally:

@@ -11,7 +11,7 @@ from .slots import Slots
 if TYPE_CHECKING:
     from ..devices import Device
     from .compare import Checker
-    from .device_memory import Mirror
+    from .device_memory import DeviceOperands
     from .first_outputs import FirstOutputs
     from .memory import Operands
 
@@ -28,21 +28,21 @@ class Bench:
     slots: Slots
     name: str = "random"
     """What its inputs are, as `Measurement.checks` says it."""
-    mirror: Mirror | None = None
+    on_device: DeviceOperands | None = None
     kept: dict[int, FirstOutputs] = field(default_factory=dict)
 
     @property
-    def operands(self) -> Operands | Mirror:
+    def operands(self) -> Operands | DeviceOperands:
         """What candidates run on: the host's operands, or their copies on the device."""
-        return self.mirror or self.host
+        return self.on_device or self.host
 
     def open(self) -> None:
         """In a child: open the device's memory, if it has one, and get the operands ready."""
         memory = self.device.memory()
         if memory is not None:
-            from .device_memory import Mirror
+            from .device_memory import DeviceOperands
 
-            self.mirror = Mirror(self.host, memory)
+            self.on_device = DeviceOperands(self.host, memory)
         self.operands.touch()
 
     @property

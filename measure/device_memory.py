@@ -22,7 +22,7 @@ _PATTERN = 0xC5
 _NAN = 0xFF
 
 
-class Mirror:
+class DeviceOperands:
     """Has the methods of Operands that running and checking need; addresses are handles."""
 
     def __init__(self, host: Operands, memory: Memory) -> None:

@@ -116,14 +116,14 @@ class Watch:
         self._bursts += 1
         written = min(sets, repeats)
         size = sum(bench.host.places[n].nbytes for n in bench.host.outputs)
-        most = 1 if bench.mirror is not None else max(1, _MOST_BYTES // max(size, 1))
+        most = 1 if bench.on_device is not None else max(1, _MOST_BYTES // max(size, 1))
         if repeats < sets:
             first = 0  # the first ones are written whatever the time limit is
         return [(first + k) % written for k in range(min(most, written))]
 
     def _spoil(self, addresses: Sequence[int]) -> None:
         bench = self.bench
-        if bench.mirror is not None or not self.deterministic or bench.checker.partial:
+        if bench.on_device is not None or not self.deterministic or bench.checker.partial:
             bench.operands.poison(addresses, bench.checker.stale)
         else:
             self._kept.spoil(addresses)

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from ..measure import Measurement
     from .budget import Meter
     from .finals import Decision
-    from .history import Ledger
     from .record import Recorder
     from .result import Job, Result
+    from .run_state import RunState
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +29,9 @@ class Ended:
     exhausted: bool = False
 
 
-def snapshot(job: Job, ledger: Ledger, m: Measurement, seconds: float) -> Result:
+def snapshot(job: Job, so_far: RunState, m: Measurement, seconds: float) -> Result:
     """The best so far, `m`, after `seconds`."""
-    seed = ledger.seed()
+    seed = so_far.seed()
     return results.make(
         job,
         opts=m.opts,
@@ -40,45 +40,45 @@ def snapshot(job: Job, ledger: Ledger, m: Measurement, seconds: float) -> Result
         n=m.n,
         seed_opts=None if seed is None else seed.measurement.opts,
         seed_s=None if seed is None else seed.t,
-        counts=dict(ledger.counts),
+        counts=dict(so_far.counts),
         seconds=seconds,
         verified=True,
     )
 
 
-def effort(ledger: Ledger, meter: Meter, earlier: Effort, ended: Ended) -> Effort:
+def effort(so_far: RunState, meter: Meter, earlier: Effort, ended: Ended) -> Effort:
     """How thorough all searches of this key were, this one included."""
     budget, spent = meter.budget, meter.elapsed
     if ended.why == SPENT and budget.seconds is not None:
         spent = max(spent, budget.seconds)
     gave_up = budget.patience if ended.why.startswith("no gain") and budget.patience else 0
     cut = ended.interrupted or ended.fault is not None
-    return earlier.then(Effort(spent, sum(ledger.counts.values()), ended.exhausted, gave_up, cut))
+    return earlier.then(Effort(spent, sum(so_far.counts.values()), ended.exhausted, gave_up, cut))
 
 
-def conclude(job: Job, ledger: Ledger, meter: Meter, recorder: Recorder, earlier: Effort, decision: Decision, ended: Ended) -> Result:
+def conclude(job: Job, so_far: RunState, meter: Meter, recorder: Recorder, earlier: Effort, decision: Decision, ended: Ended) -> Result:
     """Record what the finals found, the winner last, and make the result."""
     for m in decision.failed:
-        ledger.count(m)
+        so_far.count(m)
         recorder.add(m, "confirm")
     won = decision.winner
     # where one seed beat another, the winner is the best of them
-    seed = ledger.seed(None if won is None else won.measurement.opts)
+    seed = so_far.seed(None if won is None else won.measurement.opts)
     if seed is not None and (won is None or seed.measurement.opts != won.measurement.opts):
         seed = decision.seed or seed
     seed_opts, seed_s = (None, None) if seed is None else (seed.measurement.opts, seed.t)
     code = results.INTERRUPTED if ended.interrupted else results.FOUND if won is not None else results.NOTHING_VALID
     said = [str(ended.fault) if ended.fault else "", ended.why, decision.message]
-    if code == results.NOTHING_VALID and not ledger.counts:
+    if code == results.NOTHING_VALID and not so_far.counts:
         code = results.NOTHING_MEASURED
         said = [ended.why, "no candidate was finished in that time, so nothing is known of any: give it more"]
     common: dict[str, Any] = {
         "seed_opts": seed_opts,
         "seed_s": seed_s,
-        "plain_s": ledger.plain_s,
-        "counts": dict(ledger.counts),
-        "repeated": ledger.repeated,
-        "history": tuple(ledger.history),
+        "plain_s": so_far.plain_s,
+        "counts": dict(so_far.counts),
+        "repeated": so_far.repeated,
+        "history": tuple(so_far.history),
         "message": "; ".join(filter(None, said)),
         "earlier": earlier.candidates,
         "exit_code": code,
@@ -88,7 +88,7 @@ def conclude(job: Job, ledger: Ledger, meter: Meter, recorder: Recorder, earlier
     m = won.measurement
     gain = 1.0 if won is seed else None if decision.ratio is None else 1 / decision.ratio
     checks = {"confirmed": decision.confirmed, "checks": list(decision.checks or m.checks)}
-    final = {"gain": gain, "paired": decision.paired, **checks, "effort": effort(ledger, meter, earlier, ended).json}
+    final = {"gain": gain, "paired": decision.paired, **checks, "effort": effort(so_far, meter, earlier, ended).json}
     recorder.winner(m, seed_opts, seed_s, final)
     return results.make(
         job,

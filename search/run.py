@@ -16,11 +16,11 @@ from ..opts.opt import short
 from .conclusion import Ended, conclude, snapshot
 from .effort import Effort
 from .finals import GRACE_S, Decision, Finalist, decide
-from .history import Ledger
 from .interrupts import hold
 from .known import NOTHING, Known
 from .pipeline import Pipeline
 from .record import NoRecord
+from .run_state import RunState
 
 if TYPE_CHECKING:
     from ..measure import Measurement
@@ -81,8 +81,8 @@ class TuningRun:
         self.job, self.meter, self.progress = job, meter, progress
         self.recorder: Recorder = recorder if recorder is not None else NoRecord()
         self.known, self.earlier = known, earlier or Effort()
-        self.ledger = Ledger()
-        self.ledger.first = next((x.opts for x in self.starts[:1] if x.origin == "seed"), None)
+        self.so_far = RunState()
+        self.so_far.first = next((x.opts for x in self.starts[:1] if x.origin == "seed"), None)
         self._recalled = False
         self._asked: dict[Schedule, _Asked] = {}
         self._cost = 0.15
@@ -120,7 +120,7 @@ class TuningRun:
             raise self._fault
         hold()
         ended = Ended(why, interrupted, self._fault, exhausted=self.strategy is not None and why == EXHAUSTED)
-        result = conclude(self.job, self.ledger, self.meter, self.recorder, self.earlier, decision, ended)
+        result = conclude(self.job, self.so_far, self.meter, self.recorder, self.earlier, decision, ended)
         if said := self.recorder.close():
             result = dataclasses.replace(result, message="; ".join(filter(None, (result.message, said))))
         self.progress.done(result)
@@ -134,10 +134,10 @@ class TuningRun:
         searching, idle = False, 0
         while True:
             stop = self.meter.why_stop(self.job.roofline_s)
-            if stop is not None and (self.ledger.best is not None or not pipe.pending or self.meter.left < -GRACE):
+            if stop is not None and (self.so_far.best is not None or not pipe.pending or self.meter.left < -GRACE):
                 return stop
             # with a start schedule on its way, think after it was measured: an early answer first
-            if self.strategy is not None and stop is None and not (self.ledger.best is None and pipe.pending):
+            if self.strategy is not None and stop is None and not (self.so_far.best is None and pipe.pending):
                 idle = idle + 1 if self._fill(pipe) == 0 else 0
             if not pipe.pending:
                 if self.strategy is None:
@@ -145,13 +145,13 @@ class TuningRun:
                 if self.strategy.done or idle > 20:
                     return EXHAUSTED
                 continue
-            left = max(0.0, self.meter.search_left) if self.ledger.best is not None else max(0.0, self.meter.left)
+            left = max(0.0, self.meter.search_left) if self.so_far.best is not None else max(0.0, self.meter.left)
             most = max(1, min(BATCH, int(min(left, BATCH_S) / self._cost), int(min(self.meter.trials_left, BATCH))))
-            if self.ledger.best is None:
+            if self.so_far.best is None:
                 most = 1  # the first start schedule alone, for an early answer
             # then as many as share a runner child well, unless builds are slow
             taken = pipe.take(min(4, most), most, wait_s=max(0.02, min(left, 0.25)))
-            if not searching and self.ledger.best is not None:
+            if not searching and self.so_far.best is not None:
                 searching = True
                 self.progress.phase("searching")
             self._measure(taken)
@@ -172,7 +172,7 @@ class TuningRun:
         if self._recalled or self.strategy is None:
             return
         self._recalled = True
-        fresh = {m.opts: m for m in self.ledger.by_hash.values() if m is not None}
+        fresh = {m.opts: m for m in self.so_far.by_hash.values() if m is not None}
         for m in self.known.today(fresh):
             if self.space.state(m.opts) is not None:
                 self.strategy.tell(m.opts, m)
@@ -186,20 +186,20 @@ class TuningRun:
             by = origins.get(opts) or self._asker(opts)
             settled = None if opts in origins else self.known.settled(opts)
             if settled is not None:
-                self.ledger.repeated += 1
+                self.so_far.repeated += 1
                 if self.strategy is not None:
                     self.strategy.tell(opts, settled)
                 continue
             state = self.space.state(opts)
             if state is None:
                 self._conclude(Measurement(opts, Outcome.illegal, detail=self.space.reason(opts)), by)
-            elif state.hash in self.ledger.by_hash:
-                self.ledger.repeated += 1
-                known = self.ledger.by_hash[state.hash]
+            elif state.hash in self.so_far.by_hash:
+                self.so_far.repeated += 1
+                known = self.so_far.by_hash[state.hash]
                 if known is not None and self.strategy is not None:
                     self.strategy.tell(opts, known)
             else:
-                self.ledger.by_hash[state.hash] = None
+                self.so_far.by_hash[state.hash] = None
                 self._asked[opts] = _Asked(state, by)
                 fresh.append(state)
         if not origins:
@@ -223,26 +223,26 @@ class TuningRun:
         for opts, built in taken:
             if isinstance(built, Measurement):
                 self._conclude(built, self._asked[opts].by)
-                self.meter.generation(1, self.ledger.best_s)
-            elif built.sha in self.ledger.by_sha or built.sha in shas:
+                self.meter.generation(1, self.so_far.best_s)
+            elif built.sha in self.so_far.by_sha or built.sha in shas:
                 twins.append((opts, built.sha))
             else:
                 shas.add(built.sha)
                 batch.append(built)
         if batch:
             began = self.meter.clock()
-            measured = self.measurer.measure(batch, self.ledger.best.t_min if self.ledger.best is not None else None)
+            measured = self.measurer.measure(batch, self.so_far.best.t_min if self.so_far.best is not None else None)
             self._paid(self.meter.clock() - began, measured)
             for built, m in zip(batch, measured):
-                self.ledger.by_sha[built.sha] = m
-                self.ledger.keep(built, m, seed=self._asked[built.opts].by == "seed")
+                self.so_far.by_sha[built.sha] = m
+                self.so_far.keep(built, m, seed=self._asked[built.opts].by == "seed")
                 self._conclude(m, self._asked[built.opts].by)
-            self.meter.generation(len(batch), self.ledger.best_s)
+            self.meter.generation(len(batch), self.so_far.best_s)
         for opts, sha in twins:
-            self.ledger.repeated += 1
-            self.ledger.by_hash[self._asked[opts].state.hash] = self.ledger.by_sha[sha]
+            self.so_far.repeated += 1
+            self.so_far.by_hash[self._asked[opts].state.hash] = self.so_far.by_sha[sha]
             if self.strategy is not None:
-                self.strategy.tell(opts, self.ledger.by_sha[sha])
+                self.strategy.tell(opts, self.so_far.by_sha[sha])
 
     def _paid(self, seconds: float, measured: Sequence[Measurement]) -> None:
         """Learn what a candidate costs; the first batch also paid for inputs and reference, which the second check needs three times more (special values take
@@ -254,25 +254,25 @@ class TuningRun:
             self._first = (seconds - running, len(measured))
         else:
             self._cost = 0.7 * self._cost + 0.3 * max(1e-3, seconds / len(measured))
-        again = expected_s(self.ledger.best_s if self.ledger.best is not None else 0.0)
+        again = expected_s(self.so_far.best_s if self.so_far.best is not None else 0.0)
         self.meter.check_s = 4 * max(0.0, self._first[0] - self._first[1] * self._cost) + 4 * self._cost + again
 
     def _conclude(self, m: Measurement, by: str) -> None:
         """Count, tell, record and report one outcome."""
-        self.ledger.count(m)
+        self.so_far.count(m)
         if log.listens():
             time = f", {1e6 * m.t_min:.6g} us" if m.t_min else ""
             log.debug("%s: %s%s, by %s%s", short(m.opts), m.outcome, time, by, f" ({m.detail})" if m.detail else "")
         asked = self._asked.get(m.opts)
         if asked is not None:
-            self.ledger.by_hash[asked.state.hash] = m
+            self.so_far.by_hash[asked.state.hash] = m
         if self.strategy is not None:
             self.strategy.tell(m.opts, m)
         self.recorder.add(m, by)
         self.progress.candidate(m)
-        if self.ledger.improves(m, by, self.meter.elapsed):
+        if self.so_far.improves(m, by, self.meter.elapsed):
             log.info("best so far: %.6g us, %s", 1e6 * (m.t_min or 0.0), short(m.opts))
-            self.progress.best(snapshot(self.job, self.ledger, m, self.meter.elapsed))
+            self.progress.best(snapshot(self.job, self.so_far, m, self.meter.elapsed))
 
     # deciding -------------------------------------------------------------------------------------------------------
     def _decide(self, quick: bool) -> Decision:
@@ -283,17 +283,17 @@ class TuningRun:
             self._time_again()
         grace = GRACE_S + self.meter.share  # what searching took of it does not leave a winner unconfirmed
         return decide(
-            self.measurer, self.ledger.finalists(), self.ledger.seed(), left, check_s=self.meter.check_s, grace_s=grace, untuned=self.ledger.untuned()
+            self.measurer, self.so_far.finalists(), self.so_far.seed(), left, check_s=self.meter.check_s, grace_s=grace, untuned=self.so_far.untuned()
         )
 
     def _time_again(self) -> None:
         """Time the fastest candidates and seeds once more, side by side: seeds were measured at the start, and the machine may have been busier then."""
-        again = self.ledger.contenders()
+        again = self.so_far.contenders()
         if not again or 2 * self._cost * len(again) > 0.3 * self.meter.left:
             return
         fresh = [Finalist(f.built, m) for f, m in zip(again, self.measurer.measure([f.built for f in again]))]
         for f in fresh:
             if f.measurement.outcome not in ("ok", "slow"):
-                self.ledger.count(f.measurement)
+                self.so_far.count(f.measurement)
                 self.recorder.add(f.measurement, "again")
-        self.ledger.settle(fresh)
+        self.so_far.settle(fresh)

@@ -18,7 +18,7 @@ from ...opts.fold_tiles import Range, ranges
 from ...opts.loop_tree import Folded
 from ...opts.nests import FoldItem, Nest
 from .. import pieces
-from ..elementary import DEAR
+from ..elementary import EXPENSIVE
 from ..lowering import Lowering
 from ..pieces import Piece
 from ..storage import Array
@@ -109,7 +109,7 @@ class Merge:
     def __init__(self, low: Lowering, f: Fold, groups: Sequence[Group]) -> None:
         self.low, self.f, self.groups = low, f, list(groups)
         self.opened = set(low.scope.opened)
-        self.dear: dict[Node, Node] = {}
+        self.expensive: dict[Node, Node] = {}
 
     def can_close(self, nests: Sequence[Nest]) -> bool:
         """Whether the last nest of the block alone makes the first group, and no other reads it."""
@@ -137,33 +137,33 @@ class Merge:
             through(self.low, self.low.remaining(self._nest(axes, writes)), partial(self._point, axes, writes))
 
     def _prepare(self) -> None:
-        """Compute dear expressions of the components with fewest axes once, rather than for each element of the others."""
+        """Compute expensive expressions of the components with fewest axes once, rather than for each element of the others."""
         low, common = self.low, self.groups[-1][0]
-        if len(self.groups) == 1 or self.dear:
+        if len(self.groups) == 1 or self.expensive:
             return
         for e in _outermost([e for _, writes in self.groups for e, _ in writes], set(common)):
-            v = Value(f"{self.f.name}.part{len(self.dear)}", common, e, e.dtype)
+            v = Value(f"{self.f.name}.part{len(self.expensive)}", common, e, e.dtype)
             nest = Nest(v.name, "point", common, (), e, value=v)
             evaluate(low, nest, in_registers=not low.remaining(nest))
-            self.dear[e] = ref(v.name, common, e.dtype)
+            self.expensive[e] = ref(v.name, common, e.dtype)
 
     def _nest(self, axes: tuple[Node, ...], writes: Sequence[tuple[Node, Array]]) -> Nest:
         return Nest(f"{self.f.name}.merge", "point", axes, (), writes[0][0])
 
     def _point(self, axes: tuple[Node, ...], writes: Sequence[tuple[Node, Array]]) -> None:
-        cheap = [(substitute(e, self.dear), array) for e, array in writes]
+        cheap = [(substitute(e, self.expensive), array) for e, array in writes]
         _check_ranks(self.f.name, axes, cheap)
         point_body(self.low, self._nest(axes, cheap), cheap)
 
 
 def _outermost(exprs: Sequence[Node], axes: set[Node]) -> list[Node]:
-    """The largest dear expressions over no more than `axes`."""
+    """The largest expensive expressions over no more than `axes`."""
     found: dict[Node, None] = {}
     stack = list(exprs)
     while stack:
         e = stack.pop()
         if axes_of(e) <= axes:
-            if any(n.op in DEAR for n in walk(e)):
+            if any(n.op in EXPENSIVE for n in walk(e)):
                 found[e] = None
         else:
             stack.extend(e.src)

@@ -12,7 +12,7 @@ from ...opts.plans import StagePlan
 from ...program.program import Mem
 from ..emit.loops import through
 from ..lowering import Lowering
-from ..transpose import LEAST, turned
+from ..transpose import LEAST, transposed
 
 
 def fill_across(low: Lowering, s: StagePlan, mem: Mem, value: Node, loops: Sequence[Part]) -> bool:
@@ -51,7 +51,7 @@ def fill_across(low: Lowering, s: StagePlan, mem: Mem, value: Node, loops: Seque
             return
         for first in range(0, lanes.trips, width):
             rows = [b.load(low.at(param, source, (first + i) * step, long), low.scalar(source), long, None, True) for i in range(width)]
-            for j, column in enumerate(turned(b, rows)):
+            for j, column in enumerate(transposed(b, rows)):
                 b.store(low.at(mem, place, j * pitch + first, width), low.scalar(place), column)
 
     def body() -> None:

@@ -11,7 +11,7 @@ from tilewright.ir.dtypes import float32, float64
 from tilewright.ir.node import const
 from tilewright.ir.normalise import normalise
 from tilewright.lower import lower
-from tilewright.lower.transpose import turned
+from tilewright.lower.transpose import transposed
 from tilewright.opts import apply, opt
 from tilewright.program.builder import Builder
 from tilewright.program.program import Mem, Param, Program
@@ -26,7 +26,7 @@ def test_columns(dtype, rows, columns):
     b = Builder()
     with b.phase(const(1), ()) as phase:
         x = [b.load(Mem("param", 0, dtype, i * columns, dtype.size), b.const(0), columns) for i in range(rows)]
-        for i, v in enumerate(turned(b, x)):
+        for i, v in enumerate(transposed(b, x)):
             b.store(Mem("param", 1, dtype, i * rows, dtype.size), b.const(0), v)
     n = rows * columns
     program = Program("turn", (Param("x", dtype, (n,), "in"), Param("y", dtype, (n,), "out")), (), [phase])

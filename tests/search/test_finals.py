@@ -11,7 +11,7 @@ from tilewright.ir.errors import MeasureError
 from tilewright.measure.outcome import Duel, DuelError, Outcome
 from tilewright.opts.opt import opt
 from tilewright.search.finals import Finalist, decide, rounds
-from tilewright.search.history import Ledger
+from tilewright.search.run_state import RunState
 
 SEED = (opt("PARALLEL", "m"), opt("UPCAST", "n", 8))
 A = (*SEED, opt("UPCAST", "m", 2))
@@ -149,15 +149,15 @@ def test_a_decision_says_what_was_checked() -> None:
 
 
 def test_what_was_cleared_is_no_best_and_no_finalist() -> None:
-    ledger = Ledger()
+    so_far = RunState()
     odd, good = replace(measured(A, 1e-4), cleared=True), measured(B, 1e-3)
     for m, seed in ((odd, False), (replace(odd, opts=SEED), True), (good, False)):
-        assert ledger.improves(m, "test", 0.0) == (m is good)
-        ledger.keep(FakeBuilt(m.opts, str(m.opts)), m, seed)
-    assert ledger.best is good and ledger.seed() is None
-    assert [f.built.opts for f in ledger.finalists()] == [B]
-    ledger.settle([Finalist(FakeBuilt(B, "b"), replace(good, cleared=True))])
-    assert ledger.finalists() == []
+        assert so_far.improves(m, "test", 0.0) == (m is good)
+        so_far.keep(FakeBuilt(m.opts, str(m.opts)), m, seed)
+    assert so_far.best is good and so_far.seed() is None
+    assert [f.built.opts for f in so_far.finalists()] == [B]
+    so_far.settle([Finalist(FakeBuilt(B, "b"), replace(good, cleared=True))])
+    assert so_far.finalists() == []
 
 
 def test_no_duel_with_a_seed_that_is_beaten_anyway() -> None:
@@ -224,12 +224,12 @@ def test_without_time_for_a_duel_the_fastest_seed_must_be_faster_by_a_margin() -
 
 
 def test_the_seed_that_is_used_without_tuning_stays_for_the_finals() -> None:
-    ledger = Ledger()
-    ledger.first = SEED
-    ledger.keep(FakeBuilt(SEED, "s"), measured(SEED, 2e-3), seed=True)  # type: ignore[arg-type]
+    so_far = RunState()
+    so_far.first = SEED
+    so_far.keep(FakeBuilt(SEED, "s"), measured(SEED, 2e-3), seed=True)  # type: ignore[arg-type]
     for i in range(2, 7):
         opts = (*SEED, opt("UPCAST", "m", i))
-        ledger.keep(FakeBuilt(opts, str(i)), measured(opts, 1e-3), seed=True)  # type: ignore[arg-type]
-    ledger.keep(FakeBuilt(C, "c"), measured(C, 1e-3), seed=False)  # type: ignore[arg-type]
-    assert SEED in [f.built.opts for f in ledger.contenders()]
-    assert ledger.untuned() is not None and ledger.untuned().built.opts == SEED  # type: ignore[union-attr]
+        so_far.keep(FakeBuilt(opts, str(i)), measured(opts, 1e-3), seed=True)  # type: ignore[arg-type]
+    so_far.keep(FakeBuilt(C, "c"), measured(C, 1e-3), seed=False)  # type: ignore[arg-type]
+    assert SEED in [f.built.opts for f in so_far.contenders()]
+    assert so_far.untuned() is not None and so_far.untuned().built.opts == SEED  # type: ignore[union-attr]

@@ -18,7 +18,7 @@ KEPT = 6
 """Builds of the fastest candidates kept for the finals."""
 
 
-class Ledger:
+class RunState:
     """`by_hash`: the result of every schedule under way (None) or done, by structural hash; `by_sha`: by source."""
 
     def __init__(self) -> None:
