@@ -52,7 +52,9 @@ def shell(command: list[str], folder: Path, env: dict[str, str]) -> None:
         raise SystemExit(f"error: {' '.join(command)} exited with {done.returncode}")
 
 
-def run(steps: list[dict[str, Any]], folder: Path, env: dict[str, str], inputs: dict[str, str] | None = None, action: Path | None = None) -> None:
+def run(
+    steps: list[dict[str, Any]], folder: Path, env: dict[str, str], inputs: dict[str, str] | None = None, action: Path | None = None
+) -> None:
     """The steps of a job, or of a composite action with `inputs`."""
     for step in steps:
         uses = step.get("uses", "")
@@ -90,7 +92,9 @@ def main(folder: Path) -> None:
             # what the action keeps is the one file; it must hold all
             copy = folder / "kept.db"
             shutil.copy(place / ".tilewright/ci.db", copy)
-            told = subprocess.run([folder / "venv/bin/tune", "cache", "list", "--cache", copy, "--format", "json"], capture_output=True, text=True, check=True)
+            told = subprocess.run(
+                [folder / "venv/bin/tune", "cache", "list", "--cache", copy, "--format", "json"], capture_output=True, text=True, check=True
+            )
             if '"matmul"' not in told.stdout:
                 raise SystemExit("error: the cache that the job keeps is empty")
     print("== scratch repository: done", flush=True)

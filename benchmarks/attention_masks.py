@@ -2,9 +2,9 @@
 
     python benchmarks/attention_masks.py [--rounds N] [--threads N]
 
-`plain` masks the scores only; `bare` takes exp(score - M) without keeping M finite as well. Tiles of keys that all come later are skipped in all of them, so the
-ratios (over the named kernel) should be 1; `full`, which has no mask and so skips nothing, shows what skipping is worth.
-"""
+`plain` masks the scores only; `bare` takes exp(score - M) without keeping M finite as well. Tiles of keys that all
+come later are skipped in all of them, so the ratios (over the named kernel) should be 1; `full`, which has no mask
+and so skips nothing, shows what skipping is worth."""
 
 from __future__ import annotations
 

@@ -2,10 +2,10 @@
 
     python benchmarks/calibrate.py [--json FILE]
 
-Each kernel is scheduled, built and timed by the tool's own device, in turns with one that differs in the one thing measured, so that calls and loops cancel. Prints a
-line for each field beside its default; `--json FILE` writes the whole model, with what was not measured at its default, for `benchmarks/model_rank.py --machine FILE`.
-Nothing reads such a file by itself: seeds and estimates use the defaults.
-"""
+Each kernel is scheduled, built and timed by the tool's own device, in turns with one that differs in the one thing
+measured, so that calls and loops cancel. Prints a line for each field beside its default; `--json FILE` writes the
+whole model, with what was not measured at its default, for `benchmarks/model_rank.py --machine FILE`. Nothing reads
+such a file by itself: seeds and estimates use the defaults."""
 
 from __future__ import annotations
 
@@ -104,7 +104,14 @@ def measured(device: Device, clock: float) -> Found:
     lanes = device.target.lanes(float32)
     core, wide = DEFAULT.core, [["UPCAST", "n", 4 * lanes]]
     plain = Timed(device, pointwise(lambda x: x * 1.5), wide)
-    functions: dict[str, Callable[[Node], Node]] = {"exp": exp, "log": log, "tanh": tanh, "erf": erf, "div": lambda x: 1.5 / x, "sqrt": sqrt}
+    functions: dict[str, Callable[[Node], Node]] = {
+        "exp": exp,
+        "log": log,
+        "tanh": tanh,
+        "erf": erf,
+        "div": lambda x: 1.5 / x,
+        "sqrt": sqrt,
+    }
     for name, f in functions.items():
         extra = difference(Timed(device, pointwise(f), wide), plain)
         yield "core", name, extra * clock * core.ports / (N / lanes)

@@ -1,8 +1,8 @@
 """Overhead of calling a compiled kernel on NumPy arrays. `python benchmarks/call.py`
 
-Times `prog(a, b, out=c)` for an 8x8x8 matmul (the kernel itself takes well under 0.1 us) with one thread, the smallest of 7 means over 20,000 calls;
-the same without `out=`, with arrays that were never seen (every check is made), and the device's bare native call.
-"""
+Times `prog(a, b, out=c)` for an 8x8x8 matmul (the kernel itself takes well under 0.1 us) with one thread, the
+smallest of 7 means over 20,000 calls; the same without `out=`, with arrays that were never seen (every check is
+made), and the device's bare native call."""
 
 from __future__ import annotations
 
@@ -30,7 +30,14 @@ def main() -> None:
     from tilewright.plan import Artefacts, best
 
     with tempfile.TemporaryDirectory() as folder:
-        prog = best("matmul", {"m": 8, "n": 8, "k": 8}, "float32", cache=Path(folder) / "cache.db", store=Artefacts(Path(folder) / "artefacts"), threads=1)
+        prog = best(
+            "matmul",
+            {"m": 8, "n": 8, "k": 8},
+            "float32",
+            cache=Path(folder) / "cache.db",
+            store=Artefacts(Path(folder) / "artefacts"),
+            threads=1,
+        )
     a, b, c = np.ones((3, 8, 8), np.float32)
     bare, addresses = prog._executable.bind(), tuple(x.ctypes.data for x in (a, b, c))
     found = {

@@ -43,7 +43,10 @@ CASES = (
     _conv("8x128x28x28 128x3x3", 8, 128, 28, 128, 3),
     _conv("1x256x14x14 256x1x1", 1, 256, 14, 256, 1),
     _conv("depthwise 32x112x112 3x3", 1, 32, 112, 32, 3, 32),
-    *(Case(f"matmul {m}x1024x1024, b constant", "constant inputs", "matmul:constant=b", {"m": m, "n": 1024, "k": 1024}) for m in (16, 64, 256)),
+    *(
+        Case(f"matmul {m}x1024x1024, b constant", "constant inputs", "matmul:constant=b", {"m": m, "n": 1024, "k": 1024})
+        for m in (16, 64, 256)
+    ),
     Case("conv2d 1x64x56x56 64x3x3, weight constant", "constant inputs", "conv2d:constant=weight", {**_conv("", 1, 64, 56, 64, 3).shape}),
     Case("softmax 4096x4096", "rows", "softmax", {"m": 4096, "n": 4096}),
     Case("log_softmax 4096x4096", "rows", "log_softmax", {"m": 4096, "n": 4096}),
@@ -66,6 +69,11 @@ CASES = (
     Case("embedding_grad 8192x1024 by 16384", "more", "embedding_grad", {"v": 8192, "n": 16384, "d": 1024}),
     Case("cumsum 4096x4096", "more", "cumsum", {"m": 4096, "n": 4096}),
     Case("argmax 8192x4096", "more", "argmax", {"m": 8192, "n": 4096}),
-    Case("max_pool2d 8x64x112x112 3x3/2", "more", "max_pool2d", {"n": 8, "c": 64, "h": 112, "w": 112, "kh": 3, "kw": 3, "stride": 2, "pad": 1}),
+    Case(
+        "max_pool2d 8x64x112x112 3x3/2",
+        "more",
+        "max_pool2d",
+        {"n": 8, "c": 64, "h": 112, "w": 112, "kh": 3, "kw": 3, "stride": 2, "pad": 1},
+    ),
 )
 """Sizes of bandwidth-bound kernels are such that operands do not fit the last cache of common machines."""

@@ -1,9 +1,10 @@
 """One contestant of `cpu_vs.py`: a process that prepares a kernel in one library, then runs bursts of calls when it is told to.
 
-It imports nothing of Tilewright, so that a rival may live in an interpreter of its own. Talk is one JSON line each way on stdin and stdout:
-{"folder", "library", "kernel", "shape", "dtype", "threads"} prepares, {"burst": seconds, "most": calls, "cpu": whether of this thread alone} answers with the seconds of every call. Inputs are
-`{name}.npy` in the folder (bfloat16 as float32), read into arrays that begin on a cache line; the output of the first call is left there as `{library}.npy`.
-"""
+It imports nothing of Tilewright, so that a rival may live in an interpreter of its own. Talk is one JSON line each
+way on stdin and stdout: {"folder", "library", "kernel", "shape", "dtype", "threads"} prepares, {"burst": seconds,
+"most": calls, "cpu": whether of this thread alone} answers with the seconds of every call. Inputs are `{name}.npy` in
+the folder (bfloat16 as float32), read into arrays that begin on a cache line; the output of the first call is left
+there as `{library}.npy`."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ EPSILON = {"layernorm": 1e-5, "rmsnorm": 1e-6}
 
 
 def burst(call: Call, seconds: float, most: int, cpu: bool = False) -> list[float]:
-    """The times of at most `most` calls; no more are begun once `seconds` have gone by, but three are made in any case. `cpu`: time that this thread ran."""
+    """The times of at most `most` calls; no more are begun once `seconds` have gone by, but three are made in any
+    case. `cpu`: time that this thread ran."""
     clock = time.thread_time if cpu else time.perf_counter
     times: list[float] = []
     end = time.perf_counter() + seconds
@@ -228,7 +230,10 @@ def prepare(job: dict[str, Any]) -> Call | None:
     if call is not None:
         out = call()
         out = out.float() if dtype == "bfloat16" else out
-        np.save(folder / f"{job['library']}.npy", out if isinstance(out, np.ndarray) else np.asarray(out) if not hasattr(out, "numpy") else out.numpy())
+        np.save(
+            folder / f"{job['library']}.npy",
+            out if isinstance(out, np.ndarray) else np.asarray(out) if not hasattr(out, "numpy") else out.numpy(),
+        )
     return call
 
 

@@ -2,17 +2,20 @@
 
     python benchmarks/cpu_vs.py [--only matmul conv2d ...] [--threads 1 2] [--seconds 25] [--rounds 8] [--seeds-only] [--rivals PYTHON]
 
-Each contestant is a process of its own. They take turns in bursts: at most 20 calls (more of short ones) or 0.4 s, the first three dropped, every pool asleep for 60 ms before;
-the order changes from round to round. A contestant's time is the median over rounds of a burst's lower quartile; `ratios` are rival over ours, the median over rounds
-of the quotient within a round: above 1 ours is faster. OPENBLAS_* is cleared, since such variables can halve a rival, and rivals that cannot be given an
-output keep freed memory, so that they do not pay for its pages again. Everyone's arrays begin on a cache line. `seed`: the schedule that a user gets without tuning, in the same rounds; `roofline`: the larger of compulsory bytes over bandwidth
-and flops over peak (both measured in the same minute), over our time. `difference`: the largest one between outputs, over the largest element.
+Each contestant is a process of its own. They take turns in bursts: at most 20 calls (more of short ones) or 0.4 s,
+the first three dropped, every pool asleep for 60 ms before; the order changes from round to round. A contestant's
+time is the median over rounds of a burst's lower quartile; `ratios` are rival over ours, the median over rounds of
+the quotient within a round: above 1 ours is faster. OPENBLAS_* is cleared, since such variables can halve a rival,
+and rivals that cannot be given an output keep freed memory, so that they do not pay for its pages again. Everyone's
+arrays begin on a cache line. `seed`: the schedule that a user gets without tuning, in the same rounds; `roofline`:
+the larger of compulsory bytes over bandwidth and flops over peak (both measured in the same minute), over our time.
+`difference`: the largest one between outputs, over the largest element.
 
---rivals: an interpreter with `torch` (pip install 'tilewright[torch]') and perhaps `tinygrad`; default this one. What is missing is left out of the table.
-TILEWRIGHT_TARGET lowers the rivals as well (`rivals.py`), and leaves tinygrad out, which cannot be lowered.
---only: parts of case names, or of their groups. --seeds-only: no tuning. --cpu-time (with --threads 1): time that the calling thread ran instead of time that went by,
-on a machine that others use as well.
-"""
+--rivals: an interpreter with `torch` (pip install 'tilewright[torch]') and perhaps `tinygrad`; default this one. What
+is missing is left out of the table. TILEWRIGHT_TARGET lowers the rivals as well (`rivals.py`), and leaves tinygrad
+out, which cannot be lowered. --only: parts of case names, or of their groups. --seeds-only: no tuning. --cpu-time
+(with --threads 1): time that the calling thread ran instead of time that went by, on a machine that others use as
+well."""
 
 from __future__ import annotations
 
@@ -42,7 +45,9 @@ class Player:
     """A contestant's process."""
 
     def __init__(self, command: list[str], env: dict[str, str], job: dict[str, Any]) -> None:
-        self.process = subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self.process = subprocess.Popen(
+            command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
         self.answer = self.ask(job)
 
     def ask(self, order: dict[str, Any]) -> Any:
@@ -88,7 +93,10 @@ def ours() -> None:
     else:
         programs["ours"] = programs["seed"]
     got = programs["ours"](*inputs, out=out)
-    np.save(folder / "ours.npy", np.asarray(got if not isinstance(got, tuple) else got[0], dtype=np.float32 if kernel.outputs[0].dtype.is_float else None))
+    np.save(
+        folder / "ours.npy",
+        np.asarray(got if not isinstance(got, tuple) else got[0], dtype=np.float32 if kernel.outputs[0].dtype.is_float else None),
+    )
     opts = {f"{name}_opts": [o.json for o in p.opts] for name, p in programs.items() if name == "ours" or job["seconds"]}
     print(json.dumps({"ready": True, "origin": programs["ours"].origin, **told, **opts}), flush=True)
     for line in sys.stdin:
@@ -125,10 +133,24 @@ def quartile(times: list[float]) -> float:
 
 def compare(case: Case, threads: int, args: argparse.Namespace, folder: Path, inputs: list[str]) -> dict[str, Any]:
     """One row: prepare everyone, play the rounds."""
-    job = {"folder": str(folder), "kernel": case.kernel, "shape": dict(case.shape), "dtype": case.dtype, "threads": threads, "inputs": inputs}
+    job = {
+        "folder": str(folder),
+        "kernel": case.kernel,
+        "shape": dict(case.shape),
+        "dtype": case.dtype,
+        "threads": threads,
+        "inputs": inputs,
+    }
     env = rivals.environment(threads)
     lasting = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40), "THP_MEM_ALLOC_ENABLE": "1"}
-    row: dict[str, Any] = {"name": case.name, "group": case.group, "kernel": case.kernel, "shape": dict(case.shape), "dtype": case.dtype, "threads": threads}
+    row: dict[str, Any] = {
+        "name": case.name,
+        "group": case.group,
+        "kernel": case.kernel,
+        "shape": dict(case.shape),
+        "dtype": case.dtype,
+        "threads": threads,
+    }
     home = Player([sys.executable, __file__, "--ours"], env, {**job, "seconds": 0 if args.seeds_only else args.seconds})
     players = {"ours": home}
     try:
@@ -228,7 +250,9 @@ def table(rows: list[dict[str, Any]]) -> None:
         t.add_column(head, justify="left" if head == "kernel" else "right")
     for r in rows:
         ratios = [f"{r['ratios'][n]:.2f}" if n in r["ratios"] else "" for n in (*LIBRARIES, "seed")]
-        t.add_row(r["name"], str(r["threads"]), f"{r['ms']['ours']:.3f}", *ratios, f"{r['roofline']:.0%} {r['bound']}" if "roofline" in r else "")
+        t.add_row(
+            r["name"], str(r["threads"]), f"{r['ms']['ours']:.3f}", *ratios, f"{r['roofline']:.0%} {r['bound']}" if "roofline" in r else ""
+        )
     Console(stderr=True, width=140).print(t)
 
 

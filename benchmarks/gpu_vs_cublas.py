@@ -180,12 +180,19 @@ def main() -> int:
         if not isinstance(device, CudaDevice):
             raise DeviceError(f"this benchmark runs on NVIDIA GPUs, not on {device.name}")
         device.check()
-        about = {"device": device.name, "gpu": device.fingerprint()["cpu"], "driver": device.fingerprint()["driver"], "by": device.fingerprint()["by"]}
+        about = {
+            "device": device.name,
+            "gpu": device.fingerprint()["cpu"],
+            "driver": device.fingerprint()["driver"],
+            "by": device.fingerprint()["by"],
+        }
         if "matmul" in args.kernel:
             _library()  # to miss it after the search would be late
         for name in args.kernel:
             shape = parse_shape(args.shape or CASES[name])
-            row = matmul(device, shape, args.budget, args.rounds) if name == "matmul" else rows(device, name, shape, args.budget, args.rounds)
+            row = (
+                matmul(device, shape, args.budget, args.rounds) if name == "matmul" else rows(device, name, shape, args.budget, args.rounds)
+            )
             print(json.dumps({**row, **about}), flush=True)
     except TilewrightError as e:
         print(f"cannot run: {e}", file=sys.stderr)

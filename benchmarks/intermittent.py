@@ -2,10 +2,11 @@
 
     python benchmarks/intermittent.py [--runs 40] [--sizes 5000,1000000] [--threads 1]
 
-The kernel is y = 2·x. The planted candidate is wrong in one of N calls, at random from a seed of its own in every run: one element is off by 1, or ("bit") the last bit of every
-element is flipped, which is within the bound. It is as fast as can be, and so measured as in a search, put in the finals against a slower right one, and checked for the second
-time. `compared` is how many of a right candidate's outputs are compared on that way; if each is wrong independently with probability p = 1/N, a fault is found with 1 − (1 − p)^compared.
-"""
+The kernel is y = 2·x. The planted candidate is wrong in one of N calls, at random from a seed of its own in every
+run: one element is off by 1, or ("bit") the last bit of every element is flipped, which is within the bound. It is as
+fast as can be, and so measured as in a search, put in the finals against a slower right one, and checked for the
+second time. `compared` is how many of a right candidate's outputs are compared on that way; if each is wrong
+independently with probability p = 1/N, a fault is found with 1 − (1 − p)^compared."""
 
 from __future__ import annotations
 
@@ -160,7 +161,9 @@ def row(n: int, rate: int, bit: bool, runs: int, threads: int) -> dict[str, Any]
             d = decide(m, [Finalist(bad, got)], seed, lambda: 60.0)
             if any(f.opts == bad.opts for f in d.failed):
                 found["duel" if any(f.detail.startswith("cannot compare") for f in d.failed) else "second check"] += 1
-            elif (d.winner is not None and d.winner.built is bad) or m.confirm(bad).ok:  # or it was not faster than the other this time: it might be
+            elif (d.winner is not None and d.winner.built is bad) or m.confirm(
+                bad
+            ).ok:  # or it was not faster than the other this time: it might be
                 accepted += 1
             else:
                 found["second check"] += 1
@@ -195,7 +198,10 @@ def main() -> int:
 
 def table(rows: list[dict[str, Any]]) -> str:
     """The rows as a Markdown table."""
-    lines = ["| elements | fault | wrong in | outputs compared | found, predicted | found, measured | won |", "|---|---|---|---|---|---|---|"]
+    lines = [
+        "| elements | fault | wrong in | outputs compared | found, predicted | found, measured | won |",
+        "|---|---|---|---|---|---|---|",
+    ]
     for r in rows:
         shown = (
             f"{r['elements']:,}",

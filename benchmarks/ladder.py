@@ -2,11 +2,11 @@
 
     python benchmarks/ladder.py [--kernel matmul attention] [--threads N] [--step N ...] [--rounds 6] [--budget 30s] [--write]
 
-Every step is verified like any candidate of a search, then all steps of a story are timed in turns, round after round. `ms` is the median over rounds of a round's
-median; `gain` is the median over rounds of the quotient with the step before, within a round. Steps that take over half a second are timed in the first two rounds only.
-The last two steps are the seed schedule and the winner of a search of `--budget` from an empty cache. `--write` puts the tables into docs/ladder.md, and
-the rows into results/ladder.json with the machine and the date.
-"""
+Every step is verified like any candidate of a search, then all steps of a story are timed in turns, round after
+round. `ms` is the median over rounds of a round's median; `gain` is the median over rounds of the quotient with the
+step before, within a round. Steps that take over half a second are timed in the first two rounds only. The last two
+steps are the seed schedule and the winner of a search of `--budget` from an empty cache. `--write` puts the tables
+into docs/ladder.md, and the rows into results/ladder.json with the machine and the date."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ def schedules(story: Story, threads: int, budget: str, steps: Sequence[Step]) ->
             out.append(seeds(normalise(kernels.make(story.kernel, story.shape, "float32")), device.target, threads)[0])
         elif s.title == "tuned":
             with tempfile.TemporaryDirectory() as folder:
-                found = tune(story.kernel, shape=story.shape, dtype="float32", threads=threads, budget=budget, cache=Path(folder) / "cache.db")
+                found = tune(
+                    story.kernel, shape=story.shape, dtype="float32", threads=threads, budget=budget, cache=Path(folder) / "cache.db"
+                )
             out.append(found.opts)
         else:
             out.append(s.opts)
@@ -117,7 +119,9 @@ def section(story: Story, rows: list[dict[str, Any]]) -> str:
     for r in rows:
         share = f"{r['roofline_pct']:.2g} %" if r["roofline_pct"] is not None else "-"
         gain = "same code" if r["same_source"] else f"{r['gain']:.2f}x" if r["gain"] else ""
-        lines.append(f"| {r['step']} | {r['title']} | {_code(r['short'])} | {_figure(r['ms'])} | {_figure(r['gflops'])} | {share} | {gain} |")
+        lines.append(
+            f"| {r['step']} | {r['title']} | {_code(r['short'])} | {_figure(r['ms'])} | {_figure(r['gflops'])} | {share} | {gain} |"
+        )
     lines += ["", *(f"{r['step']}. **{r['title']}.** {story.steps[r['step'] - 1].why}" for r in rows), "", "```sh"]
     for r, s in ((r, story.steps[r["step"] - 1]) for r in rows):
         opts = json.dumps(r["opts"], separators=(",", ":")) if s.title in COMPUTED else dumps(s.opts)

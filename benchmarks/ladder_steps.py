@@ -1,4 +1,5 @@
-"""The steps of docs/ladder.md: their options, and why each is worth what it is. Sizes in the reasons are of AVX-512 (32 registers of 16 float32), 1 MiB of L2."""
+"""The steps of docs/ladder.md: their options, and why each is worth what it is. Sizes in the reasons are of AVX-512
+(32 registers of 16 float32), 1 MiB of L2."""
 
 from __future__ import annotations
 
@@ -54,14 +55,22 @@ MATMUL = Story(
             "16 columns of c at once: one vector load takes a whole cache line of b, one FMA does 16 sums, and an element of a is broadcast to all. There is "
             "still one accumulator, so every FMA waits for the one before.",
         ),
-        Step("four vectors", _WIDE, "64 columns: four accumulators that do not wait for each other, and one broadcast of a feeds four FMAs instead of one."),
+        Step(
+            "four vectors",
+            _WIDE,
+            "64 columns: four accumulators that do not wait for each other, and one broadcast of a feeds four FMAs instead of one.",
+        ),
         Step(
             "register tile",
             _TILE,
             "6 rows by 64 columns: 24 accumulators in registers. A step of k loads 4 vectors of b and 6 elements of a for 24 FMAs, where the rung before loaded "
             "5 for 4; and b is read once for 6 rows instead of once a row. 24 sums, 4 vectors of b and a broadcast take 29 of the 32 registers.",
         ),
-        Step("unroll", _UNROLL, "Four steps of k spelled out share one loop counter and one jump. 24 FMAs a step had hidden most of that already."),
+        Step(
+            "unroll",
+            _UNROLL,
+            "Four steps of k spelled out share one loop counter and one jump. 24 FMAs a step had hidden most of that already.",
+        ),
         Step(
             "block of k",
             _BLOCK,
@@ -123,8 +132,16 @@ ATTENTION = Story(
             "Four keys in the dots and four outputs in the weighted sums: 64 x 4 accumulators are 16 vectors, and one read of q or one exp serves four of them. "
             "exp is computed 17 times for each pair of query and key instead of 65 times.",
         ),
-        Step("weights kept", _KEPT, "P, 64 x 64 weights of the block, is stored by its first reader: exp is computed once for each pair, not 17 times."),
-        Step("unroll", (*_KEPT, opt("UNROLL", "d@dot", 4), opt("UNROLL", "key@out", 4)), "Four steps of both inner reductions share one counter and one jump."),
+        Step(
+            "weights kept",
+            _KEPT,
+            "P, 64 x 64 weights of the block, is stored by its first reader: exp is computed once for each pair, not 17 times.",
+        ),
+        Step(
+            "unroll",
+            (*_KEPT, opt("UNROLL", "d@dot", 4), opt("UNROLL", "key@out", 4)),
+            "Four steps of both inner reductions share one counter and one jump.",
+        ),
         Step("seed", (), _SEED),
         Step("tuned", (), _TUNED),
     ),

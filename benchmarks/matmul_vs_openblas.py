@@ -94,7 +94,19 @@ def main() -> None:
     for shape in args.shape:
         for threads in args.threads:
             env = rivals.environment(threads)
-            command = [sys.executable, __file__, "--child", "--shape", shape, "--threads", str(threads), "--budget", args.budget, "--rounds", str(args.rounds)]
+            command = [
+                sys.executable,
+                __file__,
+                "--child",
+                "--shape",
+                shape,
+                "--threads",
+                str(threads),
+                "--budget",
+                args.budget,
+                "--rounds",
+                str(args.rounds),
+            ]
             print(subprocess.run(command, env=env, check=True, stdout=subprocess.PIPE, text=True).stdout, end="", flush=True)
 
 

@@ -1,16 +1,19 @@
 """How well the analytic model ranks what is measured, kernel by kernel.
 
-    python benchmarks/model_rank.py [--held-out] [--kernel NAME ...] [--schedules N] [--threads N] [--machine FILE] [--record FILE | --recorded FILE] [--json FILE]
+    python benchmarks/model_rank.py [--held-out] [--kernel NAME ...] [--schedules N] [--threads N] [--machine FILE]
+    [--record FILE | --recorded FILE] [--json FILE]
 
-Schedules are drawn without the model: seeds, instances of the templates, and short random walks of actions from both, a third each, always the same ones. Each is
-built, verified and timed once. `rank` is Spearman's correlation between predicted and measured times. `first_ten` is the best measured time among the ten schedules
-that the model ranks first, over the best of all: 1 means that measuring ten would have been enough, 1.3 is the aim. Where ten or fewer were measured it would be 1
-whatever the model says, so it is null there, and the last line counts such kernels apart.
+Schedules are drawn without the model: seeds, instances of the templates, and short random walks of actions from both,
+a third each, always the same ones. Each is built, verified and timed once. `rank` is Spearman's correlation between
+predicted and measured times. `first_ten` is the best measured time among the ten schedules that the model ranks
+first, over the best of all: 1 means that measuring ten would have been enough, 1.3 is the aim. Where ten or fewer
+were measured it would be 1 whatever the model says, so it is null there, and the last line counts such kernels apart.
 
-Seeds and model are worked on with one half of the named workloads and judged on the other: a workload is held out where the first byte of its name's SHA-256 is
-odd. `--held-out` measures those, at shapes that are not their defaults, and the ten kernels of held_out_kernels.py. Without it the other half is measured, at its
-default shapes. `--record` keeps what was measured, `--recorded` ranks it again without measuring, say with another `--machine` (benchmarks/calibrate.py).
-"""
+Seeds and model are worked on with one half of the named workloads and judged on the other: a workload is held out
+where the first byte of its name's SHA-256 is odd. `--held-out` measures those, at shapes that are not their defaults,
+and the ten kernels of held_out_kernels.py. Without it the other half is measured, at its default shapes. `--record`
+keeps what was measured, `--recorded` ranks it again without measuring, say with another `--machine`
+(benchmarks/calibrate.py)."""
 
 from __future__ import annotations
 

@@ -2,9 +2,8 @@
 
     python benchmarks/none_vs_seeded.py [--budget 60s] [--kernel NAME ...] [--threads N] [--json FILE]
 
-The winners of both searches are timed against each other in pairs at the end, since the two searches ran at different times. `ratio` is seeded time
-over unseeded time: 1 means as fast, 0.9 is the aim.
-"""
+The winners of both searches are timed against each other in pairs at the end, since the two searches ran at different
+times. `ratio` is seeded time over unseeded time: 1 means as fast, 0.9 is the aim."""
 
 from __future__ import annotations
 
@@ -76,7 +75,12 @@ def main() -> None:
                         "opts": [o.json for o in seeded.opts],
                         "counts": dict(seeded.counts),
                     },
-                    "none": {"ms": none.t_min and none.t_min * 1e3, "gflops": none.gflops, "opts": [o.json for o in none.opts], "counts": dict(none.counts)},
+                    "none": {
+                        "ms": none.t_min and none.t_min * 1e3,
+                        "gflops": none.gflops,
+                        "opts": [o.json for o in none.opts],
+                        "counts": dict(none.counts),
+                    },
                 }
             )
         )

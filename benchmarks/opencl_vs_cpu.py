@@ -1,10 +1,11 @@
-"""Kernels tuned from an empty cache for `opencl` against the same kernels tuned for `cpu`, on one processor: matmul, convolution, rows, attention.
+"""Kernels tuned from an empty cache for `opencl` against the same kernels tuned for `cpu`, on one processor: matmul,
+convolution, rows, attention.
 
     python benchmarks/opencl_vs_cpu.py [--device opencl[:NAME]] [--budget 30s] [--kernel NAME ...] [--rounds 6]
 
-It says something where the OpenCL driver runs on the processor that `cpu` is (PoCL, Intel's runtime). Both winners are then timed in turns; `ratio` is cpu's time
-over opencl's, the median over rounds of the quotient within a round: 1 means as fast, 0.7 is the aim. `gflops` and `gbytes_s` are of the opencl schedule's median.
-"""
+It says something where the OpenCL driver runs on the processor that `cpu` is (PoCL, Intel's runtime). Both winners
+are then timed in turns; `ratio` is cpu's time over opencl's, the median over rounds of the quotient within a round: 1
+means as fast, 0.7 is the aim. `gflops` and `gbytes_s` are of the opencl schedule's median."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
     python benchmarks/record.py benchmarks/matmul_vs_openblas.py [its arguments]
 
-Under TILEWRIGHT_TARGET the file is named after it and says what rivals were told. The benchmark's JSON lines become `rows`; everything else it prints is shown and not kept.
-"""
+Under TILEWRIGHT_TARGET the file is named after it and says what rivals were told. The benchmark's JSON lines become
+`rows`; everything else it prints is shown and not kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What other libraries must be told so that they use no more of this machine than we do under TILEWRIGHT_TARGET; and the environment that they run in."""
+"""What other libraries must be told so that they use no more of this machine than we do under TILEWRIGHT_TARGET; and
+the environment that they run in."""
 
 from __future__ import annotations
 
@@ -13,7 +14,12 @@ LEVELS: tuple[tuple[str, dict[str, str]], ...] = (
     ("sse41", {"OPENBLAS_CORETYPE": "Nehalem", "ATEN_CPU_CAPABILITY": "default", "MKL_ENABLE_INSTRUCTIONS": "SSE4_2", "ONEDNN_MAX_CPU_ISA": "SSE41"}),
 )  # fmt: skip
 """The best feature that is left: what OpenBLAS, PyTorch, MKL and oneDNN call processors that have no better one."""
-NUMPY = (("avx512bf16", ("AVX512_SPR",)), ("avx512vnni", ("AVX512_",)), ("avx512", ("X86_V4", "AVX512")), ("avx2", ("X86_V3", "AVX2", "FMA", "F16C", "AVX")))
+NUMPY = (
+    ("avx512bf16", ("AVX512_SPR",)),
+    ("avx512vnni", ("AVX512_",)),
+    ("avx512", ("X86_V4", "AVX512")),
+    ("avx2", ("X86_V3", "AVX2", "FMA", "F16C", "AVX")),
+)
 """Our feature, and how the names of NumPy's features begin that need it."""
 NATIVE = ("tinygrad",)
 """Libraries that compile for the processor they find, whatever they are told."""

@@ -45,7 +45,9 @@ def main() -> None:
         shape, writes = CASES[name]
         before = bandwidth(args.threads, writes)
         with tempfile.TemporaryDirectory() as folder:
-            r = tilewright.tune(name, shape=shape, dtype="float32", threads=args.threads, budget=args.budget, cache=Path(folder) / "cache.db")
+            r = tilewright.tune(
+                name, shape=shape, dtype="float32", threads=args.threads, budget=args.budget, cache=Path(folder) / "cache.db"
+            )
         limit = max(before, bandwidth(args.threads, writes))
         if r.t_min is None or r.t_med is None or r.gbytes_s is None:
             raise SystemExit(f"{name}: {r.message}")

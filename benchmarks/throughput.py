@@ -33,7 +33,15 @@ def measure(kernel: str, shape: dict[str, int], budget: str, threads: int, strat
     clock = Clock()
     with tempfile.TemporaryDirectory() as folder:
         result: Result = tune(
-            kernel, shape=shape, dtype="float32", threads=threads, budget=budget, strategy=strategy, seed=seed, cache=Path(folder) / "cache.db", progress=clock
+            kernel,
+            shape=shape,
+            dtype="float32",
+            threads=threads,
+            budget=budget,
+            strategy=strategy,
+            seed=seed,
+            cache=Path(folder) / "cache.db",
+            progress=clock,
         )
     searching = clock.began["deciding"] - clock.began["seeds"]
     valid, done = result.counts.get("ok", 0), sum(result.counts.values())

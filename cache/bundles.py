@@ -110,12 +110,14 @@ def _check_header(value: dict[str, Any], what: str) -> None:
 
 
 def write(rows: Iterable[Row], file: str | os.PathLike[str] | IO[str]) -> int:
-    """Write a bundle, a file whole or not at all; returns the number of rows. Raises CacheError where it cannot be written, or would be larger than
-    `read` takes."""
+    """Write a bundle, a file whole or not at all; returns the number of rows. Raises CacheError where it cannot be
+    written, or would be larger than `read` takes."""
     lines = list(dumps(rows))
     size = sum(len(line) + 1 for line in lines)  # ASCII
     if size > MAX_BYTES or len(lines) > MAX_ROWS + 1 or max(map(len, lines)) >= MAX_LINE:
-        raise CacheError(f"{len(lines) - 1} rows, {size} bytes, are more than a bundle may hold ({MAX_ROWS}, {MAX_BYTES}): narrow it with --best or --kernel")
+        raise CacheError(
+            f"{len(lines) - 1} rows, {size} bytes, are more than a bundle may hold ({MAX_ROWS}, {MAX_BYTES}): narrow it with --best or --kernel"
+        )
     text = "\n".join(lines) + "\n"
     try:
         if not isinstance(file, (str, os.PathLike)):

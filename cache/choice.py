@@ -1,9 +1,9 @@
 """Which rows answer a look-up, the best first.
 
-The unit is the schedule: all measurements of one option list under one key. The newest one speaks for it, so a schedule that was found wrong, or that did
-not come back, is no answer until it has been right again, however fast it once was. Then it counts who says so: what was checked twice and timed here goes
-before what was checked once, and that before what was measured elsewhere. Only then the time decides.
-"""
+The unit is the schedule: all measurements of one option list under one key. The newest one speaks for it, so a
+schedule that was found wrong, or that did not come back, is no answer until it has been right again, however fast it
+once was. Then it counts who says so: what was checked twice and timed here goes before what was checked once, and
+that before what was measured elsewhere. Only then the time decides."""
 
 from __future__ import annotations
 

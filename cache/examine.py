@@ -1,4 +1,5 @@
-"""A cache file looked at from end to end: is it sound, and what of it can be saved? Slow on purpose; look-ups check only what they touch."""
+"""A cache file looked at from end to end: is it sound, and what of it can be saved? Slow on purpose; look-ups check
+only what they touch."""
 
 from __future__ import annotations
 
@@ -45,7 +46,9 @@ def _whole(c: sqlite3.Connection, schema: int, place: str) -> bool:
         warnings.simplefilter("ignore", CacheWarning)  # a strange row that was written so is no damage
         for record in c.execute(f"SELECT {queries.FIELDS} FROM measurement NOT INDEXED"):
             to_rows([record], place)
-    return schema < 2 or sorted(c.execute(_TALLY)) == sorted(c.execute("SELECT key_hash, total, usable FROM tilewright_tally WHERE total > 0"))
+    return schema < 2 or sorted(c.execute(_TALLY)) == sorted(
+        c.execute("SELECT key_hash, total, usable FROM tilewright_tally WHERE total > 0")
+    )
 
 
 def rescue(path: Path) -> list[Row]:

@@ -60,12 +60,17 @@ class LookupReport:
             if not self.total:
                 out.append(f"  {f.name:<{width}}  {f.wanted}")
                 continue
-            out.append(f"  {f.name:<{width}}  {'same   ' if f.same else 'differs'}  {f.wanted}" + ("" if f.same else f"  (cached: {f.found})"))
+            out.append(
+                f"  {f.name:<{width}}  {'same   ' if f.same else 'differs'}  {f.wanted}" + ("" if f.same else f"  (cached: {f.found})")
+            )
         return out
 
 
-def explain(key: Key, row: Row | None, place: str | None, groups: Iterable[dict[str, Any]], standing: Standing | None = None) -> LookupReport:
-    """Compare `key` with what there is: `groups` are rows of `queries.KEYS`; `row` is what the look-up gave, and `standing` its standing."""
+def explain(
+    key: Key, row: Row | None, place: str | None, groups: Iterable[dict[str, Any]], standing: Standing | None = None
+) -> LookupReport:
+    """Compare `key` with what there is: `groups` are rows of `queries.KEYS`; `row` is what the look-up gave, and
+    `standing` its standing."""
     wanted = {f: str(getattr(key, f)) for f in FIELDS}
     found, total = list(groups), 0
     outcomes: Counter[str] = Counter()

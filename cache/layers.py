@@ -1,4 +1,5 @@
-"""Where caches are: shipped with the package < the project's < the user's. A nearer layer's answer wins. The project's takes part where its user allowed it."""
+"""Where caches are: shipped with the package < the project's < the user's. A nearer layer's answer wins. The
+project's takes part where its user allowed it."""
 
 from __future__ import annotations
 

@@ -134,7 +134,9 @@ class Reader:
         """Connect; False for a file without tables. Falls back to immutable access on read-only media, where no WAL can be made."""
         uri = Path(self.path).as_uri()
         for immutable in (False, True):
-            connection = sqlite3.connect(f"{uri}?mode=ro{'&immutable=1' * immutable}", uri=True, timeout=10, isolation_level=None, check_same_thread=False)
+            connection = sqlite3.connect(
+                f"{uri}?mode=ro{'&immutable=1' * immutable}", uri=True, timeout=10, isolation_level=None, check_same_thread=False
+            )
             try:
                 found = schema_of(connection, self.path)
                 break
@@ -183,15 +185,16 @@ def reader(path: str | os.PathLike[str]) -> Reader:
 
 
 def lookup(path: str | os.PathLike[str], key: Key) -> Row | None:
-    """The row that answers a look-up of `key` in the SQLite cache at `path` (see `choice`); None where there is none or no file. The first call after
-    import takes about a millisecond, a repeated one some microseconds; a commit by any process is seen by the next call."""
+    """The row that answers a look-up of `key` in the SQLite cache at `path` (see `choice`); None where there is none
+    or no file. The first call after import takes about a millisecond, a repeated one some microseconds; a commit by
+    any process is seen by the next call."""
     found = reader(path).answers(key)
     return found[0] if found else None
 
 
 def to_rows(records: Iterable[Iterable[Any]], place: str) -> list[Row]:
-    """Rows of a query over `queries.FIELDS`. One that does not hold what a row must is left out with a warning; one that is not what was written (its
-    digest differs) raises Damaged."""
+    """Rows of a query over `queries.FIELDS`. One that does not hold what a row must is left out with a warning; one
+    that is not what was written (its digest differs) raises Damaged."""
     out: list[Row] = []
     for record in records:
         *content, digest = record

@@ -25,7 +25,9 @@ def move_aside(path: Path) -> Path | None:
         suffix = fault(path)
         if suffix is None:
             return None
-        reason = "is damaged" if suffix == "corrupt" else f"was written by a later Tilewright (schema {suffix[7:]}, this one reads {SCHEMA})"
+        reason = (
+            "is damaged" if suffix == "corrupt" else f"was written by a later Tilewright (schema {suffix[7:]}, this one reads {SCHEMA})"
+        )
         if suffix == "corrupt":
             suffix += datetime.now(UTC).strftime("-%Y%m%dT%H%M%SZ")
         target, i = path.with_name(f"{path.name}.{suffix}"), 1

@@ -1,8 +1,8 @@
 """Whether a project's cache may answer: a file in a folder above the working directory, which came with somebody's repository.
 
-It holds no code, but its rows decide which schedules run. So it is used where this user owns it, nobody else can write it, and the user said so: by
-TILEWRIGHT_PROJECT_CACHE=1 (0: never), or when the command line asked, which it does once a project. The answers are in `projects.json` in the platform's
-folder for a user's settings."""
+It holds no code, but its rows decide which schedules run. So it is used where this user owns it, nobody else can
+write it, and the user said so: by TILEWRIGHT_PROJECT_CACHE=1 (0: never), or when the command line asked, which it
+does once a project. The answers are in `projects.json` in the platform's folder for a user's settings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ _told: set[str] = set()
 
 
 def may_answer(path: Path) -> bool:
-    """Whether the cache is used; where it is not, a warning says how it would be, once a process. Raises UsageError for a setting that is neither 0 nor 1."""
+    """Whether the cache is used; where it is not, a warning says how it would be, once a process. Raises UsageError
+    for a setting that is neither 0 nor 1."""
     said = setting()
     if said is False:
         return False
@@ -98,7 +99,9 @@ def _answers() -> dict[str, bool]:
         if str(file) not in _told:
             _told.add(str(file))
             warnings.warn(
-                f"the answers in {file} are not readable ({getattr(e, 'strerror', None) or e}); delete the file to be asked again", CacheWarning, stacklevel=4
+                f"the answers in {file} are not readable ({getattr(e, 'strerror', None) or e}); delete the file to be asked again",
+                CacheWarning,
+                stacklevel=4,
             )
         return {}
     return found

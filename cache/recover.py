@@ -38,7 +38,9 @@ def classify(error: Exception, place: str) -> CacheError:
     """A database driver's error as one that says what to do. `place` is the path or URL for the message."""
     text = str(error).strip()
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    strange = code == sqlite3.SQLITE_ERROR and text.startswith(("no such column", "no such table", "malformed"))  # in a file whose tables we made
+    strange = code == sqlite3.SQLITE_ERROR and text.startswith(
+        ("no such column", "no such table", "malformed")
+    )  # in a file whose tables we made
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or "Could not decode to UTF-8" in text or strange:
         return Damaged(f"the cache {place} is damaged ({text})")
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
@@ -46,7 +48,9 @@ def classify(error: Exception, place: str) -> CacheError:
     if code == sqlite3.SQLITE_FULL:
         return CacheError(f"the disk that holds the cache {place} is full: free some space, or {ELSEWHERE}")
     if code == sqlite3.SQLITE_IOERR:
-        return CacheError(f"the cache {place} could not be read or written ({text}; is the disk or a quota full?): free some space, or {ELSEWHERE}")
+        return CacheError(
+            f"the cache {place} could not be read or written ({text}; is the disk or a quota full?): free some space, or {ELSEWHERE}"
+        )
     if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
         return CacheError(f"cannot write the cache {place} ({text}): {ELSEWHERE}")
     return CacheError(f"the cache {place} cannot be used ({text}): {ELSEWHERE}")

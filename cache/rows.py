@@ -120,7 +120,9 @@ class Row:
 JSON_FIELDS = ("shape", "opts", "opts_display", "provenance")
 COLUMNS: tuple[str, ...] = tuple(f.name for f in fields(Row))
 _HINTS = get_type_hints(Row)
-TYPES: dict[str, tuple[type, bool]] = {f: ((float if "float" in str(h) else h), "None" in str(h)) for f, h in _HINTS.items() if f in COLUMNS}
+TYPES: dict[str, tuple[type, bool]] = {
+    f: ((float if "float" in str(h) else h), "None" in str(h)) for f, h in _HINTS.items() if f in COLUMNS
+}
 """Scalar type of each field, and whether it may be None."""
 
 
@@ -143,7 +145,9 @@ def from_dict(values: dict[str, Any], what: str = "row") -> Row:
     """A checked Row from plain data; every field must be there and no other. Raises CacheError naming the field."""
     unknown, missing = sorted(set(values) - set(COLUMNS)), sorted(set(COLUMNS) - set(values))
     if unknown or missing:
-        said = [f"unknown field {', '.join(map(ascii, unknown[:3]))}"] * bool(unknown) + [f"missing field {', '.join(missing[:3])}"] * bool(missing)
+        said = [f"unknown field {', '.join(map(ascii, unknown[:3]))}"] * bool(unknown) + [f"missing field {', '.join(missing[:3])}"] * bool(
+            missing
+        )
         raise CacheError(f"{what}: {'; '.join(said)}")
     clean = {f: _scalar(f, values[f], what) for f in COLUMNS}
     for f, kind in zip(JSON_FIELDS, (dict, list, list, dict), strict=True):
@@ -193,7 +197,11 @@ def _scalar(field: str, value: Any, what: str) -> Any:
         value = float(value)
     if type(value) is not kind:
         raise CacheError(f"{what}: field {field} must be {kind.__name__}, not {type(value).__name__}")
-    if kind is str and (len(value) > (MAX_TEXT if field in JSON_FIELDS else MAX_NAME) or not (field in JSON_FIELDS or printable(value)) or not _is_utf8(value)):
+    if kind is str and (
+        len(value) > (MAX_TEXT if field in JSON_FIELDS else MAX_NAME)
+        or not (field in JSON_FIELDS or printable(value))
+        or not _is_utf8(value)
+    ):
         raise CacheError(f"{what}: field {field} is too long or holds a character that cannot be stored")
     if kind is float and not 0 <= value < float("inf"):
         raise CacheError(f"{what}: field {field} must be finite and not negative")

@@ -16,7 +16,9 @@ _SQL: dict[type, type[sa.types.TypeEngine[Any]]] = {str: sa.Text, int: sa.BigInt
 
 metadata = sa.MetaData()
 
-meta = sa.Table("tilewright_meta", metadata, sa.Column("name", sa.String(64), primary_key=True), sa.Column("value", sa.Text, nullable=False))
+meta = sa.Table(
+    "tilewright_meta", metadata, sa.Column("name", sa.String(64), primary_key=True), sa.Column("value", sa.Text, nullable=False)
+)
 """`schema`: the schema number, as text."""
 
 measurement = sa.Table(
@@ -69,7 +71,9 @@ def prepare(connection: sa.Connection) -> None:
         return
     for v in range(found, SCHEMA):
         if v not in MIGRATIONS:
-            raise CacheError(f"this cache has schema {v} and Tilewright knows no way from it to {SCHEMA}: export it with the version that wrote it")
+            raise CacheError(
+                f"this cache has schema {v} and Tilewright knows no way from it to {SCHEMA}: export it with the version that wrote it"
+            )
         MIGRATIONS[v](connection)
     if found < SCHEMA:
         connection.execute(meta.update().where(meta.c.name == "schema").values(value=str(SCHEMA)))

@@ -1,7 +1,7 @@
 """Measurements that could not be written into the cache: a bundle that the next run which can write takes in.
 
-It lies beside the cache file, else (a full disk, a server) in the user's data folder, else in the folder for temporary files, from where it is imported by hand.
-"""
+It lies beside the cache file, else (a full disk, a server) in the user's data folder, else in the folder for
+temporary files, from where it is imported by hand."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from .rows import Row
 
 
 def write(rows: Iterable[Row], location: str, path: Path | None, run: str) -> Path:
-    """Write `rows` of the run `run` for the cache at `location` (`path`, where it is a file) to the first place that takes them. Raises CacheError."""
+    """Write `rows` of the run `run` for the cache at `location` (`path`, where it is a file) to the first place that
+    takes them. Raises CacheError."""
     kept = list(rows)
     error: CacheError | None = None
     for folder, name in (*_places(location, path), (Path(tempfile.gettempdir()), "tilewright")):

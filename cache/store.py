@@ -69,8 +69,9 @@ class Cache:
 
     # reading --------------------------------------------------------------------------------------------------------
     def best(self, key: Key) -> Row | None:
-        """The row that answers a look-up of `key`: see `choice`; of several layers, the nearest one's. Whether its options still apply and mean the
-        same code is for whoever uses it to find out: `answers` has those that come next."""
+        """The row that answers a look-up of `key`: see `choice`; of several layers, the nearest one's. Whether its
+        options still apply and mean the same code is for whoever uses it to find out: `answers` has those that come
+        next."""
         found = self._answers(key)
         if not found:
             self._missed(key)
@@ -90,7 +91,10 @@ class Cache:
 
     def standing(self, row: Row) -> Standing:
         """What is known here of a row that `best` or `answers` gave."""
-        return standing(row, elsewhere=any(row in r.answers(row.key) for r in self._below) and row not in (self._read(lambda s: s.answers(row.key)) or ()))
+        return standing(
+            row,
+            elsewhere=any(row in r.answers(row.key) for r in self._below) and row not in (self._read(lambda s: s.answers(row.key)) or ()),
+        )
 
     def _answers(self, key: Key) -> list[tuple[Row, str]]:
         found = [(row, self._writer.place) for row in self._read(lambda s: s.answers(key)) or ()]
@@ -103,7 +107,14 @@ class Cache:
         return self._select(*queries.rows(filters))
 
     def nearest(
-        self, key: Key, loose_extents: str, loose_epilogue: str = "", *, shape: Mapping[str, int] | None = None, flops: int | None = None, limit: int = 8
+        self,
+        key: Key,
+        loose_extents: str,
+        loose_epilogue: str = "",
+        *,
+        shape: Mapping[str, int] | None = None,
+        flops: int | None = None,
+        limit: int = 8,
     ) -> list[Row]:
         """Rows of other keys to start from, best first: the fastest usable one of each key with the same target, compiler, policy
         and loose key (equal but for extents, then equal but for the epilogue), by distance in threads and shape."""
@@ -134,8 +145,8 @@ class Cache:
 
     # writing --------------------------------------------------------------------------------------------------------
     def record(self, rows: Row | Iterable[Row], *, patience_s: float = BUSY_S) -> int:
-        """Add measurements to the top layer in one transaction; returns how many were new. Raises CacheError, then none is added. `patience_s`: how long
-        to wait for another writer."""
+        """Add measurements to the top layer in one transaction; returns how many were new. Raises CacheError, then
+        none is added. `patience_s`: how long to wait for another writer."""
         checked = [check(r) for r in ((rows,) if isinstance(rows, Row) else rows)]
         self._writer.patience_s = patience_s
         try:
@@ -146,8 +157,8 @@ class Cache:
             self._writer.patience_s = BUSY_S
 
     def import_(self, file: str | os.PathLike[str]) -> Imported:
-        """Add a bundle's rows, marked as measured elsewhere unless they are here already; importing it again changes nothing. Raises CacheError where it is not a
-        bundle, then none is added."""
+        """Add a bundle's rows, marked as measured elsewhere unless they are here already; importing it again changes
+        nothing. Raises CacheError where it is not a bundle, then none is added."""
         rows = bundles.read(file)
         here = self._write(lambda: self._writer.known([r.digest for r in rows]))
         added = self.record([r.marked(imported=True) for r in rows if r.digest not in here])
@@ -161,14 +172,17 @@ class Cache:
         return self._write(lambda: self._writer.delete(filters))
 
     def ensure_writable(self) -> None:
-        """Make file and tables now, so that a bad place is found before hours of tuning, and take in what an earlier run could not write. Raises CacheError."""
+        """Make file and tables now, so that a bad place is found before hours of tuning, and take in what an earlier
+        run could not write. Raises CacheError."""
         self._write(self._writer.prepare)
         for file in spill.waiting(self.location, self.path):
             try:
                 added = self.record(bundles.read(file))
                 file.unlink()
             except (CacheError, OSError) as e:
-                warnings.warn(f"{file} holds measurements that could not be written to this cache, nor can they now: {e}", CacheWarning, stacklevel=3)
+                warnings.warn(
+                    f"{file} holds measurements that could not be written to this cache, nor can they now: {e}", CacheWarning, stacklevel=3
+                )
             else:
                 warnings.warn(f"took in {added} measurements that an earlier run could not write ({file})", CacheWarning, stacklevel=3)
 
@@ -234,7 +248,8 @@ class Cache:
             return work()
 
     def _recover(self, error: CacheError) -> None:
-        """Move the top file aside, and save what of it is intact. Where it turns out sound (another process was first) go on with the one that is there."""
+        """Move the top file aside, and save what of it is intact. Where it turns out sound (another process was
+        first) go on with the one that is there."""
         if self.path is None:
             raise error
         if isinstance(self._top, Reader):

@@ -20,8 +20,8 @@ def canon(value: Any) -> str:
 
 
 def parse(text: str, what: str) -> Any:
-    """JSON, strictly: no duplicate keys, no NaN or infinity, integers of 64 bits, no unpaired surrogates, not nested deeper than MAX_DEPTH. Raises
-    CacheError that names `what`."""
+    """JSON, strictly: no duplicate keys, no NaN or infinity, integers of 64 bits, no unpaired surrogates, not nested
+    deeper than MAX_DEPTH. Raises CacheError that names `what`."""
     if text.startswith("\ufeff"):
         raise CacheError(f"{what}: begins with a byte order mark; save it as UTF-8 without one")
     # counted before the decoder recurses: how deep that may go depends on the Python it runs in

@@ -158,7 +158,9 @@ class Writer:
             with engine.begin() as c:
                 if self._ready is False or self._ready != self._identity():
                     if c.dialect.name == "postgresql":
-                        c.execute(sa.text("SELECT pg_advisory_xact_lock(7316294)"))  # any fixed number: one process at a time creates tables
+                        c.execute(
+                            sa.text("SELECT pg_advisory_xact_lock(7316294)")
+                        )  # any fixed number: one process at a time creates tables
                     found = schema.version_of(c)
                     if found is not None and found > SCHEMA:
                         raise Newer(found)
@@ -254,7 +256,8 @@ def _tally(c: sa.Connection, fresh: Iterable[Mapping[str, Any]]) -> None:
 
 
 def _settle(path: Path) -> None:
-    """Bring the log into the file and end it, so that the file alone is the whole cache: it is what gets copied, cached in CI and looked at."""
+    """Bring the log into the file and end it, so that the file alone is the whole cache: it is what gets copied,
+    cached in CI and looked at."""
     # where somebody reads or writes at this moment, that one leaves it whole
     with contextlib.suppress(sqlite3.Error), contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True, timeout=0.2)) as c:
         c.execute("PRAGMA synchronous = FULL")

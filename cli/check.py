@@ -40,7 +40,14 @@ def run(args: Namespace) -> int:
     schedules = [parse(args.opts)] if given else list(dict.fromkeys(seeds(kernel, target, target.cores)))
     vars = {s.arg.name: s.arg.lo for s in kernel.symbols}
     out = console()
-    rows = table(f"{kernel.name} {shape_text(shape or {})} for {target.name}".replace("  ", " "), ">threads", "interpreter", "Oclgrind", ">time", "options")
+    rows = table(
+        f"{kernel.name} {shape_text(shape or {})} for {target.name}".replace("  ", " "),
+        ">threads",
+        "interpreter",
+        "Oclgrind",
+        ">time",
+        "options",
+    )
     faults: list[str] = []
     notes: dict[str, None] = {}
     for opts in schedules:
@@ -56,7 +63,9 @@ def run(args: Namespace) -> int:
         if found.why:
             notes[found.why] = None
         if found.oclgrind and found.oclgrind.unchecked:
-            notes["* without following uninitialised values: that part of Oclgrind does not survive this code (the interpreter has followed them)"] = None
+            notes[
+                "* without following uninitialised values: that part of Oclgrind does not survive this code (the interpreter has followed them)"
+            ] = None
     out.print(rows)
     for note in notes:
         out.print(Text(note, style="dim"), soft_wrap=True)

@@ -78,7 +78,9 @@ def _describe(name: str, device: Device, limits: Limits | None) -> None:
         grid.add_row("driver", f"{made['driver']}, through {made['by']}")
     grid.add_row("target", f"{t.name} ({t.arch}, tuned as {t.cpu}): {' '.join(sorted(t.features)) or 'baseline'}")
     if "lowered" in made:
-        grid.add_row("lowered", f"by {made['lowered']}: code uses no more than that; the machine has {' '.join(sorted(machine().features))}")
+        grid.add_row(
+            "lowered", f"by {made['lowered']}: code uses no more than that; the machine has {' '.join(sorted(machine().features))}"
+        )
     if t.kind == "gpu":
         grid.add_row("processors", f"{t.cores} multiprocessors, {t.registers} registers a thread")
         grid.add_row("caches", f"L2 {bytes_text(t.l2)}")
@@ -101,7 +103,9 @@ def _describe(name: str, device: Device, limits: Limits | None) -> None:
 
 
 def _limits_table(limits: Limits) -> Table:
-    rows = table(f"limits measured {limits.date}", ">threads", ">FMA float32", ">FMA float64", ">read", ">copy", ">copy nt", ">triad", ">triad nt")
+    rows = table(
+        f"limits measured {limits.date}", ">threads", ">FMA float32", ">FMA float64", ">read", ">copy", ">copy nt", ">triad", ">triad nt"
+    )
     for threads, r in sorted(limits.rates.items()):
         flops = [rate(v / 1e9, "GFLOP/s") for v in (r.peak_f32, r.peak_f64)]
         moved = [rate(v / 1e9, "GB/s") for v in (r.read, r.copy, r.copy_nt, r.triad, r.triad_nt)]

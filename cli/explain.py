@@ -42,7 +42,14 @@ def run(args: Namespace) -> int:
     with cache.open(args.cache) as store:
         plan = resolve(kernel, device, threads, store)
     if plan.origin not in ("exact", "stale"):
-        named = {"kernel": args.kernel, "shape": args.shape, "dtype": args.dtype, "device": args.device, "threads": args.threads, "cache": args.cache}
+        named = {
+            "kernel": args.kernel,
+            "shape": args.shape,
+            "dtype": args.dtype,
+            "device": args.device,
+            "threads": args.threads,
+            "cache": args.cache,
+        }
         words = " ".join(f"--{n} {shlex.quote(str(v))}" for n, v in named.items() if v)
         raise CacheMiss(
             f"the cache has no schedule of {kernel.name} for {device.name} with {threads} thread{'s' * (threads != 1)}; tune it first: tune run {words}"
@@ -92,13 +99,24 @@ def _print(found: Explanation, roof: Roofline | None, name: str, device: str, th
     from rich.text import Text
 
     out = console()
-    out.print(Text.assemble((name, "bold"), f" on {device}, {threads} thread{'s' * (threads != 1)}: {duration(found.seconds)} a call"), soft_wrap=True)
+    out.print(
+        Text.assemble((name, "bold"), f" on {device}, {threads} thread{'s' * (threads != 1)}: {duration(found.seconds)} a call"),
+        soft_wrap=True,
+    )
     out.print(opts_text(found.opts), soft_wrap=True)
     if roof:
-        limit = "arithmetic: its operations at the measured peak" if roof.bound == "compute" else f"{roof.bound}: its bytes at the measured bandwidth"
-        out.print(f"bound by {limit} take {duration(roof.seconds)}; it reaches {share(roof.percent(found.seconds))} of that", soft_wrap=True)
+        limit = (
+            "arithmetic: its operations at the measured peak"
+            if roof.bound == "compute"
+            else f"{roof.bound}: its bytes at the measured bandwidth"
+        )
+        out.print(
+            f"bound by {limit} take {duration(roof.seconds)}; it reaches {share(roof.percent(found.seconds))} of that", soft_wrap=True
+        )
     if found.plain:
-        out.print(f"as written, with no options: about {duration(found.plain)}, {found.plain / found.seconds:.3g} times slower", soft_wrap=True)
+        out.print(
+            f"as written, with no options: about {duration(found.plain)}, {found.plain / found.seconds:.3g} times slower", soft_wrap=True
+        )
     t = table("what each option is worth", "option", ">time without it", "falls with it", "best neighbour", ">time with that")
     for w in found.worths:
         t.add_row(opts_text((w.opt,)), _cell(w.without) if w.without else w.why, opts_text(w.falls) if w.falls else "",

@@ -14,7 +14,9 @@ def run(args: Namespace) -> int:
 
     defs = [get(name) for name in NAMES]
     if args.format == "json":
-        fields = [{"name": d.name, "doc": d.doc, "shape": d.default_shape, "odd_shape": d.odd_shape, "dtypes": list(d.dtypes)} for d in defs]
+        fields = [
+            {"name": d.name, "doc": d.doc, "shape": d.default_shape, "odd_shape": d.odd_shape, "dtypes": list(d.dtypes)} for d in defs
+        ]
         print(json.dumps(fields, indent=1))
         return 0
     listed = table("kernels", "kernel", "--shape (default)", "--dtype", "what it computes")

@@ -63,7 +63,12 @@ class Quiet:
     """No output. Also the base: it keeps what the others draw. Implements the search's Progress protocol."""
 
     def __init__(
-        self, title: str, budget: float | None, trials: int | None, now: Callable[[], float] = time.monotonic, overall: Callable[[], str] | None = None
+        self,
+        title: str,
+        budget: float | None,
+        trials: int | None,
+        now: Callable[[], float] = time.monotonic,
+        overall: Callable[[], str] | None = None,
     ) -> None:
         """`budget` in seconds; `overall` gives a line about the run that this search is a part of."""
         self.title, self.budget, self.trials, self.now, self.overall = title, budget, trials, now, overall
@@ -236,7 +241,9 @@ class Board(Quiet):
                 self.draw(True)
 
 
-def display(title: str, budget: float | None, trials: int | None, quiet: bool, out: Console | None = None, overall: Callable[[], str] | None = None) -> Quiet:
+def display(
+    title: str, budget: float | None, trials: int | None, quiet: bool, out: Console | None = None, overall: Callable[[], str] | None = None
+) -> Quiet:
     """The display that fits: none when quiet, a board on a terminal, lines elsewhere. A context manager and a Progress."""
     to = out or console()
     if quiet:

@@ -67,7 +67,10 @@ def run(args: Namespace) -> int:
     out.print(summary(found, done))
     code = ending(found, done, out)
     if args.json:
-        write(args.json, json.dumps({"schema": 1, "manifest": found.path, "entries": [plain(d) for d in done], "exit_code": code}, indent=1) + "\n")
+        write(
+            args.json,
+            json.dumps({"schema": 1, "manifest": found.path, "entries": [plain(d) for d in done], "exit_code": code}, indent=1) + "\n",
+        )
     return code
 
 
@@ -84,7 +87,9 @@ def keep_lock(found: Manifest) -> None:
         manifest_lock.write(found.path, (replace(r, kernel=canonical_of(normalise(made)).hash) for r, made in ran))
     except OSError as e:
         place = manifest_lock.path_of(found.path)
-        warnings.warn(f"cannot write {place} ({e.strerror}): --mode require will not know the kernels of this manifest's files", stacklevel=2)
+        warnings.warn(
+            f"cannot write {place} ({e.strerror}): --mode require will not know the kernels of this manifest's files", stacklevel=2
+        )
 
 
 def probe(found: Manifest, out: Console, quiet: bool) -> None:

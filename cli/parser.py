@@ -27,7 +27,9 @@ def _at_least(least: int) -> Callable[[str], int]:
         except ValueError:
             value = least - 1
         if not least <= value < 1 << 63:
-            raise ArgumentTypeError(f"{text if len(text) < 40 else text[:36] + '...'!r} is not a whole number of at least {least} (and of 64 bits)")
+            raise ArgumentTypeError(
+                f"{text if len(text) < 40 else text[:36] + '...'!r} is not a whole number of at least {least} (and of 64 bits)"
+            )
         return value
 
     return parse
@@ -67,14 +69,24 @@ def _add_run(p: ArgumentParser) -> None:
     what.add_argument("--manifest", metavar="FILE", help="a TOML file of kernels, shapes and targets: tune all that are for this machine")
     _add_kernel(p, required=True, device=None, kernel=False)
     _add_targets(p)
-    p.add_argument("--budget", metavar="TIME", help="time to search for: 30s, 2m (default 30s, none with --trials); all of a manifest shares it")
+    p.add_argument(
+        "--budget", metavar="TIME", help="time to search for: 30s, 2m (default 30s, none with --trials); all of a manifest shares it"
+    )
     p.add_argument("--trials", type=_at_least(1), metavar="N", help="measurements to make at most; for each entry of a manifest")
     p.add_argument("--seed", type=_at_least(0), metavar="N", help="random seed of the search and of the inputs; default 0")
-    p.add_argument("--seeds", choices=("auto", "none"), help="start from the seed schedules (auto, the default), or from the empty schedule")
     p.add_argument(
-        "--strategy", metavar="NAME", help="portfolio (default), beam, evolve, random, exhaustive, or optuna:SAMPLER (tpe, gp, cmaes, nsga2, qmc, random)"
+        "--seeds", choices=("auto", "none"), help="start from the seed schedules (auto, the default), or from the empty schedule"
     )
-    p.add_argument("--study", metavar="URL", help="keep Optuna's trials here and resume them: sqlite:///study.db, postgresql://..., or a journal file's path")
+    p.add_argument(
+        "--strategy",
+        metavar="NAME",
+        help="portfolio (default), beam, evolve, random, exhaustive, or optuna:SAMPLER (tpe, gp, cmaes, nsga2, qmc, random)",
+    )
+    p.add_argument(
+        "--study",
+        metavar="URL",
+        help="keep Optuna's trials here and resume them: sqlite:///study.db, postgresql://..., or a journal file's path",
+    )
     p.add_argument(
         "--mode",
         choices=MODES,
@@ -89,7 +101,9 @@ def _add_run(p: ArgumentParser) -> None:
 def _add_show(p: ArgumentParser) -> None:
     _add_kernel(p, required=True, device="cpu")
     p.add_argument(
-        "--target", metavar="NAME", help="render for this target (znver5, neon, sm_90a, opencl-gpu ...), which need not be here; C with --device cpu:c"
+        "--target",
+        metavar="NAME",
+        help="render for this target (znver5, neon, sm_90a, opencl-gpu ...), which need not be here; C with --device cpu:c",
     )
     chosen = p.add_mutually_exclusive_group()
     chosen.add_argument("--seed-schedule", action="store_true", help="show the seed schedule rather than the cache's best")
@@ -107,7 +121,10 @@ def _add_show(p: ArgumentParser) -> None:
 def _add_report(p: ArgumentParser) -> None:
     _add_selection(p)
     p.add_argument(
-        "--format", choices=("table", "json", "csv", "markdown", "t4"), default="table", help="t4: every measurement, as auto-tuning tools exchange them"
+        "--format",
+        choices=("table", "json", "csv", "markdown", "t4"),
+        default="table",
+        help="t4: every measurement, as auto-tuning tools exchange them",
     )
     p.add_argument("--html", metavar="FILE", help="write one page with everything in it: roofline, convergence, outcomes, schedules")
 
@@ -115,7 +132,9 @@ def _add_report(p: ArgumentParser) -> None:
 def _add_selection(p: ArgumentParser) -> None:
     """Arguments that pick and sort what is in the cache."""
     _add_kernel(p, required=False, device=None)
-    p.add_argument("--strategy", metavar="PATTERN", help="only what this strategy measured; * stands for anything (also in --kernel and --device)")
+    p.add_argument(
+        "--strategy", metavar="PATTERN", help="only what this strategy measured; * stands for anything (also in --kernel and --device)"
+    )
     p.add_argument(
         "--outcome",
         choices=("ok", "slow", "wrong", "build", "timeout", "crash", "illegal"),
@@ -132,11 +151,18 @@ def _add_selection(p: ArgumentParser) -> None:
 
 def _add_check(p: ArgumentParser) -> None:
     p.add_argument("--kernel", required=True, metavar="NAME", help="a named kernel (`tune kernels`) or my.py:function")
-    p.add_argument("--shape", metavar="m=..,n=..", help="extents by name; default: a small, odd shape (checking takes about a microsecond an operation)")
+    p.add_argument(
+        "--shape",
+        metavar="m=..,n=..",
+        help="extents by name; default: a small, odd shape (checking takes about a microsecond an operation)",
+    )
     p.add_argument("--dtype", help="float32, float16, bfloat16, float64, int8 (what the kernel takes)")
     where = p.add_mutually_exclusive_group()
     where.add_argument(
-        "--target", default="opencl-gpu", metavar="NAME", help="lower for this target (opencl-gpu, opencl-cpu, sm_80, host ...); default opencl-gpu"
+        "--target",
+        default="opencl-gpu",
+        metavar="NAME",
+        help="lower for this target (opencl-gpu, opencl-cpu, sm_80, host ...); default opencl-gpu",
     )
     where.add_argument("--device", help="lower for this device's target (`tune devices`)")
     p.add_argument("--opts", metavar="JSON", help='check these options, e.g. \'[["LOCAL","m",8]]\'; default: every seed schedule')
@@ -163,7 +189,9 @@ def _add_cache_commands(p: ArgumentParser) -> None:
     exports = sub.add_parser("export", help="write a bundle: sorted JSON Lines, made to be reviewed")
     imports = sub.add_parser("import", help="merge a bundle")
     clears = sub.add_parser("clear", help="delete measurements")
-    checks = sub.add_parser("check", help="what a manifest asks for: present, stale or missing; needs no device, fails when anything is missing")
+    checks = sub.add_parser(
+        "check", help="what a manifest asks for: present, stale or missing; needs no device, fails when anything is missing"
+    )
     _add_kernel(explains, required=True, device="cpu")
     for p_ in (lists, shows, exports, clears):
         _add_kernel(p_, required=False, device=None)
@@ -201,7 +229,9 @@ def build_parser() -> ArgumentParser:
     explain.add_argument("--format", choices=("table", "json"), default="table")
     plot = sub.add_parser("plot", help="a picture of what the cache holds (needs matplotlib)")
     plot.add_argument("file", help="where to write it; the ending says how: .png, .svg or .pdf")
-    plot.add_argument("--kind", choices=("convergence", "roofline", "outcomes"), default="convergence", help="what to draw (default convergence)")
+    plot.add_argument(
+        "--kind", choices=("convergence", "roofline", "outcomes"), default="convergence", help="what to draw (default convergence)"
+    )
     _add_selection(plot)
     _add_cache_commands(sub.add_parser("cache", help="list, explain, move or delete what is remembered"))
     devices = sub.add_parser("devices", help="devices and what they can do")

@@ -23,7 +23,15 @@ if TYPE_CHECKING:
 ENDINGS = (".png", ".svg", ".pdf")
 MOST = 12
 """Kernels in one picture of curves; the report's page has them all."""
-_COLOURS = {"ok": "#17936b", "slow": "#94a3b8", "wrong": "#d1242f", "build": "#d9a20b", "timeout": "#8b3fb8", "crash": "#e2571e", "illegal": "#cfc7a5"}
+_COLOURS = {
+    "ok": "#17936b",
+    "slow": "#94a3b8",
+    "wrong": "#d1242f",
+    "build": "#d9a20b",
+    "timeout": "#8b3fb8",
+    "crash": "#e2571e",
+    "illegal": "#cfc7a5",
+}
 
 
 def run(args: Namespace) -> int:
@@ -96,7 +104,9 @@ def _roofline(found: Sequence[ReportEntry], figure: type[Figure]) -> Figure:
 
     roofs = [r for r in report_charts.roofs(found) if r.points]
     if not roofs:
-        raise UsageError("no limits were known when these kernels were measured, so there is no roofline: tune devices --probe, then tune again")
+        raise UsageError(
+            "no limits were known when these kernels were measured, so there is no roofline: tune devices --probe, then tune again"
+        )
     fig, axes = _grid(len(roofs), figure, 6.4, 4.4)
     for ax, roof in zip(axes, roofs, strict=True):
         xs = [p.intensity for p in roof.points]

@@ -1,4 +1,5 @@
-"""Asking, once, whether a project's cache may answer. Only a terminal is asked; everywhere else `cache.projects` says in a line what would allow it."""
+"""Asking, once, whether a project's cache may answer. Only a terminal is asked; everywhere else `cache.projects` says
+in a line what would allow it."""
 
 from __future__ import annotations
 

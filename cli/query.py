@@ -63,4 +63,6 @@ def best_rows(cache: Cache, rows: Iterable[Row]) -> list[Row]:
     """The best measurement of each key among `rows`, sorted by what was tuned."""
     keys = dict.fromkeys(row.key for row in rows)
     found = (cache.best(key) for key in keys)
-    return sorted((row for row in found if row is not None), key=lambda r: (r.name, r.dtype, sorted(r.shape_dict.items()), r.device, r.threads))
+    return sorted(
+        (row for row in found if row is not None), key=lambda r: (r.name, r.dtype, sorted(r.shape_dict.items()), r.device, r.threads)
+    )

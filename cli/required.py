@@ -53,7 +53,9 @@ def listing(found: Manifest, checked: Sequence[Checked], place: str, args: Names
         listed = table(f"{found.path} in {place}", "kernel", "shape", "dtype", "for", "", ">time", ">roofline", "measured")
         for c in checked:
             e, r = c.entry, c.row
-            what = [duration(r.t_min or r.t_med or 0.0), percent(r.roofline_s, r.t_min or r.t_med or 1.0), r.when[:10]] if r else ["", "", ""]
+            what = (
+                [duration(r.t_min or r.t_med or 0.0), percent(r.roofline_s, r.t_min or r.t_med or 1.0), r.when[:10]] if r else ["", "", ""]
+            )
             listed.add_row(Text(e.kernel), Text(shape_text(e.shape)), e.dtype, Text(e.place.name), f"[{STATE[c.state]}]{c.state}[/]", *what)
         out.print(listed)
     absent = [c for c in checked if c.state != "present"]
@@ -63,7 +65,9 @@ def listing(found: Manifest, checked: Sequence[Checked], place: str, args: Names
         out.print(f"{c.state}: {c.entry.title} ({why}): {c.wanted}", style="red", markup=False, soft_wrap=True)
         out.print(f"  {command(c.entry, args.cache, c.state == 'stale')}", markup=False, soft_wrap=True)
     if absent:
-        out.print(f"all at once, on a machine of that target: {shlex.join(['tune', 'run', '--manifest', args.manifest, '--budget', '5m', *where(args.cache)])}")
+        out.print(
+            f"all at once, on a machine of that target: {shlex.join(['tune', 'run', '--manifest', args.manifest, '--budget', '5m', *where(args.cache)])}"
+        )
 
 
 def command(e: Entry, cache: str | None, again: bool = False) -> str:
@@ -99,6 +103,13 @@ def markdown(found: Manifest, checked: Sequence[Checked]) -> str:
 def verdict(c: Checked) -> dict[str, Any]:
     """A look-up as JSON."""
     e, w = c.entry, c.wanted
-    out: dict[str, Any] = {"kernel": e.kernel, "shape": dict(e.shape), "dtype": e.dtype, "target": e.place.name, "line": e.line, "state": c.state}
+    out: dict[str, Any] = {
+        "kernel": e.kernel,
+        "shape": dict(e.shape),
+        "dtype": e.dtype,
+        "target": e.place.name,
+        "line": e.line,
+        "state": c.state,
+    }
     key = {"kernel": w.kernel, "target": w.target, "threads": w.threads, "compiler": w.compiler}
     return {**out, "wanted": key, "t_min": c.row.t_min if c.row else None, "tune": command(e, None, c.state == "stale"), "why": c.why}

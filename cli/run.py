@@ -119,7 +119,9 @@ def summary(out: Console, args: Namespace, result: Result) -> None:
     grid.add_column(overflow="fold")
     if result.t_min is not None:
         grid.add_row("best", Text(rates(result), style="bold"))
-        grid.add_row("timed", f"min {duration(result.t_min)}" + (f", median {duration(result.t_med)} of {result.n} runs" if result.t_med else ""))
+        grid.add_row(
+            "timed", f"min {duration(result.t_min)}" + (f", median {duration(result.t_med)} of {result.n} runs" if result.t_med else "")
+        )
         if result.plain_s:
             grid.add_row("as written", f"{duration(result.plain_s)}; the best is {gain(result.plain_s, result.t_min)} as fast")
         if result.seed_s:
@@ -135,7 +137,8 @@ def summary(out: Console, args: Namespace, result: Result) -> None:
     where = ["--cache", args.cache] if args.cache else []
     if result.found:
         out.print(
-            Text.assemble(("look at it  ", "dim"), shlex.join([*command_prefix(result.device), *show_words(args.kernel, result), *where])), soft_wrap=True
+            Text.assemble(("look at it  ", "dim"), shlex.join([*command_prefix(result.device), *show_words(args.kernel, result), *where])),
+            soft_wrap=True,
         )
     out.print(Text.assemble(("reproduce   ", "dim"), " ".join(filter(None, (result.reproduce, shlex.join(where))))), soft_wrap=True)
 

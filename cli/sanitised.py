@@ -1,7 +1,8 @@
-"""The one place that what is shown goes through: names of kernels, files, devices and rows come from anywhere, and none may do anything to a terminal.
+"""The one place that what is shown goes through: names of kernels, files, devices and rows come from anywhere, and
+none may do anything to a terminal.
 
-`outside` stands in for standard output and error while a command runs and cleans what is written; `style.console` cleans texts before rich adds its colours,
-and writes to the stream behind."""
+`outside` stands in for standard output and error while a command runs and cleans what is written; `style.console`
+cleans texts before rich adds its colours, and writes to the stream behind."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from contextlib import contextmanager
 from typing import Any, TextIO, cast
 
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Control characters but tabs and ends of lines, what changes the direction of writing, and halves of characters (bytes that are not UTF-8)."""
+"""Control characters but tabs and ends of lines, what changes the direction of writing, and halves of characters
+(bytes that are not UTF-8)."""
 _ENDLESS = re.compile(r"\S{1000,}")
 
 

@@ -98,9 +98,11 @@ def choose(args: Namespace, kernel: Kernel) -> tuple[Target, tuple[Opt, ...], st
     return (
         target,
         plan.opts,
-        {"exact": "best in the cache", "nearest": "from the nearest kernel in the cache", "seed": "seed schedule: the cache has nothing"}.get(
-            plan.origin, plan.origin
-        ),
+        {
+            "exact": "best in the cache",
+            "nearest": "from the nearest kernel in the cache",
+            "seed": "seed schedule: the cache has nothing",
+        }.get(plan.origin, plan.origin),
     )
 
 

@@ -33,7 +33,15 @@ KINDS = {
 }
 """A colour for each axis kind of `opts.nest_lines`, and for each option's."""
 
-OUTCOMES = {"ok": "green", "slow": "dim", "wrong": "bold red", "build": "yellow", "timeout": "magenta", "crash": "red", "illegal": "dim yellow"}
+OUTCOMES = {
+    "ok": "green",
+    "slow": "dim",
+    "wrong": "bold red",
+    "build": "yellow",
+    "timeout": "magenta",
+    "crash": "red",
+    "illegal": "dim yellow",
+}
 
 
 def legend() -> str:

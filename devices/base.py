@@ -51,7 +51,9 @@ class Executable(ABC):
         are the executable's own. Safe to call from several Python threads at once."""
 
     @abstractmethod
-    def time(self, pointer_sets: Sequence[Sequence[int]], vars: Sequence[int] = (), repeats: int = 1, limit_s: float = float("inf")) -> list[float]:
+    def time(
+        self, pointer_sets: Sequence[Sequence[int]], vars: Sequence[int] = (), repeats: int = 1, limit_s: float = float("inf")
+    ) -> list[float]:
         """Seconds of each call, measured by the device's own clock around `run` (launch overhead of Python excluded). What is packed once
         (`Signature.once`) is packed before, and not timed.
 
@@ -66,8 +68,9 @@ class Executable(ABC):
         """Fill scratch and workspace with 0xFF bytes (NaN as any float), so that the next `run` cannot profit from old values."""
 
     def bind(self, vars: Sequence[int] = (), packed: Packed | None = None) -> Callable[..., None]:
-        """A quick `call(*pointers)` with `vars` fixed. It checks nothing: wrong addresses crash the process. With `packed`, the phases that `pack` ran
-        are left out: right as long as the constant inputs hold what they held then."""
+        """A quick `call(*pointers)` with `vars` fixed. It checks nothing: wrong addresses crash the process. With
+        `packed`, the phases that `pack` ran are left out: right as long as the constant inputs hold what they held
+        then."""
         if packed is not None:
             raise UsageError(f"{self.signature.name} keeps nothing packed on this device")
         return lambda *pointers: self.run(pointers, vars)

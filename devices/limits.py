@@ -29,7 +29,8 @@ MAX_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Cached:
-    """Bytes a second over a working set of `size` bytes (of all threads together) that stays in a cache: reading alone, and the better of copy and triad."""
+    """Bytes a second over a working set of `size` bytes (of all threads together) that stays in a cache: reading
+    alone, and the better of copy and triad."""
 
     size: int
     read: float
@@ -58,7 +59,8 @@ FIGURES = tuple(f.name for f in fields(Rates) if f.name != "caches")
 
 @dataclass(frozen=True)
 class Limits:
-    """Peak rates by number of threads (1 and all usable cores). `date` is ISO 8601, UTC. More threads never have less than fewer: they can leave some idle."""
+    """Peak rates by number of threads (1 and all usable cores). `date` is ISO 8601, UTC. More threads never have less
+    than fewer: they can leave some idle."""
 
     date: str
     rates: Mapping[int, Rates]
@@ -69,8 +71,8 @@ class Limits:
         return self._at(threads, lambda r: r.read if not writes else max(r.copy_nt, r.triad_nt) if nt else max(r.copy, r.triad))
 
     def cached(self, threads: int, size: int, writes: bool = True) -> float | None:
-        """The most bytes a second over a set of `size` bytes that is used again and again: what the largest measured set that is no larger gives, as a larger
-        one is never faster. None where no caches were measured."""
+        """The most bytes a second over a set of `size` bytes that is used again and again: what the largest measured
+        set that is no larger gives, as a larger one is never faster. None where no caches were measured."""
         if not all(r.caches for r in self.rates.values()):
             return None
 

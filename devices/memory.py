@@ -6,9 +6,9 @@ from abc import ABC, abstractmethod
 
 
 class Memory(ABC):
-    """Buffers of a device. A handle is a positive int that stands for a buffer's first byte, and is what `Executable.run` takes for
-    a pointer. Sizes are bytes, `address` is host memory. Every call is complete when it returns. Raises MeasureError where the device has no
-    room or is lost."""
+    """Buffers of a device. A handle is a positive int that stands for a buffer's first byte, and is what
+    `Executable.run` takes for a pointer. Sizes are bytes, `address` is host memory. Every call is complete when it
+    returns. Raises MeasureError where the device has no room or is lost."""
 
     margin: int = 0
     """So many bytes before every buffer are its own too: `write`, `read` and `fill` reach them by negative offsets."""

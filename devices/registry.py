@@ -74,7 +74,9 @@ def _made(name: str) -> Any:
     except TilewrightError:
         raise
     except (Exception, SystemExit) as e:
-        raise DeviceError(f"device {name!r} cannot be made: {type(e).__name__}: {e}; its factory takes no arguments and returns a tilewright Device") from e
+        raise DeviceError(
+            f"device {name!r} cannot be made: {type(e).__name__}: {e}; its factory takes no arguments and returns a tilewright Device"
+        ) from e
 
 
 def _factory(name: str) -> Callable[[], Any]:
@@ -114,7 +116,9 @@ def _imported(path: str, name: str) -> Callable[[], Any]:
         for part in attribute.split("."):
             factory = getattr(factory, part)
     except (ImportError, AttributeError, OSError) as e:
-        raise DeviceError(f"device {name!r} is declared as {path} but cannot be imported: {e}; install what it needs or fix the path") from e
+        raise DeviceError(
+            f"device {name!r} is declared as {path} but cannot be imported: {e}; install what it needs or fix the path"
+        ) from e
     return factory  # type: ignore[no-any-return]
 
 

@@ -9,8 +9,9 @@ from pathlib import Path
 
 
 def replace(path: str | os.PathLike[str], content: str | bytes) -> None:
-    """The file's new content (a text as UTF-8), at once: a reader sees the old or the new one. Through a link, the file that it names is replaced; what is no
-    regular file (a pipe, a terminal, /dev/stdout) is written to. Keeps the permissions of a file that was there. Raises OSError."""
+    """The file's new content (a text as UTF-8), at once: a reader sees the old or the new one. Through a link, the
+    file that it names is replaced; what is no regular file (a pipe, a terminal, /dev/stdout) is written to. Keeps the
+    permissions of a file that was there. Raises OSError."""
     data = content.encode() if isinstance(content, str) else content
     target = Path(path).resolve()  # the file that a link names, not the link
     if (target.exists() and not target.is_file()) or _stream(path):

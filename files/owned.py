@@ -16,9 +16,10 @@ class NotOurs(OSError):
 
 
 def why_not(path: str | os.PathLike[str], roots: bool = False) -> str | None:
-    """Why somebody else could put something at this path or into it, None where nobody can. It must be this user's (or root's, with `roots`) and writable
-    by nobody else; folders above it, and links on the way, may be root's, and others may write in those whose sticky bit keeps what is there (/tmp).
-    Everywhere on systems without owners: None. Raises OSError, also where nothing is there."""
+    """Why somebody else could put something at this path or into it, None where nobody can. It must be this user's
+    (or root's, with `roots`) and writable by nobody else; folders above it, and links on the way, may be root's, and
+    others may write in those whose sticky bit keeps what is there (/tmp). Everywhere on systems without owners: None.
+    Raises OSError, also where nothing is there."""
     if not hasattr(os, "geteuid"):
         return None
     path = Path(path).absolute()
@@ -48,7 +49,8 @@ def why_not(path: str | os.PathLike[str], roots: bool = False) -> str | None:
 
 
 def read(path: str | os.PathLike[str]) -> bytes:
-    """The bytes of a file of this user's that nobody else may write: asked of what was opened, not of what has the name. Raises OSError, NotOurs for other files."""
+    """The bytes of a file of this user's that nobody else may write: asked of what was opened, not of what has the
+    name. Raises OSError, NotOurs for other files."""
     if not hasattr(os, "geteuid"):
         with open(path, "rb") as f:
             return f.read()

@@ -1,7 +1,8 @@
 """The machine that the analytic models assume: every rate and cost they use, as data.
 
-One `MachineModel` holds all of them. The defaults were measured on a Xeon (Cascade Lake) and an H100, and rank schedules on processors and GPUs like those well
-enough; `benchmarks/calibrate.py` measures the fields that a small kernel can measure, and `machine_file.load` reads the file it writes. What follows from a target (cache sizes,
+One `MachineModel` holds all of them. The defaults were measured on a Xeon (Cascade Lake) and an H100, and rank
+schedules on processors and GPUs like those well enough; `benchmarks/calibrate.py` measures the fields that a small
+kernel can measure, and `machine_file.load` reads the file it writes. What follows from a target (cache sizes,
 registers, lanes) is not here but in `targets.Target`."""
 
 from __future__ import annotations
@@ -83,7 +84,8 @@ class Core:
     spill: float = 1.5
     """Cycles to store an accumulator and load it again in a step, for each that has no register."""
     spill_unrolled: float = 1.0
-    """Cycles in a step for each accumulator where steps are spelled out and registers run out: the compiler moves loads forward, and then spills about all of them."""
+    """Cycles in a step for each accumulator where steps are spelled out and registers run out: the compiler moves
+    loads forward, and then spills about all of them."""
     operands: int = 1
     """Registers for an operand that is broadcast."""
     overlap: int = 2

@@ -17,7 +17,8 @@ def to_json(machine: MachineModel) -> dict[str, dict[str, Any]]:
 
 
 def from_json(data: object) -> MachineModel:
-    """The machine of `to_json`'s output; parts and fields that are left out keep their defaults. UsageError for unknown names and for what is no positive number."""
+    """The machine of `to_json`'s output; parts and fields that are left out keep their defaults. UsageError for
+    unknown names and for what is no positive number."""
     parts: dict[str, Any] = {}
     for part, values in _table(data, "a machine").items():
         default = getattr(DEFAULT, part, None) if part in {f.name for f in fields(MachineModel)} else None
@@ -28,7 +29,8 @@ def from_json(data: object) -> MachineModel:
 
 
 def load(path: Path) -> MachineModel:
-    """The machine in a JSON file: what `benchmarks/calibrate.py --json` writes (under "machine"), or the fields alone. UsageError where it is none."""
+    """The machine in a JSON file: what `benchmarks/calibrate.py --json` writes (under "machine"), or the fields
+    alone. UsageError where it is none."""
     try:
         data = json.loads(path.read_text())
     except (OSError, ValueError) as e:

@@ -101,7 +101,11 @@ def _for_groups(kernel: Kernel, target: Target) -> list[Template]:
         out.append(Template("tiles", tiles, lambda p: gpu_seeds.contraction(kernel, c, gpu_seeds.Tiles(**p))))
     space: dict[str, tuple[int, ...]] = {"threads": (16, 32, 64, 128, 256, 512, 1024), "vector": (1, 2, 4, 8, 16)}
     if gpu_seeds.rows(kernel, target, 32, 1, False):
-        out.append(Template("rows", {**space, "stage": (0, 1)}, lambda p: gpu_seeds.rows(kernel, target, p["threads"], p["vector"], bool(p["stage"]))))
+        out.append(
+            Template(
+                "rows", {**space, "stage": (0, 1)}, lambda p: gpu_seeds.rows(kernel, target, p["threads"], p["vector"], bool(p["stage"]))
+            )
+        )
     out.append(Template("points", space, lambda p: points(kernel, p["threads"], p["vector"])))
     return out
 

@@ -45,7 +45,10 @@ class GroupCoder(Coder):
         outer, self._on = self._on, self._fresh("on")
         for c, v in zip(s.carried, s.init, strict=True):
             self._emit(depth, f"{self._name(c)} = {self._name(v)}")
-        self._emit(depth, f"for {self._name(s.var)}, {self._on} in batch.spans({outer}, {self._name(s.lo)}, {self._name(s.hi)}, {s.step}, {s.label!r}):")
+        self._emit(
+            depth,
+            f"for {self._name(s.var)}, {self._on} in batch.spans({outer}, {self._name(s.lo)}, {self._name(s.hi)}, {s.step}, {s.label!r}):",
+        )
         self._block(s.body, depth + 1, loops + 1)
         if s.carried:
             old, new = (", ".join(map(self._name, vs)) + "," for vs in (s.carried, s.yields))

@@ -39,15 +39,15 @@ def run(
     `twin=True` runs the integer twin (`ir.twin`): float parameters are uint32 arrays, and the Program must have been
     lowered with `expand=False`.
 
-    Phases of several threads run many of them side by side; `warp` of them exchange values by shuffles. `races=False` is for Programs whose
-    barriers are still to be placed: threads of one group run a statement at a time together, and are not held to have disturbed one another.
+    Phases of several threads run many of them side by side; `warp` of them exchange values by shuffles. `races=False`
+    is for Programs whose barriers are still to be placed: threads of one group run a statement at a time together,
+    and are not held to have disturbed one another.
 
-    Raises VerifyError naming buffer, index, statement, item and thread for an access outside its buffer, a wrong alignment claim, a
-    read of memory nobody wrote (outputs, scratch, shared memory, workspace), a write to an input, two items of a phase of which one
-    writes an element and the other reads or writes it, two threads of a group doing that with no barrier between, a barrier that some threads of
-    a group do not come to, a shuffle that some threads of a warp do not come to or that reaches outside its warp or group,
-    and a loop that would run zero times.
-    """
+    Raises VerifyError naming buffer, index, statement, item and thread for an access outside its buffer, a wrong
+    alignment claim, a read of memory nobody wrote (outputs, scratch, shared memory, workspace), a write to an input,
+    two items of a phase of which one writes an element and the other reads or writes it, two threads of a group doing
+    that with no barrier between, a barrier that some threads of a group do not come to, a shuffle that some threads
+    of a warp do not come to or that reaches outside its warp or group, and a loop that would run zero times."""
     Interpreter(program, twin, warp, races).run(arrays, vars, items)
 
 
@@ -109,7 +109,9 @@ class Interpreter:
                 raise VerifyError(f"program {program.name}: no array for {', '.join(missing)}")
             arrays = [arrays[p.name] for p in program.params]
         if len(arrays) != len(program.params):
-            raise VerifyError(f"program {program.name} takes {len(program.params)} arrays ({', '.join(p.name for p in program.params)}), not {len(arrays)}")
+            raise VerifyError(
+                f"program {program.name} takes {len(program.params)} arrays ({', '.join(p.name for p in program.params)}), not {len(arrays)}"
+            )
         out = []
         for p, a in zip(program.params, arrays, strict=True):
             count = 1

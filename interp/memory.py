@@ -231,7 +231,11 @@ class WorkerMemory:
             assert stamps is not None
             for k, stamp in enumerate(stamps[i : i + n].tolist(), i):
                 if stamp != clock.now and not 0 < stamp <= clock.before:
-                    self.fail(s, region, f"[{k}] is read before it is written" if stamp == 0 else f"[{k}] was written by another item of this phase")
+                    self.fail(
+                        s,
+                        region,
+                        f"[{k}] is read before it is written" if stamp == 0 else f"[{k}] was written by another item of this phase",
+                    )
 
         return own if written is not None else shared if stamps is not None else inside
 

@@ -110,10 +110,22 @@ class Shadow:
             self._after_write(at, me, stamps, recent, epoch, stmt, "written")
         if self.crossing is not None and (found := self.crossing.besides(at, me, self.phase)):
             k, who, by = found
-            judge.fail(self, int(at[k]), f" is read by another item of this phase ({judge.thread(who)}, by `{judge.statement(by)}`)", stmt, int(me[k]))
+            judge.fail(
+                self,
+                int(at[k]),
+                f" is read by another item of this phase ({judge.thread(who)}, by `{judge.statement(by)}`)",
+                stmt,
+                int(me[k]),
+            )
         if self.readers is not None and (found := self.readers.besides(at, me, epoch)):
             k, who, by = found
-            judge.fail(self, int(at[k]), f" is written with no barrier since {judge.thread(who)} read it by `{judge.statement(by)}`", stmt, int(me[k]))
+            judge.fail(
+                self,
+                int(at[k]),
+                f" is written with no barrier since {judge.thread(who)} read it by `{judge.statement(by)}`",
+                stmt,
+                int(me[k]),
+            )
         self.stamps[at], self.who[at], self.stmt[at] = epoch, me, stmt
         last = self.who[at]
         twice = last != me
@@ -136,4 +148,6 @@ class Shadow:
         if found.any():
             k = int(found.argmax())
             by = judge.statement(int(self.stmt[at[k]]))
-            judge.fail(self, int(at[k]), f" is {done} with no barrier since {judge.thread(int(writer[k]))} wrote it by `{by}`", stmt, int(me[k]))
+            judge.fail(
+                self, int(at[k]), f" is {done} with no barrier since {judge.thread(int(writer[k]))} wrote it by `{by}`", stmt, int(me[k])
+            )

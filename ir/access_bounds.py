@@ -1,9 +1,11 @@
-"""Do accesses stay inside? Every index of every load, store and use of a value, against the size of its dimension, as the kernel is written.
+"""Do accesses stay inside? Every index of every load, store and use of a value, against the size of its dimension, as
+the kernel is written.
 
-An index is proved inside by its bounds: axes and symbols are put at the ends where it is largest or smallest, and what a mask says is added to the
-inequality until it follows. `witness` then looks for a point where the mask holds and the index is outside, which makes the kernel an error. What is
-neither proved nor refuted (an index that is read from memory and whose range nobody stated) is left as it was written: `normalise` merges no such
-dimension, so that evaluation, which checks each index that occurs, still sees it."""
+An index is proved inside by its bounds: axes and symbols are put at the ends where it is largest or smallest, and
+what a mask says is added to the inequality until it follows. `witness` then looks for a point where the mask holds
+and the index is outside, which makes the kernel an error. What is neither proved nor refuted (an index that is read
+from memory and whose range nobody stated) is left as it was written: `normalise` merges no such dimension, so that
+evaluation, which checks each index that occurs, still sees it."""
 
 from __future__ import annotations
 
@@ -26,8 +28,8 @@ _DEPTH = 3
 
 
 def unproved(kernel: KernelBody) -> Unproved:
-    """The dimensions that some index may leave, for all that is known. Raises KernelError where one certainly does, for some values of the symbols and of
-    what is read from memory, within their ranges."""
+    """The dimensions that some index may leave, for all that is known. Raises KernelError where one certainly does,
+    for some values of the symbols and of what is read from memory, within their ranges."""
     out: set[tuple[str, int]] = set()
     known: dict[tuple[Node, Extent, Node | None], bool] = {}
     for a in accesses(kernel):
@@ -50,7 +52,9 @@ def _tried(kernel: KernelBody, a: Access) -> bool:
     runs = f"runs over {lo}..{hi}" if lo > -ix.BIG and hi < ix.BIG else "leaves it"
     where = ", ".join(f"{v!r} = {x}" for v, x in point.items())
     mend = f"give {a.what} another shape" + (
-        ", or store under a mask" if a.stored else f", or read it by {a.what}.masked(condition, ...): where() does not keep a load from memory"
+        ", or store under a mask"
+        if a.stored
+        else f", or read it by {a.what}.masked(condition, ...): where() does not keep a load from memory"
     )
     raise KernelError(
         f"kernel {kernel.name}: {a.who} {'leaves' if a.stored else 'reads outside of'} {a.what}: in dimension {a.dimension}, which has {a.size!r} elements, "

@@ -35,7 +35,9 @@ class KernelBuilder:
         """An axis; `n@max` is the site `max` of family `n`."""
         return N.axis(name, extent)
 
-    def input(self, name: str, shape: Sequence[Extent], dtype: DType, *, constant: bool = False, range: tuple[int, int] | None = None) -> Buffer:
+    def input(
+        self, name: str, shape: Sequence[Extent], dtype: DType, *, constant: bool = False, range: tuple[int, int] | None = None
+    ) -> Buffer:
         """An input parameter (row-major)."""
         buffer = Buffer(name, dtype, tuple(shape), "in", constant, range)
         self._buffers.append(buffer)
@@ -46,7 +48,9 @@ class KernelBuilder:
         """A pointwise value: inlined where it is used, unless staged."""
         return self._add(Value(name, tuple(axes), expr, expr.dtype))
 
-    def reduce(self, combine: str, name: str, axes: Sequence[Node], over: Node | Sequence[Node], expr: Node, dtype: DType | None = None) -> Value:
+    def reduce(
+        self, combine: str, name: str, axes: Sequence[Node], over: Node | Sequence[Node], expr: Node, dtype: DType | None = None
+    ) -> Value:
         """A reduction of `expr` over axes, accumulated in `dtype` (default: the accumulate type of the expression)."""
         if combine not in COMBINES:
             raise KernelError(f"unknown combine {combine!r}; use one of {', '.join(COMBINES)}")
@@ -72,7 +76,13 @@ class KernelBuilder:
         return self._add(Value(name, tuple(axes), Scan(combine, along, cast(expr, acc), acc), acc))
 
     def fold(
-        self, name: str, axis: Node, block: Sequence[Value], components: Sequence[Value], identity: Sequence[float | int], merge: Sequence[Node]
+        self,
+        name: str,
+        axis: Node,
+        block: Sequence[Value],
+        components: Sequence[Value],
+        identity: Sequence[float | int],
+        merge: Sequence[Node],
     ) -> tuple[Value, ...]:
         """A tuple reduction in block form (see `Fold`). Make block values with `block_value`/`block_reduce`, merge
         expressions over `lhs(v)` and `rhs(v)`; later values use the returned components."""
@@ -86,7 +96,9 @@ class KernelBuilder:
         return Value(name, tuple(axes), expr, expr.dtype)
 
     @staticmethod
-    def block_reduce(combine: str, name: str, axes: Sequence[Node], over: Node | Sequence[Node], expr: Node, dtype: DType | None = None) -> Value:
+    def block_reduce(
+        combine: str, name: str, axes: Sequence[Node], over: Node | Sequence[Node], expr: Node, dtype: DType | None = None
+    ) -> Value:
         """A reduction inside a fold's block."""
         over = (over,) if isinstance(over, Node) else tuple(over)
         acc = dtype or (expr.dtype.acc if combine in ("add", "mul") else expr.dtype.compute)

@@ -1,9 +1,9 @@
 """The canonical form of a kernel: one text, and one hash, for all ways of writing the same thing.
 
-Written from `normalise(kernel)`: axes, values and buffers are numbered by first visit from the stores, commutative operands sorted by name-free
-hash (`ir.colour`), accesses written as element offsets, floats in hex. No names and no ids are left, so the text is equal in every process and for
-every choice of names. Cached schedules are kept in canonical names; `to_canonical` and `from_canonical` translate.
-"""
+Written from `normalise(kernel)`: axes, values and buffers are numbered by first visit from the stores, commutative
+operands sorted by name-free hash (`ir.colour`), accesses written as element offsets, floats in hex. No names and no
+ids are left, so the text is equal in every process and for every choice of names. Cached schedules are kept in
+canonical names; `to_canonical` and `from_canonical` translate."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ _DONE: weakref.WeakKeyDictionary[Kernel, Canonical] = weakref.WeakKeyDictionary(
 
 
 class CanonicalNames(Protocol):
-    """What names an option holds: `on` is "axis", "loop", "tensor" or "grid"; `named_fields` are the fields whose values are loops or axes."""
+    """What names an option holds: `on` is "axis", "loop", "tensor" or "grid"; `named_fields` are the fields whose
+    values are loops or axes."""
 
     @property
     def on(self) -> str: ...
@@ -38,10 +39,9 @@ class CanonicalNames(Protocol):
 class Canonical:
     """`text` and its SHA-256 `hash` identify a kernel up to names, parameter order and the order of commutative operands.
 
-    `names` maps display names (families, sites, values, buffers, symbols) to canonical ones: an axis family `f0`, an axis `a0`, a value `v0`, a buffer
-    `b0`, a symbol `s0`. A family of a single axis goes by its axis. `identity` is a hash that also covers names and parameter order: what compiled code
-    depends on.
-    """
+    `names` maps display names (families, sites, values, buffers, symbols) to canonical ones: an axis family `f0`, an
+    axis `a0`, a value `v0`, a buffer `b0`, a symbol `s0`. A family of a single axis goes by its axis. `identity` is a
+    hash that also covers names and parameter order: what compiled code depends on."""
 
     text: str
     hash: str
@@ -50,11 +50,12 @@ class Canonical:
     tensors: dict[str, str]
     axes: dict[str, str]
     loops: dict[str, str]
-    """`tensors`: buffers and values; `axes`: families and sites; `loops`: the same for loops (one named like its family is of the axis of that name)."""
+    """`tensors`: buffers and values; `axes`: families and sites; `loops`: the same for loops (one named like its
+    family is of the axis of that name)."""
 
     def to_canonical(self, opts: Sequence[Sequence[Any]], names: Mapping[str, CanonicalNames]) -> list[list[Any]]:
-        """Options in JSON form (`[op, on]` or `[op, on, arg]`) with canonical names; `names` says of each option what it names (one that is not in it names an
-        axis). OptError for a name the normalised kernel lacks."""
+        """Options in JSON form (`[op, on]` or `[op, on, arg]`) with canonical names; `names` says of each option what
+        it names (one that is not in it names an axis). OptError for a name the normalised kernel lacks."""
         return [self._opt(o, names.get(o[0]), self.tensors, self.axes, self.loops) for o in opts]
 
     def from_canonical(self, opts: Sequence[Sequence[Any]], names: Mapping[str, CanonicalNames]) -> list[list[Any]]:
@@ -65,7 +66,9 @@ class Canonical:
         return [self._opt(o, names.get(o[0]), tensors, axes, axes) for o in opts]
 
     @staticmethod
-    def _opt(o: Sequence[Any], names: CanonicalNames | None, tensors: dict[str, str], axes: dict[str, str], loops: dict[str, str]) -> list[Any]:
+    def _opt(
+        o: Sequence[Any], names: CanonicalNames | None, tensors: dict[str, str], axes: dict[str, str], loops: dict[str, str]
+    ) -> list[Any]:
         op, on, *rest = o
         if names is not None and names.on == "tensor":
             new = tensors.get(on)
@@ -83,8 +86,8 @@ class Canonical:
 
 
 def _loop(op: str, name: str, whole: dict[str, str], loops: dict[str, str], tensors: dict[str, str]) -> str:
-    """A name with its loop suffix kept: `n@max.t` is loop `.t` of `n@max`, and `y.0` runs over dimension 0 of `y`, which a scatter clears. `grid` and `once`
-    are no axes."""
+    """A name with its loop suffix kept: `n@max.t` is loop `.t` of `n@max`, and `y.0` runs over dimension 0 of `y`,
+    which a scatter clears. `grid` and `once` are no axes."""
     base, dot, suffix = name.partition(".")
     found = (tensors if suffix[:1].isdigit() else loops if dot else whole).get(base)
     if found is None:

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 
 def check(kernel: KernelBody) -> None:
-    """Raise KernelError where names clash, references dangle, an expression uses an axis that is not bound, or an index certainly leaves its dimension."""
+    """Raise KernelError where names clash, references dangle, an expression uses an axis that is not bound, or an
+    index certainly leaves its dimension."""
     if not kernel.stores:
         raise KernelError(f"kernel {kernel.name} stores nothing")
     names = [b.name for b in kernel.buffers]

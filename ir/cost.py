@@ -1,8 +1,8 @@
 """What a kernel must do at least: arithmetic counted from its body, and the bytes that have to move.
 
-An expression is counted once for each point of the axes it depends on (hoisted as far as it goes), a named value once for each of its own points, however
-often it is read. Work on masked-off elements counts; merging a fold's tiles does not (uncut, there is none).
-"""
+An expression is counted once for each point of the axes it depends on (hoisted as far as it goes), a named value once
+for each of its own points, however often it is read. Work on masked-off elements counts; merging a fold's tiles does
+not (uncut, there is none)."""
 
 from __future__ import annotations
 
@@ -40,9 +40,10 @@ POLYNOMIAL: dict[str, dict[int, int]] = {
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """`flops`: floating or integer operations on elements (fma = 2, a reduction of K = K; without elementary functions). `elementary`: evaluations of
-    exp, log, tanh, erf; `poly_flops`: about the flops of their polynomials. `reads`, `writes`: compulsory bytes. `types`: the flops, polynomials
-    included, by the name of the type that they are done in."""
+    """`flops`: floating or integer operations on elements (fma = 2, a reduction of K = K; without elementary
+    functions). `elementary`: evaluations of exp, log, tanh, erf; `poly_flops`: about the flops of their polynomials.
+    `reads`, `writes`: compulsory bytes. `types`: the flops, polynomials included, by the name of the type that they
+    are done in."""
 
     flops: int
     elementary: int
@@ -139,7 +140,8 @@ class _Sizes:
         return prod(self.of(d) for d in shape)
 
     def touched(self, buffer: Buffer, indices: tuple[Node, ...]) -> int:
-        """At most how many elements of `buffer` one access reaches: in each dimension no more than its extent, and no more than there are points."""
+        """At most how many elements of `buffer` one access reaches: in each dimension no more than its extent, and no
+        more than there are points."""
         each = [min(self.of(d), self.points(axes_of(i))) for i, d in zip(indices, buffer.shape, strict=True)]
         return min(prod(each), self.points(axes_of(*indices)))
 

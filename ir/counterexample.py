@@ -31,8 +31,8 @@ class _UnknownError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """One index: `who` (a value, or a store) uses `what` (a buffer or value) at `position` of `dimension`, which has `size` elements, for every point of
-    `axes` where `mask` holds."""
+    """One index: `who` (a value, or a store) uses `what` (a buffer or value) at `position` of `dimension`, which has
+    `size` elements, for every point of `axes` where `mask` holds."""
 
     who: str
     what: str
@@ -46,7 +46,8 @@ class Access:
 
 @dataclass(frozen=True)
 class Counterexample:
-    """What a search for a point outside said. `at`: what the index is there, and the point, None if there is none. `whole`: every point was tried."""
+    """What a search for a point outside said. `at`: what the index is there, and the point, None if there is none.
+    `whole`: every point was tried."""
 
     at: tuple[int, dict[Node, int]] | None
     whole: bool
@@ -70,7 +71,8 @@ def search(a: Access) -> Counterexample:
 
 
 def _variables(a: Access, roots: tuple[Node, ...]) -> dict[Node, tuple[int, int]]:
-    """What an index varies with, and the least and largest value of each: axes, symbols, and what is read from memory within a stated range."""
+    """What an index varies with, and the least and largest value of each: axes, symbols, and what is read from memory
+    within a stated range."""
     out: dict[Node, tuple[int, int]] = {}
     stack, seen = [*roots, as_node(a.size), *(as_node(x.arg.extent) for x in a.axes)], set()
     while stack:

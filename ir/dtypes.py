@@ -80,7 +80,15 @@ index = int64
 
 _ALL = {d.name: d for d in (float64, float32, float16, bfloat16, int64, int32, int16, int8, uint64, uint32, uint8, bool_)}
 _EPS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
-_ALIASES = {"f64": "float64", "f32": "float32", "f16": "float16", "fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "half": "float16"}
+_ALIASES = {
+    "f64": "float64",
+    "f32": "float32",
+    "f16": "float16",
+    "fp32": "float32",
+    "fp16": "float16",
+    "bf16": "bfloat16",
+    "half": "float16",
+}
 
 
 def dtype(name: str | DType) -> DType:

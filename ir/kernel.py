@@ -21,6 +21,6 @@ class Kernel(KernelBody):
 
     @cached_property
     def unproved(self) -> frozenset[tuple[str, int]]:
-        """(buffer or value, dimension) that some index may leave, for all that is known without data: these are merged with no other, so that evaluation
-        checks them as they were written."""
+        """(buffer or value, dimension) that some index may leave, for all that is known without data: these are
+        merged with no other, so that evaluation checks them as they were written."""
         return unproved(self)

@@ -1,16 +1,19 @@
 """The normal form of masked weights: exp(s − M), where s is −∞ under a mask and M is the maximum of s, becomes 0 under that mask.
 
-Attention is mostly written with one mask: scores of −∞ for keys that a query does not see, their maximum M, weights P = exp(s − M), and sums of P and P·v. For lowering
-and for the integer twin (which has no −∞) the weights are 0 there only if they say so, and only then a tile of masked keys is seen to do nothing (`skippable`). So
-such weights get the mask as well, which changes no value, special ones included:
+Attention is mostly written with one mask: scores of −∞ for keys that a query does not see, their maximum M, weights P
+= exp(s − M), and sums of P and P·v. For lowering and for the integer twin (which has no −∞) the weights are 0 there
+only if they say so, and only then a tile of masked keys is seen to do nothing (`skippable`). So such weights get the
+mask as well, which changes no value, special ones included:
 
 * M is a number or +∞: exp(−∞ − M) is 0.
-* M is NaN: then some score that is not masked is NaN, so its weight is NaN, and so is every sum over the keys that P is a factor of, whatever the masked weights are.
-  Nothing but such sums may read P.
-* M is −∞: the weights are NaN. Either M is kept finite by max(M, finite number), so that this is the first case, or every query sees some key for certain; then that
-  key's score is −∞ too, its weight NaN, and the sums are NaN as above.
+* M is NaN: then some score that is not masked is NaN, so its weight is NaN, and so is every sum over the keys that P
+  is a factor of, whatever the masked weights are. Nothing but such sums may read P.
+* M is −∞: the weights are NaN. Either M is kept finite by max(M, finite number), so that this is the first case, or
+  every query sees some key for certain; then that key's score is −∞ too, its weight NaN, and the sums are NaN as
+  above.
 
-Only conditions on indices count: what a loaded mask hides cannot be skipped, and reading it twice costs more than it gives. A product of a weight with an infinity or NaN stays in its sum and is NaN as before."""
+Only conditions on indices count: what a loaded mask hides cannot be skipped, and reading it twice costs more than it
+gives. A product of a weight with an infinity or NaN stays in its sum and is NaN as before."""
 
 from __future__ import annotations
 
@@ -68,7 +71,12 @@ def _masked(fold: Fold, values: dict[str, Value], v: Value) -> Value:
     if len(sites) != 1 or not _is_maximum(values, found, sites[0]):
         return v
     seen = _seen(found.score, values)
-    if seen is None or any(n.op in ("load", "ref") for n in walk(seen)) or not (found.clamped or _sees_one(seen, sites[0])) or not _only_in_sums(fold, v):
+    if (
+        seen is None
+        or any(n.op in ("load", "ref") for n in walk(seen))
+        or not (found.clamped or _sees_one(seen, sites[0]))
+        or not _only_in_sums(fold, v)
+    ):
         return v
     return Value(v.name, v.axes, where(seen, v.body, 0.0), v.dtype)
 
@@ -95,7 +103,12 @@ def _weight(values: dict[str, Value], v: Value) -> _Weight | None:
 def _is_maximum(values: dict[str, Value], w: _Weight, site: Node) -> bool:
     """Whether w.maximum is that of w.score over `site`, the axis of the weight in the folded family."""
     m = values[w.maximum.arg]
-    if not isinstance(m.expr, Reduce) or m.expr.combine != "max" or len(m.reduce_axes) != 1 or m.reduce_axes[0].arg.family != site.arg.family:
+    if (
+        not isinstance(m.expr, Reduce)
+        or m.expr.combine != "max"
+        or len(m.reduce_axes) != 1
+        or m.reduce_axes[0].arg.family != site.arg.family
+    ):
         return False
     at = dict(zip(m.axes, w.maximum.src, strict=True)) | {m.reduce_axes[0]: site}
     return site not in axes_of(*w.maximum.src) and substitute(m.body, at) is w.score

@@ -1,10 +1,11 @@
-"""The same kernel with fewer axes: unit axes dropped, adjacent axes merged where every access allows, constants folded, masked weights masked (`masked_weights`).
+"""The same kernel with fewer axes: unit axes dropped, adjacent axes merged where every access allows, constants
+folded, masked weights masked (`masked_weights`).
 
-Two families a, b (b's extent E an int) become one, of extent |a|·E, when every nest binds both next to each other or neither, and a and b are
-used only as a·E + b: in a dimension's index, or as the indices of two adjacent dimensions of which the inner has extent E. An element-wise
-kernel over (m, n) becomes one over m·n; softmax, which reduces along n alone, stays as it is. Parameters keep their order, names, types and
-element counts; their shapes become views. A dimension of which it is not proved that every index stays inside (`ir/access_bounds.py`) keeps its place.
-"""
+Two families a, b (b's extent E an int) become one, of extent |a|·E, when every nest binds both next to each other or
+neither, and a and b are used only as a·E + b: in a dimension's index, or as the indices of two adjacent dimensions of
+which the inner has extent E. An element-wise kernel over (m, n) becomes one over m·n; softmax, which reduces along n
+alone, stays as it is. Parameters keep their order, names, types and element counts; their shapes become views. A
+dimension of which it is not proved that every index stays inside (`ir/access_bounds.py`) keeps its place."""
 
 from __future__ import annotations
 

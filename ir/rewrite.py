@@ -27,7 +27,8 @@ _ARITH: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def rounded(value: Any, dtype: DType) -> Any:
-    """A constant as its type holds it: float32 rounded to nearest even (16-bit types are rounded where they are stored), integers wrapped."""
+    """A constant as its type holds it: float32 rounded to nearest even (16-bit types are rounded where they are
+    stored), integers wrapped."""
     if dtype.is_float:
         if dtype.size == 8:
             return float(value)

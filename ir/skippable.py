@@ -1,8 +1,11 @@
-"""Conditions without which a fold's tile can be skipped: where one is false throughout a tile, the tile's state is the identity and merging it changes nothing.
+"""Conditions without which a fold's tile can be skipped: where one is false throughout a tile, the tile's state is
+the identity and merging it changes nothing.
 
-Attention's causal mask is one: a tile of keys that all come after the queries has maxima −∞, weights 0 and sums 0. Such tiles need not run. A product with a
-factor that is known to be 0 counts as 0, so what is infinite or NaN among elements that only such a product reads may or may not show (`evaluation.certainty` calls
-those results loose). Weights that are 0 because their score is −∞ get a mask of their own in the normal form (`masked_weights`), so that they are seen here."""
+Attention's causal mask is one: a tile of keys that all come after the queries has maxima −∞, weights 0 and sums 0.
+Such tiles need not run. A product with a factor that is known to be 0 counts as 0, so what is infinite or NaN among
+elements that only such a product reads may or may not show (`evaluation.certainty` calls those results loose).
+Weights that are 0 because their score is −∞ get a mask of their own in the normal form (`masked_weights`), so that
+they are seen here."""
 
 from __future__ import annotations
 
@@ -26,7 +29,8 @@ def conjuncts(cond: Node) -> Iterator[Node]:
 
 @lru_cache(maxsize=64)
 def conditions(fold: Fold) -> dict[Node, tuple[Node, ...]]:
-    """Every comparison of indices with the folded axis that selects something in the block: over `fold.axis`, and as it is written at each site."""
+    """Every comparison of indices with the folded axis that selects something in the block: over `fold.axis`, and as
+    it is written at each site."""
     found: dict[Node, dict[Node, None]] = {}
     for v in fold.block:
         for n in walk(v.body):
@@ -39,7 +43,8 @@ def conditions(fold: Fold) -> dict[Node, tuple[Node, ...]]:
 
 @lru_cache(maxsize=64)
 def skippable(fold: Fold) -> tuple[Node, ...]:
-    """Those of `conditions` (over `fold.axis`) without which the block's state is the identity: a tile in which one holds nowhere need not run."""
+    """Those of `conditions` (over `fold.axis`) without which the block's state is the identity: a tile in which one
+    holds nowhere need not run."""
     return tuple(c for c, sites in conditions(fold).items() if _is_identity(fold, dict.fromkeys(sites, const(False))))
 
 
@@ -62,7 +67,11 @@ def _is_identity(fold: Fold, false: dict[Node, Node]) -> bool:
         body = _folded(substitute(v.body, false), known)
         if isinstance(v.expr, Reduce):
             # sums and maxima of what does not change them
-            keeps = {"add": (0.0, 0), "max": (float("-inf"),), "min": (float("inf"),)}[v.expr.combine] if v.expr.combine in ("add", "max", "min") else ()
+            keeps = (
+                {"add": (0.0, 0), "max": (float("-inf"),), "min": (float("inf"),)}[v.expr.combine]
+                if v.expr.combine in ("add", "max", "min")
+                else ()
+            )
             if body.op == "const" and body.arg in keeps:
                 known[v.name] = body
         elif body.op == "const":

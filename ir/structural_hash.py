@@ -1,9 +1,8 @@
 """Name-free hashes of expressions, values and buffers: the order in which commutative operands are written down.
 
-An axis is known by how its nest binds it (role, place, extent), a buffer by its type, size and the contexts it is read in, a value by its definition.
-One pass down from the stores refines the buffers (Weisfeiler and Leman's colour refinement); what is still equal then is interchangeable
-as far as this looks, and parameter order decides.
-"""
+An axis is known by how its nest binds it (role, place, extent), a buffer by its type, size and the contexts it is
+read in, a value by its definition. One pass down from the stores refines the buffers (Weisfeiler and Leman's colour
+refinement); what is still equal then is interchangeable as far as this looks, and parameter order decides."""
 
 from __future__ import annotations
 
@@ -182,7 +181,9 @@ class Colours:
             return digest("ref", self.values[n.arg], [nest[s] for s in n.src])
         if op == "sum":
             coeffs, c = n.arg
-            return digest("sum", sorted((self.factor(k), nest[s]) for s, k in zip(n.src, coeffs, strict=True)), "?" if self.erase and c else c)
+            return digest(
+                "sum", sorted((self.factor(k), nest[s]) for s, k in zip(n.src, coeffs, strict=True)), "?" if self.erase and c else c
+            )
         src = [nest[s] for s in n.src]
         arg = self.divisor(n) if op in ("div", "mod") and n.dtype is index else n.arg
         return digest(op, n.dtype.name, sorted(src) if commutes(n) else src, arg)

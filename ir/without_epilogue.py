@@ -11,8 +11,9 @@ from .operators import cast, substitute
 
 
 def without_epilogue(kernel: Kernel) -> Kernel:
-    """`kernel` with every store that only post-processes one reduction (or fold, or scan) reduced to storing its result in the type it is
-    accumulated in. Inputs nothing reads any more are dropped. Stores that read two results, or one at other places than their own axes, stay."""
+    """`kernel` with every store that only post-processes one reduction (or fold, or scan) reduced to storing its
+    result in the type it is accumulated in. Inputs nothing reads any more are dropped. Stores that read two results,
+    or one at other places than their own axes, stay."""
     point = {v.name: v for v in kernel.body if isinstance(v, Value) and isinstance(v.expr, Node)}
     stores = tuple(_bare(kernel, s, point) for s in kernel.stores)
     if all(a is b for a, b in zip(stores, kernel.stores, strict=True)):

@@ -13,8 +13,8 @@ from .structural_hash import Colours, commutes, elements
 class KernelWriter:
     """Writes a kernel from its stores, numbering what it meets; `text` is the result.
 
-    One line a statement: `s…` symbols are declared where they are met, `v3[a0,a1] = add[a2] float32 n4`, the nodes of an expression one a line above it.
-    """
+    One line a statement: `s…` symbols are declared where they are met, `v3[a0,a1] = add[a2] float32 n4`, the nodes of
+    an expression one a line above it."""
 
     def __init__(self, kernel: Kernel, erase: bool = False) -> None:
         self.kernel = kernel

@@ -1,6 +1,7 @@
 """The named workloads, one file each, and the way in: `get`, `make`, `parse_shape`.
 
-A name may end in `:constant=INPUT,…`: those inputs keep their contents from call to call (`conv2d:constant=weight`), so that a schedule may pack them once."""
+A name may end in `:constant=INPUT,…`: those inputs keep their contents from call to call (`conv2d:constant=weight`),
+so that a schedule may pack them once."""
 
 from __future__ import annotations
 
@@ -60,15 +61,16 @@ def get(name: str) -> KernelDef:
         raise KernelError(f"unknown kernel {base!r}{nearest(base, NAMES)} (known: {', '.join(NAMES)}; your own: my.py:function)")
     found = import_module(f".{base}", __name__).DEF
     assert isinstance(found, KernelDef)
-    return found if not constant else replace(found, name=name, make=lambda shape, dtype: with_constants(found.make(shape, dtype), constant))
+    return (
+        found if not constant else replace(found, name=name, make=lambda shape, dtype: with_constants(found.make(shape, dtype), constant))
+    )
 
 
 def make(name: str, shape: Mapping[str, Extent] | None = None, dtype: str | DType | None = None) -> Kernel:
     """A Kernel by name, or from a user's file by `my.py:function`; both may end in `:constant=INPUT,…`.
 
-    Missing sizes take the kernel's defaults; a size may be a symbol (`ir.sym("m", 1, 4096)`). `dtype` defaults to the kernel's first. Raises
-    KernelError for an unknown name, size or element type.
-    """
+    Missing sizes take the kernel's defaults; a size may be a symbol (`ir.sym("m", 1, 4096)`). `dtype` defaults to the
+    kernel's first. Raises KernelError for an unknown name, size or element type."""
     if is_path(name):
         path, constant = split_name(name)
         return with_constants(load(path, shape, dtype), constant)

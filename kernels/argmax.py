@@ -56,5 +56,14 @@ def nbytes(s: Shape, dtype: DType) -> int:
 
 
 DEF = KernelDef(
-    "argmax", "y = x.argmax(axis=1), the first on a tie", ("m", "n"), {"m": 4096, "n": 4096}, {"m": 11, "n": 103}, FLOATS, make, reference, flops, nbytes
+    "argmax",
+    "y = x.argmax(axis=1), the first on a tie",
+    ("m", "n"),
+    {"m": 4096, "n": 4096},
+    {"m": 11, "n": 103},
+    FLOATS,
+    make,
+    reference,
+    flops,
+    nbytes,
 )

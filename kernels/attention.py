@@ -1,11 +1,12 @@
 """Causal attention, y = softmax(q·kᵀ / √d)·v over the keys up to the query's own place, as a fold in block form.
 
-Over a tile of the keys the block computes M = max s, P = exp(s − M), L = Σ P and O = Σ P·v; two tiles merge by rescaling to the larger M
-(online softmax: Milakov and Gimelshein 2018; FlashAttention: Dao et al. 2022). A masked score is −∞. Where a whole tile is masked M is −∞ too,
-and −∞ − (−∞) would be NaN: every difference is taken from max(M, least finite number), which makes such a tile's P, L and O zero. P is masked once more, as the normal
-form of a kernel with one mask would do (`ir.masked_weights`): so it is seen that a tile of keys which all come later does nothing, and such tiles are not run
-(`ir.skippable`). A masked key adds 0·v: nothing, unless v is infinite or NaN there.
-"""
+Over a tile of the keys the block computes M = max s, P = exp(s − M), L = Σ P and O = Σ P·v; two tiles merge by
+rescaling to the larger M (online softmax: Milakov and Gimelshein 2018; FlashAttention: Dao et al. 2022). A masked
+score is −∞. Where a whole tile is masked M is −∞ too, and −∞ − (−∞) would be NaN: every difference is taken from
+max(M, least finite number), which makes such a tile's P, L and O zero. P is masked once more, as the normal form of a
+kernel with one mask would do (`ir.masked_weights`): so it is seen that a tile of keys which all come later does
+nothing, and such tiles are not run (`ir.skippable`). A masked key adds 0·v: nothing, unless v is infinite or NaN
+there."""
 
 from __future__ import annotations
 
@@ -31,8 +32,9 @@ def make(s: Shape, dtype: DType) -> Kernel:
 
 
 def build(name: str, shape: Shape, dtype: DType, causal: bool, window: Extent | None = None, shared: int = 1, sums: bool = False) -> Kernel:
-    """The kernel; families: b, h, row (queries), key, d. A query sees the last `window` keys up to its own; `shared` heads of queries share one of keys and values
-    (then h counts those, and their queries have an axis g). With `sums` it stores lse (b, h, s) = log Σ exp(score) of each query as well, in the compute type."""
+    """The kernel; families: b, h, row (queries), key, d. A query sees the last `window` keys up to its own; `shared`
+    heads of queries share one of keys and values (then h counts those, and their queries have an axis g). With `sums`
+    it stores lse (b, h, s) = log Σ exp(score) of each query as well, in the compute type."""
     b, h, s, d = shape["b"], shape["h"], shape["s"], shape["d"]
     kb = KernelBuilder(name)
     z, c, i = kb.axis("b", b), kb.axis("h", h // shared if shared > 1 else h), kb.axis("row", s)

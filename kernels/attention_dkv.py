@@ -1,4 +1,5 @@
-"""The gradients of attention with respect to keys and values, as a fold over tiles of the queries: dv = Pᵀ·dy and dk = dSᵀ·q/√d; see `attention_dq`.
+"""The gradients of attention with respect to keys and values, as a fold over tiles of the queries: dv = Pᵀ·dy and dk
+= dSᵀ·q/√d; see `attention_dq`.
 
 Where heads of queries share keys, each gives a gradient of its own; those of the `shared` heads are still to be added up."""
 

@@ -1,9 +1,9 @@
-"""The gradient of attention with respect to the queries, as a fold over tiles of the keys (FlashAttention's backward pass: Dao et al. 2022); `attention_mask` says
-which keys a query sees.
+"""The gradient of attention with respect to the queries, as a fold over tiles of the keys (FlashAttention's backward
+pass: Dao et al. 2022); `attention_mask` says which keys a query sees.
 
-With P = exp(q·kᵀ/√d − lse), which are the weights themselves, dP = dy·vᵀ and delta = Σ_d dy·y (as Σ_j P·dP is), a score's gradient is dS = P·(dP − delta)
-and dq = dS·k/√d. lse and delta are known from `attention_lse` and `attention_delta`, so nothing is rescaled: tiles of keys add up, and no array of queries × keys exists.
-"""
+With P = exp(q·kᵀ/√d − lse), which are the weights themselves, dP = dy·vᵀ and delta = Σ_d dy·y (as Σ_j P·dP is), a
+score's gradient is dS = P·(dP − delta) and dq = dS·k/√d. lse and delta are known from `attention_lse` and
+`attention_delta`, so nothing is rescaled: tiles of keys add up, and no array of queries × keys exists."""
 
 from __future__ import annotations
 
@@ -56,7 +56,8 @@ def parameters(kb: KernelBuilder, s: Shape, dtype: DType) -> tuple[Buffer, ...]:
 
 
 def weights(kb: KernelBuilder, s: Shape, inputs: Sequence[Buffer], heads: Heads, fixed: str) -> tuple[Value, Value, Value, Value]:
-    """Block values over (batch and heads, `fixed`, the other family), 'row' or 'key' being fixed: the products q·k and dy·v, the weights P and the gradients dS."""
+    """Block values over (batch and heads, `fixed`, the other family), 'row' or 'key' being fixed: the products q·k
+    and dy·v, the weights P and the gradients dS."""
     q, k, v, dy, lse, delta = inputs
     folded = "key" if fixed == "row" else "row"
     a, f = kb.axis(fixed, s["s"]), kb.axis(f"{folded}@in", s["s"])

@@ -1,5 +1,5 @@
-"""Attention that also stores lse, the logarithm of the sum of each query's exponentials: what its gradient needs. See `attention`, and `attention_mask` for what
-queries see."""
+"""Attention that also stores lse, the logarithm of the sum of each query's exponentials: what its gradient needs. See
+`attention`, and `attention_mask` for what queries see."""
 
 from __future__ import annotations
 

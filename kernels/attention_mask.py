@@ -1,5 +1,5 @@
-"""Sizes that say which keys a query sees, for the kernels of attention's gradient: `causal` (0 or 1), `w` (the last w keys up to its own; 0: all) and `shared`, the
-heads of queries that share one head of keys and values."""
+"""Sizes that say which keys a query sees, for the kernels of attention's gradient: `causal` (0 or 1), `w` (the last w
+keys up to its own; 0: all) and `shared`, the heads of queries that share one head of keys and values."""
 
 from __future__ import annotations
 

@@ -23,8 +23,9 @@ _MOST_SAID = 1 << 16
 
 
 def ask(path: str, question: tuple[Any, ...]) -> bytes:
-    """The answer (see `sent`) of a fresh process to `inside.answer(*question)`; when this returns, neither it nor what it started in its session's process
-    group is left. `path` is what messages call it. Raises KernelError where there is no answer."""
+    """The answer (see `sent`) of a fresh process to `inside.answer(*question)`; when this returns, neither it nor
+    what it started in its session's process group is left. `path` is what messages call it. Raises KernelError where
+    there is no answer."""
     request = pickle.dumps((list(sys.path), *question))
     command = [sys.executable, "-P", "-m", f"{__package__}.inside", str(os.getpid())]
     try:

@@ -40,4 +40,15 @@ def nbytes(s: Shape, dtype: DType) -> int:
     return int(s["m"] * s["n"] * (dtype.size + sum_type(dtype).size))
 
 
-DEF = KernelDef("cumsum", "y = x.cumsum(axis=1)", ("m", "n"), {"m": 4096, "n": 4096}, {"m": 11, "n": 103}, (*FLOATS, "int8"), make, reference, flops, nbytes)
+DEF = KernelDef(
+    "cumsum",
+    "y = x.cumsum(axis=1)",
+    ("m", "n"),
+    {"m": 4096, "n": 4096},
+    {"m": 11, "n": 103},
+    (*FLOATS, "int8"),
+    make,
+    reference,
+    flops,
+    nbytes,
+)

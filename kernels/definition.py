@@ -50,7 +50,9 @@ class KernelDef:
         full: dict[str, Extent] = {n: self.default_shape[n] for n in self.shape_names}
         for name, value in (shape or {}).items():
             if name not in full:
-                raise KernelError(f"{self.name} has no size {name!r}{nearest(name, self.shape_names)}; its sizes are {', '.join(self.shape_names)}")
+                raise KernelError(
+                    f"{self.name} has no size {name!r}{nearest(name, self.shape_names)}; its sizes are {', '.join(self.shape_names)}"
+                )
             least = self.minimum.get(name, 1)
             if isinstance(value, bool) or not isinstance(value, (int, Node)):
                 raise KernelError(f"{self.name}: size {name} is {value!r}; give an int")

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 
 def make(s: Shape, dtype: DType) -> Kernel:
-    """x (m, n) → y (m, n). The maximum and the logarithm are taken off one after the other: of large x their sum would round the logarithm away."""
+    """x (m, n) → y (m, n). The maximum and the logarithm are taken off one after the other: of large x their sum
+    would round the logarithm away."""
     m, n = s["m"], s["n"]
     kb = KernelBuilder("log_softmax")
     i = kb.axis("m", m)

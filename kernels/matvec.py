@@ -41,4 +41,6 @@ def nbytes(s: Shape, dtype: DType) -> int:
     return int((s["m"] * s["n"] + s["n"]) * dtype.size + s["m"] * sum_type(dtype).size)
 
 
-DEF = KernelDef("matvec", "y = a @ x", ("m", "n"), {"m": 4096, "n": 4096}, {"m": 31, "n": 67}, (*FLOATS, "int8"), make, reference, flops, nbytes)
+DEF = KernelDef(
+    "matvec", "y = a @ x", ("m", "n"), {"m": 4096, "n": 4096}, {"m": 31, "n": 67}, (*FLOATS, "int8"), make, reference, flops, nbytes
+)

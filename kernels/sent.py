@@ -1,6 +1,7 @@
 """How a Kernel travels from the process that ran a user's file: a frame with the parts of a kernel, or with an error's class and text.
 
-Reading makes objects of `ir` from their fields and nothing else: whatever a file writes in place of an answer, no name that it chooses is called."""
+Reading makes objects of `ir` from their fields and nothing else: whatever a file writes in place of an answer, no
+name that it chooses is called."""
 
 from __future__ import annotations
 

@@ -40,4 +40,15 @@ def nbytes(s: Shape, dtype: DType) -> int:
     return int(s["m"] * s["n"] * dtype.size + s["n"] * sum_type(dtype).size)
 
 
-DEF = KernelDef("sum_cols", "y = x.sum(axis=0)", ("m", "n"), {"m": 4096, "n": 4096}, {"m": 31, "n": 67}, (*FLOATS, "int8"), make, reference, flops, nbytes)
+DEF = KernelDef(
+    "sum_cols",
+    "y = x.sum(axis=0)",
+    ("m", "n"),
+    {"m": 4096, "n": 4096},
+    {"m": 31, "n": 67},
+    (*FLOATS, "int8"),
+    make,
+    reference,
+    flops,
+    nbytes,
+)

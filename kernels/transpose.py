@@ -39,4 +39,6 @@ def nbytes(s: Shape, dtype: DType) -> int:
     return int(2 * s["m"] * s["n"] * dtype.size)
 
 
-DEF = KernelDef("transpose", "y = x.T", ("m", "n"), {"m": 4096, "n": 4096}, {"m": 31, "n": 67}, (*FLOATS, "int8"), make, reference, flops, nbytes)
+DEF = KernelDef(
+    "transpose", "y = x.T", ("m", "n"), {"m": 4096, "n": 4096}, {"m": 31, "n": 67}, (*FLOATS, "int8"), make, reference, flops, nbytes
+)

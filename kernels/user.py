@@ -1,7 +1,8 @@
 """A user's own kernel: `my.py:function`, a function that returns a Kernel.
 
-The file runs in a process of its own (`contained`), which hands the Kernel back as data: it may exit, print, close its output, fork or never return, and whoever
-asked goes on. That is containment of mistakes, not a sandbox: the file can do whatever its user can, so nothing loads one that its user did not name."""
+The file runs in a process of its own (`contained`), which hands the Kernel back as data: it may exit, print, close
+its output, fork or never return, and whoever asked goes on. That is containment of mistakes, not a sandbox: the file
+can do whatever its user can, so nothing loads one that its user did not name."""
 
 from __future__ import annotations
 
@@ -28,11 +29,12 @@ def split_path(name: str) -> tuple[str, str]:
 
 
 def load(path: str, shape: Mapping[str, Extent] | None = None, dtype: str | DType | None = None) -> Kernel:
-    """Call the function behind `my.py:function` (default name: `make_kernel`) in a process of its own. What it prints goes to standard error.
+    """Call the function behind `my.py:function` (default name: `make_kernel`) in a process of its own. What it prints
+    goes to standard error.
 
-    Sizes are passed as keyword arguments of the same name, `dtype` (a DType) where the function takes one. Raises KernelError when the file or
-    function is not there, a size is not one of its arguments, it fails, exits, does not return in time, or returns something other than a Kernel.
-    """
+    Sizes are passed as keyword arguments of the same name, `dtype` (a DType) where the function takes one. Raises
+    KernelError when the file or function is not there, a size is not one of its arguments, it fails, exits, does not
+    return in time, or returns something other than a Kernel."""
     file, _ = split_path(path)
     if "\0" in path or not os.path.isfile(file):
         raise KernelError(f"there is no file {file}; write --kernel PATH.py:function")

@@ -72,7 +72,11 @@ class Storage:
             for a, i in zip(axes, src, strict=True):
                 if plans[a].threads == 1:
                     continue
-                if i.op != "axis" or i.arg.family != a.arg.family or (plans[i].threads, plans[i].vector) != (plans[a].threads, plans[a].vector):
+                if (
+                    i.op != "axis"
+                    or i.arg.family != a.arg.family
+                    or (plans[i].threads, plans[i].vector) != (plans[a].threads, plans[a].vector)
+                ):
                     return False
                 even = all(isinstance(p.extent, int) and p.extent % p.block == 0 for p in (plans[a], plans[i]))
                 if not even and plans[i].block != plans[a].block:

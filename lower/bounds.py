@@ -37,14 +37,14 @@ class Bounds(Indices):
         return ix.compare("lt", plan.index, size(plan.extent))
 
     def nowhere(self, conds: Sequence[Node], asg: Assignment) -> bool:
-        """Whether nothing has to be done for a point, because one of some conditions is known to be false. (What a nest fills on its way, others read in whole
-        vectors.)"""
+        """Whether nothing has to be done for a point, because one of some conditions is known to be false. (What a
+        nest fills on its way, others read in whole vectors.)"""
         found = (self.truths(c.op, c.src[0], c.src[1], asg) for c in conds if c.op == "lt" and c.src[0].dtype is index)
         return not self.nest.fills and any(t is not None and not any(t) for t in found)
 
     def conditions(self, over: tuple[Node, ...] | None = None) -> list[Node]:
-        """What must hold for the nest's point over some of its axes (the spatial ones if not given) to exist, where register copies or threads reach past an extent, and for this
-        thread to be the one that stores it."""
+        """What must hold for the nest's point over some of its axes (the spatial ones if not given) to exist, where
+        register copies or threads reach past an extent, and for this thread to be the one that stores it."""
         over = self.nest.axes if over is None else over
         axes = [a for a in (self.lane_masked, *self.scalar_masked) if a is not None and a in over]
         return [self.bound(a) for a in axes] + self.one_thread(over)

@@ -20,9 +20,11 @@ from . import minimax
 
 @dataclass(frozen=True)
 class _Format:
-    """A float type: its bits as an unsigned type, mantissa bits, exponent bias, ln 2 in two parts (the first has so few bits
-    that its product with an exponent is exact), and the arguments beyond which exp is inf or 0 and tanh or erf is 1. For exp to be 0 there are two: the last lies where both
-    powers of two that scale the result are 0, since a product that is merely tiny is computed with microcode's help on many processors, and masked scores are all like that."""
+    """A float type: its bits as an unsigned type, mantissa bits, exponent bias, ln 2 in two parts (the first has so
+    few bits that its product with an exponent is exact), and the arguments beyond which exp is inf or 0 and tanh or
+    erf is 1. For exp to be 0 there are two: the last lies where both powers of two that scale the result are 0, since
+    a product that is merely tiny is computed with microcode's help on many processors, and masked scores are all like
+    that."""
 
     bits: DType
     mantissa: int
@@ -35,7 +37,9 @@ class _Format:
 
 _FORMATS = {
     "float32": _Format(uint32, 23, 127, (0.693359375, float.fromhex("-0x1.bd0106p-13")), (-176.0, -104.0, 89.0), 10.0, 3.85),
-    "float64": _Format(uint64, 52, 1023, (float.fromhex("0x1.62e42feep-1"), float.fromhex("0x1.a39ef35793c76p-33")), (-1418.0, -746.0, 710.0), 20.0, 6.0),
+    "float64": _Format(
+        uint64, 52, 1023, (float.fromhex("0x1.62e42feep-1"), float.fromhex("0x1.a39ef35793c76p-33")), (-1418.0, -746.0, 710.0), 20.0, 6.0
+    ),
 }
 
 
@@ -69,7 +73,8 @@ class _Emit:
         return self.op("select", self.op("lt", limit, x), limit, x)
 
     def poly(self, coefficients: tuple[float, ...], x: Val) -> Val:
-        """By pairs, so that the chain is half as long as Horner's (G. Estrin, 1960): processors wait for it more than for the extra square."""
+        """By pairs, so that the chain is half as long as Horner's (G. Estrin, 1960): processors wait for it more than
+        for the extra square."""
         pairs = [self.fma(self.num(high), x, self.num(low)) for low, high in zip(coefficients[::2], coefficients[1::2])]
         acc = self.num(coefficients[-1]) if len(coefficients) % 2 else pairs.pop()
         square = self.op("mul", x, x)
@@ -78,8 +83,9 @@ class _Emit:
         return acc
 
     def reduce(self, x: Val, bias: int) -> tuple[Val, Val, Val]:
-        """(a float whose bits' low end is n + bias, n, r) with x = n ln 2 + r, |r| <= ln 2 / 2. Adding 1.5 · 2^mantissa rounds to a whole number
-        and leaves it in the low bits, with zeros above as far as any shift here looks."""
+        """(a float whose bits' low end is n + bias, n, r) with x = n ln 2 + r, |r| <= ln 2 / 2. Adding 1.5 ·
+        2^mantissa rounds to a whole number and leaves it in the low bits, with zeros above as far as any shift here
+        looks."""
         magic = self.num(1.5 * 2.0**self.f.mantissa + bias)
         shifted = self.fma(x, self.num(1 / math.log(2)), magic)
         n = self.op("sub", shifted, magic)

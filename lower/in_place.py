@@ -1,6 +1,7 @@
-"""Keeps a value that takes long to compute in the rows of an output until the output itself is written there: one array fewer to hold in the caches, and the
-memory that the output will need is fetched while the value is computed instead of while it is stored. (Values that take no time hide no fetch, and an array
-that stays in the nearest cache serves them better.)"""
+"""Keeps a value that takes long to compute in the rows of an output until the output itself is written there: one
+array fewer to hold in the caches, and the memory that the output will need is fetched while the value is computed
+instead of while it is stored. (Values that take no time hide no fetch, and an array that stays in the nearest cache
+serves them better.)"""
 
 from __future__ import annotations
 
@@ -14,8 +15,9 @@ from .storage import Array
 
 
 def in_output(low: Lowering, value: Value, axes: tuple[Node, ...]) -> Array | None:
-    """The output whose elements are the last to read the value, each the one at its own place; None if there is none, or where an element could be
-    written before it is read for the last time: by another thread, another round of an open loop, or a loop shared with a reader."""
+    """The output whose elements are the last to read the value, each the one at its own place; None if there is none,
+    or where an element could be written before it is read for the last time: by another thread, another round of an
+    open loop, or a loop shared with a reader."""
     if not any(e.op in EXPENSIVE and axes_of(e) >= set(value.axes) for e in walk(value.body)):
         return None
     order = [i for i in low.sched.items if isinstance(i, Nest)]
@@ -28,7 +30,9 @@ def in_output(low: Lowering, value: Value, axes: tuple[Node, ...]) -> Array | No
         return None
     # whoever is around the room, or shares a loop with the store, works on other elements in every round
     places = set(zip(axes, last.indices))
-    if any((p.axis, p.axis) not in places for p in low.scope.opened.values()) or any(low.sched.plans[a].fold for a in (*axes, *last.indices)):
+    if any((p.axis, p.axis) not in places for p in low.scope.opened.values()) or any(
+        low.sched.plans[a].fold for a in (*axes, *last.indices)
+    ):
         return None
     for n, src in (*readers, (makers[0], axes)):
         at = set(zip(src, last.indices))
@@ -42,7 +46,14 @@ def in_output(low: Lowering, value: Value, axes: tuple[Node, ...]) -> Array | No
 
 def _stores_all(low: Lowering, n: Nest, value: Value, axes: tuple[Node, ...]) -> bool:
     """Whether a nest is the only one to write its output, of the value's type and shape, one element a point, through the caches."""
-    if n.kind != "store" or n.store is None or n.store.combine or n.mask is not None or n.name in low.sched.held or n.name in low.storage.aliased:
+    if (
+        n.kind != "store"
+        or n.store is None
+        or n.store.combine
+        or n.mask is not None
+        or n.name in low.sched.held
+        or n.name in low.storage.aliased
+    ):
         return False
     out = n.store.buffer
     if out.dtype is not value.dtype or out.name in low.sched.nt or out.name in low.storage.lent or out.name not in low.ctx.params:

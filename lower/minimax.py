@@ -30,8 +30,9 @@ LOG64 = _table(
     "0x1.74663eed0213fp-3", "0x1.39a1ba50d653fp-3", "0x1.2f0567041c7f2p-3",
 )  # fmt: skip
 
-# float32: erf(x) / x - 5/16 as a quotient of two in s, for |x| <= 3.85; relative to erf(x) / x 2^-25.4. The product of x and 5/16, added last,
-# leaves the quotient's roundings less weight; numerator and denominator are multiplied by 113/64, for which they round luckily.
+# float32: erf(x) / x - 5/16 as a quotient of two in s, for |x| <= 3.85; relative to erf(x) / x 2^-25.4. The product
+# of x and 5/16, added last, leaves the quotient's roundings less weight; numerator and denominator are multiplied by
+# 113/64, for which they round luckily.
 ERF32 = (
     _table("0x1.70c702p+0", "0x1.ca72e8p-5", "0x1.ef727ap-6", "-0x1.b5fe7ap-10", "-0x1.0bb732p-13", "-0x1.281634p-16"),
     _table("0x1.c40000p+0", "0x1.c3de92p-1", "0x1.99142cp-3", "0x1.abb466p-6", "0x1.091a66p-9", "0x1.1ed48ep-14"),

@@ -1,4 +1,5 @@
-"""Loads of every second, third or fourth element (a window that moves by more than one): whole vectors, and shuffles that pick from them."""
+"""Loads of every second, third or fourth element (a window that moves by more than one): whole vectors, and shuffles
+that pick from them."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ LEAST = 4
 
 
 def strided_read(ev: Indices, mem: Mem, base: Node, offset: int, step: int, invariant: bool) -> Val | None:
-    """A vector of the elements `step` apart from base + offset on, reading nothing past the last of them; None where it is better gathered."""
+    """A vector of the elements `step` apart from base + offset on, reading nothing past the last of them; None where
+    it is better gathered."""
     if not picks(step) or ev.width < LEAST or ev.low.sched.target.kind == "gpu":
         return None
     b, width = ev.b, ev.width

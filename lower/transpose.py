@@ -1,8 +1,10 @@
-"""Transposes in registers: what would be gathered along the lanes is loaded along another register part in which it is consecutive, and turned.
+"""Transposes in registers: what would be gathered along the lanes is loaded along another register part in which it
+is consecutive, and turned.
 
-Blocks of 16 bytes square are turned first, by rounds that zip two vectors within each 16 bytes; then 16 bytes are the units, and rounds that pick the even and the
-odd ones of two vectors bring them where they belong (both are perfect shuffles: Stone, "Parallel Processing with the Perfect Shuffle", 1971). Processors have
-one instruction for each such step, with no table of lanes."""
+Blocks of 16 bytes square are turned first, by rounds that zip two vectors within each 16 bytes; then 16 bytes are the
+units, and rounds that pick the even and the odd ones of two vectors bring them where they belong (both are perfect
+shuffles: Stone, "Parallel Processing with the Perfect Shuffle", 1971). Processors have one instruction for each such
+step, with no table of lanes."""
 
 from __future__ import annotations
 
@@ -22,8 +24,8 @@ LEAST = 4
 
 
 def transposed(b: Builder, rows: Sequence[Val]) -> list[Val]:
-    """The columns of equally long vectors, as vectors of one element of each row. There are as many rows as a vector has lanes, and no fewer than columns; a row
-    is at least 16 bytes; all counts are powers of two."""
+    """The columns of equally long vectors, as vectors of one element of each row. There are as many rows as a vector
+    has lanes, and no fewer than columns; a row is at least 16 bytes; all counts are powers of two."""
     unit = 16 // rows[0].dtype.size
     times = len(rows) // rows[0].lanes
     whole = [_joined(b, [rows[at + j + unit * i] for i in range(times)]) for at in range(0, len(rows), unit * times) for j in range(unit)]
@@ -68,8 +70,9 @@ def _joined(b: Builder, vectors: list[Val]) -> Val:
 
 
 def transposed_read(ev: Indices, mem: Mem, address: Node, asg: Assignment, invariant: bool, past: Collection[Node] = ()) -> Val | None:
-    """The load of a whole vector at `address`, over parts and linear, from a block that is loaded and turned once for all its copies; None where no register
-    part of the nest is consecutive in memory. `past`: axes whose copies reach past their extent; nothing is read there, and what the copies get is never stored."""
+    """The load of a whole vector at `address`, over parts and linear, from a block that is loaded and turned once for
+    all its copies; None where no register part of the nest is consecutive in memory. `past`: axes whose copies reach
+    past their extent; nothing is read there, and what the copies get is never stored."""
     if ev.width < LEAST or mem.dtype.size < 4 or ev.low.sched.target.kind == "gpu" or ev.lane is None:
         return None
     copies = ev.split_of(address)[3]

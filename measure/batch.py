@@ -67,8 +67,8 @@ TIME, REPEAT, ALIGN = "time", "repeat", "align"
 
 @dataclass(frozen=True, slots=True)
 class BatchJob:
-    """What to do with a task: `incumbent_s` rejects early; `full` compares with NumPy; `steps` follow the first run, in order; `hashed` also says which
-    bits the outputs are."""
+    """What to do with a task: `incumbent_s` rejects early; `full` compares with NumPy; `steps` follow the first run,
+    in order; `hashed` also says which bits the outputs are."""
 
     task: BatchTask
     incumbent_s: float | None = None
@@ -79,9 +79,10 @@ class BatchJob:
 
 @dataclass(frozen=True, slots=True)
 class BatchResult:
-    """What came of a job; times in seconds per call. `broken`: the child ended over it (a signal, an exit, a deadline). `cleared`: it failed once beside others
-    and was right alone. `checks`: names of what it passed, as in Measurement. `compared`: runs whose outputs were compared. `outputs`: hex digest of the outputs'
-    bytes, where it was asked for."""
+    """What came of a job; times in seconds per call. `broken`: the child ended over it (a signal, an exit, a
+    deadline). `cleared`: it failed once beside others and was right alone. `checks`: names of what it passed, as in
+    Measurement. `compared`: runs whose outputs were compared. `outputs`: hex digest of the outputs' bytes, where it
+    was asked for."""
 
     outcome: Outcome
     times: list[float] = field(default_factory=list)
@@ -158,7 +159,8 @@ def _examine(bench: Bench, channel: Channel, watch: Watch, job: BatchJob) -> Bat
 
 
 def _elsewhere(watch: Watch, channel: Channel) -> bool:
-    """Run on operands at other addresses. False: not possible, in a device's own memory (whose buffers begin where the driver says), or for want of memory."""
+    """Run on operands at other addresses. False: not possible, in a device's own memory (whose buffers begin where
+    the driver says), or for want of memory."""
     if watch.bench.on_device is not None:
         return False
     try:

@@ -1,7 +1,8 @@
 """Operands in the memory of a device: what a worker measures on, where kernels cannot use the host's memory.
 
-Every set of the host's operands (`memory.Operands`) is there again as the device's buffers. On a device no page can be made inaccessible,
-so around each output lies a pattern that is checked after a run, and around each input NaN. Outputs come back to the host's own for checking."""
+Every set of the host's operands (`memory.Operands`) is there again as the device's buffers. On a device no page can
+be made inaccessible, so around each output lies a pattern that is checked after a run, and around each input NaN.
+Outputs come back to the host's own for checking."""
 
 from __future__ import annotations
 

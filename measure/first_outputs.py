@@ -47,7 +47,8 @@ class FirstOutputs:
         return ""
 
     def spoil(self, addresses: Sequence[int]) -> None:
-        """Invert some bytes of every output of this set, so that an output that held the right values does not any more: far cheaper than filling it."""
+        """Invert some bytes of every output of this set, so that an output that held the right values does not any
+        more: far cheaper than filling it."""
         for _, address, nbytes in self._outputs(addresses):
             some = _bytes(address, nbytes)[:: STRIDE if nbytes > _WHOLE else 1]
             some ^= 0xFF

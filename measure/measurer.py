@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import pickle
 import select
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
@@ -16,9 +14,10 @@ from ..ir.errors import DeviceError, MeasureError
 from ..log import logger
 from ..targets import usable_cores
 from . import builder, process, runner
-from .batch import BatchFailed, BatchResult, BatchTask, summary
+from .batch import BatchFailed
 from .buildpool import BuildPool
 from .builds import Builds
+from .conversions import _flushes, _free_memory, _measurement, _portable, _task
 from .outcome import Duel, DuelError, Measurement, Outcome
 from .process import STILL_S, Stillness
 from .protocol import Channel, Closed
@@ -61,10 +60,12 @@ class Measurer:
         extra: Mapping[str, Any] | None = None,
         hash_outputs: bool = False,
     ) -> None:
-        """`threads` defaults to the device's. `seed` fixes the inputs. `vars`: values of the kernel's symbols. `deadline_s`: seconds
-        one call (or one timing) may take. `builders`: processes (default: usable cores; one less where the device is a GPU). `memory_limit`: bytes a candidate may
-        allocate (default: half of what is free). `compile(kernel, opts, device, **extra)` defaults to `plan.compile`; it must be
-        importable by name. `hash_outputs` fills `Measurement.outputs`, some milliseconds a candidate. Raises DeviceError where the device cannot run here."""
+        """`threads` defaults to the device's. `seed` fixes the inputs. `vars`: values of the kernel's symbols.
+        `deadline_s`: seconds one call (or one timing) may take. `builders`: processes (default: usable cores; one
+        less where the device is a GPU). `memory_limit`: bytes a candidate may allocate (default: half of what is
+        free). `compile(kernel, opts, device, **extra)` defaults to `plan.compile`; it must be importable by name.
+        `hash_outputs` fills `Measurement.outputs`, some milliseconds a candidate. Raises DeviceError where the device
+        cannot run here."""
         self.kernel, self.vars, self.seed = kernel, dict(vars or {}), seed
         self.device = devices.get(device)
         self.device.check()
@@ -129,8 +130,10 @@ class Measurer:
         return self._measure(built, Data(self.seed), incumbent_s, full=False)
 
     def confirm(self, built: Built) -> Measurement:
-        """Measure a winner again in full: whole-number inputs, on which results must be exact where no rounding can happen; zeros, subnormals, infinities, NaN and the largest
-        numbers; other random inputs, also at other addresses, on which many runs must agree bit for bit unless the schedule is declared NONDET. The result's `checks` say what was done."""
+        """Measure a winner again in full: whole-number inputs, on which results must be exact where no rounding can
+        happen; zeros, subnormals, infinities, NaN and the largest numbers; other random inputs, also at other
+        addresses, on which many runs must agree bit for bit unless the schedule is declared NONDET. The result's
+        `checks` say what was done."""
         checks: tuple[str, ...] = ()
         compared = 0
         for data in self._second(built):
@@ -168,7 +171,14 @@ class Measurer:
                 if deaths > _RESTARTS:
                     raise MeasureError(f"the runner process keeps ending ({how}); free some memory or measure a smaller shape") from e
                 if deaths == _RESTARTS or len(out) > before:
-                    out.append(Measurement(tuple(built[len(out)].opts), Outcome.crash, detail=f"the runner was lost over it ({how})", sha=built[len(out)].sha))
+                    out.append(
+                        Measurement(
+                            tuple(built[len(out)].opts),
+                            Outcome.crash,
+                            detail=f"the runner was lost over it ({how})",
+                            sha=built[len(out)].sha,
+                        )
+                    )
         if log.listens():  # now, when nothing is being timed
             from ..opts.opt import short
 
@@ -178,8 +188,8 @@ class Measurer:
         return out
 
     def duel(self, a: Built, b: Built, rounds: int = 8) -> Duel:
-        """Time two candidates against each other in `rounds` pairs (bursts above one thread). Both are verified first, and compared after every burst; raises
-        DuelError when one of them fails."""
+        """Time two candidates against each other in `rounds` pairs (bursts above one thread). Both are verified
+        first, and compared after every burst; raises DuelError when one of them fails."""
         try:
             self._send(("duel", _task(a), _task(b), rounds, Data(self.seed), self._group()))
             _, got = self._receive()
@@ -193,7 +203,9 @@ class Measurer:
 
         pairs = got.pairs
         ratio, significant = compare(pairs)
-        return Duel(ratio, significant, median([x for x, _ in pairs]), median([y for _, y in pairs]), len(pairs), noise(pairs), got.compared)
+        return Duel(
+            ratio, significant, median([x for x, _ in pairs]), median([y for _, y in pairs]), len(pairs), noise(pairs), got.compared
+        )
 
     # the runner ---------------------------------------------------------------------------------------------------
     def _group(self) -> int | None:
@@ -246,55 +258,3 @@ class Measurer:
         log.info("the runner %s; a new one is started", how)
         self._start_runner()
         return how
-
-
-def _flushes(b: Built) -> bool:
-    """Whether it uses a matrix instruction that takes subnormal numbers for zero, as docs/options.md says of bfloat16's."""
-    from ..opts.opt import Opt
-    from ..opts.registry import OPTIONS
-
-    return any(OPTIONS[o.op].flushes(o) for o in b.opts if isinstance(o, Opt))
-
-
-def _task(b: Built) -> BatchTask:
-    return BatchTask(b.obj, b.signature, "NONDET" in b.effects)
-
-
-def _measurement(b: Built, r: BatchResult) -> Measurement:
-    return Measurement(
-        tuple(b.opts),
-        r.outcome,
-        **summary(r.times),
-        error=r.error,
-        detail=r.detail,
-        sha=b.sha,
-        build_s=b.build_s,
-        lower_s=b.lower_s + b.render_s,
-        outputs=r.outputs,
-        cleared=r.cleared,
-        checks=r.checks,
-        compared=r.compared,
-    )
-
-
-def _portable(device: Device, asked: Any) -> Any:
-    """What `devices.get` in another process turns into this device: its spec, or itself where only this process knows that name."""
-    spec = asked if isinstance(asked, str) else device.spec
-    if spec and spec not in devices.local_names():
-        return spec
-    try:
-        pickle.dumps(device)
-    except (pickle.PicklingError, TypeError, AttributeError) as e:
-        raise DeviceError(f"device {device.name} cannot be handed to another process ({e}); name it as module:factory or file.py:factory") from e
-    return device
-
-
-def _free_memory() -> int:
-    """Bytes that can be had without swapping."""
-    pages = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    try:
-        with open("/proc/meminfo") as f:
-            kib = next((int(line.split()[1]) for line in f if line.startswith("MemAvailable:")), 0)
-    except OSError:
-        kib = 0
-    return max(pages, kib * 1024)

@@ -1,9 +1,10 @@
 """Operand memory with guard pages: an access outside a parameter ends the process, or breaks a canary.
 
-Each parameter is there twice. In the *checked* copy its last byte touches an inaccessible page, so one element past the end
-faults; the bytes before it, up to the page's start, hold a canary (outputs), and before them is another inaccessible page. In the
-*timed* copies the first byte touches the inaccessible page and begins a cache line, as arrays of `tilewright.empty` and PyTorch do (NumPy's
-own large ones begin 16 bytes into one); there may be several (rotated past the last-level cache). A parameter of whole pages needs one copy for both.
+Each parameter is there twice. In the *checked* copy its last byte touches an inaccessible page, so one element past
+the end faults; the bytes before it, up to the page's start, hold a canary (outputs), and before them is another
+inaccessible page. In the *timed* copies the first byte touches the inaccessible page and begins a cache line, as
+arrays of `tilewright.empty` and PyTorch do (NumPy's own large ones begin 16 bytes into one); there may be several
+(rotated past the last-level cache). A parameter of whole pages needs one copy for both.
 
 Mappings are private and of huge pages where that is possible. Inputs are written and made read-only before a child is forked,
 so the child maps them without a fault; outputs are first touched in the child.
@@ -149,7 +150,12 @@ class Operands:
     """Memory of all parameters of a kernel, in call order."""
 
     def __init__(
-        self, names: Sequence[str], dtypes: Sequence[DType], shapes: Sequence[tuple[int, ...]], inputs: Mapping[str, np.ndarray[Any, Any]], copies: int = 1
+        self,
+        names: Sequence[str],
+        dtypes: Sequence[DType],
+        shapes: Sequence[tuple[int, ...]],
+        inputs: Mapping[str, np.ndarray[Any, Any]],
+        copies: int = 1,
     ) -> None:
         """`inputs` holds values by name; every other parameter is an output. `copies`: how many timed sets."""
         self.names = tuple(names)

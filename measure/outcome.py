@@ -18,7 +18,8 @@ class Outcome(StrEnum):
     ok = "ok"
     """Built, right, timed."""
     wrong = "wrong"
-    """Ran, and its result disagrees with the reference, or with its own result of another run, if only once: in a process where no other candidate ran."""
+    """Ran, and its result disagrees with the reference, or with its own result of another run, if only once: in a
+    process where no other candidate ran."""
     build = "build"
     """Its source did not become loadable code, or its builder hung or died."""
     timeout = "timeout"
@@ -33,15 +34,16 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One candidate's result. Times are seconds per call: `t_min` and `t_med` over `n` calls, None unless the outcome is ok or
-    slow. `error` is the largest |result − reference| over its bound (ok means ≤ 1; None where nothing was compared). `sha` is
-    the rendered source's. `lower_s` covers lowering and rendering, `build_s` the compiler. `outputs` is a digest of the results' bits, where
-    one was asked for.
+    """One candidate's result. Times are seconds per call: `t_min` and `t_med` over `n` calls, None unless the outcome
+    is ok or slow. `error` is the largest |result − reference| over its bound (ok means ≤ 1; None where nothing was
+    compared). `sha` is the rendered source's. `lower_s` covers lowering and rendering, `build_s` the compiler.
+    `outputs` is a digest of the results' bits, where one was asked for.
 
-    `cleared`: it failed beside other candidates and was right alone, so its time is known, but it must not win. `checks`: what it passed, in order: 'random',
-    'whole' (numbers), 'fresh' (other random inputs), 'special' and 'edges' (see `measure.special`): inputs on which all outputs were compared with the reference;
-    'repeat16' (or another number): so many runs gave the same bits, within the bound where the schedule is NONDET; 'aligned': operands at other addresses.
-    `compared`: runs whose outputs were compared."""
+    `cleared`: it failed beside other candidates and was right alone, so its time is known, but it must not win.
+    `checks`: what it passed, in order: 'random', 'whole' (numbers), 'fresh' (other random inputs), 'special' and
+    'edges' (see `measure.special`): inputs on which all outputs were compared with the reference; 'repeat16' (or
+    another number): so many runs gave the same bits, within the bound where the schedule is NONDET; 'aligned':
+    operands at other addresses. `compared`: runs whose outputs were compared."""
 
     opts: tuple[Opt, ...]
     outcome: Outcome
@@ -74,9 +76,10 @@ class DuelError(MeasureError):
 
 @dataclass(frozen=True, slots=True)
 class Duel:
-    """Two candidates timed in pairs. `ratio` is the median over the rounds of (time of a) / (time of b): below 1, a is faster.
-    `significant`: the rounds agree on a difference larger than their own scatter. `t_a`, `t_b`: median seconds per call. `noise`: half of the ratio's 95 %
-    confidence interval, as a share of it (0.02: give or take 2 %). `compared`: runs of either whose outputs were compared."""
+    """Two candidates timed in pairs. `ratio` is the median over the rounds of (time of a) / (time of b): below 1, a
+    is faster. `significant`: the rounds agree on a difference larger than their own scatter. `t_a`, `t_b`: median
+    seconds per call. `noise`: half of the ratio's 95 % confidence interval, as a share of it (0.02: give or take 2
+    %). `compared`: runs of either whose outputs were compared."""
 
     ratio: float
     significant: bool

@@ -29,14 +29,17 @@ _ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "BL
 STILL_S = 60.0
 """A helper that computes has had some processor time in this many seconds, however busy the machine."""
 _KEEP_FREED = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
-"""glibc otherwise hands every large array back when it is freed, and most of the time of a reference in float64 goes into getting zeroed pages again."""
+"""glibc otherwise hands every large array back when it is freed, and most of the time of a reference in float64 goes
+into getting zeroed pages again."""
 
 
 def start(module: str, setup: Any, group: int | None = 0) -> tuple[subprocess.Popen[bytes], Channel]:
     """Run `python -m module` and send it `setup`. `group`: the process group it joins, 0 for its own new one. Raises
     MeasureError where measuring is not supported."""
     if not sys.platform.startswith("linux"):
-        raise MeasureError(f"measuring needs Linux (this is {sys.platform}); use --mode require with a cache that was tuned on Linux, or show to render")
+        raise MeasureError(
+            f"measuring needs Linux (this is {sys.platform}); use --mode require with a cache that was tuned on Linux, or show to render"
+        )
     env = {k: v for k, v in os.environ.items() if not k.startswith("OPENBLAS_")}
     env.update(dict.fromkeys(_ONE_THREAD, "1"))
     env.update(_KEEP_FREED)

@@ -1,7 +1,9 @@
-"""Run a candidate again and again on the same inputs, under conditions that change: a race that needs a certain order of events should get its chance.
+"""Run a candidate again and again on the same inputs, under conditions that change: a race that needs a certain order
+of events should get its chance.
 
-The threads of the pool are hot (they spin) when a call follows another at once, and asleep after a pause; beside a busy neighbour they are interrupted in the
-middle of their work; in a burst of timed calls nothing lies between one call and the next."""
+The threads of the pool are hot (they spin) when a call follows another at once, and asleep after a pause; beside a
+busy neighbour they are interrupted in the middle of their work; in a burst of timed calls nothing lies between one
+call and the next."""
 
 from __future__ import annotations
 
@@ -37,8 +39,9 @@ def expected_s(call_s: float) -> float:
 
 
 def repeat(watch: Watch, step: Callable[[], None]) -> int:
-    """How many more runs gave the same outputs as the first, which `watch` keeps: at least LEAST unless they take longer than LIMIT_S. `step` is called before
-    each (it renews the candidate's deadline). Raises WrongResultError."""
+    """How many more runs gave the same outputs as the first, which `watch` keeps: at least LEAST unless they take
+    longer than LIMIT_S. `step` is called before each (it renews the candidate's deadline). Raises
+    WrongResultError."""
     addresses = watch.bench.operands.checked
     began, runs = time.monotonic(), 0
     while not _enough(runs, time.monotonic() - began):

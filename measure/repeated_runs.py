@@ -1,8 +1,9 @@
 """A loaded candidate whose every run is checked: what it wrote must be right, and the same bits each time.
 
-A schedule that is wrong now and then (a race, code that remembers something between calls) is right in most runs. So its first outputs are compared
-with the reference, and those of every later run, and of the sets that a burst of timed calls wrote, with the first ones, bit for bit; where the schedule may give
-other bits each time (`NONDET`), with the reference again. Outputs are poisoned before every run, so that a call that writes nothing is seen."""
+A schedule that is wrong now and then (a race, code that remembers something between calls) is right in most runs. So
+its first outputs are compared with the reference, and those of every later run, and of the sets that a burst of timed
+calls wrote, with the first ones, bit for bit; where the schedule may give other bits each time (`NONDET`), with the
+reference again. Outputs are poisoned before every run, so that a call that writes nothing is seen."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ _MOST_BYTES = 64 << 20
 
 
 class WrongResultError(Exception):
-    """What a candidate wrote is not right. `error`: the largest |result − reference| over its bound; `slot`: whose it was, where two are watched."""
+    """What a candidate wrote is not right. `error`: the largest |result − reference| over its bound; `slot`: whose it
+    was, where two are watched."""
 
     def __init__(self, detail: str, error: float | None, slot: int) -> None:
         super().__init__(detail)
@@ -29,7 +31,8 @@ class WrongResultError(Exception):
 
 
 class Watch:
-    """Runs and times one candidate on the operands of a bench; raises WrongResultError. It has the `time` of an Executable, so that timing it is checking it."""
+    """Runs and times one candidate on the operands of a bench; raises WrongResultError. It has the `time` of an
+    Executable, so that timing it is checking it."""
 
     def __init__(self, bench: Bench, exe: Executable, deterministic: bool, slot: int = 0) -> None:
         """Two that are watched at a time have each their own `slot`, 0 and 1."""
@@ -95,7 +98,9 @@ class Watch:
         return self.bench.kept.setdefault(self.slot, FirstOutputs(self.bench.host))
 
     # timing ---------------------------------------------------------------------------------------------------------
-    def time(self, pointer_sets: Sequence[Sequence[int]], vars: Sequence[int] = (), repeats: int = 1, limit_s: float = float("inf")) -> list[float]:
+    def time(
+        self, pointer_sets: Sequence[Sequence[int]], vars: Sequence[int] = (), repeats: int = 1, limit_s: float = float("inf")
+    ) -> list[float]:
         """As `Executable.time`; then the outputs of the sets that were written are compared, as many as do not take long."""
         watched = self._watched(len(pointer_sets), repeats)
         for i in watched:
@@ -111,7 +116,8 @@ class Watch:
         return times
 
     def _watched(self, sets: int, repeats: int) -> list[int]:
-        """Which sets are compared after a burst: others each time where not all can be. Results in a device's own memory come through a bus: one set."""
+        """Which sets are compared after a burst: others each time where not all can be. Results in a device's own
+        memory come through a bus: one set."""
         bench, first = self.bench, self._bursts
         self._bursts += 1
         written = min(sets, repeats)

@@ -28,9 +28,11 @@ SURE = 105.0
 
 @dataclass(frozen=True, slots=True)
 class Roofline:
-    """`seconds`: a lower bound on one call; `bound`: what sets it: 'compute', or the `place` where the operands lie when calls are timed ('memory', 'L3', 'L2', 'L1'). `flops`
-    includes the polynomials of elementary functions, `bytes` is the compulsory traffic; `peak` (operations a second, of the types that the kernel computes
-    in, in its proportions) and `bandwidth` (bytes a second, of that memory or cache; 0 where nobody measured it) are the machine's limits for this kernel."""
+    """`seconds`: a lower bound on one call; `bound`: what sets it: 'compute', or the `place` where the operands lie
+    when calls are timed ('memory', 'L3', 'L2', 'L1'). `flops` includes the polynomials of elementary functions,
+    `bytes` is the compulsory traffic; `peak` (operations a second, of the types that the kernel computes in, in its
+    proportions) and `bandwidth` (bytes a second, of that memory or cache; 0 where nobody measured it) are the
+    machine's limits for this kernel."""
 
     seconds: float
     bound: str
@@ -51,14 +53,16 @@ class Roofline:
 
 
 def share(percent: float, bound: str | None = None) -> str:
-    """A share of a roofline for a reader: `87 %`, `41 % in L2` where operands stay in that cache, `187 %!` where the bound cannot be right."""
+    """A share of a roofline for a reader: `87 %`, `41 % in L2` where operands stay in that cache, `187 %!` where the
+    bound cannot be right."""
     return f"{percent:.0f} %{'!' if percent > SURE else ''}{f' in {bound}' if bound in CACHES else ''}"
 
 
 def roofline(kernel: Kernel, limits: Limits, threads: int, vars: Mapping[str, int] | None = None, target: Target | None = None) -> Roofline:
-    """max(compulsory bytes ÷ bandwidth, operations ÷ peak) at that thread count. The bandwidth is the best the machine showed for any kind of store where
-    the operands lie. That is memory if timing rotates through twice the last-level cache, or without `target`; else it is what the machine showed for a set
-    that is no larger, and the name is that of the smallest cache that could hold it. Limits without figures for caches give no such bound."""
+    """max(compulsory bytes ÷ bandwidth, operations ÷ peak) at that thread count. The bandwidth is the best the
+    machine showed for any kind of store where the operands lie. That is memory if timing rotates through twice the
+    last-level cache, or without `target`; else it is what the machine showed for a set that is no larger, and the
+    name is that of the smallest cache that could hold it. Limits without figures for caches give no such bound."""
     from ..ir.cost import cost
 
     c = cost(kernel, dict(vars or {}))
@@ -79,8 +83,9 @@ def roofline(kernel: Kernel, limits: Limits, threads: int, vars: Mapping[str, in
 
 
 def _compute(kernel: Kernel, c: Cost, limits: Limits, threads: int, vars: Mapping[str, int], target: Target | None) -> float:
-    """The least seconds of the arithmetic. Each operation counts at the FMA peak of its type; sums of products at that of the matrix instruction which fits them.
-    Types of one unit add up; floating point and integers, which may run side by side, do not. Vectors hold as many more integers as these are narrower."""
+    """The least seconds of the arithmetic. Each operation counts at the FMA peak of its type; sums of products at
+    that of the matrix instruction which fits them. Types of one unit add up; floating point and integers, which may
+    run side by side, do not. Vectors hold as many more integers as these are narrower."""
     from ..ir import index as ix
     from ..ir.dtypes import dtype
     from ..ir.node import as_node

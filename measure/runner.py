@@ -1,10 +1,10 @@
 """The runner: a single-threaded process, started by exec, that forks the children in which candidates run.
 
-`python -m tilewright.measure.runner READ_FD WRITE_FD PARENT_PID`. A child serves many candidates (a fork for each would fault the
-operands in again every time); when one crashes, exits or passes its deadline, the runner notes the culprit and forks for the rest.
-Deadlines are kept here with SIGKILL: a Python signal handler never runs inside native code. What fails in a child that had run others is run again
-in a child of its own, since they may have damaged its memory; right many times there, it is cleared, but can never win. What fails in a child of its own has failed.
-"""
+`python -m tilewright.measure.runner READ_FD WRITE_FD PARENT_PID`. A child serves many candidates (a fork for each
+would fault the operands in again every time); when one crashes, exits or passes its deadline, the runner notes the
+culprit and forks for the rest. Deadlines are kept here with SIGKILL: a Python signal handler never runs inside native
+code. What fails in a child that had run others is run again in a child of its own, since they may have damaged its
+memory; right many times there, it is cleared, but can never win. What fails in a child of its own has failed."""
 
 from __future__ import annotations
 
@@ -198,7 +198,8 @@ class Runner:
 
     # jobs ---------------------------------------------------------------------------------------------------------
     def measure(self, task: BatchTask, data: Data, incumbent_s: float | None, full: bool) -> BatchResult:
-        """Verify and time one candidate. The first on each data is compared by NumPy, as all are with `full`, which does what the second check does on that data."""
+        """Verify and time one candidate. The first on each data is compared by NumPy, as all are with `full`, which
+        does what the second check does on that data."""
         limit = self.setup.deadline_s
         if incumbent_s is not None:
             # enough for a first call on a busy machine; a hang should not cost the whole deadline
@@ -223,8 +224,9 @@ class Runner:
         return result
 
     def _alone(self, data: Data, job: BatchJob, limit: float, first: BatchResult) -> BatchResult:
-        """The same job in a child of its own, and then so many runs as a winner has to make. Only that a neighbour damaged the memory they shared excuses what failed
-        before; that it did cannot be seen, so what is right here is cleared, and never wins."""
+        """The same job in a child of its own, and then so many runs as a winner has to make. Only that a neighbour
+        damaged the memory they shared excuses what failed before; that it did cannot be seen, so what is right here
+        is cleared, and never wins."""
         self.end_child()
         result = self._job(data, replace(job, steps=tuple(dict.fromkeys((*job.steps, batch.REPEAT)))), limit)
         if result.outcome not in (Outcome.ok, Outcome.slow):

@@ -26,7 +26,8 @@ class RunnerSetup:
 
 @dataclass(frozen=True)
 class Data:
-    """Which inputs: a seed, and their kind, as in `Measurement.checks`. `subnormal`: special ones have subnormal numbers and others so small that products are."""
+    """Which inputs: a seed, and their kind, as in `Measurement.checks`. `subnormal`: special ones have subnormal
+    numbers and others so small that products are."""
 
     seed: int
     kind: str = "random"

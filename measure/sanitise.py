@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Sanitised:
-    """What became of one schedule. `wrong`: what the interpreter, or the comparison of a result with the reference, objects to, or ''.
-    `oclgrind`: Oclgrind's report, None where it did not run, which `why` explains. `threads`: of a group, in each phase. Times are seconds."""
+    """What became of one schedule. `wrong`: what the interpreter, or the comparison of a result with the reference,
+    objects to, or ''. `oclgrind`: Oclgrind's report, None where it did not run, which `why` explains. `threads`: of a
+    group, in each phase. Times are seconds."""
 
     opts: tuple[Opt, ...]
     threads: tuple[int, ...]
@@ -41,7 +42,9 @@ class Sanitised:
         return not self.wrong and not (self.oclgrind and self.oclgrind.findings)
 
 
-def sanitise(kernel: Kernel, opts: Iterable[Opt], target: Target, vars: Mapping[str, int] | None = None, seed: int = 0, limit_s: float = 120.0) -> Sanitised:
+def sanitise(
+    kernel: Kernel, opts: Iterable[Opt], target: Target, vars: Mapping[str, int] | None = None, seed: int = 0, limit_s: float = 120.0
+) -> Sanitised:
     """Lower a schedule of `kernel` for `target` and run it on random inputs, in the interpreter and, where the target speaks OpenCL C and
     Oclgrind is installed, under Oclgrind; both results are compared with the float64 reference. `vars`: values of the symbols.
 

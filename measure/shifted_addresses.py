@@ -1,8 +1,8 @@
 """Operands at other addresses: a kernel is promised addresses that are multiples of the element size, and nothing more.
 
-`memory.Operands` begins or ends every parameter at a page, which for most sizes is a whole number of vectors too: code that loads with an aligned move would
-always be right there. Here a parameter lies some elements after the inaccessible page before it, or before the one behind it, all in the same way or each in its own.
-"""
+`memory.Operands` begins or ends every parameter at a page, which for most sizes is a whole number of vectors too:
+code that loads with an aligned move would always be right there. Here a parameter lies some elements after the
+inaccessible page before it, or before the one behind it, all in the same way or each in its own."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ class Shifted:
         self._at: dict[str, int] = {}
 
     def place(self, pattern: str) -> list[int]:
-        """The addresses of all parameters for this pattern: inputs filled and made read-only, canaries around outputs, NaN around inputs."""
+        """The addresses of all parameters for this pattern: inputs filled and made read-only, canaries around
+        outputs, NaN around inputs."""
         for i, (name, place) in enumerate(self._host.places.items()):
             region = self._regions[name]
             last, off = PATTERNS[pattern](i, place)

@@ -1,9 +1,11 @@
-"""Inputs that random ones never are: zeros of both signs, subnormal numbers, infinities, NaN, the largest magnitudes, the ends of integer ranges.
+"""Inputs that random ones never are: zeros of both signs, subnormal numbers, infinities, NaN, the largest magnitudes,
+the ends of integer ranges.
 
-One NaN in a row makes all that is summed over it NaN, and one huge number hides every other's error. So where a special value may be follows from the remainders, by PERIOD, of
-an element's first and last index: what hides others is where both are a certain one, and so meets an eighth of a matrix's rows and columns and leaves the others alone; zeros,
-which hide nothing, are whole rows and columns, and tiny numbers some rows. A row has infinities of one sign, or NaN (a column, in every other input: a right operand is summed over its
-columns). The rest is random as always."""
+One NaN in a row makes all that is summed over it NaN, and one huge number hides every other's error. So where a
+special value may be follows from the remainders, by PERIOD, of an element's first and last index: what hides others
+is where both are a certain one, and so meets an eighth of a matrix's rows and columns and leaves the others alone;
+zeros, which hide nothing, are whole rows and columns, and tiny numbers some rows. A row has infinities of one sign,
+or NaN (a column, in every other input: a right operand is summed over its columns). The rest is random as always."""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ PERIOD = 8
 _WILD, _TINY, _HUGE, _ZERO = 2, 3, 4, 5
 """Remainders of what is not finite, tiny, huge, and zero."""
 _TINY_ROWS, _TINY_ELEMENTS = 8, 4096
-"""So many rows are tiny; and elements up to so many, where there are no rows. Processors take a hundred cycles or more for an operation on subnormal numbers."""
+"""So many rows are tiny; and elements up to so many, where there are no rows. Processors take a hundred cycles or
+more for an operation on subnormal numbers."""
 _SHARE, _FEW = 0.25, 24
 """Of the places for values that hide others so many are taken: a share, and at least a number."""
 _LARGEST = {"float64": 1023, "float32": 127, "bfloat16": 127, "float16": 15}
@@ -35,7 +38,8 @@ _BITS = {"float64": 52, "float32": 23, "bfloat16": 7, "float16": 10}
 
 
 def generate(kernel: Kernel, vars: Mapping[str, int], seed: int, wild: bool = True, subnormal: bool = True) -> dict[str, Array]:
-    """Arrays as `inputs.generate` makes them, with special values. Without `wild`, all floats are finite; without `subnormal`, none is subnormal or tiny."""
+    """Arrays as `inputs.generate` makes them, with special values. Without `wild`, all floats are finite; without
+    `subnormal`, none is subnormal or tiny."""
     import numpy as np
 
     out = inputs.generate(kernel, vars, seed)
@@ -53,7 +57,8 @@ def generate(kernel: Kernel, vars: Mapping[str, int], seed: int, wild: bool = Tr
 
 
 def _ends(dims: tuple[int, ...]) -> tuple[Array, Array]:
-    """The first index and the last of every element, as arrays that broadcast: of dimensions that have more than one element, the same where there is one such."""
+    """The first index and the last of every element, as arrays that broadcast: of dimensions that have more than one
+    element, the same where there is one such."""
     import numpy as np
 
     long = [d for d, n in enumerate(dims) if n > 1] or [0]

@@ -22,13 +22,29 @@ _MIN_EFFECT = 0.005
 _UNANIMOUS = 5
 """Rounds that must all agree for the sign test alone to decide (one in 16 by chance, two-sided)."""
 # two-sided 95 % quantiles of Student's t by degrees of freedom
-_T95 = {2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262, 10: 2.228, 12: 2.179, 15: 2.131, 20: 2.086, 30: 2.042}
+_T95 = {
+    2: 4.303,
+    3: 3.182,
+    4: 2.776,
+    5: 2.571,
+    6: 2.447,
+    7: 2.365,
+    8: 2.306,
+    9: 2.262,
+    10: 2.228,
+    12: 2.179,
+    15: 2.131,
+    20: 2.086,
+    30: 2.042,
+}
 
 
 class Timed(Protocol):
     """What can be timed: `Executable.time`."""
 
-    def time(self, pointer_sets: Sequence[Sequence[int]], vars: Sequence[int] = (), repeats: int = 1, limit_s: float = ...) -> list[float]: ...
+    def time(
+        self, pointer_sets: Sequence[Sequence[int]], vars: Sequence[int] = (), repeats: int = 1, limit_s: float = ...
+    ) -> list[float]: ...
 
 
 def median(values: Sequence[float]) -> float:
@@ -72,10 +88,11 @@ def time_adaptively(exe: Timed, sets: Sequence[Sequence[int]], vars: Sequence[in
 def paired_bursts(
     a: Timed, b: Timed, sets: Sequence[Sequence[int]], vars: Sequence[int], threads: int, rounds: int, sleep: Callable[[float], None]
 ) -> list[tuple[float, float]]:
-    """Seconds per call (lower quartile: others' load only ever adds time) of a and b in each round. On one thread a round is a short burst of each. Above one thread, strict
-    alternation is unfair (an idle rival's spinning workers halve the other's speed): bursts of at least 20 calls, the first three
-    dropped, every pool asleep for 50 ms before (of calls over 20 ms, which hide a thread's waking, six; of calls over 0.2 s, two).
-    The order swaps every round; after 20 s, three rounds are enough."""
+    """Seconds per call (lower quartile: others' load only ever adds time) of a and b in each round. On one thread a
+    round is a short burst of each. Above one thread, strict alternation is unfair (an idle rival's spinning workers
+    halve the other's speed): bursts of at least 20 calls, the first three dropped, every pool asleep for 50 ms before
+    (of calls over 20 ms, which hide a thread's waking, six; of calls over 0.2 s, two). The order swaps every round;
+    after 20 s, three rounds are enough."""
     pairs: list[tuple[float, float]] = []
     begin = time.monotonic()
     for r in range(rounds):

@@ -2,11 +2,11 @@
 
 bound = SLACK · eps(accumulate type) · scale + half an ulp of the output type at the reference
 
-`scale` and SLACK come from `ir.evaluate_error`: what the roundings of any order of evaluation can add up to, growing with √K over a
-reduction of K terms. Integers and bools must be equal (unless they come from rounded floats). An element that is NaN where the
-reference is finite, or that nobody wrote, is wrong. On special inputs (`measure.special`) bounds are as narrow as subnormal numbers, zeros must have the right
-sign, and what the kernel's definition leaves open is not looked at (`ir.kinds`).
-"""
+`scale` and SLACK come from `ir.evaluate_error`: what the roundings of any order of evaluation can add up to, growing
+with √K over a reduction of K terms. Integers and bools must be equal (unless they come from rounded floats). An
+element that is NaN where the reference is finite, or that nobody wrote, is wrong. On special inputs
+(`measure.special`) bounds are as narrow as subnormal numbers, zeros must have the right sign, and what the kernel's
+definition leaves open is not looked at (`ir.kinds`)."""
 
 from __future__ import annotations
 
@@ -42,9 +42,10 @@ _HALF_SUBNORMAL = {"float64": 2.0**-1075, "float32": 2.0**-150, "float16": 2.0**
 
 @dataclass(frozen=True)
 class Expect:
-    """What one output must hold. `value` is flat: float64, or the output's own type for integers and bools; `weight` (float32)
-    is one over the bound (None: equality; float64 on special inputs). `special` marks elements compared by kind (not finite in the output type), `free` those that
-    the kernel leaves unwritten or undefined, `signed` zeros whose sign counts; None where there are none."""
+    """What one output must hold. `value` is flat: float64, or the output's own type for integers and bools; `weight`
+    (float32) is one over the bound (None: equality; float64 on special inputs). `special` marks elements compared by
+    kind (not finite in the output type), `free` those that the kernel leaves unwritten or undefined, `signed` zeros
+    whose sign counts; None where there are none."""
 
     name: str
     dtype: DType
@@ -125,7 +126,14 @@ def special_expectations(kernel: Kernel, inputs: Mapping[str, Array], vars: Mapp
         dims = shape(b, kernel, vars)
         undefined = [m.reshape(-1) for m in (free.get(b.name), None if loose is None else np.broadcast_to(loose, dims)) if m is not None]
         e = _expect(
-            b.name, b.dtype, dims, np.asarray(value), np.asarray(scale), np.logical_or.reduce(undefined) if undefined else None, False, np.dtype(np.float64)
+            b.name,
+            b.dtype,
+            dims,
+            np.asarray(value),
+            np.asarray(scale),
+            np.logical_or.reduce(undefined) if undefined else None,
+            False,
+            np.dtype(np.float64),
         )
         if b.dtype.is_float:
             zeros = e.value == 0
@@ -135,7 +143,14 @@ def special_expectations(kernel: Kernel, inputs: Mapping[str, Array], vars: Mapp
 
 
 def _expect(
-    name: str, dtype: DType, dims: tuple[int, ...], value: Array, scale: Array, free: Array | None, exact: bool, weights: np.dtype[Any] | None = None
+    name: str,
+    dtype: DType,
+    dims: tuple[int, ...],
+    value: Array,
+    scale: Array,
+    free: Array | None,
+    exact: bool,
+    weights: np.dtype[Any] | None = None,
 ) -> Expect:
     import numpy as np
 
@@ -194,7 +209,11 @@ def unwritten(kernel: Kernel, inputs: Mapping[str, Array], vars: Mapping[str, in
         roots = [*mark.indices, *([mark.mask] if mark.mask is not None else [])]
         used = tuple(dict.fromkeys(buffer for buffer, _, _ in loads(*roots)))
         ones = evaluate(
-            Kernel(kernel.name, kernel.body if _uses_values(roots) else (), (mark,), (*(used if not _uses_values(roots) else kernel.inputs), b)), inputs, vars
+            Kernel(
+                kernel.name, kernel.body if _uses_values(roots) else (), (mark,), (*(used if not _uses_values(roots) else kernel.inputs), b)
+            ),
+            inputs,
+            vars,
         )
         hit = np.asarray(ones[b.name]).reshape(-1) == 1
         if not hit.all():

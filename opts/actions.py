@@ -33,6 +33,7 @@ def apply_cached(kernel: Kernel, opts: Opts, target: Target) -> Scheduled:
 
 
 def proposals(s: Scheduled) -> list[Opts]:
-    """What `actions` checks for legality: for a search that looks at a few of them, and applies those itself. Each option of the registry says what."""
+    """What `actions` checks for legality: for a search that looks at a few of them, and applies those itself. Each
+    option of the registry says what."""
     near = Neighbourhood(s)
     return [more for option in OPTIONS.values() if option.propose is not None for more in option.propose(near)]

@@ -1,10 +1,10 @@
 """How one axis is cut into loops: tiles, register copies, the grid.
 
-An axis is cut by block sizes in elements, so options on it commute: `TILE(n,128)` then `UPCAST(n,32)` equals the reverse.
-From outer to inner the parts are: the outer loop (`n`), a loop inside each TILE block (`n.t`, `n.t2` in the order given),
-the UNROLL copies (`n.r`), the UPCAST copies (`n.u`), and the elements that a matrix instruction takes at once (`n.d`). Where threads of a group share the axis, their part (`n.l`) lies inside the
-copies, so that neighbouring threads touch neighbouring words, but outside one vector's worth of them: `n.r n.v n.l n.u`.
-"""
+An axis is cut by block sizes in elements, so options on it commute: `TILE(n,128)` then `UPCAST(n,32)` equals the
+reverse. From outer to inner the parts are: the outer loop (`n`), a loop inside each TILE block (`n.t`, `n.t2` in the
+order given), the UNROLL copies (`n.r`), the UPCAST copies (`n.u`), and the elements that a matrix instruction takes
+at once (`n.d`). Where threads of a group share the axis, their part (`n.l`) lies inside the copies, so that
+neighbouring threads touch neighbouring words, but outside one vector's worth of them: `n.r n.v n.l n.u`."""
 
 from __future__ import annotations
 
@@ -55,9 +55,10 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class AxisPlan:
-    """The cuts of one axis node. `fold` is the loop over tiles of the fold the axis belongs to, if that is cut; `folded`
-    marks the axis a fold is defined over, which has no loops of its own. `dot` consecutive elements are one step of a matrix instruction. `threads` of a group share the axis, each taking `vector`
-    consecutive elements at a time."""
+    """The cuts of one axis node. `fold` is the loop over tiles of the fold the axis belongs to, if that is cut;
+    `folded` marks the axis a fold is defined over, which has no loops of its own. `dot` consecutive elements are one
+    step of a matrix instruction. `threads` of a group share the axis, each taking `vector` consecutive elements at a
+    time."""
 
     axis: Node
     tiles: tuple[tuple[str, int], ...] = ()
@@ -183,7 +184,9 @@ class AxisPlan:
             growth = -(-e // inner) * inner / (-(-e // self.dot) * self.dot)
             limit = MAX_PADDED_WORK if self.pad > 1 and self.pad % inner == 0 else MAX_EXTRA_WORK if self.threads == 1 else MAX_IDLE_THREADS
             if growth > limit and self.threads > 1:
-                raise OptError(f"{what}: {self.threads} threads of {self.registers} elements for an extent of {e} would idle; pad it with PADTO or use fewer")
+                raise OptError(
+                    f"{what}: {self.threads} threads of {self.registers} elements for an extent of {e} would idle; pad it with PADTO or use fewer"
+                )
             if growth > limit:
                 raise OptError(f"{what}: {inner} copies of extent {e} would do {growth - 1:.0%} extra work; pad it with PADTO or use fewer")
         return self

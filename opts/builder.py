@@ -20,14 +20,17 @@ from .syntax import Scalar
 class ScheduleBuilder:
     """The schedule under construction.
 
-    `plans`: how each axis is cut. `order`: the names of all loops, outer to inner. `value_stages`: value or output → (the loop at which it is kept, whether its
-    first reader fills it); those of `held` are outputs. `input_stages`: input → its option. `effects`: what the schedule does beyond changing the order of
-    independent work. `marks`: what is only noted for later, option → {what it is on: its argument}. `applied`: the options that have acted."""
+    `plans`: how each axis is cut. `order`: the names of all loops, outer to inner. `value_stages`: value or output →
+    (the loop at which it is kept, whether its first reader fills it); those of `held` are outputs. `input_stages`:
+    input → its option. `effects`: what the schedule does beyond changing the order of independent work. `marks`: what
+    is only noted for later, option → {what it is on: its argument}. `applied`: the options that have acted."""
 
     def __init__(self, kernel: Kernel, target: Target) -> None:
         self.kernel, self.target = kernel, target
         self.folds = {i.axis: i for i in kernel.body if isinstance(i, Fold)}
-        self.fold_of = {a: f.axis for f in self.folds.values() for v in f.block for a in (*v.axes, *v.reduce_axes) if a.arg.family == f.axis.arg.family}
+        self.fold_of = {
+            a: f.axis for f in self.folds.values() for v in f.block for a in (*v.axes, *v.reduce_axes) if a.arg.family == f.axis.arg.family
+        }
         self.plans: dict[Node, AxisPlan] = {a: AxisPlan(a, folded=a in self.folds) for a in kernel.axes}
         self.value_stages: dict[str, tuple[str, bool]] = {}
         self.input_stages: dict[str, Opt] = {}
@@ -81,8 +84,8 @@ class ScheduleBuilder:
         self.marks.setdefault(o.op, {})[o.on] = o.arg
 
     def find(self, on: str, o: Opt, *, whole_fold: bool = False) -> list[Node]:
-        """The axis nodes an option names: one site, or every site of a family. Of the axis of a fold, its sites, or with `whole_fold` the axis itself. OptError
-        where there is none of that name."""
+        """The axis nodes an option names: one site, or every site of a family. Of the axis of a fold, its sites, or
+        with `whole_fold` the axis itself. OptError where there is none of that name."""
         exact = [a for a in self.plans if a.arg.name == on]
         if exact and exact[0] in self.folds:
             if whole_fold:

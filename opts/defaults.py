@@ -1,5 +1,5 @@
-"""Schedules that follow from a kernel's structure alone: rows, and points of groups of threads. The second kernel of a SPLITK runs with one of them, and seeds
-begin with them."""
+"""Schedules that follow from a kernel's structure alone: rows, and points of groups of threads. The second kernel of
+a SPLITK runs with one of them, and seeds begin with them."""
 
 from __future__ import annotations
 
@@ -126,7 +126,8 @@ def waste(size: int, n: int) -> float:
 
 
 def legal_prefix(opts: Opts, apply: Callable[[Opts], object]) -> Opts | None:
-    """`opts`, or the longest list left after dropping what `apply` refuses (such a schedule is a wish, not a demand); None where nothing is left."""
+    """`opts`, or the longest list left after dropping what `apply` refuses (such a schedule is a wish, not a demand);
+    None where nothing is left."""
     kept: Opts = opts
     for _ in range(len(opts) + 1):
         try:

@@ -1,7 +1,8 @@
 """Which tiles of a cut fold run, and with which of the block's conditions known to hold.
 
-A condition that is linear in the folded axis holds from some place on, or up to some place. Over the register copies and loops inside a tile that gives a range of
-tiles in which it holds throughout, and a range in which it holds somewhere. Tiles outside the latter are skipped where the block's state is then the identity (`ir.skippable`)."""
+A condition that is linear in the folded axis holds from some place on, or up to some place. Over the register copies
+and loops inside a tile that gives a range of tiles in which it holds throughout, and a range in which it holds
+somewhere. Tiles outside the latter are skipped where the block's state is then the identity (`ir.skippable`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Groups of threads: which axes they share, how they are numbered, and the default grid of GPUs. What LOCAL, GROUP and their like have in common."""
+"""Groups of threads: which axes they share, how they are numbered, and the default grid of GPUs. What LOCAL, GROUP
+and their like have in common."""
 
 from __future__ import annotations
 
@@ -103,9 +104,18 @@ def default_grid(s: ScheduleBuilder) -> None:
     grid = [a for a in s.plans if s.plans[a].grid]
     for a in axes:
         moving = isinstance(a.arg.extent, Node)
-        if a in s.folds or a in ordered or a in s.fold_of or s.plans[a].fold or any(a not in n.axes for n in nests) or (moving and (symbolic or grid)):
+        if (
+            a in s.folds
+            or a in ordered
+            or a in s.fold_of
+            or s.plans[a].fold
+            or any(a not in n.axes for n in nests)
+            or (moving and (symbolic or grid))
+        ):
             continue
-        if any(b is a and at is not b for n in nests for r in walk(*n.evaluated) if r.op == "ref" for b, at in zip(made.get(r.arg, ()), r.src)):
+        if any(
+            b is a and at is not b for n in nests for r in walk(*n.evaluated) if r.op == "ref" for b, at in zip(made.get(r.arg, ()), r.src)
+        ):
             continue
         s.to_grid(a)
         grid.append(a)

@@ -1,5 +1,5 @@
-"""What must hold of a finished schedule whatever options made it; each failure is an OptError with the reason. What must hold because of one option is that
-option's own `check`."""
+"""What must hold of a finished schedule whatever options made it; each failure is an OptError with the reason. What
+must hold because of one option is that option's own `check`."""
 
 from __future__ import annotations
 

@@ -21,8 +21,8 @@ from .plans import DotPlan, StagePlan, ThreadAxis
 
 @dataclass(frozen=True, eq=False)
 class Loops:
-    """How every axis is cut, in which order loops run, what is kept where, and what is asked of that. `marks`: what options noted for later, option → {what it is
-    on: its argument}."""
+    """How every axis is cut, in which order loops run, what is kept where, and what is asked of that. `marks`: what
+    options noted for later, option → {what it is on: its argument}."""
 
     kernel: Kernel
     opts: Opts

@@ -1,5 +1,5 @@
-"""How much memory options may ask for. A schedule that no machine has room for is illegal, and never tried; what this machine has no room for is found where
-it is loaded (`devices/cpu/scratch.py`)."""
+"""How much memory options may ask for. A schedule that no machine has room for is illegal, and never tried; what this
+machine has no room for is found where it is loaded (`devices/cpu/scratch.py`)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ def check_work(o: Opt, size: int) -> None:
 
 
 def check_stages(s: Scheduled) -> None:
-    """Raise OptError where what is staged takes too much: panels that are packed once, and tiles of every core. (Tiles of groups lie in shared memory.)"""
+    """Raise OptError where what is staged takes too much: panels that are packed once, and tiles of every core.
+    (Tiles of groups lie in shared memory.)"""
     if s.group > 1:
         return
     once = sum(p.bytes for p in s.stages.values() if p.once)
@@ -49,7 +50,8 @@ class MemoryNeeds(Protocol):
 
 
 def check_program(target: Target, name: str, made: MemoryNeeds, plain: Callable[[], MemoryNeeds]) -> None:
-    """Raise OptError where a whole program takes too much. What the kernel itself keeps, in the program without options, is no fault of theirs."""
+    """Raise OptError where a whole program takes too much. What the kernel itself keeps, in the program without
+    options, is no fault of theirs."""
     if total_bytes(target, made.work, made.scratch) > MAX_PROGRAM_BYTES:
         bare = plain()
         check_total(target, name, made.work, made.scratch, max(MAX_PROGRAM_BYTES, total_bytes(target, bare.work, bare.scratch)))

@@ -78,9 +78,9 @@ Again = Callable[[Value, Nest, tuple[Node, ...]], bool]
 
 
 def build(kernel: Kernel, staged: Mapping[str, bool], held: Collection[str] = (), again: Again = lambda v, nest, by: False) -> list[Item]:
-    """The items of `kernel` in order. `staged` names values kept in scratch; its flag is set where the first reader fills
-    the value, unless it would do so `again` and again (else the value gets a nest of its own). `held` outputs are computed into a tile first,
-    in a nest of its own."""
+    """The items of `kernel` in order. `staged` names values kept in scratch; its flag is set where the first reader
+    fills the value, unless it would do so `again` and again (else the value gets a nest of its own). `held` outputs
+    are computed into a tile first, in a nest of its own."""
     made = _Items(staged, again)
     for item in kernel.body:
         if isinstance(item, Fold):
@@ -104,7 +104,8 @@ def flat(items: Iterable[Item]) -> list[Nest]:
 
 
 class _Items:
-    """The items made so far. `inline`: pointwise values that go into whoever reads them. `pending`: staged ones that nobody has read yet."""
+    """The items made so far. `inline`: pointwise values that go into whoever reads them. `pending`: staged ones that
+    nobody has read yet."""
 
     def __init__(self, staged: Mapping[str, bool], again: Again) -> None:
         self.staged, self.again = staged, again
@@ -206,7 +207,14 @@ def _init_nest(s: Store, indices: tuple[Node, ...]) -> Nest:
     start = identity(s.combine or "add", s.buffer.dtype.compute)
     store = Store(s.buffer, tuple(at), start, tuple(axes))
     return Nest(
-        f"{s.buffer.name}.init", "init", tuple(axes), (), start, store=store, indices=tuple(at), mask=None if mask is None or mask.op == "const" else mask
+        f"{s.buffer.name}.init",
+        "init",
+        tuple(axes),
+        (),
+        start,
+        store=store,
+        indices=tuple(at),
+        mask=None if mask is None or mask.op == "const" else mask,
     )
 
 

@@ -16,8 +16,9 @@ SCHEMA = 1
 
 @dataclass(frozen=True, slots=True)
 class Opt:
-    """One option. `on` is what its form says: an axis family, a site (`n@max`), a loop (`k.t`), a buffer or value, or `grid`. `arg` is an int, None, or sorted
-    (field, scalar) pairs. OptError where it is not written as its form says."""
+    """One option. `on` is what its form says: an axis family, a site (`n@max`), a loop (`k.t`), a buffer or value, or
+    `grid`. `arg` is an int, None, or sorted (field, scalar) pairs. OptError where it is not written as its form
+    says."""
 
     op: str
     on: str

@@ -75,7 +75,9 @@ class _Emptied(Rewriter):
         super().__init__(kernel)
         self.extent = extent
         table = {extent: const(0)}
-        self.buffers = {b: replace(b, shape=tuple(_size(substitute(d, table)) if isinstance(d, Node) else d for d in b.shape)) for b in kernel.buffers}
+        self.buffers = {
+            b: replace(b, shape=tuple(_size(substitute(d, table)) if isinstance(d, Node) else d for d in b.shape)) for b in kernel.buffers
+        }
 
     def node(self, n: Node) -> Node | None:
         if n.op == "axis" and n.arg.extent is self.extent:

@@ -1,4 +1,5 @@
-"""What options have decided, as data: a staged tile, a matrix instruction, the threads of a group. The rules that make them are the options' own."""
+"""What options have decided, as data: a staged tile, a matrix instruction, the threads of a group. The rules that
+make them are the options' own."""
 
 from __future__ import annotations
 

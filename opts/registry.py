@@ -1,8 +1,9 @@
 """What an option is, and which there are.
 
-An option is declared in one file of `options/`: an `Option` holds how it is written, what it does to a schedule, when it is illegal, what a search may propose,
-its lines of docs/options.md and its golden cases. Everything else asks the registry and knows no option by name: `Opt` and `apply`, the actions of a search,
-the translation to canonical names, the command line, the documentation and the tests. docs/add-an-option.md adds one step by step."""
+An option is declared in one file of `options/`: an `Option` holds how it is written, what it does to a schedule, when
+it is illegal, what a search may propose, its lines of docs/options.md and its golden cases. Everything else asks the
+registry and knows no option by name: `Opt` and `apply`, the actions of a search, the translation to canonical names,
+the command line, the documentation and the tests. docs/add-an-option.md adds one step by step."""
 
 from __future__ import annotations
 
@@ -24,8 +25,8 @@ from .syntax import SYNTAX, Syntax
 
 @dataclass(frozen=True)
 class Doc:
-    """One line of a table of docs/options.md: how the option is written, and what it means. `groups`: it is in the table of targets with groups of threads, not
-    in that of every device."""
+    """One line of a table of docs/options.md: how the option is written, and what it means. `groups`: it is in the
+    table of targets with groups of threads, not in that of every device."""
 
     written: str
     meaning: str
@@ -55,14 +56,16 @@ class Option(Syntax):
 
     * `kind`: the kind of loop or statement it makes, which decides its colour (a `NestLine.kind`); `legend`: what its letter stands for;
     * `docs`: its lines of docs/options.md, `golden`: its golden cases by name;
-    * `act`: what it does to the schedule under construction; OptError where it is illegal there. An option that makes another kernel instead has `rewrite`, which
-      gives the whole schedule; it comes before all others, wherever it stands in the list;
-    * `finish`: what it adds once all options have acted and the nests are known; `check`: OptError where the finished schedule is illegal because of it. Both are
-      called once for all options of this name, and only if there are any;
-    * `propose`: what a search may append to a schedule, each a tuple of options (some may turn out illegal); `with_rows`: what every schedule of rows by default
-      takes along;
-    * `phase`: of a kernel that became two, the schedule it belongs to: the first, the last, or the last if it names an output; `outlives_call`: whether what it
-      makes is kept from call to call; `flushes`: whether it takes subnormal numbers for zero."""
+    * `act`: what it does to the schedule under construction; OptError where it is illegal there. An option that makes
+      another kernel instead has `rewrite`, which gives the whole schedule; it comes before all others, wherever it
+      stands in the list;
+    * `finish`: what it adds once all options have acted and the nests are known; `check`: OptError where the finished
+      schedule is illegal because of it. Both are called once for all options of this name, and only if there are any;
+    * `propose`: what a search may append to a schedule, each a tuple of options (some may turn out illegal);
+      `with_rows`: what every schedule of rows by default takes along;
+    * `phase`: of a kernel that became two, the schedule it belongs to: the first, the last, or the last if it names
+      an output; `outlives_call`: whether what it makes is kept from call to call; `flushes`: whether it takes
+      subnormal numbers for zero."""
 
     kind: str
     docs: tuple[Doc, ...]

@@ -14,8 +14,9 @@ from .nests import Nest
 
 @dataclass(frozen=True, eq=False)
 class Scheduled(Loops):
-    """A kernel with everything decided: its loops, and what follows from them. Read by lowering, the analytic model and `tune show`. Options that rewrite the
-    kernel make `phases`, each a schedule of its own; this one then only names the whole."""
+    """A kernel with everything decided: its loops, and what follows from them. Read by lowering, the analytic model
+    and `tune show`. Options that rewrite the kernel make `phases`, each a schedule of its own; this one then only
+    names the whole."""
 
     phases: tuple[Scheduled, ...] = ()
 

@@ -1,5 +1,5 @@
-"""Which tile of an input is copied, and in which layout: how the plan of a STAGE is made. At `once`, the panel holds the whole of a constant input: it is filled
-before the first call with these contents, and later calls read it."""
+"""Which tile of an input is copied, and in which layout: how the plan of a STAGE is made. At `once`, the panel holds
+the whole of a constant input: it is filled before the first call with these contents, and later calls read it."""
 
 from __future__ import annotations
 
@@ -132,7 +132,9 @@ def _affine(o: Opt, index: Node, variables: set[Node]) -> None:
 
 def _panel(t: _Tile, inner: list[Part]) -> StagePlan:
     read = t.reads[0]
-    ordered = _panel_order(read.index, [p for p in inner if any(p.var in ix.parts(i)[0] for i in read.index)], _dot_lanes(t.sched, read.nest))
+    ordered = _panel_order(
+        read.index, [p for p in inner if any(p.var in ix.parts(i)[0] for i in read.index)], _dot_lanes(t.sched, read.nest)
+    )
     if t.at.kind == ONCE:
         strange = [p.name for p in ordered if isinstance(p.size, Node)]
         if strange:
@@ -155,8 +157,8 @@ def _dot_lanes(sched: Scheduled, nest: Nest) -> set[Node]:
 
 
 def _panel_order(index: tuple[Node, ...], used: Iterable[Part], dot_lanes: set[Node]) -> list[Part]:
-    """The parts of a panel, outer to inner. The part that is contiguous in memory goes last, so that lanes read consecutive words; a matrix instruction wants its
-    lanes last, and inside each the elements it takes at once."""
+    """The parts of a panel, outer to inner. The part that is contiguous in memory goes last, so that lanes read
+    consecutive words; a matrix instruction wants its lanes last, and inside each the elements it takes at once."""
     used = list(used)
     last = ix.parts(index[-1])[0]
     regs = [p for p in used if p.register]
@@ -233,7 +235,12 @@ def _only_bounds(mask: Node, buffer: Buffer, sched: Scheduled, index: tuple[Node
     allowed = set()
     for i, size in zip(index, buffer.shape):
         top = size if isinstance(size, Node) else const(size)
-        allowed |= {ix.compare("le", const(0), i), ix.compare("lt", i, top), ix.compare("lt", const(-1), i), ix.compare("le", i, ix.add(top, const(-1)))}
+        allowed |= {
+            ix.compare("le", const(0), i),
+            ix.compare("lt", i, top),
+            ix.compare("lt", const(-1), i),
+            ix.compare("le", i, ix.add(top, const(-1))),
+        }
     return all(c in allowed for c in conjuncts)
 
 

@@ -23,7 +23,8 @@ def strides(s: Loops, nest: Nest, part: Part) -> list[tuple[int | None, float]]:
 
 
 def picked(s: Loops, nest: Nest, load: Node, part: Part) -> int | None:
-    """The element stride of a load along `part`, where it is done by whole vectors and shuffles that pick from them; None where it is not."""
+    """The element stride of a load along `part`, where it is done by whole vectors and shuffles that pick from them;
+    None where it is not."""
     buffer, indices, mask = load_parts(load)
     plan = s.stages.get(buffer.name)
     mine = plan is not None and any(n is nest for n in plan.nests)

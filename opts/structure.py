@@ -30,8 +30,9 @@ class AccessPattern:
 
 @dataclass(frozen=True, eq=False)
 class Contraction:
-    """Σ of a product: `lane` is consecutive in the store, `rows` are spatial axes of the other operand only, `wide` is the
-    operand that holds the lane axis (packed into panels; `plain` if each of its dimensions is one axis), `tall` the one whose elements are broadcast."""
+    """Σ of a product: `lane` is consecutive in the store, `rows` are spatial axes of the other operand only, `wide`
+    is the operand that holds the lane axis (packed into panels; `plain` if each of its dimensions is one axis),
+    `tall` the one whose elements are broadcast."""
 
     nest: Nest
     lane: Node
@@ -143,7 +144,8 @@ def extent(a: Node) -> int:
 
 
 def stageable_values(kernel: Kernel) -> list[str]:
-    """Pointwise values worth keeping: read more than once (or by loops over more axes than theirs), and holding an elementary function, a division or a load."""
+    """Pointwise values worth keeping: read more than once (or by loops over more axes than theirs), and holding an
+    elementary function, a division or a load."""
     out = []
     shared = set(shared_axes(kernel))
     bodies = [(v.body, {*v.axes, *v.reduce_axes}) for v in kernel.values.values()]

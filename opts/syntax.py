@@ -1,7 +1,8 @@
 """How an option is written: its name, what it may be put on, its argument, and its short form.
 
-This is the part of an option's declaration that `Opt` itself is checked against, and that other folders need to read or translate a list of options without
-knowing any by name. The rest of a declaration is `registry.Option`, which is a `Syntax` as well."""
+This is the part of an option's declaration that `Opt` itself is checked against, and that other folders need to read
+or translate a list of options without knowing any by name. The rest of a declaration is `registry.Option`, which is a
+`Syntax` as well."""
 
 from __future__ import annotations
 
@@ -18,10 +19,11 @@ On = Literal["axis", "loop", "tensor", "grid"]
 class Syntax:
     """How one option is written.
 
-    `on`: what it names, an axis (a family or a site), a loop, a tensor (a buffer or a value), or the grid. `arg`: int for one amount, None for no argument, or
-    the type of each field. `defaults`: the fields that may be left out. `letter` and `short`: what stands for it in one dense line, `letter` followed by what
-    `short` makes of the name and the fields (None: name and amount). `loop_fields` and `axis_fields`: the fields that name loops and axes. `choices`: values of
-    a field that a search tries."""
+    `on`: what it names, an axis (a family or a site), a loop, a tensor (a buffer or a value), or the grid. `arg`: int
+    for one amount, None for no argument, or the type of each field. `defaults`: the fields that may be left out.
+    `letter` and `short`: what stands for it in one dense line, `letter` followed by what `short` makes of the name
+    and the fields (None: name and amount). `loop_fields` and `axis_fields`: the fields that name loops and axes.
+    `choices`: values of a field that a search tries."""
 
     name: str
     letter: str

@@ -55,7 +55,9 @@ class Binder:
         arrays = [*zip(self.inputs, inputs, strict=True), *(zip(self.outputs, outs, strict=True) if outs is not None else ())]
         for buffer, array in arrays:
             if array.ndim != len(buffer.shape):
-                raise UsageError(f"{self.usage()}: {buffer.name} has {array.ndim} dimensions, it must have {len(buffer.shape)}: {list(buffer.shape)}")
+                raise UsageError(
+                    f"{self.usage()}: {buffer.name} has {array.ndim} dimensions, it must have {len(buffer.shape)}: {list(buffer.shape)}"
+                )
             for position, dim in enumerate(buffer.shape):
                 if isinstance(dim, Node) and not _solve(dim, array.shape[position], known):
                     raise UsageError(
@@ -63,9 +65,13 @@ class Binder:
                     )
         for name, s in self._by_name.items():
             if s not in known:
-                raise UsageError(f"the value of {name} does not follow from the shapes of the arrays: give it, as in {self.kernel.name}(..., {name}=16)")
+                raise UsageError(
+                    f"the value of {name} does not follow from the shapes of the arrays: give it, as in {self.kernel.name}(..., {name}=16)"
+                )
             if not s.arg.lo <= known[s] <= s.arg.hi:
-                raise UsageError(f"{self.kernel.name}: {name} is {known[s]}, outside of the range {s.arg.lo} .. {s.arg.hi} it was compiled for")
+                raise UsageError(
+                    f"{self.kernel.name}: {name} is {known[s]}, outside of the range {s.arg.lo} .. {s.arg.hi} it was compiled for"
+                )
         return known
 
     def outs(self, out: Any) -> tuple[Array, ...] | None:
@@ -102,7 +108,9 @@ class Binder:
         spans: list[tuple[int, int]] = []
         for buffer, dtype, a, want in zip(self.kernel.buffers, self.dtypes, arrays, shapes, strict=True):
             if a.dtype != dtype:
-                raise UsageError(f"{self.usage()}: {buffer.name} is {a.dtype}, it must be {buffer.dtype.name}; convert it with .astype({str(dtype)!r})")
+                raise UsageError(
+                    f"{self.usage()}: {buffer.name} is {a.dtype}, it must be {buffer.dtype.name}; convert it with .astype({str(dtype)!r})"
+                )
             if a.shape != want:
                 raise UsageError(f"{self.usage()}: {buffer.name} has shape {a.shape}, it must be {want}")
             if not a.flags.c_contiguous:
@@ -112,7 +120,9 @@ class Binder:
                 raise UsageError(f"{self.usage()}: {buffer.name} is read-only; pass a writable array as out=")
             at = address(a)
             if at % dtype.alignment:
-                raise UsageError(f"{self.usage()}: {buffer.name} does not begin at a multiple of {dtype.alignment} bytes; pass a copy, x.copy()")
+                raise UsageError(
+                    f"{self.usage()}: {buffer.name} does not begin at a multiple of {dtype.alignment} bytes; pass a copy, x.copy()"
+                )
             spans.append((at, at + a.nbytes))
         first = len(self.inputs)
         for i in range(first, len(spans)):

@@ -22,9 +22,10 @@ SMALL = 1 << 14
 
 
 def empty(shape: int | Sequence[int], dtype: Any = "float32") -> Array:
-    """An uninitialised row-major array that begins at a multiple of 64 bytes. NumPy's own large arrays begin 16 bytes into a line: every whole vector of them
-    lies on two, and stores past the caches are not possible. That costs little where memory is waited for, a tenth in caches and half or more of a
-    transpose. `dtype`: what `numpy.dtype` takes, or a name such as "bfloat16"."""
+    """An uninitialised row-major array that begins at a multiple of 64 bytes. NumPy's own large arrays begin 16 bytes
+    into a line: every whole vector of them lies on two, and stores past the caches are not possible. That costs
+    little where memory is waited for, a tenth in caches and half or more of a transpose. `dtype`: what `numpy.dtype`
+    takes, or a name such as "bfloat16"."""
     import numpy as np
 
     kind = _type(dtype)

@@ -8,9 +8,9 @@
 An entry is one file: a line with the SHA-256 of the rest, then the rest. It is written to a temporary name and renamed; what does
 not match its checksum is removed and made again.
 
-Objects in it are run, so the store counts only where this user owns it and nobody else may write in it, or put another in its place (`files.owned`); so does
-each file, which is asked when it is open. Where that is not so, nothing is read or kept, and code is made in memory.
-"""
+Objects in it are run, so the store counts only where this user owns it and nobody else may write in it, or put
+another in its place (`files.owned`); so does each file, which is asked when it is open. Where that is not so, nothing
+is read or kept, and code is made in memory."""
 
 from __future__ import annotations
 
@@ -83,7 +83,12 @@ class Artefacts:
     def put_source(self, key: str, rendered: Rendered) -> None:
         """Keep a rendered source."""
         sha = rendered.sha
-        head = {"sha": sha, "signature": signatures.encode(rendered.signature), "effects": sorted(rendered.effects), "scheduled": rendered.scheduled_hash}
+        head = {
+            "sha": sha,
+            "signature": signatures.encode(rendered.signature),
+            "effects": sorted(rendered.effects),
+            "scheduled": rendered.scheduled_hash,
+        }
         self._put("text", sha, rendered.source.text.encode())
         self._put("plan", key, canon(head).encode())
 
@@ -181,7 +186,9 @@ class Artefacts:
             self._warn(e)
 
     def _warn(self, error: OSError) -> None:
-        self._tell(f"the artefact store {self.folder} cannot be used ({error.strerror}); every start compiles again until there is room and permission")
+        self._tell(
+            f"the artefact store {self.folder} cannot be used ({error.strerror}); every start compiles again until there is room and permission"
+        )
 
     def _tell(self, text: str) -> None:
         if not self._warned:

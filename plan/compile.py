@@ -23,7 +23,9 @@ log = logger("plan")
 
 
 def render(kernel: Kernel, opts: Iterable[Opt], device: Device, store: Artefacts | None = None) -> Rendered:
-    """The source of a schedule of `kernel` as it is given. The store knows only kernels in normal form (`ir.normalise`). Raises OptError for options that are not legal here, BuildError where they cannot be rendered."""
+    """The source of a schedule of `kernel` as it is given. The store knows only kernels in normal form
+    (`ir.normalise`). Raises OptError for options that are not legal here, BuildError where they cannot be
+    rendered."""
     opts, target = tuple(opts), device.target
     key = ""
     if store is not None and normalise(kernel) is kernel:

@@ -14,7 +14,8 @@ Call = Callable[..., None]
 
 
 class Constants:
-    """Packed copies by the arrays they were made from. An array's death drops its copy; `clear` drops all, so that the next call packs anew."""
+    """Packed copies by the arrays they were made from. An array's death drops its copy; `clear` drops all, so that
+    the next call packs anew."""
 
     def __init__(self, executable: Executable, places: Sequence[int]) -> None:
         """`places`: the positions of constant inputs."""

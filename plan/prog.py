@@ -37,8 +37,9 @@ class Prog:
 
     Symbolic extents take their values from the shapes; one that no shape tells is a keyword. Safe to call from several threads.
 
-    A constant input (`conv2d:constant=weight`) keeps its contents from call to call: a schedule may pack it at the first call with an array, and read
-    the packed copy as long as that array lives. After writing into such an array, call `repack()`."""
+    A constant input (`conv2d:constant=weight`) keeps its contents from call to call: a schedule may pack it at the
+    first call with an array, and read the packed copy as long as that array lives. After writing into such an array,
+    call `repack()`."""
 
     def __init__(self, kernel: Kernel, plan: Plan, built: Built, executable: Executable) -> None:
         self.kernel, self.plan, self.built = kernel, plan, built
@@ -60,8 +61,9 @@ class Prog:
 
     @property
     def standing(self) -> Standing | None:
-        """What is known here of a schedule that was measured for this very kernel: 'verified' (checked twice and timed on this machine), 'unconfirmed' (checked
-        once) or 'unverified' (measured elsewhere); None for one that was not."""
+        """What is known here of a schedule that was measured for this very kernel: 'verified' (checked twice and
+        timed on this machine), 'unconfirmed' (checked once) or 'unverified' (measured elsewhere); None for one that
+        was not."""
         return self.plan.standing
 
     @property
@@ -90,7 +92,8 @@ class Prog:
         checked = self._memo.get((len(inputs), *map(id, arrays)))
         if checked is None or symbols:
             return self._first_call(inputs, out, symbols)
-        # these very arrays passed every check, and their memory cannot have moved; only their view of it, and whether it may be written, can have changed
+        # these very arrays passed every check, and their memory cannot have moved; only their view of it, and whether
+        # it may be written, can have changed
         for a, shape, strides, dtype in zip(arrays, checked.shapes, checked.strides, checked.dtypes):
             if a.shape != shape or a.strides != strides or a.dtype is not dtype:
                 return self._first_call(inputs, out, symbols)
@@ -130,7 +133,12 @@ class Prog:
             self._constants.clear()
 
     def _remember(
-        self, inputs: int, arrays: tuple[Any, ...], call: Callable[..., None], addresses: tuple[int, ...], out_shapes: tuple[tuple[int, ...], ...]
+        self,
+        inputs: int,
+        arrays: tuple[Any, ...],
+        call: Callable[..., None],
+        addresses: tuple[int, ...],
+        out_shapes: tuple[tuple[int, ...], ...],
     ) -> None:
         """Skip the checks for these very arrays, until one of them dies. A weak reference also keeps NumPy from resizing it."""
         memo, key = self._memo, (inputs, *map(id, arrays))
@@ -183,7 +191,8 @@ def best(
     `cache`: a path, a database URL or an open Cache; default as for the command line. `store`: where compiled code is kept
     between runs; default, the platform's cache folder.
 
-    A schedule that this machine cannot load, having no memory for its workspace for one, is left out with a warning, unless `exact_only`."""
+    A schedule that this machine cannot load, having no memory for its workspace for one, is left out with a warning,
+    unless `exact_only`."""
     from ..cache import Cache, open
     from ..devices import get
 

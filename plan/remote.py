@@ -70,7 +70,9 @@ class Copying(Executable):
 
         return call
 
-    def time(self, pointer_sets: Sequence[Sequence[int]], vars: Sequence[int] = (), repeats: int = 1, limit_s: float = math.inf) -> list[float]:
+    def time(
+        self, pointer_sets: Sequence[Sequence[int]], vars: Sequence[int] = (), repeats: int = 1, limit_s: float = math.inf
+    ) -> list[float]:
         with self._lock:
             return self._inner.time([self._handles(self.sizes(vars))], vars, repeats, limit_s)
 

@@ -65,26 +65,34 @@ def resolve(
 ) -> Plan:
     """The plan for `kernel` on `device` with `threads`; its options are for `ir.normalise.normalise(kernel)`.
 
-    `shape` ranks neighbours by distance. With `exact_only`, raises CacheMiss (which lists the key) unless the origin is 'exact'; with `own_only`, neighbours are
-    not looked for. `excluded`: schedules that are not to be had (they could not be loaded here)."""
+    `shape` ranks neighbours by distance. With `exact_only`, raises CacheMiss (which lists the key) unless the origin
+    is 'exact'; with `own_only`, neighbours are not looked for. `excluded`: schedules that are not to be had (they
+    could not be loaded here)."""
     kernel = normalise(kernel)
     key = key_of(kernel, device, threads, policy)
     found = _own(kernel, device, key, cache, store, excluded)
     if exact_only and (found is None or found.origin != "exact"):
         why = "it was measured with code that has changed since" if found else "nothing that was verified is cached for it"
-        raise CacheMiss(f"no cached schedule for {kernel.name}: {why} (key: {key}; kernel hash {key.kernel}). Tune it first, or see `tune cache explain`")
+        raise CacheMiss(
+            f"no cached schedule for {kernel.name}: {why} (key: {key}; kernel hash {key.kernel}). Tune it first, or see `tune cache explain`"
+        )
     if found is None and not own_only:
         found = _nearest(kernel, device, key, cache, shape, store, excluded)
     found = found or _seed(kernel, device, key, store, excluded)
     if found.origin != "exact" and log.listens():  # what the cache answers is the hot path
         from ..opts.opt import short
 
-        log.debug("%s on %s, %d threads: no exact answer; %s schedule %s", kernel.name, device.name, threads, found.origin, short(found.opts))
+        log.debug(
+            "%s on %s, %d threads: no exact answer; %s schedule %s", kernel.name, device.name, threads, found.origin, short(found.opts)
+        )
     return found
 
 
-def _own(kernel: Kernel, device: Device, key: Key, cache: Cache, store: Artefacts | None, excluded: Collection[tuple[Opt, ...]]) -> Plan | None:
-    """The first of the key's own rows that today's code still makes the source of which was measured; else the first that at least applies."""
+def _own(
+    kernel: Kernel, device: Device, key: Key, cache: Cache, store: Artefacts | None, excluded: Collection[tuple[Opt, ...]]
+) -> Plan | None:
+    """The first of the key's own rows that today's code still makes the source of which was measured; else the first
+    that at least applies."""
     stale = None
     for row in cache.answers(key)[:OWN]:
         plan = _cached(kernel, device, key, row, store)
@@ -111,7 +119,13 @@ def _cached(kernel: Kernel, device: Device, key: Key, row: Row, store: Artefacts
 
 
 def _nearest(
-    kernel: Kernel, device: Device, key: Key, cache: Cache, shape: Mapping[str, int] | None, store: Artefacts | None, excluded: Collection[tuple[Opt, ...]]
+    kernel: Kernel,
+    device: Device,
+    key: Key,
+    cache: Cache,
+    shape: Mapping[str, int] | None,
+    store: Artefacts | None,
+    excluded: Collection[tuple[Opt, ...]],
 ) -> Plan | None:
     """The closest neighbour whose options apply here and that the model ranks at or above the seed."""
     from ..ir.canonical import loose

@@ -31,7 +31,9 @@ def decode(data: Any) -> Signature:
     """The signature; raises ValueError (or TypeError, KeyError) for data that is not one."""
     params = tuple(Param(str(n), dtype(t), tuple(_get(d) for d in shape), str(role)) for n, t, shape, role in data["params"])
     items = tuple(i if isinstance(i, Node) else const(i) for i in map(_get, data["items"]))
-    return Signature(str(data["name"]), params, tuple(map(str, data["symbols"])), items, int(data["scratch"]), int(data["work"]), *_groups(data))
+    return Signature(
+        str(data["name"]), params, tuple(map(str, data["symbols"])), items, int(data["scratch"]), int(data["work"]), *_groups(data)
+    )
 
 
 def _groups(data: Any) -> tuple[tuple[int, ...], int, int, int]:

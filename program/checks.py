@@ -16,7 +16,9 @@ def check_types(op: Op, s: Instr) -> str | None:
     """Operands and result: how many, of which types, and how many lanes. The attribute has been looked at."""
     most, given = len(op.operands), len(s.args)
     if given != most and not (given == most - 1 and op.operands[-1].optional):
-        return f"{s.op} takes {most} operands{', of which the last may be left out,' if most and op.operands[-1].optional else ''} not {given}"
+        return (
+            f"{s.op} takes {most} operands{', of which the last may be left out,' if most and op.operands[-1].optional else ''} not {given}"
+        )
     if (s.out is None) != (op.dtype is None):
         return f"{s.op} gives {'no result' if op.dtype is None else 'a result'}"
     common = next((v.dtype for o, v in zip(op.operands, s.args) if o.same), None)

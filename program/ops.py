@@ -130,7 +130,11 @@ _TABLE = (
     Op("extract", (_moved("a", "many"),), lanes="one", attribute="lane"),
     Op("insert", (_moved("a"), _moved("value", "one")), attribute="lane"),
     Op("shuffle", (_moved("a", "any"), _moved("b", "any")), lanes="attribute", attribute="lanes"),
-    Op("dot", (Operand("acc"), Operand("a", same=False, lanes="any", halves=True), Operand("b", same=False, lanes="any", halves=True)), attribute="row"),
+    Op(
+        "dot",
+        (Operand("acc"), Operand("a", same=False, lanes="any", halves=True), Operand("b", same=False, lanes="any", halves=True)),
+        attribute="row",
+    ),
     Op("aligned", (), "bool", "one", "alignment", unit="none"),
     # memory
     Op("load", (_INDEX, _MASK), "memory", "free", "memory", "read", hoists="invariant"),

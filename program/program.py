@@ -6,28 +6,27 @@ once. `lanes` > 1 is a vector. Index values are int64 scalars (or int64 vectors 
 
 Operations (a, b, c are Vals; vectors are element-wise; comparisons give bool). `program.ops` has their types, `program.verify` checks them:
     const       attr = number, or a tuple of one number a lane
-    add sub mul div max min          same types; int wraps; max/min propagate NaN (fmax does not do), of two zeros give either; div is float only
-    neg abs sqrt floor round         round = nearest even; floor and round keep the float type
-    fma         a*b + c, one rounding
-    scale2      a · 2^b, one rounding; b whole or NaN (or -inf where a is 0); from `expand` for targets with avx512 only
-    idiv imod   floor division / remainder of an index by the positive int `attr`
-    lt le eq ne and or not xor shl shr   shr is arithmetic on signed, logical on unsigned types; and/or/xor also on ints
-    select      (cond, a, b)
-    cast        to out.dtype: float→int truncates (saturation not required), int→int wraps, bool→number 0/1, nearest even
-    bitcast     same size
-    exp log tanh erf     only in Programs lowered with `expand=False` (the twin); otherwise expanded to the above
-    splat       scalar → vector         extract  (vec), attr = lane        insert  (vec, scalar), attr = lane
-    aligned     (), attr = (parameter, bytes): whether the parameter's address is a multiple of so many bytes
-    shuffle     (a, b), attr = tuple of lane numbers into a‖b
-    dot         (acc, a, b), attr = name of a row of `targets.instructions`: lane i is the row's `step` of acc[i], the k elements of a,
+    add sub mul div max min          same types; int wraps; max/min propagate NaN (fmax does not do), of two zeros
+    give either; div is float only neg abs sqrt floor round         round = nearest even; floor and round keep the
+    float type fma         a*b + c, one rounding scale2      a · 2^b, one rounding; b whole or NaN (or -inf where a is
+    0); from `expand` for targets with avx512 only idiv imod   floor division / remainder of an index by the positive
+    int `attr` lt le eq ne and or not xor shl shr   shr is arithmetic on signed, logical on unsigned types; and/or/xor
+    also on ints select      (cond, a, b) cast        to out.dtype: float→int truncates (saturation not required),
+    int→int wraps, bool→number 0/1, nearest even bitcast     same size exp log tanh erf     only in Programs lowered
+    with `expand=False` (the twin); otherwise expanded to the above splat       scalar → vector         extract
+    (vec), attr = lane        insert  (vec, scalar), attr = lane aligned     (), attr = (parameter, bytes): whether
+    the parameter's address is a multiple of so many bytes shuffle     (a, b), attr = tuple of lane numbers into a‖b
+    dot         (acc, a, b), attr = name of a row of `targets.instructions`: lane i is the row's `step` of acc[i], the
+    k elements of a,
                 and elements k·i … k·i + k - 1 of b
     load        (index[, mask]), attr = Mem: out.lanes consecutive elements from element index + mem.offset;
                 a masked lane gives 0 and touches no memory
     gather      (vector index[, mask]), attr = Mem: one element a lane
     store       (index, value[, mask]), attr = Mem: consecutive lanes;   scatter (vector index, value[, mask])
     prefetch    (index), attr = Mem: asks for the line of an element that will be used; no effect, any index; languages with `prefetch` only
-    barrier     (): every thread of the group arrives before any goes on; orders shared memory, parameters and the workspace within the group
-    shfl_xor    (scalar), attr = distance: the value that thread `thread ^ distance` holds; both in one warp (`Target.warp`)
+    barrier     (): every thread of the group arrives before any goes on; orders shared memory, parameters and the
+    workspace within the group shfl_xor    (scalar), attr = distance: the value that thread `thread ^ distance` holds;
+    both in one warp (`Target.warp`)
 
 A phase runs `items` groups of `threads` threads. Barriers and shuffles stand where every thread of the group comes by."""
 

@@ -48,7 +48,9 @@ class _Verifier:
         number, stmt = self.at
         when = f" {self.when}" if self.when else ""
         head = f"{self.program.name}: a malformed Program{when}: {message} (phase {number})"
-        raise InternalError(f"{head}\n{excerpt(self.program, number, stmt)}\nThis is a fault of Tilewright: please report it with this text.")
+        raise InternalError(
+            f"{head}\n{excerpt(self.program, number, stmt)}\nThis is a fault of Tilewright: please report it with this text."
+        )
 
     # the whole ------------------------------------------------------------------------------------------------------------
     def run(self) -> None:
@@ -62,7 +64,9 @@ class _Verifier:
             if x.role not in ("in", "out", "inout"):
                 self.fail(f"parameter {x.name} is neither 'in' nor 'out' nor 'inout' but {x.role!r}")
         if min(p.scratch, p.work, p.shared, p.regs) < 0 or p.align < 1 or p.align & (p.align - 1):
-            self.fail(f"sizes are never negative, and an alignment is a power of two: scratch {p.scratch}, work {p.work}, shared {p.shared}, align {p.align}")
+            self.fail(
+                f"sizes are never negative, and an alignment is a power of two: scratch {p.scratch}, work {p.work}, shared {p.shared}, align {p.align}"
+            )
         if not 0 <= p.once <= len(p.phases):
             self.fail(f"{p.once} of {len(p.phases)} phases run once")
         for i, phase in enumerate(p.phases):

@@ -13,7 +13,8 @@ from .strategy import DEFAULT, Strategy, create, names, register, seconds
 if TYPE_CHECKING:
     from .api import Interrupted, tune
     from .replay import Recording
-    from .run import Start, TuningRun
+    from .run import TuningRun
+    from .start import Start
 
 __all__ = [
     "Budget",

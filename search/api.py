@@ -20,8 +20,9 @@ from .known import known
 from .progress import Progress, Silent
 from .record import CacheRecorder
 from .result import INTERRUPTED, Job, Result
-from .run import Start, TuningRun
+from .run import TuningRun
 from .space import OptEngine, Space
+from .start import Start
 from .task import TuningTask
 from .warm import answer, related, stored
 
@@ -65,32 +66,26 @@ def tune(
 ) -> Result:
     """Search for the fastest schedule of `kernel` and record every measurement in `cache`.
 
-    `kernel`: a name (`tune kernels`), `my.py:function`, or a Kernel. `shape` and `dtype` complete a name. `budget`: seconds or text such as "30s"
-    (the default unless `trials`, the number of measurements, is given), everything included. `stop_at`: fraction of the roofline that is good enough;
-    `patience`: batches without a gain. `seeds`: "auto" starts from the seed schedules, "none" from the empty one. `vars`: value at which a symbolic
-    extent is tuned (default: the middle of its range). `cache`: path or URL (default: TILEWRIGHT_CACHE, else the user's). `study`: an Optuna storage
-    (sqlite:///study.db, the path of a journal file, …) where the trials of an `optuna:` strategy are kept and resumed; without a strategy, it is `optuna:tpe`.
+    `kernel`: a name (`tune kernels`), `my.py:function`, or a Kernel. `shape` and `dtype` complete a name. `budget`:
+    seconds or text such as "30s" (the default unless `trials`, the number of measurements, is given), everything
+    included. `stop_at`: fraction of the roofline that is good enough; `patience`: batches without a gain. `seeds`:
+    "auto" starts from the seed schedules, "none" from the empty one. `vars`: value at which a symbolic extent is
+    tuned (default: the middle of its range). `cache`: path or URL (default: TILEWRIGHT_CACHE, else the user's).
+    `study`: an Optuna storage (sqlite:///study.db, the path of a journal file, …) where the trials of an `optuna:`
+    strategy are kept and resumed; without a strategy, it is `optuna:tpe`.
 
-    `mode`: "use" and "tune" answer from the cache when it has this key and the search behind the answer was as thorough as `budget` and `trials` ask, else
-    they search, going on from all that was measured; an answer that was measured elsewhere, or never checked twice, is checked and timed here first. "require"
-    answers from the cache or raises CacheMiss; "record" measures only the start schedules, which stores a first answer for a later search; "refresh", like
-    `retune=True`, searches again, from the best schedules stored. Raises UsageError, KernelError, DeviceError, CacheError; `Result.exit_code` is 4 when nothing
-    valid was found and 6 when there was no time to measure anything. After Ctrl-C the best so far is kept and Interrupted, a KeyboardInterrupt with the `result`, is
+    `mode`: "use" and "tune" answer from the cache when it has this key and the search behind the answer was as
+    thorough as `budget` and `trials` ask, else they search, going on from all that was measured; an answer that was
+    measured elsewhere, or never checked twice, is checked and timed here first. "require" answers from the cache or
+    raises CacheMiss; "record" measures only the start schedules, which stores a first answer for a later search;
+    "refresh", like `retune=True`, searches again, from the best schedules stored. Raises UsageError, KernelError,
+    DeviceError, CacheError; `Result.exit_code` is 4 when nothing valid was found and 6 when there was no time to
+    measure anything. After Ctrl-C the best so far is kept and Interrupted, a KeyboardInterrupt with the `result`, is
     raised; with `interrupt="return"` the result is returned, its exit_code 130."""
     started = time.monotonic()
     show = progress if progress is not None else Silent()
     limit = Budget.make(budget, trials, stop_at, patience)
-    if mode not in MODES:
-        raise UsageError(f"unknown mode {mode!r}; use one of {', '.join(MODES)}")
-    if seeds not in ("auto", "none"):
-        raise UsageError(f'seeds is "auto" or "none", not {seeds!r}')
-    if mode == "require" and retune:
-        raise UsageError("require answers from the cache and retune searches again: use one of them")
-    if threads is not None and threads < 1:
-        raise UsageError(f"threads must be at least 1, not {threads}")
-    strategy = strategies.check(strategy if strategy or not study else "optuna:tpe")
-    if study and not strategy.startswith("optuna:"):
-        raise UsageError(f"a study is kept for Optuna's strategies (optuna:tpe and others), not for {strategy!r}")
+    strategy = _checked(mode, seeds, retune, threads, strategy, study)
     show.phase("preparing")
     task = TuningTask(kernel, shape, dtype, device, threads, vars)
     with SignalWatch((signal.SIGINT,)) as watch, _opened(cache) as store:
@@ -100,6 +95,22 @@ def tune(
     if interrupt == "raise" and (result.exit_code == INTERRUPTED or watch.number):
         raise Interrupted(result)
     return result
+
+
+def _checked(mode: str, seeds: str, retune: bool, threads: int | None, strategy: str | None, study: str | None) -> str:
+    """The strategy's full name; UsageError where what was asked for makes no sense."""
+    if mode not in MODES:
+        raise UsageError(f"unknown mode {mode!r}; use one of {', '.join(MODES)}")
+    if seeds not in ("auto", "none"):
+        raise UsageError(f'seeds is "auto" or "none", not {seeds!r}')
+    if mode == "require" and retune:
+        raise UsageError("require answers from the cache and retune searches again: use one of them")
+    if threads is not None and threads < 1:
+        raise UsageError(f"threads must be at least 1, not {threads}")
+    name = strategies.check(strategy if strategy or not study else "optuna:tpe")
+    if study and not name.startswith("optuna:"):
+        raise UsageError(f"a study is kept for Optuna's strategies (optuna:tpe and others), not for {name!r}")
+    return name
 
 
 class Interrupted(KeyboardInterrupt):
@@ -119,7 +130,8 @@ def cached(
     cache: Cache,
     asked: Budget | None,
 ) -> Result | None:
-    """The cache's answer where it will do without a search: verified here, and by a search as thorough as `asked` (see `Effort.covers`). Raises what `tune` does."""
+    """The cache's answer where it will do without a search: verified here, and by a search as thorough as `asked`
+    (see `Effort.covers`). Raises what `tune` does."""
     started = time.monotonic()
     task = TuningTask(kernel, shape, dtype, device, threads)
     found = _look(task, cache)
@@ -151,7 +163,11 @@ def _tune(
         return found
     plan = _look(task, cache)
     enough = plan is not None and not again and (mode == "record" or covered(plan.row, asked))
-    log.info("%s: %s", task.name, "not in the cache" if plan is None else f"cached, {plan.standing}, {'will do' if enough else 'and searched again'}")
+    log.info(
+        "%s: %s",
+        task.name,
+        "not in the cache" if plan is None else f"cached, {plan.standing}, {'will do' if enough else 'and searched again'}",
+    )
     if plan is not None and enough and plan.standing is Standing.verified:
         found = answer(job, plan, time.monotonic() - started)
         show.done(found)
@@ -162,7 +178,9 @@ def _tune(
     # one endless loop must not cost the whole budget
     deadline = 10.0 if budget.seconds is None else min(10.0, max(2.0, budget.seconds / 6))
     # first, so that its processes start while the rest is prepared
-    with Measurer(task.kernel, task.device, task.threads, seed=seed, vars=task.vars, deadline_s=deadline, hash_outputs=bool(kept)) as measurer:
+    with Measurer(
+        task.kernel, task.device, task.threads, seed=seed, vars=task.vars, deadline_s=deadline, hash_outputs=bool(kept)
+    ) as measurer:
         cache.ensure_writable()
         space = Space(OptEngine(task.kernel, task.device.target, task.threads, task.device.limits()))
         recorder = _recorder(task, cache, space, job)
@@ -173,7 +191,9 @@ def _tune(
             chosen = strategies.create(strategy, space, seed=seed, start=[s.opts for s in starts] if seeds != "none" else [], **kept)
         try:
             before = known(cache, task.key, task.canonical)
-            return TuningRun(space, measurer, chosen, starts, job, Meter(budget, started), show, recorder, known=before, earlier=earlier).run()
+            return TuningRun(
+                space, measurer, chosen, starts, job, Meter(budget, started), show, recorder, known=before, earlier=earlier
+            ).run()
         finally:
             if chosen is not None:
                 chosen.close()
@@ -201,8 +221,17 @@ def _study(task: TuningTask, job: Job, url: str) -> StudyKeeper:
 
     shape = ",".join(f"{k}={v}" for k, v in job.shape.items())
     name = " ".join(filter(None, (short_name(job.kernel), shape, job.dtype, job.device, f"{job.threads} threads", task.key.hash[:8])))
-    about = {"kernel": job.kernel, "shape": shape, "dtype": job.dtype, "device": job.device, "threads": job.threads, "target": task.key.target}
-    return StudyKeeper(url, name, templates(task.kernel, task.device.target, task.threads), {**about, "compiler": task.key.compiler, "flops": job.flops})
+    about = {
+        "kernel": job.kernel,
+        "shape": shape,
+        "dtype": job.dtype,
+        "device": job.device,
+        "threads": job.threads,
+        "target": task.key.target,
+    }
+    return StudyKeeper(
+        url, name, templates(task.kernel, task.device.target, task.threads), {**about, "compiler": task.key.compiler, "flops": job.flops}
+    )
 
 
 def _recorder(task: TuningTask, cache: Cache, space: Space, job: Job) -> CacheRecorder:

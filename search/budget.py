@@ -46,8 +46,15 @@ class Budget:
     """Whether a cached answer must have had as much; else these are only limits."""
 
     @classmethod
-    def make(cls, budget: str | float | Budget | None = None, trials: int | None = None, stop_at: float | None = None, patience: int | None = None) -> Budget:
-        """From the arguments of `tune`. With neither seconds nor trials the default is 30 s; trials alone set no time limit. Raises UsageError."""
+    def make(
+        cls,
+        budget: str | float | Budget | None = None,
+        trials: int | None = None,
+        stop_at: float | None = None,
+        patience: int | None = None,
+    ) -> Budget:
+        """From the arguments of `tune`. With neither seconds nor trials the default is 30 s; trials alone set no time
+        limit. Raises UsageError."""
         if isinstance(budget, Budget):
             return budget
         for what, value in (("trials", trials), ("patience", patience)):
@@ -91,8 +98,9 @@ class Meter:
 
     @property
     def reserve(self) -> float:
-        """Seconds kept back for deciding between the finalists: what some thirty bursts of twenty calls with their rests take at the best time so far,
-        at most six and a fifth of the budget, at least a third of a second; and the second check. Together at most half the budget."""
+        """Seconds kept back for deciding between the finalists: what some thirty bursts of twenty calls with their
+        rests take at the best time so far, at most six and a fifth of the budget, at least a third of a second; and
+        the second check. Together at most half the budget."""
         if self.budget.seconds is None:
             return 0.0
         duels = max(0.35, min(6.0, 0.2 * self.budget.seconds, 0.5 + 25 * (40 * self._best + 0.12)))
@@ -100,8 +108,9 @@ class Meter:
 
     @property
     def search_left(self) -> float:
-        """Seconds left for searching. Where preparing took what deciding leaves, a share of the budget from the first measurement on all the same, if a few
-        candidates fit in it: the first costs seconds of inputs and reference, those after it next to nothing, and one alone is no search."""
+        """Seconds left for searching. Where preparing took what deciding leaves, a share of the budget from the first
+        measurement on all the same, if a few candidates fit in it: the first costs seconds of inputs and reference,
+        those after it next to nothing, and one alone is no search."""
         rest = self.left - self.reserve
         if self._first is None or self.budget.seconds is None:
             return rest

@@ -19,8 +19,9 @@ _ENOUGH = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """All searches of one key with one version of the tool together: `seconds` of search and `candidates` that were tried. `complete`: there was nothing left
-    to try. `patience`: generations without a gain after which the last one gave up, 0 where it did not. `interrupted`: the last one was."""
+    """All searches of one key with one version of the tool together: `seconds` of search and `candidates` that were
+    tried. `complete`: there was nothing left to try. `patience`: generations without a gain after which the last one
+    gave up, 0 where it did not. `interrupted`: the last one was."""
 
     seconds: float = 0.0
     candidates: int = 0
@@ -36,7 +37,11 @@ class Effort:
             return None
         made = {f.name: said.get(f.name, f.default) for f in fields(cls)}
         right = all(isinstance(v, (int, float)) and v >= 0 for v in made.values())
-        return cls(float(made["seconds"]), int(made["candidates"]), bool(made["complete"]), int(made["patience"]), bool(made["interrupted"])) if right else None
+        return (
+            cls(float(made["seconds"]), int(made["candidates"]), bool(made["complete"]), int(made["patience"]), bool(made["interrupted"]))
+            if right
+            else None
+        )
 
     @property
     def json(self) -> dict[str, Any]:
@@ -46,12 +51,16 @@ class Effort:
     def then(self, more: Effort) -> Effort:
         """This one, and `more` after it."""
         return Effort(
-            self.seconds + more.seconds, self.candidates + more.candidates, self.complete or more.complete, max(self.patience, more.patience), more.interrupted
+            self.seconds + more.seconds,
+            self.candidates + more.candidates,
+            self.complete or more.complete,
+            max(self.patience, more.patience),
+            more.interrupted,
         )
 
     def covers(self, budget: Budget | None) -> bool:
-        """Whether a search with `budget` would have come no further. A search ends at the first limit it meets, so one of them is enough. None: no more is
-        asked than that no search was cut short."""
+        """Whether a search with `budget` would have come no further. A search ends at the first limit it meets, so
+        one of them is enough. None: no more is asked than that no search was cut short."""
         if self.complete:
             return True
         if budget is None:

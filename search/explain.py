@@ -3,9 +3,10 @@
 Taking one option away can make others illegal (a stage inside a block that is not cut any more). Those fall with it and are named:
 the worth of an option is that of it together with what needs it.
 
-Everything is measured once (in its first calls only, where those take many times as long), which tells what is many times slower. What comes near the full schedule is then timed against it in paired rounds, because times of different
-moments are not comparable to a few percent: a ratio that does not differ from 1 by more than the scatter of its rounds is no difference.
-"""
+Everything is measured once (in its first calls only, where those take many times as long), which tells what is many
+times slower. What comes near the full schedule is then timed against it in paired rounds, because times of different
+moments are not comparable to a few percent: a ratio that does not differ from 1 by more than the scatter of its
+rounds is no difference."""
 
 from __future__ import annotations
 
@@ -36,15 +37,17 @@ SURE = 1.1
 _LENIENT = 4.0
 """Times the full schedule's time: the incumbent that single measurements are held against, so that 12 times slower is timed no further."""
 _AGAIN = 3
-"""Times that the schedule itself is measured first: all single measurements are compared with it, so one disturbed by other work will not do."""
+"""Times that the schedule itself is measured first: all single measurements are compared with it, so one disturbed by
+other work will not do."""
 _SINGLES, _PAIRS = 0.5, 0.85
 """Shares of the budget after which no neighbour is measured, and no pair; the rest is for the kernel as it is written."""
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """Another schedule's time over the full one's, and its time in seconds a call. `noise`: half of the 95 % confidence interval, as a share of the ratio; None where
-    each was measured once, not in pairs. `significant`: it differs from 1 by more than the noise."""
+    """Another schedule's time over the full one's, and its time in seconds a call. `noise`: half of the 95 %
+    confidence interval, as a share of the ratio; None where each was measured once, not in pairs. `significant`: it
+    differs from 1 by more than the noise."""
 
     factor: float
     seconds: float
@@ -54,8 +57,9 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Worth:
-    """One option: `without` compares the schedule without it, and without those of `falls` that then do not apply; `neighbour` and `beside` are the best other form of
-    it and its comparison. None where nothing valid was measured: then `why` is how it ended, or "not measured"."""
+    """One option: `without` compares the schedule without it, and without those of `falls` that then do not apply;
+    `neighbour` and `beside` are the best other form of it and its comparison. None where nothing valid was measured:
+    then `why` is how it ended, or "not measured"."""
 
     opt: Opt
     without: Ratio | None
@@ -72,7 +76,9 @@ class Worth:
 
 @dataclass(frozen=True)
 class Explanation:
-    """`seconds`: the schedule, measured now (the least of the medians of its measurements: other work only ever adds time); `plain`: the kernel as it is written, with no option at all. `complete`: nothing was left out for want of time."""
+    """`seconds`: the schedule, measured now (the least of the medians of its measurements: other work only ever adds
+    time); `plain`: the kernel as it is written, with no option at all. `complete`: nothing was left out for want of
+    time."""
 
     opts: tuple[Opt, ...]
     seconds: float
@@ -112,9 +118,9 @@ def _culprit(kernel: Kernel, opts: Sequence[Opt], device: Device) -> int:
 def explain(
     kernel: Kernel, opts: Sequence[Opt], device: Device, threads: int, budget_s: float, report: Callable[[str], None] = lambda text: None
 ) -> Explanation:
-    """Measure a schedule (of a kernel in normal form) with each option taken out, and each replaced. What does not fit into the
-    budget is left out (`complete` says so), and so is the rest after Ctrl-C, once the schedule itself is measured. Raises MeasureError where the
-    schedule itself fails."""
+    """Measure a schedule (of a kernel in normal form) with each option taken out, and each replaced. What does not
+    fit into the budget is left out (`complete` says so), and so is the rest after Ctrl-C, once the schedule itself is
+    measured. Raises MeasureError where the schedule itself fails."""
     from ..measure import Measurer
 
     opts = tuple(opts)
@@ -134,7 +140,9 @@ def explain(
     )  # fmt: skip
 
 
-def _measure_all(trial: _Trial, bare: Sequence[tuple[Schedule, Schedule]], others: Sequence[Sequence[Schedule]], begin: float, budget_s: float) -> None:
+def _measure_all(
+    trial: _Trial, bare: Sequence[tuple[Schedule, Schedule]], others: Sequence[Sequence[Schedule]], begin: float, budget_s: float
+) -> None:
     """The options first, then their neighbours, then both in pairs, and the plain kernel, which can take long, last."""
     until = begin + budget_s
     for left, _ in bare:
@@ -147,7 +155,10 @@ def _measure_all(trial: _Trial, bare: Sequence[tuple[Schedule, Schedule]], other
     # what is nearest to the full schedule needs the pairs most; the options come before their neighbours
     rivals: list[Schedule] = []
     for group in ([left for left, _ in bare], [b for b in (trial.best(more) for more in others) if b]):
-        rivals += sorted((r for r in group if trial.times.get(r, math.inf) < trial.base * CLEAR), key=lambda r: abs(math.log(trial.times[r] / trial.base)))
+        rivals += sorted(
+            (r for r in group if trial.times.get(r, math.inf) < trial.base * CLEAR),
+            key=lambda r: abs(math.log(trial.times[r] / trial.base)),
+        )
     rivals = list(dict.fromkeys(rivals))
     for i, r in enumerate(rivals):
         trial.report(f"compared in pairs: {i} of {len(rivals)}")
@@ -161,7 +172,8 @@ def _padded(more: Sequence[Schedule]) -> list[Schedule | None]:
 
 
 class _Trial:
-    """What was measured of which schedule. `base`: seconds of the full one, beside the single measurements; `quiet`: the least of its medians."""
+    """What was measured of which schedule. `base`: seconds of the full one, beside the single measurements; `quiet`:
+    the least of its medians."""
 
     def __init__(self, m: Measurer, opts: Schedule, wanted: Sequence[Schedule], report: Callable[[str], None]) -> None:
         self.m, self.opts, self.report = m, opts, report

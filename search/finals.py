@@ -1,9 +1,9 @@
 """Who wins: the finalists are timed in pairs, and the winner must beat the best seed by more than the noise.
 
-Times of different moments are not comparable to a few percent on a machine that does other things, so the ranking of the search only says who may
-enter. Ratios of paired runs decide; an answer that is not significantly faster than the seed is the seed. Which of several seeds that is, is decided so too: it is
-the one that is used without tuning, unless the fastest of them beats it in a duel.
-"""
+Times of different moments are not comparable to a few percent on a machine that does other things, so the ranking of
+the search only says who may enter. Ratios of paired runs decide; an answer that is not significantly faster than the
+seed is the seed. Which of several seeds that is, is decided so too: it is the one that is used without tuning, unless
+the fastest of them beats it in a duel."""
 
 from __future__ import annotations
 
@@ -47,8 +47,10 @@ class Finalist:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """`winner` None: nothing survived. `ratio`: winner's time over the seed's, from a duel where `paired`. `confirmed`: the winner passed the second check;
-    `checks`: all that it passed, as in Measurement. `seed`: what had to be beaten, where it stands. `failed`: finalists that did not survive a duel or the second check, with its result."""
+    """`winner` None: nothing survived. `ratio`: winner's time over the seed's, from a duel where `paired`.
+    `confirmed`: the winner passed the second check; `checks`: all that it passed, as in Measurement. `seed`: what had
+    to be beaten, where it stands. `failed`: finalists that did not survive a duel or the second check, with its
+    result."""
 
     winner: Finalist | None
     significant: bool = False
@@ -70,8 +72,9 @@ def decide(
     grace_s: float = GRACE_S,
     untuned: Finalist | None = None,
 ) -> Decision:
-    """Choose between `finalists` (fastest first, the seed not among them) and `seed`, the fastest one. `left()`: how many seconds remain; `check_s`: how many the
-    second check takes, which is made even when that is `grace_s` too long. `untuned`: the seed that is used without tuning, which `seed` must beat to count."""
+    """Choose between `finalists` (fastest first, the seed not among them) and `seed`, the fastest one. `left()`: how
+    many seconds remain; `check_s`: how many the second check takes, which is made even when that is `grace_s` too
+    long. `untuned`: the seed that is used without tuning, which `seed` must beat to count."""
     final = _Final(measurer, finalists, seed, left, check_s, grace_s)
     if untuned is not None and seed is not None and untuned is not seed:
         final.choose_seed(untuned)
@@ -82,7 +85,13 @@ class _Final:
     """One decision under way: who still stands, and who has failed."""
 
     def __init__(
-        self, measurer: MeasurerLike, finalists: Sequence[Finalist], seed: Finalist | None, left: Callable[[], float], check_s: float, grace_s: float
+        self,
+        measurer: MeasurerLike,
+        finalists: Sequence[Finalist],
+        seed: Finalist | None,
+        left: Callable[[], float],
+        check_s: float,
+        grace_s: float,
     ) -> None:
         self.measurer, self.left, self.check_s, self.grace_s = measurer, left, check_s, grace_s
         self.standing, self.seed = list(finalists), seed
@@ -90,7 +99,8 @@ class _Final:
         self.failed: list[Measurement] = []
 
     def choose_seed(self, untuned: Finalist) -> None:
-        """The seed to beat is `untuned`, unless the fastest seed beats that by more than the noise; the other one may still win as a finalist."""
+        """The seed to beat is `untuned`, unless the fastest seed beats that by more than the noise; the other one may
+        still win as a finalist."""
         fastest, self.seed = self.seed, untuned
         assert fastest is not None
         self.standing = [f for f in self.standing if f is not untuned]
@@ -144,7 +154,9 @@ class _Final:
             return self.decide()
         return Decision(None, message=f"the seed failed the second check ({checked.outcome})", failed=tuple(self.failed))
 
-    def _won(self, winner: Finalist, checked: Measurement | None, significant: bool, ratio: float | None, paired: bool, message: str) -> Decision:
+    def _won(
+        self, winner: Finalist, checked: Measurement | None, significant: bool, ratio: float | None, paired: bool, message: str
+    ) -> Decision:
         checks = (*winner.measurement.checks, *(checked.checks if checked is not None else ()))
         return Decision(winner, significant, ratio, paired, checked is not None, message, tuple(self.failed), tuple(dict.fromkeys(checks)))
 
@@ -165,7 +177,8 @@ class _Final:
         return any(x is f for x in self.standing)
 
     def _champion(self, keep: float) -> Finalist | None:
-        """The best of three by duels; the fastest stays unless another beats it significantly. Leaves time for the duel with the seed. None: all of them failed."""
+        """The best of three by duels; the fastest stays unless another beats it significantly. Leaves time for the
+        duel with the seed. None: all of them failed."""
         champion = self.standing[0]
         rivals = [f for f in self.standing[1:3] if f.t < 1.05 * champion.t]
         for i, rival in enumerate(rivals):

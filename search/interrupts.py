@@ -1,8 +1,8 @@
 """Signals that end a search: they interrupt it while it searches, and wait while what it found is being saved and shown.
 
-A search that has decided is a moment away from its answer in the cache and on the screen; an interrupt that strikes in that moment would lose both. So from then on a
-signal is only noted, and whoever watches (the command, or `tune` itself) acts on it when all is out. A second one does not wait.
-"""
+A search that has decided is a moment away from its answer in the cache and on the screen; an interrupt that strikes
+in that moment would lose both. So from then on a signal is only noted, and whoever watches (the command, or `tune`
+itself) acts on it when all is out. A second one does not wait."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ ALL = tuple(getattr(signal, n) for n in ("SIGINT", "SIGTERM", "SIGHUP") if hasat
 
 
 class SignalWatch:
-    """Inside, these signals raise KeyboardInterrupt in the main thread, unless they are held; `number` is the last one that came, 0 for none. The outermost watch
-    of a process is the one that counts; in other threads it does nothing."""
+    """Inside, these signals raise KeyboardInterrupt in the main thread, unless they are held; `number` is the last
+    one that came, 0 for none. The outermost watch of a process is the one that counts; in other threads it does
+    nothing."""
 
     _outermost: SignalWatch | None = None
 

@@ -46,7 +46,11 @@ class Known:
         ratios = sorted(now / before for now, before in then if now and before)
         scale = ratios[len(ratios) // 2] if ratios else 1.0
         right = sorted((m for o, m in self.by_opts.items() if m.t_min is not None and o not in fresh), key=lambda m: m.t_min or 0.0)
-        return [replace(m, t_min=scale * m.t_min, t_med=None if m.t_med is None else scale * m.t_med) for m in right[:TOLD] if m.t_min is not None]
+        return [
+            replace(m, t_min=scale * m.t_min, t_med=None if m.t_med is None else scale * m.t_med)
+            for m in right[:TOLD]
+            if m.t_min is not None
+        ]
 
 
 NOTHING = Known({})
@@ -56,7 +60,9 @@ def known(cache: Cache, key: Key, canonical: Canonical) -> Known:
     """What the cache holds of `key`, measured here, with the code of today."""
     from ..cache import tool_version
 
-    rows = cache.rows(kernel=key.kernel, target=key.target, threads=key.threads, compiler=key.compiler, policy=key.policy, tool_version=tool_version())
+    rows = cache.rows(
+        kernel=key.kernel, target=key.target, threads=key.threads, compiler=key.compiler, policy=key.policy, tool_version=tool_version()
+    )
     found = {}
     for row in rows[-NEWEST:]:
         if not row.imported and (m := _measurement(row, canonical)) is not None:
@@ -74,4 +80,6 @@ def _measurement(row: Row, canonical: Canonical) -> Measurement | None:
     except OptError:
         return None
     timed = row.outcome in ("ok", "slow")
-    return Measurement(opts, Outcome(row.outcome), row.t_min if timed else None, row.t_med if timed else None, row.n, sha=row.source_sha or None)
+    return Measurement(
+        opts, Outcome(row.outcome), row.t_min if timed else None, row.t_med if timed else None, row.n, sha=row.source_sha or None
+    )

@@ -1,8 +1,8 @@
 """Builds run ahead while the main thread times what is ready.
 
-The measurer's builders are processes that work on while it times something; it says itself when they may use the cores. Here is only the queue: what is
-handed to the builders, what has come back, and how long to wait for it. Everything happens in the main thread, which is where Ctrl-C arrives.
-"""
+The measurer's builders are processes that work on while it times something; it says itself when they may use the
+cores. Here is only the queue: what is handed to the builders, what has come back, and how long to wait for it.
+Everything happens in the main thread, which is where Ctrl-C arrives."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ class Pipeline:
             self._batches.append((batch, self._measurer.build(batch)))
 
     def take(self, least: int, most: int, wait_s: float) -> list[tuple[Schedule, Any]]:
-        """At least one finished build where any is pending: as many as are there, and `least` if they come within `wait_s` seconds, at most `most`."""
+        """At least one finished build where any is pending: as many as are there, and `least` if they come within
+        `wait_s` seconds, at most `most`."""
         out: list[tuple[Schedule, Any]] = []
         began = self._clock()
         while self._batches and len(out) < most:

@@ -1,13 +1,14 @@
 """Measurements on their way into the cache: buffered, written in short transactions by the main process only.
 
-Which rows may answer a look-up is settled here. A candidate's row is stored as it comes, but unverified in the cache's sense: it was checked in full
-against one set of inputs, and one unpaired time is not enough to call it better than the seed. The winner's row, written after the duel and the second
-check, is verified; its provenance says which checks were made, how thorough the search was, and which earlier answers it was preferred to. So a killed run
-leaves measurements to start from, and never an answer that is worse than no tuning.
+Which rows may answer a look-up is settled here. A candidate's row is stored as it comes, but unverified in the
+cache's sense: it was checked in full against one set of inputs, and one unpaired time is not enough to call it better
+than the seed. The winner's row, written after the duel and the second check, is verified; its provenance says which
+checks were made, how thorough the search was, and which earlier answers it was preferred to. So a killed run leaves
+measurements to start from, and never an answer that is worse than no tuning.
 
-A cache that cannot be written (a full disk, a lock, a server that went away) does not end a search: rows wait in memory and are tried again, and what is left
-at the end goes into a bundle, which the next run that can write takes in.
-"""
+A cache that cannot be written (a full disk, a lock, a server that went away) does not end a search: rows wait in
+memory and are tried again, and what is left at the end goes into a bundle, which the next run that can write takes
+in."""
 
 from __future__ import annotations
 
@@ -74,7 +75,8 @@ class NoRecord:
 
 @dataclass
 class CacheRecorder:
-    """Rows of one run for one key. `effects` gives the effects of a schedule; `earlier` are the schedules, in canonical text, that answered before."""
+    """Rows of one run for one key. `effects` gives the effects of a schedule; `earlier` are the schedules, in
+    canonical text, that answered before."""
 
     cache: Cache
     key: Key

@@ -1,8 +1,9 @@
-"""Recorded spaces: measure many schedules of a kernel once, keep them as JSON Lines, and run any strategy on the file, without a device, in no time.
+"""Recorded spaces: measure many schedules of a kernel once, keep them as JSON Lines, and run any strategy on the
+file, without a device, in no time.
 
-The score follows the methodology of the auto-tuning community (Willemsen et al., "A Methodology for Comparing Auto-Tuning Optimization Algorithms",
-2024): how far a search's best lies between the *calculated* expectation of random search and the optimum, averaged over the evaluations.
-"""
+The score follows the methodology of the auto-tuning community (Willemsen et al., "A Methodology for Comparing
+Auto-Tuning Optimization Algorithms", 2024): how far a search's best lies between the *calculated* expectation of
+random search and the optimum, averaged over the evaluations."""
 
 from __future__ import annotations
 
@@ -30,8 +31,8 @@ SCHEMA = 1
 
 @dataclass(frozen=True, slots=True)
 class RecordedEntry:
-    """One recorded schedule: what the model said (seconds), what came of it (`t_min` in seconds, None unless ok or slow), what finding out cost (seconds),
-    and, where a template makes it, which and with which choices."""
+    """One recorded schedule: what the model said (seconds), what came of it (`t_min` in seconds, None unless ok or
+    slow), what finding out cost (seconds), and, where a template makes it, which and with which choices."""
 
     opts: Schedule
     hash: str
@@ -50,8 +51,8 @@ class RecordedEntry:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A recorded space. `about`: kernel, shape, machine …, JSON-able. `seeds`: the start schedules, best guess first. Also an engine: only recorded
-    schedules are legal."""
+    """A recorded space. `about`: kernel, shape, machine …, JSON-able. `seeds`: the start schedules, best guess first.
+    Also an engine: only recorded schedules are legal."""
 
     about: Mapping[str, Any]
     seed_list: tuple[Schedule, ...]
@@ -93,7 +94,14 @@ class Recording:
         """JSON Lines: a header, then one line an entry."""
         lines = [{"tilewright_space": SCHEMA, "about": dict(self.about), "seeds": [_json(s) for s in self.seed_list]}]
         for e in self.entries:
-            line: dict[str, Any] = {"opts": _json(e.opts), "hash": e.hash, "estimate": e.estimate, "outcome": e.outcome, "t_min": e.t_min, "cost_s": e.cost_s}
+            line: dict[str, Any] = {
+                "opts": _json(e.opts),
+                "hash": e.hash,
+                "estimate": e.estimate,
+                "outcome": e.outcome,
+                "t_min": e.t_min,
+                "cost_s": e.cost_s,
+            }
             if e.template is not None:
                 line |= {"template": e.template, "params": dict(e.params)}
             lines.append(line)
@@ -138,7 +146,8 @@ class RecordedTemplate:
 
 
 def record(space: Space, measurer: MeasurerLike, strategy: Strategy, trials: int, about: Mapping[str, Any], batch: int = 12) -> Recording:
-    """Measure up to `trials` schedules that `strategy` asks for (exhaustive or random, for an honest picture), seeds first, without early rejection."""
+    """Measure up to `trials` schedules that `strategy` asks for (exhaustive or random, for an honest picture), seeds
+    first, without early rejection."""
     from itertools import product
 
     from ..measure.outcome import Measurement
@@ -188,8 +197,11 @@ class Replay:
         return next((i + 1 for i, t in enumerate(self.curve) if t <= target_s), None)
 
 
-def replay(recording: Recording, strategy: str | Callable[..., Strategy], trials: int = 100, seed: int = 0, seeds: str = "auto", batch: int = 8) -> Replay:
-    """Run a strategy (by name, or a factory such as `random.RandomWalk`) on a recording. `wasted` counts what was asked for twice or is not recorded."""
+def replay(
+    recording: Recording, strategy: str | Callable[..., Strategy], trials: int = 100, seed: int = 0, seeds: str = "auto", batch: int = 8
+) -> Replay:
+    """Run a strategy (by name, or a factory such as `random.RandomWalk`) on a recording. `wasted` counts what was
+    asked for twice or is not recorded."""
     space = Space(recording)
     start = space.seeds() if seeds == "auto" else [()]
     if isinstance(strategy, str):
@@ -225,7 +237,8 @@ def replay(recording: Recording, strategy: str | Callable[..., Strategy], trials
 
 
 def random_expectation(recording: Recording, trials: int) -> list[float]:
-    """Expected best seconds of a random search without repetition after 1 .. `trials` evaluations, calculated. A failure counts as the slowest time."""
+    """Expected best seconds of a random search without repetition after 1 .. `trials` evaluations, calculated. A
+    failure counts as the slowest time."""
     valid = sorted(seconds(e) for e in recording.entries if seconds(e) < math.inf)
     if not valid:
         raise UsageError("nothing in this recording is valid")
@@ -240,8 +253,8 @@ def random_expectation(recording: Recording, trials: int) -> list[float]:
 
 
 def score(recording: Recording, curve: Sequence[float]) -> float:
-    """1: at the optimum from the first evaluation; 0: as random search; negative: worse. The mean over the evaluations where random search is not
-    within 1 % of the optimum yet."""
+    """1: at the optimum from the first evaluation; 0: as random search; negative: worse. The mean over the
+    evaluations where random search is not within 1 % of the optimum yet."""
     optimum = min(seconds(e) for e in recording.entries)
     base = random_expectation(recording, len(curve))
     slowest = max(t for t in (seconds(e) for e in recording.entries) if t < math.inf)

@@ -15,8 +15,9 @@ FOUND, NOTHING_VALID, NOTHING_MEASURED, INTERRUPTED = 0, 4, 6, 130
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What is tuned, and how: everything of a result that is known before the search. `flops` and `bytes` are of one call (bytes: compulsory
-    traffic); `roofline_s` is the shortest possible time in seconds, None where the machine's limits were never measured."""
+    """What is tuned, and how: everything of a result that is known before the search. `flops` and `bytes` are of one
+    call (bytes: compulsory traffic); `roofline_s` is the shortest possible time in seconds, None where the machine's
+    limits were never measured."""
 
     kernel: str
     shape: Mapping[str, int]
@@ -51,10 +52,13 @@ class Job:
 class Result:
     """A search's answer. Times are seconds per call; `t_min`, `t_med` and `n` are None or 0 when nothing valid was found.
 
-    `seed_opts` and `seed_s`: the best start schedule and its fastest time. `plain_s`: the kernel as written, with no options. `gain`: how many times faster than it the answer is, from paired timing
-    where there was time for it. `significant`: whether that gain is larger than the noise (when not, the answer is the seed). `verified`: the whole
-    output was checked; `confirmed`: once more with other inputs. `standing`: of a cached answer, what is known of it here ('verified', 'unconfirmed', 'unverified'). `counts` has candidates by outcome, `repeated` those that turned out to be a
-    schedule or a source that was already known, `earlier` how many earlier searches tried, which this one went on from. `history` has one entry for each improvement: seconds, trials, t_min, opts (JSON list)."""
+    `seed_opts` and `seed_s`: the best start schedule and its fastest time. `plain_s`: the kernel as written, with no
+    options. `gain`: how many times faster than it the answer is, from paired timing where there was time for it.
+    `significant`: whether that gain is larger than the noise (when not, the answer is the seed). `verified`: the
+    whole output was checked; `confirmed`: once more with other inputs. `standing`: of a cached answer, what is known
+    of it here ('verified', 'unconfirmed', 'unverified'). `counts` has candidates by outcome, `repeated` those that
+    turned out to be a schedule or a source that was already known, `earlier` how many earlier searches tried, which
+    this one went on from. `history` has one entry for each improvement: seconds, trials, t_min, opts (JSON list)."""
 
     kernel: str
     shape: Mapping[str, int]

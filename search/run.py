@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import TilewrightError
@@ -21,6 +20,7 @@ from .known import NOTHING, Known
 from .pipeline import Pipeline
 from .record import NoRecord
 from .run_state import RunState
+from .start import Asked, Start
 
 if TYPE_CHECKING:
     from ..measure import Measurement
@@ -45,20 +45,6 @@ GRACE = 10.0
 """Seconds past the budget that a run may take to get its first answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
-    """A schedule measured before the search; `origin` is 'seed' (what is used without tuning; the answer must beat the best of these) or 'stored'."""
-
-    opts: Schedule
-    origin: str = "seed"
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    state: State
-    by: str
-
-
 class TuningRun:
     """One search. `run()` once; the pieces are given, so that a fake measurer and a synthetic space exercise all of it."""
 
@@ -76,7 +62,8 @@ class TuningRun:
         known: Known = NOTHING,
         earlier: Effort | None = None,
     ) -> None:
-        """`strategy` None: only the start schedules are measured. `known`: what earlier searches of this key measured; `earlier`: how thorough they were."""
+        """`strategy` None: only the start schedules are measured. `known`: what earlier searches of this key
+        measured; `earlier`: how thorough they were."""
         self.space, self.measurer, self.strategy, self.starts = space, measurer, strategy, list(starts)
         self.job, self.meter, self.progress = job, meter, progress
         self.recorder: Recorder = recorder if recorder is not None else NoRecord()
@@ -84,17 +71,20 @@ class TuningRun:
         self.so_far = RunState()
         self.so_far.first = next((x.opts for x in self.starts[:1] if x.origin == "seed"), None)
         self._recalled = False
-        self._asked: dict[Schedule, _Asked] = {}
+        self._asked: dict[Schedule, Asked] = {}
         self._cost = 0.15
         self._first: tuple[float, int] | None = None
         self._fault: TilewrightError | None = None
 
     def run(self) -> Result:
-        """Search until the budget or the space ends, decide, record. Raises the measurer's error only where nothing valid was found before it."""
+        """Search until the budget or the space ends, decide, record. Raises the measurer's error only where nothing
+        valid was found before it."""
         from ..ir.errors import MeasureError
 
         by = self.strategy.name if self.strategy is not None else "start schedules only"
-        log.info("%s on %s, %d threads, by %s: %d start schedules", self.job.kernel, self.job.device, self.job.threads, by, len(self.starts))
+        log.info(
+            "%s on %s, %d threads, by %s: %d start schedules", self.job.kernel, self.job.device, self.job.threads, by, len(self.starts)
+        )
         interrupted, why = False, ""
         pipe = Pipeline(self.measurer)
         try:
@@ -160,7 +150,9 @@ class TuningRun:
         """Ask for more, so that builders never wait; returns how many schedules were new."""
         assert self.strategy is not None
         # what remains of a trial budget counts those under way
-        room = min(AHEAD - pipe.pending, self.meter.trials_left - pipe.pending, max(1.0, self.meter.search_left / self._cost) - pipe.pending)
+        room = min(
+            AHEAD - pipe.pending, self.meter.trials_left - pipe.pending, max(1.0, self.meter.search_left / self._cost) - pipe.pending
+        )
         if room < 1 or (pipe.pending and room < 4 and room != self.meter.trials_left - pipe.pending):
             return 1
         self._recall()
@@ -200,7 +192,7 @@ class TuningRun:
                     self.strategy.tell(opts, known)
             else:
                 self.so_far.by_hash[state.hash] = None
-                self._asked[opts] = _Asked(state, by)
+                self._asked[opts] = Asked(state, by)
                 fresh.append(state)
         if not origins:
             fresh.sort(key=lambda s: s.estimate)
@@ -245,8 +237,8 @@ class TuningRun:
                 self.strategy.tell(opts, self.so_far.by_sha[sha])
 
     def _paid(self, seconds: float, measured: Sequence[Measurement]) -> None:
-        """Learn what a candidate costs; the first batch also paid for inputs and reference, which the second check needs three times more (special values take
-        twice as long). Then it runs the winner again and again."""
+        """Learn what a candidate costs; the first batch also paid for inputs and reference, which the second check
+        needs three times more (special values take twice as long). Then it runs the winner again and again."""
         from ..measure.repeat import expected_s
 
         if self._first is None:
@@ -283,11 +275,18 @@ class TuningRun:
             self._time_again()
         grace = GRACE_S + self.meter.share  # what searching took of it does not leave a winner unconfirmed
         return decide(
-            self.measurer, self.so_far.finalists(), self.so_far.seed(), left, check_s=self.meter.check_s, grace_s=grace, untuned=self.so_far.untuned()
+            self.measurer,
+            self.so_far.finalists(),
+            self.so_far.seed(),
+            left,
+            check_s=self.meter.check_s,
+            grace_s=grace,
+            untuned=self.so_far.untuned(),
         )
 
     def _time_again(self) -> None:
-        """Time the fastest candidates and seeds once more, side by side: seeds were measured at the start, and the machine may have been busier then."""
+        """Time the fastest candidates and seeds once more, side by side: seeds were measured at the start, and the
+        machine may have been busier then."""
         again = self.so_far.contenders()
         if not again or 2 * self._cost * len(again) > 0.3 * self.meter.left:
             return

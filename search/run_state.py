@@ -83,7 +83,8 @@ class RunState:
         return sorted(able, key=lambda f: f.t)[:KEPT]
 
     def contenders(self) -> list[Finalist]:
-        """The fastest candidates, the fastest seeds and the one that is used without tuning; empty where one of the two is missing and so nothing has to be compared."""
+        """The fastest candidates, the fastest seeds and the one that is used without tuning; empty where one of the
+        two is missing and so nothing has to be compared."""
         kept = sorted(self._kept.values(), key=lambda f: f.t)[:4]
         seeds = sorted(self._seeds.values(), key=lambda f: f.t)[:3]
         first = self.untuned()

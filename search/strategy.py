@@ -1,8 +1,8 @@
 """The seam between a search and everything else: ask for schedules, tell what became of them.
 
-A strategy never measures. It may be asked again before earlier answers were told (the build of the next batch overlaps the timing of the
-present one) and it is told of schedules that it did not ask for (seeds, and those of other strategies in a portfolio), which it may learn from.
-"""
+A strategy never measures. It may be asked again before earlier answers were told (the build of the next batch
+overlaps the timing of the present one) and it is told of schedules that it did not ask for (seeds, and those of other
+strategies in a portfolio), which it may learn from."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ class Measured(Protocol):
 
 
 def seconds(m: Measured) -> float:
-    """The time of a right result (that of a slow one is rough, but tells a strategy more than a failure would), infinity for every other outcome."""
+    """The time of a right result (that of a slow one is rough, but tells a strategy more than a failure would),
+    infinity for every other outcome."""
     return m.t_min if m.outcome in ("ok", "slow") and m.t_min is not None else math.inf
 
 
@@ -90,8 +91,8 @@ def register(name: str, factory: Callable[..., Strategy]) -> None:
 
 
 def check(name: str | None) -> str:
-    """The full name (None: the default's; `optuna`: `optuna:tpe`) when there is such a strategy and what it needs is installed. Raises UsageError, which
-    suggests the nearest name."""
+    """The full name (None: the default's; `optuna`: `optuna:tpe`) when there is such a strategy and what it needs is
+    installed. Raises UsageError, which suggests the nearest name."""
     name = _ALIASES.get(name or DEFAULT, name or DEFAULT)
     if name.startswith("optuna:"):
         from .optuna.samplers import kind

@@ -84,7 +84,8 @@ class TuningTask:
 
 
 def _values(kernel: Kernel, given: Mapping[str, int]) -> dict[str, int]:
-    """A value for every symbolic extent: the one given, else the middle of its range. UsageError for one that is not there or out of range."""
+    """A value for every symbolic extent: the one given, else the middle of its range. UsageError for one that is not
+    there or out of range."""
     known = {s.arg.name: s.arg for s in kernel.symbols}
     for name in given:
         if name not in known:

@@ -25,8 +25,8 @@ NOTES = {
 
 
 def stored(cache: Cache, key: Key, canonical: Canonical, space: Space, top: int = 3) -> list[Schedule]:
-    """The answers of earlier runs, then the fastest schedules measured for this key, whether or not that run was finished: where a killed or repeated
-    search goes on."""
+    """The answers of earlier runs, then the fastest schedules measured for this key, whether or not that run was
+    finished: where a killed or repeated search goes on."""
     rows = cache.rows(kernel=key.kernel, target=key.target, threads=key.threads, compiler=key.compiler, policy=key.policy, outcome="ok")
     return _legal(sorted(rows, key=lambda r: (not r.verified, r.t_med or 0.0)), canonical, space, top)
 
@@ -65,7 +65,11 @@ def answer(job: Job, plan: Plan, seconds: float) -> Result:
     assert row is not None and plan.standing is not None
     provenance = row.facts
     effort = Effort.of(row)
-    said = [f"found in the cache (measured {row.when}", *([f"after {effort}"] if effort else []), *([NOTES[plan.standing]] if plan.standing in NOTES else [])]
+    said = [
+        f"found in the cache (measured {row.when}",
+        *([f"after {effort}"] if effort else []),
+        *([NOTES[plan.standing]] if plan.standing in NOTES else []),
+    ]
     seed_opts = provenance.get("seed_opts")
     gain = provenance.get("gain")
     return results.make(

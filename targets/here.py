@@ -1,7 +1,8 @@
 """This machine as another one: TILEWRIGHT_TARGET names a processor, and code here uses no more than that one has.
 
-It only ever takes features away. Name, caches and cores stay those of this machine: it is what runs. So its key is the key of this processor
-with fewer features, which no measurement of the whole machine has, nor one of the processor that was named."""
+It only ever takes features away. Name, caches and cores stay those of this machine: it is what runs. So its key is
+the key of this processor with fewer features, which no measurement of the whole machine has, nor one of the processor
+that was named."""
 
 from __future__ import annotations
 
@@ -24,8 +25,9 @@ def asked() -> str:
 
 
 def host() -> Target:
-    """What code may use in this process: this machine, or what TILEWRIGHT_TARGET leaves of it. Raises DeviceError where it names no processor, or
-    one that has what this machine has not. (The environment is asked each time, so helper processes and tests need nothing else.)"""
+    """What code may use in this process: this machine, or what TILEWRIGHT_TARGET leaves of it. Raises DeviceError
+    where it names no processor, or one that has what this machine has not. (The environment is asked each time, so
+    helper processes and tests need nothing else.)"""
     name = asked()
     return _lowered(name) if name else detect.machine()
 
@@ -52,7 +54,9 @@ def _lowered(name: str) -> Target:
             f"{VARIABLE}={name} is not a processor ({wanted.kind}, {wanted.lang}): it lowers what the cpu device may use; name one such as x86-64-v3"
         )
     if wanted.arch != machine.arch:
-        raise DeviceError(f"{VARIABLE}={name} is {wanted.arch} and this machine is {machine.arch}: name a processor of its kind, or unset it")
+        raise DeviceError(
+            f"{VARIABLE}={name} is {wanted.arch} and this machine is {machine.arch}: name a processor of its kind, or unset it"
+        )
     missing = sorted(wanted.features - detect.features())
     if missing:
         raise DeviceError(

@@ -45,10 +45,33 @@ class Language:
 _LANGUAGES = {
     x.name: x
     for x in (
-        Language("llvm", "LLVM IR", prefetch=True, instructions=True, constants=True, halves="f16c", masked=True, unaligned=True, nontemporal=True),
+        Language(
+            "llvm",
+            "LLVM IR",
+            prefetch=True,
+            instructions=True,
+            constants=True,
+            halves="f16c",
+            masked=True,
+            unaligned=True,
+            nontemporal=True,
+        ),
         Language("c", "C", prefetch=True, instructions=True, constants=True, unaligned=True, nontemporal=True),
-        Language("opencl", "OpenCL", groups=True, prefetch=True, shuffles="subgroups", halves="fp16", fuses=True, vectors=16, unaligned=True, nontemporal=True),
-        Language("cuda", "CUDA", groups=True, shuffles="always", halves="always", fuses=True, vectors=1, nontemporal=True, static_shared=48 << 10),
+        Language(
+            "opencl",
+            "OpenCL",
+            groups=True,
+            prefetch=True,
+            shuffles="subgroups",
+            halves="fp16",
+            fuses=True,
+            vectors=16,
+            unaligned=True,
+            nontemporal=True,
+        ),
+        Language(
+            "cuda", "CUDA", groups=True, shuffles="always", halves="always", fuses=True, vectors=1, nontemporal=True, static_shared=48 << 10
+        ),
     )
 }
 

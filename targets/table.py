@@ -25,19 +25,23 @@ def _arm(name: str, cpu: str, cores: int, l1: int, l2: int, l3: int) -> Target:
 
 
 def nvidia(cpu: str, multiprocessors: int, shared: int, l2: int) -> Target:
-    """An NVIDIA GPU. `cpu` is what to compile for (sm_80); sizes are bytes; `shared` is what one group may ask for, which is a KiB less than
-    a multiprocessor has."""
+    """An NVIDIA GPU. `cpu` is what to compile for (sm_80); sizes are bytes; `shared` is what one group may ask for,
+    which is a KiB less than a multiprocessor has."""
     features = frozenset({"fp16", "fp64"})
     return Target(cpu, "cuda", "nvptx64", cpu, features, 16, 255, multiprocessors, 128 * _KIB, l2, l2, "gpu", shared, 1024, 32)
 
 
-def opencl(name: str, cpu: str, kind: str, features: frozenset[str], cores: int, shared: int, max_threads: int, base: Target | None = None) -> Target:
+def opencl(
+    name: str, cpu: str, kind: str, features: frozenset[str], cores: int, shared: int, max_threads: int, base: Target | None = None
+) -> Target:
     """An OpenCL device. A driver for processors takes vector shape and caches from `base`, the processor."""
     if base is not None:
         width, registers, l1, l2, l3 = base.vector_bytes, base.registers, base.l1, base.l2, base.l3
     else:
         width, registers, l1, l2, l3 = 16, 128, 64 * _KIB, 4 * _MIB, 4 * _MIB
-    return Target(name, "opencl", base.arch if base else "gpu", cpu, features, width, registers, cores, l1, l2, l3, kind, shared, max_threads, 1)
+    return Target(
+        name, "opencl", base.arch if base else "gpu", cpu, features, width, registers, cores, l1, l2, l3, kind, shared, max_threads, 1
+    )
 
 
 def vector_shape(arch: str, features: frozenset[str]) -> tuple[int, int]:

@@ -52,7 +52,10 @@ def run(program: Program, arrays: Sequence[Any], vars: Sequence[int] = (), lang:
     with tempfile.TemporaryDirectory(prefix="tilewright-") as name:
         folder = Path(name)
         if lang == "c":
-            obj, symbols = cc.compile_c(source.text, target, cc.Compiler((LINKER,), "gcc", "")), [abi.entry(s, i) for i in range(len(s.items))]
+            obj, symbols = (
+                cc.compile_c(source.text, target, cc.Compiler((LINKER,), "gcc", "")),
+                [abi.entry(s, i) for i in range(len(s.items))],
+            )
         else:
             obj, symbols = compile_text(source.text, target, native=False), [s.entry(i) for i in range(len(s.items))]
         (folder / "kernel.o").write_bytes(obj)
@@ -60,7 +63,16 @@ def run(program: Program, arrays: Sequence[Any], vars: Sequence[int] = (), lang:
         values: dict[Node, int] = {
             n: v for item in s.items for n in walk(item) if n.op == "sym" for at, v in zip(s.symbols, vars, strict=True) if n.arg.name == at
         }
-        head = [len(arrays), len(vars), len(s.items), s.work, s.scratch, *vars, *(evaluate(i, values) for i in s.items), *(a.nbytes for a in arrays)]
+        head = [
+            len(arrays),
+            len(vars),
+            len(s.items),
+            s.work,
+            s.scratch,
+            *vars,
+            *(evaluate(i, values) for i in s.items),
+            *(a.nbytes for a in arrays),
+        ]
         given = np.array(head, "<i8").tobytes() + b"".join(a.tobytes() for a in arrays)
         done = subprocess.run(["qemu-aarch64", str(folder / "run")], input=given, capture_output=True, timeout=TIMEOUT_S)
     assert done.returncode == 0, f"it ended with {done.returncode} {done.stderr.decode(errors='replace')[-300:]}"
@@ -79,5 +91,8 @@ def _link(folder: Path, sources: list[str], symbols: Sequence[str]) -> None:
     (folder / "table.c").write_text(table + ("" if symbols else "int main(void) { return 0; }\n"))
     objects = [str(o) for o in folder.glob("*.o")]
     subprocess.run(
-        [LINKER, "-O1", "-static", "-o", str(folder / "run"), str(folder / "table.c"), *objects, *sources], check=True, capture_output=True, text=True
+        [LINKER, "-O1", "-static", "-o", str(folder / "run"), str(folder / "table.c"), *objects, *sources],
+        check=True,
+        capture_output=True,
+        text=True,
     )

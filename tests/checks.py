@@ -69,7 +69,9 @@ def check_floats(kernel: Kernel, opts: Opts, target: Target, vars: Mapping[str, 
             assert verdict.ok, verdict.detail
 
 
-def check_compiled(kernel: Kernel, opts: Opts, target: Target | None = None, vars: Mapping[str, int] | None = None, threads: int = 1, seed: int = 0) -> None:
+def check_compiled(
+    kernel: Kernel, opts: Opts, target: Target | None = None, vars: Mapping[str, int] | None = None, threads: int = 1, seed: int = 0
+) -> None:
     """The compiled schedule, run between guard pages in a child process, is within the verifier's bound."""
     vars, target = vars or {}, target or targets.host()
     source = render(lower(apply(kernel, opts, target)), target)
@@ -89,7 +91,9 @@ def _load_compiler() -> None:
     llvm.initialize_native_asmprinter()
 
 
-def run_compiled(kernel: Kernel, source: Any, inputs: Mapping[str, Any], expect: Mapping[str, Any], vars: Mapping[str, int], threads: int) -> str:
+def run_compiled(
+    kernel: Kernel, source: Any, inputs: Mapping[str, Any], expect: Mapping[str, Any], vars: Mapping[str, int], threads: int
+) -> str:
     cpu = devices.get("cpu")
     exe = cpu.load(cpu.build(source), source.signature, threads)
     buffers = kernel.buffers
@@ -112,7 +116,8 @@ def run_compiled(kernel: Kernel, source: Any, inputs: Mapping[str, Any], expect:
 
 
 def in_child(work: Callable[[], str], seconds: int = 60, fatal: bool = False) -> str:
-    """What `work` says in a forked child; a signal, an exception or a hang is said too. `fatal`: a signal is expected, and no traceback wanted."""
+    """What `work` says in a forked child; a signal, an exception or a hang is said too. `fatal`: a signal is
+    expected, and no traceback wanted."""
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:

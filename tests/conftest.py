@@ -30,13 +30,15 @@ turns = pytest.StashKey[Turns]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("tilewright")
-    group.addoption("--examples", type=int, default=0, help="random schedules for each kernel and check, drawn anew (default: a few, always the same)")
+    group.addoption(
+        "--examples", type=int, default=0, help="random schedules for each kernel and check, drawn anew (default: a few, always the same)"
+    )
 
 
 @pytest.fixture(scope="session")
 def known_limits(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A value for XDG_STATE_HOME under which this machine's limits are known, from a short look: the first search of a new home measures them for five
-    seconds, and so would every test that searches in a home of its own."""
+    """A value for XDG_STATE_HOME under which this machine's limits are known, from a short look: the first search of
+    a new home measures them for five seconds, and so would every test that searches in a home of its own."""
     from tilewright import devices
     from tilewright.devices import limits
     from tilewright.devices.cpu import probe

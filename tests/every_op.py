@@ -1,4 +1,5 @@
-"""One Program with every operation on every type, to compare two renderers bit for bit. A phase a type; each result is a row of an output."""
+"""One Program with every operation on every type, to compare two renderers bit for bit. A phase a type; each result
+is a row of an output."""
 
 from __future__ import annotations
 
@@ -13,7 +14,12 @@ from tilewright.ir.node import const
 from tilewright.program.builder import Builder
 from tilewright.program.program import Mem, Param, Phase, Program, Val
 
-FLOATS, INTS, UINTS, HALVES = ("float32", "float64"), ("int64", "int32", "int16", "int8"), ("uint64", "uint32", "uint8"), ("float16", "bfloat16")
+FLOATS, INTS, UINTS, HALVES = (
+    ("float32", "float64"),
+    ("int64", "int32", "int16", "int8"),
+    ("uint64", "uint32", "uint8"),
+    ("float16", "bfloat16"),
+)
 TYPES = (*FLOATS, *INTS, *UINTS)
 EVERY = (*TYPES, *HALVES, "bool")
 
@@ -36,7 +42,22 @@ def values(name: str, n: int, seed: int) -> Any:
     rng = np.random.default_rng(seed)
     if name in FLOATS:
         info = np.finfo(name)
-        special = [0.0, -0.0, 1.0, -1.5, 2.5, 0.49999997, -2.5, np.inf, -np.inf, np.nan, info.max, info.tiny, info.smallest_subnormal, 2.0**23 + 1]
+        special = [
+            0.0,
+            -0.0,
+            1.0,
+            -1.5,
+            2.5,
+            0.49999997,
+            -2.5,
+            np.inf,
+            -np.inf,
+            np.nan,
+            info.max,
+            info.tiny,
+            info.smallest_subnormal,
+            2.0**23 + 1,
+        ]
         return rng.permutation(np.concatenate([special, rng.normal(0, 100, n)])[:n]).astype(name)
     info = np.iinfo(name)
     special = np.array([0, 1, 2, 7, info.max, info.min, info.max - 1], name)

@@ -115,7 +115,9 @@ class FakeExecutable(Executable):
         if self._action not in ("ok", "build"):
             self._misbehave(pointers)
 
-    def time(self, pointer_sets: Sequence[Sequence[int]], vars: Sequence[int] = (), repeats: int = 1, limit_s: float = float("inf")) -> list[float]:
+    def time(
+        self, pointer_sets: Sequence[Sequence[int]], vars: Sequence[int] = (), repeats: int = 1, limit_s: float = float("inf")
+    ) -> list[float]:
         made = max(1, min(repeats, math.ceil(min(limit_s / self._seconds, repeats))))
         for pointers in pointer_sets[:made]:
             self.run(pointers, vars)

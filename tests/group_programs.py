@@ -27,7 +27,9 @@ def scratch(base: int = 0, dtype: DType = float32) -> Mem:
     return Mem("scratch", base, dtype)
 
 
-def program(body: Callable[[Builder, Phase], None], ins: Ends = (), outs: Ends = (), items: int = 1, threads: int = 8, **kw: int) -> Program:
+def program(
+    body: Callable[[Builder, Phase], None], ins: Ends = (), outs: Ends = (), items: int = 1, threads: int = 8, **kw: int
+) -> Program:
     """A Program of one phase over flat parameters [(dtype, count)]; body(builder, phase)."""
     params = [Param(f"x{i}", d, (n,), "in") for i, (d, n) in enumerate(ins)]
     params += [Param(f"y{i}", d, (n,), "out") for i, (d, n) in enumerate(outs)]
@@ -38,7 +40,15 @@ def program(body: Callable[[Builder, Phase], None], ins: Ends = (), outs: Ends =
 
 
 def matmul(
-    m: int = 32, n: int = 32, k: int = 24, block: int = 16, deep: int = 8, copies: int = 4, pad: int = 0, barriers: bool = False, stored: int | None = None
+    m: int = 32,
+    n: int = 32,
+    k: int = 24,
+    block: int = 16,
+    deep: int = 8,
+    copies: int = 4,
+    pad: int = 0,
+    barriers: bool = False,
+    stored: int | None = None,
 ) -> Program:
     """C[m,n] = A[m,k] B[k,n]: a group makes a block × block tile, a thread copies × copies of it; tiles of A and B, `deep` along k, go
     through shared memory (rows of A `deep + pad` apart, unless they are `stored` otherwise by mistake). Blocks must divide; barriers only

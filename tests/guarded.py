@@ -1,7 +1,8 @@
 """Arrays between inaccessible pages, for native code that tests run in this process.
 
-What touches an element past an array's end faults there and then, in the test that does it (pytest prints where), and not later in whatever the
-allocator handed out next. A pattern lies before the array, up to the page's start, and is looked at afterwards."""
+What touches an element past an array's end faults there and then, in the test that does it (pytest prints where), and
+not later in whatever the allocator handed out next. A pattern lies before the array, up to the page's start, and is
+looked at afterwards."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ CANARY = 0xC5
 
 
 def array(values: Any, align: int = 1, off: int = 0) -> Any:
-    """A copy of `values` whose last byte touches an inaccessible page, or comes as near to it as a start `off` bytes after a multiple of `align` allows."""
+    """A copy of `values` whose last byte touches an inaccessible page, or comes as near to it as a start `off` bytes
+    after a multiple of `align` allows."""
     values = np.asarray(values)
     region = Region(values.nbytes + off)
     ctypes.memset(region.base, CANARY, region.size)

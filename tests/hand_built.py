@@ -64,7 +64,9 @@ def undefined(obj: bytes) -> list[str]:
         return int.from_bytes(obj[at : at + size], "little")
 
     headers, size, count = number(40, 8), number(58, 2), number(60, 2)
-    sections = [(number(h + 4, 4), number(h + 24, 8), number(h + 32, 8), number(h + 40, 4)) for h in range(headers, headers + size * count, size)]
+    sections = [
+        (number(h + 4, 4), number(h + 24, 8), number(h + 32, 8), number(h + 40, 4)) for h in range(headers, headers + size * count, size)
+    ]
     names = []
     for kind, start, length, link in sections:
         if kind == 2:  # the symbol table; an entry is 24 bytes, the first one empty
@@ -95,7 +97,9 @@ def param(i: int, dtype: DType, offset: int = 0, nt: bool = False, align: int = 
     return Mem("param", i, dtype, offset, align or dtype.size, nt)
 
 
-def elementwise(ins: Sequence[str], out: str, lanes: int, n: int, body: Callable[..., Val], features: frozenset[str] = frozenset()) -> Program:
+def elementwise(
+    ins: Sequence[str], out: str, lanes: int, n: int, body: Callable[..., Val], features: frozenset[str] = frozenset()
+) -> Program:
     """y[i] = body(builder, x0[i], x1[i], …) over n elements, a multiple of `lanes`; an item is one vector. `features`: the target's."""
     types = [dtype_of(t) for t in ins]
     params = (*(Param(f"x{i}", t, (n,), "in") for i, t in enumerate(types)), Param("y", dtype_of(out), (n,), "out"))
@@ -146,7 +150,8 @@ def matmul(m: int, n: int, k: int, rows: int = 8, vectors: int = 2, lanes: int =
 
 
 def grouped_sum(shuffles: bool) -> Program:
-    """y[group] = Σ of 4·48 elements by 48 threads: four a thread, exchanged by shuffles or through shared memory, then added by thread 0."""
+    """y[group] = Σ of 4·48 elements by 48 threads: four a thread, exchanged by shuffles or through shared memory,
+    then added by thread 0."""
     threads, each = 48, 4
     params = (Param("x", float32, (3 * threads * each,), "in"), Param("y", float32, (3,), "out"))
     shared = Mem("shared", 64, float32, 0, 4)
@@ -162,7 +167,9 @@ def grouped_sum(shuffles: bool) -> Program:
         b.store(shared, phase.thread, total)
         b.barrier()
         with b.when(b.op("lt", phase.thread, b.const(1))):
-            with b.loop("warp" if shuffles else "thread", b.const(0), b.const(threads), 16 if shuffles else 1, [b.const(0.0, float32)]) as loop:
+            with b.loop(
+                "warp" if shuffles else "thread", b.const(0), b.const(threads), 16 if shuffles else 1, [b.const(0.0, float32)]
+            ) as loop:
                 loop.yields = [b.op("add", loop.carried[0], b.load(shared, loop.var))]
             b.store(param(1, float32), phase.item, loop.results[0])
     return Program("grouped_sum", params, (), [phase], shared=64 + 4 * threads, align=16)

@@ -29,8 +29,8 @@ def plain(
     filled: bool = False,
     otherwise: float = float("-inf"),
 ) -> Kernel:
-    """q, k, v (b, h, s, d) → y. `finite`: differences are taken from max(M, least finite number), else from M itself; `filled`: the mask is written as
-    where(not seen, −∞, score); `otherwise`: the score of a masked key."""
+    """q, k, v (b, h, s, d) → y. `finite`: differences are taken from max(M, least finite number), else from M itself;
+    `filled`: the mask is written as where(not seen, −∞, score); `otherwise`: the score of a masked key."""
     kb = KernelBuilder("attention")
     z, c, i = kb.axis("b", b), kb.axis("h", h), kb.axis("row", s)
     j_dot, j_score, j_max, j_p, j_sum, j_out = (kb.axis(f"key@{site}", s) for site in ("dot", "score", "max", "p", "sum", "out"))

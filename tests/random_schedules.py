@@ -71,7 +71,9 @@ def draw(name: str, choose: Choose, host_only: bool = False, most: int = 8, amon
     elif target.groups and choose(3):
         start = shared_axis(kernel, target, choose)
     picks = [choose(1 << 20) for _ in range(choose(most + 1))]
-    return Case(name, dtype, shape, kernel, target, _once(kernel, target, grow(kernel, target, picks, start)), vars, 1 + choose(2), choose(1000))
+    return Case(
+        name, dtype, shape, kernel, target, _once(kernel, target, grow(kernel, target, picks, start)), vars, 1 + choose(2), choose(1000)
+    )
 
 
 def _once(kernel: Kernel, target: Target, opts: Opts) -> Opts:

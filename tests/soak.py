@@ -1,5 +1,6 @@
-"""Random schedules for as long as you like: `python tests/soak.py --seconds 600 --seed 7 [--kernels softmax,matmul] [--checks twin,float,compiled]`;
-with `--groups`, for targets that have groups of threads: interpreted, and with `--checks cuda,nvrtc` also as CUDA text, run as C++ and built.
+"""Random schedules for as long as you like: `python tests/soak.py --seconds 600 --seed 7 [--kernels softmax,matmul]
+[--checks twin,float,compiled]`; with `--groups`, for targets that have groups of threads: interpreted, and with
+`--checks cuda,nvrtc` also as CUDA text, run as C++ and built.
 
 With `--faults`, something else: processes are killed, disks fill, files are damaged, and nothing may be lost or wrongly believed
 (docs/reliability.md); `--faults --minutes 120` watches one process for growth.
@@ -74,7 +75,9 @@ def main() -> int:
     f.add_argument("--kinds", default="", help="only these, e.g. 'kill main,flip'")
     f.add_argument("--injections", type=int, default=100, help="of each kind")
     f.add_argument("--jobs", type=int, default=2, help="at once")
-    f.add_argument("--minutes", type=float, help="instead: tune in one process for so long, its helpers being killed now and then, and look for growth")
+    f.add_argument(
+        "--minutes", type=float, help="instead: tune in one process for so long, its helpers being killed now and then, and look for growth"
+    )
     f.add_argument("--json", help="write the figures here too")
     f.add_argument("--worker", nargs=4, help=argparse.SUPPRESS)
     args = p.parse_args()

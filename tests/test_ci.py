@@ -1,4 +1,5 @@
-"""The GitHub workflow and its action: they parse, and every command in them runs, in order, as a runner would run it (on the scripted device)."""
+"""The GitHub workflow and its action: they parse, and every command in them runs, in order, as a runner would run it
+(on the scripted device)."""
 
 from __future__ import annotations
 
@@ -82,7 +83,14 @@ class Runner:
         assert "${{" not in text, "an expression in a script is an injection"
         self.ran.append(text)
         path = ":".join([*self.path.read_text().splitlines(), os.environ["PATH"]])
-        full = {**os.environ, "PATH": path, "GITHUB_PATH": str(self.path), "GITHUB_STEP_SUMMARY": str(self.summary), "COLUMNS": "200", **env}
+        full = {
+            **os.environ,
+            "PATH": path,
+            "GITHUB_PATH": str(self.path),
+            "GITHUB_STEP_SUMMARY": str(self.summary),
+            "COLUMNS": "200",
+            **env,
+        }
         command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", text]
         self.said = subprocess.run(command, cwd=cwd, env=full, capture_output=True, text=True, timeout=120)
         return self.said.returncode
@@ -170,7 +178,13 @@ def test_the_example_manifest_is_a_manifest() -> None:
 
 def test_the_whole_check_makes_the_round_trip() -> None:
     text = (ROOT / ".ci/run").read_text()
-    assert text.index("make lint") < text.index("make docs") < text.index(".ci/round_trip") < text.index(".ci/levels") < text.index("make test")
+    assert (
+        text.index("make lint")
+        < text.index("make docs")
+        < text.index(".ci/round_trip")
+        < text.index(".ci/levels")
+        < text.index("make test")
+    )
     for script in (".ci/run", ".ci/round_trip", ".ci/levels", ".github/actions/tune/tune.sh"):
         assert subprocess.run(["bash", "-n", ROOT / script], timeout=20).returncode == 0
         assert os.access(ROOT / script, os.X_OK)

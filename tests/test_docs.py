@@ -1,4 +1,5 @@
-"""The documentation is true: links lead somewhere, paths exist, commands parse, tables are those of the code, and output is what the code says."""
+"""The documentation is true: links lead somewhere, paths exist, commands parse, tables are those of the code, and
+output is what the code says."""
 
 from __future__ import annotations
 

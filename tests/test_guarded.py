@@ -16,7 +16,9 @@ def put(address: int) -> str:
     return "lived"
 
 
-@pytest.mark.parametrize("values", [np.arange(5.0), np.zeros((3, 5), bool), np.zeros((0, 3), np.int8), np.float32(3), np.zeros(4096, np.uint8)])
+@pytest.mark.parametrize(
+    "values", [np.arange(5.0), np.zeros((3, 5), bool), np.zeros((0, 3), np.int8), np.float32(3), np.zeros(4096, np.uint8)]
+)
 def test_the_end_touches_an_inaccessible_page(values: np.ndarray) -> None:
     a = guarded.array(values)
     assert a.shape == np.shape(values) and a.dtype == values.dtype and (a == values).all() and not guarded.broken(a)

@@ -80,7 +80,12 @@ def test_every_folder_has_a_row_in_the_table() -> None:
 @pytest.mark.parametrize("folder", sorted(MAY_IMPORT))
 def test_imports_point_one_way(folder: str) -> None:
     allowed = MAY_IMPORT[folder] | {folder, "log", "__version__"}
-    wrong = [f"{path.relative_to(ROOT)}:{line} imports {name}" for path in modules(folder) for name, line in imported_folders(path) if name not in allowed]
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line} imports {name}"
+        for path in modules(folder)
+        for name, line in imported_folders(path)
+        if name not in allowed
+    ]
     assert not wrong, "\n".join(wrong)
 
 

@@ -36,7 +36,15 @@ def test_import_tilewright_is_light() -> None:
 
 @pytest.mark.parametrize(
     "args",
-    [["--help"], ["run", "--help"], ["cache", "export", "--help"], ["--version"], [], ["run"], ["run", "--mode", "nonsense", "--kernel", "matmul"]],
+    [
+        ["--help"],
+        ["run", "--help"],
+        ["cache", "export", "--help"],
+        ["--version"],
+        [],
+        ["run"],
+        ["run", "--mode", "nonsense", "--kernel", "matmul"],
+    ],
     ids=" ".join,
 )
 def test_help_and_usage_errors_are_light(args: list[str]) -> None:

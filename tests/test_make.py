@@ -38,7 +38,9 @@ def machine(folder: Path, python3: str) -> dict[str, str]:
     ids=["too old", "no ensurepip", "fails half-way"],
 )
 def test_no_usable_python(tmp_path: Path, python3: str, said: list[str]) -> None:
-    done = subprocess.run(["bash", ROOT / "scripts/venv.sh", ""], cwd=tmp_path, env=machine(tmp_path, python3), capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        ["bash", ROOT / "scripts/venv.sh", ""], cwd=tmp_path, env=machine(tmp_path, python3), capture_output=True, text=True, timeout=60
+    )
     assert done.returncode != 0
     for text in said:
         assert text in done.stderr
@@ -53,4 +55,10 @@ def test_a_named_python_must_be_new_enough(tmp_path: Path) -> None:
 
 def test_make_without_a_target_says_what_there_is() -> None:
     done = subprocess.run(["make", "-s"], cwd=ROOT, capture_output=True, text=True, timeout=60)
-    assert [line.split()[1] for line in done.stdout.splitlines() if line.startswith("make")] == ["run", "test", "test-quick", "lint", "docs"]
+    assert [line.split()[1] for line in done.stdout.splitlines() if line.startswith("make")] == [
+        "run",
+        "test",
+        "test-quick",
+        "lint",
+        "docs",
+    ]

@@ -90,7 +90,8 @@ def test_an_installed_wheel_runs_anywhere(dists: Dists, tmp_path: Path) -> None:
     env |= {"TILEWRIGHT_CACHE": str(tmp_path / "cache.db"), "COLUMNS": "120"}
     env |= {f"XDG_{kind}_HOME": str(tmp_path / kind.lower()) for kind in ("STATE", "CACHE", "DATA", "CONFIG")}
     shell(python, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", dists.wheel, cwd=tmp_path, env=env)
-    # its dependencies are those of this environment; a path that a .pth file adds comes last, and .pth files in it (an editable install) do not count
+    # its dependencies are those of this environment; a path that a .pth file adds comes last, and .pth files in it
+    # (an editable install) do not count
     purelib = shell(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=tmp_path, env=env).strip()
     (Path(purelib) / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
 
@@ -99,7 +100,21 @@ def test_an_installed_wheel_runs_anywhere(dists: Dists, tmp_path: Path) -> None:
     assert PROJECT["project"]["version"] in shell(tune, "--version", cwd=tmp_path, env=env)
     assert "softmax" in shell(tune, "kernels", cwd=tmp_path, env=env)
     assert "@matmul_p0" in shell(tune, "show", "--kernel", "matmul", cwd=tmp_path, env=env)
-    run = (tune, "run", "--kernel", "matmul", "--shape", "m=32,n=32,k=32", "--threads", "1", "--trials", "3", "--quiet", "--json", "result.json")
+    run = (
+        tune,
+        "run",
+        "--kernel",
+        "matmul",
+        "--shape",
+        "m=32,n=32,k=32",
+        "--threads",
+        "1",
+        "--trials",
+        "3",
+        "--quiet",
+        "--json",
+        "result.json",
+    )
     shell(*run, cwd=tmp_path, env=env)
     result = json.loads((tmp_path / "result.json").read_text())
     assert result["verified"] and result["exit_code"] == 0

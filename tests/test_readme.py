@@ -81,7 +81,11 @@ def test_links_lead_somewhere() -> None:
 
 def test_make_targets_that_are_named_exist() -> None:
     makefile = (ROOT / "Makefile").read_text()
-    named = {m for page in ("README.md", "CONTRIBUTING.md") for m in re.findall(r"(?<![\w/])make (run|test|lint|\w+-\w+)\b", (ROOT / page).read_text())}
+    named = {
+        m
+        for page in ("README.md", "CONTRIBUTING.md")
+        for m in re.findall(r"(?<![\w/])make (run|test|lint|\w+-\w+)\b", (ROOT / page).read_text())
+    }
     assert named and all(re.search(rf"^{target}:", makefile, re.M) for target in named)
 
 

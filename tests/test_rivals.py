@@ -39,7 +39,8 @@ def lower(to: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("level", "core", "without"), [("v2", "Nehalem", ("AVX2", "X86_V3", "FMA3", "AVX512F", "X86_V4")), ("v3", "Haswell", ("AVX512F", "X86_V4", "AVX512_ICL"))]
+    ("level", "core", "without"),
+    [("v2", "Nehalem", ("AVX2", "X86_V3", "FMA3", "AVX512F", "X86_V4")), ("v3", "Haswell", ("AVX512F", "X86_V4", "AVX512_ICL"))],
 )
 def test_numpy_and_openblas_do_as_they_are_told(level: str, core: str, without: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     lower(level, monkeypatch)
@@ -64,4 +65,8 @@ def test_results_of_a_lowered_machine_are_others(monkeypatch: pytest.MonkeyPatch
     (file,) = (tmp_path / "results").iterdir()
     kept = json.loads(file.read_text())
     assert file.name == "some-v2.json" and kept["command"] == "TILEWRIGHT_TARGET=v2 python benchmarks/some.py"
-    assert kept["device"]["lowered"] == "TILEWRIGHT_TARGET=v2" and kept["rivals"] == rivals.settings() and kept["rivals"]["ATEN_CPU_CAPABILITY"] == "default"
+    assert (
+        kept["device"]["lowered"] == "TILEWRIGHT_TARGET=v2"
+        and kept["rivals"] == rivals.settings()
+        and kept["rivals"]["ATEN_CPU_CAPABILITY"] == "default"
+    )

@@ -1,8 +1,8 @@
 """Who may run beside whom, where several processes run the tests (pytest-xdist).
 
-A test marked `alone` compares times that were measured, or needs what a machine has once; while it runs, the other processes wait between two tests.
-`Turns` is a lock that many may share or one may have. A second lock, the gate, is held by whoever waits, so that those who share cannot
-pass the right to each other for ever."""
+A test marked `alone` compares times that were measured, or needs what a machine has once; while it runs, the other
+processes wait between two tests. `Turns` is a lock that many may share or one may have. A second lock, the gate, is
+held by whoever waits, so that those who share cannot pass the right to each other for ever."""
 
 from __future__ import annotations
 

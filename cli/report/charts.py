@@ -105,7 +105,9 @@ def curves(entry: ReportEntry) -> list[Curve]:
                 steps.append(((datetime.fromisoformat(r.when) - start).total_seconds(), n, best))
         if steps:
             # the answer's row has the name of the strategy that was asked for, a candidate's that of the one that proposed it
-            answer = next((r.strategy for r in rows if r.verified), "") or next((r.strategy for r in rows if r.strategy not in ("seed", "stored")), "seed")
+            answer = next((r.strategy for r in rows if r.verified), "") or next(
+                (r.strategy for r in rows if r.strategy not in ("seed", "stored")), "seed"
+            )
             out.append(Curve(f"{answer} {rows[0].when[:16].replace('T', ' ')}", tuple(steps)))
     return out
 

@@ -59,7 +59,9 @@ def report(found: Sequence[ReportEntry], narrow: bool = False) -> Table:
     if narrow:
         out = table("fastest verified schedules", "kernel", ">time", ">roofline", ">over seed", "opts")
     else:
-        out = table("fastest verified schedules", "kernel", "device", ">time", ">GFLOP/s", ">GB/s", ">roofline", ">over seed", "found by", "opts")
+        out = table(
+            "fastest verified schedules", "kernel", "device", ">time", ">GFLOP/s", ">GB/s", ">roofline", ">over seed", "found by", "opts"
+        )
     for e in found:
         r = e.best
         kernel = Text.assemble((r.name, "bold"), f" {r.dtype}\n{shape_of(r)}")
@@ -67,7 +69,9 @@ def report(found: Sequence[ReportEntry], narrow: bool = False) -> Table:
         time, flops, moved, share, gain = (shown(e, name) for name in ("time", "gflops", "gbs", "roofline", "gain"))
         if narrow:
             rates = "".join(f"\n{text} {unit}" for text, unit in ((flops, "GFLOP/s"), (moved, "GB/s")) if text != "-")
-            out.add_row(kernel + Text(f"\n{device}, {threads}"), f"{time}{rates}", share, Text(f"{gain}\n{e.origin}"), _options(r.opts_display))
+            out.add_row(
+                kernel + Text(f"\n{device}, {threads}"), f"{time}{rates}", share, Text(f"{gain}\n{e.origin}"), _options(r.opts_display)
+            )
         else:
             out.add_row(kernel, Text(f"{device}\n{threads}"), time, flops, moved, share, gain, Text(e.origin), _options(r.opts_display))
     return out

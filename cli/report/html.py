@@ -35,7 +35,9 @@ def page(found: Sequence[ReportEntry]) -> str:
     measured = sum(len(e.candidates) for e in found)
     return template.substitute(
         made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        summary=escape(f"{len(found)} kernels, {measured} measurements, on {', '.join(devices)}" if found else "the cache holds nothing like that"),
+        summary=escape(
+            f"{len(found)} kernels, {measured} measurements, on {', '.join(devices)}" if found else "the cache holds nothing like that"
+        ),
         table=_table(found),
         find=_FIND if len(found) > 8 else "",
         outcomes=bar(report_charts.outcomes([r for e in found for r in e.candidates])) if found else "",

@@ -25,8 +25,8 @@ HUGE = 1e21
 
 @dataclass(frozen=True)
 class ReportEntry:
-    """One tuned kernel: the row that a look-up returns, and every row of its key, oldest first. Every figure is of that row and of its run: times of two runs
-    are of two states of the machine."""
+    """One tuned kernel: the row that a look-up returns, and every row of its key, oldest first. Every figure is of
+    that row and of its run: times of two runs are of two states of the machine."""
 
     best: Row
     history: tuple[Row, ...]
@@ -39,7 +39,8 @@ class ReportEntry:
 
     @functools.cached_property
     def gain(self) -> tuple[float, bool] | None:
-        """(how many times faster than its seed the answer is, whether paired rounds said so); else it is from single times of their one run."""
+        """(how many times faster than its seed the answer is, whether paired rounds said so); else it is from single
+        times of their one run."""
         about = provenance(self.best)
         stated = about.get("gain")
         if self.from_seed:
@@ -91,7 +92,8 @@ PLACES = ("memory", "L3", "L2", "L1")
 
 @dataclass(frozen=True)
 class Limit:
-    """What binds a kernel (`compute`, or the `place` where its operands lie), and the limits that it had: operations a second, and bytes a second there."""
+    """What binds a kernel (`compute`, or the `place` where its operands lie), and the limits that it had: operations
+    a second, and bytes a second there."""
 
     bound: str
     peak: float
@@ -100,8 +102,8 @@ class Limit:
 
 
 def timed(row: Row) -> tuple[float | None, float | None]:
-    """(least, median) seconds of a call as they were measured. Rows of an older version may hold others, scaled to the speed that the machine had on the day of an
-    earlier answer, and keep these beside."""
+    """(least, median) seconds of a call as they were measured. Rows of an older version may hold others, scaled to
+    the speed that the machine had on the day of an earlier answer, and keep these beside."""
     about = provenance(row) if "_as_timed" in row.provenance else {}
     kept = (about.get("t_min_as_timed"), about.get("t_med_as_timed"))
     least, typical = (k if isinstance(k, float) and 1 / HUGE < k < HUGE else t for k, t in zip(kept, (row.t_min, row.t_med), strict=True))

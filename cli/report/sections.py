@@ -17,14 +17,24 @@ if TYPE_CHECKING:
 
 LOOPS = 200
 """Lines of a loop nest that are shown."""
-_FIGURES = {"time": "a call", "gflops": "GFLOP/s", "gbs": "GB/s", "roofline": "of roofline", "gain": "over seed", "plain": "over plain", "origin": "found by"}
+_FIGURES = {
+    "time": "a call",
+    "gflops": "GFLOP/s",
+    "gbs": "GB/s",
+    "roofline": "of roofline",
+    "gain": "over seed",
+    "plain": "over plain",
+    "origin": "found by",
+}
 _BINDS = {"memory": "bound by memory", "compute": "bound by arithmetic", **{c: f"in cache, bound by {c}" for c in PLACES[1:]}}
 
 
 def section(i: int, e: ReportEntry) -> str:
     """The section of entry `i`, as HTML."""
     r = e.best
-    figures = "".join(f"<div><dt>{name}</dt><dd>{escape(shown(e, column))}</dd></div>" for column, name in _FIGURES.items() if shown(e, column) != "-")
+    figures = "".join(
+        f"<div><dt>{name}</dt><dd>{escape(shown(e, column))}</dd></div>" for column, name in _FIGURES.items() if shown(e, column) != "-"
+    )
     where = f"{COLUMNS['shape'](e)} · {r.dtype} · {r.device}, {r.threads} thread{'s' * (r.threads != 1)}"
     binds = f" · {_BINDS[e.limits.bound]}" if e.limits else ""
     return (

@@ -124,7 +124,11 @@ def labels(
         sides = [px + 10] + [px - 10 - width] * (px - 10 - width > left)
         tries = [(tx, py + 0.27 * line + step * line) for step in (0, 1, -1, 2, -2, 3, -3, 4, -4) for tx in sides]
         fits = [(tx, ty) for tx, ty in tries if tx + width < right and top < ty < bottom]
-        free = [(x, y) for x, y in fits if not any(x < r and x + width > l and y - 0.75 * line < b and y + 0.2 * line > t for l, t, r, b in taken)]
+        free = [
+            (x, y)
+            for x, y in fits
+            if not any(x < r and x + width > l and y - 0.75 * line < b and y + 0.2 * line > t for l, t, r, b in taken)
+        ]
         tx, ty = (free or fits or tries)[0]
         taken.append((tx, ty - 0.75 * line, tx + width, ty + 0.2 * line))
         out.append((tx, ty))
@@ -146,8 +150,12 @@ def convergence(curves: Sequence[Curve], against: str) -> str:
         for s in c.steps[1:]:
             d += f" H{x.at(s[i]):.1f} V{y.at(s[2]):.1f}"
         d += f" H{x.at(c.steps[-1][i]):.1f}"
-        about = escape(f"{c.label}: {duration(first[2])} first, {duration(c.steps[-1][2])} after {c.steps[-1][1]} measurements and {c.steps[-1][0]:.1f} s")
+        about = escape(
+            f"{c.label}: {duration(first[2])} first, {duration(c.steps[-1][2])} after {c.steps[-1][1]} measurements and {c.steps[-1][0]:.1f} s"
+        )
         body.append(f'<path class="curve c{n % 6}" d="{d}"><title>{about}</title></path>')
         last = c.steps[-1]
-        body.append(f'<circle class="end c{n % 6}" cx="{x.at(last[i]):.1f}" cy="{y.at(last[2]):.1f}" r="3.5"><title>{about}</title></circle>')
+        body.append(
+            f'<circle class="end c{n % 6}" cx="{x.at(last[i]):.1f}" cy="{y.at(last[2]):.1f}" r="3.5"><title>{about}</title></circle>'
+        )
     return _svg(480, 242, f"Best time so far against {against}, {len(curves)} searches", body)

@@ -21,7 +21,9 @@ INVALIDITY = {
 
 def as_json(found: Sequence[ReportEntry]) -> str:
     """A list of objects: every column, then the whole row of the cache, its JSON fields decoded."""
-    return json.dumps([{**{name: value(e) for name, value in COLUMNS.items()}, "row": decoded(e.best)} for e in found], indent=1, allow_nan=False)
+    return json.dumps(
+        [{**{name: value(e) for name, value in COLUMNS.items()}, "row": decoded(e.best)} for e in found], indent=1, allow_nan=False
+    )
 
 
 def decoded(row: Row) -> dict[str, Any]:

@@ -103,7 +103,11 @@ def _ask(words: tuple[str, ...]) -> Compiler:
     macros = _run((*words, "-E", "-dM", "-x", "c", os.devnull), Path.cwd())
     defined = dict(line.split(" ", 2)[1:] for line in macros.splitlines() if line.count(" ") >= 2)
     kind = "clang" if "__clang__" in defined else "gcc"
-    names = ("__clang_major__", "__clang_minor__", "__clang_patchlevel__") if kind == "clang" else ("__GNUC__", "__GNUC_MINOR__", "__GNUC_PATCHLEVEL__")
+    names = (
+        ("__clang_major__", "__clang_minor__", "__clang_patchlevel__")
+        if kind == "clang"
+        else ("__GNUC__", "__GNUC_MINOR__", "__GNUC_PATCHLEVEL__")
+    )
     if not all(n in defined for n in names):
         raise DeviceError(f"{shlex.join(words)} is neither gcc nor clang, and kernels use their vectors: {INSTALL}")
     return Compiler(words, kind, ".".join(defined[n] for n in names))
@@ -162,6 +166,11 @@ def _run(words: tuple[str, ...], folder: Path) -> str:
     except OSError as e:
         raise DeviceError(f"the C compiler {words[0]} does not start: {e}; {INSTALL}") from e
     if done.returncode:
-        lines = [line for line in done.stderr.strip().splitlines() if line.strip()] or [f"it ended with status {done.returncode} and said nothing"]
-        raise BuildError(f"{os.path.basename(words[0])} rejects the source:\n" + "\n".join(lines[:_ERROR_LINES] + (["…"] if len(lines) > _ERROR_LINES else [])))
+        lines = [line for line in done.stderr.strip().splitlines() if line.strip()] or [
+            f"it ended with status {done.returncode} and said nothing"
+        ]
+        raise BuildError(
+            f"{os.path.basename(words[0])} rejects the source:\n"
+            + "\n".join(lines[:_ERROR_LINES] + (["…"] if len(lines) > _ERROR_LINES else []))
+        )
     return done.stdout

@@ -72,7 +72,8 @@ def _parsed(text: str) -> Any:
 
 
 def assembly_of(text: str, target: Target) -> str:
-    """The assembly that LLVM makes of IR text, for any processor that it knows: what is in the object that `compile_text` makes. Raises BuildError."""
+    """The assembly that LLVM makes of IR text, for any processor that it knows: what is in the object that
+    `compile_text` makes. Raises BuildError."""
     _llvm(all_targets=True)
     with _parsed(text) as module:
         return str(_machine(target.triple, *processor(target), native=False).emit_assembly(module))

@@ -32,7 +32,9 @@ class _Call:
 
     __slots__ = ("arena", "bufs", "bufs_at", "fill", "packed", "record", "record_at", "vars", "version")
 
-    def __init__(self, functions: Sequence[int], items: Sequence[int], threads: int, params: int, values: Sequence[int], packed: Packed | None = None) -> None:
+    def __init__(
+        self, functions: Sequence[int], items: Sequence[int], threads: int, params: int, values: Sequence[int], packed: Packed | None = None
+    ) -> None:
         self.record = (ctypes.c_int64 * (_HEAD + 2 * len(functions)))()
         self.bufs = (ctypes.c_uint64 * (params + 1))()
         self.vars = (ctypes.c_int64 * max(len(values), 1))(*values)
@@ -125,7 +127,9 @@ class CpuExecutable(Executable):
             arena.give(memory)
         return packed
 
-    def time(self, pointer_sets: Sequence[Sequence[int]], vars: Sequence[int] = (), repeats: int = 1, limit_s: float = float("inf")) -> list[float]:
+    def time(
+        self, pointer_sets: Sequence[Sequence[int]], vars: Sequence[int] = (), repeats: int = 1, limit_s: float = float("inf")
+    ) -> list[float]:
         if not pointer_sets or repeats < 1:
             raise UsageError("timing needs at least one set of pointers and one repeat")
         for pointers in pointer_sets:
@@ -176,7 +180,9 @@ class CpuExecutable(Executable):
             raise UsageError(f"{self.signature.name} has been closed")
         names = self.signature.symbols
         if len(values) != len(names):
-            raise UsageError(f"{self.signature.name} needs a value for each of its symbols ({', '.join(names) or 'none'}), not {len(values)} values")
+            raise UsageError(
+                f"{self.signature.name} needs a value for each of its symbols ({', '.join(names) or 'none'}), not {len(values)} values"
+            )
         by_name = dict(zip(names, values, strict=True))
         env: dict[Node, int] = {}
         for s in self._symbols:

@@ -1,9 +1,11 @@
 """Measures what this machine can do at best: FMA peak, memory rates and cache rates, with one thread and with all, in about five seconds.
 
-Each figure is the best of short runs, because other work on the machine only ever makes it smaller. What all threads got too little of beside one thread is measured again.
+Each figure is the best of short runs, because other work on the machine only ever makes it smaller. What all threads
+got too little of beside one thread is measured again.
 
-How much of a last-level cache is this machine's is not to be known: a virtual one may report what it shares with others. So rates are kept by size of the
-working set, from half of all first caches up, and a set of another size counts as the next smaller one."""
+How much of a last-level cache is this machine's is not to be known: a virtual one may report what it shares with
+others. So rates are kept by size of the working set, from half of all first caches up, and a set of another size
+counts as the next smaller one."""
 
 from __future__ import annotations
 
@@ -32,7 +34,8 @@ _CACHE_SHARE = 0.15
 _CALL_BYTES = 4 * _MIB
 """Bytes that a thread moves in one call at least, so that starting it does not count."""
 _AGAIN = 3
-"""Most times that all threads are measured again for a figure which one thread does better, or for one of a core's own that does not grow with the cores."""
+"""Most times that all threads are measured again for a figure which one thread does better, or for one of a core's
+own that does not grow with the cores."""
 _SCALES = 0.9
 """Share of so many single threads that all of them together should reach where they share nothing."""
 
@@ -83,7 +86,9 @@ def _rates(run: _Run, target: Target, threads: int, base: int, size: int, one: R
 
     found = {name: figure(name) for name in ("peak_f32", "peak_f64", *probe_ir.KINDS)}
     for _ in range(_AGAIN):
-        for name in [f for f in found if one is not None and found[f] < getattr(one, f) * (_SCALES * threads if f.startswith("peak") else 1.0)]:
+        for name in [
+            f for f in found if one is not None and found[f] < getattr(one, f) * (_SCALES * threads if f.startswith("peak") else 1.0)
+        ]:
             found[name] = max(found[name], figure(name))
     caches = [_cached(run, target, threads, base, at) for at in cache_sizes(target, threads) if at <= size]
     for _ in range(_AGAIN):
@@ -96,7 +101,8 @@ def _rates(run: _Run, target: Target, threads: int, base: int, size: int, one: R
 
 
 def cache_sizes(target: Target, threads: int) -> list[int]:
-    """Working sets in bytes, of all threads together: in the first caches, the second, and from twice the second on eight times each, up to what is memory."""
+    """Working sets in bytes, of all threads together: in the first caches, the second, and from twice the second on
+    eight times each, up to what is memory."""
     l1, l2 = max(target.l1, 16 << 10), max(target.l2, 4 * target.l1, 64 << 10)
     sizes = [threads * l1 // 2, threads * 2 * l1, threads * 2 * l2]
     while sizes[-1] * 8 < 2 * target.l3:

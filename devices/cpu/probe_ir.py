@@ -1,4 +1,5 @@
-"""Probe kernels as LLVM IR text: floating-point peak (FMA, or multiplication and addition where there is none) and memory rates. They follow the kernel ABI, an item being a block.
+"""Probe kernels as LLVM IR text: floating-point peak (FMA, or multiplication and addition where there is none) and
+memory rates. They follow the kernel ABI, an item being a block.
 
 The memory patterns are those of McCalpin's STREAM: copy b = a, triad c = a + s·b; `read` sums one array."""
 
@@ -39,7 +40,10 @@ def fma(target: Target, bits: int) -> str:
     steps = [line for i in range(CHAINS) for line in _fma(target, f"%b{i}", vector, name, f"%a{i}", factor, summand)]
     stores = []
     for i in range(CHAINS):
-        stores += [f"  %p{i} = getelementptr {vector}, ptr %scratch, i64 {i}", f"  store {vector} %b{i}, ptr %p{i}, align {target.vector_bytes}"]
+        stores += [
+            f"  %p{i} = getelementptr {vector}, ptr %scratch, i64 {i}",
+            f"  store {vector} %b{i}, ptr %p{i}, align {target.vector_bytes}",
+        ]
     return "\n".join(
         [
             f"declare {vector} @{name}({vector}, {vector}, {vector})",

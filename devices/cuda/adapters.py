@@ -1,7 +1,8 @@
 """The two packages that can talk to NVIDIA's driver, behind one face (`cuda_driver.Driver`).
 
-pycuda raises exceptions that carry the driver's sentence and keeps Python objects for memory; cuda-bindings gives a status with every result.
-Neither needs a toolkit. Importing pycuda.driver without a driver is an ImportError, cuda-bindings then fails in its first call."""
+pycuda raises exceptions that carry the driver's sentence and keeps Python objects for memory; cuda-bindings gives a
+status with every result. Neither needs a toolkit. Importing pycuda.driver without a driver is an ImportError,
+cuda-bindings then fails in its first call."""
 
 from __future__ import annotations
 
@@ -64,7 +65,9 @@ class CudaBindings:
         return str(self._call("cuDeviceGetName", 256, self._device(device)).split(b"\0")[0].decode())
 
     def attribute(self, device: int, name: str) -> int:
-        return int(self._call("cuDeviceGetAttribute", getattr(self._api.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}"), self._device(device)))
+        return int(
+            self._call("cuDeviceGetAttribute", getattr(self._api.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}"), self._device(device))
+        )
 
     def _device(self, device: int) -> Any:
         return self._call("cuDeviceGet", device)
@@ -96,7 +99,9 @@ class CudaBindings:
         return int(self._call("cuFuncGetAttribute", getattr(self._api.CUfunction_attribute, f"CU_FUNC_ATTRIBUTE_{name}"), function[0]))
 
     def allow_shared(self, function: Any, nbytes: int) -> None:
-        self._call("cuFuncSetAttribute", function[0], self._api.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, nbytes)
+        self._call(
+            "cuFuncSetAttribute", function[0], self._api.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, nbytes
+        )
 
     def launch(self, function: Any, groups: int, threads: int, shared: int, words: tuple[int, ...]) -> None:
         found, values, places = function

@@ -132,7 +132,9 @@ class CudaDevice(Device):
     def load(self, obj: bytes, signature: Signature, threads: int) -> Executable:
         head, code = _parts(obj)
         if not _runs(head["arch"], self.target.cpu):
-            raise DeviceError(f"this code was built for {head['arch']} and {self._card['name']} is {self.target.cpu}: build it for this GPU")
+            raise DeviceError(
+                f"this code was built for {head['arch']} and {self._card['name']} is {self.target.cpu}: build it for this GPU"
+            )
         from .run import CudaExecutable
 
         return CudaExecutable(self._open(), code, signature)
@@ -164,7 +166,9 @@ def veto(signature: Signature, phase: int, target: Target, takes: nvrtc.Resource
     threads = signature.threads[phase]
     name = abi.entry(signature, phase)
     if threads > target.max_threads:
-        raise BuildError(f"{name} has groups of {threads} threads and {target.name} takes at most {target.max_threads}: smaller LOCAL or GROUP")
+        raise BuildError(
+            f"{name} has groups of {threads} threads and {target.name} takes at most {target.max_threads}: smaller LOCAL or GROUP"
+        )
     if takes is None:
         raise BuildError(f"the compiler's log does not say what {name} takes: the source has no kernel of that name")
     warps = -(-threads // max(1, target.warp))

@@ -51,9 +51,13 @@ def forget() -> None:
 
 def _ask() -> str:
     try:
-        done = subprocess.run([sys.executable, "-m", "tilewright.devices.cuda.find"], capture_output=True, text=True, timeout=_ASK_S, check=False)
+        done = subprocess.run(
+            [sys.executable, "-m", "tilewright.devices.cuda.find"], capture_output=True, text=True, timeout=_ASK_S, check=False
+        )
     except subprocess.TimeoutExpired:
-        return _error(f"the NVIDIA driver did not answer within {_ASK_S:.0f} s: see whether nvidia-smi does, and restart the machine if it hangs too")
+        return _error(
+            f"the NVIDIA driver did not answer within {_ASK_S:.0f} s: see whether nvidia-smi does, and restart the machine if it hangs too"
+        )
     except OSError as e:
         return _error(f"cannot start a process to ask the NVIDIA driver: {e}; free some memory or processes")
     last = (done.stdout.strip().splitlines() or [""])[-1]

@@ -56,7 +56,9 @@ class HostModule:
         with tempfile.TemporaryDirectory(prefix="tilewright-host-") as folder:
             source, library = Path(folder, "kernel.cpp"), Path(folder, "kernel.so")
             source.write_text(_translation(text, names))
-            ran = subprocess.run([compiler, *FLAGS, "-include", str(HEADER), str(source), "-lm", "-o", str(library)], capture_output=True, text=True)
+            ran = subprocess.run(
+                [compiler, *FLAGS, "-include", str(HEADER), str(source), "-lm", "-o", str(library)], capture_output=True, text=True
+            )
             if ran.returncode:
                 errors = [line for line in ran.stderr.splitlines() if "error" in line] or ran.stderr.splitlines()
                 raise BuildError(f"{os.path.basename(compiler)} does not compile the CUDA text as C++: " + "\n".join(errors[:8]))
@@ -71,7 +73,12 @@ class HostModule:
         with _LOCK:
             memory = Guarded(dynamic_shared, 16)
             found = getattr(self._library, f"tilewright_launch_{name}")(
-                ctypes.c_uint64(groups), ctypes.c_uint(threads), ctypes.c_void_p(memory.address), ctypes.c_size_t(dynamic_shared), words, ctypes.c_bool(reverse)
+                ctypes.c_uint64(groups),
+                ctypes.c_uint(threads),
+                ctypes.c_void_p(memory.address),
+                ctypes.c_size_t(dynamic_shared),
+                words,
+                ctypes.c_bool(reverse),
             )
             message = found.decode() if found else ""
             if message and (at := re.search(r"address 0x([0-9a-f]+)", message)):
@@ -173,8 +180,8 @@ class HostProgram:
         bytes (NaN). `vars`: values of the symbols. `reverse` runs groups and threads in descending order: results that differ from
         those of the other order show a race.
 
-        Raises VerifyError with group, thread and place for an access outside a buffer, a write to an input, a misaligned access, a barrier or
-        shuffle that some threads do not come to, a signed overflow."""
+        Raises VerifyError with group, thread and place for an access outside a buffer, a write to an input, a
+        misaligned access, a barrier or shuffle that some threads do not come to, a signed overflow."""
         signature, target = self.signature, self.target
         if isinstance(arrays, Mapping):
             arrays = [arrays[p.name] for p in signature.params]

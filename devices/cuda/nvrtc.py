@@ -61,7 +61,9 @@ def _compiled(text: str, arch: str, options: Sequence[str], name: str, what: str
         if status:
             if status == _INVALID_OPTION and "gpu-architecture" in log:
                 known = ", ".join(architectures())
-                raise DeviceError(f"NVRTC {'.'.join(map(str, version()))} does not compile for {arch}; it knows {known}: install the NVRTC of a newer CUDA")
+                raise DeviceError(
+                    f"NVRTC {'.'.join(map(str, version()))} does not compile for {arch}; it knows {known}: install the NVRTC of a newer CUDA"
+                )
             raise BuildError(f"NVRTC ({_error(lib, status)}) for {arch}: {_first_lines(log)}")
         return _bytes(lib, program, what), log
     finally:
@@ -69,7 +71,8 @@ def _compiled(text: str, arch: str, options: Sequence[str], name: str, what: str
 
 
 def resources(log: str) -> dict[str, Resources]:
-    """What each kernel takes, by name, from the log of `compile` (with `--ptxas-options=-v`). Functions that are no kernels are left out."""
+    """What each kernel takes, by name, from the log of `compile` (with `--ptxas-options=-v`). Functions that are no
+    kernels are left out."""
     out: dict[str, Resources] = {}
     name, frame = "", (0, 0, 0)
     for line in log.splitlines():
@@ -118,7 +121,9 @@ def library() -> Any:
             continue
         lib.nvrtcGetErrorString.restype = ctypes.c_char_p
         return lib
-    raise DeviceError(f"NVRTC, the CUDA compiler library, is not {'usable' if tried else 'installed'}{': ' + tried[0] if tried else ''}; {INSTALL}")
+    raise DeviceError(
+        f"NVRTC, the CUDA compiler library, is not {'usable' if tried else 'installed'}{': ' + tried[0] if tried else ''}; {INSTALL}"
+    )
 
 
 def _candidates() -> Iterator[str]:

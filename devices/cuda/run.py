@@ -85,12 +85,18 @@ def session(index: int, target: Target) -> CudaSession:
 
 
 def timed(
-    s: CudaSession, queue: Callable[[Sequence[int]], None], launches: int, sets: Sequence[Sequence[int]], repeats: int, limit_s: float = float("inf")
+    s: CudaSession,
+    queue: Callable[[Sequence[int]], None],
+    launches: int,
+    sets: Sequence[Sequence[int]],
+    repeats: int,
+    limit_s: float = float("inf"),
 ) -> list[float]:
     """As `Executable.time`, for whatever `queue(pointers)` gives the GPU to do in about so many launches; call it with the lock held.
 
-    The GPU's events stand between calls that are queued while it is held busy, so that what is measured is the time from the start of one call
-    to the start of the next. Calls of less than 50 µs are timed in groups: each is given the group's mean."""
+    The GPU's events stand between calls that are queued while it is held busy, so that what is measured is the time
+    from the start of one call to the start of the next. Calls of less than 50 µs are timed in groups: each is given
+    the group's mean."""
     if not sets or repeats < 1:
         raise UsageError("timing needs at least one set of pointers and one repeat")
     out: list[float] = []
@@ -171,7 +177,9 @@ class CudaExecutable(Executable):
         with s.lock:
             driver = s.use()
             self._module: Any = driver.load(cubin)
-            self._functions = [driver.function(self._module, abi.entry(signature, i), len(self._arguments)) for i in range(len(signature.items))]
+            self._functions = [
+                driver.function(self._module, abi.entry(signature, i), len(self._arguments)) for i in range(len(signature.items))
+            ]
             if self._shared:
                 for f in self._functions:
                     driver.allow_shared(f, self._shared)
@@ -184,7 +192,9 @@ class CudaExecutable(Executable):
         if self._module is None:
             raise UsageError(f"{sig.name} has been closed")
         if len(vars) != len(sig.symbols):
-            raise UsageError(f"{sig.name} needs a value for each of its symbols ({', '.join(sig.symbols) or 'none'}), not {len(vars)} values")
+            raise UsageError(
+                f"{sig.name} needs a value for each of its symbols ({', '.join(sig.symbols) or 'none'}), not {len(vars)} values"
+            )
         need = abi.arena_bytes(sig, self._s.target, vars)
         if need > self._own.get("arena", (0, 0))[1]:
             if "arena" in self._own:
@@ -207,7 +217,9 @@ class CudaExecutable(Executable):
             raise UsageError(f"{sig.name} takes {len(sig.params)} buffers, not {len(pointers)}")
         for p, pointer in zip(sig.params, pointers, strict=True):
             if pointer % max(sig.align, p.dtype.size):
-                raise UsageError(f"{sig.name}: the address of {p.name} must be a multiple of {max(sig.align, p.dtype.size)}; copy it into a new buffer")
+                raise UsageError(
+                    f"{sig.name}: the address of {p.name} must be a multiple of {max(sig.align, p.dtype.size)}; copy it into a new buffer"
+                )
 
     def run(self, pointers: Sequence[int], vars: Sequence[int] = ()) -> None:
         self._check(pointers)
@@ -215,7 +227,9 @@ class CudaExecutable(Executable):
             self._plan(vars)(pointers)
             self._s.wait()
 
-    def time(self, pointer_sets: Sequence[Sequence[int]], vars: Sequence[int] = (), repeats: int = 1, limit_s: float = float("inf")) -> list[float]:
+    def time(
+        self, pointer_sets: Sequence[Sequence[int]], vars: Sequence[int] = (), repeats: int = 1, limit_s: float = float("inf")
+    ) -> list[float]:
         for pointers in pointer_sets:
             self._check(pointers)
         with self._s.lock:

@@ -26,8 +26,9 @@ _MAGIC = b"tilewright opencl object 1\n"
 
 
 class OpenClDevice(Device):
-    """One device of one driver. An object is a line of JSON (what it was built for, and a checksum), then the driver's binary; with PoCL the
-    source: PoCL compiles for a group's size at the first launch, whatever its binaries hold, and keeps the results in a cache of its own."""
+    """One device of one driver. An object is a line of JSON (what it was built for, and a checksum), then the
+    driver's binary; with PoCL the source: PoCL compiles for a group's size at the first launch, whatever its binaries
+    hold, and keeps the results in a cache of its own."""
 
     isolation = "worker"
     first_launch_s = 20.0
@@ -104,7 +105,9 @@ class OpenClDevice(Device):
 
     def build(self, source: SourceLike) -> bytes:
         if source.target.lang != "opencl":
-            raise BuildError(f"the {self.name} device builds OpenCL C, not {source.target.lang}: render for an 'opencl' target such as {self.target.name}")
+            raise BuildError(
+                f"the {self.name} device builds OpenCL C, not {source.target.lang}: render for an 'opencl' target such as {self.target.name}"
+            )
         from .run import refuse
 
         refuse(source.signature, self.target)
@@ -127,7 +130,9 @@ class OpenClDevice(Device):
         if not isinstance(head, dict) or head.get("crc") != zlib.crc32(code):
             raise BuildError("not a whole object of the opencl device (damaged, or of another version): build it again")
         if (head["compiler"], head["name"]) != (self.compiler_id(), self.found.about["name"]):
-            raise DeviceError(f"this code was built for {head['name']} by {head['compiler']}; build it again for {self.found.about['name']}")
+            raise DeviceError(
+                f"this code was built for {head['name']} by {head['compiler']}; build it again for {self.found.about['name']}"
+            )
         from .run import ClExecutable, refuse
 
         refuse(signature, self.target)

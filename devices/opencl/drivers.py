@@ -105,7 +105,12 @@ def _ask(which: Sequence[tuple[str, Mapping[str, str]]]) -> list[InstalledDriver
         try:
             command = [sys.executable, "-m", _MODULE, environment.get("OCL_ICD_FILENAMES", "")]
             process = subprocess.Popen(
-                command, env={**os.environ, **settings(), **environment}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+                command,
+                env={**os.environ, **settings(), **environment},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
             )
         except OSError as e:
             raise DeviceError(f"cannot start a process to ask the OpenCL drivers: {e}; free some memory or processes") from e
@@ -128,7 +133,9 @@ def _answer(file: str, environment: Mapping[str, str], process: subprocess.Popen
     if process.returncode or not last.startswith("{"):
         said = [line for line in err.splitlines() if line.strip()][-1:] or ["it said nothing"]
         how = f"signal {-process.returncode}" if process.returncode < 0 else f"status {process.returncode}"
-        return InstalledDriver(file, environment, error=f"{what} ended the process that asked for its devices ({how}: {said[0].strip()[:200]}): {away}")
+        return InstalledDriver(
+            file, environment, error=f"{what} ended the process that asked for its devices ({how}: {said[0].strip()[:200]}): {away}"
+        )
     answer = json.loads(last)
     if "none" in answer:
         if not file:

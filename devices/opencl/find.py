@@ -18,7 +18,8 @@ _EXTENSIONS = {"fp64": ("cl_khr_fp64", "cl_amd_fp64"), "fp16": ("cl_khr_fp16",),
 
 @dataclass(frozen=True)
 class FoundDevice:
-    """A device. `about` is what its driver says (`opencl_describe.describe`); `environment` opens its driver and no other; `file` names the driver."""
+    """A device. `about` is what its driver says (`opencl_describe.describe`); `environment` opens its driver and no
+    other; `file` names the driver."""
 
     about: Mapping[str, Any]
     environment: Mapping[str, str]
@@ -36,7 +37,8 @@ class FoundDevice:
 
 
 def find() -> list[FoundDevice]:
-    """Every device of every driver, in a fixed order: its place is its index. Raises DeviceError with the reason and the fix where there is none."""
+    """Every device of every driver, in a fixed order: its place is its index. Raises DeviceError with the reason and
+    the fix where there is none."""
     asked = drivers()
     out: list[FoundDevice] = []
     for driver in asked:
@@ -55,7 +57,9 @@ def choose(devices: Sequence[FoundDevice], selector: str) -> FoundDevice:
         rank = {"gpu": 0, "accelerator": 1, "cpu": 2}
         usable = [d for d in devices if not d.checker]
         if not usable:
-            raise DeviceError(f"the only OpenCL driver here is Oclgrind, which checks kernels (tune check) and is no device to tune for: {INSTALL}")
+            raise DeviceError(
+                f"the only OpenCL driver here is Oclgrind, which checks kernels (tune check) and is no device to tune for: {INSTALL}"
+            )
         # who installed Intel's runtime beside PoCL wants it: it compiles faster, and runs both forms of schedules
         return min(usable, key=lambda d: (rank.get(d.about["kind"], 3), "intel" not in d.about["platform"].lower()))
     if selector.isdecimal():
@@ -74,7 +78,9 @@ def target_of(d: Mapping[str, Any]) -> Target:
     features = {name for name, any_of in _EXTENSIONS.items() if set(any_of) & set(d["extensions"])}
     if d["kind"] != "cpu":
         # a GPU's name alone may be a code ("gfx90a") or a brand
-        return as_target(_word(d["name"]), _word(f"{d['vendor']} {d['name']}"), "gpu", frozenset(features), d["units"], d["shared"], d["group"])
+        return as_target(
+            _word(d["name"]), _word(f"{d['vendor']} {d['name']}"), "gpu", frozenset(features), d["units"], d["shared"], d["group"]
+        )
     platform = d["platform"].lower()
     if "intel" in platform:
         features.add("simt")  # its compiler vectorises across work-items; PoCL's hardly does

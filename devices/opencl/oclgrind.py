@@ -87,10 +87,14 @@ def check(source: SourceLike, arrays: Sequence[np.ndarray[Any, Any]], vars: Sequ
         else:
             arguments.append({"nbytes": signature.work if a.kind == "work" else abi.arena_bytes(signature, target, vars)})
     grids = abi.grids(signature, vars)
-    phases = [{"name": abi.entry(signature, i), "groups": n, "threads": t} for i, (n, t) in enumerate(zip(grids, signature.threads, strict=True))]
+    phases = [
+        {"name": abi.entry(signature, i), "groups": n, "threads": t} for i, (n, t) in enumerate(zip(grids, signature.threads, strict=True))
+    ]
     with tempfile.TemporaryDirectory(prefix="tilewright-oclgrind-") as name:
         folder = Path(name)
-        (folder / "plan.json").write_text(json.dumps({"arguments": arguments, "phases": phases, "options": ["-cl-std=CL1.2", "-DPLAIN_OPENCL"]}))
+        (folder / "plan.json").write_text(
+            json.dumps({"arguments": arguments, "phases": phases, "options": ["-cl-std=CL1.2", "-DPLAIN_OPENCL"]})
+        )
         (folder / "kernel.cl").write_text(source.text)
         for i, array in enumerate(arrays):
             (folder / f"{i}.bin").write_bytes(array.tobytes())
@@ -101,7 +105,9 @@ def check(source: SourceLike, arrays: Sequence[np.ndarray[Any, Any]], vars: Sequ
             unchecked = ("uninitialised",)
             log = _run(folder, max(shared, 1 << 15), max(signature.threads), limit_s, False)
         if log is None:
-            raise MeasureError("Oclgrind ended over the kernel (an instruction that it does not know, most likely): check another schedule, or another type")
+            raise MeasureError(
+                "Oclgrind ended over the kernel (an instruction that it does not know, most likely): check another schedule, or another type"
+            )
         for i, array in enumerate(arrays):
             if signature.params[i].role != "in":
                 import numpy as np

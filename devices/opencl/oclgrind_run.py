@@ -1,6 +1,8 @@
-"""Runs one kernel under Oclgrind: `python -m tilewright.devices.opencl.oclgrind_run FOLDER`, with the environment that `oclgrind.check` sets.
+"""Runs one kernel under Oclgrind: `python -m tilewright.devices.opencl.oclgrind_run FOLDER`, with the environment
+that `oclgrind.check` sets.
 
-FOLDER holds plan.json (see `oclgrind.check`), kernel.cl and one file for each parameter, which is replaced by what the kernel left there."""
+FOLDER holds plan.json (see `oclgrind.check`), kernel.cl and one file for each parameter, which is replaced by what
+the kernel left there."""
 
 from __future__ import annotations
 

@@ -41,7 +41,9 @@ class ClExecutable(Executable):
             for kernel, threads in zip(self._kernels, signature.threads, strict=True):
                 most = kernel.get_work_group_info(cl.kernel_work_group_info.WORK_GROUP_SIZE, s.device)
                 if threads > most:
-                    raise BuildError(f"{signature.name} runs in groups of at most {most} threads on {target.name}, not {threads}: it takes too many registers")
+                    raise BuildError(
+                        f"{signature.name} runs in groups of at most {most} threads on {target.name}, not {threads}: it takes too many registers"
+                    )
         except cl.Error as e:
             raise BuildError(f"the OpenCL driver has no kernel {abi.entry(signature, 0)} in this program ({e}): build it again") from None
         self._arguments = abi.arguments(signature, target)
@@ -87,7 +89,9 @@ class ClExecutable(Executable):
             self._launch(pointers, vars)
             self._s.queue.finish()
 
-    def time(self, pointer_sets: Sequence[Sequence[int]], vars: Sequence[int] = (), repeats: int = 1, limit_s: float = float("inf")) -> list[float]:
+    def time(
+        self, pointer_sets: Sequence[Sequence[int]], vars: Sequence[int] = (), repeats: int = 1, limit_s: float = float("inf")
+    ) -> list[float]:
         out: list[float] = []
         spent, batch = 0.0, 1
         with self._lock, self._failing():

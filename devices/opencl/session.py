@@ -37,7 +37,9 @@ class ClSession:
             self.cl: Any = cl
             self.about = about = found.about
             try:
-                platforms = [p for p in cl.get_platforms() if (p.name.strip(), p.version.strip()) == (about["platform"], about["platform_version"])]
+                platforms = [
+                    p for p in cl.get_platforms() if (p.name.strip(), p.version.strip()) == (about["platform"], about["platform_version"])
+                ]
                 if not platforms:
                     raise DeviceError(
                         f"{found.label} cannot be opened: this process uses another OpenCL driver already, and can use one only; start a new process"
@@ -75,7 +77,8 @@ class ClSession:
         self.whole.pop(handle).release()
 
     def options(self) -> list[str]:
-        """What programs are compiled with: no more than the standard lets compilers do, and division and square root rounded as IEEE 754 says."""
+        """What programs are compiled with: no more than the standard lets compilers do, and division and square root
+        rounded as IEEE 754 says."""
         return ["-cl-std=CL1.2", *(["-cl-fp32-correctly-rounded-divide-sqrt"] if self.about["rounded"] else [])]
 
     def compile(self, text: str) -> Any:
@@ -121,7 +124,8 @@ def _environment(found: FoundDevice) -> Any:
 
 
 def _caches() -> dict[str, str]:
-    """Where PoCL keeps what it compiled: beside our artefacts, or where that cannot be or somebody else could write there, in a folder that ends with the process."""
+    """Where PoCL keeps what it compiled: beside our artefacts, or where that cannot be or somebody else could write
+    there, in a folder that ends with the process."""
     if "POCL_CACHE_DIR" in os.environ:
         return {}
     import platformdirs
@@ -138,8 +142,8 @@ def _caches() -> dict[str, str]:
 
 
 def prune(folder: str, now: float | None = None) -> None:
-    """Delete what PoCL keeps in a folder of ours and nobody used for KEPT_S seconds: it never does so itself, and a search leaves thousands of
-    programs there. At most once a day. What cannot be deleted stays."""
+    """Delete what PoCL keeps in a folder of ours and nobody used for KEPT_S seconds: it never does so itself, and a
+    search leaves thousands of programs there. At most once a day. What cannot be deleted stays."""
     import pathlib
     import shutil
 

@@ -115,11 +115,15 @@ def _load(body: Body, n: Node, k: int, loads: float) -> tuple[float, float]:
         loads, arith, gathered = loads + k * (step - 1), arith + k * (step - 1), False
     if gathered and any(p is not lane and p.trips % core.transposed_block == 0 and body.stride(buffer, indices, p) == 1 for p in body.regs):
         arith, gathered = arith + core.transposed * k, False  # read along that part, and transposed
-    if _apart(body, indices) > core.addresses:  # copies that are held inside an extent have an address each, more than there are registers for
+    if (
+        _apart(body, indices) > core.addresses
+    ):  # copies that are held inside an extent have an address each, more than there are registers for
         k *= core.recomputed
     each = body.width * (core.gathered if mask is None else core.gathered_masked) if gathered else 1.0
     masked = mask is not None and buffer.name not in s.stages
-    loads += k * each * _aliasing(body, buffer, indices) + (k * (core.masked_vector if lane is not None else core.masked_scalar) if masked else 0)
+    loads += k * each * _aliasing(body, buffer, indices) + (
+        k * (core.masked_vector if lane is not None else core.masked_scalar) if masked else 0
+    )
     return arith, loads
 
 
@@ -155,8 +159,8 @@ def _spilled(body: Body, space: list[Part], accs: int, unroll: int) -> float:
     if unroll > 1 and body.dot is None and _slides(body):  # what one step reads is read again by the next, and kept
         live += (unroll - 1) * body.count(lanes) // core.overlap
     over = max(0, live - (registers - registers // core.large_file * core.spare_registers))
-    # where steps are spelled out, the compiler moves the loads of one before the last products of another, and then about all of them are spilled as soon as
-    # the file is nearly full
+    # where steps are spelled out, the compiler moves the loads of one before the last products of another, and then
+    # about all of them are spilled as soon as the file is nearly full
     return max(core.spill * over, core.spill_unrolled * accs if over and unroll > 1 else 0.0)
 
 
@@ -175,7 +179,9 @@ def _pointwise(body: Body, work: BodyWork) -> float:
         axis = nest.value.expr.axis
         chain = core.latency * body.count([p for p in body.regs if p.axis is axis])
         arith += stores * (core.scanned * (body.width.bit_length() - 1) + core.scanned if lane is not None and lane.axis is axis else 0)
-    cycles = max(arith / core.ports, work.loads / core.load_ports, stores, (arith + work.loads + stores + core.overhead) / core.issue, chain)
+    cycles = max(
+        arith / core.ports, work.loads / core.load_ports, stores, (arith + work.loads + stores + core.overhead) / core.issue, chain
+    )
     return trips(s.loops(nest)) * (cycles + core.branch)
 
 
@@ -187,9 +193,14 @@ def _slides(body: Body) -> bool:
 
 
 def _apart(body: Body, indices: tuple[Node, ...]) -> int:
-    """How many addresses an access takes where register copies, other than lanes, reach past an extent that is not known (whole steps of others are apart)."""
+    """How many addresses an access takes where register copies, other than lanes, reach past an extent that is not
+    known (whole steps of others are apart)."""
     s = body.scheduled
-    symbolic = [p for p in body.regs if p is not body.lane and s.plans[p.axis].masked and (s.target.groups or not isinstance(s.plans[p.axis].extent, int))]
+    symbolic = [
+        p
+        for p in body.regs
+        if p is not body.lane and s.plans[p.axis].masked and (s.target.groups or not isinstance(s.plans[p.axis].extent, int))
+    ]
     return prod(p.trips for p in symbolic if p.axis in axes_of(*indices))
 
 
@@ -199,7 +210,11 @@ def _evaluated(s: Scheduled, roots: list[Node]) -> list[Node]:
     stack = [r for r in roots if r.dtype is not index]
     while stack:
         n = stack.pop()
-        if n in out or n.op in ("const", "axis", "sym", "ref") or (n.dtype is index and n.op in ("sum", "prod", "div", "mod", "min", "max")):
+        if (
+            n in out
+            or n.op in ("const", "axis", "sym", "ref")
+            or (n.dtype is index and n.op in ("sum", "prod", "div", "mod", "min", "max"))
+        ):
             continue
         out[n] = None
         if n.op == "load":

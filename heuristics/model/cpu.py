@@ -1,9 +1,10 @@
 """The analytic model: seconds for a schedule, good enough to rank candidates before anything is built.
 
-For each nest the instructions of its innermost body are counted exactly as lowering will emit them (`compute.py`: each expression once for each assignment of
-the register parts it varies with), and set against issue width, load ports, the latency of accumulator chains and the register file. Memory traffic
-(`traffic.py`) follows Wolf & Lam's reuse argument: at each cache level, the outermost loop whose working set fits is the one whose data is fetched once. The
-larger of compute and traffic counts. What anything costs is data: `machine.MachineModel`."""
+For each nest the instructions of its innermost body are counted exactly as lowering will emit them (`compute.py`:
+each expression once for each assignment of the register parts it varies with), and set against issue width, load
+ports, the latency of accumulator chains and the register file. Memory traffic (`traffic.py`) follows Wolf & Lam's
+reuse argument: at each cache level, the outermost loop whose working set fits is the one whose data is fetched once.
+The larger of compute and traffic counts. What anything costs is data: `machine.MachineModel`."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ from .traffic import Traffic
 
 
 def estimate(scheduled: Scheduled, threads: int = 1, limits: Bandwidth | None = None, machine: MachineModel = DEFAULT) -> float:
-    """Predicted seconds on `threads` threads of `machine`, whose bandwidth is that of `limits` where they are given. Symbolic extents count with their upper
-    bounds."""
+    """Predicted seconds on `threads` threads of `machine`, whose bandwidth is that of `limits` where they are given.
+    Symbolic extents count with their upper bounds."""
     if scheduled.target.kind == "gpu":
         return estimate_gpu(scheduled, machine)
     if scheduled.phases:

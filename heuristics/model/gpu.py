@@ -75,7 +75,9 @@ def _resident(s: Scheduled, g: Gpu) -> int:
     registers = min(g.registers, _registers(s, g))
     shared = sum(st.bytes for st in s.stages.values()) if s.group > 1 else 0
     threads = max(g.warp, s.group)
-    return max(1, min(g.groups, g.file // int(registers * threads), g.threads // threads, (s.target.shared or g.unlimited) // max(1, shared)))
+    return max(
+        1, min(g.groups, g.file // int(registers * threads), g.threads // threads, (s.target.shared or g.unlimited) // max(1, shared))
+    )
 
 
 def _filled(s: Scheduled, st: StagePlan, work: ThreadWork, g: Gpu) -> ThreadWork:
@@ -168,7 +170,8 @@ def _shared_sums(s: Scheduled, n: Nest, times: float, g: Gpu) -> float:
 
 
 def _sectors(s: Scheduled, n: Nest, access: tuple[tuple[Node, ...], Buffer], g: Gpu) -> float:
-    """Bytes moved for one element of an access (indices, buffer): whole sectors where neighbouring threads do not touch neighbouring words."""
+    """Bytes moved for one element of an access (indices, buffer): whole sectors where neighbouring threads do not
+    touch neighbouring words."""
     indices, buffer = access
     size, total, stride = buffer.dtype.size, dict[Node, int](), 1
     for i, d in zip(reversed(indices), reversed(buffer.shape)):

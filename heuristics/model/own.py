@@ -1,4 +1,5 @@
-"""What a scatter into owned blocks costs in the analytic model: every item looks at every index, and one of the items does the work of a point."""
+"""What a scatter into owned blocks costs in the analytic model: every item looks at every index, and one of the items
+does the work of a point."""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ from ..machine import Caches
 
 
 def owned_work(s: Scheduled, nest: Nest, compute: float, dram: float, costs: Caches) -> tuple[float, float]:
-    """(cycles of arithmetic, cycles of traffic) over all items, from the `compute` that every item would have if it did all points. `dram`: bytes a cycle from
-    memory."""
+    """(cycles of arithmetic, cycles of traffic) over all items, from the `compute` that every item would have if it
+    did all points. `dram`: bytes a cycle from memory."""
     assert nest.store is not None and nest.store.own is not None and nest.mask is not None
     axis, d, rows = nest.store.own
     shape = [ix.upper(size) for size in nest.store.buffer.shape]

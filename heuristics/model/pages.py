@@ -1,8 +1,9 @@
 """How often the accesses of a nest jump to another page: what makes short runs at large strides several times slower than streams.
 
-Hardware prefetchers follow some streams of consecutive lines at once, and none across a page's end; each jump past them waits for a page's translation and for
-memory. So an access is followed from its innermost loop outward: loops that lengthen the run, a few loops that interleave runs, and every loop outside of those
-jumps. What each costs is `machine.Jumps`."""
+Hardware prefetchers follow some streams of consecutive lines at once, and none across a page's end; each jump past
+them waits for a page's translation and for memory. So an access is followed from its innermost loop outward: loops
+that lengthen the run, a few loops that interleave runs, and every loop outside of those jumps. What each costs is
+`machine.Jumps`."""
 
 from __future__ import annotations
 
@@ -19,7 +20,9 @@ from ...opts.strides import stride as stride_of
 from ..machine import DEFAULT, MachineModel
 
 
-def jump_cycles(s: Scheduled, nest: Nest, buffer: tuple[tuple[int | Node, ...], int], indices: tuple[Node, ...], machine: MachineModel) -> float:
+def jump_cycles(
+    s: Scheduled, nest: Nest, buffer: tuple[tuple[int | Node, ...], int], indices: tuple[Node, ...], machine: MachineModel
+) -> float:
     """Cycles that an access which is not staged waits; `buffer`: its shape and the bytes of an element."""
     shape, size = buffer
     loops = [*reversed(s.registers(nest)), *reversed(s.loops(nest))]

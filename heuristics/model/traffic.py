@@ -40,7 +40,8 @@ class Traffic:
     dram: float
 
     def cycles(self, nest: Nest, warm: Collection[str] = ()) -> float:
-        """Cycles to bring a nest's data through the caches. What earlier nests of a work item read (`warm`) is not fetched again where it fits the second cache."""
+        """Cycles to bring a nest's data through the caches. What earlier nests of a work item read (`warm`) is not
+        fetched again where it fits the second cache."""
         s = self.scheduled
         uses = list(self._accesses(nest, warm))
         here = [st for st in s.stages.values() if any(n is nest for n in st.nests)]
@@ -86,7 +87,8 @@ class Traffic:
             yield Use(nest.store.buffer, nest.indices, True, nest.store.buffer.name in s.marked("FETCH"))
 
     def _asked(self, nest: Nest) -> float:
-        """Cycles for what passes memory whatever the caches hold: stores past them (written once, and not read before), and rows that FETCH asks for."""
+        """Cycles for what passes memory whatever the caches hold: stores past them (written once, and not read
+        before), and rows that FETCH asks for."""
         s, item = self.scheduled, self._item(nest)
         items = trips([p for p in s.loops(nest) if p.kind == "grid"])
         asked = 0.0
@@ -151,6 +153,10 @@ def _staged_inside(stage: StagePlan, inner: set[str]) -> float:
     size = float(stage.buffer.dtype.size)
     for d, _, extent, _ in stage.box:
         terms, _ = ix.parts(stage.index[d])
-        reach = 1 + sum(abs(k) * (t.arg.extent - 1) for t, k in terms.items() if t.op == "axis" and t.arg.name in inner and isinstance(t.arg.extent, int))
+        reach = 1 + sum(
+            abs(k) * (t.arg.extent - 1)
+            for t, k in terms.items()
+            if t.op == "axis" and t.arg.name in inner and isinstance(t.arg.extent, int)
+        )
         size *= min(extent, reach)
     return size

@@ -12,7 +12,8 @@ from ...targets import Target
 from .contractions import Blocks, contraction
 
 TILES = ((8, 3), (6, 4), (4, 4), (8, 2), (14, 2), (4, 6))
-"""Rows × vectors in registers of a schedule whose panel holds the whole reduce axis: nothing is packed in a call, so no block has to be reused."""
+"""Rows × vectors in registers of a schedule whose panel holds the whole reduce axis: nothing is packed in a call, so
+no block has to be reused."""
 LOOKED_AT = 8
 
 
@@ -29,11 +30,15 @@ def constant_seeds(kernel: Kernel, target: Target, threads: int, seeds: Sequence
 
 
 def packed_once(kernel: Kernel, opts: Opts, target: Target) -> Opts:
-    """`opts` with every constant input of a sum of products packed before the first call; `opts` itself where that changes nothing. What follows may be illegal."""
+    """`opts` with every constant input of a sum of products packed before the first call; `opts` itself where that
+    changes nothing. What follows may be illegal."""
     if target.lang not in ("llvm", "c") or any(o.op == "SPLITK" for o in opts):
         return opts
     names = [b.name for b in kernel.inputs if b.constant and any(b in (c.wide, c.tall) for c in contractions(kernel))]
     # instructions that take a panel come after it
-    out = tuple(opt("STAGE", o.on, at=ONCE, **({"pad": o.fields["pad"]} if o.fields["pad"] else {})) if o.op == "STAGE" and o.on in names else o for o in opts)
+    out = tuple(
+        opt("STAGE", o.on, at=ONCE, **({"pad": o.fields["pad"]} if o.fields["pad"] else {})) if o.op == "STAGE" and o.on in names else o
+        for o in opts
+    )
     staged = {o.on for o in out if o.op == "STAGE"}
     return (*out, *(opt("STAGE", n, at=ONCE) for n in names if n not in staged))

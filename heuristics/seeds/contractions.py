@@ -1,5 +1,5 @@
-"""Seeds for contractions: a register tile, packed panels and blocks sized by the caches, the five loops of Goto & van de Geijn ("Anatomy of High-Performance
-Matrix Multiplication", 2008), ranked by the analytic model."""
+"""Seeds for contractions: a register tile, packed panels and blocks sized by the caches, the five loops of Goto & van
+de Geijn ("Anatomy of High-Performance Matrix Multiplication", 2008), ranked by the analytic model."""
 
 from __future__ import annotations
 
@@ -83,7 +83,9 @@ def contraction_guesses(c: Contraction, target: Target, threads: int) -> list[Bl
     tiles = [(8, 3), (6, 4), (8, 2), (12, 2), (13, 2), (4, 6), (4, 4)] if target.registers >= 32 else [(6, 2), (4, 3), (4, 2), (8, 1)]
     # heights that divide the rows need no masks
     most = 26 if target.registers >= 32 else 12
-    tiles += [(mr, nv) for mr in range(13, 4, -1) for nv in (2, 3) if tall % mr == 0 and most // 2 <= mr * nv <= most and (mr, nv) not in tiles]
+    tiles += [
+        (mr, nv) for mr in range(13, 4, -1) for nv in (2, 3) if tall % mr == 0 and most // 2 <= mr * nv <= most and (mr, nv) not in tiles
+    ]
     if waste(width, lanes) + 0.05 < waste(width, 2 * lanes):  # narrow, or one vector wider than an even number of them
         tiles += [(mr, 1) for mr in ((24, 16, 12) if target.registers >= 32 else (12, 8))]
         tiles += [(mr, 1) for mr in range(26, 13, -1) if tall % mr == 0 and target.registers >= 32][:1]
@@ -155,8 +157,8 @@ class _Plan:
 
 
 def contraction(kernel: Kernel, target: Target, threads: int, c: Contraction, blocks: Blocks) -> Opts:
-    """A contraction's schedule: a register tile, blocks of the lane and reduce axes, parallel over lane blocks or blocks of rows, and staged operands (perhaps
-    illegal)."""
+    """A contraction's schedule: a register tile, blocks of the lane and reduce axes, parallel over lane blocks or
+    blocks of rows, and staged operands (perhaps illegal)."""
     row_axis = max(c.rows, key=extent, default=None)
     row = _name(row_axis) if row_axis is not None and extent(row_axis) > 1 else ""
     nr = min(blocks.nv * target.lanes(c.nest.expr.dtype), 1 << extent(c.lane).bit_length())

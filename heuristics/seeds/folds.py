@@ -1,8 +1,10 @@
-"""Seeds for folds whose block multiplies twice, as attention does: scores of a row against the folded axis, then a sum over it weighted by them.
+"""Seeds for folds whose block multiplies twice, as attention does: scores of a row against the folded axis, then a
+sum over it weighted by them.
 
-Lanes go along the rows (a spatial axis that the whole block shares and that the operand of the folded axis does not depend on), so that maxima, sums and
-rescaling are plain vector operations without a horizontal step; both products have register tiles of rows times a few elements broadcast from memory; a tile of the
-folded axis keeps its scores in the L1."""
+Lanes go along the rows (a spatial axis that the whole block shares and that the operand of the folded axis does not
+depend on), so that maxima, sums and rescaling are plain vector operations without a horizontal step; both products
+have register tiles of rows times a few elements broadcast from memory; a tile of the folded axis keeps its scores in
+the L1."""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ def _fold(kernel: Kernel, target: Target, threads: int, item: FoldItem) -> Itera
     # (where a ragged last step has code of its own, it need not divide)
     along = [n.reduce_axes[-1] for n in (*scores, *sums)]
     apart = not target.groups
-    steps = [opt("UNROLL", a.arg.name, 4) for a in along if extent(a) % 4 == 0 or (apart and isinstance(a.arg.extent, int) and extent(a) >= 64)]
+    steps = [
+        opt("UNROLL", a.arg.name, 4) for a in along if extent(a) % 4 == 0 or (apart and isinstance(a.arg.extent, int) and extent(a) >= 64)
+    ]
     for vectors, copies in ((2, 8), (4, 4), (2, 12), (1, 16), (3, 8), (3, 4), (2, 4)):
         wide = vectors * lanes
         if vectors * copies + vectors + 1 > target.registers or (extent(row) < wide and vectors > 1):
@@ -61,7 +65,9 @@ def _fold(kernel: Kernel, target: Target, threads: int, item: FoldItem) -> Itera
         for tile in (64, 128, 256):
             block = math.lcm(tile, copies)
             cut = (opt("TILE", family, block),) if block < extent(item.fold.axis) else ()
-            kept = tuple(opt("STAGE", v, at=family if cut else at) for v in stageable_values(kernel) if any(v == b.name for b in item.fold.block))
+            kept = tuple(
+                opt("STAGE", v, at=family if cut else at) for v in stageable_values(kernel) if any(v == b.name for b in item.fold.block)
+            )
             yield tuple(dict.fromkeys((*cut, *out, *steps, *grid, *staged, *kept)))  # (two products may share an axis)
 
 

@@ -1,7 +1,7 @@
 """Seed schedules: a good answer with no search, from the kernel's structure and the target.
 
-Read `opts/structure.py` first. Contractions have their seeds in `contractions.py`, folds that multiply (attention) in `folds.py`, everything else in
-`rows.py`; GPUs in `gpu.py`. Here they are gathered, the model's favourites first."""
+Read `opts/structure.py` first. Contractions have their seeds in `contractions.py`, folds that multiply (attention) in
+`folds.py`, everything else in `rows.py`; GPUs in `gpu.py`. Here they are gathered, the model's favourites first."""
 
 from __future__ import annotations
 
@@ -50,7 +50,14 @@ def seeds(kernel: Kernel, target: Target, threads: int = 1) -> list[Opts]:
         found |= dict.fromkeys(gpu_candidates(kernel, target)[:4])
     found.setdefault(())
     if log.listens():
-        log.debug("%s for %s, %d threads: %d seed schedules, the first %s", kernel.name, target.name, threads, len(found), short(next(iter(found))))
+        log.debug(
+            "%s for %s, %d threads: %d seed schedules, the first %s",
+            kernel.name,
+            target.name,
+            threads,
+            len(found),
+            short(next(iter(found))),
+        )
     return list(found)
 
 
@@ -71,13 +78,23 @@ def _candidates(kernel: Kernel, target: Target, threads: int) -> Iterable[Opts]:
     if any(n.kind == "init" for n in nests(kernel)):
         shapes += [(16, 1), (32, 1)]  # rows that are scattered: longer pieces of each
     if any(_gathers(n) for n in nests(kernel)):
-        shapes += [(8, 4), (8, 8), (2, 4), (1, 4)]  # rows from anywhere: the prefetchers follow several, but do not know where the next one starts
+        shapes += [
+            (8, 4),
+            (8, 8),
+            (2, 4),
+            (1, 4),
+        ]  # rows from anywhere: the prefetchers follow several, but do not know where the next one starts
     for vectors, copies in shapes:
         for stage in (True, False):
             opts = legal_prefix(kernel, rows(kernel, target, threads, vectors * lanes, stage, copies), target)
             if opts is not None and opts not in plain:
                 plain[opts] = estimate(apply(kernel, opts, target), threads)
-    for wish in (*_owners(kernel, target, threads, lanes), *columns(kernel, lanes, threads), *windows(kernel, lanes), *scans(kernel, lanes)):
+    for wish in (
+        *_owners(kernel, target, threads, lanes),
+        *columns(kernel, lanes, threads),
+        *windows(kernel, lanes),
+        *scans(kernel, lanes),
+    ):
         opts = legal_prefix(kernel, wish, target)
         if opts is not None:
             plain[opts] = estimate(apply(kernel, opts, target), threads)
@@ -105,7 +122,9 @@ def _owners(kernel: Kernel, target: Target, threads: int, lanes: int) -> Iterabl
             own = opt("OWN", store.buffer.name, block)
             each = [(own, opt("UPCAST", str(inner.arg.name), v * lanes)) for v in (64, 16, 4, 1) if v * lanes <= extent(inner) or v == 1]
             yield from each
-            if is_far(target, store.buffer.shape, store.buffer.dtype.size):  # where few rows are added to, the others need not pass through the caches
+            if is_far(
+                target, store.buffer.shape, store.buffer.dtype.size
+            ):  # where few rows are added to, the others need not pass through the caches
                 yield from ((*opts, opt("NT", store.buffer.name)) for opts in each)
 
 

@@ -108,8 +108,8 @@ def guesses(c: Contraction, target: Target) -> list[Tiles]:
 
 
 def contraction(kernel: Kernel, c: Contraction, t: Tiles) -> Opts:
-    """lm × ln threads of um × un accumulators each; blocks of kt of the reduction, both operands staged for one; gk threads share the reduction, or sk chunks of
-    it are summed by a second phase (perhaps illegal)."""
+    """lm × ln threads of um × un accumulators each; blocks of kt of the reduction, both operands staged for one; gk
+    threads share the reduction, or sk chunks of it are summed by a second phase (perhaps illegal)."""
     k, lane = max(c.reduce, key=extent), c.lane
     row = max(c.rows, key=extent, default=None)
     out: list[Opt] = [opt("SPLITK", str(k.arg.name), t.sk)] * (t.sk > 1)
@@ -185,7 +185,9 @@ def folds(kernel: Kernel) -> list[Opts]:
                         cuts[a] = opt("UNROLL", str(a.arg.name), min(16, extent(a)))
                     elif a in own:
                         cuts[a] = opt("UPCAST", str(a.arg.name), min(64, extent(a)))
-            tiles = {b.name: opt("STAGE", b.name, at=str(fold.axis.arg.name), order="row") for v in fold.block for b in _along(v.body, family)}
+            tiles = {
+                b.name: opt("STAGE", b.name, at=str(fold.axis.arg.name), order="row") for v in fold.block for b in _along(v.body, family)
+            }
             kept = [opt("STAGE", v, at=str(shared[-1].arg.name)) for v in stageable_values(kernel)]
             for threads in (32, 64, 128):
                 first = (opt("TILE", str(fold.axis.arg.name), tile), opt("LOCAL", _name(kernel, shared[-1]), threads))
@@ -224,7 +226,11 @@ def transposed(kernel: Kernel) -> list[Opts]:
         if source is None or into is None or along is None or into is along:
             continue
         for lanes in (1, 4):
-            cuts = (opt("LOCAL", _name(kernel, into), 32 // lanes), opt("LOCAL", _name(kernel, along), 8), opt("UPCAST", _name(kernel, along), 4))
+            cuts = (
+                opt("LOCAL", _name(kernel, into), 32 // lanes),
+                opt("LOCAL", _name(kernel, along), 8),
+                opt("UPCAST", _name(kernel, along), 4),
+            )
             more = (opt("UPCAST", _name(kernel, into), lanes),) if lanes > 1 else ()
             last = max((into, along), key=lambda a: kernel.axes.index(a))
             out.append((*cuts, *more, opt("STAGE", source.buffer.name, at=str(last.arg.name), order="row", pad=1)))

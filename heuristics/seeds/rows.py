@@ -1,4 +1,5 @@
-"""Seeds for everything that is no contraction: lanes along the axis that is consecutive in memory, independent partials for reductions, rows in parallel."""
+"""Seeds for everything that is no contraction: lanes along the axis that is consecutive in memory, independent
+partials for reductions, rows in parallel."""
 
 from __future__ import annotations
 
@@ -21,8 +22,8 @@ ITEMS = 64
 
 
 def columns(kernel: Kernel, lanes: int, threads: int) -> Iterator[Opts]:
-    """Where a reduction runs across the rows of what it reads: a few rows side by side over a strip whose results stay in scratch, so that memory is read in long
-    runs."""
+    """Where a reduction runs across the rows of what it reads: a few rows side by side over a strip whose results
+    stay in scratch, so that memory is read in long runs."""
     found = [n for n in nests(kernel) if n.kind == "reduce"]
     lane = lane_axis(kernel, found[0]) if len(found) == 1 else None
     if lane is None or (lane.arg.family in kernel.families and len(kernel.families[lane.arg.family]) > 1):
@@ -53,10 +54,15 @@ def columns(kernel: Kernel, lanes: int, threads: int) -> Iterator[Opts]:
 
 
 def windows(kernel: Kernel, lanes: int) -> Iterator[Opts]:
-    """Where a reduction slides over what it reads (pooling): the rows under it are staged once, bounds and all, and the steps of a row are spelled out."""
+    """Where a reduction slides over what it reads (pooling): the rows under it are staged once, bounds and all, and
+    the steps of a row are spelled out."""
     for n in nests(kernel):
         lane = lane_axis(kernel, n) if n.kind == "reduce" else None
-        slid = [x for x in accesses(kernel, n) if lane is not None and lane in x.strides and not x.store and any(x.stride(a) == 1 for a in n.reduce_axes)]
+        slid = [
+            x
+            for x in accesses(kernel, n)
+            if lane is not None and lane in x.strides and not x.store and any(x.stride(a) == 1 for a in n.reduce_axes)
+        ]
         free = [a for a in shared_axes(kernel) if a is not lane]
         if lane is None or not slid or len(free) < 2:
             continue
@@ -66,10 +72,21 @@ def windows(kernel: Kernel, lanes: int) -> Iterator[Opts]:
         for vectors in (4, 2, 1):
             width = fit(extent(lane), vectors * lanes)
             if width > 1:
-                yield (opt("UPCAST", site_name(lane), width), *steps, *grid, opt("STAGE", slid[0].buffer.name, at=site_name(free[-1]), order="row"))
+                yield (
+                    opt("UPCAST", site_name(lane), width),
+                    *steps,
+                    *grid,
+                    opt("STAGE", slid[0].buffer.name, at=site_name(free[-1]), order="row"),
+                )
                 # several rows of results share the rows they slide over
                 copies = [opt("UPCAST", site_name(free[-1]), 4)] if vectors < 4 and waste(extent(free[-1]), 4) <= 0.25 else []
-                yield (opt("UPCAST", site_name(lane), width), *copies, *steps, *grid, opt("STAGE", slid[0].buffer.name, at=site_name(outer[-1]), order="row"))
+                yield (
+                    opt("UPCAST", site_name(lane), width),
+                    *copies,
+                    *steps,
+                    *grid,
+                    opt("STAGE", slid[0].buffer.name, at=site_name(outer[-1]), order="row"),
+                )
 
 
 def scans(kernel: Kernel, lanes: int) -> Iterator[Opts]:
@@ -88,7 +105,8 @@ def scans(kernel: Kernel, lanes: int) -> Iterator[Opts]:
 
 
 def transposed(kernel: Kernel, target: Target, lanes: int) -> list[Opts]:
-    """Where a store is consecutive along one axis and its load along another: square blocks turned in registers, or tiles through scratch."""
+    """Where a store is consecutive along one axis and its load along another: square blocks turned in registers, or
+    tiles through scratch."""
     out: list[Opts] = []
     for n in nests(kernel):
         if n.store is None or n.kind != "store" or len(nests(kernel)) > 1:
@@ -100,13 +118,28 @@ def transposed(kernel: Kernel, target: Target, lanes: int) -> list[Opts]:
             continue
         cuts = (opt("UPCAST", site_name(into), lanes), opt("UPCAST", site_name(along), lanes))
         free = [a for a in shared_axes(kernel) if a not in (into, along)]
-        if n.store.buffer.dtype.size >= 4:  # turned in registers; pieces of whole lines are written past the caches where the output will not stay there
+        if (
+            n.store.buffer.dtype.size >= 4
+        ):  # turned in registers; pieces of whole lines are written past the caches where the output will not stay there
             block, outer = 4 * lanes, tuple(opt("PARALLEL", site_name(a)) for a in free)
             past = (opt("NT", n.store.buffer.name),) if is_far(target, n.store.buffer.shape, n.store.buffer.dtype.size) else ()
             if extent(along) >= 2048:  # strips of the output's rows, all of them by one item: fewer pages at a time
-                out.append((*cuts, *outer, opt("PARALLEL", site_name(into)), opt("TILE", site_name(along), 1024), opt("PARALLEL", site_name(along)), *past))
+                out.append(
+                    (
+                        *cuts,
+                        *outer,
+                        opt("PARALLEL", site_name(into)),
+                        opt("TILE", site_name(along), 1024),
+                        opt("PARALLEL", site_name(along)),
+                        *past,
+                    )
+                )
             if extent(into) >= 2 * block:
-                wide = (opt("TILE", site_name(into), block), opt("PARALLEL", site_name(into)), opt("MOVE", site_name(along), before=f"{site_name(into)}.t"))
+                wide = (
+                    opt("TILE", site_name(into), block),
+                    opt("PARALLEL", site_name(into)),
+                    opt("MOVE", site_name(along), before=f"{site_name(into)}.t"),
+                )
                 out.append((*cuts, *outer, *wide, *past))
             out.append((*cuts, *outer, opt("PARALLEL", site_name(into))))
         grid = tuple(opt("PARALLEL", site_name(a)) for a in (*free, along))

@@ -1,8 +1,10 @@
-"""Seeds for contractions over windows, as convolutions are: the axis that is consecutive in the output slides over one operand, bounds and all.
+"""Seeds for contractions over windows, as convolutions are: the axis that is consecutive in the output slides over
+one operand, bounds and all.
 
-Lanes go along the other operand's rows instead (the output channels): its panel is packed once for each worker, while elements of the window are broadcast, each
-to as many products as the window has steps. The register tile then follows the output's shape without waste (Georganas et al., "Anatomy of High-Performance Deep
-Learning Convolutions on SIMD Architectures", 2018)."""
+Lanes go along the other operand's rows instead (the output channels): its panel is packed once for each worker, while
+elements of the window are broadcast, each to as many products as the window has steps. The register tile then follows
+the output's shape without waste (Georganas et al., "Anatomy of High-Performance Deep Learning Convolutions on SIMD
+Architectures", 2018)."""
 
 from __future__ import annotations
 
@@ -69,7 +71,8 @@ def _grid(free: list[Node], threads: int, rows: str, c: Contraction) -> list[Opt
 
 
 def _by_rows(rows: Node, copies: int, threads: int, c: Contraction) -> list[Opt]:
-    """Work items over the rows, where their operand is the larger one: each worker packs its own rows once, and all of them read the window's operand."""
+    """Work items over the rows, where their operand is the larger one: each worker packs its own rows once, and all
+    of them read the window's operand."""
     name, block = rows.arg.name, -(-extent(rows) // (copies * threads)) * copies
     cut = [opt("TILE", name, block)] if copies < block < extent(rows) else []
     panel = f"{name}.t" if cut else name

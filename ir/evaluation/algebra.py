@@ -121,7 +121,9 @@ class Algebra:
     # reductions ---------------------------------------------------------------------------------------------------
     def partial(self, combine: str, a: Quantity, axes: tuple[int, ...], dtype: DType) -> Any:
         """The state of a reduction over part of its range; `join` and `finish` complete it."""
-        return UFUNC[combine].reduce(a, axis=axes, dtype=self.storage(dtype), initial=self.storage(dtype).type(self.identity(combine, dtype)))
+        return UFUNC[combine].reduce(
+            a, axis=axes, dtype=self.storage(dtype), initial=self.storage(dtype).type(self.identity(combine, dtype))
+        )
 
     def join(self, combine: str, a: Any, b: Any) -> Any:
         """Two states of disjoint parts."""

@@ -1,9 +1,11 @@
-"""A fourth algebra: which elements of a result are certain in kind, on inputs with zeros, subnormals, infinities, NaN and the largest numbers.
+"""A fourth algebra: which elements of a result are certain in kind, on inputs with zeros, subnormals, infinities, NaN
+and the largest numbers.
 
-On such inputs two right schedules may differ in more than rounding. A sum of large terms is infinite in one order and finite in another; a product is rounded
-before it is added to, or not; a weight is tiny or 0, and 0 times an infinity is NaN. So beside its value and error an element says whether it is *loose*, which means that
-any result is right; and, where it is 0, whether the sign of that is *unsure*. What is neither is right only with NaN where the reference has NaN, an infinity of the same
-sign, a finite number within the bound, and a zero of the same sign.
+On such inputs two right schedules may differ in more than rounding. A sum of large terms is infinite in one order and
+finite in another; a product is rounded before it is added to, or not; a weight is tiny or 0, and 0 times an infinity
+is NaN. So beside its value and error an element says whether it is *loose*, which means that any result is right;
+and, where it is 0, whether the sign of that is *unsure*. What is neither is right only with NaN where the reference
+has NaN, an infinity of the same sign, a finite number within the bound, and a zero of the same sign.
 
 Doubt is never dropped but by a NaN that is sure to come, so a right schedule is never blamed; what is loose goes unchecked."""
 
@@ -18,9 +20,14 @@ from ..dtypes import DType, bool_
 from .algebra import Algebra, Array
 from .contraction import ProductLayout, contract
 from .error_bound import Errors, Pair
-from .kinds import Kind, Mask, chosen, either, less
+from .kinds import Kind, Mask, any_of, both, chosen, either, full, less
 
-OVERFLOW = {"float64": 2.0**1023 * (2 - 2.0**-52), "float32": 2.0**127 * (2 - 2.0**-24), "bfloat16": 2.0**127 * (2 - 2.0**-8), "float16": 65520.0}
+OVERFLOW = {
+    "float64": 2.0**1023 * (2 - 2.0**-52),
+    "float32": 2.0**127 * (2 - 2.0**-24),
+    "bfloat16": 2.0**127 * (2 - 2.0**-8),
+    "float16": 65520.0,
+}
 """From here on numbers round to infinity (the largest finite float64 instead of its own bound, which it cannot hold)."""
 _DISTINCT = ("exp", "div", "cast")
 """Operators that are never fused with what follows: where they overflow they are infinite, in every schedule."""
@@ -56,8 +63,9 @@ class Kinds(Algebra):
         return np.isfinite(k.pair.value) if k.pair.error is None else np.isfinite(k.pair.value) & (k.pair.error == 0)
 
     def _made(self, pair: Pair, loose: Mask, unsure: Mask, dtype: DType, distinct: bool | Array = False, rounding: float = 0.0) -> Kind:
-        """A result of type `dtype`: what may overflow is loose, or infinite where it must (`distinct`: and cannot be fused with what follows). `rounding`: how
-        much of its relative error is the result's own rounding, which does not make it overflow."""
+        """A result of type `dtype`: what may overflow is loose, or infinite where it must (`distinct`: and cannot be
+        fused with what follows). `rounding`: how much of its relative error is the result's own rounding, which does
+        not make it overflow."""
         value, error = np.asarray(pair.value), pair.error
         if dtype.is_float and value.size and not self._small(value, error, OVERFLOW[dtype.compute.name]):
             top = OVERFLOW[dtype.compute.name]
@@ -69,7 +77,9 @@ class Kinds(Algebra):
                 error = None if error is None else np.where(over, 0.0, error)
                 loose = either(loose, over & ~sure)
         shape = value.shape
-        wide = [None if m is None else np.broadcast_to(m, shape) for m in (loose, None if unsure is None else either(unsure & (value == 0)))]
+        wide = [
+            None if m is None else np.broadcast_to(m, shape) for m in (loose, None if unsure is None else either(unsure & (value == 0)))
+        ]
         return Kind(Pair(value, None if error is None else np.broadcast_to(error, shape)), wide[0], wide[1])
 
     def _small(self, value: Array, error: Mask, top: float) -> bool:
@@ -111,27 +121,30 @@ class Kinds(Algebra):
             unsure = nil
         elif op != "neg":
             unsure = less(nil, self._zero(a))  # only 0 itself gives a 0 whose sign is sure
-        return self._made(pair, less(loose, either(np.isnan(x) & ~_full(a.loose, x))), unsure, dtype, op in _DISTINCT)
+        return self._made(pair, less(loose, either(np.isnan(x) & ~full(a.loose, x))), unsure, dtype, op in _DISTINCT)
 
     def binary(self, op: str, a: Kind, b: Kind, dtype: DType) -> Kind:
         pair = self.errors.binary(op, a.pair, b.pair, dtype)
         loose = either(a.loose, b.loose)
         if pair.value.dtype == np.bool_:
-            return Kind(pair if loose is None else Pair(pair.value, _full(either(loose, pair.error), pair.value)))
+            return Kind(pair if loose is None else Pair(pair.value, full(either(loose, pair.error), pair.value)))
         if not dtype.is_float:
             return Kind(pair, None if loose is None else np.broadcast_to(loose, pair.value.shape))
-        doubt, unsure, distinct = {"mul": self._mul, "div": self._div, "max": self._extreme, "min": self._extreme}.get(op, self._add)(pair.value, a, b)
+        doubt, unsure, distinct = {"mul": self._mul, "div": self._div, "max": self._extreme, "min": self._extreme}.get(op, self._add)(
+            pair.value, a, b
+        )
         x, y = a.pair.value, b.pair.value
         if np.isinf(pair.value).any():  # float64's own overflow: nothing shows any more by how much
             grown = np.isinf(pair.value) & np.isfinite(x) & np.isfinite(y) & ((y != 0) | (op != "div"))
             doubt = either(doubt, grown & ~(self._exact(a) & self._exact(b) & (distinct if op != "mul" else False)))
-        surely_nan = either(np.isnan(x) & ~_full(a.loose, x), np.isnan(y) & ~_full(b.loose, y))
+        surely_nan = either(np.isnan(x) & ~full(a.loose, x), np.isnan(y) & ~full(b.loose, y))
         if op == "mul" and self.skips:
             surely_nan = None
         return self._made(pair, less(either(loose, doubt), surely_nan), unsure, dtype, distinct, 0.0 if op in ("max", "min") else dtype.eps)
 
     def _add(self, value: Array, a: Kind, b: Kind) -> tuple[Mask, Mask, Any]:
-        """(loose, unsure, distinct) of a sum or difference. Its overflow is sure where both operands are exact, since then neither is a product that it could be fused with."""
+        """(loose, unsure, distinct) of a sum or difference. Its overflow is sure where both operands are exact, since
+        then neither is a product that it could be fused with."""
         exact = self._exact(a) & self._exact(b)
         sure = either(exact, None if (x := self._zero(a)) is None or (y := self._zero(b)) is None else x & y)
         return None, less(either(value == 0), sure), exact
@@ -142,29 +155,29 @@ class Kinds(Algebra):
             wild = either(~np.isfinite(y.pair.value))
             if wild is not None:
                 zero = self._zero(x) if self.skips else None
-                loose = either(loose, _both(self._near(x), wild), _both(zero, wild))
-        zeros = [_both(self._zero(x), ~_full(self._near(y), y.pair.value)) for x, y in ((a, b), (b, a))]
+                loose = either(loose, both(self._near(x), wild), both(zero, wild))
+        zeros = [both(self._zero(x), ~full(self._near(y), y.pair.value)) for x, y in ((a, b), (b, a))]
         return loose, less(either(value == 0), either(*zeros)), False
 
     def _div(self, value: Array, a: Kind, b: Kind) -> tuple[Mask, Mask, Any]:
         near = self._near(b)
         # 0/0, or something that is nearly 0
-        both = _both(self._near(a), either(b.pair.value == 0))
-        known = ~_full(self._near(a), a.pair.value) & (_full(self._zero(a), a.pair.value) | np.isinf(b.pair.value))
-        return either(near, both), less(either(value == 0), either(known)), True
+        nearly = both(self._near(a), either(b.pair.value == 0))
+        known = ~full(self._near(a), a.pair.value) & (full(self._zero(a), a.pair.value) | np.isinf(b.pair.value))
+        return either(near, nearly), less(either(value == 0), either(known)), True
 
     def _extreme(self, value: Array, a: Kind, b: Kind) -> tuple[Mask, Mask, Any]:
         """Which of two zeros of different signs is the larger is not defined."""
         x, y = a.pair.value, b.pair.value
         mixed = (x == 0) & (y == 0) & (np.signbit(x) != np.signbit(y))
-        return None, either((value == 0) & mixed, _both(either(self._near(a), self._near(b)), either(value == 0))), True
+        return None, either((value == 0) & mixed, both(either(self._near(a), self._near(b)), either(value == 0))), True
 
     def where(self, cond: Kind, a: Kind, b: Kind, dtype: DType) -> Kind:
         pair, c = self.errors.where(cond.pair, a.pair, b.pair, dtype), cond.pair.value
         loose, unsure = chosen(c, a.loose, b.loose), chosen(c, a.unsure, b.unsure)
         if cond.pair.error is not None and dtype.is_float:
             wild = either(a.loose, b.loose, ~np.isfinite(a.pair.value), ~np.isfinite(b.pair.value))
-            loose, unsure = either(loose, _both(wild, cond.pair.error)), either(unsure, cond.pair.error)
+            loose, unsure = either(loose, both(wild, cond.pair.error)), either(unsure, cond.pair.error)
         return self._made(pair, loose, unsure, dtype)
 
     def cast(self, a: Kind, source: DType, to: DType) -> Kind:
@@ -174,24 +187,29 @@ class Kinds(Algebra):
         if not to.is_float:  # what is not finite has no integer
             return Kind(pair, either(a.loose, ~np.isfinite(a.pair.value) if source.is_float else None))
         made = self._made(pair, a.loose, a.unsure, to, True)
-        return made if to.size > 2 else self._made(made.pair, either(made.loose, ~(self._finite_reach(made.pair) < OVERFLOW[to.name])), made.unsure, to)
+        return (
+            made
+            if to.size > 2
+            else self._made(made.pair, either(made.loose, ~(self._finite_reach(made.pair) < OVERFLOW[to.name])), made.unsure, to)
+        )
 
     def mask(self, keep: Array, a: Kind) -> Kind:
         return Kind(self.errors.mask(keep, a.pair), *(None if m is None else either(m & keep) for m in (a.loose, a.unsure)))
 
-    # reductions: the state of Errors, Σ|x| of what is finite (or a bound of all partial products), loose, and whether there were zeros of either sign
+    # reductions: the state of Errors, Σ|x| of what is finite (or a bound of all partial products), loose, and whether
+    # there were zeros of either sign
     def partial(self, combine: str, a: Kind, axes: tuple[int, ...], dtype: DType) -> Any:
         x = a.pair.value
         state = self.errors.partial(combine, a.pair, axes, dtype)
         if not dtype.is_float:
-            return state, None, _any(a.loose, axes), None, None
+            return state, None, any_of(a.loose, axes), None, None
         reach = self._finite_reach(a.pair)
         if combine == "add":
-            return state, reach.sum(axis=axes), _any(a.loose, axes), None, None
+            return state, reach.sum(axis=axes), any_of(a.loose, axes), None, None
         if combine == "mul":
-            return state, np.maximum(reach, 1.0).prod(axis=axes), _any(either(a.loose, ~np.isfinite(x)), axes), None, None
+            return state, np.maximum(reach, 1.0).prod(axis=axes), any_of(either(a.loose, ~np.isfinite(x)), axes), None, None
         zero, doubt = x == 0, self._near(a)
-        return state, None, _any(a.loose, axes), *(_any(either(zero & sign, doubt), axes) for sign in (np.signbit(x), ~np.signbit(x)))
+        return state, None, any_of(a.loose, axes), *(any_of(either(zero & sign, doubt), axes) for sign in (np.signbit(x), ~np.signbit(x)))
 
     def join(self, combine: str, a: Any, b: Any) -> Any:
         bound = None if a[1] is None else a[1] * b[1] if combine == "mul" else a[1] + b[1]
@@ -206,7 +224,7 @@ class Kinds(Algebra):
             loose = either(loose, ~(bound < OVERFLOW[dtype.compute.name]))
         if combine in ("add", "mul"):  # squares of the largest numbers are beyond float64: then there is no bound
             loose = either(loose, np.isfinite(pair.value) & ~np.isfinite(inner[1]))
-        unsure = _both(negative, positive) if combine in ("max", "min") else either(pair.value == 0)
+        unsure = both(negative, positive) if combine in ("max", "min") else either(pair.value == 0)
         return self._made(pair, loose, unsure, dtype)
 
     def product(self, x: Kind, y: Kind, layout: ProductLayout, dtype: DType) -> Any:
@@ -233,7 +251,10 @@ class Kinds(Algebra):
         if not dtype.is_float:
             return Kind(pair, loose)
         if combine in ("max", "min"):
-            seen = [np.logical_or.accumulate((x == 0) & sign | _full(self._near(a), x), axis=position) for sign in (np.signbit(x), ~np.signbit(x))]
+            seen = [
+                np.logical_or.accumulate((x == 0) & sign | full(self._near(a), x), axis=position)
+                for sign in (np.signbit(x), ~np.signbit(x))
+            ]
             return self._made(pair, loose, either(seen[0] & seen[1]), dtype)
         reach = self._finite_reach(a.pair)
         grown = np.cumsum(reach, axis=position) if combine == "add" else np.cumprod(np.maximum(reach, 1.0), axis=position)
@@ -273,15 +294,3 @@ class Kinds(Algebra):
             return Kind(pair, either(loose))
         wide = ~(bound < OVERFLOW[dtype.name]) if combine in ("add", "mul") else None
         return self._made(pair, either(loose, wide), either(pair.value == 0), dtype)
-
-
-def _full(mask: Mask, like: Array) -> Array:
-    return np.broadcast_to(False if mask is None else mask, like.shape)
-
-
-def _both(a: Any, b: Any) -> Mask:
-    return None if a is None or b is None else either(a & b)
-
-
-def _any(mask: Mask, axes: tuple[int, ...]) -> Mask:
-    return None if mask is None else either(mask.any(axis=axes))

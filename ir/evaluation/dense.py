@@ -157,7 +157,9 @@ class DenseContext:
             if (low < 0 or high >= raw.shape[d]) and all(self.shape):
                 if masked:
                     return None
-                raise KernelError(f"load from {buffer.name}: index {i!r} runs over {low}..{high}, but dimension {d} has {raw.shape[d]} elements")
+                raise KernelError(
+                    f"load from {buffer.name}: index {i!r} runs over {low}..{high}, but dimension {d} has {raw.shape[d]} elements"
+                )
             start.append(at)
         shape = [s if u else 1 for s, u in zip(self.shape, used, strict=True)]
         if not all(shape) or not raw.size:

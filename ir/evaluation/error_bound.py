@@ -122,7 +122,11 @@ class Errors(Algebra):
             elif op == "tanh":
                 e = e * np.minimum(1.0, 1.0 - v * v + e) if e.max(initial=0.0) < 1.0 else e * (1.0 - np.tanh(self._least(x, e)) ** 2)
             else:
-                e = e * np.minimum(1.1284, 1.1284 * np.exp(-x * x) + e) if e.max(initial=0.0) < 1.0 else e * (1.1284 * np.exp(-(self._least(x, e) ** 2)))
+                e = (
+                    e * np.minimum(1.1284, 1.1284 * np.exp(-x * x) + e)
+                    if e.max(initial=0.0) < 1.0
+                    else e * (1.1284 * np.exp(-(self._least(x, e) ** 2)))
+                )
         return self._rounded(v, e, dtype, 1.0 if op == "sqrt" else _FUNCTION_ULP)
 
     def _least(self, x: Array, e: Array) -> Array:

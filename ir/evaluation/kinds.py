@@ -40,3 +40,18 @@ def less(mask: Mask, but: Mask) -> Mask:
 def chosen(cond: Array, a: Mask, b: Mask) -> Mask:
     """`a` where `cond`, else `b`."""
     return None if a is None and b is None else either(np.where(cond, False if a is None else a, False if b is None else b))
+
+
+def full(mask: Mask, like: Array) -> Array:
+    """A mask as an array of the shape of `like`."""
+    return np.broadcast_to(False if mask is None else mask, like.shape)
+
+
+def both(a: Any, b: Any) -> Mask:
+    """Where both hold."""
+    return None if a is None or b is None else either(a & b)
+
+
+def any_of(mask: Mask, axes: tuple[int, ...]) -> Mask:
+    """Where a mask holds anywhere along some axes."""
+    return None if mask is None else either(mask.any(axis=axes))

@@ -33,7 +33,11 @@ _SHARED = 1 << 17
 
 
 def evaluate(
-    kernel: Kernel, inputs: Mapping[str, Array], vars: Mapping[str, int] | None = None, mode: str = "float64", tile: int | Mapping[str, int] | None = None
+    kernel: Kernel,
+    inputs: Mapping[str, Array],
+    vars: Mapping[str, int] | None = None,
+    mode: str = "float64",
+    tile: int | Mapping[str, int] | None = None,
 ) -> dict[str, Array]:
     """Every output of `kernel` by name.
 
@@ -55,7 +59,11 @@ def evaluate(
 
 
 def evaluate_error(
-    kernel: Kernel, inputs: Mapping[str, Array], vars: Mapping[str, int] | None = None, tile: int | Mapping[str, int] | None = None, threads: int = 1
+    kernel: Kernel,
+    inputs: Mapping[str, Array],
+    vars: Mapping[str, int] | None = None,
+    tile: int | Mapping[str, int] | None = None,
+    threads: int = 1,
 ) -> dict[str, tuple[Array, Array]]:
     """(value, scale) of every output: a correct schedule's result r, before it is rounded to the output's type, satisfies
     |r − value| <= SLACK·eps·scale, where eps is `dtype.acc.eps` of the output's type. For integer outputs `scale` is the
@@ -82,8 +90,9 @@ def evaluate_error(
 def evaluate_kinds(
     kernel: Kernel, inputs: Mapping[str, Array], vars: Mapping[str, int] | None = None, threads: int = 1
 ) -> dict[str, tuple[Array, Array, Array | None, Array | None]]:
-    """(value, scale, loose, unsure) of every output, for inputs with special values: as `evaluate_error`, and masks of the elements for which any result is
-    right, and of the zeros that may have either sign (None: none). See `ir.kinds`.
+    """(value, scale, loose, unsure) of every output, for inputs with special values: as `evaluate_error`, and masks
+    of the elements for which any result is right, and of the zeros that may have either sign (None: none). See
+    `ir.kinds`.
 
     Kernels with folds are evaluated uncut and in tiles: what is not of one kind in both is loose."""
     import numpy as np
@@ -104,7 +113,9 @@ def evaluate_kinds(
         loose, unsure = first.loose, first.unsure
         for other in rest:
             v = other.pair.value
-            differs = (np.isfinite(value) != np.isfinite(v)) | (np.isnan(value) != np.isnan(v)) | (np.isinf(value) & np.isinf(v) & (value != v))
+            differs = (
+                (np.isfinite(value) != np.isfinite(v)) | (np.isnan(value) != np.isnan(v)) | (np.isinf(value) & np.isinf(v) & (value != v))
+            )
             loose, unsure = either(loose, other.loose, differs if b.dtype.is_float else value != v), either(unsure, other.unsure)
         e = np.zeros(value.shape) if e is None else e
         out[b.name] = (_plain(value), e / b.dtype.acc.eps if b.dtype.is_float else SLACK * e, loose, unsure)
@@ -152,7 +163,12 @@ def _inputs(kernel: Kernel, inputs: Mapping[str, Array], symbols: dict[Node, int
 
 
 def _run(
-    kernel: Kernel, inputs: Mapping[str, Array], vars: Mapping[str, int], algebra: Algebra, tile: int | Mapping[str, int] | None, threads: int = 1
+    kernel: Kernel,
+    inputs: Mapping[str, Array],
+    vars: Mapping[str, int],
+    algebra: Algebra,
+    tile: int | Mapping[str, int] | None,
+    threads: int = 1,
 ) -> dict[str, Any]:
     import numpy as np
 
@@ -191,7 +207,8 @@ def _run(
 
 
 def _slices(kernel: Kernel, env: Env, threads: int) -> list[dict[str, Span]]:
-    """Ranges of the outer families that every value and store shares, small enough that kept values stay small, and enough of them for all threads."""
+    """Ranges of the outer families that every value and store shares, small enough that kept values stay small, and
+    enough of them for all threads."""
     size = max((prod(env.extent(a) for a in v.axes) for v in kernel.values.values()), default=0)
     parts = -(-size * threads // _KEPT)  # each thread has a slice
     if threads > 1 and max(size, *(prod(env.extent(a) for a in s.axes) for s in kernel.stores)) >= _SHARED:

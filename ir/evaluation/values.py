@@ -55,7 +55,11 @@ class _Body:
         self.dims = (*v.axes, *v.reduce_axes)
         self.fixed = {expr.axis} if isinstance(expr, Scan) else set()
         self.factors = _factors(v.body, v.dtype) if isinstance(expr, Reduce) and self.combine == "add" else [v.body]
-        eps = [v.dtype.eps, *(n.dtype.eps for n in walk(v.body) if n.op == "mul" and n.dtype.is_float)] if len(self.factors) > 1 else [v.dtype.eps]
+        eps = (
+            [v.dtype.eps, *(n.dtype.eps for n in walk(v.body) if n.op == "mul" and n.dtype.is_float)]
+            if len(self.factors) > 1
+            else [v.dtype.eps]
+        )
         self.eps = max(eps)
 
     def weight(self, spans: tuple[Span, ...], over: tuple[Span, ...]) -> tuple[int, set[Node]]:
@@ -74,7 +78,8 @@ class _Body:
             c = DenseContext(env, self.dims, spans)
             p = c.position[v.expr.axis]
             q = env.algebra.map(
-                c.eval(v.body), lambda x: np.broadcast_to(x, [s if i == p else n for i, (s, n) in enumerate(zip(c.shape, x.shape, strict=True))])
+                c.eval(v.body),
+                lambda x: np.broadcast_to(x, [s if i == p else n for i, (s, n) in enumerate(zip(c.shape, x.shape, strict=True))]),
             )
             return env.algebra.scan(self.combine, q, p, v.dtype)
         if not isinstance(v.expr, Reduce):

@@ -1,6 +1,7 @@
 """Emits folds: the block once, or for each tile of the folded axis with the states merged.
 
-Tiles in which the block does nothing are left out, and those in which all of its conditions hold run a block without them (`opts.reach`)."""
+Tiles in which the block does nothing are left out, and those in which all of its conditions hold run a block without
+them (`opts.reach`)."""
 
 from __future__ import annotations
 
@@ -68,7 +69,9 @@ def _tiles(low: Lowering, folded: Folded, cut: Part, state: dict[str, Array], gr
         storage.values[f"{f.name}.{c}"] = state[c]
         table[placeholder(f"a.{c}", v.dtype)] = ref(f"{f.name}.{c}", v.axes, v.dtype)
         table[placeholder(f"b.{c}", v.dtype)] = ref(c, v.axes, v.dtype)
-    writes: list[Group] = [(axes, [(substitute(f.monoid.merge[f.components.index(c)], table), state[c]) for c in names]) for axes, names in groups]
+    writes: list[Group] = [
+        (axes, [(substitute(f.monoid.merge[f.components.index(c)], table), state[c]) for c in names]) for axes, names in groups
+    ]
     found = ranges(low.sched, f, cut, {p.var for p in low.scope.opened.values()})
     parts = [(r, p) for r in found for p in _pieces(low, item, cut, r)]
     before = dict(storage.values)
@@ -103,8 +106,9 @@ def _tile(low: Lowering, f: Fold, cut: Part, r: Range, piece: Piece) -> Iterator
 
 
 class Merge:
-    """Merges a tile's state into the fold's: groups of components with the same axes, those with most axes first, since they read what others are about to replace.
-    The first group, if it is one reduction that ends the block, is merged out of its accumulators (`close`); the rest follow the block (`rest`)."""
+    """Merges a tile's state into the fold's: groups of components with the same axes, those with most axes first,
+    since they read what others are about to replace. The first group, if it is one reduction that ends the block, is
+    merged out of its accumulators (`close`); the rest follow the block (`rest`)."""
 
     def __init__(self, low: Lowering, f: Fold, groups: Sequence[Group]) -> None:
         self.low, self.f, self.groups = low, f, list(groups)
@@ -120,8 +124,9 @@ class Merge:
         return alone and self.low.sched.group == 1 and all(reader not in nests for reader, _ in self.low.ctx.reads.get(n.name, ()))
 
     def close(self, n: Nest) -> Callable[[], None] | None:
-        """Called where the loops of `n` begin: prepares what the merge needs; what is returned merges the accumulators of one point, in storage by then. None
-        where another loop was opened in the tile: what the merge needs may not be complete."""
+        """Called where the loops of `n` begin: prepares what the merge needs; what is returned merges the
+        accumulators of one point, in storage by then. None where another loop was opened in the tile: what the merge
+        needs may not be complete."""
         low = self.low
         if set(low.scope.opened) != self.opened:
             return None

@@ -13,7 +13,8 @@ from ..storage import Arena
 
 
 def pack(low: Lowering, s: StagePlan, room: Arena) -> Phase:
-    """Fill the panel `s` in `room`, the work items going over its outermost loop. `low` knows the panel afterwards, and makes nothing else."""
+    """Fill the panel `s` in `room`, the work items going over its outermost loop. `low` knows the panel afterwards,
+    and makes nothing else."""
     low.storage.scratch = room
     nest = s.nests[0]
     dot = low.sched.dots.get(nest.name)

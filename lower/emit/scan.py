@@ -1,7 +1,7 @@
 """Emits prefix scans: the running value is carried through the innermost loops, or read back from the array.
 
-Lanes along the scanned axis hold a prefix each after log2(lanes) shifts and combinations (W. D. Hillis and G. L. Steele, "Data parallel algorithms",
-1986); the value that is carried then costs one combination for a whole vector."""
+Lanes along the scanned axis hold a prefix each after log2(lanes) shifts and combinations (W. D. Hillis and G. L.
+Steele, "Data parallel algorithms", 1986); the value that is carried then costs one combination for a whole vector."""
 
 from __future__ import annotations
 

@@ -28,7 +28,8 @@ def init(low: Lowering, n: Nest) -> None:
 
 
 def _store_nest(low: Lowering, n: Nest) -> None:
-    """The loops of a store; twice where non-temporal stores depend on how the output is aligned at run time. (What a scatter adds to should be in a cache.)"""
+    """The loops of a store; twice where non-temporal stores depend on how the output is aligned at run time. (What a
+    scatter adds to should be in a cache.)"""
     assert n.store is not None
     name = n.store.buffer.name
     if name not in low.sched.nt or (n.store.combine is not None and n.kind == "store"):
@@ -41,8 +42,8 @@ def _store_nest(low: Lowering, n: Nest) -> None:
 
 
 def _loops(low: Lowering, n: Nest) -> None:
-    """The loops of a store. Where work items own rows, most points of a scatter are someone else's, and the last item has fewer rows to clear: a row's mask is
-    a branch around its loops."""
+    """The loops of a store. Where work items own rows, most points of a scatter are someone else's, and the last item
+    has fewer rows to clear: a row's mask is a branch around its loops."""
     assert n.store is not None
     loops = low.remaining(n)
     if n.mask is None or (n.store.own is None and n.kind != "init"):

@@ -155,7 +155,9 @@ class _Placer:
             tail = tail + new
         return tail
 
-    def _meets(self, tail: Sequence[SharedAccess], items: Sequence[_Summary], runs: Sequence[_Run], marks: set[int], loops: tuple[Val, ...]) -> int | None:
+    def _meets(
+        self, tail: Sequence[SharedAccess], items: Sequence[_Summary], runs: Sequence[_Run], marks: set[int], loops: tuple[Val, ...]
+    ) -> int | None:
         """The first item that disturbs what the iteration before did after its last barrier."""
         # with a barrier in the loop, only the very next iteration can be disturbed
         following = loops[-1] if marks or not all(f.passes for f in items) else None
@@ -171,11 +173,15 @@ class _Placer:
                     return i
         return None
 
-    def _hazard(self, before: Sequence[SharedAccess], after: Sequence[SharedAccess], same: Sequence[Val], following: Val | None = None) -> bool:
+    def _hazard(
+        self, before: Sequence[SharedAccess], after: Sequence[SharedAccess], same: Sequence[Val], following: Val | None = None
+    ) -> bool:
         """Whether an access disturbs an earlier one. Many are compared as few first, which can only say no."""
 
         def any_of(before: Sequence[SharedAccess], after: Sequence[SharedAccess]) -> bool:
-            return any((a.writes or b.writes) and clash(self.spread, a, b, same, following) for b in after for a in before if a.piece == b.piece)
+            return any(
+                (a.writes or b.writes) and clash(self.spread, a, b, same, following) for b in after for a in before if a.piece == b.piece
+            )
 
         if len(before) * len(after) <= 4 or any_of(before[:1], after[:1]):
             return any_of(before, after)
@@ -195,7 +201,9 @@ class _Placer:
         accesses = [a for a, _ in found]
         return _Summary(accesses, accesses) if accesses else None
 
-    def _collect(self, s: Stmt, conds: tuple[Val, ...], repeated: bool, found: list[tuple[SharedAccess, bool]], varying: Sequence[Val]) -> None:
+    def _collect(
+        self, s: Stmt, conds: tuple[Val, ...], repeated: bool, found: list[tuple[SharedAccess, bool]], varying: Sequence[Val]
+    ) -> None:
         if isinstance(s, Instr):
             if s.op in SYNCS and (s.op == "barrier" or not self._by_warps(varying)):
                 raise OptError(f"a {'barrier' if s.op == 'barrier' else 'shuffle'} stands in code that not all threads of the group run")

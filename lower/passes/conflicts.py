@@ -43,7 +43,9 @@ def access(spread: Spread, s: Instr, conds: Sequence[Val]) -> SharedAccess:
     if form is not None:
         form = Form(form.terms, form.known + mem.offset)
     mask = s.args[1:] if s.out is not None else s.args[2:]
-    known = [a for c in (*conds, *(m for m in mask if m.lanes == 1)) if (f := spread.of(c)) is not None and (a := spread.spelled(f)) is not None]
+    known = [
+        a for c in (*conds, *(m for m in mask if m.lanes == 1)) if (f := spread.of(c)) is not None and (a := spread.spelled(f)) is not None
+    ]
     active = reduce(operator.and_, [a != 0 for a in known]) if known else None
     return SharedAccess((mem.space, mem.base), s.out is None, s, form, value.lanes, active)
 
@@ -114,7 +116,9 @@ def _long(x: Array | None, depth: int) -> bool:
     return x is not None and x.ndim >= depth + 2 and x.shape[-2 - depth] > 1
 
 
-def _touched(spread: Spread, at: Array, active: Array | None, lanes: int, axes: Sequence[int], *others: Array | None) -> tuple[list[Array], Array]:
+def _touched(
+    spread: Spread, at: Array, active: Array | None, lanes: int, axes: Sequence[int], *others: Array | None
+) -> tuple[list[Array], Array]:
     """(element, iteration of each loop in `axes`) of every access, and which thread makes it."""
     shape = [1] * (2 + max(axes, default=-1))
     shape[-1] = spread.threads

@@ -1,9 +1,10 @@
 """Takes the steps of independent long chains, such as the exps of neighbouring vectors, in turns.
 
-A processor looks for work only among the instructions that wait in its scheduler (about 100 of them). An exp is a chain of some 16
-operations of 4 cycles: written one after another, four or five fit, and the two arithmetic units idle a third of the time. Compilers for CPUs
-keep the order they get, or undo it for the sake of registers, so the order is made here, by list scheduling (P. B. Gibbons and
-S. S. Muchnick, "Efficient Instruction Scheduling for a Pipelined Architecture", 1986)."""
+A processor looks for work only among the instructions that wait in its scheduler (about 100 of them). An exp is a
+chain of some 16 operations of 4 cycles: written one after another, four or five fit, and the two arithmetic units
+idle a third of the time. Compilers for CPUs keep the order they get, or undo it for the sake of registers, so the
+order is made here, by list scheduling (P. B. Gibbons and S. S. Muchnick, "Efficient Instruction Scheduling for a
+Pipelined Architecture", 1986)."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from ...program.ops import ACCESSES, DIVIDES, FIXED, FREE
 from ...program.program import Block, For, If, Instr, Phase, Stmt, Val
 
 LATENCY, UNITS, DIVIDER = 4, 2, 5 / 32
-"""Cycles until a result can be used, vector operations begun in a cycle, and cycles for which a division keeps the divider for each byte."""
+"""Cycles until a result can be used, vector operations begun in a cycle, and cycles for which a division keeps the
+divider for each byte."""
 
 CHAIN = 10
 """Operations that wait for each other from which a run is worth reordering: those of reductions and transposes are fewer."""
@@ -23,8 +25,8 @@ LONGEST = 2000
 
 
 def interleave(phase: Phase, registers: int) -> None:
-    """Reorder the straight runs of `phase` in place, for so many vector registers. What reads a value, or memory that may be the same, stays behind what
-    makes it: results are the same to the bit."""
+    """Reorder the straight runs of `phase` in place, for so many vector registers. What reads a value, or memory that
+    may be the same, stays behind what makes it: results are the same to the bit."""
     _block(phase.body, registers)
 
 
@@ -126,7 +128,8 @@ def _peak(run: list[Instr], strand: list[int]) -> int:
 
 
 def _in_turns(run: list[Instr], before: list[set[int]], strand: list[int], width: int) -> list[Instr]:
-    """`run` in the order in which a processor that takes two ready instructions a cycle from the oldest `width` unfinished strands would begin them."""
+    """`run` in the order in which a processor that takes two ready instructions a cycle from the oldest `width`
+    unfinished strands would begin them."""
     after: list[list[int]] = [[] for _ in run]
     missing = [len(b) for b in before]
     left: dict[int, int] = {}

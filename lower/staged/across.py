@@ -1,4 +1,5 @@
-"""Fills a panel whose lanes lie across what is consecutive in the buffer: whole vectors of every lane's run are read, turned in registers, and stored."""
+"""Fills a panel whose lanes lie across what is consecutive in the buffer: whole vectors of every lane's run are read,
+turned in registers, and stored."""
 
 from __future__ import annotations
 
@@ -77,7 +78,8 @@ def buffer_steps(low: Lowering, s: StagePlan, parts: Sequence[Part]) -> dict[str
 
 
 def _run(low: Lowering, s: StagePlan, value: Node) -> tuple[Part, int, list[Part]] | None:
-    """(the lanes' part, its step in the buffer, the parts that are one run in the buffer and evenly spaced in the panel, innermost first)."""
+    """(the lanes' part, its step in the buffer, the parts that are one run in the buffer and evenly spaced in the
+    panel, innermost first)."""
     if load_parts(value)[2] is not None or s.kept is not None or s.dtype.size < 4 or low.sched.target.kind == "gpu" or not s.parts:
         return None
     steps = buffer_steps(low, s, [p for p, _ in s.parts])

@@ -55,8 +55,8 @@ def _panel(low: Lowering, s: StagePlan, mem: Mem) -> None:
 
 
 def _far_first(low: Lowering, s: StagePlan, loops: list[Part]) -> list[Part]:
-    """The loops so that the buffer is read in runs as long as they get: page after page of short pieces is several times slower. Where a stride is not
-    known, in the reader's order."""
+    """The loops so that the buffer is read in runs as long as they get: page after page of short pieces is several
+    times slower. Where a stride is not known, in the reader's order."""
     steps = buffer_steps(low, s, loops)
     return loops if steps is None else sorted(loops, key=lambda p: -abs(steps[p.name]))
 

@@ -77,7 +77,9 @@ def column_sums(low: Lowering, s: StagePlan, mem: Mem, dot: DotPlan) -> None:
         ev = CopyEval(low, Nest(f"{s.buffer.name}.sums", "copy", nest.axes, nest.reduce_axes, const(0, row.c)), Vectors(regs, lane, row.n))
         columns = ev.assignments([p for p in regs if p in others])
         start = [low.b.const(0, row.c, row.n) for _ in columns]
-        done = carry(low, [p for p in summed if p.loop], start, lambda accs: [step(ev, acc, asg) for acc, asg in zip(accs, columns, strict=True)])
+        done = carry(
+            low, [p for p in summed if p.loop], start, lambda accs: [step(ev, acc, asg) for acc, asg in zip(accs, columns, strict=True)]
+        )
         for asg, v in zip(columns, done, strict=True):
             ev.write(into, address, asg, v)
 

@@ -1,4 +1,5 @@
-"""Staged tiles in shared memory: the threads of a group share the copy, neighbours reading neighbouring words, and read it back in vectors where they can."""
+"""Staged tiles in shared memory: the threads of a group share the copy, neighbours reading neighbouring words, and
+read it back in vectors where they can."""
 
 from __future__ import annotations
 
@@ -113,7 +114,9 @@ class _Copy:
     def _store(self, at: Val, value: Val) -> None:
         b, s, mem = self.low.b, self.s, self.mem
         if self.stride == 1:
-            aligned = (s.pitch % self.width == 0 or len(self.sizes) == 1) and all(stride % self.width == 0 for _, _, _, stride in s.box[:-1])
+            aligned = (s.pitch % self.width == 0 or len(self.sizes) == 1) and all(
+                stride % self.width == 0 for _, _, _, stride in s.box[:-1]
+            )
             size = mem.dtype.size * (self.width if aligned else 1)
             b.store(Mem(mem.space, mem.base, mem.dtype, 0, size), place(b, s, at), value)
             return

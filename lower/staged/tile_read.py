@@ -40,6 +40,11 @@ def read(ev: MemoryAccess, plan: StagePlan, mem: Mem, address: Node, asg: Assign
     if not plan.swizzle:
         return ev.b.load(ev.low.at(mem, base, c, lanes), ev.low.scalar(base), lanes) if copies > 1 else ev.read(mem, address, asg)
     at = ev.low.scalar(ix.add(base, const(c)))
-    if vec is None and lane in (0, 1) and lanes <= plan.vector and (lanes == 1 or ev.low.at(mem, base, c, lanes).align >= lanes * mem.dtype.size):
+    if (
+        vec is None
+        and lane in (0, 1)
+        and lanes <= plan.vector
+        and (lanes == 1 or ev.low.at(mem, base, c, lanes).align >= lanes * mem.dtype.size)
+    ):
         return ev.b.load(Mem(mem.space, mem.base, mem.dtype, 0, lanes * mem.dtype.size), place(ev.b, plan, at), lanes)
     return ev.b.gather(mem, place(ev.b, plan, ev.join(at, lane, vec)))

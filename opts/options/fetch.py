@@ -27,7 +27,8 @@ from ..structure import extent
 
 @dataclass(frozen=True, eq=False)
 class Fetch:
-    """A reduction asks for `buffer` at `indices`, over its own axes; `later`: where the iteration of the loop around it that comes next will read."""
+    """A reduction asks for `buffer` at `indices`, over its own axes; `later`: where the iteration of the loop around
+    it that comes next will read."""
 
     nest: Nest
     buffer: Buffer
@@ -54,8 +55,9 @@ def fetches(s: Scheduled) -> dict[str, list[Fetch]]:
 
 
 def fetching(items: Sequence[Item], buffer: Buffer) -> Fetch | None:
-    """Who asks for a buffer; None where nobody can. Of an output: the last reduction before its only store that runs over the store's points, along the axis on
-    which it is consecutive. Of an input: the last of several nests that read the same rows, if it is a reduction along them."""
+    """Who asks for a buffer; None where nobody can. Of an output: the last reduction before its only store that runs
+    over the store's points, along the axis on which it is consecutive. Of an input: the last of several nests that
+    read the same rows, if it is a reduction along them."""
     nests = [n for i in items for n in ((i,) if isinstance(i, Nest) else i.nests if _over_rows(i) else ())]
     return _output(nests, buffer) if buffer.role == "out" else _input(nests, buffer)
 
@@ -117,9 +119,13 @@ def check(s: Scheduled) -> None:
         if b.name not in s.marked("FETCH"):
             continue
         if s.group > 1:
-            raise OptError(f"FETCH({b.name}): a request is for one thread an item; leave out FETCH or the threads of a group (LOCAL, GROUP)")
+            raise OptError(
+                f"FETCH({b.name}): a request is for one thread an item; leave out FETCH or the threads of a group (LOCAL, GROUP)"
+            )
         if b.name in s.nt or b.name in s.held or b.name in s.stages:
-            raise OptError(f"FETCH({b.name}): its lines do not pass through the caches with {'NT' if b.name in s.nt else 'STAGE'}; leave out one of the two")
+            raise OptError(
+                f"FETCH({b.name}): its lines do not pass through the caches with {'NT' if b.name in s.nt else 'STAGE'}; leave out one of the two"
+            )
         if fetching(s.items, b) is None and b.role == "out":
             raise OptError(f"FETCH({b.name}): no reduction before its store runs over the same points along the output's last axis")
         if fetching(s.items, b) is None:
@@ -134,14 +140,15 @@ def propose(near: Neighbourhood) -> Iterator[Opts]:
 
 
 def with_rows(kernel: Kernel, target: Target) -> Opts:
-    """The outputs that are worth asking for, or else the inputs: where an output is asked for, the prefetchers have time enough for the inputs."""
+    """The outputs that are worth asking for, or else the inputs: where an output is asked for, the prefetchers have
+    time enough for the inputs."""
     worth = [b for b in kernel.outputs if _worth_it(kernel, b, target)] or [b for b in kernel.inputs if _worth_it(kernel, b, target)]
     return tuple(opt("FETCH", b.name) for b in worth)
 
 
 def _worth_it(kernel: Kernel, b: Buffer, target: Target) -> bool:
-    """Whether rows of a buffer in memory can be asked for before they are used: what one pass asks for stays in the second cache until the next, beside what both
-    read."""
+    """Whether rows of a buffer in memory can be asked for before they are used: what one pass asks for stays in the
+    second cache until the next, beside what both read."""
     found = fetching(plain(kernel), b) if target.kind != "gpu" and is_far(target, b.shape, b.dtype.size) else None
     return found is not None and 4 * extent(found.nest.reduce_axes[0]) * b.dtype.size <= target.l2
 

@@ -1,8 +1,8 @@
 """OWN: a scatter whose work items own blocks of the output ("owner computes").
 
-Writes of a scatter can meet, so the axis they come along stays serial. Under OWN every work item goes through all of that axis, and keeps the writes that fall
-into its own rows, which it has cleared itself: items need no locks, rows are added up in the same order as without, and a block that fits the second cache
-travels to memory once."""
+Writes of a scatter can meet, so the axis they come along stays serial. Under OWN every work item goes through all of
+that axis, and keeps the writes that fall into its own rows, which it has cleared itself: items need no locks, rows
+are added up in the same order as without, and a block that fits the second cache travels to memory once."""
 
 from __future__ import annotations
 
@@ -26,8 +26,13 @@ BLOCKS = (64, 128, 256, 512, 1024, 4096)
 
 
 def ownable(kernel: Kernel) -> tuple[Store, int, int] | None:
-    """The scatter of a kernel that does nothing else, the dimension that it indexes by data, and that one's size; None for other kernels."""
-    if len(kernel.stores) != 1 or kernel.stores[0].combine is None or any(not isinstance(getattr(v, "expr", None), Node) for v in kernel.body):
+    """The scatter of a kernel that does nothing else, the dimension that it indexes by data, and that one's size;
+    None for other kernels."""
+    if (
+        len(kernel.stores) != 1
+        or kernel.stores[0].combine is None
+        or any(not isinstance(getattr(v, "expr", None), Node) for v in kernel.body)
+    ):
         return None
     store = kernel.stores[0]
     found = [d for d, i in enumerate(store.indices) if i.op != "axis"]

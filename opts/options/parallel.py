@@ -14,7 +14,8 @@ from .golden_shapes import MATMUL
 
 
 def act(b: ScheduleBuilder, o: Opt) -> None:
-    """Make the outer loop a grid loop. (That every nest runs over it is checked of the finished schedule, as for the grid that GPUs have without asking.)"""
+    """Make the outer loop a grid loop. (That every nest runs over it is checked of the finished schedule, as for the
+    grid that GPUs have without asking.)"""
     for a in b.find(o.on, o):
         if a in b.folds:
             raise OptError(f"{o}: {o.on} is folded")

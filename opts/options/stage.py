@@ -141,7 +141,11 @@ def _packed_blocks(near: Neighbourhood) -> Iterator[Opts]:
         loops = [p for p in s.loops(nest) if p.kind == "serial" and p.axis in nest.axes] if nest is not None else []
         for block in TOGETHER:
             if block < extent(k) and loops:
-                yield (opt("TILE", k.arg.name, block), opt("MOVE", k.arg.name, before=loops[0].name), opt("STAGE", c.wide.name, at=k.arg.name))
+                yield (
+                    opt("TILE", k.arg.name, block),
+                    opt("MOVE", k.arg.name, before=loops[0].name),
+                    opt("STAGE", c.wide.name, at=k.arg.name),
+                )
 
 
 def _shared_blocks(near: Neighbourhood) -> Iterator[Opts]:
@@ -166,7 +170,10 @@ STAGE = Option(
     arg={"at": str, "order": str, "pad": int, "swizzle": int, "depth": int},
     defaults={"order": "panel", "pad": 0, "swizzle": 0, "depth": 1},
     short=lambda on, f: (
-        f"{on}@{f['at']}" + ("/row" if f["order"] == "row" else "") + (f"+{f['pad']}" if f["pad"] else "") + (f"^{f['swizzle']}" if f["swizzle"] else "")
+        f"{on}@{f['at']}"
+        + ("/row" if f["order"] == "row" else "")
+        + (f"+{f['pad']}" if f["pad"] else "")
+        + (f"^{f['swizzle']}" if f["swizzle"] else "")
     ),
     loop_fields=("at",),
     choices={"order": ("panel", "row"), "pad": (0, 1, 4, 8, 16), "swizzle": (0, 4, 8)},
@@ -212,7 +219,9 @@ STAGE = Option(
         "stage_once": Golden("matmul:constant=b", MATMUL[1], [["UPCAST", "n", 16], ["PARALLEL", "n"], ["STAGE", "b", {"at": "once"}]]),
         "stage_row": Golden(*MATMUL, [["UPCAST", "n", 16], ["STAGE", "a", {"at": "m", "order": "row", "pad": 16}]]),
         "stage_value": Golden("softmax", {"m": 4, "n": 32}, [["UPCAST", "n", 16], ["PARALLEL", "m"], ["STAGE", "e", {"at": "m"}]]),
-        "stage_output": Golden("transpose", {"m": 16, "n": 16}, [["UPCAST", "m", 8], ["UPCAST", "n", 8], ["PARALLEL", "n"], ["STAGE", "y", {"at": "n"}]]),
+        "stage_output": Golden(
+            "transpose", {"m": 16, "n": 16}, [["UPCAST", "m", 8], ["UPCAST", "n", 8], ["PARALLEL", "n"], ["STAGE", "y", {"at": "n"}]]
+        ),
     },
     act=act,
     finish=finish,

@@ -98,7 +98,9 @@ def _types(o: Opt, row: Instruction, c: DType, a: DType, b: DType) -> int:
     if shift is not None:
         return shift
     signed = f" or int{8 * row.a.size}" if row.a.kind == "u" else ""
-    raise OptError(f"{o}: {row.name} multiplies {row.a}{signed} by {row.b} into {row.c}; here lanes hold {b}, the other operand {a}, and the sum is {c}")
+    raise OptError(
+        f"{o}: {row.name} multiplies {row.a}{signed} by {row.b} into {row.c}; here lanes hold {b}, the other operand {a}, and the sum is {c}"
+    )
 
 
 def check(s: Scheduled) -> None:
@@ -118,7 +120,9 @@ def check(s: Scheduled) -> None:
                 raise OptError(f"{what}: the copies of {axis.arg.name} reach past its extent; take a number that divides it")
         for other in s.nests:
             if other is not nest and d.k in other.all_axes:
-                raise OptError(f"{what}: {other.name} runs over {d.k.arg.name} as well, without the instruction; give it a site of its own in the kernel")
+                raise OptError(
+                    f"{what}: {other.name} runs over {d.k.arg.name} as well, without the instruction; give it a site of its own in the kernel"
+                )
         _check_b(s, d, nest, what)
         _check_a(s, d, what)
 
@@ -133,7 +137,9 @@ def _check_b(s: Scheduled, d: DotPlan, nest: Nest, what: str) -> None:
     if names[-1:] != ["dot"] or lanes != [d.row.k]:
         raise OptError(f"{what}: {buffer} must be indexed by {d.n.arg.name} and {d.k.arg.name} themselves")
     if d.shift and stage.at.name in {p.name for p in inner_loops(s, nest)}:
-        raise OptError(f"{what}: {buffer} must be staged outside the loops of its sum ({stage.at.name} is one), where its columns are summed")
+        raise OptError(
+            f"{what}: {buffer} must be staged outside the loops of its sum ({stage.at.name} is one), where its columns are summed"
+        )
 
 
 def _check_a(s: Scheduled, d: DotPlan, what: str) -> None:
@@ -166,7 +172,9 @@ def propose(near: Neighbourhood) -> Iterator[Opts]:
             lanes: list[Opts] = [()]
             if s.plans[lane].upcast == 1:
                 lanes = [(*_padded(name, size, n * i), opt("UPCAST", name, n * i)) for i in (1, 2, 4) if n * i < 2 * size or i == 1]
-            panels: list[Opts] = [()] if ("STAGE", fit.wide) in near.taken else [(opt("STAGE", fit.wide, at=p),) for p in _places(s, nest, fit.wide)]
+            panels: list[Opts] = (
+                [()] if ("STAGE", fit.wide) in near.taken else [(opt("STAGE", fit.wide, at=p),) for p in _places(s, nest, fit.wide)]
+            )
             tc = opt("TC", nest.name, n=name, k=fit.k.arg.name, row=fit.row.name)
             yield from ((*a, *b, tc) for a in lanes for b in panels)
 

@@ -166,7 +166,9 @@ class CEmitter(CFamilyEmitter):
             return f"{args[0]} * {args[1]} + {args[2]}"  # without the instruction an exact fma is a slow runtime function
         if name == "abs" and width > 1:
             u = unsigned(form)
-            return self.reinterpret(f"{self.reinterpret(args[0], form, u, width)} & {self.literal((1 << (8 * form.size - 1)) - 1, u)}", u, form, width)
+            return self.reinterpret(
+                f"{self.reinterpret(args[0], form, u, width)} & {self.literal((1 << (8 * form.size - 1)) - 1, u)}", u, form, width
+            )
         if name in ("floor", "round"):
             return f"{helpers.whole(self, name, form, width)}({args[0]})"
         if width == 1:

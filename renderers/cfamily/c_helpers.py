@@ -23,7 +23,11 @@ _X86_SQRT = {
     (8, 32): "__builtin_ia32_sqrtpd256(a)",
     (8, 64): "__builtin_ia32_sqrtpd512_mask(a, a, -1, 4)",
 }
-_ARM_FMA = {(4, 8): "__builtin_aarch64_fmav2sf(a, b, c)", (4, 16): "__builtin_aarch64_fmav4sf(a, b, c)", (8, 16): "__builtin_aarch64_fmav2df(a, b, c)"}
+_ARM_FMA = {
+    (4, 8): "__builtin_aarch64_fmav2sf(a, b, c)",
+    (4, 16): "__builtin_aarch64_fmav4sf(a, b, c)",
+    (8, 16): "__builtin_aarch64_fmav2df(a, b, c)",
+}
 _X86_STREAM = {16: "__builtin_ia32_movntdq", 32: "__builtin_ia32_movntdq256", 64: "__builtin_ia32_movntdq512"}
 
 

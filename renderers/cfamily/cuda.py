@@ -117,7 +117,9 @@ class CudaEmitter(VectorAccess, GroupEmitter):
         plain = super().extreme(op, "a", "b", form, width)
         t, name = self.type(form), f"{op}_{self.type(form)}"
         if form is float32:
-            body = self._instruction(f'float y;\n    asm("{op}.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));\n    return y;', f"return {plain};")
+            body = self._instruction(
+                f'float y;\n    asm("{op}.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));\n    return y;', f"return {plain};"
+            )
         else:
             body = f"    return {plain};"
         return f"{self.need(name, f'{self.INLINE}{t} {name}({t} a, {t} b) {{{chr(10)}{body}{chr(10)}}}')}({a}, {b})"

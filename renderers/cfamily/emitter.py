@@ -152,7 +152,9 @@ class CFamilyEmitter(Dialect):
 
     def _name_pointers(self) -> dict[tuple[str, int, DType], str]:
         """Names of the places in scratch, shared memory and the workspace that the phase uses, in order."""
-        found = {(m.space, m.base, memory(m.dtype)) for s in statements(self.phase.body) if isinstance(s, Instr) and isinstance(m := s.attr, Mem)}
+        found = {
+            (m.space, m.base, memory(m.dtype)) for s in statements(self.phase.body) if isinstance(s, Instr) and isinstance(m := s.attr, Mem)
+        }
         places = sorted((p for p in found if p[0] != "param"), key=lambda p: (p[0], p[1], p[2].name))
         alone = [(space, base) for space, base, _ in places]
         return {p: f"{p[0]}{p[1]}" + (f"_{p[2].name}" if alone.count(p[:2]) > 1 else "") for p in places}
@@ -248,7 +250,9 @@ class CFamilyEmitter(Dialect):
         self._pieces[s.var.id] = [var]
         f = self.form(s.var)
         lo, hi = self.as_form(s.lo, f)[0], self.of(s.hi)[0]
-        self.line(f"for ({self.type(f)} {var} = {lo}; {var} < {hi}; {var} += {s.step}) {{ // {s.label.splitlines()[0] if s.label else ''}".rstrip())
+        self.line(
+            f"for ({self.type(f)} {var} = {lo}; {var} < {hi}; {var} += {s.step}) {{ // {s.label.splitlines()[0] if s.label else ''}".rstrip()
+        )
         self._inner(s.body)
         self.depth += 1
         self._yield(s)
@@ -261,7 +265,8 @@ class CFamilyEmitter(Dialect):
 
     def _as_carried(self, a: Val, c: Val) -> list[str]:
         return [
-            x if w == 1 and c.dtype is bool_ else self.convert(x, self.form(a, w), self.form(c, w), w) for x, w in zip(self.of(a), self.widths(a), strict=True)
+            x if w == 1 and c.dtype is bool_ else self.convert(x, self.form(a, w), self.form(c, w), w)
+            for x, w in zip(self.of(a), self.widths(a), strict=True)
         ]
 
     def _yield(self, s: For) -> None:

@@ -86,7 +86,9 @@ class GroupEmitter(CFamilyEmitter):
             start = self.shared - self.signature.scratch
             self.line(f"{self.pointer_type('scratch', byte)}const scratch = shared + {start};")
         elif self.place == "arena":
-            number = f"({self.type(index)}){self.group()} * {self.phase.threads}" + (f" + {self.thread()}" if self.phase.threads > 1 else "")
+            number = f"({self.type(index)}){self.group()} * {self.phase.threads}" + (
+                f" + {self.thread()}" if self.phase.threads > 1 else ""
+            )
             self.line(f"{self.pointer_type('scratch', byte)}const scratch = arena + ({number}) * {abi.stride(self.signature)};")
         else:
             self.line(f"{self.array('scratch', self.signature.scratch)};")
@@ -97,4 +99,7 @@ class GroupEmitter(CFamilyEmitter):
 
     def fences(self) -> bool:
         """Whether a barrier must order more than shared memory: the phase reads what it writes in global memory."""
-        return any(space in ("param", "work") or (space == "scratch" and self.place == "arena") for space, _ in self.touched("store") & self.touched("load"))
+        return any(
+            space in ("param", "work") or (space == "scratch" and self.place == "arena")
+            for space, _ in self.touched("store") & self.touched("load")
+        )

@@ -13,14 +13,20 @@ from .types import uint16
 def widen(e: CFamilyEmitter, x: str, name: str, width: int) -> str:
     """float16 or bfloat16 bits as float32; exact."""
     native = e.native_half("widen", name, x, width)
-    return native if native is not None else _call(e, f"widen_{name}", e.type(float32, width), e.type(uint16, width), plain(e, "widen", name, width), x, width)
+    return (
+        native
+        if native is not None
+        else _call(e, f"widen_{name}", e.type(float32, width), e.type(uint16, width), plain(e, "widen", name, width), x, width)
+    )
 
 
 def narrow(e: CFamilyEmitter, x: str, name: str, width: int) -> str:
     """float32 as float16 or bfloat16 bits, rounded to nearest even; NaN stays NaN."""
     native = e.native_half("narrow", name, x, width)
     return (
-        native if native is not None else _call(e, f"narrow_{name}", e.type(uint16, width), e.type(float32, width), plain(e, "narrow", name, width), x, width)
+        native
+        if native is not None
+        else _call(e, f"narrow_{name}", e.type(uint16, width), e.type(float32, width), plain(e, "narrow", name, width), x, width)
     )
 
 

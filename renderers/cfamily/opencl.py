@@ -29,7 +29,13 @@ PLAIN = "PLAIN_OPENCL"
 
 def _builtin(builtin: str, name: str, args: str, text: str, other: str) -> str:
     """A macro of what compilers of processors (clang) have, and `other` where there is none."""
-    have = [f"#if defined(__has_builtin) && !defined({PLAIN})", f"#if __has_builtin({builtin})", f"#define {name}({args}) {text}", "#endif", "#endif"]
+    have = [
+        f"#if defined(__has_builtin) && !defined({PLAIN})",
+        f"#if __has_builtin({builtin})",
+        f"#define {name}({args}) {text}",
+        "#endif",
+        "#endif",
+    ]
     return "\n".join([*have, f"#ifndef {name}", f"#define {name}({args}) {other}", "#endif"])
 
 

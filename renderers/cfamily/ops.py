@@ -27,7 +27,9 @@ def _check(s: Instr) -> None:
     a, first = s.args[0].dtype, PROGRAM_OPS[s.op].operands[0]
     if a.kind not in first.kinds or (a.is_float and a.size == 2 and not first.halves):
         types = ", ".join(v.type for v in s.args)
-        raise BuildError(f"{s.op}({types}) with attribute {s.attr!r} is not an operation of Programs: 16-bit floats are cast to float32 first")
+        raise BuildError(
+            f"{s.op}({types}) with attribute {s.attr!r} is not an operation of Programs: 16-bit floats are cast to float32 first"
+        )
 
 
 def _common(e: CFamilyEmitter, s: Instr, out: Val) -> DType:

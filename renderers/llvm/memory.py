@@ -69,7 +69,9 @@ def load(e: LlvmEmitter, s: Instr) -> str:
 def _masked_load(e: LlvmEmitter, kind: str, where: str, mem: Mem, mask: Val | None, lanes: int) -> str:
     scalar = memory(mem.dtype)
     ty = vector(scalar, lanes)
-    pointer, tail, align = ("ptr", "p0", mem.align) if kind == "load" else (f"<{lanes} x ptr>", f"v{lanes}p0", min(mem.align, mem.dtype.size))
+    pointer, tail, align = (
+        ("ptr", "p0", mem.align) if kind == "load" else (f"<{lanes} x ptr>", f"v{lanes}p0", min(mem.align, mem.dtype.size))
+    )
     full = f"@llvm.masked.{kind}.{suffix(scalar, lanes)}.{tail}"
     e.declare(full, f"declare {ty} {full}({pointer}, i32, <{lanes} x i1>, {ty})")
     on = splat("i1", "true") if mask is None else e.of(mask)
@@ -128,7 +130,8 @@ def _only_lane(on: str) -> int | None:
 
 
 def _lane_store(e: LlvmEmitter, ty: str, x: str, where: str, mem: Mem, lane: int) -> None:
-    """One element. (Given the mask, LLVM 22 folds a truncation into it and then stores as many bytes as there were before: two too many of a bfloat16.)"""
+    """One element. (Given the mask, LLVM 22 folds a truncation into it and then stores as many bytes as there were
+    before: two too many of a bfloat16.)"""
     scalar = memory(mem.dtype)
     one = e.emit(f"extractelement {ty} {x}, i32 {lane}")
     place = e.emit(f"getelementptr {scalar}, ptr {where}, i64 {lane}") if lane else where
@@ -137,7 +140,9 @@ def _lane_store(e: LlvmEmitter, ty: str, x: str, where: str, mem: Mem, lane: int
 
 def _masked_store(e: LlvmEmitter, kind: str, x: str, where: str, mem: Mem, on: str, lanes: int) -> None:
     ty = vector(memory(mem.dtype), lanes)
-    pointer, tail, align = ("ptr", "p0", mem.align) if kind == "store" else (f"<{lanes} x ptr>", f"v{lanes}p0", min(mem.align, mem.dtype.size))
+    pointer, tail, align = (
+        ("ptr", "p0", mem.align) if kind == "store" else (f"<{lanes} x ptr>", f"v{lanes}p0", min(mem.align, mem.dtype.size))
+    )
     full = f"@llvm.masked.{kind}.{suffix(memory(mem.dtype), lanes)}.{tail}"
     e.declare(full, f"declare void {full}({ty}, {pointer}, i32, <{lanes} x i1>)")
     e.line(f"call void {full}({ty} {x}, {pointer} {where}, i32 {align}, <{lanes} x i1> {on})")

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A target of the manifest. `target`: a name, 'host', or a target key with * for anything; `compiler`: a compiler id, likewise (None: what this
-    installation has, where that does not take the device, else any). `threads` None: the device's own number."""
+    """A target of the manifest. `target`: a name, 'host', or a target key with * for anything; `compiler`: a compiler
+    id, likewise (None: what this installation has, where that does not take the device, else any). `threads` None:
+    the device's own number."""
 
     name: str
     device: str = "cpu"
@@ -28,9 +29,10 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One thing to tune. `kernel` is a name or `file.py:function`; `shape` is whole; `dtype` '' means what the function makes. `budget` is the most
-    seconds, `trials` the most measurements it may take (None: no limit of its own). `made` is the kernel, None for that of a file which was not run: then the
-    lock's `record` knows its hash, or `why` says why nobody does."""
+    """One thing to tune. `kernel` is a name or `file.py:function`; `shape` is whole; `dtype` '' means what the
+    function makes. `budget` is the most seconds, `trials` the most measurements it may take (None: no limit of its
+    own). `made` is the kernel, None for that of a file which was not run: then the lock's `record` knows its hash, or
+    `why` says why nobody does."""
 
     kernel: str
     shape: Mapping[str, int]

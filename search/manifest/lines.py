@@ -8,7 +8,8 @@ _HEADER = re.compile(r"\s*(\[\[?)\s*([\w.\-]+)\s*\]\]?\s*(#.*)?$")
 
 
 class Lines:
-    """Line numbers of tables and of the keys directly in them. A guess for text that is laid out oddly; never more than a message depends on it."""
+    """Line numbers of tables and of the keys directly in them. A guess for text that is laid out oddly; never more
+    than a message depends on it."""
 
     def __init__(self, text: str) -> None:
         self._tables: dict[tuple[str, int], int] = {("", 0): 1}

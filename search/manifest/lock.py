@@ -1,12 +1,13 @@
-"""`kernels.lock.json` beside `kernels.toml`: which kernel each of the manifest's Python files makes, so that looking up needs to run none of them.
+"""`kernels.lock.json` beside `kernels.toml`: which kernel each of the manifest's Python files makes, so that looking
+up needs to run none of them.
 
     {"schema":1,"tilewright":"lock","kernels":[
      {"dtype":"","kernel":"<canonical hash>","name":"mine.py:make_kernel","sha256":"<of the file>","shape":{"m":256}}
     ]}
 
-`tune run --manifest` writes it, in an order and form that depend on nothing but its content, for version control. Reading is strict. A record counts while the
-file's bytes are those it was told from; what the file imports is not looked at.
-"""
+`tune run --manifest` writes it, in an order and form that depend on nothing but its content, for version control.
+Reading is strict. A record counts while the file's bytes are those it was told from; what the file imports is not
+looked at."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ _FIELDS = {"dtype": str, "kernel": str, "name": str, "sha256": str, "shape": dic
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What a file made. `name`, `shape` and `dtype` as the manifest has them ('' where it has no dtype); `sha256` of the file's bytes; `kernel`: canonical hash."""
+    """What a file made. `name`, `shape` and `dtype` as the manifest has them ('' where it has no dtype); `sha256` of
+    the file's bytes; `kernel`: canonical hash."""
 
     name: str
     shape: Mapping[str, int]
@@ -62,7 +64,12 @@ def read(manifest: str | os.PathLike[str]) -> dict[tuple[Any, ...], Record]:
         data = parse(raw.decode(), str(path))
     except (CacheError, ValueError) as e:
         raise _no_lock(path, str(e)) from None
-    if not isinstance(data, dict) or set(data) != {"schema", "tilewright", "kernels"} or data["tilewright"] != "lock" or data["schema"] != SCHEMA:
+    if (
+        not isinstance(data, dict)
+        or set(data) != {"schema", "tilewright", "kernels"}
+        or data["tilewright"] != "lock"
+        or data["schema"] != SCHEMA
+    ):
         raise _no_lock(path, "other fields than this version writes")
     records = data["kernels"]
     if not isinstance(records, list) or not all(map(_sound, records)):

@@ -12,10 +12,10 @@
     name = "matmul"
     shapes = ["m=1024,n=1024,k=1024", { m = 64, n = 64, k = 64 }]
 
-An entry is one kernel at one shape and element type for one target. Reading is strict: an unknown key, a wrong type or a kernel that cannot be made is an
-error that names the line, before anything is tuned. Files that it names are below its folder, links followed, unless its reader trusts it; whoever only looks runs
-none of them (see `manifest_lock`).
-"""
+An entry is one kernel at one shape and element type for one target. Reading is strict: an unknown key, a wrong type
+or a kernel that cannot be made is an error that names the line, before anything is tuned. Files that it names are
+below its folder, links followed, unless its reader trusts it; whoever only looks runs none of them (see
+`manifest_lock`)."""
 
 from __future__ import annotations
 
@@ -131,7 +131,9 @@ class _Reader:
                 out += [Entry(**made, place=p, line=self.lines.of("kernel", i), **how) for p in chosen]
         return out
 
-    def _make(self, name: str, shape: dict[str, int] | None, dtype: str | None, fail: Callable[[str], Callable[[str], UsageError]]) -> dict[str, Any]:
+    def _make(
+        self, name: str, shape: dict[str, int] | None, dtype: str | None, fail: Callable[[str], Callable[[str], UsageError]]
+    ) -> dict[str, Any]:
         """What an Entry says of its kernel."""
         from ... import kernels
 
@@ -203,7 +205,9 @@ class _Reader:
                 raise fail("shapes")(f'cannot read {s!r} as a shape; write "m=64,n=64" or {{ m = 64, n = 64 }}')
         return found
 
-    def _names(self, both: dict[str, Any], key: str, fail: Callable[[str], Callable[[str], UsageError]], known: list[str] | None) -> list[str]:
+    def _names(
+        self, both: dict[str, Any], key: str, fail: Callable[[str], Callable[[str], UsageError]], known: list[str] | None
+    ) -> list[str]:
         found = both.get(key, [])
         # no element types: as the kernel makes it, which is how a file's function without a dtype is named where there is a default
         if not isinstance(found, list) or not all(isinstance(x, str) for x in found) or (key in both and not found and known):

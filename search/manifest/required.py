@@ -1,10 +1,11 @@
 """Is what a manifest asks for in the cache? Answered by keys alone, on a machine that need not have the device.
 
-A key holds the target, the number of threads and the compiler's id. A named target gives the target key, the manifest the threads. The compiler id of the
-`cpu` device is this installation's llvmlite; other devices' ids, like a target key that is written with *, match what the cache holds. A row is valid when this
-version of the tool made it, or when its options still render the row's source; for a target that cannot be made from its key, or a kernel whose file is not run,
-that cannot be told, and the row counts as stale. Files that the manifest names are not run here: what their kernels are, its lock says (`manifest_lock`).
-"""
+A key holds the target, the number of threads and the compiler's id. A named target gives the target key, the manifest
+the threads. The compiler id of the `cpu` device is this installation's llvmlite; other devices' ids, like a target
+key that is written with *, match what the cache holds. A row is valid when this version of the tool made it, or when
+its options still render the row's source; for a target that cannot be made from its key, or a kernel whose file is
+not run, that cannot be told, and the row counts as stale. Files that the manifest names are not run here: what their
+kernels are, its lock says (`manifest_lock`)."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ LANGS = {"cpu": "llvm", "cpu:c": "c", "opencl": "opencl", "cuda": "cuda"}
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What an entry's key must be: `target` and `compiler` may hold *; `named` is the target to render for, where the manifest names one."""
+    """What an entry's key must be: `target` and `compiler` may hold *; `named` is the target to render for, where the
+    manifest names one."""
 
     kernel: str
     target: str
@@ -42,7 +44,9 @@ class Wanted:
         return same and like(key.target, self.target) and like(key.compiler, self.compiler)
 
     def __str__(self) -> str:
-        return f"kernel {self.kernel[:16]}, target {self.target}, {self.threads} thread{'s' * (self.threads != 1)}, compiler {self.compiler}"
+        return (
+            f"kernel {self.kernel[:16]}, target {self.target}, {self.threads} thread{'s' * (self.threads != 1)}, compiler {self.compiler}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +80,8 @@ def like(text: str, pattern: str) -> bool:
 
 
 def target_of(place: Place) -> tuple[str, Target | None]:
-    """(target key, in which * may stand; the target it names). Raises UsageError where the name and the device do not fit, DeviceError for no such name."""
+    """(target key, in which * may stand; the target it names). Raises UsageError where the name and the device do not
+    fit, DeviceError for no such name."""
     from ...targets import named
 
     if ":" in place.target or "*" in place.target:
@@ -116,7 +121,9 @@ def wanted(entry: Entry) -> Wanted:
             from ...devices.cpu.device import CpuDevice
 
             compiler = CpuDevice().compiler_id()
-    hash = canonical_of(normalise(entry.made)).hash if entry.made is not None else entry.record.kernel if entry.record is not None else UNKNOWN
+    hash = (
+        canonical_of(normalise(entry.made)).hash if entry.made is not None else entry.record.kernel if entry.record is not None else UNKNOWN
+    )
     return Wanted(hash, target, threads, compiler, named)
 
 
@@ -164,7 +171,8 @@ def _valid(entry: Entry, want: Wanted, row: Row) -> bool:
 
 
 def rebuilt(key: str) -> Target | None:
-    """The target of a key, as far as code for it goes: caches and cores, which a processor's key leaves out, are nominal. None for keys that do not say enough."""
+    """The target of a key, as far as code for it goes: caches and cores, which a processor's key leaves out, are
+    nominal. None for keys that do not say enough."""
     from ...targets import Target
     from ...targets.table import lookup, vector_shape
 

@@ -1,8 +1,8 @@
 """Tune everything that a manifest asks for and this machine can run, within one budget.
 
-What is cached and valid costs nothing; what is left of the budget is shared equally among what is left to tune, so time that one entry did not use flows on to
-the others. An entry that fails does not end the run, Ctrl-C does, and what was tuned before stays.
-"""
+What is cached and valid costs nothing; what is left of the budget is shared equally among what is left to tune, so
+time that one entry did not use flows on to the others. An entry that fails does not end the run, Ctrl-C does, and
+what was tuned before stays."""
 
 from __future__ import annotations
 
@@ -58,7 +58,10 @@ class Overall:
     def line(self) -> str:
         """`3/12, 2 cached, 1 failed, 2:10 left`."""
         counts = Counter(d.status for d in self.done)
-        parts = [f"{len(self.done) + self.busy}/{self.total}", *(f"{counts[s]} {s}" for s in (CACHED, TUNED, FAILED, ELSEWHERE) if counts[s])]
+        parts = [
+            f"{len(self.done) + self.busy}/{self.total}",
+            *(f"{counts[s]} {s}" for s in (CACHED, TUNED, FAILED, ELSEWHERE) if counts[s]),
+        ]
         if self.left is not None:
             whole = max(0, round(self.left))
             parts.append(f"{whole // 60}:{whole % 60:02d} left")
@@ -97,8 +100,9 @@ def tune_all(
 ) -> list[Done]:
     """One Done for each entry, in the manifest's order; `told` hears of each as it is known.
 
-    `seconds`: the budget of all (None: each has its own, by default 30 s unless `trials` are given); `trials`: measurements of each entry; `again`: tune what
-    is cached too; `strategy` goes before what the manifest says. Raises CacheError where the cache cannot be written; everything else is a Done."""
+    `seconds`: the budget of all (None: each has its own, by default 30 s unless `trials` are given); `trials`:
+    measurements of each entry; `again`: tune what is cached too; `strategy` goes before what the manifest says.
+    Raises CacheError where the cache cannot be written; everything else is a Done."""
     overall = Overall(len(manifest.entries), seconds, clock)
     results: dict[int, Done] = {}
 

@@ -29,8 +29,8 @@ class Fitter:
         self._made: dict[tuple[Any, ...], Schedule | None] = {}
 
     def fit(self, opts: Schedule, begin: Mapping[str, Any] | None = None) -> tuple[float, dict[str, Any]] | None:
-        """(distance, choices) of the nearest instance that was found from `begin` (default: the last one found, first the middle of each range); distance 0:
-        the same options. None where nothing that was tried can be made."""
+        """(distance, choices) of the nearest instance that was found from `begin` (default: the last one found, first
+        the middle of each range); distance 0: the same options. None where nothing that was tried can be made."""
         params = self.template.params
         now = dict(begin if begin is not None else self._last)
         best = self._distance(now, opts)
@@ -64,8 +64,8 @@ class Fitter:
 
 
 def distance(a: Schedule, b: Schedule) -> float:
-    """0 for the same options in any order. An option on one side only counts 3, one with another amount the octaves between them (at most 2), one that
-    differs in another way 2."""
+    """0 for the same options in any order. An option on one side only counts 3, one with another amount the octaves
+    between them (at most 2), one that differs in another way 2."""
     rest = list(b)
     total = 0.0
     for o in a:
@@ -88,7 +88,8 @@ def _apart(a: Any, b: Any) -> float:
 
 
 def nearest(fitters: Sequence[Fitter], opts: Schedule) -> tuple[str, dict[str, Any]] | None:
-    """Template and choices of the nearest instance over all templates, the first of equals; None where none is near (half of the options differ)."""
+    """Template and choices of the nearest instance over all templates, the first of equals; None where none is near
+    (half of the options differ)."""
     fits = [(got[0], f.template.name, got[1]) for f in fitters if (got := f.fit(opts)) is not None]
     if not fits:
         return None

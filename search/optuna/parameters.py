@@ -17,8 +17,9 @@ TEMPLATE = "template"
 
 
 class Layout:
-    """A parameter for the template's name, and one `template.param` for each choice: the choice's index, an integer where the choices are numbers in
-    order, so that the sampler knows which are near, else a category. A flat sampler gets all of them in every trial, the others those of the template."""
+    """A parameter for the template's name, and one `template.param` for each choice: the choice's index, an integer
+    where the choices are numbers in order, so that the sampler knows which are near, else a category. A flat sampler
+    gets all of them in every trial, the others those of the template."""
 
     def __init__(self, templates: Sequence[TemplateLike], kind: SamplerKind) -> None:
         self.templates = {t.name: t for t in templates}
@@ -26,7 +27,11 @@ class Layout:
 
     def suggest(self, trial: Any) -> Point:
         """What a trial chooses."""
-        name = self._names[trial.suggest_int(TEMPLATE, 0, len(self._names) - 1)] if self._kind.numeric else trial.suggest_categorical(TEMPLATE, self._names)
+        name = (
+            self._names[trial.suggest_int(TEMPLATE, 0, len(self._names) - 1)]
+            if self._kind.numeric
+            else trial.suggest_categorical(TEMPLATE, self._names)
+        )
         chosen = {(t.name, k): v[self._suggest(trial, t.name, k, v)] for t in self._of(name) for k, v in t.params.items()}
         return name, {k: chosen[name, k] for k in self.templates[name].params}
 
@@ -36,7 +41,8 @@ class Layout:
         return {TEMPLATE: self._template(name), **{_label(name, k): self._index(name, k, v) for k, v in params.items()}}
 
     def whole(self, point: Point) -> tuple[dict[str, Any], dict[str, BaseDistribution]]:
-        """Parameters and distributions of a finished trial; where the sampler is flat, other templates' parameters have their first choice."""
+        """Parameters and distributions of a finished trial; where the sampler is flat, other templates' parameters
+        have their first choice."""
         from optuna.distributions import CategoricalDistribution, IntDistribution
 
         name, params = point
@@ -47,7 +53,9 @@ class Layout:
         for t in self._of(name):
             for k, v in t.params.items():
                 values[_label(t.name, k)] = self._index(name, k, params[k]) if t.name == name else 0
-                kinds[_label(t.name, k)] = IntDistribution(0, len(v) - 1) if self._number(v) else CategoricalDistribution(list(range(len(v))))
+                kinds[_label(t.name, k)] = (
+                    IntDistribution(0, len(v) - 1) if self._number(v) else CategoricalDistribution(list(range(len(v))))
+                )
         return values, kinds
 
     def _of(self, name: str) -> list[TemplateLike]:
@@ -62,7 +70,11 @@ class Layout:
 
     def _suggest(self, trial: Any, name: str, param: str, choices: Sequence[Any]) -> int:
         label = _label(name, param)
-        return int(trial.suggest_int(label, 0, len(choices) - 1) if self._number(choices) else trial.suggest_categorical(label, list(range(len(choices)))))
+        return int(
+            trial.suggest_int(label, 0, len(choices) - 1)
+            if self._number(choices)
+            else trial.suggest_categorical(label, list(range(len(choices))))
+        )
 
     def _number(self, choices: Sequence[Any]) -> bool:
         ordered = all(isinstance(c, int) and not isinstance(c, bool) for c in choices) and list(choices) == sorted(choices)

@@ -1,9 +1,9 @@
 """Optuna's samplers as they are used here: what each one needs, and what it can learn from.
 
-They differ in what a trial may be. TPE takes parameters that exist under one template only, learns from pruned trials, and ranks those that break
-a constraint last. GP and NSGA-II learn from completed trials alone, so what is slow or illegal reaches them as a completed trial, the latter
-with its constraint broken. CMA-ES, QMC and random know no constraints: an illegal point is a pruned trial to them, and they draw again.
-"""
+They differ in what a trial may be. TPE takes parameters that exist under one template only, learns from pruned
+trials, and ranks those that break a constraint last. GP and NSGA-II learn from completed trials alone, so what is
+slow or illegal reaches them as a completed trial, the latter with its constraint broken. CMA-ES, QMC and random know
+no constraints: an illegal point is a pruned trial to them, and they draw again."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ PREFIX = "optuna:"
 
 @dataclass(frozen=True, slots=True)
 class SamplerKind:
-    """`needs`: packages beside Optuna's own, and the `extra` of ours that installs them. `flat`: it wants every trial to have the same parameters.
-    `numeric`: it takes numbers only. `constrained`: it understands constraints. `prunes`: it learns from pruned trials (or from none at all).
-    `guided`: the first trials are the model's favourites, and after each suggestion a neighbour is tried, which costs nothing to think of; the others try
-    one where they repeat themselves, but a `baseline` is left alone.
-    `injects`: how many of an earlier session's best trials are asked for again, because it learns only from trials of its own.
-    `make(seed, startup)` gives the sampler."""
+    """`needs`: packages beside Optuna's own, and the `extra` of ours that installs them. `flat`: it wants every trial
+    to have the same parameters. `numeric`: it takes numbers only. `constrained`: it understands constraints.
+    `prunes`: it learns from pruned trials (or from none at all). `guided`: the first trials are the model's
+    favourites, and after each suggestion a neighbour is tried, which costs nothing to think of; the others try one
+    where they repeat themselves, but a `baseline` is left alone. `injects`: how many of an earlier session's best
+    trials are asked for again, because it learns only from trials of its own. `make(seed, startup)` gives the
+    sampler."""
 
     name: str
     make: Callable[[int, int], Any]
@@ -58,14 +59,16 @@ def _gp(seed: int, startup: int) -> Any:
 
 
 def _cmaes(seed: int, startup: int) -> Any:
-    """Hansen, "The CMA Evolution Strategy: A Tutorial" (2016). Without margin: with it Optuna pairs a queued trial's time with another point."""
+    """Hansen, "The CMA Evolution Strategy: A Tutorial" (2016). Without margin: with it Optuna pairs a queued trial's
+    time with another point."""
     from optuna.samplers import CmaEsSampler
 
     return CmaEsSampler(seed=seed, n_startup_trials=1, consider_pruned_trials=True, warn_independent_sampling=False)
 
 
 def _nsga2(seed: int, startup: int) -> Any:
-    """Deb et al., "A Fast and Elitist Multiobjective Genetic Algorithm: NSGA-II" (2002), here with one objective and constrained domination."""
+    """Deb et al., "A Fast and Elitist Multiobjective Genetic Algorithm: NSGA-II" (2002), here with one objective and
+    constrained domination."""
     from optuna.samplers import NSGAIISampler
 
     return NSGAIISampler(seed=seed, population_size=24)
@@ -99,13 +102,16 @@ KINDS = {
 
 
 def kind(name: str) -> SamplerKind:
-    """The sampler called `name`, without the prefix. Raises UsageError for an unknown one, suggesting the nearest, and for one whose packages are missing."""
+    """The sampler called `name`, without the prefix. Raises UsageError for an unknown one, suggesting the nearest,
+    and for one whose packages are missing."""
     found = KINDS.get(name)
     if found is None:
         from difflib import get_close_matches
 
         near = get_close_matches(name, KINDS, 1, 0.4)
-        raise UsageError(f"unknown Optuna sampler {name!r}{f'; did you mean {near[0]!r}?' if near else '.'} Use one of {', '.join(PREFIX + k for k in KINDS)}.")
+        raise UsageError(
+            f"unknown Optuna sampler {name!r}{f'; did you mean {near[0]!r}?' if near else '.'} Use one of {', '.join(PREFIX + k for k in KINDS)}."
+        )
     missing = [p for p in found.needs if find_spec(p) is None]
     if missing:
         raise UsageError(

@@ -1,7 +1,7 @@
 """Optuna's samplers over parameterised schedules: one strategy, `optuna:SAMPLER`. Read `optuna_samplers` first.
 
-The study that is sampled from lives in memory: our own table is the record. `optuna_study` copies finished trials into a storage where one is wanted.
-"""
+The study that is sampled from lives in memory: our own table is the record. `optuna_study` copies finished trials
+into a storage where one is wanted."""
 
 from __future__ import annotations
 
@@ -48,11 +48,13 @@ class TrialVerdict:
 
 
 class OptunaSearch(Strategy):
-    """One study over all templates: the template's name is a parameter, and its choices are conditional on it where the sampler can take that.
+    """One study over all templates: the template's name is a parameter, and its choices are conditional on it where
+    the sampler can take that.
 
-    What a schedule's outcome becomes: ok a completed trial, of value log(seconds), since samplers fit differences and we read ratios; slow a pruned
-    one with the value known so far; illegal, without a measurement, and failed ones broken constraints or pruned (see `_verdict`). The study starts with the
-    start schedules (seeds, cached winners), or the instances nearest to them, and, for guided samplers, what the model likes best of a random sample."""
+    What a schedule's outcome becomes: ok a completed trial, of value log(seconds), since samplers fit differences and
+    we read ratios; slow a pruned one with the value known so far; illegal, without a measurement, and failed ones
+    broken constraints or pruned (see `_verdict`). The study starts with the start schedules (seeds, cached winners),
+    or the instances nearest to them, and, for guided samplers, what the model likes best of a random sample."""
 
     sampler: ClassVar[str]
 
@@ -67,8 +69,8 @@ class OptunaSearch(Strategy):
         startup: int = 8,
         tries: int = 4,
     ) -> None:
-        """`study`: where finished trials are kept; those of earlier sessions are told, not asked again, except the best, whose time must be taken anew to
-        be this search's answer."""
+        """`study`: where finished trials are kept; those of earlier sessions are told, not asked again, except the
+        best, whose time must be taken anew to be this search's answer."""
         super().__init__(space, seed=seed, start=start)
         self._kind = kind(self.sampler)
         self._layout = Layout(space.templates(), self._kind)
@@ -207,7 +209,8 @@ class OptunaSearch(Strategy):
             return trial, self._layout.suggest(trial)
 
     def _perturb(self, point: Point) -> None:
-        """Queue a new schedule near a suggestion: in a discrete space the same is suggested again and again, and a suggestion is dear (TPE's 20 ms)."""
+        """Queue a new schedule near a suggestion: in a discrete space the same is suggested again and again, and a
+        suggestion is dear (TPE's 20 ms)."""
         name, params = point
         for _ in range(6 if params else 0):
             k = self._rng.choice(list(params))
@@ -249,7 +252,8 @@ class OptunaSearch(Strategy):
         self._keeper.flush()
 
     def _verdict(self, known: KnownTrial) -> TrialVerdict:
-        """Where only completed trials teach, slow and invalid ones are completed, the latter at the worst time so far and with the constraint broken."""
+        """Where only completed trials teach, slow and invalid ones are completed, the latter at the worst time so far
+        and with the constraint broken."""
         if known.seconds < math.inf:
             value = math.log(known.seconds)
             self._worst = value if self._worst is None else max(self._worst, value)

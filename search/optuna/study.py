@@ -1,9 +1,9 @@
 """A study in Optuna's own storage, for its dashboard and for the next session.
 
-The search samples from a study in memory and copies every finished trial here whole, in one transaction: asking and telling through SQLite takes
-a third of a second a trial, a copy a tenth of that. So a kept trial is for people and for resuming: its value is seconds, its parameters are the
-choices themselves. The sampler's own state is not kept, some of it being pickles, which must not be read from a database.
-"""
+The search samples from a study in memory and copies every finished trial here whole, in one transaction: asking and
+telling through SQLite takes a third of a second a trial, a copy a tenth of that. So a kept trial is for people and
+for resuming: its value is seconds, its parameters are the choices themselves. The sampler's own state is not kept,
+some of it being pickles, which must not be read from a database."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ EACH_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """One finished trial: a template with choices, what came of it, and its time in seconds (None unless ok or slow). `attrs` are for people."""
+    """One finished trial: a template with choices, what came of it, and its time in seconds (None unless ok or slow).
+    `attrs` are for people."""
 
     template: str
     params: Mapping[str, Any]
@@ -47,10 +48,13 @@ class Kept:
 class StudyKeeper:
     """One study of a storage, by name. A failure while a search runs is a warning: every measurement is in the cache as well."""
 
-    def __init__(self, url: str, name: str, templates: Sequence[TemplateLike], about: Mapping[str, Any], clock: Callable[[], float] = time.monotonic) -> None:
-        """Opens or makes it. `url`: an SQLAlchemy URL (sqlite:///study.db, postgresql://…), redis://…, or the path of a journal file.
-        `name` gets a digest of what the templates leave open, since Optuna refuses a parameter with other choices. `about`: JSON-able, shown with the
-        study; `about["flops"]` gives each trial's GFLOP/s. Raises UsageError, with what to do."""
+    def __init__(
+        self, url: str, name: str, templates: Sequence[TemplateLike], about: Mapping[str, Any], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Opens or makes it. `url`: an SQLAlchemy URL (sqlite:///study.db, postgresql://…), redis://…, or the path of
+        a journal file. `name` gets a digest of what the templates leave open, since Optuna refuses a parameter with
+        other choices. `about`: JSON-able, shown with the study; `about["flops"]` gives each trial's GFLOP/s. Raises
+        UsageError, with what to do."""
         self.place = _shown(url)
         self._templates = {t.name: t for t in templates}
         spaces = {t.name: [[k, [str(c) for c in v]] for k, v in t.params.items()] for t in templates}
@@ -175,7 +179,9 @@ def _storage(url: str) -> Any:
 
     if "://" not in url:
         if url.endswith((".db", ".sqlite", ".sqlite3")):
-            raise UsageError(f"--study {url} looks like an SQLite file: write sqlite:///{url} (a plain path is an Optuna journal file, such as study.log)")
+            raise UsageError(
+                f"--study {url} looks like an SQLite file: write sqlite:///{url} (a plain path is an Optuna journal file, such as study.log)"
+            )
         return JournalStorage(JournalFileBackend(url))
     if url.startswith("redis"):
         return JournalStorage(JournalRedisBackend(url))
@@ -183,7 +189,11 @@ def _storage(url: str) -> Any:
 
     parsed = sa.make_url(url)
     backend, driver = parsed.get_backend_name(), parsed.get_driver_name()
-    wait = {"sqlite": "timeout"}.get(backend) or {"psycopg": "connect_timeout", "psycopg2": "connect_timeout", "pymysql": "connect_timeout"}.get(driver)
+    wait = {"sqlite": "timeout"}.get(backend) or {
+        "psycopg": "connect_timeout",
+        "psycopg2": "connect_timeout",
+        "pymysql": "connect_timeout",
+    }.get(driver)
     return RDBStorage(url, engine_kwargs={"connect_args": {wait: WAIT_S}} if wait else None)
 
 
@@ -215,14 +225,22 @@ class _explained:
 
         missing = next((e for e in (error, error.__cause__, error.__context__) if isinstance(e, ModuleNotFoundError)), None)
         if missing is not None:
-            raise UsageError(f"{self.what}: it needs the Python package {missing.name}: pip install {missing.name}, or choose another --study") from None
+            raise UsageError(
+                f"{self.what}: it needs the Python package {missing.name}: pip install {missing.name}, or choose another --study"
+            ) from None
         if isinstance(error, (ArgumentError, ImportError)):
-            raise UsageError(f"{self.what}: {_first(error)}; write a URL such as sqlite:///study.db or postgresql://…, or a path such as study.log") from None
+            raise UsageError(
+                f"{self.what}: {_first(error)}; write a URL such as sqlite:///study.db or postgresql://…, or a path such as study.log"
+            ) from None
         if isinstance(error, (OptunaError, SQLAlchemyError, OSError, ValueError, KeyError, RuntimeError)):
             while error.__cause__ is not None:
                 error = error.__cause__
             text = _first(error)
-            hint = "another process holds it: try again when that one is done, or choose another" if "locked" in text else "check the URL, or choose another"
+            hint = (
+                "another process holds it: try again when that one is done, or choose another"
+                if "locked" in text
+                else "check the URL, or choose another"
+            )
             raise UsageError(f"{self.what}: {text}; {hint} --study") from None
 
 

@@ -1,12 +1,13 @@
 """Beam search over the action space, guided by the analytic model and corrected by what was measured.
 
 Unlike a beam that keeps the k best of each generation and stops at the first without a gain, this one
-  * keeps every measured schedule; the beam is the best `width` of them that still have something to try, so incumbents stay, a schedule that
-    is used up makes room for the next best, and a plateau is walked along until it ends;
+  * keeps every measured schedule; the beam is the best `width` of them that still have something to try, so
+    incumbents stay, a schedule that is used up makes room for the next best, and a plateau is walked along until it
+    ends;
   * penalises schedules of one skeleton (same options, other amounts), after Adams et al., "Learning to Optimize Halide with Tree Search and
     Random Programs" (SIGGRAPH 2019), so that the beam does not fill with copies of one idea;
-  * ranks all successors before anything is built: parent's measured time x (model of child / model of parent) x what this kind of move turned
-    out to be worth beyond the model so far;
+  * ranks all successors before anything is built: parent's measured time x (model of child / model of parent) x what
+    this kind of move turned out to be worth beyond the model so far;
   * looks two steps ahead by the model where one step does not pay (macro moves), and starts with a draft: a beam by the model alone, from
     the empty schedule, since with no start schedules single steps from there say little;
   * moves sideways too (`moves.neighbours`), which is how a good start schedule is improved.
@@ -39,8 +40,8 @@ STALE = 24
 
 @dataclass(slots=True)
 class BeamNode:
-    """A measured schedule. `moves` (None until it is expanded) are those not looked at yet, the most promising kind last; `children` are legal schedules
-    with the model's opinion, waiting to be asked for."""
+    """A measured schedule. `moves` (None until it is expanded) are those not looked at yet, the most promising kind
+    last; `children` are legal schedules with the model's opinion, waiting to be asked for."""
 
     state: State
     seconds: float
@@ -64,13 +65,22 @@ class Child:
 
 
 class Beam(Strategy):
-    """See the module's text. `width`: schedules that offer children at a time; `effort`: schedules applied and estimated for each one that is asked for
-    (a few milliseconds each, which is what limits how many are ranked); `depth`: longest draft in actions; `surprise`: share of random choices."""
+    """See the module's text. `width`: schedules that offer children at a time; `effort`: schedules applied and
+    estimated for each one that is asked for (a few milliseconds each, which is what limits how many are ranked);
+    `depth`: longest draft in actions; `surprise`: share of random choices."""
 
     name: ClassVar[str] = "beam"
 
     def __init__(
-        self, space: Space, *, seed: int = 0, start: Sequence[Schedule] = (), width: int = 6, effort: int = 4, depth: int = 10, surprise: float = 0.08
+        self,
+        space: Space,
+        *,
+        seed: int = 0,
+        start: Sequence[Schedule] = (),
+        width: int = 6,
+        effort: int = 4,
+        depth: int = 10,
+        surprise: float = 0.08,
     ) -> None:
         super().__init__(space, seed=seed, start=start)
         self._rng = Random(f"beam {seed}")
@@ -182,7 +192,8 @@ class Beam(Strategy):
             node.children[state.hash] = Child(state, kind, state.estimate / max(node.state.estimate, 1e-12))
 
     def _bias(self, kind: str) -> float:
-        """Logarithm of what a kind of move turned out to be worth beyond the model, shrunk towards 0; those never tried get the benefit of the doubt."""
+        """Logarithm of what a kind of move turned out to be worth beyond the model, shrunk towards 0; those never
+        tried get the benefit of the doubt."""
         total, count = self._worth.get(kind, (0.0, 0))
         return total / (count + 2) - 0.05 / (count + 1)
 
@@ -217,8 +228,8 @@ class Beam(Strategy):
         return True
 
     def _drafting(self) -> Iterator[int]:
-        """A beam by the model alone from the empty schedule (and the best start schedule); yields for every schedule it looks at. After each length it
-        leaves in `_drafts` the most promising of all it has seen."""
+        """A beam by the model alone from the empty schedule (and the best start schedule); yields for every schedule
+        it looks at. After each length it leaves in `_drafts` the most promising of all it has seen."""
         level = [s for s in (self.space.state(o) for o in [(), *self.start[:1]]) if s is not None]
         seen: dict[str, State] = {s.hash: s for s in level}
         lowest, idle = math.inf, 0
@@ -255,8 +266,8 @@ class Beam(Strategy):
 
 
 def _diverse(states: Iterable[State], most: int, alike: int) -> list[State]:
-    """The states with the lowest estimates, at most `alike` of one skeleton, and of one register tile (which decides most, and which a model gets wrong
-    for all of them at once)."""
+    """The states with the lowest estimates, at most `alike` of one skeleton, and of one register tile (which decides
+    most, and which a model gets wrong for all of them at once)."""
     count: Counter[tuple[Any, ...]] = Counter()
     out: list[State] = []
     for s in sorted(states, key=lambda s: s.estimate):

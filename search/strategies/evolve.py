@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
 
 class Evolve(Strategy):
-    """Steady state: every told schedule joins, the best `population` survive. A child is a mutation or a crossover of tournament winners; of
-    `screen` children for every place in a batch, those with the best estimates are asked for, after MetaSchedule (Shao et al., "Tensor Program
-    Optimization with Probabilistic Programs", NeurIPS 2022), whose validator re-applies traces in the same way. A tenth are random walks."""
+    """Steady state: every told schedule joins, the best `population` survive. A child is a mutation or a crossover of
+    tournament winners; of `screen` children for every place in a batch, those with the best estimates are asked for,
+    after MetaSchedule (Shao et al., "Tensor Program Optimization with Probabilistic Programs", NeurIPS 2022), whose
+    validator re-applies traces in the same way. A tenth are random walks."""
 
     name: ClassVar[str] = "evolve"
 

@@ -38,7 +38,8 @@ class Portfolio(Strategy):
     """Arms share all results. An arm's yield is the mean over its last `window` results of: 1 for a new best, the closer to the best the
     nearer to 0.5 otherwise. Places go to the arm with the highest upper confidence bound.
 
-    Without start schedules the templates' arm is left out: templates are generalised seeds, and the point of starting empty is to do without."""
+    Without start schedules the templates' arm is left out: templates are generalised seeds, and the point of starting
+    empty is to do without."""
 
     name: ClassVar[str] = "portfolio"
 

@@ -16,13 +16,16 @@ if TYPE_CHECKING:
 class RandomWalk(Strategy):
     """Each schedule is a walk of 1 to `longest` legal actions, from the empty schedule or, half of the time, from a start schedule.
 
-    With `screen` over 1 that many walks compete for each place and the model decides: no longer the plain baseline, but a better use of time.
+    With `screen` over 1 that many walks compete for each place and the model decides: no longer the plain baseline,
+    but a better use of time.
 
     A step picks the kind of option first and one of its actions second, so that an option with many amounts is not picked more often."""
 
     name: ClassVar[str] = "random"
 
-    def __init__(self, space: Space, *, seed: int = 0, start: Sequence[Schedule] = (), longest: int = 8, tries: int = 50, screen: int = 1) -> None:
+    def __init__(
+        self, space: Space, *, seed: int = 0, start: Sequence[Schedule] = (), longest: int = 8, tries: int = 50, screen: int = 1
+    ) -> None:
         super().__init__(space, seed=seed, start=start)
         self._rng = Random(f"walk {seed}")
         self._longest, self._tries, self._screen = longest, tries, screen

@@ -23,7 +23,11 @@ def line(row: Row, **changes: object) -> bytes:
 
 
 def test_export_and_import_give_the_same_rows(store: Cache, make_row, tmp_path: Path) -> None:
-    rows = [make_row(), make_row(outcome="crash", t_med=None, t_min=None, verified=False), make_row(name="softmax", provenance={"a": [1, None, "é"]})]
+    rows = [
+        make_row(),
+        make_row(outcome="crash", t_med=None, t_min=None, verified=False),
+        make_row(name="softmax", provenance={"a": [1, None, "é"]}),
+    ]
     store.record(rows)
     bundle = tmp_path / "b.jsonl"
     assert store.export(bundle) == 3
@@ -69,7 +73,10 @@ def test_what_is_not_a_bundle_is_refused_whole(store: Cache, make_row, tmp_path:
         ([b'{"schema": 1}'], "line 1: a bundle begins with"),
         ([b'{"schema": true, "tilewright": "bundle"}'], "line 1: a bundle begins with"),
         ([b'{"schema": 0, "tilewright": "bundle"}'], "schema 0 is older"),
-        ([b'{"schema": %d, "tilewright": "bundle"}' % (BUNDLE_SCHEMA + 1)], f"line 1: schema {BUNDLE_SCHEMA + 1} is newer than this Tilewright reads"),
+        (
+            [b'{"schema": %d, "tilewright": "bundle"}' % (BUNDLE_SCHEMA + 1)],
+            f"line 1: schema {BUNDLE_SCHEMA + 1} is newer than this Tilewright reads",
+        ),
         ([b'{"schema": 1, "tilewright": "bundle", "more": 1}'], "line 1: a bundle begins with"),
         ([HEADER, good, b"{"], "line 3: not valid JSON"),
         ([HEADER, good, line(row, hook="x")], "line 3: unknown field 'hook'"),
@@ -148,7 +155,13 @@ def test_hostile_text_only_raises_cache_error(data: st.DataObject, make_row) -> 
             text[at] = to
         lines = bytes(text).split(b"\n")
     elif kind == "option":
-        lines = [HEADER, line(row, opts=data.draw(st.lists(st.lists(json_values | st.sampled_from(["TILE", "STAGE", "MOVE", "a0"]), max_size=4), max_size=2)))]
+        lines = [
+            HEADER,
+            line(
+                row,
+                opts=data.draw(st.lists(st.lists(json_values | st.sampled_from(["TILE", "STAGE", "MOVE", "a0"]), max_size=4), max_size=2)),
+            ),
+        ]
     else:
         name = data.draw(st.sampled_from([*row.to_dict()]) if kind == "field" else st.text())
         lines = [HEADER, line(row, **{name: data.draw(json_values)})]

@@ -27,7 +27,9 @@ for i in range(count):
 
 
 def start(path: Path, name: str, count: int, batch: int) -> subprocess.Popen[str]:
-    return subprocess.Popen([sys.executable, "-c", WRITER, str(path), name, str(count), str(batch)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(path), name, str(count), str(batch)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
 
 
 def go(process: subprocess.Popen[str]) -> None:

@@ -19,7 +19,12 @@ def filled(path: Path, make_row) -> dict[str, Row]:
     """A file with some rows of 40 keys: the answer to each kernel."""
     rows = [
         make_row(
-            kernel=f"kernel{i % 40}", t_med=1e-3 + i * 1e-6, t_min=1e-3, opts=[["UPCAST", "a1", 2 + i]], verified=i % 3 < 2, provenance={"confirmed": True}
+            kernel=f"kernel{i % 40}",
+            t_med=1e-3 + i * 1e-6,
+            t_min=1e-3,
+            opts=[["UPCAST", "a1", 2 + i]],
+            verified=i % 3 < 2,
+            provenance={"confirmed": True},
         )
         for i in range(200)
     ]
@@ -92,7 +97,9 @@ def index_lacks_a_row(c: sqlite3.Connection) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("damage", [view, trigger, not_utf8, changed, no_schema, tables_are_called_otherwise, index_lacks_a_row])
-def test_damage_moves_the_file_aside_and_intact_rows_over(path: Path, filled: dict[str, Row], damage: Callable[[sqlite3.Connection], None]) -> None:
+def test_damage_moves_the_file_aside_and_intact_rows_over(
+    path: Path, filled: dict[str, Row], damage: Callable[[sqlite3.Connection], None]
+) -> None:
     with closing(sqlite3.connect(path)) as c, c:
         damage(c)
     hit = filled["kernel6"]

@@ -39,7 +39,13 @@ def test_a_miss_names_the_field_that_differs(store: Cache, make_row, key: Key, f
 
 
 def test_a_key_without_a_usable_row(store: Cache, make_row, key: Key) -> None:
-    store.record([make_row(verified=False), make_row(outcome="crash", t_med=None, t_min=None, verified=False), make_row(outcome="wrong", verified=True)])
+    store.record(
+        [
+            make_row(verified=False),
+            make_row(outcome="crash", t_med=None, t_min=None, verified=False),
+            make_row(outcome="wrong", verified=True),
+        ]
+    )
     found = store.explain(key)
     assert found.outcomes == {"ok unverified": 1, "crash unverified": 1, "wrong": 1}
     assert found.lines()[0] == "miss: the key is there, but no row of it is verified and ok (1 crash unverified, 1 ok unverified, 1 wrong)"

@@ -1,4 +1,5 @@
-"""Bundles from strangers through `tune cache import`: refused with the line, or read; never run, never half imported, never harmful to a terminal."""
+"""Bundles from strangers through `tune cache import`: refused with the line, or read; never run, never half imported,
+never harmful to a terminal."""
 
 from __future__ import annotations
 
@@ -210,7 +211,27 @@ def test_an_endless_line_is_not_read_to_its_end() -> None:
 
 # the command, fuzzed ------------------------------------------------------------------------------------------------
 pieces = st.sampled_from(
-    [b"{", b"}", b"[", b"]", b'"', b"\\", b"\\ud800", b"\0", b"\xff", b"\xef\xbb\xbf", b"NaN", b"1e999", b"-", b"\n", b"\r", b"null", b",", b":", b"9" * 30]
+    [
+        b"{",
+        b"}",
+        b"[",
+        b"]",
+        b'"',
+        b"\\",
+        b"\\ud800",
+        b"\0",
+        b"\xff",
+        b"\xef\xbb\xbf",
+        b"NaN",
+        b"1e999",
+        b"-",
+        b"\n",
+        b"\r",
+        b"null",
+        b",",
+        b":",
+        b"9" * 30,
+    ]
 )
 
 
@@ -269,7 +290,9 @@ def test_whatever_can_be_imported_can_be_shown(
 ) -> None:
     """Every command that shows rows survives odd names, shows them as they are, and lets none of them be markup."""
     folder = tmp_path_factory.mktemp("show")
-    (folder / "b.jsonl").write_bytes(HEADER + b"\n" + text_of(row, name=name, dtype=dtype, device=device, opts_display=[["TILE", on, 8]], verified=True))
+    (folder / "b.jsonl").write_bytes(
+        HEADER + b"\n" + text_of(row, name=name, dtype=dtype, device=device, opts_display=[["TILE", on, 8]], verified=True)
+    )
     db = str(folder / "c.db")
     if main(["cache", "import", str(folder / "b.jsonl"), "--cache", db]):
         assert "line 2" in capsys.readouterr().err

@@ -64,7 +64,9 @@ def test_the_users_rows_win_over_the_projects_over_the_shipped(home: Path, make_
         assert sorted(r.name for r in c.rows()) == ["project", "shipped", "user"]
         assert c.clear() == 1, "only the user's own rows are deleted"
         assert c.best(key).name == "project"
-        assert [r.name for r in c.nearest(Key("other", *[getattr(key, f) for f in ("target", "threads", "compiler", "policy")]), "le")] != []
+        assert [
+            r.name for r in c.nearest(Key("other", *[getattr(key, f) for f in ("target", "threads", "compiler", "policy")]), "le")
+        ] != []
 
 
 def test_a_row_that_is_in_two_layers_is_listed_once(home: Path, make_row) -> None:

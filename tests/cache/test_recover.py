@@ -22,7 +22,10 @@ def aside(path: Path) -> list[Path]:
 @pytest.mark.parametrize("action", ["read", "write", "explain"])
 def test_a_damaged_file_is_moved_aside_and_a_new_one_begins(path: Path, make_row, key: Key, action: str) -> None:
     path.write_bytes(b"this is not a database at all, " * 100)
-    with cache.open(path) as store, pytest.warns(CacheWarning, match=r"is damaged; it was moved to .*cache\.db\.corrupt-\d{8}T\d{6}Z and a new one begins"):
+    with (
+        cache.open(path) as store,
+        pytest.warns(CacheWarning, match=r"is damaged; it was moved to .*cache\.db\.corrupt-\d{8}T\d{6}Z and a new one begins"),
+    ):
         if action == "read":
             assert store.best(key) is None
         elif action == "explain":
@@ -77,7 +80,9 @@ def test_a_newer_file_is_moved_aside_whole(path: Path, make_row, key: Key) -> No
     c.close()
     with (
         cache.open(path) as store,
-        pytest.warns(CacheWarning, match=rf"later Tilewright \(schema {version.SCHEMA + 3}, this one reads {version.SCHEMA}\); it was moved"),
+        pytest.warns(
+            CacheWarning, match=rf"later Tilewright \(schema {version.SCHEMA + 3}, this one reads {version.SCHEMA}\); it was moved"
+        ),
     ):
         assert store.best(key) is None
         assert store.record(make_row()) == 1
@@ -125,7 +130,10 @@ def test_an_older_file_is_migrated(path: Path, make_row, key: Key, monkeypatch: 
     for module in (version, schema, recover, writer, sys.modules["tilewright.cache.lookup"], sys.modules["tilewright.cache.examine"]):
         monkeypatch.setattr(module, "SCHEMA", newer)
     monkeypatch.setattr(sys.modules["tilewright.cache.lookup"], "OLDEST", newer)
-    with cache.open(path) as store, pytest.raises(CacheError, match=f"this cache has schema {newer - 1} and Tilewright knows no way from it to {newer}"):
+    with (
+        cache.open(path) as store,
+        pytest.raises(CacheError, match=f"this cache has schema {newer - 1} and Tilewright knows no way from it to {newer}"),
+    ):
         store.best(key)
     monkeypatch.setitem(schema.MIGRATIONS, newer - 1, lambda c: c.exec_driver_sql("UPDATE tilewright_tally SET usable = usable"))
     with cache.open(path) as store:

@@ -32,7 +32,12 @@ def server() -> Iterator[Cache]:
 
 
 def test_record_look_up_filter_clear(server: Cache, make_row, key: Key) -> None:
-    rows = [make_row(), make_row(t_med=1e-3), make_row(t_med=1e-9, verified=False), make_row(outcome="crash", t_med=None, t_min=None, verified=False)]
+    rows = [
+        make_row(),
+        make_row(t_med=1e-3),
+        make_row(t_med=1e-9, verified=False),
+        make_row(outcome="crash", t_med=None, t_min=None, verified=False),
+    ]
     rows = [replace(r, opts=f'[["UPCAST","a1",{2 + i}]]') for i, r in enumerate(rows)]
     assert server.best(key) is None
     assert server.record(rows) == 4 and server.record(rows) == 0

@@ -79,8 +79,19 @@ def filled(cache_file: Path) -> Path:
             [
                 row(),
                 row(opts=[["UPCAST", "a0", 4]], opts_display=[["UPCAST", "m", 4]], t_med=20e-6, t_min=19e-6),
-                row(opts=[["UPCAST", "a0", 64]], opts_display=[["UPCAST", "m", 64]], outcome="wrong", t_med=None, t_min=None, verified=False),
-                row(kernel="s" * 64, name="softmax", shape={"m": 4096, "n": 4096}, threads=1, t_med=0.02, t_min=0.02, opts="[]", opts_display="[]"),
+                row(
+                    opts=[["UPCAST", "a0", 64]], opts_display=[["UPCAST", "m", 64]], outcome="wrong", t_med=None, t_min=None, verified=False
+                ),
+                row(
+                    kernel="s" * 64,
+                    name="softmax",
+                    shape={"m": 4096, "n": 4096},
+                    threads=1,
+                    t_med=0.02,
+                    t_min=0.02,
+                    opts="[]",
+                    opts_display="[]",
+                ),
             ]
         )
     return cache_file

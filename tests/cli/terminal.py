@@ -25,8 +25,8 @@ class Terminal:
         self._fd, child = pty.openpty()
         full = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "120", "LINES": "40", **(env or {})}
         full.pop("NO_COLOR", None)
-        # its own session with this terminal as the controlling one, so that a typed Ctrl-C reaches it; and heeds it, even where the tests run in a
-        # shell's background, which starts its jobs with interrupts ignored
+        # its own session with this terminal as the controlling one, so that a typed Ctrl-C reaches it; and heeds it,
+        # even where the tests run in a shell's background, which starts its jobs with interrupts ignored
         self.process = subprocess.Popen(
             [sys.executable, "-c", _CHILD, *args], stdin=child, stdout=child, stderr=child, env=full, cwd=cwd, start_new_session=True, close_fds=True,
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),

@@ -60,7 +60,10 @@ def test_a_lowered_machine_says_so(tune: Tune, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("TILEWRIGHT_TARGET", level)
     if not targets.lowered():
         pytest.skip(f"this machine is {level}")
-    assert f"lowered    by TILEWRIGHT_TARGET={level}: code uses no more than that; the machine has {' '.join(sorted(whole.features))}" in tune("devices").out
+    assert (
+        f"lowered    by TILEWRIGHT_TARGET={level}: code uses no more than that; the machine has {' '.join(sorted(whole.features))}"
+        in tune("devices").out
+    )
     (cpu,) = (d for d in json.loads(tune("devices", "--format", "json").out) if d["name"] == "cpu")
     assert cpu["target"]["features"] == ["sse41"] and cpu["fingerprint"]["lowered"] == f"TILEWRIGHT_TARGET={level}"
 

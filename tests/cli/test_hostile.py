@@ -141,5 +141,12 @@ CLOSED = "error: cannot write standard output: Bad file descriptor"
 def test_environments(tmp_path: Path, known_limits: Path, line: str, code: int, said: str) -> None:
     env = {**os.environ, "HOME": str(tmp_path), "TILEWRIGHT_CACHE": str(tmp_path / "cache.db"), "XDG_CACHE_HOME": "", "XDG_DATA_HOME": ""}
     tune = f"{sys.executable} -m tilewright.cli"
-    done = subprocess.run(["bash", "-c", line.format(tune=tune, known_limits=known_limits)], capture_output=True, text=True, timeout=120, cwd=tmp_path, env=env)
+    done = subprocess.run(
+        ["bash", "-c", line.format(tune=tune, known_limits=known_limits)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=tmp_path,
+        env=env,
+    )
     assert done.returncode == code and said in done.stderr and "Traceback" not in done.stderr + done.stdout

@@ -79,7 +79,9 @@ def test_an_interrupt_while_the_board_comes_up_takes_it_down(monkeypatch: pytest
     monkeypatch.setattr(board.ticker, "start", interrupted)
     with pytest.raises(KeyboardInterrupt), board:
         pass
-    assert not board.live.is_started and text.getvalue().rindex("\x1b[?25h") > text.getvalue().rindex("\x1b[?25l"), "the cursor must come back"
+    assert not board.live.is_started and text.getvalue().rindex("\x1b[?25h") > text.getvalue().rindex("\x1b[?25l"), (
+        "the cursor must come back"
+    )
 
 
 def test_trials_are_a_budget_too() -> None:

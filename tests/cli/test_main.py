@@ -7,7 +7,17 @@ import sys
 
 import pytest
 from tilewright.cli.main import exit_code
-from tilewright.ir.errors import BuildError, CacheError, CacheMiss, DeviceError, KernelError, MeasureError, OptError, UsageError, VerifyError
+from tilewright.ir.errors import (
+    BuildError,
+    CacheError,
+    CacheMiss,
+    DeviceError,
+    KernelError,
+    MeasureError,
+    OptError,
+    UsageError,
+    VerifyError,
+)
 
 from .conftest import Tune
 
@@ -64,7 +74,10 @@ def test_version(tune: Tune) -> None:
 
 
 def test_the_installed_command_and_the_module_agree() -> None:
-    said = [subprocess.run([*c, "--version"], capture_output=True, text=True, timeout=60).stdout for c in ([sys.executable, "-m", "tilewright.cli"],)]
+    said = [
+        subprocess.run([*c, "--version"], capture_output=True, text=True, timeout=60).stdout
+        for c in ([sys.executable, "-m", "tilewright.cli"],)
+    ]
     assert said[0].startswith("tilewright ")
 
 

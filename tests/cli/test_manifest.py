@@ -1,4 +1,5 @@
-"""tune run --manifest and tune cache check: what is shown, exit codes, and the commands they name. Searches are scripted; the real ones: test_ci.py."""
+"""tune run --manifest and tune cache check: what is shown, exit codes, and the commands they name. Searches are
+scripted; the real ones: test_ci.py."""
 
 from __future__ import annotations
 

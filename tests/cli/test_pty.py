@@ -38,7 +38,9 @@ def test_search_then_cached_then_show_and_report(env: dict[str, str], tmp_path: 
         assert first.wait() == 0, first.text
     for drawn in ("phase", "candidates", "best", "left", "GFLOP/s", "% of roofline"):
         assert drawn in first.text
-    assert "\x1b[?25l" in first.seen and first.seen.rstrip().rfind("\x1b[?25h") > first.seen.rfind("\x1b[?25l"), "the cursor is hidden while live, then shown"
+    assert "\x1b[?25l" in first.seen and first.seen.rstrip().rfind("\x1b[?25h") > first.seen.rfind("\x1b[?25l"), (
+        "the cursor is hidden while live, then shown"
+    )
     summary = first.text[first.text.rindex("matmul m=96,n=96,k=96 float32 on cpu, 1 thread: ") :]
     # on a busy machine there may be no time for the second check: then that is what it says, and what the next run does
     assert re.match("matmul m=96,n=96,k=96 float32 on cpu, 1 thread: tuned(;| and verified)", summary)

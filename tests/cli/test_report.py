@@ -128,7 +128,14 @@ def test_absurd_numbers_are_dashes(tune: Tune, cache_file: Path, tmp_path: Path)
     ]
     with cache.open(cache_file) as store:
         store.record(rows)
-    for args in (["--format", "json"], ["--format", "csv"], ["--format", "markdown"], [], ["--html", str(tmp_path / "r.html")], ["--format", "t4"]):
+    for args in (
+        ["--format", "json"],
+        ["--format", "csv"],
+        ["--format", "markdown"],
+        [],
+        ["--html", str(tmp_path / "r.html")],
+        ["--format", "t4"],
+    ):
         done = tune("report", *args)
         assert done.code == 0, done.err
         assert not re.search(r"\b(nan|inf|infinity)\b", done.out, re.I)
@@ -142,7 +149,13 @@ def test_a_row_names_code_and_none_of_it_is_run(tune: Tune, cache_file: Path, tm
     (tmp_path / "evil.py").write_text(f"open({str(ran)!r}, 'w').close()\ndef make(*a, **k): open({str(ran)!r}, 'w').close()\n")
     names = [f"{tmp_path}/evil.py:make", "evil.py:make", "evil:make", "cpu:evil", "antigravity:fly"]
     with cache.open(cache_file) as store:
-        store.record([row(kernel=f"{i}k{k}".ljust(64, "0"), **{field: name}) for i, name in enumerate(names) for k, field in enumerate(("name", "device"))])
+        store.record(
+            [
+                row(kernel=f"{i}k{k}".ljust(64, "0"), **{field: name})
+                for i, name in enumerate(names)
+                for k, field in enumerate(("name", "device"))
+            ]
+        )
     assert tune("report", "--html", str(tmp_path / "r.html")).code == 0 and tune("report").code == 0
     assert not ran.exists()
 
@@ -190,7 +203,9 @@ def test_an_answer_counts_once_and_ends_its_curve(tune: Tune, cache_file: Path, 
         return f"2026-01-01T00:00:{s:02d}.000000+00:00"
 
     with cache.open(cache_file) as store:
-        store.record([row(run_id="r", when=at(s), t_min=t, t_med=t, strategy="seed", verified=v) for s, t, v in [(1, 9e-5, False), (2, 8e-5, True)]])
+        store.record(
+            [row(run_id="r", when=at(s), t_min=t, t_med=t, strategy="seed", verified=v) for s, t, v in [(1, 9e-5, False), (2, 8e-5, True)]]
+        )
         store.record(row(run_id="r", when=at(3), t_min=7e-5, t_med=7e-5, strategy="evolve", opts=[], opts_display=[], verified=False))
     (entry,) = json.loads(tune("report", "--format", "json").out)
     assert entry["tried"] == 2
@@ -326,7 +341,9 @@ def test_a_gain_of_single_times_is_marked(tune: Tune, cache_file: Path) -> None:
 def test_the_seed_itself_gains_nothing(tune: Tune, cache_file: Path) -> None:
     opts = [["UPCAST", "m", 2]]
     entry = told(
-        tune, cache_file, row(t_min=3e-5, t_med=3.1e-5, seed_s=2.9e-5, opts_display=opts, provenance={"gain": 1.0, "paired": False, "seed_opts": opts})
+        tune,
+        cache_file,
+        row(t_min=3e-5, t_med=3.1e-5, seed_s=2.9e-5, opts_display=opts, provenance={"gain": 1.0, "paired": False, "seed_opts": opts}),
     )
     assert (entry["gain"], entry["paired"], entry["origin"]) == (1.0, True, "seed")
 
@@ -342,7 +359,9 @@ def test_rows_with_scaled_times_are_read_as_they_were_timed(tune: Tune, cache_fi
     assert result["times"]["runtimes"] == pytest.approx([0.06, 0.062]) and result["measurements"][0]["value"] == pytest.approx(0.06)
 
 
-@pytest.mark.parametrize("kept", [{"gain": "fast", "paired": True}, {"gain": 1e300, "paired": True}, {"gain": None, "paired": True}, {"t_min_as_timed": "x"}])
+@pytest.mark.parametrize(
+    "kept", [{"gain": "fast", "paired": True}, {"gain": 1e300, "paired": True}, {"gain": None, "paired": True}, {"t_min_as_timed": "x"}]
+)
 def test_what_a_row_says_of_itself_is_not_believed_blindly(tune: Tune, cache_file: Path, kept: dict[str, object]) -> None:
     entry = told(tune, cache_file, row(t_min=3e-5, t_med=3.1e-5, seed_s=6e-5, provenance=kept))
     assert (entry["gain"], entry["paired"], entry["time"]) == (pytest.approx(2.0), False, 3e-5)
@@ -380,7 +399,9 @@ def test_the_slope_of_a_roof_is_memory(tune: Tune, cache_file: Path) -> None:
         facts = {"bound": place, "place": place, "peak": 1e11, "bandwidth": bandwidth, "flops": 10}
         with cache.open(cache_file) as store:
             store.record(row(kernel=str(n) * 64, roofline_s=1e-5, provenance={"roofline": facts}))
-    asked = Namespace(dtype=None, threads=None, shape=None, since=None, kernel=None, device=None, strategy=None, outcome=None, sort=None, limit=None)
+    asked = Namespace(
+        dtype=None, threads=None, shape=None, since=None, kernel=None, device=None, strategy=None, outcome=None, sort=None, limit=None
+    )
     with cache.open(cache_file) as store:
         (roof,) = roofs(entries(store, asked))
     assert roof.limits == (10.0, 100.0)
@@ -388,7 +409,12 @@ def test_the_slope_of_a_roof_is_memory(tune: Tune, cache_file: Path) -> None:
 
 def test_kernels_with_constant_inputs_and_of_files_are_found_by_name(tune: Tune, cache_file: Path) -> None:
     with cache.open(cache_file) as store:
-        store.record([row(kernel=str(n) * 64, name=name) for n, name in enumerate(["matmul", "matmul:constant=b", "f", "f:constant=x", "old/my.py:f"])])
+        store.record(
+            [
+                row(kernel=str(n) * 64, name=name)
+                for n, name in enumerate(["matmul", "matmul:constant=b", "f", "f:constant=x", "old/my.py:f"])
+            ]
+        )
 
     def found(spec: str) -> list[str]:
         return [e["kernel"] for e in json.loads(tune("report", "--format", "json", "--kernel", spec).out)]
@@ -399,7 +425,11 @@ def test_kernels_with_constant_inputs_and_of_files_are_found_by_name(tune: Tune,
 
 def test_a_narrow_terminal_breaks_no_word(tune: Tune, cache_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with cache.open(cache_file) as store:
-        store.record(row(name="matmul:constant=b", shape={"m": 4096, "n": 4096, "k": 4096}, provenance={"gain": 1.5, "paired": True, "seed_opts": []}))
+        store.record(
+            row(
+                name="matmul:constant=b", shape={"m": 4096, "n": 4096, "k": 4096}, provenance={"gain": 1.5, "paired": True, "seed_opts": []}
+            )
+        )
     monkeypatch.setenv("COLUMNS", "80")
     from tilewright.cli import main
 

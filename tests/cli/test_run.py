@@ -88,7 +88,9 @@ def test_summary(tune: Tune, search: Search) -> None:
 
 def test_the_lines_it_prints_are_commands(tune: Tune, search: Search, tmp_path: Path) -> None:
     said = tune(*RUN, "--cache", str(tmp_path / "my cache.db")).out.splitlines()
-    commands = [shlex.split(line[len("reproduce   ") :].removeprefix(LOWERED)) for line in said if line.startswith(("look at it", "reproduce"))]
+    commands = [
+        shlex.split(line[len("reproduce   ") :].removeprefix(LOWERED)) for line in said if line.startswith(("look at it", "reproduce"))
+    ]
     assert [c[:2] for c in commands] == [["tune", "show"], ["tune", "run"]]
     for command in commands:
         args = build_parser().parse_args(command[1:])
@@ -140,10 +142,16 @@ def test_json_has_the_promised_fields(tune: Tune, search: Search, tmp_path: Path
     file = tmp_path / "result.json"
     assert tune(*RUN, "--json", str(file), "--quiet").code == 0
     got = json.loads(file.read_text())
-    assert got["kernel"] == "matmul" and got["shape"] == {"m": 64, "n": 48, "k": 32} and got["dtype"] == "float32" and got["device"] == "cpu"
+    assert (
+        got["kernel"] == "matmul" and got["shape"] == {"m": 64, "n": 48, "k": 32} and got["dtype"] == "float32" and got["device"] == "cpu"
+    )
     assert got["strategy"] == "portfolio" and got["seed_opts"] == [["UPCAST", "m", 4]] and got["seed_s"] == 25e-6
     assert got["opts"] == [["UPCAST", "m", 8], ["PARALLEL", "n"]] and (got["t_min"], got["t_med"], got["n"]) == (10e-6, 11e-6, 40)
-    assert got["gflops"] == pytest.approx(19.66, rel=1e-3) and got["gbytes_s"] == pytest.approx(2.6624) and got["roofline_pct"] == pytest.approx(50)
+    assert (
+        got["gflops"] == pytest.approx(19.66, rel=1e-3)
+        and got["gbytes_s"] == pytest.approx(2.6624)
+        and got["roofline_pct"] == pytest.approx(50)
+    )
     assert got["counts"] == {"ok": 12, "slow": 3, "wrong": 1} and got["seconds"] == 2.04 and got["verified"] is True
 
 

@@ -118,7 +118,9 @@ def test_opencl_has_no_assembly(tune: Tune) -> None:
 
 def test_several_stages_have_headings_and_are_the_same_each_time(tune: Tune) -> None:
     text = stage(tune, "all", "--target", "avx2")
-    assert [line for line in text.splitlines() if line.startswith("== ")] == [f"== {n}" for n in ("kernel", "schedule", "program", "passes", "source", "asm")]
+    assert [line for line in text.splitlines() if line.startswith("== ")] == [
+        f"== {n}" for n in ("kernel", "schedule", "program", "passes", "source", "asm")
+    ]
     assert stage(tune, "all", "--target", "avx2") == text
     assert stage(tune, "kernel,schedule", "--target", "avx2") == text[: text.index("\n== program\n")]
 

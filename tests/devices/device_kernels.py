@@ -19,7 +19,8 @@ class Text:
 
 
 def phase(name: str, body: str) -> str:
-    """A function that runs `body` for each item %i, with %b0, %b1 … the buffers; `body` may use labels of its own but ends in the block `next`."""
+    """A function that runs `body` for each item %i, with %b0, %b1 … the buffers; `body` may use labels of its own but
+    ends in the block `next`."""
     return f"""
 define void @{name}(ptr noalias %bufs, ptr %vars, ptr %scratch, i64 %lo, i64 %hi) nounwind {{
 entry:
@@ -77,7 +78,9 @@ def source(
     target: Target | None = None,
 ) -> Text:
     """One phase with `body`; every parameter is an int64 buffer."""
-    return program([phase(f"{name}_p0", body)], [items], name=name, params=params, symbols=symbols, scratch=scratch, work=work, target=target)
+    return program(
+        [phase(f"{name}_p0", body)], [items], name=name, params=params, symbols=symbols, scratch=scratch, work=work, target=target
+    )
 
 
 def program(

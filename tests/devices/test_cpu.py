@@ -42,7 +42,9 @@ def test_parse_errors_say_what_llvm_said(cpu: Device) -> None:
 
 
 def test_verifier_errors_are_build_errors(cpu: Device) -> None:
-    text = "define void @k_p0(ptr %b, ptr %v, ptr %s, i64 %lo, i64 %hi) {\nentry:\n  %x = add i64 %y, 1\n  %y = add i64 %x, 1\n  ret void\n}"
+    text = (
+        "define void @k_p0(ptr %b, ptr %v, ptr %s, i64 %lo, i64 %hi) {\nentry:\n  %x = add i64 %y, 1\n  %y = add i64 %x, 1\n  ret void\n}"
+    )
     with pytest.raises(BuildError, match=r"(?s)LLVM rejects the source.*dominate"):
         cpu.build(program([text], [1]))
 
@@ -75,7 +77,9 @@ def test_a_missing_entry_is_a_build_error(cpu: Device) -> None:
         cpu.load(cpu.build(text), other.signature, 1)
 
 
-@pytest.mark.parametrize("damage", [lambda o: b"", lambda o: b"junk", lambda o: o[:-5], lambda o: o[:200] + b"\xff\xff" + o[202:], lambda o: o[30:]])
+@pytest.mark.parametrize(
+    "damage", [lambda o: b"", lambda o: b"junk", lambda o: o[:-5], lambda o: o[:200] + b"\xff\xff" + o[202:], lambda o: o[30:]]
+)
 def test_damaged_objects_are_refused(cpu: Device, damage: object) -> None:
     text = source()
     with pytest.raises(BuildError, match="build it again"):

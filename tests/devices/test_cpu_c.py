@@ -58,7 +58,9 @@ def outputs(case: Case, source: Source, device: Device) -> dict[str, bytes]:
     given = generate(case.kernel, case.vars, case.seed)
     arrays: dict[str, Any] = {}
     for b in case.kernel.buffers:
-        arrays[b.name] = np.ascontiguousarray(given[b.name]) if b.name in given else np.full(shape(b, case.kernel, case.vars), 7, b.dtype.np)
+        arrays[b.name] = (
+            np.ascontiguousarray(given[b.name]) if b.name in given else np.full(shape(b, case.kernel, case.vars), 7, b.dtype.np)
+        )
     exe.poison()
     with guarded.copies([arrays[b.name] for b in case.kernel.buffers]) as inside:
         exe.run([a.ctypes.data for a in inside], [case.vars[s] for s in source.signature.symbols])
@@ -68,7 +70,10 @@ def outputs(case: Case, source: Source, device: Device) -> dict[str, bytes]:
 def differ(case: Case) -> str:
     """Which outputs of `cpu` and `cpu:c` differ, or ''."""
     program = lower(apply(case.kernel, case.opts, case.target))
-    got = [outputs(case, render(program, replace(case.target, lang=lang)), devices.get(name)) for lang, name in (("llvm", "cpu"), ("c", "cpu:c"))]
+    got = [
+        outputs(case, render(program, replace(case.target, lang=lang)), devices.get(name))
+        for lang, name in (("llvm", "cpu"), ("c", "cpu:c"))
+    ]
     return ", ".join(name for name in got[0] if got[0][name] != got[1][name])
 
 

@@ -47,7 +47,9 @@ extern "C" __global__ void __launch_bounds__(32) add_p1(const float* p_a, float*
 def signature(**changed: Any) -> Signature:
     params = (Param("a", float32, (N,), "in"), Param("b", float32, (N,), "out"))
     groups = const(4)
-    return Signature(**{**dict(name="add", params=params, symbols=("n",), items=(groups, groups), scratch=0, work=4096, threads=(32, 32)), **changed})
+    return Signature(
+        **{**dict(name="add", params=params, symbols=("n",), items=(groups, groups), scratch=0, work=4096, threads=(32, 32)), **changed}
+    )
 
 
 def source(text: str = TEXT, target: Target | None = None, **changed: Any) -> Source:
@@ -82,7 +84,9 @@ def test_a_kernel_that_spills_is_refused_with_the_figures() -> None:
     }"""
     params = (Param("a", float32, (1,), "in"), Param("b", float32, (1,), "out"))
     heavy = Source(text, "cuda", named("sm_80"), Signature("heavy", params, (), (const(1),), 0, 0, (1024,)))
-    with pytest.raises(BuildError, match=r"heavy_p0 spills \d{3} bytes of registers a thread to memory \(above 256; 32 registers, \d+ bytes of stack\)"):
+    with pytest.raises(
+        BuildError, match=r"heavy_p0 spills \d{3} bytes of registers a thread to memory \(above 256; 32 registers, \d+ bytes of stack\)"
+    ):
         CudaDevice().build(heavy)
 
 
@@ -142,7 +146,9 @@ def test_gpus_are_asked_for_once_and_handed_down(asked: list[Any], monkeypatch: 
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,2")
     first, second = CudaDevice(), CudaDevice("1")
     assert (first.target.cpu, second.target.cpu) == ("sm_90a", "sm_80") and second.name == "cuda:1"
-    assert first.target == named("sm_90a").__class__(**{**{f: getattr(named("sm_90a"), f) for f in Target.__slots__}, "l2": 1 << 20, "l3": 1 << 20})
+    assert first.target == named("sm_90a").__class__(
+        **{**{f: getattr(named("sm_90a"), f) for f in Target.__slots__}, "l2": 1 << 20, "l3": 1 << 20}
+    )
     assert len(asked) == 2  # the reply, and one start
     assert second.fingerprint()["cpu"] == "Other" and second.fingerprint()["memory_clock_mhz"] == 2000
     with pytest.raises(DeviceError, match=r"no GPU number 2: use one of cuda:0: Fake GPU; cuda:1: Other"):
@@ -196,7 +202,10 @@ def test_asking_describes_every_gpu(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     [
         ({"major": 3, "minor": 5}, "is sm_35, which nvrtc-.* does not compile for: it needs sm_75 or newer"),
         ({"major": 99}, "is sm_990, .* the NVRTC of a newer CUDA"),
-        ({"driver": [12, 4]}, r"supports CUDA 12.4 and cannot load what nvrtc-13.0 builds: update the driver, or pip install nvidia-cuda-nvrtc-cu12"),
+        (
+            {"driver": [12, 4]},
+            r"supports CUDA 12.4 and cannot load what nvrtc-13.0 builds: update the driver, or pip install nvidia-cuda-nvrtc-cu12",
+        ),
     ],
 )
 def test_a_gpu_that_the_compiler_does_not_fit(asked: list[Any], card: dict[str, Any], why: str) -> None:
@@ -243,9 +252,9 @@ def test_phases_run_in_order_with_workspace_and_symbols(device: FakeCudaDevice) 
     assert (got[:90] == 2 * (np.arange(90) + 1)).all() and (got[90:] == 0).all()
     work = next(c[1] for c in calls(device, "alloc") if c[1] == 4096)
     assert work and [c[:5] for c in calls(device, "launch")] == [("launch", "add_p0", 4, 32, 0), ("launch", "add_p1", 4, 32, 0)]
-    assert calls(device, "launch")[0][5][::3] == (a, 90) and device.driver.calls.index(calls(device, "wait")[-1]) > device.driver.calls.index(
-        calls(device, "launch")[-1]
-    )
+    assert calls(device, "launch")[0][5][::3] == (a, 90) and device.driver.calls.index(
+        calls(device, "wait")[-1]
+    ) > device.driver.calls.index(calls(device, "launch")[-1])
     before = len(device.driver.memory_)
     exe.close()
     exe.close()
@@ -341,7 +350,12 @@ def test_after_a_fault_everything_says_that_the_process_is_lost(device: FakeCuda
     a, b = upload(device, np.zeros(4, np.float32)), upload(device, np.zeros(4, np.float32))
     with pytest.raises(MeasureError, match=r"ILLEGAL_ADDRESS|illegal address"):
         exe.run([a, b], [1])
-    for after in (lambda: exe.run([a, b], [1]), lambda: device.memory().alloc(1), lambda: device.load(device.build(source()), signature(), 1), exe.poison):
+    for after in (
+        lambda: exe.run([a, b], [1]),
+        lambda: device.memory().alloc(1),
+        lambda: device.load(device.build(source()), signature(), 1),
+        exe.poison,
+    ):
         with pytest.raises(MeasureError, match=r"the GPU is lost to this process since .*go on in a new one"):
             after()
     device.memory().free(a)
@@ -422,7 +436,9 @@ def test_the_gpu_is_kept_busy_by_a_kernel_of_so_many_cycles(device: FakeCudaDevi
 @needs_cxx
 def test_probe_kernels_touch_what_they_say() -> None:
     vectors = 700
-    module = HostModule("\n".join(cuda_probe.stream(kind, vectors) for kind in cuda_probe.KINDS), [f"{kind}_p0" for kind in cuda_probe.KINDS])
+    module = HostModule(
+        "\n".join(cuda_probe.stream(kind, vectors) for kind in cuda_probe.KINDS), [f"{kind}_p0" for kind in cuda_probe.KINDS]
+    )
     for kind in cuda_probe.KINDS:
         count = cuda_probe._arrays(kind)
         arrays = [np.arange(4 * vectors, dtype=np.float32) + 1000 * i for i in range(count)]
@@ -451,7 +467,11 @@ def test_limits_are_measured_and_kept(device: FakeCudaDevice, monkeypatch: pytes
     assert device.limits() is None
     found = device.limits(probe=True)
     size = 1 << 20
-    assert found is not None and found.rates[1].copy == pytest.approx(2 * size / 1e-3) and found.rates[1].triad_nt == pytest.approx(3 * size / 1e-3)
+    assert (
+        found is not None
+        and found.rates[1].copy == pytest.approx(2 * size / 1e-3)
+        and found.rates[1].triad_nt == pytest.approx(3 * size / 1e-3)
+    )
     assert found.rates[1].peak_f32 == pytest.approx(2 * 16 * 2048 * 256 * 8 * 132 / 1e-3)
     assert not device.driver.memory_ and device.limits() == found
 

@@ -159,7 +159,13 @@ class Api(types.ModuleType):
             note("memcpy_dtoh", len(to), address)
             to[:] = b"\7" * len(to)
 
-        self.Device, self.Event, self.mem_alloc, self.module_from_buffer, self.memcpy_dtoh = Device, Event, mem_alloc, module_from_buffer, memcpy_dtoh
+        self.Device, self.Event, self.mem_alloc, self.module_from_buffer, self.memcpy_dtoh = (
+            Device,
+            Event,
+            mem_alloc,
+            module_from_buffer,
+            memcpy_dtoh,
+        )
         self.memcpy_htod = lambda address, source: note("memcpy_htod", address, bytes(source))
         self.memset_d8 = lambda *args: note("memset_d8", *args)
         self.Context = types.SimpleNamespace(synchronize=lambda: note("synchronize"))
@@ -192,7 +198,11 @@ def test_bindings_ask_about_gpus_without_a_context(bindings: Bindings) -> None:
     assert driver.name == "cuda-bindings 13.0.3" and driver.version() == (13, 2) and driver.count() == 2
     assert driver.card(1) == "Some GPU" and driver.attribute(1, "MULTIPROCESSOR_COUNT") == 132
     assert bindings.calls[0] == ("cuInit", 0)
-    assert ("cuDeviceGet", 1) in bindings.calls and ("cuDeviceGetAttribute", Attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, "device") in bindings.calls
+    assert ("cuDeviceGet", 1) in bindings.calls and (
+        "cuDeviceGetAttribute",
+        Attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
+        "device",
+    ) in bindings.calls
     assert "cuDevicePrimaryCtxRetain" not in bindings.names()
 
 
@@ -335,7 +345,9 @@ def test_pycuda_failures(pycuda: Api) -> None:
     pycuda.fails["mem_alloc"] = PyCudaMemoryError("cuMemAlloc failed: out of memory")
     with pytest.raises(MeasureError, match=r"out of memory \(OUT_OF_MEMORY\)"):
         driver.alloc(1)
-    pycuda.fails["module_from_buffer"] = PyCudaError("cuModuleLoadDataEx failed: no kernel image is available for execution on the device - log")
+    pycuda.fails["module_from_buffer"] = PyCudaError(
+        "cuModuleLoadDataEx failed: no kernel image is available for execution on the device - log"
+    )
     with pytest.raises(DeviceError, match="update the driver"):
         driver.load(b"")
     assert not driver.lost

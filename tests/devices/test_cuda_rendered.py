@@ -1,6 +1,6 @@
-"""Rendered CUDA text: it runs as C++ in both orders of its threads, agrees with the float64 reference, and bit for bit with the interpreter;
-and NVRTC builds it. `--examples 50` draws so many schedules of each kernel anew; `python tests/soak.py --groups --checks cuda,nvrtc` goes on
-for minutes."""
+"""Rendered CUDA text: it runs as C++ in both orders of its threads, agrees with the float64 reference, and bit for
+bit with the interpreter; and NVRTC builds it. `--examples 50` draws so many schedules of each kernel anew; `python
+tests/soak.py --groups --checks cuda,nvrtc` goes on for minutes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,18 @@ from tilewright.measure.inputs import generate
 from tilewright.measure.verify import check, expectations
 from tilewright.opts import opt
 
-RANDOM = ("matmul", "softmax", "layernorm", "sum_rows", "transpose", "embedding_grad", "matvec", "max_pool2d", "cross_entropy", "batched_matmul")
+RANDOM = (
+    "matmul",
+    "softmax",
+    "layernorm",
+    "sum_rows",
+    "transpose",
+    "embedding_grad",
+    "matvec",
+    "max_pool2d",
+    "cross_entropy",
+    "batched_matmul",
+)
 
 
 @pytest.mark.slow

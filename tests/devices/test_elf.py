@@ -26,6 +26,8 @@ def test_internal_functions_are_not_entries(cpu: Device) -> None:
     import dataclasses
 
     text = source()
-    text = dataclasses.replace(text, text=text.text + phase("inner", "").replace("define void", "define internal void") + "@keep = global ptr @inner\n")
+    text = dataclasses.replace(
+        text, text=text.text + phase("inner", "").replace("define void", "define internal void") + "@keep = global ptr @inner\n"
+    )
     defined, undefined = elf.symbols(_open(cpu.build(text))[1])
     assert defined == {"k_p0"} and not undefined

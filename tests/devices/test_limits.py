@@ -40,11 +40,17 @@ def test_the_best_of_two_probes() -> None:
     both = slower.best(BOTH)
     assert both.date == slower.date
     # and no count has less than a smaller one
-    assert both.rates == {1: dataclasses.replace(ONE, copy=99.0), 4: dataclasses.replace(ONE, copy=99.0), 8: dataclasses.replace(EIGHT, copy=99.0)}
+    assert both.rates == {
+        1: dataclasses.replace(ONE, copy=99.0),
+        4: dataclasses.replace(ONE, copy=99.0),
+        8: dataclasses.replace(EIGHT, copy=99.0),
+    }
 
 
 def test_more_threads_never_have_less() -> None:
-    worse = Limits("2026-01-01", {1: ONE, 2: dataclasses.replace(ONE, peak_f32=60.0, read=12.0)})  # the machine was busy when both were measured
+    worse = Limits(
+        "2026-01-01", {1: ONE, 2: dataclasses.replace(ONE, peak_f32=60.0, read=12.0)}
+    )  # the machine was busy when both were measured
     assert worse.peak(2) == 100.0 and worse.bandwidth(2, writes=False) == 12.0
     assert worse.ordered().rates[2] == dataclasses.replace(ONE, read=12.0)
     assert Limits.from_json(worse.to_json()) == worse.ordered()
@@ -117,7 +123,9 @@ def test_round_trip(tmp_path: Path) -> None:
     assert [f.name for f in file.parent.iterdir()] == ["limits.json"]
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"schema": 99, "date": "", "rates": {}}', '{"schema": 1, "date": "", "rates": {"1": {"read": 1}}}'])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "{}", '{"schema": 99, "date": "", "rates": {}}', '{"schema": 1, "date": "", "rates": {"1": {"read": 1}}}']
+)
 def test_damaged_files_name_the_cure(tmp_path: Path, text: str) -> None:
     file = tmp_path / "limits.json"
     file.write_text(text)

@@ -1,4 +1,5 @@
-"""Under TILEWRIGHT_TARGET nothing that the cpu devices build holds an instruction beyond it: LLVM's objects, the C compiler's, the thread pool, the probe."""
+"""Under TILEWRIGHT_TARGET nothing that the cpu devices build holds an instruction beyond it: LLVM's objects, the C
+compiler's, the thread pool, the probe."""
 
 from __future__ import annotations
 
@@ -23,7 +24,14 @@ from tilewright.opts import apply
 from tilewright.renderers import render
 from tilewright.targets import Target
 
-NAMED = [("matmul", "float32"), ("matmul", "int8"), ("softmax", "float16"), ("layernorm_stats", "bfloat16"), ("cumsum", "float64"), ("transpose", "float32")]
+NAMED = [
+    ("matmul", "float32"),
+    ("matmul", "int8"),
+    ("softmax", "float16"),
+    ("layernorm_stats", "bfloat16"),
+    ("cumsum", "float64"),
+    ("transpose", "float32"),
+]
 LATER = re.compile(r"vpdp|dpbf16|pclmul|vgf2p|sha\d|vaes")
 """Instructions of flags that no level has."""
 

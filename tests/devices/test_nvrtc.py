@@ -89,7 +89,10 @@ def test_an_architecture_that_this_nvrtc_does_not_know() -> None:
 @needs_nvrtc
 def test_threads_compile_side_by_side() -> None:
     codes: dict[int, bytes] = {}
-    threads = [threading.Thread(target=lambda i=i: codes.update({i: nvrtc.compile(KERNEL.replace("2.0f", f"{i}.0f"), "sm_80")[0]})) for i in range(4)]
+    threads = [
+        threading.Thread(target=lambda i=i: codes.update({i: nvrtc.compile(KERNEL.replace("2.0f", f"{i}.0f"), "sm_80")[0]}))
+        for i in range(4)
+    ]
     for t in threads:
         t.start()
     for t in threads:

@@ -67,7 +67,15 @@ __kernel void k_p1(__global const float *a, __global float *b, __global uchar *w
     made = source(text, GPU, items=(16, 64), threads=(4, 1), work=256, scratch=20000, symbols=("n",))
     assert oclgrind.check(made, [a, b], [5]).findings == ()
     assert (b == a + 5).all()
-    over = source(text.replace("mine[4999]", "mine[4999 + 8 + 5008 * 63]"), GPU, items=(16, 64), threads=(4, 1), work=256, scratch=20000, symbols=("n",))
+    over = source(
+        text.replace("mine[4999]", "mine[4999 + 8 + 5008 * 63]"),
+        GPU,
+        items=(16, 64),
+        threads=(4, 1),
+        work=256,
+        scratch=20000,
+        symbols=("n",),
+    )
     assert {f.kind for f in oclgrind.check(over, [a, b], [5]).findings} >= {"bounds"}
 
 

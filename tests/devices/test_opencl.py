@@ -138,9 +138,7 @@ def test_time(device: OpenClDevice) -> None:
 
 
 def test_the_device_s_clock_sees_the_work(device: OpenClDevice) -> None:
-    text = (
-        "__kernel void k_p0(__global const float *a, __global float *b, long n) { float t = 0; for (long i = 0; i < n; i++) t = t * a[i & 7] + 1; b[0] = t; }"
-    )
+    text = "__kernel void k_p0(__global const float *a, __global float *b, long n) { float t = 0; for (long i = 0; i < n; i++) t = t * a[i & 7] + 1; b[0] = t; }"
     made = source(text, device.target, symbols=("n",))
     exe = device.load(device.build(made), made.signature, device.threads)
     handles = on_device(device, [np.ones(64, np.float32), np.ones(64, np.float32)])
@@ -234,7 +232,8 @@ def test_limits_are_measured_in_another_process_and_kept(device: OpenClDevice, m
     monkeypatch.setattr("tilewright.devices.opencl.probe.probe", lambda spec: measured)
     assert device.limits(probe=True) == measured == device.limits()
     monkeypatch.setattr(
-        "tilewright.devices.opencl.probe.probe", lambda spec: Limits("2026-02-01", {device.threads: Rates(9e10, 6e10, 1e10, 9e9, 9e9, 1e10, 1e10)})
+        "tilewright.devices.opencl.probe.probe",
+        lambda spec: Limits("2026-02-01", {device.threads: Rates(9e10, 6e10, 1e10, 9e9, 9e9, 1e10, 1e10)}),
     )
     assert device.limits(probe=True) == Limits("2026-02-01", {device.threads: Rates(1e11, 6e10, 1e10, 9e9, 9e9, 1e10, 1e10)})
 
@@ -274,13 +273,22 @@ def seeded(name: str, dtype: str, target: Target) -> list[Any]:
 
 @pytest.mark.parametrize(
     ("name", "dtype"),
-    [("matmul", "float32"), ("matmul", "bfloat16"), ("matmul", "int8"), ("softmax", "float16"), ("layernorm", "float64"), ("argmax", "float32")],
+    [
+        ("matmul", "float32"),
+        ("matmul", "bfloat16"),
+        ("matmul", "int8"),
+        ("softmax", "float16"),
+        ("layernorm", "float64"),
+        ("argmax", "float32"),
+    ],
 )
 def test_schedules_for_processors_agree_with_the_reference(device: OpenClDevice, name: str, dtype: str) -> None:
     agrees(device, name, dtype, seeded(name, dtype, device.target)[:1], device.target)
 
 
-@pytest.mark.parametrize(("name", "dtype"), [("matmul", "float32"), ("softmax", "float32"), ("sum_rows", "float16"), ("transpose", "float32")])
+@pytest.mark.parametrize(
+    ("name", "dtype"), [("matmul", "float32"), ("softmax", "float32"), ("sum_rows", "float16"), ("transpose", "float32")]
+)
 def test_schedules_for_gpus_agree_with_the_reference(device: OpenClDevice, name: str, dtype: str) -> None:
     from tilewright.targets import named
 

@@ -21,8 +21,20 @@ CPU = {
     "driver": "3.1", "version": "OpenCL 3.0", "kind": "cpu", "units": 4, "shared": 1 << 20, "group": 4096, "memory": 1 << 34, "buffer": 1 << 32, "cache": 1 << 20,
     "clock_mhz": 2500, "rounded": True, "extensions": ["cl_khr_fp64"],
 }  # fmt: skip
-GPU = CPU | {"platform": "AMD Accelerated Parallel Processing", "name": "gfx1100", "kind": "gpu", "units": 48, "shared": 65536, "group": 1024, "rounded": False}
-GPU |= {"vendor": "Advanced Micro Devices, Inc.", "extensions": ["cl_khr_fp16", "cl_khr_fp64", "cl_khr_subgroup_shuffle"], "platform_version": "OpenCL 2.1"}
+GPU = CPU | {
+    "platform": "AMD Accelerated Parallel Processing",
+    "name": "gfx1100",
+    "kind": "gpu",
+    "units": 48,
+    "shared": 65536,
+    "group": 1024,
+    "rounded": False,
+}
+GPU |= {
+    "vendor": "Advanced Micro Devices, Inc.",
+    "extensions": ["cl_khr_fp16", "cl_khr_fp64", "cl_khr_subgroup_shuffle"],
+    "platform_version": "OpenCL 2.1",
+}
 CHECKER = CPU | {"platform": "Oclgrind", "name": "Oclgrind Simulator", "kind": "gpu"}
 
 # takes the place of the module that asks a driver: each library does what its name says
@@ -192,7 +204,14 @@ def test_pocl_uses_the_cores_that_this_process_may(monkeypatch: pytest.MonkeyPat
 
 def test_targets() -> None:
     here, cpu, gpu = targets.machine(), opencl_find.target_of(CPU), opencl_find.target_of(GPU)
-    assert (cpu.lang, cpu.kind, cpu.vector_bytes, cpu.l2, cpu.cores, cpu.shared) == ("opencl", "cpu", here.vector_bytes, here.l2, 4, 1 << 20)
+    assert (cpu.lang, cpu.kind, cpu.vector_bytes, cpu.l2, cpu.cores, cpu.shared) == (
+        "opencl",
+        "cpu",
+        here.vector_bytes,
+        here.l2,
+        4,
+        1 << 20,
+    )
     assert cpu.name == f"pocl-{here.name}" and cpu.features == {"fp64"} and not cpu.simt
     assert (gpu.kind, gpu.vector_bytes, gpu.warp, gpu.max_threads, gpu.shared) == ("gpu", 16, 1, 1024, 65536)
     assert gpu.name == "gfx1100" and gpu.cpu == "advanced-micro-devices-inc.-gfx1100" and gpu.features == {"fp64", "fp16", "subgroups"}

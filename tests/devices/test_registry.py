@@ -83,7 +83,9 @@ def test_entry_points_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: plug\nVersion: 1\n")
     (info / "entry_points.txt").write_text("[tilewright.devices]\nplugged = plugged_device:Plugged\nbroken = no_such_module_here:X\n")
-    (tmp_path / "plugged_device.py").write_text("from tilewright.devices.cpu.device import CpuDevice\nclass Plugged(CpuDevice):\n    name = 'plugged'\n")
+    (tmp_path / "plugged_device.py").write_text(
+        "from tilewright.devices.cpu.device import CpuDevice\nclass Plugged(CpuDevice):\n    name = 'plugged'\n"
+    )
     monkeypatch.syspath_prepend(str(tmp_path))
     registry._entry_points.cache_clear()
     try:

@@ -44,7 +44,11 @@ def _edit(value: dict[str, Any], rng: random.Random) -> str:
     return what
 
 
-@kind("edited bundle", "a bundle with some rows made faster, verified, later or another kernel's is imported beside measurements of this machine", quick=True)
+@kind(
+    "edited bundle",
+    "a bundle with some rows made faster, verified, later or another kernel's is imported beside measurements of this machine",
+    quick=True,
+)
 def edited(rng: random.Random, scratch: Path) -> Verdict:
     v = Verdict(1)
     folder = Path(tempfile.mkdtemp(dir=scratch))
@@ -67,6 +71,9 @@ def edited(rng: random.Random, scratch: Path) -> Verdict:
         for key, row in best.items():
             found = store.best(key)
             if row is not None and found != row:
-                v.fail("wrong", f"{done}: {found and found.opts} at {found and found.t_med} s from the bundle is the answer, not {row.opts} measured here")
+                v.fail(
+                    "wrong",
+                    f"{done}: {found and found.opts} at {found and found.t_med} s from the bundle is the answer, not {row.opts} measured here",
+                )
     shutil.rmtree(folder)
     return v

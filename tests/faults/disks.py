@@ -15,7 +15,8 @@ from .shim import Shim, missing
 
 
 def _trouble(mode: str, rng: random.Random, scratch: Path) -> Verdict:
-    """A search on a disk that is in trouble now and then, or from a moment on. It ends as usual and what it measured is in the cache or in a bundle."""
+    """A search on a disk that is in trouble now and then, or from a moment on. It ends as usual and what it measured
+    is in the cache or in a bundle."""
     v = Verdict()
     shim = Shim(scratch, scratch / "disk")
     result = scratch / "result.json"
@@ -87,7 +88,11 @@ def file_deleted(rng: random.Random, scratch: Path) -> Verdict:
     # what was taken away is whoever took it's; the answer, which comes last, is in the new file, was in an old one, or waits in a bundle
     s.settled(v, set())
     answers = [
-        r for p in (s.cache, *(scratch / "taken").rglob("cache.db")) if p.is_file() for d, r in evidence.stored(p).items() if r.verified and d not in known
+        r
+        for p in (s.cache, *(scratch / "taken").rglob("cache.db"))
+        if p.is_file()
+        for d, r in evidence.stored(p).items()
+        if r.verified and d not in known
     ]
     if s.through and not answers and not evidence.spilled(scratch):
         v.fail("lost", f"no answer was recorded into a new file or kept in a bundle: {s.tool.tail()}")

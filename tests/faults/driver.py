@@ -73,7 +73,12 @@ class Driver:
     def __init__(self, names: list[str], injections: int, jobs: int, seed: int, root: Path) -> None:
         self.names, self.injections, self.jobs, self.seed, self.root = names, injections, jobs, seed, root
         self.tallies = {n: Tally(missing=KINDS[n].missing()) for n in names}
-        self._todo = deque((n, first, min(CHUNK, injections - first)) for n in names if not self.tallies[n].missing for first in range(0, injections, CHUNK))
+        self._todo = deque(
+            (n, first, min(CHUNK, injections - first))
+            for n in names
+            if not self.tallies[n].missing
+            for first in range(0, injections, CHUNK)
+        )
         self._all = len(self._todo)
         self._workers: list[Worker] = []
         self._said = 0.0
@@ -96,7 +101,16 @@ class Driver:
 
     def _start(self, name: str, first: int, count: int) -> None:
         scratch = Path(tempfile.mkdtemp(dir=self.root, prefix=f"{name.replace(' ', '-')}-{first}-"))
-        words = [sys.executable, str(Path(__file__).parent.parent / "soak.py"), "--faults", "--worker", name, str(first), str(count), str(scratch)]
+        words = [
+            sys.executable,
+            str(Path(__file__).parent.parent / "soak.py"),
+            "--faults",
+            "--worker",
+            name,
+            str(first),
+            str(count),
+            str(scratch),
+        ]
         with open(scratch / VERDICTS, "wb") as out, open(scratch / ERRORS, "wb") as errors:
             process = subprocess.Popen([*words, "--seed", str(self.seed)], stdout=out, stderr=errors, start_new_session=True)
         self._workers.append(Worker(name, count, process, scratch))
@@ -113,14 +127,21 @@ class Driver:
             self._workers.remove(w)
             if w.process.returncode:
                 said = (w.scratch / ERRORS).read_text()[-500:]
-                self._count(w.kind, {**asdict(Verdict(1, broken=1, notes=[f"broken: the worker ended with {w.process.returncode}: {said}"])), "seconds": 0})
+                self._count(
+                    w.kind,
+                    {**asdict(Verdict(1, broken=1, notes=[f"broken: the worker ended with {w.process.returncode}: {said}"])), "seconds": 0},
+                )
             elif not self.tallies[w.kind].verdict.bad:
                 shutil.rmtree(w.scratch, ignore_errors=True)
         elif time.monotonic() - w.since > SILENT_S:
             self._workers.remove(w)
             _end(w)
             self._count(
-                w.kind, {**asdict(Verdict(1, hung=1, notes=[f"hung: the worker in {w.scratch} said nothing for {SILENT_S:.0f} s"])), "seconds": SILENT_S}
+                w.kind,
+                {
+                    **asdict(Verdict(1, hung=1, notes=[f"hung: the worker in {w.scratch} said nothing for {SILENT_S:.0f} s"])),
+                    "seconds": SILENT_S,
+                },
             )
 
     def _count(self, name: str, said: dict[str, Any]) -> None:
@@ -162,7 +183,11 @@ def table(tallies: dict[str, Tally]) -> str:
     total = Verdict()
     for t in tallies.values():
         total.add(t.verdict)
-    lines.append("| " + " | ".join(["**all**", *(str(getattr(total, c)) for c in COLUMNS), f"{sum(t.seconds for t in tallies.values()):.0f}", ""]) + " |")
+    lines.append(
+        "| "
+        + " | ".join(["**all**", *(str(getattr(total, c)) for c in COLUMNS), f"{sum(t.seconds for t in tallies.values()):.0f}", ""])
+        + " |"
+    )
     return "\n".join(lines)
 
 

@@ -87,8 +87,8 @@ def read(path: Path) -> tuple[list[Row], list[str]]:
 
 
 def check(v: Verdict, path: Path, before: Iterable[str], bad: Bad = never, elsewhere: Iterable[str] = ()) -> None:
-    """After an injection: the rows `before` are all there, moved aside with a warning, or `elsewhere`; no answer is one that was not measured, or is
-    `bad`."""
+    """After an injection: the rows `before` are all there, moved aside with a warning, or `elsewhere`; no answer is
+    one that was not measured, or is `bad`."""
     try:
         rows, said = read(path)
     except Exception as e:

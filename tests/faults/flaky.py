@@ -1,4 +1,5 @@
-"""The scripted device of `fake_device.py` with one more action: `sometimes`, which is wrong in one of `rate` calls, by chance and not by a count."""
+"""The scripted device of `fake_device.py` with one more action: `sometimes`, which is wrong in one of `rate` calls,
+by chance and not by a count."""
 
 from __future__ import annotations
 

@@ -24,7 +24,8 @@ PAGE = 4096
 
 @dataclass(frozen=True)
 class Sound:
-    """Its files by suffix, its answers, the answers that it gave before the second half of the rows was recorded, and all rows by digest."""
+    """Its files by suffix, its answers, the answers that it gave before the second half of the rows was recorded, and
+    all rows by digest."""
 
     files: dict[str, bytes]
     best: dict[Key, Row | None]
@@ -72,9 +73,10 @@ def _row(i: int) -> Row:
 
 
 def judge_file(v: Verdict, path: Path, logged: bool, what: str, may_refuse: bool = False) -> None:
-    """Every answer is the sound file's, or there is a warning; a row that was never recorded is never an answer. A log that is damaged ends where the damage
-    is, for SQLite as for anyone: an unfinished transaction looks the same. So what it gives may be all that was there before the log.
-    `may_refuse`: an error that says what to do, and no answer at all, is right too."""
+    """Every answer is the sound file's, or there is a warning; a row that was never recorded is never an answer. A
+    log that is damaged ends where the damage is, for SQLite as for anyone: an unfinished transaction looks the same.
+    So what it gives may be all that was there before the log. `may_refuse`: an error that says what to do, and no
+    answer at all, is right too."""
     whole = sound(logged)
     best, rows = whole.best, whole.rows
     with warnings.catch_warnings(record=True) as seen, cache.open(path) as store:

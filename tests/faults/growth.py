@@ -1,7 +1,8 @@
 """The long soak: one process tunes small kernels over and over while its helpers are killed now and then, and nothing of it may grow.
 
-The process samples itself between two searches: resident memory, open files, threads, child processes, seconds a search. A straight line is fitted to what
-comes after the first third, when everything that is loaded once has been."""
+The process samples itself between two searches: resident memory, open files, threads, child processes, seconds a
+search. A straight line is fitted to what comes after the first third, when everything that is loaded once has
+been."""
 
 from __future__ import annotations
 
@@ -34,8 +35,8 @@ SLACK = {"rss": 0.05, "seconds": 0.5}
 
 @dataclass(frozen=True)
 class Sample:
-    """Between two searches. `at`: seconds since the start; `rss` in bytes; `seconds`: the last search and its look-ups took so long; `rows` and `size`
-    (bytes) of the cache."""
+    """Between two searches. `at`: seconds since the start; `rss` in bytes; `seconds`: the last search and its
+    look-ups took so long; `rows` and `size` (bytes) of the cache."""
 
     at: float
     rss: int
@@ -63,7 +64,15 @@ def work(folder: Path, until: float, seed: int) -> None:
         shape = kernels.parse_shape(text)
         try:
             tilewright.tune(
-                name, shape, device=rng.choice(("cpu", FLAKY)), trials=TRIALS, budget=BUDGET_S, threads=1, seed=rng.randrange(1000), cache=path, retune=True
+                name,
+                shape,
+                device=rng.choice(("cpu", FLAKY)),
+                trials=TRIALS,
+                budget=BUDGET_S,
+                threads=1,
+                seed=rng.randrange(1000),
+                cache=path,
+                retune=True,
             )
         except tilewright.MeasureError as e:
             print(f"a search ended: {e}", file=sys.stderr)  # its runner was killed three times in a row

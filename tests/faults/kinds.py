@@ -16,9 +16,10 @@ FILES = (
 
 @dataclass
 class Verdict:
-    """What came of `injections` of one kind. Everything else counts failures: `lost`, rows that were committed and are gone; `wrong`, answers that no valid
-    measurement stands behind; `orphans`, processes, locks and temporary files that were left; `hung`, runs that did not end in time; `broken`, exit codes
-    and messages that are not the documented ones, and next runs that did not work. `notes` says what, a line each."""
+    """What came of `injections` of one kind. Everything else counts failures: `lost`, rows that were committed and
+    are gone; `wrong`, answers that no valid measurement stands behind; `orphans`, processes, locks and temporary
+    files that were left; `hung`, runs that did not end in time; `broken`, exit codes and messages that are not the
+    documented ones, and next runs that did not work. `notes` says what, a line each."""
 
     injections: int = 0
     lost: int = 0
@@ -50,8 +51,9 @@ Inject = Callable[[random.Random, Path], Verdict]
 
 @dataclass(frozen=True)
 class Kind:
-    """`inject(rng, scratch)` makes at least one injection; `scratch` is kept between the calls of one worker. `what` is a sentence for the table. `missing`
-    says why it cannot be run here ('' where it can); `quick`: takes well under a second, so that a few run in the usual tests."""
+    """`inject(rng, scratch)` makes at least one injection; `scratch` is kept between the calls of one worker. `what`
+    is a sentence for the table. `missing` says why it cannot be run here ('' where it can); `quick`: takes well under
+    a second, so that a few run in the usual tests."""
 
     name: str
     what: str

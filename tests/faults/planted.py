@@ -1,5 +1,6 @@
-"""Candidates with faults of their own: computed wrong always or now and then, hanging, crashing, allocating, writing where they must not. Those that are
-wrong claim the best times, so that a verifier that lets one through loses the answer to it."""
+"""Candidates with faults of their own: computed wrong always or now and then, hanging, crashing, allocating, writing
+where they must not. Those that are wrong claim the best times, so that a verifier that lets one through loses the
+answer to it."""
 
 from __future__ import annotations
 
@@ -42,7 +43,10 @@ def sometimes_wrong(rng: random.Random, scratch: Path) -> Verdict:
     return _plant([{"share": SHARE, "do": "sometimes", "rate": rng.choice((2, 4, 8)), "time": 2e-5}], rng, scratch)
 
 
-@kind("broken candidate", "candidates that hang, crash, exit, allocate without end, write past their output, raise, write nothing, or do not build")
+@kind(
+    "broken candidate",
+    "candidates that hang, crash, exit, allocate without end, write past their output, raise, write nothing, or do not build",
+)
 def broken_candidate(rng: random.Random, scratch: Path) -> Verdict:
     chosen = rng.sample(FAULTS, 3)
     # a hang takes a second or two: fewer of them

@@ -1,4 +1,5 @@
-"""The power goes while rows are recorded: the cache file holds whole transactions, from the first to some last one, and what a closed cache had is there."""
+"""The power goes while rows are recorded: the cache file holds whole transactions, from the first to some last one,
+and what a closed cache had is there."""
 
 from __future__ import annotations
 
@@ -45,7 +46,11 @@ for session in range(rng.randrange(1, 4)):
 """
 
 
-@kind("power loss", "unsynced writes are dropped, reordered and torn at a random moment of recording (images made from a log of every write)", missing=missing)
+@kind(
+    "power loss",
+    "unsynced writes are dropped, reordered and torn at a random moment of recording (images made from a log of every write)",
+    missing=missing,
+)
 def power_loss(rng: random.Random, scratch: Path) -> Verdict:
     v = Verdict()
     folder = Path(tempfile.mkdtemp(dir=scratch)) / "disk"
@@ -53,7 +58,9 @@ def power_loss(rng: random.Random, scratch: Path) -> Verdict:
     shim.log.unlink(missing_ok=True)
     path = folder / "cache.db"
     env = surroundings(scratch, shim.env(logged=True))
-    done = subprocess.run([sys.executable, "-c", WRITER, str(path), str(rng.randrange(1 << 30))], env=env, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", WRITER, str(path), str(rng.randrange(1 << 30))], env=env, capture_output=True, text=True, timeout=120
+    )
     if done.returncode:
         v.fail("broken", f"the writer failed: {done.stderr[-500:]}")
         return v
@@ -102,7 +109,8 @@ def _lose(v: Verdict, changes: list[powerlog.Change], cut: int, rng: random.Rand
 
 
 def _promised(changes: list[powerlog.Change]) -> tuple[dict[int, int], int, int]:
-    """Rows of each transaction that record() had returned for, how many transactions were in a cache that was closed, and how many there were."""
+    """Rows of each transaction that record() had returned for, how many transactions were in a cache that was closed,
+    and how many there were."""
     sizes, closed = {}, 0
     for c in changes:
         if c.path.endswith(".marks") and c.op == "w":

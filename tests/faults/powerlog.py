@@ -1,8 +1,9 @@
 """What a disk may hold after the power went: images made from the log of `disk.c`.
 
-The model is SQLite's own, for disks that keep their promises: what a file held at its last sync is there; of what was written since, any part may be, in any
-order and torn at sectors of 512 bytes, and a torn sector may hold garbage. Names (files made, deleted, renamed) reach the disk in order, some prefix of
-those since the last sync of anything. A new file that was synced has its name."""
+The model is SQLite's own, for disks that keep their promises: what a file held at its last sync is there; of what was
+written since, any part may be, in any order and torn at sectors of 512 bytes, and a torn sector may hold garbage.
+Names (files made, deleted, renamed) reach the disk in order, some prefix of those since the last sync of anything. A
+new file that was synced has its name."""
 
 from __future__ import annotations
 

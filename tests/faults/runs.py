@@ -1,4 +1,5 @@
-"""Small searches to be attacked: real kernels on the real device, or on one that claims scripted times and computes some candidates wrong."""
+"""Small searches to be attacked: real kernels on the real device, or on one that claims scripted times and computes
+some candidates wrong."""
 
 from __future__ import annotations
 
@@ -74,7 +75,8 @@ def search(
     location: str = "",
     env: Mapping[str, str | None] | None = None,
 ) -> Search:
-    """Start a search that records into scratch/disk/cache.db (or `location`). `device`: cpu, fake, or either by chance; `script` is the fake one's."""
+    """Start a search that records into scratch/disk/cache.db (or `location`). `device`: cpu, fake, or either by
+    chance; `script` is the fake one's."""
     device = device or rng.choice(("cpu", "fake", "fake"))  # the scripted one has one builder, and is done sooner
     kernel, shape = rng.choice(KERNELS)
     folder = scratch / "disk"

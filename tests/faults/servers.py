@@ -63,14 +63,26 @@ class Server:
         return found
 
     def _run(self, name: str, *words: str) -> bool:
-        done = subprocess.run([self._program(name), *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=self.folder, **self._as)  # type: ignore[call-overload]
+        done = subprocess.run(
+            [self._program(name), *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=self.folder, **self._as
+        )  # type: ignore[call-overload]
         return bool(done.returncode == 0)
 
     def start(self) -> None:
         """Start it and wait until it answers."""
         if self.process is not None:
             return
-        words = [self._program("postgres"), "-D", str(self.data), "-k", str(self.folder), "-c", "listen_addresses=", "-c", "max_connections=20"]
+        words = [
+            self._program("postgres"),
+            "-D",
+            str(self.data),
+            "-k",
+            str(self.folder),
+            "-c",
+            "listen_addresses=",
+            "-c",
+            "max_connections=20",
+        ]
         self.process = subprocess.Popen(
             words,
             stdout=subprocess.DEVNULL,

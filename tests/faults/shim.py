@@ -37,7 +37,11 @@ class Shim:
 
     def env(self, logged: bool = False) -> dict[str, str | None]:
         """What a process needs in its environment; `logged`: everything that is written is kept in `log`."""
-        env: dict[str, str | None] = {"LD_PRELOAD": str(self.library), "FAULTS_DIR": str(self.folder.resolve()), "FAULTS_CTL": str(self._control)}
+        env: dict[str, str | None] = {
+            "LD_PRELOAD": str(self.library),
+            "FAULTS_DIR": str(self.folder.resolve()),
+            "FAULTS_CTL": str(self._control),
+        }
         return {**env, "FAULTS_LOG": str(self.log)} if logged else env
 
     def disk(self, mode: str) -> None:

@@ -22,8 +22,9 @@ def _signal(number: signal.Signals, rng: random.Random, scratch: Path) -> Verdic
     before = evidence.committed(s.cache)
     through = s.through
     in_time = kill(s.tool.pid, number) and searching and not through
-    # 0: it was through already; the signal itself: its interpreter was starting or ending; else what shells say of an end by this signal, or by SIGINT
-    # (CPython ends so, whatever its exit code, where a KeyboardInterrupt has passed through an exec of text)
+    # 0: it was through already; the signal itself: its interpreter was starting or ending; else what shells say of an
+    # end by this signal, or by SIGINT (CPython ends so, whatever its exit code, where a KeyboardInterrupt has passed
+    # through an exec of text)
     code = s.ended(v, (0, 128 + number, 130, -signal.SIGINT, *((-number,) if through or not searching else ())), seconds=20)
     s.settled(v, before)
     if code not in (0, None) and in_time:

@@ -1,5 +1,5 @@
-"""A cache file that is a sound database and not what was written: rows changed, hidden or made up with SQL, columns of other types, triggers, views, text that
-is no text."""
+"""A cache file that is a sound database and not what was written: rows changed, hidden or made up with SQL, columns
+of other types, triggers, views, text that is no text."""
 
 from __future__ import annotations
 

@@ -84,7 +84,8 @@ def test_a_believed_row_that_nobody_measured_is_seen(file: Path) -> None:
 
 
 def test_an_answer_that_goes_without_a_word_is_seen(file: Path) -> None:
-    """A key's rows deleted, the counts of the tool corrected with them: a forgery that nothing can tell from a cache that never had them."""
+    """A key's rows deleted, the counts of the tool corrected with them: a forgery that nothing can tell from a cache
+    that never had them."""
     row = next(r for r in sound(False).best.values() if r is not None)
     with closing(sqlite3.connect(file, isolation_level=None)) as c:
         c.execute("DELETE FROM measurement WHERE kernel = ?", (row.kernel,))
@@ -167,7 +168,16 @@ def test_growth_is_told_from_noise() -> None:
     def samples(rise: float, fds: int = 9) -> list[growth.Sample]:
         rng = random.Random(1)
         return [
-            growth.Sample(float(i), int(1e8 + rise * i + rng.uniform(-1e6, 1e6)), 9 if i < 80 else fds, 3, 0, 1.0 + rng.uniform(-0.2, 0.2), i, i * 2000)
+            growth.Sample(
+                float(i),
+                int(1e8 + rise * i + rng.uniform(-1e6, 1e6)),
+                9 if i < 80 else fds,
+                3,
+                0,
+                1.0 + rng.uniform(-0.2, 0.2),
+                i,
+                i * 2000,
+            )
             for i in range(100)
         ]
 

@@ -1,4 +1,5 @@
-"""The command as a process of its own, and every process that it starts: they are found by a mark in their environment, so none can hide."""
+"""The command as a process of its own, and every process that it starts: they are found by a mark in their
+environment, so none can hide."""
 
 from __future__ import annotations
 
@@ -57,7 +58,9 @@ class Tool:
         parts = []
         for pid, role in processes(self.mark).items():
             try:
-                parts.append(f"{role} {Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2].split()[0]} in {Path(f'/proc/{pid}/wchan').read_text()}")
+                parts.append(
+                    f"{role} {Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2].split()[0]} in {Path(f'/proc/{pid}/wchan').read_text()}"
+                )
             except OSError:
                 continue
         return ", ".join(parts)
@@ -132,7 +135,8 @@ def home(scratch: Path) -> Path:
 
 
 def processes(mark: str) -> dict[int, str]:
-    """The living processes of a run by number, with what each is: main, runner, child (of the runner, where candidates run), builder, other."""
+    """The living processes of a run by number, with what each is: main, runner, child (of the runner, where
+    candidates run), builder, other."""
     found: dict[int, tuple[int, str]] = {}
     for entry in os.scandir("/proc"):
         if not entry.name.isdecimal():
@@ -149,7 +153,9 @@ def processes(mark: str) -> dict[int, str]:
             continue
         if parts[0] not in "ZX":
             found[int(entry.name)] = (int(parts[1]), _role(words))
-    return {pid: "child" if role == "runner" and found.get(parent, (0, ""))[1] == "runner" else role for pid, (parent, role) in found.items()}
+    return {
+        pid: "child" if role == "runner" and found.get(parent, (0, ""))[1] == "runner" else role for pid, (parent, role) in found.items()
+    }
 
 
 def _role(words: list[str]) -> str:

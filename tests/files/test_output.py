@@ -75,6 +75,11 @@ def test_a_failure_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_why_not(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to("loop")
-    for path, said in ((tmp_path, "it is a folder"), (tmp_path / "no" / "x", "its folder does not exist"), (tmp_path / "x", None), ("/dev/null", None)):
+    for path, said in (
+        (tmp_path, "it is a folder"),
+        (tmp_path / "no" / "x", "its folder does not exist"),
+        (tmp_path / "x", None),
+        ("/dev/null", None),
+    ):
         assert why_not(path) == said
     assert why_not(tmp_path / "loop") is not None and why_not("a\0b") is not None

@@ -81,7 +81,13 @@ def test_a_slower_machine_takes_longer() -> None:
 
 @pytest.mark.parametrize(
     ("kernel", "part", "field"),
-    [("softmax", "core", "exp"), ("add", "caches", "dram"), ("matmul", "core", "ports"), ("matmul_int8", "dots", "broadcast"), ("matvec", "jumps", "far")],
+    [
+        ("softmax", "core", "exp"),
+        ("add", "caches", "dram"),
+        ("matmul", "core", "ports"),
+        ("matmul_int8", "dots", "broadcast"),
+        ("matvec", "jumps", "far"),
+    ],
 )
 def test_fields_are_used(kernel: str, part: str, field: str) -> None:
     target, made = targets.named("cascadelake"), kernels.make(kernel)

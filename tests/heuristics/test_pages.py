@@ -47,7 +47,11 @@ def thin(rows):
 def test_a_wide_operand_is_best_read_along_its_rows():
     target = named("cascadelake")
     short = apply(thin(1), (opt("UPCAST", "n", 64), opt("PARALLEL", "n")), target)
-    rows = apply(thin(1), (opt("UPCAST", "n", 64), opt("TILE", "n", 2048), opt("PARALLEL", "n"), opt("UNROLL", "k", 8), opt("MOVE", "k", before="n.t")), target)
+    rows = apply(
+        thin(1),
+        (opt("UPCAST", "n", 64), opt("TILE", "n", 2048), opt("PARALLEL", "n"), opt("UNROLL", "k", 8), opt("MOVE", "k", before="n.t")),
+        target,
+    )
     assert estimate(rows) < 0.8 * estimate(short)
 
 

@@ -14,7 +14,14 @@ from tilewright.lower import lower
 from tilewright.opts import Opts, apply, dumps, opt
 from tilewright.targets import Target
 
-WHERE = [("znver5", "default", 1), ("znver5", "default", 8), ("znver5", "odd", 2), ("avx2", "default", 2), ("neon", "odd", 2), ("host", "odd", 1)]
+WHERE = [
+    ("znver5", "default", 1),
+    ("znver5", "default", 8),
+    ("znver5", "odd", 2),
+    ("avx2", "default", 2),
+    ("neon", "odd", 2),
+    ("host", "odd", 1),
+]
 
 
 def target(name: str) -> Target:

@@ -1,4 +1,5 @@
-"""Seeds that read memory in long runs, slide windows over staged rows, or turn blocks in registers: chosen by structure and sizes, not by names."""
+"""Seeds that read memory in long runs, slide windows over staged rows, or turn blocks in registers: chosen by
+structure and sizes, not by names."""
 
 from __future__ import annotations
 

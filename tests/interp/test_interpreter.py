@@ -35,9 +35,12 @@ def apply(op, *args, out=None, lanes=1, **kw):
     arrays = [np.atleast_1d(a) for a in args]
     n = max(a.size for a in arrays)
     types = [
-        {"f": {2: float16, 4: float32, 8: float64}, "i": {1: int8, 4: int32, 8: int64}, "u": {1: uint8, 4: uint32, 8: uint64}, "b": {1: bool_}}[a.dtype.kind][
-            a.dtype.itemsize
-        ]
+        {
+            "f": {2: float16, 4: float32, 8: float64},
+            "i": {1: int8, 4: int32, 8: int64},
+            "u": {1: uint8, 4: uint32, 8: uint64},
+            "b": {1: bool_},
+        }[a.dtype.kind][a.dtype.itemsize]
         for a in arrays
     ]
     result = out or types[-1]
@@ -55,7 +58,9 @@ F = [0.0, -0.0, 1.5, -2.5, 3.0, np.inf, -np.inf, np.nan, 1e-40, 0.5, 2.5, -0.5, 
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("op,f", [("add", np.add), ("sub", np.subtract), ("mul", np.multiply), ("div", np.divide), ("max", np.maximum), ("min", np.minimum)])
+@pytest.mark.parametrize(
+    "op,f", [("add", np.add), ("sub", np.subtract), ("mul", np.multiply), ("div", np.divide), ("max", np.maximum), ("min", np.minimum)]
+)
 def test_float_arithmetic(op, f, dtype):
     a, b = np.array(F, dtype), np.roll(np.array(F, dtype), 5)
     with np.errstate(all="ignore"):
@@ -149,7 +154,9 @@ def test_fma_rounds_once(dtype):
 def test_fma_of_special_numbers():
     a, b, c = np.array([np.inf, 0, 1, 3e38], "f"), np.array([1, np.inf, np.nan, 10], "f"), np.array([-np.inf, 1, 1, -3e38], "f")
     np.testing.assert_array_equal(apply("fma", a, b, c), [np.nan, np.nan, np.nan, np.inf])
-    np.testing.assert_array_equal(apply("fma", np.float32(2.0**-100), np.float32(2.0**-48), np.float32(2.0**-149)), np.float32(2.0**-148 + 2.0**-149))
+    np.testing.assert_array_equal(
+        apply("fma", np.float32(2.0**-100), np.float32(2.0**-48), np.float32(2.0**-149)), np.float32(2.0**-148 + 2.0**-149)
+    )
 
 
 def test_conversions():
@@ -346,7 +353,11 @@ def test_pieces_of_scratch_end_where_the_next_begins():
 
 
 def test_scratch_past_the_arena():
-    fails(lambda b, p: b.store(Mem("scratch", 0, float32), b.const(16), b.const(1.0, float32)), r"scratch@0\[16\] is outside its 16 elements", scratch=64)
+    fails(
+        lambda b, p: b.store(Mem("scratch", 0, float32), b.const(16), b.const(1.0, float32)),
+        r"scratch@0\[16\] is outside its 16 elements",
+        scratch=64,
+    )
 
 
 def test_reading_an_output_nobody_wrote():
@@ -359,7 +370,11 @@ def test_reading_the_workspace_before_its_phase():
 
 
 def test_two_items_write_one_element():
-    fails(lambda b, p: b.store(param(1), b.op("idiv", p.item, attr=2), b.const(1.0, float32)), r"y0\[0\] is written by two items of one phase.*item 1", items=4)
+    fails(
+        lambda b, p: b.store(param(1), b.op("idiv", p.item, attr=2), b.const(1.0, float32)),
+        r"y0\[0\] is written by two items of one phase.*item 1",
+        items=4,
+    )
 
 
 def test_one_item_reads_what_another_writes():
@@ -461,7 +476,9 @@ def test_twin_scratch_of_sixteen_bit_floats_holds_whole_words():
 
 def test_twin_refuses_expanded_functions():
     kernel = program(
-        lambda b, p: b.store(param(1, uint32), b.const(0), b.op("bitcast", b.load(param(0), b.const(0)), dtype=uint32)), [(float32, 1)], [(uint32, 1)]
+        lambda b, p: b.store(param(1, uint32), b.const(0), b.op("bitcast", b.load(param(0), b.const(0)), dtype=uint32)),
+        [(float32, 1)],
+        [(uint32, 1)],
     )
     with pytest.raises(VerifyError, match="lower with expand=False"):
         Interpreter(kernel, twin=True)

@@ -56,7 +56,9 @@ I = np.array([2**31 - 1, -(2**31), 5, 100, -7, 7, 0, 1, -1, 12345, 64, -64, 3, 3
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
-@pytest.mark.parametrize("op", ["add", "sub", "mul", "div", "fma", "max", "min", "neg", "abs", "sqrt", "floor", "round", "exp", "log", "tanh", "erf"])
+@pytest.mark.parametrize(
+    "op", ["add", "sub", "mul", "div", "fma", "max", "min", "neg", "abs", "sqrt", "floor", "round", "exp", "log", "tanh", "erf"]
+)
 @pytest.mark.parametrize("lanes", [1, 4])
 def test_floats(op, kind, lanes):
     t, a = dtype_of(F.astype(kind)), F.astype(kind)
@@ -154,7 +156,9 @@ def test_masks_touch_nothing_where_they_are_off():
 
 def test_loops_and_branches_that_part_threads():
     def body(b, i):
-        with b.loop("outer", b.const(0), b.op("add", b.op("imod", i, attr=5), b.const(1)), 2, [b.const(0), b.const(1.0, float32, 2)]) as outer:
+        with b.loop(
+            "outer", b.const(0), b.op("add", b.op("imod", i, attr=5), b.const(1)), 2, [b.const(0), b.const(1.0, float32, 2)]
+        ) as outer:
             with b.loop("inner", outer.var, b.op("add", b.const(5), b.op("idiv", i, attr=4)), 1, [outer.carried[0]]) as inner:
                 with b.when(b.op("lt", inner.var, b.op("imod", i, attr=3))):
                     b.store(param(0, index), b.op("add", b.op("mul", i, b.const(4)), b.op("imod", inner.var, attr=4)), inner.carried[0])
@@ -341,7 +345,9 @@ def test_one_group_writes_what_another_reads():
         phases.append(p)
     arrays = [np.zeros(8, "f"), np.zeros(8, "f")]
     kernel = Program("p", (Param("y", float32, (8,), "out"), Param("z", float32, (8,), "out")), (), phases)
-    with pytest.raises(VerifyError, match=r"y\[0\] is read by another item of this phase \(thread 0 of item 0, by `.*load y.*phase 1, item 1, thread 0"):
+    with pytest.raises(
+        VerifyError, match=r"y\[0\] is read by another item of this phase \(thread 0 of item 0, by `.*load y.*phase 1, item 1, thread 0"
+    ):
         run(kernel, arrays)
 
 
@@ -380,7 +386,11 @@ def test_a_barrier_inside_a_branch_that_one_group_takes():
 def test_never_written_shared_memory_and_scratch():
     fails(
         r"shared@0\[1\] is read before it is written, in .*thread 0\)",
-        lambda b, p: [b.store(shared(), b.const(0), one(b), b.op("eq", p.thread, b.const(0))), b.barrier(), b.load(shared(0, 1), b.const(0))],
+        lambda b, p: [
+            b.store(shared(), b.const(0), one(b), b.op("eq", p.thread, b.const(0))),
+            b.barrier(),
+            b.load(shared(0, 1), b.const(0)),
+        ],
         shared=32,
     )
 
@@ -400,10 +410,18 @@ def test_shared_memory_does_not_last_from_group_to_group():
         b.store(param(1), at(b, p), b.load(shared(), p.thread))
 
     items = MOST // 8 + 1  # the last one runs where another has run before
-    fails(rf"shared@0\[0\] is read before it is written.*item {MOST // 8}, thread 0", body, items=items, outs=((float32, items * 8),), shared=32)
+    fails(
+        rf"shared@0\[0\] is read before it is written.*item {MOST // 8}, thread 0",
+        body,
+        items=items,
+        outs=((float32, items * 8),),
+        shared=32,
+    )
 
 
-@pytest.mark.parametrize("mem,name,size", [(shared(), "shared@0", 7), (scratch(), "scratch@0", 7), (param(1), "y0", 7), (param(1, offset=-1), "y0", 7)])
+@pytest.mark.parametrize(
+    "mem,name,size", [(shared(), "shared@0", 7), (scratch(), "scratch@0", 7), (param(1), "y0", 7), (param(1, offset=-1), "y0", 7)]
+)
 def test_out_of_bounds(mem, name, size):
     k = -1 if mem.offset else 7
     fails(rf"{name}\[{k}\] is outside its 7 elements, in `store.*thread {k % 8 if k > 0 else 0}\)",

@@ -1,4 +1,5 @@
-"""An index that leaves its dimension is an error of the kernel, before axes merge and hide it; what cannot be told is found when it is evaluated."""
+"""An index that leaves its dimension is an error of the kernel, before axes merge and hide it; what cannot be told is
+found when it is evaluated."""
 
 import itertools
 from types import SimpleNamespace
@@ -21,7 +22,9 @@ def copy(read, shape=(6, 5), x_shape=None, out=None, y_shape=None, mask=None):
     kb = KernelBuilder("copy")
     i, j = kb.axis("m", shape[0]), kb.axis("n", shape[1])
     x = kb.input("x", x_shape or shape, float32)
-    kb.store("y", float32, y_shape or shape, (i, j), read(x, i, j), None if out is None else out(i, j), mask=None if mask is None else mask(i, j))
+    kb.store(
+        "y", float32, y_shape or shape, (i, j), read(x, i, j), None if out is None else out(i, j), mask=None if mask is None else mask(i, j)
+    )
     return kb.build()
 
 
@@ -31,9 +34,7 @@ def plain(x, i, j):
 
 def test_the_next_row_is_not_the_end_of_this_one():
     # m + 1 rows: the flat buffer holds every element that is read
-    message = (
-        r"kernel copy: the store to y reads outside of x: in dimension 1, which has 5 elements, the index .n . 1. runs over 1\.\.5 and is 5 at n = 4; give x"
-    )
+    message = r"kernel copy: the store to y reads outside of x: in dimension 1, which has 5 elements, the index .n . 1. runs over 1\.\.5 and is 5 at n = 4; give x"
     with pytest.raises(KernelError, match=message):
         copy(lambda x, i, j: x[i, j + 1], x_shape=(7, 5))
 
@@ -173,7 +174,9 @@ def test_what_is_read_lies_in_its_stated_range():
     assert not gathered(range=(0, 7)).unproved
     assert not gathered(range=(1, 8), by=-1).unproved
     assert not gathered(uint8, size=256).unproved  # no uint8 is larger
-    with pytest.raises(KernelError, match=r"reads outside of table: in dimension 1, which has 8 elements, .* runs over 1\.\.8 and is 8 at ids.m. = 7"):
+    with pytest.raises(
+        KernelError, match=r"reads outside of table: in dimension 1, which has 8 elements, .* runs over 1\.\.8 and is 8 at ids.m. = 7"
+    ):
         gathered(range=(0, 7), by=1)
     with pytest.raises(KernelError, match="is -1 at"):
         gathered(range=(-1, 7))

@@ -35,7 +35,9 @@ def hand_matmul(m, n, k, swap=False, flat=False, b_first=False, batch=False, out
 
 
 @pytest.mark.parametrize(
-    "how", [{}, {"swap": True}, {"flat": True}, {"b_first": True}, {"batch": True}, {"swap": True, "flat": True, "b_first": True, "batch": True}], ids=str
+    "how",
+    [{}, {"swap": True}, {"flat": True}, {"b_first": True}, {"batch": True}, {"swap": True, "flat": True, "b_first": True, "batch": True}],
+    ids=str,
 )
 def test_matmul_by_hand_hashes_like_the_named_one(how):
     named = canonical(kernels.make("matmul", {"m": 13, "n": 37, "k": 29}))
@@ -77,7 +79,9 @@ class Disguise(Rewriter):
         self.rng = random.Random(seed)
         self.labels = {}
         self.buffers = {
-            b: Buffer(self.label(b.name), b.dtype, tuple(d if isinstance(d, int) else self.go(d) for d in b.shape), b.role, b.constant, b.range)
+            b: Buffer(
+                self.label(b.name), b.dtype, tuple(d if isinstance(d, int) else self.go(d) for d in b.shape), b.role, b.constant, b.range
+            )
             for b in kernel.buffers
         }
 
@@ -182,7 +186,9 @@ def test_stable_across_processes_and_hash_seeds():
     )
     outputs = set()
     for seed in ("0", "1", "4242"):
-        done = subprocess.run([sys.executable, "-c", program, seed], env={"PYTHONHASHSEED": seed, "PATH": ""}, capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            [sys.executable, "-c", program, seed], env={"PYTHONHASHSEED": seed, "PATH": ""}, capture_output=True, text=True, check=True
+        )
         outputs.add(done.stdout)
     assert len(outputs) == 1
 
@@ -238,7 +244,9 @@ def anywhere(monkeypatch):
     monkeypatch.setattr("tilewright.ir.kernel.unproved", lambda kernel: frozenset())
 
 
-@pytest.mark.parametrize("name", ["matmul_bias_relu", "matmul_bias_gelu", "layernorm", "conv2d", "max_pool2d", "attention", "argmax", "rmsnorm"])
+@pytest.mark.parametrize(
+    "name", ["matmul_bias_relu", "matmul_bias_gelu", "layernorm", "conv2d", "max_pool2d", "attention", "argmax", "rmsnorm"]
+)
 @pytest.mark.usefixtures("anywhere")
 def test_every_constant_counts(name):
     kernel = SMALL[name]
@@ -254,7 +262,18 @@ def test_every_constant_counts(name):
 def test_every_operator_counts(name):
     kernel = SMALL[name]
     base = canonical(kernel).hash
-    other = {"add": "sub", "sub": "add", "mul": "add", "div": "mul", "max": "min", "min": "max", "exp": "log", "log": "exp", "erf": "tanh", "sqrt": "abs"}
+    other = {
+        "add": "sub",
+        "sub": "add",
+        "mul": "add",
+        "div": "mul",
+        "max": "min",
+        "min": "max",
+        "exp": "log",
+        "log": "exp",
+        "erf": "tanh",
+        "sqrt": "abs",
+    }
     for n in set(walk(*kernel.expressions())):
         if n.op in other and n.dtype is not index:
             assert canonical(Change(kernel, n, make(other[n.op], n.dtype, n.src)).run()).hash != base, n
@@ -486,6 +505,16 @@ def test_errors_are_kernel_errors():
 def test_reduce_is_not_a_value_over_the_same_axes():
     i, j = axis("m", 4), axis("n", 4)
     x, y = Buffer("x", float32, (4, 4)), Buffer("y", float32, (4,), "out")
-    a = Kernel("a", (Value("v", (i,), Reduce("add", (j,), x[i, j], float32), float32),), (Store(y, (i,), make("ref", float32, (i,), "v"), (i,)),), (x, y))
-    b = Kernel("b", (Value("v", (i,), Reduce("add", (j,), x[j, i], float32), float32),), (Store(y, (i,), make("ref", float32, (i,), "v"), (i,)),), (x, y))
+    a = Kernel(
+        "a",
+        (Value("v", (i,), Reduce("add", (j,), x[i, j], float32), float32),),
+        (Store(y, (i,), make("ref", float32, (i,), "v"), (i,)),),
+        (x, y),
+    )
+    b = Kernel(
+        "b",
+        (Value("v", (i,), Reduce("add", (j,), x[j, i], float32), float32),),
+        (Store(y, (i,), make("ref", float32, (i,), "v"), (i,)),),
+        (x, y),
+    )
     assert canonical(a).hash != canonical(b).hash

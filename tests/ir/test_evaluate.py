@@ -84,7 +84,9 @@ def attention(h, n, d, causal=True):
     q, k, v = (kb.input(name, (h, n, d), float32) for name in "qkv")
     j0, j1, j2, j3, j4 = (kb.axis(f"j@{s}", n) for s in ("s", "t", "max", "sum", "pv"))
     dot = kb.block_reduce("add", "dot", (b, i, j0), x, q[b, i, x] * k[b, j0, x])
-    score = kb.block_value("score", (b, i, j1), where(j1 <= i, dot[b, i, j1] * (1 / math.sqrt(d)), -1e30) if causal else dot[b, i, j1] * (1 / math.sqrt(d)))
+    score = kb.block_value(
+        "score", (b, i, j1), where(j1 <= i, dot[b, i, j1] * (1 / math.sqrt(d)), -1e30) if causal else dot[b, i, j1] * (1 / math.sqrt(d))
+    )
     top = kb.block_reduce("max", "M", (b, i), j2, score[b, i, j2])
     p = exp(score[b, i, j3] - top[b, i])
     total = kb.block_reduce("add", "L", (b, i), j3, p)
@@ -451,7 +453,11 @@ def test_pieces_and_slices_change_nothing(monkeypatch):
 @pytest.mark.parametrize("name", ["softmax", "layernorm", "attention", "gelu", "transpose", "cumsum", "argmax", "embedding_grad", "conv2d"])
 def test_threads_change_nothing(name, monkeypatch):
     monkeypatch.setattr(evaluate_module, "_SHARED", 1)
-    shapes = {"embedding_grad": {"v": 5, "n": 40, "d": 6}, "attention": {"b": 1, "h": 5, "s": 9, "d": 4}, "conv2d": {"n": 3, "c": 4, "h": 7, "w": 6, "oc": 5}}
+    shapes = {
+        "embedding_grad": {"v": 5, "n": 40, "d": 6},
+        "attention": {"b": 1, "h": 5, "s": 9, "d": 4},
+        "conv2d": {"n": 3, "c": 4, "h": 7, "w": 6, "oc": 5},
+    }
     kernel = kernels.make(name, shapes.get(name, {"m": 11, "n": 13}))
     inputs = generate(kernel, {}, 0)
     threads = []

@@ -35,7 +35,8 @@ def same(kernel, mode="float64", sizes=None):
     inputs = draw(kernel, mode, sizes=sizes)
     want = evaluate(kernel, inputs, sizes, mode)
     shapes = {
-        b.name: tuple(d if isinstance(d, int) else index_value(d, {s: sizes[s.arg.name] for s in kernel.symbols}) for d in b.shape) for b in normal.buffers
+        b.name: tuple(d if isinstance(d, int) else index_value(d, {s: sizes[s.arg.name] for s in kernel.symbols}) for d in b.shape)
+        for b in normal.buffers
     }
     got = evaluate(normal, {n: a.reshape(shapes[n]) for n, a in inputs.items()}, sizes, mode)
     for name, a in want.items():

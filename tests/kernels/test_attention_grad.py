@@ -62,8 +62,20 @@ def reference(name, x, more):
 BLOCKS = {
     "attention_lse": [["TILE", "key", 3], ["UPCAST", "row", 4], ["STAGE", "P", {"at": "key"}]],
     "attention_delta": [["UPCAST", "d", 2]],
-    "attention_dq": [["TILE", "key", 2], ["UPCAST", "row", 4], ["UPCAST", "key@in", 2], ["STAGE", "dS", {"at": "key"}], ["PARALLEL", "row"]],
-    "attention_dkv": [["TILE", "row", 2], ["UPCAST", "key", 4], ["STAGE", "P", {"at": "row"}], ["STAGE", "dS", {"at": "row"}], ["PARALLEL", "key"]],
+    "attention_dq": [
+        ["TILE", "key", 2],
+        ["UPCAST", "row", 4],
+        ["UPCAST", "key@in", 2],
+        ["STAGE", "dS", {"at": "key"}],
+        ["PARALLEL", "row"],
+    ],
+    "attention_dkv": [
+        ["TILE", "row", 2],
+        ["UPCAST", "key", 4],
+        ["STAGE", "P", {"at": "row"}],
+        ["STAGE", "dS", {"at": "row"}],
+        ["PARALLEL", "key"],
+    ],
 }
 
 

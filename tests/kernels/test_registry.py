@@ -70,7 +70,13 @@ def test_symbols_are_sizes_too():
 
 @pytest.mark.parametrize(
     ("text", "shape"),
-    [("m=1000,n=777", {"m": 1000, "n": 777}), (" m = 3 , n=4,", {"m": 3, "n": 4}), ("n=67_108_864", {"n": 1 << 26}), ("", {}), ("pad=0", {"pad": 0})],
+    [
+        ("m=1000,n=777", {"m": 1000, "n": 777}),
+        (" m = 3 , n=4,", {"m": 3, "n": 4}),
+        ("n=67_108_864", {"n": 1 << 26}),
+        ("", {}),
+        ("pad=0", {"pad": 0}),
+    ],
 )
 def test_parse_shape(text, shape):
     assert kernels.parse_shape(text) == shape

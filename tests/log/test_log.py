@@ -58,7 +58,9 @@ def test_settings(text: str, levels: dict[str, int], file: str | None) -> None:
         ("debug,file=", "names no file"),
     ],
 )
-def test_what_cannot_be_understood_names_the_right_form(text: str, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_understood_names_the_right_form(
+    text: str, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(setup.BadSetting, match=re.escape(said)):
         setup.parse(text)
     monkeypatch.setenv(log.ENV, text)
@@ -101,7 +103,9 @@ def test_a_program_that_sets_up_logging_itself_gets_messages(caplog: pytest.LogC
     with caplog.at_level(DEBUG, "tilewright.search"):
         assert room.listens()
         room.debug("%d of %s", 3, "them")
-    assert [(r.getMessage(), r.funcName) for r in caplog.records] == [("3 of them", "test_a_program_that_sets_up_logging_itself_gets_messages")]
+    assert [(r.getMessage(), r.funcName) for r in caplog.records] == [
+        ("3 of them", "test_a_program_that_sets_up_logging_itself_gets_messages")
+    ]
 
 
 def test_values_are_formatted_only_where_somebody_reads() -> None:

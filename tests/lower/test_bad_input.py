@@ -1,4 +1,5 @@
-"""Input that nobody wishes for, under random legal schedules: huge and infinite numbers, NaN, addresses that are aligned to nothing, nothing at all.
+"""Input that nobody wishes for, under random legal schedules: huge and infinite numbers, NaN, addresses that are
+aligned to nothing, nothing at all.
 
 `pytest tests/lower/test_bad_input.py --examples 50` draws anew and longer."""
 
@@ -92,7 +93,9 @@ SPOILT: dict[str, tuple[Spoil, ...]] = {
 
 
 @pytest.mark.many
-@pytest.mark.parametrize(("name", "spoil"), [(n, s) for n, spoils in SPOILT.items() for s in spoils], ids=lambda p: getattr(p, "__name__", p))
+@pytest.mark.parametrize(
+    ("name", "spoil"), [(n, s) for n, spoils in SPOILT.items() for s in spoils], ids=lambda p: getattr(p, "__name__", p)
+)
 def test_special_numbers_come_out_as_the_reference_has_them(request: pytest.FixtureRequest, name: str, spoil: Spoil) -> None:
     for case, rng in drawn(request, name, 2):
         inputs = generate(case.kernel, case.vars, case.seed)
@@ -123,7 +126,9 @@ def moved(dims: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
 
 
 @pytest.mark.many
-@pytest.mark.parametrize("name", ["matmul", "conv2d", "softmax", "transpose", "add", "attention", "embedding_grad", "sum_all", "cumsum", "mixed"])
+@pytest.mark.parametrize(
+    "name", ["matmul", "conv2d", "softmax", "transpose", "add", "attention", "embedding_grad", "sum_all", "cumsum", "mixed"]
+)
 def test_arrays_one_element_off_every_alignment(request: pytest.FixtureRequest, name: str) -> None:
     for case, _ in drawn(request, name, 2):
         given = generate(case.kernel, case.vars, case.seed)

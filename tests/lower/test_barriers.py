@@ -86,7 +86,9 @@ def test_a_program_that_has_its_barriers_gets_no_more():
 
 
 def test_phases_of_one_thread_are_left_alone():
-    p = program(lambda b, p: [b.store(param(1), b.const(0), one(b)), b.load(param(1), b.const(0))], [(float32, 1)], [(float32, 1)], threads=1)
+    p = program(
+        lambda b, p: [b.store(param(1), b.const(0), one(b)), b.load(param(1), b.const(0))], [(float32, 1)], [(float32, 1)], threads=1
+    )
     text = show(p)
     place(p.phases[0])
     assert show(p) == text
@@ -325,7 +327,16 @@ def test_barriers_stand_in_branches_that_all_threads_take():
             b.store(shared(), p.thread, one(b))
         b.load(shared(), other(b, p))
 
-    assert lines(of(body)) == ["store shared0", "barrier", "if", "  load shared0", "  barrier", "  store shared0", "barrier", "load shared0"]
+    assert lines(of(body)) == [
+        "store shared0",
+        "barrier",
+        "if",
+        "  load shared0",
+        "  barrier",
+        "  store shared0",
+        "barrier",
+        "load shared0",
+    ]
 
 
 def test_a_branch_that_only_some_take_is_one_statement():
@@ -335,7 +346,16 @@ def test_a_branch_that_only_some_take_is_one_statement():
             b.store(param(1), p.thread, b.load(shared(), k.var))
         b.store(shared(), p.thread, one(b))
 
-    assert lines(of(body)) == ["store shared0", "barrier", "if", "  for k", "    load shared0", "    store param1", "barrier", "store shared0"]
+    assert lines(of(body)) == [
+        "store shared0",
+        "barrier",
+        "if",
+        "  for k",
+        "    load shared0",
+        "    store param1",
+        "barrier",
+        "store shared0",
+    ]
 
 
 def test_a_barrier_that_would_stand_where_not_all_threads_come_by():

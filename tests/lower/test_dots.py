@@ -42,7 +42,11 @@ SCHEDULES: dict[str, list[list[Any]]] = {
     "chunks": [["SPLITK", "k", 3], ["UPCAST", "n", 16], ["STAGE", "b", {"at": "m"}]],
 }  # fmt: skip
 CASES = [(*k, s) for k in (("matmul", "int8"), ("matmul_mixed", "bfloat16")) for s in SCHEDULES]
-CASES += [(n, "uint8" if n == "matmul_int8" else "int8", s) for n in ("matmul_int8", "matmul_nt", "matmul_tn") for s in ("tile", "both_packed", "a_in_rows")]
+CASES += [
+    (n, "uint8" if n == "matmul_int8" else "int8", s)
+    for n in ("matmul_int8", "matmul_nt", "matmul_tn")
+    for s in ("tile", "both_packed", "a_in_rows")
+]
 
 
 @pytest.mark.many
@@ -107,7 +111,9 @@ def test_bfloat16_takes_the_steps_of_the_instruction_in_order() -> None:
     want = np.zeros((3, 16), np.float32)
     for l in range(0, 20, 2):
         a, b = x["a"].astype(np.float32), x["b"].astype(np.float32)
-        want = BY_NAME["vdpbf16ps"].step(want, [a[:, l + i, None] * np.ones(16) for i in (0, 1)], [np.ones((3, 1)) * b[l + i] for i in (0, 1)])
+        want = BY_NAME["vdpbf16ps"].step(
+            want, [a[:, l + i, None] * np.ones(16) for i in (0, 1)], [np.ones((3, 1)) * b[l + i] for i in (0, 1)]
+        )
     assert got.tobytes() == want.tobytes()
 
 
@@ -145,7 +151,9 @@ def test_the_narrow_form_has_eight_lanes(name: str, dtype: str) -> None:
 def test_a_convolution_along_its_channels() -> None:
     shape = {"n": 1, "c": 6, "h": 5, "w": 16, "oc": 4, "kh": 3, "kw": 3, "stride": 1, "pad": 1, "groups": 1}
     kernel = kernels.make("conv2d", shape, "bfloat16")
-    opts = parse([["UPCAST", "ow", 16], ["UPCAST", "oc", 2], ["STAGE", "x", {"at": "oh"}], ["TC", "acc", {"n": "ow", "k": "c", "row": "vdpbf16ps"}]])
+    opts = parse(
+        [["UPCAST", "ow", 16], ["UPCAST", "oc", 2], ["STAGE", "x", {"at": "oh"}], ["TC", "acc", {"n": "ow", "k": "c", "row": "vdpbf16ps"}]]
+    )
     check_twin(kernel, opts, V4)
     check_floats(kernel, opts, V4)
 
@@ -155,7 +163,9 @@ def test_a_convolution_along_its_channels() -> None:
 def test_the_scores_of_attention(at: str) -> None:
     kernel = kernels.make("attention", {"b": 1, "h": 2, "s": 40, "d": 12}, "bfloat16")
     instruction = ["TC", "dot", {"m": "row", "n": "key@dot", "k": "d@dot", "row": "vdpbf16ps"}]
-    opts = parse([["TILE", "key", 16], ["UPCAST", "key", 16], ["UPCAST", "row", 2], ["PARALLEL", "h"], ["STAGE", "k", {"at": at}], instruction])
+    opts = parse(
+        [["TILE", "key", 16], ["UPCAST", "key", 16], ["UPCAST", "row", 2], ["PARALLEL", "h"], ["STAGE", "k", {"at": at}], instruction]
+    )
     check_twin(kernel, opts, V4)
     check_floats(kernel, opts, V4)
 
@@ -183,4 +193,6 @@ def test_program_and_source_are_as_kept(row: str) -> None:
     path = GOLDEN / f"dot-{row}.txt"
     if os.environ.get("TILEWRIGHT_GOLDEN") == "write":
         path.write_text(text)
-    assert path.exists() and text == path.read_text(), f"{path.name} differs; if that is meant, write it with TILEWRIGHT_GOLDEN=write and review the change"
+    assert path.exists() and text == path.read_text(), (
+        f"{path.name} differs; if that is meant, write it with TILEWRIGHT_GOLDEN=write and review the change"
+    )

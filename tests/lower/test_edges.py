@@ -40,7 +40,9 @@ def right(kernel: Kernel, opts: Opts, **vars: int) -> None:
 @pytest.mark.many
 @pytest.mark.parametrize("m", [1, 2, 7, 8, 9, 31, 64])
 @pytest.mark.parametrize(
-    "opts", [TILE, [*TILE[:2], ["PARALLEL", "m"], ["TILE", "k", 8], ["MOVE", "k", {"before": "n"}]], []], ids=["packed", "straddling", "none"]
+    "opts",
+    [TILE, [*TILE[:2], ["PARALLEL", "m"], ["TILE", "k", 8], ["MOVE", "k", {"before": "n"}]], []],
+    ids=["packed", "straddling", "none"],
 )
 def test_one_program_serves_every_size(m: int, opts: list[Any]) -> None:
     right(matmul(sym("m", 1, 64), 61, 12), parse(opts), m=m)
@@ -51,7 +53,12 @@ def test_one_program_serves_every_size(m: int, opts: list[Any]) -> None:
 def test_symbolic_columns_and_depths(size: str) -> None:
     for value in (1, 16, 33):
         kernel = matmul(**{"m": 9, "n": 45, "k": 19, size: sym(size, 1, 100)})
-        for opts in ((), parse([["UPCAST", "m", 3], ["UPCAST", "n", 16]]), parse([["UPCAST", "k", 4], ["TILE", "k", 16]]), *seeds(kernel, AVX2, 2)[:1]):
+        for opts in (
+            (),
+            parse([["UPCAST", "m", 3], ["UPCAST", "n", 16]]),
+            parse([["UPCAST", "k", 4], ["TILE", "k", 16]]),
+            *seeds(kernel, AVX2, 2)[:1],
+        ):
             right(kernel, opts, **{size: value})
 
 
@@ -193,7 +200,12 @@ FOUND: list[tuple[str, dict[str, Any], str, list[Any]]] = [
     ("attention", {"b": 1, "h": 1, "s": 5, "d": 3}, "float16", [["UPCAST", "key@max", 2]]),
     ("matvec", {"m": 31, "n": 13}, "bfloat16", [["SPLITK", "n", 2], ["NT", "y"]]),  # streamed the workspace
     ("layernorm", {"m": 11, "n": 16}, "float64", [["UPCAST", "n", 8], ["NT", "y"]]),  # claimed 64 bytes where 32 were known
-    ("attention", {"b": 1, "h": 2, "s": 13, "d": 5}, "float64", [["STAGE", "v", {"at": "d@out", "order": "row"}], ["TILE", "key", 8]]),  # staged at every d
+    (
+        "attention",
+        {"b": 1, "h": 2, "s": 13, "d": 5},
+        "float64",
+        [["STAGE", "v", {"at": "d@out", "order": "row"}], ["TILE", "key", 8]],
+    ),  # staged at every d
 ]
 
 

@@ -122,7 +122,9 @@ def test_every_nan_stays_nan(op: str, name: str, target: Target) -> None:
     """The payload must not leak into exponent arithmetic."""
     bits = np.finfo(name).bits
     mantissa = np.finfo(name).nmant
-    payload = np.concatenate([[1 << k for k in range(mantissa)], np.random.default_rng(0).integers(1, 1 << mantissa, 500)]).astype(f"uint{bits}")
+    payload = np.concatenate([[1 << k for k in range(mantissa)], np.random.default_rng(0).integers(1, 1 << mantissa, 500)]).astype(
+        f"uint{bits}"
+    )
     exponent = np.array(((1 << (bits - 1 - mantissa)) - 1) << mantissa, f"uint{bits}")
     x = np.concatenate([payload | exponent, payload | exponent | np.array(1 << (bits - 1), f"uint{bits}")]).view(name)
     assert np.isnan(x).all() and np.isnan(evaluate(op, x, target=target)).all()
@@ -139,7 +141,10 @@ def test_exp_underflows_gradually_and_overflows_where_it_should(name: str, targe
     assert (np.abs(got.view(f"int{info.bits}") - want.view(f"int{info.bits}")) <= 1).all()
     assert ((got > 0) & (got < info.tiny)).sum() > 100
     edge = np.array([top], name)
-    below, above = np.nextafter(edge, edge.dtype.type(0)), np.nextafter(np.nextafter(edge, edge.dtype.type(np.inf)), edge.dtype.type(np.inf))
+    below, above = (
+        np.nextafter(edge, edge.dtype.type(0)),
+        np.nextafter(np.nextafter(edge, edge.dtype.type(np.inf)), edge.dtype.type(np.inf)),
+    )
     assert np.isfinite(evaluate("exp", below, target=target)).all() and np.isinf(evaluate("exp", above, target=target)).all()
 
 
@@ -200,7 +205,9 @@ def test_only_simple_operations_are_used(op: str, name: str, features: frozenset
     known = ["const", "add", "sub", "mul", "div", "fma", "lt", "le", "select", "abs", "bitcast", "and", "or", "shl", "shr", "load", "store"]
     assert set(body) <= {*known, *({"scale2"} if features else ())}
     work = [o for o in body if o not in ("const", "bitcast", "load", "store")]
-    assert len(work) <= {"exp": 17 if features else 25, "log": 34, "tanh": 25, "erf": 26}[op] + (0 if name == "float32" else 33 if op == "erf" else 20)
+    assert len(work) <= {"exp": 17 if features else 25, "log": 34, "tanh": 25, "erf": 26}[op] + (
+        0 if name == "float32" else 33 if op == "erf" else 20
+    )
 
 
 def test_other_types_and_functions_are_refused() -> None:

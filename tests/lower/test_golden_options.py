@@ -1,4 +1,5 @@
-"""Small kernels for each option, declared in its file: their Programs and the LLVM IR for an AVX-512 and an AVX2 machine, against the texts kept in tests/golden.
+"""Small kernels for each option, declared in its file: their Programs and the LLVM IR for an AVX-512 and an AVX2
+machine, against the texts kept in tests/golden.
 
 To accept a change run `TILEWRIGHT_GOLDEN=write python -m pytest tests/lower/test_golden_options.py` and review what git shows."""
 
@@ -16,13 +17,17 @@ from tilewright.program.text import show
 from tilewright.renderers import render
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
-CASES = {"none": Golden("matmul", {"m": 8, "n": 32, "k": 16}, [])} | {name: case for option in OPTIONS.values() for name, case in option.golden.items()}
+CASES = {"none": Golden("matmul", {"m": 8, "n": 32, "k": 16}, [])} | {
+    name: case for option in OPTIONS.values() for name, case in option.golden.items()
+}
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_program_and_source_are_as_kept(name: str) -> None:
     case = CASES[name]
-    scheduled = {t: apply(kernels.make(case.kernel, dict(case.shape), "float32"), parse(case.opts), targets.named(t)) for t in ("znver5", "avx2")}
+    scheduled = {
+        t: apply(kernels.make(case.kernel, dict(case.shape), "float32"), parse(case.opts), targets.named(t)) for t in ("znver5", "avx2")
+    }
     texts = [show(lower(scheduled["znver5"]))] + [f"; ---- {t}\n{render(lower(s), targets.named(t)).text}" for t, s in scheduled.items()]
     text = "\n".join(texts)
     path = GOLDEN / f"option-{name}.txt"

@@ -112,7 +112,9 @@ def test_the_cases_have_what_groups_have(request: pytest.FixtureRequest) -> None
         seen.update(ops & {"barrier", "shfl_xor"}, cases=1, threads=any(p.threads > 1 for p in program.phases), shared=program.shared > 0)
         seen.update({f"{o.op}{' swizzled' if isinstance(o.arg, tuple) and dict(o.arg).get('swizzle') else ''}" for o in case.opts})
     total = seen["cases"]
-    assert seen["threads"] > total / 2 and seen["shared"] > total / 4 and seen["barrier"] > total / 4 and seen["shfl_xor"] > total / 20, seen
+    assert seen["threads"] > total / 2 and seen["shared"] > total / 4 and seen["barrier"] > total / 4 and seen["shfl_xor"] > total / 20, (
+        seen
+    )
     assert all(seen[o] > 3 for o in ("LOCAL", "GROUP", "STAGE", "STAGE swizzled", "SWIZZLE", "SPLITK", "LAUNCH", "UPCAST", "TILE")), seen
 
 

@@ -21,7 +21,9 @@ CONV = {"n": 1, "c": 8, "h": 9, "w": 9, "oc": 32}
 TILE = (opt("UPCAST", "m", 2), opt("UPCAST", "n", 32))
 
 
-def interpreted(name: str, shape: Mapping[str, int], opts: Opts, dtype: str | None = None, target: str = "cascadelake") -> tuple[int, list[np.ndarray]]:
+def interpreted(
+    name: str, shape: Mapping[str, int], opts: Opts, dtype: str | None = None, target: str = "cascadelake"
+) -> tuple[int, list[np.ndarray]]:
     """(phases that pack, outputs)."""
     kernel = normalise(kernels.make(name, shape, dtype))
     program = lower(apply(kernel, opts, targets.named(target)))
@@ -36,14 +38,26 @@ def interpreted(name: str, shape: Mapping[str, int], opts: Opts, dtype: str | No
 @pytest.mark.parametrize(
     "name, shape, opts",
     [
-        ("matmul:constant=b", MATMUL, (*TILE, opt("TILE", "k", 8), opt("MOVE", "k", before="m"), opt("PARALLEL", "m"), opt("STAGE", "b", at="once"))),
+        (
+            "matmul:constant=b",
+            MATMUL,
+            (*TILE, opt("TILE", "k", 8), opt("MOVE", "k", before="m"), opt("PARALLEL", "m"), opt("STAGE", "b", at="once")),
+        ),
         ("matmul:constant=b", MATMUL, (*TILE, opt("PARALLEL", "n"), opt("STAGE", "b", at="once", pad=3))),
         ("matmul:constant=b", MATMUL, (opt("PADTO", "n", 48), opt("UPCAST", "n", 48), opt("STAGE", "b", at="once"))),
         ("matmul:constant=a,b", MATMUL, (*TILE, opt("STAGE", "a", at="once"), opt("STAGE", "b", at="once"))),
         ("matmul_nt:constant=b", MATMUL | {"k": 32}, (*TILE, opt("PARALLEL", "n"), opt("STAGE", "b", at="once"))),
         ("batched_matmul:constant=y", {"b": 3, **MATMUL}, (*TILE, opt("PARALLEL", "b"), opt("STAGE", "y", at="once"))),
-        ("conv2d:constant=weight", CONV, (opt("UPCAST", "oc", 32), opt("UPCAST", "ow", 3), opt("PARALLEL", "oh"), opt("STAGE", "weight", at="once"))),
-        ("conv2d:constant=weight", CONV | {"groups": 2}, (opt("UPCAST", "oc", 16), opt("UPCAST", "ow", 3), opt("STAGE", "weight", at="once"))),
+        (
+            "conv2d:constant=weight",
+            CONV,
+            (opt("UPCAST", "oc", 32), opt("UPCAST", "ow", 3), opt("PARALLEL", "oh"), opt("STAGE", "weight", at="once")),
+        ),
+        (
+            "conv2d:constant=weight",
+            CONV | {"groups": 2},
+            (opt("UPCAST", "oc", 16), opt("UPCAST", "ow", 3), opt("STAGE", "weight", at="once")),
+        ),
     ],
 )
 def test_packing_once_changes_no_result(name: str, shape: dict[str, int], opts: Opts) -> None:

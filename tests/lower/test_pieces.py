@@ -20,9 +20,24 @@ from tilewright.renderers import render
 AVX512, AVX2 = targets.named("znver5"), targets.named("avx2")
 MEMORY = ("load", "store", "gather", "scatter")
 ROWS = [["UPCAST", "n", 32], ["UPCAST", "m", 2], ["PARALLEL", "m"]]
-TILES = [["UPCAST", "m", 6], ["UPCAST", "n", 16], ["TILE", "n", 64], ["PARALLEL", "n"], ["TILE", "k", 8], ["UNROLL", "k", 4], ["MOVE", "k", {"before": "m"}]]
+TILES = [
+    ["UPCAST", "m", 6],
+    ["UPCAST", "n", 16],
+    ["TILE", "n", 64],
+    ["PARALLEL", "n"],
+    ["TILE", "k", 8],
+    ["UNROLL", "k", 4],
+    ["MOVE", "k", {"before": "m"}],
+]
 PANEL = ["STAGE", "b", {"at": "k"}]
-FOLD = [["TILE", "key", 16], ["UPCAST", "row", 8], ["UPCAST", "key@dot", 4], ["UPCAST", "d@out", 4], ["PARALLEL", "row"], ["STAGE", "P", {"at": "key"}]]
+FOLD = [
+    ["TILE", "key", 16],
+    ["UPCAST", "row", 8],
+    ["UPCAST", "key@dot", 4],
+    ["UPCAST", "d@out", 4],
+    ["PARALLEL", "row"],
+    ["STAGE", "P", {"at": "key"}],
+]
 
 
 def program(kernel: Kernel, opts: Any, target: Any = AVX2) -> Program:
@@ -31,7 +46,9 @@ def program(kernel: Kernel, opts: Any, target: Any = AVX2) -> Program:
 
 def masks(block: Block) -> int:
     """Masked accesses."""
-    return sum(s.op in MEMORY and len(s.args) > (2 if s.op in ("store", "scatter") else 1) for s in statements(block) if isinstance(s, Instr))
+    return sum(
+        s.op in MEMORY and len(s.args) > (2 if s.op in ("store", "scatter") else 1) for s in statements(block) if isinstance(s, Instr)
+    )
 
 
 def loops(block: Block) -> Iterator[For]:

@@ -98,6 +98,7 @@ def test_opencl_asks_where_its_compiler_can() -> None:
 
 def test_opencl_streams_where_its_compiler_can() -> None:
     text = render(
-        program("transpose", {"m": 64, "n": 64}, [["UPCAST", "m", 16], ["UPCAST", "n", 16], ["NT", "y"]], target=named("opencl-cpu")), named("opencl-cpu")
+        program("transpose", {"m": 64, "n": 64}, [["UPCAST", "m", 16], ["UPCAST", "n", 16], ["NT", "y"]], target=named("opencl-cpu")),
+        named("opencl-cpu"),
     ).text
     assert text.count("store_streaming(") > 2 and "__has_builtin(__builtin_nontemporal_store)" in text

@@ -123,7 +123,9 @@ def test_a_scan_that_is_not_innermost_is_refused() -> None:
         apply(scanned("add", 8, 32, along=0), parse([["UPCAST", "m", 4]]), CASCADE)
 
 
-@pytest.mark.parametrize(("opts", "target", "why"), [([["PARALLEL", "n"]], "cascadelake", "cannot be parallel"), ([["UPCAST", "n", 4]], "sm_80", "one lane")])
+@pytest.mark.parametrize(
+    ("opts", "target", "why"), [([["PARALLEL", "n"]], "cascadelake", "cannot be parallel"), ([["UPCAST", "n", 4]], "sm_80", "one lane")]
+)
 def test_what_stays_impossible(opts: list[Any], target: str, why: str) -> None:
     with pytest.raises(OptError, match=why):
         apply(scanned("add", 9, 64), parse(opts), targets.named(target))

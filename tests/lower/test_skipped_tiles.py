@@ -45,9 +45,21 @@ def test_the_twin_agrees(name, opts):
     ("name", "opts"),
     [
         ("attention_dq", [["TILE", "key", 4], ["UPCAST", "row", 8], ["STAGE", "dS", {"at": "key"}], ["PARALLEL", "row"]]),
-        ("attention_dq", [["TILE", "key", 6], ["TILE", "row", 12], ["UPCAST", "row", 4], ["PARALLEL", "row"], ["MOVE", "key", {"before": "row.t"}]]),
+        (
+            "attention_dq",
+            [["TILE", "key", 6], ["TILE", "row", 12], ["UPCAST", "row", 4], ["PARALLEL", "row"], ["MOVE", "key", {"before": "row.t"}]],
+        ),
         ("attention_dkv", [["TILE", "row", 4], ["UPCAST", "key", 8], ["STAGE", "P", {"at": "row"}], ["PARALLEL", "key"]]),
-        ("attention_dkv", [["TILE", "row", 8], ["UPCAST", "key", 4], ["UPCAST", "row@in", 4], ["STAGE", "k", {"at": "key"}], ["STAGE", "dS", {"at": "row"}]]),
+        (
+            "attention_dkv",
+            [
+                ["TILE", "row", 8],
+                ["UPCAST", "key", 4],
+                ["UPCAST", "row@in", 4],
+                ["STAGE", "k", {"at": "key"}],
+                ["STAGE", "dS", {"at": "row"}],
+            ],
+        ),
     ],
 )
 def test_the_twin_of_gradients_agrees(name, opts):

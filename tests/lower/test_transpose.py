@@ -67,6 +67,9 @@ def test_no_gather_is_left_and_results_are_the_same(case):
 def test_rows_past_the_end_are_not_read():
     """A masked axis keeps its bounds: nothing is read along it that a gather would not have read."""
     kernel = normalise(kernels.make("matmul_nt", {"m": 3, "n": 27, "k": 37}, "float32"))
-    for opts in ((opt("UPCAST", "n", 16), opt("STAGE", "b", at="m")), (opt("UPCAST", "n", 16), opt("UNROLL", "k", 4), opt("STAGE", "b", at="m"))):
+    for opts in (
+        (opt("UPCAST", "n", 16), opt("STAGE", "b", at="m")),
+        (opt("UPCAST", "n", 16), opt("UNROLL", "k", 4), opt("STAGE", "b", at="m")),
+    ):
         check_twin(kernel, opts, TARGET)
         check_compiled(kernel, opts, targets.host())

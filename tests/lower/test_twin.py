@@ -88,7 +88,9 @@ def forget_mask(found: list[Stmt]) -> None:
     s.op, s.args = "max", (s.args[1], s.args[1])
 
 
-@pytest.mark.parametrize("fault", [drop("add"), drop("mul"), shorten("k"), shift_store, forget_mask], ids=["add", "mul", "loop", "store", "mask"])
+@pytest.mark.parametrize(
+    "fault", [drop("add"), drop("mul"), shorten("k"), shift_store, forget_mask], ids=["add", "mul", "loop", "store", "mask"]
+)
 def test_a_faulty_program_is_found(fault: Fault) -> None:
     kernel, program = matmul()
     twin_of(program, kernel, {})
@@ -118,7 +120,9 @@ PATCHES: list[tuple[str, Any, str, Any]] = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("what", "owner", "name", "fault"), PATCHES, ids=[p[0] for p in PATCHES])
-def test_random_schedules_find_a_fault_in_the_compiler(what: str, owner: Any, name: str, fault: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_random_schedules_find_a_fault_in_the_compiler(
+    what: str, owner: Any, name: str, fault: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(owner, name, fault)
     monkeypatch.setenv("TILEWRIGHT_VERIFY", "0")  # the twin must find it alone
     for i in range(1500):

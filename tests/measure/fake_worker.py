@@ -53,7 +53,9 @@ class FarDevice(CpuDevice):
         inner, memory = super().load(obj, signature, threads), self.memory()
         run, time = inner.run, inner.time
         inner.run = lambda pointers, vars=(): run([memory.address(h) for h in pointers], vars)
-        inner.time = lambda sets, vars=(), repeats=1, limit_s=float("inf"): time([[memory.address(h) for h in s] for s in sets], vars, repeats, limit_s)
+        inner.time = lambda sets, vars=(), repeats=1, limit_s=float("inf"): time(
+            [[memory.address(h) for h in s] for s in sets], vars, repeats, limit_s
+        )
         return inner
 
 

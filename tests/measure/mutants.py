@@ -338,7 +338,11 @@ def softmax():
         {"m": 33, "n": 70},
         "float32",
         [],
-        {"a coefficient of exp off by 2⁻⁸": a_coefficient, "result rounded to float16": round_result(float16, float32), "nothing stored": no_stores},
+        {
+            "a coefficient of exp off by 2⁻⁸": a_coefficient,
+            "result rounded to float16": round_result(float16, float32),
+            "nothing stored": no_stores,
+        },
     )
 
 
@@ -422,4 +426,7 @@ def handwritten():
     )  # fmt: skip
 
 
-GROUPS = {f.__name__: f for f in (matmul, matmul_parallel, matmul_staged, matmul_double, matmul_half, matmul_int8, softmax, layernorm, two_phases, handwritten)}
+GROUPS = {
+    f.__name__: f
+    for f in (matmul, matmul_parallel, matmul_staged, matmul_double, matmul_half, matmul_int8, softmax, layernorm, two_phases, handwritten)
+}

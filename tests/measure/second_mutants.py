@@ -1,4 +1,5 @@
-"""Planted wrong candidates that are right on ordinary inputs, at ordinary addresses, or most of the time: the second check must refuse them.
+"""Planted wrong candidates that are right on ordinary inputs, at ordinary addresses, or most of the time: the second
+check must refuse them.
 
 `GROUPS` as in `mutants`: (kernel, right candidate, {mutant: candidate}). Those of `INTERMITTENT` are wrong in some calls only."""
 
@@ -102,7 +103,9 @@ def in_turn(n, bit=False):
     return built(text(count(""), ONE, "@calls = internal global i32 0\n" + one(now + wrong)), f"every {n}")
 
 
-INTERMITTENT = {f"every {n}{' in a bit' if bit else ''}": (lambda n=n, bit=bit: in_turn(n, bit)) for n in (2, 4, 8, 16) for bit in (False, True)}
+INTERMITTENT = {
+    f"every {n}{' in a bit' if bit else ''}": (lambda n=n, bit=bit: in_turn(n, bit)) for n in (2, 4, 8, 16) for bit in (False, True)
+}
 
 
 # faults of Programs -----------------------------------------------------------------------------------------------
@@ -155,7 +158,9 @@ def relu():
 
 
 def pool():
-    return of_kernel("max_pool2d", {"n": 2, "c": 9, "h": 17, "w": 19, "kh": 3, "kw": 3, "stride": 2, "pad": 1}, "float32", [], {"NaN is lost": nan_lost})
+    return of_kernel(
+        "max_pool2d", {"n": 2, "c": 9, "h": 17, "w": 19, "kh": 3, "kw": 3, "stride": 2, "pad": 1}, "float32", [], {"NaN is lost": nan_lost}
+    )
 
 
 def gelu():

@@ -34,7 +34,9 @@ def test_integers_fill_their_range_with_both_ends():
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
 def test_floats_are_normal_or_small_whole_numbers(dtype):
-    k = kernels.make("add", {"n": 4000} if "n" in kernels.get("add").shape_names and len(kernels.get("add").shape_names) == 1 else None, dtype)
+    k = kernels.make(
+        "add", {"n": 4000} if "n" in kernels.get("add").shape_names and len(kernels.get("add").shape_names) == 1 else None, dtype
+    )
     normal = next(iter(generate(k, {}, 0).values())).astype(np.float64)
     assert abs(normal.mean()) < 0.1 and 0.9 < normal.std() < 1.1
     whole = next(iter(generate(k, {}, 0, whole=True).values())).astype(np.float64)

@@ -115,7 +115,9 @@ def test_runs_that_differ_in_bits_are_found(effects, outcome):
     unsteady = built(text(count(""), CALL, LAST_BIT), "unsteady", effects=effects)
     with Measurer(kb.build(), "cpu", 1, builders=1) as m:
         for r in (m.measure([unsteady])[0], m.confirm(unsteady)):
-            assert r.outcome is outcome and ("two runs on the same inputs gave different bits: y[" in r.detail) == (outcome is Outcome.wrong), r
+            assert r.outcome is outcome and ("two runs on the same inputs gave different bits: y[" in r.detail) == (
+                outcome is Outcome.wrong
+            ), r
 
 
 @pytest.mark.alone

@@ -47,7 +47,9 @@ def good() -> Built:
 def test_right_candidates_are_verified_timed_and_compared(m: Measurer, good: Built) -> None:
     first, second = m.measure([good, built("if (i < 0) return;", "other")])
     # calls of a few microseconds: on a busy machine the second can seem three times as slow as the first
-    assert first.ok and second.outcome in (Outcome.ok, Outcome.slow) and all(x.t_min is not None and 0 < x.t_min < 1 for x in (first, second))
+    assert (
+        first.ok and second.outcome in (Outcome.ok, Outcome.slow) and all(x.t_min is not None and 0 < x.t_min < 1 for x in (first, second))
+    )
     assert m.confirm(good).ok
     assert m.duel(good, good, rounds=3).rounds == 3
 
@@ -75,7 +77,9 @@ def test_a_fault_is_an_outcome_and_the_next_candidate_is_measured(m: Measurer, g
 
 def test_more_group_memory_or_threads_than_there_are_cost_no_worker(m: Measurer, good: Built) -> None:
     target = devices.get(QUICK).target
-    memory, threads, after = m.measure([built("", "memory", shared=target.shared + 1), built("", "threads", threads=target.max_threads + 8), good])
+    memory, threads, after = m.measure(
+        [built("", "memory", shared=target.shared + 1), built("", "threads", threads=target.max_threads + 8), good]
+    )
     assert memory.outcome is Outcome.build and "bytes of shared memory" in memory.detail
     assert threads.outcome is Outcome.build and "takes at most" in threads.detail
     assert after.ok

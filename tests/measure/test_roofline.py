@@ -82,7 +82,14 @@ def test_operands_lie_where_timing_leaves_them(kernel, shape, threads, bound, ba
 def test_what_computes_is_not_rotated_and_has_the_bound_of_its_cache():
     k = kernels.make("matmul", {"m": 64, "n": 64, "k": 64})
     assert roofline(k, CACHED, 1, target=HERE).bound == "compute"
-    slow = Limits("", {1: dataclasses.replace(CACHED.rates[1], caches=(Cached(16 << 10, 1e9, 1e9),), read=5e8, copy=5e8, copy_nt=5e8, triad=5e8, triad_nt=5e8)})
+    slow = Limits(
+        "",
+        {
+            1: dataclasses.replace(
+                CACHED.rates[1], caches=(Cached(16 << 10, 1e9, 1e9),), read=5e8, copy=5e8, copy_nt=5e8, triad=5e8, triad_nt=5e8
+            )
+        },
+    )
     assert roofline(k, slow, 1, target=HERE).bound == "L2"
 
 

@@ -49,7 +49,11 @@ def test_what_was_right_alone_after_it_failed_beside_others_is_cleared():
     with Measurer(double(), BesideOthers(), 1, builders=1) as m:
         first, second = m.measure([good, good])
     assert first.ok and not first.cleared
-    assert second.outcome in (Outcome.ok, Outcome.slow) and second.cleared and second.detail.startswith("wrong once beside others, then right in ")
+    assert (
+        second.outcome in (Outcome.ok, Outcome.slow)
+        and second.cleared
+        and second.detail.startswith("wrong once beside others, then right in ")
+    )
     assert any(c.startswith("repeat") for c in second.checks)
 
 

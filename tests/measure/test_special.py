@@ -77,7 +77,14 @@ def test_which_zero_is_larger_is_not_defined():
 
 def test_sums_that_overflow_in_some_order_are_loose():
     value, loose, unsure = summed(
-        [[BIG, BIG, -BIG, -BIG], [INF, 1.0, 2.0, 3.0], [INF, -INF, 0.0, 0.0], [INF, -BIG, -BIG, 0.0], [-0.0, -0.0, -0.0, -0.0], [1e-40, 0, 0, 0]]
+        [
+            [BIG, BIG, -BIG, -BIG],
+            [INF, 1.0, 2.0, 3.0],
+            [INF, -INF, 0.0, 0.0],
+            [INF, -BIG, -BIG, 0.0],
+            [-0.0, -0.0, -0.0, -0.0],
+            [1e-40, 0, 0, 0],
+        ]
     )
     assert loose.tolist() == [True, False, False, True, False, False] and unsure[4]
     assert value[1] == INF and np.isnan(value[2]) and value[5] == np.float32(1e-40)
@@ -94,9 +101,13 @@ def test_where_only_a_masked_weight_meets_it_an_infinity_may_show_or_not():
 
 @pytest.mark.parametrize("type_", ["float32", "float16", "bfloat16", "float64"])
 def test_inputs_have_everything(type_):
-    kernel = kernels.make("add", {"m": 64, "n": 80}, type_) if "m" in kernels.get("add").shape_names else kernels.make("add", {"n": 5120}, type_)
+    kernel = (
+        kernels.make("add", {"m": 64, "n": 80}, type_) if "m" in kernels.get("add").shape_names else kernels.make("add", {"n": 5120}, type_)
+    )
     x = generate(kernel, {}, 3)[kernel.inputs[0].name].astype(np.float64)
-    smallest = float(dtype(type_).np.type(1)) and {"float32": 2.0**-126, "float16": 2.0**-14, "bfloat16": 2.0**-126, "float64": 2.0**-1022}[type_]
+    smallest = (
+        float(dtype(type_).np.type(1)) and {"float32": 2.0**-126, "float16": 2.0**-14, "bfloat16": 2.0**-126, "float64": 2.0**-1022}[type_]
+    )
     assert np.isnan(x).any() and (x == INF).any() and (x == -INF).any()
     assert ((x == 0) & np.signbit(x)).any() and ((x == 0) & ~np.signbit(x)).any()
     assert ((x != 0) & (np.abs(x) < smallest)).sum() > 8
@@ -125,7 +136,9 @@ def on_special(case, source, exe, wild):
     kernel = case.kernel
     inputs = generate(kernel, case.vars, case.seed, wild, subnormal="bf16" not in str(case.opts))
     expect = special_expectations(kernel, inputs, case.vars)
-    memory = Operands([b.name for b in kernel.buffers], [b.dtype for b in kernel.buffers], [shape(b, kernel, case.vars) for b in kernel.buffers], inputs)
+    memory = Operands(
+        [b.name for b in kernel.buffers], [b.dtype for b in kernel.buffers], [shape(b, kernel, case.vars) for b in kernel.buffers], inputs
+    )
     memory.poison(memory.checked, {n: s for n, e in expect.items() if (s := e.stale()) is not None})
     exe.run(memory.checked, [case.vars[s] for s in source.signature.symbols])
     places = dict(zip(memory.names, memory.checked, strict=True))
@@ -146,7 +159,15 @@ def test_no_right_schedule_is_blamed(name, device):
 
 def test_enough_is_certain():
     """A check that leaves most open finds nothing."""
-    for name, least in {"gelu": 0.95, "softmax": 0.8, "matmul": 0.5, "attention": 0.4, "layernorm": 0.5, "max_pool2d": 0.3, "argmax": 1.0}.items():
+    for name, least in {
+        "gelu": 0.95,
+        "softmax": 0.8,
+        "matmul": 0.5,
+        "attention": 0.4,
+        "layernorm": 0.5,
+        "max_pool2d": 0.3,
+        "argmax": 1.0,
+    }.items():
         kernel = kernels.make(name, {"m": 40, "n": 70, "k": 33} if name == "matmul" else kernels.get(name).odd_shape)
         for e in special_expectations(kernel, generate(kernel, {}, 1), {}).values():
             loose = 0.0 if e.free is None else e.free.mean()

@@ -62,7 +62,9 @@ def test_an_infinity_is_right_where_the_reference_just_fits():
     x = kb.input("x", (4, 2), float32)
     total = kb.sum("total", (i,), j, x[i, j])
     kb.store("y", dtype("float16"), (4,), (i,), total[i])
-    e = expectations(kb.build(), {"x": np.array([[65519.0, 0.998], [-65519.0, -0.998], [65000.0, 400.0], [65519.0, 1.002]], np.float32)}, {})["y"]
+    e = expectations(
+        kb.build(), {"x": np.array([[65519.0, 0.998], [-65519.0, -0.998], [65000.0, 400.0], [65519.0, 1.002]], np.float32)}, {}
+    )["y"]
     inf = np.inf
     assert verdict(e, np.array([inf, -inf, 65408.0, inf], np.float16)).ok
     assert verdict(e, np.array([65504.0, -65504.0, 65408.0, 65504.0], np.float16)).ok
@@ -142,7 +144,9 @@ def test_whole_number_inputs_make_sums_of_products_exact():
     assert not verdict(e, right).ok
 
 
-@pytest.mark.parametrize("name,exact", [("matmul", True), ("softmax", False), ("layernorm", False), ("sum_rows", True), ("gelu", False), ("transpose", True)])
+@pytest.mark.parametrize(
+    "name,exact", [("matmul", True), ("softmax", False), ("layernorm", False), ("sum_rows", True), ("gelu", False), ("transpose", True)]
+)
 def test_which_kernels_are_exact(name, exact):
     assert is_exact(kernels.make(name), {}) is exact
 
@@ -221,7 +225,10 @@ class Lazy:
 def test_a_device_that_writes_past_the_results_of_a_comparison_ends_there():
     e = expect(scaled(5000))["y"]
     assert in_child(lambda: Comparer(e, Lazy(devices.get("cpu"))).why) == "the compare kernel missed a planted error on this device"
-    assert in_child(lambda: Comparer(e, Lazy(devices.get("cpu"), past=1)).why, fatal=True) == f"the compiled code ended with signal {signal.SIGSEGV:d}"
+    assert (
+        in_child(lambda: Comparer(e, Lazy(devices.get("cpu"), past=1)).why, fatal=True)
+        == f"the compiled code ended with signal {signal.SIGSEGV:d}"
+    )
 
 
 def test_a_device_whose_compare_kernel_does_nothing_is_not_trusted():
@@ -241,7 +248,9 @@ def test_all_outputs_are_checked():
     ops = Operands([b.name for b in k.buffers], [b.dtype for b in k.buffers], [b.shape for b in k.buffers], inputs)
     checker = Checker(expects, None)
     for name in ops.outputs:
-        view(ops.places[name].checked, ops.places[name].dtype, ops.places[name].shape)[...] = expects[name].value.reshape(ops.places[name].shape)
+        view(ops.places[name].checked, ops.places[name].dtype, ops.places[name].shape)[...] = expects[name].value.reshape(
+            ops.places[name].shape
+        )
     assert checker.check(ops, ops.checked).ok
     for name in ops.outputs:
         place = view(ops.places[name].checked, ops.places[name].dtype, ops.places[name].shape)

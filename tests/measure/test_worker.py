@@ -53,7 +53,10 @@ def test_a_hang_is_killed_at_its_deadline(m, good):
 
 @pytest.mark.slow
 def test_a_device_that_cannot_be_opened_says_so(good):
-    with Measurer(double(), LostDevice(), 1, builders=1) as m, pytest.raises(MeasureError, match="cannot be used for measuring: the driver is gone"):
+    with (
+        Measurer(double(), LostDevice(), 1, builders=1) as m,
+        pytest.raises(MeasureError, match="cannot be used for measuring: the driver is gone"),
+    ):
         m.measure([good])
 
 

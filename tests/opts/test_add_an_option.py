@@ -1,4 +1,5 @@
-"""docs/add-an-option.md is true: every piece of code on the page stands in the file that it names, and no other file knows of the option."""
+"""docs/add-an-option.md is true: every piece of code on the page stands in the file that it names, and no other file
+knows of the option."""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""Options that do not depend on each other may stand in any order: the schedule, its hash and its Program are the same. And `apply` is pure.
+"""Options that do not depend on each other may stand in any order: the schedule, its hash and its Program are the
+same. And `apply` is pure.
 
-What does depend on its place: MOVE, which reorders the loops that are there; PARALLEL before or after PARALLEL and TILE, which is the order of the grid; two TILEs
-of one axis where another option names one of the loops they make; PADTO, which must come before its axis is cut. Options on one axis may need their order to be legal."""
+What does depend on its place: MOVE, which reorders the loops that are there; PARALLEL before or after PARALLEL and
+TILE, which is the order of the grid; two TILEs of one axis where another option names one of the loops they make;
+PADTO, which must come before its axis is cut. Options on one axis may need their order to be legal."""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ def free(a: Opt, b: Opt, opts: Opts) -> bool:
     ops = {a.op, b.op}
     if "MOVE" in ops or ops == {"PARALLEL"} or ops == {"PARALLEL", "TILE"}:
         return False
-    named = {o.fields[f] for o in opts for f in ("at", "before") if o.op in ("STAGE", "MOVE") and f in o.fields} | {o.on for o in opts if o.op == "MOVE"}
+    named = {o.fields[f] for o in opts for f in ("at", "before") if o.op in ("STAGE", "MOVE") and f in o.fields} | {
+        o.on for o in opts if o.op == "MOVE"
+    }
     return not (ops == {"TILE"} and family(a) == family(b) and any(".t" in str(loop) for loop in named))
 
 
@@ -77,7 +81,9 @@ def test_neighbours_that_do_not_depend_on_each_other_commute(name: str) -> None:
             assert second.hash == first.hash, f"{case.name}: {dumps(opts)} is another schedule than {dumps(swapped)}"
             if not shown:  # one Program a kernel: the hash stands for it, which test_apply.py holds
                 shown = True
-                assert program(second) == program(first), f"{case.name}: {dumps(opts)} and {dumps(swapped)} are one schedule and two Programs"
+                assert program(second) == program(first), (
+                    f"{case.name}: {dumps(opts)} and {dumps(swapped)} are one schedule and two Programs"
+                )
 
 
 @pytest.mark.many

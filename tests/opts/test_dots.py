@@ -148,7 +148,12 @@ def test_canonical_names_and_back() -> None:
     assert names.from_canonical(there, SYNTAX) == listed
 
 
-ROWS = [("matmul_int8", "uint8", "cascadelake"), ("matmul", "int8", "cascadelake"), ("matmul", "int8", "alderlake"), ("matmul_mixed", "bfloat16", "znver5")]
+ROWS = [
+    ("matmul_int8", "uint8", "cascadelake"),
+    ("matmul", "int8", "cascadelake"),
+    ("matmul", "int8", "alderlake"),
+    ("matmul_mixed", "bfloat16", "znver5"),
+]
 
 
 @pytest.mark.slow
@@ -174,7 +179,8 @@ def test_targets_without_rows_are_left_alone(target: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "dtype", "shape"), [("matmul_int8", "uint8", {"m": 8, "n": 37, "k": 12}), ("attention", "bfloat16", {"b": 1, "h": 2, "s": 32, "d": 16})]
+    ("name", "dtype", "shape"),
+    [("matmul_int8", "uint8", {"m": 8, "n": 37, "k": 12}), ("attention", "bfloat16", {"b": 1, "h": 2, "s": 32, "d": 16})],
 )
 def test_actions_propose_it_with_what_it_needs(name: str, dtype: str, shape: dict[str, int]) -> None:
     s = apply(kernels.make(name, shape, dtype), (), V4)
@@ -192,7 +198,9 @@ def test_the_template_has_it_as_a_choice() -> None:
 
 def test_listings_name_the_instruction() -> None:
     lines = nest_lines(apply(matmul(), parse([LANES, PANEL, TC]), V4))
-    assert any(line.detail == "by vpdpbusd, with 128 added to a" for line in lines) and any(line.label == "k.d" and line.kind == "dot" for line in lines)
+    assert any(line.detail == "by vpdpbusd, with 128 added to a" for line in lines) and any(
+        line.label == "k.d" and line.kind == "dot" for line in lines
+    )
 
 
 def test_a_row_is_all_that_an_instruction_needs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,9 @@ def test_an_axis_is_cut_into_vectors_threads_and_copies() -> None:
     parts = {a.arg.name: [(p.name, p.kind, p.trips, p.stride) for p in s.parts(a)] for a in s.plans}
     assert parts["n"] == [("n", "grid", 4, 128), ("n.v", "upcast", 2, 64), ("n.l", "thread", 16, 4), ("n.u", "upcast", 4, 1)]
     assert parts["m"] == [("m", "grid", 8, 32), ("m.l", "thread", 8, 4), ("m.u", "upcast", 4, 1)]
-    assert s.group == 128 and [(t.family, t.stride) for t in s.threads] == [("n", 1), ("m", 16)], "neighbours along n, which is consecutive in memory"
+    assert s.group == 128 and [(t.family, t.stride) for t in s.threads] == [("n", 1), ("m", 16)], (
+        "neighbours along n, which is consecutive in memory"
+    )
 
 
 def test_a_tile_is_copied_by_all_threads_between_two_barriers() -> None:
@@ -75,7 +77,9 @@ def test_on_a_gpu_shared_outer_loops_are_the_grid() -> None:
     assert [p.name for p in scheduled("matmul", m=8, n=8, k=8).grid] == ["m", "n"]
     assert [p.name for p in scheduled("softmax", m=8, n=8).grid] == ["m"]
     assert [p.name for p in scheduled("matmul", target=targets.named("opencl-cpu"), m=8, n=8, k=8).grid] == []
-    assert scheduled("embedding_grad").grid == [] or all(p.axis.arg.family != "n" for p in scheduled("embedding_grad").grid), "writes that meet stay in order"
+    assert scheduled("embedding_grad").grid == [] or all(p.axis.arg.family != "n" for p in scheduled("embedding_grad").grid), (
+        "writes that meet stay in order"
+    )
 
 
 def test_bands_of_the_grid_are_a_permutation() -> None:
@@ -127,7 +131,9 @@ def test_processors_have_no_groups(op: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "target"), [(n, "sm_80") for n in kernels.NAMES] + [(n, "opencl-gpu") for n in ("matmul", "softmax", "sum_all", "transpose")])
+@pytest.mark.parametrize(
+    ("name", "target"), [(n, "sm_80") for n in kernels.NAMES] + [(n, "opencl-gpu") for n in ("matmul", "softmax", "sum_all", "transpose")]
+)
 def test_every_kernel_has_seeds_that_lower(name: str, target: str) -> None:
     kernel, t = normalise(kernels.make(name)), targets.named(target)
     found = heuristics.seeds(kernel, t)

@@ -28,7 +28,9 @@ def test_the_empty_schedule_is_the_kernel() -> None:
 
 
 def test_tile_upcast_unroll_parallel_and_move() -> None:
-    s = scheduled([["UPCAST", "m", 8], ["UPCAST", "n", 32], ["TILE", "k", 32], ["UNROLL", "k", 4], ["PARALLEL", "n"], ["MOVE", "k", {"before": "m"}]])
+    s = scheduled(
+        [["UPCAST", "m", 8], ["UPCAST", "n", 32], ["TILE", "k", 32], ["UNROLL", "k", 4], ["PARALLEL", "n"], ["MOVE", "k", {"before": "m"}]]
+    )
     assert loops(s, "acc") == [
         ("n", 3, 32, "grid"), ("k", 4, 32, "serial"), ("m", 8, 8, "serial"), ("k.t", 8, 4, "serial"),
         ("k.r", 4, 1, "unroll"), ("m.u", 8, 1, "upcast"), ("n.u", 32, 1, "upcast"),
@@ -115,18 +117,28 @@ def test_padding_allows_more_copies_than_a_quarter_of_extra_work() -> None:
 
 
 def test_every_schedule_prints_as_a_nest() -> None:
-    for opts in ([], [["SPLITK", "k", 4]], [["UPCAST", "n", 16], ["UPCAST", "k", 8], ["UNROLL", "k", 2], ["STAGE", "b", {"at": "n"}], ["PARALLEL", "m"]]):
+    for opts in (
+        [],
+        [["SPLITK", "k", 4]],
+        [["UPCAST", "n", 16], ["UPCAST", "k", 8], ["UNROLL", "k", 2], ["STAGE", "b", {"at": "n"}], ["PARALLEL", "m"]],
+    ):
         lines = nest_lines(scheduled(opts))
         assert {line.kind for line in lines} <= {"grid", "serial", "reduce", "upcast", "lanes", "unroll", "partial", "stage", "store"}
         assert any("acc" in line.label for line in lines)
 
 
 names = st.sampled_from(["m", "n", "k", "n@out", "k.t", "b"])
-ints = st.builds(lambda op, on, n: Opt(op, on, n), st.sampled_from(["TILE", "UPCAST", "UNROLL", "SPLITK", "PADTO"]), names, st.integers(1, 4096))
+ints = st.builds(
+    lambda op, on, n: Opt(op, on, n), st.sampled_from(["TILE", "UPCAST", "UNROLL", "SPLITK", "PADTO"]), names, st.integers(1, 4096)
+)
 plain = st.builds(lambda op, on: Opt(op, on), st.sampled_from(["PARALLEL", "NT"]), names)
 moves = st.builds(lambda on, before: opt("MOVE", on, before=before), names, names)
 stages = st.builds(
-    lambda on, at, order, pad: opt("STAGE", on, at=at, order=order, pad=pad), names, names, st.sampled_from(["panel", "row"]), st.integers(0, 64)
+    lambda on, at, order, pad: opt("STAGE", on, at=at, order=order, pad=pad),
+    names,
+    names,
+    st.sampled_from(["panel", "row"]),
+    st.integers(0, 64),
 )
 
 

@@ -11,7 +11,13 @@ from tilewright.ir import OptError
 from tilewright.opts import apply, parse
 
 TARGET = targets.named("znver5")
-SMALL = {"matmul": {"m": 64, "n": 64, "k": 64}, "softmax": {"m": 8, "n": 96}, "cumsum": {"m": 8, "n": 96}, "conv2d": None, "argmax": {"m": 8, "n": 96}}
+SMALL = {
+    "matmul": {"m": 64, "n": 64, "k": 64},
+    "softmax": {"m": 8, "n": 96},
+    "cumsum": {"m": 8, "n": 96},
+    "conv2d": None,
+    "argmax": {"m": 8, "n": 96},
+}
 
 CASES: list[tuple[str, list[Any], str]] = [
     ("matmul", [["UPCAST", "z", 4]], "no axis 'z' in kernel matmul (axes: k, m, n)"),

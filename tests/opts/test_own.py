@@ -34,7 +34,9 @@ def histogram(bins: int, points: int, combine: str = "add") -> Kernel:
 
 @pytest.mark.many
 @pytest.mark.parametrize("rows", [1, 2, 7, 8, 16, 22])
-@pytest.mark.parametrize("rest", [[], [["UPCAST", "d", 16]], [["PARALLEL", "d"], ["UPCAST", "d", 5]], [["MOVE", "d", {"before": "n"}]]], ids=str)
+@pytest.mark.parametrize(
+    "rest", [[], [["UPCAST", "d", 16]], [["PARALLEL", "d"], ["UPCAST", "d", 5]], [["MOVE", "d", {"before": "n"}]]], ids=str
+)
 def test_results_do_not_depend_on_it(rows: int, rest: list[Any]) -> None:
     kernel = kernels.make("embedding_grad", SHAPE)
     opts = parse([["OWN", "dtable", rows], *rest])
@@ -72,7 +74,9 @@ def test_rows_are_added_in_the_order_of_the_points() -> None:
 
 
 def test_one_comparison_a_point_outside_the_loops_over_its_row() -> None:
-    program = lower(apply(kernels.make("embedding_grad", {"v": 64, "n": 8, "d": 128}), [["OWN", "dtable", 16], ["UPCAST", "d", 16]], TARGET))
+    program = lower(
+        apply(kernels.make("embedding_grad", {"v": 64, "n": 8, "d": 128}), [["OWN", "dtable", 16], ["UPCAST", "d", 16]], TARGET)
+    )
     tests = [s for s in statements(program.phases[0].body) if isinstance(s, If)]
     assert len(tests) == 1 and any(isinstance(s, Instr) and s.op == "store" for s in statements(tests[0].body))
     # whole vectors at the row's address

@@ -31,7 +31,9 @@ def odd(name: str) -> Callable[[], Kernel]:
 def unordered() -> Kernel:
     """log_sum, were its merge not associative."""
     kernel = odd("log_sum")()
-    body = [dataclasses.replace(i, monoid=dataclasses.replace(i.monoid, associative=False)) if isinstance(i, Fold) else i for i in kernel.body]
+    body = [
+        dataclasses.replace(i, monoid=dataclasses.replace(i.monoid, associative=False)) if isinstance(i, Fold) else i for i in kernel.body
+    ]
     return dataclasses.replace(kernel, body=tuple(body))
 
 

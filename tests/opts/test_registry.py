@@ -145,7 +145,10 @@ def test_searches_propose_it_and_move_it(pair: Option) -> None:
     assert state is not None and any(a[0].op == "PAIR" for a in space.actions(state))
     (o,) = parse('[["PAIR", "m", {"count": 2, "at": "k"}]]')
     assert places((o,)) == ["m", "k"]
-    assert {v.fields["how"] for v in variants(o, ("k", "n"))} == {"near", "far"} and {v.fields["at"] for v in variants(o, ("k", "n"))} == {"k", "n"}
+    assert {v.fields["how"] for v in variants(o, ("k", "n"))} == {"near", "far"} and {v.fields["at"] for v in variants(o, ("k", "n"))} == {
+        "k",
+        "n",
+    }
     found, near = space.state((o,)), set()
     assert found is not None
     for seed in range(40):

@@ -12,7 +12,8 @@ from tilewright.plan.arguments import Binder
 
 
 @pytest.mark.parametrize(
-    ("shape", "dtype", "kind"), [((300, 70), "float32", np.float32), (99991, np.int8, np.int8), ([64, 64, 9], "bfloat16", ml_dtypes.bfloat16)]
+    ("shape", "dtype", "kind"),
+    [((300, 70), "float32", np.float32), (99991, np.int8, np.int8), ([64, 64, 9], "bfloat16", ml_dtypes.bfloat16)],
 )
 def test_large_arrays_begin_on_a_line(shape, dtype, kind) -> None:
     made = [tilewright.empty(shape, dtype) for _ in range(5)]

@@ -185,7 +185,9 @@ def test_signatures_survive_json(shape: list[int | Node], items: list[int | Node
     assert signatures.decode(json.loads(json.dumps(signatures.encode(s)))) == s
 
 
-@pytest.mark.parametrize("data", [None, [], {}, {"name": 1}, {"name": "f", "params": [], "symbols": [], "items": [["load", 1, []]], "scratch": 0, "work": 0}])
+@pytest.mark.parametrize(
+    "data", [None, [], {}, {"name": 1}, {"name": "f", "params": [], "symbols": [], "items": [["load", 1, []]], "scratch": 0, "work": 0}]
+)
 def test_what_is_no_signature_is_refused(data: object) -> None:
     with pytest.raises((ValueError, TypeError, KeyError, TilewrightError)):
         signatures.decode(data)

@@ -37,7 +37,9 @@ def test_illegal_options_raise(matmul: Kernel, cpu: Device, store: Artefacts) ->
             compile(matmul, parse('[["UPCAST","q",16]]'), cpu, s)
 
 
-def test_a_warm_start_neither_lowers_nor_renders_nor_builds(matmul: Kernel, cpu: Device, store: Artefacts, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_warm_start_neither_lowers_nor_renders_nor_builds(
+    matmul: Kernel, cpu: Device, store: Artefacts, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cold = compile(matmul, OPTS, cpu, store)
 
     def never(*_: object) -> None:
@@ -49,7 +51,13 @@ def test_a_warm_start_neither_lowers_nor_renders_nor_builds(matmul: Kernel, cpu:
     fresh = Artefacts(store.folder)
     warm = compile(normalise(kernels.make("matmul", {"m": 8, "n": 32, "k": 16}, "float32")), OPTS, cpu, fresh)
     assert (warm.lower_s, warm.render_s, warm.build_s) == (0, 0, 0)
-    assert (warm.opts, warm.obj, warm.sha, warm.effects, warm.scheduled_hash) == (cold.opts, cold.obj, cold.sha, cold.effects, cold.scheduled_hash)
+    assert (warm.opts, warm.obj, warm.sha, warm.effects, warm.scheduled_hash) == (
+        cold.opts,
+        cold.obj,
+        cold.sha,
+        cold.effects,
+        cold.scheduled_hash,
+    )
     assert warm.signature == cold.signature
     with pytest.raises(AssertionError, match="the store has it"):
         compile(matmul, (), cpu, fresh)

@@ -239,7 +239,9 @@ def test_bfloat16_and_integers(make) -> None:
     a, b = (rng.integers(-3, 4, s).astype(ml_dtypes.bfloat16) for s in ((8, 16), (16, 32)))
     out = prog(a, b)
     assert out.dtype == ml_dtypes.bfloat16
-    np.testing.assert_array_equal(out.astype(np.float32), (a.astype(np.float32) @ b.astype(np.float32)).astype(ml_dtypes.bfloat16).astype(np.float32))
+    np.testing.assert_array_equal(
+        out.astype(np.float32), (a.astype(np.float32) @ b.astype(np.float32)).astype(ml_dtypes.bfloat16).astype(np.float32)
+    )
 
 
 def test_kernels_that_change_in_normal_form_keep_their_own_shapes(make) -> None:
@@ -292,7 +294,9 @@ def tight(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     monkeypatch.setattr(arena, "free", [])
 
 
-def test_a_schedule_without_room_gives_way_to_the_next(make, rows: Cache, store: Artefacts, measured, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_schedule_without_room_gives_way_to_the_next(
+    make, rows: Cache, store: Artefacts, measured, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kernel = kernels.make("matmul", SHAPE, "float32")
     rows.record(measured(kernel, '[["SPLITK","k",8]]'))
     assert make("matmul", SHAPE, "float32").origin == "exact"

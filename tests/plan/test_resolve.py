@@ -41,7 +41,9 @@ def test_an_empty_cache_gives_the_seed(matmul: Kernel, cpu: Device, rows: Cache)
     assert plan.opts == seeds(matmul, cpu.target, 1)[0]
 
 
-def test_a_warm_start_does_not_look_for_the_seed_again(matmul: Kernel, cpu: Device, rows: Cache, store: Artefacts, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_warm_start_does_not_look_for_the_seed_again(
+    matmul: Kernel, cpu: Device, rows: Cache, store: Artefacts, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = [resolve(matmul, cpu, t, rows, store=store).opts for t in (1, 2)]
     monkeypatch.setattr("tilewright.heuristics.seeds", None)
     assert [resolve(matmul, cpu, t, rows, store=Artefacts(store.folder)).opts for t in (1, 2)] == first
@@ -124,7 +126,9 @@ def test_a_neighbour_that_the_model_ranks_above_the_seed(cpu: Device, rows: Cach
         resolve(shaped(8, 32, 16), cpu, 1, rows, exact_only=True)
 
 
-@pytest.mark.parametrize("name", ["matmul", "matmul_nt", "matmul_bias_relu", "matvec", "batched_matmul", "softmax", "layernorm", "cross_entropy", "embedding"])
+@pytest.mark.parametrize(
+    "name", ["matmul", "matmul_nt", "matmul_bias_relu", "matvec", "batched_matmul", "softmax", "layernorm", "cross_entropy", "embedding"]
+)
 def test_a_neighbours_options_name_the_same_things_here(name: str) -> None:
     """Extents must not decide how buffers and axes are numbered, else STAGE(b) would become STAGE(a) at another shape."""
     given = kernels.get(name)

@@ -84,7 +84,9 @@ def test_a_shuffle_of_threads_wants_a_group() -> None:
         verify(Program("small", (), (), [phase]))
 
 
-@pytest.mark.parametrize("name", [n for n, op in ops.OPS.items() if len(op.operands) in (2, 3) and op.attribute == "none" and n != "select"])
+@pytest.mark.parametrize(
+    "name", [n for n, op in ops.OPS.items() if len(op.operands) in (2, 3) and op.attribute == "none" and n != "select"]
+)
 def test_what_commutes_is_what_the_interpreter_says(name: str) -> None:
     """The first two operands change places: results are the same for all numbers, or differ for some."""
     dtype = float32 if ops.OPS[name].operands[0].kinds == "f" else int32
@@ -113,7 +115,11 @@ def test_what_hoists_leaves_a_loop(name: str) -> None:
         x = phase.item
         with b.loop("i", b.const(0), b.const(4)):
             place = Mem("param", 0, index, align=8)
-            emit = {"splat": lambda: b.splat(x, 4), "load": lambda: b.load(place, x, invariant=True), "prefetch": lambda: b.prefetch(place, x)}
+            emit = {
+                "splat": lambda: b.splat(x, 4),
+                "load": lambda: b.load(place, x, invariant=True),
+                "prefetch": lambda: b.prefetch(place, x),
+            }
             emit |= {"barrier": b.barrier, "shfl_xor": lambda: b.shfl_xor(x, 1), "select": lambda: b.op("select", b.op("lt", x, x), x, x)}
             emit.get(name, lambda: b.op(name, *[x] * len(ops.OPS[name].operands)))()
     outside = {s.op for s in phase.body.stmts if isinstance(s, Instr)}

@@ -92,7 +92,9 @@ def test_groups_of_threads():
         b.store(tile, phase.thread, b.shfl_xor(b.load(Mem("param", 0, float32), phase.thread), 4))
         b.barrier()
         b.store(Mem("param", 1, float32), phase.thread, b.load(tile, b.op("xor", phase.thread, b.const(1))))
-    program = Program("p", (Param("x", float32, (64,), "in"), Param("y", float32, (64,), "out")), (), [phase], shared=272, align=16, regs=128)
+    program = Program(
+        "p", (Param("x", float32, (64,), "in"), Param("y", float32, (64,), "out")), (), [phase], shared=272, align=16, regs=128
+    )
     want = """\
 program p
   in x: float32[64]

@@ -87,7 +87,9 @@ def unknown_operation(p: Program) -> bool:
 
 @mutant("operand|gives")
 def operand_of_another_type(p: Program) -> bool:
-    found = ((s, x) for s in instrs(p) if s.op in ("add", "fma", "max", "sub") for x in (next(t.out for t in instrs(p) if t.out is not None),))
+    found = (
+        (s, x) for s in instrs(p) if s.op in ("add", "fma", "max", "sub") for x in (next(t.out for t in instrs(p) if t.out is not None),)
+    )
     for s, x in found:
         if x.dtype is not s.args[0].dtype:
             s.args = (s.args[0], x, *s.args[2:])
@@ -166,7 +168,9 @@ def a_comparison_that_gives_a_number(p: Program) -> bool:
 
 @mutant("gives .* not float64")
 def a_load_of_another_type(p: Program) -> bool:
-    return change((s for s in instrs(p) if s.op == "load" and s.mem.dtype is float32), lambda s: setattr(s, "out", retyped(s.result, float64)))
+    return change(
+        (s for s in instrs(p) if s.op == "load" and s.mem.dtype is float32), lambda s: setattr(s, "out", retyped(s.result, float64))
+    )
 
 
 @mutant("no attribute of it")
@@ -192,12 +196,17 @@ def an_attribute_too_many(p: Program) -> bool:
 @mutant("is an input and is not written")
 def a_write_to_an_input(p: Program) -> bool:
     at = next(i for i, x in enumerate(p.params) if x.role == "in" and x.dtype is float32)
-    return change((s for s in instrs(p) if s.op == "store" and s.mem.dtype is float32), lambda s: setattr(s, "attr", Mem("param", at, float32, align=4)))
+    return change(
+        (s for s in instrs(p) if s.op == "store" and s.mem.dtype is float32),
+        lambda s: setattr(s, "attr", Mem("param", at, float32, align=4)),
+    )
 
 
 @mutant("there is no parameter")
 def a_parameter_that_is_not_there(p: Program) -> bool:
-    return change((s for s in instrs(p) if s.op == "load" and s.mem.space == "param"), lambda s: setattr(s, "attr", replace(s.mem, base=99)))
+    return change(
+        (s for s in instrs(p) if s.op == "load" and s.mem.space == "param"), lambda s: setattr(s, "attr", replace(s.mem, base=99))
+    )
 
 
 @mutant("is no memory")
@@ -214,7 +223,10 @@ def memory_without_a_size(p: Program) -> bool:
 @mutant("is no place of")
 def a_place_past_the_end(p: Program) -> bool:
     size = {"scratch": p.scratch, "shared": p.shared}
-    return change((s for s in instrs(p) if s.op == "store" and s.mem.space in size), lambda s: setattr(s, "attr", replace(s.mem, base=size[s.mem.space])))
+    return change(
+        (s for s in instrs(p) if s.op == "store" and s.mem.space in size),
+        lambda s: setattr(s, "attr", replace(s.mem, base=size[s.mem.space])),
+    )
 
 
 @mutant("is outside the memory")

@@ -28,7 +28,10 @@ def test_text_depends_on_program_and_target_alone() -> None:
 
 def test_signature_names_the_entry_points() -> None:
     source = render(matmul(16, 64, 8), AVX2)
-    assert source.signature.entry(0) == "matmul_p0" and "define void @matmul_p0(ptr %bufs, ptr %vars, ptr %scratch, i64 %lo, i64 %hi)" in source.text
+    assert (
+        source.signature.entry(0) == "matmul_p0"
+        and "define void @matmul_p0(ptr %bufs, ptr %vars, ptr %scratch, i64 %lo, i64 %hi)" in source.text
+    )
 
 
 def test_unknown_language_is_refused() -> None:

@@ -32,7 +32,12 @@ def edges(name: str) -> tuple[Any, Any]:
     ordered = np.unique(exact[np.isfinite(exact)].astype("float64"))
     ties = ((ordered[1:] + ordered[:-1]) / 2).astype("float32")
     x = np.concatenate(
-        [ties, np.nextafter(ties, np.float32(-np.inf)), np.nextafter(ties, np.float32(np.inf)), [np.inf, -np.inf, np.nan, 65519.9, 65520, 3.395e38]]
+        [
+            ties,
+            np.nextafter(ties, np.float32(-np.inf)),
+            np.nextafter(ties, np.float32(np.inf)),
+            [np.inf, -np.inf, np.nan, 65519.9, 65520, 3.395e38],
+        ]
     )
     x = np.concatenate([x, np.zeros(-len(x) % 16)]).astype("float32")
     with np.errstate(all="ignore"):

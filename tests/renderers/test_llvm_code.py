@@ -34,7 +34,9 @@ def hottest_loop(assembly: str, opcode: str) -> list[str]:
     return best
 
 
-@pytest.mark.parametrize(("name", "lanes", "rows", "register"), [("cascadelake", 16, 8, "zmm"), ("znver5", 16, 14, "zmm"), ("avx2", 8, 6, "ymm")])
+@pytest.mark.parametrize(
+    ("name", "lanes", "rows", "register"), [("cascadelake", 16, 8, "zmm"), ("znver5", 16, 14, "zmm"), ("avx2", 8, 6, "ymm")]
+)
 def test_matmul_tile_is_tight(name: str, lanes: int, rows: int, register: str) -> None:
     t = targets.named(name)
     assembly, obj = compile_for(t, render(matmul(rows * 8, 64, 256, rows, 2, lanes), t))

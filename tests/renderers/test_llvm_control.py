@@ -67,7 +67,11 @@ def test_a_loop_may_yield_constants_and_outer_values() -> None:
 
 def test_conditions_nest_inside_loops() -> None:
     b = Builder()
-    with b.phase(const(1), ()) as phase, b.loop("i", b.const(0), b.const(10)) as i, b.when(b.op("lt", b.op("imod", i.var, attr=3), b.const(1))):
+    with (
+        b.phase(const(1), ()) as phase,
+        b.loop("i", b.const(0), b.const(10)) as i,
+        b.when(b.op("lt", b.op("imod", i.var, attr=3), b.const(1))),
+    ):
         b.store(param(0, int64), i.var, i.var)
         with b.when(b.op("lt", b.const(5), i.var)), b.loop("j", b.const(0), b.const(2)) as j:
             b.store(param(0, int64), b.op("add", i.var, j.var), b.const(-1))

@@ -122,7 +122,9 @@ def test_offsets_scratch_and_workspace() -> None:
         with b.loop("i", b.const(0), b.const(4), 1, [total]) as loop:
             loop.yields = [b.op("add", loop.carried[0], b.load(work, loop.var))]
         b.store(param(1, float32), b.const(0), loop.results[0])
-    program = Program("spaces", (Param("x", float32, (7,), "in"), Param("y", float32, (1,), "out")), (), [first, second], scratch=256, work=128)
+    program = Program(
+        "spaces", (Param("x", float32, (7,), "in"), Param("y", float32, (1,), "out")), (), [first, second], scratch=256, work=128
+    )
     x, y = np.arange(7, dtype="float32"), np.zeros(1, "float32")
     run(program, [x, y])
     assert y[0] == 9 + 16 + 25 + 36

@@ -37,7 +37,24 @@ def values(name: str, n: int = 203) -> np.ndarray:
     """Random values of a type with the awkward ones first."""
     if name in FLOATS:
         info = np.finfo(name)
-        special = [0.0, -0.0, 1.0, -1.0, 0.5, 1.5, 2.5, -0.5, -1.5, -2.5, np.inf, -np.inf, np.nan, info.max, info.tiny, info.smallest_subnormal]
+        special = [
+            0.0,
+            -0.0,
+            1.0,
+            -1.0,
+            0.5,
+            1.5,
+            2.5,
+            -0.5,
+            -1.5,
+            -2.5,
+            np.inf,
+            -np.inf,
+            np.nan,
+            info.max,
+            info.tiny,
+            info.smallest_subnormal,
+        ]
         return np.concatenate([special, [2.0**23 + 1, -(2.0**52) - 1, 0.49999997], rng.normal(0, 100, n)]).astype(name)
     info = np.iinfo(name)
     return np.concatenate([np.array([0, 1, 2, 7, info.max, info.min], name), rng.integers(info.min, info.max, n, name, endpoint=True)])

@@ -31,7 +31,10 @@ def agree(program: Program, kernel: Kernel, vars: dict[str, int], lang: str, see
     values = [vars[s.arg.name] for s in program.symbols]
     results: list[dict[str, Any]] = []
     for by in ("interpreter", lang):
-        arrays = {b.name: np.ascontiguousarray(given[b.name]) if b.name in given else np.full(shape(b, kernel, vars), 7, b.dtype.np) for b in kernel.buffers}
+        arrays = {
+            b.name: np.ascontiguousarray(given[b.name]) if b.name in given else np.full(shape(b, kernel, vars), 7, b.dtype.np)
+            for b in kernel.buffers
+        }
         if by == "interpreter":
             interpret(program, arrays, values)
         else:

@@ -36,8 +36,8 @@ def test_seeds_for_neon_build(at: int, name: str) -> None:
 
 
 def built(name: str, where: str) -> bool:
-    """The first seed at the odd shape is an object for that processor, which wants nothing from elsewhere. (In a child: LLVM ends the process where it
-    cannot select an instruction.)"""
+    """The first seed at the odd shape is an object for that processor, which wants nothing from elsewhere. (In a
+    child: LLVM ends the process where it cannot select an instruction.)"""
     target = targets.named(where)
     kernel = kernels.get(name).kernel(kernels.get(name).odd_shape)
     source = render(lower(apply(kernel, seeds(kernel, target, 2)[0], target)), target)

@@ -1,4 +1,5 @@
-"""A made-up kernel to search: legality, costs with plateaus and traps, a model that is blind to some of it, and a measurer with scripted failures."""
+"""A made-up kernel to search: legality, costs with plateaus and traps, a model that is blind to some of it, and a
+measurer with scripted failures."""
 
 from __future__ import annotations
 
@@ -44,7 +45,8 @@ class Template:
 class Matmulish:
     """Best: UPCAST m and n to 32 or more together (128 at most, beyond that registers spill), B staged, k tiled, parallel.
 
-    A plateau: TILE(k) does nothing before B is staged. A trap: staging B makes it slower until n is upcast by 4 or more. `seeded`: the start schedule."""
+    A plateau: TILE(k) does nothing before B is staged. A trap: staging B makes it slower until n is upcast by 4 or
+    more. `seeded`: the start schedule."""
 
     def __init__(self, seeded: bool = True, with_templates: bool = True) -> None:
         self.seeded, self.with_templates = seeded, with_templates
@@ -141,7 +143,8 @@ class FakeBuilt:
 
 @dataclass
 class FakeMeasurer:
-    """Measures by formula. `outcomes(opts)` scripts failures, `same_source(opts)` says which schedules render alike; `calls` lists what was done."""
+    """Measures by formula. `outcomes(opts)` scripts failures, `same_source(opts)` says which schedules render alike;
+    `calls` lists what was done."""
 
     seconds: Callable[[Schedule], float]
     outcomes: Callable[[Schedule], Outcome] = lambda opts: Outcome.ok

@@ -9,7 +9,19 @@ from tilewright.search.budget import Budget, Meter, parse_seconds
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("30s", 30), ("5m", 300), ("1h", 3600), ("1h30m", 5400), ("1.5m", 90), ("500ms", 0.5), ("45", 45), (12, 12), (0.5, 0.5), (" 2 min ", 120), ("1m 5s", 65)],
+    [
+        ("30s", 30),
+        ("5m", 300),
+        ("1h", 3600),
+        ("1h30m", 5400),
+        ("1.5m", 90),
+        ("500ms", 0.5),
+        ("45", 45),
+        (12, 12),
+        (0.5, 0.5),
+        (" 2 min ", 120),
+        ("1m 5s", 65),
+    ],
 )
 def test_parse(text: str | float, seconds: float) -> None:
     assert parse_seconds(text) == pytest.approx(seconds)

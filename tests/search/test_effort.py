@@ -45,7 +45,10 @@ def test_what_a_search_covers(effort: Effort, budget: Budget | None, covered: bo
 def test_searches_add_up() -> None:
     both = Effort(10, 40, interrupted=True).then(Effort(5, 30, patience=2))
     assert both == Effort(15, 70, patience=2)
-    assert str(both) == "70 candidates in 15 s of search" and str(Effort(2, 1, interrupted=True)) == "1 candidate in 2 s of search, interrupted"
+    assert (
+        str(both) == "70 candidates in 15 s of search"
+        and str(Effort(2, 1, interrupted=True)) == "1 candidate in 2 s of search, interrupted"
+    )
 
 
 def m(opts: Any, t: float | None, outcome: Outcome = Outcome.ok) -> Measurement:
@@ -141,7 +144,9 @@ def test_a_fast_row_whose_options_are_illegal_hides_nothing(tmp_path: Path) -> N
         [row] = c.rows(verified=True)
         illegal = '[["TILE","a9",4]]'
         c.record(dataclasses.replace(row, opts=illegal, t_min=1e-9, t_med=1e-9, run_id="x"))
-        stale = dataclasses.replace(row, opts="[]", opts_display="[]", t_min=1e-9, t_med=1e-9, tool_version="0" * 16, source_sha="0" * 64, run_id="y")
+        stale = dataclasses.replace(
+            row, opts="[]", opts_display="[]", t_min=1e-9, t_med=1e-9, tool_version="0" * 16, source_sha="0" * 64, run_id="y"
+        )
         c.record(stale)
     with pytest.warns(caches.CacheWarning, match="options do not apply any more"):
         again = run(location, trials=8)

@@ -19,7 +19,14 @@ from tilewright.search.explain import Explanation, explain, without
 from tilewright.search.finals import CLEAR
 
 KERNEL = normalise(kernels.make("matmul", {"m": 48, "n": 64, "k": 32}))
-OPTS = (opt("UPCAST", "m", 4), opt("UPCAST", "n", 32), opt("TILE", "k", 16), opt("MOVE", "k", before="m"), opt("STAGE", "b", at="k"), opt("UNROLL", "k", 2))
+OPTS = (
+    opt("UPCAST", "m", 4),
+    opt("UPCAST", "n", 32),
+    opt("TILE", "k", 16),
+    opt("MOVE", "k", before="m"),
+    opt("STAGE", "b", at="k"),
+    opt("UNROLL", "k", 2),
+)
 CPU = devices.get("cpu")
 
 

@@ -68,7 +68,9 @@ def test_the_key_is_the_one_that_running_gives(manifest: Path) -> None:
     assert wanted(load(manifest, "none").entries[0]) == wanted(load(manifest, "all").entries[0])
 
 
-def test_the_commands_that_look_run_nothing_without_trust(manifest: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_commands_that_look_run_nothing_without_trust(
+    manifest: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(manifest.parent / "cache.db"))
     for command in (["cache", "check"], ["run", "--mode", "require"]):
         assert main([*command, "--manifest", str(manifest)]) == 5 and not ran(manifest)

@@ -19,7 +19,8 @@ from tilewright.search.result import Job, Result, make
 
 
 class Script:
-    """Stands in for `search.tune`: entries by number (k=1, 2, …). `takes`: seconds of a search; `known`: what the cache has; `fate`: what happens instead."""
+    """Stands in for `search.tune`: entries by number (k=1, 2, …). `takes`: seconds of a search; `known`: what the
+    cache has; `fate`: what happens instead."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -42,7 +43,11 @@ class Script:
 
     def cached(self, kernel: str, shape: Any, dtype: Any, device: Any, threads: int, cache: Cache, asked: Any) -> Result | None:
         """Stands in for `search.api.cached`."""
-        return make(Job(kernel, shape, dtype or "", device.name, threads, ""), t_min=1e-3 * shape["k"], n=1) if shape["k"] in self.known else None
+        return (
+            make(Job(kernel, shape, dtype or "", device.name, threads, ""), t_min=1e-3 * shape["k"], n=1)
+            if shape["k"] in self.known
+            else None
+        )
 
     @property
     def shares(self) -> list[tuple[int, float]]:
@@ -104,7 +109,11 @@ def test_again_tunes_the_cached_ones_too(tmp_path: Path, store: Cache, script: S
 
 
 def test_an_entry_may_have_a_limit_and_its_own_way(tmp_path: Path, store: Cache, script: Script) -> None:
-    m = manifest(tmp_path, 2, 'budget = "2s"\ntrials = 9\nstrategy = "beam"\nseeds = "none"\nseed = 4\n[[kernel]]\nname = "matmul"\nshapes = ["m=9,n=9,k=3"]\n')
+    m = manifest(
+        tmp_path,
+        2,
+        'budget = "2s"\ntrials = 9\nstrategy = "beam"\nseeds = "none"\nseed = 4\n[[kernel]]\nname = "matmul"\nshapes = ["m=9,n=9,k=3"]\n',
+    )
     go(m, store, script, seconds=30)
     assert script.shares == [(1, 2.0), (2, 2.0), (3, 26.0)]
     first = script.calls[0][1]
@@ -158,7 +167,11 @@ def test_targets_that_are_elsewhere(tmp_path: Path, store: Cache, script: Script
     done = go(manifest(tmp_path, 1, head=head), store, script, seconds=9)
     assert [d.status for d in done] == ["tuned", "elsewhere", "elsewhere", "elsewhere"]
     assert script.calls[0][1]["threads"] == 3 and script.shares == [(1, 9.0)]
-    assert "not llvm:x86_64:other:*" in done[1].message and "not llvmlite-0.1" in done[2].message and "unknown device 'nvidia'" in done[3].message
+    assert (
+        "not llvm:x86_64:other:*" in done[1].message
+        and "not llvmlite-0.1" in done[2].message
+        and "unknown device 'nvidia'" in done[3].message
+    )
 
 
 def test_bad_strategies_are_found_first(tmp_path: Path, store: Cache, script: Script) -> None:

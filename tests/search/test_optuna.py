@@ -37,7 +37,9 @@ def finished(strategy: Strategy) -> list[Any]:
     return [t for t in strategy._study.get_trials(deepcopy=False) if t.state.is_finished()]  # type: ignore[attr-defined]
 
 
-def drive(strategy: Strategy, engine: Matmulish, rounds: int, outcome: Callable[[Schedule], Outcome] = lambda o: Outcome.ok) -> list[Schedule]:
+def drive(
+    strategy: Strategy, engine: Matmulish, rounds: int, outcome: Callable[[Schedule], Outcome] = lambda o: Outcome.ok
+) -> list[Schedule]:
     """Ask and tell; returns what was asked."""
     asked: list[Schedule] = []
     for _ in range(rounds):
@@ -45,7 +47,10 @@ def drive(strategy: Strategy, engine: Matmulish, rounds: int, outcome: Callable[
             asked.append(opts)
             what = outcome(opts)
             strategy.tell(
-                opts, Measurement(opts, what, engine.seconds(opts) if what in ("ok", "slow") else None, sha="5" * 64, detail="" if what == "ok" else "why")
+                opts,
+                Measurement(
+                    opts, what, engine.seconds(opts) if what in ("ok", "slow") else None, sha="5" * 64, detail="" if what == "ok" else "why"
+                ),
             )
     return asked
 
@@ -81,7 +86,9 @@ def test_illegal_points_are_told_and_never_asked(name: str) -> None:
             assert t.state.name == ("PRUNED" if name == "tpe" else "COMPLETE")
         else:
             assert t.state.name == "PRUNED" and t.value is None
-    assert all(t.constraints == {"valid": 0.0} for t in finished(strategy) if t.value is not None and t not in told and KINDS[name].constrained)
+    assert all(
+        t.constraints == {"valid": 0.0} for t in finished(strategy) if t.value is not None and t not in told and KINDS[name].constrained
+    )
 
 
 @pytest.mark.slow
@@ -139,7 +146,9 @@ def test_a_start_schedule_is_a_trial_where_a_template_makes_it() -> None:
     for o in (inside, outside):
         strategy.tell(o, measured(o, engine.seconds(o)))
     asked = strategy.ask(1)
-    assert [(t.state.name, t.value) for t in finished(strategy)] == [("COMPLETE", math.log(engine.seconds(inside)))], "told, not measured again"
+    assert [(t.state.name, t.value) for t in finished(strategy)] == [("COMPLETE", math.log(engine.seconds(inside)))], (
+        "told, not measured again"
+    )
     assert asked == [outside[:3]], "then the instance nearest to the other start schedule"
 
 
@@ -216,7 +225,9 @@ def test_kept_trials_say_what_happened(tmp_path: Path, at: int) -> None:
     assert set(found) == set(asked)
     for opts, t in found.items():
         assert t.user_attrs["outcome"] == which[opts] and t.user_attrs["source"] == "5" * 64 and t.constraints == {"legal": 0.0}
-        assert t.params["template"] == "gemm" and opt("UPCAST", "m", t.params["gemm.m"]) in opts, "the parameters are the choices themselves"
+        assert t.params["template"] == "gemm" and opt("UPCAST", "m", t.params["gemm.m"]) in opts, (
+            "the parameters are the choices themselves"
+        )
         s = engine.seconds(opts)
         if which[opts] is Outcome.ok:
             assert (t.state.name, t.value) == ("COMPLETE", s) and t.user_attrs["gflops"] == pytest.approx(1e-6 / s)
@@ -225,7 +236,9 @@ def test_kept_trials_say_what_happened(tmp_path: Path, at: int) -> None:
         else:
             assert (t.state.name, t.user_attrs["why"]) == ("FAIL", "why")
     illegal = [t for t in trials_of(url) if t.user_attrs["outcome"] == "illegal"]
-    assert illegal and all(t.state.name == "PRUNED" and t.constraints == {"legal": 1.0} and "more than 48 copies" in t.user_attrs["why"] for t in illegal)
+    assert illegal and all(
+        t.state.name == "PRUNED" and t.constraints == {"legal": 1.0} and "more than 48 copies" in t.user_attrs["why"] for t in illegal
+    )
 
 
 @pytest.mark.parametrize("sampler", HERE)
@@ -253,7 +266,10 @@ def test_strangers_in_a_study_are_left_out(tmp_path: Path) -> None:
     k = keeper(url)
     params = {"template": "gemm", "gemm.m": 8, "gemm.n": 8, "gemm.at": "n"}
     where, _ = space()
-    kinds = {"template": CategoricalDistribution(["gemm"]), **{f"gemm.{p}": CategoricalDistribution(list(v)) for p, v in where.templates()[0].params.items()}}
+    kinds = {
+        "template": CategoricalDistribution(["gemm"]),
+        **{f"gemm.{p}": CategoricalDistribution(list(v)) for p, v in where.templates()[0].params.items()},
+    }
     add = k._study.add_trial
     add(create_trial(params={"x": 1.0}, distributions={"x": FloatDistribution(0, 2)}, value=1.0))
     add(create_trial(params=params, distributions=kinds, value=1.0))  # no outcome
@@ -304,7 +320,9 @@ def test_a_real_search_keeps_its_study_and_answers_from_it(tmp_path: Path) -> No
     trials = optuna.load_study(study_name=summary.study_name, storage=url).trials
     right = [t for t in trials if t.user_attrs["outcome"] == "ok"]
     assert right and all(t.user_attrs["gflops"] > 0 and json.loads(t.user_attrs["opts"]) and t.user_attrs["source"] for t in right)
-    assert len({t.user_attrs["outputs"] for t in right}) < len(right) and all(len(t.user_attrs["outputs"]) == 32 for t in right), "some agree bit for bit"
+    assert len({t.user_attrs["outputs"] for t in right}) < len(right) and all(len(t.user_attrs["outputs"]) == 32 for t in right), (
+        "some agree bit for bit"
+    )
     again = tune("matmul", shape, strategy="optuna:random", trials=24, threads=1, cache=tmp_path / "b.db", study=url)
     assert again.verified
     now = optuna.load_study(study_name=summary.study_name, storage=url).trials
@@ -320,7 +338,8 @@ def test_unknown_samplers_and_missing_packages(monkeypatch: pytest.MonkeyPatch) 
         create("nsga2", space()[0])
     monkeypatch.setattr(optuna_samplers, "find_spec", lambda name: None)
     with pytest.raises(
-        UsageError, match=r"optuna:gp needs the Python packages scipy and torch: pip install scipy torch \(or tilewright\[optuna-gp\]\), or use optuna:tpe"
+        UsageError,
+        match=r"optuna:gp needs the Python packages scipy and torch: pip install scipy torch \(or tilewright\[optuna-gp\]\), or use optuna:tpe",
     ):
         create("optuna:gp", space()[0])
     with pytest.raises(UsageError, match=r"optuna:cmaes needs the Python package cmaes: pip install cmaes"):
@@ -352,7 +371,8 @@ def test_places_that_cannot_be_opened(url: str, said: str) -> None:
 def test_a_missing_driver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg2", None)
     with pytest.raises(
-        UsageError, match=r"cannot open the study postgresql\+psycopg2://me@localhost/x: it needs the Python package psycopg2: pip install psycopg2"
+        UsageError,
+        match=r"cannot open the study postgresql\+psycopg2://me@localhost/x: it needs the Python package psycopg2: pip install psycopg2",
     ):
         keeper("postgresql+psycopg2://me:secret@localhost/x")
 

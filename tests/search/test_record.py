@@ -46,7 +46,9 @@ def recorder(cache: caches.Cache, clock: Clock | None = None, **other: Any) -> C
     more = {"clock": clock} if clock is not None else {}
     job = other.pop("job", JOB)
     earlier = {r.opts for r in cache.answers(key)}
-    return CacheRecorder(cache, key, canonical(KERNEL), loose(KERNEL), job, lambda o: frozenset({"REASSOC"}), earlier=earlier, **{**more, **other})
+    return CacheRecorder(
+        cache, key, canonical(KERNEL), loose(KERNEL), job, lambda o: frozenset({"REASSOC"}), earlier=earlier, **{**more, **other}
+    )
 
 
 def ok(opts: Any, t: float) -> Measurement:

@@ -57,7 +57,14 @@ def test_present_stale_missing(tmp_path: Path, store: Cache) -> None:
     e = entry(tmp_path, ZNVER5)
     assert check(e, store).state == "missing"
     good = row(e)
-    for other in ({"threads": 8}, {"target": "llvm:x86_64:znver4:avx2"}, {"compiler": "llvmlite-0.1"}, {"kernel": "x"}, {"policy": ""}, {"verified": False}):
+    for other in (
+        {"threads": 8},
+        {"target": "llvm:x86_64:znver4:avx2"},
+        {"compiler": "llvmlite-0.1"},
+        {"kernel": "x"},
+        {"policy": ""},
+        {"verified": False},
+    ):
         store.record(row(e, **other))
         assert check(e, store).state == "missing", other
     store.record(row(e, tool_version="old", source_sha="0" * 64))

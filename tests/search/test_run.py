@@ -64,7 +64,12 @@ class Bench:
     """One run, put together."""
 
     def __init__(
-        self, budget: Budget, strategy: str | Callable[[Space], Strategy] | None = "portfolio", seeded: bool = True, clock: Any = None, **script: Any
+        self,
+        budget: Budget,
+        strategy: str | Callable[[Space], Strategy] | None = "portfolio",
+        seeded: bool = True,
+        clock: Any = None,
+        **script: Any,
     ) -> None:
         self.space, self.engine = space(seeded)
         self.measurer = FakeMeasurer(**{"seconds": self.engine.seconds, **script})
@@ -138,7 +143,21 @@ def test_result_as_json() -> None:
     import json
 
     data = json.loads(json.dumps(Bench(Budget(None, 40)).run.run().to_json()))
-    for name in ("kernel", "shape", "dtype", "device", "strategy", "seed_opts", "seed_s", "opts", "t_min", "t_med", "n", "gflops", "gbytes_s"):
+    for name in (
+        "kernel",
+        "shape",
+        "dtype",
+        "device",
+        "strategy",
+        "seed_opts",
+        "seed_s",
+        "opts",
+        "t_min",
+        "t_med",
+        "n",
+        "gflops",
+        "gbytes_s",
+    ):
         assert name in data
     for name in ("roofline_pct", "counts", "seconds", "verified", "reproduce", "origin"):
         assert name in data
@@ -153,7 +172,11 @@ def test_nothing_is_measured_twice() -> None:
     def same(opts: Schedule) -> str:
         return str(sorted(str(o) for o in opts if o.op != "TILE"))  # tiling renders to the same source here
 
-    b = Bench(Budget(None, 50), lambda s: Scripted(s, [(up, tile), (tile, up), (up,), (up,)], [(up,), (up, opt("PARALLEL", "m"))]), same_source=same)
+    b = Bench(
+        Budget(None, 50),
+        lambda s: Scripted(s, [(up, tile), (tile, up), (up,), (up,)], [(up,), (up, opt("PARALLEL", "m"))]),
+        same_source=same,
+    )
     r = b.run.run()
     assert len(b.book.rows) == 3  # the seed, one of the four, and the last
     assert r.repeated == 4

@@ -21,7 +21,9 @@ SAMPLERS = [f"optuna:{k.name}" for k in KINDS.values() if not any(find_spec(p) i
 ALL = ["portfolio", "beam", "random", "evolve", "exhaustive", *SAMPLERS]
 
 
-def drive(name: str, trials: int, seed: int = 0, seeded: bool = True, batch: int = 8, with_templates: bool = True) -> tuple[float, list[float]]:
+def drive(
+    name: str, trials: int, seed: int = 0, seeded: bool = True, batch: int = 8, with_templates: bool = True
+) -> tuple[float, list[float]]:
     """Best time over the optimum after `trials` measurements, and the best after each."""
     where, engine = space(seeded, with_templates)
     start = where.seeds() if seeded else []
@@ -130,7 +132,8 @@ def test_failures_only_teach(name: str) -> None:
 
 
 def test_beam_crosses_the_plateau_and_the_trap() -> None:
-    """TILE(k) pays only after STAGE(b), which costs before UPCAST(n); greedy descent by single steps from the empty schedule stops before it."""
+    """TILE(k) pays only after STAGE(b), which costs before UPCAST(n); greedy descent by single steps from the empty
+    schedule stops before it."""
     assert sorted(drive("beam", 120, seed=s, seeded=False)[0] for s in range(5))[2] < 1.02
 
 
@@ -147,7 +150,8 @@ def test_beam_improves_a_seed_sideways() -> None:
     where, engine = space()
     assert sorted(drive("beam", 80, seed=s)[0] for s in range(5))[2] < 1.05
     best_with_eight = min(
-        engine.seconds((*where.seeds()[0], opt("UPCAST", "m", m), opt("STAGE", "b", at="n"), opt("TILE", "k", 256))) for m in (2, 3, 4, 6, 8, 12, 16)
+        engine.seconds((*where.seeds()[0], opt("UPCAST", "m", m), opt("STAGE", "b", at="n"), opt("TILE", "k", 256)))
+        for m in (2, 3, 4, 6, 8, 12, 16)
     )
     assert best_with_eight > 1.05 * engine.optimum()
 

@@ -112,5 +112,7 @@ def test_usable_cores(monkeypatch: pytest.MonkeyPatch, quota: float | None, core
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="no affinity on this system")
 def test_affinity_limits_the_cores() -> None:
-    script = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}); from tilewright import targets; print(targets.usable_cores())"
+    script = (
+        "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}); from tilewright import targets; print(targets.usable_cores())"
+    )
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "1\n"

@@ -51,7 +51,9 @@ def test_without_it_the_machine_is_used_whole(name: str, lower: Callable[[str], 
         ("cascadelake", V3 | {"avx512", "avx512vnni"}, (64, 32)),
     ],
 )
-def test_it_takes_features_away_and_leaves_the_rest(name: str, features: set[str], registers: tuple[int, int], lower: Callable[[str], Target]) -> None:
+def test_it_takes_features_away_and_leaves_the_rest(
+    name: str, features: set[str], registers: tuple[int, int], lower: Callable[[str], Target]
+) -> None:
     t, whole = lower(name), detect.machine()
     assert t.features == features and (t.vector_bytes, t.registers) == registers and targets.named("host") == t
     assert (t.name, t.cpu, t.cores, t.l1, t.l2, t.l3) == (whole.name, whole.cpu, whole.cores, whole.l1, whole.l2, whole.l3)
@@ -69,7 +71,9 @@ def test_what_takes_nothing_away_is_not_lowered(lower: Callable[[str], Target]) 
 
 def test_it_never_raises(monkeypatch: pytest.MonkeyPatch, lower: Callable[[str], Target]) -> None:
     monkeypatch.setattr(detect, "features", lambda: V3)
-    with pytest.raises(DeviceError, match=r"TILEWRIGHT_TARGET=znver4 needs avx512, avx512bf16, avx512vnni, which this machine .* has not.*older"):
+    with pytest.raises(
+        DeviceError, match=r"TILEWRIGHT_TARGET=znver4 needs avx512, avx512bf16, avx512vnni, which this machine .* has not.*older"
+    ):
         lower("znver4")
     assert lower("v3").features == V3
 
@@ -90,7 +94,10 @@ def test_what_is_no_processor_of_this_kind_is_refused(name: str, said: str, lowe
 
 def test_commands_that_do_the_same_say_it(lower: Callable[[str], Target]) -> None:
     lower("v3")
-    assert targets.command_prefix("cpu") == targets.command_prefix("cpu:c") == ["TILEWRIGHT_TARGET=v3"] and targets.command_prefix("opencl") == []
+    assert (
+        targets.command_prefix("cpu") == targets.command_prefix("cpu:c") == ["TILEWRIGHT_TARGET=v3"]
+        and targets.command_prefix("opencl") == []
+    )
     lower("znver5")
     assert targets.command_prefix("cpu") == []
 
