@@ -44,9 +44,9 @@ def _table(data: object, what: str) -> dict[str, Any]:
     return data
 
 
-def _value(default: object, part: str, name: str, value: object) -> Any:
+def _value(default: Any, part: str, name: str, value: object) -> Any:
     """A field's value, of the type it is declared with."""
-    known = {f.name: f.type for f in fields(default)}  # type: ignore[arg-type]
+    known = {f.name: f.type for f in fields(default)}
     if name not in known:
         raise UsageError(f"{part} of a machine has no field {name!r}; it has {', '.join(sorted(known))}")
     number = _number(value, f"{part}.{name}")

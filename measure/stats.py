@@ -11,6 +11,8 @@ WINDOW_S = 0.02
 """Time spent on a candidate that may win."""
 REJECT = 3.0
 """A candidate this many times slower than the incumbent is timed no further."""
+_SURE_S = 0.005
+"""Calls that are together shorter than this reject nothing."""
 CONTENDER = 1.1
 """Beyond this ratio to the incumbent, a quarter of the window tells enough."""
 _MOST = 2000
@@ -66,7 +68,8 @@ def repeats_for(seconds: float, window_s: float) -> int:
 
 
 def time_adaptively(exe: Timed, sets: Sequence[Sequence[int]], vars: Sequence[int], incumbent_s: float | None) -> tuple[list[float], bool]:
-    """(seconds of each call, rejected). Rejected: the best of the first calls took over 3 × the incumbent. A contender gets
+    """(seconds of each call, rejected). Rejected: the best of the first calls (three, and at least 5 ms of them) took
+    over 3 × the incumbent. A contender gets
     20 ms or three calls, and as much again when it beats the incumbent; others get a quarter."""
     times = exe.time(sets, vars, 1, math.inf)
     if times[0] < 0.01:
@@ -74,7 +77,12 @@ def time_adaptively(exe: Timed, sets: Sequence[Sequence[int]], vars: Sequence[in
         times = exe.time(sets, vars, 3, math.inf)
     best = min(times)
     if incumbent_s is not None and best > REJECT * incumbent_s:
-        return times, True
+        if best < _SURE_S / 3:
+            # three short calls are too few: on a busy machine, or in a process that was just started, all may be slow
+            times = exe.time(sets, vars, math.ceil(_SURE_S / best), math.inf)
+            best = min(times)
+        if best > REJECT * incumbent_s:
+            return times, True
     contender = incumbent_s is None or best < CONTENDER * incumbent_s
     window = WINDOW_S if contender else WINDOW_S / 4
     count = repeats_for(best, window)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 Lanes = Literal["all", "one", "many", "any", "one or all"]
 """How many lanes an operand has: as many as the operation; one; two or more; any number of its own; one, or as many as the operation."""
@@ -67,9 +67,9 @@ class Op:
     twin: bool = False
 
 
-def _elementwise(name: str, kinds: str, count: int, **more: object) -> Op:
+def _elementwise(name: str, kinds: str, count: int, **more: Any) -> Op:
     """An operation on `count` operands of one type, element by element."""
-    return Op(name, tuple(Operand(letter, kinds) for letter in "abc"[:count]), **more)  # type: ignore[arg-type]
+    return Op(name, tuple(Operand(letter, kinds) for letter in "abc"[:count]), **more)
 
 
 def _compare(name: str, kinds: str, sign: str) -> Op:

@@ -34,6 +34,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import cast
 
 from ..ir.dtypes import DType
 from ..ir.node import Node
@@ -78,7 +79,8 @@ Attr = None | Number | str | Mem | tuple[Number, ...]
 
 @dataclass(slots=True)
 class Instr:
-    """`out = op(args)`; `out` is None for what has no result. `attr` is read by its kind: `mem`, `number`, `picks`."""
+    """`out = op(args)`; `out` is None for what has no result. `attr` is read by its kind: `mem`, `number`, `picks`. That
+    these fit the operation is `verify`'s business; a check in each reading would make every pass slower."""
 
     op: str
     out: Val | None
@@ -88,7 +90,7 @@ class Instr:
     @property
     def result(self) -> Val:
         """`out` of an operation that has a result."""
-        return self.out  # type: ignore[return-value]
+        return cast("Val", self.out)
 
     @property
     def mem(self) -> Mem:

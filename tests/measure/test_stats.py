@@ -45,6 +45,14 @@ def test_one_slow_first_call_does_not_reject():
     assert not rejected and min(times) == 0.001
 
 
+def test_three_slow_short_calls_do_not_reject():
+    times, rejected = run(Clock(*[1.2e-5] * 4, 2e-6), incumbent=2e-6)
+    assert not rejected and min(times) == 2e-6
+    slow = Clock(1.2e-5)
+    times, rejected = run(slow, incumbent=2e-6)
+    assert rejected and slow.calls * 1.2e-5 < 0.006
+
+
 def test_losers_get_less_time_than_contenders():
     contender, loser, winner = Clock(1e-4), Clock(2e-4), Clock(0.9e-4)
     for exe in (contender, loser, winner):
