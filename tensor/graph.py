@@ -79,3 +79,11 @@ class Graph:
             if id(m) in behind:
                 behind.update(id(s) for s in m.src)
         return [m for m in out if id(m) in behind]
+
+    def depends(self, n: TensorNode, on: TensorNode) -> bool:
+        """Whether computing `n` needs `on`."""
+        inside = {id(on)}
+        for m in self.order[self.place[id(on)] + 1 : self.place[id(n)] + 1]:
+            if not self.leaf(m) and any(id(s) in inside for s in m.src):
+                inside.add(id(m))
+        return id(n) in inside
