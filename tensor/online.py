@@ -73,7 +73,7 @@ class _Rewrite:
         if not self.chain:
             raise _Uninteresting("no reduction reads a product that spans the axis it reduces")
         if len(self.chain) == 1 and _contracts(self.values[self.chain[0]]):
-            raise _Uninteresting(f"{self.chain[0]} is a product of a product with nothing between: two kernels are faster")
+            raise Inseparable(f"{self.chain[0]} is a product of a product with nothing between: two kernels are faster")
         self.block = self._inside()
         self._order()
 
@@ -133,9 +133,9 @@ class _Rewrite:
         results: dict[str, tuple[tuple[Node, ...], Node]] = {}
         for name in self.chain:
             n = self.values[name]
-            body = written_out(self._at_home(n, results), results)
+            element = written_out(self._at_home(n, results), results)
             assert isinstance(n.item, Value)
-            results[name] = n.axes, states.value(name, n.combine, body, (n.over, n.axes, n.item.dtype))
+            results[name] = n.axes, states.value(name, n.combine, element, (n.over, n.axes, n.item.dtype))
         sites = Sites(self.nests)
         fold = self._fold(states, sites)
         body: list[Value | Fold] = [self._value(n, results, sites) for n in self.before]

@@ -116,7 +116,7 @@ class Anchors:
         state = self.state(held[0]) if len(held) == 1 else None
         if state is None or not state.dtype.is_float:
             return None
-        rest = [n for n in above if n is not held[0]]
+        rest = [n for n in above if n is not held[0] and not (n.op == "const" and n.arg == 1)]
         low = [n for n in below if self.held(n)]
         if state.combine in ("max", "min") and not low:
             return self._extreme(state, leaf, (negative, scale, select), _quotient(rest, below))
@@ -163,7 +163,7 @@ class Anchors:
         """Whether `node` is at least 0 for certain (or NaN)."""
         op = node.op
         if op == "const":
-            return node.arg >= 0
+            return bool(node.arg >= 0)
         if op in ("exp", "abs", "sqrt"):
             return True
         if op in ("mul", "div", "add", "min"):

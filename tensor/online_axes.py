@@ -64,7 +64,7 @@ def inline(kernel: Kernel) -> list[Loops]:
 
 def written_out(e: Node, known: dict[str, tuple[tuple[Node, ...], Node]]) -> Node:
     """`e` with references to `known` values replaced by what those are; the replacements hold no such references."""
-    table = {}
+    table: dict[Node, Node] = {}
     for n in walk(e):
         if n.op == "ref" and n.arg in known:
             axes, body = known[n.arg]

@@ -52,11 +52,10 @@ class States:
     # making -------------------------------------------------------------------------------------------------------
     def value(self, name: str, combine: str, body: Node, reduction: Reduction) -> Node:
         """What the reduction `name` of `body` is, as an expression of states, which are made. Raises Inseparable."""
-        over, _, dtype = reduction
         if not self.anchors.held(body):
             return self._state(name, combine, body, reduction, None).ref
         if combine == "add":
-            return self._sum(name, Expansion(self.anchors, over).expand(body), reduction)
+            return self._sum(name, Expansion(self.anchors, reduction[0]).expand(body), reduction)
         if combine in ("max", "min"):
             return self._extreme(name, combine, body, reduction)
         raise Inseparable(f"a product over elements that depend on an earlier result: {short(body)}")
