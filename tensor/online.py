@@ -201,10 +201,10 @@ class _Rewrite:
 
 
 def _contracts(n: Loops) -> bool:
-    """Whether a nest is a sum of products in which each factor lacks an axis that the result keeps."""
-    parts = factors(_bare(n.exprs[0]))[0] if n.combine == "add" else []
-    parts = [p for p in parts if axes_of(p)]
-    return len(parts) > 1 and all(set(n.axes) - axes_of(p) for p in parts)
+    """Whether a nest is a sum of products in which two factors at least lack an axis of the result, and not the same."""
+    parts = [axes_of(p) for p in factors(_bare(n.exprs[0]))[0]] if n.combine == "add" else []
+    lacking = [lost for p in parts if p and (lost := set(n.axes) - p)]
+    return len(lacking) > 1 and not set.intersection(*lacking)
 
 
 def _bare(e: Node) -> Node:
