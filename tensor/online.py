@@ -34,11 +34,12 @@ class NoFold:
         return False
 
 
-def online(kernel: Kernel, rows: bool = False) -> Kernel | NoFold:
+def online(kernel: Kernel, rows: bool = False, products: bool = False) -> Kernel | NoFold:
     """`kernel` with a chain of reductions over one axis as a fold, or why there is none.
 
     The chain must read a contraction that spans the axis, as attention reads q·kᵀ: then the fold saves that array. Rows
-    that lie in memory are as fast in several passes; `rows` folds chains over them too. Values without a reduction are
+    that lie in memory are as fast in several passes; `rows` folds chains over them too. `products`: fold also where the
+    chain is one sum of products with a product (attention's gradients, whose caller knows that it is worth it). Values without a reduction are
     written out first, and axes that walk one dimension become one family."""
     if any(isinstance(item, Fold) for item in kernel.body):
         return NoFold("it has a fold already")
@@ -49,7 +50,7 @@ def online(kernel: Kernel, rows: bool = False) -> Kernel | NoFold:
     reasons: dict[str, bool] = {}
     for axis in families:
         try:
-            return _Rewrite(kernel, nests, axis, rows).kernel()
+            return _Rewrite(kernel, nests, axis, rows, products).kernel()
         except _Uninteresting as why:
             reasons.setdefault(str(why), False)
         except Inseparable as why:
@@ -64,7 +65,7 @@ class _Uninteresting(Exception):
 class _Rewrite:
     """One attempt: the reductions over the family `axis`."""
 
-    def __init__(self, kernel: Kernel, nests: Sequence[Loops], axis: Node, rows: bool) -> None:
+    def __init__(self, kernel: Kernel, nests: Sequence[Loops], axis: Node, rows: bool, products: bool) -> None:
         self.old, self.nests, self.axis = kernel, list(nests), axis
         self.values = {n.name: n for n in nests if isinstance(n.item, Value)}
         self.inner = {n.name for n in self.values.values() if axis in n.axes and n.over and axis not in n.over}
@@ -72,7 +73,7 @@ class _Rewrite:
         self.chain = self._chain(self.inner if rows else heads, rows)
         if not self.chain:
             raise _Uninteresting("no reduction reads a product that spans the axis it reduces")
-        if len(self.chain) == 1 and _contracts(self.values[self.chain[0]]):
+        if not products and len(self.chain) == 1 and _contracts(self.values[self.chain[0]]):
             raise Inseparable(f"{self.chain[0]} is a product of a product with nothing between: two kernels are faster")
         self.block = self._inside()
         self._order()
