@@ -4,12 +4,13 @@ Seeds, templates and the action space ask these questions; none of them looks at
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from ..ir import index as ix
 from ..ir.body import Scan
-from ..ir.buffer import Buffer, loads
+from ..ir.buffer import Buffer, load_parts, loads
 from ..ir.kernel import Kernel
 from ..ir.node import Node, axes_of, walk
 from .nests import Nest, flat, plain, scatter_ordered
@@ -49,9 +50,10 @@ def nests(kernel: Kernel) -> tuple[Nest, ...]:
     return tuple(flat(plain(kernel)))
 
 
-def accesses(kernel: Kernel, nest: Nest) -> list[AccessPattern]:
+@lru_cache(maxsize=512)
+def accesses(kernel: Kernel, nest: Nest) -> Sequence[AccessPattern]:
     """Every load and store of a nest."""
-    out = [AccessPattern(b, strides_of(b, i), False) for b, i, _ in loads(*nest.roots)]
+    out = [AccessPattern(b, strides_of(b, i), False) for n in nest.nodes if n.op == "load" for b, i, _ in (load_parts(n),)]
     if nest.store is not None:
         out.append(AccessPattern(nest.store.buffer, strides_of(nest.store.buffer, nest.indices), True))
     return out

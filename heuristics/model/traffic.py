@@ -8,7 +8,7 @@ from math import prod
 
 from ...ir import index as ix
 from ...ir.buffer import Buffer, load_parts
-from ...ir.node import Node, axes_of, walk
+from ...ir.node import Node, axes_of
 from ...opts.axis_plan import Part
 from ...opts.nests import Nest
 from ...opts.options.fetch import fetches
@@ -63,7 +63,7 @@ class Traffic:
             reach = 1.0
             for p in {q.name: q for a in axes_of(i) if a in s.plans for q in s.plans[a].parts}.values():
                 if p.name in inner:
-                    k = abs(ix.parts(s.at_parts(i))[0].get(p.var, 1))
+                    k = abs(s.terms(i).get(p.var, 1))
                     reach += k * (p.trips - 1) if k < self.machine.caches.unbounded else 0
             full = buffer.shape[d]
             reach = min(reach, float(ix.upper(full)))
@@ -77,7 +77,7 @@ class Traffic:
         """Loads and stores of buffers that are not staged, but for stores past the caches."""
         s, item = self.scheduled, self._item(nest)
         room = self.machine.caches.warm * s.target.l2
-        for n in walk(*nest.roots):
+        for n in nest.nodes:
             if n.op == "load":
                 buffer, indices, _ = load_parts(n)
                 if buffer.name not in s.stages:
