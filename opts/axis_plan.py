@@ -50,7 +50,7 @@ class Part:
     @property
     def trips(self) -> int:
         """The nominal trip count, the upper bound of a symbolic one."""
-        return ix.upper(self.size)
+        return self.size if isinstance(self.size, int) else ix.upper(self.size)
 
 
 @dataclass(frozen=True)

@@ -113,7 +113,8 @@ def lane_axis(kernel: Kernel, nest: Nest) -> Node | None:
     return None
 
 
-def contiguous(kernel: Kernel, nest: Nest) -> list[Node]:
+@lru_cache(maxsize=512)
+def contiguous(kernel: Kernel, nest: Nest) -> Sequence[Node]:
     """Axes of a nest along which some access is consecutive, most accesses first (a store counts twice). Not those that are
     scanned: they can have no lanes."""
     score: dict[Node, float] = {}
@@ -127,16 +128,22 @@ def contiguous(kernel: Kernel, nest: Nest) -> list[Node]:
 
 def shared_axes(kernel: Kernel) -> list[Node]:
     """Axes that every nest runs over as spatial ones: what PARALLEL may take."""
+    return list(_shared_axes(kernel))
+
+
+@lru_cache(maxsize=64)
+def _shared_axes(kernel: Kernel) -> tuple[Node, ...]:
     all_nests = nests(kernel)
     out = [a for a in all_nests[0].axes if all(a in n.axes for n in all_nests)]
     ordered = {a for s in kernel.stores for a in scatter_ordered(s)}
     scanned = scanned_axes(kernel)
-    return [a for a in out if a not in ordered and a not in scanned and extent(a) > 1]
+    return tuple(a for a in out if a not in ordered and a not in scanned and extent(a) > 1)
 
 
-def scanned_axes(kernel: Kernel) -> set[Node]:
+@lru_cache(maxsize=64)
+def scanned_axes(kernel: Kernel) -> frozenset[Node]:
     """Axes that a Scan runs along, in order."""
-    return {v.expr.axis for v in kernel.values.values() if isinstance(v.expr, Scan)}
+    return frozenset(v.expr.axis for v in kernel.values.values() if isinstance(v.expr, Scan))
 
 
 def extent(a: Node) -> int:
@@ -148,6 +155,11 @@ def extent(a: Node) -> int:
 def stageable_values(kernel: Kernel) -> list[str]:
     """Pointwise values worth keeping: read more than once (or by loops over more axes than theirs), and holding an
     elementary function, a division or a load."""
+    return list(_stageable_values(kernel))
+
+
+@lru_cache(maxsize=64)
+def _stageable_values(kernel: Kernel) -> tuple[str, ...]:
     out = []
     shared = set(shared_axes(kernel))
     bodies = [(v.body, {*v.axes, *v.reduce_axes}) for v in kernel.values.values()]
@@ -162,4 +174,4 @@ def stageable_values(kernel: Kernel) -> list[str]:
                     uses += 2 if axes - axes_of(*n.src) else 1
         if uses > 1 and any(n.op in ("exp", "log", "tanh", "erf", "div", "sqrt", "load") for n in walk(v.expr)):
             out.append(name)
-    return out
+    return tuple(out)
