@@ -67,18 +67,18 @@ def _candidates(trials: Trials, threads: int) -> Iterable[Opts]:
     found = contractions(kernel)
     plain: dict[Opts, float] = {}
     if found:
-        main = max(found, key=lambda c: _work(c.nest))
+        main = max(found, key=lambda c: work(c.nest))
         best = best_contractions(trials, threads, main)
         if any(extent(a) > 1 for a in main.rows):
             yield from best
         else:  # each operand is used for one row of results, so it is a row kernel as much
             plain |= {o: estimate(trials.apply(o), threads) for o in best}
-    lanes = _lanes(kernel, target)
+    lanes = row_lanes(kernel, target)
     # two rows at once read two streams from memory, where a row is worked through several times
     shapes = [(v, 1) for v in (4, 2, 8, 1)] + [(v, 2) for v in (4, 2) if len(nests(kernel)) > 1]
     if any(n.kind == "init" for n in nests(kernel)):
         shapes += [(16, 1), (32, 1)]  # rows that are scattered: longer pieces of each
-    if any(_gathers(n) for n in nests(kernel)):
+    if any(gathers(n) for n in nests(kernel)):
         shapes += [
             (8, 4),
             (8, 8),
@@ -91,7 +91,7 @@ def _candidates(trials: Trials, threads: int) -> Iterable[Opts]:
             if opts is not None and opts not in plain:
                 plain[opts] = estimate(trials.apply(opts), threads)
     for wish in (
-        *_owners(kernel, target, threads, lanes),
+        *owners(kernel, target, threads, lanes),
         *columns(kernel, lanes, threads),
         *windows(kernel, lanes),
         *scans(kernel, lanes),
@@ -104,12 +104,12 @@ def _candidates(trials: Trials, threads: int) -> Iterable[Opts]:
     yield from sorted(plain, key=plain.__getitem__)
 
 
-def _gathers(n: Nest) -> bool:
+def gathers(n: Nest) -> bool:
     """Whether rows are read at indices that are themselves read."""
     return any(x.op == "load" for _, indices, _ in loads(*n.roots) for i in indices[:-1] for x in walk(i))
 
 
-def _owners(kernel: Kernel, target: Target, threads: int, lanes: int) -> Iterable[Opts]:
+def owners(kernel: Kernel, target: Target, threads: int, lanes: int) -> Iterable[Opts]:
     """Scatters whose work items own blocks of rows: as many as fit the second cache, or one block a thread."""
     found = ownable(kernel)
     if found is None:
@@ -140,12 +140,14 @@ def _ranked(trials: Trials, threads: int, guesses: Iterable[Opts]) -> list[Opts]
     return [opts for _, opts in sorted(found.values(), key=lambda f: (f[0], str(f[1])))]
 
 
-def _work(n: Nest) -> int:
+def work(n: Nest) -> int:
+    """The points of a nest."""
     out = 1
     for a in n.all_axes:
         out *= extent(a)
     return out
 
 
-def _lanes(kernel: Kernel, target: Target) -> int:
+def row_lanes(kernel: Kernel, target: Target) -> int:
+    """Lanes of the widest type that some nest computes with."""
     return max(1, min(target.lanes(n.expr.dtype.compute) for n in nests(kernel)))
