@@ -48,6 +48,7 @@ def inside(words: list[str], env: dict[str, str], monkeypatch: pytest.MonkeyPatc
     return code, capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_every_command_and_all_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """One after the other: later ones look at what earlier ones tuned."""
     before = setup.current()

@@ -105,6 +105,7 @@ def test_no_absolute_import_of_own_folders() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.slow
 def test_files_and_functions_stay_short() -> None:
     """One concept a file: at most 300 lines, and 60 a function. `python scripts/house.py` prints all that is counted."""
     found = counted()
@@ -113,6 +114,7 @@ def test_files_and_functions_stay_short() -> None:
     assert not {name: lines for name, (lines, _) in found.functions.items() if lines > house.FUNCTION}
 
 
+@pytest.mark.slow
 def test_imports_form_no_circle() -> None:
     """Not for types only, nor inside a function: whoever reads a file can read what it needs first."""
     graph = counted().imports
@@ -131,6 +133,7 @@ def test_a_circle_is_found() -> None:
     assert house.circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": set()}) == [["b", "c"]]
 
 
+@pytest.mark.slow
 def test_a_class_name_stands_for_one_thing() -> None:
     assert not {name: places for name, places in counted().classes.items() if len(places) > 1}
 

@@ -132,6 +132,7 @@ def test_a_log_that_cannot_be_written_ends_nothing(capsys: pytest.CaptureFixture
     log.logger("search").info("lost")
 
 
+@pytest.mark.slow
 def test_helper_processes_write_to_the_same_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from tilewright import kernels
     from tilewright.measure import Measurer
@@ -183,6 +184,7 @@ def test_a_file_that_was_named_is_left_alone(monkeypatch: pytest.MonkeyPatch, tm
     assert "one" in (tmp_path / "log").read_text()
 
 
+@pytest.mark.slow
 def test_the_board_stays_whole(tmp_path: Path) -> None:
     from ..cli.terminal import ESCAPES, Terminal
 

@@ -67,6 +67,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("body", FAULTS)
 def test_a_fault_is_an_outcome_and_the_next_candidate_is_measured(m: Measurer, good: Built, body: str) -> None:
     outcome, detail = FAULTS[body]
@@ -85,6 +86,7 @@ def test_more_group_memory_or_threads_than_there_are_cost_no_worker(m: Measurer,
     assert right(after)
 
 
+@pytest.mark.slow
 def test_a_program_on_arrays(tmp_path: object) -> None:
     import numpy as np
     from opencl_driver import POCL

@@ -59,6 +59,7 @@ def test_every_measurement_is_a_row_and_one_is_the_answer(first: Result, opened:
     assert answer.flops == 2 * 96 * 96 * 64 and answer.source_sha == first.source_sha
 
 
+@pytest.mark.slow
 def test_second_time_it_is_cached(first: Result, location: Path) -> None:
     again = tune("matmul", shape=SHAPE, dtype="float32", threads=1, cache=location)
     assert again.origin == "cached" and again.opts == first.opts and again.t_min == first.t_min
@@ -66,6 +67,7 @@ def test_second_time_it_is_cached(first: Result, location: Path) -> None:
     assert tune("matmul", shape=SHAPE, dtype="float32", threads=1, cache=location, mode="require").origin == "cached"
 
 
+@pytest.mark.slow
 def test_require_lists_what_is_missing(location: Path, first: Result) -> None:
     with pytest.raises(CacheMiss, match=r"no cached schedule for matmul.*2 threads.*kernel hash [0-9a-f]{64}"):
         tune("matmul", shape=SHAPE, threads=2, cache=location, mode="require")
