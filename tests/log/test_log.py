@@ -185,12 +185,12 @@ def test_a_file_that_was_named_is_left_alone(monkeypatch: pytest.MonkeyPatch, tm
 
 
 @pytest.mark.slow
-def test_the_board_stays_whole(tmp_path: Path) -> None:
+def test_the_board_stays_whole(tmp_path: Path, known_limits: Path) -> None:
     from ..cli.terminal import ESCAPES, Terminal
 
     env = {
         "TILEWRIGHT_CACHE": str(tmp_path / "c.db"),
-        "XDG_STATE_HOME": str(tmp_path),
+        "XDG_STATE_HOME": str(known_limits),
         log.ENV: "search:info,measure:debug",
     }
     with Terminal("run", "--kernel", "add", "--shape", "m=8,n=64", "--threads", "1", "--trials", "3", env=env) as tune:
