@@ -16,6 +16,7 @@ class Graph:
         self.outputs = {id(o) for o in outs}
         self.order = list(walk(outs))
         self.place = {id(n): i for i, n in enumerate(self.order)}
+        self.node = {id(n): n for n in self.order}
 
     def leaf(self, n: TensorNode) -> bool:
         """Whether the node's values are there before anything runs."""
