@@ -54,7 +54,8 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "plan": frozenset({*_ORDER, "kernels"} - {"plan"}),
     "measure": frozenset({*_ORDER, "kernels"} - {"cache"}),
     "search": frozenset({*_ORDER, "kernels", "measure"}),
-    "cli": frozenset(_ALL) - {"cli"},
+    "tensor": frozenset({"ir", "targets", "devices", "plan", "cache", "search"}),
+    "cli": frozenset({*_ALL, "tensor"}) - {"cli"},
 }
 
 
