@@ -122,7 +122,7 @@ def _row_wishes(kernel: Kernel, target: Target, threads: int, lanes: int) -> Ite
     found = nests(kernel)
     several = len(found) > 1
     special = [
-        _picked(owners(kernel, target, threads, lanes), (0, 3, 9, 12)),
+        _picked(owners(kernel, target, threads, lanes), (3, 12, 0)),
         _picked(columns(kernel, lanes, threads), (1, 0)),
         _picked(windows(kernel, lanes), (3, 5, 1, 0)),
         _picked(scans(kernel, lanes), (2, 4, 0)),

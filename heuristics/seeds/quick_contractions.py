@@ -9,7 +9,7 @@ from collections.abc import Callable
 from ...ir.node import Node
 from ...opts.defaults import waste
 from ...opts.opt import Opts
-from ...opts.structure import Contraction, extent, shared_axes
+from ...opts.structure import Contraction, accesses, extent, shared_axes
 from ...targets import Target
 from ..machine import DEFAULT
 from .contractions import FEW_ROWS, Blocks, contraction, contraction_guesses
@@ -35,7 +35,10 @@ def ask_contractions(trials: Trials, threads: int, c: Contraction, ask: Ask) -> 
     if any(g.tc for g in guesses):
         guesses = [g for g in guesses if g.tc]
     free = [extent(a) for a in shared_axes(kernel) if a is not c.lane and a is not _row(c)]
-    order = sorted(guesses, key=lambda g: _key(g, c, target, threads, math.prod(free)))
+    # panels of an operand that is read across memory are better filled once where the reduction is long, though
+    # that makes them narrow
+    across = _depth(c) > 4 * LONG and any(x.buffer == c.wide and x.stride(c.lane) != 1 for x in accesses(kernel, c.nest))
+    order = sorted(guesses, key=lambda g: _key(g, c, target, threads, math.prod(free), across))
     for _, wish in zip(range(2), window_guesses(kernel, target, threads, c), strict=False):
         ask(wish)
     asked: dict[Blocks, float] = {}
@@ -60,13 +63,13 @@ def _row(c: Contraction) -> Node | None:
     return max(c.rows, key=extent, default=None)
 
 
-def _key(g: Blocks, c: Contraction, target: Target, threads: int, free: int) -> tuple[float, bool, bool, int, int]:
+def _key(g: Blocks, c: Contraction, target: Target, threads: int, free: int, across: bool) -> tuple[float, bool, bool, bool, int, int]:
     """What guesses are sorted by: seconds by a closed form, to two digits, and what mostly is better among equals."""
     seconds = _seconds(g, c, target, threads, free)
     digits = -math.floor(math.log10(seconds)) + 1
-    panel = _depth(c) * g.nb * c.nest.expr.dtype.size
-    whole = g.kc == (0 if panel <= DEFAULT.caches.usable * target.l2 else LONG)
-    return round(seconds, digits), bool(g.stream), not whole, -g.nb, g.rows
+    line, room = g.nb * c.nest.expr.dtype.size, DEFAULT.caches.usable * target.l2
+    whole = g.kc == (0 if across or _depth(c) * line <= room else LONG)
+    return round(seconds, digits), bool(g.stream), (g.kc or _depth(c)) * line > room, not whole, -g.nb, g.rows
 
 
 def _seconds(g: Blocks, c: Contraction, target: Target, threads: int, free: int) -> float:
@@ -109,11 +112,6 @@ def _tile(at: Blocks, left: list[Blocks]) -> Blocks | None:
     others = [g for g in left if (g.mr, g.nv) != (at.mr, at.nv) and g.stream == at.stream]
     alike = [g for g in others if (g.kc, g.rows) == (at.kc, at.rows)]
     return next(iter(alike or others), None)
-
-
-def _narrower(at: Blocks, left: list[Blocks]) -> Blocks | None:
-    """The same with the next smaller panel."""
-    return max((g for g in left if _but(g, at, "nb") and g.nb < at.nb), key=lambda g: g.nb, default=None)
 
 
 def _but(g: Blocks, at: Blocks, *fields: str) -> bool:
