@@ -65,7 +65,7 @@ def _row(c: Contraction) -> Node | None:
 
 def _key(g: Blocks, c: Contraction, target: Target, threads: int, free: int, across: bool) -> tuple[float, bool, bool, bool, int, int]:
     """What guesses are sorted by: seconds by a closed form, to two digits, and what mostly is better among equals."""
-    seconds = _seconds(g, c, target, threads, free)
+    seconds = 1e-12 + _seconds(g, c, target, threads, free)
     digits = -math.floor(math.log10(seconds)) + 1
     line, room = g.nb * c.nest.expr.dtype.size, DEFAULT.caches.usable * target.l2
     whole = g.kc == (0 if across or _depth(c) * line <= room else LONG)
@@ -92,7 +92,8 @@ def _seconds(g: Blocks, c: Contraction, target: Target, threads: int, free: int)
         items = free * -(-tall // max(g.mc, g.mr))
     else:
         items = free * -(-width // (g.nb if nr <= g.nb < width else nr))
-    used = max(1, min(threads, items))
+    items = max(1, items)
+    used = min(threads, items)
     return work * -(-items // used) / items + (caches.wake if used > 1 else 0.0) + items * caches.item
 
 
