@@ -77,6 +77,8 @@ def _seconds(g: Blocks, c: Contraction, target: Target, threads: int, free: int)
     what it costs to bring is asked of the model."""
     core, caches = DEFAULT.core, DEFAULT.caches
     tall, width = max((extent(a) for a in c.rows), default=1), extent(c.lane)
+    if not tall * width:
+        return 0.0
     nr, sums = g.nv * target.lanes(c.nest.expr.dtype), g.mr * g.nv
     loads = g.mr + g.nv
     step = max(sums / core.ports, loads / core.load_ports, core.latency, (sums + loads + core.overhead / g.unroll) / core.issue)
