@@ -1,26 +1,28 @@
 """The online rewrite: reductions over one axis that read each other, as one fold that runs in tiles.
 
-A chain v₁ … vₖ over j, vᵢ = ⊕ᵢ fᵢ(j, v₁ … vᵢ₋₁), may run in tiles that are merged if every fᵢ is rescalable: fᵢ(j, p′) is
-fᵢ(j, p) under a factor, and sums of lower degree, that are free of j (`online_states`). That is read off the expression
-(`online_terms`), so attention, its variants, log-sum-exp, cross-entropy and variances are no patterns here. Related:
-Milakov and Gimelshein (2018), Dao et al. (2022), Neptune's repair terms (arXiv 2510.08726), RedFuser's cascaded reductions
-(2603.10026).
+A chain v₁ … vₖ over j, vᵢ = ⊕ᵢ fᵢ(j, v₁ … vᵢ₋₁), may run in tiles that are merged if every fᵢ is rescalable:
+fᵢ(j, p′) is fᵢ(j, p) under a factor, and sums of lower degree, that are free of j (`online_states`). That is read off
+the expression (`online_expand`), so attention, its variants, log-sum-exp, cross-entropy and variances are no patterns
+here. Related: Milakov and Gimelshein (2018), Dao et al. (2022), Neptune's repair terms (arXiv 2510.08726), RedFuser's
+cascaded reductions (2603.10026).
 
 What the rewrite changes beside the order of additions: a row whose every weight is hidden by a mask has sums of 0 where
-it had NaN, so quotients by them are NaN as before and their logarithms −∞; and log(exp(x)) is x also where exp(x) is 0."""
+it had NaN, so quotients by them are NaN as before and their logarithms −∞; and log(exp(x)) is x also where exp(x) is
+0."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from ..ir import node as N
 from ..ir.body import Fold, Monoid, Reduce, Scan, Store, Value
 from ..ir.kernel import Kernel
 from ..ir.node import Node, axes_of
 from ..ir.operators import substitute
-from .online_anchors import Inseparable, State, factors
-from .online_axes import Loops, Sites, family_form, inline, written_out
+from .online_anchors import FoldState, Inseparable, factors
+from .online_axes import ChainNest, Sites, family_form, inline, written_out
 from .online_states import States, identity
 
 
@@ -30,7 +32,7 @@ class NoFold:
 
     reason: str
 
-    def __bool__(self) -> bool:
+    def __bool__(self) -> Literal[False]:
         return False
 
 
@@ -64,7 +66,7 @@ class _Uninteresting(Exception):
 class _Rewrite:
     """One attempt: the reductions over the family `axis`."""
 
-    def __init__(self, kernel: Kernel, nests: Sequence[Loops], axis: Node, rows: bool) -> None:
+    def __init__(self, kernel: Kernel, nests: Sequence[ChainNest], axis: Node, rows: bool) -> None:
         self.old, self.nests, self.axis = kernel, list(nests), axis
         self.values = {n.name: n for n in nests if isinstance(n.item, Value)}
         self.inner = {n.name for n in self.values.values() if axis in n.axes and n.over and axis not in n.over}
@@ -144,7 +146,7 @@ class _Rewrite:
         stores = tuple(self._store(n, results, sites) for n in self.nests if isinstance(n.item, Store))
         return Kernel(self.old.name, tuple(body), stores, self.old.buffers)
 
-    def _at_home(self, n: Loops, results: dict[str, tuple[tuple[Node, ...], Node]]) -> Node:
+    def _at_home(self, n: ChainNest, results: dict[str, tuple[tuple[Node, ...], Node]]) -> Node:
         """The body of a value of the chain, which may read others of the chain only at its own place."""
         for r in N.walk(n.exprs[0]):
             if r.op == "ref" and r.arg in results and r.src != self.values[r.arg].axes:
@@ -159,11 +161,12 @@ class _Rewrite:
             over = tuple(table[a] for a in s.over)
             reduce = Reduce(s.combine, over, substitute(s.body, table), s.dtype)
             block.append(Value(s.name, tuple(table[a] for a in s.axes), reduce, s.dtype))
-        monoid = Monoid(tuple(identity(s.combine, s.dtype) for s in found), tuple(self._merge(s, states, sites) for s in found))
+        merges = tuple(self._merge(s, states, sites) for s in found)
+        monoid = Monoid(tuple(identity(s.combine, s.dtype) for s in found), merges)
         axis = N.axis(self.axis.arg.name, self.axis.arg.extent)
         return Fold(self._name("fold", states), axis, tuple(block), tuple(s.name for s in found), monoid)
 
-    def _merge(self, s: State, states: States, sites: Sites) -> Node:
+    def _merge(self, s: FoldState, states: States, sites: Sites) -> Node:
         merged = states.merged[s.name]
         loose = axes_of(merged) - set(s.axes)
         if loose:
@@ -189,7 +192,7 @@ class _Rewrite:
             expr = replace(n.item.expr, axis=along, expr=body)
         return Value(name, axes, expr, n.item.dtype)
 
-    def _store(self, n: Loops, results: dict[str, tuple[tuple[Node, ...], Node]], sites: Sites) -> Store:
+    def _store(self, n: ChainNest, results: dict[str, tuple[tuple[Node, ...], Node]], sites: Sites) -> Store:
         s = n.item
         assert isinstance(s, Store)
         table = sites.table(n.axes, n.name)
@@ -200,8 +203,8 @@ class _Rewrite:
         return Store(s.buffer, indices, expr, tuple(table[a] for a in n.axes), s.combine, mask, own)
 
 
-def _contracts(n: Loops) -> bool:
-    """Whether a nest is a sum of products in which two factors at least lack an axis of the result, and not the same."""
+def _contracts(n: ChainNest) -> bool:
+    """Whether a nest is a sum of products in which two factors or more lack an axis of the result, and not the same."""
     parts = [axes_of(p) for p in factors(_bare(n.exprs[0]))[0]] if n.combine == "add" else []
     lacking = [lost for p in parts if p and (lost := set(n.axes) - p)]
     return len(lacking) > 1 and not set.intersection(*lacking)

@@ -34,7 +34,12 @@ class Raw:
         return tuple(self.kb.axis(f"{name}_{d}", n) for d, n in enumerate(shape))
 
     def reduce(
-        self, combine: str, shape: Sequence[int], over: int | Sequence[int], element: Element, dtype: DType | None = None
+        self,
+        combine: str,
+        shape: Sequence[int],
+        over: int | Sequence[int],
+        element: Element,
+        dtype: DType | None = None,
     ) -> Element:
         """`combine` of element(*axes, *reduced axes); the result is called with indices."""
         name = f"r{self.count}"
@@ -95,7 +100,8 @@ def agrees(kernel: Kernel, inputs: Mapping[str, Any], want: Mapping[str, Any], t
     for tile in TILES:
         got = evaluate(kernel, inputs, tile=tile)
         for name, w in want.items():
-            np.testing.assert_allclose(got[name], w, rtol=tolerance, atol=tolerance, err_msg=f"{name} in tiles of {tile}")
+            message = f"{name} in tiles of {tile}"
+            np.testing.assert_allclose(got[name], w, rtol=tolerance, atol=tolerance, err_msg=message)
 
 
 def wide(inputs: Mapping[str, Any]) -> dict[str, Any]:

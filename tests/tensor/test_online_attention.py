@@ -54,7 +54,7 @@ def attention(
     return r.build()
 
 
-def reference(x: dict[str, Any], score: Callable[..., Any], group: int = 1, inside: Any = lambda s: s, power: int = 1) -> dict[str, Any]:
+def reference(x: Any, score: Any, group: int = 1, inside: Any = lambda s: s, power: int = 1) -> dict[str, Any]:
     """The whole matrix at once, in float64."""
     k, v = (np.repeat(x[t], group, axis=1) for t in "kv")
     s = score(x["q"] @ k.swapaxes(-1, -2) * 0.5, x)
@@ -76,7 +76,11 @@ VARIANTS: dict[str, tuple[Callable[..., Any], Callable[..., Any], int]] = {
     "full": (lambda s, r, b, h, i, j: s, lambda s, x: s, 0),
     "causal": (lambda s, r, b, h, i, j: where(j <= i, s, -INF), masked(CAUSAL), 1),
     "filled": (lambda s, r, b, h, i, j: where(i < j, -INF, s), masked(CAUSAL), 1),
-    "added": (lambda s, r, b, h, i, j: s + where(i < j, -INF, const(0.0)), masked(CAUSAL), 0),  # a NaN that it hides must show
+    "added": (
+        lambda s, r, b, h, i, j: s + where(i < j, -INF, const(0.0)),
+        masked(CAUSAL),
+        0,
+    ),  # a NaN that it hides must show
     "window": (lambda s, r, b, h, i, j: where((j <= i) & (j > i - 5), s, -INF), masked(WINDOW), 2),
     "nested": (lambda s, r, b, h, i, j: where(j > i - 5, where(j <= i, s, -INF), -INF), masked(WINDOW), 2),
     "blocks": (lambda s, r, b, h, i, j: where((j // 4).eq(i // 4), s, -INF), masked(J // 4 == I // 4), 0),
