@@ -6,9 +6,8 @@ the expression (`online_expand`), so attention, its variants, log-sum-exp, cross
 here. Related: Milakov and Gimelshein (2018), Dao et al. (2022), Neptune's repair terms (arXiv 2510.08726), RedFuser's
 cascaded reductions (2603.10026).
 
-What the rewrite changes beside the order of additions: a row whose every weight is hidden by a mask has sums of 0 where
-it had NaN, so quotients by them are NaN as before and their logarithms −∞; and log(exp(x)) is x also where exp(x) is
-0."""
+What the rewrite changes beside the order of additions: log(exp(x)) is x also where exp(x) is 0; and where all scores of
+a row are −∞ without a mask that says so, log-sum-exp is −∞ instead of NaN (`online_empty` has the masked ones)."""
 
 from __future__ import annotations
 
@@ -23,7 +22,11 @@ from ..ir.node import Node, axes_of
 from ..ir.operators import substitute
 from .online_anchors import FoldState, Inseparable, factors
 from .online_axes import ChainNest, Sites, family_form, inline, written_out
+from .online_empty import as_numpy
 from .online_states import States, identity
+
+Results = dict[str, tuple[tuple[Node, ...], Node]]
+"""What values of the chain are: their axes, and an expression over states."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,7 @@ class _Rewrite:
     def __init__(self, kernel: Kernel, nests: Sequence[ChainNest], axis: Node, rows: bool) -> None:
         self.old, self.nests, self.axis = kernel, list(nests), axis
         self.values = {n.name: n for n in nests if isinstance(n.item, Value)}
+        self._known: dict[str, set[str]] = {}
         self.inner = {n.name for n in self.values.values() if axis in n.axes and n.over and axis not in n.over}
         heads = {n for n in self.inner if _contracts(self.values[n])}
         self.chain = self._chain(self.inner if rows else heads, rows)
@@ -91,13 +95,15 @@ class _Rewrite:
 
     def _below(self, name: str) -> set[str]:
         """Every value that `name` depends on."""
-        out: set[str] = set()
-        todo = [name]
-        while todo:
-            for r in self.values[todo.pop()].reads - out:
-                out.add(r)
-                todo.append(r)
-        return out
+        if name not in self._known:
+            out: set[str] = set()
+            todo = [name]
+            while todo:
+                for r in self.values[todo.pop()].reads - out:
+                    out.add(r)
+                    todo.append(r)
+            self._known[name] = out
+        return self._known[name]
 
     def _inside(self) -> list[str]:
         """The values that span the axis and that the chain reads: the block computes them. Raises Inseparable where the
@@ -132,7 +138,7 @@ class _Rewrite:
         """The kernel with the fold. Raises Inseparable."""
         names = [*self.values, *(b.name for b in self.old.buffers)]
         states = States(self.chain, names)
-        results: dict[str, tuple[tuple[Node, ...], Node]] = {}
+        results: Results = {}
         for name in self.chain:
             n = self.values[name]
             element = written_out(self._at_home(n, results), results)
@@ -140,13 +146,15 @@ class _Rewrite:
             results[name] = n.axes, states.value(name, n.combine, element, (n.over, n.axes, n.item.dtype))
         sites = Sites(self.nests)
         fold = self._fold(states, sites)
-        body: list[Value | Fold] = [self._value(n, results, sites) for n in self.before]
+        body: list[Value | Fold] = [self._value(n, sites) for n in self.before]
         body.append(fold)
-        body += [self._value(n, results, sites) for n in self.after]
-        stores = tuple(self._store(n, results, sites) for n in self.nests if isinstance(n.item, Store))
+        self.nests = [self._final(n, results, states) for n in self.nests]
+        self.values = {n.name: n for n in self.nests if isinstance(n.item, Value)}
+        body += [self._value(n, sites) for n in self.after]
+        stores = tuple(self._store(n, sites) for n in self.nests if isinstance(n.item, Store))
         return Kernel(self.old.name, tuple(body), stores, self.old.buffers)
 
-    def _at_home(self, n: ChainNest, results: dict[str, tuple[tuple[Node, ...], Node]]) -> Node:
+    def _at_home(self, n: ChainNest, results: Results) -> Node:
         """The body of a value of the chain, which may read others of the chain only at its own place."""
         for r in N.walk(n.exprs[0]):
             if r.op == "ref" and r.arg in results and r.src != self.values[r.arg].axes:
@@ -155,7 +163,7 @@ class _Rewrite:
 
     def _fold(self, states: States, sites: Sites) -> Fold:
         found = list(states.states.values())
-        block = [self._value(n, {}, sites) for n in self.block]
+        block = [self._value(n, sites) for n in self.block]
         for s in found:
             table = sites.table((*s.axes, *s.over), s.name)
             over = tuple(table[a] for a in s.over)
@@ -178,11 +186,18 @@ class _Rewrite:
             name += "_"
         return name
 
-    def _value(self, name: str, results: dict[str, tuple[tuple[Node, ...], Node]], sites: Sites) -> Value:
+    def _final(self, n: ChainNest, results: Results, states: States) -> ChainNest:
+        """A nest with what the chain's values are after the fold."""
+        if n.name in results or not n.reads & set(results):
+            return n
+        read = (as_numpy(written_out(e, results), states.states, states.extremes) for e in n.exprs)
+        return replace(n, exprs=tuple(read))
+
+    def _value(self, name: str, sites: Sites) -> Value:
         n = self.values[name]
         assert isinstance(n.item, Value) and not isinstance(n.item.expr, Node)
         table = sites.table((*n.axes, *n.over), name)
-        body = substitute(written_out(n.exprs[0], results), table)
+        body = substitute(n.exprs[0], table)
         axes = tuple(table[a] for a in n.axes)
         expr: Reduce | Scan
         if isinstance(n.item.expr, Reduce):
@@ -192,11 +207,11 @@ class _Rewrite:
             expr = replace(n.item.expr, axis=along, expr=body)
         return Value(name, axes, expr, n.item.dtype)
 
-    def _store(self, n: ChainNest, results: dict[str, tuple[tuple[Node, ...], Node]], sites: Sites) -> Store:
+    def _store(self, n: ChainNest, sites: Sites) -> Store:
         s = n.item
         assert isinstance(s, Store)
         table = sites.table(n.axes, n.name)
-        expr, *rest = (substitute(written_out(e, results), table) for e in n.exprs)
+        expr, *rest = (substitute(e, table) for e in n.exprs)
         indices = tuple(rest[: len(s.indices)])
         own = None if s.own is None else (table[n.axes[s.axes.index(s.own[0])]], *s.own[1:])
         mask = rest[-1] if s.mask is not None else None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from ..ir import node as N
 from ..ir.body import Fold, Reduce, Scan, Store, Value
@@ -18,7 +19,7 @@ from ..ir.node import Node, walk
 from ..ir.operators import logical, substitute, unary
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class ChainNest:
     """A reduction, a scan or a store with its expressions: of a value its element; of a store what is stored, the
     indices and the mask."""
@@ -39,7 +40,7 @@ class ChainNest:
         expr = self.item.expr
         return expr.combine if isinstance(expr, Reduce | Scan) else ""
 
-    @property
+    @cached_property
     def reads(self) -> set[str]:
         """The values that it refers to."""
         return {n.arg for n in walk(*self.exprs) if n.op == "ref"}

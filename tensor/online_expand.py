@@ -135,10 +135,11 @@ class Expansion:
             inside = added([(x.negative, replace(x, node=table.get(x, x.node)).whole) for x in leaves if x not in away])
         else:
             inside = substitute(exponent, swaps)
-        node = F.exp(inside)
+        node, seen = F.exp(inside), None
         for c in reversed(masks):
             node = F.where(c, node, const(0, node.dtype))
-        return Term(coefficient=out, factors=(Factor("weight", node, tuple(anchors), exponent=e.src[0]),))
+            seen = c if seen is None else c & seen
+        return Term(coefficient=out, factors=(Factor("weight", node, tuple(anchors), exponent=e.src[0], cond=seen),))
 
     def _unmasked(self, e: Node) -> tuple[Node, list[Node]]:
         """An exponent without masks around earlier results, and those: exp(where(c, x, −∞)) is where(c, exp(x), 0)."""

@@ -21,6 +21,7 @@ from ..ir.dtypes import DType
 from ..ir.node import Node, axes_of, const, placeholder
 from ..ir.operators import arith, cast, substitute
 from .online_anchors import INF, Anchors, FoldState, Inseparable, factors
+from .online_empty import hidden_by
 from .online_expand import Expansion
 from .online_terms import Factor, Term, body_of, short
 
@@ -49,6 +50,7 @@ class States:
         self.merged: dict[str, Node] = {}
         self.anchors = Anchors(self.states, self._count)
         self._own, self._taken = set(own), set(taken) - set(own)
+        self.extremes: dict[str, FoldState] = {}
         self._known: dict[tuple[str, tuple[Node, ...], Node, DType], FoldState] = {}
 
     # making -------------------------------------------------------------------------------------------------------
@@ -118,7 +120,12 @@ class States:
             for kept, state in lower.items():
                 out = out + _moved(side[state], shifts, kept, side, dtype)
             sides.append(self._rescaled(out, leaves, side))
-        return self._state(mine.name, "add", body, reduction, (sides[0], sides[1]))
+        state = self._state(mine.name, "add", body, reduction, (sides[0], sides[1]))
+        for f in leaves:
+            extreme = hidden_by(f, over, self.states) if f.kind == "weight" else None
+            if extreme is not None:
+                self.extremes[state.name] = extreme
+        return state
 
     def _free_name(self, name: str) -> str:
         while name in self.states or name in self._taken:

@@ -10,6 +10,7 @@ import pytest
 from raw_kernels import Raw, agrees, fold_of, folded, numbers, wide
 from tilewright.ir import Kernel, bool_, cast, const, exp, float32, log, tanh, where
 from tilewright.ir.canonical import canonical
+from tilewright.ir.kernel_text import kernel_text
 from tilewright.ir.skippable import skippable
 
 B, H, S, D = 2, 2, 20, 5
@@ -151,12 +152,24 @@ def test_large_scores_stay_finite() -> None:
 
 
 def test_a_row_that_sees_nothing_is_nan() -> None:
-    kernel = folded(attention(lambda s, r, b, h, i, j: where(j < i, s, -INF)))
-    inputs = numbers(kernel)
-    with np.errstate(invalid="ignore"):
-        want = reference(wide(inputs), masked(J < I))["y"]
-    assert np.isnan(want[:, :, 0]).all() and np.isfinite(want[:, :, 1:]).all()
-    agrees(kernel, inputs, {"y": want})
+    """Also its log-sum-exp, for masks made of comparisons and for loaded ones."""
+    for score, seen in (
+        (lambda s, r, b, h, i, j: where(j < i, s, -INF), lambda x: J < I),
+        (lambda s, r, b, h, i, j: where(r["mask"][i, j], s, -INF), lambda x: x["mask"]),
+    ):
+        kernel = folded(attention(score, lse=True))
+        inputs = numbers(kernel)
+        inputs["mask"][0] = False
+        with np.errstate(invalid="ignore"):
+            want = reference(wide(inputs), lambda s, x, seen=seen: np.where(seen(x), s, -np.inf))
+        for y in want.values():
+            assert np.isnan(y[:, :, 0]).all() and np.isfinite(y[:, :, 1:]).all()
+        agrees(kernel, inputs, want)
+
+
+def test_where_every_query_sees_a_key_nothing_is_added() -> None:
+    kernel = folded(attention(VARIANTS["window"][0], lse=True))
+    assert "- r1" not in kernel_text(kernel).split("lse[")[-1]
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
