@@ -43,8 +43,9 @@ def online(kernel: Kernel, rows: bool = False) -> Kernel | NoFold:
     """`kernel` with a chain of reductions over one axis as a fold, or why there is none.
 
     The chain must read a contraction that spans the axis, as attention reads q·kᵀ: then the fold saves that array. Rows
-    that lie in memory are as fast in several passes; `rows` folds chains over them too. Values without a reduction are
-    written out first, and axes that walk one dimension become one family."""
+    that lie in memory are as fast in several passes; only where elements are compared with a result, as argmax does, is
+    one pass better. `rows` folds all chains over them. Values without a reduction are written out first, and axes that
+    walk one dimension become one family."""
     if any(isinstance(item, Fold) for item in kernel.body):
         return NoFold("it has a fold already")
     nests = family_form(inline(kernel))
@@ -74,8 +75,9 @@ class _Rewrite:
         self.values = {n.name: n for n in nests if isinstance(n.item, Value)}
         self._known: dict[str, set[str]] = {}
         self.inner = {n.name for n in self.values.values() if axis in n.axes and n.over and axis not in n.over}
-        heads = {n for n in self.inner if _contracts(self.values[n])}
-        self.chain = self._chain(self.inner if rows else heads, rows)
+        self.heads = {n for n in self.inner if _contracts(self.values[n])}
+        self.rows = rows or (not self.heads and self._chooses())
+        self.chain = self._chain(self.inner if self.rows else self.heads, self.rows)
         if not self.chain:
             raise _Uninteresting("no reduction reads a product that spans the axis it reduces")
         if len(self.chain) == 1 and _contracts(self.values[self.chain[0]]):
@@ -84,6 +86,13 @@ class _Rewrite:
         self._order()
 
     # which values -------------------------------------------------------------------------------------------------
+    def _chooses(self) -> bool:
+        """Whether some reduction over the axis compares elements with the result of another, as argmax does."""
+        over = [n for n in self.values.values() if self.axis in n.over]
+        names = {n.name for n in over}
+        conds = (e.src[0] for n in over for e in N.walk(*n.exprs) if e.op == "where")
+        return any(r.op == "ref" and r.arg in names for c in conds for r in N.walk(c))
+
     def _chain(self, heads: set[str], rows: bool) -> list[str]:
         """The reductions over the axis that read a head, directly or not; for `rows` all that read each other."""
         over = [n for n in self.values.values() if self.axis in n.over]
@@ -120,6 +129,8 @@ class _Rewrite:
                 raise Inseparable(f"{name} is a running {n.combine}, which reads all that came before")
             if name in block and self._below(name) & chain:
                 raise Inseparable(f"{name} is computed for every element from results of the chain")
+            if name in block and not self.rows and self._below(name) & self.heads:
+                raise Inseparable(f"{name} reduces {min(self._below(name) & self.heads)} over another axis first")
         return [n for n in self.values if n in block]
 
     def _order(self) -> None:
@@ -137,7 +148,8 @@ class _Rewrite:
     def kernel(self) -> Kernel:
         """The kernel with the fold. Raises Inseparable."""
         names = [*self.values, *(b.name for b in self.old.buffers)]
-        states = States(self.chain, names)
+        first, *rest = (self.values[n].axes for n in self.chain)
+        states = States(self.chain, names, tuple(a for a in first if all(a in axes for axes in rest)))
         results: Results = {}
         for name in self.chain:
             n = self.values[name]

@@ -1,8 +1,8 @@
 """Rows that see nothing: a mask hides all their elements, their maximum is −∞, and NumPy's e^(s − m) is NaN for each.
 
 In a fold such weights are 0, so that tiles which see nothing change nothing, and a row that sees nothing at all has
-sums of 0. Divided by one of them a result is NaN, as attention's is. Where it would be a number, as log-sum-exp would be
-−∞, the sum is read as l + (m − m), which is l where m is finite and NaN where it is not."""
+sums of 0. Divided by one of them a result is NaN, as attention's is. Where it would be a number, as log-sum-exp would
+be −∞, the sum is read as l + (m − m), which is l where m is finite and NaN where it is not."""
 
 from __future__ import annotations
 

@@ -43,13 +43,14 @@ def identity(combine: str, dtype: DType) -> Node:
 
 class States:
     """States in the order in which they were asked for, each after those that its merge or body reads. A state has the
-    name of the value it belongs to, or one that is not `taken`; `own` are the names of the values."""
+    name of the value it belongs to, or one that is not `taken`; `own` are the names of the values. All states vary over
+    `shared`, the axes that all values have: loops over these can run around the fold."""
 
-    def __init__(self, own: Collection[str], taken: Collection[str]) -> None:
+    def __init__(self, own: Collection[str], taken: Collection[str], shared: tuple[Node, ...]) -> None:
         self.states: dict[str, FoldState] = {}
         self.merged: dict[str, Node] = {}
         self.anchors = Anchors(self.states, self._count)
-        self._own, self._taken = set(own), set(taken) - set(own)
+        self._taken, self._shared = set(taken) - set(own), shared
         self.extremes: dict[str, FoldState] = {}
         self._known: dict[tuple[str, tuple[Node, ...], Node, DType], FoldState] = {}
 
@@ -77,7 +78,7 @@ class States:
         return const(0, reduction[2]) if out is None else out
 
     def _count(self, like: FoldState) -> FoldState:
-        return self._state("count", "add", const(1, like.dtype), (like.over, (), like.dtype), None)
+        return self._state("count", "add", const(1, like.dtype), (like.over, self._shared, like.dtype), None)
 
     def _state(self, name: str, combine: str, body: Node, reduction: Reduction, sides: Sides | None) -> FoldState:
         """The state of `body`; `sides`: both tiles' states at the merged anchors (None: as they are)."""
@@ -85,7 +86,7 @@ class States:
         key = (combine, over, body, dtype)
         if key not in self._known:
             name = self._free_name(name)
-            needed = axes_of(body)
+            needed = axes_of(body) | set(self._shared)
             state = FoldState(name, combine, over, body, tuple(a for a in axes if a in needed), dtype)
             a, b = sides or (self.side("a")[state], self.side("b")[state])
             self._known[key] = self.states[name] = state
@@ -113,19 +114,16 @@ class States:
             fewer = self._moment(f"{name}_{sum(kept)}", tuple(_fewer(fs, Counter(dict(zip(shifts, kept))))), reduction)
             if fewer is not None:
                 lower[kept] = fewer
-        mine = FoldState(self._free_name(name), "add", over, body, (), dtype)
-        sides = []
+        name, sides = self._free_name(name), []
         for side in (self.side("a"), self.side("b")):
-            out = side.named(mine.name, dtype)
+            out = side.named(name, dtype)
             for kept, state in lower.items():
                 out = out + _moved(side[state], shifts, kept, side, dtype)
             sides.append(self._rescaled(out, leaves, side))
-        state = self._state(mine.name, "add", body, reduction, (sides[0], sides[1]))
-        for f in leaves:
-            extreme = hidden_by(f, over, self.states) if f.kind == "weight" else None
-            if extreme is not None:
-                self.extremes[state.name] = extreme
-        return state
+        found = self._state(name, "add", body, reduction, (sides[0], sides[1]))
+        hidden = (hidden_by(f, over, self.states) for f in leaves if f.kind == "weight")
+        self.extremes.update((found.name, s) for s in hidden if s is not None)
+        return found
 
     def _free_name(self, name: str) -> str:
         while name in self.states or name in self._taken:

@@ -28,9 +28,9 @@ from .online_anchors import Anchor, FoldState, Mean, product
 class Factor:
     """A factor of a term; `node` is how the block computes it.
 
-    `anchors` of a weight or shift; `exponent` of a weight, as it was written, and `cond` its mask; `mean` of a shift from
-    a mean, with what was shifted in `plain`; `inner` of a group under `cond`; a choice under `cond` has the state that it
-    compares with as `chosen`, and x in `node`."""
+    `anchors` of a weight or shift; `exponent` of a weight, as it was written, and `cond` its mask; `mean` of a shift
+    from a mean, with what was shifted in `plain`; `inner` of a group under `cond`; a choice under `cond` has the state
+    that it compares with as `chosen`, and x in `node`."""
 
     kind: str
     node: Node

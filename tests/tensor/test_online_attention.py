@@ -15,6 +15,7 @@ from tilewright.ir.skippable import skippable
 
 B, H, S, D = 2, 2, 20, 5
 INF = float("inf")
+pytestmark = pytest.mark.many
 
 
 def attention(

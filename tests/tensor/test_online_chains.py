@@ -145,7 +145,7 @@ def close(got: list[Any], want: list[Any]) -> bool:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(chains(), st.integers(0, 5))
 def test_random_chains(kernel: Kernel, seed: int) -> None:
     note(kernel_text(kernel))
