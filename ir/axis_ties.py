@@ -26,6 +26,7 @@ class AxisTies:
         self._number: list[dict[Node, int]] = []
         self._parent: list[int] = []
         self._nests: list[int] = []
+        self._allowed: list[int] = []
         self._extent: list[int | Node] = []
         for k, nest in enumerate(nests):
             mine: dict[Node, int] = {}
@@ -33,10 +34,11 @@ class AxisTies:
                 mine[a] = len(self._parent)
                 self._parent.append(len(self._parent))
                 self._nests.append(1 << k)
+                self._allowed.append(-1)
                 self._extent.append(a.arg.extent)
             self._number.append(mine)
-        self._by_reading()
         self._of_folds()
+        self._by_reading()
         self._siblings()
         self._twins()
         self._name()
@@ -81,11 +83,12 @@ class AxisTies:
         return i
 
     def _tie(self, i: int, j: int) -> None:
-        """One family of two, where extents are equal and no nest has an axis of each."""
+        """One family of two, where extents are equal and no nest has an axis of each, nor a nest that may have none."""
         i, j = sorted((self._find(i), self._find(j)))
-        if i != j and self._extent[i] == self._extent[j] and not self._nests[i] & self._nests[j]:
+        both, allowed = self._nests[i] | self._nests[j], self._allowed[i] & self._allowed[j]
+        if i != j and self._extent[i] == self._extent[j] and not self._nests[i] & self._nests[j] and not both & ~allowed:
             self._parent[j] = i
-            self._nests[i] |= self._nests[j]
+            self._nests[i], self._allowed[i] = both, allowed
 
     # ties -------------------------------------------------------------------------------------------------------------
     def _by_reading(self) -> None:
@@ -115,14 +118,15 @@ class AxisTies:
                 self._tie(alone[0], other)
 
     def _of_folds(self) -> None:
-        """What a fold's block has of the folded family; a fold whose axis names none of its block's folds what its first
-        component reduces last."""
+        """What a fold's block has of the folded family: a tile of it, and so no nest outside the block is of that family. A
+        fold whose axis is of no family in its block folds what its first component reduces last."""
         self._folded: dict[Fold, int] = {}
         for fold, members in _blocks(self.nests).items():
             sites = [i for k in members for a, i in self._number[k].items() if a.arg.family == fold.axis.arg.family]
             if not sites:
-                first = next(k for k in members if self.nests[k].name == fold.components[0])
+                first = next(k for k in members if self.nests[k].name in fold.components and self.nests[k].over)
                 sites = [self._number[first][self.nests[first].over[-1]]]
+            self._allowed[sites[0]] = sum(1 << k for k in members)
             for i in sites[1:]:
                 self._tie(sites[0], i)
             self._folded[fold] = sites[0]

@@ -4,24 +4,25 @@ import subprocess
 import sys
 from math import prod
 
+import numpy as np
 import pytest
 from tilewright import kernels
-from tilewright.ir import dtypes, erf, exp, log, maximum, minimum, sqrt, where
+from tilewright.ir import const, dtypes, erf, exp, log, maximum, minimum, sqrt, tanh, where
+from tilewright.ir.body import Fold
 from tilewright.ir.canonical import canonical
+from tilewright.ir.evaluation.reference import evaluate
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.kernel_text import kernel_text
 from tilewright.ir.naming import tidy
 from tilewright.ir.operators import cast
+from tilewright.ir.reciprocal import by_reciprocal
 
 from ..pulled import Pulled, sides
 
+pytestmark = pytest.mark.many
 LEAST = -3.4028234663852886e38
 ROWS = {2: (12,), 3: (3, 4)}
 """Twelve rows, written with one dimension and with two."""
-
-
-def key(kernel):
-    return canonical(kernel).hash
 
 
 def check(pulled, name, shape, dtype="float32"):
@@ -374,10 +375,10 @@ def test_delta_of_attention(heads):
 # named kernels --------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("name", kernels.NAMES)
 def test_named_kernels_are_written_so(name):
-    """At their own sizes and at odd ones, in every element type."""
+    """At their own sizes and at odd ones, there in two element types."""
     d = kernels.get(name)
     for shape in ({}, d.odd_shape):
-        for dtype in d.dtypes if shape else d.dtypes[:1]:
+        for dtype in d.dtypes[: 2 if shape else 1]:
             named = d.kernel(shape, dtype)
             assert canonical(tidy(named)).text == canonical(named).text
 
@@ -391,6 +392,7 @@ def test_a_tidy_kernel_stays_as_it_is(name):
     assert kernel_text(again) == kernel_text(once)
 
 
+@pytest.mark.slow
 def test_every_process_names_alike():
     code = (
         "from tilewright import kernels\nfrom tilewright.ir.naming import tidy\nfrom tilewright.ir.kernel_text import kernel_text\n"
@@ -401,3 +403,164 @@ def test_every_process_names_alike():
         for seed in "01"
     }
     assert len(texts) == 1 and "p0" in texts.pop()
+
+
+# ties, sites and names ------------------------------------------------------------------------------------------------
+def axes_by_nest(kernel):
+    """The axes of each value and store, then those it reduces."""
+    found = {v.name: [a.arg.name for a in (*v.axes, *v.reduce_axes)] for v in kernel.values.values()}
+    return found | {s.buffer.name: [a.arg.name for a in s.axes] for s in kernel.stores}
+
+
+def test_rows_and_columns_of_one_nest_stay_apart():
+    p = Pulled()
+    x = p.input("x", 8, N)
+    gram = p.reduce("add", (8, 8), (N,), lambda i, k: x[i[0], k[0]] * x[i[1], k[0]])
+    norm = p.reduce("add", (8,), (N,), lambda i, k: x[i[0], k[0]] * x[i[0], k[0]])
+    p.store("y", (8, 8), lambda i: gram[i] / sqrt(norm[i[0]] * norm[i[1]]))
+    found = axes_by_nest(tidy(p.build()))
+    assert found["r0"][:2] == found["y"] == ["d0", "d1"]
+    assert found["r1"][0] not in found["y"]  # it is read along both
+
+
+def test_independent_sums_share_a_loop_and_one_after_another_do_not():
+    p = Pulled()
+    x, y = p.input("x", 6, N), p.input("y", 6, N)
+    one = p.reduce("add", (6,), (N,), lambda i, j: x[(*i, *j)])
+    other = p.reduce("max", (6,), (N,), lambda i, j: y[(*i, *j)])
+    last = p.reduce("add", (6,), (N,), lambda i, j: x[(*i, *j)] - one[i])
+    p.store("z", (6,), lambda i: one[i] + other[i] + last[i])
+    kernel = tidy(p.build())
+    found = axes_by_nest(kernel)
+    assert found["r0"] == found["r1"] == ["d0", "d1@r0"]
+    assert found["r2"] == ["d0", "d1@r2"]
+    assert [v.name for v in kernel.body] == ["r0", "r1", "r2"]  # side by side
+
+
+def test_sums_over_other_extents_do_not():
+    p = Pulled()
+    x, y = p.input("x", 6, N), p.input("y", 6, N + 1)
+    one, other = (p.reduce("add", (6,), (b.shape[1],), lambda i, j, b=b: b[(*i, *j)]) for b in (x, y))
+    p.store("z", (6,), lambda i: one[i] + other[i])
+    found = axes_by_nest(tidy(p.build()))
+    assert found["r0"][1] != found["r1"][1]
+
+
+def test_keys_and_values_of_other_lengths_are_other_axes():
+    def made(length):
+        p = Pulled()
+        q, k, v = p.input("q", S, D), p.input("k", S, D), p.input("v", S, length)
+        p.block = []
+        dot = p.reduce("add", (S, S), (D,), lambda i, e: q[i[0], e[0]] * k[i[1], e[0]])
+        out = p.reduce("add", (S, length), (S,), lambda i, j: exp(dot[i[0], j[0]]) * v[j[0], i[1]])
+        p.fold(S, (out,), (0.0,), (sum(sides(out), const(0.0)),))
+        p.store("y", (S, length), lambda i: out[i])
+        return {a.arg.family for a in tidy(p.build()).axes}
+
+    assert len(made(D)) == 3
+    assert len(made(D + 1)) == 4
+
+
+def test_what_is_worth_keeping_has_a_name():
+    """Shared by two nests, or an operand of a product; not a load, a sum or a comparison, nor what one nest has for itself."""
+
+    def points(element, again):
+        p = Pulled()
+        x, w, y = p.input("x", 6, N), p.input("w", N, 5), p.input("y", 6, N)
+        total = p.reduce("add", (6,), (N,), lambda i, j: element(x[(*i, *j)], y[(*i, *j)]))
+        out = p.reduce("add", (6, 5), (N,), lambda i, j: again(x[i[0], j[0]], y[i[0], j[0]]) * w[j[0], i[1]])
+        p.store("z", (6, 5), lambda i: total[i[:1]] + out[i])
+        return [str(v.expr) for v in tidy(p.build()).body if not hasattr(v.expr, "combine")]
+
+    assert points(lambda x, y: exp(x), lambda x, y: exp(x)) == ["exp(x[d0, d2@p0])"]
+    assert points(lambda x, y: exp(x), lambda x, y: exp(x) + y) == ["exp(x[d0, d2@p0])", "(p0[d0, d2@p1] + y[d0, d2@p1])"]
+    assert points(lambda x, y: x / y, lambda x, y: x / y) == ["(x[d0, d2@p0] / y[d0, d2@p0])"]
+    assert points(lambda x, y: x - y, lambda x, y: x - y) == []
+    assert points(lambda x, y: where(x < y, x, y), lambda x, y: where(x < y, x, y)) == []
+    # once for each of five columns else
+    assert points(lambda x, y: x, lambda x, y: tanh(y)) == ["tanh(y[d0, d3@p0])"]
+    assert points(lambda x, y: tanh(y), lambda x, y: x) == []
+
+
+def test_a_block_and_what_follows_it_share_no_value():
+    """Inside a fold's block a component is that of a tile."""
+    p = Pulled()
+    x = p.input("x", 6, N)
+    p.block = []
+    top = p.reduce("max", (6,), (N,), lambda i, j: x[(*i, *j)])
+    total = p.reduce("add", (6,), (N,), lambda i, j: exp(x[(*i, *j)] - exp(top[i])))
+    (a, b), (c, d) = sides(top), sides(total)
+    p.fold(N, (top, total), (float("-inf"), 0.0), (maximum(a, b), c + d))
+    p.store("y", (6, N), lambda i: exp(x[i] - exp(top[i[:1]])) + total[i[:1]])
+    kernel = tidy(p.build())
+    assert [type(i) for i in kernel.body] == [Fold]
+    assert [v.name for v in kernel.body[0].block] == ["r0", "r1"]
+
+
+def test_names_of_parameters_are_free_to_choose():
+    p = Pulled()
+    x = p.input("p0", 6, N)
+    total = p.reduce("add", (6,), (N,), lambda i, j: exp(x[(*i, *j)]))
+    p.store("d0", (6, N), lambda i: exp(x[i]) * total[i[:1]])
+    found = axes_by_nest(tidy(p.build()))
+    assert found == {"p1": ["d1", "d2@p1"], "r0": ["d1", "d2@r0"], "d0": ["d1", "d2@d0"]}
+
+
+def test_deep_and_wide_expressions_take_no_recursion():
+    p = Pulled()
+    x = p.input("x", 6)
+
+    def long(i):
+        y = x[i]
+        for _ in range(100):
+            y = minimum(y + 1.0, 3.0)
+        return y
+
+    p.store("y", (6,), long)
+    found = tidy(p.build())
+    assert len(found.stores) == 1 and found.body == ()
+
+
+# division -------------------------------------------------------------------------------------------------------------
+def divided(p, element):
+    x = p.input("x", 12, N)
+    top = p.reduce("max", (12,), (N,), lambda i, j: x[(*i, *j)])
+
+    def e(i, j):
+        return exp(x[(*i, *j)] - top[i])
+
+    total = p.reduce("add", (12,), (N,), e)
+    p.store("y", (12, N), lambda i: element(e(i[:1], i[1:]), total[i[:1]]))
+    return p.build()
+
+
+def test_division_by_a_sum_is_multiplication_by_its_reciprocal():
+    kernel = divided(Pulled(), lambda e, total: e / total)
+    named = kernels.make("softmax", {"m": 12, "n": N})
+    found = tidy(by_reciprocal(kernel))
+    assert canonical(found).text == canonical(named).text != canonical(tidy(kernel)).text
+    inputs = {"x": np.random.default_rng(1).standard_normal((12, N)).astype(np.float32)}
+    want, got = (evaluate(k, inputs)["y"] for k in (kernel, found))
+    np.testing.assert_allclose(got, want, rtol=1e-15)
+
+
+@pytest.mark.parametrize("name", kernels.NAMES)
+def test_no_named_kernel_divides_so(name):
+    kernel = kernels.make(name)
+    assert by_reciprocal(kernel) is kernel
+
+
+@pytest.mark.parametrize(
+    "element", [lambda e, total: e / (e + total), lambda e, total: e / 3.0, lambda e, total: 1.0 / total, lambda e, total: total / e]
+)
+def test_other_divisions_stay(element):
+    kernel = divided(Pulled(), element)
+    assert by_reciprocal(kernel) is kernel
+
+
+def test_division_by_what_is_loaded_stays():
+    p = Pulled()
+    x, y = p.input("x", 6, N), p.input("y", 6)
+    p.store("z", (6, N), lambda i: x[i] / y[i[0]])
+    kernel = p.build()
+    assert by_reciprocal(kernel) is kernel
