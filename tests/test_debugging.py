@@ -48,12 +48,15 @@ def inside(words: list[str], env: dict[str, str], monkeypatch: pytest.MonkeyPatc
     return code, capsys.readouterr().err
 
 
-def test_every_command_and_all_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.slow
+def test_every_command_and_all_python_runs(
+    tmp_path: Path, known_limits: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """One after the other: later ones look at what earlier ones tuned."""
     before = setup.current()
     for name, value in (
         ("TILEWRIGHT_CACHE", tmp_path / "cache.db"),
-        ("XDG_STATE_HOME", tmp_path / "state"),
+        ("XDG_STATE_HOME", known_limits),
         ("COLUMNS", 120),
     ):
         monkeypatch.setenv(name, str(value))
