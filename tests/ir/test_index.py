@@ -111,6 +111,7 @@ def test_substitution_is_evaluation_in_another_environment(tree, site, replaceme
         assert ix.evaluate(node, env) == python(tree, inner)
 
 
+@pytest.mark.slow
 @given(trees, st.integers(1, 12))
 @settings(max_examples=100, deadline=None)
 def test_quotient_and_remainder_recombine(tree, n):
