@@ -7,12 +7,13 @@ Leaves:  const(arg=number)  axis(arg=AxisInfo)  sym(arg=SymInfo)  arg(arg=str: a
 Memory:  load(src=indices [+ mask], arg=(Buffer, masked))  ref(src=indices, arg=(value name))
 Index:   sum(src=terms, arg=(coefficients, constant))  prod  div  mod  min  max   (div and mod floor, by positive ints)
 Values:  add sub mul div max min neg abs exp log sqrt tanh erf floor where cast lt le eq ne and or not
+Integers: and or xor not shl shr floordiv remainder, of any integer type (an index, too, may be the operand of these)
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol, Union
 
@@ -24,7 +25,9 @@ Expr = Union["Node", int, float, bool]
 
 UNARY = frozenset({"neg", "abs", "exp", "log", "sqrt", "tanh", "erf", "floor", "not"})
 BINARY = frozenset({"add", "sub", "mul", "div", "max", "min", "lt", "le", "eq", "ne", "and", "or"})
-COMMUTATIVE = frozenset({"add", "mul", "max", "min", "eq", "ne", "and", "or"})
+INTEGER = frozenset({"and", "or", "xor", "not", "shl", "shr", "floordiv", "remainder"})
+"""What integers have beside arithmetic. Indices of these operators are plain values: `ir.index` keeps no normal form of them."""
+COMMUTATIVE = frozenset({"add", "mul", "max", "min", "eq", "ne", "and", "or", "xor"})
 COMPARE = frozenset({"lt", "le", "eq", "ne"})
 
 
@@ -53,8 +56,8 @@ class Rules(Protocol):
     def logical(self, op: str, a: Expr, b: Expr) -> Node: ...
     def unary(self, op: str, a: Node) -> Node: ...
     def cast(self, a: Node, to: DType) -> Node: ...
-    def floordiv(self, a: Node, by: int) -> Node: ...
-    def mod(self, a: Node, by: int) -> Node: ...
+    def integer(self, op: str, a: Expr, b: Expr) -> Node: ...
+    def divide(self, op: str, a: Expr, b: Expr) -> Node: ...
     def text(self, a: Node) -> str: ...
 
 
@@ -111,11 +114,17 @@ class Node:
     def __rtruediv__(self, other: Expr) -> Node:
         return _rules.arith("div", other, self)
 
-    def __floordiv__(self, other: int) -> Node:
-        return _rules.floordiv(self, other)
+    def __floordiv__(self, other: Expr) -> Node:
+        return _rules.divide("floordiv", self, other)
 
-    def __mod__(self, other: int) -> Node:
-        return _rules.mod(self, other)
+    def __rfloordiv__(self, other: Expr) -> Node:
+        return _rules.divide("floordiv", other, self)
+
+    def __mod__(self, other: Expr) -> Node:
+        return _rules.divide("remainder", self, other)
+
+    def __rmod__(self, other: Expr) -> Node:
+        return _rules.divide("remainder", other, self)
 
     def __neg__(self) -> Node:
         return self * -1 if self.dtype is index else _rules.unary("neg", self)
@@ -137,6 +146,30 @@ class Node:
 
     def __or__(self, other: Expr) -> Node:
         return _rules.logical("or", self, other)
+
+    def __rand__(self, other: Expr) -> Node:
+        return _rules.logical("and", other, self)
+
+    def __ror__(self, other: Expr) -> Node:
+        return _rules.logical("or", other, self)
+
+    def __xor__(self, other: Expr) -> Node:
+        return _rules.integer("xor", self, other)
+
+    def __rxor__(self, other: Expr) -> Node:
+        return _rules.integer("xor", other, self)
+
+    def __lshift__(self, other: Expr) -> Node:
+        return _rules.integer("shl", self, other)
+
+    def __rlshift__(self, other: Expr) -> Node:
+        return _rules.integer("shl", other, self)
+
+    def __rshift__(self, other: Expr) -> Node:
+        return _rules.integer("shr", self, other)
+
+    def __rrshift__(self, other: Expr) -> Node:
+        return _rules.integer("shr", other, self)
 
     def __invert__(self) -> Node:
         return _rules.unary("not", self)
@@ -236,11 +269,27 @@ def axes_of(*roots: Node) -> set[Node]:
 
 
 def _axes(node: Node) -> frozenset[Node]:
-    found = node._memo.get("axes")
-    if found is None:
-        if node.op == "axis":
-            # a node must not hold itself: that cycle would keep it alive for ever
-            return frozenset((node,))
-        found = frozenset().union(*(_axes(s) for s in node.src)) if node.src else frozenset()
-        node._memo["axes"] = found
+    # a node must not hold itself: that cycle would keep it alive for ever
+    if node.op == "axis":
+        return frozenset((node,))
+    if "axes" not in node._memo:
+        for n in pending(node, lambda n: n.op == "axis" or "axes" in n._memo):
+            each = {frozenset((s,)) if s.op == "axis" else s._memo["axes"] for s in n.src}
+            n._memo["axes"] = each.pop() if len(each) == 1 else frozenset().union(*each)
+    found: frozenset[Node] = node._memo["axes"]
     return found
+
+
+def pending(root: Node, known: Callable[[Node], bool]) -> Iterator[Node]:
+    """The nodes from `root` down that are not `known`, operands first, without recursion: expressions may be deep. Whoever
+    asks makes each known before the next one."""
+    stack = [root]
+    while stack:
+        n = stack[-1]
+        todo = [] if known(n) else [s for s in n.src if not known(s)]
+        if todo:
+            stack.extend(reversed(todo))
+            continue
+        stack.pop()
+        if not known(n):
+            yield n

@@ -7,12 +7,13 @@ from .compile import build, compile, render
 from .identity import canonical_of, key_of, opts_text
 from .prog import Prog, best
 from .replay import CallReplay
-from .resolve import Origin, Plan, resolve
+from .resolve import Choice, Origin, Plan, resolve
 
 __all__ = [
     "Artefacts",
     "Built",
     "CallReplay",
+    "Choice",
     "Origin",
     "Plan",
     "Prog",

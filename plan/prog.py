@@ -17,7 +17,7 @@ from .artefacts import Artefacts
 from .compile import build, render
 from .constants import Constants
 from .remote import Copying
-from .resolve import Origin, Plan, resolve
+from .resolve import Choice, Origin, Plan, resolve
 
 if TYPE_CHECKING:
     from ..cache import Cache, Standing
@@ -186,13 +186,15 @@ def best(
     exact_only: bool = False,
     *,
     store: Artefacts | None = None,
+    seed: Choice = "ranked",
 ) -> Prog:
     """The best known program for a kernel, without searching: from the cache, else from a similar kernel in it, else the seed schedule
     (`Prog.origin` tells). With `exact_only`, raises CacheMiss unless this very kernel was tuned for this device and thread count.
 
     `kernel`: a name (then with `shape` and `dtype`), `my.py:function`, or a Kernel. `threads`: default, all usable cores.
     `cache`: a path, a database URL or an open Cache; default as for the command line. `store`: where compiled code is kept
-    between runs; default, the platform's cache folder.
+    between runs; default, the platform's cache folder. `seed`: 'quick' chooses a seed schedule among a few, in a few
+    milliseconds, where 'ranked' has the model rank all that are known.
 
     A schedule that this machine cannot load, having no memory for its workspace for one, is left out with a warning,
     unless `exact_only`."""
@@ -212,7 +214,7 @@ def best(
     failed: list[tuple[Opt, ...]] = []
     known = apart(kernel)  # what was tuned: rows remember the source without outputs in place
     while True:
-        plan = resolve(known, place, threads, opened, exact_only, shape=numbers or None, store=store, excluded=failed)
+        plan = resolve(known, place, threads, opened, exact_only, shape=numbers or None, store=store, excluded=failed, seed=seed)
         try:
             rendered = plan.rendered if known is kernel else None
             built = build(rendered or render(normalise(kernel), plan.opts, place, store), place, store)

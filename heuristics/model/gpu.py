@@ -13,7 +13,7 @@ from math import prod
 from ...ir import index as ix
 from ...ir.buffer import Buffer, load_parts
 from ...ir.dtypes import index
-from ...ir.node import Node, axes_of, walk
+from ...ir.node import Node, axes_of
 from ...opts.axis_plan import Part
 from ...opts.nests import Nest
 from ...opts.plans import StagePlan
@@ -139,7 +139,7 @@ def _copies(s: Scheduled, n: Nest, node: Node) -> float:
 def _evaluated(s: Scheduled, n: Nest, g: Gpu) -> ThreadWork:
     """The expressions of a nest, once for each assignment of its register parts."""
     instructions, tile, memory = g.overhead, 0.0, 0.0
-    for e in walk(*n.roots):
+    for e in n.nodes:
         if e.op in ("const", "axis", "sym", "ref") or e.dtype is index:
             continue
         k = _copies(s, n, e)
@@ -165,7 +165,7 @@ def _shared_sums(s: Scheduled, n: Nest, times: float, g: Gpu) -> float:
     shares = [t for t in s.threads if any(a.arg.family == t.family for a in n.reduce_axes)]
     outer = times
     for p in s.loops(n):
-        outer /= p.trips if p.axis in n.reduce_axes and p.kind != "grid" else 1
+        outer /= max(1, p.trips) if p.axis in n.reduce_axes and p.kind != "grid" else 1
     return sum(g.combined * t.count.bit_length() * outer / max(times, 1.0) * _live(s, n, g) for t in shares)
 
 
@@ -175,7 +175,7 @@ def _sectors(s: Scheduled, n: Nest, access: tuple[tuple[Node, ...], Buffer], g: 
     indices, buffer = access
     size, total, stride = buffer.dtype.size, dict[Node, int](), 1
     for i, d in zip(reversed(indices), reversed(buffer.shape)):
-        for t, k in ix.parts(s.at_parts(i))[0].items():
+        for t, k in s.terms(i).items():
             total[t] = total.get(t, 0) + k * stride
         stride *= ix.upper(d)
     vector = _vector(s.registers(n), total)

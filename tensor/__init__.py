@@ -1,0 +1,1 @@
+"""A lazy tensor library whose expressions become kernels by fusion, scheduled from the cache at JIT time."""

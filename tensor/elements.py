@@ -1,0 +1,42 @@
+"""What each elementwise operator of the graph is in a kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ..ir import functions as F
+from ..ir import operators as O
+from ..ir.dtypes import bool_
+from ..ir.errors import KernelError
+from ..ir.node import COMPARE, UNARY, Node
+
+_ARITH = frozenset({"add", "sub", "mul", "div", "max", "min", *COMPARE})
+
+
+def element(op: str, src: Sequence[Node]) -> Node:
+    """The operator `op` on elements."""
+    if op == "where":
+        return F.where(src[0], src[1], src[2])
+    if all(s.dtype is bool_ for s in src):
+        src, op = list(src), _BOOL.get(op, op)
+    if op in ("and", "or") and src[0].dtype is bool_:
+        return O.logical(op, src[0], src[1])
+    if op in _ARITH:
+        return O.arith(op, src[0], src[1])
+    if op == "neg":
+        return -src[0]
+    if op in UNARY:
+        return O.unary(op, src[0])
+    found: Callable[..., Node] | None = getattr(F, op, None)
+    if found is None:
+        raise KernelError(f"no kernel can compute {op} of {src[0].dtype} yet")
+    return found(*src)
+
+
+_BOOL = {"xor": "ne", "max": "or", "min": "and", "mul": "and", "add": "or"}
+"""Operators on bool by others: a sum of bools is their `or`, as in NumPy."""
+
+
+def known(op: str) -> bool:
+    """Whether kernels can compute the operator."""
+    return op == "where" or op in _ARITH or op in UNARY or op in ("and", "or", "xor") or hasattr(F, op)

@@ -1,0 +1,33 @@
+"""The user's line: where in a program an operation was written, for errors, reports and memory lists."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+_HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_OURS = tuple(_HERE + d + os.sep for d in ("tensor", "plan", "cli"))
+
+Line = tuple[str, int]
+"""File and line number; ("", 0) where nobody outside of Tilewright is on the stack."""
+
+
+def user_line() -> Line:
+    """The innermost frame that is not of this package."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if not name.startswith(_OURS):
+            return name, frame.f_lineno
+        frame = frame.f_back  # type: ignore[assignment]
+    return "", 0
+
+
+def show(line: Line) -> str:
+    """`file.py:12`, or an empty text."""
+    return f"{os.path.basename(line[0])}:{line[1]}" if line[0] else ""
+
+
+def at(line: Line) -> str:
+    """` (at /path/file.py:12)` for the end of a message, or an empty text."""
+    return f" (at {line[0]}:{line[1]})" if line[0] else ""

@@ -1,0 +1,133 @@
+"""Nodes: interned operations with a shape and a type. Equal expressions are one node.
+
+The primitives, and what `arg` holds:
+
+    buffer       a TensorBuffer                    memory that has values
+    slot         a number                          an argument of a captured function
+    const        a Python number                   shape ()
+    iota         None                              0, 1, 2 … (n,) of int64
+    cast         None                              to the node's type
+    elementwise  an operator of `ELEMENTWISE`      sources of the node's own shape
+    view         an IndexMap                       any movement
+    reduce       (combine, dimensions)             dimensions leave the shape
+    scan         (combine, dimension)              inclusive prefixes
+    gather       an index for each dimension of    source first, then the index tensors (of the node's shape): each
+                 the source: IndexMap's, or Loaded  place of the source is computed or loaded
+    scatter      Scattered                         values, then index tensors; combined into an identity
+    host         a HostCall                        NumPy's own code (sorting, decompositions)"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from ..ir.dtypes import DType
+from ..ir.node import Node
+from .lines import Line, user_line
+from .maps import Shape
+
+
+class TensorNode:
+    """One interned operation. Make them with the functions below, never directly. `data` is its memory once it was
+    computed; `line` is the user's line that made it first."""
+
+    __slots__ = ("__weakref__", "arg", "data", "dtype", "line", "op", "shape", "src")
+    op: str
+    src: tuple[TensorNode, ...]
+    arg: Any
+    shape: Shape
+    dtype: DType
+    line: Line
+    data: Any
+
+    def __repr__(self) -> str:
+        what = self.arg if self.op in ("const", "elementwise", "reduce", "scan", "slot") else ""
+        return f"<{self.op} {what} {list(self.shape)} {self.dtype}>"
+
+    @property
+    def size(self) -> int:
+        """Elements."""
+        return prod(self.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """An index of a gather or scatter that is read from its index tensor number `place`."""
+
+    place: int
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """Where a gather reads: for each dimension of the source an index expression over `axes` (placeholders of the
+    result's dimensions), or Loaded."""
+
+    axes: tuple[Node, ...]
+    indices: tuple[Node | Loaded, ...]
+
+
+@dataclass(frozen=True)
+class Scattered:
+    """Where a scatter writes: for each dimension of the result an index expression over `axes` (placeholders of the
+    dimensions of the values), or Loaded. `combine` is one of add, mul, max, min. What leaves the result is dropped."""
+
+    combine: str
+    axes: tuple[Node, ...]
+    indices: tuple[Node | Loaded, ...]
+
+
+@dataclass(frozen=True)
+class HostCall:
+    """A function of NumPy arrays to one NumPy array of the node's shape and type; `key` says which (for reports and
+    for telling calls apart)."""
+
+    name: str
+    function: Callable[..., Any]
+    key: tuple[Any, ...] = ()
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.key))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, HostCall) and (self.name, self.key) == (other.name, other.key)
+
+
+_TABLE: weakref.WeakValueDictionary[tuple[Any, ...], TensorNode] = weakref.WeakValueDictionary()
+
+
+def make(op: str, src: tuple[TensorNode, ...], arg: Any, shape: Shape, dtype: DType) -> TensorNode:
+    """The node with these fields. (Numbers are told apart by type and text: True is not 1, -0.0 is not 0.0.)"""
+    key = (op, tuple(map(id, src)), (type(arg), repr(arg)) if op == "const" else arg, shape, dtype)
+    found = _TABLE.get(key)
+    if found is None:
+        found = TensorNode.__new__(TensorNode)
+        found.op, found.src, found.arg, found.shape, found.dtype, found.data = op, src, arg, shape, dtype, None
+        found.line = user_line()
+        _TABLE[key] = found
+    return found
+
+
+def constant_of(x: TensorNode) -> bool | int | float | None:
+    """The number that every element of `x` is, where it is a broadcast constant."""
+    while x.op == "view" and x.arg.mask is None:
+        x = x.src[0]
+    return x.arg if x.op == "const" else None
+
+
+# traversal --------------------------------------------------------------------------------------------------------
+def walk(roots: Iterable[TensorNode], leaves: Callable[[TensorNode], bool] = lambda n: n.data is not None) -> Iterator[TensorNode]:
+    """Every node behind `roots`, sources first. What `leaves` names is not looked behind."""
+    seen: set[int] = set()
+    stack: list[tuple[TensorNode, bool]] = [(r, False) for r in reversed(list(roots))]
+    while stack:
+        node, done = stack.pop()
+        if done:
+            yield node
+        elif id(node) not in seen:
+            seen.add(id(node))
+            stack.append((node, True))
+            if not leaves(node):
+                stack.extend((s, False) for s in reversed(node.src))

@@ -1,0 +1,73 @@
+"""What it costs to compute a node again, against storing and loading it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..node import TensorNode
+
+_FLOPS = {"exp": 12, "log": 12, "tanh": 16, "erf": 16, "sin": 16, "cos": 16, "log1p": 14, "expm1": 14, "pow": 30, "div": 4, "sqrt": 4}
+"""Operations of one element, in multiply-adds of a vector unit; 1 for what is not named."""
+
+FLOPS_PER_BYTE = 8.0
+"""What a core computes while memory delivers a byte: of the order of what server cores, laptops and GPUs do alike
+(30 to 60 GFLOP/s of simple vector work a core against 4 to 8 GB/s). Only its order matters: a wrong factor of two moves
+a boundary between nearly equal choices."""
+
+CHEAP = 2
+"""Operations that a contraction's operand may hold: they are hidden behind the loads."""
+
+
+@dataclass(frozen=True)
+class Behind:
+    """What computing a node takes: operations per element, the arrays it reads, and the reductions among them."""
+
+    flops: float
+    arrays: tuple[TensorNode, ...]
+    reduces: bool
+
+    @property
+    def nbytes(self) -> int:
+        """Of the arrays."""
+        return sum(a.size * a.dtype.size for a in self.arrays)
+
+
+def behind(node: TensorNode, ends: Callable[[TensorNode], bool]) -> Behind:
+    """`node` down to where `ends` says that memory (or a value that is made anyway) is."""
+    flops, arrays, reduces = 0.0, {}, False
+    seen: set[int] = set()
+    stack = [node]
+    while stack:
+        n = stack.pop()
+        if id(n) in seen:
+            continue
+        seen.add(id(n))
+        if n is not node and ends(n):
+            arrays[id(n)] = n
+            continue
+        if n.op in ("reduce", "scan"):
+            reduces = True
+            if n is not node:
+                arrays[id(n)] = n
+                continue
+        if n.op == "elementwise":
+            flops += _FLOPS.get(n.arg, 1)
+        stack.extend(n.src)
+    return Behind(flops, tuple(arrays.values()), reduces)
+
+
+LAUNCH = 30_000
+"""What one more kernel costs, as bytes of memory traffic (some microseconds)."""
+
+
+def cheaper_to_store(node: TensorNode, iterations: list[int], ends: Callable[[TensorNode], bool]) -> bool:
+    """Whether storing `node` once and loading it costs less than computing it in each of some kernels, which evaluate it
+    so many times."""
+    b = behind(node, ends)
+    size, nbytes, kernels = node.size, node.size * node.dtype.size, len(iterations)
+    if b.reduces and max(iterations) > size:
+        return True
+    again = kernels * b.nbytes + sum(iterations) * max(0.0, b.flops - CHEAP) / FLOPS_PER_BYTE
+    once = LAUNCH + b.nbytes + size * b.flops / FLOPS_PER_BYTE + nbytes * (1 + kernels)
+    return once < again

@@ -1,0 +1,164 @@
+"""From a graph to kernels in order: heads first, then everything else, then what one kernel can store beside."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from ..graph import Graph
+from ..maps import Indices
+from ..node import TensorNode
+from .folds import find_folds
+from .heads import epilogue, is_contraction, is_head
+from .limits import cuts
+from .regions import FoldedEnds, KernelRegion, Regions
+from .rules import Rule
+
+
+@dataclass
+class Group:
+    """One kernel: the nodes it stores (readers before what they read), and why each is stored. `folded`: contractions
+    that run in tiles inside of it."""
+
+    roots: list[TensorNode]
+    rules: list[Rule]
+    head: TensorNode | None = None
+    folded: tuple[TensorNode, ...] = ()
+
+
+@dataclass(frozen=True)
+class Parted:
+    """The kernels of a graph in an order in which they can run; `is_stored` says which nodes have memory."""
+
+    groups: list[Group]
+    regions: Regions
+
+
+def partition(outs: Sequence[TensorNode], banned: Collection[int] = ()) -> Parted:
+    """The kernels that compute `outs`. `banned`: ids of contractions that are not to run inside of a fold."""
+    graph = Graph(outs)
+    stored: dict[int, tuple[TensorNode, Rule]] = {id(o): (o, Rule.output) for o in outs if not graph.leaf(o)}
+    heads: dict[int, TensorNode] = {}
+    folds = find_folds(graph, banned)
+    plan = FoldedEnds({}, folds.inside, {})
+    ends: dict[int, TensorNode] = {}
+    taken: set[int] = set()
+    for n in graph.order:
+        whole = id(n) in folds.absorbed
+        if graph.leaf(n) or id(n) in folds.inside or not (whole or is_head(n)):
+            continue
+        if n.op in ("scatter", "host"):
+            stored.setdefault(id(n), (n, Rule.scatter if n.op == "scatter" else Rule.host))
+            heads[id(n)] = n
+            for s in n.src if n.op == "host" else ():
+                if not graph.leaf(s):
+                    stored.setdefault(id(s), (s, Rule.host_input))
+            continue
+        end = ends[id(n)] = epilogue(graph, n, taken)
+        taken.update(id(m) for m in (n, *graph.between(n, end)))
+        stored.setdefault(id(end), (end, Rule.fold if whole else Rule.head if is_contraction(n) else Rule.scan))
+        heads[id(end)] = n
+        if whole:
+            plan.absorbed[id(end)] = folds.absorbed[id(n)]
+    for together in folds.together:
+        host, *guests = (ends[id(h)] for h in together)
+        plan.guests.update((id(g), host) for g in guests)
+    stored.update((id(n), (n, Rule.limit)) for n in cuts(graph, lambda n: id(n) in stored))
+    regions = Regions(graph, stored, heads, plan)
+    return Parted(_ordered(graph, regions), regions)
+
+
+def _ordered(graph: Graph, regions: Regions) -> list[Group]:
+    """One group a stored node, joined where a kernel can store what it computes anyway; in order."""
+    groups: dict[int, Group] = {}
+    of: dict[int, int] = {}
+    for n in graph.order:
+        if id(n) in regions.stored:
+            region = regions.regions[id(n)]
+            group = groups.setdefault(id(region.root), Group([], [], region.head, region.folded))
+            group.roots.insert(0, n)  # readers before what they read
+            group.rules.insert(0, regions.stored[id(n)][1])
+            of[id(n)] = id(region.root)
+    needs = {g: {s for s, uses in regions.readers.items() if g in uses} for g in groups}
+    for n in graph.order:
+        for region in _hosts(n, regions):
+            a, b = of[id(n)], of[id(region.root)]
+            if a != b and not _indirect(a, b, needs, of):
+                _join(groups, needs, of, a, b)
+                break
+    done: list[Group] = []
+    placed: set[int] = set()
+
+    def place(g: int) -> None:
+        stack = [g]
+        while stack:
+            top = stack[-1]
+            missing = [of[s] for s in needs[top] if of[s] != top and of[s] not in placed]
+            if missing:
+                stack += missing
+            else:
+                stack.pop()
+                if top not in placed:
+                    placed.add(top)
+                    done.append(groups[top])
+
+    for g in list(groups):
+        place(g)
+    return done
+
+
+def _hosts(n: TensorNode, regions: Regions) -> list[KernelRegion]:
+    """Kernels that compute a stored node anyway, so that they can store it as well."""
+    if id(n) not in regions.stored or regions.stored[id(n)][1] is Rule.limit:
+        return []
+    if id(n) in regions.extra:
+        return regions.extra[id(n)]
+    own = regions.regions[id(n)]
+    if own.head is not None:
+        return []
+    out = []
+    for use in regions.readers[id(n)].values():
+        r = use.region
+        same = use.indices == {own.axes} or (
+            len(use.indices) == 1 and None not in use.indices and _covers(next(iter(use.indices)) or (), r)
+        )
+        if r.head is None and same and n.op != "view" and r.base.size == n.size:
+            out.append(r)
+    return out
+
+
+def _covers(at: Indices | None, region: KernelRegion) -> bool:
+    """Whether an index is the region's own axes, each once."""
+    if at is None:
+        return False
+    axes = [a for a in region.axes if a.op == "axis"]
+    found = [i for i in at if i in axes]
+    return len(found) == len(set(map(id, found))) == len(axes)
+
+
+def _indirect(a: int, b: int, needs: dict[int, set[int]], of: dict[int, int]) -> bool:
+    """Whether group `b` depends on group `a` through a third one (then they cannot be one kernel), or `a` on `b`."""
+    return any(_reaches(of[s], a, needs, of) for s in needs[b] if of[s] not in (a, b)) or _reaches(a, b, needs, of)
+
+
+def _reaches(start: int, goal: int, needs: dict[int, set[int]], of: dict[int, int]) -> bool:
+    seen, stack = set(), [start]
+    while stack:
+        g = stack.pop()
+        if g == goal:
+            return True
+        if g not in seen:
+            seen.add(g)
+            stack += [of[s] for s in needs[g] if of[s] != g]
+    return False
+
+
+def _join(groups: dict[int, Group], needs: dict[int, set[int]], of: dict[int, int], a: int, b: int) -> None:
+    """Group `a` becomes part of `b`, whose nodes read it."""
+    groups[b].roots += groups[a].roots
+    groups[b].rules += groups[a].rules
+    needs[b] = {s for s in needs[b] | needs[a] if s not in {id(r) for r in groups[b].roots}}
+    for n, g in of.items():
+        if g == a:
+            of[n] = b
+    del groups[a], needs[a]

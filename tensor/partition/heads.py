@@ -1,0 +1,68 @@
+"""Heads: contractions, scans, scatters and calls of NumPy, and how far the pointwise work behind a head is its epilogue."""
+
+from __future__ import annotations
+
+from ..graph import Graph
+from ..node import TensorNode
+
+
+def is_contraction(t: TensorNode) -> bool:
+    """A sum of products in which at least two factors lack a dimension that the result keeps, and none is lacked by all.
+    (A matrix times one vector reads each element of the matrix once: it is a sum of rows like any other.)"""
+    if t.op != "reduce" or t.arg[0] != "add":
+        return False
+    shape = t.src[0].shape
+    kept = {d for d in range(len(shape)) if d not in t.arg[1] and shape[d] > 1}
+    lacking = [kept - v for f in _factors(t.src[0]) if (v := varies(f))]
+    return len([m for m in lacking if m]) >= 2 and not frozenset.intersection(*map(frozenset, lacking))
+
+
+def _factors(n: TensorNode) -> list[TensorNode]:
+    """The factors of a product, through casts."""
+    while n.op == "cast":
+        n = n.src[0]
+    if n.op == "elementwise" and n.arg == "mul":
+        return [f for s in n.src for f in _factors(s)]
+    return [n]
+
+
+def varies(n: TensorNode) -> frozenset[int]:
+    """The dimensions along which a node's elements differ, as far as maps and operators show."""
+    if n.op in ("cast", "elementwise"):
+        return frozenset().union(*(varies(s) for s in n.src))
+    if n.op == "view":
+        inner = varies(n.src[0]) if n.src[0].op in ("view", "cast", "elementwise", "const") else None
+        if inner is None or n.arg.plain is None:
+            return n.arg.varies if n.src[0].op != "const" else frozenset()
+        return frozenset(p for d, p in enumerate(n.arg.plain) if p is not None and d in inner)
+    if n.op == "const":
+        return frozenset()
+    return frozenset(d for d, e in enumerate(n.shape) if e > 1)
+
+
+def is_head(t: TensorNode) -> bool:
+    """Whether a kernel is built around this node."""
+    return t.op in ("scatter", "host", "scan") or is_contraction(t)
+
+
+def epilogue(graph: Graph, head: TensorNode, taken: set[int]) -> TensorNode:
+    """The last node that the head's kernel computes: as far as all paths hold pointwise nodes and bijective maps only,
+    none of which another kernel has, and no further than an output."""
+    end, inside = head, {id(head)}
+    if id(head) in graph.outputs:
+        return head
+    for n in graph.passed(head):
+        span = [m for m in graph.between(head, n) if id(m) not in inside]
+        if not all(_pointwise(m) and id(m) not in taken for m in span):
+            break
+        inside.update(id(m) for m in span)
+        end = n
+        if id(n) in graph.outputs or any(id(m) in graph.outputs for m in span):
+            break
+    while end is not head and end.op == "view" and end.arg.units and id(end) not in graph.outputs:
+        end = end.src[0]  # unit dimensions are the readers'
+    return end
+
+
+def _pointwise(m: TensorNode) -> bool:
+    return m.op in ("elementwise", "cast") or (m.op == "view" and m.arg.bijective)

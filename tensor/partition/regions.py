@@ -1,0 +1,251 @@
+"""Which kernels compute a node, and where: every node is asked after all of its readers.
+
+From each stored node its kernel's axes are followed back through the maps. What is known of a node then: the kernels
+that want it, the indices at which each reads it, and how often each evaluates it. That decides whether it is computed
+in them or stored."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ...ir.node import Node, axis, const
+from ..graph import Graph
+from ..maps import Indices
+from ..node import TensorNode
+from . import cost
+from .rules import Rule
+
+SMALL = 1 << 14
+"""Elements up to which a kernel may reduce a whole array and then use the result: no other core would help."""
+
+
+@dataclass
+class KernelRegion:
+    """A kernel in the making: its stored node `root`, the node `base` behind the root's bijective maps, with `axes`.
+    `head`: the contraction, scan or scatter it is built around. `rows`: the axes at which its reductions are read."""
+
+    root: TensorNode
+    base: TensorNode
+    axes: Indices
+    head: TensorNode | None = None
+    folded: tuple[TensorNode, ...] = ()
+    rows: list[frozenset[Node]] = field(default_factory=list)
+
+
+@dataclass
+class FoldedEnds:
+    """Folds by the ids of stored nodes: `absorbed` heads, the ids `inside` of them, and `guests`, whose kernel is that of
+    another stored node."""
+
+    absorbed: dict[int, tuple[TensorNode, ...]]
+    inside: set[int]
+    guests: dict[int, TensorNode]
+
+
+@dataclass
+class KernelUse:
+    """How one kernel uses a node: the indices (None: masked, computed or loaded places), and evaluations."""
+
+    region: KernelRegion
+    indices: set[Indices | None]
+    iterations: int
+
+
+class Regions:
+    """Stored nodes and what each kernel computes. `stored` maps an id to (node, rule)."""
+
+    def __init__(self, graph: Graph, stored: dict[int, tuple[TensorNode, Rule]], heads: dict[int, TensorNode], plan: FoldedEnds) -> None:
+        """`heads`: by the id of a stored node the head of its kernel; `plan`: what kernels absorb."""
+        self.graph, self.stored, self.heads, self.plan = graph, stored, heads, plan
+        self.uses: dict[int, dict[int, KernelUse]] = {id(n): {} for n in graph.order}
+        self.regions: dict[int, KernelRegion] = {}
+        self.readers: dict[int, dict[int, KernelUse]] = {}
+        self.extra: dict[int, list[KernelRegion]] = {}
+        self._inside = {id(h) for h in heads.values()} | plan.inside
+        for n in reversed(graph.order):
+            if not graph.leaf(n):
+                self._visit(n)
+
+    def is_stored(self, n: TensorNode) -> bool:
+        """Whether the node has memory of its own when kernels that read it run."""
+        return id(n) in self.stored or self.graph.leaf(n)
+
+    # decisions ----------------------------------------------------------------------------------------------------
+    def _visit(self, n: TensorNode) -> None:
+        uses = self.uses[id(n)]
+        if id(n) not in self.stored and uses:
+            rule = self._rule(n, uses)
+            if rule is not None:
+                self.stored[id(n)] = (n, rule)
+        if id(n) in self.stored:
+            self.readers[id(n)] = uses
+            if id(n) not in self.regions:
+                self._begin(n)
+        else:
+            for u in uses.values():
+                self._behind(n, u)
+
+    def _rule(self, n: TensorNode, uses: dict[int, KernelUse]) -> Rule | None:
+        """Why an undecided node is to be stored; None: it is computed where it is wanted."""
+        if id(n) in self._inside:
+            return None
+        if n.op == "reduce":
+            return self._reduction(n, uses)
+        if n.op in ("elementwise", "gather"):
+            iterations = [n.size if self._hoisted(u) else u.iterations for u in uses.values()]
+            if (len(uses) > 1 or iterations[0] > n.size) and cost.cheaper_to_store(n, iterations, self._end):
+                return Rule.readers if len(uses) > 1 else Rule.operand
+        return None
+
+    def _reduction(self, n: TensorNode, uses: dict[int, KernelUse]) -> Rule | None:
+        if len(uses) > 1:
+            self._merge_rows(n, uses)
+        if len(uses) > 1:
+            self.extra[id(n)] = [u.region for u in uses.values() if self._misfit(n, u) is None]
+            return Rule.statistic
+        (use,) = uses.values()
+        misfit = self._misfit(n, use)
+        if misfit is None:
+            use.region.rows.append(_axes(next(iter(use.indices))))
+        return misfit
+
+    def _merge_rows(self, n: TensorNode, uses: dict[int, KernelUse]) -> None:
+        """A kernel that only computes a row's result from reductions (log-sum-exp) becomes part of the one that makes them."""
+        hosts = [u.region for u in uses.values() if u.region.base.size != n.size and self._misfit(n, u) is None]
+        for host in hosts[:1]:
+            for u in list(uses.values()):
+                r = u.region
+                row = (
+                    r is not host and r.head is None and {_units(at) for at in u.indices} == {_units(r.axes)} and r.base.op == "elementwise"
+                )
+                if row and not self.graph.depends(r.root, host.root) and not self.graph.depends(host.root, r.root):
+                    self._become(r, host)
+
+    def _become(self, guest: KernelRegion, host: KernelRegion) -> None:
+        self.regions[id(guest.root)] = host
+        for uses in self.uses.values():
+            moved = uses.pop(id(guest.root), None)
+            if moved is not None:
+                found = uses.setdefault(id(host.root), KernelUse(host, set(), 0))
+                found.indices |= moved.indices
+                found.iterations = max(found.iterations, moved.iterations)
+        host.rows += [r for r in guest.rows if r not in host.rows]
+
+    def _misfit(self, n: TensorNode, use: KernelUse) -> Rule | None:
+        """Why a kernel cannot compute this reduction beside what else it does; None: it can."""
+        region = use.region
+        if region.head is not None and not (region.folded and id(n.src[0]) in self.plan.inside):
+            return Rule.head_reader
+        if None in use.indices:
+            return Rule.computed
+        if len(use.indices) > 1:
+            return Rule.rows
+        (at,) = use.indices
+        if not _plain(at):
+            return Rule.rows
+        row = _axes(at)
+        own = {a for a in region.axes if a.op == "axis"}
+        if not row <= own or len(row) < sum(i is not _ZERO for i in at or ()) or not all(row <= r or r <= row for r in region.rows):
+            return Rule.rows
+        if not row and own and max(n.src[0].size, region.base.size) > SMALL:
+            return Rule.rows
+        return None
+
+    def _hoisted(self, use: KernelUse) -> bool:
+        """Whether a kernel evaluates a node once for each row, outside of the loops over the rest."""
+        region = use.region
+        if (region.head is not None and not region.folded) or None in use.indices:
+            return False
+        rows = [_axes(region.axes[:d]) for d in range(len(region.axes) + 1)] + region.rows
+        return all(_plain(at) and _axes(at) in rows for at in use.indices)
+
+    def _end(self, n: TensorNode) -> bool:
+        return self.is_stored(n) or id(n) in self._inside
+
+    # following indices back -----------------------------------------------------------------------------------------
+    def _begin(self, root: TensorNode) -> None:
+        """The region of a stored node."""
+        base = root
+        while base.op == "view" and base.arg.bijective and not self.is_stored(base.src[0]):
+            base = base.src[0]
+        axes = tuple(axis(f"o{d}", n) if n != 1 else _ZERO for d, n in enumerate(base.shape))
+        guest_of = self.plan.guests.get(id(root))
+        if guest_of is None:
+            region = KernelRegion(root, base, axes, self.heads.get(id(root)), self.plan.absorbed.get(id(root), ()))
+        else:
+            region = self._shared(guest_of)
+        self.regions[id(root)] = region
+        if base is root or base.op == "view":
+            self._behind(base, KernelUse(region, {axes}, base.size))
+        else:
+            self._use(base, region, {axes}, base.size)
+
+    def _shared(self, host: TensorNode) -> KernelRegion:
+        """The region of a stored node that may not have been visited yet."""
+        if id(host) not in self.regions:
+            self._begin(host)
+        return self.regions[id(host)]
+
+    def _use(self, n: TensorNode, region: KernelRegion, indices: set[Indices | None], iterations: int) -> None:
+        uses = self.uses[id(n)]
+        found = uses.get(id(region.root))
+        if found is None:
+            uses[id(region.root)] = KernelUse(region, set(indices), iterations)
+        else:
+            found.indices |= indices
+            found.iterations = max(found.iterations, iterations)
+
+    def _behind(self, n: TensorNode, use: KernelUse) -> None:
+        """Tell the sources of a node that is computed in a kernel."""
+        region, times = use.region, use.iterations
+        if n.op in ("elementwise", "cast", "scan"):
+            for s in n.src:
+                self._use(s, region, use.indices, times)
+        elif n.op == "view":
+            self._use(n.src[0], region, {_through(n, at) for at in use.indices}, times)
+        elif n.op == "reduce":
+            full = n.src[0].size if not region.folded or n.size <= times else times * n.src[0].size // max(1, n.size)
+            self._use(n.src[0], region, {_spread(n, at) for at in use.indices}, full)
+        elif n.op == "gather":
+            self._use(n.src[0], region, {None}, times)
+            for s in n.src[1:]:
+                self._use(s, region, use.indices, times)
+        elif n.op == "scatter":
+            values = n.src[0]
+            at = tuple(axis(f"s{d}", e) if e != 1 else _ZERO for d, e in enumerate(values.shape))
+            for s in n.src:
+                self._use(s, region, {at}, values.size)
+        elif n.op == "host":
+            for s in n.src:
+                self._use(s, region, {None}, s.size)
+
+
+def _through(n: TensorNode, at: Indices | None) -> Indices | None:
+    if at is None:
+        return None
+    to, mask = n.arg(at)
+    return to if mask is None else None
+
+
+def _spread(n: TensorNode, at: Indices | None) -> Indices | None:
+    """The index of a reduction's source: the reduced dimensions get axes named by the node."""
+    if at is None:
+        return None
+    rest = iter(at)
+    return tuple((axis(f"k{id(n)}_{d}", e) if e != 1 else _ZERO) if d in n.arg[1] else next(rest) for d, e in enumerate(n.src[0].shape))
+
+
+def _units(at: Indices | None) -> Indices | None:
+    """An index without unit dimensions."""
+    return None if at is None else tuple(i for i in at if i is not _ZERO)
+
+
+def _plain(at: Indices | None) -> bool:
+    return at is not None and all(i.op == "axis" or i is _ZERO for i in at)
+
+
+def _axes(at: Indices | None) -> frozenset[Node]:
+    return frozenset(i for i in at or () if i.op == "axis")
+
+
+_ZERO = const(0)

@@ -1,0 +1,92 @@
+"""Realising: a graph's call list, found or made, run now on new memory."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..ir.errors import UsageError
+from . import buffers
+from .calls import CallList, KernelCall, call_list, is_leaf, key_of, leaves_of
+from .node import TensorNode
+from .programs import program
+
+if TYPE_CHECKING:
+    from .buffers import TensorBuffer
+
+KEPT = 512
+"""Call lists that are remembered."""
+
+_lists: OrderedDict[tuple[Any, ...], CallList] = OrderedDict()
+_lock = threading.Lock()
+
+
+def listed(outs: Sequence[TensorNode]) -> CallList:
+    """The call list of a graph, made when it is first asked for."""
+    key = key_of(outs)
+    with _lock:
+        found = _lists.get(key)
+        if found is not None:
+            _lists.move_to_end(key)
+            return found
+    found = call_list(outs)
+    with _lock:
+        _lists[key] = found
+        while len(_lists) > KEPT:
+            _lists.popitem(last=False)
+    return found
+
+
+def device_of(leaves: Sequence[TensorNode], default: str) -> str:
+    """The one device that all leaves lie on. Raises UsageError."""
+    found = dict.fromkeys(n.data.device for n in leaves if n.data is not None)
+    if len(found) > 1:
+        raise UsageError(f"tensors lie on different devices ({', '.join(found)}): move them to one with .to()")
+    return next(iter(found), default)
+
+
+def realise(outs: Sequence[TensorNode], device: str = "cpu") -> None:
+    """Give every node of `outs` memory with its values."""
+    wanted = list({id(o): o for o in outs if not is_leaf(o)}.values())
+    if not wanted:
+        return
+    leaves = leaves_of(wanted)
+    if any(n.data is None for n in leaves):
+        raise UsageError("the value of an argument of a captured function is not known while it is captured: return it, or compute on it")
+    device = device_of(leaves, device)
+    made = listed(wanted)
+    places: list[TensorBuffer | None] = [n.data for n in leaves] + [None] * (len(made.nodes) - len(leaves))
+    last = _last_uses(made)
+    for i, call in enumerate(made.calls):
+        for p in call.outputs:
+            n = made.nodes[p]
+            places[p] = buffers.new(n.shape, n.dtype, device, n.line)
+        _run(call, places, device)
+        for p in last.get(i, ()):
+            places[p] = None
+    for n, p in zip(wanted, made.outs, strict=True):
+        n.data = places[p]
+
+
+def _run(call: Any, places: list[TensorBuffer | None], device: str) -> None:
+    arrays = [b.array for p in (*call.inputs, *call.outputs) if (b := places[p]) is not None]
+    if isinstance(call, KernelCall):
+        program(call.kernel, device)(*arrays)
+        return
+    out = arrays[-1]
+    out[...] = call.call.function(*arrays[:-1])
+
+
+def _last_uses(made: CallList) -> dict[int, list[int]]:
+    """By call: the computed places that nothing reads after it."""
+    last: dict[int, int] = {}
+    for i, call in enumerate(made.calls):
+        for p in (*call.inputs, *call.outputs):
+            last[p] = i
+    out: dict[int, list[int]] = {}
+    for p, i in last.items():
+        if p >= made.leaves and p not in made.outs:
+            out.setdefault(i, []).append(p)
+    return out
