@@ -125,8 +125,8 @@ def _listed(
             place[_memory(root)] = len(nodes)
             nodes.append(root)
         read, written = (group.roots[0].src, tuple(group.roots)) if p is None else (p.inputs, p.outputs)
-        why = {id(n): rule for n, rule in zip(group.roots, group.rules, strict=True)}
-        made = written, tuple(why[id(n)] for n in written)
+        rules = {id(n): rule for n, rule in zip(group.roots, group.rules, strict=True)}
+        made = written, tuple(rules[id(n)] for n in written)
         inputs, outputs = (tuple(place[_memory(n)] for n in ns) for ns in (read, written))
         if kernel is None:
             calls.append(NumpyCall(group.roots[0].arg, inputs, outputs, *made))
