@@ -1,7 +1,7 @@
 """What to try first: seed schedules, parameterised templates, and the cost models that rank candidates."""
 
 from .model import estimate
-from .seeds import seeds
+from .seeds import quick_seeds, seeds
 from .templates import Template, templates
 
-__all__ = ["Template", "estimate", "seeds", "templates"]
+__all__ = ["Template", "estimate", "quick_seeds", "seeds", "templates"]

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..ir.dtypes import bool_, index
 from ..ir.errors import VerifyError
-from ..ir.evaluation import twin
+from ..ir.evaluation import integers, twin
 from ..program.ops import ACCESSES, COMPARISONS, HINTS, SIGNS, SYNCS, TWIN_ONLY
 from ..program.program import Block, For, If, Instr, Phase, Program, Val
 from . import ops
@@ -35,9 +35,11 @@ class Coder:
     def __init__(self, program: Program, as_twin: bool) -> None:
         self.program, self.as_twin = program, as_twin
         self.lines: list[str] = []
-        self.globals: dict[str, Any] = {"np": np, "ops": ops, "twin": twin, "U32": np.uint32}
+        self.globals: dict[str, Any] = {"np": np, "ops": ops, "twin": twin, "integers": integers, "U32": np.uint32}
         self.accesses: list[list[tuple[str, Instr]]] = []  # by phase
         self._names: dict[Val, str] = {}
+        self._data: set[Val] = set()
+        """int64 scalars that data decides: they are Python's numbers, and must be wrapped (indices never leave 64 bits)."""
         self._count = 0
         for i, phase in enumerate(program.phases):
             self.accesses.append([])
@@ -92,6 +94,7 @@ class Coder:
 
     def _for(self, s: For, depth: int, loops: int) -> None:
         lo, hi, var = self._name(s.lo), self._name(s.hi), self._name(s.var)
+        self._data.update(s.carried, s.results)
         for c, v in zip(s.carried, s.init, strict=True):
             self._emit(depth, f"{self._name(c)} = {self._name(v)}")
         self._emit(depth, f"if {lo} >= {hi}: empty_loop({s.label!r}, {lo}, {hi})")
@@ -107,6 +110,8 @@ class Coder:
         if s.op in HINTS:
             return
         args = [self._name(a) for a in s.args]
+        if s.out is not None and (s.op in ("load", "cast", "extract") or not self._data.isdisjoint(s.args)):
+            self._data.add(s.out)
         if s.op in ACCESSES:
             f = self._fresh("m")
             self.accesses[-1].append((f, s))
@@ -149,7 +154,12 @@ class Coder:
         raise VerifyError(f"the twin does not know the operation {op} of floats: lower with expand=False")
 
     def _infix(self, s: Instr, out: Val, a: list[str]) -> str:
-        return f"{a[0]} {INFIX[s.op]} {a[1]}"
+        return self._wrapped(s, out, f"{a[0]} {INFIX[s.op]} {a[1]}")
+
+    def _wrapped(self, s: Instr, out: Val, text: str) -> str:
+        """The text of a result that may leave 64 bits."""
+        wild = out.lanes == 1 and out.dtype is index and out in self._data and s.op in ("add", "sub", "mul", "fma", "neg", "abs")
+        return f"ops.wrap64({text})" if wild else text
 
     def _div(self, s: Instr, out: Val, a: list[str]) -> str:
         if not out.dtype.is_float:
@@ -159,10 +169,14 @@ class Coder:
     def _divmod(self, s: Instr, out: Val, a: list[str]) -> str:
         return f"{a[0]} {'//' if s.op == 'idiv' else '%'} {s.number}"
 
+    def _quot(self, s: Instr, out: Val, a: list[str]) -> str:
+        text = f"integers.quotient({a[0]}, {a[1]})"
+        return f"int({text})" if out.dtype is index and self._form(out) == 1 else text
+
     def _fma(self, s: Instr, out: Val, a: list[str]) -> str:
         dtype = s.args[0].dtype
         which = "fma64" if dtype.size == 8 else "fma32_scalar" if out.lanes == 1 else "fma32"
-        return f"ops.{which}({', '.join(a)})" if dtype.is_float else f"{a[0]} * {a[1]} + {a[2]}"
+        return f"ops.{which}({', '.join(a)})" if dtype.is_float else self._wrapped(s, out, f"{a[0]} * {a[1]} + {a[2]}")
 
     def _scale2(self, s: Instr, out: Val, a: list[str]) -> str:
         return f"ops.scale2({a[0]}, {a[1]})"
@@ -176,13 +190,13 @@ class Coder:
         return f"ops.wrap64({a[0]} << {a[1]})" if out.lanes == 1 and out.dtype is index else f"{a[0]} << {a[1]}"
 
     def _neg(self, s: Instr, out: Val, a: list[str]) -> str:
-        return f"-{a[0]}"
+        return self._wrapped(s, out, f"-{a[0]}")
 
     def _not(self, s: Instr, out: Val, a: list[str]) -> str:
         return f"(not {a[0]})" if out.lanes == 1 and out.dtype is bool_ else f"~{a[0]}"
 
     def _abs(self, s: Instr, out: Val, a: list[str]) -> str:
-        return f"abs({a[0]})" if out.lanes == 1 and out.dtype is index else f"np.abs({a[0]})"
+        return self._wrapped(s, out, f"abs({a[0]})") if out.lanes == 1 and out.dtype is index else f"np.abs({a[0]})"
 
     def _numpy(self, s: Instr, out: Val, a: list[str]) -> str:
         return f"np.{'rint' if s.op == 'round' else s.op}({a[0]})"
@@ -241,6 +255,7 @@ class Coder:
     TABLE: ClassVar[dict[str, Callable[[Any, Instr, Val, list[str]], str]]] = {
         **dict.fromkeys(INFIX, _infix),
         **dict.fromkeys(("idiv", "imod"), _divmod),
+        "quot": _quot,
         **dict.fromkeys(("max", "min"), _minmax),
         **dict.fromkeys(("sqrt", "floor", "round"), _numpy),
         **dict.fromkeys(TWIN_ONLY, _function),

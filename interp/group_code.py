@@ -78,6 +78,9 @@ class GroupCoder(Coder):
         dtype = s.args[0].dtype
         return f"ops.fma32({', '.join(a)})" if dtype.is_float and dtype.size == 4 else super()._fma(s, out, a)
 
+    def _wrapped(self, s: Instr, out: Val, text: str) -> str:
+        return text  # NumPy's numbers, which wrap
+
     def _minmax(self, s: Instr, out: Val, a: list[str]) -> str:
         return f"np.{s.op}imum({a[0]}, {a[1]})"
 

@@ -16,6 +16,7 @@ from .dtypes import (
     int32,
     int64,
     uint8,
+    uint16,
     uint32,
     uint64,
 )
@@ -41,5 +42,5 @@ __all__ = [
     "MeasureError", "Monoid", "Node", "OptError", "Reduce", "Scan", "Store", "TilewrightError", "UsageError", "Value",
     "VerifyError", "absolute", "axis", "bfloat16", "bool_", "cast", "const", "dtype", "erf", "exp", "float16", "float32",
     "float64", "floor", "int16", "int32", "int64", "int8", "log", "maximum", "minimum", "sqrt", "sym", "tanh",
-    "uint32", "uint64", "uint8", "where",
+    "uint16", "uint32", "uint64", "uint8", "where",
 ]  # fmt: skip

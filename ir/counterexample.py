@@ -182,8 +182,8 @@ def _value(n: Node, points: dict[Node, Array]) -> Array:
         "le": np.less_equal,
         "eq": np.equal,
         "ne": np.not_equal,
-        "and": np.logical_and,
-        "or": np.logical_or,
+        "and": np.bitwise_and,
+        "or": np.bitwise_or,
     }
     if op not in known or not all(s.dtype.is_int or s.dtype is bool_ for s in n.src):
         raise _UnknownError

@@ -73,12 +73,13 @@ int16 = DType("int16", "i", 2)
 int8 = DType("int8", "i", 1)
 uint64 = DType("uint64", "u", 8)
 uint32 = DType("uint32", "u", 4)
+uint16 = DType("uint16", "u", 2)
 uint8 = DType("uint8", "u", 1)
 bool_ = DType("bool", "b", 1)
 index = int64
 """The type of axes and of index arithmetic."""
 
-_ALL = {d.name: d for d in (float64, float32, float16, bfloat16, int64, int32, int16, int8, uint64, uint32, uint8, bool_)}
+_ALL = {d.name: d for d in (float64, float32, float16, bfloat16, int64, int32, int16, int8, uint64, uint32, uint16, uint8, bool_)}
 _EPS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 _ALIASES = {
     "f64": "float64",

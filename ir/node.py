@@ -7,6 +7,7 @@ Leaves:  const(arg=number)  axis(arg=AxisInfo)  sym(arg=SymInfo)  arg(arg=str: a
 Memory:  load(src=indices [+ mask], arg=(Buffer, masked))  ref(src=indices, arg=(value name))
 Index:   sum(src=terms, arg=(coefficients, constant))  prod  div  mod  min  max   (div and mod floor, by positive ints)
 Values:  add sub mul div max min neg abs exp log sqrt tanh erf floor where cast lt le eq ne and or not
+Integers: and or xor not shl shr floordiv remainder, of any integer type (an index, too, may be the operand of these)
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ Expr = Union["Node", int, float, bool]
 
 UNARY = frozenset({"neg", "abs", "exp", "log", "sqrt", "tanh", "erf", "floor", "not"})
 BINARY = frozenset({"add", "sub", "mul", "div", "max", "min", "lt", "le", "eq", "ne", "and", "or"})
-COMMUTATIVE = frozenset({"add", "mul", "max", "min", "eq", "ne", "and", "or"})
+INTEGER = frozenset({"and", "or", "xor", "not", "shl", "shr", "floordiv", "remainder"})
+"""What integers have beside arithmetic. Indices of these operators are plain values: `ir.index` keeps no normal form of them."""
+COMMUTATIVE = frozenset({"add", "mul", "max", "min", "eq", "ne", "and", "or", "xor"})
 COMPARE = frozenset({"lt", "le", "eq", "ne"})
 
 
@@ -53,8 +56,8 @@ class Rules(Protocol):
     def logical(self, op: str, a: Expr, b: Expr) -> Node: ...
     def unary(self, op: str, a: Node) -> Node: ...
     def cast(self, a: Node, to: DType) -> Node: ...
-    def floordiv(self, a: Node, by: int) -> Node: ...
-    def mod(self, a: Node, by: int) -> Node: ...
+    def integer(self, op: str, a: Expr, b: Expr) -> Node: ...
+    def divide(self, op: str, a: Expr, b: Expr) -> Node: ...
     def text(self, a: Node) -> str: ...
 
 
@@ -111,11 +114,17 @@ class Node:
     def __rtruediv__(self, other: Expr) -> Node:
         return _rules.arith("div", other, self)
 
-    def __floordiv__(self, other: int) -> Node:
-        return _rules.floordiv(self, other)
+    def __floordiv__(self, other: Expr) -> Node:
+        return _rules.divide("floordiv", self, other)
 
-    def __mod__(self, other: int) -> Node:
-        return _rules.mod(self, other)
+    def __rfloordiv__(self, other: Expr) -> Node:
+        return _rules.divide("floordiv", other, self)
+
+    def __mod__(self, other: Expr) -> Node:
+        return _rules.divide("remainder", self, other)
+
+    def __rmod__(self, other: Expr) -> Node:
+        return _rules.divide("remainder", other, self)
 
     def __neg__(self) -> Node:
         return self * -1 if self.dtype is index else _rules.unary("neg", self)
@@ -137,6 +146,30 @@ class Node:
 
     def __or__(self, other: Expr) -> Node:
         return _rules.logical("or", self, other)
+
+    def __rand__(self, other: Expr) -> Node:
+        return _rules.logical("and", other, self)
+
+    def __ror__(self, other: Expr) -> Node:
+        return _rules.logical("or", other, self)
+
+    def __xor__(self, other: Expr) -> Node:
+        return _rules.integer("xor", self, other)
+
+    def __rxor__(self, other: Expr) -> Node:
+        return _rules.integer("xor", other, self)
+
+    def __lshift__(self, other: Expr) -> Node:
+        return _rules.integer("shl", self, other)
+
+    def __rlshift__(self, other: Expr) -> Node:
+        return _rules.integer("shl", other, self)
+
+    def __rshift__(self, other: Expr) -> Node:
+        return _rules.integer("shr", self, other)
+
+    def __rrshift__(self, other: Expr) -> Node:
+        return _rules.integer("shr", other, self)
 
     def __invert__(self) -> Node:
         return _rules.unary("not", self)

@@ -4,24 +4,31 @@ from __future__ import annotations
 
 from . import index as ix
 from .buffer import load
-from .dtypes import DType, bool_, index
+from .dtypes import DType, bool_, float64, index
 from .errors import KernelError
-from .node import COMPARE, UNARY, Expr, Node, Number, as_node, const, install, make
+from .node import COMPARE, INTEGER, UNARY, Expr, Node, Number, as_node, const, install, make
 from .text import show
 
 
 def arith(op: str, a: Expr, b: Expr) -> Node:
-    """A binary operator after promotion: numbers take the other's type, 16-bit floats widen to float32."""
-    if not isinstance(a, Node):
-        a, b = _number(a, as_node(b)), as_node(b)
-    elif not isinstance(b, Node):
-        b = _number(b, a)
+    """A binary operator after promotion: numbers take the other's type, 16-bit floats widen to float32. Integers have no `div`."""
+    a, b = _both(a, b)
     if a.dtype is index and b.dtype is index:
         return ix.binary(op, a, b)
     a, b = cast(a, a.dtype.compute), cast(b, b.dtype.compute)
     if a.dtype is not b.dtype:
         raise KernelError(f"{op} of {a.dtype} and {b.dtype}: cast one of them")
+    if op == "div" and not a.dtype.is_float:
+        raise KernelError(f"/ of {a.dtype}: cast it to a float type, or divide with // (which rounds down)")
     return make(op, bool_ if op in COMPARE else a.dtype, (a, b))
+
+
+def _both(a: Expr, b: Expr) -> tuple[Node, Node]:
+    """Two operands as nodes; a number takes the other's type."""
+    if not isinstance(a, Node):
+        like = as_node(b)
+        return _number(a, like), like
+    return a, b if isinstance(b, Node) else _number(b, a)
 
 
 def _number(value: Number, like: Node) -> Node:
@@ -32,7 +39,9 @@ def _number(value: Number, like: Node) -> Node:
 
 
 def logical(op: str, a: Expr, b: Expr) -> Node:
-    """`and` / `or` with constants folded."""
+    """`and` / `or` of bools with constants folded, or of the bits of two integers."""
+    if any(isinstance(n, Node) and n.dtype is not bool_ for n in (a, b)):
+        return integer(op, a, b)
     x, y = as_node(a, bool_), as_node(b, bool_)
     for p, q in ((x, y), (y, x)):
         if p.op == "const":
@@ -40,12 +49,59 @@ def logical(op: str, a: Expr, b: Expr) -> Node:
     return x if x is y else make(op, bool_, (x, y))
 
 
+def integer(op: str, a: Expr, b: Expr) -> Node:
+    """`and`, `or`, `xor` of two integers or bools bit by bit; `shl`, `shr`, `floordiv`, `remainder` of two integers.
+
+    A shift by a negative amount, or by as many bits as the type has or more, gives 0 (`shr` of a negative number −1). `shr`
+    keeps the sign of signed types. Division rounds down, the remainder has the divisor's sign, and both are 0 where the divisor
+    is 0, as in NumPy; the least number divided by −1 wraps to itself."""
+    x, y = _both(a, b)
+    if x.dtype is not y.dtype:
+        raise KernelError(f"{op} of {x.dtype} and {y.dtype}: cast one of them")
+    if not (x.dtype.is_int or (x.dtype is bool_ and op in ("and", "or", "xor"))):
+        raise KernelError(f"{op} of {x.dtype}: cast it to an integer type")
+    return make(op, x.dtype, (x, y))
+
+
+def divide(op: str, a: Expr, b: Expr) -> Node:
+    """`//` ("floordiv") and `%` ("remainder"): of an index by a number in normal form, of integers and floats by a value.
+
+    KernelError for an index that is divided by the number 0, and for bools."""
+    x, y = _both(a, b)
+    if x.dtype is index and y.op == "const" and y.arg >= 0:
+        return ix.floordiv(x, y.arg) if op == "floordiv" else ix.mod(x, y.arg)
+    return _divide_floats(op, x, y) if x.dtype.is_float else integer(op, x, y)
+
+
+def _divide_floats(op: str, x: Node, y: Node) -> Node:
+    """⌊x / y⌋ and x − y·⌊x / y⌋ of floats, the latter with y's sign; right while |x / y| < 2⁵³ (2²⁹ for float32 without fma).
+
+    Narrower types are divided in float64, where the product is exact. What rounding carried over a whole number shows in the
+    remainder's sign."""
+    dtype = x.dtype.compute
+    if x.dtype is not y.dtype:
+        raise KernelError(f"{op} of {x.dtype} and {y.dtype}: cast one of them")
+    x, y = cast(x, float64), cast(y, float64)
+    quotient = unary("floor", x / y)
+    # a quotient of 0 leaves x, also where y is infinite
+    rest = where(quotient.eq(0.0), x, quotient * (y * -1.0) + x)
+    past = where(y < 0.0, rest > 0.0, rest < 0.0)
+    if op == "floordiv":
+        return cast(where(past, quotient - 1.0, quotient), dtype)
+    zero = where(y < 0.0, const(-0.0, float64), const(0.0, float64))
+    return cast(where(rest.eq(0.0), zero, where(past, rest + y, rest)), dtype)
+
+
 def unary(op: str, a: Node) -> Node:
     """A unary operator; float16 and bfloat16 widen first."""
     if op not in UNARY:
         raise KernelError(f"unknown operator {op}")
     if op == "not":
-        return const(not a.arg) if a.op == "const" else make("not", bool_, (a,))
+        if a.dtype.is_float:
+            raise KernelError(f"~ of {a.dtype}: cast it to an integer type")
+        if a.op == "const":
+            return const(~a.arg if a.dtype.is_int else not a.arg, a.dtype)
+        return make("not", a.dtype, (a,))
     a = cast(a, a.dtype.compute)
     if op not in ("neg", "abs") and not a.dtype.is_float:
         raise KernelError(f"{op} of {a.dtype}: cast it to a float type")
@@ -98,6 +154,8 @@ def rebuild(node: Node, src: tuple[Node, ...]) -> Node:
         return cast(src[0], node.dtype)
     if op in ("and", "or"):
         return logical(op, *src)
+    if op in INTEGER and op != "not":
+        return integer(op, *src)
     if op == "where":
         return where(*src)
     if op in COMPARE:
@@ -117,8 +175,8 @@ class _Rules:
     logical = staticmethod(logical)
     unary = staticmethod(unary)
     cast = staticmethod(cast)
-    floordiv = staticmethod(ix.floordiv)
-    mod = staticmethod(ix.mod)
+    integer = staticmethod(integer)
+    divide = staticmethod(divide)
     text = staticmethod(show)
 
 

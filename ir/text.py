@@ -6,6 +6,7 @@ from .buffer import load_parts
 from .node import Node
 
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "lt": "<", "le": "<=", "eq": "==", "ne": "!=", "and": "&", "or": "|"}
+_INFIX |= {"xor": "^", "shl": "<<", "shr": ">>", "floordiv": "//", "remainder": "%"}
 
 
 def number(value: bool | int | float) -> str:

@@ -10,12 +10,13 @@ from typing import Any
 from ..ir import index as ix
 from ..ir.buffer import load_parts
 from ..ir.dtypes import index
-from ..ir.node import Node, axes_of, const
+from ..ir.node import INTEGER, Node, axes_of, const
 from ..ir.skippable import conjuncts
 from ..opts.axis_plan import Part
 from ..opts.lanes import Vectors
 from ..opts.nests import Nest
 from ..program.program import Mem, Val
+from . import integers
 from .lanes import lanes_of
 from .lowering import Lowering
 from .memory_access import MemoryAccess
@@ -76,7 +77,7 @@ class NestEval(MemoryAccess):
             return self._load(node, asg)
         if op == "ref":
             return self._ref(node, asg)
-        if node.dtype is index and op not in ("where", "cast"):
+        if node.dtype is index and op not in ("where", "cast") and op not in INTEGER:
             return self.index(over_parts(node, self.low.ctx.axis_index), asg)
         if op in ("lt", "le", "eq", "ne") and node.src[0].dtype is index:
             return self._compare(op, node.src[0], node.src[1], asg)
@@ -93,6 +94,8 @@ class NestEval(MemoryAccess):
             return b.op("cast", args[0], dtype=node.dtype)
         if op == "where":
             return b.op("select", *args, dtype=node.dtype)
+        if op in integers.NAMES:
+            return integers.expand(b, op, args[0], args[1], node.src[1])
         if op in ELEMENTARY and b.expand:
             from . import elementary
 

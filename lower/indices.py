@@ -9,7 +9,7 @@ from collections.abc import Callable
 from ..ir import index as ix
 from ..ir.dtypes import bool_, index, int32, int64
 from ..ir.errors import OptError
-from ..ir.node import Node, axes_of, const
+from ..ir.node import INTEGER, Node, axes_of, const
 from ..ir.operators import substitute
 from ..opts.lanes import Vectors
 from ..opts.nests import Nest
@@ -84,7 +84,7 @@ class Indices(ABC):
             known = self.low.known(substitute(t, {v: const(asg[p.name]) for v, p in self._vars.items() if p is not self.lane}))
             if known.op == "const":
                 return b.const(known.arg)
-        if t.op in ("load", "ref", "where", "cast"):
+        if t.op in ("load", "ref", "where", "cast") or t.op in INTEGER:
             v = self.value(t, asg)
             return v if v.dtype is index or v.dtype is int64 else b.op("cast", v, dtype=int64)
         args = [self.index(s, asg) for s in t.src]

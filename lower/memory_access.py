@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..ir import index as ix
 from ..ir.errors import OptError
-from ..ir.node import Node, const
+from ..ir.node import Node, axes_of, const
 from ..program.program import Mem, Val
 from .bounds import Bounds
 from .storage import Assignment
@@ -24,6 +24,10 @@ class MemoryAccess(Bounds):
             if not known:
                 return self.b.const(0, mem.dtype, mask.lanes)
             mask = None
+        if mask is None and self.lane is not None and self.lane.var in axes_of(*(t for t, _ in self.split_of(address)[4])):
+            columns = transposed_read(self, mem, address, asg, invariant)
+            if columns is not None:
+                return columns
         base, c, lane, vec = self.split(address, asg)
         b = self.b
         if lane in (0, 1) and (vec is None or (lane and vec.lanes == 1)):

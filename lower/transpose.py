@@ -12,10 +12,12 @@ from collections.abc import Callable, Collection, Sequence
 
 from ..ir import index as ix
 from ..ir.dtypes import index
-from ..ir.node import Node, const
+from ..ir.node import Node, axes_of, const
+from ..ir.operators import substitute
 from ..program.builder import Builder
 from ..program.program import Mem, Val
 from .indices import Indices
+from .part_index import reads_memory
 from .storage import Assignment
 
 Lanes = tuple[int, ...]
@@ -70,21 +72,26 @@ def _joined(b: Builder, vectors: list[Val]) -> Val:
 
 
 def transposed_read(ev: Indices, mem: Mem, address: Node, asg: Assignment, invariant: bool, past: Collection[Node] = ()) -> Val | None:
-    """The load of a whole vector at `address`, over parts and linear, from a block that is loaded and turned once for
-    all its copies; None where no register part of the nest is consecutive in memory. `past`: axes whose copies reach
-    past their extent; nothing is read there, and what the copies get is never stored."""
+    """The load of a whole vector at `address`, over parts and linear but for products with symbols (a symbolic row
+    length), from a block that is loaded and turned once for all its copies; None where no register part of the nest is
+    consecutive in memory. `past`: axes whose copies reach past their extent; nothing is read there, and what the
+    copies get is never stored."""
     if ev.width < LEAST or mem.dtype.size < 4 or ev.low.sched.target.kind == "gpu" or ev.lane is None:
         return None
-    copies = ev.split_of(address)[3]
-    part = next((p for p in ev.regs if p is not ev.lane and (1, p.name) in copies and p.trips & -p.trips >= LEAST), None)
+    _, _, _, copies, special = ev.split_of(address)
+    if not all(t.op == "prod" and not reads_memory(t) for t, _ in special):
+        return None
+    further = axes_of(*(t for t, _ in special))
+    parts = (p for p in ev.regs if p is not ev.lane and (1, p.name) in copies and p.var not in further)
+    part = next((p for p in parts if p.trips & -p.trips >= LEAST), None)
     if part is None or any(a not in (part.axis, ev.lane.axis) for a in past) or (past and part.axis in ev.nest.reduce_axes):
         return None
     long = min(part.trips & -part.trips, ev.width)
     block, at = divmod(asg[part.name], long)
     first = {**asg, part.name: block * long}
-    columns = ev.blocks.setdefault((mem, address, *(first[n] for _, n in copies)), [])
+    varies = [p.name for p in ev.regs if p.var in further] + [n for _, n in copies]
+    columns = ev.blocks.setdefault((mem, address, *(first[n] for n in varies)), [])
     if not columns:
-        base, c, lane, _ = ev.split(address, first)
         columns_there = _there(ev, part.axis, first, long) if part.axis in past else None
         rows_there = _there(ev, ev.lane.axis, first, ev.width) if ev.lane.axis in past else None
         rows = []
@@ -93,9 +100,21 @@ def transposed_read(ev: Indices, mem: Mem, address: Node, asg: Assignment, invar
             if rows_there is not None:
                 row = ev.b.splat(ev.b.extract(rows_there, i), long)
                 mask = row if mask is None else ev.b.op("and", mask, row)
-            rows.append(ev.b.load(ev.low.at(mem, base, c + lane * i, long), ev.low.scalar(base), long, mask, invariant))
+            base, c = _row(ev, address, first, i)
+            rows.append(ev.b.load(ev.low.at(mem, base, c, long), ev.low.scalar(base), long, mask, invariant))
         columns += transposed(ev.b, rows)
     return columns[at]
+
+
+def _row(ev: Indices, address: Node, first: Assignment, row: int) -> tuple[Node, int]:
+    """Where the elements of one lane begin, for an assignment: (scalar index, constant)."""
+    base, c, lane, copies, special = ev.split_of(address)
+    for t, k in special:
+        varies = [p for p in ev.regs if p.var in axes_of(t)]
+        at = {p.var: const(first[p.name] * ev.width + row if p is ev.lane else first[p.name]) for p in varies}
+        base = ix.add(base, substitute(t, at), k)
+    terms, more = ix.parts(base)
+    return ix.linear(terms, 0), more + c + lane * row + sum(k * first[name] for k, name in copies)
 
 
 def _there(ev: Indices, axis: Node, first: Assignment, count: int) -> Val:

@@ -9,7 +9,7 @@ neighbouring threads touch neighbouring words, but outside one vector's worth of
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import pairwise
 
 from ..ir import index as ix
@@ -50,10 +50,10 @@ class Part:
     @property
     def trips(self) -> int:
         """The nominal trip count, the upper bound of a symbolic one."""
-        return ix.upper(self.size)
+        return self.size if isinstance(self.size, int) else ix.upper(self.size)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class AxisPlan:
     """The cuts of one axis node. `fold` is the loop over tiles of the fold the axis belongs to, if that is cut;
     `folded` marks the axis a fold is defined over, which has no loops of its own. `dot` consecutive elements are one
@@ -104,12 +104,12 @@ class AxisPlan:
         e = self.extent
         return self.block > 1 and (not isinstance(e, int) or e % self.block != 0)
 
-    @property
+    @cached_property
     def parts(self) -> tuple[Part, ...]:
         """Outer to inner; loops of a single trip are left out. Equal plans share their Part objects."""
         return () if self.folded else _parts(self)
 
-    @property
+    @cached_property
     def index(self) -> Node:
         """The axis as an index over its part variables."""
         out = const(0)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product
 
 from ..ir import index as ix
@@ -87,8 +88,33 @@ def share(s: Scheduled, item: FoldItem) -> float:
         trips *= p.trips
     if any(not isinstance(p.size, int) for p in used) or trips > MOST_SAMPLED:
         return 1.0
-    tiles = 0
-    for at in product(*(range(p.trips) for p in used)):
-        env = {p.var: i for p, i in zip(used, at)}
-        tiles += sum(max(0, ix.evaluate(r.hi, env) - ix.evaluate(r.lo, env)) for r in run)
-    return tiles / (trips * cut.size)
+    return _counted(tuple((r.lo, r.hi) for r in run), tuple((p.var, p.trips) for p in used)) / (trips * cut.size)
+
+
+@lru_cache(maxsize=256)
+def _counted(run: tuple[tuple[Node, Node], ...], loops: tuple[tuple[Node, int], ...]) -> int:
+    """Tiles in the ranges `run`, over all iterations of `loops`."""
+    points = list(product(*(range(trips) for _, trips in loops)))
+    known = {var: [at[i] for at in points] for i, (var, _) in enumerate(loops)}
+    bounds = [[_column(n, known, len(points)) for n in r] for r in run]
+    return sum(max(0, hi - lo) for lows, highs in bounds for lo, hi in zip(lows, highs, strict=True))
+
+
+def _column(n: Node, known: dict[Node, list[int]], points: int) -> list[int]:
+    """An index at all points; `known`: those of its parts that were asked before."""
+    found = known.get(n)
+    if found is None:
+        src = [_column(s, known, points) for s in n.src]
+        if n.op == "sum":
+            coeffs, c = n.arg
+            found = [c] * points
+            for k, column in zip(coeffs, src, strict=True):
+                found = [a + k * x for a, x in zip(found, column, strict=True)]
+        elif n.op in ("min", "max"):
+            found = list(map(min if n.op == "min" else max, *src))
+        elif n.op == "div":
+            found = [x // n.arg for x in src[0]]
+        else:
+            found = [ix.evaluate(n, dict(zip(n.src, at, strict=True))) for at in zip(*src)] if src else [ix.evaluate(n, {})] * points
+        known[n] = found
+    return found

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from ..ir import index as ix
 from ..ir.body import Scan
-from ..ir.buffer import Buffer, loads
+from ..ir.buffer import Buffer, load_parts
 from ..ir.errors import OptError
-from ..ir.node import Node, walk
+from ..ir.node import Node
 from ..ir.node import axis as make_axis
 from .builder import ScheduleBuilder
 from .nests import Item, Nest, build, flat, plain, scatter_ordered
@@ -77,7 +77,7 @@ def thread_axes(s: ScheduleBuilder, items: Sequence[Item]) -> tuple[ThreadAxis, 
 
 
 def _accesses(nest: Nest) -> list[tuple[Buffer, tuple[Node, ...]]]:
-    out = [(b, i) for b, i, _ in loads(*nest.evaluated)]
+    out = [(b, i) for b, i, _ in map(load_parts, nest.loads)]
     if nest.store is not None:
         out.append((nest.store.buffer, nest.indices))
     return out
@@ -113,9 +113,7 @@ def default_grid(s: ScheduleBuilder) -> None:
             or (moving and (symbolic or grid))
         ):
             continue
-        if any(
-            b is a and at is not b for n in nests for r in walk(*n.evaluated) if r.op == "ref" for b, at in zip(made.get(r.arg, ()), r.src)
-        ):
+        if any(b is a and at is not b for n in nests for r in n.refs for b, at in zip(made.get(r.arg, ()), r.src)):
             continue
         s.to_grid(a)
         grid.append(a)

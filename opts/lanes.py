@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from ..ir import index as ix
 from ..ir.buffer import load_parts
 from ..ir.node import Node, axes_of, walk
 from .axis_plan import Part
@@ -115,7 +114,7 @@ def _step(s: Loops, part: Part, indices: Sequence[Node], strides: Sequence[int |
     for i, stride in zip(indices, strides, strict=True):
         if part.axis not in axes_of(i):
             continue
-        k = ix.parts(s.at_parts(i))[0].get(part.var)
+        k = s.terms(i).get(part.var)
         if k is None or not isinstance(stride, int):
             return -1.0
         total += k * stride

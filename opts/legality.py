@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from ..ir.body import Scan
 from ..ir.errors import OptError
-from ..ir.node import Node, walk
+from ..ir.node import Node
 from .nests import FoldItem, Nest, scatter_ordered
 from .schedule import Scheduled
 
@@ -49,8 +49,8 @@ def _grid(s: Scheduled) -> None:
     grid = {p.axis for p in s.grid}
     made = {name: axes for nest in s.nests for name, axes in nest.made.items()}
     for nest in s.nests:
-        for n in walk(*nest.evaluated):
-            for a, at in zip(made.get(n.arg, ()) if n.op == "ref" else (), n.src):
+        for n in nest.refs:
+            for a, at in zip(made.get(n.arg, ()), n.src):
                 if a in grid and at is not a:
                     raise OptError(f"PARALLEL({a.arg.name}): {nest.name} reads {n.arg} at {at!r}, which another item may compute")
 
@@ -90,7 +90,7 @@ def _fold(s: Scheduled, item: FoldItem) -> None:
         return
     kept = {f for n in item.nests for f in n.fills}
     for n in s.nests:
-        late = [r.arg for r in walk(*n.evaluated) if r.op == "ref" and r.arg in kept and all(n is not m for m in item.nests)]
+        late = [r.arg for r in n.refs if r.arg in kept and all(n is not m for m in item.nests)]
         if late:
             raise OptError(f"STAGE({late[0]}): it is kept for one tile of the fold over {cut.name}, but {n.name} reads it after the fold")
     if not item.fold.monoid.associative:

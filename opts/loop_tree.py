@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..ir.body import Scan
-from ..ir.node import Node, walk
+from ..ir.node import Node
 from .axis_plan import Part
 from .loops import Loops
 from .nests import FoldItem, Item, Nest, flat
@@ -74,9 +74,8 @@ class _TreeBuilder:
     def __post_init__(self) -> None:
         reads: dict[str, list[tuple[Nest, tuple[Node, ...]]]] = {}
         for nest in self.s.nests:
-            for n in walk(*nest.evaluated):
-                if n.op == "ref":
-                    reads.setdefault(n.arg, []).append((nest, n.src))
+            for n in nest.refs:
+                reads.setdefault(n.arg, []).append((nest, n.src))
         self.reads: Reads = reads
         plans = self.s.plans
         cut = (i for i in self.s.items if isinstance(i, FoldItem) and any(plans[a].fold for n in i.nests for a in n.all_axes))

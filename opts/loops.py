@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 
+from ..ir import index as ix
 from ..ir.body import Value
 from ..ir.dtypes import index
 from ..ir.kernel import Kernel
@@ -57,20 +58,34 @@ class Loops:
 
     def loops(self, nest: Nest) -> list[Part]:
         """Grid and serial loops of a nest, outer to inner; the loop of a cut fold included."""
-        out: dict[str, Part] = {}
-        for a in nest.all_axes:
-            plan = self.plans[a]
-            if plan.fold:
-                out[plan.fold.name] = plan.fold
-            for p in plan.parts:
-                if p.loop:
-                    out[p.name] = p
-        return sorted(out.values(), key=lambda p: self.position[p.name])
+        known = self._loops.get(nest)
+        if known is None:
+            out: dict[str, Part] = {}
+            for a in nest.all_axes:
+                plan = self.plans[a]
+                if plan.fold:
+                    out[plan.fold.name] = plan.fold
+                for p in plan.parts:
+                    if p.loop:
+                        out[p.name] = p
+            known = self._loops[nest] = sorted(out.values(), key=lambda p: self.position[p.name])
+        return known.copy()
+
+    @cached_property
+    def _loops(self) -> dict[Nest, list[Part]]:
+        return {}
 
     def registers(self, nest: Nest) -> list[Part]:
         """Register parts of a nest: unroll parts, then upcast parts, then what one matrix instruction takes."""
-        regs = [p for a in nest.all_axes for p in self.plans[a].parts if p.register]
-        return sorted(regs, key=lambda p: ("unroll", "upcast", "dot").index(p.kind))
+        known = self._registers.get(nest)
+        if known is None:
+            regs = [p for a in nest.all_axes for p in self.plans[a].parts if p.register]
+            known = self._registers[nest] = sorted(regs, key=lambda p: ("unroll", "upcast", "dot").index(p.kind))
+        return known.copy()
+
+    @cached_property
+    def _registers(self) -> dict[Nest, list[Part]]:
+        return {}
 
     def shared(self, nest: Nest) -> list[Part]:
         """Parts of a nest that the threads of a group share."""
@@ -99,7 +114,25 @@ class Loops:
 
     def at_parts(self, node: Node) -> Node:
         """An index expression over axes, rewritten over part variables."""
-        return substitute(node, self._axis_index)
+        found = self._at_parts.get(node)
+        if found is None:
+            found = self._at_parts[node] = substitute(node, self._axis_index)
+        return found
+
+    def terms(self, node: Node) -> Mapping[Node, int]:
+        """The coefficient of each term of an index expression over axes, once it is rewritten over part variables."""
+        found = self._terms.get(node)
+        if found is None:
+            found = self._terms[node] = ix.parts(self.at_parts(node))[0]
+        return found
+
+    @cached_property
+    def _at_parts(self) -> dict[Node, Node]:
+        return {}
+
+    @cached_property
+    def _terms(self) -> dict[Node, Mapping[Node, int]]:
+        return {}
 
     @cached_property
     def _axis_index(self) -> dict[Node, Node]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from ..ir import index as ix
 from ..ir.body import IDENTITY, Fold, Reduce, Scan, Store, Value
@@ -50,6 +50,26 @@ class Nest:
         """Every expression evaluated in the body."""
         return (*self.roots, *self.filled.values())
 
+    @cached_property
+    def nodes(self) -> tuple[Node, ...]:
+        """Every distinct node of `roots`, operands first."""
+        return tuple(walk(*self.roots))
+
+    @cached_property
+    def all_nodes(self) -> tuple[Node, ...]:
+        """Every distinct node of `evaluated`, operands first."""
+        return tuple(walk(*self.evaluated)) if self.filled else self.nodes
+
+    @cached_property
+    def refs(self) -> tuple[Node, ...]:
+        """The reads of kept values among `all_nodes`."""
+        return tuple(n for n in self.all_nodes if n.op == "ref")
+
+    @cached_property
+    def loads(self) -> tuple[Node, ...]:
+        """The loads among `all_nodes`."""
+        return tuple(n for n in self.all_nodes if n.op == "load")
+
     @property
     def made(self) -> dict[str, tuple[Node, ...]]:
         """The values this nest computes, and the axes it computes them over."""
@@ -81,6 +101,32 @@ def build(kernel: Kernel, staged: Mapping[str, bool], held: Collection[str] = ()
     """The items of `kernel` in order. `staged` names values kept in scratch; its flag is set where the first reader
     fills the value, unless it would do so `again` and again (else the value gets a nest of its own). `held` outputs
     are computed into a tile first, in a nest of its own."""
+    for known, items in _built(kernel, tuple(staged.items()), frozenset(held)):
+        if all(again(v, nest, by) == said for v, nest, by, said in known):
+            return list(items)
+    asked: list[tuple[Value, Nest, tuple[Node, ...], bool]] = []
+
+    def noted(v: Value, nest: Nest, by: tuple[Node, ...]) -> bool:
+        asked.append((v, nest, by, again(v, nest, by)))
+        return asked[-1][-1]
+
+    found = _build(kernel, staged, held, noted)
+    _built(kernel, tuple(staged.items()), frozenset(held)).append((asked, found))
+    return list(found)
+
+
+_Answers = list[tuple[Value, "Nest", tuple[Node, ...], bool]]
+"""What `again` said while items were made, in order."""
+
+
+@lru_cache(maxsize=256)
+def _built(kernel: Kernel, staged: tuple[tuple[str, bool], ...], held: frozenset[str]) -> list[tuple[_Answers, list[Item]]]:
+    """The items made so far for these staged values, each with the answers that led to it: schedules of one kernel
+    differ in their loops far more often than in their nests, and share what nests know about themselves."""
+    return []
+
+
+def _build(kernel: Kernel, staged: Mapping[str, bool], held: Collection[str], again: Again) -> list[Item]:
     made = _Items(staged, again)
     for item in kernel.body:
         if isinstance(item, Fold):

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from ..ir import index as ix
-from ..ir.buffer import Buffer, load_parts, loads
+from ..ir.buffer import Buffer, load_parts
 from ..ir.errors import OptError
 from ..ir.node import Node, axes_of, axis, const, walk
 from .axis_plan import Part
@@ -87,7 +87,7 @@ def _wanted(sched: Scheduled, o: Opt) -> _Tile:
     loop_names: set[str] = set()
     for nest in sched.nests:
         around = {p.name: p for p in sched.loops(nest)}
-        for b, index, mask in loads(*nest.evaluated):
+        for b, index, mask in map(load_parts, nest.loads):
             if b == buffer:
                 loop_names |= set(around)
                 here = around.get(str(o.fields["at"]), _ONCE if o.fields["at"] == ONCE else None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..ir import index as ix
 from ..ir.buffer import load_parts
-from ..ir.node import Node, axes_of, const, walk
+from ..ir.node import Node, axes_of, const
 from .axis_plan import Part
 from .loops import Loops
 from .nests import Nest
@@ -13,7 +13,7 @@ from .nests import Nest
 def strides(s: Loops, nest: Nest, part: Part) -> list[tuple[int | None, float]]:
     """(element stride along `part`, weight) of every load and store of buffers; None where it is not linear."""
     out: list[tuple[int | None, float]] = []
-    for n in walk(*nest.evaluated):
+    for n in nest.all_nodes:
         if n.op == "load":
             buffer, indices, _ = load_parts(n)
             out.append((stride(s, nest, buffer.name, indices, buffer.shape, part), 1.0))
@@ -49,7 +49,7 @@ def stride(s: Loops, nest: Nest, name: str, indices: tuple[Node, ...], shape: tu
     total, step = 0, 1
     for i, size in zip(reversed(indices), reversed(shape)):
         if part.axis in axes_of(i):
-            k = ix.parts(s.at_parts(i))[0].get(part.var)
+            k = s.terms(i).get(part.var)
             if k is None:
                 return None
             total += k * step

@@ -4,12 +4,13 @@ Seeds, templates and the action space ask these questions; none of them looks at
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from ..ir import index as ix
 from ..ir.body import Scan
-from ..ir.buffer import Buffer, loads
+from ..ir.buffer import Buffer, load_parts, loads
 from ..ir.kernel import Kernel
 from ..ir.node import Node, axes_of, walk
 from .nests import Nest, flat, plain, scatter_ordered
@@ -49,9 +50,10 @@ def nests(kernel: Kernel) -> tuple[Nest, ...]:
     return tuple(flat(plain(kernel)))
 
 
-def accesses(kernel: Kernel, nest: Nest) -> list[AccessPattern]:
+@lru_cache(maxsize=512)
+def accesses(kernel: Kernel, nest: Nest) -> Sequence[AccessPattern]:
     """Every load and store of a nest."""
-    out = [AccessPattern(b, strides_of(b, i), False) for b, i, _ in loads(*nest.roots)]
+    out = [AccessPattern(b, strides_of(b, i), False) for n in nest.nodes if n.op == "load" for b, i, _ in (load_parts(n),)]
     if nest.store is not None:
         out.append(AccessPattern(nest.store.buffer, strides_of(nest.store.buffer, nest.indices), True))
     return out
@@ -111,7 +113,8 @@ def lane_axis(kernel: Kernel, nest: Nest) -> Node | None:
     return None
 
 
-def contiguous(kernel: Kernel, nest: Nest) -> list[Node]:
+@lru_cache(maxsize=512)
+def contiguous(kernel: Kernel, nest: Nest) -> Sequence[Node]:
     """Axes of a nest along which some access is consecutive, most accesses first (a store counts twice). Not those that are
     scanned: they can have no lanes."""
     score: dict[Node, float] = {}
@@ -125,16 +128,22 @@ def contiguous(kernel: Kernel, nest: Nest) -> list[Node]:
 
 def shared_axes(kernel: Kernel) -> list[Node]:
     """Axes that every nest runs over as spatial ones: what PARALLEL may take."""
+    return list(_shared_axes(kernel))
+
+
+@lru_cache(maxsize=64)
+def _shared_axes(kernel: Kernel) -> tuple[Node, ...]:
     all_nests = nests(kernel)
     out = [a for a in all_nests[0].axes if all(a in n.axes for n in all_nests)]
     ordered = {a for s in kernel.stores for a in scatter_ordered(s)}
     scanned = scanned_axes(kernel)
-    return [a for a in out if a not in ordered and a not in scanned and extent(a) > 1]
+    return tuple(a for a in out if a not in ordered and a not in scanned and extent(a) > 1)
 
 
-def scanned_axes(kernel: Kernel) -> set[Node]:
+@lru_cache(maxsize=64)
+def scanned_axes(kernel: Kernel) -> frozenset[Node]:
     """Axes that a Scan runs along, in order."""
-    return {v.expr.axis for v in kernel.values.values() if isinstance(v.expr, Scan)}
+    return frozenset(v.expr.axis for v in kernel.values.values() if isinstance(v.expr, Scan))
 
 
 def extent(a: Node) -> int:
@@ -146,6 +155,11 @@ def extent(a: Node) -> int:
 def stageable_values(kernel: Kernel) -> list[str]:
     """Pointwise values worth keeping: read more than once (or by loops over more axes than theirs), and holding an
     elementary function, a division or a load."""
+    return list(_stageable_values(kernel))
+
+
+@lru_cache(maxsize=64)
+def _stageable_values(kernel: Kernel) -> tuple[str, ...]:
     out = []
     shared = set(shared_axes(kernel))
     bodies = [(v.body, {*v.axes, *v.reduce_axes}) for v in kernel.values.values()]
@@ -160,4 +174,4 @@ def stageable_values(kernel: Kernel) -> list[str]:
                     uses += 2 if axes - axes_of(*n.src) else 1
         if uses > 1 and any(n.op in ("exp", "log", "tanh", "erf", "div", "sqrt", "load") for n in walk(v.expr)):
             out.append(name)
-    return out
+    return tuple(out)

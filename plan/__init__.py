@@ -6,11 +6,12 @@ from .built import Built, Rendered
 from .compile import build, compile, render
 from .identity import canonical_of, key_of, opts_text
 from .prog import Prog, best
-from .resolve import Origin, Plan, resolve
+from .resolve import Choice, Origin, Plan, resolve
 
 __all__ = [
     "Artefacts",
     "Built",
+    "Choice",
     "Origin",
     "Plan",
     "Prog",

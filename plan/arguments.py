@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Mapping, Sequence
+from ctypes import addressof, c_char
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 
+from_buffer = c_char.from_buffer
+
+
 class Binder:
     """Knows a kernel's parameters; turns arrays into addresses or says what is wrong with them (UsageError)."""
 
@@ -34,6 +39,12 @@ class Binder:
         self._static = None if kernel.symbols else tuple(shape_of(b, {}) for b in kernel.buffers)
         bytes_ = [prod(s) * d.itemsize for s, d in zip(self._static or (), self.dtypes)][len(self.inputs) :]
         self._makers = [np.empty if n < SMALL else empty for n in bytes_] or [empty] * len(self.outputs)
+
+        self._kinds = frozenset({np.ndarray})
+        self._input_dtypes = self.dtypes[: len(self.inputs)]
+        self._unaligned = max((d.alignment for d in self.dtypes), default=1) - 1
+        first = len(self.inputs)
+        self._apart = [(i, j) for i in range(first, len(kernel.buffers)) for j in range(i)]
 
     def usage(self) -> str:
         """How to call it, e.g. `matmul(a, b, out=c)`."""
@@ -95,6 +106,26 @@ class Binder:
                     f"{self.usage()}: {buffer.name} is a {type(a).__name__}; pass a NumPy array, numpy.ascontiguousarray(x, {buffer.dtype.name!r})"
                 )
 
+    def quick(self, arrays: Sequence[Any], sizes: Sequence[int]) -> list[int] | None:
+        """The addresses of arrays that have the right shapes (inputs, or inputs and outputs), after every other check;
+        None where something is wrong or odd, which `check` and `addresses` then look at. `sizes`: bytes of each parameter."""
+        given = len(arrays) > len(self.inputs)
+        if [a.dtype for a in arrays] != (self.dtypes if given else self._input_dtypes) or not self._kinds.issuperset(map(type, arrays)):
+            return None
+        try:
+            found = [addressof(from_buffer(a)) for a in arrays]
+        except (TypeError, ValueError, BufferError):  # read-only, not contiguous, empty, or of another library's type
+            if not all(a.flags.c_contiguous for a in arrays) or not all(a.flags.writeable for a in arrays[len(self.inputs) :]):
+                return None
+            found = [address(a) for a in arrays]
+        if functools.reduce(operator.or_, found, 0) & self._unaligned:
+            return None
+        if given:
+            for i, j in self._apart:
+                if found[i] < found[j] + sizes[j] and found[j] < found[i] + sizes[i]:
+                    return None
+        return found
+
     def shapes(self, env: Mapping[Node, int]) -> tuple[tuple[int, ...], ...]:
         """The shape of every parameter."""
         return self._static or tuple(shape_of(b, env) for b in self.kernel.buffers)
@@ -135,8 +166,11 @@ class Binder:
 
 def address(a: Array) -> int:
     """Where an array's memory begins."""
-    at: int = a.__array_interface__["data"][0]
-    return at
+    try:
+        return addressof(from_buffer(a))
+    except (TypeError, ValueError, BufferError):  # read-only, not contiguous, empty, or of another library's type
+        at: int = a.__array_interface__["data"][0]
+        return at
 
 
 def shape_of(buffer: Buffer, env: Mapping[Node, int]) -> tuple[int, ...]:

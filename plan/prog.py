@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import warnings
-import weakref
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,7 @@ from .artefacts import Artefacts
 from .compile import build, render
 from .constants import Constants
 from .remote import Copying
-from .resolve import Origin, Plan, resolve
+from .resolve import Choice, Origin, Plan, resolve
 
 if TYPE_CHECKING:
     from ..cache import Cache, Standing
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from .built import Built
 
 MEMO = 64
-"""Combinations of arrays whose checks are remembered."""
+"""Combinations of shapes, and of the symbols' values, that a program remembers."""
 
 
 class Prog:
@@ -47,7 +46,8 @@ class Prog:
         self._binder = Binder(kernel, built.signature.symbols)
         self._calls: dict[tuple[int, ...], Callable[..., None]] = {}
         self._constants = Constants(executable, [i for i, b in enumerate(kernel.inputs) if b.constant]) if built.signature.once else None
-        self._memo: dict[tuple[int, ...], _Checked] = {}
+        self._inputs = len(kernel.inputs)
+        self._shaped: dict[tuple[tuple[int, ...], ...], _Shaped] = {}
 
     @property
     def opts(self) -> tuple[Opt, ...]:
@@ -89,24 +89,25 @@ class Prog:
             arrays = (*inputs, *out)
         else:
             arrays = (*inputs, out)
-        checked = self._memo.get((len(inputs), *map(id, arrays)))
-        if checked is None or symbols:
-            return self._first_call(inputs, out, symbols)
-        # these very arrays passed every check, and their memory cannot have moved; only their view of it, and whether
-        # it may be written, can have changed
-        for a, shape, strides, dtype in zip(arrays, checked.shapes, checked.strides, checked.dtypes):
-            if a.shape != shape or a.strides != strides or a.dtype is not dtype:
-                return self._first_call(inputs, out, symbols)
-        if out is not None:
-            if not (out.flags.writeable if arrays[-1] is out else all(a.flags.writeable for a in out)):
-                return self._first_call(inputs, out, symbols)
-            checked.call(*checked.addresses)
-            return out
-        outs = self._binder.allocate(checked.out_shapes)
-        checked.call(*checked.addresses, *map(address, outs))
-        return outs if len(outs) > 1 else outs[0]
+        if not symbols and len(inputs) == self._inputs:
+            try:
+                shaped = self._shaped.get(tuple([a.shape for a in arrays]))
+            except AttributeError:  # not an array: the slow way says so
+                shaped = None
+            if shaped is not None:
+                addresses = self._binder.quick(arrays, shaped.sizes)
+                if addresses is not None:
+                    made: tuple[Any, ...] = ()
+                    if out is None:
+                        made = self._binder.allocate(shaped.out_shapes)
+                        addresses += map(address, made)
+                    call = shaped.call if self._constants is None else self._constants.call(inputs, addresses, shaped.vars)
+                    call(*addresses)
+                    return out if out is not None else made if len(made) > 1 else made[0]
+        return self._first_call(inputs, out, symbols)
 
     def _first_call(self, inputs: tuple[Any, ...], out: Any, symbols: Mapping[str, int]) -> Any:
+        """A call with arrays of shapes that are new, or with something wrong."""
         binder = self._binder
         outs = binder.outs(out)
         binder.check(inputs, outs)
@@ -115,62 +116,40 @@ class Prog:
         made = binder.allocate(shapes[len(inputs) :]) if outs is None else outs
         addresses = binder.addresses((*inputs, *made), shapes)
         vars = tuple(env[s] for s in binder.symbols)
-        call = self._calls.get(vars) if self._constants is None else self._constants.call(inputs, addresses, vars)
+        call = self._bound(vars)
+        if not symbols:
+            if len(self._shaped) >= MEMO:
+                self._shaped.clear()
+            given = shapes if outs is not None else shapes[: len(inputs)]
+            self._shaped[given] = _Shaped(call, vars, shapes[len(inputs) :], [a.nbytes for a in (*inputs, *made)])
+        if self._constants is not None:
+            call = self._constants.call(inputs, addresses, vars)
+        call(*addresses)
+        return out if outs is not None else made if len(made) > 1 else made[0]
+
+    def _bound(self, vars: tuple[int, ...]) -> Callable[..., None]:
+        """The call with these values of the symbols. (One that packs constant inputs is bound with what it packed.)"""
+        call = self._calls.get(vars)
         if call is None:
             if len(self._calls) >= MEMO:
                 self._calls.clear()
             call = self._calls[vars] = self._executable.bind(vars)
-        if not symbols:
-            arrays = inputs if outs is None else (*inputs, *outs)
-            self._remember(len(inputs), arrays, call, addresses[: len(arrays)], shapes[len(inputs) :])
-        call(*addresses)
-        return out if outs is not None else made if len(made) > 1 else made[0]
+        return call
 
     def repack(self) -> None:
         """Forget what is packed of constant inputs, whose contents have changed."""
-        self._memo.clear()
         if self._constants is not None:
             self._constants.clear()
 
-    def _remember(
-        self,
-        inputs: int,
-        arrays: tuple[Any, ...],
-        call: Callable[..., None],
-        addresses: tuple[int, ...],
-        out_shapes: tuple[tuple[int, ...], ...],
-    ) -> None:
-        """Skip the checks for these very arrays, until one of them dies. A weak reference also keeps NumPy from resizing it."""
-        memo, key = self._memo, (inputs, *map(id, arrays))
-        if len(memo) >= MEMO:
-            memo.clear()
 
-        def forget(_: Any, memo: dict[tuple[int, ...], _Checked] = memo, key: tuple[int, ...] = key) -> None:
-            memo.pop(key, None)
+class _Shaped:
+    """What is the same for all calls with arrays of the same shapes. `out_shapes`: of the outputs to make where none
+    are given; `sizes`: bytes of each parameter."""
 
-        memo[key] = _Checked(
-            call, addresses, tuple(a.shape for a in arrays), tuple(a.strides for a in arrays), tuple(a.dtype for a in arrays), out_shapes,
-            [weakref.ref(a, forget) for a in arrays],
-        )  # fmt: skip
+    __slots__ = ("call", "out_shapes", "sizes", "vars")
 
-
-class _Checked:
-    """Arrays that passed all checks; without `out=`, the inputs and the shapes of the outputs to make."""
-
-    __slots__ = ("addresses", "call", "dtypes", "out_shapes", "references", "shapes", "strides")
-
-    def __init__(
-        self,
-        call: Callable[..., None],
-        addresses: tuple[int, ...],
-        shapes: tuple[tuple[int, ...], ...],
-        strides: tuple[tuple[int, ...], ...],
-        dtypes: tuple[Any, ...],
-        out_shapes: tuple[tuple[int, ...], ...],
-        references: list[weakref.ref[Any]],
-    ) -> None:
-        self.call, self.addresses, self.shapes, self.strides, self.dtypes = call, addresses, shapes, strides, dtypes
-        self.out_shapes, self.references = out_shapes, references
+    def __init__(self, call: Callable[..., None], vars: tuple[int, ...], out_shapes: tuple[tuple[int, ...], ...], sizes: list[int]) -> None:
+        self.call, self.vars, self.out_shapes, self.sizes = call, vars, out_shapes, sizes
 
 
 def best(
@@ -183,13 +162,15 @@ def best(
     exact_only: bool = False,
     *,
     store: Artefacts | None = None,
+    seed: Choice = "ranked",
 ) -> Prog:
     """The best known program for a kernel, without searching: from the cache, else from a similar kernel in it, else the seed schedule
     (`Prog.origin` tells). With `exact_only`, raises CacheMiss unless this very kernel was tuned for this device and thread count.
 
     `kernel`: a name (then with `shape` and `dtype`), `my.py:function`, or a Kernel. `threads`: default, all usable cores.
     `cache`: a path, a database URL or an open Cache; default as for the command line. `store`: where compiled code is kept
-    between runs; default, the platform's cache folder.
+    between runs; default, the platform's cache folder. `seed`: 'quick' chooses a seed schedule among a few, in a few
+    milliseconds, where 'ranked' has the model rank all that are known.
 
     A schedule that this machine cannot load, having no memory for its workspace for one, is left out with a warning,
     unless `exact_only`."""
@@ -208,7 +189,7 @@ def best(
     numbers = {k: v for k, v in (shape or {}).items() if isinstance(v, int)}
     failed: list[tuple[Opt, ...]] = []
     while True:
-        plan = resolve(kernel, place, threads, opened, exact_only, shape=numbers or None, store=store, excluded=failed)
+        plan = resolve(kernel, place, threads, opened, exact_only, shape=numbers or None, store=store, excluded=failed, seed=seed)
         try:
             built = build(plan.rendered or render(normalise(kernel), plan.opts, place, store), place, store)
             return Prog(kernel, plan, built, _loaded(place, built, threads))

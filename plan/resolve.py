@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import warnings
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 log = logger("plan")
 
 Origin = Literal["exact", "nearest", "seed", "stale"]
+Choice = Literal["ranked", "quick"]
+"""How a seed is chosen: the model ranks all guesses, or the rule's first few (tens of milliseconds, or a few)."""
 NEIGHBOURS = 8
 """Cached neighbours that are tried."""
 OWN = 8
@@ -62,14 +64,17 @@ def resolve(
     policy: str = DEFAULT_POLICY,
     store: Artefacts | None = None,
     excluded: Collection[tuple[Opt, ...]] = (),
+    seed: Choice = "ranked",
 ) -> Plan:
     """The plan for `kernel` on `device` with `threads`; its options are for `ir.normalise.normalise(kernel)`.
 
     `shape` ranks neighbours by distance. With `exact_only`, raises CacheMiss (which lists the key) unless the origin
     is 'exact'; with `own_only`, neighbours are not looked for. `excluded`: schedules that are not to be had (they
-    could not be loaded here)."""
+    could not be loaded here). `seed`: 'ranked', or 'quick' where somebody waits for it (a ranked one that the store
+    knows is taken all the same)."""
     kernel = normalise(kernel)
     key = key_of(kernel, device, threads, policy)
+    seeded = _Seed(kernel, device, key, store, excluded, seed)
     found = _own(kernel, device, key, cache, store, excluded)
     if exact_only and (found is None or found.origin != "exact"):
         why = "it was measured with code that has changed since" if found else "nothing that was verified is cached for it"
@@ -77,8 +82,8 @@ def resolve(
             f"no cached schedule for {kernel.name}: {why} (key: {key}; kernel hash {key.kernel}). Tune it first, or see `tune cache explain`"
         )
     if found is None and not own_only:
-        found = _nearest(kernel, device, key, cache, shape, store, excluded)
-    found = found or _seed(kernel, device, key, store, excluded)
+        found = _nearest(seeded, cache, shape)
+    found = found or seeded.plan()
     if found.origin != "exact" and log.listens():  # what the cache answers is the hot path
         from ..opts.opt import short
 
@@ -118,19 +123,12 @@ def _cached(kernel: Kernel, device: Device, key: Key, row: Row, store: Artefacts
     return Plan(opts, "exact" if same else "stale", row, key, rendered)
 
 
-def _nearest(
-    kernel: Kernel,
-    device: Device,
-    key: Key,
-    cache: Cache,
-    shape: Mapping[str, int] | None,
-    store: Artefacts | None,
-    excluded: Collection[tuple[Opt, ...]],
-) -> Plan | None:
+def _nearest(seed: _Seed, cache: Cache, shape: Mapping[str, int] | None) -> Plan | None:
     """The closest neighbour whose options apply here and that the model ranks at or above the seed."""
     from ..ir.canonical import loose
     from ..ir.cost import cost
 
+    kernel, device, key = seed.kernel, seed.device, seed.key
     keys = loose(kernel)
     flops = cost(kernel).flops if not kernel.symbols else None
     rows = cache.nearest(key, keys["extents"], keys["epilogue"], shape=shape, flops=flops, limit=NEIGHBOURS)
@@ -143,36 +141,73 @@ def _nearest(
         except OptError as e:
             log.debug("the neighbour %s %s does not apply: %s", row.name, row.shape, e)
             continue  # legal at the other extents, not at these
-        if opts in excluded:
+        if opts in seed.excluded:
             continue
         if bound is None:
-            bound = _estimate(kernel, _seed(kernel, device, key, store, excluded).opts, device, key)
+            bound = _estimate(kernel, seed.plan().opts, device, key)
         if seconds <= bound:
             return Plan(opts, "nearest", row, key)
         log.debug("the neighbour %s %s: %.3g us estimated, the seed %.3g us", row.name, row.shape, 1e6 * seconds, 1e6 * bound)
     return None
 
 
-def _seed(kernel: Kernel, device: Device, key: Key, store: Artefacts | None, excluded: Collection[tuple[Opt, ...]]) -> Plan:
-    """The first seed schedule that the policy allows; in the end no options at all, which always are."""
-    from ..heuristics import seeds
-    from ..opts import dumps, parse
+@dataclass(frozen=True)
+class _Seed:
+    """What a seed schedule is chosen for, and how."""
 
-    at = hashlib.sha256(f"{source_key(kernel, (), device.target, tool_version())} {key.threads} {key.policy}".encode()).hexdigest()
-    kept = store.seed(at) if store is not None else None
-    if kept is not None and parse(kept) not in excluded:
-        return Plan(parse(kept), "seed", None, key)
-    for opts in (*seeds(kernel, device.target, key.threads), ()):
-        if opts in excluded:
-            continue
-        try:
-            _allowed(kernel, opts, device, key)
-        except OptError:
-            continue
-        break
-    if store is not None and not excluded:
-        store.put_seed(at, dumps(opts))
-    return Plan(tuple(opts), "seed", None, key)
+    kernel: Kernel
+    device: Device
+    key: Key
+    store: Artefacts | None
+    excluded: Collection[tuple[Opt, ...]]
+    choice: Choice
+
+    def plan(self) -> Plan:
+        """The first seed schedule that the policy allows; in the end no options at all, which always are."""
+        from ..opts import dumps
+
+        opts = self._kept()
+        if opts is None:
+            opts = self._chosen()
+            if self.store is not None and not self.excluded:
+                self.store.put_seed(self._place(self.choice), dumps(opts))
+        return Plan(opts, "seed", None, self.key)
+
+    def _kept(self) -> tuple[Opt, ...] | None:
+        """What the store has: a ranked seed even for who asks for a quick one, and never the reverse."""
+        from ..opts import parse
+
+        for choice in ("ranked", "quick") if self.choice == "quick" else ("ranked",):
+            kept = self.store.seed(self._place(choice)) if self.store is not None else None
+            if kept is not None and parse(kept) not in self.excluded:
+                return parse(kept)
+        return None
+
+    def _chosen(self) -> tuple[Opt, ...]:
+        for opts in self._guesses():
+            if opts in self.excluded:
+                continue
+            try:
+                _allowed(self.kernel, opts, self.device, self.key)
+            except OptError:
+                continue
+            return opts
+        return ()
+
+    def _guesses(self) -> Iterator[tuple[Opt, ...]]:
+        """Seeds, best first; all of them where none of the quick ones will do."""
+        from ..heuristics import quick_seeds, seeds
+
+        if self.choice == "quick":
+            quick = quick_seeds(self.kernel, self.device.target, self.key.threads)
+            yield from (o for o in quick if o or not quick[0])
+        yield from seeds(self.kernel, self.device.target, self.key.threads)
+
+    def _place(self, choice: str) -> str:
+        """Where the store keeps this seed."""
+        code = f"{tool_version()}" if choice == "ranked" else f"{tool_version()} quick"
+        text = f"{source_key(self.kernel, (), self.device.target, code)} {self.key.threads} {self.key.policy}"
+        return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _estimate(kernel: Kernel, opts: tuple[Opt, ...], device: Device, key: Key) -> float:

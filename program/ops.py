@@ -105,6 +105,7 @@ _TABLE = (
     _elementwise("scale2", FLOATS, 2),
     _elementwise("idiv", INTEGERS, 1, attribute="positive", sign="//"),
     _elementwise("imod", INTEGERS, 1, attribute="positive", sign="%"),
+    _elementwise("quot", INTEGERS, 2, unit="divider"),
     # comparisons and logic
     _compare("lt", NUMBERS, "<"),
     _compare("le", NUMBERS, "<="),

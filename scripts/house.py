@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -44,7 +44,11 @@ def count(root: Path = ROOT) -> House:
         text = path.read_text()
         tree = ast.parse(text)
         house.files[name] = len(text.splitlines())
-        house.imports[name] = _imports(tree, path.relative_to(root).parent.parts, known) - {name}
+        house.imports[name] = {
+            inside if inside in known else base
+            for inside, base, _ in imports(tree, path.relative_to(root).parent.parts)
+            if inside in known or base in known
+        } - {name}
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 a = node.args
@@ -56,15 +60,17 @@ def count(root: Path = ROOT) -> House:
     return house
 
 
-def _imports(tree: ast.AST, package: tuple[str, ...], known: Mapping[str, Path]) -> set[str]:
-    found = set()
+def imports(tree: ast.AST, package: tuple[str, ...]) -> Iterator[tuple[str, str, int]]:
+    """(what is imported, as if it were a module; what it is imported from; line) of each relative import of a module in `package`,
+    as dotted names below the package, "" for its root. Imports inside functions and for types only count too. Raises ValueError
+    where an import climbs out of the package."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.level:
-            base = ".".join((*package[: len(package) - node.level + 1], *((node.module or "").split(".") if node.module else ())))
-            for alias in node.names:
-                inside = f"{base}.{alias.name}" if base else alias.name
-                found |= {inside if inside in known else base} & set(known)
-    return found
+            if node.level > len(package) + 1:
+                raise ValueError(f"line {node.lineno} of a module of {'.'.join(package) or 'the root'} climbs out of the package")
+            above = package[: len(package) - node.level + 1]
+            base = ".".join((*above, *((node.module or "").split(".") if node.module else ())))
+            yield from ((f"{base}.{alias.name}" if base else alias.name, base, node.lineno) for alias in node.names)
 
 
 def circles(graph: Graph) -> list[list[str]]:

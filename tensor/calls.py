@@ -11,9 +11,10 @@ from typing import Any
 
 from ..ir.kernel import Kernel
 from . import partition as P
+from .lines import Line
 from .node import HostCall, TensorNode, walk
-from .online import online
-from .pull import pull
+from .online import NoFold, online
+from .pull import Pulled, pull
 
 Place = int
 """An array of a call list: the leaves first, then what is computed."""
@@ -49,13 +50,13 @@ Call = KernelCall | NumpyCall
 @dataclass
 class CallList:
     """What computes a graph. `leaves`: how many arrays come from outside; `nodes`: by place, a node of that shape and
-    type; `outs`: places of the outputs."""
+    type; `outs`: places of the outputs; `unfolded`: by a user's line, why a contraction there could not run in tiles."""
 
     calls: list[Call]
     leaves: int
     nodes: list[TensorNode]
     outs: tuple[Place, ...]
-    extra: dict[str, Any] = field(default_factory=dict)
+    unfolded: dict[Line, str] = field(default_factory=dict)
 
 
 def leaves_of(outs: Sequence[TensorNode]) -> list[TensorNode]:
@@ -63,7 +64,7 @@ def leaves_of(outs: Sequence[TensorNode]) -> list[TensorNode]:
     found: dict[int, TensorNode] = {}
     for n in walk(outs):
         if is_leaf(n):
-            found.setdefault(id(n.data) if n.data is not None else id(n), n)
+            found.setdefault(_memory(n), n)
     return list(found.values())
 
 
@@ -80,7 +81,7 @@ def key_of(outs: Sequence[TensorNode]) -> tuple[Any, ...]:
     for n in walk(outs):
         number[id(n)] = len(number)
         if is_leaf(n):
-            place = memory.setdefault(id(n.data) if n.data is not None else id(n), len(memory))
+            place = memory.setdefault(_memory(n), len(memory))
             rows.append(("leaf", place, n.shape, n.dtype.name, getattr(n.data, "range", None)))
         else:
             arg = (type(n.arg), repr(n.arg)) if n.op == "const" else n.arg
@@ -89,30 +90,49 @@ def key_of(outs: Sequence[TensorNode]) -> tuple[Any, ...]:
 
 
 def call_list(outs: Sequence[TensorNode]) -> CallList:
-    """Partition `outs` and pull every kernel."""
-    parted = P.partition(outs)
+    """Partition `outs` and pull every kernel. Where a fold turns out not to be possible, its contractions get memory."""
+    banned: dict[int, str] = {}
+    while True:
+        parted = P.partition(outs, banned)
+        pulled = [None if g.roots[0].op == "host" else pull(g.roots, parted.regions.is_stored) for g in parted.groups]
+        kernels: list[Kernel | None] = []
+        again = False
+        for group, p in zip(parted.groups, pulled, strict=True):
+            kernel = None if p is None else p.kernel
+            if kernel is not None and group.folded:
+                folded = online(kernel, products=True)
+                if isinstance(folded, NoFold):
+                    banned.update((id(n), folded.reason) for n in group.folded)
+                    again = True
+                else:
+                    kernel = folded
+            kernels.append(kernel)
+        if not again:
+            return _listed(outs, parted, pulled, kernels, banned)
+
+
+def _listed(
+    outs: Sequence[TensorNode], parted: P.Parted, pulled: Sequence[Pulled | None], kernels: Sequence[Kernel | None], banned: dict[int, str]
+) -> CallList:
     leaves = leaves_of(outs)
     nodes = list(leaves)
-    place: dict[int, Place] = {}
-    for i, n in enumerate(leaves):
-        place[id(n.data) if n.data is not None else id(n)] = i
-
-    def at(n: TensorNode) -> Place:
-        return place[id(n.data) if n.data is not None else id(n)]
-
+    place = {_memory(n): i for i, n in enumerate(leaves)}
     calls: list[Call] = []
-    for group in parted.groups:
+    for group, p, kernel in zip(parted.groups, pulled, kernels, strict=True):
         for root in group.roots:
-            place[id(root)] = len(nodes)
+            place[_memory(root)] = len(nodes)
             nodes.append(root)
         made = tuple(group.roots), tuple(group.rules)
-        if group.roots[0].op == "host":
-            node = group.roots[0]
-            calls.append(NumpyCall(node.arg, tuple(map(at, node.src)), (at(node),), *made))
-            continue
-        pulled = pull(group.roots, parted.regions.is_stored)
-        kernel, folded = pulled.kernel, False
-        if group.folded:
-            kernel, folded = online(kernel) or kernel, True
-        calls.append(KernelCall(kernel, tuple(map(at, pulled.inputs)), tuple(map(at, pulled.outputs)), *made, folded))
-    return CallList(calls, len(leaves), nodes, tuple(map(at, outs)))
+        read = group.roots[0].src if p is None else p.inputs
+        inputs, outputs = (tuple(place[_memory(n)] for n in ns) for ns in (read, group.roots))
+        if kernel is None:
+            calls.append(NumpyCall(group.roots[0].arg, inputs, outputs, *made))
+        else:
+            calls.append(KernelCall(kernel, inputs, outputs, *made, bool(group.folded)))
+    reasons = {n.line: why for n in parted.regions.graph.order if (why := banned.get(id(n)))}
+    return CallList(calls, len(leaves), nodes, tuple(place[_memory(n)] for n in outs), reasons)
+
+
+def _memory(n: TensorNode) -> int:
+    """What tells arrays apart: leaves on one memory are one array."""
+    return id(n.data) if n.data is not None else id(n)

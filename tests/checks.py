@@ -77,18 +77,18 @@ def check_compiled(
     source = render(lower(apply(kernel, opts, target)), target)
     inputs = generate(kernel, vars, seed)
     expect = expectations(kernel, inputs, vars)
-    _load_compiler()
     said = in_child(lambda: run_compiled(kernel, source, inputs, expect, vars, threads))
     assert not said, said
 
 
 @cache
-def _load_compiler() -> None:
-    """Once in this process, so that children need not."""
-    import llvmlite.binding as llvm
+def _warm() -> None:
+    """Once in this process, so that children need not: the modules that running takes, LLVM, and the compiled thread pool."""
+    import numpy.random  # noqa: F401
+    from tilewright.devices.cpu import executable  # noqa: F401  (it imports the rest)
+    from tilewright.devices.cpu.pool import pool
 
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
+    pool()
 
 
 def run_compiled(
@@ -118,6 +118,7 @@ def run_compiled(
 def in_child(work: Callable[[], str], seconds: int = 60, fatal: bool = False) -> str:
     """What `work` says in a forked child; a signal, an exception or a hang is said too. `fatal`: a signal is
     expected, and no traceback wanted."""
+    _warm()
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:

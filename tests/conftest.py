@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import sys
@@ -75,6 +76,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if test in seen:
                 item.add_marker("slow")
             seen.add(test)
+
+
+def pytest_collection_finish() -> None:
+    """What was collected stays until the end, so the garbage collector need not walk through it again and again."""
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -17,7 +17,7 @@ from tilewright.program.program import Mem, Param, Phase, Program, Val
 FLOATS, INTS, UINTS, HALVES = (
     ("float32", "float64"),
     ("int64", "int32", "int16", "int8"),
-    ("uint64", "uint32", "uint8"),
+    ("uint64", "uint32", "uint16", "uint8"),
     ("float16", "bfloat16"),
 )
 TYPES = (*FLOATS, *INTS, *UINTS)
@@ -139,6 +139,8 @@ def _integers(out: _Rows, d: DType, x: Val, y: Val) -> None:
     amount = b.op("and", y, b.const(8 * d.size - 1, d, y.lanes))
     out.put("shl", b.op("shl", x, amount))
     out.put("shr", b.op("shr", x, amount))
+    out.put("quot", b.op("quot", x, y))
+    out.put("quot by few", b.op("quot", x, b.op("sub", b.op("and", y, b.const(3, d, y.lanes)), b.const(1, d, y.lanes))))
     for n in (1, 7, 16, 100):
         out.put(f"idiv {n}", b.op("idiv", x, attr=n))
         out.put(f"imod {n}", b.op("imod", x, attr=n))

@@ -31,6 +31,7 @@ SYMBOLS: dict[str, tuple[str, ...]] = {
     "matmul": ("m", "n", "k"), "matmul_bias_gelu": ("m", "n"), "batched_matmul": ("b", "k"), "softmax": ("m", "n"), "log_softmax": ("m", "n"),
     "layernorm_stats": ("m", "n"), "rmsnorm": ("n",), "cross_entropy": ("m", "n"), "cumsum": ("n",), "argmax": ("n",), "embedding": ("v", "n"), "embedding_grad": ("n",),
     "conv2d": ("n",), "max_pool2d": ("n", "c"), "attention": ("s", "d"), "attention_dq": ("s",), "attention_dkv": ("s", "d"),
+    "transpose": ("m", "n"), "matmul_nt": ("m", "n", "k"),
 }  # fmt: skip
 """Sizes of named kernels that may be symbols."""
 Choose = Callable[[int], int]

@@ -23,12 +23,15 @@ def blocks(language: str) -> list[str]:
 
 
 def quick(words: list[str]) -> list[str]:
-    """The same with a handful of measurements instead of a time budget, and without measuring the machine."""
+    """The same with a handful of measurements instead of a time budget, and without measuring the machine, on
+    small operands."""
     words = [w for w in words if w != "--probe"]
     if "run" in words and "--budget" in words:
         at = words.index("--budget")
         words[at : at + 2] = ["--trials", "4"]
-    return ["1s" if w == "5s" else w for w in words]
+    if "check" in words:
+        words += ["--shape", "m=3,n=40"]
+    return ["1s" if w == "5s" else w.replace("m=512,n=512", "m=64,n=96") for w in words]
 
 
 def outside(words: list[str], env: dict[str, str], folder: Path) -> tuple[int, str]:
@@ -48,12 +51,15 @@ def inside(words: list[str], env: dict[str, str], monkeypatch: pytest.MonkeyPatc
     return code, capsys.readouterr().err
 
 
-def test_every_command_and_all_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.slow
+def test_every_command_and_all_python_runs(
+    tmp_path: Path, known_limits: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """One after the other: later ones look at what earlier ones tuned."""
     before = setup.current()
     for name, value in (
         ("TILEWRIGHT_CACHE", tmp_path / "cache.db"),
-        ("XDG_STATE_HOME", tmp_path / "state"),
+        ("XDG_STATE_HOME", known_limits),
         ("COLUMNS", 120),
     ):
         monkeypatch.setenv(name, str(value))

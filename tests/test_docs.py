@@ -111,6 +111,7 @@ def test_the_glossary_is_in_order() -> None:
     assert len({t.lower() for t in terms}) == len(terms)
 
 
+@pytest.mark.slow
 def test_the_tour_is_what_the_code_says() -> None:
     tour = module(DOCS / "make_tour.py")
     page = (DOCS / "tour.md").read_text()

@@ -35,6 +35,7 @@ LADDER = load("ladder")
 FIXED = [(story, step) for story in STEPS.STORIES for step in story.steps if step.title not in STEPS.COMPUTED]
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(("story", "step"), FIXED, ids=[f"{a.kernel}-{b.title}" for a, b in FIXED])
 def test_every_step_is_legal_and_renders_for_avx512(story: Any, step: Any) -> None:
     kernel = normalise(kernels.make(story.kernel, story.shape, "float32"))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib.util
 import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -25,6 +27,13 @@ def script(name: str) -> ModuleType:
 
 
 house = script("house")
+
+
+@functools.cache
+def counted() -> Any:
+    """The whole package, read once."""
+    return house.count()
+
 
 _ORDER = ("files", "ir", "targets", "opts", "heuristics", "program", "interp", "lower", "renderers", "devices", "cache", "plan")
 _ALL = (*_ORDER, "kernels", "measure", "search", "cli")
@@ -56,17 +65,8 @@ def modules(folder: str) -> list[Path]:
 
 def imported_folders(path: Path) -> Iterator[tuple[str, int]]:
     """(top-level folder, line) of every import of another part of the package, lazy ones inside functions too."""
-    package = path.relative_to(ROOT).parent.parts
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.level:
-            base = package[: len(package) - node.level + 1]
-            if node.level > len(package) + 1:
-                raise AssertionError(f"{path}:{node.lineno} climbs out of the package")
-            module = (*base, *(node.module.split(".") if node.module else ()))
-            if module:
-                yield module[0], node.lineno
-            else:  # `from .. import cache`: each name may be a folder
-                yield from ((alias.name, node.lineno) for alias in node.names)
+    for inside, _, line in house.imports(ast.parse(path.read_text()), path.relative_to(ROOT).parent.parts):
+        yield inside.split(".")[0], line
 
 
 def package_folders() -> set[str]:
@@ -106,26 +106,37 @@ def test_no_absolute_import_of_own_folders() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.slow
 def test_files_and_functions_stay_short() -> None:
     """One concept a file: at most 300 lines, and 60 a function. `python scripts/house.py` prints all that is counted."""
-    found = house.count()
+    found = counted()
     assert len(found.files) > 300 and len(found.functions) > 2000
     assert not {name: lines for name, lines in found.files.items() if lines > house.LINES}
     assert not {name: lines for name, (lines, _) in found.functions.items() if lines > house.FUNCTION}
 
 
+@pytest.mark.slow
 def test_imports_form_no_circle() -> None:
     """Not for types only, nor inside a function: whoever reads a file can read what it needs first."""
-    graph = house.count().imports
+    graph = counted().imports
     assert sum(map(len, graph.values())) > len(graph) and house.circles(graph) == []
+
+
+def test_an_import_is_resolved() -> None:
+    text = "from .. import cache\nfrom ..ir.node import walk\ndef f():\n    from . import x\nimport os\nfrom os import path"
+    found = [(inside, base, line) for inside, base, line in house.imports(ast.parse(text), ("plan",))]
+    assert found == [("cache", "", 1), ("ir.node.walk", "ir.node", 2), ("plan.x", "plan", 4)]
+    with pytest.raises(ValueError, match="line 1 of a module of plan climbs out"):
+        [*house.imports(ast.parse("from ...ir import node"), ("plan",))]
 
 
 def test_a_circle_is_found() -> None:
     assert house.circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": set()}) == [["b", "c"]]
 
 
+@pytest.mark.slow
 def test_a_class_name_stands_for_one_thing() -> None:
-    assert not {name: places for name, places in house.count().classes.items() if len(places) > 1}
+    assert not {name: places for name, places in counted().classes.items() if len(places) > 1}
 
 
 def test_pyproject_lists_every_package() -> None:

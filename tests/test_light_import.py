@@ -34,6 +34,7 @@ def test_import_tilewright_is_light() -> None:
     assert loaded_by("import tilewright") == set()
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     "args",
     [

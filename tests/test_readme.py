@@ -26,7 +26,7 @@ def commands() -> list[list[str]]:
     return [shlex.split(line, comments=True)[1:] for line in lines]
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def own_files(tmp_path: Path, known_limits: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A cache that is this test's own, and limits that are known."""
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache.db"))
@@ -38,6 +38,10 @@ def quick(command: list[str]) -> list[str]:
     command = [re.sub(r"\b(\d{3,4})\b", lambda m: str(int(m[1]) // 8), word) if "=" in word else word for word in command]
     if command[0] == "run" and not {"--shape", "--manifest"} & {*command}:
         command = [*command, "--shape", "m=128,n=128"]
+    if command[0] == "check":
+        return [*command, "--shape", "m=3,n=40"]
+    if command[0] == "explain":
+        return ["2s" if word == "20s" else word for word in command]
     if command[0] != "run":
         return command
     if "--budget" in command:
@@ -51,6 +55,7 @@ def test_there_are_commands() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("own_files")
 def test_every_command_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     monkeypatch.chdir(tmp_path)
@@ -60,6 +65,7 @@ def test_every_command_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ca
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("own_files")
 def test_python_blocks_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     use, kernel = blocks(README, "python")
     exec(compile(use.replace('budget="3s"', "trials=4"), "README.md", "exec"), {})

@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import gcd, prod
 
-from ...ir import index as ix
 from ...ir.body import Scan
 from ...ir.buffer import Buffer, load_parts
 from ...ir.dtypes import index
-from ...ir.node import COMPARE, Node, axes_of, walk
+from ...ir.node import COMPARE, Node, axes_of
 from ...opts.axis_plan import Part
 from ...opts.nests import Nest
 from ...opts.plans import DotPlan
@@ -188,7 +187,7 @@ def _pointwise(body: Body, work: BodyWork) -> float:
 def _slides(body: Body) -> bool:
     """Whether steps that are spelled out read what other copies read one step before."""
     steps, copies = [p.var for p in body.parts("unroll")], [p.var for p in body.parts("upcast") if p is not body.lane]
-    found = [ix.parts(body.scheduled.at_parts(i))[0] for n in walk(*body.nest.evaluated) if n.op == "load" for i in load_parts(n)[1]]
+    found = [body.scheduled.terms(i) for n in body.nest.loads for i in load_parts(n)[1]]
     return any(terms.get(u) and terms.get(u) == terms.get(c) for terms in found for u in steps for c in copies)
 
 

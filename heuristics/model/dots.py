@@ -39,7 +39,7 @@ def _grouped(s: Scheduled, staged: StagePlan | None, indices: tuple[Node, ...], 
     if staged is not None and staged.order == "panel":
         return True
     part = s.plans[k].parts[-1]
-    steps = [ix.parts(s.at_parts(i))[0].get(part.var, 0) for i in indices]
+    steps = [s.terms(i).get(part.var, 0) for i in indices]
     return steps[-1] == 1 and not any(steps[:-1])
 
 

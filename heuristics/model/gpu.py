@@ -13,7 +13,7 @@ from math import prod
 from ...ir import index as ix
 from ...ir.buffer import Buffer, load_parts
 from ...ir.dtypes import index
-from ...ir.node import Node, axes_of, walk
+from ...ir.node import Node, axes_of
 from ...opts.axis_plan import Part
 from ...opts.nests import Nest
 from ...opts.plans import StagePlan
@@ -139,7 +139,7 @@ def _copies(s: Scheduled, n: Nest, node: Node) -> float:
 def _evaluated(s: Scheduled, n: Nest, g: Gpu) -> ThreadWork:
     """The expressions of a nest, once for each assignment of its register parts."""
     instructions, tile, memory = g.overhead, 0.0, 0.0
-    for e in walk(*n.roots):
+    for e in n.nodes:
         if e.op in ("const", "axis", "sym", "ref") or e.dtype is index:
             continue
         k = _copies(s, n, e)
@@ -175,7 +175,7 @@ def _sectors(s: Scheduled, n: Nest, access: tuple[tuple[Node, ...], Buffer], g: 
     indices, buffer = access
     size, total, stride = buffer.dtype.size, dict[Node, int](), 1
     for i, d in zip(reversed(indices), reversed(buffer.shape)):
-        for t, k in ix.parts(s.at_parts(i))[0].items():
+        for t, k in s.terms(i).items():
             total[t] = total.get(t, 0) + k * stride
         stride *= ix.upper(d)
     vector = _vector(s.registers(n), total)

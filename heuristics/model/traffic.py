@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 
 from ...ir import index as ix
 from ...ir.buffer import Buffer, load_parts
-from ...ir.node import Node, axes_of, walk
+from ...ir.node import Node, axes_of
 from ...opts.axis_plan import Part
 from ...opts.nests import Nest
 from ...opts.options.fetch import fetches
@@ -38,6 +38,7 @@ class Traffic:
     scheduled: Scheduled
     machine: MachineModel
     dram: float
+    _reaches: dict[tuple[Node, ...], list[list[tuple[str, float]]]] = field(default_factory=dict)
 
     def cycles(self, nest: Nest, warm: Collection[str] = ()) -> float:
         """Cycles to bring a nest's data through the caches. What earlier nests of a work item read (`warm`) is not
@@ -57,14 +58,12 @@ class Traffic:
 
     def _footprint(self, buffer: Buffer, indices: tuple[Node, ...], inner: set[str]) -> float:
         """Bytes that an access touches inside a set of parts, in whole lines."""
-        s = self.scheduled
         elements, contiguous = 1.0, 1.0
-        for d, i in enumerate(indices):
-            reach = 1.0
-            for p in {q.name: q for a in axes_of(i) if a in s.plans for q in s.plans[a].parts}.values():
-                if p.name in inner:
-                    k = abs(ix.parts(s.at_parts(i))[0].get(p.var, 1))
-                    reach += k * (p.trips - 1) if k < self.machine.caches.unbounded else 0
+        found = self._reaches.get(indices)
+        if found is None:
+            found = self._reaches[indices] = [self._reach(i) for i in indices]
+        for d, parts in enumerate(found):
+            reach = 1.0 + sum(r for name, r in parts if name in inner)
             full = buffer.shape[d]
             reach = min(reach, float(ix.upper(full)))
             elements *= max(1.0, reach)
@@ -73,11 +72,20 @@ class Traffic:
         line = max(float(self.machine.caches.line), contiguous * buffer.dtype.size)
         return elements / contiguous * line
 
+    def _reach(self, i: Node) -> list[tuple[str, float]]:
+        """How far each part moves an index."""
+        s, out = self.scheduled, []
+        for p in {q.name: q for a in axes_of(i) if a in s.plans for q in s.plans[a].parts}.values():
+            k = abs(s.terms(i).get(p.var, 1))
+            if k < self.machine.caches.unbounded:
+                out.append((p.name, float(k * (p.trips - 1))))
+        return out
+
     def _accesses(self, nest: Nest, warm: Collection[str]) -> Iterator[Use]:
         """Loads and stores of buffers that are not staged, but for stores past the caches."""
         s, item = self.scheduled, self._item(nest)
         room = self.machine.caches.warm * s.target.l2
-        for n in walk(*nest.roots):
+        for n in nest.nodes:
             if n.op == "load":
                 buffer, indices, _ = load_parts(n)
                 if buffer.name not in s.stages:

@@ -9,7 +9,6 @@ from itertools import product
 
 from ...ir.kernel import Kernel
 from ...ir.node import Node
-from ...opts.apply_options import apply
 from ...opts.axis_plan import MAX_EXTRA_WORK
 from ...opts.defaults import waste
 from ...opts.dots import Fit, fitting
@@ -17,7 +16,7 @@ from ...opts.opt import Opt, Opts, opt
 from ...opts.structure import Contraction, extent, shared_axes
 from ...targets import Target
 from ..model import estimate
-from .legal import legal_prefix
+from .legal import Trials
 from .windows import window_guesses
 
 
@@ -49,16 +48,17 @@ class Blocks:
     """1: the reduce axis outside all loops of a block, so that `unroll` whole rows of it are read side by side."""
 
 
-def best_contractions(kernel: Kernel, target: Target, threads: int, c: Contraction, keep: int = 8) -> list[Opts]:
+def best_contractions(trials: Trials, threads: int, c: Contraction, keep: int = 8) -> list[Opts]:
     """The guesses that the model ranks first, at most two of each register tile."""
+    kernel, target = trials.kernel, trials.target
     ranked: dict[str, tuple[float, tuple[int, int, int], Opts]] = {}
     guesses = [(contraction(kernel, target, threads, c, p), (p.mr, p.nv)) for p in contraction_guesses(c, target, threads)]
     guesses += [(opts, (0, i)) for i, opts in enumerate(window_guesses(kernel, target, threads, c))]
     for wish, tile in guesses:
-        opts = legal_prefix(kernel, wish, target)
+        opts = trials.legal(wish)
         if opts is None:
             continue
-        s = apply(kernel, opts, target)
+        s = trials.apply(opts)
         if s.hash not in ranked:
             ranked[s.hash] = (estimate(s, threads), (tile[0], tile[1], len(s.dots)), opts)
     out: list[Opts] = []

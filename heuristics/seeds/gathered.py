@@ -12,7 +12,6 @@ from ...ir.buffer import loads
 from ...ir.kernel import Kernel
 from ...ir.node import walk
 from ...log import logger
-from ...opts.apply_options import apply
 from ...opts.defaults import rows
 from ...opts.nests import Nest
 from ...opts.opt import Opts, opt, short
@@ -25,7 +24,7 @@ from .constants import constant_seeds
 from .contractions import best_contractions
 from .folds import fold_seeds
 from .gpu import gpu_candidates
-from .legal import legal_prefix
+from .legal import Trials
 from .rows import columns, scans, transposed, windows
 
 KEPT = 12
@@ -36,18 +35,19 @@ log = logger("heuristics")
 def seeds(kernel: Kernel, target: Target, threads: int = 1) -> list[Opts]:
     """Legal seed schedules, best guess first; never empty."""
     found: dict[Opts, None] = {}
+    trials = Trials(kernel, target)
     if target.kind == "gpu":
-        found |= dict.fromkeys(gpu_candidates(kernel, target)[:KEPT])
+        found |= dict.fromkeys(gpu_candidates(trials)[:KEPT])
         return list(found | {(): None})
-    each = list(_candidates(kernel, target, threads))
+    each = list(_candidates(trials, threads))
     if any(b.constant for b in kernel.inputs):
-        found |= dict.fromkeys(_ranked(kernel, target, threads, constant_seeds(kernel, target, threads, each))[:4])
+        found |= dict.fromkeys(_ranked(trials, threads, constant_seeds(kernel, target, threads, each))[:4])
     for opts in each:
-        legal = legal_prefix(kernel, opts, target)
+        legal = trials.legal(opts)
         if legal is not None:
             found.setdefault(legal)
     if target.simt:
-        found |= dict.fromkeys(gpu_candidates(kernel, target)[:4])
+        found |= dict.fromkeys(gpu_candidates(trials)[:4])
     found.setdefault(())
     if log.listens():
         log.debug(
@@ -61,23 +61,24 @@ def seeds(kernel: Kernel, target: Target, threads: int = 1) -> list[Opts]:
     return list(found)
 
 
-def _candidates(kernel: Kernel, target: Target, threads: int) -> Iterable[Opts]:
-    yield from _ranked(kernel, target, threads, fold_seeds(kernel, target, threads))[:6]
+def _candidates(trials: Trials, threads: int) -> Iterable[Opts]:
+    kernel, target = trials.kernel, trials.target
+    yield from _ranked(trials, threads, fold_seeds(kernel, target, threads))[:6]
     found = contractions(kernel)
     plain: dict[Opts, float] = {}
     if found:
-        main = max(found, key=lambda c: _work(c.nest))
-        best = best_contractions(kernel, target, threads, main)
+        main = max(found, key=lambda c: work(c.nest))
+        best = best_contractions(trials, threads, main)
         if any(extent(a) > 1 for a in main.rows):
             yield from best
         else:  # each operand is used for one row of results, so it is a row kernel as much
-            plain |= {o: estimate(apply(kernel, o, target), threads) for o in best}
-    lanes = _lanes(kernel, target)
+            plain |= {o: estimate(trials.apply(o), threads) for o in best}
+    lanes = row_lanes(kernel, target)
     # two rows at once read two streams from memory, where a row is worked through several times
     shapes = [(v, 1) for v in (4, 2, 8, 1)] + [(v, 2) for v in (4, 2) if len(nests(kernel)) > 1]
     if any(n.kind == "init" for n in nests(kernel)):
         shapes += [(16, 1), (32, 1)]  # rows that are scattered: longer pieces of each
-    if any(_gathers(n) for n in nests(kernel)):
+    if any(gathers(n) for n in nests(kernel)):
         shapes += [
             (8, 4),
             (8, 8),
@@ -86,29 +87,29 @@ def _candidates(kernel: Kernel, target: Target, threads: int) -> Iterable[Opts]:
         ]  # rows from anywhere: the prefetchers follow several, but do not know where the next one starts
     for vectors, copies in shapes:
         for stage in (True, False):
-            opts = legal_prefix(kernel, rows(kernel, target, threads, vectors * lanes, stage, copies), target)
+            opts = trials.legal(rows(kernel, target, threads, vectors * lanes, stage, copies))
             if opts is not None and opts not in plain:
-                plain[opts] = estimate(apply(kernel, opts, target), threads)
+                plain[opts] = estimate(trials.apply(opts), threads)
     for wish in (
-        *_owners(kernel, target, threads, lanes),
+        *owners(kernel, target, threads, lanes),
         *columns(kernel, lanes, threads),
         *windows(kernel, lanes),
         *scans(kernel, lanes),
     ):
-        opts = legal_prefix(kernel, wish, target)
+        opts = trials.legal(wish)
         if opts is not None:
-            plain[opts] = estimate(apply(kernel, opts, target), threads)
+            plain[opts] = estimate(trials.apply(opts), threads)
     for opts in transposed(kernel, target, lanes):
         plain[opts] = 0.0  # tiles in scratch beat strided accesses whatever the width
     yield from sorted(plain, key=plain.__getitem__)
 
 
-def _gathers(n: Nest) -> bool:
+def gathers(n: Nest) -> bool:
     """Whether rows are read at indices that are themselves read."""
     return any(x.op == "load" for _, indices, _ in loads(*n.roots) for i in indices[:-1] for x in walk(i))
 
 
-def _owners(kernel: Kernel, target: Target, threads: int, lanes: int) -> Iterable[Opts]:
+def owners(kernel: Kernel, target: Target, threads: int, lanes: int) -> Iterable[Opts]:
     """Scatters whose work items own blocks of rows: as many as fit the second cache, or one block a thread."""
     found = ownable(kernel)
     if found is None:
@@ -128,23 +129,25 @@ def _owners(kernel: Kernel, target: Target, threads: int, lanes: int) -> Iterabl
                 yield from ((*opts, opt("NT", store.buffer.name)) for opts in each)
 
 
-def _ranked(kernel: Kernel, target: Target, threads: int, guesses: Iterable[Opts]) -> list[Opts]:
+def _ranked(trials: Trials, threads: int, guesses: Iterable[Opts]) -> list[Opts]:
     """The legal ones of some guesses, best first by the model."""
     found: dict[str, tuple[float, Opts]] = {}
     for guess in guesses:
-        opts = legal_prefix(kernel, guess, target)
+        opts = trials.legal(guess)
         if opts is not None:
-            s = apply(kernel, opts, target)
+            s = trials.apply(opts)
             found.setdefault(s.hash, (estimate(s, threads), opts))
     return [opts for _, opts in sorted(found.values(), key=lambda f: (f[0], str(f[1])))]
 
 
-def _work(n: Nest) -> int:
+def work(n: Nest) -> int:
+    """The points of a nest."""
     out = 1
     for a in n.all_axes:
         out *= extent(a)
     return out
 
 
-def _lanes(kernel: Kernel, target: Target) -> int:
+def row_lanes(kernel: Kernel, target: Target) -> int:
+    """Lanes of the widest type that some nest computes with."""
     return max(1, min(target.lanes(n.expr.dtype.compute) for n in nests(kernel)))

@@ -14,28 +14,28 @@ from ...ir.body import Fold
 from ...ir.buffer import Buffer, loads
 from ...ir.kernel import Kernel
 from ...ir.node import Node, axes_of
-from ...opts.apply_options import apply
 from ...opts.defaults import points
 from ...opts.opt import Opt, Opts, opt
 from ...opts.structure import Contraction, accesses, contiguous, contractions, extent, nests, shared_axes, stageable_values
 from ...targets import Target
 from ..model.gpu import estimate_gpu
-from .legal import legal_prefix
+from .legal import Trials
 
 LANES = 4
 """Elements of float32 in one load of a thread."""
 
 
-def gpu_candidates(kernel: Kernel, target: Target) -> list[Opts]:
+def gpu_candidates(trials: Trials) -> list[Opts]:
     """Legal seeds, as the model ranks them."""
+    kernel, target = trials.kernel, trials.target
     ranked: dict[str, tuple[float, str, Opts]] = {}
     # a driver for processors has no grid of its own accord
     grid = tuple(opt("PARALLEL", str(a.arg.name)) for a in shared_axes(kernel)) if target.kind == "cpu" else ()
     for wish in _wishes(kernel, target):
-        opts = legal_prefix(kernel, (*grid, *wish), target)
+        opts = trials.legal((*grid, *wish))
         if opts is None:
             continue
-        s = apply(kernel, opts, target)
+        s = trials.apply(opts)
         if s.hash not in ranked:
             ranked[s.hash] = (estimate_gpu(s), str(opts), opts)
     return [opts for _, _, opts in sorted(ranked.values())]

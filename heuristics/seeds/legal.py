@@ -1,14 +1,42 @@
-"""What seeds of every kind of target share."""
+"""What seeds of every kind of target share: which wishes are legal, each option list applied once."""
 
 from __future__ import annotations
 
+from ...ir.errors import OptError
 from ...ir.kernel import Kernel
 from ...opts import defaults
 from ...opts.apply_options import apply
 from ...opts.opt import Opts
+from ...opts.schedule import Scheduled
 from ...targets import Target
 
 
+class Trials:
+    """The option lists that were tried on one kernel and target, and what became of each: guesses share beginnings,
+    and a list that was found legal is ranked next."""
+
+    def __init__(self, kernel: Kernel, target: Target) -> None:
+        self.kernel, self.target = kernel, target
+        self._found: dict[Opts, Scheduled | OptError] = {}
+
+    def apply(self, opts: Opts) -> Scheduled:
+        """`opts.apply`, once for each list. Raises OptError."""
+        found = self._found.get(opts)
+        if found is None:
+            try:
+                found = apply(self.kernel, opts, self.target)
+            except OptError as e:
+                found = e.with_traceback(None)
+            self._found[opts] = found
+        if isinstance(found, OptError):
+            raise found
+        return found
+
+    def legal(self, wish: Opts) -> Opts | None:
+        """`wish`, or the longest list left after dropping what is illegal (a seed is a wish, not a demand)."""
+        return defaults.legal_prefix(wish, self.apply)
+
+
 def legal_prefix(kernel: Kernel, opts: Opts, target: Target) -> Opts | None:
-    """`opts`, or the longest list left after dropping what is illegal (a seed is a wish, not a demand)."""
-    return defaults.legal_prefix(opts, lambda o: apply(kernel, o, target))
+    """`Trials.legal` for a single list."""
+    return Trials(kernel, target).legal(opts)

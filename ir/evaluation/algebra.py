@@ -15,6 +15,7 @@ from ..dtypes import DType, bool_
 from ..errors import KernelError
 from . import twin
 from .contraction import ProductLayout, contract, contract_exact
+from .integers import INTEGER
 from .npmath import erf
 
 Array = np.ndarray[Any, Any]
@@ -29,8 +30,7 @@ BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "le": np.less_equal,
     "eq": np.equal,
     "ne": np.not_equal,
-    "and": np.logical_and,
-    "or": np.logical_or,
+    **INTEGER,
 }
 UNARY: dict[str, Callable[[Any], Any]] = {
     "neg": np.negative,
@@ -94,7 +94,7 @@ class Algebra:
     # operators ----------------------------------------------------------------------------------------------------
     def unary(self, op: str, a: Quantity, dtype: DType) -> Quantity:
         """An operator of one operand of type `dtype`."""
-        return np.logical_not(a) if op == "not" else UNARY[op](a)
+        return np.invert(a) if op == "not" else UNARY[op](a)
 
     def binary(self, op: str, a: Quantity, b: Quantity, dtype: DType) -> Quantity:
         """An operator whose operands have type `dtype`."""

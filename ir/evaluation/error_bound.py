@@ -18,6 +18,7 @@ import numpy as np
 from ..dtypes import DType, bool_
 from .algebra import BINARY, UNARY, Algebra, Array
 from .contraction import ProductLayout
+from .integers import INTEGER
 
 _SMALLEST = {"float64": 2.0**-1074, "float32": 2.0**-149, "float16": 2.0**-25, "bfloat16": 2.0**-134}
 """The absolute rounding of subnormal results."""
@@ -106,7 +107,7 @@ class Errors(Algebra):
     def unary(self, op: str, a: Pair, dtype: DType) -> Pair:
         x, e = a.value, a.error
         if op == "not":
-            return Pair(np.logical_not(x), e)
+            return Pair(np.invert(x), e)
         v = UNARY[op](x)
         if op in ("neg", "abs"):
             return Pair(v, e)
@@ -144,8 +145,11 @@ class Errors(Algebra):
         known = ex is not None or ey is not None
         if op in _COMPARE:
             return Pair(v, np.abs(x - y) <= 2 * self.slack * (_zero(ex) + _zero(ey)) if known else None)
-        if op in ("and", "or"):
-            return Pair(v, np.broadcast_to(np.logical_or(_zero(ex), _zero(ey)), v.shape) if known else None)
+        if op in INTEGER:
+            if dtype is bool_:
+                return Pair(v, np.broadcast_to(np.logical_or(_zero(ex), _zero(ey)), v.shape) if known else None)
+            # an integer that rounding may have moved can come out as anything
+            return Pair(v, np.where(np.broadcast_to(_zero(ex) + _zero(ey), v.shape) > 0, 2.0 ** (8 * dtype.size), 0.0) if known else None)
         if op in ("max", "min"):
             return self._pair(v, np.maximum(_zero(ex), _zero(ey)) if known else None)
         if op in ("add", "sub"):

@@ -6,6 +6,7 @@ in order (so the result is deterministic) and does the rest of the kernel."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from math import prod
 
 from ...ir import index as ix
@@ -35,6 +36,7 @@ LEAST = 64
 WORK = "work"
 
 
+@lru_cache(maxsize=64)
 def split(kernel: Kernel, o: Opt) -> tuple[Kernel, Kernel]:
     """(partial results, the rest) of `kernel` with the reduce axis `o.on` cut into `o.amount` chunks."""
     value = next((v for v in kernel.body if isinstance(v, Value) and any(o.on in (a.arg.name, a.arg.family) for a in v.reduce_axes)), None)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ...ir.buffer import loads
 from ...ir.errors import OptError
-from ...ir.node import Node, walk
+from ...ir.node import Node
 from ..builder import ScheduleBuilder
 from ..memory_limits import check_stages
 from ..neighbourhood import Neighbourhood
@@ -68,7 +68,7 @@ def check(s: Scheduled) -> None:
     """Raise OptError where a kept value or output is kept in a loop that its readers do not share."""
     read: dict[str, list[Nest]] = {}
     for nest in s.nests:
-        for n in walk(*nest.evaluated):
+        for n in nest.all_nodes:
             if n.op == "ref":
                 read.setdefault(n.arg, []).append(nest)
     for name, at in s.value_stages.items():

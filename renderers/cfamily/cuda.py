@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from ...ir.dtypes import DType, bool_, float32, index, uint8, uint32, uint64
+from ...ir.dtypes import DType, bool_, float32, index, uint8, uint16, uint32, uint64
 from ...program import abi
 from ...program.program import Program
 from ...targets.languages import language
@@ -22,7 +22,6 @@ from .cuda_memory import VectorAccess
 from .dialect import atom
 from .emitter import prelude
 from .groups import GroupEmitter
-from .types import uint16
 
 LANGUAGE = language("cuda")
 OPS = ops.table(LANGUAGE.groups)

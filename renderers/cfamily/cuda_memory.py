@@ -4,13 +4,13 @@ Elements of 4 and 8 bytes go through CUDA's own vectors (float4, int2, double2 â
 
 from __future__ import annotations
 
-from ...ir.dtypes import DType, uint8, uint32
+from ...ir.dtypes import DType, uint8, uint16, uint32
 from ...program.program import Mem, Phase, Program, Val
 from ...targets.target import Target
 from .dialect import atom
 from .emitter import CFamilyEmitter
 from .memory import address, alignment, element, pointer, stored
-from .types import memory, uint16
+from .types import memory
 
 _NAMES = {"float32": "float", "int32": "int", "uint32": "uint", "float64": "double", "int64": "longlong", "uint64": "ulonglong"}
 _MEMBERS = "xyzw"

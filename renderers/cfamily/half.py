@@ -5,9 +5,8 @@ float32. Subnormal float32 numbers must not be flushed to zero. A conversion is 
 
 from __future__ import annotations
 
-from ...ir.dtypes import float32, float64, int32, int64, uint32
+from ...ir.dtypes import float32, float64, int32, int64, uint16, uint32
 from .emitter import CFamilyEmitter
-from .types import uint16
 
 
 def widen(e: CFamilyEmitter, x: str, name: str, width: int) -> str:

@@ -9,18 +9,16 @@ import math
 import struct
 from typing import Any
 
-from ...ir.dtypes import DType, bool_, float32, int8, int16, int32, int64, uint8, uint32, uint64
+from ...ir.dtypes import DType, bool_, float32, int8, int16, int32, int64, uint8, uint16, uint32, uint64
 from ..llvm.types import literal as llvm_literal
 
-uint16 = DType("uint16", "u", 2)
-"""The form of 16-bit floats."""
 MASKS = {1: int8, 2: int16, 4: int32, 8: int64}
 """Forms of bools in vectors, by size."""
 UNSIGNED = {1: uint8, 2: uint16, 4: uint32, 8: uint64}
 
 
 def form(dtype: DType) -> DType:
-    """The form of a scalar of `dtype`."""
+    """The form of a scalar of `dtype`: of 16-bit floats their bits."""
     return uint16 if dtype.is_float and dtype.size == 2 else dtype
 
 

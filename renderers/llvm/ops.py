@@ -10,6 +10,7 @@ from ...program.ops import COMPARISONS, TWIN_ONLY
 from ...program.program import Instr, Val
 from ...targets.instructions import BY_NAME
 from . import half
+from .division import divmod_, quot, unsupported
 from .emitter import LlvmEmitter
 from .scale import scale2
 from .types import SCALAR, constant, splat, type_of, vector
@@ -32,7 +33,7 @@ _MINMAX = {"f": {"max": "maximum", "min": "minimum"}, "i": {"max": "smax", "min"
 def _args(s: Instr) -> tuple[Val, ...]:
     """The operands of arithmetic, which 16-bit floats cannot be."""
     if s.args[0].dtype.is_float and s.args[0].dtype.size == 2:
-        raise _unsupported(s)
+        raise unsupported(s)
     return s.args
 
 
@@ -41,7 +42,7 @@ def _binary(e: LlvmEmitter, s: Instr) -> str:
     table = _COMPARE if s.op in COMPARISONS else _BINARY
     opcode = table[a.dtype.kind].get(s.op)
     if opcode is None:
-        raise _unsupported(s)
+        raise unsupported(s)
     return e.emit(f"{opcode} {type_of(a)} {e.of(a)}, {e.of(b)}")
 
 
@@ -49,7 +50,7 @@ def _minmax(e: LlvmEmitter, s: Instr) -> str:
     a, b = _args(s)
     name = _MINMAX.get(a.dtype.kind, {}).get(s.op)
     if name is None:
-        raise _unsupported(s)
+        raise unsupported(s)
     if not a.dtype.is_float:
         return e.call(name, type_of(a), SCALAR[a.dtype.name], a.lanes, e.of(a), e.of(b))
     # x86 tests the first operand for NaN: make that the new element, not the accumulator, to keep the test off the long chain
@@ -121,26 +122,6 @@ def _fma(e: LlvmEmitter, s: Instr) -> str:
     return e.emit(f"{add} {ty} {e.emit(f'{mul} {ty} {e.of(a)}, {e.of(b)}')}, {e.of(c)}")
 
 
-def _divmod(e: LlvmEmitter, s: Instr) -> str:
-    (a,) = s.args
-    ty, x, n = type_of(a), e.of(a), s.number
-    if n <= 0 or not a.dtype.is_int:
-        raise _unsupported(s)
-    by = constant(n, a.dtype, a.lanes)
-    if n & (n - 1) == 0:
-        if s.op == "imod":
-            return e.emit(f"and {ty} {x}, {constant(n - 1, a.dtype, a.lanes)}")
-        return e.emit(f"{'lshr' if a.dtype.kind == 'u' else 'ashr'} {ty} {x}, {constant(n.bit_length() - 1, a.dtype, a.lanes)}")
-    if a.dtype.kind == "u":
-        return e.emit(f"{'urem' if s.op == 'imod' else 'udiv'} {ty} {x}, {by}")
-    quotient = e.emit(f"sdiv {ty} {x}, {by}")
-    rest = e.emit(f"sub {ty} {x}, {e.emit(f'mul {ty} {quotient}, {by}')}")
-    negative = e.emit(f"ashr {ty} {rest}, {constant(8 * a.dtype.size - 1, a.dtype, a.lanes)}")  # all ones where rest < 0
-    if s.op == "idiv":
-        return e.emit(f"add {ty} {quotient}, {negative}")
-    return e.emit(f"add {ty} {rest}, {e.emit(f'and {ty} {negative}, {by}')}")
-
-
 def _select(e: LlvmEmitter, s: Instr) -> str:
     cond, a, b = s.args
     return e.emit(f"select {type_of(cond)} {e.of(cond)}, {type_of(a)} {e.of(a)}, {type_of(b)} {e.of(b)}")
@@ -150,7 +131,7 @@ def _bitcast(e: LlvmEmitter, s: Instr) -> str:
     (a,), out = s.args, s.out
     assert out is not None
     if a.dtype.size != out.dtype.size or a.lanes != out.lanes:
-        raise _unsupported(s)
+        raise unsupported(s)
     return e.of(a) if type_of(a) == type_of(out) else e.emit(f"bitcast {type_of(a)} {e.of(a)} to {type_of(out)}")
 
 
@@ -218,7 +199,7 @@ def _dot(e: LlvmEmitter, s: Instr) -> str:
     row = BY_NAME.get(str(s.attr))
     shapes = [(v.dtype, v.lanes) for v in s.args]
     if row is None or shapes != [(row.c, row.n), (row.a, row.k), (row.b, row.n * row.k)]:
-        raise _unsupported(s)
+        raise unsupported(s)
     if row.flag not in e.target.features:
         raise BuildError(f"{e.target.name} has no {row.name} (it lacks {row.flag})")
     size = row.n * row.c.size
@@ -262,19 +243,15 @@ def _elementary(e: LlvmEmitter, s: Instr) -> str:
     raise BuildError(f"{s.op} reached the renderer: lower the kernel with expand=True")
 
 
-def _unsupported(s: Instr) -> BuildError:
-    types = ", ".join(a.type for a in s.args)
-    return BuildError(f"{s.op}({types}) with attribute {s.attr!r} is not an operation of Programs: 16-bit floats are cast to float32 first")
-
-
 OPS: dict[str, Callable[[LlvmEmitter, Instr], str]] = {
     "const": _const,
     **dict.fromkeys(("add", "sub", "mul", "div", "and", "or", "xor", "shl", "shr"), _binary),
     **dict.fromkeys(COMPARISONS, _binary),
     **dict.fromkeys(("max", "min"), _minmax),
     **dict.fromkeys(("floor", "round"), _round),
-    **dict.fromkeys(("idiv", "imod"), _divmod),
+    **dict.fromkeys(("idiv", "imod"), divmod_),
     **dict.fromkeys(TWIN_ONLY, _elementary),
+    "quot": quot,
     "neg": _neg,
     "not": _not,
     "abs": _abs,

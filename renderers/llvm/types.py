@@ -22,6 +22,7 @@ SCALAR = {
     "int8": "i8",
     "uint64": "i64",
     "uint32": "i32",
+    "uint16": "i16",
     "uint8": "i8",
     "bool": "i1",
 }

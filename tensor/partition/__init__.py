@@ -1,6 +1,6 @@
 """Partition: which nodes get memory, and which are computed in one kernel. `tensor.md`'s rules, each named where it decides."""
 
-from .groups import Group, partition
+from .groups import Group, Parted, partition
 from .rules import Rule
 
-__all__ = ["Group", "Rule", "partition"]
+__all__ = ["Group", "Parted", "Rule", "partition"]

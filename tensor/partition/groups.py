@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from ..graph import Graph
 from ..maps import Indices
 from ..node import TensorNode
+from .folds import find_folds
 from .heads import epilogue, is_contraction, is_head
-from .regions import KernelRegion, Regions
+from .limits import cuts
+from .regions import FoldedEnds, KernelRegion, Regions
 from .rules import Rule
 
 
@@ -32,15 +34,18 @@ class Parted:
     regions: Regions
 
 
-def partition(outs: Sequence[TensorNode]) -> Parted:
-    """The kernels that compute `outs`."""
+def partition(outs: Sequence[TensorNode], banned: Collection[int] = ()) -> Parted:
+    """The kernels that compute `outs`. `banned`: ids of contractions that are not to run inside of a fold."""
     graph = Graph(outs)
     stored: dict[int, tuple[TensorNode, Rule]] = {id(o): (o, Rule.output) for o in outs if not graph.leaf(o)}
     heads: dict[int, TensorNode] = {}
-    folds: dict[int, tuple[TensorNode, ...]] = {}
+    folds = find_folds(graph, banned)
+    plan = FoldedEnds({}, folds.inside, {})
+    ends: dict[int, TensorNode] = {}
     taken: set[int] = set()
     for n in graph.order:
-        if graph.leaf(n) or not is_head(n):
+        whole = id(n) in folds.absorbed
+        if graph.leaf(n) or id(n) in folds.inside or not (whole or is_head(n)):
             continue
         if n.op in ("scatter", "host"):
             stored.setdefault(id(n), (n, Rule.scatter if n.op == "scatter" else Rule.host))
@@ -49,11 +54,17 @@ def partition(outs: Sequence[TensorNode]) -> Parted:
                 if not graph.leaf(s):
                     stored.setdefault(id(s), (s, Rule.host_input))
             continue
-        end = epilogue(graph, n, taken)
+        end = ends[id(n)] = epilogue(graph, n, taken)
         taken.update(id(m) for m in (n, *graph.between(n, end)))
-        stored.setdefault(id(end), (end, Rule.head if is_contraction(n) else Rule.scan))
+        stored.setdefault(id(end), (end, Rule.fold if whole else Rule.head if is_contraction(n) else Rule.scan))
         heads[id(end)] = n
-    regions = Regions(graph, stored, heads, folds)
+        if whole:
+            plan.absorbed[id(end)] = folds.absorbed[id(n)]
+    for together in folds.together:
+        host, *guests = (ends[id(h)] for h in together)
+        plan.guests.update((id(g), host) for g in guests)
+    stored.update((id(n), (n, Rule.limit)) for n in cuts(graph, lambda n: id(n) in stored))
+    regions = Regions(graph, stored, heads, plan)
     return Parted(_ordered(graph, regions), regions)
 
 
@@ -64,8 +75,10 @@ def _ordered(graph: Graph, regions: Regions) -> list[Group]:
     for n in graph.order:
         if id(n) in regions.stored:
             region = regions.regions[id(n)]
-            groups[id(n)] = Group([n], [regions.stored[id(n)][1]], region.head, region.folded)
-            of[id(n)] = id(n)
+            group = groups.setdefault(id(region.root), Group([], [], region.head, region.folded))
+            group.roots.insert(0, n)  # readers before what they read
+            group.rules.insert(0, regions.stored[id(n)][1])
+            of[id(n)] = id(region.root)
     needs = {g: {s for s, uses in regions.readers.items() if g in uses} for g in groups}
     for n in graph.order:
         for region in _hosts(n, regions):
@@ -96,7 +109,7 @@ def _ordered(graph: Graph, regions: Regions) -> list[Group]:
 
 def _hosts(n: TensorNode, regions: Regions) -> list[KernelRegion]:
     """Kernels that compute a stored node anyway, so that they can store it as well."""
-    if id(n) not in regions.stored:
+    if id(n) not in regions.stored or regions.stored[id(n)][1] is Rule.limit:
         return []
     if id(n) in regions.extra:
         return regions.extra[id(n)]

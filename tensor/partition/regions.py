@@ -33,6 +33,16 @@ class KernelRegion:
 
 
 @dataclass
+class FoldedEnds:
+    """Folds by the ids of stored nodes: `absorbed` heads, the ids `inside` of them, and `guests`, whose kernel is that of
+    another stored node."""
+
+    absorbed: dict[int, tuple[TensorNode, ...]]
+    inside: set[int]
+    guests: dict[int, TensorNode]
+
+
+@dataclass
 class KernelUse:
     """How one kernel uses a node: the indices (None: masked, computed or loaded places), and evaluations."""
 
@@ -44,20 +54,14 @@ class KernelUse:
 class Regions:
     """Stored nodes and what each kernel computes. `stored` maps an id to (node, rule)."""
 
-    def __init__(
-        self,
-        graph: Graph,
-        stored: dict[int, tuple[TensorNode, Rule]],
-        heads: dict[int, TensorNode],
-        folds: dict[int, tuple[TensorNode, ...]],
-    ) -> None:
-        """`heads`: by the id of a stored node the head of its kernel; `folds`: what such a kernel absorbs."""
-        self.graph, self.stored, self.heads, self.folds = graph, stored, heads, folds
+    def __init__(self, graph: Graph, stored: dict[int, tuple[TensorNode, Rule]], heads: dict[int, TensorNode], plan: FoldedEnds) -> None:
+        """`heads`: by the id of a stored node the head of its kernel; `plan`: what kernels absorb."""
+        self.graph, self.stored, self.heads, self.plan = graph, stored, heads, plan
         self.uses: dict[int, dict[int, KernelUse]] = {id(n): {} for n in graph.order}
         self.regions: dict[int, KernelRegion] = {}
         self.readers: dict[int, dict[int, KernelUse]] = {}
         self.extra: dict[int, list[KernelRegion]] = {}
-        self._inside = {id(h) for h in heads.values()} | {id(f) for fs in folds.values() for f in fs}
+        self._inside = {id(h) for h in heads.values()} | plan.inside
         for n in reversed(graph.order):
             if not graph.leaf(n):
                 self._visit(n)
@@ -75,7 +79,8 @@ class Regions:
                 self.stored[id(n)] = (n, rule)
         if id(n) in self.stored:
             self.readers[id(n)] = uses
-            self._begin(n)
+            if id(n) not in self.regions:
+                self._begin(n)
         else:
             for u in uses.values():
                 self._behind(n, u)
@@ -94,6 +99,8 @@ class Regions:
 
     def _reduction(self, n: TensorNode, uses: dict[int, KernelUse]) -> Rule | None:
         if len(uses) > 1:
+            self._merge_rows(n, uses)
+        if len(uses) > 1:
             self.extra[id(n)] = [u.region for u in uses.values() if self._misfit(n, u) is None]
             return Rule.statistic
         (use,) = uses.values()
@@ -102,10 +109,32 @@ class Regions:
             use.region.rows.append(_axes(next(iter(use.indices))))
         return misfit
 
+    def _merge_rows(self, n: TensorNode, uses: dict[int, KernelUse]) -> None:
+        """A kernel that only computes a row's result from reductions (log-sum-exp) becomes part of the one that makes them."""
+        hosts = [u.region for u in uses.values() if u.region.base.size != n.size and self._misfit(n, u) is None]
+        for host in hosts[:1]:
+            for u in list(uses.values()):
+                r = u.region
+                row = (
+                    r is not host and r.head is None and {_units(at) for at in u.indices} == {_units(r.axes)} and r.base.op == "elementwise"
+                )
+                if row and not self.graph.depends(r.root, host.root) and not self.graph.depends(host.root, r.root):
+                    self._become(r, host)
+
+    def _become(self, guest: KernelRegion, host: KernelRegion) -> None:
+        self.regions[id(guest.root)] = host
+        for uses in self.uses.values():
+            moved = uses.pop(id(guest.root), None)
+            if moved is not None:
+                found = uses.setdefault(id(host.root), KernelUse(host, set(), 0))
+                found.indices |= moved.indices
+                found.iterations = max(found.iterations, moved.iterations)
+        host.rows += [r for r in guest.rows if r not in host.rows]
+
     def _misfit(self, n: TensorNode, use: KernelUse) -> Rule | None:
         """Why a kernel cannot compute this reduction beside what else it does; None: it can."""
         region = use.region
-        if region.head is not None and not region.folded:
+        if region.head is not None and not (region.folded and id(n.src[0]) in self.plan.inside):
             return Rule.head_reader
         if None in use.indices:
             return Rule.computed
@@ -140,12 +169,22 @@ class Regions:
         while base.op == "view" and base.arg.bijective and not self.is_stored(base.src[0]):
             base = base.src[0]
         axes = tuple(axis(f"o{d}", n) if n != 1 else _ZERO for d, n in enumerate(base.shape))
-        region = KernelRegion(root, base, axes, self.heads.get(id(root)), self.folds.get(id(root), ()))
+        guest_of = self.plan.guests.get(id(root))
+        if guest_of is None:
+            region = KernelRegion(root, base, axes, self.heads.get(id(root)), self.plan.absorbed.get(id(root), ()))
+        else:
+            region = self._shared(guest_of)
         self.regions[id(root)] = region
         if base is root or base.op == "view":
             self._behind(base, KernelUse(region, {axes}, base.size))
         else:
             self._use(base, region, {axes}, base.size)
+
+    def _shared(self, host: TensorNode) -> KernelRegion:
+        """The region of a stored node that may not have been visited yet."""
+        if id(host) not in self.regions:
+            self._begin(host)
+        return self.regions[id(host)]
 
     def _use(self, n: TensorNode, region: KernelRegion, indices: set[Indices | None], iterations: int) -> None:
         uses = self.uses[id(n)]
@@ -194,6 +233,11 @@ def _spread(n: TensorNode, at: Indices | None) -> Indices | None:
         return None
     rest = iter(at)
     return tuple((axis(f"k{id(n)}_{d}", e) if e != 1 else _ZERO) if d in n.arg[1] else next(rest) for d, e in enumerate(n.src[0].shape))
+
+
+def _units(at: Indices | None) -> Indices | None:
+    """An index without unit dimensions."""
+    return None if at is None else tuple(i for i in at if i is not _ZERO)
 
 
 def _plain(at: Indices | None) -> bool:

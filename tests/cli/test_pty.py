@@ -34,7 +34,7 @@ def best(env: dict[str, str]) -> list[cache.Row]:
 @pytest.mark.slow
 def test_search_then_cached_then_show_and_report(env: dict[str, str], tmp_path: Path) -> None:
     env["XDG_STATE_HOME"] = str(tmp_path / "state")  # where nobody measured limits yet
-    with Terminal(*SMALL, "--budget", "5s", env=env) as first:
+    with Terminal(*SMALL, "--budget", "3s", env=env) as first:
         assert first.wait() == 0, first.text
     for drawn in ("phase", "candidates", "best", "left", "GFLOP/s", "% of roofline"):
         assert drawn in first.text
@@ -49,18 +49,18 @@ def test_search_then_cached_then_show_and_report(env: dict[str, str], tmp_path: 
     (row,) = best(env)
     assert row.verified and row.t_min and json.loads(row.shape) == {"m": 96, "n": 96, "k": 96}
 
-    with Terminal(*SMALL, "--budget", "5s", env=env) as second:
-        assert second.wait(20) == 0
+    with Terminal(*SMALL, "--budget", "3s", env=env) as second:
+        assert second.wait() == 0
     if confirmed:
         assert "1 thread: cached" in second.text and " with portfolio" not in second.text
 
     with Terminal("show", "--kernel", "matmul", "--shape", "m=96,n=96,k=96", "--threads", "1", env=env) as show:
-        assert show.wait(20) == 0
+        assert show.wait() == 0
     assert "best in the cache" in show.text and "define " in show.text
     assert "\x1b[" in show.seen, "axis kinds are coloured"
 
     with Terminal("report", env=env) as report:
-        assert report.wait(20) == 0
+        assert report.wait() == 0
     assert re.search(r"matmul float32 +cpu +[\d.]+ [µm]s", report.text)
 
 
@@ -69,11 +69,11 @@ def test_ctrl_c_keeps_the_best_so_far(env: dict[str, str]) -> None:
     with Terminal(*SMALL, "--budget", "60s", env=env) as tune:
         tune.until("% of roofline")
         tune.type("\x03")
-        assert tune.wait(30) == 130
+        assert tune.wait() == 130
     assert "interrupted; the best so far is saved" in tune.text and "Traceback" not in tune.text
     assert len(best(env)) == 1
     with Terminal(*SMALL, "--trials", "1", env=env) as again:
-        assert again.wait(60) == 0
+        assert again.wait() == 0
     assert "of earlier searches" in again.text or "in earlier searches" in again.text, "what was left unconfirmed is checked"
 
 
@@ -105,13 +105,13 @@ def test_a_killed_search_leaves_no_process_and_a_sound_cache(env: dict[str, str]
         below = children(tune.process.pid)
         assert below, "the search runs candidates in other processes"
         tune.process.kill()
-        tune.wait(20)
-    end = time.monotonic() + 20
+        tune.wait()
+    end = time.monotonic() + 60
     while left := {p for p in below if alive(p)}:
         assert time.monotonic() < end, f"still there: {[Path(f'/proc/{p}/cmdline').read_text() for p in left]}"
         time.sleep(0.05)
-    with Terminal(*SMALL, "--budget", "3s", env=env) as again:
-        assert again.wait(60) == 0
+    with Terminal(*SMALL, "--trials", "2", env=env) as again:
+        assert again.wait() == 0
     assert "1 thread: tuned" in again.text and "warning" not in again.text
 
 
@@ -120,7 +120,7 @@ def test_a_corrupt_cache_is_moved_aside_and_the_search_goes_on(env: dict[str, st
     path = Path(env["TILEWRIGHT_CACHE"])
     path.write_bytes(b"not a database" * 500)
     with Terminal(*SMALL, "--trials", "3", env=env) as tune:
-        assert tune.wait(60) == 0
+        assert tune.wait() == 0
     assert "warning: " in tune.text and "1 thread: tuned" in tune.text
     assert any(p.read_bytes().startswith(b"not a database") for p in path.parent.iterdir() if p.is_file())
 
@@ -129,7 +129,7 @@ def test_a_corrupt_cache_is_moved_aside_and_the_search_goes_on(env: dict[str, st
 def test_an_unwritable_cache_is_bad_usage_at_once(env: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with Terminal(*SMALL, "--cache", str(tmp_path / "file" / "cache.db"), env=env) as tune:
-        assert tune.wait(30) == 2
+        assert tune.wait() == 2
     assert "error: " in tune.text and "Traceback" not in tune.text
 
 
@@ -147,15 +147,15 @@ def test_plain_lines_when_piped(env: dict[str, str]) -> None:
 @pytest.mark.slow
 def test_require(env: dict[str, str]) -> None:
     with Terminal(*SMALL, "--mode", "require", env=env) as tune:
-        assert tune.wait(20) == 5
+        assert tune.wait() == 5
     assert "error: " in tune.text and "Traceback" not in tune.text
 
 
 @pytest.mark.slow
 def test_unknown_names(env: dict[str, str]) -> None:
     with Terminal("run", "--kernel", "matmull", env=env) as kernel:
-        assert kernel.wait(20) == 2
+        assert kernel.wait() == 2
     assert "did you mean 'matmul'?" in kernel.text
     with Terminal("run", "--kernel", "matmul", "--device", "gpu", env=env) as device:
-        assert device.wait(20) == 3
+        assert device.wait() == 3
     assert "unknown device 'gpu'" in device.text

@@ -442,6 +442,7 @@ def test_a_narrow_terminal_breaks_no_word(tune: Tune, cache_file: Path, monkeypa
         assert whole in text
 
 
+@pytest.mark.slow
 def test_a_plot_goes_through_a_link(tune: Tune, filled: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     (tmp_path / "old.svg").write_text("old")

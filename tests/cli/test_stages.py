@@ -86,6 +86,7 @@ def test_values_keep_their_names_from_pass_to_pass(monkeypatch: pytest.MonkeyPat
     assert len(changed) == 1 and changed[0].startswith("-") and "store y" in changed[0]
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("target", ["znver3", "neon", "sm_90a", "opencl-gpu"])
 def test_source_is_the_same_as_by_source(tune: Tune, target: str) -> None:
     assert stage(tune, "source", "--target", target) == tune(*SOFTMAX, "--target", target, "--source").out

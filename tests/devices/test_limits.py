@@ -168,6 +168,7 @@ def test_probing_keeps_what_it_measured(tmp_path: Path, monkeypatch: pytest.Monk
             assert 0 < getattr(rates, kind) < 1e13
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", [n for n in targets.NAMES if targets.named(n).arch == "x86_64"] + ["neon", "apple-m1"])
 def test_probe_kernels_build_for_every_target(name: str, cpu: Device) -> None:
     target = targets.named(name)

@@ -55,6 +55,7 @@ def call(device: OpenClDevice, made: Any, arrays: Sequence[np.ndarray[Any, Any]]
     exe.close()
 
 
+@pytest.mark.slow
 def test_a_kernel_of_groups(device: OpenClDevice) -> None:
     a, b = np.arange(64, dtype=np.float32), np.zeros(64, np.float32)
     call(device, source(DOUBLE, device.target, items=8, threads=8), [a, b])
@@ -271,6 +272,7 @@ def seeded(name: str, dtype: str, target: Target) -> list[Any]:
     return list(seeds(normalise(kernels.make(name, kernels.get(name).odd_shape, dtype)), target, target.cores))
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("name", "dtype"),
     [
@@ -286,6 +288,7 @@ def test_schedules_for_processors_agree_with_the_reference(device: OpenClDevice,
     agrees(device, name, dtype, seeded(name, dtype, device.target)[:1], device.target)
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("name", "dtype"), [("matmul", "float32"), ("softmax", "float32"), ("sum_rows", "float16"), ("transpose", "float32")]
 )

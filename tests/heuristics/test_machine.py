@@ -66,6 +66,7 @@ def test_models_hold_no_numbers_of_their_own() -> None:
     assert not found, found
 
 
+@pytest.mark.slow
 def test_a_slower_machine_takes_longer() -> None:
     """Rates of the model's own, not of its modules: half the clock takes twice as long but for what is in seconds."""
     slow = replace(DEFAULT, core=replace(DEFAULT.core, clock=DEFAULT.core.clock / 2), gpu=replace(DEFAULT.gpu, clock=DEFAULT.gpu.clock / 2))
@@ -79,6 +80,7 @@ def test_a_slower_machine_takes_longer() -> None:
             assert 1.9 * (one - launch - least * 5000) <= two - launch <= 2.0 * one
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("kernel", "part", "field"),
     [

@@ -15,7 +15,6 @@ from tilewright.opts import Opts, apply, dumps, opt
 from tilewright.targets import Target
 
 WHERE = [
-    ("znver5", "default", 1),
     ("znver5", "default", 8),
     ("znver5", "odd", 2),
     ("avx2", "default", 2),

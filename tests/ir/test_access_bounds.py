@@ -256,6 +256,7 @@ def _index(draw, axes, depth=2):
     return a + b if kind == "add" else a * b
 
 
+@pytest.mark.slow
 @given(data=st.data())
 @settings(max_examples=150, deadline=None)
 def test_what_is_proved_and_what_is_refuted_agree_with_every_point(data):

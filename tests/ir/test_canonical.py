@@ -194,6 +194,7 @@ def test_stable_across_processes_and_hash_seeds():
 
 
 # another thing --------------------------------------------------------------------------------------------------------
+@pytest.mark.slow
 def test_every_kernel_and_type_has_its_own_hash():
     seen = {}
     for name in kernels.NAMES:
@@ -203,6 +204,7 @@ def test_every_kernel_and_type_has_its_own_hash():
     assert [v for v in seen.values() if len(v) > 1] == []
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", kernels.NAMES)
 def test_every_size_counts(name):
     d = kernels.get(name)

@@ -10,6 +10,7 @@ from tilewright.program.builder import Builder
 from tilewright.program.program import Instr, statements
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", kernels.NAMES)
 def test_agrees_with_the_definitions_formula(name):
     d = kernels.get(name)

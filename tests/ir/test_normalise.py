@@ -58,6 +58,7 @@ def test_named_kernels_keep_their_results(name, mode):
     same(d.kernel(d.odd_shape), mode)
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", kernels.NAMES)
 @given(data=st.data())
 @settings(max_examples=8, deadline=None)

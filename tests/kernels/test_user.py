@@ -56,6 +56,7 @@ def test_defaults_sizes_and_type(my):
     assert kernels.make(f"{my}:needs", {"m": sym("m", 1, 4)}).symbols
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("name", "shape", "dtype", "message"),
     [

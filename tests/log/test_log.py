@@ -132,6 +132,7 @@ def test_a_log_that_cannot_be_written_ends_nothing(capsys: pytest.CaptureFixture
     log.logger("search").info("lost")
 
 
+@pytest.mark.slow
 def test_helper_processes_write_to_the_same_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from tilewright import kernels
     from tilewright.measure import Measurer
@@ -183,12 +184,13 @@ def test_a_file_that_was_named_is_left_alone(monkeypatch: pytest.MonkeyPatch, tm
     assert "one" in (tmp_path / "log").read_text()
 
 
-def test_the_board_stays_whole(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_the_board_stays_whole(tmp_path: Path, known_limits: Path) -> None:
     from ..cli.terminal import ESCAPES, Terminal
 
     env = {
         "TILEWRIGHT_CACHE": str(tmp_path / "c.db"),
-        "XDG_STATE_HOME": str(tmp_path),
+        "XDG_STATE_HOME": str(known_limits),
         log.ENV: "search:info,measure:debug",
     }
     with Terminal("run", "--kernel", "add", "--shape", "m=8,n=64", "--threads", "1", "--trials", "3", env=env) as tune:

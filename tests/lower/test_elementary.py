@@ -96,6 +96,7 @@ def test_error_is_bounded(op: str, name: str, target: Target) -> None:
     assert error[worst] <= BOUND[op][name == "float64"] + (0 if "fma" in target.features else 0.5), f"{error[worst]} ulp at {x[worst]!r}"
 
 
+@pytest.mark.many
 @op_
 @type_
 @pytest.mark.parametrize("lanes", [1, 16])

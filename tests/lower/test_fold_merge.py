@@ -62,6 +62,7 @@ def test_partial_sums_and_shared_loops_are_merged_afterwards(opts: list[Any], mo
     check_twin(kernels.make("attention", SHAPE), parse(opts), TARGET)
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", ["attention_full", "attention_window", "attention_grouped"])
 def test_every_form_agrees(name: str) -> None:
     more = {"attention_window": {"w": 7}, "attention_grouped": {"h": 4, "hk": 2}}.get(name, {})

@@ -60,13 +60,13 @@ def twin(case: Case) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TEN)
 def test_hundreds_of_schedules_of_kernels_of_every_kind(request: pytest.FixtureRequest, name: str) -> None:
-    hold(cases(request, name, 20), twin)
+    hold(cases(request, name, 12), twin)
 
 
 @pytest.mark.many
 @pytest.mark.parametrize("name", [n for n in NAMES if n not in TEN])
 def test_schedules_of_every_other_kernel(request: pytest.FixtureRequest, name: str) -> None:
-    hold(cases(request, name, 5), twin)
+    hold(cases(request, name, 4), twin)
 
 
 @pytest.mark.many

@@ -45,7 +45,7 @@ def fuzz(request: pytest.FixtureRequest, name: str, few: int, check: Callable[[C
 @pytest.mark.many
 @pytest.mark.parametrize("name", NAMES)
 def test_the_twin_is_equal_in_every_bit(request: pytest.FixtureRequest, name: str) -> None:
-    fuzz(request, name, 8, lambda c: check_twin(c.kernel, c.opts, c.target, c.vars, c.seed))
+    fuzz(request, name, 6, lambda c: check_twin(c.kernel, c.opts, c.target, c.vars, c.seed))
 
 
 @pytest.mark.many
@@ -57,7 +57,7 @@ def test_interpreted_floats_are_within_the_bound(request: pytest.FixtureRequest,
 @pytest.mark.many
 @pytest.mark.parametrize("name", NAMES)
 def test_compiled_code_is_within_the_bound(request: pytest.FixtureRequest, name: str) -> None:
-    fuzz(request, name, 4, lambda c: check_compiled(c.kernel, c.opts, c.target, c.vars, c.threads, c.seed), host_only=True)
+    fuzz(request, name, 3, lambda c: check_compiled(c.kernel, c.opts, c.target, c.vars, c.threads, c.seed), host_only=True)
 
 
 @pytest.mark.slow

@@ -82,6 +82,7 @@ def test_tiles_of_queries_before_the_keys_are_not_read():
 PLAIN = [{}, {"finite": False}, {"filled": True}, {"seen": lambda i, j: (j <= i) & (j > i - 7), "finite": False}]
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("opts", BLOCKS)
 @pytest.mark.parametrize("how", PLAIN, ids=["clamped", "bare", "filled", "window"])
 def test_the_twin_of_one_mask_agrees(how, opts):
@@ -95,6 +96,7 @@ def test_the_twin_of_one_mask_agrees_as_it_is_written():
     check_twin(plain(), parse(BLOCKS[1]), TARGET)
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("how", PLAIN[:3], ids=["clamped", "bare", "filled"])
 def test_one_mask_reads_no_later_tiles(how):
     kernel = normalise(plain(**how))
@@ -107,6 +109,7 @@ def test_one_mask_reads_no_later_tiles(how):
     np.testing.assert_allclose(y[:, :8], want[:, :8], rtol=1e-5)
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("how", PLAIN[:3], ids=["clamped", "bare", "filled"])
 @pytest.mark.parametrize("opts", [BLOCKS[1], BLOCKS[3]])
 def test_one_mask_on_special_values(how, opts):
@@ -158,6 +161,7 @@ def test_later_tiles_are_not_read():
     np.testing.assert_allclose(y[:, :, :8], want[:, :, :8], rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_tiles_before_the_window_are_not_read():
     def spoil(x):
         x["v"][:, :, :8] = np.nan

@@ -31,7 +31,8 @@ def test_seeds_in_every_type(name: str, dtype: str) -> None:
     d = kernels.get(name)
     shape = {**d.odd_shape, **({"b": 1, "h": 2} if name.startswith("attention") else {})}
     kernel = d.kernel(shape, dtype)
-    for opts in ((), *seeds(kernel, TARGET, 2)[:2]):
+    # a second seed in one type only: the twin computes with integers whatever the type, which decides no more than the lanes
+    for opts in ((), *seeds(kernel, TARGET, 2)[: 2 if dtype == d.dtypes[0] else 1]):
         check_twin(kernel, opts, TARGET)
 
 

@@ -154,6 +154,7 @@ def test_options_that_are_not_legal_raise() -> None:
         bisect(MATMUL, parse([["UPCAST", "q", 8]]), AVX2)
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", ["attention", "embedding_grad", "cumsum", "cross_entropy", "matmul_int8"])
 def test_the_seeds_of_other_kernels_are_right(name: str) -> None:
     kernel = normalise(kernels.make(name, dict(kernels.get(name).odd_shape)))
@@ -211,11 +212,13 @@ def test_a_target_that_is_not_run_says_so(capsys: pytest.CaptureFixture[str]) ->
     assert "every Program is right; what avx2's compiler makes" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_right_device(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*ARGS, "--device", "cpu", "--threads", "1"]) == 0
     assert "cpu          right" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_right_programs_and_a_wrong_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     script = tmp_path / "script.json"
     script.write_text(json.dumps({"rules": [{"do": "wrong"}]}))

@@ -1,5 +1,6 @@
 """Measuring right candidates: incumbents, confirmation, duels, lost runners, and what is left behind at the end."""
 
+import math
 import os
 import signal
 import subprocess
@@ -8,7 +9,7 @@ import textwrap
 import time
 
 import pytest
-from measure_fakes import N, built, count, double, endless, text
+from measure_fakes import N, built, count, double, endless, right, text
 from tilewright import kernels
 from tilewright.ir import MeasureError
 from tilewright.measure import Measurer, Outcome
@@ -53,7 +54,8 @@ def slow():
 @pytest.mark.slow
 def test_a_candidate_three_times_slower_than_the_incumbent_is_timed_no_further(m, fast, slow):
     quick, first = m.measure([fast, slow])  # the incumbent follows the batch
-    assert quick.ok and first.outcome is Outcome.slow and first.n <= 3
+    assert quick.ok and first.outcome is Outcome.slow
+    assert first.n <= max(3, math.ceil(0.005 / first.t_min)), "three calls, or as many as take 5 ms"
     assert first.t_min > 3 * quick.t_min and first.error <= 1 and first.sha
     (alone,) = m.measure([slow])
     assert alone.ok and alone.n >= 3
@@ -90,7 +92,7 @@ def test_outputs_are_hashed_where_asked_for(m, fast, slow):
 def test_confirming_finds_what_random_inputs_hide(m):
     # right within the bound, but not exact on whole numbers: 2·x·(1 + 2⁻²³)
     sloppy = built(text(value="fmul float %v, 0x4000000020000000"), "sloppy")
-    assert m.measure([sloppy])[0].ok
+    assert right(*m.measure([sloppy]))
     r = m.confirm(sloppy)
     assert r.outcome is Outcome.wrong and "y[" in r.detail
 
@@ -137,7 +139,7 @@ def test_a_duel_with_a_wrong_or_hanging_candidate_is_an_error(m, fast):
         m.duel(fast, built(text(value="fadd float %v, 1.0"), "wrong"))
     with pytest.raises(MeasureError, match="did not return within"):
         m.duel(built(text(endless()), "hang"), fast)
-    assert m.measure([fast])[0].ok
+    assert right(*m.measure([fast]))
 
 
 @pytest.mark.slow
@@ -154,30 +156,30 @@ def test_an_interrupted_call_leaves_no_stale_answers(m, fast, slow):
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, old)
     (r,) = m.measure([fast])
-    assert r.ok and r.opts == ("fast",)
+    assert right(r) and r.opts == ("fast",)
 
 
 @pytest.mark.slow
 def test_confirmations_in_turn_keep_every_reference(m, fast, slow):
     for candidate in (fast, slow, fast):
         assert m.confirm(candidate).ok
-        assert m.measure([candidate])[0].ok
+        assert right(*m.measure([candidate]))
 
 
 @pytest.mark.slow
 def test_a_lost_runner_is_replaced(m, fast):
-    assert m.measure([fast])[0].ok
+    assert right(*m.measure([fast]))
     m._process.kill()
-    assert [r.ok for r in m.measure([fast, fast])] == [True, True]
+    assert right(*m.measure([fast, fast]))
 
 
 @pytest.mark.slow
 def test_a_runner_that_stands_still_is_replaced(m, fast, monkeypatch):
     """Stopped, or in a lock that nobody will open: no message, no end, no processor time."""
-    assert m.measure([fast])[0].ok
+    assert right(*m.measure([fast]))
     monkeypatch.setattr(m, "_longest_s", 1.5)
     os.kill(m._process.pid, signal.SIGSTOP)
-    assert m.measure([fast])[0].ok
+    assert right(*m.measure([fast]))
 
 
 @pytest.mark.alone
@@ -205,7 +207,7 @@ def test_a_candidate_that_kills_the_runner_is_a_crash(m, fast):
         f"  %done = call i64 asm sideeffect {SYSCALL}(i64 62, i64 %pp, i64 9, i64 0, i64 0, i64 0, i64 0)"
     )
     before, bad, after = m.measure([fast, built(text(body), "parricide"), fast])
-    assert before.ok and after.ok
+    assert right(before, after)
     assert bad.outcome is Outcome.crash and "the runner was lost over it (killed by SIGKILL)" in bad.detail
 
 
@@ -225,7 +227,7 @@ def test_symbolic_extents():
     kernel = kernels.make("matmul", {"m": sym("m", 1, 512), "n": 32, "k": 16})
     with Measurer(kernel, "cpu", 1, builders=1, vars={"m": 77}) as m:
         got = dict(m.build([(), parse('[["UPCAST","n",16]]')]))
-        assert all(r.ok for r in m.measure([got[0], got[1]]))
+        assert right(*m.measure([got[0], got[1]]))
     with Measurer(kernel, "cpu", 1, builders=1) as m, pytest.raises(MeasureError, match="symbolic extent m: give it a value"):
         m.measure([got[0]])
 
@@ -259,7 +261,7 @@ def family(pid):
         found |= more
 
 
-def gone(pids, seconds=5.0):
+def gone(pids, seconds=60.0):
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         alive = set()
@@ -305,7 +307,7 @@ def test_nothing_outlives_the_main_process(number, code):
     main = subprocess.Popen([sys.executable, "-c", SCRIPT, HERE], stdout=subprocess.PIPE, text=True, start_new_session=True)
     try:
         assert main.stdout.readline() == "ready\n"
-        until = time.monotonic() + 5
+        until = time.monotonic() + 60
         while len(family(main.pid)) < 5 and time.monotonic() < until:
             time.sleep(0.02)
         pids = family(main.pid)
@@ -314,7 +316,7 @@ def test_nothing_outlives_the_main_process(number, code):
             os.killpg(main.pid, number)  # as a terminal sends it: to the whole foreground group
         else:
             main.send_signal(number)
-        assert main.wait(10) == code
+        assert main.wait(60) == code
         assert gone(pids)
     finally:
         main.kill()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from measure_fakes import N, double, signature
+from measure_fakes import N, double, right, signature
 from opencl_driver import QUICK, needs_pocl
 from tilewright import devices
 from tilewright.ir.node import const
@@ -67,12 +67,13 @@ FAULTS = {
 }
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("body", FAULTS)
 def test_a_fault_is_an_outcome_and_the_next_candidate_is_measured(m: Measurer, good: Built, body: str) -> None:
     outcome, detail = FAULTS[body]
     bad, after = m.measure([built(body, body), good])
     assert bad.outcome is outcome and detail in bad.detail, bad
-    assert after.ok
+    assert right(after)
 
 
 def test_more_group_memory_or_threads_than_there_are_cost_no_worker(m: Measurer, good: Built) -> None:
@@ -82,9 +83,10 @@ def test_more_group_memory_or_threads_than_there_are_cost_no_worker(m: Measurer,
     )
     assert memory.outcome is Outcome.build and "bytes of shared memory" in memory.detail
     assert threads.outcome is Outcome.build and "takes at most" in threads.detail
-    assert after.ok
+    assert right(after)
 
 
+@pytest.mark.slow
 def test_a_program_on_arrays(tmp_path: object) -> None:
     import numpy as np
     from opencl_driver import POCL

@@ -13,7 +13,8 @@ def state(pid):
 
 
 def wait_for(pid, states):
-    for _ in range(200):
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
         if state(pid) in states:
             return True
         time.sleep(0.005)

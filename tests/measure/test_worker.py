@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from fake_worker import FarDevice, LateDevice, LostDevice, OddDevice
-from measure_fakes import built, double, endless, store_at, text
+from measure_fakes import built, double, endless, right, store_at, text
 from tilewright.ir import DeviceError, MeasureError
 from tilewright.measure import Measurer, Outcome
 from tilewright.plan.remote import Copying
@@ -25,7 +25,7 @@ def good():
 @pytest.mark.slow
 def test_right_candidates_are_verified_and_timed(m, good):
     first, second = m.measure([good, good])
-    assert first.ok and second.ok and first.t_min > 0 and first.error <= 1
+    assert first.ok and right(second) and first.t_min > 0 and first.error <= 1
     assert m.confirm(good).ok
     assert m.duel(good, good, rounds=3).rounds == 3
 
@@ -42,13 +42,13 @@ def test_right_candidates_are_verified_and_timed(m, good):
 def test_a_fault_is_an_outcome_and_the_next_one_is_right(m, good, bad, outcome, detail):
     got, after = m.measure([built(bad, "bad"), good])
     assert got.outcome is outcome and detail in got.detail, got
-    assert after.ok
+    assert right(after)
 
 
 @pytest.mark.slow
 def test_a_hang_is_killed_at_its_deadline(m, good):
     hang, after = m.measure([built(text(endless()), "hang"), good])
-    assert hang.outcome is Outcome.timeout and after.ok
+    assert hang.outcome is Outcome.timeout and right(after)
 
 
 @pytest.mark.slow

@@ -208,6 +208,7 @@ def test_every_declaration_is_whole() -> None:
         assert {*option.named_fields, *option.defaults, *option.choices} <= fields, option.name
 
 
+@pytest.mark.slow
 def test_no_other_file_of_these_folders_knows_an_option_by_name() -> None:
     """Heuristics choose among options, and so do the default schedules; apply, the searches, the cache and the command line do not."""
     names = set(OPTIONS) - {"NOLOCAL"}  # what rules groups out is the business of groups.py and of what proposes them

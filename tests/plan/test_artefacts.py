@@ -174,6 +174,7 @@ extents = st.recursive(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @given(st.lists(extents, max_size=3), st.lists(extents, min_size=1, max_size=3))
 def test_signatures_survive_json(shape: list[int | Node], items: list[int | Node]) -> None:
     import json

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+import weakref
 from pathlib import Path
 
 import guarded
@@ -85,23 +86,82 @@ def test_new_and_old_arrays_mix(prog: Prog) -> None:
         a2, b2, _c = arrays()
         np.testing.assert_allclose(prog(a2, b, out=c), a2 @ b, rtol=1e-5, atol=1e-5)
         np.testing.assert_allclose(prog(a, b2), a @ b2, rtol=1e-5, atol=1e-5)
-    assert len(prog._memo) <= 64
+    assert len(prog._shaped) == 2, "with and without out="
 
 
-def test_dead_arrays_are_forgotten(prog: Prog) -> None:
-    a, b, c = arrays()
-    prog(a, b, out=c)
-    assert len(prog._memo) == 1
-    del a
+def test_arrays_are_not_kept(prog: Prog) -> None:
+    a, b, c = np.ones((8, 16), np.float32), np.ones((16, 32), np.float32), np.empty((8, 32), np.float32)
+    for _ in range(3):
+        prog(a, b, out=c)
+    references = [weakref.ref(x) for x in (a, b, c)]
+    del a, b, c
     gc.collect()
-    assert prog._memo == {}
+    assert [r() for r in references] == [None] * 3
 
 
-def test_a_remembered_array_that_was_viewed_differently_is_checked_again(prog: Prog) -> None:
+def wrong_array(what: str, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> tuple[list[object], object]:
+    """Inputs and output of the right shapes, one of them wrong."""
+    if what == "type":
+        return [a.astype(np.float64), b], c
+    if what == "matrix":
+        return [a.view(np.matrix), b], c
+    if what == "masked":
+        return [np.ma.array(a), b], c
+    if what == "list":
+        return [a.tolist(), b], c
+    if what == "strides":
+        return [np.asfortranarray(a), b], c
+    if what == "output's strides":
+        return [a, b], np.asfortranarray(c)
+    if what == "read-only output":
+        c.flags.writeable = False
+        return [a, b], c
+    if what == "misaligned":
+        room = np.zeros(a.nbytes + 1, np.uint8)[1:].view(np.float32).reshape(a.shape)
+        return [room, b], c
+    return [a], c
+
+
+WRONG = {
+    "type": "a is float64, it must be float32", "matrix": "a is a matrix", "masked": "a is a MaskedArray", "list": "a is a list",
+    "strides": "a is not contiguous", "output's strides": "c is not contiguous", "read-only output": "c is read-only",
+    "misaligned": "does not begin at a multiple of 4", "count": "takes 2 input arrays, not 1",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_a_call_after_a_good_one_is_checked_too(prog: Prog, what: str) -> None:
     a, b, c = arrays()
     prog(a, b, out=c)
-    with pytest.raises(ValueError, match="resize"):
-        a.resize((100, 100), refcheck=False)
+    inputs, out = wrong_array(what, a, b, c)
+    with pytest.raises(UsageError, match=WRONG[what]):
+        prog(*inputs, out=out)
+
+
+def test_an_overlap_after_a_good_call_is_refused(prog: Prog) -> None:
+    room = np.ones(8 * 16 + 16 * 32 + 8 * 32, np.float32)
+    a, b, c = room[:128].reshape(8, 16), room[128:640].reshape(16, 32), room[640:].reshape(8, 32)
+    prog(a, b, out=c)
+    for start in (0, 100, 127, 128, 639):
+        with pytest.raises(UsageError, match="output c overlaps"):
+            prog(a, b, out=room[start : start + 256].reshape(8, 32))
+    a.flags.writeable = False
+    assert prog(a, b, out=c) is c, "an input may be read-only"
+
+
+def test_many_sets_of_arrays_are_bound_once(prog: Prog, monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b, c = arrays()
+    prog(a, b, out=c)
+    monkeypatch.setattr(Prog, "_first_call", None)
+    monkeypatch.setattr(type(prog._executable), "bind", None)
+    for _ in range(200):
+        a, b, c = arrays()
+        np.testing.assert_allclose(prog(a, b, out=c), a @ b, rtol=1e-5, atol=1e-5)
+
+
+def test_an_array_that_was_viewed_differently_is_checked_again(prog: Prog) -> None:
+    a, b, c = arrays()
+    prog(a, b, out=c)
     try:
         a.shape = (16, 8)
     except AttributeError:
@@ -111,7 +171,7 @@ def test_a_remembered_array_that_was_viewed_differently_is_checked_again(prog: P
 
 
 @pytest.mark.filterwarnings("ignore:Setting the strides:DeprecationWarning")
-def test_a_remembered_array_whose_strides_were_set_is_checked_again(prog: Prog) -> None:
+def test_an_array_whose_strides_were_set_is_checked_again(prog: Prog) -> None:
     a, b, c = arrays()
     prog(a, b, out=c)
     try:

@@ -30,7 +30,7 @@ def test_sets_are_what_their_names_say() -> None:
     assert {"barrier", "shfl_xor", "prefetch"} == ops.FIXED
     assert {"lt", "le", "eq", "ne"} == ops.COMPARISONS
     assert {"const", "splat", "aligned"} == ops.FREE
-    assert {"div", "sqrt"} == ops.DIVIDES
+    assert {"div", "sqrt", "quot"} == ops.DIVIDES
     assert {"exp", "log", "tanh", "erf"} == ops.TWIN_ONLY
 
 

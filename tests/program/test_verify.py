@@ -302,6 +302,7 @@ def programs() -> dict[str, Program]:
     return {name: made(name) for name in PROGRAMS}
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", BREAKS)
 def test_a_broken_program_is_refused(name: str, programs: dict[str, Program]) -> None:
     """In every one of the Programs that has such a place, and in one at least."""

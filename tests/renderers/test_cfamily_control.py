@@ -47,6 +47,7 @@ def loops() -> Program:
     return Program("loops", (Param("y", int64, (48,), "out"),), (), [phase])
 
 
+@pytest.mark.many
 @lang
 def test_loops_and_conditions(lang: str) -> None:
     y = np.full(48, -7)
@@ -99,6 +100,7 @@ def test_indexes_are_32_bits_where_that_is_known(lang: str, small: str, large: s
     assert line.strip().startswith(large)
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("place", ["private", "arena"])
 def test_scratch_of_gpu_threads(place: str) -> None:
     """The same kernel with scratch in private memory and in the arena (more than 16 KiB of it)."""
@@ -112,6 +114,7 @@ def test_scratch_of_gpu_threads(place: str) -> None:
     np.testing.assert_array_equal(y, 3 * x[::-1])
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("lang", ["opencl", "cuda"])
 @pytest.mark.parametrize("shuffles", [False, True])
 def test_groups_share_memory_and_exchange_values(lang: str, shuffles: bool) -> None:

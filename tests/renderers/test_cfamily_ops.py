@@ -41,6 +41,7 @@ def test_c(lanes: int, types: tuple[str, ...]) -> None:
     agree(run_text.c, bench(lanes, types, fma=FMA), bench(lanes, types, fma=FMA))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("lanes", "types"), [(1, TYPES), (13, SOME), (16, ("float64", "int32"))])
 def test_opencl(lanes: int, types: tuple[str, ...]) -> None:
     agree(run_text.opencl, bench(lanes, types, fma=FMA), bench(lanes, types, fma=FMA))

@@ -27,6 +27,7 @@ def ones(name: str, n: int) -> np.ndarray:
     return np.arange(1, n + 1).astype(dtype(name).np)
 
 
+@pytest.mark.many
 @target
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("lanes", [8, 16])
@@ -73,6 +74,7 @@ def test_masked_scalars(name: str, target: Target) -> None:
     assert z.tobytes() == np.concatenate([x[:2], kept[2:]]).tobytes()
 
 
+@pytest.mark.many
 @target
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("masked", [False, True])

@@ -48,6 +48,7 @@ def agree(program: Program, kernel: Kernel, vars: dict[str, int], lang: str, see
         assert not differ.any(), f"{name}: {int(differ.sum())} of {differ.size} differ"
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("lang", LANGS)
 @pytest.mark.parametrize("lanes", [1, 4])
 def test_every_operation_on_every_type(lanes: int, lang: str) -> None:
@@ -62,6 +63,7 @@ def test_every_operation_on_every_type(lanes: int, lang: str) -> None:
     assert [d for d in found if not re.search(r": (max|min): .*\(-?0\.0\) is not .*\(-?0\.0\), ", d)] == []
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(("at", "name"), list(enumerate(kernels.NAMES)), ids=kernels.NAMES)
 def test_seeds_compute_the_kernel(at: int, name: str) -> None:
     kernel = kernels.get(name).kernel(kernels.get(name).odd_shape)
@@ -69,6 +71,7 @@ def test_seeds_compute_the_kernel(at: int, name: str) -> None:
     agree(program, kernel, {}, LANGS[at % 2])
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", random_schedules.NAMES[::3])
 def test_random_schedules(name: str) -> None:
     rng = random.Random(f"neon/{name}")

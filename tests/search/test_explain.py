@@ -141,7 +141,7 @@ def test_the_command_needs_a_cached_schedule_and_prints_json(tmp_path: Path, cap
     # the command that it says, as it says it, is the one that helps
     assert main([*shlex.split(said.split("tune it first: tune ")[1]), "--trials", "4", "--quiet"]) == 0
     capsys.readouterr()
-    assert main(["explain", *where, "--budget", "20s", "--format", "json"]) == 0
+    assert main(["explain", *where, "--budget", "3s", "--format", "json"]) == 0
     got = json.loads(capsys.readouterr().out)
     assert got["seconds"] > 0 and len(got["options"]) == len(got["opts"])
     assert main(["explain", *where, "--budget", "0.5s"]) == 0

@@ -241,6 +241,7 @@ def test_kept_trials_say_what_happened(tmp_path: Path, at: int) -> None:
     )
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("sampler", HERE)
 def test_a_resumed_study_tells_and_does_not_ask_again(tmp_path: Path, sampler: str) -> None:
     url = urls(tmp_path)[1]
@@ -284,6 +285,7 @@ def test_strangers_in_a_study_are_left_out(tmp_path: Path) -> None:
     assert optuna.logging.get_verbosity() == optuna.logging.ERROR
 
 
+@pytest.mark.slow
 def test_other_templates_are_another_study(tmp_path: Path) -> None:
     """Optuna refuses a parameter with other choices, so a version with other templates must not meet the old trials."""
     url = urls(tmp_path)[0]

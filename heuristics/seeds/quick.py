@@ -1,0 +1,143 @@
+"""Seeds at the time of a call: the first legal list by rule, and the model's choice among a few.
+
+`gathered.seeds` tries every guess, and has the model rank them: tens or hundreds of milliseconds. Here a rule puts
+first what that ranking mostly picks, for the kernel's structure alone, and the model is asked about as many guesses as
+its size allows. `benchmarks/jit_seed.py` records what that costs, in time and in quality."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
+
+from ...ir.kernel import Kernel
+from ...opts.defaults import rows
+from ...opts.opt import Opts
+from ...opts.structure import contractions, extent, nests
+from ...targets import Target
+from ..model import estimate
+from .constants import constant_seeds
+from .folds import fold_seeds
+from .gathered import gathers, owners, row_lanes, work
+from .legal import Trials
+from .quick_contractions import ask_contractions
+from .quick_gpu import gpu_wishes
+from .rows import columns, scans, transposed, windows
+
+COST = 8.0
+"""What all guesses of a kernel may cost together; applying and estimating one costs `EACH`, and `NODE` for every
+expression of its nests. The units are about milliseconds of a server's core."""
+EACH, NODE = 1.5, 0.03
+MOST = 7
+TILES = 3
+"""Tiles of the folded axis that `fold_seeds` guesses for each register tile."""
+
+
+class _Choice:
+    """The guesses that were tried so far, and what the model says of each; at most as many as the kernel's size allows."""
+
+    def __init__(self, kernel: Kernel, target: Target, threads: int) -> None:
+        self.trials, self.threads = Trials(kernel, target), threads
+        self.found: dict[Opts, float] = {}
+        self.most = most_guesses(kernel)
+
+    def ask(self, wish: Opts) -> float | None:
+        """Predicted seconds of what is legal of `wish`; None where nothing is, or enough was asked."""
+        if len(self.found) >= self.most:
+            return None
+        opts = self.trials.legal(wish)
+        if opts is None:
+            return None
+        if opts not in self.found:
+            self.found[opts] = estimate(self.trials.apply(opts), self.threads)
+        return self.found[opts]
+
+    def ask_all(self, wishes: Iterable[Opts]) -> None:
+        """Ask about wishes in turn, until enough was asked."""
+        for wish in wishes:
+            if len(self.found) >= self.most:
+                return
+            self.ask(wish)
+
+    def best_first(self) -> list[Opts]:
+        """What was asked, as the model ranks it."""
+        return sorted(self.found, key=lambda o: (self.found[o], str(o)))
+
+
+def most_guesses(kernel: Kernel) -> int:
+    """How many guesses the model is asked about: fewer for kernels with long expressions."""
+    nodes = sum(len(n.all_nodes) for n in nests(kernel))
+    return max(2, min(MOST, int(COST / (EACH + NODE * nodes))))
+
+
+def quick_seeds(kernel: Kernel, target: Target, threads: int = 1) -> list[Opts]:
+    """Few legal seed schedules, best guess first; never empty. Deterministic: nothing is timed."""
+    choice = _Choice(kernel, target, threads)
+    if target.kind == "gpu":
+        choice.ask_all(gpu_wishes(kernel, target))
+        return list(dict.fromkeys((*choice.best_first(), ())))
+    _of_processor(choice, kernel, target)
+    found = choice.best_first()
+    packed = _Choice(kernel, target, threads)
+    if any(b.constant for b in kernel.inputs):
+        packed.ask_all(constant_seeds(kernel, target, threads, found[:1]))
+    return list(dict.fromkeys((*packed.best_first(), *found, ())))
+
+
+def _of_processor(choice: _Choice, kernel: Kernel, target: Target) -> None:
+    """The first kind of guesses that has a legal one: as in `gathered.seeds`, what has a fold's seeds needs no other."""
+    folds = list(fold_seeds(kernel, target, choice.threads))
+    choice.ask_all(_spread(folds))
+    if choice.found:
+        return
+    found = contractions(kernel)
+    main = max(found, key=lambda c: work(c.nest)) if found else None
+    if main is not None and any(extent(a) > 1 for a in main.rows):
+        ask_contractions(choice.trials, choice.threads, main, choice.ask)
+        if choice.found:
+            return
+    lanes = row_lanes(kernel, target)
+    turned = next((o for o in transposed(kernel, target, lanes) if choice.trials.legal(o) is not None), None)
+    if turned is not None:  # tiles in scratch beat strided accesses whatever the width
+        choice.ask(turned)
+        return
+    wishes = _row_wishes(kernel, target, choice.threads, lanes)
+    if main is not None:  # each operand is used for one row of results, so it is a row kernel as much
+        choice.ask_all(islice(wishes, 2))
+        ask_contractions(choice.trials, choice.threads, main, choice.ask)
+    choice.ask_all(wishes)
+
+
+def _spread(folds: Sequence[Opts]) -> list[Opts]:
+    """Guesses for a fold, the likeliest first: short tiles of the two largest register tiles, then longer tiles."""
+    order = (TILES, 0, TILES + 1, 1, 2 * TILES)
+    return [folds[i] for i in (*order, *range(len(folds))) if i < len(folds)]
+
+
+def _row_wishes(kernel: Kernel, target: Target, threads: int, lanes: int) -> Iterator[Opts]:
+    """Guesses for everything that is no contraction, the likeliest first."""
+
+    def row(vectors: int, copies: int = 1) -> Opts:
+        return rows(kernel, target, threads, vectors * lanes, True, copies)
+
+    found = nests(kernel)
+    several = len(found) > 1
+    special = [
+        _picked(owners(kernel, target, threads, lanes), (0, 3, 9, 12)),
+        _picked(columns(kernel, lanes, threads), (1, 0)),
+        _picked(windows(kernel, lanes), (3, 5, 1, 0)),
+        _picked(scans(kernel, lanes), (2, 4, 0)),
+    ]
+    if any(special):
+        yield from chain.from_iterable(s[:2] for s in special)
+        yield row(8)
+        yield from chain.from_iterable(s[2:] for s in special)
+        yield row(4)
+    if any(gathers(n) for n in found):
+        yield from (row(8, 8), row(8, 4))
+    yield from (row(4, 2), row(8), row(4)) if several else (row(8), row(4))
+
+
+def _picked(wishes: Iterable[Opts], places: Sequence[int]) -> list[Opts]:
+    """The wishes at `places`, and the first where there are fewer."""
+    found = list(islice(wishes, max(places) + 1))
+    return [found[i] for i in places if i < len(found)] or found[:1]

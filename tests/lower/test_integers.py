@@ -1,0 +1,143 @@
+"""Operators of integers by a value, on every type and in every language, against NumPy on awkward numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+import value_kernels
+from checks import twin_of
+from tilewright.ir import KernelBuilder, KernelError, Node, bool_, const, float32, int32, int64, uint32
+from tilewright.ir.evaluation.reference import evaluate
+from tilewright.ir.kernel import Kernel
+
+TYPES = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+OPERATORS: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]] = {
+    "and": (lambda x, y: x & y, np.bitwise_and),
+    "or": (lambda x, y: x | y, np.bitwise_or),
+    "xor": (lambda x, y: x ^ y, np.bitwise_xor),
+    "not": (lambda x, y: ~x, lambda x, y: np.invert(x)),
+    "shl": (lambda x, y: x << y, np.left_shift),
+    "shr": (lambda x, y: x >> y, np.right_shift),
+    "shl 3": (lambda x, y: x << 3, lambda x, y: np.left_shift(x, x.dtype.type(3))),
+    "shr 5": (lambda x, y: x >> 5, lambda x, y: np.right_shift(x, x.dtype.type(5))),
+    "shr all": (lambda x, y: x >> 64, lambda x, y: np.right_shift(x, x.dtype.type(64))),
+    "shr of": (lambda x, y: 100 >> y, lambda x, y: np.right_shift(x.dtype.type(100), y)),
+    "//": (lambda x, y: x // y, np.floor_divide),
+    "%": (lambda x, y: x % y, np.remainder),
+    "// 7": (lambda x, y: x // 7, lambda x, y: np.floor_divide(x, x.dtype.type(7))),
+    "% 16": (lambda x, y: x % 16, lambda x, y: np.remainder(x, x.dtype.type(16))),
+    "100 %": (lambda x, y: 100 % y, lambda x, y: np.remainder(x.dtype.type(100), y)),
+    "together": (lambda x, y: ((x ^ y) + (x << 1)) // ((y & 15) | 1), lambda x, y: np.floor_divide((x ^ y) + (x << 1), (y & 15) | 1)),
+}
+"""The expression, and NumPy's."""
+
+
+def operands(name: str) -> tuple[Any, Any]:
+    """Every pair of awkward numbers, and random ones, in a number that is no multiple of any vector's width."""
+    info, rng = np.iinfo(name), np.random.default_rng(5)
+    awkward = np.array([0, 1, 2, 7, 8, 31, 63, info.max, info.max - 1, info.min, info.min + 1], name)
+    if info.min:
+        awkward = np.concatenate([awkward, np.array([-1, -2, -7], name)])
+    pairs = np.array(list(product(awkward, awkward)), name)
+    more = rng.integers(info.min, info.max, (52, 2), name, endpoint=True)
+    x, y = np.concatenate([pairs, more]).T
+    return np.ascontiguousarray(x), np.ascontiguousarray(y)
+
+
+def every(name: str, n: int) -> Kernel:
+    return value_kernels.pointwise([name, name], n, lambda x, y: [f(x, y) for f, _ in OPERATORS.values()])
+
+
+def wanted(name: str) -> dict[str, Any]:
+    x, y = operands(name)
+    with np.errstate(all="ignore"):
+        return {f"y{at}": np.asarray(f(x, y)).astype(name) for at, (_, f) in enumerate(OPERATORS.values())}
+
+
+@pytest.mark.many
+@pytest.mark.parametrize("name", TYPES)
+@pytest.mark.parametrize("schedule", value_kernels.LANES)
+@pytest.mark.parametrize("way", value_kernels.RUNS)
+def test_operators_are_numpys(way: str, schedule: str, name: str) -> None:
+    x, y = operands(name)
+    got = value_kernels.run(every(name, len(x)), [x, y], way, schedule)
+    for (what, _), (at, want) in zip(OPERATORS.items(), wanted(name).items(), strict=True):
+        np.testing.assert_array_equal(got[at], want, err_msg=f"{what} of {name}")
+
+
+@pytest.mark.many
+@pytest.mark.parametrize("name", TYPES)
+def test_the_reference_and_the_twin_are_numpys(name: str) -> None:
+    x, y = operands(name)
+    kernel = every(name, len(x))
+    got = evaluate(kernel, {"x0": x, "x1": y})
+    for at, want in wanted(name).items():
+        np.testing.assert_array_equal(got[at], want, err_msg=at)
+    twin_of(value_kernels.program(kernel, "lanes", expand=False), kernel, {})
+
+
+@pytest.mark.parametrize("way", ["llvm", "c", "interpreter"])
+def test_bools(way: str) -> None:
+    x, y = np.array([0, 0, 1, 1] * 15, bool), np.array([0, 1, 0, 1] * 15, bool)
+    kernel = value_kernels.pointwise(["bool", "bool"], 60, lambda x, y: [x & y, x | y, x ^ y, ~x])
+    got = value_kernels.run(kernel, [x, y], way)
+    for at, want in enumerate([x & y, x | y, x ^ y, ~x]):
+        np.testing.assert_array_equal(got[f"y{at}"], want)
+
+
+@pytest.mark.parametrize("way", ["llvm", "interpreter"])
+def test_an_index_may_be_an_operand_and_a_result_may_be_an_index(way: str) -> None:
+    """Row i reads element (i ^ 5) & 15, and what data says modulo 16."""
+    k = KernelBuilder("permute")
+    i = k.axis("i", 16)
+    x, at = k.input("x", (16,), float32), k.input("at", (16,), int64)
+    k.store("y", float32, (16,), (i,), x[(i ^ 5) & 15] + x[at[i] % 16] * 100.0)
+    data, places = np.arange(16, dtype=np.float32), np.arange(16) * 7 - 30
+    got = value_kernels.run(k.build(), [data, places], way)["y"]
+    np.testing.assert_array_equal(got, data[np.arange(16) ^ 5] + data[places % 16] * 100)
+
+
+FLOAT_PAIRS = np.array(
+    [
+        *product([0.0, -0.0, 1.0, -1.0, 7.5, -7.5, 0.1, -0.1, 1e5, 3.0], [1.0, -1.0, 0.1, -0.1, 3.0, -3.0, 2.5, np.inf, -np.inf]),
+        *np.random.default_rng(3).normal(0, 10, (70, 2)),
+    ]
+)
+
+
+@pytest.mark.many
+@pytest.mark.parametrize("name", ["float32", "float64"])
+@pytest.mark.parametrize("way", ["llvm", "c", "interpreter"])
+def test_floats_divide_as_in_numpy(way: str, name: str) -> None:
+    x, y = (np.ascontiguousarray(v.astype(name)) for v in FLOAT_PAIRS.T)
+    kernel = value_kernels.pointwise([name, name], len(x), lambda x, y: [x // y, x % y])
+    got = value_kernels.run(kernel, [x, y], way)
+    np.testing.assert_array_equal(got["y0"], np.floor_divide(x, y))
+    want = np.remainder(x, y)
+    np.testing.assert_array_equal(got["y1"], want)
+    np.testing.assert_array_equal(np.signbit(got["y1"]), np.signbit(want))
+
+
+def test_errors_say_what_to_do() -> None:
+    a, b = (KernelBuilder("k").input("x", (4,), t)[0] for t in (int32, uint32))
+    flag, half = const(1.0, float32).eq(0.0), const(1.5, float32)
+    with pytest.raises(KernelError, match=r"/ of int32: cast it to a float type, or divide with //"):
+        _ = a / a
+    with pytest.raises(KernelError, match="xor of int32 and uint32: cast one of them"):
+        _ = a ^ b
+    for wrong in (lambda: half & half, lambda: half << 1, lambda: flag // flag, lambda: flag << flag):
+        with pytest.raises(KernelError, match="cast it to an integer type"):
+            wrong()
+    with pytest.raises(KernelError, match="~ of float32"):
+        _ = ~half
+    assert (flag & True) is flag
+
+
+def test_text_reads_as_it_is_written() -> None:
+    x: Node = KernelBuilder("k").input("x", (4,), uint32)[0]
+    assert repr((x ^ 3) << (x // x) | ~(x % x)) == "(((x[0] ^ 3) << (x[0] // x[0])) | not((x[0] % x[0])))"
+    assert (x & 1).dtype is uint32 and (x.eq(0) & x.eq(1)).dtype is bool_
