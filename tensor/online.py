@@ -44,9 +44,9 @@ def online(kernel: Kernel, rows: bool = False, products: bool = False) -> Kernel
 
     The chain must read a contraction that spans the axis, as attention reads q·kᵀ: then the fold saves that array. Rows
     that lie in memory are as fast in several passes; only where elements are compared with a result, as argmax does, is
-    one pass better. `rows` folds all chains over them. `products`: fold also where the chain is one sum of products with
-    that contraction, which could be reassociated or be two kernels. Values without a reduction are written out first, and
-    axes that walk one dimension become one family."""
+    one pass better. `rows` folds all chains over them. `products`: fold also where the chain is one sum of products
+    with that contraction, which could be reassociated or be two kernels. Values without a reduction are written out
+    first, and axes that walk one dimension become one family."""
     if any(isinstance(item, Fold) for item in kernel.body):
         return NoFold("it has a fold already")
     nests = family_form(inline(kernel))
