@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import islice
 
 from ...ir.node import Node
 from ...opts.defaults import waste
@@ -39,7 +40,9 @@ def ask_contractions(trials: Trials, threads: int, c: Contraction, ask: Ask) -> 
     # that makes them narrow
     across = _depth(c) > 4 * LONG and any(x.buffer == c.wide and x.stride(c.lane) != 1 for x in accesses(kernel, c.nest))
     order = sorted(guesses, key=lambda g: _key(g, c, target, threads, math.prod(free), across))
-    for _, wish in zip(range(2), window_guesses(kernel, target, threads, c), strict=False):
+    windows = list(islice(window_guesses(kernel, target, threads, c), 2))
+    windows = windows[-1:] if target.registers >= 32 else windows[:1]  # with many registers, items over the rows where they are offered
+    for wish in windows:
         ask(wish)
     asked: dict[Blocks, float] = {}
 
@@ -51,7 +54,7 @@ def ask_contractions(trials: Trials, threads: int, c: Contraction, ask: Ask) -> 
 
     at = best_of(order[0])
     few = (_stream, _few) if max(map(extent, c.rows), default=1) <= FEW_ROWS else ()
-    for change in (*few, _cut, _rows, _tile):
+    for change in (*few, *(() if windows else (_cut, _rows, _tile))):
         at = best_of(change(at, [g for g in order if g not in asked]))
 
 
