@@ -19,6 +19,8 @@ from .windows import window_guesses
 
 LONG = 512
 """The block of a reduction whose whole panel the second cache does not hold."""
+WIDE = 256
+"""Elements of the lane axis in a panel that is wide enough: beyond that, items over lanes are better than over rows."""
 SHORT = 256
 """The block of a reduction that is asked about first: its panels fit the second cache beside what passes."""
 MORE_ITEMS = 8
@@ -66,13 +68,13 @@ def _row(c: Contraction) -> Node | None:
     return max(c.rows, key=extent, default=None)
 
 
-def _key(g: Blocks, c: Contraction, target: Target, threads: int, free: int, across: bool) -> tuple[float, bool, bool, bool, int, int]:
+def _key(g: Blocks, c: Contraction, target: Target, threads: int, free: int, across: bool) -> tuple[float, bool, bool, bool, int, int, int]:
     """What guesses are sorted by: seconds by a closed form, to two digits, and what mostly is better among equals."""
     seconds = 1e-12 + _seconds(g, c, target, threads, free)
     digits = -math.floor(math.log10(seconds)) + 1
     line, room = g.nb * c.nest.expr.dtype.size, DEFAULT.caches.usable * target.l2
     whole = g.kc == (0 if across or _depth(c) * line <= room else LONG)
-    return round(seconds, digits), bool(g.stream), (g.kc or _depth(c)) * line > room, not whole, -g.nb, g.rows
+    return round(seconds, digits), bool(g.stream), (g.kc or _depth(c)) * line > room, not whole, -min(g.nb, WIDE), g.rows, -g.nb
 
 
 def _seconds(g: Blocks, c: Contraction, target: Target, threads: int, free: int) -> float:
