@@ -10,6 +10,7 @@ from ..maps import Indices
 from ..node import TensorNode
 from .folds import find_folds
 from .heads import epilogue, is_contraction, is_head
+from .limits import cuts
 from .regions import FoldedEnds, KernelRegion, Regions
 from .rules import Rule
 
@@ -62,6 +63,7 @@ def partition(outs: Sequence[TensorNode], banned: Collection[int] = ()) -> Parte
     for together in folds.together:
         host, *guests = (ends[id(h)] for h in together)
         plan.guests.update((id(g), host) for g in guests)
+    stored.update((id(n), (n, Rule.limit)) for n in cuts(graph, lambda n: id(n) in stored))
     regions = Regions(graph, stored, heads, plan)
     return Parted(_ordered(graph, regions), regions)
 
@@ -107,7 +109,7 @@ def _ordered(graph: Graph, regions: Regions) -> list[Group]:
 
 def _hosts(n: TensorNode, regions: Regions) -> list[KernelRegion]:
     """Kernels that compute a stored node anyway, so that they can store it as well."""
-    if id(n) not in regions.stored:
+    if id(n) not in regions.stored or regions.stored[id(n)][1] is Rule.limit:
         return []
     if id(n) in regions.extra:
         return regions.extra[id(n)]
