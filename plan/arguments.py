@@ -164,7 +164,7 @@ class Binder:
         return tuple(at for at, _ in spans)
 
 
-def address(a: Array) -> int:
+def address(a: Any) -> int:
     """Where an array's memory begins."""
     try:
         return addressof(from_buffer(a))

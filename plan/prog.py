@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ..devices import BoundCall
 from ..ir.errors import DeviceError, UsageError
 from ..ir.kernel import Kernel
 from ..ir.normalise import normalise
@@ -92,7 +93,7 @@ class Prog:
         if not symbols and len(inputs) == self._inputs:
             try:
                 shaped = self._shaped.get(tuple([a.shape for a in arrays]))
-            except AttributeError:  # not an array: the slow way says so
+            except (AttributeError, TypeError):  # not an array: the slow way says so
                 shaped = None
             if shaped is not None:
                 addresses = self._binder.quick(arrays, shaped.sizes)
@@ -135,6 +136,27 @@ class Prog:
                 self._calls.clear()
             call = self._calls[vars] = self._executable.bind(vars)
         return call
+
+    @property
+    def executable(self) -> Executable:
+        """What runs. On a device with memory of its own (`Device.memory`), it takes handles of that memory."""
+        return self._executable.inner if isinstance(self._executable, Copying) else self._executable
+
+    def bound(self, *arrays: Any, **symbols: int) -> BoundCall:
+        """A call for a `CallReplay`, after every check: inputs, then outputs. It keeps the arrays. What a schedule packs of
+        constant inputs is packed now. Raises UsageError as a call does, and on a device with memory of its own: make a
+        BoundCall of `executable` and handles there."""
+        if isinstance(self._executable, Copying):
+            raise UsageError(f"{self._binder.usage()}: arrays are not in this device's memory; make a BoundCall of handles")
+        first = self._inputs
+        outs = self._binder.outs(arrays[first:])
+        inputs = arrays[:first]
+        self._binder.check(inputs, outs)
+        env = self._binder.values(inputs, outs, symbols)
+        addresses = self._binder.addresses(arrays, self._binder.shapes(env))
+        vars = tuple(env[s] for s in self._binder.symbols)
+        packed = self._executable.pack(addresses, vars) if self._constants is not None else None
+        return BoundCall(self._executable, addresses, vars, packed, arrays)
 
     def repack(self) -> None:
         """Forget what is packed of constant inputs, whose contents have changed."""

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..ir.kernel import Kernel
+from ..ir.naming import tidy
+from ..ir.reciprocal import by_reciprocal
 from . import partition as P
 from .lines import Line
 from .node import HostCall, TensorNode, walk
@@ -98,7 +100,7 @@ def call_list(outs: Sequence[TensorNode]) -> CallList:
         kernels: list[Kernel | None] = []
         again = False
         for group, p in zip(parted.groups, pulled, strict=True):
-            kernel = None if p is None else p.kernel
+            kernel = None if p is None else by_reciprocal(p.kernel)
             if kernel is not None and group.folded:
                 folded = online(kernel, products=True)
                 if isinstance(folded, NoFold):
@@ -106,7 +108,7 @@ def call_list(outs: Sequence[TensorNode]) -> CallList:
                     again = True
                 else:
                     kernel = folded
-            kernels.append(kernel)
+            kernels.append(None if kernel is None else tidy(kernel))
         if not again:
             return _listed(outs, parted, pulled, kernels, banned)
 

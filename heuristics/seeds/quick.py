@@ -23,11 +23,11 @@ from .quick_contractions import ask_contractions
 from .quick_gpu import gpu_wishes
 from .rows import columns, scans, transposed, windows
 
-COST = 8.0
+COST = 9.5
 """What all guesses of a kernel may cost together; applying and estimating one costs `EACH`, and `NODE` for every
 expression of its nests. The units are about milliseconds of a server's core."""
-EACH, NODE = 1.5, 0.03
-MOST = 7
+EACH, NODE = 1.3, 0.03
+MOST = 4
 TILES = 3
 """Tiles of the folded axis that `fold_seeds` guesses for each register tile."""
 
@@ -44,7 +44,7 @@ class _Choice:
         """Predicted seconds of what is legal of `wish`; None where nothing is, or enough was asked."""
         if len(self.found) >= self.most:
             return None
-        opts = self.trials.legal(wish)
+        opts = self.trials.legal_at_once(wish)
         if opts is None:
             return None
         if opts not in self.found:
@@ -122,7 +122,7 @@ def _row_wishes(kernel: Kernel, target: Target, threads: int, lanes: int) -> Ite
     found = nests(kernel)
     several = len(found) > 1
     special = [
-        _picked(owners(kernel, target, threads, lanes), (0, 3, 9, 12)),
+        _picked(owners(kernel, target, threads, lanes), (3, 12, 0)),
         _picked(columns(kernel, lanes, threads), (1, 0)),
         _picked(windows(kernel, lanes), (3, 5, 1, 0)),
         _picked(scans(kernel, lanes), (2, 4, 0)),
