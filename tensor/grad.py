@@ -163,5 +163,3 @@ def _one_float(value: Any) -> None:
         raise UsageError(f"the function returned {type(value).__name__}: a gradient is taken of a tensor (use has_aux for other results)")
     if value.node.size != 1 or not value.dtype.is_float:
         raise UsageError(f"the function returned {value.dtype}{list(value.shape)}: a gradient is taken of one float (a sum or a mean)")
-
-

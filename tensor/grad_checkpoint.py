@@ -44,9 +44,7 @@ def again(n: TensorNode, dy: TensorNode, regions: dict[int, list[TensorNode]], a
     fresh = regions[id(region)]
     table = {id(i): f for i, f in zip(region.inputs, fresh)}
     rebuild(order, inside, table)
-    border = {
-        id(s): s for m in order if id(m) in inside and id(m) not in inputs for s in m.src if id(s) not in inside and id(s) in active
-    }
+    border = {id(s): s for m in order if id(m) in inside and id(m) not in inputs for s in m.src if id(s) not in inside and id(s) in active}
     return table[id(body)], [*fresh, *border.values()], [*region.inputs, *border.values()]
 
 

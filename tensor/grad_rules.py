@@ -4,23 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from math import prod
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from ..ir.errors import UsageError
 from . import maps
-from .grad_elementwise import ELEMENTWISE, add, mul, sub
+from .grad_elementwise import ELEMENTWISE, mul
 from .grad_indexed import gathered, scattered
 from .grad_views import spread, transposed
 from .lines import at
-from .node import TensorNode
+from .node import HostCall, Loaded, Scattered, TensorNode
 from .ops import elementwise as E
 from .primitives import cast, const, iota, reduce, reshape, scan, scatter, view
-from .node import Loaded, Scattered
 
-if TYPE_CHECKING:
-    from .node import HostCall
 
-Value = Callable[[TensorNode], TensorNode]
+class Pass(Protocol):
+    """What rules ask of the backward pass they are part of."""
+
+    def value(self, n: TensorNode) -> TensorNode:
+        """What computes the value of `n` in the backward pass."""
+
+    def alone(self, dy: TensorNode) -> bool:
+        """Whether a gradient has one reader, so that work behind it may become part of what is made of it."""
+
+
 Given = Iterator[tuple[int, TensorNode]]
 """(operand, gradient)."""
 HostRule = Callable[["TensorNode", TensorNode], "list[TensorNode | None]"]
@@ -35,31 +41,31 @@ def register_gradient(name: str, rule: HostRule) -> None:
     HOST_RULES[name] = rule
 
 
-def _elementwise(n: TensorNode, dy: TensorNode, wanted: tuple[bool, ...], value: Value) -> Given:
+def _elementwise(n: TensorNode, dy: TensorNode, wanted: tuple[bool, ...], p: Pass) -> Given:
     parts = ELEMENTWISE.get(n.arg)
     if parts is None:
         raise UsageError(f"{n.arg} has no gradient{at(n.line)}: put stop_gradient() around it, or write it by other functions")
     for i, part in enumerate(parts):
         if wanted[i] and part is not None:
-            yield i, part(dy, value(n), *map(value, n.src))
+            yield i, part(dy, p.value(n), *map(p.value, n.src))
 
 
-def _cast(n: TensorNode, dy: TensorNode, wanted: tuple[bool, ...], value: Value) -> Given:
+def _cast(n: TensorNode, dy: TensorNode, wanted: tuple[bool, ...], p: Pass) -> Given:
     yield 0, cast(dy, n.src[0].dtype)
 
 
-def _view(n: TensorNode, dy: TensorNode, wanted: tuple[bool, ...], value: Value) -> Given:
-    yield 0, transposed(n.arg, dy)
+def _view(n: TensorNode, dy: TensorNode, wanted: tuple[bool, ...], p: Pass) -> Given:
+    yield 0, transposed(n.arg, dy, p.alone(dy))
 
 
-def _reduce(n: TensorNode, dy: TensorNode, wanted: tuple[bool, ...], value: Value) -> Given:
+def _reduce(n: TensorNode, dy: TensorNode, wanted: tuple[bool, ...], p: Pass) -> Given:
     combine, over = n.arg
-    x = value(n.src[0])
+    x = p.value(n.src[0])
     out = spread(dy, x.shape, over)
     if combine == "mul":
         out = mul(out, _other_factors(x, over))
     elif combine in ("max", "min"):
-        here = cast(E.binary("eq", x, spread(value(n), x.shape, over)), dy.dtype)
+        here = cast(E.binary("eq", x, spread(p.value(n), x.shape, over)), dy.dtype)
         out = mul(spread(E.divide(dy, reduce("add", here, over)), x.shape, over), here)
     yield 0, out
 
@@ -100,15 +106,15 @@ def counted(shape: maps.Shape, dim: int) -> TensorNode:
     return view(iota(shape[dim]), maps.IndexMap(shape, (shape[dim],), holes, (holes[dim],)))
 
 
-def _scan(n: TensorNode, dy: TensorNode, wanted: tuple[bool, ...], value: Value) -> Given:
+def _scan(n: TensorNode, dy: TensorNode, wanted: tuple[bool, ...], p: Pass) -> Given:
     combine, dim = n.arg
-    x = value(n.src[0])
+    x = p.value(n.src[0])
     if combine == "add":
         yield 0, _suffixes(dy, dim)
     elif combine == "mul":
-        yield 0, _products(x, value(n), dy, dim)
+        yield 0, _products(x, p.value(n), dy, dim)
     else:
-        yield 0, _extremes(x, value(n), dy, dim)
+        yield 0, _extremes(x, p.value(n), dy, dim)
 
 
 def _suffixes(x: TensorNode, dim: int) -> TensorNode:
@@ -133,17 +139,17 @@ def _extremes(x: TensorNode, y: TensorNode, dy: TensorNode, dim: int) -> TensorN
     return scatter(dy, to, (reached,), x.shape)
 
 
-def _gather(n: TensorNode, dy: TensorNode, wanted: tuple[bool, ...], value: Value) -> Given:
+def _gather(n: TensorNode, dy: TensorNode, wanted: tuple[bool, ...], p: Pass) -> Given:
     if wanted[0]:
         yield 0, gathered(n, dy)
 
 
-def _scatter(n: TensorNode, dy: TensorNode, wanted: tuple[bool, ...], value: Value) -> Given:
+def _scatter(n: TensorNode, dy: TensorNode, wanted: tuple[bool, ...], p: Pass) -> Given:
     if wanted[0]:
-        yield 0, scattered(n, dy, value)
+        yield 0, scattered(n, dy, p.value)
 
 
-def _host(n: TensorNode, dy: TensorNode, wanted: tuple[bool, ...], value: Value) -> Given:
+def _host(n: TensorNode, dy: TensorNode, wanted: tuple[bool, ...], p: Pass) -> Given:
     call: HostCall = n.arg
     rule = HOST_RULES.get(call.name)
     if rule is None:
@@ -156,7 +162,7 @@ def _host(n: TensorNode, dy: TensorNode, wanted: tuple[bool, ...], value: Value)
             yield i, g
 
 
-RULES: dict[str, Callable[[TensorNode, TensorNode, tuple[bool, ...], Value], Given]] = {
+RULES: dict[str, Callable[[TensorNode, TensorNode, tuple[bool, ...], Pass], Given]] = {
     "elementwise": _elementwise,
     "cast": _cast,
     "after": _cast,
@@ -167,7 +173,4 @@ RULES: dict[str, Callable[[TensorNode, TensorNode, tuple[bool, ...], Value], Giv
     "scatter": _scatter,
     "host": _host,
 }
-"""By primitive: (node, gradient of its result, which operands' gradients are wanted, the value of a node in the
-backward pass) → gradients of operands. Leaves have none; what is missing here cannot be behind a float."""
-
-__all__ = ["HOST_RULES", "RULES", "add", "register_gradient", "sub"]
+"""By primitive: (node, gradient of its result, which operands' gradients are wanted, the backward pass) → gradients of operands. Leaves have none; what is missing here cannot be behind a float."""

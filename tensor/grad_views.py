@@ -24,8 +24,9 @@ from .sums import pushed, summed
 _ZERO = const(0)
 
 
-def transposed(by: IndexMap, dy: TensorNode) -> TensorNode:
-    """Σ of `dy` (of shape `by.shape`) over the places that read each element of the source; of shape `by.source`."""
+def transposed(by: IndexMap, dy: TensorNode, alone: bool = True) -> TensorNode:
+    """Σ of `dy` (of shape `by.shape`) over the places that read each element of the source; of shape `by.source`. `alone`:
+    nothing else reads `dy`, so that a contraction behind it may be made in another order, or as part of the sum."""
     if prod(by.shape) == 0 or prod(by.source) == 0:
         return constant(0, dy.dtype, by.source)
     if by.reshape and by.mask is None:
@@ -40,7 +41,8 @@ def transposed(by: IndexMap, dy: TensorNode) -> TensorNode:
     if not found.solved:
         return _scattered(by, kept, dy)
     extra = tuple(range(len(by.source), len(found.map.shape)))
-    return summed(pushed(dy, found.map) if extra else view(dy, found.map), extra)
+    inside = alone and (extra or found.map.permutes)
+    return summed(pushed(dy, found.map) if inside else view(dy, found.map), extra)
 
 
 class _Solution:

@@ -40,6 +40,7 @@ class Backward:
         if any(s.weights is not None for s in self.softmaxes.values()):
             self._rewrite()
         self.found: dict[int, TensorNode] = {}
+        self.gifts: dict[int, int] = {}
         self.regions: dict[int, list[TensorNode]] = {}
 
     def _rewrite(self) -> None:
@@ -48,17 +49,26 @@ class Backward:
             softmax = self.softmaxes.get(id(n))
             if softmax is not None and softmax.weights is not None:
                 self.values[id(n)] = softmax.weights
-            elif n.op in ("view", "cast", "elementwise", "after") and not isinstance(n.arg, Region) and any(id(s) in self.values for s in n.src):
+            elif (
+                n.op in ("view", "cast", "elementwise", "after")
+                and not isinstance(n.arg, Region)
+                and any(id(s) in self.values for s in n.src)
+            ):
                 self.values[id(n)] = make(n.op, tuple(map(self.value, n.src)), n.arg, n.shape, n.dtype)
 
     def value(self, n: TensorNode) -> TensorNode:
         """What computes the value of `n` in the backward pass."""
         return self.values.get(id(n), n)
 
+    def alone(self, dy: TensorNode) -> bool:
+        """Whether a gradient was given to one node only."""
+        return self.gifts.get(id(dy), 0) == 1
+
     def give(self, n: TensorNode, dy: TensorNode) -> None:
         """Add to a node's gradient."""
         if id(n) in self.active:
             known = self.found.get(id(n))
+            self.gifts[id(dy)] = self.gifts.get(id(dy), 0) + 1
             self.found[id(n)] = dy if known is None else E.binary("add", known, dy)
 
     def run(self, outs: Sequence[TensorNode], given: Sequence[TensorNode]) -> dict[int, TensorNode]:
@@ -76,7 +86,7 @@ class Backward:
                 self._again(n, dy)
             else:
                 wanted = tuple(id(s) in self.active for s in n.src)
-                for i, g in RULES[n.op](n, dy, wanted, self.value):
+                for i, g in RULES[n.op](n, dy, wanted, self):
                     if wanted[i]:
                         self.give(n.src[i], g)
         return self.found

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-
 from node_values import Array, value
 from tilewright.tensor.node import TensorNode
 from tilewright.tensor.ops import elementwise as E

@@ -7,7 +7,6 @@ from math import erf
 from typing import Any
 
 import numpy as np
-
 from tilewright.ir.node import Node
 from tilewright.tensor.maps import Indices
 from tilewright.tensor.node import Loaded, TensorNode, walk
@@ -88,7 +87,7 @@ def _view(n: TensorNode, x: Array) -> Array:
     env = _env(n.arg.axes, n.shape)
     keep = np.broadcast_to(True if n.arg.mask is None else place(n.arg.mask, env), n.shape)
     at = [np.broadcast_to(place(i, env), n.shape) for i in n.arg.indices]
-    assert all(((0 <= i) & (i < e))[keep].all() for i, e in zip(at, x.shape)), f"{n} reads outside of its source"
+    assert all(((i >= 0) & (i < e))[keep].all() for i, e in zip(at, x.shape)), f"{n} reads outside of its source"
     at = [np.where(keep, i, 0) for i in at]
     if 0 in x.shape:
         return np.zeros(n.shape)

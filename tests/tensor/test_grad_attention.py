@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-
 from differences import check
 from tilewright.tensor import primitives as P
 from tilewright.tensor.node import TensorNode, walk

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from differences import check
 from node_values import value
 from tilewright.ir.errors import UsageError
