@@ -86,7 +86,7 @@ def key_of(outs: Sequence[TensorNode]) -> tuple[Any, ...]:
             place = memory.setdefault(_memory(n), len(memory))
             rows.append(("leaf", place, n.shape, n.dtype.name, getattr(n.data, "range", None)))
         else:
-            arg = (type(n.arg), repr(n.arg)) if n.op == "const" else n.arg
+            arg = (type(n.arg), repr(n.arg)) if n.op == "const" else None if n.op == "cast" else n.arg
             rows.append((n.op, tuple(number[id(s)] for s in n.src), arg, n.shape, n.dtype.name))
     return (tuple(rows), tuple(number[id(o)] for o in outs))
 

@@ -144,7 +144,7 @@ class _Pull:
             return const(t.arg, t.dtype.compute)
         if t.op == "iota":
             return at[0]
-        if t.op == "cast":
+        if t.op in ("cast", "after"):
             return O.cast(self.elem(t.src[0], at, mask), t.dtype.compute)
         if t.op == "elementwise":
             return element(t.arg, [self.elem(s, at, mask) for s in t.src])

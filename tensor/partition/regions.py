@@ -218,6 +218,9 @@ class Regions:
         if n.op in ("elementwise", "cast", "scan"):
             for s in n.src:
                 self._use(s, region, use.indices, times)
+        elif n.op == "after":
+            self._use(n.src[0], region, use.indices, times)
+            self._use(n.src[1], region, {None}, 0)
         elif n.op == "view":
             self._use(n.src[0], region, {_through(n, at) for at in use.indices}, times)
         elif n.op == "reduce":
