@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..devices import BoundCall
 from ..ir.errors import DeviceError, UsageError
+from ..ir.in_place import apart
 from ..ir.kernel import Kernel
 from ..ir.normalise import normalise
 from .arguments import Binder, address
@@ -33,7 +34,8 @@ MEMO = 64
 class Prog:
     """A compiled kernel. `prog(a, b)` returns the output (a tuple of them where the kernel has several); `prog(a, b, out=c)` writes into
     `c` and returns it. Inputs and outputs are in the order of `kernel.inputs` and `kernel.outputs`; arrays must have the exact
-    shape and dtype, be row-major contiguous, and no output may overlap another argument. Raises UsageError otherwise.
+    shape and dtype, be row-major contiguous, and no output may overlap another argument, but for one that may be written in place
+    of an input (`ir.in_place`): the same array is both then. Raises UsageError otherwise.
 
     Symbolic extents take their values from the shapes; one that no shape tells is a keyword. Safe to call from several threads.
 
@@ -210,10 +212,12 @@ def best(
     opened = cache if isinstance(cache, Cache) else open(cache)
     numbers = {k: v for k, v in (shape or {}).items() if isinstance(v, int)}
     failed: list[tuple[Opt, ...]] = []
+    known = apart(kernel)  # what was tuned: rows remember the source without outputs in place
     while True:
-        plan = resolve(kernel, place, threads, opened, exact_only, shape=numbers or None, store=store, excluded=failed, seed=seed)
+        plan = resolve(known, place, threads, opened, exact_only, shape=numbers or None, store=store, excluded=failed, seed=seed)
         try:
-            built = build(plan.rendered or render(normalise(kernel), plan.opts, place, store), place, store)
+            rendered = plan.rendered if known is kernel else None
+            built = build(rendered or render(normalise(kernel), plan.opts, place, store), place, store)
             return Prog(kernel, plan, built, _loaded(place, built, threads))
         except (DeviceError, MemoryError) as e:
             if exact_only or plan.opts in failed:

@@ -124,9 +124,10 @@ def _listed(
         for root in group.roots:
             place[_memory(root)] = len(nodes)
             nodes.append(root)
-        made = tuple(group.roots), tuple(group.rules)
-        read = group.roots[0].src if p is None else p.inputs
-        inputs, outputs = (tuple(place[_memory(n)] for n in ns) for ns in (read, group.roots))
+        read, written = (group.roots[0].src, tuple(group.roots)) if p is None else (p.inputs, p.outputs)
+        rules = {id(n): rule for n, rule in zip(group.roots, group.rules, strict=True)}
+        made = written, tuple(rules[id(n)] for n in written)
+        inputs, outputs = (tuple(place[_memory(n)] for n in ns) for ns in (read, written))
         if kernel is None:
             calls.append(NumpyCall(group.roots[0].arg, inputs, outputs, *made))
         else:
