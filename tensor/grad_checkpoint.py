@@ -8,6 +8,7 @@ uses it)."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from typing import Any
 
 from .node import Mark, TensorNode, make, walk
 from .primitives import after
@@ -52,13 +53,14 @@ def rebuild(
     order: Sequence[TensorNode],
     inside: Collection[int],
     table: dict[int, TensorNode],
-    remake: Callable[[TensorNode, tuple[TensorNode, ...]], TensorNode] | None = None,
+    remake: Callable[[TensorNode, tuple[TensorNode, ...], Any], TensorNode] | None = None,
 ) -> None:
-    """Make the nodes of `order` whose ids are `inside` anew from what `table` says of their sources, into `table`."""
+    """Make the nodes of `order` whose ids are `inside` anew from what `table` says of their sources, into `table`; by
+    `remake` of a node, its new sources and its `arg`, else as they were."""
     for m in order:
         if id(m) in inside and id(m) not in table:
             src = tuple(table.get(id(s), s) for s in m.src)
             arg = m.arg
             if isinstance(arg, Region):
                 arg = Region([table.get(id(i), i) for i in arg.inputs])
-            table[id(m)] = remake(m, src) if remake is not None else make(m.op, src, arg, m.shape, m.dtype)
+            table[id(m)] = remake(m, src, arg) if remake is not None else make(m.op, src, arg, m.shape, m.dtype)

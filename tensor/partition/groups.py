@@ -105,7 +105,20 @@ def _ordered(graph: Graph, regions: Regions) -> list[Group]:
 
     for g in list(groups):
         place(g)
+    for group in done:
+        if group.folded and len(group.roots) > 1:
+            _arrange(graph, group)
     return done
+
+
+def _arrange(graph: Graph, group: Group) -> None:
+    """Results of a fold that do not need each other, in the order of the named kernels: the largest first (a row's
+    log-sum-exp after the rows), then those that need more of the contractions (attention's dk before dv)."""
+    pairs = list(zip(group.roots, group.rules, strict=True))
+    if any(graph.depends(a, b) for a, _ in pairs for b, _ in pairs if a is not b):
+        return
+    pairs.sort(key=lambda p: (-p[0].size, -sum(graph.depends(p[0], f) for f in group.folded)))
+    group.roots, group.rules = [n for n, _ in pairs], [r for _, r in pairs]
 
 
 def _hosts(n: TensorNode, regions: Regions) -> list[KernelRegion]:
