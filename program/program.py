@@ -12,7 +12,7 @@ Operations (a, b, c are Vals; vectors are element-wise; comparisons give bool). 
     0); from `expand` for targets with avx512 only idiv imod   floor division / remainder of an index by the positive
     int `attr` quot        a / b of integers rounded towards 0; 0 where b is 0, and the least number by -1 is itself lt le eq ne and or not xor shl shr   shr is arithmetic on signed, logical on unsigned types; and/or/xor
     also on ints select      (cond, a, b) cast        to out.dtype: float→int truncates (saturation not required),
-    int→int wraps, bool→number 0/1, nearest even bitcast     same size exp log tanh erf     only in Programs lowered
+    int→int wraps, bool→number 0/1, nearest even bitcast     same size exp expm1 log log1p tanh erf sin cos atan trunc     only in Programs lowered
     with `expand=False` (the twin); otherwise expanded to the above splat       scalar → vector         extract
     (vec), attr = lane        insert  (vec, scalar), attr = lane aligned     (), attr = (parameter, bytes): whether
     the parameter's address is a multiple of so many bytes shuffle     (a, b), attr = tuple of lane numbers into a‖b
