@@ -63,8 +63,9 @@ def wanted(name: str) -> dict[str, Any]:
 
 @pytest.mark.many
 @pytest.mark.parametrize("name", TYPES)
-@pytest.mark.parametrize("schedule", value_kernels.LANES)
-@pytest.mark.parametrize("way", value_kernels.RUNS)
+@pytest.mark.parametrize(
+    ("way", "schedule"), [*((way, "lanes") for way in value_kernels.RUNS), ("llvm", "plain"), ("interpreter", "plain")]
+)
 def test_operators_are_numpys(way: str, schedule: str, name: str) -> None:
     x, y = operands(name)
     got = value_kernels.run(every(name, len(x)), [x, y], way, schedule)
