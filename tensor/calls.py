@@ -96,6 +96,10 @@ def call_list(outs: Sequence[TensorNode]) -> CallList:
     banned: dict[int, str] = {}
     while True:
         parted = P.partition(outs, banned)
+        strays = parted.strays()
+        if strays:
+            banned.update((id(n), "a kernel that cannot run in tiles reads it as well") for n in strays)
+            continue
         pulled = [None if g.roots[0].op == "host" else pull(g.roots, parted.regions.is_stored) for g in parted.groups]
         kernels: list[Kernel | None] = []
         again = False

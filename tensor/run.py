@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import UsageError
 from . import buffers
-from .calls import CallList, KernelCall, call_list, is_leaf, key_of, leaves_of
+from .calls import CallList, KernelCall, call_list, key_of, leaves_of
 from .node import TensorNode
 from .programs import program
 

@@ -15,6 +15,9 @@ FLOPS_PER_BYTE = 8.0
 (30 to 60 GFLOP/s of simple vector work a core against 4 to 8 GB/s). Only its order matters: a wrong factor of two moves
 a boundary between nearly equal choices."""
 
+MASK = 3
+"""Operations of a padded read: bounds are compared, and what is outside is chosen."""
+
 CHEAP = 2
 """Operations that a contraction's operand may hold: they are hidden behind the loads."""
 
@@ -51,7 +54,9 @@ def behind(node: TensorNode, ends: Callable[[TensorNode], bool]) -> Behind:
             if n is not node:
                 arrays[id(n)] = n
                 continue
-        if n.op == "elementwise":
+        if n.op == "view" and n.arg.mask is not None:
+            flops += MASK
+        elif n.op == "elementwise":
             flops += _FLOPS.get(n.arg, 1)
         stack.extend(n.src)
     return Behind(flops, tuple(arrays.values()), reduces)
