@@ -11,7 +11,7 @@ from typing import Any
 from ..ir.errors import UsageError
 from . import primitives as P
 from .grad_checkpoint import Region
-from .grad_rules import register_gradient
+from .grad_host import register_gradient
 from .node import Argument, Mark, TensorNode
 from .reverse import gradients
 from .tensor import Tensor

@@ -9,6 +9,7 @@ from typing import Protocol
 from ..ir.errors import UsageError
 from . import maps
 from .grad_elementwise import ELEMENTWISE, mul
+from .grad_host import HOST_RULES
 from .grad_indexed import gathered, scattered
 from .grad_views import spread, transposed
 from .lines import at
@@ -29,16 +30,6 @@ class Pass(Protocol):
 
 Given = Iterator[tuple[int, TensorNode]]
 """(operand, gradient)."""
-HostRule = Callable[["TensorNode", TensorNode], "list[TensorNode | None]"]
-"""(node, gradient of its result) → the gradients of its sources."""
-
-HOST_RULES: dict[str, HostRule] = {}
-"""Gradients of calls of NumPy's code, by the call's name."""
-
-
-def register_gradient(name: str, rule: HostRule) -> None:
-    """Let calls of NumPy's code named `name` have a gradient: `rule(node, dy)` returns nodes for its sources (or None)."""
-    HOST_RULES[name] = rule
 
 
 def _elementwise(n: TensorNode, dy: TensorNode, wanted: tuple[bool, ...], p: Pass) -> Given:
@@ -66,7 +57,7 @@ def _reduce(n: TensorNode, dy: TensorNode, wanted: tuple[bool, ...], p: Pass) ->
         out = mul(out, _other_factors(x, over))
     elif combine in ("max", "min"):
         here = cast(E.binary("eq", x, spread(p.value(n), x.shape, over)), dy.dtype)
-        out = mul(spread(E.divide(dy, reduce("add", here, over)), x.shape, over), here)
+        out = mul(spread(E.binary("div", dy, reduce("add", here, over)), x.shape, over), here)
     yield 0, out
 
 
@@ -126,7 +117,7 @@ def _products(x: TensorNode, y: TensorNode, dy: TensorNode, dim: int) -> TensorN
     zero = E.binary("eq", x, 0.0)
     first = E.binary("and", zero, E.binary("eq", scan("add", cast(zero, x.dtype), dim), 1.0))
     without = scan("mul", E.where(first, 1.0, x), dim)
-    usual = E.divide(_suffixes(mul(dy, y), dim), E.where(zero, 1.0, x))
+    usual = E.binary("div", _suffixes(mul(dy, y), dim), E.where(zero, 1.0, x))
     return E.where(first, _suffixes(mul(dy, without), dim), E.where(zero, 0.0, usual))
 
 
