@@ -9,7 +9,7 @@ from ..ir.dtypes import DType
 from ..ir.errors import UsageError
 from .handle import TensorHandle, node_of
 from .leaves import leaf
-from .node import Argument, TensorNode, walk
+from .node import OpenArgument, TensorNode, walk
 from .ops.elementwise import binary
 from .primitives import cast, const, stop_gradient
 from .reverse import gradients
@@ -93,6 +93,6 @@ def keeps(node: TensorNode) -> bool:
     """Whether a gradient may still be asked for through a node: of a tensor with requires_grad, or of an argument of a
     function that is being differentiated."""
     return node.tracked and any(
-        (isinstance(n.arg, Argument) and n.arg.open) or (n in LEAVES and LEAVES[n]() is not None)
+        (isinstance(n.arg, OpenArgument) and n.arg.open) or (n in LEAVES and LEAVES[n]() is not None)
         for n in walk([node], lambda n: not n.tracked)
     )

@@ -18,7 +18,7 @@ from .ops import elementwise as E
 from .primitives import cast, const, iota, reduce, reshape, scan, scatter, view
 
 
-class Pass(Protocol):
+class BackwardPass(Protocol):
     """What rules ask of the backward pass they are part of."""
 
     def value(self, n: TensorNode) -> TensorNode:
@@ -32,7 +32,7 @@ Given = Iterator[tuple[int, TensorNode]]
 """(operand, gradient)."""
 
 
-def _elementwise(n: TensorNode, dy: TensorNode, wanted: tuple[bool, ...], p: Pass) -> Given:
+def _elementwise(n: TensorNode, dy: TensorNode, wanted: tuple[bool, ...], p: BackwardPass) -> Given:
     parts = ELEMENTWISE.get(n.arg)
     if parts is None:
         raise UsageError(f"{n.arg} has no gradient{at(n.line)}: put stop_gradient() around it, or write it by other functions")
@@ -41,15 +41,15 @@ def _elementwise(n: TensorNode, dy: TensorNode, wanted: tuple[bool, ...], p: Pas
             yield i, part(dy, p.value(n), *map(p.value, n.src))
 
 
-def _cast(n: TensorNode, dy: TensorNode, wanted: tuple[bool, ...], p: Pass) -> Given:
+def _cast(n: TensorNode, dy: TensorNode, wanted: tuple[bool, ...], p: BackwardPass) -> Given:
     yield 0, cast(dy, n.src[0].dtype)
 
 
-def _view(n: TensorNode, dy: TensorNode, wanted: tuple[bool, ...], p: Pass) -> Given:
+def _view(n: TensorNode, dy: TensorNode, wanted: tuple[bool, ...], p: BackwardPass) -> Given:
     yield 0, transposed(n.arg, dy, p.alone(dy))
 
 
-def _reduce(n: TensorNode, dy: TensorNode, wanted: tuple[bool, ...], p: Pass) -> Given:
+def _reduce(n: TensorNode, dy: TensorNode, wanted: tuple[bool, ...], p: BackwardPass) -> Given:
     combine, over = n.arg
     x = p.value(n.src[0])
     out = spread(dy, x.shape, over)
@@ -97,7 +97,7 @@ def counted(shape: maps.Shape, dim: int) -> TensorNode:
     return view(iota(shape[dim]), maps.IndexMap(shape, (shape[dim],), holes, (holes[dim],)))
 
 
-def _scan(n: TensorNode, dy: TensorNode, wanted: tuple[bool, ...], p: Pass) -> Given:
+def _scan(n: TensorNode, dy: TensorNode, wanted: tuple[bool, ...], p: BackwardPass) -> Given:
     combine, dim = n.arg
     x = p.value(n.src[0])
     if combine == "add":
@@ -130,17 +130,17 @@ def _extremes(x: TensorNode, y: TensorNode, dy: TensorNode, dim: int) -> TensorN
     return scatter(dy, to, (reached,), x.shape)
 
 
-def _gather(n: TensorNode, dy: TensorNode, wanted: tuple[bool, ...], p: Pass) -> Given:
+def _gather(n: TensorNode, dy: TensorNode, wanted: tuple[bool, ...], p: BackwardPass) -> Given:
     if wanted[0]:
         yield 0, gathered(n, dy)
 
 
-def _scatter(n: TensorNode, dy: TensorNode, wanted: tuple[bool, ...], p: Pass) -> Given:
+def _scatter(n: TensorNode, dy: TensorNode, wanted: tuple[bool, ...], p: BackwardPass) -> Given:
     if wanted[0]:
         yield 0, scattered(n, dy, p.value)
 
 
-def _host(n: TensorNode, dy: TensorNode, wanted: tuple[bool, ...], p: Pass) -> Given:
+def _host(n: TensorNode, dy: TensorNode, wanted: tuple[bool, ...], p: BackwardPass) -> Given:
     call: HostCall = n.arg
     rule = HOST_RULES.get(call.name)
     if rule is None:
@@ -153,7 +153,7 @@ def _host(n: TensorNode, dy: TensorNode, wanted: tuple[bool, ...], p: Pass) -> G
             yield i, g
 
 
-RULES: dict[str, Callable[[TensorNode, TensorNode, tuple[bool, ...], Pass], Given]] = {
+RULES: dict[str, Callable[[TensorNode, TensorNode, tuple[bool, ...], BackwardPass], Given]] = {
     "elementwise": _elementwise,
     "cast": _cast,
     "after": _cast,

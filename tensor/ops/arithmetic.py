@@ -107,7 +107,7 @@ def clip(x: TensorNode, /, min: Operand | None = None, max: Operand | None = Non
             bound = _bound(x, bound)
             if bound is None:
                 continue
-        a, b = together("clip", out, cast(bound, x.dtype))
+        a, b = together("clip", out, cast(bound, x.dtype) if isinstance(bound, TensorNode) else bound)
         out = elementwise(op, a, b)
     return out
 
