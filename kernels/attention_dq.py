@@ -55,9 +55,9 @@ def parameters(kb: KernelBuilder, s: Shape, dtype: DType) -> tuple[Buffer, ...]:
     )
 
 
-def weights(kb: KernelBuilder, s: Shape, inputs: Sequence[Buffer], heads: Heads, fixed: str) -> tuple[Value, Value, Value, Value]:
+def weights(kb: KernelBuilder, s: Shape, inputs: Sequence[Buffer], heads: Heads, fixed: str) -> tuple[Value, ...]:
     """Block values over (batch and heads, `fixed`, the other family), 'row' or 'key' being fixed: the products q·k
-    and dy·v, the weights P and the gradients dS."""
+    and dy·v, the weights P and the gradients dS. For a fixed row only dS reads P, which then has no name of its own."""
     q, k, v, dy, lse, delta = inputs
     folded = "key" if fixed == "row" else "row"
     a, f = kb.axis(fixed, s["s"]), kb.axis(f"{folded}@in", s["s"])
@@ -67,9 +67,12 @@ def weights(kb: KernelBuilder, s: Shape, inputs: Sequence[Buffer], heads: Heads,
     dot = kb.block_reduce("add", "dot", at, l, q[(*heads.query, i, l)] * k[(*heads.key, j, l)])
     dP = kb.block_reduce("add", "dP", at, l, dy[(*heads.query, i, l)] * v[(*heads.key, j, l)])
     weight, seen = exp(dot[at] * scale(s["d"], q.dtype) - lse[(*heads.query, i)]), Mask.of(s).seen(i, j)
-    P = kb.block_value("P", at, weight if seen is None else where(seen, weight, 0.0))
-    dS = kb.block_value("dS", at, P[at] * (dP[at] - delta[(*heads.query, i)]))
-    return dot, dP, P, dS
+    weight = weight if seen is None else where(seen, weight, 0.0)
+    change = dP[at] - delta[(*heads.query, i)]
+    if fixed == "row":
+        return dot, dP, kb.block_value("dS", at, weight * change)
+    P = kb.block_value("P", at, weight)
+    return dot, dP, P, kb.block_value("dS", at, P[at] * change)
 
 
 def make(s: Shape, dtype: DType) -> Kernel:

@@ -23,7 +23,8 @@ def make(s: Shape, dtype: DType) -> Kernel:
 
 
 def build(name: str, s: Shape, dtype: DType, stats: bool) -> Kernel:
-    """The kernel, with mean (m) and rstd (m) stored in the compute type when `stats`."""
+    """The kernel, with mean (m) and rstd (m) stored in the compute type when `stats`. Only then have they names, as
+    they are read by two loops (`ir.naming`)."""
     m, n = s["m"], s["n"]
     kb = KernelBuilder(name)
     i = kb.axis("m", m)
@@ -31,14 +32,18 @@ def build(name: str, s: Shape, dtype: DType, stats: bool) -> Kernel:
     x = kb.input("x", (m, n), dtype)
     weight, bias = kb.input("weight", (n,), dtype), kb.input("bias", (n,), dtype)
     total = kb.sum("total", (i,), j_mean, x[i, j_mean])
-    mean = kb.value("mean", (i,), total[i] / as_float(n, dtype))
-    dev = kb.value("dev", (i, j_dev), x[i, j_dev] - mean[i])
-    square = kb.sum("square", (i,), j_var, dev[i, j_var] * dev[i, j_var])
-    rstd = kb.value("rstd", (i,), 1.0 / sqrt(square[i] / as_float(n, dtype) + EPSILON))
-    kb.store("y", dtype, (m, n), (i, j_out), dev[i, j_out] * rstd[i] * weight[j_out] + bias[j_out])
+    mean = total[i] / as_float(n, dtype)
     if stats:
-        kb.store("mean_out", dtype.compute, (m,), (i,), mean[i])
-        kb.store("rstd_out", dtype.compute, (m,), (i,), rstd[i])
+        mean = kb.value("mean", (i,), mean)[i]
+    dev = kb.value("dev", (i, j_dev), x[i, j_dev] - mean)
+    square = kb.sum("square", (i,), j_var, dev[i, j_var] * dev[i, j_var])
+    rstd = 1.0 / sqrt(square[i] / as_float(n, dtype) + EPSILON)
+    if stats:
+        rstd = kb.value("rstd", (i,), rstd)[i]
+    kb.store("y", dtype, (m, n), (i, j_out), dev[i, j_out] * rstd * weight[j_out] + bias[j_out])
+    if stats:
+        kb.store("mean_out", dtype.compute, (m,), (i,), mean)
+        kb.store("rstd_out", dtype.compute, (m,), (i,), rstd)
     return kb.build()
 
 

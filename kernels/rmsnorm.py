@@ -24,8 +24,8 @@ def make(s: Shape, dtype: DType) -> Kernel:
     i, j_square, j_out = kb.axis("m", m), kb.axis("n@square", n), kb.axis("n@out", n)
     x, weight = kb.input("x", (m, n), dtype), kb.input("weight", (n,), dtype)
     square = kb.sum("square", (i,), j_square, x[i, j_square] * x[i, j_square])
-    scale = kb.value("scale", (i,), 1.0 / sqrt(square[i] / as_float(n, dtype) + EPSILON))
-    kb.store("y", dtype, (m, n), (i, j_out), x[i, j_out] * scale[i] * weight[j_out])
+    scale = 1.0 / sqrt(square[i] / as_float(n, dtype) + EPSILON)
+    kb.store("y", dtype, (m, n), (i, j_out), x[i, j_out] * scale * weight[j_out])
     return kb.build()
 
 

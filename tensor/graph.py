@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
+from heapq import heapify, heappop, heappush
 
 from .node import TensorNode, walk
 
@@ -16,6 +17,7 @@ class Graph:
         self.outputs = {id(o) for o in outs}
         self.order = list(walk(outs))
         self.place = {id(n): i for i, n in enumerate(self.order)}
+        self.node = {id(n): n for n in self.order}
 
     def leaf(self, n: TensorNode) -> bool:
         """Whether the node's values are there before anything runs."""
@@ -57,23 +59,33 @@ class Graph:
                 b = found[id(b)]
         return a
 
-    def passed(self, n: TensorNode) -> list[TensorNode]:
+    def passed(self, n: TensorNode) -> Iterator[TensorNode]:
         """The post-dominators of a node, nearest first."""
-        out = []
         d = self.dominators[id(n)]
         while d is not None:
-            out.append(d)
+            yield d
             d = self.dominators[id(d)]
-        return out
+
+    def ahead(self, n: TensorNode, stop: TensorNode | None = None) -> Iterator[TensorNode]:
+        """The nodes that depend on `n`, in order; none after `stop`."""
+        last = len(self.order) if stop is None else self.place[id(stop)]
+        queue = [self.place[id(m)] for m in self.readers[id(n)]]
+        seen = set(queue)
+        heapify(queue)
+        while queue:
+            at = heappop(queue)
+            if at > last:
+                return
+            yield self.order[at]
+            for m in self.readers[id(self.order[at])]:
+                i = self.place[id(m)]
+                if i not in seen:
+                    seen.add(i)
+                    heappush(queue, i)
 
     def between(self, n: TensorNode, end: TensorNode) -> list[TensorNode]:
         """The nodes on paths from `n` to `end`, `end` with them, without `n`; in order."""
-        inside = {id(n)}
-        out = []
-        for m in self.order[self.place[id(n)] + 1 : self.place[id(end)] + 1]:
-            if not self.leaf(m) and any(id(s) in inside for s in m.src):
-                inside.add(id(m))
-                out.append(m)
+        out = list(self.ahead(n, end))
         behind = {id(end)}
         for m in reversed(out):
             if id(m) in behind:
@@ -82,8 +94,4 @@ class Graph:
 
     def depends(self, n: TensorNode, on: TensorNode) -> bool:
         """Whether computing `n` needs `on`."""
-        inside = {id(on)}
-        for m in self.order[self.place[id(on)] + 1 : self.place[id(n)] + 1]:
-            if not self.leaf(m) and any(id(s) in inside for s in m.src):
-                inside.add(id(m))
-        return id(n) in inside
+        return n is on or any(m is n for m in self.ahead(on, n))

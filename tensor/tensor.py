@@ -7,8 +7,9 @@ from typing import Any
 
 from ..ir.dtypes import DType
 from ..ir.dtypes import dtype as dtype_of
-from .handle import TensorHandle, in_place, lifted, node_of, operator
+from .handle import TensorHandle, node_of
 from .leaves import leaf
+from .lift import in_place, lifted, operator
 from .ops import activations as A
 from .ops import arithmetic as N
 from .ops import comparison as C

@@ -75,7 +75,7 @@ def mean(x: TensorNode, /, axis: Axis = None, keepdims: bool = False) -> TensorN
     over = dims(x, axis, "mean")
     total = reduced("add", x, over, keepdims, "mean")
     count = product_of(x.shape[d] for d in over)
-    return elementwise("mul", total, const(1.0 / count if count else float("nan"), x.dtype, total.shape))
+    return elementwise("div", total, const(float(count), x.dtype, total.shape))
 
 
 def var(x: TensorNode, /, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> TensorNode:
@@ -85,7 +85,7 @@ def var(x: TensorNode, /, axis: Axis = None, correction: float = 0.0, keepdims: 
     away = elementwise("sub", x, expand(mean(x, over, True), x.shape))
     total = reduced("add", elementwise("mul", away, away), over, keepdims, "var")
     count = product_of(x.shape[d] for d in over) - correction
-    return elementwise("mul", total, like(total, 1.0 / count if count > 0 else float("nan")))
+    return elementwise("div", total, like(total, float(count if count > 0 else 0)))
 
 
 def std(x: TensorNode, /, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> TensorNode:

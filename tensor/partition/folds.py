@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
 from math import prod
 
 from ..graph import Graph
@@ -74,10 +75,14 @@ def _frontier(graph: Graph, source: TensorNode) -> Frontier | None:
     f.dims[id(source)] = tuple(range(len(source.shape)))
     if id(source) in graph.outputs:
         return None
-    for m in graph.order[graph.place[id(source)] + 1 :]:
-        behind = [s for s in m.src if id(s) in f.dims]
-        if not behind or graph.leaf(m):
+    queue, seen = [graph.place[id(m)] for m in graph.readers[id(source)]], set()
+    heapify(queue)
+    while queue:
+        place = heappop(queue)
+        if place in seen:
             continue
+        seen.add(place)
+        m = graph.order[place]
         if m.op == "reduce":
             over = frozenset(d for k in m.arg[1] if (d := f.dims[id(m.src[0])][k]) is not None)
             if not over:
@@ -95,6 +100,8 @@ def _frontier(graph: Graph, source: TensorNode) -> Frontier | None:
         if dims is None:
             return None
         f.dims[id(m)] = dims
+        for r in graph.readers[id(m)]:
+            heappush(queue, graph.place[id(r)])
     return f
 
 
@@ -141,8 +148,7 @@ def _last(graph: Graph, f: Frontier) -> TensorNode | None:
     overs = {o for _, o in f.rows.values()}
     if len(overs) != 1:
         return None
-    passed = graph.passed(f.source)
-    for n in passed:
+    for n in graph.passed(f.source):
         if id(n) in f.dims:
             continue
         between = graph.between(f.source, n)

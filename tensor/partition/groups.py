@@ -10,6 +10,7 @@ from ..maps import Indices
 from ..node import TensorNode
 from .folds import find_folds
 from .heads import epilogue, is_contraction, is_head
+from .limits import cuts
 from .regions import FoldedEnds, KernelRegion, Regions
 from .rules import Rule
 
@@ -62,6 +63,7 @@ def partition(outs: Sequence[TensorNode], banned: Collection[int] = ()) -> Parte
     for together in folds.together:
         host, *guests = (ends[id(h)] for h in together)
         plan.guests.update((id(g), host) for g in guests)
+    stored.update((id(n), (n, Rule.limit)) for n in cuts(graph, lambda n: id(n) in stored))
     regions = Regions(graph, stored, heads, plan)
     return Parted(_ordered(graph, regions), regions)
 
@@ -84,6 +86,7 @@ def _ordered(graph: Graph, regions: Regions) -> list[Group]:
             if a != b and not _indirect(a, b, needs, of):
                 _join(groups, needs, of, a, b)
                 break
+    _siblings(groups, regions, needs, of)
     done: list[Group] = []
     placed: set[int] = set()
 
@@ -107,12 +110,12 @@ def _ordered(graph: Graph, regions: Regions) -> list[Group]:
 
 def _hosts(n: TensorNode, regions: Regions) -> list[KernelRegion]:
     """Kernels that compute a stored node anyway, so that they can store it as well."""
-    if id(n) not in regions.stored:
+    if id(n) not in regions.stored or regions.stored[id(n)][1] is Rule.limit:
         return []
     if id(n) in regions.extra:
         return regions.extra[id(n)]
     own = regions.regions[id(n)]
-    if own.head is not None:
+    if own.folded or (own.head is not None and own.head.op != "reduce"):
         return []
     out = []
     for use in regions.readers[id(n)].values():
@@ -120,9 +123,31 @@ def _hosts(n: TensorNode, regions: Regions) -> list[KernelRegion]:
         same = use.indices == {own.axes} or (
             len(use.indices) == 1 and None not in use.indices and _covers(next(iter(use.indices)) or (), r)
         )
-        if r.head is None and same and n.op != "view" and r.base.size == n.size:
+        pointwise = r.head is None and (own.head is None or (not r.rows and r.base.op != "reduce"))
+        if pointwise and same and n.op != "view" and r.base.size == n.size:
             out.append(r)
     return out
+
+
+def _siblings(groups: dict[int, Group], regions: Regions, needs: dict[int, set[int]], of: dict[int, int]) -> None:
+    """Reductions of equal shape over one large array become one kernel, which reads it once."""
+    alike: dict[tuple[object, ...], list[int]] = {}
+    for g, group in groups.items():
+        base = regions.regions[g].base
+        if group.head is None and len(group.roots) == 1 and base.op == "reduce" and base.src[0].size >= SHARED:
+            alike.setdefault((base.src[0].shape, base.arg[1]), []).append(g)
+    for found in alike.values():
+        while found:
+            b, *found = found
+            for a in list(found):
+                large = [n for n in regions.graph.order if n.size >= SHARED and {a, b} <= set(regions.uses[id(n)])]
+                if large and not _indirect(a, b, needs, of) and not _indirect(b, a, needs, of):
+                    _join(groups, needs, of, a, b)
+                    found.remove(a)
+
+
+SHARED = 1 << 12
+"""Elements from which reading an array once instead of twice is worth a kernel of two outputs."""
 
 
 def _covers(at: Indices | None, region: KernelRegion) -> bool:
@@ -153,6 +178,7 @@ def _reaches(start: int, goal: int, needs: dict[int, set[int]], of: dict[int, in
 
 def _join(groups: dict[int, Group], needs: dict[int, set[int]], of: dict[int, int], a: int, b: int) -> None:
     """Group `a` becomes part of `b`, whose nodes read it."""
+    groups[b].head = groups[b].head or groups[a].head
     groups[b].roots += groups[a].roots
     groups[b].rules += groups[a].rules
     needs[b] = {s for s in needs[b] | needs[a] if s not in {id(r) for r in groups[b].roots}}

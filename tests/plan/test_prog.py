@@ -16,6 +16,7 @@ from tilewright.devices import Device, Packed
 from tilewright.devices.cpu import scratch as arena
 from tilewright.ir import KernelBuilder, float32, sym
 from tilewright.ir.errors import CacheMiss, DeviceError, KernelError, UsageError
+from tilewright.ir.in_place import in_place
 from tilewright.ir.kernel import Kernel
 from tilewright.plan import Artefacts, Prog, best
 
@@ -147,6 +148,30 @@ def test_an_overlap_after_a_good_call_is_refused(prog: Prog) -> None:
             prog(a, b, out=room[start : start + 256].reshape(8, 32))
     a.flags.writeable = False
     assert prog(a, b, out=c) is c, "an input may be read-only"
+
+
+def test_an_output_in_place_is_its_input_or_apart(make, rows: Cache, measured) -> None:
+    kernel = kernels.make("add", {"m": 8, "n": 32}, "float32")
+    (x, y), (out,) = (b.name for b in kernel.inputs), (b.name for b in kernel.outputs)
+    rows.record(measured(kernel, '[["UPCAST","m_n",16]]'))
+    over = in_place(kernel, {out: x})
+    prog, own = make(over), make(kernel)
+    assert (prog.origin, prog.opts) == (own.origin, own.opts) == ("exact", own.opts), "the row of the kernel that is not in place"
+    assert prog.source != own.source
+    room = np.arange(600, dtype=np.float32)
+    a, b = room[:256].reshape(8, 32), np.ones((8, 32), np.float32)
+    for _ in range(3):
+        want = a + b
+        assert prog(a, b, out=a) is a
+        np.testing.assert_array_equal(a, want)
+        np.testing.assert_array_equal(prog(a, b), a + b)
+    for wrong in (room[16:272].reshape(8, 32), room[:512:2][:256].reshape(8, 32)):
+        with pytest.raises(UsageError, match=rf"{out} overlaps {x} in memory; pass {x} itself as out=, or an out= array|not contiguous"):
+            prog(a, b, out=wrong)
+    with pytest.raises(UsageError, match=rf"{out} overlaps {y} in memory; pass an out= array of its own"):
+        prog(a, b, out=b)
+    with pytest.raises(UsageError, match=rf"{out} overlaps {x} in memory; pass an out="):
+        own(a, b, out=a)
 
 
 def test_many_sets_of_arrays_are_bound_once(prog: Prog, monkeypatch: pytest.MonkeyPatch) -> None:

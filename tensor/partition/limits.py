@@ -1,0 +1,65 @@
+"""Kernels stay within what lowering and devices take: long chains are cut where few bytes cross."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..graph import Graph
+from ..node import TensorNode
+
+OPERATIONS = 160
+"""Nodes of a kernel's expressions."""
+ARRAYS = 48
+"""Arrays that a kernel reads (CUDA and OpenCL promise a few kilobytes of parameters)."""
+
+
+def cuts(graph: Graph, stored: Callable[[TensorNode], bool]) -> list[TensorNode]:
+    """Nodes to store so that no node has more than `OPERATIONS` operations or `ARRAYS` arrays behind it, down to what
+    `stored` says is in memory."""
+    behind: dict[int, set[int]] = {}
+    arrays: dict[int, set[int]] = {}
+    found: list[TensorNode] = []
+    cut_at: set[int] = set()
+
+    def memory(s: TensorNode) -> bool:
+        return graph.leaf(s) or id(s) in cut_at or stored(s)
+
+    for n in graph.order:
+        if graph.leaf(n):
+            continue
+        behind[id(n)], arrays[id(n)] = _union(n, behind, arrays, memory)
+        while len(behind[id(n)]) > OPERATIONS or len(arrays[id(n)]) > ARRAYS:
+            cut = _smallest(graph, n, behind, arrays)
+            if cut is None:
+                break
+            found.append(cut)
+            cut_at.add(id(cut))
+            inside = [m for m in graph.order[graph.place[id(cut)] + 1 : graph.place[id(n)] + 1] if id(m) in behind[id(n)] or m is n]
+            for m in inside:  # what lies behind the cut is no longer behind these
+                behind[id(m)], arrays[id(m)] = _union(m, behind, arrays, memory)
+    return found
+
+
+def _union(
+    n: TensorNode, behind: dict[int, set[int]], arrays: dict[int, set[int]], memory: Callable[[TensorNode], bool]
+) -> tuple[set[int], set[int]]:
+    nodes, reads = {id(n)}, set()
+    for s in n.src:
+        if memory(s):
+            reads.add(id(s))
+        else:
+            nodes |= behind[id(s)]
+            reads |= arrays[id(s)]
+    return nodes, reads
+
+
+def _smallest(graph: Graph, n: TensorNode, behind: dict[int, set[int]], arrays: dict[int, set[int]]) -> TensorNode | None:
+    """Behind `n`, of the nodes with at least half of what is allowed, the one of fewest bytes; the latest of equals."""
+    best: TensorNode | None = None
+    for i in behind[id(n)]:
+        m = graph.node[i]
+        if m is n or m.op in ("view", "const", "iota") or (len(behind[i]) < OPERATIONS // 2 and len(arrays[i]) < ARRAYS // 2):
+            continue
+        if best is None or (m.size * m.dtype.size, -graph.place[i]) < (best.size * best.dtype.size, -graph.place[id(best)]):
+            best = m
+    return best

@@ -1,0 +1,127 @@
+"""What becomes of whole expressions: how many kernels, which boundaries, and that the values are right."""
+
+import numpy as np
+import pytest
+from plain_tensors import array, block, causal, f64, gelu, layernorm, listed, parameters, scores, softmax
+from scipy.special import erf
+from tilewright.tensor import primitives as T
+from tilewright.tensor.ops.elementwise import where
+from tilewright.tensor.partition import Rule
+from tilewright.tensor.run import realise
+from tilewright.tensor.tensor import Tensor
+
+
+def rules(*outs):
+    return [r for c in listed(*outs).calls for r in c.rules]
+
+
+@pytest.mark.slow
+def test_a_gpt2_block_is_seven_kernels():
+    b, s, c, h = 2, 12, 24, 3
+    x, p = array(b, s, c), parameters(c)
+    y = block(x, p, h)
+    calls = listed(y).calls
+    assert len(calls) == 7 and [r for call in calls for r in call.rules].count(Rule.fold) == 1
+
+    def norm(x, w, b):
+        d = x - x.mean(-1, keepdims=True)
+        return d / np.sqrt((d * d).mean(-1, keepdims=True) + 1e-5) * w + b
+
+    P, X = {k: f64(v) for k, v in p.items()}, f64(x)
+    qkv = (norm(X, P["l1"], P["b1"]) @ P["wq"] + P["bq"]).reshape(b, s, 3, h, c // h).transpose(2, 0, 3, 1, 4)
+    w = np.where(np.tri(s, dtype=bool), qkv[0] @ qkv[1].swapaxes(-1, -2) * (c // h) ** -0.5, -np.inf)
+    w = np.exp(w - w.max(-1, keepdims=True))
+    X = X + (w / w.sum(-1, keepdims=True) @ qkv[2]).transpose(0, 2, 1, 3).reshape(b, s, c) @ P["wo"] + P["bo"]
+    u = norm(X, P["l2"], P["b2"]) @ P["w1"] + P["c1"]
+    assert np.abs(f64(y) - (X + u * 0.5 * (1 + erf(u / 2**0.5)) @ P["w2"] + P["c2"])).max() < 1e-5
+
+
+@pytest.mark.slow
+def test_attention_and_its_gradients_are_four_kernels_with_no_scores_in_memory():
+    b, h, n, d = 1, 2, 13, 8
+    q, k, v, dy = (array(b, h, n, d) for _ in range(4))
+    s = scores(q, k)
+    m = s.max(-1, True)
+    e = (s - m).exp()
+    total = e.sum(-1, True)
+    y = (e * (1 / total)) @ v
+    p = Tensor.of(where(causal(n).node, (s - (m + total.log())).exp().node, 0.0))
+    ds = p * (dy @ v.mT - (dy * y).sum(-1, True))
+    dq, dk, dv = (ds @ k) * d**-0.5, (ds.mT @ q) * d**-0.5, p.mT @ dy
+    made = listed(y, dq, dk, dv)
+    assert len(made.calls) == 4 and not made.unfolded
+    assert not any(node.size >= b * h * n * n for call in made.calls for node in call.nodes if node.shape[-1] == n)
+    Q, K, V, DY = map(f64, (q, k, v, dy))
+    P = np.where(np.tri(n, dtype=bool), Q @ K.swapaxes(-1, -2) * d**-0.5, -np.inf)
+    P = np.exp(P - P.max(-1, keepdims=True))
+    P /= P.sum(-1, keepdims=True)
+    dP = DY @ V.swapaxes(-1, -2)
+    dS = P * (dP - (dP * P).sum(-1, keepdims=True))
+    wanted = (P @ V, dS @ K * d**-0.5, dS.swapaxes(-1, -2) @ Q * d**-0.5, P.swapaxes(-1, -2) @ DY)
+    realise([t.node for t in (y, dq, dk, dv)])
+    for got, want in zip((y, dq, dk, dv), wanted):
+        assert np.abs(f64(got) - want).max() < 1e-5
+
+
+def test_rows_are_one_kernel_and_a_contractions_operand_is_stored_where_it_is_dear():
+    x, w = array(8, 16), array(16, 4)
+    assert rules(softmax(x)) == [Rule.output]
+    assert rules(layernorm(x, array(16), array(16))) == [Rule.output]
+    assert rules(x.exp() @ w) == [Rule.operand, Rule.output] or rules(x.exp() @ w) == [Rule.output]  # small: a launch costs more
+    big, wide = array(256, 512), array(512, 512)
+    assert rules(big.exp() @ wide) == [Rule.operand, Rule.output]
+    assert rules((big * 2.0) @ wide) == [Rule.output]
+
+
+def test_an_epilogue_ends_where_another_kernel_reads():
+    x, w, b = array(8, 16), array(16, 16), array(16)
+    assert rules(gelu(x @ w + b)) == [Rule.output]
+    y = x @ w + b + x
+    assert len(listed(y + softmax(y)).calls) == 2
+    assert len(listed((x @ w) + (x @ w.mT)).calls) == 2
+
+
+def test_movement_is_index_arithmetic():
+    x = array(6, 4, 10)
+    y = x.permute(2, 0, 1).reshape(10, 24).mT.reshape(4, 6, 10)
+    assert len(listed(y + 1.0).calls) == 1
+    assert np.array_equal((y + 1.0).numpy(), x.numpy().transpose(2, 0, 1).reshape(10, 24).T.reshape(4, 6, 10) + np.float32(1))
+
+
+def test_long_chains_and_wide_sums_are_cut():
+    x = array(64)
+    y, want = x, f64(x)
+    for i in range(400):
+        y, want = (y * 1.001, want * 1.001) if i % 2 else (y - 0.5, want - 0.5)
+    assert rules(y).count(Rule.limit) in (2, 3, 4)
+    assert np.allclose(f64(y), want, rtol=1e-4)
+    parts = [array(64) for _ in range(100)]
+    y = parts[0]
+    for p in parts[1:]:
+        y = y + p
+    made = listed(y)
+    assert len(made.calls) == 3 and max(len(c.inputs) for c in made.calls) <= 49
+    assert np.allclose(f64(y), sum(map(f64, parts)), atol=1e-5)
+
+
+def test_arrays_without_elements():
+    x = Tensor(np.zeros((0, 5), "f"))
+    assert np.array_equal(x.sum(0).numpy(), np.zeros(5)) and (x + 1.0).numpy().shape == (0, 5) and x.sum().item() == 0
+
+
+def test_one_list_serves_graphs_that_differ_in_memory_only():
+    from tilewright.tensor.run import listed as kept
+
+    x, y = array(4, 4), array(4, 4)
+    first = kept([softmax(x).node])
+    assert kept([softmax(y).node]) is first
+    assert kept([(x + y).node]) is not kept([(x + x).node])
+
+
+def test_a_diagonal_product_reads_one_array_in_two_ways():
+    x = array(9, 5)
+    y = x @ x.mT
+    (call,) = listed(y).calls
+    assert len(call.inputs) == 2 and call.inputs[0] == call.inputs[1]
+    assert np.allclose(y.numpy(), x.numpy() @ x.numpy().T, atol=1e-6)
+    assert T.iota(3).shape == (3,)
