@@ -223,7 +223,7 @@ def viewed(x: Array, by: IndexMap) -> Array:
     if prod(by.shape) == 0 or x.size == 0:
         return np.zeros(by.shape, x.dtype)
     if by.plain is not None:
-        at = [(0 if p is None else slice(None)) for p in by.plain]
+        at = [0 if p is None else slice(by.shape[p]) for p in by.plain]
         kept = [p for p in by.plain if p is not None]
         if len(set(kept)) == len(kept):
             order = np.argsort(kept, kind="stable")
