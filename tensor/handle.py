@@ -1,23 +1,24 @@
-"""What every tensor is before it has operators: a handle on a node, with a device, values, and the protocols of arrays.
-
-`lifted` makes a function of nodes one of tensors. It is the only way in which tensors' methods and `tilewright.xp` call
-`ops`, so that errors get the user's line in one place."""
+"""What every tensor is before it has operators: a handle on a node, with a device, values, a gradient, and the protocols of
+arrays."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import wraps
+import weakref
 from importlib import import_module
 from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..ir.dtypes import DType
-from ..ir.errors import TilewrightError, UsageError
-from .leaves import from_data, from_numpy
+from ..ir.errors import UsageError
+from .leaves import from_data, from_numpy, leaf
 from .lines import at, user_line
 from .maps import Shape
 from .node import TensorNode
+from .ops.elementwise import binary
+from .primitives import cast, const, stop_gradient
+from .reverse import gradients
 from .run import realise
+from .tracking import LEAVES, behind, keeps
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,14 +31,25 @@ NAMESPACE_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
 class TensorHandle:
     """A node and the device it is computed on. `Tensor` is the class to use."""
 
-    __slots__ = ("__weakref__", "device", "node")
+    __slots__ = ("__weakref__", "device", "grad", "node", "requires_grad")
     __array_priority__ = 100
     made_as: ClassVar[type[TensorHandle]]
     """The class of results."""
 
-    def __init__(self, data: Any, dtype: str | DType | None = None, device: str = "cpu", range: tuple[int, int] | None = None) -> None:
+    def __init__(
+        self,
+        data: Any,
+        dtype: str | DType | None = None,
+        device: str = "cpu",
+        range: tuple[int, int] | None = None,
+        requires_grad: bool = False,
+    ) -> None:
         self.node: TensorNode = from_data(data.numpy() if isinstance(data, TensorHandle) else data, dtype, device, range)
         self.device = device
+        self.grad: Any = None
+        self.requires_grad = False
+        if requires_grad:
+            self.requires_grad_()
 
     def __init_subclass__(cls) -> None:
         TensorHandle.made_as = cls
@@ -46,7 +58,7 @@ class TensorHandle:
     def of(cls, node: TensorNode, device: str = "cpu") -> Any:
         """A handle on a node."""
         new = cls.__new__(cls)
-        new.node, new.device = node, device
+        new.node, new.device, new.grad, new.requires_grad = node, device, None, False
         return new
 
     # what it is ---------------------------------------------------------------------------------------------------
@@ -92,6 +104,8 @@ class TensorHandle:
     def realise(self) -> Any:
         """Compute it now, if it was not yet."""
         realise([self.node], self.device)
+        if self.node.src and not keeps(self.node):
+            self.node = leaf(self.node.data)  # so that what it was made from can go
         return self
 
     def numpy(self) -> Array:
@@ -133,6 +147,39 @@ class TensorHandle:
     def __hash__(self) -> int:
         return id(self)
 
+    # gradients ----------------------------------------------------------------------------------------------------
+    def requires_grad_(self) -> Any:
+        """Compute this tensor now, and let `backward()` of what is made from it fill its `grad`. Raises UsageError for
+        what is no float."""
+        if not self.dtype.is_float:
+            raise UsageError(f"a gradient with respect to {self.dtype}{list(self.shape)}: only floats have gradients")
+        if not self.requires_grad:
+            self.realise()
+            if self.node.src or self.node in LEAVES:
+                self.node = leaf(self.node.data)
+            self.requires_grad = self.node.tracked = True
+            LEAVES[self.node] = weakref.ref(self)
+        return self
+
+    def detach(self) -> Any:
+        """The same values, of which no gradient is taken."""
+        return type(self).of(stop_gradient(self.node), self.device)
+
+    def backward(self, gradient: Any = None) -> None:
+        """Add to the `grad` of every tensor with requires_grad behind this one its gradient: of this tensor, which has one
+        element, or of Σ tensor · `gradient`. Grads are lazy like any tensor. Raises UsageError where there is none."""
+        found = behind(self.node)
+        if not found:
+            raise UsageError(f"backward() of {self!r}: no tensor that it was made from was made with requires_grad=True")
+        if gradient is None and self.node.size != 1:
+            raise UsageError(f"backward() of {self.dtype}{list(self.shape)}, which is no single number: pass a gradient of its shape")
+        given = const(1, self.dtype, self.shape) if gradient is None else cast(node_of(gradient), self.dtype)
+        if given.shape != self.shape:
+            raise UsageError(f"backward() of {list(self.shape)} with a gradient of shape {list(given.shape)}")
+        nodes = [t.node for t in found]
+        for t, g in zip(found, gradients([self.node], [given], nodes), strict=True):
+            t.grad = type(self).of(g if t.grad is None else binary("add", t.grad.node, g), t.device)
+
     # protocols ----------------------------------------------------------------------------------------------------
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         import numpy as np
@@ -172,108 +219,3 @@ def node_of(x: Any) -> TensorNode:
     if isinstance(x, TensorNode):
         return x
     return x.node if isinstance(x, TensorHandle) else from_data(x)
-
-
-def lowered(x: Any, devices: list[str]) -> Any:
-    """Tensors and NumPy arrays as nodes, also inside lists, tuples and slices; anything else as it is."""
-    if isinstance(x, TensorHandle):
-        devices.append(x.device)
-        return x.node
-    if type(x) in (int, float, bool, str) or x is None:
-        return x
-    if isinstance(x, (list, tuple)):
-        return type(x)(lowered(e, devices) for e in x) if any(_holds(e) for e in x) else x
-    return from_numpy(_array(x)) if _is_array(x) else x
-
-
-def _holds(x: Any) -> bool:
-    return isinstance(x, TensorHandle) or _is_array(x) or (isinstance(x, (list, tuple)) and any(map(_holds, x)))
-
-
-def _is_array(x: Any) -> bool:
-    return type(x).__module__.startswith("numpy") and hasattr(x, "__array_interface__")
-
-
-def _array(x: Any) -> Array:
-    import numpy as np
-
-    return np.asarray(x)
-
-
-def raised(x: Any, device: str) -> Any:
-    """Nodes as tensors, also inside lists and (named) tuples."""
-    if isinstance(x, TensorNode):
-        return TensorHandle.made_as.of(x, device)
-    if isinstance(x, tuple):
-        parts = [raised(e, device) for e in x]
-        return type(x)(*parts) if hasattr(x, "_fields") else tuple(parts)
-    return [raised(e, device) for e in x] if isinstance(x, list) else x
-
-
-def one_device(devices: list[str]) -> str:
-    """The device that all operands share. Raises UsageError."""
-    if len(set(devices)) > 1:
-        raise UsageError(f"tensors on different devices ({', '.join(sorted(set(devices)))}): move them to one with .to()")
-    return devices[0] if devices else "cpu"
-
-
-def lifted(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function` of nodes as one of tensors. Errors are told the user's line."""
-
-    @wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        devices: list[str] = []
-        try:
-            nodes = [lowered(a, devices) for a in args]
-            named = {k: lowered(v, devices) for k, v in kwargs.items()}
-            device = one_device(devices)
-            return raised(function(*nodes, **named), device)
-        except TilewrightError as e:
-            raise with_line(e) from e.__cause__
-
-    return call
-
-
-def with_line(e: TilewrightError) -> TilewrightError:
-    """The error, its text with the user's line if it has none."""
-    text = str(e)
-    where = at(user_line())
-    if where and " (at " not in text:
-        e.args = (text + where, *e.args[1:])
-    return e
-
-
-def operator(function: Callable[..., Any], swapped: bool = False) -> Callable[..., Any]:
-    """A binary operator of tensors; NotImplemented beside what is no array and no number."""
-    call = lifted(function)
-
-    def method(self: Any, other: Any) -> Any:
-        if not isinstance(other, (TensorHandle, bool, int, float)):
-            if isinstance(other, list):
-                other = TensorHandle.made_as(other)
-            elif not _is_array(other):
-                return NotImplemented
-        return call(other, self) if swapped else call(self, other)
-
-    method.__doc__ = function.__doc__
-    return method
-
-
-def in_place(function: Callable[..., Any]) -> Callable[..., Any]:
-    """An operator whose result becomes the tensor's own value. Raises UsageError where shape or type would change."""
-    call = operator(function)
-
-    def method(self: Any, other: Any) -> Any:
-        out = call(self, other)
-        if out is NotImplemented:
-            return out
-        if out.shape != self.shape or out.dtype is not self.dtype:
-            change = f"{self.dtype}{list(self.shape)} would become {out.dtype}{list(out.shape)}"
-            raise UsageError(f"{function.__name__} in place: {change}{at(user_line())}")
-        self.node = out.node
-        return self
-
-    method.__doc__ = f"In place: {function.__doc__}"
-    return method
-
-

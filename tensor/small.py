@@ -86,7 +86,11 @@ def _iota(n: TensorNode, src: list[Array]) -> Array:
 
 
 def _cast(n: TensorNode, src: list[Array]) -> Array:
-    return src[0].astype(n.dtype.compute.np)
+    return src[0].astype(n.dtype.compute.np, copy=False)
+
+
+def _after(n: TensorNode, src: list[Array]) -> Array:
+    return src[0]
 
 
 def _elementwise(n: TensorNode, src: list[Array]) -> Array:
@@ -176,6 +180,7 @@ _EVALUATE: dict[str, Callable[[TensorNode, list[Any]], Any]] = {
     "const": _const,
     "iota": _iota,
     "cast": _cast,
+    "after": _after,
     "elementwise": _elementwise,
     "view": _view,
     "reduce": _reduce,
@@ -199,7 +204,9 @@ def operator(op: str) -> Callable[..., Any]:
         "xor": np.bitwise_xor, "not": np.invert, "neg": np.negative, "abs": np.abs, "where": np.where, "exp": np.exp,
         "expm1": np.expm1, "log": np.log, "log1p": np.log1p, "sqrt": np.sqrt, "sin": np.sin, "cos": np.cos, "tanh": np.tanh,
         "erf": erf, "floor": np.floor, "trunc": np.trunc, "round": np.rint, "shl": np.left_shift, "shr": np.right_shift,
-        "floordiv": np.floor_divide, "remainder": np.remainder,
+        "floordiv": np.floor_divide, "remainder": np.remainder, "pow": np.power, "copysign": np.copysign, "tan": np.tan,
+        "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "atan2": np.arctan2, "sinh": np.sinh, "cosh": np.cosh,
+        "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh,
     }  # fmt: skip
     if op not in table:
         raise KernelError(f"the operator {op} is unknown to NumPy's evaluation")
@@ -216,7 +223,7 @@ def viewed(x: Array, by: IndexMap) -> Array:
     if prod(by.shape) == 0 or x.size == 0:
         return np.zeros(by.shape, x.dtype)
     if by.plain is not None:
-        at = [(0 if p is None else slice(None)) for p in by.plain]
+        at = [0 if p is None else slice(by.shape[p]) for p in by.plain]
         kept = [p for p in by.plain if p is not None]
         if len(set(kept)) == len(kept):
             order = np.argsort(kept, kind="stable")

@@ -7,9 +7,9 @@ from typing import Any
 
 from ..ir.dtypes import DType
 from ..ir.dtypes import dtype as dtype_of
-from .differentiable import DifferentiableHandle
-from .handle import TensorHandle, in_place, lifted, node_of, operator
+from .handle import TensorHandle, node_of
 from .leaves import leaf
+from .lift import in_place, lifted, operator
 from .ops import activations as A
 from .ops import arithmetic as N
 from .ops import comparison as C
@@ -62,7 +62,7 @@ def flat(given: tuple[int | Sequence[int], ...]) -> tuple[int, ...]:
     return tuple(int(g) for g in given)  # type: ignore[arg-type]
 
 
-class Tensor(DifferentiableHandle):
+class Tensor(TensorHandle):
     """An array of one type on one device, computed when it is needed.
 
     `data`: a NumPy array (used where it lies if it is row-major), a list, or a number; floats of lists become float32.

@@ -7,7 +7,7 @@ from ...ir.errors import UsageError
 from ..node import TensorNode
 from ..primitives import cast, elementwise
 from ..promotion import Scalar
-from .elementwise import Operand, binary, choose, floats, like, together
+from .elementwise import Operand, binary, choose, divide, floats, like, together
 
 
 def add(x1: Operand, x2: Operand, /) -> TensorNode:
@@ -26,12 +26,6 @@ def subtract(x1: Operand, x2: Operand, /) -> TensorNode:
 def multiply(x1: Operand, x2: Operand, /) -> TensorNode:
     """x1 · x2; of bools it is their `and`."""
     return binary("mul", x1, x2)
-
-
-def divide(x1: Operand, x2: Operand, /) -> TensorNode:
-    """True division: integers become the default float."""
-    x, y = floats("divide", x1, x2)
-    return elementwise("div", x, y)
 
 
 def floor_divide(x1: Operand, x2: Operand, /) -> TensorNode:
@@ -161,15 +155,8 @@ def signbit(x: TensorNode, /) -> TensorNode:
 
 
 def copysign(x1: Operand, x2: Operand, /) -> TensorNode:
-    """|x1| with the sign of x2."""
-    x, y = floats("copysign", x1, x2)
-    return with_sign(x, y)
-
-
-def with_sign(x: TensorNode, y: TensorNode) -> TensorNode:
-    """|x| with the sign of y, which has the same type and shape."""
-    size = elementwise("abs", x)
-    return choose(signbit(y), elementwise("neg", size), size)
+    """|x1| with the sign of x2 (NaN counts as positive)."""
+    return elementwise("copysign", *floats("copysign", x1, x2))
 
 
 def hypot(x1: Operand, x2: Operand, /) -> TensorNode:

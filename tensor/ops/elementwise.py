@@ -72,6 +72,12 @@ def floats(name: str, *operands: Operand) -> list[TensorNode]:
     return [cast(n, kind) for n in nodes]
 
 
+def divide(x1: Operand, x2: Operand, /) -> TensorNode:
+    """True division: integers become the default float."""
+    x, y = floats("divide", x1, x2)
+    return elementwise("div", x, y)
+
+
 def like(x: TensorNode, value: Scalar) -> TensorNode:
     """A constant of the shape and type of `x`."""
     return const(value, x.dtype, x.shape)

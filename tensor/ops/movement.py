@@ -43,6 +43,11 @@ def reshape(x: TensorNode, shape: Sequence[int]) -> TensorNode:
     return _reshape(x, new)
 
 
+def reshape_to(x: TensorNode, /, shape: Sequence[int], *, copy: bool | None = None) -> TensorNode:
+    """Row-major reshape; one dimension may be −1. It is never a copy, so `copy` changes nothing."""
+    return reshape(x, shape)
+
+
 def permute(x: TensorNode, order: Sequence[int]) -> TensorNode:
     """Dimension d of the result is dimension `order[d]`."""
     found = dims(x, order, "permute_dims")

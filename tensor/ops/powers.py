@@ -1,13 +1,13 @@
-"""Powers: by squaring where the exponent is a small whole number, by NumPy for integer exponents in a tensor, else by exp and log."""
+"""Powers: by squaring where the exponent is a small whole number, by NumPy for integer exponents in a tensor, else the operator pow."""
 
 from __future__ import annotations
 
-from ...ir.dtypes import bool_, float64, int8
+from ...ir.dtypes import bool_, int8
 from ...ir.errors import UsageError
 from ..node import HostCall, TensorNode, constant_of
 from ..primitives import cast, elementwise, host
-from .arithmetic import signbit
 from .elementwise import Operand, choose, like, together
+from .hosted import integer_power
 
 SQUARED = 64
 """Whole exponents up to which products are used."""
@@ -26,7 +26,7 @@ def power(x1: Operand, x2: Operand, /) -> TensorNode:
     x, y = together("pow", x1, x2)
     if x.dtype is bool_:
         x, y = cast(x, int8), cast(y, int8)
-    return _integers(x, y) if x.dtype.is_int else _floats(x, y)
+    return _integers(x, y) if x.dtype.is_int else elementwise("pow", x, y)
 
 
 def _root(x: TensorNode) -> TensorNode:
@@ -52,30 +52,7 @@ def _whole(x: TensorNode, n: int) -> TensorNode:
 
 
 def _integers(x: TensorNode, y: TensorNode) -> TensorNode:
-    from .hosted import integer_power
-
     known = constant_of(y)
     if known is not None and 0 <= known <= SQUARED:
         return _whole(x, int(known))
     return host(HostCall("pow", integer_power), (x, y), x.shape, x.dtype)
-
-
-def _floats(x: TensorNode, y: TensorNode) -> TensorNode:
-    """e^(y·ln|x|) with the special values of IEEE 754's pow. Narrow types are computed in float64: the product's rounding
-    would be multiplied by e's exponent."""
-    kind = x.dtype
-    x, y = cast(x, float64), cast(y, float64)
-    size, one, inf = elementwise("abs", x), like(x, 1.0), like(x, float("inf"))
-    r = elementwise("exp", elementwise("mul", y, elementwise("log", size)))
-    half = elementwise("mul", y, like(y, 0.5))
-    finite = elementwise("lt", elementwise("abs", y), inf)
-    whole = elementwise("and", elementwise("eq", y, elementwise("floor", y)), finite)
-    odd = elementwise("and", whole, elementwise("ne", half, elementwise("floor", half)))
-    r = choose(elementwise("and", odd, signbit(x)), elementwise("neg", r), r)
-    below = elementwise("and", elementwise("lt", x, like(x, 0)), elementwise("lt", size, inf))
-    broken = elementwise("and", elementwise("and", below, finite), elementwise("not", whole))
-    r = choose(broken, float("nan"), r)
-    unit = elementwise("and", elementwise("eq", size, one), elementwise("not", finite))
-    unit = elementwise("and", unit, elementwise("eq", y, y))
-    is_one = elementwise("or", elementwise("eq", x, one), elementwise("eq", y, like(y, 0)))
-    return cast(choose(elementwise("or", is_one, unit), 1.0, r), kind)

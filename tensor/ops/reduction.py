@@ -85,7 +85,7 @@ def var(x: TensorNode, /, axis: Axis = None, correction: float = 0.0, keepdims: 
     away = elementwise("sub", x, expand(mean(x, over, True), x.shape))
     total = reduced("add", elementwise("mul", away, away), over, keepdims, "var")
     count = product_of(x.shape[d] for d in over) - correction
-    return elementwise("mul", total, like(total, 1.0 / count if count > 0 else float("nan")))
+    return elementwise("div", total, like(total, float(count if count > 0 else 0)))
 
 
 def std(x: TensorNode, /, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> TensorNode:
