@@ -11,6 +11,9 @@ from ..ir.errors import KernelError
 from ..ir.node import COMPARE, UNARY, Node, walk
 
 _ARITH = frozenset({"add", "sub", "mul", "div", "max", "min", *COMPARE})
+_DIVISION = frozenset({"floordiv", "remainder"})
+_BITS = frozenset({"and", "or", "xor", "shl", "shr"})
+_FUNCTIONS = {"pow": "power"}
 
 
 def element(op: str, src: Sequence[Node]) -> Node:
@@ -27,7 +30,11 @@ def element(op: str, src: Sequence[Node]) -> Node:
         return -src[0]
     if op in UNARY:
         return O.unary(op, src[0])
-    found: Callable[..., Node] | None = getattr(F, op, None)
+    if op in _DIVISION:
+        return O.divide(op, src[0], src[1])
+    if op in _BITS:
+        return O.integer(op, src[0], src[1])
+    found: Callable[..., Node] | None = getattr(F, _FUNCTIONS.get(op, op), None)
     if found is None:
         raise KernelError(f"no kernel can compute {op} of {src[0].dtype} yet")
     return found(*src)
@@ -46,4 +53,4 @@ _BOOL = {"xor": "ne", "max": "or", "min": "and", "mul": "and", "add": "or"}
 
 def known(op: str) -> bool:
     """Whether kernels can compute the operator."""
-    return op == "where" or op in _ARITH or op in UNARY or op in ("and", "or", "xor") or hasattr(F, op)
+    return op == "where" or op in _ARITH | UNARY | _DIVISION | _BITS or hasattr(F, _FUNCTIONS.get(op, op))

@@ -38,7 +38,7 @@ def summed(x: TensorNode, over: Iterable[int]) -> TensorNode:
         if op == "mul" and c != 1:
             f, scale = rest, scale * c
         if varies(f) & changing:
-            inside.append(f if op == "mul" else E.divide(1.0, f))
+            inside.append(f if op == "mul" else E.binary("div", 1.0, f))
         else:
             outside.append((op, f))
     if not outside and scale == 1:
@@ -51,7 +51,7 @@ def summed(x: TensorNode, over: Iterable[int]) -> TensorNode:
         scale *= prod(x.shape[d] for d in dims)
     for op, f in outside:
         f = without(f, dims)
-        out = (f if op == "mul" else E.divide(1.0, f)) if out is None else elementwise(op, out, f)
+        out = (f if op == "mul" else E.binary("div", 1.0, f)) if out is None else elementwise(op, out, f)
     assert out is not None
     return scaled(out, scale)
 
