@@ -145,12 +145,14 @@ Stmt = Instr | For | If
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """One buffer argument: distinct from every other (noalias), element-aligned only."""
+    """One buffer argument, element-aligned only. It is distinct from every other (noalias), but for an output with an
+    `alias`, which may be the memory of the input of that name: each element is read before it is written."""
 
     name: str
     dtype: DType
     shape: tuple[int | Node, ...]
     role: str
+    alias: str = ""
 
 
 @dataclass(slots=True)
@@ -184,6 +186,12 @@ class Program:
     align: int = 1
     regs: int = 0
     once: int = 0
+
+    @property
+    def shared_params(self) -> frozenset[int]:
+        """Positions of parameters whose memory another parameter may share."""
+        names = {p.name: i for i, p in enumerate(self.params)}
+        return frozenset(at for i, p in enumerate(self.params) if p.alias for at in (i, names[p.alias]))
 
     @property
     def signature(self) -> Signature:

@@ -44,9 +44,9 @@ def online(kernel: Kernel, rows: bool = False, products: bool = False) -> Kernel
 
     The chain must read a contraction that spans the axis, as attention reads q·kᵀ: then the fold saves that array. Rows
     that lie in memory are as fast in several passes; only where elements are compared with a result, as argmax does, is
-    one pass better. `rows` folds all chains over them. `products`: fold also where the chain is one sum of products with
-    a product (attention's gradients, whose caller knows that it is worth it). Values without a reduction are written
-    out first, and axes that walk one dimension become one family."""
+    one pass better. `rows` folds all chains over them. `products`: fold also where the chain is one sum of products
+    with that contraction, which could be reassociated or be two kernels. Values without a reduction are written out
+    first, and axes that walk one dimension become one family."""
     if any(isinstance(item, Fold) for item in kernel.body):
         return NoFold("it has a fold already")
     nests = family_form(inline(kernel))
@@ -81,7 +81,7 @@ class _Rewrite:
         self.chain = self._chain(self.inner if self.rows else self.heads, self.rows)
         if not self.chain:
             raise _Uninteresting("no reduction reads a product that spans the axis it reduces")
-        if not products and len(self.chain) == 1 and _contracts(self.values[self.chain[0]]):
+        if not products and len(self.chain) == 1 and self._is_product(self.values[self.chain[0]]):
             raise Inseparable(f"{self.chain[0]} is a product of a product with nothing between: two kernels are faster")
         self.block = self._inside()
         self._order()
@@ -114,6 +114,11 @@ class _Rewrite:
                     todo.append(r)
             self._known[name] = out
         return self._known[name]
+
+    def _is_product(self, n: ChainNest) -> bool:
+        """Whether a nest sums products of a head itself, and not of a function of it."""
+        parts = factors(_bare(n.exprs[0]))[0]
+        return _contracts(n) and all(p.op == "ref" or not _names(p) & self.heads for p in parts)
 
     def _inside(self) -> list[str]:
         """The values that span the axis and that the chain reads: the block computes them. Raises Inseparable where the
@@ -236,6 +241,10 @@ def _contracts(n: ChainNest) -> bool:
     parts = [axes_of(p) for p in factors(_bare(n.exprs[0]))[0]] if n.combine == "add" else []
     lacking = [lost for p in parts if p and (lost := set(n.axes) - p)]
     return len(lacking) > 1 and not set.intersection(*lacking)
+
+
+def _names(e: Node) -> set[str]:
+    return {r.arg for r in N.walk(e) if r.op == "ref"}
 
 
 def _bare(e: Node) -> Node:

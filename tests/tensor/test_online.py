@@ -235,3 +235,12 @@ def test_the_mean_loss_is_summed_after_the_fold() -> None:
     r.store("y", (), lambda: mean() / float(M))
     kernel = r.finished(y=lambda s, x: lse(s).mean())
     assert components(kernel) == ("r1", "r2")
+
+
+def test_a_product_of_a_function_of_a_product() -> None:
+    """As in attention's gradients: weights from a known log-sum-exp need no rescaling, and no memory."""
+    r = Logits()
+    v, known = r.input("v", N, 3), r.input("known", M)
+    out = r.sum((M, 3), N, lambda i, c, j: exp(r.at(i, j) - known[i]) * v[j, c])
+    r.store("y", (M, 3), out)
+    assert len(components(r.finished(y=lambda s, x: np.exp(s - x["known"][:, None]) @ x["v"]))) == 1

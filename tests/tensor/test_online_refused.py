@@ -45,6 +45,7 @@ def test_products_alone() -> None:
     out = r.sum((M, 4), N, lambda i, c, j: r.at(i, j) * v[j, c])
     r.store("y", (M, 4), out)
     assert "two kernels are faster" in refused(r)
+    assert isinstance(online(r.build(), products=True), Kernel)
 
 
 def test_no_reduction_and_a_fold() -> None:
