@@ -12,7 +12,7 @@ from ..ir.errors import UsageError
 from . import primitives as P
 from .grad_checkpoint import CheckpointRegion
 from .grad_host import register_gradient
-from .node import OpenArgument, Mark, TensorNode
+from .node import Mark, OpenArgument, TensorNode
 from .reverse import gradients
 from .tensor import Tensor
 from .trees import flatten, tree_map, unflatten
