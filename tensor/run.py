@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import UsageError
-from . import buffers
+from . import buffers, small
 from .calls import Call, CallList, NumpyCall, call_list, key_of, leaves_of
 from .capturing import check_values, current
 from .detached import detached
@@ -33,7 +33,7 @@ def listed(outs: Sequence[TensorNode]) -> CallList:
         if found is not None:
             _lists.move_to_end(key)
             return found
-    found = call_list(detached(outs))
+    found = call_list(detached(outs)[0])
     with _lock:
         _lists[key] = found
         while len(_lists) > KEPT:
@@ -61,6 +61,9 @@ def realise(outs: Sequence[TensorNode], device: str = "cpu") -> None:
     if any(n.data is None for n in leaves):
         check_values(wanted)
     device = device_of(leaves, device)
+    if small.fits(wanted, device):
+        small.compute(wanted, device)
+        return
     made = listed(wanted)
     places: list[TensorBuffer | None] = [n.data for n in leaves] + [None] * (len(made.nodes) - len(leaves))
     last = _last_uses(made)
