@@ -30,6 +30,8 @@ _WHERE = {
     "empty": "plan",
     "Opt": "opts",
     "KernelBuilder": "ir",
+    "jit": "tensor.jit",
+    "memory_cap": "tensor.account",
     "Tensor": "tensor",
     **dict.fromkeys(
         (
