@@ -10,6 +10,7 @@ from typing import Any
 from ..ir.errors import UsageError
 from .calls import CallList, call_list
 from .capturing import CapturedValueError, current
+from .capturing import thread as _current
 from .detached import detached
 from .jit_arguments import Arguments, Layout, exact, read
 from .jit_capture import CapturedGraph, Source, capture
@@ -18,7 +19,8 @@ from .jit_places import placed
 from .jit_program import JitProgram
 from .jit_lookup import linked
 from .devices import rooms_of
-from .replay import ArraySpec, ReplayProgram
+from .buffers import BufferSpec
+from .replay import ReplayProgram
 
 MOST_NUMBERS = 64
 """Values of static numbers for which a function is captured, before it is said that this is no way to work."""
@@ -62,7 +64,7 @@ class Jitted:
                 program = self._quick.get(tuple([a.node.data.key for a in args]))
             except AttributeError:  # not a tensor, or one that has no values yet
                 program = None
-            if program is not None and current() is None:
+            if program is not None and _current.capture is None:
                 return program.quick(args)
         if current() is not None:
             return self._function(*args, **kwargs)
@@ -135,7 +137,7 @@ def compiled(graph: CapturedGraph, name: str, options: JitOptions, donated: froz
     device = graph.device
     sources: list[Source] = [graph.leaves[id(leaves[n.arg.number])] for n in made.nodes[: made.leaves]]
     plan = placed(made, graph, sources, donated, rooms_of(device) is not None)
-    specs = [ArraySpec(n.shape, n.dtype, n.line) for n in made.nodes]
+    specs = [BufferSpec(n.shape, n.dtype, device, n.line) for n in made.nodes]
     replay = ReplayProgram(linked(plan.calls, device, options), plan, specs, graph.closures, device)
     return JitProgram(name, graph, made, plan, replay, device)
 

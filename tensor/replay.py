@@ -5,18 +5,16 @@ NumPy's part of a list splits it: what is before and behind runs natively."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..ir.dtypes import DType, uint8
+from ..ir.dtypes import uint8
 from . import buffers
-from .buffers import MOVES, BufferCell, TensorBuffer
+from .buffers import MOVES, BufferCell, BufferSpec, TensorBuffer, made
 from .calls import Call, KernelCall
 from .devices import rooms_of
 from .jit_places import PlacedCalls, Spot
-from .lines import Line
-from .maps import Shape
 
 if TYPE_CHECKING:
     from ..devices import Executable
@@ -44,24 +42,8 @@ _arenas: dict[str, list[SharedArena]] = {}
 
 def release_arenas() -> None:
     """Give the memory of all arenas back that are not in use."""
-    _arenas.clear()
-
-
-@dataclass(frozen=True, slots=True)
-class ArraySpec:
-    """What is needed to make an array, or to see memory as one."""
-
-    shape: Shape
-    dtype: DType
-    line: Line
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all elements."""
-        total = self.dtype.size
-        for n in self.shape:
-            total *= n
-        return total
+    for free in _arenas.values():
+        free.clear()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +57,7 @@ class LinkedCall:
 class ReplayProgram:
     """A placed call list that runs. One run at a time; other threads wait."""
 
-    def __init__(self, linked: Sequence[LinkedCall], plan: PlacedCalls, specs: Sequence[ArraySpec], cells: list[BufferCell], device: str) -> None:
+    def __init__(self, linked: Sequence[LinkedCall], plan: PlacedCalls, specs: Sequence[BufferSpec], cells: list[BufferCell], device: str) -> None:
         """`specs`: of each place; `cells`: where tensors from outside are."""
         self.plan, self.specs, self.cells, self.device = plan, list(specs), cells, device
         self.linked = [c for c in linked if any(self.specs[p].nbytes for p in c.call.outputs)]
@@ -86,29 +68,33 @@ class ReplayProgram:
         self._segments: list[_Native | _Hosted] = []
         self._arena: SharedArena | None = None
         self._version = self._moves = -1
+        self._ready = False
         self._base = 0
+        self._free = _arenas.setdefault(device, [])
+        self._direct: Callable[..., None] | None = None
         self._lock = threading.Lock()
 
     def run(self, given: Sequence[TensorBuffer]) -> list[TensorBuffer]:
         """Make all calls. `given`: arguments, then numbers. Returns the fresh arrays."""
         with self._lock:
-            fresh = [buffers.new(f.shape, f.dtype, self.device, f.line) for f in self._fresh]
-            free = _arenas.setdefault(self.device, [])
+            fresh = [made(f) for f in self._fresh]
             try:
-                memory = free.pop()
+                memory = self._free.pop()
             except IndexError:
                 memory = SharedArena()
             try:
-                if memory is not self._arena or memory.version != self._version or MOVES.count != self._moves or not self._segments:
+                if memory is not self._arena or memory.version != self._version or MOVES.count != self._moves:
                     self._look(memory, given)
                 if self.poison:
                     self._fill()
-                addresses = [b.address for b in given]
-                addresses += [b.address for b in fresh]
-                for segment in self._segments:
-                    segment.run(self, addresses, given, fresh)
+                if self._direct is not None:
+                    self._direct(*[b.address for b in given], *[b.address for b in fresh])
+                else:
+                    addresses = [b.address for b in (*given, *fresh)]
+                    for segment in self._segments:
+                        segment.run(self, addresses, given, fresh)
             finally:
-                free.append(memory)
+                self._free.append(memory)
         return fresh
 
     # addresses ----------------------------------------------------------------------------------------------------
@@ -125,8 +111,12 @@ class ReplayProgram:
             if moves == MOVES.count:  # what was evicted has come back
                 break
         self._moves = moves
-        if not self._segments:
+        if not self._ready:
             self._segments = self._linked(where)
+            first = self._segments[0] if len(self._segments) == 1 else None
+            if isinstance(first, _Native) and first.picks == list(range(self._given + len(self._fresh))):
+                self._direct = first.replay.run
+            self._ready = True
         for segment in self._segments:
             segment.patch(where)
 
