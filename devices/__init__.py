@@ -5,5 +5,21 @@ from .limits import Cached, Limits, Rates
 from .memory import Memory
 from .packed import Packed
 from .registry import get, local_names, names, register
+from .replayed import BoundCall, Places
 
-__all__ = ["Cached", "Device", "Executable", "Limits", "Memory", "Packed", "Rates", "SourceLike", "get", "local_names", "names", "register"]
+__all__ = [
+    "BoundCall",
+    "Cached",
+    "Device",
+    "Executable",
+    "Limits",
+    "Memory",
+    "Packed",
+    "Places",
+    "Rates",
+    "SourceLike",
+    "get",
+    "local_names",
+    "names",
+    "register",
+]

@@ -42,6 +42,8 @@ class Executable(ABC):
 
     signature: Signature
     threads: int
+    addressed: bool = True
+    """Whether what it takes for pointers are byte addresses, rather than numbers that stand for buffers."""
 
     @abstractmethod
     def run(self, pointers: Sequence[int], vars: Sequence[int] = ()) -> None:
@@ -74,6 +76,14 @@ class Executable(ABC):
         if packed is not None:
             raise UsageError(f"{self.signature.name} keeps nothing packed on this device")
         return lambda *pointers: self.run(pointers, vars)
+
+    def queue(self, vars: Sequence[int] = (), packed: Packed | None = None) -> Callable[..., None]:
+        """Like `bind`, but a call may return before it is done, where the device has a queue. Calls are done in the
+        order in which they were made, by whichever executable of the device; `wait` waits for all."""
+        return self.bind(vars, packed)
+
+    def wait(self) -> None:  # noqa: B027  (devices whose calls are done when they return have nothing to wait for)
+        """Return when everything that was queued on the device is done. Raises MeasureError where it failed."""
 
     def pack(self, pointers: Sequence[int], vars: Sequence[int] = ()) -> Packed:
         """Run the phases that pack constant inputs into memory of their own, for `bind`. UsageError where a kernel or device has none."""

@@ -74,7 +74,7 @@ def _masked(fold: Fold, values: dict[str, Value], v: Value) -> Value:
     if (
         seen is None
         or any(n.op in ("load", "ref") for n in walk(seen))
-        or not (found.clamped or _sees_one(seen, sites[0]))
+        or not (found.clamped or sees_one(seen, sites[0]))
         or not _only_in_sums(fold, v)
     ):
         return v
@@ -126,7 +126,7 @@ def _is_least(n: Node) -> bool:
     return n.op == "const" and n.dtype.is_float and n.arg == float("-inf")
 
 
-def _sees_one(seen: Node, site: Node) -> bool:
+def sees_one(seen: Node, site: Node) -> bool:
     """Whether for all values of the other axes some value of `site` is seen for certain."""
     extent = as_node(site.arg.extent)
     for at in _candidates(seen, site):

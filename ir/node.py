@@ -6,14 +6,15 @@ coefficients. Everything else is a plain operator node over value types.
 Leaves:  const(arg=number)  axis(arg=AxisInfo)  sym(arg=SymInfo)  arg(arg=str: a placeholder in a monoid's merge)
 Memory:  load(src=indices [+ mask], arg=(Buffer, masked))  ref(src=indices, arg=(value name))
 Index:   sum(src=terms, arg=(coefficients, constant))  prod  div  mod  min  max   (div and mod floor, by positive ints)
-Values:  add sub mul div max min neg abs exp log sqrt tanh erf floor where cast lt le eq ne and or not
+Values:  add sub mul div max min neg abs sqrt floor round trunc where cast lt le eq ne and or not
+Functions: exp expm1 log log1p tanh erf sin cos atan
 Integers: and or xor not shl shr floordiv remainder, of any integer type (an index, too, may be the operand of these)
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol, Union
 
@@ -23,7 +24,9 @@ from .errors import KernelError
 Number = Union[int, float, bool]
 Expr = Union["Node", int, float, bool]
 
-UNARY = frozenset({"neg", "abs", "exp", "log", "sqrt", "tanh", "erf", "floor", "not"})
+FUNCTIONS = frozenset({"exp", "expm1", "log", "log1p", "tanh", "erf", "sin", "cos", "atan"})
+"""Elementary functions, which are evaluated by polynomials."""
+UNARY = FUNCTIONS | {"neg", "abs", "sqrt", "floor", "round", "trunc", "not"}
 BINARY = frozenset({"add", "sub", "mul", "div", "max", "min", "lt", "le", "eq", "ne", "and", "or"})
 INTEGER = frozenset({"and", "or", "xor", "not", "shl", "shr", "floordiv", "remainder"})
 """What integers have beside arithmetic. Indices of these operators are plain values: `ir.index` keeps no normal form of them."""
@@ -269,11 +272,27 @@ def axes_of(*roots: Node) -> set[Node]:
 
 
 def _axes(node: Node) -> frozenset[Node]:
-    found = node._memo.get("axes")
-    if found is None:
-        if node.op == "axis":
-            # a node must not hold itself: that cycle would keep it alive for ever
-            return frozenset((node,))
-        found = frozenset().union(*(_axes(s) for s in node.src)) if node.src else frozenset()
-        node._memo["axes"] = found
+    # a node must not hold itself: that cycle would keep it alive for ever
+    if node.op == "axis":
+        return frozenset((node,))
+    if "axes" not in node._memo:
+        for n in pending(node, lambda n: n.op == "axis" or "axes" in n._memo):
+            each = {frozenset((s,)) if s.op == "axis" else s._memo["axes"] for s in n.src}
+            n._memo["axes"] = each.pop() if len(each) == 1 else frozenset().union(*each)
+    found: frozenset[Node] = node._memo["axes"]
     return found
+
+
+def pending(root: Node, known: Callable[[Node], bool]) -> Iterator[Node]:
+    """The nodes from `root` down that are not `known`, operands first, without recursion: expressions may be deep. Whoever
+    asks makes each known before the next one."""
+    stack = [root]
+    while stack:
+        n = stack[-1]
+        todo = [] if known(n) else [s for s in n.src if not known(s)]
+        if todo:
+            stack.extend(reversed(todo))
+            continue
+        stack.pop()
+        if not known(n):
+            yield n

@@ -6,7 +6,7 @@ from . import index as ix
 from .buffer import load
 from .dtypes import DType, bool_, float64, index
 from .errors import KernelError
-from .node import COMPARE, INTEGER, UNARY, Expr, Node, Number, as_node, const, install, make
+from .node import COMPARE, INTEGER, UNARY, Expr, Node, Number, as_node, const, install, make, pending
 from .text import show
 
 
@@ -133,14 +133,16 @@ def where(cond: Node, a: Expr, b: Expr) -> Node:
 def substitute(node: Node, table: dict[Node, Node]) -> Node:
     """`node` with the keys of `table` replaced, rebuilt through the simplifying constructors."""
     memo = dict(table)
+    for n in pending(node, memo.__contains__):
+        memo[n] = rebuild(n, tuple(memo[s] for s in n.src)) if n.src else n
+    return memo[node]
 
-    def go(n: Node) -> Node:
-        found = memo.get(n)
-        if found is None:
-            found = memo[n] = rebuild(n, tuple(go(s) for s in n.src)) if n.src else n
-        return found
 
-    return go(node)
+def depth(node: Node) -> int:
+    """How many operators lie one inside the other (memoised)."""
+    for n in pending(node, lambda n: "depth" in n._memo):
+        n._memo["depth"] = 1 + max((s._memo["depth"] for s in n.src), default=0)
+    return int(node._memo["depth"])
 
 
 def rebuild(node: Node, src: tuple[Node, ...]) -> Node:

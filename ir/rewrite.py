@@ -93,13 +93,24 @@ class Rewriter:
     # machinery ----------------------------------------------------------------------------------------------------
     def go(self, n: Node) -> Node:
         """`n` rewritten."""
-        found = self._memo.get(n)
-        if found is None:
-            found = self.node(n)
-            if found is None:
-                found = self.load(n) if n.op == "load" else rebuild(n, tuple(self.go(s) for s in n.src)) if n.src else n
-            found = self._memo[n] = fold_constants(found)
-        return found
+        memo = self._memo
+        stack = [] if n in memo else [(n, False)]
+        while stack:  # without recursion: expressions may be deep
+            m, ready = stack.pop()
+            if m in memo:
+                continue
+            if ready:
+                found: Node | None = rebuild(m, tuple(memo[s] for s in m.src))
+            else:
+                found = self.node(m)
+                if found is None and m.op == "load":
+                    found = self.load(m)
+                elif found is None and m.src:
+                    stack.append((m, True))
+                    stack.extend((s, False) for s in reversed(m.src))
+                    continue
+            memo[m] = fold_constants(m if found is None else found)
+        return memo[n]
 
     def load(self, n: Node) -> Node:
         """A load from the new buffer."""

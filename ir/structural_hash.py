@@ -15,7 +15,7 @@ from .body import Fold, Reduce, Scan, Store, Value, values_of
 from .buffer import Buffer, Extent, load_parts
 from .dtypes import index
 from .kernel import Kernel
-from .node import COMMUTATIVE, Node, as_node, const, walk
+from .node import COMMUTATIVE, Node, as_node, const, pending, walk
 from .rewrite import rounded
 
 
@@ -89,9 +89,8 @@ class Colours:
 
     def of(self, n: Node, nest: dict[Node, str]) -> str:
         """The hash of an expression in a nest (`nest` starts with the hashes of its axes and is the memo)."""
-        for m in walk(n):
-            if m not in nest:
-                nest[m] = self._node(m, nest)
+        for m in pending(n, nest.__contains__):
+            nest[m] = self._node(m, nest)
         # offsets are built while walking, so a node below them may be new
         return nest[n]
 
@@ -99,10 +98,12 @@ class Colours:
         """Commutative operands in canonical order.
 
         Extents decide last: kernels that differ in them alone number their buffers alike, so an option means the same in both."""
-        if self.rough is None:
-            return sorted(nodes, key=lambda n: (self.of(n, nest), self._places(n)))
         rough, known = self.rough, self._rough_nests.get(id(nest), {})
-        return sorted(nodes, key=lambda n: (rough.of(n, known), self.of(n, nest), self._places(n)))
+        nodes = list(nodes)
+        keys = {n: ("" if rough is None else rough.of(n, known), self.of(n, nest)) for n in nodes}
+        if len(set(keys.values())) == len(keys):
+            return sorted(nodes, key=keys.__getitem__)
+        return sorted(nodes, key=lambda n: (keys[n], self._places(n)))
 
     def _places(self, n: Node) -> list[int]:
         return sorted(self.place[load_parts(m)[0]] for m in walk(n) if m.op == "load")

@@ -16,31 +16,52 @@ def number(value: bool | int | float) -> str:
 
 def show(node: Node) -> str:
     """One expression on one line, e.g. `exp(x[m, n] - max[m])`."""
+    out: list[str] = []
+    waiting: list[str | Node] = [node]
+    while waiting:  # without recursion: expressions may be deep
+        piece = waiting.pop()
+        if isinstance(piece, str):
+            out.append(piece)
+        else:
+            waiting.extend(reversed(_pieces(piece)))
+    return "".join(out)
+
+
+def _pieces(node: Node) -> list[str | Node]:
+    """The text of a node, its operands still nodes."""
     op, s = node.op, node.src
     if op == "const":
-        return number(node.arg)
+        return [number(node.arg)]
     if op in ("axis", "sym"):
-        return str(node.arg.name)
+        return [str(node.arg.name)]
     if op == "arg":
-        return f"${node.arg}"
+        return [f"${node.arg}"]
     if op == "sum":
         coeffs, c = node.arg
-        text = " + ".join(show(t) if k == 1 else f"{show(t)}*{k}" for t, k in zip(s, coeffs, strict=True))
-        return f"({text} + {c})" if c else text if len(s) == 1 else f"({text})"
+        terms: list[list[str | Node]] = [[t] if k == 1 else [t, f"*{k}"] for t, k in zip(s, coeffs, strict=True)]
+        text = _joined(terms, " + ")
+        return ["(", *text, f" + {c})"] if c else text if len(s) == 1 else ["(", *text, ")"]
     if op == "prod":
-        return "*".join(show(t) for t in s)
+        return _joined([[t] for t in s], "*")
     if op == "div" and node.arg is not None:
-        return f"({show(s[0])} // {node.arg})"
+        return ["(", s[0], f" // {node.arg})"]
     if op == "mod":
-        return f"({show(s[0])} % {node.arg})"
+        return ["(", s[0], f" % {node.arg})"]
     if op == "load":
         buffer, indices, mask = load_parts(node)
-        text = f"{buffer.name}[{', '.join(show(i) for i in indices)}]"
-        return text if mask is None else f"({text} if {show(mask)} else 0)"
+        place = [f"{buffer.name}[", *_joined([[i] for i in indices], ", "), "]"]
+        return place if mask is None else ["(", *place, " if ", mask, " else 0)"]
     if op == "ref":
-        return f"{node.arg}[{', '.join(show(i) for i in s)}]" if s else str(node.arg)
+        return [f"{node.arg}[", *_joined([[i] for i in s], ", "), "]"] if s else [str(node.arg)]
     if op == "cast":
-        return f"{node.dtype.name}({show(s[0])})"
+        return [f"{node.dtype.name}(", s[0], ")"]
     if op in _INFIX:
-        return f"({show(s[0])} {_INFIX[op]} {show(s[1])})"
-    return f"{op}({', '.join(show(x) for x in s)})"
+        return ["(", s[0], f" {_INFIX[op]} ", s[1], ")"]
+    return [f"{op}(", *_joined([[x] for x in s], ", "), ")"]
+
+
+def _joined(parts: list[list[str | Node]], sign: str) -> list[str | Node]:
+    out: list[str | Node] = []
+    for at, part in enumerate(parts):
+        out += [sign, *part] if at else part
+    return out

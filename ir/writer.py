@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterable
+
 from .body import Fold, Reduce, Scan, Store, Value, values_of
 from .buffer import Buffer, Extent, load_parts
 from .dtypes import index
 from .kernel import Kernel
 from .node import Node, as_node
 from .structural_hash import Colours, commutes, elements
+
+Writing = Generator[Node, str, str]
+"""Writes one node: asks for its operands one by one."""
 
 
 class KernelWriter:
@@ -110,15 +115,27 @@ class KernelWriter:
 
     # expressions --------------------------------------------------------------------------------------------------
     def _expr(self, n: Node, nest: dict[Node, str], memo: dict[Node, str]) -> str:
-        found = memo.get(n)
-        if found is None:
-            found = self._leaf(n)
-            if found is None:
-                found = f"n{len(memo)}"
-                memo[n] = found  # reserves the number; operands get later ones
-                self.lines.append(f"  {found} = {self._node(n, nest, memo)}")
-            memo[n] = found
-        return found
+        """The number of a node, or a leaf's text. Nodes begun wait for their operands on a list: expressions may be deep."""
+        begun: list[tuple[Node, Writing]] = []
+        asked = n
+        while True:
+            reply: str | None = memo.get(asked) or self._leaf(asked)
+            if reply is None:
+                memo[asked] = f"n{len(memo)}"  # reserves the number; operands get later ones
+                begun.append((asked, self._node(asked, nest)))
+            else:
+                memo[asked] = reply
+            while begun:
+                node, writing = begun[-1]
+                try:
+                    asked = next(writing) if reply is None else writing.send(reply)
+                    break
+                except StopIteration as done:
+                    reply = memo[node]
+                    self.lines.append(f"  {reply} = {done.value}")
+                    begun.pop()
+            else:
+                return memo[n]
 
     def _leaf(self, n: Node) -> str | None:
         if n.op == "const":
@@ -135,21 +152,31 @@ class KernelWriter:
             return name
         return None
 
-    def _node(self, n: Node, nest: dict[Node, str], memo: dict[Node, str]) -> str:
-        def go(s: Node) -> str:
-            return self._expr(s, nest, memo)
-
+    def _node(self, n: Node, nest: dict[Node, str]) -> Writing:
+        """Yields the operands in the order they are numbered in, is sent their texts, and returns the node's line."""
         if n.op == "load":
             buffer, indices, mask = load_parts(n)
-            at = ",".join(go(i) for i in self.colours.access(buffer, indices))
-            return f"load {self._buffer(buffer)}[{at}]" + ("" if mask is None else f" if {go(mask)}")
+            at = yield from _each(self.colours.access(buffer, indices))
+            text = f"load {self._buffer(buffer)}[{','.join(at)}]"
+            return text if mask is None else f"{text} if {(yield mask)}"
         if n.op == "ref":
-            return f"ref {self._value(n.arg)}[{','.join(go(s) for s in n.src)}]"
+            name = self._value(n.arg)
+            at = yield from _each(n.src)
+            return f"ref {name}[{','.join(at)}]"
         if n.op == "sum":
             coeffs, c = n.arg
             factor = {s: self.colours.factor(k) for s, k in zip(n.src, coeffs, strict=True)}
             terms = sorted(self.colours.order(n.src, nest), key=lambda s: (factor[s], self.colours.of(s, nest)))
-            return f"sum {'+'.join(f'{factor[s]}*{go(s)}' for s in terms)}+{'?' if self.erase and c else c}"
+            texts = yield from _each(terms)
+            return f"sum {'+'.join(f'{factor[s]}*{text}' for s, text in zip(terms, texts))}+{'?' if self.erase and c else c}"
         src = self.colours.order(n.src, nest) if commutes(n) else n.src
         arg = f" {self.colours.divisor(n)}" if n.op in ("div", "mod") and n.dtype is index else ""
-        return f"{n.op} {n.dtype.name}{arg} {' '.join(go(s) for s in src)}"
+        texts = yield from _each(src)
+        return f"{n.op} {n.dtype.name}{arg} {' '.join(texts)}"
+
+
+def _each(nodes: Iterable[Node]) -> Generator[Node, str, list[str]]:
+    texts = []
+    for n in nodes:
+        texts.append((yield n))
+    return texts

@@ -10,7 +10,8 @@ from typing import Any
 from ..ir import index as ix
 from ..ir.buffer import load_parts
 from ..ir.dtypes import index
-from ..ir.node import INTEGER, Node, axes_of, const
+from ..ir.node import FUNCTIONS, INTEGER, Node, axes_of, const, pending
+from ..ir.operators import depth
 from ..ir.skippable import conjuncts
 from ..opts.axis_plan import Part
 from ..opts.lanes import Vectors
@@ -25,7 +26,10 @@ from .staged import tile_read
 from .storage import Array, Assignment, Registers
 from .transpose import transposed_read
 
-ELEMENTARY = frozenset({"exp", "log", "tanh", "erf"})
+EXPANDED = FUNCTIONS | {"trunc"}
+"""What is written out as simpler operations, but in the twin."""
+DEEP = 32
+"""Expressions of more than twice as many operators one inside the other are evaluated by parts of so many."""
 
 
 class NestEval(MemoryAccess):
@@ -35,6 +39,7 @@ class NestEval(MemoryAccess):
     def __init__(self, low: Lowering, nest: Nest, extra: Sequence[Node] = (), vectors: Vectors | None = None) -> None:
         super().__init__(low, nest, lanes_of(low, nest, extra) if vectors is None else vectors)
         self._memo: dict[Any, Val] = {}
+        self._climbing = False
         self._deps: dict[Node, tuple[str, ...]] = {}
         self._address: dict[Node, tuple[Mem, Node, Node | None, bool]] = {}
 
@@ -59,8 +64,21 @@ class NestEval(MemoryAccess):
         key = (node, *(asg[n] for n in self._depends(node)))
         found = self._memo.get(key)
         if found is None:
+            if not self._climbing and depth(node) > 2 * DEEP:
+                self._climb(node, asg)
             found = self._memo[key] = self._value(node, asg)
         return found
+
+    def _climb(self, root: Node, asg: Assignment) -> None:
+        """Evaluate what is below a deep expression at intervals of DEEP, from the bottom up, so that no recursion is deep."""
+        self._climbing = True
+        seen: set[Node] = set()
+        for n in pending(root, lambda n: n in seen or n.dtype is index or n.op in ("load", "ref")):
+            seen.add(n)
+            for s in n.src:
+                if s in seen and DEEP < depth(s) // DEEP * DEEP < depth(n) // DEEP * DEEP:
+                    self.value(s, asg)
+        self._climbing = False
 
     def _depends(self, node: Node) -> tuple[str, ...]:
         found = self._deps.get(node)
@@ -96,7 +114,7 @@ class NestEval(MemoryAccess):
             return b.op("select", *args, dtype=node.dtype)
         if op in integers.NAMES:
             return integers.expand(b, op, args[0], args[1], node.src[1])
-        if op in ELEMENTARY and b.expand:
+        if op in EXPANDED and b.expand:
             from . import elementary
 
             return elementary.expand(b, op, args[0])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..ir.node import INTEGER, Node, walk
+from ..ir.node import INTEGER, Node, pending, walk
 from ..ir.operators import substitute
 
 Split = tuple[Node, int, int, list[tuple[int, str]], list[tuple[Node, int]]]
@@ -18,7 +18,6 @@ def over_parts(node: Node, table: dict[Node, Node]) -> Node:
 
 def reads_memory(node: Node) -> bool:
     """Whether an index term is computed as values are: it needs a load, or an operator of integers (memoised)."""
-    found = node._memo.get("reads")
-    if found is None:
-        found = node._memo["reads"] = node.op in ("load", "ref") or node.op in INTEGER or any(reads_memory(s) for s in node.src)
-    return bool(found)
+    for n in pending(node, lambda n: "reads" in n._memo):
+        n._memo["reads"] = n.op in ("load", "ref") or n.op in INTEGER or any(s._memo["reads"] for s in n.src)
+    return bool(node._memo["reads"])

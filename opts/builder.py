@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import lru_cache
 from itertools import pairwise
 
 from ..ir.body import Fold, values_of
@@ -23,15 +25,13 @@ class ScheduleBuilder:
     `plans`: how each axis is cut. `order`: the names of all loops, outer to inner. `value_stages`: value or output →
     (the loop at which it is kept, whether its first reader fills it); those of `held` are outputs. `input_stages`:
     input → its option. `effects`: what the schedule does beyond changing the order of independent work. `marks`: what
-    is only noted for later, option → {what it is on: its argument}. `applied`: the options that have acted."""
+    is only noted for later, option → {what it is on: its argument}. `applied`: the options that have acted. `reduced`:
+    the axes that some value reduces over."""
 
     def __init__(self, kernel: Kernel, target: Target) -> None:
         self.kernel, self.target = kernel, target
-        self.folds = {i.axis: i for i in kernel.body if isinstance(i, Fold)}
-        self.fold_of = {
-            a: f.axis for f in self.folds.values() for v in f.block for a in (*v.axes, *v.reduce_axes) if a.arg.family == f.axis.arg.family
-        }
-        self.plans: dict[Node, AxisPlan] = {a: AxisPlan(a, folded=a in self.folds) for a in kernel.axes}
+        self.folds, self.fold_of, self.reduced, plans, order = _beginning(kernel)
+        self.plans = dict(plans)
         self.value_stages: dict[str, tuple[str, bool]] = {}
         self.input_stages: dict[str, Opt] = {}
         self.held: set[str] = set()
@@ -42,38 +42,7 @@ class ScheduleBuilder:
         self.effects: set[str] = set()
         self.marks: dict[str, dict[str, int | tuple[tuple[str, Scalar], ...] | None]] = {}
         self.applied: list[Opt] = []
-        for nest in flat(plain(kernel)):
-            for a in nest.all_axes:
-                self.plans.setdefault(a, AxisPlan(a))
-        self.order = self._initial_order()
-
-    def _initial_order(self) -> list[str]:
-        seen: dict[str, None] = {}
-        for item in self.kernel.body:
-            if isinstance(item, Fold):
-                sets = [set(v.axes) for v in item.block]
-                for a in item.block[0].axes:
-                    if a.arg.family != item.axis.arg.family and all(a in s for s in sets):
-                        seen.setdefault(a.arg.name)
-                seen.setdefault(item.axis.arg.name)
-            for v in values_of(item):
-                for a in (*v.axes, *v.reduce_axes):
-                    seen.setdefault(a.arg.name)
-        for a in self.plans:
-            seen.setdefault(a.arg.name)
-        order = list(seen)
-        for n in plain(self.kernel):
-            if isinstance(n, Nest) and n.kind == "init":  # cleared row by row
-                for a, inner in reversed(list(pairwise(n.axes))):
-                    if order.index(a.arg.name) > order.index(inner.arg.name):
-                        order.remove(a.arg.name)
-                        order.insert(order.index(inner.arg.name), a.arg.name)
-        return order
-
-    @property
-    def reduced(self) -> set[Node]:
-        """The axes that some value reduces over."""
-        return {a for v in self.kernel.values.values() for a in v.reduce_axes}
+        self.order = list(order)
 
     def has(self, op: str) -> bool:
         """Whether an option of this name has acted."""
@@ -111,3 +80,43 @@ class ScheduleBuilder:
         return {p.name: p for plan in self.plans.values() for p in plan.parts if p.loop} | {
             plan.fold.name: plan.fold for plan in self.plans.values() if plan.fold
         }
+
+
+_Beginning = tuple[Mapping[Node, Fold], Mapping[Node, Node], frozenset[Node], Mapping[Node, AxisPlan], tuple[str, ...]]
+
+
+@lru_cache(maxsize=64)
+def _beginning(kernel: Kernel) -> _Beginning:
+    """(folds by axis, a fold's sites and its axis, reduced axes, plans, order of loops) before any option has acted."""
+    folds = {i.axis: i for i in kernel.body if isinstance(i, Fold)}
+    fold_of = {a: f.axis for f in folds.values() for v in f.block for a in (*v.axes, *v.reduce_axes) if a.arg.family == f.axis.arg.family}
+    plans = {a: AxisPlan(a, folded=a in folds) for a in kernel.axes}
+    for nest in flat(plain(kernel)):
+        for a in nest.all_axes:
+            plans.setdefault(a, AxisPlan(a))
+    reduced = frozenset(a for v in kernel.values.values() for a in v.reduce_axes)
+    return folds, fold_of, reduced, plans, tuple(_initial_order(kernel, plans))
+
+
+def _initial_order(kernel: Kernel, axes: Iterable[Node]) -> list[str]:
+    seen: dict[str, None] = {}
+    for item in kernel.body:
+        if isinstance(item, Fold):
+            sets = [set(v.axes) for v in item.block]
+            for a in item.block[0].axes:
+                if a.arg.family != item.axis.arg.family and all(a in s for s in sets):
+                    seen.setdefault(a.arg.name)
+            seen.setdefault(item.axis.arg.name)
+        for v in values_of(item):
+            for a in (*v.axes, *v.reduce_axes):
+                seen.setdefault(a.arg.name)
+    for a in axes:
+        seen.setdefault(a.arg.name)
+    order = list(seen)
+    for n in plain(kernel):
+        if isinstance(n, Nest) and n.kind == "init":  # cleared row by row
+            for a, inner in reversed(list(pairwise(n.axes))):
+                if order.index(a.arg.name) > order.index(inner.arg.name):
+                    order.remove(a.arg.name)
+                    order.insert(order.index(inner.arg.name), a.arg.name)
+    return order

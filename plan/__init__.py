@@ -6,11 +6,13 @@ from .built import Built, Rendered
 from .compile import build, compile, render
 from .identity import canonical_of, key_of, opts_text
 from .prog import Prog, best
+from .replay import CallReplay
 from .resolve import Choice, Origin, Plan, resolve
 
 __all__ = [
     "Artefacts",
     "Built",
+    "CallReplay",
     "Choice",
     "Origin",
     "Plan",

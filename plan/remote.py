@@ -19,7 +19,7 @@ class Copying(Executable):
     """`run` takes host addresses. Buffers stay on the device between calls; calls run one at a time."""
 
     def __init__(self, inner: Executable, memory: Memory) -> None:
-        self._inner, self._memory = inner, memory
+        self.inner, self._memory = inner, memory
         self.signature, self.threads = inner.signature, inner.threads
         self._buffers: list[tuple[int, int]] = [(0, 0)] * len(inner.signature.params)
         self._lock = threading.Lock()
@@ -47,7 +47,7 @@ class Copying(Executable):
         return [handle for handle, _ in self._buffers]
 
     def reserve(self) -> None:
-        self._inner.reserve()
+        self.inner.reserve()
 
     def run(self, pointers: Sequence[int], vars: Sequence[int] = ()) -> None:
         self.bind(vars)(*pointers)
@@ -63,7 +63,7 @@ class Copying(Executable):
                 for handle, address, size, role in zip(handles, pointers, sizes, roles, strict=True):
                     if role != "out":
                         self._memory.write(handle, address, size)
-                self._inner.run(handles, vars)
+                self.inner.run(handles, vars)
                 for handle, address, size, role in zip(handles, pointers, sizes, roles, strict=True):
                     if role != "in":
                         self._memory.read(handle, address, size)
@@ -74,14 +74,14 @@ class Copying(Executable):
         self, pointer_sets: Sequence[Sequence[int]], vars: Sequence[int] = (), repeats: int = 1, limit_s: float = math.inf
     ) -> list[float]:
         with self._lock:
-            return self._inner.time([self._handles(self.sizes(vars))], vars, repeats, limit_s)
+            return self.inner.time([self._handles(self.sizes(vars))], vars, repeats, limit_s)
 
     def poison(self) -> None:
-        self._inner.poison()
+        self.inner.poison()
 
     def close(self) -> None:
         for handle, _ in self._buffers:
             if handle:
                 self._memory.free(handle)
         self._buffers = [(0, 0)] * len(self._buffers)
-        self._inner.close()
+        self.inner.close()

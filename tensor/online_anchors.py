@@ -1,9 +1,9 @@
 """Anchors: the earlier results from which a fold's block takes its differences.
 
-exp(s − m) over a tile is computed with the tile's own m, and x − mean with the tile's own mean. An anchor must be finite
-whatever a tile holds: a maximum that may be −∞ is bounded by the least finite number, and a sum divided by the number of
-all elements becomes the tile's sum divided by the tile's number. When tiles are merged, what was taken from one anchor
-is moved to another by the `drift` between the two."""
+exp(s − m) over a tile is computed with the tile's own m, and x − mean with the tile's own mean. An anchor must be
+finite whatever a tile holds: a maximum that may be −∞ is bounded by the least finite number, and a sum divided by the
+number of all elements becomes the tile's sum divided by the tile's number. When tiles are merged, what was taken from
+one anchor is moved to another by the `drift` between the two."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Inseparable(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class State:
-    """A component of the fold, in family form: `combine` over `over` of `body`; `ref` is its element at its own axes."""
+class FoldState:
+    """A component of the fold, in family form: `combine` over the axes `over` of `body`, for each of `axes`."""
 
     name: str
     combine: str
@@ -65,8 +65,8 @@ class Anchor:
 class Mean:
     """An anchor that is total / weight: the sums over both, by which a first moment is seen to be zero."""
 
-    total: State
-    weight: State
+    total: FoldState
+    weight: FoldState
 
 
 def bounded(ref: Node, combine: str) -> Node:
@@ -94,13 +94,18 @@ def product(nodes: list[Node]) -> Node | None:
     return out
 
 
+_Signed = tuple[bool, Node | None]
+Found = tuple[Anchor, Node, Mean | None]
+"""An anchor, what stands for it in the block, and the sums behind it where it is a mean."""
+
+
 class Anchors:
     """Finds anchors among the states so far. `count` makes (or finds) the state that counts a tile's elements."""
 
-    def __init__(self, states: Mapping[str, State], count: Callable[[State], State]) -> None:
+    def __init__(self, states: Mapping[str, FoldState], count: Callable[[FoldState], FoldState]) -> None:
         self.states, self.count = states, count
 
-    def state(self, node: Node) -> State | None:
+    def state(self, node: Node) -> FoldState | None:
         """The state that `node` is a reference to."""
         return self.states.get(node.arg) if node.op == "ref" else None
 
@@ -108,7 +113,7 @@ class Anchors:
         """Whether `node` depends on a state."""
         return any(n.op == "ref" and n.arg in self.states for n in walk(node))
 
-    def find(self, leaf: Node, negative: bool, scale: Node | None, select: bool) -> tuple[Anchor, Node, Mean | None] | None:
+    def find(self, leaf: Node, negative: bool, scale: Node | None, select: bool) -> Found | None:
         """The anchor of one term ±leaf·scale of a sum, and what stands for `leaf` in the block; None where it can be
         none. `select`: drifts are multiplied, not only exponentiated, so that those of empty states are 0."""
         above, below = factors(leaf)
@@ -119,15 +124,13 @@ class Anchors:
         rest = [n for n in above if n is not held[0] and not (n.op == "const" and n.arg == 1)]
         low = [n for n in below if self.held(n)]
         if state.combine in ("max", "min") and not low:
-            return self._extreme(state, leaf, (negative, scale, select), _quotient(rest, below))
+            return self._extreme(state, leaf, (negative, scale), _quotient(rest, below), select)
         if state.combine == "add":
             return self._mean(state, (negative, scale), rest, below)
         return None
 
-    def _extreme(
-        self, state: State, leaf: Node, term: tuple[bool, Node | None, bool], inner: Node | None
-    ) -> tuple[Anchor, Node, None] | None:
-        negative, scale, select = term
+    def _extreme(self, state: FoldState, leaf: Node, term: _Signed, inner: Node | None, select: bool) -> Found | None:
+        negative, scale = term
         whole = inner if scale is None else scale if inner is None else inner * scale
         known = whole is None or self.nonnegative(whole)
         if not select and known and negative != (state.combine == "max"):
@@ -137,7 +140,7 @@ class Anchors:
         guard = bounded(ref, state.combine)
         return Anchor(guard, whole, negative, empty), substitute(leaf, {ref: guard}), None
 
-    def _mean(self, state: State, term: tuple[bool, Node | None], rest: list[Node], below: list[Node]) -> tuple[Anchor, Node, Mean] | None:
+    def _mean(self, state: FoldState, term: _Signed, rest: list[Node], below: list[Node]) -> Found | None:
         """A sum divided by a sum, or by the number of elements: each with what the tile has of it."""
         low = [n for n in below if self.held(n)]
         if len(low) > 1 or (low and self.state(low[0]) is None):
@@ -185,7 +188,7 @@ def _quotient(above: list[Node], below: list[Node]) -> Node | None:
     return up if down is None else 1.0 / down if up is None else up / down
 
 
-def _without_number(state: State, above: list[Node], below: list[Node]) -> tuple[list[Node], list[Node]] | None:
+def _without_number(state: FoldState, above: list[Node], below: list[Node]) -> tuple[list[Node], list[Node]] | None:
     """The factors without the division by the number of elements that `state` sums; None where there is none."""
     extents = [a.arg.extent for a in state.over]
     if all(isinstance(e, int) for e in extents):

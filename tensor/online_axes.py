@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from ..ir import node as N
 from ..ir.body import Fold, Reduce, Scan, Store, Value
@@ -18,8 +19,8 @@ from ..ir.node import Node, walk
 from ..ir.operators import logical, substitute, unary
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Loops:
+@dataclass(frozen=True, eq=False)
+class ChainNest:
     """A reduction, a scan or a store with its expressions: of a value its element; of a store what is stored, the
     indices and the mask."""
 
@@ -36,29 +37,30 @@ class Loops:
     @property
     def combine(self) -> str:
         """How a reduction or scan combines; empty for a store."""
-        return self.item.expr.combine if isinstance(self.item, Value) and isinstance(self.item.expr, Reduce | Scan) else ""
+        expr = self.item.expr
+        return expr.combine if isinstance(expr, Reduce | Scan) else ""
 
-    @property
+    @cached_property
     def reads(self) -> set[str]:
         """The values that it refers to."""
         return {n.arg for n in walk(*self.exprs) if n.op == "ref"}
 
 
-def inline(kernel: Kernel) -> list[Loops]:
+def inline(kernel: Kernel) -> list[ChainNest]:
     """The nests of `kernel`, which has no fold, with pointwise values written out where they are read."""
     pointwise: dict[str, Value] = {}
-    found: list[Loops] = []
+    found: list[ChainNest] = []
     for item in kernel.body:
         assert not isinstance(item, Fold)
         body = written_out(item.body, {n: (v.axes, v.body) for n, v in pointwise.items()})
         if isinstance(item.expr, Node):
             pointwise[item.name] = replace(item, expr=body)
         else:
-            found.append(Loops(item, item.axes, item.reduce_axes, (body,)))
+            found.append(ChainNest(item, item.axes, item.reduce_axes, (body,)))
     known = {n: (v.axes, v.body) for n, v in pointwise.items()}
     for s in kernel.stores:
         roots = (s.expr, *s.indices) if s.mask is None else (s.expr, *s.indices, s.mask)
-        found.append(Loops(s, s.axes, (), tuple(written_out(e, known) for e in roots)))
+        found.append(ChainNest(s, s.axes, (), tuple(written_out(e, known) for e in roots)))
     return found
 
 
@@ -98,7 +100,7 @@ def masked_last(e: Node) -> Node:
 class _Groups:
     """Axes joined into families."""
 
-    def __init__(self, nests: Iterable[Loops]) -> None:
+    def __init__(self, nests: Iterable[ChainNest]) -> None:
         self.of: dict[Node, set[Node]] = {}
         self.nests = [{*n.axes, *n.over} for n in nests]
         for bound in self.nests:
@@ -115,7 +117,7 @@ class _Groups:
             self.of[member] = both
 
 
-def family_form(nests: list[Loops]) -> list[Loops]:
+def family_form(nests: list[ChainNest]) -> list[ChainNest]:
     """The nests with one axis node a family, named after its first axis, and masks as `masked_last` has them."""
     groups = _Groups(nests)
     by_name = {n.name: n for n in nests if isinstance(n.item, Value)}
@@ -143,7 +145,7 @@ def family_form(nests: list[Loops]) -> list[Loops]:
     ]
 
 
-def _handed(nests: list[Loops], by_name: dict[str, Loops]) -> Iterator[tuple[Node, Node]]:
+def _handed(nests: list[ChainNest], by_name: dict[str, ChainNest]) -> Iterator[tuple[Node, Node]]:
     """Axes of values, and the axes at which others read them."""
     for n in nests:
         for r in walk(*n.exprs):
@@ -151,7 +153,7 @@ def _handed(nests: list[Loops], by_name: dict[str, Loops]) -> Iterator[tuple[Nod
                 yield from ((a, i) for a, i in zip(by_name[r.arg].axes, r.src, strict=True) if i.op == "axis")
 
 
-def _beside(nests: list[Loops]) -> Iterator[tuple[Node, Node]]:
+def _beside(nests: list[ChainNest]) -> Iterator[tuple[Node, Node]]:
     """Axes that index the same dimension of one buffer; then the axes of reductions of which one reads the other."""
     seen: dict[tuple[Buffer, int], list[Node]] = {}
     for n in nests:
@@ -168,9 +170,9 @@ def _beside(nests: list[Loops]) -> Iterator[tuple[Node, Node]]:
 
 
 class Sites:
-    """Family form back to axes of nests: a family that some nest reduces or scans has a node a nest, any other has one."""
+    """Family form back to axes of nests: a family that some nest reduces or scans has one a nest."""
 
-    def __init__(self, nests: Iterable[Loops]) -> None:
+    def __init__(self, nests: Iterable[ChainNest]) -> None:
         self.reduced: set[Node] = set()
         for n in nests:
             self.reduced |= {*n.over}

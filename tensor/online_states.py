@@ -20,11 +20,14 @@ from ..ir.body import IDENTITY
 from ..ir.dtypes import DType
 from ..ir.node import Node, axes_of, const, placeholder
 from ..ir.operators import arith, cast, substitute
-from .online_anchors import INF, Anchors, Inseparable, State, factors
-from .online_terms import Expansion, Factor, Term, body_of, short
+from .online_anchors import INF, Anchors, FoldState, Inseparable, factors
+from .online_empty import hidden_by
+from .online_expand import Expansion, pulled_out
+from .online_terms import Factor, Term, body_of, short
 
 Reduction = tuple[tuple[Node, ...], tuple[Node, ...], DType]
 """What states of one value have in common: the axes reduced over, the value's own, and the type."""
+Sides = tuple[Node, Node]
 
 
 def identity(combine: str, dtype: DType) -> Node:
@@ -40,14 +43,16 @@ def identity(combine: str, dtype: DType) -> Node:
 
 class States:
     """States in the order in which they were asked for, each after those that its merge or body reads. A state has the
-    name of the value it belongs to, or one that is not `taken`; `own` are the names of the values."""
+    name of the value it belongs to, or one that is not `taken`; `own` are the names of the values. All states vary over
+    `shared`, the axes that all values have: loops over these can run around the fold."""
 
-    def __init__(self, own: Collection[str], taken: Collection[str]) -> None:
-        self.states: dict[str, State] = {}
+    def __init__(self, own: Collection[str], taken: Collection[str], shared: tuple[Node, ...]) -> None:
+        self.states: dict[str, FoldState] = {}
         self.merged: dict[str, Node] = {}
         self.anchors = Anchors(self.states, self._count)
-        self._own, self._taken = set(own), set(taken) - set(own)
-        self._known: dict[tuple[str, tuple[Node, ...], Node, DType], State] = {}
+        self._taken, self._shared = set(taken) - set(own), shared
+        self.extremes: dict[str, FoldState] = {}
+        self._known: dict[tuple[str, tuple[Node, ...], Node, DType], FoldState] = {}
 
     # making -------------------------------------------------------------------------------------------------------
     def value(self, name: str, combine: str, body: Node, reduction: Reduction) -> Node:
@@ -72,28 +77,32 @@ class States:
             out = (-part if t.negative else part) if out is None else out - part if t.negative else out + part
         return const(0, reduction[2]) if out is None else out
 
-    def _count(self, like: State) -> State:
-        return self._state("count", "add", const(1, like.dtype), (like.over, (), like.dtype), None)
+    def _count(self, like: FoldState) -> FoldState:
+        return self._state("count", "add", const(1, like.dtype), (like.over, self._shared, like.dtype), None)
 
-    def _state(self, name: str, combine: str, body: Node, reduction: Reduction, sides: tuple[Node, Node] | None) -> State:
-        """The state of `body`; `sides`: both tiles' states at the merged anchors, without which they are as they are."""
+    def _state(self, name: str, combine: str, body: Node, reduction: Reduction, sides: Sides | None) -> FoldState:
+        """The state of `body`; `sides`: both tiles' states at the merged anchors (None: as they are)."""
         over, axes, dtype = reduction
         key = (combine, over, body, dtype)
         if key not in self._known:
             name = self._free_name(name)
-            needed = axes_of(body)
-            state = State(name, combine, over, body, tuple(a for a in axes if a in needed), dtype)
+            state = FoldState(name, combine, over, body, self._axes(axes, axes_of(body) | set(self._shared)), dtype)
             a, b = sides or (self.side("a")[state], self.side("b")[state])
             self._known[key] = self.states[name] = state
             self.merged[name] = arith(combine, a, b)
         return self._known[key]
+
+    def _axes(self, axes: tuple[Node, ...], needed: set[Node]) -> tuple[Node, ...]:
+        """The needed ones of `axes`, in the order of another state: a merge replaces those of equal axes at once."""
+        kept = tuple(a for a in axes if a in needed)
+        return next((s.axes for s in self.states.values() if set(s.axes) == set(kept)), kept)
 
     def side(self, letter: str) -> _Side:
         """The state of one of two tiles."""
         return _Side(letter, self)
 
     # sums ---------------------------------------------------------------------------------------------------------
-    def _moment(self, name: str, fs: tuple[Factor, ...], reduction: Reduction) -> State | None:
+    def _moment(self, name: str, fs: tuple[Factor, ...], reduction: Reduction) -> FoldState | None:
         """The sum of a product of factors; None where it is zero."""
         over, _, dtype = reduction
         body = body_of(fs, dtype)
@@ -104,19 +113,21 @@ class States:
         if _is_zero(fs, leaves, reduction):
             return None
         shifts = Counter(f for f in leaves if f.kind == "shift")
-        lower: dict[tuple[int, ...], State] = {}
+        lower: dict[tuple[int, ...], FoldState] = {}
         for kept in list(every(*(range(n + 1) for n in shifts.values())))[:-1]:
             fewer = self._moment(f"{name}_{sum(kept)}", tuple(_fewer(fs, Counter(dict(zip(shifts, kept))))), reduction)
             if fewer is not None:
                 lower[kept] = fewer
-        mine = State(self._free_name(name), "add", over, body, (), dtype)
-        sides = []
+        name, sides = self._free_name(name), []
         for side in (self.side("a"), self.side("b")):
-            out = side.named(mine.name, dtype)
+            out = side.named(name, dtype)
             for kept, state in lower.items():
                 out = out + _moved(side[state], shifts, kept, side, dtype)
             sides.append(self._rescaled(out, leaves, side))
-        return self._state(mine.name, "add", body, reduction, (sides[0], sides[1]))
+        found = self._state(name, "add", body, reduction, (sides[0], sides[1]))
+        hidden = (hidden_by(f, over, self.states) for f in leaves if f.kind == "weight")
+        self.extremes.update((found.name, s) for s in hidden if s is not None)
+        return found
 
     def _free_name(self, name: str) -> str:
         while name in self.states or name in self._taken:
@@ -136,7 +147,7 @@ class States:
     def _extreme(self, name: str, combine: str, body: Node, reduction: Reduction) -> Node:
         over, _, dtype = reduction
         x = Expansion(self.anchors, over)
-        pulled, away = _pulled(x, body)
+        pulled, away = pulled_out(x, body)
         if away and not self.anchors.held(pulled):
             out = self._state(name, combine, pulled, reduction, None).ref
             for negative, node in away:
@@ -185,7 +196,7 @@ class _Side:
     def __init__(self, letter: str, states: States) -> None:
         self.letter, self.states = letter, states
 
-    def __getitem__(self, state: State) -> Node:
+    def __getitem__(self, state: FoldState) -> Node:
         return self.named(state.name, state.dtype)
 
     def named(self, name: str, dtype: DType) -> Node:
@@ -259,31 +270,14 @@ def _is_zero(fs: tuple[Factor, ...], leaves: list[Factor], reduction: Reduction)
         return False
     mean = shifts[0].mean
     weights, whole = tuple(_fewer(fs, Counter())), tuple(_unshifted(fs))
-    return all(
-        s.over == over and s.dtype is dtype and _same(body_of(g, dtype), s.body) for g, s in ((weights, mean.weight), (whole, mean.total))
-    )
+    sums = ((weights, mean.weight), (whole, mean.total))
+    return all(s.over == over and s.dtype is dtype and _same(body_of(g, dtype), s.body) for g, s in sums)
 
 
 def _same(a: Node, b: Node) -> bool:
     """Whether two products have the same factors."""
-    return a is b or (a.op == b.op == "mul" and Counter(factors(a)[0]) == Counter(factors(b)[0]) and factors(a)[1] == factors(b)[1])
-
-
-def _pulled(x: Expansion, e: Node) -> tuple[Node, list[tuple[bool, Node]]]:
-    """`e` without the earlier results that are added to it, and those, signed; through masks to ±∞."""
-    if e.op == "where" and not x.held(e.src[0]) and e.src[2].op == "const" and abs(e.src[2].arg) == INF:
-        inner, away = _pulled(x, e.src[1])
-        return F.where(e.src[0], inner, e.src[2]), away
-    leaves = x.leaves(e)
-    away = [(p.negative, p.node) for p in leaves if x.held(p.node) and x.free(p.node)]
-    kept = [p for p in leaves if not (x.held(p.node) and x.free(p.node))]
-    if not away or not kept:
-        return e, []
-    out: Node | None = None
-    for p in sorted(kept, key=lambda p: p.negative):
-        out = (-p.node if p.negative else p.node) if out is None else out - p.node if p.negative else out + p.node
-    assert out is not None
-    return out, away
+    (up, down), (top, under) = factors(a), factors(b)
+    return Counter(up) == Counter(top) and Counter(down) == Counter(under)
 
 
 def _beyond(combine: str, place: Node, nowhere: Node) -> bool:

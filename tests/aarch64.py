@@ -59,7 +59,8 @@ def run(program: Program, arrays: Sequence[Any], vars: Sequence[int] = (), lang:
         else:
             obj, symbols = compile_text(source.text, target, native=False), [s.entry(i) for i in range(len(s.items))]
         (folder / "kernel.o").write_bytes(obj)
-        _link(folder, [str(DRIVER)], symbols)
+        (folder / "driver.o").write_bytes(_driver())
+        _link(folder, [], symbols)
         values: dict[Node, int] = {
             n: v for item in s.items for n in walk(item) if n.op == "sym" for at, v in zip(s.symbols, vars, strict=True) if n.arg.name == at
         }
@@ -82,6 +83,15 @@ def run(program: Program, arrays: Sequence[Any], vars: Sequence[int] = (), lang:
             a[...] = np.frombuffer(done.stdout, a.dtype, a.size, at).reshape(a.shape)
         at += a.nbytes
     assert at == len(done.stdout)
+
+
+@functools.cache
+def _driver() -> bytes:
+    """The object of the driver: one for all that is run."""
+    with tempfile.TemporaryDirectory() as folder:
+        made = Path(folder, "driver.o")
+        subprocess.run([LINKER, "-O1", "-c", "-o", str(made), str(DRIVER)], check=True, capture_output=True, text=True)
+        return made.read_bytes()
 
 
 def _link(folder: Path, sources: list[str], symbols: Sequence[str]) -> None:

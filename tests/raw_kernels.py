@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pytest
 from tilewright.ir import DType, Node, float32
 from tilewright.ir.body import Fold
 from tilewright.ir.buffer import Buffer
@@ -16,6 +17,7 @@ from tilewright.tensor.online import online
 
 Element = Callable[..., Node]
 TILES = (None, 1, 7, 16)
+M, N, C = 6, 23, 5
 
 
 class Raw:
@@ -34,7 +36,12 @@ class Raw:
         return tuple(self.kb.axis(f"{name}_{d}", n) for d, n in enumerate(shape))
 
     def reduce(
-        self, combine: str, shape: Sequence[int], over: int | Sequence[int], element: Element, dtype: DType | None = None
+        self,
+        combine: str,
+        shape: Sequence[int],
+        over: int | Sequence[int],
+        element: Element,
+        dtype: DType | None = None,
     ) -> Element:
         """`combine` of element(*axes, *reduced axes); the result is called with indices."""
         name = f"r{self.count}"
@@ -95,9 +102,53 @@ def agrees(kernel: Kernel, inputs: Mapping[str, Any], want: Mapping[str, Any], t
     for tile in TILES:
         got = evaluate(kernel, inputs, tile=tile)
         for name, w in want.items():
-            np.testing.assert_allclose(got[name], w, rtol=tolerance, atol=tolerance, err_msg=f"{name} in tiles of {tile}")
+            message = f"{name} in tiles of {tile}"
+            np.testing.assert_allclose(got[name], w, rtol=tolerance, atol=tolerance, err_msg=message)
 
 
 def wide(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """Floats as float64."""
     return {n: a.astype(np.float64) if a.dtype.kind == "f" else a for n, a in inputs.items()}
+
+
+class Logits(Raw):
+    """h @ w.T, or rows x in memory, called with (row, column)."""
+
+    def __init__(self, product: bool = True) -> None:
+        super().__init__()
+        self.rows = not product
+        if product:
+            h, w = self.input("h", M, C), self.input("w", N, C)
+            self.at = self.sum((M, N), C, lambda i, j, e: h[i, e] * w[j, e])
+        else:
+            x = self.input("x", M, N)
+            self.at = lambda i, j: x[i, j]
+
+    def top(self) -> Any:
+        """Its maximum."""
+        return self.max((M,), N, self.at)
+
+    def finished(self, **want: Any) -> Kernel:
+        """The derived kernel, checked: `want` are functions of the logits and of all inputs, in float64."""
+        kernel = folded(self.build(), self.rows)
+        inputs = numbers(kernel)
+        x = wide(inputs)
+        s = x["x"] if self.rows else x["h"] @ x["w"].T
+        agrees(kernel, inputs, {n: f(s, x) for n, f in want.items()})
+        return kernel
+
+
+def components(kernel: Kernel) -> tuple[str, ...]:
+    return fold_of(kernel).components
+
+
+def softmax(s: Any) -> Any:
+    e = np.exp(s - s.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def lse(s: Any) -> Any:
+    return np.log(np.exp(s).sum(-1))
+
+
+both = pytest.mark.parametrize("product", [True, False], ids=["product", "rows"])

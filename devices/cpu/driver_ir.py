@@ -1,4 +1,4 @@
-"""The pool's driver and timing loop as LLVM IR text: what one call from Python runs (placeholders as in `pool_ir`)."""
+"""The pool's driver, replay and timing loop as LLVM IR text: what one call from Python runs (placeholders as in `pool_ir`)."""
 
 from __future__ import annotations
 
@@ -26,6 +26,77 @@ body:
   %ip = getelementptr i64, ptr %call, i64 %b
   %items = load i64, ptr %ip
   call void @phase(ptr %fn, i64 %items, ptr %bufs, ptr %vars, ptr %scratches, i64 %threads)
+  %i1 = add i64 %i, 1
+  br label %head
+out:
+  ret void
+}
+
+; store addresses[index] at each place of a table of (place, index)
+define void @scatter(ptr %table, i64 %n, ptr %addresses) nounwind {
+entry:
+  br label %head
+head:
+  %i = phi i64 [0, %entry], [%i1, %body]
+  %more = icmp slt i64 %i, %n
+  br i1 %more, label %body, label %out
+body:
+  %two = mul i64 %i, 2
+  %pp = getelementptr ptr, ptr %table, i64 %two
+  %place = load ptr, ptr %pp
+  %one = add i64 %two, 1
+  %np = getelementptr i64, ptr %table, i64 %one
+  %index = load i64, ptr %np
+  %ap = getelementptr i64, ptr %addresses, i64 %index
+  %address = load i64, ptr %ap
+  store i64 %address, ptr %place
+  %i1 = add i64 %i, 1
+  br label %head
+out:
+  ret void
+}
+
+define void @replay(ptr %list, i64 %n, ptr %table, i64 %places, ptr %addresses) nounwind {
+entry:
+  call void @scatter(ptr %table, i64 %places, ptr %addresses)
+  br label %head
+head:
+  %i = phi i64 [0, %entry], [%i1, %body]
+  %more = icmp slt i64 %i, %n
+  br i1 %more, label %body, label %out
+body:
+  %two = mul i64 %i, 2
+  %cp = getelementptr ptr, ptr %list, i64 %two
+  %call = load ptr, ptr %cp
+  %one = add i64 %two, 1
+  %bp = getelementptr ptr, ptr %list, i64 %one
+  %bufs = load ptr, ptr %bp
+  call void @run(ptr %call, ptr %bufs)
+  %i1 = add i64 %i, 1
+  br label %head
+out:
+  ret void
+}
+
+define void @replay_timed(ptr %list, i64 %n, ptr %seconds) nounwind {
+entry:
+  %ts = alloca [2 x i64], align 8
+  br label %head
+head:
+  %i = phi i64 [0, %entry], [%i1, %body]
+  %more = icmp slt i64 %i, %n
+  br i1 %more, label %body, label %out
+body:
+  %two = mul i64 %i, 2
+  %item = getelementptr ptr, ptr %list, i64 %two
+  %t0 = call i64 @now(ptr %ts)
+  call void @replay(ptr %item, i64 1, ptr null, i64 0, ptr null)
+  %t1 = call i64 @now(ptr %ts)
+  %d = sub i64 %t1, %t0
+  %f = sitofp i64 %d to double
+  %sec = fdiv double %f, 1.000000e+09
+  %op = getelementptr double, ptr %seconds, i64 %i
+  store double %sec, ptr %op
   %i1 = add i64 %i, 1
   br label %head
 out:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-import struct
 import weakref
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ...ir.errors import BuildError, UsageError
 from ...ir.index import evaluate
@@ -14,50 +13,28 @@ from ...ir.node import Node
 from ..base import Executable
 from ..packed import Packed
 from . import scratch as arena
+from .call import CallRecord
 from .engine import Code
 from .pool import pool
 
 if TYPE_CHECKING:
     from ...program.program import Signature
 
-_HEAD = 4
-"""Words of a call record before its phases: phases, threads, scratches, vars."""
 _BOUND = 64
 """Bound calls (one for each combination of symbol values) that `run` keeps."""
 
 
-class _Call:
-    """What one running call needs in native memory: the call record, the buffer addresses and the symbols' values. A caller takes
-    one, so that no two threads share it. Its workspace is `packed`, or else the arena's."""
-
-    __slots__ = ("arena", "bufs", "bufs_at", "fill", "packed", "record", "record_at", "vars", "version")
-
-    def __init__(
-        self, functions: Sequence[int], items: Sequence[int], threads: int, params: int, values: Sequence[int], packed: Packed | None = None
-    ) -> None:
-        self.record = (ctypes.c_int64 * (_HEAD + 2 * len(functions)))()
-        self.bufs = (ctypes.c_uint64 * (params + 1))()
-        self.vars = (ctypes.c_int64 * max(len(values), 1))(*values)
-        self.record_at, self.bufs_at = ctypes.addressof(self.record), ctypes.addressof(self.bufs)
-        self.fill = struct.Struct(f"={params}Q").pack_into
-        self.record[0], self.record[1], self.record[3] = len(functions), threads, ctypes.addressof(self.vars)
-        for i, (f, n) in enumerate(zip(functions, items, strict=True)):
-            self.record[_HEAD + 2 * i], self.record[_HEAD + 2 * i + 1] = f, n
-        self.arena: arena.ScratchArena | None = None
-        self.version = -1
-        self.packed = packed
-
-    def use(self, memory: arena.ScratchArena, sizes: tuple[int, int, int]) -> None:
-        """Work in this arena from now on."""
-        memory.fit(*sizes)
-        self.record[2], self.bufs[len(self.bufs) - 1] = memory.table, self.packed.address if self.packed is not None else memory.work
-        self.arena, self.version = memory, memory.version
-
-
-class _Calls(list[_Call]):
+class _Free(list[CallRecord]):
     """The free records of a bound call; they go when nobody holds that call any more."""
 
     __slots__ = ("__weakref__",)
+
+
+class Ends(Protocol):
+    """Who must hear that an executable is closed, before its code goes."""
+
+    def end(self, name: str) -> None:
+        """The executable of kernel `name` is closed."""
 
 
 class CpuExecutable(Executable):
@@ -72,8 +49,9 @@ class CpuExecutable(Executable):
         self._pool = pool()
         self._sizes = (signature.scratch, signature.work, threads)
         self._bound: dict[tuple[int, ...], Callable[..., None]] = {}
-        self._free: weakref.WeakValueDictionary[int, _Calls] = weakref.WeakValueDictionary()
+        self._free: weakref.WeakValueDictionary[int, _Free] = weakref.WeakValueDictionary()
         self._closed = False
+        self._ends: weakref.WeakSet[Ends] = weakref.WeakSet()
 
     def run(self, pointers: Sequence[int], vars: Sequence[int] = ()) -> None:
         self._check(pointers)
@@ -88,7 +66,7 @@ class CpuExecutable(Executable):
     def bind(self, vars: Sequence[int] = (), packed: Packed | None = None) -> Callable[..., None]:
         values, sizes, native = tuple(vars), self._sizes, self._pool.run
         phases = slice(0, None) if packed is None else slice(self.signature.once, None)
-        calls, arenas = _Calls([self._call(values, phases, packed)]), arena.free
+        calls, arenas = _Free([self.record(values, phases, packed)]), arena.free
         self._free[id(calls)] = calls
 
         def call(*pointers: int) -> None:
@@ -96,7 +74,7 @@ class CpuExecutable(Executable):
             try:
                 c = calls.pop()
             except IndexError:
-                c = self._call(values, phases, packed)
+                c = self.record(values, phases, packed)
             try:
                 memory = arenas.pop()
             except IndexError:
@@ -117,7 +95,7 @@ class CpuExecutable(Executable):
             return super().pack(pointers, vars)
         self._check(pointers)
         packed = Packed(self.signature.work)
-        call = self._call(tuple(vars), slice(0, self.signature.once), packed)
+        call = self.record(tuple(vars), slice(0, self.signature.once), packed)
         memory = arena.take()
         try:
             call.use(memory, self._sizes)
@@ -136,7 +114,7 @@ class CpuExecutable(Executable):
             self._check(pointers)
         once = self.signature.once
         kept = [self.pack(p, vars) for p in pointer_sets] if once else []
-        call = self._call(tuple(vars), slice(once, None))
+        call = self.record(tuple(vars), slice(once, None))
         memory = arena.take()
         try:
             call.use(memory, self._sizes)
@@ -168,13 +146,24 @@ class CpuExecutable(Executable):
             self._bound.clear()
             for calls in self._free.values():  # so that a bound call that somebody kept asks for a record, and hears that it is too late
                 calls.clear()
+            for user in tuple(self._ends):
+                user.end(self.signature.name)
             self._code.close()
+
+    def on_close(self, user: Ends) -> None:
+        """Tell a user of the code, which is not kept alive for it, when the code goes."""
+        self._ends.add(user)
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """What a call needs of an arena: bytes of scratch a thread, bytes of workspace, threads."""
+        return self._sizes
 
     def _check(self, pointers: Sequence[int]) -> None:
         if len(pointers) != len(self.signature.params):
             raise UsageError(f"{self.signature.name} takes {len(self.signature.params)} buffers, not {len(pointers)}")
 
-    def _call(self, values: tuple[int, ...], phases: slice = slice(0, None), packed: Packed | None = None) -> _Call:
+    def record(self, values: tuple[int, ...], phases: slice = slice(0, None), packed: Packed | None = None) -> CallRecord:
         """A record for these values of the symbols, and some of the phases."""
         if self._closed:
             raise UsageError(f"{self.signature.name} has been closed")
@@ -190,7 +179,7 @@ class CpuExecutable(Executable):
                 raise BuildError(f"{self.signature.name}: the grid depends on {s.arg.name}, which is not one of its symbols")
             env[s] = by_name[s.arg.name]
         items = [evaluate(n, env) for n in self.signature.items[phases]]
-        return _Call(self._functions[phases], items, self.threads, len(self.signature.params), values, packed)
+        return CallRecord(self._functions[phases], items, self.threads, len(self.signature.params), values, packed)
 
 
 def _symbols(signature: Signature) -> list[Node]:

@@ -17,7 +17,7 @@ SPIN_S = 60e-6
 
 
 class Pool:
-    """The native entry points. `run` and `bench` are ctypes functions that release the GIL; see `pool_ir` for their arguments."""
+    """The native entry points. `run`, `bench` and those of replays are ctypes functions that release the GIL; see `pool_ir` for their arguments."""
 
     def __init__(self) -> None:
         from ...targets import host
@@ -36,6 +36,9 @@ class Pool:
 
         self.run = function("run", None, pointer, pointer)
         self.bench = function("bench", i64, pointer, pointer, i64, i64, i64, pointer)
+        self.replay = function("replay", None, pointer, i64, pointer, i64, pointer)
+        self.scatter = function("scatter", None, pointer, i64, pointer)
+        self.replay_timed = function("replay_timed", None, pointer, i64, pointer)
         self.started = function("started", i64)
         """How many workers exist in this process."""
         function("set_spin", None, i64)(_spins(function("spin_pauses", None, i64)))

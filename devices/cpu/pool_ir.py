@@ -10,6 +10,12 @@ Functions:
                                       then (ptr function, i64 items) for each phase
     i64 bench(ptr call, ptr sets, i64 nsets, i64 repeats, i64 limit_ns, ptr seconds)
                                       `run` with bufs = sets[i mod nsets]; the double seconds of each call; how many were made
+    void replay(ptr list, i64 n, ptr table, i64 places, ptr addresses)
+                                      `scatter`, then `run` for n pairs (ptr call, ptr bufs)
+    void scatter(ptr table, i64 places, ptr addresses)
+                                      addresses[index] is stored at each place of a table of (ptr place, i64 index)
+    void replay_timed(ptr list, i64 n, ptr seconds)
+                                      `run` for n pairs, and the double seconds of each
     void spin_pauses(i64 n)           n pauses (to calibrate)
     void set_spin(i64 n), i64 started(), void reset() (forget the workers: in a forked child they do not exist)
 """
@@ -22,7 +28,7 @@ from . import driver_ir as drive_ir
 
 MAX_THREADS = 1024
 EXTERNALS = ("pthread_create", "pthread_attr_init", "pthread_attr_setstacksize", "syscall", "clock_gettime")
-FUNCTIONS = ("run", "bench", "spin_pauses", "set_spin", "started", "reset")
+FUNCTIONS = ("run", "bench", "replay", "scatter", "replay_timed", "spin_pauses", "set_spin", "started", "reset")
 
 # (pause intrinsic declaration, pause call, futex, sched_yield)
 _ARCH = {

@@ -16,6 +16,7 @@ from ...program.program import Signature
 from ...targets import Target
 from ..base import Executable
 from ..memory import Memory
+from ..packed import Packed
 from .driver import Driver
 from .open_driver import open_driver
 
@@ -225,6 +226,29 @@ class CudaExecutable(Executable):
         self._check(pointers)
         with self._s.lock:
             self._plan(vars)(pointers)
+            self._s.wait()
+
+    def queue(self, vars: Sequence[int] = (), packed: Packed | None = None) -> Callable[..., None]:
+        if packed is not None:
+            return super().queue(vars, packed)
+        planned: list[Any] = [None, None]
+
+        def call(*pointers: int) -> None:
+            with self._s.lock:
+                self._s.use()
+                if self._module is None:
+                    raise UsageError(f"{self.signature.name} has been closed")
+                # a call with larger extents may have moved the arena
+                if planned[0] is None or planned[1] != self._own:
+                    planned[0] = self._plan(vars)
+                    planned[1] = dict(self._own)
+                planned[0](pointers)
+
+        return call
+
+    def wait(self) -> None:
+        with self._s.lock:
+            self._s.use()
             self._s.wait()
 
     def time(

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...ir.errors import BuildError, MeasureError
+from ...ir.errors import BuildError, MeasureError, UsageError
 from ...program import abi
 from ...program.program import Signature
 from ...targets import Target
 from ..base import Executable
+from ..packed import Packed
 from .memory import ClMemory
 from .session import ClSession
 
@@ -32,6 +33,8 @@ def refuse(signature: Signature, target: Target) -> None:
 
 class ClExecutable(Executable):
     """A built program. Pointers are handles of the session's buffers."""
+
+    addressed = False
 
     def __init__(self, s: ClSession, program: Any, signature: Signature, target: Target) -> None:
         self._s, self.signature, self._target, self.threads = s, signature, target, 1
@@ -87,6 +90,22 @@ class ClExecutable(Executable):
     def run(self, pointers: Sequence[int], vars: Sequence[int] = ()) -> None:
         with self._lock, self._failing():
             self._launch(pointers, vars)
+            self._s.queue.finish()
+
+    def queue(self, vars: Sequence[int] = (), packed: Packed | None = None) -> Callable[..., None]:
+        if packed is not None:
+            return super().queue(vars, packed)
+
+        def call(*pointers: int) -> None:
+            with self._lock, self._failing():
+                if not self._kernels:
+                    raise UsageError(f"{self.signature.name} has been closed")
+                self._launch(pointers, vars)
+
+        return call
+
+    def wait(self) -> None:
+        with self._failing():
             self._s.queue.finish()
 
     def time(

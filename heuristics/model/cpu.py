@@ -63,4 +63,4 @@ def _share(s: Scheduled, items: int, threads: int) -> float:
     for p in s.grid:
         extent = p.axis.arg.extent
         whole *= min(p.trips, extent / p.stride) if isinstance(extent, int) and extent else p.trips
-    return rounds / whole
+    return rounds / whole if whole else 0.0  # (an empty axis has no items)

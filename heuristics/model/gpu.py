@@ -156,7 +156,7 @@ def _evaluated(s: Scheduled, n: Nest, g: Gpu) -> ThreadWork:
                 instructions += k / g.pair
                 memory += k * _sectors(s, n, (indices, buffer), g)
         elif not (e.op == "mul" and e is n.expr and n.kind == "reduce"):
-            instructions += k * (getattr(g, e.op) if e.op in SLOW else 1.0)
+            instructions += k * (getattr(g, SLOW[e.op]) if e.op in SLOW else 1.0)
     return ThreadWork(instructions, tile, memory)
 
 
@@ -165,7 +165,7 @@ def _shared_sums(s: Scheduled, n: Nest, times: float, g: Gpu) -> float:
     shares = [t for t in s.threads if any(a.arg.family == t.family for a in n.reduce_axes)]
     outer = times
     for p in s.loops(n):
-        outer /= p.trips if p.axis in n.reduce_axes and p.kind != "grid" else 1
+        outer /= max(1, p.trips) if p.axis in n.reduce_axes and p.kind != "grid" else 1
     return sum(g.combined * t.count.bit_length() * outer / max(times, 1.0) * _live(s, n, g) for t in shares)
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from ...ir.errors import OptError
 from ...ir.kernel import Kernel
-from ...opts import defaults
+from ...opts import defaults, registry
 from ...opts.apply_options import apply
+from ...opts.builder import ScheduleBuilder
 from ...opts.opt import Opts
 from ...opts.schedule import Scheduled
 from ...targets import Target
@@ -35,6 +36,35 @@ class Trials:
     def legal(self, wish: Opts) -> Opts | None:
         """`wish`, or the longest list left after dropping what is illegal (a seed is a wish, not a demand)."""
         return defaults.legal_prefix(wish, self.apply)
+
+    def legal_at_once(self, wish: Opts) -> Opts | None:
+        """As `legal`, but what cannot act where it stands is dropped before anything else is looked at: that takes one
+        pass an option that is dropped, where `legal` tries every beginning. Mostly the same list."""
+        kept = wish
+        while not self._is_legal(kept):
+            place = self._first_that_cannot_act(kept)
+            if place is None:
+                return self.legal(kept)
+            kept = kept[:place] + kept[place + 1 :]
+        return kept
+
+    def _is_legal(self, opts: Opts) -> bool:
+        try:
+            self.apply(opts)
+        except OptError:
+            return False
+        return True
+
+    def _first_that_cannot_act(self, opts: Opts) -> int | None:
+        """The place of the first option that is illegal where it stands; None where the whole is what is illegal."""
+        builder = ScheduleBuilder(self.kernel, self.target)
+        for place, o in enumerate(opts):
+            try:
+                registry.act(builder, (o,))
+            except OptError:
+                rewrites = registry.OPTIONS[o.op].rewrite is not None
+                return None if rewrites else place
+        return None
 
 
 def legal_prefix(kernel: Kernel, opts: Opts, target: Target) -> Opts | None:

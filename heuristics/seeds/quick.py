@@ -23,11 +23,11 @@ from .quick_contractions import ask_contractions
 from .quick_gpu import gpu_wishes
 from .rows import columns, scans, transposed, windows
 
-COST = 8.0
+COST = 9.5
 """What all guesses of a kernel may cost together; applying and estimating one costs `EACH`, and `NODE` for every
 expression of its nests. The units are about milliseconds of a server's core."""
-EACH, NODE = 1.5, 0.03
-MOST = 7
+EACH, NODE = 1.3, 0.03
+MOST = 4
 TILES = 3
 """Tiles of the folded axis that `fold_seeds` guesses for each register tile."""
 
@@ -44,7 +44,7 @@ class _Choice:
         """Predicted seconds of what is legal of `wish`; None where nothing is, or enough was asked."""
         if len(self.found) >= self.most:
             return None
-        opts = self.trials.legal(wish)
+        opts = self.trials.legal_at_once(wish)
         if opts is None:
             return None
         if opts not in self.found:
@@ -86,8 +86,9 @@ def quick_seeds(kernel: Kernel, target: Target, threads: int = 1) -> list[Opts]:
 def _of_processor(choice: _Choice, kernel: Kernel, target: Target) -> None:
     """The first kind of guesses that has a legal one: as in `gathered.seeds`, what has a fold's seeds needs no other."""
     folds = list(fold_seeds(kernel, target, choice.threads))
-    choice.ask_all(_spread(folds))
-    if choice.found:
+    first = next((o for w in _spread(folds) if (o := choice.trials.legal_at_once(w)) is not None), None)
+    if first is not None:  # the likeliest is hardly ever worse than another, and asking about it takes as long as making it
+        choice.found[first] = 0.0
         return
     found = contractions(kernel)
     main = max(found, key=lambda c: work(c.nest)) if found else None
@@ -108,9 +109,8 @@ def _of_processor(choice: _Choice, kernel: Kernel, target: Target) -> None:
 
 
 def _spread(folds: Sequence[Opts]) -> list[Opts]:
-    """Guesses for a fold, the likeliest first: short tiles of the two largest register tiles, then longer tiles."""
-    order = (TILES, 0, TILES + 1, 1, 2 * TILES)
-    return [folds[i] for i in (*order, *range(len(folds))) if i < len(folds)]
+    """Guesses for a fold, the likeliest first: the short tile of the second register tile, of the first, then all."""
+    return [folds[i] for i in (TILES, 0, *range(len(folds))) if i < len(folds)]
 
 
 def _row_wishes(kernel: Kernel, target: Target, threads: int, lanes: int) -> Iterator[Opts]:
@@ -122,7 +122,7 @@ def _row_wishes(kernel: Kernel, target: Target, threads: int, lanes: int) -> Ite
     found = nests(kernel)
     several = len(found) > 1
     special = [
-        _picked(owners(kernel, target, threads, lanes), (0, 3, 9, 12)),
+        _picked(owners(kernel, target, threads, lanes), (3, 12, 0)),
         _picked(columns(kernel, lanes, threads), (1, 0)),
         _picked(windows(kernel, lanes), (3, 5, 1, 0)),
         _picked(scans(kernel, lanes), (2, 4, 0)),

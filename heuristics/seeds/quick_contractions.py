@@ -5,18 +5,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import islice
 
 from ...ir.node import Node
 from ...opts.defaults import waste
 from ...opts.opt import Opts
-from ...opts.structure import Contraction, extent, shared_axes
+from ...opts.structure import Contraction, accesses, extent, shared_axes
+from ...targets import Target
 from ..machine import DEFAULT
 from .contractions import FEW_ROWS, Blocks, contraction, contraction_guesses
 from .legal import Trials
 from .windows import window_guesses
 
+LONG = 512
+"""The block of a reduction whose whole panel the second cache does not hold."""
 WIDE = 256
-"""Elements of the lane axis from which on a panel is wide enough that the reduction is better left whole."""
+"""Elements of the lane axis in a panel that is wide enough: beyond that, items over lanes are better than over rows."""
 SHORT = 256
 """The block of a reduction that is asked about first: its panels fit the second cache beside what passes."""
 MORE_ITEMS = 8
@@ -34,8 +38,13 @@ def ask_contractions(trials: Trials, threads: int, c: Contraction, ask: Ask) -> 
     if any(g.tc for g in guesses):
         guesses = [g for g in guesses if g.tc]
     free = [extent(a) for a in shared_axes(kernel) if a is not c.lane and a is not _row(c)]
-    order = sorted(guesses, key=lambda g: _key(g, c, target.lanes(c.nest.expr.dtype), target.l1, threads, math.prod(free)))
-    for _, wish in zip(range(2), window_guesses(kernel, target, threads, c), strict=False):
+    # panels of an operand that is read across memory are better filled once where the reduction is long, though
+    # that makes them narrow
+    across = _depth(c) > 4 * LONG and any(x.buffer == c.wide and x.stride(c.lane) != 1 for x in accesses(kernel, c.nest))
+    order = sorted(guesses, key=lambda g: _key(g, c, target, threads, math.prod(free), across))
+    windows = list(islice(window_guesses(kernel, target, threads, c), 2))
+    windows = windows[-1:] if target.registers >= 32 else windows[:1]  # with many registers, items over the rows where they are offered
+    for wish in windows:
         ask(wish)
     asked: dict[Blocks, float] = {}
 
@@ -47,33 +56,40 @@ def ask_contractions(trials: Trials, threads: int, c: Contraction, ask: Ask) -> 
 
     at = best_of(order[0])
     few = (_stream, _few) if max(map(extent, c.rows), default=1) <= FEW_ROWS else ()
-    for change in (*few, _cut, _rows, _tile):
+    for change in (*few, *(() if windows else (_cut, _rows, _tile))):
         at = best_of(change(at, [g for g in order if g not in asked]))
+
+
+def _depth(c: Contraction) -> int:
+    return math.prod(extent(a) for a in c.reduce)
 
 
 def _row(c: Contraction) -> Node | None:
     return max(c.rows, key=extent, default=None)
 
 
-def _key(g: Blocks, c: Contraction, lanes: int, l1: int, threads: int, free: int) -> tuple[float, bool, bool, int, int]:
+def _key(g: Blocks, c: Contraction, target: Target, threads: int, free: int, across: bool) -> tuple[float, bool, bool, bool, int, int, int]:
     """What guesses are sorted by: seconds by a closed form, to two digits, and what mostly is better among equals."""
-    seconds = _seconds(g, c, lanes, l1, threads, free)
+    seconds = 1e-12 + _seconds(g, c, target, threads, free)
     digits = -math.floor(math.log10(seconds)) + 1
-    whole = not g.kc if g.nb >= min(WIDE, extent(c.lane)) else g.kc == 512
-    return round(seconds, digits), bool(g.stream), not whole, -g.nb, g.rows
+    line, room = g.nb * c.nest.expr.dtype.size, DEFAULT.caches.usable * target.l2
+    whole = g.kc == (0 if across or _depth(c) * line <= room else LONG)
+    return round(seconds, digits), bool(g.stream), (g.kc or _depth(c)) * line > room, not whole, -min(g.nb, WIDE), g.rows, -g.nb
 
 
-def _seconds(g: Blocks, c: Contraction, lanes: int, l1: int, threads: int, free: int) -> float:
+def _seconds(g: Blocks, c: Contraction, target: Target, threads: int, free: int) -> float:
     """Arithmetic of one register tile against the ports, times tiles, shared among threads. Data is taken to be near:
     what it costs to bring is asked of the model."""
     core, caches = DEFAULT.core, DEFAULT.caches
     tall, width = max((extent(a) for a in c.rows), default=1), extent(c.lane)
-    nr, sums = g.nv * lanes, g.mr * g.nv
+    if not tall * width:
+        return 0.0
+    nr, sums = g.nv * target.lanes(c.nest.expr.dtype), g.mr * g.nv
     loads = g.mr + g.nv
     step = max(sums / core.ports, loads / core.load_ports, core.latency, (sums + loads + core.overhead / g.unroll) / core.issue)
-    steps = math.prod(extent(a) for a in c.reduce) * math.prod(extent(a) for a in c.nest.axes) / (g.mr * nr)
-    size, depth = c.nest.expr.dtype.size, g.kc or math.prod(extent(a) for a in c.reduce)
-    near = depth * nr * size <= caches.usable * l1  # else every row of tiles reads its panel from the second cache
+    steps = _depth(c) * math.prod(extent(a) for a in c.nest.axes) / (g.mr * nr)
+    size, depth = c.nest.expr.dtype.size, g.kc or _depth(c)
+    near = depth * (nr + g.mr) * size <= caches.usable * target.l1  # else every row of tiles reads its panel from the second cache
     moved = (g.mr + (0 if near else nr)) * size / caches.l2
     step = max(step, moved) + caches.unhidden * min(step, moved)
     work = steps * (1 + waste(tall, g.mr)) * (1 + waste(width, nr)) * step / core.clock
@@ -83,7 +99,8 @@ def _seconds(g: Blocks, c: Contraction, lanes: int, l1: int, threads: int, free:
         items = free * -(-tall // max(g.mc, g.mr))
     else:
         items = free * -(-width // (g.nb if nr <= g.nb < width else nr))
-    used = max(1, min(threads, items))
+    items = max(1, items)
+    used = min(threads, items)
     return work * -(-items // used) / items + (caches.wake if used > 1 else 0.0) + items * caches.item
 
 
@@ -103,11 +120,6 @@ def _tile(at: Blocks, left: list[Blocks]) -> Blocks | None:
     others = [g for g in left if (g.mr, g.nv) != (at.mr, at.nv) and g.stream == at.stream]
     alike = [g for g in others if (g.kc, g.rows) == (at.kc, at.rows)]
     return next(iter(alike or others), None)
-
-
-def _narrower(at: Blocks, left: list[Blocks]) -> Blocks | None:
-    """The same with the next smaller panel."""
-    return max((g for g in left if _but(g, at, "nb") and g.nb < at.nb), key=lambda g: g.nb, default=None)
 
 
 def _but(g: Blocks, at: Blocks, *fields: str) -> bool:

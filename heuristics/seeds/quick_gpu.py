@@ -60,7 +60,7 @@ def _cost(g: Tiles, target: Target, c: Contraction, free: int) -> float:
     their groups fill the machine; to two digits, so that equals stay in order."""
     tall, wide = max((extent(a) for a in c.rows), default=1), extent(c.lane)
     down, across = -(-tall // (g.lm * g.um)), -(-wide // (g.ln * g.un))
-    groups = down * across * free * g.sk
+    groups = max(1, down * across * free * g.sk)
     rounds = -(-groups // target.cores) * target.cores / groups
-    waste = down * g.lm * g.um * across * g.ln * g.un / (tall * wide)
+    waste = down * g.lm * g.um * across * g.ln * g.un / max(1, tall * wide)
     return round(rounds * waste * (1 + 2 * (g.um + g.un) / (g.um * g.un)), 2)

@@ -37,4 +37,4 @@ def mean(x: TensorNode, axis: Axis = None, keepdims: bool = False) -> TensorNode
     over = dims(x, axis, "mean")
     total = reduced("add", x, over, keepdims, "mean")
     count = prod(x.shape[d] for d in over)
-    return elementwise("mul", total, const(1.0 / count if count else float("nan"), x.dtype, total.shape))
+    return elementwise("div", total, const(float(count), x.dtype, total.shape))

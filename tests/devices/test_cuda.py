@@ -17,6 +17,7 @@ import pytest
 from cuda_build import ARCHITECTURES, needs_cxx, needs_nvrtc
 from fake_cuda import CARD, FAULT, FakeCudaDevice
 from tilewright import devices
+from tilewright.devices import BoundCall
 from tilewright.devices.cuda import device as cuda
 from tilewright.devices.cuda import find as cuda_find
 from tilewright.devices.cuda import nvrtc
@@ -27,6 +28,7 @@ from tilewright.devices.cuda.host import Guarded, HostModule
 from tilewright.ir import BuildError, DeviceError, MeasureError, UsageError
 from tilewright.ir.dtypes import float32
 from tilewright.ir.node import const, sym
+from tilewright.plan import CallReplay
 from tilewright.program.program import Param, Signature
 from tilewright.renderers import Source
 from tilewright.targets import Target, named
@@ -300,6 +302,40 @@ def test_the_arena_grows_with_the_grid(device: FakeCudaDevice) -> None:
         exe.run([b], [n])
     assert [c[1] for c in calls(device, "alloc") if c[1] > 1000] == [2 * 32 * 32768, 5 * 32 * 32768]
     assert list(download(device, b, 8)) == [2] * 5 + [0] * 3
+
+
+@needs_cxx
+def test_a_replay_queues_its_kernels_and_waits_once(device: FakeCudaDevice) -> None:
+    exe = device.load(device.build(source()), signature(), 1)
+    a, b, c = (upload(device, np.arange(100, dtype=np.float32)) for _ in range(3))
+    replay = CallReplay([BoundCall(exe, (a, b), (90,)), BoundCall(exe, (b, c), (80,))], [[(0, 0)]])
+    waits = len(calls(device, "wait"))
+    replay(a)
+    assert len(calls(device, "launch")) == 4 and len(calls(device, "wait")) == waits + 1
+    assert (download(device, c, 80) == 2 * (2 * (np.arange(80) + 1) + 1)).all()
+    exe.close()
+    with pytest.raises(UsageError, match="add has been closed"):
+        replay(a)
+    with pytest.raises(UsageError, match=r"b of call 0 .* must lie at a multiple of 16 bytes"):
+        CallReplay([BoundCall(device.load(device.build(source(align=16)), signature(align=16), 1), (256, 516), (1,))])
+
+
+@needs_cxx
+def test_a_replay_follows_an_arena_that_another_call_moved(device: FakeCudaDevice) -> None:
+    text = """extern "C" __global__ void moved_p0(float* p_b, unsigned char* arena, long long s_n) {
+        float* mine = (float*)(arena + (blockIdx.x * 32ll + threadIdx.x) * 32768);
+        mine[8191] = 2.0f;
+        p_b[blockIdx.x] = mine[8191];
+    }"""
+    s = Signature("moved", (Param("b", float32, (N,), "out"),), ("n",), (N,), 32768, 0, (32,))
+    exe = device.load(device.build(Source(text, "cuda", device.target, s)), s, 1)
+    b = upload(device, np.zeros(8, np.float32))
+    replay = CallReplay([BoundCall(exe, (b,), (2,))])
+    replay()
+    exe.run([b], [5])
+    replay()
+    arenas = [c[5][1] for c in calls(device, "launch")]
+    assert arenas[0] != arenas[1] == arenas[2]
 
 
 @needs_cxx

@@ -120,12 +120,20 @@ def test_overrun_writes_past_the_output(script: Path) -> None:
 
 def test_a_hang_ignores_signals_that_python_handles(script: Path) -> None:
     _, exe = make(script, {"rules": [{"do": "hang"}]})
+    read, write = os.pipe()
     pid = os.fork()
     if pid == 0:
         signal.signal(signal.SIGUSR1, lambda *_: os._exit(1))
+        os.write(write, b"!")
         exe.run([BUFFER.ctypes.data])
         os._exit(0)
-    time.sleep(0.3)
+    assert os.read(read, 1) == b"!"
+    os.close(read)
+    os.close(write)
+    asleep = 0
+    while asleep < 10:  # it waits for its own mutex, and for nothing else that takes so long
+        asleep = asleep + 1 if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "S" else 0
+        time.sleep(0.02)
     os.kill(pid, signal.SIGUSR1)
     time.sleep(0.1)
     assert os.waitpid(pid, os.WNOHANG) == (0, 0)

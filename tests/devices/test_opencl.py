@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from opencl_driver import POCL, needs_pocl, source
 from tilewright import devices, kernels
+from tilewright.devices import BoundCall
 from tilewright.devices.opencl.device import OpenClDevice
 from tilewright.heuristics import seeds
-from tilewright.ir import BuildError, DeviceError, MeasureError, const
+from tilewright.ir import BuildError, DeviceError, MeasureError, UsageError, const
 from tilewright.ir.index import add
 from tilewright.ir.node import sym
 from tilewright.ir.normalise import normalise
@@ -19,6 +20,7 @@ from tilewright.lower import lower
 from tilewright.measure.inputs import generate, shape
 from tilewright.measure.verify import check, expectations
 from tilewright.opts import apply, opt
+from tilewright.plan import CallReplay
 from tilewright.renderers import render
 from tilewright.targets import Target
 
@@ -136,6 +138,21 @@ def test_time(device: OpenClDevice) -> None:
     assert len(exe.time([[ha, hb]], (), 1000, 0.0)) < 100  # at least one, and no more once the time is over
     assert len(exe.time([[ha, hb]], (), 0)) == 1
     exe.close()
+
+
+def test_a_replay_queues_its_kernels_and_waits_once(device: OpenClDevice) -> None:
+    made = source(DOUBLE, device.target, items=64)
+    exe = device.load(device.build(made), made.signature, device.threads)
+    a, b, c, d = (np.full(64, v, np.float32) for v in (1, 0, 0, 5))
+    ha, hb, hc, hd = on_device(device, [a, b, c, d])
+    replay = CallReplay([BoundCall(exe, (ha, hb)), BoundCall(exe, (hb, hc))], [[(0, 0)]])
+    for start, value in ((ha, 1), (hd, 5), (ha, 1)):
+        replay(start)
+        device.memory().read(hc, c.ctypes.data, c.nbytes)
+        assert (c == 4 * value).all()
+    exe.close()
+    with pytest.raises(UsageError, match="has been closed"):
+        replay(ha)
 
 
 def test_the_device_s_clock_sees_the_work(device: OpenClDevice) -> None:

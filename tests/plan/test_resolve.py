@@ -8,7 +8,7 @@ import pytest
 from tilewright import kernels
 from tilewright.cache import Cache, CacheWarning
 from tilewright.devices import Device
-from tilewright.heuristics import seeds
+from tilewright.heuristics import quick_seeds, seeds
 from tilewright.ir.canonical import canonical
 from tilewright.ir.errors import CacheMiss
 from tilewright.ir.kernel import Kernel
@@ -18,6 +18,7 @@ from tilewright.plan import Artefacts, key_of, render, resolve
 
 MODULE = sys.modules["tilewright.plan.resolve"]
 TUNED = '[["UPCAST","n",16],["UPCAST","m",8]]'
+QUICK = parse('[["UPCAST","n",8]]')
 
 
 def shaped(m: int, n: int, k: int) -> Kernel:
@@ -185,3 +186,27 @@ def test_a_policy_without_reassociation_gets_no_such_schedule(cpu: Device, rows:
     assert "REASSOC" in render(kernel, seeds(kernel, cpu.target, 1)[0], cpu).effects, "else this shows nothing"
     plan = resolve(kernel, cpu, 1, rows, policy="")
     assert plan.origin == "seed" and not apply(kernel, plan.opts, cpu.target).effects
+
+
+def test_a_quick_seed(matmul: Kernel, cpu: Device, rows: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tilewright.heuristics.seeds", None)  # nothing is ranked
+    plan = resolve(matmul, cpu, 1, rows, seed="quick")
+    assert (plan.origin, plan.opts) == ("seed", quick_seeds(matmul, cpu.target, 1)[0])
+
+
+def test_quick_seeds_that_will_not_do_leave_it_to_the_ranked_ones(matmul: Kernel, cpu: Device, rows: Cache) -> None:
+    quick = quick_seeds(matmul, cpu.target, 1)
+    plan = resolve(matmul, cpu, 1, rows, seed="quick", excluded=quick)
+    assert plan.opts == next(o for o in seeds(matmul, cpu.target, 1) if o not in quick)
+
+
+def test_the_store_keeps_quick_seeds_apart_and_prefers_ranked_ones(
+    matmul: Kernel, cpu: Device, rows: Cache, store: Artefacts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tilewright.heuristics.quick_seeds", lambda *_: [QUICK, ()])
+    assert resolve(matmul, cpu, 1, rows, store=store, seed="quick").opts == QUICK
+    monkeypatch.setattr("tilewright.heuristics.quick_seeds", None)
+    assert resolve(matmul, cpu, 1, rows, store=store, seed="quick").opts == QUICK  # from the store
+    ranked = resolve(matmul, cpu, 1, rows, store=store).opts
+    assert ranked == seeds(matmul, cpu.target, 1)[0] != QUICK
+    assert resolve(matmul, cpu, 1, rows, store=store, seed="quick").opts == ranked

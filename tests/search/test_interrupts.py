@@ -70,7 +70,13 @@ def test_the_command_saves_shows_and_says_which_signal(tmp_path: Path, known_lim
     location = tmp_path / "c.db"
     words = ["run", "--kernel", "matmul", "--shape", SHAPE, "--threads", "1", "--budget", "10m", "--cache", str(location)]
     env = {**os.environ, "HOME": str(tmp_path), "XDG_STATE_HOME": str(known_limits)}
-    with subprocess.Popen([sys.executable, "-m", "tilewright.cli", *words], stdout=subprocess.PIPE, text=True, env=env) as tune:
+    with subprocess.Popen(
+        [sys.executable, "-m", "tilewright.cli", *words],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=env,
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),  # under nohup it would be ignored
+    ) as tune:
         assert tune.stdout is not None
         for line in tune.stdout:
             if "searching" in line:

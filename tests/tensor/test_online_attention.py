@@ -10,10 +10,12 @@ import pytest
 from raw_kernels import Raw, agrees, fold_of, folded, numbers, wide
 from tilewright.ir import Kernel, bool_, cast, const, exp, float32, log, tanh, where
 from tilewright.ir.canonical import canonical
+from tilewright.ir.kernel_text import kernel_text
 from tilewright.ir.skippable import skippable
 
 B, H, S, D = 2, 2, 20, 5
 INF = float("inf")
+pytestmark = pytest.mark.many
 
 
 def attention(
@@ -54,7 +56,7 @@ def attention(
     return r.build()
 
 
-def reference(x: dict[str, Any], score: Callable[..., Any], group: int = 1, inside: Any = lambda s: s, power: int = 1) -> dict[str, Any]:
+def reference(x: Any, score: Any, group: int = 1, inside: Any = lambda s: s, power: int = 1) -> dict[str, Any]:
     """The whole matrix at once, in float64."""
     k, v = (np.repeat(x[t], group, axis=1) for t in "kv")
     s = score(x["q"] @ k.swapaxes(-1, -2) * 0.5, x)
@@ -76,7 +78,11 @@ VARIANTS: dict[str, tuple[Callable[..., Any], Callable[..., Any], int]] = {
     "full": (lambda s, r, b, h, i, j: s, lambda s, x: s, 0),
     "causal": (lambda s, r, b, h, i, j: where(j <= i, s, -INF), masked(CAUSAL), 1),
     "filled": (lambda s, r, b, h, i, j: where(i < j, -INF, s), masked(CAUSAL), 1),
-    "added": (lambda s, r, b, h, i, j: s + where(i < j, -INF, const(0.0)), masked(CAUSAL), 0),  # a NaN that it hides must show
+    "added": (
+        lambda s, r, b, h, i, j: s + where(i < j, -INF, const(0.0)),
+        masked(CAUSAL),
+        0,
+    ),  # a NaN that it hides must show
     "window": (lambda s, r, b, h, i, j: where((j <= i) & (j > i - 5), s, -INF), masked(WINDOW), 2),
     "nested": (lambda s, r, b, h, i, j: where(j > i - 5, where(j <= i, s, -INF), -INF), masked(WINDOW), 2),
     "blocks": (lambda s, r, b, h, i, j: where((j // 4).eq(i // 4), s, -INF), masked(J // 4 == I // 4), 0),
@@ -147,12 +153,24 @@ def test_large_scores_stay_finite() -> None:
 
 
 def test_a_row_that_sees_nothing_is_nan() -> None:
-    kernel = folded(attention(lambda s, r, b, h, i, j: where(j < i, s, -INF)))
-    inputs = numbers(kernel)
-    with np.errstate(invalid="ignore"):
-        want = reference(wide(inputs), masked(J < I))["y"]
-    assert np.isnan(want[:, :, 0]).all() and np.isfinite(want[:, :, 1:]).all()
-    agrees(kernel, inputs, {"y": want})
+    """Also its log-sum-exp, for masks made of comparisons and for loaded ones."""
+    for score, seen in (
+        (lambda s, r, b, h, i, j: where(j < i, s, -INF), lambda x: J < I),
+        (lambda s, r, b, h, i, j: where(r["mask"][i, j], s, -INF), lambda x: x["mask"]),
+    ):
+        kernel = folded(attention(score, lse=True))
+        inputs = numbers(kernel)
+        inputs["mask"][0] = False
+        with np.errstate(invalid="ignore"):
+            want = reference(wide(inputs), lambda s, x, seen=seen: np.where(seen(x), s, -np.inf))
+        for y in want.values():
+            assert np.isnan(y[:, :, 0]).all() and np.isfinite(y[:, :, 1:]).all()
+        agrees(kernel, inputs, want)
+
+
+def test_where_every_query_sees_a_key_nothing_is_added() -> None:
+    kernel = folded(attention(VARIANTS["window"][0], lse=True))
+    assert "- r1" not in kernel_text(kernel).split("lse[")[-1]
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])

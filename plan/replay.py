@@ -1,0 +1,64 @@
+"""CallReplay: a list of kernels on buffers that are known, run again and again with almost no overhead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ..devices import BoundCall, Places
+from ..devices.replayed import LoopReplay, check_address, place
+from ..ir.errors import UsageError
+
+
+class CallReplay:
+    """`replay()` makes all calls of a list in order, each complete before the next one, and returns when the last one
+    is done. On the processor that is one native call, which costs some tens of nanoseconds a kernel beside the
+    kernel's own work; on other devices a loop that queues the kernels and waits once.
+
+    `calls`: see `Prog.bound` and `devices.BoundCall`. All must be of one device. `slots`: addresses that are given with
+    each run, such as those of arguments and of fresh outputs; slot i names every place (call, parameter) that gets
+    the i-th address of `replay(address, ...)`.
+
+    The executables live as long as the replay. The memory at the addresses is the caller's to keep, unless a call
+    keeps it. Safe to call from several threads; runs of one replay happen one at a time. On the processor, the first
+    runs time short calls with one thread and with all, and settle on the quicker; results are the same.
+
+    Raises UsageError for calls that do not fit their executables, for places that do not exist, for missing or
+    misaligned addresses, and for calls of several devices."""
+
+    def __init__(self, calls: Sequence[BoundCall], slots: Sequence[Places] = ()) -> None:
+        from ..devices.cpu.executable import CpuExecutable
+        from ..devices.cpu.replay import CpuReplay
+
+        native = [isinstance(c.executable, CpuExecutable) for c in calls]
+        kinds = {type(c.executable) for c in calls}
+        if len(kinds) > 1 and not all(native):
+            raise UsageError(f"calls of several devices ({', '.join(sorted(k.__name__ for k in kinds))}): make a replay for each")
+        self._runner = CpuReplay(calls, slots) if all(native) else LoopReplay(calls, slots)
+        self.run = self._runner.run
+
+    @property
+    def calls(self) -> tuple[BoundCall, ...]:
+        """The calls as they were given."""
+        return self._runner.calls
+
+    @property
+    def threads(self) -> tuple[int, ...]:
+        """How many threads each call uses."""
+        return self._runner.threads
+
+    def __len__(self) -> int:
+        return len(self._runner.calls)
+
+    def __call__(self, *addresses: int) -> None:
+        """Run all, with an address for each slot. It checks their number only: wrong addresses crash the process."""
+        self.run(*addresses)
+
+    def patch(self, places: Iterable[tuple[int, int, int]]) -> None:
+        """Change addresses for all runs to come: (position of the call, position of its parameter, address). Raises
+        UsageError where there is no such parameter or an address cannot be one; then nothing was changed."""
+        changes = list(places)
+        for call, parameter, address in changes:
+            place(self.calls, call, parameter)
+            check_address(self.calls, call, parameter, address)
+        for call, parameter, address in changes:
+            self._runner.patch(call, parameter, address)

@@ -1,0 +1,166 @@
+"""The quick seed: legal everywhere, the same every time, cheap, and mostly what the ranking picks."""
+
+from __future__ import annotations
+
+import statistics
+from functools import cache
+
+import pytest
+from tilewright import kernels, targets
+from tilewright.heuristics import estimate, quick_seeds, seeds
+from tilewright.heuristics.seeds import legal, quick
+from tilewright.heuristics.seeds.legal import Trials
+from tilewright.ir import Kernel, KernelBuilder, OptError, float32, int64, sym, tanh
+from tilewright.ir.normalise import normalise
+from tilewright.lower import lower
+from tilewright.opts import Opts, apply, dumps, opt
+
+WHERE = [
+    ("znver5", "default", 2),
+    ("znver5", "odd", 1),
+    ("avx2", "odd", 2),
+    ("x86-64-v2", "odd", 2),
+    ("neon", "odd", 1),
+    ("opencl-cpu", "odd", 2),
+    ("opencl-gpu", "odd", 1),
+    ("sm_90a", "odd", 1),
+]
+SHARE = 0.7
+"""Of the named kernels at odd sizes, those whose quick seed has the loops of the ranked one, at least (measured: over 0.9)."""
+
+
+def made(name: str, size: str) -> Kernel:
+    d = kernels.get(name)
+    return normalise(d.kernel(d.default_shape if size == "default" else d.odd_shape))
+
+
+@cache
+def chosen(name: str, where: str, size: str, threads: int) -> tuple[Kernel, list[Opts]]:
+    kernel = made(name, size)
+    return kernel, quick_seeds(kernel, targets.named(where), threads)
+
+
+@pytest.mark.many
+@pytest.mark.parametrize(("where", "size", "threads"), WHERE)
+@pytest.mark.parametrize("name", kernels.NAMES)
+def test_every_list_is_legal_and_the_first_lowers(name: str, where: str, size: str, threads: int) -> None:
+    kernel, found = chosen(name, where, size, threads)
+    assert found and len(set(found)) == len(found) <= quick.MOST + 1
+    for opts in found:
+        apply(kernel, opts, targets.named(where))
+    if size == "odd":
+        assert lower(apply(kernel, found[0], targets.named(where))).phases
+
+
+@pytest.mark.many
+@pytest.mark.parametrize("name", kernels.NAMES)
+def test_it_is_the_same_every_time(name: str) -> None:
+    first = [dumps(o) for o in chosen(name, "avx2", "odd", 2)[1]]
+    assert [dumps(o) for o in quick_seeds(made(name, "odd"), targets.named("avx2"), 2)] == first
+
+
+@pytest.mark.slow
+def test_it_is_mostly_what_the_ranking_picks() -> None:
+    target, same, ratios = targets.named("znver5"), 0, []
+    for name in kernels.NAMES:
+        kernel, found = chosen(name, "znver5", "odd", 1)
+        mine, best = (apply(kernel, o, target) for o in (found[0], seeds(kernel, target, 1)[0]))
+        same += mine.hash == best.hash
+        ratios.append(estimate(mine) / estimate(best))
+    assert same >= SHARE * len(kernels.NAMES)
+    assert statistics.median(ratios) <= 1.01
+
+
+@pytest.mark.parametrize("name", ["matmul", "softmax", "embedding_grad"])
+def test_the_model_is_asked_a_few_times(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr(quick, "estimate", lambda s, threads: asked.append(s.hash) or estimate(s, threads))
+    quick_seeds(made(name, "default"), targets.named("znver5"), 2)
+    assert 1 < len(asked) <= quick.MOST
+
+
+def test_long_expressions_are_asked_about_less() -> None:
+    assert quick.most_guesses(chain(2, 64)) > quick.most_guesses(chain(48, 64)) >= 2
+
+
+def chain(inputs: int, n: int) -> Kernel:
+    kb = KernelBuilder("chain")
+    i = kb.axis("i", n)
+    total = kb.input("x0", (n,), float32)[i]
+    for a in range(1, inputs):
+        total = tanh(total) * kb.input(f"x{a}", (n,), float32)[i] + 0.5
+    kb.store("y", float32, (n,), (i,), total)
+    return normalise(kb.build())
+
+
+def reduced(over: tuple[int, ...], shape: tuple[int, ...] = (6, 20, 33)) -> Kernel:
+    kb = KernelBuilder("reduced")
+    axes = [kb.axis(f"d{d}", n) for d, n in enumerate(shape)]
+    kept = tuple(a for d, a in enumerate(axes) if d not in over)
+    r = kb.sum("r", kept, tuple(axes[d] for d in over), kb.input("x", shape, float32)[tuple(axes)])
+    kb.store("y", float32, tuple(n for d, n in enumerate(shape) if d not in over), kept, r[kept])
+    return normalise(kb.build())
+
+
+def picked() -> Kernel:
+    kb = KernelBuilder("picked")
+    i, j = kb.axis("n", 9), kb.axis("d", 40)
+    ids, table = kb.input("ids", (9,), int64, range=(0, 6)), kb.input("table", (7, 40), float32)
+    kb.store("y", float32, (9, 40), (i, j), table[ids[i], j])
+    return normalise(kb.build())
+
+
+def symbolic() -> Kernel:
+    return normalise(kernels.make("matmul", {"m": sym("m", 1, 512), "n": 96, "k": 40}, "float32"))
+
+
+@pytest.mark.parametrize("where", ["znver5", "avx2", "sm_90a", "opencl-gpu"])
+@pytest.mark.parametrize("empty", ["m", "n", "k"])
+def test_empty_products(empty: str, where: str) -> None:
+    m, n, k = ({"m": 8, "n": 16, "k": 4} | {empty: 0}).values()
+    kb = KernelBuilder("product")
+    i, j, r = kb.axis("m", m), kb.axis("n", n), kb.axis("k", k)
+    a, b = kb.input("a", (m, k), float32), kb.input("b", (k, n), float32)
+    kb.store("c", float32, (m, n), (i, j), kb.sum("acc", (i, j), r, a[i, r] * b[r, j])[i, j])
+    kernel = normalise(kb.build())
+    found = quick_seeds(kernel, targets.named(where), 2)
+    assert lower(apply(kernel, found[0], targets.named(where))).phases
+
+
+@pytest.mark.many
+@pytest.mark.parametrize("where", ["znver5", "avx2", "sm_90a", "opencl-gpu"])
+@pytest.mark.parametrize(
+    "kernel",
+    [chain(1, 1), chain(24, 1000), reduced((1,)), reduced((0, 2)), reduced((0, 1, 2)), reduced((1,), (3, 0, 5)), picked(), symbolic()],
+    ids=["one element", "many inputs", "middle axis", "outer axes", "all axes", "nothing to sum", "gather", "symbolic product"],
+)
+def test_pulled_kernels_have_a_seed_that_lowers(kernel: Kernel, where: str) -> None:
+    found = quick_seeds(kernel, targets.named(where), 2)
+    assert lower(apply(kernel, found[0], targets.named(where))).phases
+
+
+def test_a_large_chain_gets_lanes_and_threads() -> None:
+    first = quick_seeds(chain(3, 1 << 20), targets.named("znver5"), 2)[0]
+    assert {o.op for o in first} >= {"UPCAST", "PARALLEL"}
+
+
+def test_constant_inputs_are_packed_once() -> None:
+    first = quick_seeds(normalise(kernels.make("matmul:constant=b", {"m": 64, "n": 96, "k": 48})), targets.named("znver5"), 1)[0]
+    assert any(o.op == "STAGE" and o.fields["at"] == "once" for o in first), dumps(first)
+
+
+def test_each_list_is_applied_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = []
+    monkeypatch.setattr(legal, "apply", lambda k, o, t: tried.append(o) or apply(k, o, t))
+    trials = Trials(made("matmul", "odd"), targets.named("avx2"))
+    wish = (opt("UPCAST", "n", 8), opt("UPCAST", "n", 8), opt("PARALLEL", "n"))
+    assert trials.legal(wish) == trials.legal(wish) == trials.legal_at_once(wish)
+    assert len(tried) == len(set(tried))
+    with pytest.raises(OptError):
+        trials.apply(wish)
+
+
+def test_what_cannot_act_is_dropped() -> None:
+    trials = Trials(made("matmul", "default"), targets.named("avx2"))
+    wish = (opt("UPCAST", "n", 16), opt("TILE", "nowhere", 4), opt("PARALLEL", "m"), opt("UNROLL", "m", 2))
+    assert trials.legal_at_once(wish) == (wish[0], wish[2]) == trials.legal(wish)
