@@ -571,7 +571,7 @@ def test_deep_and_wide_expressions_take_no_recursion():
 
     def long(i):
         y = x[i]
-        for _ in range(100):
+        for _ in range(3000):
             y = minimum(y + 1.0, 3.0)
         return y
 
