@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .plan import empty as empty
     from .search import Result as Result
     from .search import tune as tune
+    from .tensor import Tensor as Tensor
 
 __version__ = "0.1.0"
 
@@ -29,6 +30,7 @@ _WHERE = {
     "empty": "plan",
     "Opt": "opts",
     "KernelBuilder": "ir",
+    "Tensor": "tensor",
     **dict.fromkeys(
         (
             "BuildError", "CacheError", "CacheMiss", "DeviceError", "Kernel", "KernelError", "MeasureError", "OptError",
@@ -38,7 +40,7 @@ _WHERE = {
     ),
 }  # fmt: skip
 
-__all__ = ["__version__", *_WHERE]
+__all__ = ["__version__", "xp", *_WHERE]
 
 
 if os.environ.get("TILEWRIGHT_LOG"):
@@ -48,6 +50,8 @@ if os.environ.get("TILEWRIGHT_LOG"):
 
 
 def __getattr__(name: str) -> Any:
+    if name == "xp":
+        return import_module(".xp", __name__)
     where = _WHERE.get(name)
     if where is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -55,4 +59,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_WHERE])
+    return sorted([*globals(), "xp", *_WHERE])

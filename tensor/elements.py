@@ -6,11 +6,14 @@ from collections.abc import Callable, Sequence
 
 from ..ir import functions as F
 from ..ir import operators as O
-from ..ir.dtypes import bool_
+from ..ir.dtypes import bool_, index
 from ..ir.errors import KernelError
 from ..ir.node import COMPARE, UNARY, Node, walk
 
 _ARITH = frozenset({"add", "sub", "mul", "div", "max", "min", *COMPARE})
+_DIVISION = frozenset({"floordiv", "remainder"})
+_BITS = frozenset({"and", "or", "xor", "shl", "shr"})
+_FUNCTIONS = {"pow": "power"}
 
 
 def element(op: str, src: Sequence[Node]) -> Node:
@@ -25,9 +28,15 @@ def element(op: str, src: Sequence[Node]) -> Node:
         return O.arith(op, src[0], src[1])
     if op == "neg":
         return -src[0]
+    if op == "abs" and src[0].dtype is index:
+        return O.arith("max", src[0], -src[0])  # an index has no other absolute value
     if op in UNARY:
         return O.unary(op, src[0])
-    found: Callable[..., Node] | None = getattr(F, op, None)
+    if op in _DIVISION:
+        return O.divide(op, src[0], src[1])
+    if op in _BITS:
+        return O.integer(op, src[0], src[1])
+    found: Callable[..., Node] | None = getattr(F, _FUNCTIONS.get(op, op), None)
     if found is None:
         raise KernelError(f"no kernel can compute {op} of {src[0].dtype} yet")
     return found(*src)
@@ -46,4 +55,4 @@ _BOOL = {"xor": "ne", "max": "or", "min": "and", "mul": "and", "add": "or"}
 
 def known(op: str) -> bool:
     """Whether kernels can compute the operator."""
-    return op == "where" or op in _ARITH or op in UNARY or op in ("and", "or", "xor") or hasattr(F, op)
+    return op == "where" or op in _ARITH | UNARY | _DIVISION | _BITS or hasattr(F, _FUNCTIONS.get(op, op))

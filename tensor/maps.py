@@ -54,7 +54,7 @@ class IndexMap:
         if self.plain is None:
             return False
         used = [p for p in self.plain if p is not None]
-        whole = all(n == 1 for p, n in zip(self.plain, self.source) if p is None)
+        whole = all(n == (1 if p is None else self.shape[p]) for p, n in zip(self.plain, self.source))
         rest = prod(self.shape[d] for d in range(len(self.shape)) if d not in used)
         return whole and rest == 1 and len(set(used)) == len(used)
 

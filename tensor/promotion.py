@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from ..ir.dtypes import DType, bfloat16, bool_, dtype, float16, float32, float64, int8, int16, int32, int64, uint8, uint32, uint64
+from ..ir.dtypes import DType, bfloat16, bool_, dtype, float16, float32, float64, int8, int16, int32, int64, uint8, uint16, uint32, uint64
 from ..ir.errors import KernelError
 
 Scalar = bool | int | float
@@ -73,5 +73,5 @@ def sum_type(a: DType) -> DType:
 
 
 __all__ = [
-    "DEFAULT_FLOAT", "DEFAULT_INT", "Scalar", "bfloat16", "default_of", "dtype", "of_scalar", "promote", "sum_type", "to_float", "uint8", "uint32",
+    "DEFAULT_FLOAT", "DEFAULT_INT", "Scalar", "bfloat16", "default_of", "dtype", "of_scalar", "promote", "sum_type", "to_float", "uint8", "uint16", "uint32",
 ]  # fmt: skip

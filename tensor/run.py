@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import UsageError
-from . import buffers
-from .calls import CallList, KernelCall, call_list, is_leaf, key_of, leaves_of
+from . import buffers, small
+from .calls import CallList, KernelCall, call_list, key_of, leaves_of
 from .node import TensorNode
 from .programs import program
 
@@ -56,6 +56,9 @@ def realise(outs: Sequence[TensorNode], device: str = "cpu") -> None:
     if any(n.data is None for n in leaves):
         raise UsageError("the value of an argument of a captured function is not known while it is captured: return it, or compute on it")
     device = device_of(leaves, device)
+    if small.fits(wanted, device):
+        small.compute(wanted, device)
+        return
     made = listed(wanted)
     places: list[TensorBuffer | None] = [n.data for n in leaves] + [None] * (len(made.nodes) - len(leaves))
     last = _last_uses(made)

@@ -2,286 +2,170 @@
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from ..ir.dtypes import DType
 from ..ir.dtypes import dtype as dtype_of
-from ..ir.errors import UsageError
-from . import buffers
-from .lines import user_line
-from .maps import Shape
-from .node import Argument, TensorNode, make, walk
-from .ops import elementwise as E
+from .handle import TensorHandle, node_of
+from .leaves import leaf
+from .lift import in_place, lifted, operator
+from .ops import activations as A
+from .ops import arithmetic as N
+from .ops import comparison as C
+from .ops import elementary as F
+from .ops import indexing as I
+from .ops import joining as J
 from .ops import linalg as L
 from .ops import movement as M
 from .ops import reduction as R
-from .primitives import cast, const, stop_gradient
-from .promotion import DEFAULT_FLOAT
-from .reverse import gradients
-from .run import realise
+from .ops import sorting as S
+from .ops import updating as U
+from .ops.creation import tril, triu
+from .ops.elementwise import where
+from .ops.powers import power
+from .primitives import cast
 
-if TYPE_CHECKING:
-    import numpy as np
-
-    Array = np.ndarray[Any, Any]
-
-_count = iter(range(1 << 62))
+as_node = node_of
 
 
-class Tensor:
+def _astype(x: Any, dtype: str | DType) -> Any:
+    """Converted to another type."""
+    to = dtype_of(dtype)
+    return C.truth(x) if to.kind == "b" else cast(x, to)
+
+
+def _reshape(x: Any, *shape: int | Sequence[int]) -> Any:
+    """Row-major reshape; one dimension may be −1."""
+    return M.reshape(x, flat(shape))
+
+
+def _permute(x: Any, *order: int | Sequence[int]) -> Any:
+    """Dimension d of the result is dimension `order[d]`; without an order they are reversed."""
+    return M.permute(x, flat(order) or tuple(reversed(range(len(x.shape)))))
+
+
+def _expand(x: Any, *shape: int | Sequence[int]) -> Any:
+    """Repeated along new dimensions and those of size 1."""
+    return M.broadcast_to(x, flat(shape))
+
+
+def _clip(x: Any, min: Any = None, max: Any = None) -> Any:
+    """Kept in [min, max]."""
+    return N.clip(x, min, max)
+
+
+def flat(given: tuple[int | Sequence[int], ...]) -> tuple[int, ...]:
+    """`f(2, 3)` and `f((2, 3))` alike."""
+    if len(given) == 1 and not isinstance(given[0], int):
+        return tuple(int(g) for g in given[0])
+    return tuple(int(g) for g in given)  # type: ignore[arg-type]
+
+
+class Tensor(TensorHandle):
     """An array of one type on one device, computed when it is needed.
 
     `data`: a NumPy array (used where it lies if it is row-major), a list, or a number; floats of lists become float32.
-    `range`: the inclusive range of an integer tensor's elements, checked here; gathers by it need no clamping."""
+    `range`: the inclusive range of an integer tensor's elements, checked here; gathers by it need no clamping.
 
-    __slots__ = ("__weakref__", "device", "grad", "node", "requires_grad")
-    __array_priority__ = 100
+    In-place operators and `x[key] = value` change what this handle stands for; tensors that were read from it before stay
+    as they were."""
 
-    def __init__(
-        self,
-        data: Any,
-        dtype: str | DType | None = None,
-        device: str = "cpu",
-        range: tuple[int, int] | None = None,
-        requires_grad: bool = False,
-    ) -> None:
-        import numpy as np
-
-        array = np.asarray(data) if not isinstance(data, Tensor) else data.numpy()
-        if dtype is None and array.dtype == np.float64 and not isinstance(data, (np.ndarray, np.generic)):
-            array = array.astype(DEFAULT_FLOAT.np)
-        kind = dtype_of(dtype) if dtype is not None else dtype_of(str(array.dtype))
-        array = np.ascontiguousarray(array, kind.np).reshape(array.shape)
-        self.node = leaf(buffers.adopt(array, kind, device, user_line(), range))
-        self.device = device
-        self.grad: Tensor | None = None
-        self.requires_grad = False
-        if requires_grad:
-            self.requires_grad_()
-
-    @classmethod
-    def of(cls, node: TensorNode, device: str = "cpu") -> Tensor:
-        """A handle on a node."""
-        new = cls.__new__(cls)
-        new.node, new.device, new.grad, new.requires_grad = node, device, None, False
-        return new
-
-    # what it is ---------------------------------------------------------------------------------------------------
-    @property
-    def shape(self) -> Shape:
-        """Its extents."""
-        return self.node.shape
-
-    @property
-    def dtype(self) -> DType:
-        """Its type."""
-        return self.node.dtype
-
-    @property
-    def ndim(self) -> int:
-        """Dimensions."""
-        return len(self.node.shape)
-
-    def __repr__(self) -> str:
-        return f"<Tensor {list(self.shape)} {self.dtype} on {self.device}{'' if self.node.data is not None else ', lazy'}>"
-
-    # values -------------------------------------------------------------------------------------------------------
-    def realise(self) -> Tensor:
-        """Compute it now, if it was not yet."""
-        realise([self.node], self.device)
-        if self.node.src and not keeps(self.node):
-            self.node = leaf(self.node.data)  # so that what it was made from can go
-        return self
-
-    def numpy(self) -> Array:
-        """Its values as a NumPy array, which shares the tensor's memory."""
-        array: Array = self.realise().node.data.array
-        return array
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        import numpy as np
-
-        return np.asarray(self.numpy(), dtype)
-
-    def item(self) -> Any:
-        """The one element as a Python number."""
-        return self.numpy().item()
-
-    # gradients ----------------------------------------------------------------------------------------------------
-    def requires_grad_(self) -> Tensor:
-        """Compute this tensor now, and let `backward()` of what is made from it fill its `grad`. Raises UsageError for
-        what is no float."""
-        if not self.dtype.is_float:
-            raise UsageError(f"a gradient with respect to {self.dtype}{list(self.shape)}: only floats have gradients")
-        if not self.requires_grad:
-            self.realise()
-            if self.node.src or self.node in LEAVES:
-                self.node = leaf(self.node.data)
-            self.requires_grad = self.node.tracked = True
-            LEAVES[self.node] = weakref.ref(self)
-        return self
-
-    def detach(self) -> Tensor:
-        """The same values, of which no gradient is taken."""
-        return self._new(stop_gradient(self.node))
-
-    def backward(self, gradient: Any = None) -> None:
-        """Add to the `grad` of every tensor with requires_grad behind this one its gradient: of this tensor, which has one
-        element, or of Σ tensor · `gradient`. Grads are lazy like any tensor. Raises UsageError where there is none."""
-        found = behind(self.node)
-        if not found:
-            raise UsageError(f"backward() of {self!r}: no tensor that it was made from was made with requires_grad=True")
-        if gradient is None and self.node.size != 1:
-            raise UsageError(f"backward() of {self.dtype}{list(self.shape)}, which is no single number: pass a gradient of its shape")
-        given = const(1, self.dtype, self.shape) if gradient is None else cast(as_node(gradient), self.dtype)
-        if given.shape != self.shape:
-            raise UsageError(f"backward() of {list(self.shape)} with a gradient of shape {list(given.shape)}")
-        nodes = [t.node for t in found]
-        for t, g in zip(found, gradients([self.node], [given], nodes), strict=True):
-            t.grad = t._new(g if t.grad is None else E.binary("add", t.grad.node, g))
+    __slots__ = ()
+    __hash__ = TensorHandle.__hash__
 
     # operators ----------------------------------------------------------------------------------------------------
-    def __add__(self, other: Any) -> Tensor:
-        return self._with("add", other)
+    __add__, __radd__, __iadd__ = operator(N.add), operator(N.add, True), in_place(N.add)
+    __sub__, __rsub__, __isub__ = operator(N.subtract), operator(N.subtract, True), in_place(N.subtract)
+    __mul__, __rmul__, __imul__ = operator(N.multiply), operator(N.multiply, True), in_place(N.multiply)
+    __truediv__, __rtruediv__, __itruediv__ = operator(N.divide), operator(N.divide, True), in_place(N.divide)
+    __floordiv__, __rfloordiv__, __ifloordiv__ = operator(N.floor_divide), operator(N.floor_divide, True), in_place(N.floor_divide)
+    __mod__, __rmod__, __imod__ = operator(N.remainder), operator(N.remainder, True), in_place(N.remainder)
+    __pow__, __rpow__, __ipow__ = operator(power), operator(power, True), in_place(power)
+    __matmul__, __rmatmul__, __imatmul__ = operator(L.matmul), operator(L.matmul, True), in_place(L.matmul)
+    __and__, __rand__, __iand__ = operator(C.bitwise_and), operator(C.bitwise_and, True), in_place(C.bitwise_and)
+    __or__, __ror__, __ior__ = operator(C.bitwise_or), operator(C.bitwise_or, True), in_place(C.bitwise_or)
+    __xor__, __rxor__, __ixor__ = operator(C.bitwise_xor), operator(C.bitwise_xor, True), in_place(C.bitwise_xor)
+    __lshift__, __rlshift__ = operator(C.bitwise_left_shift), operator(C.bitwise_left_shift, True)
+    __rshift__, __rrshift__ = operator(C.bitwise_right_shift), operator(C.bitwise_right_shift, True)
+    __ilshift__, __irshift__ = in_place(C.bitwise_left_shift), in_place(C.bitwise_right_shift)
+    __lt__, __le__, __gt__, __ge__ = operator(C.less), operator(C.less_equal), operator(C.greater), operator(C.greater_equal)
+    __eq__, __ne__ = operator(C.equal), operator(C.not_equal)
+    __neg__, __pos__, __abs__ = lifted(N.negative), lifted(N.positive), lifted(N.absolute)
+    __invert__ = lifted(C.bitwise_invert)
+    __getitem__ = lifted(I.getitem)
 
-    def __radd__(self, other: Any) -> Tensor:
-        return self._with("add", other, True)
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.node = _setitem(self, key, Tensor(value) if isinstance(value, list) else value).node
 
-    def __sub__(self, other: Any) -> Tensor:
-        return self._with("sub", other)
+    def __iter__(self) -> Iterator[Tensor]:
+        if not self.shape:
+            raise TypeError("a tensor without dimensions cannot be iterated over")
+        return iter(self.unstack())
 
-    def __rsub__(self, other: Any) -> Tensor:
-        return self._with("sub", other, True)
+    # elementwise --------------------------------------------------------------------------------------------------
+    astype, clip, pow = lifted(_astype), lifted(_clip), lifted(power)
+    abs, sign, square, reciprocal = lifted(N.absolute), lifted(N.sign), lifted(N.square), lifted(N.reciprocal)
+    maximum, minimum = lifted(N.maximum), lifted(N.minimum)
+    floor, ceil, round, trunc = lifted(N.floor), lifted(N.ceil), lifted(N.round), lifted(N.trunc)
+    exp, exp2, expm1, log, log1p, log2, log10 = map(lifted, (F.exp, F.exp2, F.expm1, F.log, F.log1p, F.log2, F.log10))
+    sqrt, rsqrt, erf = lifted(F.sqrt_), lifted(F.rsqrt), lifted(F.erf)
+    sin, cos, tan, asin, acos, atan = map(lifted, (F.sin, F.cos, F.tan, F.asin, F.acos, F.atan))
+    sinh, cosh, tanh, asinh, acosh, atanh = map(lifted, (F.sinh, F.cosh, F.tanh, F.asinh, F.acosh, F.atanh))
+    isnan, isinf, isfinite = lifted(C.isnan), lifted(C.isinf), lifted(C.isfinite)
+    logical_not = lifted(C.logical_not)
+    relu, gelu, silu, sigmoid, softplus, elu = map(lifted, (A.relu, A.gelu, A.silu, A.sigmoid, A.softplus, A.elu))
+    leaky_relu, mish, hardswish, softsign = map(lifted, (A.leaky_relu, A.mish, A.hardswish, A.softsign))
 
-    def __mul__(self, other: Any) -> Tensor:
-        return self._with("mul", other)
+    # movement -----------------------------------------------------------------------------------------------------
+    reshape, permute, transpose, expand = lifted(_reshape), lifted(_permute), lifted(_permute), lifted(_expand)
+    view, broadcast_to = reshape, expand
+    swapaxes, moveaxis, squeeze, flatten = lifted(M.swapaxes), lifted(M.moveaxis), lifted(M.squeeze), lifted(M.flatten)
+    flip, unstack, split, diagonal = lifted(M.flip), lifted(M.unstack), lifted(M.split), lifted(M.diagonal)
+    pad, roll, tile, repeat = lifted(J.pad), lifted(J.roll), lifted(J.tile), lifted(J.repeat)
+    tril, triu = lifted(tril), lifted(triu)
 
-    def __rmul__(self, other: Any) -> Tensor:
-        return self._with("mul", other, True)
-
-    def __truediv__(self, other: Any) -> Tensor:
-        return self._new(E.divide(self.node, operand(other)))
-
-    def __rtruediv__(self, other: Any) -> Tensor:
-        return self._new(E.divide(operand(other), self.node))
-
-    def __matmul__(self, other: Any) -> Tensor:
-        return self._new(L.matmul(self.node, as_node(other)))
-
-    def __neg__(self) -> Tensor:
-        from .primitives import elementwise
-
-        return self._new(elementwise("neg", self.node))
-
-    def __le__(self, other: Any) -> Tensor:
-        return self._with("le", other)
-
-    def __lt__(self, other: Any) -> Tensor:
-        return self._with("lt", other)
-
-    def maximum(self, other: Any) -> Tensor:
-        """The larger of both."""
-        return self._with("max", other)
-
-    def exp(self) -> Tensor:
-        """e to the power of it."""
-        return self._new(E.floating("exp", self.node))
-
-    def log(self) -> Tensor:
-        """The natural logarithm."""
-        return self._new(E.floating("log", self.node))
-
-    def sqrt(self) -> Tensor:
-        """The square root."""
-        return self._new(E.floating("sqrt", self.node))
-
-    def erf(self) -> Tensor:
-        """The error function."""
-        return self._new(E.floating("erf", self.node))
-
-    def tanh(self) -> Tensor:
-        """The hyperbolic tangent."""
-        return self._new(E.floating("tanh", self.node))
-
-    def astype(self, dtype: str | DType) -> Tensor:
-        """Converted to another type."""
-        return self._new(cast(self.node, dtype_of(dtype)))
-
-    # movement and reductions --------------------------------------------------------------------------------------
-    def reshape(self, *shape: int | Sequence[int]) -> Tensor:
-        """Row-major reshape; one dimension may be −1."""
-        return self._new(M.reshape(self.node, _flat(shape)))
-
-    def permute(self, *order: int | Sequence[int]) -> Tensor:
-        """Dimension d of the result is dimension `order[d]`."""
-        return self._new(M.permute(self.node, _flat(order)))
+    def unsqueeze(self, axis: int) -> Tensor:
+        """A dimension of size 1 before dimension `axis` of the result."""
+        out: Tensor = _expand_dims(self, axis=axis)
+        return out
 
     @property
     def mT(self) -> Tensor:
         """The last two dimensions change places."""
-        return self._new(M.transposed(self.node))
+        out: Tensor = _transposed(self)
+        return out
 
-    def sum(self, axis: R.Axis = None, keepdims: bool = False) -> Tensor:
-        """Σ over dimensions."""
-        return self._new(R.sum(self.node, axis, keepdims))
+    @property
+    def T(self) -> Tensor:
+        """The two dimensions change places. Raises UsageError for other ranks than 2 (use mT or permute)."""
+        out: Tensor = _two_transposed(self)
+        return out
 
-    def max(self, axis: R.Axis = None, keepdims: bool = False) -> Tensor:
-        """The largest over dimensions."""
-        return self._new(R.max(self.node, axis, keepdims))
+    # reductions ---------------------------------------------------------------------------------------------------
+    sum, prod, max, min, mean = lifted(R.sum), lifted(R.prod), lifted(R.max), lifted(R.min), lifted(R.mean)
+    var, std, any, all, logsumexp = lifted(R.var), lifted(R.std), lifted(R.any), lifted(R.all), lifted(R.logsumexp)
+    argmax, argmin, count_nonzero = lifted(R.argmax), lifted(R.argmin), lifted(R.count_nonzero)
+    cumsum, cumprod = lifted(R.cumsum), lifted(R.cumprod)
+    softmax, log_softmax = lifted(A.softmax), lifted(A.log_softmax)
 
-    def mean(self, axis: R.Axis = None, keepdims: bool = False) -> Tensor:
-        """The average over dimensions."""
-        return self._new(R.mean(self.node, axis, keepdims))
+    # indexing, sorting, products ----------------------------------------------------------------------------------
+    take, take_along_axis, gather = lifted(I.take), lifted(I.take_along_axis), lifted(I.take_along_axis)
+    scatter_add, index_put = lifted(U.scatter_add), lifted(U.index_put)
+    sort, argsort, topk, nonzero = lifted(S.sort), lifted(S.argsort), lifted(S.topk), lifted(S.nonzero)
+    dot, matmul, vecdot = lifted(L.matmul), lifted(L.matmul), lifted(L.vecdot)
 
-    def _with(self, op: str, other: Any, swapped: bool = False) -> Tensor:
-        a, b = self.node, operand(other)
-        return self._new(E.binary(op, b, a) if swapped else E.binary(op, a, b))
+    def where(self, a: Any, b: Any) -> Tensor:
+        """`a` where this holds, else `b`."""
+        out: Tensor = _where(self, a, b)
+        return out
 
-    def _new(self, node: TensorNode) -> Tensor:
-        return Tensor.of(node, self.device)
-
-
-LEAVES: weakref.WeakKeyDictionary[TensorNode, weakref.ref[Tensor]] = weakref.WeakKeyDictionary()
-"""The tensors with requires_grad, by their nodes."""
-
-
-def behind(node: TensorNode) -> list[Tensor]:
-    """The live tensors with requires_grad that a node was made from."""
-    held = [LEAVES[n]() for n in walk([node], lambda n: not n.tracked) if n in LEAVES]
-    return [t for t in held if t is not None]
-
-
-def keeps(node: TensorNode) -> bool:
-    """Whether a gradient may still be asked for through a node: of a tensor with requires_grad, or of an argument of a
-    function that is being differentiated."""
-    return node.tracked and any(
-        (isinstance(n.arg, Argument) and n.arg.open) or (n in LEAVES and LEAVES[n]() is not None)
-        for n in walk([node], lambda n: not n.tracked)
-    )
+    def contiguous(self) -> Tensor:
+        """Itself: movement is never memory here."""
+        return self
 
 
-def leaf(buffer: buffers.TensorBuffer) -> TensorNode:
-    """A node on memory that has values."""
-    node = make("buffer", (), next(_count), buffer.shape, buffer.dtype)
-    node.data = buffer
-    return node
+_setitem, _where, _expand_dims, _transposed = lifted(U.setitem), lifted(where), lifted(M.expand_dims), lifted(M.transposed)
+_two_transposed = lifted(M.two_transposed)
 
-
-def as_node(x: Any) -> TensorNode:
-    """The node of a tensor, array, list or number."""
-    return x.node if isinstance(x, Tensor) else Tensor(x).node
-
-
-def operand(x: Any) -> E.Operand:
-    """A node, or a Python number as it is."""
-    if isinstance(x, (bool, int, float)):
-        return x
-    return as_node(x)
-
-
-def _flat(given: tuple[int | Sequence[int], ...]) -> tuple[int, ...]:
-    if len(given) == 1 and not isinstance(given[0], int):
-        return tuple(given[0])
-    return tuple(int(g) for g in given)  # type: ignore[arg-type]
+__all__ = ["Tensor", "as_node", "leaf"]

@@ -22,7 +22,7 @@ Batched = Callable[[TensorNode, list[TensorNode], list[bool]], TensorNode]
 """(node, its sources as they are now, which of them have the new axis in front) → the node with that axis."""
 
 
-def vmap(f: Callable[..., Any], in_axes: int | None | Sequence[int | None] = 0, out_axes: int = 0) -> Callable[..., Any]:
+def vmap(f: Callable[..., Any], in_axes: int | Sequence[int | None] | None = 0, out_axes: int = 0) -> Callable[..., Any]:
     """A function of batches from one of single elements. `in_axes`: for each argument (or all) the dimension of its tensors
     that counts elements, None where all elements share it; `out_axes`: where that dimension is in the results. Arguments
     and results are trees. The values of a batch cannot be read inside of `f`. Raises UsageError where sizes differ."""

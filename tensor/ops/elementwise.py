@@ -35,7 +35,18 @@ def together(name: str, *operands: Operand, dtype: DType | None = None) -> list[
             if not isinstance(o, TensorNode):
                 dtype = of_scalar(o, dtype) if nodes else promote(dtype, default_of(o))
     shape = broadcast_shape(name, *(n.shape for n in nodes)) if nodes else ()
+    for o in operands:
+        if not isinstance(o, TensorNode):
+            _fits(name, o, dtype)
     return [expand(cast(o, dtype), shape) if isinstance(o, TensorNode) else const(o, dtype, shape) for o in operands]
+
+
+def _fits(name: str, value: Scalar, dtype: DType) -> None:
+    if dtype.is_int and type(value) is int:
+        bits = 8 * dtype.size
+        lo, hi = (0, 2**bits - 1) if dtype.kind == "u" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+        if not lo <= value <= hi:
+            raise UsageError(f"{name}: {value} is no {dtype} ({lo} to {hi}): cast the tensor to a wider type")
 
 
 def _number(x: Operand) -> Scalar:
@@ -49,23 +60,45 @@ def binary(op: str, a: Operand, b: Operand) -> TensorNode:
     return elementwise(op, x, y)
 
 
-def divide(a: Operand, b: Operand) -> TensorNode:
-    """True division: integers become the default float."""
-    x, y = together("divide", a, b)
-    kind = to_float(x.dtype)
-    return elementwise("div", cast(x, kind), cast(y, kind))
-
-
 def floating(op: str, x: TensorNode) -> TensorNode:
     """A unary function whose results are floats."""
     return elementwise(op, cast(x, to_float(x.dtype)))
 
 
-def where(cond: Operand, a: Operand, b: Operand) -> TensorNode:
-    """`a` where `cond` holds, else `b`."""
-    x, y = together("where", a, b)
-    c = cond if isinstance(cond, TensorNode) else const(bool(cond), bool_)
-    if c.dtype is not bool_:
-        c = elementwise("ne", c, const(0, c.dtype, c.shape))
+def floats(name: str, *operands: Operand) -> list[TensorNode]:
+    """Operands of one shape and one float type: integers become the default float."""
+    nodes = together(name, *operands)
+    kind = to_float(nodes[0].dtype)
+    return [cast(n, kind) for n in nodes]
+
+
+def divide(x1: Operand, x2: Operand, /) -> TensorNode:
+    """True division: integers become the default float."""
+    x, y = floats("divide", x1, x2)
+    return elementwise("div", x, y)
+
+
+def like(x: TensorNode, value: Scalar) -> TensorNode:
+    """A constant of the shape and type of `x`."""
+    return const(value, x.dtype, x.shape)
+
+
+def truth(x: TensorNode) -> TensorNode:
+    """Whether elements are not 0."""
+    return x if x.dtype is bool_ else elementwise("ne", x, like(x, 0))
+
+
+def choose(cond: TensorNode, a: TensorNode | Scalar, b: TensorNode | Scalar) -> TensorNode:
+    """`where` of operands of one shape and type; numbers become them."""
+    model = a if isinstance(a, TensorNode) else b
+    assert isinstance(model, TensorNode)
+    x, y = (o if isinstance(o, TensorNode) else like(model, o) for o in (a, b))
+    return elementwise("where", cond, x, y)
+
+
+def where(condition: Operand, x1: Operand, x2: Operand, /) -> TensorNode:
+    """`x1` where `condition` holds, else `x2`."""
+    x, y = together("where", x1, x2)
+    c = truth(condition) if isinstance(condition, TensorNode) else const(bool(condition), bool_)
     shape = broadcast_shape("where", c.shape, x.shape)
     return elementwise("where", expand(c, shape), expand(x, shape), expand(y, shape))

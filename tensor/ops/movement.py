@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+from ...ir import index as ix
 from ...ir.errors import UsageError
+from ...ir.node import const as node_const
 from .. import maps
 from ..maps import Shape
 from ..node import TensorNode
+from ..primitives import expand, view
 from ..primitives import reshape as _reshape
-from ..primitives import view
 
 
 def dims(x: TensorNode, axis: int | Sequence[int] | None, name: str) -> tuple[int, ...]:
@@ -41,6 +43,11 @@ def reshape(x: TensorNode, shape: Sequence[int]) -> TensorNode:
     return _reshape(x, new)
 
 
+def reshape_to(x: TensorNode, /, shape: Sequence[int], *, copy: bool | None = None) -> TensorNode:
+    """Row-major reshape; one dimension may be −1. It is never a copy, so `copy` changes nothing."""
+    return reshape(x, shape)
+
+
 def permute(x: TensorNode, order: Sequence[int]) -> TensorNode:
     """Dimension d of the result is dimension `order[d]`."""
     found = dims(x, order, "permute_dims")
@@ -57,8 +64,120 @@ def transposed(x: TensorNode) -> TensorNode:
     return permute(x, (*r[:-2], r[-1], r[-2]))
 
 
-def expand_dims(x: TensorNode, axis: int) -> TensorNode:
+def matrix_transpose(x: TensorNode, /) -> TensorNode:
+    """The last two dimensions change places."""
+    return transposed(x)
+
+
+def swapaxes(x: TensorNode, a: int, b: int) -> TensorNode:
+    """Dimensions `a` and `b` change places."""
+    order = list(range(len(x.shape)))
+    i, j = (dims(x, d, "swapaxes")[0] for d in (a, b))
+    order[i], order[j] = j, i
+    return view(x, maps.permute(x.shape, order))
+
+
+def moveaxis(x: TensorNode, source: int | Sequence[int], destination: int | Sequence[int], /) -> TensorNode:
+    """Dimensions `source` become dimensions `destination`; the others keep their order."""
+    at, to = dims(x, source, "moveaxis"), dims(x, destination, "moveaxis")
+    if len(at) != len(to):
+        raise UsageError(f"moveaxis: {len(at)} dimensions cannot go to {len(to)} places")
+    order = [d for d in range(len(x.shape)) if d not in at]
+    for d, s in sorted(zip(to, at)):
+        order.insert(d, s)
+    return view(x, maps.permute(x.shape, order))
+
+
+def squeeze(x: TensorNode, /, axis: int | Sequence[int] | None = None) -> TensorNode:
+    """Without dimensions of size 1 (`axis`: without these). Raises UsageError where one is larger."""
+    over = tuple(d for d, n in enumerate(x.shape) if n == 1) if axis is None else dims(x, axis, "squeeze")
+    if any(x.shape[d] != 1 for d in over):
+        raise UsageError(f"squeeze of {list(x.shape)}: dimension {next(d for d in over if x.shape[d] != 1)} is not 1")
+    return _reshape(x, tuple(n for d, n in enumerate(x.shape) if d not in over))
+
+
+def flatten(x: TensorNode, start: int = 0, stop: int = -1) -> TensorNode:
+    """Dimensions `start` to `stop`, which is one of them, as one."""
+    if not x.shape:
+        return _reshape(x, (1,))
+    (a,), (b,) = dims(x, start, "flatten"), dims(x, stop, "flatten")
+    return _reshape(x, (*x.shape[:a], prod(x.shape[a : b + 1]), *x.shape[b + 1 :]))
+
+
+def broadcast_to(x: TensorNode, /, shape: Sequence[int]) -> TensorNode:
+    """`x` repeated along new dimensions and those of size 1."""
+    to = tuple(shape)
+    fits = len(to) >= len(x.shape) and all(n in (1, m) for n, m in zip(x.shape, to[len(to) - len(x.shape) :]))
+    if not fits or min(to, default=0) < 0:
+        raise UsageError(f"broadcast_to of {list(x.shape)} to {list(to)}: only dimensions of size 1 can be repeated")
+    return expand(x, to)
+
+
+def flip(x: TensorNode, /, *, axis: int | Sequence[int] | None = None) -> TensorNode:
+    """The other way round along dimensions (None: all)."""
+    over = dims(x, axis, "flip")
+    return view(x, maps.strided(x.shape, [(n - 1, -1, n) if d in over else (0, 1, n) for d, n in enumerate(x.shape)]))
+
+
+def unstack(x: TensorNode, /, *, axis: int = 0) -> tuple[TensorNode, ...]:
+    """The parts along a dimension."""
+    (d,) = dims(x, axis, "unstack")
+    return tuple(_pick(x, d, i) for i in range(x.shape[d]))
+
+
+def _pick(x: TensorNode, dim: int, i: int) -> TensorNode:
+    part = view(x, maps.strided(x.shape, [(i, 1, 1) if d == dim else (0, 1, n) for d, n in enumerate(x.shape)]))
+    return _reshape(part, tuple(n for d, n in enumerate(x.shape) if d != dim))
+
+
+def part(x: TensorNode, dim: int, start: int, length: int) -> TensorNode:
+    """`length` elements along a dimension, from `start`."""
+    return view(x, maps.strided(x.shape, [(start, 1, length) if d == dim else (0, 1, n) for d, n in enumerate(x.shape)]))
+
+
+def split(x: TensorNode, parts: int | Sequence[int], axis: int = 0) -> list[TensorNode]:
+    """Equal parts along a dimension, or parts of the sizes given."""
+    (d,) = dims(x, axis, "split")
+    n = x.shape[d]
+    if isinstance(parts, int):
+        if parts < 1 or n % parts:
+            raise UsageError(f"split of {list(x.shape)} into {parts} parts: {n} elements do not divide")
+        parts = [n // parts] * parts
+    if sum(parts) != n:
+        raise UsageError(f"split of {list(x.shape)}: parts of {list(parts)} are not {n} elements")
+    out, at = [], 0
+    for m in parts:
+        out.append(part(x, d, at, m))
+        at += m
+    return out
+
+
+def diagonal(x: TensorNode, /, *, offset: int = 0) -> TensorNode:
+    """The diagonals of the last two dimensions."""
+    if len(x.shape) < 2:
+        raise UsageError(f"the diagonal of {list(x.shape)}: it needs two dimensions")
+    rows, columns = x.shape[-2:]
+    down, right = max(-offset, 0), max(offset, 0)
+    shape = (*x.shape[:-2], max(0, min(rows - down, columns - right)))
+    axes = maps.holes(shape)
+    last = axes[-1]
+    at = (*axes[:-1], ix.add(last, node_const(down)), ix.add(last, node_const(right)))
+    return view(x, maps.IndexMap(shape, x.shape, axes, at))
+
+
+def permute_dims(x: TensorNode, /, axes: Sequence[int]) -> TensorNode:
+    """Dimension d of the result is dimension `axes[d]`."""
+    return permute(x, axes)
+
+
+def expand_dims(x: TensorNode, /, *, axis: int | Sequence[int] = 0) -> TensorNode:
     """A dimension of size 1 before dimension `axis` of the result."""
+    if not isinstance(axis, int):
+        rank = len(x.shape) + len(axis)
+        at = sorted(a % rank for a in axis)
+        for a in at:
+            x = expand_dims(x, axis=a)
+        return x
     rank = len(x.shape) + 1
     if not -rank <= axis < rank:
         raise UsageError(f"expand_dims: axis {axis} of a result with {rank} dimensions")
@@ -69,3 +188,10 @@ def expand_dims(x: TensorNode, axis: int) -> TensorNode:
 def kept(x: TensorNode, shape: Shape, over: Sequence[int]) -> TensorNode:
     """A reduction's result with its reduced dimensions back as 1; `shape` is the source's."""
     return _reshape(x, tuple(1 if d in over else n for d, n in enumerate(shape)))
+
+
+def two_transposed(x: TensorNode) -> TensorNode:
+    """A matrix with its dimensions changed. Raises UsageError for other ranks."""
+    if len(x.shape) != 2:
+        raise UsageError(f"T of {list(x.shape)}: it is of matrices only; use mT or permute")
+    return transposed(x)

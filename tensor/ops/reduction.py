@@ -1,40 +1,199 @@
-"""Reductions."""
+"""Reductions, running reductions, and where extremes lie."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
+from math import prod as product_of
 
-from ...ir.dtypes import DType
+from ...ir.dtypes import DType, bool_, int64
+from ...ir.dtypes import dtype as dtype_of
+from ...ir.errors import UsageError
+from .. import maps
 from ..node import TensorNode
-from ..primitives import cast, const, elementwise, reduce
+from ..primitives import cast, const, elementwise, expand, reduce, reshape, scan, stop_gradient, view
 from ..promotion import sum_type, to_float
+from .creation import along
+from .elementwise import choose, like, truth
 from .movement import dims, kept
 
 Axis = int | Sequence[int] | None
+Kind = str | DType | None
 
 
 def reduced(combine: str, x: TensorNode, axis: Axis, keepdims: bool, name: str) -> TensorNode:
     """`combine` over dimensions (None: all)."""
     over = dims(x, axis, name)
+    left = [n for d, n in enumerate(x.shape) if d not in over]
+    if combine in ("max", "min") and 0 in [x.shape[d] for d in over] and 0 not in left:
+        raise UsageError(f"{name} of {list(x.shape)}: no elements along axis {axis}, and {name} has no neutral element")
     out = reduce(combine, x, over)
     return kept(out, x.shape, over) if keepdims else out
 
 
-def sum(x: TensorNode, axis: Axis = None, keepdims: bool = False, dtype: DType | None = None) -> TensorNode:
+def sum(x: TensorNode, /, axis: Axis = None, keepdims: bool = False, dtype: Kind = None) -> TensorNode:
     """Σ; small integers and bools are summed as 64-bit ones."""
-    return reduced("add", cast(x, dtype or sum_type(x.dtype)), axis, keepdims, "sum")
+    return reduced("add", cast(x, _wide(x, dtype)), axis, keepdims, "sum")
 
 
-def max(x: TensorNode, axis: Axis = None, keepdims: bool = False) -> TensorNode:
+def prod(x: TensorNode, /, axis: Axis = None, keepdims: bool = False, dtype: Kind = None) -> TensorNode:
+    """Π; small integers and bools are multiplied as 64-bit ones."""
+    return reduced("mul", cast(x, _wide(x, dtype)), axis, keepdims, "prod")
+
+
+def _wide(x: TensorNode, dtype: Kind) -> DType:
+    return sum_type(x.dtype) if dtype is None else dtype_of(dtype)
+
+
+def max(x: TensorNode, /, axis: Axis = None, keepdims: bool = False) -> TensorNode:
     """The largest; NaN where any is NaN."""
-    return reduced("max", x, axis, keepdims, "max")
+    return any(x, axis, keepdims) if x.dtype is bool_ else reduced("max", x, axis, keepdims, "max")
 
 
-def mean(x: TensorNode, axis: Axis = None, keepdims: bool = False) -> TensorNode:
+def min(x: TensorNode, /, axis: Axis = None, keepdims: bool = False) -> TensorNode:
+    """The smallest; NaN where any is NaN."""
+    return all(x, axis, keepdims) if x.dtype is bool_ else reduced("min", x, axis, keepdims, "min")
+
+
+def any(x: TensorNode, /, axis: Axis = None, keepdims: bool = False) -> TensorNode:
+    """Whether any element is not 0."""
+    return truth(reduced("add", cast(truth(x), int64), axis, keepdims, "any"))
+
+
+def all(x: TensorNode, /, axis: Axis = None, keepdims: bool = False) -> TensorNode:
+    """Whether no element is 0."""
+    return elementwise("not", any(elementwise("not", truth(x)), axis, keepdims))
+
+
+def count_nonzero(x: TensorNode, /, axis: Axis = None, keepdims: bool = False) -> TensorNode:
+    """How many elements are not 0."""
+    return reduced("add", cast(truth(x), int64), axis, keepdims, "count_nonzero")
+
+
+def mean(x: TensorNode, /, axis: Axis = None, keepdims: bool = False) -> TensorNode:
     """The average."""
     x = cast(x, to_float(x.dtype))
     over = dims(x, axis, "mean")
     total = reduced("add", x, over, keepdims, "mean")
-    count = prod(x.shape[d] for d in over)
+    count = product_of(x.shape[d] for d in over)
     return elementwise("div", total, const(float(count), x.dtype, total.shape))
+
+
+def var(x: TensorNode, /, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> TensorNode:
+    """The average squared distance from the mean; the count is lessened by `correction`."""
+    x = cast(x, to_float(x.dtype))
+    over = dims(x, axis, "var")
+    away = elementwise("sub", x, expand(mean(x, over, True), x.shape))
+    total = reduced("add", elementwise("mul", away, away), over, keepdims, "var")
+    count = product_of(x.shape[d] for d in over) - correction
+    return elementwise("div", total, like(total, float(count if count > 0 else 0)))
+
+
+def std(x: TensorNode, /, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> TensorNode:
+    """The square root of the variance."""
+    return elementwise("sqrt", var(x, axis, correction, keepdims))
+
+
+def logsumexp(x: TensorNode, /, axis: Axis = None, keepdims: bool = False) -> TensorNode:
+    """ln Σ eˣ, by the largest element."""
+    x = cast(x, to_float(x.dtype))
+    over = dims(x, axis, "logsumexp")
+    top = stop_gradient(reduced("max", x, over, True, "logsumexp"))  # the result does not depend on it
+    far = elementwise("exp", elementwise("sub", x, expand(top, x.shape)))
+    out = elementwise("add", elementwise("log", reduced("add", far, over, True, "logsumexp")), top)
+    out = choose(elementwise("eq", elementwise("abs", top), like(top, float("inf"))), top, out)
+    return out if keepdims else reshape(out, tuple(n for d, n in enumerate(x.shape) if d not in over))
+
+
+# where extremes lie -----------------------------------------------------------------------------------------------
+def argmax(x: TensorNode, /, axis: int | None = None, keepdims: bool = False) -> TensorNode:
+    """The first place of the largest element; a NaN is larger than all."""
+    return _arg("max", x, axis, keepdims)
+
+
+def argmin(x: TensorNode, /, axis: int | None = None, keepdims: bool = False) -> TensorNode:
+    """The first place of the smallest element; a NaN is smaller than all."""
+    return _arg("min", x, axis, keepdims)
+
+
+def _arg(combine: str, x: TensorNode, axis: int | None, keepdims: bool) -> TensorNode:
+    rank = len(x.shape)
+    flat = reshape(x, (x.size,)) if axis is None else x
+    (d,) = dims(flat, 0 if axis is None else axis, f"arg{combine}")
+    n = flat.shape[d]
+    if flat.dtype is bool_:
+        flat = cast(flat, int64)
+    best = reduced(combine, flat, d, True, f"arg{combine}")
+    hit = elementwise("eq", flat, expand(best, flat.shape))
+    if flat.dtype.is_float:
+        hit = elementwise("or", hit, elementwise("ne", flat, flat))
+    places = choose(hit, along(n, flat.shape, d), n)
+    out = reduce("min", places, (d,))
+    if not keepdims:
+        return out
+    return reshape(out, (1,) * rank) if axis is None else kept(out, x.shape, (d,))
+
+
+# running ----------------------------------------------------------------------------------------------------------
+def cumulative_sum(x: TensorNode, /, *, axis: int | None = None, dtype: Kind = None, include_initial: bool = False) -> TensorNode:
+    """Sums of the elements up to each one; with `include_initial` a 0 in front."""
+    return _running("add", cast(x, _wide(x, dtype)), axis, include_initial, "cumulative_sum")
+
+
+def cumulative_prod(x: TensorNode, /, *, axis: int | None = None, dtype: Kind = None, include_initial: bool = False) -> TensorNode:
+    """Products of the elements up to each one; with `include_initial` a 1 in front."""
+    return _running("mul", cast(x, _wide(x, dtype)), axis, include_initial, "cumulative_prod")
+
+
+def cumulative_max(x: TensorNode, /, *, axis: int | None = None) -> TensorNode:
+    """The largest element up to each one."""
+    return _running("max", x, axis, False, "cumulative_max")
+
+
+def cumulative_min(x: TensorNode, /, *, axis: int | None = None) -> TensorNode:
+    """The smallest element up to each one."""
+    return _running("min", x, axis, False, "cumulative_min")
+
+
+def cumsum(x: TensorNode, axis: int | None = None) -> TensorNode:
+    """NumPy's name of `cumulative_sum`; None: of the flat array."""
+    return cumulative_sum(reshape(x, (x.size,)) if axis is None else x, axis=0 if axis is None else axis)
+
+
+def cumprod(x: TensorNode, axis: int | None = None) -> TensorNode:
+    """NumPy's name of `cumulative_prod`; None: of the flat array."""
+    return cumulative_prod(reshape(x, (x.size,)) if axis is None else x, axis=0 if axis is None else axis)
+
+
+def _running(combine: str, x: TensorNode, axis: int | None, initial: bool, name: str) -> TensorNode:
+    if axis is None:
+        if len(x.shape) != 1:
+            raise UsageError(f"{name} of {list(x.shape)}: an array of more than one dimension needs an axis")
+        axis = 0
+    (d,) = dims(x, axis, name)
+    out = scan(combine, x, d)
+    if not initial:
+        return out
+    rank = range(len(x.shape))
+    padded = view(out, maps.padded(out.shape, [1 if i == d else 0 for i in rank], [0 for _ in rank]))
+    if combine == "add":
+        return padded
+    return choose(elementwise("eq", along(padded.shape[d], padded.shape, d), const(0, int64, padded.shape)), 1, padded)
+
+
+def diff(
+    x: TensorNode, /, *, axis: int = -1, n: int = 1, prepend: TensorNode | None = None, append: TensorNode | None = None
+) -> TensorNode:
+    """Differences of neighbours along a dimension, `n` times."""
+    from .joining import concat
+    from .movement import part
+
+    pieces = [p for p in (prepend, x, append) if p is not None]
+    x = concat(pieces, axis=axis) if len(pieces) > 1 else x
+    (d,) = dims(x, axis, "diff")
+    for _ in range(n):
+        size = x.shape[d]
+        if size == 0:
+            return x
+        left, right = part(x, d, 0, size - 1), part(x, d, 1, size - 1)
+        x = elementwise("ne", right, left) if x.dtype is bool_ else elementwise("sub", right, left)
+    return x

@@ -28,7 +28,7 @@ rng = np.random.default_rng(1)
 def softmax(s: TensorNode, stop: bool = True) -> TensorNode:
     m = R.max(s, -1, keepdims=True)
     e = E.floating("exp", E.binary("sub", s, P.stop_gradient(m) if stop else m))
-    return E.divide(e, R.sum(e, -1, keepdims=True))
+    return E.binary("div", e, R.sum(e, -1, keepdims=True))
 
 
 def causal(s: TensorNode) -> TensorNode:

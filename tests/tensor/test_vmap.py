@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 from node_values import value
-
 from tilewright.ir.errors import UsageError
 from tilewright.tensor import maps
 from tilewright.tensor import primitives as P

@@ -1,0 +1,221 @@
+"""What every tensor is before it has operators: a handle on a node, with a device, values, a gradient, and the protocols of
+arrays."""
+
+from __future__ import annotations
+
+import weakref
+from importlib import import_module
+from math import prod
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ..ir.dtypes import DType
+from ..ir.errors import UsageError
+from .leaves import from_data, from_numpy, leaf
+from .lines import at, user_line
+from .maps import Shape
+from .node import TensorNode
+from .ops.elementwise import binary
+from .primitives import cast, const, stop_gradient
+from .reverse import gradients
+from .run import realise
+from .tracking import LEAVES, behind, keeps
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Array = np.ndarray[Any, Any]
+
+NAMESPACE_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
+
+
+class TensorHandle:
+    """A node and the device it is computed on. `Tensor` is the class to use."""
+
+    __slots__ = ("__weakref__", "device", "grad", "node", "requires_grad")
+    __array_priority__ = 100
+    made_as: ClassVar[type[TensorHandle]]
+    """The class of results."""
+
+    def __init__(
+        self,
+        data: Any,
+        dtype: str | DType | None = None,
+        device: str = "cpu",
+        range: tuple[int, int] | None = None,
+        requires_grad: bool = False,
+    ) -> None:
+        self.node: TensorNode = from_data(data.numpy() if isinstance(data, TensorHandle) else data, dtype, device, range)
+        self.device = device
+        self.grad: Any = None
+        self.requires_grad = False
+        if requires_grad:
+            self.requires_grad_()
+
+    def __init_subclass__(cls) -> None:
+        TensorHandle.made_as = cls
+
+    @classmethod
+    def of(cls, node: TensorNode, device: str = "cpu") -> Any:
+        """A handle on a node."""
+        new = cls.__new__(cls)
+        new.node, new.device, new.grad, new.requires_grad = node, device, None, False
+        return new
+
+    # what it is ---------------------------------------------------------------------------------------------------
+    @property
+    def shape(self) -> Shape:
+        """Its extents."""
+        return self.node.shape
+
+    @property
+    def dtype(self) -> DType:
+        """Its type."""
+        return self.node.dtype
+
+    @property
+    def ndim(self) -> int:
+        """Dimensions."""
+        return len(self.node.shape)
+
+    @property
+    def size(self) -> int:
+        """Elements."""
+        return prod(self.node.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return self.size * self.dtype.size
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("a tensor without dimensions has no length")
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        if self.node.data is None:
+            return f"<Tensor {list(self.shape)} {self.dtype} on {self.device}, lazy>"
+        import numpy as np
+
+        text = np.array2string(self.numpy(), separator=", ", prefix="Tensor(", threshold=200)
+        return f"Tensor({text}, {self.dtype})"
+
+    # values -------------------------------------------------------------------------------------------------------
+    def realise(self) -> Any:
+        """Compute it now, if it was not yet."""
+        realise([self.node], self.device)
+        if self.node.src and not keeps(self.node):
+            self.node = leaf(self.node.data)  # so that what it was made from can go
+        return self
+
+    def numpy(self) -> Array:
+        """Its values as a NumPy array, which shares the tensor's memory."""
+        array: Array = self.realise().node.data.array
+        return array
+
+    def tolist(self) -> Any:
+        """Its values as nested lists of Python numbers."""
+        return self.numpy().tolist()
+
+    def item(self) -> Any:
+        """The one element as a Python number. Raises UsageError where there is not exactly one."""
+        if self.size != 1:
+            raise UsageError(f"the value of a tensor of shape {list(self.shape)}: only one of one element has a value{at(user_line())}")
+        return self.numpy().item()
+
+    def _scalar(self, what: str) -> Any:
+        if self.shape:
+            raise TypeError(f"{what} of a tensor of shape {list(self.shape)}: only one without dimensions has one{at(user_line())}")
+        return self.item()
+
+    def __bool__(self) -> bool:
+        if self.size != 1:
+            raise UsageError(f"the truth of a tensor of shape {list(self.shape)} is not one value: use any() or all(){at(user_line())}")
+        return bool(self.item())
+
+    def __int__(self) -> int:
+        return int(self._scalar("int()"))
+
+    def __float__(self) -> float:
+        return float(self._scalar("float()"))
+
+    def __index__(self) -> int:
+        if not self.dtype.is_int:
+            raise TypeError(f"a {self.dtype} tensor is no index: cast it to an integer type")
+        return int(self._scalar("an index"))
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    # gradients ----------------------------------------------------------------------------------------------------
+    def requires_grad_(self) -> Any:
+        """Compute this tensor now, and let `backward()` of what is made from it fill its `grad`. Raises UsageError for
+        what is no float."""
+        if not self.dtype.is_float:
+            raise UsageError(f"a gradient with respect to {self.dtype}{list(self.shape)}: only floats have gradients")
+        if not self.requires_grad:
+            self.realise()
+            if self.node.src or self.node in LEAVES:
+                self.node = leaf(self.node.data)
+            self.requires_grad = self.node.tracked = True
+            LEAVES[self.node] = weakref.ref(self)
+        return self
+
+    def detach(self) -> Any:
+        """The same values, of which no gradient is taken."""
+        return type(self).of(stop_gradient(self.node), self.device)
+
+    def backward(self, gradient: Any = None) -> None:
+        """Add to the `grad` of every tensor with requires_grad behind this one its gradient: of this tensor, which has one
+        element, or of Σ tensor · `gradient`. Grads are lazy like any tensor. Raises UsageError where there is none."""
+        found = behind(self.node)
+        if not found:
+            raise UsageError(f"backward() of {self!r}: no tensor that it was made from was made with requires_grad=True")
+        if gradient is None and self.node.size != 1:
+            raise UsageError(f"backward() of {self.dtype}{list(self.shape)}, which is no single number: pass a gradient of its shape")
+        given = const(1, self.dtype, self.shape) if gradient is None else cast(node_of(gradient), self.dtype)
+        if given.shape != self.shape:
+            raise UsageError(f"backward() of {list(self.shape)} with a gradient of shape {list(given.shape)}")
+        nodes = [t.node for t in found]
+        for t, g in zip(found, gradients([self.node], [given], nodes), strict=True):
+            t.grad = type(self).of(g if t.grad is None else binary("add", t.grad.node, g), t.device)
+
+    # protocols ----------------------------------------------------------------------------------------------------
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        import numpy as np
+
+        return np.array(self.numpy(), dtype, copy=copy)
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        if api_version is not None and api_version not in NAMESPACE_VERSIONS:
+            raise ValueError(f"array API version {api_version!r}: known are {', '.join(NAMESPACE_VERSIONS)}")
+        return import_module(__name__.split(".tensor.")[0] + ".xp")  # the namespace is made of this class, so it cannot be imported here
+
+    def __dlpack__(self, **options: Any) -> Any:
+        """The tensor's memory as a DLPack capsule (NumPy's options). bfloat16, which NumPy cannot export, raises UsageError."""
+        if self.dtype.name == "bfloat16":
+            raise UsageError("DLPack of a bfloat16 tensor: NumPy, which makes the capsule, does not know the type; cast it to float32")
+        stream = options.pop("stream", None)
+        return self.numpy().__dlpack__(stream=stream, **options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0
+
+    def to_device(self, device: str, /, *, stream: Any = None) -> Any:
+        """The same values on another device (where it is the same one, itself)."""
+        if stream is not None:
+            raise UsageError("to_device: streams are unknown here; pass stream=None")
+        if device == self.device:
+            return self
+        if self.node.data is None:
+            self.realise()
+        return type(self).of(from_numpy(self.numpy().copy(), self.dtype, device), device)
+
+    to = to_device
+
+
+def node_of(x: Any) -> TensorNode:
+    """The node of a tensor, array, list or number."""
+    if isinstance(x, TensorNode):
+        return x
+    return x.node if isinstance(x, TensorHandle) else from_data(x)

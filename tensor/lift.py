@@ -1,0 +1,122 @@
+"""Functions of nodes as functions of tensors: the one way in which tensors' methods and `tilewright.xp` call `ops`, so that
+devices are checked and errors get the user's line in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+from ..ir.errors import TilewrightError, UsageError
+from .handle import TensorHandle
+from .leaves import from_numpy
+from .lines import at, user_line
+from .node import TensorNode
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Array = np.ndarray[Any, Any]
+
+
+def lowered(x: Any, devices: list[str]) -> Any:
+    """Tensors and NumPy arrays as nodes, also inside lists, tuples and slices; anything else as it is."""
+    if isinstance(x, TensorHandle):
+        devices.append(x.device)
+        return x.node
+    if type(x) in (int, float, bool, str) or x is None:
+        return x
+    if isinstance(x, (list, tuple)):
+        return type(x)(lowered(e, devices) for e in x) if any(_holds(e) for e in x) else x
+    return from_numpy(_array(x)) if _is_array(x) else x
+
+
+def _holds(x: Any) -> bool:
+    return isinstance(x, TensorHandle) or _is_array(x) or (isinstance(x, (list, tuple)) and any(map(_holds, x)))
+
+
+def _is_array(x: Any) -> bool:
+    return type(x).__module__.startswith("numpy") and hasattr(x, "__array_interface__")
+
+
+def _array(x: Any) -> Array:
+    import numpy as np
+
+    return np.asarray(x)
+
+
+def raised(x: Any, device: str) -> Any:
+    """Nodes as tensors, also inside lists and (named) tuples."""
+    if isinstance(x, TensorNode):
+        return TensorHandle.made_as.of(x, device)
+    if isinstance(x, tuple):
+        parts = [raised(e, device) for e in x]
+        return type(x)(*parts) if hasattr(x, "_fields") else tuple(parts)
+    return [raised(e, device) for e in x] if isinstance(x, list) else x
+
+
+def one_device(devices: list[str]) -> str:
+    """The device that all operands share. Raises UsageError."""
+    if len(set(devices)) > 1:
+        raise UsageError(f"tensors on different devices ({', '.join(sorted(set(devices)))}): move them to one with .to()")
+    return devices[0] if devices else "cpu"
+
+
+def lifted(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function` of nodes as one of tensors. Errors are told the user's line."""
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        devices: list[str] = []
+        try:
+            nodes = [lowered(a, devices) for a in args]
+            named = {k: lowered(v, devices) for k, v in kwargs.items()}
+            device = one_device(devices)
+            return raised(function(*nodes, **named), device)
+        except TilewrightError as e:
+            raise with_line(e) from e.__cause__
+
+    return call
+
+
+def with_line(e: TilewrightError) -> TilewrightError:
+    """The error, its text with the user's line if it has none."""
+    text = str(e)
+    where = at(user_line())
+    if where and " (at " not in text:
+        e.args = (text + where, *e.args[1:])
+    return e
+
+
+def operator(function: Callable[..., Any], swapped: bool = False) -> Callable[..., Any]:
+    """A binary operator of tensors; NotImplemented beside what is no array and no number."""
+    call = lifted(function)
+
+    def method(self: Any, other: Any) -> Any:
+        if not isinstance(other, (TensorHandle, bool, int, float)):
+            if isinstance(other, list):
+                other = TensorHandle.made_as(other)
+            elif not _is_array(other):
+                return NotImplemented
+        return call(other, self) if swapped else call(self, other)
+
+    method.__doc__ = function.__doc__
+    return method
+
+
+def in_place(function: Callable[..., Any]) -> Callable[..., Any]:
+    """An operator whose result becomes the tensor's own value. Raises UsageError where shape or type would change."""
+    call = operator(function)
+
+    def method(self: Any, other: Any) -> Any:
+        out = call(self, other)
+        if out is NotImplemented:
+            return out
+        if out.shape != self.shape or out.dtype is not self.dtype:
+            change = f"{self.dtype}{list(self.shape)} would become {out.dtype}{list(out.shape)}"
+            raise UsageError(f"{function.__name__} in place: {change}{at(user_line())}")
+        self.node = out.node
+        return self
+
+    method.__doc__ = f"In place: {function.__doc__}"
+    return method

@@ -1,0 +1,109 @@
+"""Activations and softmax, as plain expressions: they fuse with what is before and behind them."""
+
+from __future__ import annotations
+
+from math import pi, sqrt
+
+from ...ir.errors import UsageError
+from ..node import TensorNode
+from ..primitives import cast, elementwise, expand, stop_gradient
+from ..promotion import to_float
+from .arithmetic import clip
+from .elementary import times
+from .elementwise import choose, like
+from .movement import dims
+from .reduction import Axis, reduced
+
+
+def _float(x: TensorNode) -> TensorNode:
+    return cast(x, to_float(x.dtype))
+
+
+def relu(x: TensorNode, /) -> TensorNode:
+    """max(x, 0)."""
+    return elementwise("max", x, like(x, 0))
+
+
+def leaky_relu(x: TensorNode, /, slope: float = 0.01) -> TensorNode:
+    """x above 0, slope·x below."""
+    return choose(elementwise("lt", x, like(x, 0)), times(x, slope), x)
+
+
+def elu(x: TensorNode, /, alpha: float = 1.0) -> TensorNode:
+    """x above 0, alpha·(eˣ − 1) below."""
+    return choose(elementwise("lt", like(x, 0), x), x, times(elementwise("expm1", elementwise("min", x, like(x, 0.0))), alpha))
+
+
+def sigmoid(x: TensorNode, /) -> TensorNode:
+    """1 / (1 + e⁻ˣ)."""
+    x = _float(x)
+    one = like(x, 1.0)
+    return elementwise("div", one, elementwise("add", one, elementwise("exp", elementwise("neg", x))))
+
+
+def silu(x: TensorNode, /) -> TensorNode:
+    """x · sigmoid(x)."""
+    return elementwise("mul", _float(x), sigmoid(x))
+
+
+def softplus(x: TensorNode, /) -> TensorNode:
+    """ln(1 + eˣ), without overflow."""
+    x = _float(x)
+    away = elementwise("exp", elementwise("neg", elementwise("abs", x)))
+    return elementwise("add", elementwise("max", x, like(x, 0.0)), elementwise("log1p", away))
+
+
+def mish(x: TensorNode, /) -> TensorNode:
+    """x · tanh(softplus(x))."""
+    return elementwise("mul", _float(x), elementwise("tanh", softplus(x)))
+
+
+def softsign(x: TensorNode, /) -> TensorNode:
+    """x / (1 + |x|)."""
+    x = _float(x)
+    return elementwise("div", x, elementwise("add", like(x, 1.0), elementwise("abs", x)))
+
+
+def hardswish(x: TensorNode, /) -> TensorNode:
+    """x · clip(x + 3, 0, 6) / 6."""
+    x = _float(x)
+    gate = clip(elementwise("add", x, like(x, 3.0)), 0.0, 6.0)
+    return times(elementwise("mul", x, gate), 1 / 6)
+
+
+def gelu(x: TensorNode, /, approximate: str = "none") -> TensorNode:
+    """x·Φ(x), by the error function, or with approximate="tanh" by Hendrycks and Gimpel's formula (arXiv 1606.08415)."""
+    x = _float(x)
+    half = times(x, 0.5)
+    if approximate == "none":
+        inner = elementwise("erf", times(x, 1 / sqrt(2.0)))
+    elif approximate == "tanh":
+        cube = elementwise("mul", elementwise("mul", x, x), x)
+        inner = elementwise("tanh", times(elementwise("add", x, times(cube, 0.044715)), sqrt(2 / pi)))
+    else:
+        raise UsageError(f"gelu: approximate is 'none' or 'tanh', not {approximate!r}")
+    return elementwise("mul", half, elementwise("add", like(x, 1.0), inner))
+
+
+def softmax(x: TensorNode, axis: Axis = -1) -> TensorNode:
+    """eˣ / Σ eˣ along dimensions, by their largest element."""
+    far, over = _from_top(x, axis, "softmax")
+    e = elementwise("exp", far)
+    total = reduced("add", e, over, True, "softmax")
+    return elementwise("div", e, expand(total, e.shape))
+
+
+def log_softmax(x: TensorNode, axis: Axis = -1) -> TensorNode:
+    """x − ln Σ eˣ along dimensions."""
+    far, over = _from_top(x, axis, "log_softmax")
+    total = elementwise("log", reduced("add", elementwise("exp", far), over, True, "log_softmax"))
+    return elementwise("sub", far, expand(total, far.shape))
+
+
+def _from_top(x: TensorNode, axis: Axis, name: str) -> tuple[TensorNode, tuple[int, ...]]:
+    x = _float(x)
+    over = dims(x, axis, name)
+    if any(x.shape[d] == 0 for d in over):
+        return x, over
+    top = stop_gradient(reduced("max", x, over, True, name))  # what is taken from all of a row changes nothing
+    return elementwise("sub", x, expand(top, x.shape)), over

@@ -1,0 +1,166 @@
+"""Arithmetic: sums, products, quotients, signs, rounding and bounds, with NumPy's results for special values."""
+
+from __future__ import annotations
+
+from ...ir.dtypes import bool_, int8
+from ...ir.errors import UsageError
+from ..node import TensorNode
+from ..primitives import cast, elementwise
+from ..promotion import Scalar
+from .elementwise import Operand, binary, choose, divide, floats, like, together
+
+
+def add(x1: Operand, x2: Operand, /) -> TensorNode:
+    """x1 + x2; of bools it is their `or`."""
+    return binary("add", x1, x2)
+
+
+def subtract(x1: Operand, x2: Operand, /) -> TensorNode:
+    """x1 − x2. Raises UsageError for bools (use logical_xor)."""
+    x, y = together("subtract", x1, x2)
+    if x.dtype is bool_:
+        raise UsageError("subtract of bools: use logical_xor, or cast them to an integer type")
+    return elementwise("sub", x, y)
+
+
+def multiply(x1: Operand, x2: Operand, /) -> TensorNode:
+    """x1 · x2; of bools it is their `and`."""
+    return binary("mul", x1, x2)
+
+
+def floor_divide(x1: Operand, x2: Operand, /) -> TensorNode:
+    """⌊x1 / x2⌋; integers by 0 give 0, as in NumPy."""
+    return elementwise("floordiv", *_numbers("floor_divide", x1, x2))
+
+
+def remainder(x1: Operand, x2: Operand, /) -> TensorNode:
+    """x1 − x2·⌊x1 / x2⌋, with the sign of x2; integers by 0 give 0, as in NumPy."""
+    return elementwise("remainder", *_numbers("remainder", x1, x2))
+
+
+def _numbers(name: str, *operands: Operand) -> list[TensorNode]:
+    nodes = together(name, *operands)
+    return [cast(n, int8) if n.dtype is bool_ else n for n in nodes]
+
+
+def negative(x: TensorNode, /) -> TensorNode:
+    """−x."""
+    if x.dtype is bool_:
+        raise UsageError("negative of bools: use logical_not, or cast them to an integer type")
+    return elementwise("neg", x)
+
+
+def positive(x: TensorNode, /) -> TensorNode:
+    """x itself."""
+    return x
+
+
+def absolute(x: TensorNode, /) -> TensorNode:
+    """|x|."""
+    return x if x.dtype.kind in "bu" else elementwise("abs", x)
+
+
+def square(x: TensorNode, /) -> TensorNode:
+    """x²."""
+    return elementwise("mul", x, x)
+
+
+def reciprocal(x: TensorNode, /) -> TensorNode:
+    """1 / x."""
+    return divide(1.0, x)
+
+
+def sign(x: TensorNode, /) -> TensorNode:
+    """−1, 0 or 1; NaN of NaN."""
+    if x.dtype is bool_:
+        return x
+    zero, one = like(x, 0), like(x, 1)
+    if x.dtype.kind == "u":
+        return choose(elementwise("ne", x, zero), one, zero)
+    out = choose(elementwise("lt", zero, x), one, choose(elementwise("lt", x, zero), like(x, -1), zero))
+    return choose(elementwise("ne", x, x), x, out) if x.dtype.is_float else out
+
+
+def maximum(x1: Operand, x2: Operand, /) -> TensorNode:
+    """The larger of both; NaN where either is."""
+    return binary("max", x1, x2)
+
+
+def minimum(x1: Operand, x2: Operand, /) -> TensorNode:
+    """The smaller of both; NaN where either is."""
+    return binary("min", x1, x2)
+
+
+def clip(x: TensorNode, /, min: Operand | None = None, max: Operand | None = None) -> TensorNode:
+    """`x` kept in [min, max], in the type of `x`. Where min > max it is max, as in NumPy."""
+    out = x
+    for op, bound in (("max", min), ("min", max)):
+        if bound is None:
+            continue
+        limit = cast(bound, x.dtype) if isinstance(bound, TensorNode) else _bound(x, bound)
+        a, b = together("clip", out, limit, dtype=x.dtype)
+        out = elementwise(op, a, b)
+    return out
+
+
+def _bound(x: TensorNode, bound: Scalar) -> Scalar:
+    """A Python number as a bound, brought into the range of an integer type."""
+    if not x.dtype.is_int:
+        return bound
+    bits = 8 * x.dtype.size
+    lo, hi = (0, 2**bits - 1) if x.dtype.kind == "u" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    if isinstance(bound, float):
+        if bound != bound:
+            raise UsageError(f"clip of {x.dtype}: the bound is NaN")
+        near = max(min(bound, 2.0**70), -(2.0**70))
+        if near != int(near):
+            raise UsageError(f"clip of {x.dtype}: the bound {bound} is no whole number")
+        bound = int(near)
+    return max(lo, min(bound, hi))
+
+
+# rounding ---------------------------------------------------------------------------------------------------------
+def floor(x: TensorNode, /) -> TensorNode:
+    """The next whole number below or at x."""
+    return elementwise("floor", x) if x.dtype.is_float else x
+
+
+def ceil(x: TensorNode, /) -> TensorNode:
+    """The next whole number above or at x."""
+    return negative(floor(negative(x))) if x.dtype.is_float else x
+
+
+def trunc(x: TensorNode, /) -> TensorNode:
+    """The next whole number towards 0."""
+    return elementwise("trunc", x) if x.dtype.is_float else x
+
+
+def round(x: TensorNode, /) -> TensorNode:
+    """The nearest whole number, halves to the even one."""
+    return elementwise("round", x) if x.dtype.is_float else x
+
+
+# signs ------------------------------------------------------------------------------------------------------------
+def signbit(x: TensorNode, /) -> TensorNode:
+    """Whether x is negative or −0.0. A NaN counts as positive whatever its sign bit is."""
+    zero = like(x, 0)
+    below = elementwise("lt", x, zero)
+    if not x.dtype.is_float:
+        return below
+    inverse = elementwise("lt", elementwise("div", like(x, 1.0), x), zero)
+    return elementwise("or", below, elementwise("and", elementwise("eq", x, zero), inverse))
+
+
+def copysign(x1: Operand, x2: Operand, /) -> TensorNode:
+    """|x1| with the sign of x2 (NaN counts as positive)."""
+    return elementwise("copysign", *floats("copysign", x1, x2))
+
+
+def hypot(x1: Operand, x2: Operand, /) -> TensorNode:
+    """√(x1² + x2²), without overflow on the way."""
+    x, y = (elementwise("abs", n) for n in floats("hypot", x1, x2))
+    large, small = elementwise("max", x, y), elementwise("min", x, y)
+    ratio = choose(elementwise("eq", large, like(x, 0)), 0.0, elementwise("div", small, large))
+    out = elementwise("mul", large, elementwise("sqrt", elementwise("add", like(x, 1.0), elementwise("mul", ratio, ratio))))
+    infinite = elementwise("or", elementwise("eq", x, like(x, float("inf"))), elementwise("eq", y, like(x, float("inf"))))
+    return choose(infinite, float("inf"), out)

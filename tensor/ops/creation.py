@@ -1,0 +1,158 @@
+"""Arrays made of nothing but a shape: constants and comparisons of index ranges, never memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil
+
+from ...ir.dtypes import DType, bool_, float64, int64
+from ...ir.dtypes import dtype as dtype_of
+from ...ir.errors import UsageError
+from ..maps import Shape
+from ..node import TensorNode
+from ..primitives import cast, const, elementwise, expand, iota, reshape
+from ..promotion import DEFAULT_FLOAT, Scalar, default_of
+from .elementwise import broadcast_shape, choose, like
+
+Kind = str | DType | None
+
+
+def shape_of(shape: int | Sequence[int], name: str = "shape") -> Shape:
+    """A shape of one number or several. Raises UsageError for negative extents."""
+    found = (shape,) if isinstance(shape, int) else tuple(int(n) for n in shape)
+    if min(found, default=0) < 0:
+        raise UsageError(f"{name}: extents are at least 0, not {list(found)}")
+    return found
+
+
+def full(shape: int | Sequence[int], fill_value: Scalar | TensorNode, *, dtype: Kind = None) -> TensorNode:
+    """Every element the same number."""
+    if isinstance(fill_value, TensorNode):
+        return expand(fill_value if dtype is None else cast(fill_value, dtype_of(dtype)), shape_of(shape))
+    return const(fill_value, default_of(fill_value) if dtype is None else dtype_of(dtype), shape_of(shape))
+
+
+def full_like(x: TensorNode, /, fill_value: Scalar, *, dtype: Kind = None) -> TensorNode:
+    """Every element the same number, in the shape of `x`."""
+    return const(fill_value, x.dtype if dtype is None else dtype_of(dtype), x.shape)
+
+
+def zeros(shape: int | Sequence[int], *, dtype: Kind = None) -> TensorNode:
+    """Zeros."""
+    return full(shape, 0, dtype=dtype or DEFAULT_FLOAT)
+
+
+def ones(shape: int | Sequence[int], *, dtype: Kind = None) -> TensorNode:
+    """Ones."""
+    return full(shape, 1, dtype=dtype or DEFAULT_FLOAT)
+
+
+def empty(shape: int | Sequence[int], *, dtype: Kind = None) -> TensorNode:
+    """Zeros (nothing is left undefined)."""
+    return zeros(shape, dtype=dtype)
+
+
+def zeros_like(x: TensorNode, /, *, dtype: Kind = None) -> TensorNode:
+    """Zeros in the shape of `x`."""
+    return full_like(x, 0, dtype=dtype)
+
+
+def ones_like(x: TensorNode, /, *, dtype: Kind = None) -> TensorNode:
+    """Ones in the shape of `x`."""
+    return full_like(x, 1, dtype=dtype)
+
+
+empty_like = zeros_like
+
+
+def arange(start: int | float, /, stop: int | float | None = None, step: int | float = 1, *, dtype: Kind = None) -> TensorNode:
+    """start, start + step, … below stop."""
+    if stop is None:
+        start, stop = 0, start
+    if step == 0:
+        raise UsageError("arange: the step must not be 0")
+    whole = all(isinstance(v, int) for v in (start, stop, step))
+    kind = dtype_of(dtype) if dtype is not None else int64 if whole else DEFAULT_FLOAT
+    n = max(0, -((start - stop) // step) if whole else ceil((stop - start) / step))
+    if not kind.is_float and whole:
+        at = elementwise("add", elementwise("mul", iota(int(n)), const(int(step), int64, (int(n),))), const(int(start), int64, (int(n),)))
+        return cast(at, kind)
+    at = cast(iota(int(n)), float64)
+    return cast(elementwise("add", elementwise("mul", at, like(at, step)), like(at, start)), kind)
+
+
+def linspace(start: float, stop: float, /, num: int, *, dtype: Kind = None, endpoint: bool = True) -> TensorNode:
+    """`num` equally spaced numbers from start to stop, which is one of them if `endpoint`."""
+    if num < 0:
+        raise UsageError(f"linspace: {num} numbers")
+    kind = dtype_of(dtype) if dtype is not None else DEFAULT_FLOAT
+    parts = num - 1 if endpoint else num
+    at = iota(num)
+    place = cast(at, float64)
+    step = (stop - start) / parts if parts > 0 else 0.0
+    out = elementwise("add", elementwise("mul", place, like(place, step)), like(place, start))
+    if endpoint and num > 1:
+        out = choose(elementwise("eq", at, const(num - 1, int64, at.shape)), stop, out)
+    return cast(out, kind)
+
+
+def along(n: int, shape: Shape, dim: int) -> TensorNode:
+    """0, 1, … n − 1 along dimension `dim` of a shape, the same along the others."""
+    return expand(reshape(iota(n), tuple(n if d == dim else 1 for d in range(len(shape)))), shape)
+
+
+def diagonal_mask(rows: int, columns: int, op: str, k: int) -> TensorNode:
+    """Where `column op row + k`, as a comparison of index ranges."""
+    shape = (rows, columns)
+    row = elementwise("add", along(rows, shape, 0), const(k, int64, shape))
+    return elementwise(op, along(columns, shape, 1), row)
+
+
+def eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Kind = None) -> TensorNode:
+    """Ones where column = row + k."""
+    kind = dtype_of(dtype) if dtype is not None else DEFAULT_FLOAT
+    return cast(diagonal_mask(n_rows, n_rows if n_cols is None else n_cols, "eq", k), kind)
+
+
+def tril(x: TensorNode, /, *, k: int = 0) -> TensorNode:
+    """`x` where column ≤ row + k, else 0 (of the last two dimensions)."""
+    return _triangle(x, "le", k)
+
+
+def triu(x: TensorNode, /, *, k: int = 0) -> TensorNode:
+    """`x` where column ≥ row + k, else 0 (of the last two dimensions)."""
+    return _triangle(x, "lt", k - 1, True)
+
+
+def _triangle(x: TensorNode, op: str, k: int, turned: bool = False) -> TensorNode:
+    if len(x.shape) < 2:
+        raise UsageError(f"a triangle of {list(x.shape)}: it needs two dimensions")
+    rows, columns = x.shape[-2:]
+    if turned:
+        shape = (rows, columns)
+        row = elementwise("add", along(rows, shape, 0), const(k, int64, shape))
+        mask = elementwise("lt", row, along(columns, shape, 1))
+    else:
+        mask = diagonal_mask(rows, columns, op, k)
+    return choose(expand(mask, x.shape), x, False if x.dtype is bool_ else 0)
+
+
+def meshgrid(*arrays: TensorNode, indexing: str = "xy") -> list[TensorNode]:
+    """Each vector along a dimension of its own; with "xy" the first two dimensions change places."""
+    if indexing not in ("xy", "ij"):
+        raise UsageError(f"meshgrid: indexing is 'xy' or 'ij', not {indexing!r}")
+    sizes = [a.size for a in arrays]
+    order = list(range(len(arrays)))
+    if indexing == "xy" and len(order) > 1:
+        order[0], order[1] = 1, 0
+    shape = [0] * len(order)
+    for n, d in zip(sizes, order):
+        shape[d] = n
+    full_shape = tuple(shape)
+    return [expand(reshape(a, tuple(a.size if d == o else 1 for d in range(len(order)))), full_shape) for a, o in zip(arrays, order)]
+
+
+def broadcast_arrays(*arrays: TensorNode) -> list[TensorNode]:
+    """All in their common shape."""
+    shape = broadcast_shape("broadcast_arrays", *(a.shape for a in arrays)) if arrays else ()
+    return [expand(a, shape) for a in arrays]

@@ -1,0 +1,168 @@
+"""Arrays put together, padded and repeated: index maps with masks, and choices between them. Nothing is copied."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...ir import index as ix
+from ...ir.dtypes import int64
+from ...ir.errors import UsageError
+from ...ir.node import const as node_const
+from .. import maps
+from ..maps import Shape
+from ..node import TensorNode
+from ..primitives import cast, const, elementwise, expand, reshape, view
+from ..promotion import Scalar, promote
+from .creation import along
+from .elementwise import choose
+from .movement import dims, expand_dims
+
+
+def pad(x: TensorNode, widths: Sequence[tuple[int, int]] | int, value: Scalar = 0, mode: str = "constant") -> TensorNode:
+    """`widths[d]` = (before, after) elements around each dimension: `value`s, or with the mode "edge" the nearest element, with
+    "reflect" the array mirrored at its edge, with "wrap" the array over and over."""
+    pairs = [(widths, widths)] * len(x.shape) if isinstance(widths, int) else [(int(a), int(b)) for a, b in widths]
+    if len(pairs) != len(x.shape) or any(min(p) < 0 for p in pairs):
+        raise UsageError(f"pad of {list(x.shape)}: {pairs} must name (before, after), at least 0, for each dimension")
+    if mode != "constant":
+        return _continued(x, pairs, mode)
+    out = view(x, maps.padded(x.shape, [b for b, _ in pairs], [a for _, a in pairs]))
+    if value == 0 or out is x:
+        return out
+    inside = within(out.shape, [(b, b + n) for n, (b, _) in zip(x.shape, pairs)])
+    return out if inside is None else choose(inside, out, value)
+
+
+def within(shape: Shape, bounds: Sequence[tuple[int, int]]) -> TensorNode | None:
+    """Where every index lies in its half-open bounds; None: everywhere. Comparisons of index ranges."""
+    mask: TensorNode | None = None
+    for d, (lo, hi) in enumerate(bounds):
+        at = along(shape[d], shape, d)
+        for needed, cond in ((lo > 0, ("le", lo, at)), (hi < shape[d], ("lt", at, hi))):
+            if needed:
+                a, b = (const(o, int64, shape) if isinstance(o, int) else o for o in cond[1:])
+                test = elementwise(cond[0], a, b)
+                mask = test if mask is None else elementwise("and", mask, test)
+    return mask
+
+
+def _continued(x: TensorNode, pairs: Sequence[tuple[int, int]], mode: str) -> TensorNode:
+    shape = tuple(b + n + a for n, (b, a) in zip(x.shape, pairs))
+    axes = maps.holes(shape)
+    at = []
+    for i, n, (b, a) in zip(axes, x.shape, pairs):
+        place = ix.add(i, node_const(-b))
+        if n == 0 and a + b:
+            raise UsageError(f"pad of {list(x.shape)} with the mode {mode!r}: an empty dimension has no elements to repeat")
+        if mode == "edge":
+            at.append(ix.minmax("max", ix.minmax("min", place, node_const(max(n - 1, 0))), node_const(0)))
+        elif mode == "wrap":
+            at.append(ix.mod(ix.add(place, node_const(n * (-(-b // max(n, 1))))), n) if n else node_const(0))
+        elif mode == "reflect":
+            at.append(_mirrored(place, n, b))
+        else:
+            raise UsageError(f"pad: the mode is 'constant', 'edge', 'reflect' or 'wrap', not {mode!r}")
+    return view(x, maps.IndexMap(shape, x.shape, axes, tuple(at)))
+
+
+def _mirrored(place: ix.Node, n: int, before: int) -> ix.Node:
+    """0 1 2 3 2 1 0 1 …: n − 1 − |(place mod 2(n − 1)) − (n − 1)|."""
+    if n <= 1:
+        return node_const(0)
+    period = 2 * (n - 1)
+    turn = ix.mod(ix.add(place, node_const(period * (-(-before // period)))), period)
+    return ix.minmax("min", turn, ix.add(ix.mul(turn, node_const(-1)), node_const(period)))
+
+
+# joining ----------------------------------------------------------------------------------------------------------
+def concat(arrays: Sequence[TensorNode], /, *, axis: int | None = 0) -> TensorNode:
+    """One after the other along a dimension (None: all flattened)."""
+    if not arrays:
+        raise UsageError("concat of no arrays")
+    kind = arrays[0].dtype
+    for a in arrays[1:]:
+        kind = promote(kind, a.dtype)
+    parts = [cast(a if axis is not None else reshape(a, (a.size,)), kind) for a in arrays]
+    (d,) = dims(parts[0], axis if axis is not None else 0, "concat")
+    first = parts[0].shape
+    for p in parts[1:]:
+        if len(p.shape) != len(first) or any(n != m for i, (n, m) in enumerate(zip(p.shape, first)) if i != d):
+            raise UsageError(f"concat of {' and '.join(str(list(p.shape)) for p in parts)}: all dimensions but {d} must be equal")
+    return joined([p for p in parts if p.shape[d]] or parts[:1], d)
+
+
+def joined(parts: Sequence[TensorNode], d: int) -> TensorNode:
+    """`concat` of checked parts: a choice between padded ones, as a tree of few levels."""
+    if len(parts) == 1:
+        return parts[0]
+    half = len(parts) // 2
+    a, b = joined(parts[:half], d), joined(parts[half:], d)
+    before, after = a.shape[d], b.shape[d]
+    rank = range(len(a.shape))
+    left = view(a, maps.padded(a.shape, [0 for _ in rank], [after if i == d else 0 for i in rank]))
+    right = view(b, maps.padded(b.shape, [before if i == d else 0 for i in rank], [0 for _ in rank]))
+    at = along(before + after, left.shape, d)
+    return elementwise("where", elementwise("lt", at, const(before, int64, left.shape)), left, right)
+
+
+def stack(arrays: Sequence[TensorNode], /, *, axis: int = 0) -> TensorNode:
+    """Along a new dimension."""
+    if not arrays:
+        raise UsageError("stack of no arrays")
+    if any(a.shape != arrays[0].shape for a in arrays):
+        raise UsageError(f"stack of {' and '.join(str(list(a.shape)) for a in arrays)}: shapes must be equal")
+    return concat([expand_dims(a, axis=axis) for a in arrays], axis=axis)
+
+
+# repeating --------------------------------------------------------------------------------------------------------
+def roll(x: TensorNode, /, shift: int | Sequence[int], *, axis: int | Sequence[int] | None = None) -> TensorNode:
+    """Moved along dimensions; what leaves comes in again. None: as if flat."""
+    if axis is None:
+        return reshape(roll(reshape(x, (x.size,)), shift, axis=0), x.shape) if x.size else x
+    over = [axis] if isinstance(axis, int) else list(axis)
+    by = [shift] * len(over) if isinstance(shift, int) else list(shift)
+    if len(by) != len(over):
+        raise UsageError(f"roll: {len(by)} shifts for {len(over)} dimensions")
+    axes = maps.holes(x.shape)
+    at = list(axes)
+    for s, a in zip(by, over):
+        (d,) = dims(x, a, "roll")
+        n = x.shape[d]
+        at[d] = ix.mod(ix.add(at[d], node_const(-s % n)), n) if n > 1 else at[d]
+    return view(x, maps.IndexMap(x.shape, x.shape, axes, tuple(at)))
+
+
+def tile(x: TensorNode, repetitions: Sequence[int], /) -> TensorNode:
+    """The whole array `repetitions[d]` times along dimension d."""
+    times = (1,) * (len(x.shape) - len(repetitions)) + tuple(repetitions)
+    x = reshape(x, (1,) * (len(times) - len(x.shape)) + x.shape)
+    pairs = tuple(m for n, t in zip(x.shape, times) for m in (1, n))
+    wide = tuple(m for n, t in zip(x.shape, times) for m in (t, n))
+    return reshape(expand(reshape(x, pairs), wide), tuple(n * t for n, t in zip(x.shape, times)))
+
+
+def repeat(x: TensorNode, repeats: int | TensorNode, /, *, axis: int | None = None) -> TensorNode:
+    """Each element `repeats` times along a dimension (None: flat). Counts in a tensor are read at once."""
+    if axis is None:
+        x, axis = reshape(x, (x.size,)), 0
+    (d,) = dims(x, axis, "repeat")
+    if not isinstance(repeats, TensorNode):
+        if repeats < 0:
+            raise UsageError(f"repeat: {repeats} times")
+        split = (*x.shape[: d + 1], 1, *x.shape[d + 1 :])
+        wide = (*x.shape[: d + 1], repeats, *x.shape[d + 1 :])
+        return reshape(expand(reshape(x, split), wide), (*x.shape[:d], x.shape[d] * repeats, *x.shape[d + 1 :]))
+    return _counted(x, repeats, d)
+
+
+def _counted(x: TensorNode, repeats: TensorNode, d: int) -> TensorNode:
+    import numpy as np
+
+    from ..leaves import from_numpy, values
+    from .indexing import take
+
+    counts = values(repeats)
+    if counts.ndim > 1 or (counts.size and int(counts.min()) < 0):
+        raise UsageError("repeat: the counts must be a vector of whole numbers of at least 0")
+    counts = np.broadcast_to(counts, (x.shape[d],))
+    return take(x, from_numpy(np.repeat(np.arange(x.shape[d]), counts)), axis=d)

@@ -1,0 +1,141 @@
+"""What stands in brackets, taken apart as NumPy does: slices, integers, new axes, the Ellipsis, masks and index tensors."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...ir.dtypes import bool_
+from ...ir.errors import UsageError
+from ..leaves import from_data, from_numpy, values
+from ..maps import Shape
+from ..node import TensorNode
+
+Pick = tuple[int, int, int]
+"""(start, step, length) along a dimension."""
+
+
+@dataclass(frozen=True)
+class IndexKey:
+    """A key of a source of shape `source`. `picks`: of every dimension, an integer being a pick of one. `layout`: the result's
+    dimensions of the picked array, in order: a source's dimension, None for a new axis. `loaded`: source dimensions that are
+    read at places in a tensor, with these. `front`: where in the layout the dimensions of the index tensors go."""
+
+    source: Shape
+    picks: tuple[Pick, ...]
+    layout: tuple[int | None, ...]
+    loaded: tuple[tuple[int, TensorNode], ...] = ()
+    front: int = 0
+
+
+def parsed(shape: Shape, key: Any) -> IndexKey:
+    """The key of an array of a shape. Masks are read at once, since the result's shape depends on them."""
+    items = list(key) if isinstance(key, tuple) else [key]
+    items = [_item(i) for i in items]
+    used = 0
+    for i in items:
+        used += 0 if i is None or i is Ellipsis else len(i.shape) if _is_mask(i) else 1
+    if used > len(shape):
+        raise IndexError(f"{used} indices for an array of shape {list(shape)}")
+    if not any(i is Ellipsis for i in items):
+        items.append(Ellipsis)
+    if sum(i is Ellipsis for i in items) > 1:
+        raise IndexError("an index can hold only one Ellipsis")
+    return _Parser(shape, len(shape) - used).parse(items)
+
+
+class _Parser:
+    def __init__(self, shape: Shape, hidden: int) -> None:
+        self.shape, self.hidden = shape, hidden
+        self.picks: list[Pick] = []
+        self.layout: list[int | None] = []
+        self.loaded: list[tuple[int, TensorNode]] = []
+        self.fronts: list[tuple[int, int]] = []
+        """Of each item that counts as an index tensor: its place among the items, and in the layout."""
+
+    def parse(self, items: Sequence[Any]) -> IndexKey:
+        advanced = any(isinstance(i, TensorNode) for i in items)
+        for at, item in enumerate(items):
+            d = len(self.picks)
+            if item is None:
+                self.layout.append(None)
+            elif item is Ellipsis:
+                for _ in range(self.hidden):
+                    self._slice(slice(None))
+            elif isinstance(item, slice):
+                self._slice(item)
+            elif isinstance(item, TensorNode):
+                self.fronts.append((at, len(self.layout)))
+                for index in _places(item, self.shape[d : d + len(item.shape)]) if item.dtype is bool_ else (item,):
+                    self._load(index)
+            else:
+                self._integer(item)
+                if advanced:
+                    self.fronts.append((at, len(self.layout)))
+        first, last = (self.fronts[0], self.fronts[-1]) if self.fronts else ((0, 0), (0, 0))
+        together = last[0] - first[0] == len(self.fronts) - 1
+        return IndexKey(self.shape, tuple(self.picks), tuple(self.layout), tuple(self.loaded), first[1] if together else 0)
+
+    def _slice(self, s: slice) -> None:
+        d = len(self.picks)
+        start, stop, step = s.indices(self.shape[d])
+        self.layout.append(d)
+        self.picks.append((start, step, len(range(start, stop, step))))
+
+    def _integer(self, i: int) -> None:
+        d = len(self.picks)
+        n = self.shape[d]
+        if not -n <= i < n:
+            raise IndexError(f"index {i} is out of bounds for dimension {d} of shape {list(self.shape)}")
+        self.picks.append((i % n, 1, 1))
+
+    def _load(self, index: TensorNode) -> None:
+        d = len(self.picks)
+        n = self.shape[d]
+        if index.data is not None and index.size:
+            lo, hi = int(index.data.array.min()), int(index.data.array.max())
+            if lo < -n or hi >= n:
+                wrong = lo if lo < -n else hi
+                raise IndexError(f"index {wrong} is out of bounds for dimension {d} of shape {list(self.shape)}")
+        self.loaded.append((d, index))
+        self.picks.append((0, 1, n))
+
+
+def _item(i: Any) -> Any:
+    if i is None or i is Ellipsis or isinstance(i, TensorNode):
+        if isinstance(i, TensorNode) and not (i.dtype.is_int or i.dtype is bool_):
+            raise IndexError(f"indices are integers or masks, not {i.dtype}")
+        return i
+    if isinstance(i, slice):
+        return slice(*(None if v is None else _whole(v) for v in (i.start, i.stop, i.step)))
+    if isinstance(i, bool) or (isinstance(i, list) and i != []):
+        return from_data(i)
+    if isinstance(i, list):
+        return from_data(i, "int64")
+    return _whole(i)
+
+
+def _whole(v: Any) -> int:
+    if isinstance(v, TensorNode):
+        return int(values(v).item())
+    try:
+        return operator.index(v)
+    except TypeError:
+        raise IndexError(f"{v!r} is no index: use integers, slices, None, Ellipsis, masks or integer tensors") from None
+
+
+def _is_mask(i: Any) -> bool:
+    return isinstance(i, TensorNode) and i.dtype is bool_
+
+
+def _places(mask: TensorNode, shape: Shape) -> tuple[TensorNode, ...]:
+    """The places where a mask is true, one index tensor a dimension."""
+    import numpy as np
+
+    if mask.shape != shape:
+        raise IndexError(f"a mask of shape {list(mask.shape)} for dimensions of {list(shape)}")
+    if not shape:
+        raise UsageError("a mask without dimensions: use where(), or an index")
+    return tuple(from_numpy(np.ascontiguousarray(p, np.int64)) for p in np.nonzero(values(mask)))

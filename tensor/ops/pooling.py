@@ -1,0 +1,64 @@
+"""Pooling: reductions over sliding windows."""
+
+from __future__ import annotations
+
+from math import prod
+
+from ...ir.errors import UsageError
+from ..node import TensorNode
+from ..primitives import cast, elementwise, reduce
+from ..promotion import to_float
+from .elementwise import choose, like
+from .joining import pad, within
+from .reduction import mean
+from .windows import Padding, Sizes, layout, several, windows
+
+
+def max_pool(x: TensorNode, kernel: Sizes, /, *, stride: Sizes | None = None, padding: Padding = 0, dilation: Sizes = 1) -> TensorNode:
+    """The largest of each window over the last dimensions (as many as `kernel` has; a number means two). `stride` is the
+    window's extent if not given. Padding is smaller than anything."""
+    size = _kernel("max_pool", x, kernel)
+    w = layout("max_pool", x.shape[len(x.shape) - len(size) :], size, stride, dilation, padding)
+    lowest = float("-inf") if x.dtype.is_float else -(2 ** (8 * x.dtype.size - 1)) if x.dtype.kind == "i" else 0
+    if any(a + b for a, b in w.padding) and lowest != 0:
+        inside = _inside(x, w.padding, len(size))
+        lead = len(x.shape) - len(size)
+        x = pad(x, [(0, 0)] * lead + list(w.padding))
+        x = x if inside is None else choose(inside, x, lowest)
+        w = layout("max_pool", x.shape[lead:], size, w.stride, w.dilation, 0)
+    seen = windows(x, w)
+    return reduce("max", seen, range(len(seen.shape) - len(size), len(seen.shape)))
+
+
+def _inside(x: TensorNode, padding: tuple[tuple[int, int], ...], rank: int) -> TensorNode | None:
+    lead = len(x.shape) - rank
+    shape = x.shape[:lead] + tuple(n + a + b for n, (a, b) in zip(x.shape[lead:], padding))
+    return within(shape, [(0, n) for n in x.shape[:lead]] + [(a, a + n) for n, (a, _) in zip(x.shape[lead:], padding)])
+
+
+def avg_pool(
+    x: TensorNode, kernel: Sizes, /, *, stride: Sizes | None = None, padding: Padding = 0, count_padding: bool = True
+) -> TensorNode:
+    """The average of each window over the last dimensions; padding counts as zeros, or not at all."""
+    size = _kernel("avg_pool", x, kernel)
+    x = cast(x, to_float(x.dtype))
+    w = layout("avg_pool", x.shape[len(x.shape) - len(size) :], size, stride, 1, padding)
+    seen = windows(x, w)
+    over = range(len(seen.shape) - len(size), len(seen.shape))
+    total = reduce("add", seen, over)
+    if count_padding or not any(a + b for a, b in w.padding):
+        return elementwise("mul", total, like(total, 1.0 / prod(size)))
+    ones = windows(like(x, 1.0), w)
+    return elementwise("div", total, reduce("add", ones, over))
+
+
+def _kernel(name: str, x: TensorNode, kernel: Sizes) -> tuple[int, ...]:
+    size = (kernel, kernel) if isinstance(kernel, int) else tuple(kernel)
+    if len(size) > len(x.shape):
+        raise UsageError(f"{name} of {list(x.shape)}: windows of {list(size)} have more dimensions")
+    return several(name, size, len(size), "kernel")
+
+
+def global_avg_pool(x: TensorNode, /) -> TensorNode:
+    """The average over all dimensions behind the first two."""
+    return mean(x, tuple(range(2, len(x.shape))))

@@ -1,0 +1,58 @@
+"""Powers: by squaring where the exponent is a small whole number, by NumPy for integer exponents in a tensor, else the operator pow."""
+
+from __future__ import annotations
+
+from ...ir.dtypes import bool_, int8
+from ...ir.errors import UsageError
+from ..node import HostCall, TensorNode, constant_of
+from ..primitives import cast, elementwise, host
+from .elementwise import Operand, choose, like, together
+from .hosted import integer_power
+
+SQUARED = 64
+"""Whole exponents up to which products are used."""
+
+
+def power(x1: Operand, x2: Operand, /) -> TensorNode:
+    """x1 to the power of x2. Whole exponents of floats that are Python numbers are products. Integers need exponents of at
+    least 0."""
+    if isinstance(x1, TensorNode) and isinstance(x2, float) and x1.dtype.is_float:
+        if x2 == int(x2 if abs(x2) < 2**53 else 0) and abs(x2) <= SQUARED:
+            x2 = int(x2)
+        elif x2 == 0.5:
+            return _root(x1)
+    if isinstance(x1, TensorNode) and type(x2) is int and abs(x2) <= SQUARED and x1.dtype is not bool_:
+        return _whole(x1, x2)
+    x, y = together("pow", x1, x2)
+    if x.dtype is bool_:
+        x, y = cast(x, int8), cast(y, int8)
+    return _integers(x, y) if x.dtype.is_int else elementwise("pow", x, y)
+
+
+def _root(x: TensorNode) -> TensorNode:
+    """x^0.5, which differs from √x at −∞ (∞) and −0.0 (0.0)."""
+    root = elementwise("sqrt", x)
+    infinite = elementwise("eq", x, like(x, float("-inf")))
+    return choose(infinite, float("inf"), choose(elementwise("eq", x, like(x, 0)), 0.0, root))
+
+
+def _whole(x: TensorNode, n: int) -> TensorNode:
+    if n < 0:
+        if x.dtype.is_int:
+            raise UsageError(f"pow of {x.dtype} by {n}: integers have no negative powers; cast to a float type")
+        return elementwise("div", like(x, 1.0), _whole(x, -n))
+    out, base = None, x
+    while n:
+        if n & 1:
+            out = base if out is None else elementwise("mul", out, base)
+        n >>= 1
+        if n:
+            base = elementwise("mul", base, base)
+    return like(x, 1) if out is None else out
+
+
+def _integers(x: TensorNode, y: TensorNode) -> TensorNode:
+    known = constant_of(y)
+    if known is not None and 0 <= known <= SQUARED:
+        return _whole(x, int(known))
+    return host(HostCall("pow", integer_power), (x, y), x.shape, x.dtype)

@@ -1,0 +1,143 @@
+"""Random numbers by counter: the bits of element i of draw n are a function of (seed, n, i) alone, so they are the same under
+every schedule and device, they fuse with what uses them, and a backward pass makes them again.
+
+Threefry-2×32 with 20 rounds, of J. Salmon, M. Moraes, R. Dror and D. Shaw, "Parallel random numbers: as easy as 1, 2, 3"
+(SC 2011); the key is (seed, draw), the counter (element, 0)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import pi
+
+from ...ir.dtypes import DType, float32, float64, int64, uint32, uint64
+from ...ir.dtypes import dtype as dtype_of
+from ...ir.errors import UsageError
+from ..node import TensorNode
+from ..primitives import cast, const, elementwise, iota, reshape
+from .creation import shape_of
+from .elementary import times
+from .elementwise import choose, like
+from .sorting import argsort
+
+ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+PARITY = 0x1BD11BDA
+"""Skein's key-schedule constant for 32-bit words."""
+
+Key = tuple[int, int]
+"""(seed, number of the draw), each taken modulo 2³²."""
+
+
+def threefry(key: tuple[TensorNode, TensorNode], counter: tuple[TensorNode, TensorNode], rounds: int = 20) -> tuple[TensorNode, TensorNode]:
+    """Two uint32 words of random bits for each counter (nodes of uint32, all of one shape)."""
+    k0, k1 = key
+    schedule = (k0, k1, elementwise("xor", elementwise("xor", k0, k1), like(k0, PARITY)))
+    x0, x1 = elementwise("add", counter[0], k0), elementwise("add", counter[1], k1)
+    for i in range(rounds):
+        r = ROTATIONS[(i // 4) % 2][i % 4]
+        x0 = elementwise("add", x0, x1)
+        x1 = elementwise("xor", _rotated(x1, r), x0)
+        if i % 4 == 3:
+            n = i // 4 + 1
+            x0 = elementwise("add", x0, schedule[n % 3])
+            x1 = elementwise("add", elementwise("add", x1, schedule[(n + 1) % 3]), like(x1, n))
+    return x0, x1
+
+
+def _rotated(x: TensorNode, by: int) -> TensorNode:
+    return elementwise("or", elementwise("shl", x, like(x, by)), elementwise("shr", x, like(x, 32 - by)))
+
+
+def bits(shape: int | Sequence[int], key: Key) -> tuple[TensorNode, TensorNode]:
+    """Two uint32 words for each element of a shape."""
+    to = shape_of(shape, "random")
+    size = const(1, int64, to).size
+    at = reshape(iota(size), to)
+    low = cast(elementwise("remainder", at, const(1 << 32, int64, to)), uint32) if size > 1 << 32 else cast(at, uint32)
+    high = cast(elementwise("floordiv", at, const(1 << 32, int64, to)), uint32) if size > 1 << 32 else const(0, uint32, to)
+    words = tuple(const(k % (1 << 32), uint32, to) for k in key)
+    return threefry((words[0], words[1]), (low, high))
+
+
+def uniform(shape: int | Sequence[int], key: Key, *, low: float = 0.0, high: float = 1.0, dtype: str | DType = float32) -> TensorNode:
+    """Numbers of [low, high): the upper 24 bits of a word for float32 and narrower types, 53 bits of both for float64."""
+    kind = dtype_of(dtype)
+    if not kind.is_float:
+        raise UsageError(f"uniform numbers of {kind}: use a float type, or randint")
+    x0, x1 = bits(shape, key)
+    out = unit(x0, x1) if kind is float64 else unit_single(x0)
+    if (low, high) != (0.0, 1.0):
+        out = elementwise("add", times(out, high - low), like(out, low))
+    return cast(out, kind)
+
+
+def unit_single(word: TensorNode) -> TensorNode:
+    """A word as a float32 of [0, 1)."""
+    return times(cast(elementwise("shr", word, like(word, 8)), float32), 2.0**-24)
+
+
+def unit(x0: TensorNode, x1: TensorNode) -> TensorNode:
+    """Two words as a float64 of [0, 1)."""
+    high = cast(elementwise("shr", x0, like(x0, 5)), float64)
+    low = cast(elementwise("shr", x1, like(x1, 6)), float64)
+    return times(elementwise("add", times(high, 2.0**26), low), 2.0**-53)
+
+
+def normal(shape: int | Sequence[int], key: Key, *, mean: float = 0.0, std: float = 1.0, dtype: str | DType = float32) -> TensorNode:
+    """Normally distributed numbers, by G. Box and M. Muller, "A note on the generation of random normal deviates" (1958)."""
+    kind = dtype_of(dtype)
+    if not kind.is_float:
+        raise UsageError(f"normal numbers of {kind}: use a float type")
+    x0, x1 = bits(shape, key)
+    if kind is float64:
+        radius_of, angle_of, least = unit(x0, x1), unit(*_again(x0, x1)), 2.0**-54
+    else:
+        radius_of, angle_of, least = unit_single(x0), unit_single(x1), 2.0**-25
+    # (0, 1), so that the logarithm is finite
+    radius_of = elementwise("add", radius_of, like(radius_of, least))
+    radius = elementwise("sqrt", times(elementwise("log", radius_of), -2.0))
+    out = elementwise("mul", radius, elementwise("cos", times(angle_of, 2 * pi)))
+    if std != 1.0:
+        out = times(out, std)
+    if mean != 0.0:
+        out = elementwise("add", out, like(out, mean))
+    return cast(out, kind)
+
+
+def _again(x0: TensorNode, x1: TensorNode) -> tuple[TensorNode, TensorNode]:
+    """Two more words."""
+    return threefry((x0, x1), (like(x0, 1), like(x0, 0)))
+
+
+def randint(shape: int | Sequence[int], low: int, high: int, key: Key, *, dtype: str | DType = int64) -> TensorNode:
+    """Integers of [low, high): 64 bits modulo the range, whose bias is below range / 2⁶⁴."""
+    kind = dtype_of(dtype)
+    if not kind.is_int or not low < high:
+        raise UsageError(f"randint of [{low}, {high}) as {kind}: an integer type and low < high are needed")
+    x0, x1 = bits(shape, key)
+    wide = elementwise("or", elementwise("shl", cast(x0, uint64), const(32, uint64, x0.shape)), cast(x1, uint64))
+    rest = elementwise("remainder", wide, like(wide, high - low))
+    out = cast(rest, int64)
+    return cast(elementwise("add", out, like(out, low)) if low else out, kind)
+
+
+def bernoulli(shape: int | Sequence[int], p: float, key: Key) -> TensorNode:
+    """True with probability p."""
+    x = unit_single(bits(shape, key)[0])
+    return elementwise("lt", x, like(x, p))
+
+
+def permutation(n: int, key: Key) -> TensorNode:
+    """0 … n − 1 in random order: the order of n random words (sorted by NumPy)."""
+
+    x0, x1 = bits((n,), key)
+    wide = elementwise("or", elementwise("shl", cast(x0, uint64), const(32, uint64, x0.shape)), cast(x1, uint64))
+    return argsort(wide)
+
+
+def dropout(x: TensorNode, p: float, key: Key) -> TensorNode:
+    """Elements are 0 with probability p, and divided by 1 − p otherwise."""
+    if not 0 <= p <= 1:
+        raise UsageError(f"dropout with probability {p}: it lies in [0, 1]")
+    if p in (0, 1):
+        return x if p == 0 else like(x, 0.0)
+    return choose(bernoulli(x.shape, 1 - p, key), times(x, 1 / (1 - p)), 0.0)

@@ -1,0 +1,129 @@
+"""Sorting, searching and sets, by NumPy's own code. Results whose shape follows from the arguments are computed when they are
+asked for, like anything else; `nonzero` and `unique_*` compute their argument at once."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ...ir.dtypes import int64
+from ...ir.errors import UsageError
+from ..leaves import from_numpy, values
+from ..node import HostCall, TensorNode
+from ..primitives import cast, host
+from . import hosted
+from .elementwise import Operand, floats, together
+from .movement import dims, part
+
+
+def sort(x: TensorNode, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> TensorNode:
+    """Sorted along a dimension; always stable. NaN is larger than all."""
+    (d,) = dims(x, axis, "sort")
+    return host(HostCall("sort", lambda a: hosted.sort(a, d, descending), (d, descending)), (x,), x.shape, x.dtype)
+
+
+def argsort(x: TensorNode, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> TensorNode:
+    """The places that sort along a dimension; equal elements keep their order."""
+    (d,) = dims(x, axis, "argsort")
+    return host(HostCall("argsort", lambda a: hosted.argsort(a, d, descending), (d, descending)), (x,), x.shape, int64)
+
+
+def topk(x: TensorNode, k: int, /, *, axis: int = -1) -> tuple[TensorNode, TensorNode]:
+    """The k largest along a dimension, largest first, and their places."""
+    from .indexing import take_along_axis
+
+    (d,) = dims(x, axis, "topk")
+    if not 0 <= k <= x.shape[d]:
+        raise UsageError(f"topk of {list(x.shape)}: {k} of {x.shape[d]} elements")
+    places = part(argsort(x, axis=d, descending=True), d, 0, k)
+    return take_along_axis(x, places, axis=d), places
+
+
+def searchsorted(x1: TensorNode, x2: Operand, /, *, side: str = "left", sorter: TensorNode | None = None) -> TensorNode:
+    """Where the elements of x2 go in the sorted vector x1, before (left) or behind equal ones (right)."""
+    from .indexing import take
+
+    if side not in ("left", "right"):
+        raise UsageError(f"searchsorted: side is 'left' or 'right', not {side!r}")
+    if len(x1.shape) != 1:
+        raise UsageError(f"searchsorted in {list(x1.shape)}: it needs a vector")
+    row = x1 if sorter is None else take(x1, sorter)
+    at = x2 if isinstance(x2, TensorNode) else together("searchsorted", x2, dtype=x1.dtype)[0]
+    right = side == "right"
+    call = HostCall("searchsorted", lambda a, b: hosted.searchsorted(a, b, right), (right,))
+    return host(call, (row, at), at.shape, int64)
+
+
+def nextafter(x1: Operand, x2: Operand, /) -> TensorNode:
+    """The next number of the type after x1, towards x2."""
+    x, y = floats("nextafter", x1, x2)
+    return host(HostCall("nextafter", hosted.nextafter), (x, y), x.shape, x.dtype)
+
+
+# results whose shape depends on values ------------------------------------------------------------------------------
+class UniqueAll(NamedTuple):
+    """Sorted distinct elements, where each is first, which one each element is, and how often each is there."""
+
+    values: TensorNode
+    indices: TensorNode
+    inverse_indices: TensorNode
+    counts: TensorNode
+
+
+class UniqueCounts(NamedTuple):
+    """Sorted distinct elements, and how often each is there."""
+
+    values: TensorNode
+    counts: TensorNode
+
+
+class UniqueInverse(NamedTuple):
+    """Sorted distinct elements, and which one each element is."""
+
+    values: TensorNode
+    inverse_indices: TensorNode
+
+
+def unique_all(x: TensorNode, /) -> UniqueAll:
+    """The distinct elements, sorted; every NaN is one of its own. Computed at once."""
+    import numpy as np
+
+    array = values(x)
+    found, first, inverse, counts = np.unique(array, return_index=True, return_inverse=True, return_counts=True, equal_nan=False)
+    parts = (first, inverse.reshape(array.shape), counts)
+    return UniqueAll(from_numpy(found, x.dtype), *(from_numpy(p.astype(np.int64)) for p in parts))
+
+
+def unique_counts(x: TensorNode, /) -> UniqueCounts:
+    """The distinct elements, sorted, and how often each is there. Computed at once."""
+    found = unique_all(x)
+    return UniqueCounts(found.values, found.counts)
+
+
+def unique_inverse(x: TensorNode, /) -> UniqueInverse:
+    """The distinct elements, sorted, and which one each element is. Computed at once."""
+    found = unique_all(x)
+    return UniqueInverse(found.values, found.inverse_indices)
+
+
+def unique_values(x: TensorNode, /) -> TensorNode:
+    """The distinct elements, sorted. Computed at once."""
+    return unique_all(x).values
+
+
+def nonzero(x: TensorNode, /) -> tuple[TensorNode, ...]:
+    """The places of elements that are not 0, one index tensor a dimension. Computed at once."""
+    import numpy as np
+
+    if not x.shape:
+        raise UsageError("nonzero of a tensor without dimensions: reshape it to (1,) first")
+    return tuple(from_numpy(np.ascontiguousarray(p, np.int64)) for p in np.nonzero(values(x)))
+
+
+def isin(x: TensorNode, test: TensorNode, /) -> TensorNode:
+    """Whether elements are among those of `test`."""
+    import numpy as np
+
+    from ...ir.dtypes import bool_
+
+    a, b = x, cast(test, x.dtype)
+    return host(HostCall("isin", lambda p, q: np.isin(p, q)), (a, b), a.shape, bool_)

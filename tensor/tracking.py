@@ -1,0 +1,26 @@
+"""Which tensors gradients are asked for: `requires_grad`, and what that means for nodes that were computed."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+from .node import OpenArgument, TensorNode, walk
+
+LEAVES: weakref.WeakKeyDictionary[TensorNode, weakref.ref[Any]] = weakref.WeakKeyDictionary()
+"""The tensors with requires_grad, by their nodes."""
+
+
+def behind(node: TensorNode) -> list[Any]:
+    """The live tensors with requires_grad that a node was made from."""
+    held = [LEAVES[n]() for n in walk([node], lambda n: not n.tracked) if n in LEAVES]
+    return [t for t in held if t is not None]
+
+
+def keeps(node: TensorNode) -> bool:
+    """Whether a gradient may still be asked for through a node: of a tensor with requires_grad, or of an argument of a
+    function that is being differentiated."""
+    return node.tracked and any(
+        (isinstance(n.arg, OpenArgument) and n.arg.open) or (n in LEAVES and LEAVES[n]() is not None)
+        for n in walk([node], lambda n: not n.tracked)
+    )

@@ -1,0 +1,154 @@
+"""Making arrays: from data, by shape, by the protocols. `device` says where; without one it is the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..ir.dtypes import DType
+from ..ir.dtypes import dtype as dtype_of
+from ..ir.errors import UsageError
+from ..tensor import Tensor
+from ..tensor.lift import lifted
+from ..tensor.leaves import from_numpy
+from ..tensor.ops import creation as C
+
+Kind = str | DType | None
+Scalar = bool | int | float
+
+
+def _made(function: Callable[..., Any], device: str | None, *args: Any, **kwargs: Any) -> Tensor:
+    out: Tensor = lifted(function)(*args, **kwargs)
+    return out if device is None or out.device == device else Tensor.of(out.node, device)  # type: ignore[no-any-return]
+
+
+def asarray(obj: Any, /, *, dtype: Kind = None, device: str | None = None, copy: bool | None = None) -> Tensor:
+    """A tensor of an array, nested lists, numbers or anything with the buffer protocol. An array of NumPy's that is row-major
+    is used where it lies, unless `copy`; with copy=False it must be so (ValueError)."""
+    kind = None if dtype is None else dtype_of(dtype)
+    if isinstance(obj, Tensor):
+        return _of_tensor(obj, kind, device, copy)
+    import numpy as np
+
+    shared = isinstance(obj, np.ndarray) or (hasattr(obj, "__array_interface__") or isinstance(obj, (memoryview, bytearray)))
+    if copy is False and not shared:
+        raise ValueError("asarray: a list or number has no memory to share; leave copy as None")
+    if shared or isinstance(obj, np.generic):
+        array = np.asarray(obj)
+        if copy:
+            array = array.copy()
+        out = Tensor.of(from_numpy(array, kind), device or "cpu")
+        if copy is False and not np.shares_memory(out.numpy(), array):
+            raise ValueError(f"asarray: {array.dtype} of strides {array.strides} as {kind or array.dtype} needs a copy")
+        return out  # type: ignore[no-any-return]
+    return Tensor(_numbers(obj), kind, device or "cpu")
+
+
+def _of_tensor(x: Tensor, kind: DType | None, device: str | None, copy: bool | None) -> Tensor:
+    if copy is False and (kind not in (None, x.dtype) or device not in (None, x.device)):
+        raise ValueError(f"asarray: {x.dtype} on {x.device} as {kind or x.dtype} on {device or x.device} needs a copy")
+    out = x if kind is None else x.astype(kind)
+    out = out if device is None else out.to_device(device)
+    if copy and out.node is x.node:  # values are never written to, but handles are
+        return Tensor.of(x.node, x.device)  # type: ignore[no-any-return]
+    return out  # type: ignore[no-any-return]
+
+
+def _numbers(obj: Any) -> Any:
+    """Nested sequences with tensors among them, as numbers. Raises UsageError for complex numbers and integers of over 64 bits."""
+    if isinstance(obj, Tensor):
+        return obj.tolist()
+    if isinstance(obj, (list, tuple)):
+        return [_numbers(o) for o in obj]
+    if isinstance(obj, complex):
+        raise UsageError("asarray: complex numbers are not supported")
+    if type(obj) is int and not -(2**63) <= obj < 2**64:
+        raise OverflowError(f"asarray: {obj} does not fit an integer of 64 bits")
+    return obj
+
+
+def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = None) -> Tensor:
+    """A tensor on the memory of another library's array, by DLPack."""
+    import numpy as np
+
+    if isinstance(x, Tensor):
+        return _of_tensor(x, None, device, copy)
+    array = np.from_dlpack(x)
+    if copy:
+        array = array.copy()
+    if copy is False and not array.flags.c_contiguous:
+        raise BufferError("from_dlpack: the array is not contiguous in row-major order, which needs a copy")
+    return Tensor.of(from_numpy(array), device or "cpu")  # type: ignore[no-any-return]
+
+
+def arange(
+    start: int | float, /, stop: int | float | None = None, step: int | float = 1, *, dtype: Kind = None, device: str | None = None
+) -> Tensor:
+    """start, start + step, … below stop."""
+    return _made(C.arange, device, start, stop, step, dtype=dtype)
+
+
+def empty(shape: int | Sequence[int], *, dtype: Kind = None, device: str | None = None) -> Tensor:
+    """Zeros (nothing is left undefined)."""
+    return _made(C.empty, device, shape, dtype=dtype)
+
+
+def empty_like(x: Tensor, /, *, dtype: Kind = None, device: str | None = None) -> Tensor:
+    """Zeros in the shape of `x`."""
+    return _made(C.zeros_like, device, x, dtype=dtype)
+
+
+def eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Kind = None, device: str | None = None) -> Tensor:
+    """Ones where column = row + k."""
+    return _made(C.eye, device, n_rows, n_cols, k=k, dtype=dtype)
+
+
+def full(shape: int | Sequence[int], fill_value: Scalar, *, dtype: Kind = None, device: str | None = None) -> Tensor:
+    """Every element the same number."""
+    return _made(C.full, device, shape, fill_value, dtype=dtype)
+
+
+def full_like(x: Tensor, /, fill_value: Scalar, *, dtype: Kind = None, device: str | None = None) -> Tensor:
+    """Every element the same number, in the shape of `x`."""
+    return _made(C.full_like, device, x, fill_value, dtype=dtype)
+
+
+def linspace(
+    start: int | float, stop: int | float, /, num: int, *, dtype: Kind = None, device: str | None = None, endpoint: bool = True
+) -> Tensor:
+    """`num` equally spaced numbers from start to stop, which is one of them if `endpoint`."""
+    return _made(C.linspace, device, start, stop, num, dtype=dtype, endpoint=endpoint)
+
+
+def ones(shape: int | Sequence[int], *, dtype: Kind = None, device: str | None = None) -> Tensor:
+    """Ones."""
+    return _made(C.ones, device, shape, dtype=dtype)
+
+
+def ones_like(x: Tensor, /, *, dtype: Kind = None, device: str | None = None) -> Tensor:
+    """Ones in the shape of `x`."""
+    return _made(C.ones_like, device, x, dtype=dtype)
+
+
+def zeros(shape: int | Sequence[int], *, dtype: Kind = None, device: str | None = None) -> Tensor:
+    """Zeros."""
+    return _made(C.zeros, device, shape, dtype=dtype)
+
+
+def zeros_like(x: Tensor, /, *, dtype: Kind = None, device: str | None = None) -> Tensor:
+    """Zeros in the shape of `x`."""
+    return _made(C.zeros_like, device, x, dtype=dtype)
+
+
+def astype(x: Tensor, dtype: str | DType, /, *, copy: bool = True, device: str | None = None) -> Tensor:
+    """Converted to another type. (Values are never shared in a way that shows, so `copy` only says whether the handle is new.)"""
+    out: Tensor = x.astype(dtype)
+    if device is not None:
+        out = out.to_device(device)
+    return Tensor.of(out.node, out.device) if copy and out is x else out
+
+
+__all__ = [
+    "arange", "asarray", "astype", "empty", "empty_like", "eye", "from_dlpack", "full", "full_like", "linspace", "ones", "ones_like",
+    "zeros", "zeros_like",
+]  # fmt: skip
