@@ -6,8 +6,9 @@ from math import prod
 
 import numpy as np
 import pytest
+from random_schedules import SYMBOLS
 from tilewright import kernels
-from tilewright.ir import const, dtypes, erf, exp, log, maximum, minimum, sqrt, tanh, where
+from tilewright.ir import const, dtypes, erf, exp, log, maximum, minimum, sqrt, sym, tanh, where
 from tilewright.ir.body import Fold
 from tilewright.ir.canonical import canonical
 from tilewright.ir.evaluation.reference import evaluate
@@ -642,3 +643,10 @@ def test_the_order_of_values_is_that_of_levels():
     attention(p, (6,), "attention")
     (fold,) = tidy(p.build()).body
     assert [v.name for v in fold.block] == ["r0", "p0", "r1", "p1", "r2", "r3"]
+
+
+@pytest.mark.parametrize("name", sorted(SYMBOLS))
+def test_symbolic_kernels_are_written_so(name):
+    d = kernels.get(name)
+    named = d.kernel({**d.odd_shape, **{n: sym(n, 1, 4096) for n in SYMBOLS[name]}})
+    assert canonical(tidy(named)).text == canonical(named).text
