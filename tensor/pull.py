@@ -71,8 +71,9 @@ class _Pull:
     def pulled(self) -> Pulled:
         stores, outs = [], []
         for n, root in enumerate(self.roots):
-            buffer = Buffer(f"out{n}" if len(self.roots) > 1 else "out", root.dtype, root.shape, "out")
-            stores.append(self._store(root, buffer))
+            top = self._shaped(root)
+            buffer = Buffer(f"out{n}" if len(self.roots) > 1 else "out", root.dtype, top.shape, "out")
+            stores.append(self._store(top, buffer))
             outs.append(buffer)
         kernel = Kernel("fused", tuple(self.values), tuple(stores), (*self.buffers, *outs))
         return Pulled(kernel, tuple(self.buffers.values()), tuple(self.roots))
@@ -80,6 +81,12 @@ class _Pull:
     def _work(self, root: TensorNode) -> int:
         """Nodes behind a root, down to memory."""
         return sum(1 for _ in walk([root], lambda n: n is not root and id(n) not in self.own and self.stored(n)))
+
+    def _shaped(self, root: TensorNode) -> TensorNode:
+        """The node behind a root's last reshapes: memory is written in its shape, which spares index arithmetic."""
+        while root.op == "view" and root.arg.reshape and root.src[0].data is None and not self.stored(root.src[0]):
+            root = root.src[0]
+        return root
 
     # stores -------------------------------------------------------------------------------------------------------
     def _store(self, root: TensorNode, buffer: Buffer) -> Store:
