@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mpmath import cos, erf, erfc, exp, log, lu_solve, matrix, mp, mpf, pi, sqrt
+from mpmath import atan, cos, erf, erfc, exp, floor, frexp, ldexp, log, lu_solve, matrix, mp, mpf, pi, sin, sqrt, tan
 
 mp.dps = 45
 Function = Callable[[mpf], mpf]
@@ -113,6 +113,43 @@ def erf_rest(s: mpf) -> mpf:
     return erf(sqrt(s)) / sqrt(s) - 1 if s > mpf(10) ** -25 else 2 / sqrt(pi) - 1
 
 
+def sin_rest(s: mpf) -> mpf:
+    return (sin(sqrt(s)) / sqrt(s) - 1) / s if s > mpf(10) ** -18 else -mpf(1) / 6 + s / 120
+
+
+def cos_rest(s: mpf) -> mpf:
+    return (cos(sqrt(s)) - 1 + s / 2) / s**2 if s > mpf(10) ** -12 else mpf(1) / 24 - s / 720
+
+
+def atan_rest(s: mpf) -> mpf:
+    return (atan(sqrt(s)) / sqrt(s) - 1) / s if s > mpf(10) ** -18 else -mpf(1) / 3 + s / 5
+
+
+def parts(x: mpf, count: int, bits: int) -> str:
+    """A positive number cut into parts of so many bits."""
+    out = []
+    for _ in range(count):
+        m, e = frexp(x)
+        part = ldexp(floor(ldexp(m, bits)), e - bits)
+        out.append(float(part).hex())
+        x -= part
+    return ", ".join(out)
+
+
+def show_angles() -> None:
+    """Polynomials of sin, cos and atan, and what their reductions of arguments need of π."""
+    eighth, small = (pi / 4 * mpf("1.001")) ** 2, (tan(pi / 8) * mpf("1.001")) ** 2
+    for n, bits in ((3, 24), (6, 53)):
+        show("sin", sin_rest, lambda s: s / (1 + s * sin_rest(s)), mpf(0), eighth, n, bits)
+        show("cos", cos_rest, lambda s: s**2 / cos(sqrt(s)), mpf(0), eighth, n, bits)
+    for n, bits in ((5, 24), (11, 53)):
+        show("atan", atan_rest, lambda s: s / (1 + s * atan_rest(s)), mpf(0), small, n, bits)
+    with mp.workprec(400):
+        print("# half pi in parts of 53 bits\n" + parts(pi / 2, 3, 53))
+        for j in range(4):
+            print(f"# 2^{26 * j} 2/pi modulo 4 in parts of 29 bits\n" + parts((mpf(2) ** (26 * j) * 2 / pi) % 4, 4, 29))
+
+
 def show_erf(edge: mpf, slope: mpf, scale: mpf) -> None:
     """erf(x) / x - slope as a quotient, both parts times `scale`. `slope`, `scale` and where the range ends were chosen by evaluating in float32:
     of 10 to 16 thirty-seconds, 1 to 2 by 1/256 and 3.75 to 3.92 these give nearly the least error in units in the last place."""
@@ -138,6 +175,7 @@ def main() -> None:
     show_erf(mpf("3.85"), mpf(5) / 16, mpf(113) / 64)
     show("erf near zero, float64", erf_rest, lambda s: 1 / (1 + erf_rest(s)), mpf(0), mpf("1.01"), 12, 53)
     show("erf far, float64", lambda t: log(erfc(t)), lambda t: erfc(t) / erf(t), mpf("0.99"), mpf(6), 18, 53)
+    show_angles()
 
 
 if __name__ == "__main__":

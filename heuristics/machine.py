@@ -285,8 +285,9 @@ class MachineModel:
     gpu: Gpu = field(default_factory=Gpu)
 
 
-SLOW = ("exp", "log", "tanh", "erf", "div", "sqrt")
-"""Operations that `Core` and `Gpu` have a field for; any other counts as one instruction."""
+SLOW = {name: name for name in ("exp", "log", "tanh", "erf", "div", "sqrt")}
+SLOW |= {"expm1": "exp", "log1p": "log", "sin": "erf", "cos": "erf", "atan": "erf", "floordiv": "div", "remainder": "div"}
+"""The field of `Core` and `Gpu` that says what an operation costs; any other counts as one instruction."""
 
 DEFAULT = MachineModel()
 """What seeds and estimates use unless told otherwise."""

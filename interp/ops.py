@@ -123,11 +123,15 @@ def dotter(name: str, as_twin: bool) -> Callable[[Any, Any, Any], Any]:
 
 
 # functions and conversions ------------------------------------------------------------------------------------------
-_FUNCTIONS: dict[str, Callable[[Any], Any]] = {"exp": np.exp, "log": np.log, "tanh": np.tanh, "erf": erf}
+_FUNCTIONS: dict[str, Callable[[Any], Any]] = {
+    **{name: getattr(np, name) for name in ("exp", "expm1", "log", "log1p", "tanh", "sin", "cos", "trunc")},
+    "erf": erf,
+    "atan": np.arctan,
+}
 
 
 def function(op: str, a: Any, dtype: DType) -> Any:
-    """exp, log, tanh or erf: computed in float64, rounded to the type."""
+    """An elementary function: computed in float64, rounded to the type."""
     return np.asarray(_FUNCTIONS[op](np.asarray(a, F64))).astype(dtype.np)[()]
 
 

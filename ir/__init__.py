@@ -32,15 +32,40 @@ from .errors import (
     UsageError,
     VerifyError,
 )
-from .functions import absolute, erf, exp, floor, log, maximum, minimum, sqrt, tanh, where
+from .functions import (
+    absolute,
+    atan,
+    ceil,
+    cos,
+    erf,
+    exp,
+    expm1,
+    floor,
+    isfinite,
+    isinf,
+    isnan,
+    log,
+    log1p,
+    maximum,
+    minimum,
+    power,
+    round_even,
+    sin,
+    sqrt,
+    tan,
+    tanh,
+    trunc,
+    where,
+)
 from .kernel import Kernel
 from .node import Node, axis, const, sym
 from .operators import cast
 
 __all__ = [
-    "BuildError", "Buffer", "CacheError", "CacheMiss", "DType", "DeviceError", "Fold", "Kernel", "KernelBuilder", "KernelError",
-    "MeasureError", "Monoid", "Node", "OptError", "Reduce", "Scan", "Store", "TilewrightError", "UsageError", "Value",
-    "VerifyError", "absolute", "axis", "bfloat16", "bool_", "cast", "const", "dtype", "erf", "exp", "float16", "float32",
-    "float64", "floor", "int16", "int32", "int64", "int8", "log", "maximum", "minimum", "sqrt", "sym", "tanh",
-    "uint16", "uint32", "uint64", "uint8", "where",
+    "Buffer", "BuildError", "CacheError", "CacheMiss", "DType", "DeviceError", "Fold", "Kernel", "KernelBuilder",
+    "KernelError", "MeasureError", "Monoid", "Node", "OptError", "Reduce", "Scan", "Store", "TilewrightError",
+    "UsageError", "Value", "VerifyError", "absolute", "atan", "axis", "bfloat16", "bool_", "cast", "ceil", "const",
+    "cos", "dtype", "erf", "exp", "expm1", "float16", "float32", "float64", "floor", "int16", "int32", "int64", "int8",
+    "isfinite", "isinf", "isnan", "log", "log1p", "maximum", "minimum", "power", "round_even", "sin", "sqrt", "sym",
+    "tan", "tanh", "trunc", "uint16", "uint32", "uint64", "uint8", "where",
 ]  # fmt: skip

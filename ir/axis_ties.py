@@ -1,10 +1,10 @@
 """Which axes of different nests walk the same dimension, whoever wrote the kernel and however its axes are called.
 
-Axes are tied where a reference hands one to the other, and where both index the same dimension of one buffer. Two axes
-of one nest never become one: in x·xᵀ the rows and the columns stay apart. Two more ties put loops together that may run
-as one: independent reductions over the same spatial axes run over one dimension where their extents are equal (Σx and
-Σy of each row), and so do two dimensions of a fold's block that no nest has both of, as the two products of attention
-have when keys and values are equally long."""
+Axes are tied where a reference hands one to the other, and where both index the same dimension of one buffer. Two
+axes of one nest never become one: in x·xᵀ the rows and the columns stay apart. Two more ties put loops together that
+may run as one: independent reductions over the same spatial axes run over one dimension where their extents are equal
+(Σx and Σy of each row), and so do two dimensions of a fold's block that no nest has both of, as the two products of
+attention have when keys and values are equally long."""
 
 from __future__ import annotations
 
@@ -83,16 +83,19 @@ class AxisTies:
         return i
 
     def _tie(self, i: int, j: int) -> None:
-        """One family of two, where extents are equal and no nest has an axis of each, nor a nest that may have none."""
+        """One family of two, where extents are equal and no nest has an axis of each, nor a nest that may have
+        none."""
         i, j = sorted((self._find(i), self._find(j)))
         both, allowed = self._nests[i] | self._nests[j], self._allowed[i] & self._allowed[j]
-        if i != j and self._extent[i] == self._extent[j] and not self._nests[i] & self._nests[j] and not both & ~allowed:
-            self._parent[j] = i
-            self._nests[i], self._allowed[i] = both, allowed
+        if i == j or self._extent[i] != self._extent[j] or self._nests[i] & self._nests[j] or both & ~allowed:
+            return
+        self._parent[j] = i
+        self._nests[i], self._allowed[i] = both, allowed
 
     # ties -------------------------------------------------------------------------------------------------------------
     def _by_reading(self) -> None:
-        """By references, then by buffers. Where one nest reads the same dimension along two of its axes, neither counts."""
+        """By references, then by buffers. Where one nest reads the same dimension along two of its axes, neither
+        counts."""
         handed: dict[tuple[int, int], dict[int, set[int]]] = {}
         indexed: dict[tuple[Buffer, int], dict[int, set[int]]] = {}
         for k, nest in enumerate(self.nests):
@@ -118,8 +121,8 @@ class AxisTies:
                 self._tie(alone[0], other)
 
     def _of_folds(self) -> None:
-        """What a fold's block has of the folded family: a tile of it, and so no nest outside the block is of that family. A
-        fold whose axis is of no family in its block folds what its first component reduces last."""
+        """What a fold's block has of the folded family: a tile of it, and so no nest outside the block is of that
+        family. A fold whose axis is of no family in its block folds what its first component reduces last."""
         self._folded: dict[Fold, int] = {}
         for fold, members in _blocks(self.nests).items():
             sites = [i for k in members for a, i in self._number[k].items() if a.arg.family == fold.axis.arg.family]

@@ -16,7 +16,8 @@ Extent = Union[int, Node]
 @dataclass(frozen=True, slots=True)
 class Buffer:
     """A parameter in row-major order. `role` is 'in' or 'out'; `constant` inputs may be packed once; integer inputs may
-    state the inclusive `range` their elements lie in (input generation and bounds analysis use it)."""
+    state the inclusive `range` their elements lie in (input generation and bounds analysis use it). An output with an `alias` may lie
+    in the memory of the input of that name (`ir.in_place`)."""
 
     name: str
     dtype: DType
@@ -24,6 +25,7 @@ class Buffer:
     role: str = "in"
     constant: bool = False
     range: tuple[int, int] | None = None
+    alias: str = ""
 
     def __getitem__(self, indices: Expr | tuple[Expr, ...]) -> Node:
         return load(self, indices if isinstance(indices, tuple) else (indices,))

@@ -112,8 +112,13 @@ def _canonical(k: Kernel) -> Canonical:
     sites = {a.arg.name: c for a, c in w.axes.items()}
     families = {f: w.axes[axes[0]] if len(axes) == 1 else w.families[f] for f, axes in k.families.items()}
     axes = sites | families
-    identity = _sha(repr((text, k.name, [(b.name, repr(b.shape)) for b in k.buffers], _given(k), w.values)))
+    identity = _sha(repr((text, k.name, [(b.name, repr(b.shape)) for b in k.buffers], _given(k), w.values, *_aliases(k))))
     return Canonical(text, _sha(text), identity, dict(w.symbols) | tensors | axes, tensors, axes, families | sites)
+
+
+def _aliases(k: Kernel) -> list[tuple[str, str]]:
+    """Outputs that may lie in an input: the code is another, what it computes is not."""
+    return [(b.name, b.alias) for b in k.outputs if b.alias]
 
 
 def _given(k: Kernel) -> list[object]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .aliases import check_aliases
 from .body import COMBINES, Fold, KernelBody, Scan, Value, values_of
 from .buffer import load_parts
 from .errors import KernelError
@@ -48,6 +49,7 @@ def check(kernel: KernelBody) -> None:
         for root in roots:
             _refs(kernel, root, known, buffers)
     _extents(kernel)
+    check_aliases(kernel)
 
 
 def _value(kernel: KernelBody, v: Value, known: dict[str, Value], buffers: set[Buffer], folded: set[str]) -> None:

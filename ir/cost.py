@@ -17,14 +17,14 @@ from .buffer import Buffer, Extent, loads
 from .dtypes import DType, index
 from .errors import KernelError
 from .kernel import Kernel
-from .node import Node, as_node, axes_of, walk
+from .node import FUNCTIONS, Node, as_node, axes_of, walk
 from .operators import substitute
 from .skippable import skippable, threshold
 
-FLOP = frozenset({"add", "sub", "mul", "div", "max", "min", "neg", "abs", "sqrt", "floor"})
+FLOP = frozenset({"add", "sub", "mul", "div", "max", "min", "neg", "abs", "sqrt", "floor", "round", "trunc"})
 """Operators of one flop; comparisons, selections, conversions and index arithmetic are free."""
 
-ELEMENTARY = frozenset({"exp", "log", "tanh", "erf"})
+ELEMENTARY = FUNCTIONS
 
 MOST_COUNTED = 1 << 16
 """Points of the other axes up to which the places on a folded axis that do something are counted."""
@@ -34,6 +34,11 @@ POLYNOMIAL: dict[str, dict[int, int]] = {
     "log": {4: 30, 8: 32},
     "tanh": {4: 25, 8: 35},
     "erf": {4: 27, 8: 93},
+    "expm1": {4: 24, 8: 34},
+    "log1p": {4: 37, 8: 40},
+    "sin": {4: 55, 8: 80},
+    "cos": {4: 55, 8: 80},
+    "atan": {4: 25, 8: 37},
 }
 """Flops of the vector polynomial of each function (`lower.elementary`; a test keeps the two together), by operand size in bytes."""
 
@@ -41,7 +46,7 @@ POLYNOMIAL: dict[str, dict[int, int]] = {
 @dataclass(frozen=True, slots=True)
 class Cost:
     """`flops`: floating or integer operations on elements (fma = 2, a reduction of K = K; without elementary
-    functions). `elementary`: evaluations of exp, log, tanh, erf; `poly_flops`: about the flops of their polynomials.
+    functions). `elementary`: evaluations of exp, log, sin and the like; `poly_flops`: about the flops of their polynomials.
     `reads`, `writes`: compulsory bytes. `types`: the flops, polynomials included, by the name of the type that they
     are done in."""
 

@@ -35,7 +35,8 @@ class NamedNest:
 
 
 def named_nests(ties: AxisTies, naming: Naming) -> list[NamedNest]:
-    """All nests, in the order in which they are met from the stores. The axes of a value lie in the order of its first reader."""
+    """All nests, in the order in which they are met from the stores. The axes of a value lie in the order of its
+    first reader."""
     found = [_of_raw(ties, naming, k) for k in range(len(ties.nests))]
     level = {n.name: n.level for n in found if n.name}
     for v in naming.values:
@@ -66,9 +67,9 @@ def _reads(forms: tuple[Node, ...]) -> tuple[Node, ...]:
 
 
 class LoopSites:
-    """Which nests run in the same loops, also where a reduction over a family keeps others apart: independent reductions
-    over the same axes; stores over the same axes; and a store, or a value that holds an elementary function or a
-    division, with the reduction whose result it takes element by element."""
+    """Which nests run in the same loops, also where a reduction over a family keeps others apart: independent
+    reductions over the same axes; stores over the same axes; and a store, or a value that holds an elementary
+    function or a division, with the reduction whose result it takes element by element."""
 
     def __init__(self, ties: AxisTies, nests: Sequence[NamedNest]) -> None:
         self.ties, self.nests = ties, nests
@@ -98,11 +99,13 @@ class LoopSites:
         self._group[self.group(a)] = self.group(b)
 
     def _follow(self, n: NamedNest, exprs: tuple[Node, ...]) -> None:
-        """`n` joins the last reduction that it reads at just its own axes. A value that waits for others too does not."""
+        """`n` joins the last reduction that it reads at just its own axes. A value that waits for others too does
+        not."""
         last = [(self._by_name[own_name(r)], r) for r in walk(*exprs) if r.op == "ref"]
         last = [(v, r) for v, r in last if v.level == n.level]
         mine = frozenset(_long(n.axes))
-        like = [v for v, r in last if v.over and frozenset(_long(r.src)) == mine and _long(r.src) == _long(self._own[v.name])]
+        read = [(v, _long(r.src)) for v, r in last if v.over]
+        like = [v for v, at in read if frozenset(at) == mine and at == _long(self._own[v.name])]
         groups = {self.group(v) for v in like}
         if len(groups) == 1 and (isinstance(n.source, Store) or (len(like) == len(last) and like[0].fold is n.fold)):
             self._join(n, groups.pop())

@@ -1,11 +1,11 @@
-"""Canonical naming: one way to write a kernel, for all ways in which it can be written with other values named and other
-axes shared.
+"""Canonical naming: one way to write a kernel, for all ways in which it can be written with other values named and
+other axes shared.
 
-A kernel that is pulled out of a tensor expression names no pointwise value, and each of its values has axes of its own.
-`tidy` writes it as the named kernels are written: it inlines every pointwise value, finds anew which axes walk the same
-dimension (`axis_ties`), names the expressions that are worth keeping (`shared_values`), and gives loops that do not run
-together axes of their own where some nest reduces their dimension (`named_nests`). What is computed stays the same, bit
-for bit; `canonical` of the result is then the key."""
+A kernel that is pulled out of a tensor expression names no pointwise value, and each of its values has axes of its
+own. `tidy` writes it as the named kernels are written: it inlines every pointwise value, finds anew which axes walk
+the same dimension (`axis_ties`), names the expressions that are worth keeping (`shared_values`), and gives loops that
+do not run together axes of their own where some nest reduces their dimension (`named_nests`). What is computed stays
+the same; `canonical` of the result is then the key."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _DONE: weakref.WeakKeyDictionary[Kernel, Kernel | None] = weakref.WeakKeyDiction
 
 
 def tidy(kernel: Kernel) -> Kernel:
-    """`kernel` in its one writing: the same parameters, stores and reductions, by the same names; pointwise values are
-    called p0, p1 …, and axes d0, d1 …, with a site where loops are apart (`d1@top`).
+    """`kernel` in its one writing: the same parameters, stores and reductions, by the same names; pointwise values
+    are called p0, p1 …, and axes d0, d1 …, with a site where loops are apart (`d1@top`).
 
-    The result depends on nothing that `canonical` does not see, except for these names. It is its own tidy form. Every
-    output element is computed by the same operations, so results are equal bit for bit."""
+    The result depends on nothing that `canonical` does not see, except for these names. It is its own tidy form.
+    Every output element is computed by the same operations."""
     if kernel in _DONE:
         return _DONE[kernel] or kernel
     found = _Writing(kernel).kernel
@@ -44,8 +44,8 @@ class _Writing:
 
     def __init__(self, kernel: Kernel) -> None:
         self.ties = AxisTies(raw_nests(kernel))
-        taken = {b.name for b in kernel.buffers} | {n.name for n in self.ties.nests} | {s.arg.name for s in kernel.symbols}
-        taken |= {f.name for f in kernel.body if isinstance(f, Fold)}
+        taken = {b.name for b in kernel.buffers} | {s.arg.name for s in kernel.symbols}
+        taken |= {n.name for n in self.ties.nests} | {f.name for f in kernel.body if isinstance(f, Fold)}
         naming = Naming(self.ties, taken)
         self.nests = named_nests(self.ties, naming)
         self.sites = LoopSites(self.ties, self.nests)
@@ -125,10 +125,10 @@ def _turn(ties: AxisTies, n: NamedNest) -> tuple[int, ...]:
 
 
 def _ordered(units: list[list[NamedNest]]) -> list[list[NamedNest]]:
-    """Each after those it reads; else by level, so that reductions which may share loops come side by side, with the values
-    made of their results behind them."""
+    """Each after those it reads; else by level, small results first, so that reductions which may share loops come
+    side by side, with the values made of their results behind them."""
     whose = {n.name: k for k, unit in enumerate(units) for n in unit}
-    needs = [{whose[own_name(r)] for n in unit for r in n.reads if own_name(r) in whose} - {k} for k, unit in enumerate(units)]
+    needs = [{whose.get(own_name(r), k) for n in unit for r in n.reads} - {k} for k, unit in enumerate(units)]
     readers: list[list[int]] = [[] for _ in units]
     for k, found in enumerate(needs):
         for j in found:
@@ -147,5 +147,5 @@ def _ordered(units: list[list[NamedNest]]) -> list[list[NamedNest]]:
     return out
 
 
-def _late(unit: list[NamedNest]) -> tuple[int, bool]:
-    return max((n.level, not isinstance(n.source, Value)) for n in unit)
+def _late(unit: list[NamedNest]) -> tuple[int, bool, int]:
+    return max((n.level, not isinstance(n.source, Value), len(n.axes)) for n in unit)

@@ -6,7 +6,8 @@ coefficients. Everything else is a plain operator node over value types.
 Leaves:  const(arg=number)  axis(arg=AxisInfo)  sym(arg=SymInfo)  arg(arg=str: a placeholder in a monoid's merge)
 Memory:  load(src=indices [+ mask], arg=(Buffer, masked))  ref(src=indices, arg=(value name))
 Index:   sum(src=terms, arg=(coefficients, constant))  prod  div  mod  min  max   (div and mod floor, by positive ints)
-Values:  add sub mul div max min neg abs exp log sqrt tanh erf floor where cast lt le eq ne and or not
+Values:  add sub mul div max min neg abs sqrt floor round trunc where cast lt le eq ne and or not
+Functions: exp expm1 log log1p tanh erf sin cos atan
 Integers: and or xor not shl shr floordiv remainder, of any integer type (an index, too, may be the operand of these)
 """
 
@@ -23,7 +24,9 @@ from .errors import KernelError
 Number = Union[int, float, bool]
 Expr = Union["Node", int, float, bool]
 
-UNARY = frozenset({"neg", "abs", "exp", "log", "sqrt", "tanh", "erf", "floor", "not"})
+FUNCTIONS = frozenset({"exp", "expm1", "log", "log1p", "tanh", "erf", "sin", "cos", "atan"})
+"""Elementary functions, which are evaluated by polynomials."""
+UNARY = FUNCTIONS | {"neg", "abs", "sqrt", "floor", "round", "trunc", "not"}
 BINARY = frozenset({"add", "sub", "mul", "div", "max", "min", "lt", "le", "eq", "ne", "and", "or"})
 INTEGER = frozenset({"and", "or", "xor", "not", "shl", "shr", "floordiv", "remainder"})
 """What integers have beside arithmetic. Indices of these operators are plain values: `ir.index` keeps no normal form of them."""

@@ -1,4 +1,5 @@
-"""A kernel as its loop nests alone: every pointwise value inlined, so that it does not matter which of them had names."""
+"""A kernel as its loop nests alone: every pointwise value inlined, so that it does not matter which of them had
+names."""
 
 from __future__ import annotations
 
@@ -11,20 +12,21 @@ from .node import Node, make, walk
 from .operators import rebuild
 
 INSIDE = "\0"
-"""Begins the name in a reference from a fold's block to a value of that block. There a component is what a tile has of
-it; outside it is the whole result."""
+"""Begins the name in a reference from a fold's block to a value of that block. There a component is what a tile has
+of it; outside it is the whole result."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RawNest:
-    """A reduction, a scan, a store, or a pointwise component of a fold, with its expressions: of a value its element, of
-    a store what is stored, the indices, and the mask where there is one."""
+    """A reduction, a scan, a store, or a pointwise component of a fold, with its expressions: of a value its element,
+    of a store what is stored, the indices, and the mask where there is one."""
 
     item: Value | Store
     fold: Fold | None
     exprs: tuple[Node, ...]
     level: int
-    """How many reductions and scans follow one another up to this one, at the most; a store's is that of what it reads."""
+    """How many reductions and scans follow one another up to this one, at the most; a store's is that of what it
+    reads."""
 
     @property
     def name(self) -> str:
@@ -43,8 +45,8 @@ class RawNest:
 
 
 def replaced(root: Node, memo: dict[Node, Node], ref: Callable[[Node, tuple[Node, ...]], Node] = rebuild) -> Node:
-    """`root` with every key of `memo` replaced, rebuilt through the simplifying constructors; `memo` learns what it meets.
-    `ref` makes a reference over new indices. Any depth: it does not recurse."""
+    """`root` with every key of `memo` replaced, rebuilt through the simplifying constructors; `memo` learns what it
+    meets. `ref` makes a reference over new indices. Any depth: it does not recurse."""
     stack = [root]
     while stack:
         n = stack[-1]
@@ -65,8 +67,8 @@ def own_name(n: Node) -> str:
 
 
 def raw_nests(kernel: Kernel) -> list[RawNest]:
-    """The nests of `kernel`: values by level, those of one level as the stores come upon them, then the stores. So the order of
-    values that do not read each other makes no difference."""
+    """The nests of `kernel`: values by level, those of one level as the stores come upon them, then the stores. So
+    the order of values that do not read each other makes no difference."""
     inlining = _Inlining()
     found = []
     for item in kernel.body:
@@ -86,8 +88,8 @@ def raw_nests(kernel: Kernel) -> list[RawNest]:
 
 
 def met_from_stores(names: Sequence[str], exprs: Sequence[tuple[Node, ...]]) -> list[int]:
-    """Positions in the order in which one meets them who goes from the stores to what they read, depth first. A store has
-    the name ""."""
+    """Positions in the order in which one meets them who goes from the stores to what they read, depth first. A store
+    has the name ""."""
     number = {name: k for k, name in enumerate(names) if name}
     met: dict[int, None] = {}
     for stack in ([k for k, name in enumerate(names) if not name], list(number.values())):
@@ -102,7 +104,8 @@ def met_from_stores(names: Sequence[str], exprs: Sequence[tuple[Node, ...]]) -> 
 
 @dataclass(eq=False)
 class _Inlining:
-    """Expressions without references to pointwise values. What a reference becomes depends on the fold it is read in."""
+    """Expressions without references to pointwise values. What a reference becomes depends on the fold it is read
+    in."""
 
     point: dict[str, Value] = field(default_factory=dict)
     inlined: dict[str, Node] = field(default_factory=dict)

@@ -1,9 +1,9 @@
 """Division by a sum as multiplication by its reciprocal: `e / e.sum()` and `e * (1 / e.sum())` become one kernel.
 
-No part of `tidy`, which changes no result: a product with a reciprocal has two roundings where a quotient has one, and
-1 / s is infinite where s is below 2⁻¹²⁸ (float32) while x / s may not be. Who pulls kernels out of expressions applies it
-first where the numerics policy allows it, and before a chain of reductions becomes a fold: a factor can leave a sum, a
-divisor cannot."""
+No part of `tidy`, which changes no result: a product with a reciprocal has two roundings where a quotient has one,
+and 1 / s is infinite where s is below 2⁻¹²⁸ (float32) while x / s may not be. Who pulls kernels out of expressions
+applies it first where the numerics policy allows it, and before a chain of reductions becomes a fold: a factor can
+leave a sum, a divisor cannot."""
 
 from __future__ import annotations
 
@@ -17,20 +17,22 @@ from .operators import arith, rebuild
 
 
 def by_reciprocal(kernel: Kernel) -> Kernel:
-    """`kernel` with x / s written as x·(1 / s) where s is made of results of reductions and x has an axis, of more than one
-    element, that s lacks: one division for many elements. Integers are left alone, and so are divisors that are loaded
-    or constant. Results change by a rounding, but for sums that are nearly zero (see above). The kernel itself where
-    nothing changes."""
+    """`kernel` with x / s written as x·(1 / s) where s is made of results of reductions and x has an axis, of more
+    than one element, that s lacks: one division for many elements. Integers are left alone, and so are divisors that
+    are loaded or constant. Results change by a rounding, but for sums that are nearly zero (see above). The kernel
+    itself where nothing changes."""
     memo: dict[Node, Node] = {}
     point = {v.name for v in kernel.values.values() if isinstance(v.expr, Node)}
-    body = tuple(
-        replace(item, block=tuple(_value(v, memo, point) for v in item.block)) if isinstance(item, Fold) else _value(item, memo, point)
-        for item in kernel.body
-    )
+    body: list[Value | Fold] = []
+    for item in kernel.body:
+        if isinstance(item, Fold):
+            body.append(replace(item, block=tuple(_value(v, memo, point) for v in item.block)))
+        else:
+            body.append(_value(item, memo, point))
     stores = tuple(replace(s, expr=_written((s.expr,), memo, point)[0]) for s in kernel.stores)
     if all(k is new for k, new in memo.items()):
         return kernel
-    return Kernel(kernel.name, body, stores, kernel.buffers)
+    return Kernel(kernel.name, tuple(body), stores, kernel.buffers)
 
 
 def _value(v: Value, memo: dict[Node, Node], point: set[str]) -> Value:

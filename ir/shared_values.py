@@ -1,15 +1,15 @@
 """Which pointwise expressions of a kernel get a name, so that a schedule can keep them (`STAGE`).
 
-Those that two nests compute, or that one computes for every element of an axis they do not have (an operand of a sum of
-products), where they hold an elementary function, a division, or the result of such a sum. Of what is read at the same
-places only the largest expression gets a name."""
+Those that two nests compute, or that one computes for every element of an axis they do not have (an operand of a sum
+of products), where they hold an elementary function, a division, or the result of such a sum. Of what is read at the
+same places only the largest expression gets a name."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from .axis_ties import AxisTies
-from .body import Fold, Reduce, Value
+from .body import Fold, Reduce
 from .dtypes import bool_, index
 from .node import UNARY, Node, axes_of, make, walk
 from .operators import rebuild
@@ -43,7 +43,8 @@ class _Facts:
 
 
 class Naming:
-    """Names for shared expressions: `values`, and `forms`, the nests' expressions that refer to them. `names` are taken."""
+    """Names for shared expressions: `values`, and `forms`, the nests' expressions that refer to them. `names` are
+    taken."""
 
     def __init__(self, ties: AxisTies, names: set[str]) -> None:
         self.ties, self.nests = ties, ties.nests
@@ -88,10 +89,11 @@ class Naming:
         return found
 
     def _operands(self, k: int) -> tuple[list[Node], bool]:
-        """Of nest `k`: the factors of its sum that lack one of its result's axes, and whether all lack one (then it is a
-        contraction)."""
+        """Of nest `k`: the factors of its sum that lack one of its result's axes, and whether all lack one (then it
+        is a contraction)."""
         nest = self.nests[k]
-        if not (isinstance(nest.item, Value) and isinstance(nest.item.expr, Reduce) and nest.item.expr.combine == "add"):
+        e = nest.item.expr
+        if not (isinstance(e, Reduce) and e.combine == "add"):
             return [], False
         spatial = {a for a in self.ties.axes(k) if a.arg.extent != 1}
         found, whole = [], True
@@ -128,7 +130,8 @@ class Naming:
             if self._may(n) and (mask & (mask - 1) or n in operands):
                 fold = self._facts[n].fold
                 if fold is None:
-                    fold = next((f for f, m in inside.items() if not mask & ~m and self.ties.folded(f) in axes_of(n)), None)
+                    own = axes_of(n)
+                    fold = next((f for f, m in inside.items() if not mask & ~m and self.ties.folded(f) in own), None)
                 mask = 1 << len(self.nests) + len(chosen)
                 chosen[n] = fold
                 if fold is not None:

@@ -10,7 +10,7 @@ from typing import Any
 from ..ir import index as ix
 from ..ir.buffer import load_parts
 from ..ir.dtypes import index
-from ..ir.node import INTEGER, Node, axes_of, const, pending
+from ..ir.node import FUNCTIONS, INTEGER, Node, axes_of, const, pending
 from ..ir.operators import depth
 from ..ir.skippable import conjuncts
 from ..opts.axis_plan import Part
@@ -26,7 +26,8 @@ from .staged import tile_read
 from .storage import Array, Assignment, Registers
 from .transpose import transposed_read
 
-ELEMENTARY = frozenset({"exp", "log", "tanh", "erf"})
+EXPANDED = FUNCTIONS | {"trunc"}
+"""What is written out as simpler operations, but in the twin."""
 DEEP = 32
 """Expressions of more than twice as many operators one inside the other are evaluated by parts of so many."""
 
@@ -113,7 +114,7 @@ class NestEval(MemoryAccess):
             return b.op("select", *args, dtype=node.dtype)
         if op in integers.NAMES:
             return integers.expand(b, op, args[0], args[1], node.src[1])
-        if op in ELEMENTARY and b.expand:
+        if op in EXPANDED and b.expand:
             from . import elementary
 
             return elementary.expand(b, op, args[0])

@@ -56,6 +56,8 @@ def _stores_all(low: Lowering, n: Nest, value: Value, axes: tuple[Node, ...]) ->
     ):
         return False
     out = n.store.buffer
+    if out.alias:  # the input that lies there is still needed
+        return False
     if out.dtype is not value.dtype or out.name in low.sched.nt or out.name in low.storage.lent or out.name not in low.ctx.params:
         return False
     if any(m is not n and m.store is not None and m.store.buffer == out for m in low.sched.nests):

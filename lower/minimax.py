@@ -51,3 +51,42 @@ ERF_LARGE64 = _table(
     "-0x1.f3df80f10cb9cp-10", "0x1.904274c746f7fp-11", "-0x1.11cf10fc6e6bep-13", "-0x1.78fc812f29996p-16", "0x1.8d357e6c64520p-16", "-0x1.2b820d9ac76e1p-17",
     "0x1.26cf8e31eaa86p-19", "-0x1.9c77a3994d91ep-22", "0x1.9ae9073cd8e2fp-25", "-0x1.171944f9b68e7p-28", "0x1.d1306e7030ee4p-33", "-0x1.679181a24f23ep-38",
 )  # fmt: skip
+
+# (sin(r) / r - 1) / s on [0, (π/4)²], s = r²; error of sin relative 2^-26.8 and 2^-56.8
+SIN = {
+    "float32": _table("-0x1.555546p-3", "0x1.110730p-7", "-0x1.994062p-13"),
+    "float64": _table(
+        "-0x1.5555555555548p-3", "0x1.111111110f78fp-7", "-0x1.a01a019bf57c6p-13",
+        "0x1.71de35603dc3fp-19", "-0x1.ae5e547103570p-26", "0x1.5d8dfdc2fc193p-33",
+    ),
+}  # fmt: skip
+
+# (cos(r) - 1 + s/2) / s² on [0, (π/4)²]; error of cos relative 2^-32.9 and 2^-59.2
+COS = {
+    "float32": _table("0x1.55554ap-5", "-0x1.6c0c28p-10", "0x1.99e86cp-16"),
+    "float64": _table(
+        "0x1.555555555554bp-5", "-0x1.6c16c16c14f47p-10", "0x1.a01a019c7cdc8p-16",
+        "-0x1.27e4f7e53ff80p-22", "0x1.1ee9d3dd91f6dp-29", "-0x1.8fa2916738932p-37",
+    ),
+}  # fmt: skip
+
+# (atan(t) / t - 1) / s on [0, tan(π/8)²], s = t²; error of atan relative 2^-28.3 and 2^-58.5
+ATAN = {
+    "float32": _table("-0x1.55554ap-2", "0x1.999188p-3", "-0x1.23b3f8p-3", "0x1.b1da02p-4", "-0x1.f18ceap-5"),
+    "float64": _table(
+        "-0x1.555555555553cp-2", "0x1.9999999995698p-3", "-0x1.24924922a2514p-3", "0x1.c71c70e1ce247p-4", "-0x1.745cf862a94a6p-4", "0x1.3b1110a649c90p-4",
+        "-0x1.10eb57d463541p-4", "0x1.df09c96c76192p-5", "-0x1.9cb9c9e4bd46ap-5", "0x1.3795ddb65cc1dp-5", "-0x1.24ddc0a863dbep-6",
+    ),
+}  # fmt: skip
+
+# π/2 in parts of 53 bits, and in two of each type
+HALF_PI = _table("0x1.921fb54442d18p+0", "0x1.1a62633145c06p-54", "0x1.c1cd129024e08p-107")
+RIGHT_ANGLE = {"float32": _table("0x1.921fb6p+0", "-0x1.777a5cp-25"), "float64": HALF_PI[:2]}
+
+# 2^26j · 2/π modulo 4 in parts of 29 bits, for j = 0 … 3: what quarter turns a number counts, however large it is
+TURNS = (
+    _table("0x1.45f306dp-1", "0x1.9391054p-30", "0x1.4fe13abp-59", "0x1.d1f534dp-88"),
+    _table("0x1.b939105p+0", "0x1.29fc275p-30", "0x1.f47d4d3p-60", "0x1.dc0db62p-90"),
+    _table("0x1.529fc27p+0", "0x1.5f47d4dp-30", "0x1.bb81b6cp-61", "0x1.4acc9e2p-91"),
+    _table("0x1.d5f47d4p+0", "0x1.a6ee06dp-29", "0x1.6295993p-58", "0x1.8872083p-87"),
+)

@@ -58,7 +58,7 @@ def lower(scheduled: Scheduled, expand: bool = True, observe: Observer | None = 
 
 def _emit(scheduled: Scheduled, expand: bool) -> Program:
     kernel, target = scheduled.kernel, scheduled.target
-    params = tuple(Param(b.name, b.dtype, b.shape, b.role) for b in kernel.buffers)
+    params = tuple(Param(b.name, b.dtype, b.shape, b.role, b.alias) for b in kernel.buffers)
     places = {b.name: i for i, b in enumerate(kernel.buffers)}
     out = Program(kernel.name, params, kernel.symbols, [], align=target.vector_bytes if target.groups else 1)
     packed = Arena("work")

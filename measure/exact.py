@@ -12,7 +12,27 @@ from ..ir.node import Node, walk
 from .inputs import SMALL
 
 _INDEX = {"const", "axis", "sym", "load", "ref", "sum", "prod", "div", "mod"}
-_VALUE = {"min", "max", "add", "sub", "mul", "neg", "abs", "floor", "where", "cast", "lt", "le", "eq", "ne", "and", "or", "not"}
+_VALUE = {
+    "min",
+    "max",
+    "add",
+    "sub",
+    "mul",
+    "neg",
+    "abs",
+    "floor",
+    "round",
+    "trunc",
+    "where",
+    "cast",
+    "lt",
+    "le",
+    "eq",
+    "ne",
+    "and",
+    "or",
+    "not",
+}
 _MANTISSA = {8: 53, 4: 24}
 
 

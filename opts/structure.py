@@ -12,7 +12,7 @@ from ..ir import index as ix
 from ..ir.body import Scan
 from ..ir.buffer import Buffer, load_parts, loads
 from ..ir.kernel import Kernel
-from ..ir.node import Node, axes_of, walk
+from ..ir.node import FUNCTIONS, Node, axes_of, walk
 from .nests import Nest, flat, plain, scatter_ordered
 
 
@@ -172,6 +172,6 @@ def _stageable_values(kernel: Kernel) -> tuple[str, ...]:
             for n in walk(body):
                 if n.op == "ref" and n.arg == name:
                     uses += 2 if axes - axes_of(*n.src) else 1
-        if uses > 1 and any(n.op in ("exp", "log", "tanh", "erf", "div", "sqrt", "load") for n in walk(v.expr)):
+        if uses > 1 and any(n.op in FUNCTIONS or n.op in ("div", "sqrt", "load") for n in walk(v.expr)):
             out.append(name)
     return tuple(out)

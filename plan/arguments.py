@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import operator
 from collections.abc import Mapping, Sequence
 from ctypes import addressof, c_char
@@ -44,7 +43,8 @@ class Binder:
         self._input_dtypes = self.dtypes[: len(self.inputs)]
         self._unaligned = max((d.alignment for d in self.dtypes), default=1) - 1
         first = len(self.inputs)
-        self._apart = [(i, j) for i in range(first, len(kernel.buffers)) for j in range(i)]
+        names = [b.name for b in kernel.buffers]
+        self._pairs = [(i, j, names[j] == kernel.buffers[i].alias) for i in range(first, len(names)) for j in range(i)]
 
     def usage(self) -> str:
         """How to call it, e.g. `matmul(a, b, out=c)`."""
@@ -118,11 +118,14 @@ class Binder:
             if not all(a.flags.c_contiguous for a in arrays) or not all(a.flags.writeable for a in arrays[len(self.inputs) :]):
                 return None
             found = [address(a) for a in arrays]
-        if functools.reduce(operator.or_, found, 0) & self._unaligned:
+        bits = 0
+        for at in found:
+            bits |= at
+        if bits & self._unaligned:
             return None
         if given:
-            for i, j in self._apart:
-                if found[i] < found[j] + sizes[j] and found[j] < found[i] + sizes[i]:
+            for i, j, same in self._pairs:
+                if found[i] < found[j] + sizes[j] and found[j] < found[i] + sizes[i] and not (same and found[i] == found[j]):
                     return None
         return found
 
@@ -155,12 +158,11 @@ class Binder:
                     f"{self.usage()}: {buffer.name} does not begin at a multiple of {dtype.alignment} bytes; pass a copy, x.copy()"
                 )
             spans.append((at, at + a.nbytes))
-        first = len(self.inputs)
-        for i in range(first, len(spans)):
-            for j in range(i):
-                if spans[i][0] < spans[j][1] and spans[j][0] < spans[i][1]:
-                    names = self.kernel.buffers[i].name, self.kernel.buffers[j].name
-                    raise UsageError(f"{self.usage()}: output {names[0]} overlaps {names[1]} in memory; pass an out= array of its own")
+        for i, j, same in self._pairs:
+            if spans[i][0] < spans[j][1] and spans[j][0] < spans[i][1] and not (same and spans[i] == spans[j]):
+                names = self.kernel.buffers[i].name, self.kernel.buffers[j].name
+                fix = f"pass {names[1]} itself as out=, or" if same else "pass"
+                raise UsageError(f"{self.usage()}: output {names[0]} overlaps {names[1]} in memory; {fix} an out= array of its own")
         return tuple(at for at, _ in spans)
 
 

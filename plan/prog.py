@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..devices import BoundCall
 from ..ir.errors import DeviceError, UsageError
+from ..ir.in_place import apart
 from ..ir.kernel import Kernel
 from ..ir.normalise import normalise
 from .arguments import Binder, address
@@ -17,6 +18,7 @@ from .compile import build, render
 from .constants import Constants
 from .remote import Copying
 from .resolve import Choice, Origin, Plan, resolve
+from .same_arrays import SameArrays
 
 if TYPE_CHECKING:
     from ..cache import Cache, Standing
@@ -33,7 +35,8 @@ MEMO = 64
 class Prog:
     """A compiled kernel. `prog(a, b)` returns the output (a tuple of them where the kernel has several); `prog(a, b, out=c)` writes into
     `c` and returns it. Inputs and outputs are in the order of `kernel.inputs` and `kernel.outputs`; arrays must have the exact
-    shape and dtype, be row-major contiguous, and no output may overlap another argument. Raises UsageError otherwise.
+    shape and dtype, be row-major contiguous, and no output may overlap another argument, but for one that may be written in place
+    of an input (`ir.in_place`): the same array is both then. Raises UsageError otherwise.
 
     Symbolic extents take their values from the shapes; one that no shape tells is a keyword. Safe to call from several threads.
 
@@ -48,6 +51,7 @@ class Prog:
         self._calls: dict[tuple[int, ...], Callable[..., None]] = {}
         self._constants = Constants(executable, [i for i, b in enumerate(kernel.inputs) if b.constant]) if built.signature.once else None
         self._inputs = len(kernel.inputs)
+        self._same = SameArrays()
         self._shaped: dict[tuple[tuple[int, ...], ...], _Shaped] = {}
 
     @property
@@ -91,6 +95,12 @@ class Prog:
         else:
             arrays = (*inputs, out)
         if not symbols and len(inputs) == self._inputs:
+            if out is not None:
+                key = tuple(map(id, arrays))
+                known = self._same.find(key, arrays, self._inputs)
+                if known is not None:
+                    known.call(*known.addresses)
+                    return out
             try:
                 shaped = self._shaped.get(tuple([a.shape for a in arrays]))
             except (AttributeError, TypeError):  # not an array: the slow way says so
@@ -104,7 +114,10 @@ class Prog:
                         addresses += map(address, made)
                     call = shaped.call if self._constants is None else self._constants.call(inputs, addresses, shaped.vars)
                     call(*addresses)
-                    return out if out is not None else made if len(made) > 1 else made[0]
+                    if out is None:
+                        return made if len(made) > 1 else made[0]
+                    self._same.met(key, arrays, call, addresses)
+                    return out
         return self._first_call(inputs, out, symbols)
 
     def _first_call(self, inputs: tuple[Any, ...], out: Any, symbols: Mapping[str, int]) -> Any:
@@ -160,6 +173,7 @@ class Prog:
 
     def repack(self) -> None:
         """Forget what is packed of constant inputs, whose contents have changed."""
+        self._same.clear()
         if self._constants is not None:
             self._constants.clear()
 
@@ -210,10 +224,12 @@ def best(
     opened = cache if isinstance(cache, Cache) else open(cache)
     numbers = {k: v for k, v in (shape or {}).items() if isinstance(v, int)}
     failed: list[tuple[Opt, ...]] = []
+    known = apart(kernel)  # what was tuned: rows remember the source without outputs in place
     while True:
-        plan = resolve(kernel, place, threads, opened, exact_only, shape=numbers or None, store=store, excluded=failed, seed=seed)
+        plan = resolve(known, place, threads, opened, exact_only, shape=numbers or None, store=store, excluded=failed, seed=seed)
         try:
-            built = build(plan.rendered or render(normalise(kernel), plan.opts, place, store), place, store)
+            rendered = plan.rendered if known is kernel else None
+            built = build(rendered or render(normalise(kernel), plan.opts, place, store), place, store)
             return Prog(kernel, plan, built, _loaded(place, built, threads))
         except (DeviceError, MemoryError) as e:
             if exact_only or plan.opts in failed:

@@ -15,7 +15,7 @@ def encode(signature: Signature) -> dict[str, Any]:
     """Plain data that `decode` turns back into an equal signature."""
     return {
         "name": signature.name,
-        "params": [[p.name, p.dtype.name, [_put(d) for d in p.shape], p.role] for p in signature.params],
+        "params": [[p.name, p.dtype.name, [_put(d) for d in p.shape], p.role, *([p.alias] if p.alias else [])] for p in signature.params],
         "symbols": list(signature.symbols),
         "items": [_put(i) for i in signature.items],
         "scratch": signature.scratch,
@@ -29,7 +29,9 @@ def encode(signature: Signature) -> dict[str, Any]:
 
 def decode(data: Any) -> Signature:
     """The signature; raises ValueError (or TypeError, KeyError) for data that is not one."""
-    params = tuple(Param(str(n), dtype(t), tuple(_get(d) for d in shape), str(role)) for n, t, shape, role in data["params"])
+    params = tuple(
+        Param(str(n), dtype(t), tuple(_get(d) for d in shape), str(role), *map(str, alias)) for n, t, shape, role, *alias in data["params"]
+    )
     items = tuple(i if isinstance(i, Node) else const(i) for i in map(_get, data["items"]))
     return Signature(
         str(data["name"]), params, tuple(map(str, data["symbols"])), items, int(data["scratch"]), int(data["work"]), *_groups(data)

@@ -126,6 +126,12 @@ _TABLE = (
     _elementwise("log", FLOATS, 1, twin=True),
     _elementwise("tanh", FLOATS, 1, twin=True),
     _elementwise("erf", FLOATS, 1, twin=True),
+    _elementwise("expm1", FLOATS, 1, twin=True),
+    _elementwise("log1p", FLOATS, 1, twin=True),
+    _elementwise("sin", FLOATS, 1, twin=True),
+    _elementwise("cos", FLOATS, 1, twin=True),
+    _elementwise("atan", FLOATS, 1, twin=True),
+    _elementwise("trunc", FLOATS, 1, twin=True),
     # lanes
     Op("splat", (_moved("a", "one"),), lanes="free", unit="none"),
     Op("extract", (_moved("a", "many"),), lanes="one", attribute="lane"),

@@ -12,7 +12,7 @@ Operations (a, b, c are Vals; vectors are element-wise; comparisons give bool). 
     0); from `expand` for targets with avx512 only idiv imod   floor division / remainder of an index by the positive
     int `attr` quot        a / b of integers rounded towards 0; 0 where b is 0, and the least number by -1 is itself lt le eq ne and or not xor shl shr   shr is arithmetic on signed, logical on unsigned types; and/or/xor
     also on ints select      (cond, a, b) cast        to out.dtype: float→int truncates (saturation not required),
-    int→int wraps, bool→number 0/1, nearest even bitcast     same size exp log tanh erf     only in Programs lowered
+    int→int wraps, bool→number 0/1, nearest even bitcast     same size exp expm1 log log1p tanh erf sin cos atan trunc     only in Programs lowered
     with `expand=False` (the twin); otherwise expanded to the above splat       scalar → vector         extract
     (vec), attr = lane        insert  (vec, scalar), attr = lane aligned     (), attr = (parameter, bytes): whether
     the parameter's address is a multiple of so many bytes shuffle     (a, b), attr = tuple of lane numbers into a‖b
@@ -145,12 +145,14 @@ Stmt = Instr | For | If
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """One buffer argument: distinct from every other (noalias), element-aligned only."""
+    """One buffer argument, element-aligned only. It is distinct from every other (noalias), but for an output with an
+    `alias`, which may be the memory of the input of that name: each element is read before it is written."""
 
     name: str
     dtype: DType
     shape: tuple[int | Node, ...]
     role: str
+    alias: str = ""
 
 
 @dataclass(slots=True)
@@ -184,6 +186,12 @@ class Program:
     align: int = 1
     regs: int = 0
     once: int = 0
+
+    @property
+    def shared_params(self) -> frozenset[int]:
+        """Positions of parameters whose memory another parameter may share."""
+        names = {p.name: i for i, p in enumerate(self.params)}
+        return frozenset(at for i, p in enumerate(self.params) if p.alias for at in (i, names[p.alias]))
 
     @property
     def signature(self) -> Signature:

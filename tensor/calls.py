@@ -86,7 +86,7 @@ def key_of(outs: Sequence[TensorNode]) -> tuple[Any, ...]:
             place = memory.setdefault(_memory(n), len(memory))
             rows.append(("leaf", place, n.shape, n.dtype.name, getattr(n.data, "range", None)))
         else:
-            arg = (type(n.arg), repr(n.arg)) if n.op == "const" else n.arg
+            arg = (type(n.arg), repr(n.arg)) if n.op == "const" else None if n.op == "cast" else n.arg
             rows.append((n.op, tuple(number[id(s)] for s in n.src), arg, n.shape, n.dtype.name))
     return (tuple(rows), tuple(number[id(o)] for o in outs))
 
@@ -124,9 +124,10 @@ def _listed(
         for root in group.roots:
             place[_memory(root)] = len(nodes)
             nodes.append(root)
-        made = tuple(group.roots), tuple(group.rules)
-        read = group.roots[0].src if p is None else p.inputs
-        inputs, outputs = (tuple(place[_memory(n)] for n in ns) for ns in (read, group.roots))
+        read, written = (group.roots[0].src, tuple(group.roots)) if p is None else (p.inputs, p.outputs)
+        rules = {id(n): rule for n, rule in zip(group.roots, group.rules, strict=True)}
+        made = written, tuple(rules[id(n)] for n in written)
+        inputs, outputs = (tuple(place[_memory(n)] for n in ns) for ns in (read, written))
         if kernel is None:
             calls.append(NumpyCall(group.roots[0].arg, inputs, outputs, *made))
         else:

@@ -8,7 +8,7 @@ from ..ir import functions as F
 from ..ir import operators as O
 from ..ir.dtypes import bool_
 from ..ir.errors import KernelError
-from ..ir.node import COMPARE, UNARY, Node
+from ..ir.node import COMPARE, UNARY, Node, walk
 
 _ARITH = frozenset({"add", "sub", "mul", "div", "max", "min", *COMPARE})
 
@@ -16,7 +16,7 @@ _ARITH = frozenset({"add", "sub", "mul", "div", "max", "min", *COMPARE})
 def element(op: str, src: Sequence[Node]) -> Node:
     """The operator `op` on elements."""
     if op == "where":
-        return F.where(src[0], src[1], src[2])
+        return F.where(src[0], _under(src[0], src[1], 1), _under(src[0], src[2], 2))
     if all(s.dtype is bool_ for s in src):
         src, op = list(src), _BOOL.get(op, op)
     if op in ("and", "or") and src[0].dtype is bool_:
@@ -31,6 +31,13 @@ def element(op: str, src: Sequence[Node]) -> Node:
     if found is None:
         raise KernelError(f"no kernel can compute {op} of {src[0].dtype} yet")
     return found(*src)
+
+
+def _under(cond: Node, x: Node, side: int) -> Node:
+    """`x`, which counts only where `cond` holds (side 1) or fails (side 2), with selections by the same condition decided.
+    (The scores of attention are masked before exp, and its weights after.)"""
+    table = {n: n.src[side] for n in walk(x) if n.op == "where" and n.src[0] is cond}
+    return O.substitute(x, table) if table else x
 
 
 _BOOL = {"xor": "ne", "max": "or", "min": "and", "mul": "and", "add": "or"}

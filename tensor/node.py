@@ -7,6 +7,9 @@ The primitives, and what `arg` holds:
     const        a Python number                   shape ()
     iota         None                              0, 1, 2 … (n,) of int64
     cast         None                              to the node's type
+    cast         a mark                            to its own type: the same values, but a node apart from its source, with
+                                                   what the mark says about gradients (`STOP`, or one of `grad`'s own)
+    after        None                              the first source, computed when the second one is known
     elementwise  an operator of `ELEMENTWISE`      sources of the node's own shape
     view         an IndexMap                       any movement
     reduce       (combine, dimensions)             dimensions leave the shape
@@ -32,9 +35,10 @@ from .maps import Shape
 
 class TensorNode:
     """One interned operation. Make them with the functions below, never directly. `data` is its memory once it was
-    computed; `line` is the user's line that made it first."""
+    computed; `line` is the user's line that made it first; `tracked`: a gradient may be asked for through it, so that its
+    sources must be kept when it has memory."""
 
-    __slots__ = ("__weakref__", "arg", "data", "dtype", "line", "op", "shape", "src")
+    __slots__ = ("__weakref__", "arg", "data", "dtype", "line", "op", "shape", "src", "tracked")
     op: str
     src: tuple[TensorNode, ...]
     arg: Any
@@ -42,6 +46,7 @@ class TensorNode:
     dtype: DType
     line: Line
     data: Any
+    tracked: bool
 
     def __repr__(self) -> str:
         what = self.arg if self.op in ("const", "elementwise", "reduce", "scan", "slot") else ""
@@ -95,6 +100,33 @@ class HostCall:
         return isinstance(other, HostCall) and (self.name, self.key) == (other.name, other.key)
 
 
+class Mark:
+    """What sets a cast to its own type apart from its source. Each is equal to itself only, so it is no part of keys of
+    graphs."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+class Argument(Mark):
+    """The mark of an argument of a function that is being differentiated: `open` until its gradient was taken."""
+
+    __slots__ = ("open",)
+
+    def __init__(self) -> None:
+        super().__init__("argument")
+        self.open = True
+
+
+STOP = Mark("stop")
+"""No gradient passes."""
+
+
 _TABLE: weakref.WeakValueDictionary[tuple[Any, ...], TensorNode] = weakref.WeakValueDictionary()
 
 
@@ -105,7 +137,7 @@ def make(op: str, src: tuple[TensorNode, ...], arg: Any, shape: Shape, dtype: DT
     if found is None:
         found = TensorNode.__new__(TensorNode)
         found.op, found.src, found.arg, found.shape, found.dtype, found.data = op, src, arg, shape, dtype, None
-        found.line = user_line()
+        found.line, found.tracked = user_line(), arg is not STOP and any(s.tracked for s in src)
         _TABLE[key] = found
     return found
 

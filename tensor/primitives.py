@@ -8,7 +8,7 @@ from ..ir.dtypes import DType, bool_, int64
 from ..ir.errors import KernelError
 from . import maps
 from .maps import IndexMap, Shape
-from .node import Gathered, HostCall, Scattered, TensorNode, constant_of, make
+from .node import STOP, Gathered, HostCall, Mark, Scattered, TensorNode, constant_of, make
 from .simplify import simplified
 
 COMPARISONS = frozenset({"lt", "le", "eq", "ne"})
@@ -25,6 +25,23 @@ def const(value: bool | int | float, dtype: DType, shape: Shape = ()) -> TensorN
 def iota(n: int) -> TensorNode:
     """0, 1, … n − 1 of int64."""
     return make("iota", (), None, (n,), int64)
+
+
+# marks ------------------------------------------------------------------------------------------------------------
+def marked(x: TensorNode, mark: Mark) -> TensorNode:
+    """The values of `x` as a node of its own (`node.Mark`); a kernel computes nothing for it."""
+    return make("cast", (x,), mark, x.shape, x.dtype)
+
+
+def stop_gradient(x: TensorNode) -> TensorNode:
+    """The values of `x`, of which no gradient is taken."""
+    return marked(x, STOP) if x.dtype.is_float else x
+
+
+def after(x: TensorNode, token: TensorNode) -> TensorNode:
+    """The values of `x`; what is computed from them runs when `token` is known, and is never one with what is computed
+    from `x` itself. (XLA's optimization barrier: what a backward pass computes again is not kept from the forward pass.)"""
+    return make("after", (x, token), None, x.shape, x.dtype)
 
 
 # elementwise ------------------------------------------------------------------------------------------------------

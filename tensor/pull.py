@@ -21,7 +21,7 @@ from ..ir.node import Node, axis, const
 from . import maps
 from .elements import element
 from .maps import Indices
-from .node import Gathered, Loaded, Scattered, TensorNode
+from .node import Gathered, Loaded, Scattered, TensorNode, walk
 
 NEAR = 16
 """Offsets up to which reads of an array that differ by constants share a parameter (a stencil's taps do, slices do not)."""
@@ -53,8 +53,10 @@ class _Parameter:
 
 class _Pull:
     def __init__(self, roots: Sequence[TensorNode], stored: Callable[[TensorNode], bool]) -> None:
-        self.roots, self.stored = list(roots), stored
+        self.stored = stored
         self.own = {id(r) for r in roots}
+        # readers before what they read, and whatever the graph's order is: kernels that store the same have one key
+        self.roots = sorted(roots, key=lambda r: (-r.size, -self._work(r)))
         self.buffers: dict[Buffer, TensorNode] = {}
         self.parameters: dict[tuple[int, tuple[int, ...], int], list[Buffer]] = {}
         self.ways: dict[tuple[str, int, tuple[int, ...]], list[_Parameter]] = {}
@@ -73,6 +75,10 @@ class _Pull:
             outs.append(buffer)
         kernel = Kernel("fused", tuple(self.values), tuple(stores), (*self.buffers, *outs))
         return Pulled(kernel, tuple(self.buffers.values()), tuple(self.roots))
+
+    def _work(self, root: TensorNode) -> int:
+        """Nodes behind a root, down to memory."""
+        return sum(1 for _ in walk([root], lambda n: n is not root and id(n) not in self.own and self.stored(n)))
 
     # stores -------------------------------------------------------------------------------------------------------
     def _store(self, root: TensorNode, buffer: Buffer) -> Store:
@@ -138,7 +144,7 @@ class _Pull:
             return const(t.arg, t.dtype.compute)
         if t.op == "iota":
             return at[0]
-        if t.op == "cast":
+        if t.op in ("cast", "after"):
             return O.cast(self.elem(t.src[0], at, mask), t.dtype.compute)
         if t.op == "elementwise":
             return element(t.arg, [self.elem(s, at, mask) for s in t.src])

@@ -49,7 +49,7 @@ def device_of(leaves: Sequence[TensorNode], default: str) -> str:
 
 def realise(outs: Sequence[TensorNode], device: str = "cpu") -> None:
     """Give every node of `outs` memory with its values."""
-    wanted = list({id(o): o for o in outs if not is_leaf(o)}.values())
+    wanted = list({id(o): o for o in outs if o.data is None}.values())
     if not wanted:
         return
     leaves = leaves_of(wanted)

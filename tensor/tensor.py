@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..ir.dtypes import DType
 from ..ir.dtypes import dtype as dtype_of
+from ..ir.errors import UsageError
 from . import buffers
 from .lines import user_line
 from .maps import Shape
-from .node import TensorNode, make
+from .node import Argument, TensorNode, make, walk
 from .ops import elementwise as E
 from .ops import linalg as L
 from .ops import movement as M
 from .ops import reduction as R
-from .primitives import cast
+from .primitives import cast, const, stop_gradient
 from .promotion import DEFAULT_FLOAT
+from .reverse import gradients
 from .run import realise
 
 if TYPE_CHECKING:
@@ -33,10 +36,17 @@ class Tensor:
     `data`: a NumPy array (used where it lies if it is row-major), a list, or a number; floats of lists become float32.
     `range`: the inclusive range of an integer tensor's elements, checked here; gathers by it need no clamping."""
 
-    __slots__ = ("__weakref__", "device", "node")
+    __slots__ = ("__weakref__", "device", "grad", "node", "requires_grad")
     __array_priority__ = 100
 
-    def __init__(self, data: Any, dtype: str | DType | None = None, device: str = "cpu", range: tuple[int, int] | None = None) -> None:
+    def __init__(
+        self,
+        data: Any,
+        dtype: str | DType | None = None,
+        device: str = "cpu",
+        range: tuple[int, int] | None = None,
+        requires_grad: bool = False,
+    ) -> None:
         import numpy as np
 
         array = np.asarray(data) if not isinstance(data, Tensor) else data.numpy()
@@ -46,12 +56,16 @@ class Tensor:
         array = np.ascontiguousarray(array, kind.np).reshape(array.shape)
         self.node = leaf(buffers.adopt(array, kind, device, user_line(), range))
         self.device = device
+        self.grad: Tensor | None = None
+        self.requires_grad = False
+        if requires_grad:
+            self.requires_grad_()
 
     @classmethod
     def of(cls, node: TensorNode, device: str = "cpu") -> Tensor:
         """A handle on a node."""
         new = cls.__new__(cls)
-        new.node, new.device = node, device
+        new.node, new.device, new.grad, new.requires_grad = node, device, None, False
         return new
 
     # what it is ---------------------------------------------------------------------------------------------------
@@ -77,6 +91,8 @@ class Tensor:
     def realise(self) -> Tensor:
         """Compute it now, if it was not yet."""
         realise([self.node], self.device)
+        if self.node.src and not keeps(self.node):
+            self.node = leaf(self.node.data)  # so that what it was made from can go
         return self
 
     def numpy(self) -> Array:
@@ -92,6 +108,39 @@ class Tensor:
     def item(self) -> Any:
         """The one element as a Python number."""
         return self.numpy().item()
+
+    # gradients ----------------------------------------------------------------------------------------------------
+    def requires_grad_(self) -> Tensor:
+        """Compute this tensor now, and let `backward()` of what is made from it fill its `grad`. Raises UsageError for
+        what is no float."""
+        if not self.dtype.is_float:
+            raise UsageError(f"a gradient with respect to {self.dtype}{list(self.shape)}: only floats have gradients")
+        if not self.requires_grad:
+            self.realise()
+            if self.node.src or self.node in LEAVES:
+                self.node = leaf(self.node.data)
+            self.requires_grad = self.node.tracked = True
+            LEAVES[self.node] = weakref.ref(self)
+        return self
+
+    def detach(self) -> Tensor:
+        """The same values, of which no gradient is taken."""
+        return self._new(stop_gradient(self.node))
+
+    def backward(self, gradient: Any = None) -> None:
+        """Add to the `grad` of every tensor with requires_grad behind this one its gradient: of this tensor, which has one
+        element, or of Σ tensor · `gradient`. Grads are lazy like any tensor. Raises UsageError where there is none."""
+        found = behind(self.node)
+        if not found:
+            raise UsageError(f"backward() of {self!r}: no tensor that it was made from was made with requires_grad=True")
+        if gradient is None and self.node.size != 1:
+            raise UsageError(f"backward() of {self.dtype}{list(self.shape)}, which is no single number: pass a gradient of its shape")
+        given = const(1, self.dtype, self.shape) if gradient is None else cast(as_node(gradient), self.dtype)
+        if given.shape != self.shape:
+            raise UsageError(f"backward() of {list(self.shape)} with a gradient of shape {list(given.shape)}")
+        nodes = [t.node for t in found]
+        for t, g in zip(found, gradients([self.node], [given], nodes), strict=True):
+            t.grad = t._new(g if t.grad is None else E.binary("add", t.grad.node, g))
 
     # operators ----------------------------------------------------------------------------------------------------
     def __add__(self, other: Any) -> Tensor:
@@ -192,6 +241,25 @@ class Tensor:
 
     def _new(self, node: TensorNode) -> Tensor:
         return Tensor.of(node, self.device)
+
+
+LEAVES: weakref.WeakKeyDictionary[TensorNode, weakref.ref[Tensor]] = weakref.WeakKeyDictionary()
+"""The tensors with requires_grad, by their nodes."""
+
+
+def behind(node: TensorNode) -> list[Tensor]:
+    """The live tensors with requires_grad that a node was made from."""
+    held = [LEAVES[n]() for n in walk([node], lambda n: not n.tracked) if n in LEAVES]
+    return [t for t in held if t is not None]
+
+
+def keeps(node: TensorNode) -> bool:
+    """Whether a gradient may still be asked for through a node: of a tensor with requires_grad, or of an argument of a
+    function that is being differentiated."""
+    return node.tracked and any(
+        (isinstance(n.arg, Argument) and n.arg.open) or (n in LEAVES and LEAVES[n]() is not None)
+        for n in walk([node], lambda n: not n.tracked)
+    )
 
 
 def leaf(buffer: buffers.TensorBuffer) -> TensorNode:

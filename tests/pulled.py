@@ -1,5 +1,5 @@
-"""Kernels as they come out of plain tensor expressions: no pointwise value has a name, and every reduction, scan and store
-has axes of its own, each a family for itself."""
+"""Kernels as they come out of plain tensor expressions: no pointwise value has a name, and every reduction, scan and
+store has axes of its own, each a family for itself."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tilewright.ir.node import Node, as_node, const, placeholder
 Indices = tuple[Node, ...]
 
 
-class Pulled:
+class Inlined:
     """Collects what a kernel consists of. Extents come first, elements are functions of indices."""
 
     def __init__(self, dtype: dtypes.DType = dtypes.float32) -> None:
@@ -24,7 +24,9 @@ class Pulled:
         self.body: list[Value | Fold] = []
         self.block: list[Value] | None = None
 
-    def input(self, name: str, *shape: int, dtype: dtypes.DType | None = None, range: tuple[int, int] | None = None) -> Buffer:
+    def input(
+        self, name: str, *shape: int, dtype: dtypes.DType | None = None, range: tuple[int, int] | None = None
+    ) -> Buffer:
         """An input."""
         self.inputs.append(Buffer(name, dtype or self.dtype, shape, "in", range=range))
         return self.inputs[-1]
@@ -70,7 +72,8 @@ class Pulled:
         self.stores.append(Store(Buffer(name, dtype, tuple(shape), "out"), indices, cast(element(i), dtype), i, combine))
 
     def fold(self, extent: int, components: Sequence[Value], identity: Sequence[float], merge: Sequence[Node]) -> None:
-        """Everything since `self.block = []` becomes a fold's block. Its axis is of a family that nothing else has."""
+        """Everything since `self.block = []` becomes a fold's block. Its axis is of a family that nothing else
+        has."""
         assert self.block is not None
         start = tuple(const(x, v.dtype) for x, v in zip(identity, components, strict=True))
         block, self.block = tuple(self.block), None

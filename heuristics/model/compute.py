@@ -95,7 +95,7 @@ def _work(body: Body) -> BodyWork:
             more_arith, more_loads = _load(body, n, k, loads)
             arith, loads = arith + more_arith, more_loads
         elif n.op in SLOW:
-            arith += k * getattr(core, n.op)
+            arith += k * getattr(core, SLOW[n.op])
         elif n.op in COMPARE and n.src[0].dtype is index:
             arith += k * (core.compared if body.lane is not None and body.lane.axis in axes_of(n) else core.compared_once)
         elif not (n.op == "mul" and n is nest.expr and nest.kind == "reduce"):

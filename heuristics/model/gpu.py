@@ -156,7 +156,7 @@ def _evaluated(s: Scheduled, n: Nest, g: Gpu) -> ThreadWork:
                 instructions += k / g.pair
                 memory += k * _sectors(s, n, (indices, buffer), g)
         elif not (e.op == "mul" and e is n.expr and n.kind == "reduce"):
-            instructions += k * (getattr(g, e.op) if e.op in SLOW else 1.0)
+            instructions += k * (getattr(g, SLOW[e.op]) if e.op in SLOW else 1.0)
     return ThreadWork(instructions, tile, memory)
 
 

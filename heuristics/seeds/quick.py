@@ -86,8 +86,9 @@ def quick_seeds(kernel: Kernel, target: Target, threads: int = 1) -> list[Opts]:
 def _of_processor(choice: _Choice, kernel: Kernel, target: Target) -> None:
     """The first kind of guesses that has a legal one: as in `gathered.seeds`, what has a fold's seeds needs no other."""
     folds = list(fold_seeds(kernel, target, choice.threads))
-    choice.ask_all(_spread(folds))
-    if choice.found:
+    first = next((o for w in _spread(folds) if (o := choice.trials.legal_at_once(w)) is not None), None)
+    if first is not None:  # the likeliest is hardly ever worse than another, and asking about it takes as long as making it
+        choice.found[first] = 0.0
         return
     found = contractions(kernel)
     main = max(found, key=lambda c: work(c.nest)) if found else None
@@ -108,9 +109,8 @@ def _of_processor(choice: _Choice, kernel: Kernel, target: Target) -> None:
 
 
 def _spread(folds: Sequence[Opts]) -> list[Opts]:
-    """Guesses for a fold, the likeliest first: short tiles of the two largest register tiles, then longer tiles."""
-    order = (TILES, 0, TILES + 1, 1, 2 * TILES)
-    return [folds[i] for i in (*order, *range(len(folds))) if i < len(folds)]
+    """Guesses for a fold, the likeliest first: the short tile of the second register tile, of the first, then all."""
+    return [folds[i] for i in (TILES, 0, *range(len(folds))) if i < len(folds)]
 
 
 def _row_wishes(kernel: Kernel, target: Target, threads: int, lanes: int) -> Iterator[Opts]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import islice
 
 from ...ir.node import Node
 from ...opts.defaults import waste
@@ -18,6 +19,8 @@ from .windows import window_guesses
 
 LONG = 512
 """The block of a reduction whose whole panel the second cache does not hold."""
+WIDE = 256
+"""Elements of the lane axis in a panel that is wide enough: beyond that, items over lanes are better than over rows."""
 SHORT = 256
 """The block of a reduction that is asked about first: its panels fit the second cache beside what passes."""
 MORE_ITEMS = 8
@@ -39,7 +42,9 @@ def ask_contractions(trials: Trials, threads: int, c: Contraction, ask: Ask) -> 
     # that makes them narrow
     across = _depth(c) > 4 * LONG and any(x.buffer == c.wide and x.stride(c.lane) != 1 for x in accesses(kernel, c.nest))
     order = sorted(guesses, key=lambda g: _key(g, c, target, threads, math.prod(free), across))
-    for _, wish in zip(range(2), window_guesses(kernel, target, threads, c), strict=False):
+    windows = list(islice(window_guesses(kernel, target, threads, c), 2))
+    windows = windows[-1:] if target.registers >= 32 else windows[:1]  # with many registers, items over the rows where they are offered
+    for wish in windows:
         ask(wish)
     asked: dict[Blocks, float] = {}
 
@@ -51,7 +56,7 @@ def ask_contractions(trials: Trials, threads: int, c: Contraction, ask: Ask) -> 
 
     at = best_of(order[0])
     few = (_stream, _few) if max(map(extent, c.rows), default=1) <= FEW_ROWS else ()
-    for change in (*few, _cut, _rows, _tile):
+    for change in (*few, *(() if windows else (_cut, _rows, _tile))):
         at = best_of(change(at, [g for g in order if g not in asked]))
 
 
@@ -63,13 +68,13 @@ def _row(c: Contraction) -> Node | None:
     return max(c.rows, key=extent, default=None)
 
 
-def _key(g: Blocks, c: Contraction, target: Target, threads: int, free: int, across: bool) -> tuple[float, bool, bool, bool, int, int]:
+def _key(g: Blocks, c: Contraction, target: Target, threads: int, free: int, across: bool) -> tuple[float, bool, bool, bool, int, int, int]:
     """What guesses are sorted by: seconds by a closed form, to two digits, and what mostly is better among equals."""
     seconds = 1e-12 + _seconds(g, c, target, threads, free)
     digits = -math.floor(math.log10(seconds)) + 1
     line, room = g.nb * c.nest.expr.dtype.size, DEFAULT.caches.usable * target.l2
     whole = g.kc == (0 if across or _depth(c) * line <= room else LONG)
-    return round(seconds, digits), bool(g.stream), (g.kc or _depth(c)) * line > room, not whole, -g.nb, g.rows
+    return round(seconds, digits), bool(g.stream), (g.kc or _depth(c)) * line > room, not whole, -min(g.nb, WIDE), g.rows, -g.nb
 
 
 def _seconds(g: Blocks, c: Contraction, target: Target, threads: int, free: int) -> float:

@@ -41,6 +41,13 @@ UNARY: dict[str, Callable[[Any], Any]] = {
     "tanh": np.tanh,
     "erf": erf,
     "floor": np.floor,
+    "round": np.rint,
+    "trunc": np.trunc,
+    "expm1": np.expm1,
+    "log1p": np.log1p,
+    "sin": np.sin,
+    "cos": np.cos,
+    "atan": np.arctan,
 }
 
 

@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 
 from ..dtypes import DType, bool_
+from ..functions import SINE_END
 from .algebra import Algebra, Array
 from .contraction import ProductLayout, contract
-from .error_bound import Errors, Pair
+from .error_bound import Errors, Pair, _zero
 from .kinds import Kind, Mask, any_of, both, chosen, either, full, less
 
 OVERFLOW = {
@@ -29,7 +30,7 @@ OVERFLOW = {
     "float16": 65520.0,
 }
 """From here on numbers round to infinity (the largest finite float64 instead of its own bound, which it cannot hold)."""
-_DISTINCT = ("exp", "div", "cast")
+_DISTINCT = ("exp", "expm1", "div", "cast")
 """Operators that are never fused with what follows: where they overflow they are infinite, in every schedule."""
 
 
@@ -111,9 +112,11 @@ class Kinds(Algebra):
             return Kind(pair)
         loose, unsure, x = a.loose, a.unsure, a.pair.value
         nil = either(pair.value == 0)
-        if op in ("log", "sqrt"):
-            loose = either(loose, self._near(a))
-        if op == "exp":
+        if op in ("log", "log1p", "sqrt"):
+            loose = either(loose, np.abs(x + 1.0) <= self.slack * _zero(a.pair.error) if op == "log1p" else self._near(a))
+        if op in ("sin", "cos") and dtype.size == 8:
+            loose = either(loose, np.isfinite(x) & (np.abs(x) >= SINE_END))
+        if op in ("exp", "expm1"):
             loose = either(loose, np.isinf(pair.value) & np.isfinite(x) & ~self._exact(a))
         if op in ("abs", "exp"):
             unsure = None

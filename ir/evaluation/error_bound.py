@@ -24,7 +24,8 @@ _SMALLEST = {"float64": 2.0**-1074, "float32": 2.0**-149, "float16": 2.0**-25, "
 """The absolute rounding of subnormal results."""
 _COMPARE = ("lt", "le", "eq", "ne")
 _FUNCTION_ULP = 2.0
-"""Roundings that one exp, log, tanh or erf counts as."""
+"""Roundings that one elementary function counts as."""
+_STEPS: dict[str, Callable[[Array], Array]] = {"floor": np.floor, "round": np.rint, "trunc": np.trunc}
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +112,8 @@ class Errors(Algebra):
         v = UNARY[op](x)
         if op in ("neg", "abs"):
             return Pair(v, e)
-        if op == "floor":
-            return Pair(v, None if e is None else self._steps(x, e, np.floor))
+        if op in _STEPS:
+            return Pair(v, None if e is None else self._steps(x, e, _STEPS[op]))
         if e is not None:
             if op == "exp":
                 e = _exp_error(v, e)
@@ -120,6 +121,14 @@ class Errors(Algebra):
                 e = e / np.maximum(np.abs(x) - e, _SMALLEST["float32"])
             elif op == "sqrt":
                 e = np.minimum(e / np.maximum(v, _SMALLEST["float32"]), np.sqrt(e))
+            elif op == "expm1":
+                e = _exp_error(v + 1.0, e)
+            elif op == "log1p":
+                e = e / np.maximum(1.0 + x - e, _SMALLEST["float32"])
+            elif op in ("sin", "cos"):
+                e = np.minimum(e, 2.0)
+            elif op == "atan":
+                e = e / (1.0 + self._least(x, e) ** 2)
             elif op == "tanh":
                 e = e * np.minimum(1.0, 1.0 - v * v + e) if e.max(initial=0.0) < 1.0 else e * (1.0 - np.tanh(self._least(x, e)) ** 2)
             else:

@@ -30,6 +30,12 @@ _SALTS = {
     "floor": 0xD3A2646D,
     "abs": 0xFD7046C5,
     "round": 0xB55A4F09,
+    "trunc": 0x1B873593,
+    "expm1": 0x9E3779B1,
+    "log1p": 0x5BD1E995,
+    "sin": 0x94D049BB,
+    "cos": 0xBF58476D,
+    "atan": 0x632BE5AB,
 }
 
 
@@ -53,7 +59,7 @@ def const(value: float) -> np.uint32:
 
 
 def hashed(op: str, x: Bits) -> Bits:
-    """The odd hash that stands for `op` in sqrt, log, tanh, erf, floor, abs, round and (of the divisor) div."""
+    """The odd hash that stands for `op`: any function of one operand but neg and exp, and (of the divisor) div."""
     with np.errstate(over="ignore"):
         h = np.asarray(x, U32) ^ U32(_SALTS[op])
         h = (h ^ (h >> U32(16))) * U32(0x85EBCA6B)

@@ -16,6 +16,8 @@ def alias(low: Lowering, n: Nest) -> Array | None:
     store = readers[0][0]
     if low.sched.group > 1 or store.store is None or store.name in low.sched.held or store.store.combine or store.mask is not None:
         return None
+    if store.store.buffer.alias:  # partial results must not be where an input may still be needed
+        return None
     if store.expr.op != "ref" or store.expr.dtype is not store.store.buffer.dtype or store.expr.src != n.axes:
         return None
     if set(store.indices) != set(n.axes) or len(store.indices) != len(n.axes):

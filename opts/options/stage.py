@@ -43,6 +43,8 @@ def act(s: ScheduleBuilder, o: Opt) -> None:
         raise OptError(f"{o}: {o.on} is staged already")
     buffer = next((b for b in s.kernel.buffers if b.name == o.on), None)
     if buffer is not None and buffer.role == "in":
+        if not buffer.shape:
+            raise OptError(f"{o}: {o.on} is one element, which stays in a register")
         s.input_stages[o.on] = o
     elif buffer is not None:
         s.held.add(o.on)

@@ -97,7 +97,8 @@ class CEmitter(CFamilyEmitter):
         parameters, given = [], []
         for i, (p, pname) in enumerate(zip(self.program.params, self.params, strict=True)):
             const = "" if ("param", i) in written else "const "
-            parameters.append(f"{const}{self.type(memory(p.dtype))} *restrict {pname}")
+            restrict = "" if i in self.program.shared_params else "restrict "
+            parameters.append(f"{const}{self.type(memory(p.dtype))} *{restrict}{pname}")
             given.append(f"bufs[{i}]")
         for space, at in (("work", f"bufs[{len(self.params)}]"), ("scratch", "scratch")):
             if space in spaces:

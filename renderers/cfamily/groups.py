@@ -47,7 +47,8 @@ class GroupEmitter(CFamilyEmitter):
         for a in self.arguments:
             if a.kind == "param":
                 m = memory(self.program.params[a.at].dtype)
-                out.append(f"{self.pointer_type('param', m, ('param', a.at) not in written)}{self.RESTRICT} {a.name}")
+                restrict = "" if a.at in self.program.shared_params else self.RESTRICT
+                out.append(f"{self.pointer_type('param', m, ('param', a.at) not in written)}{restrict} {a.name}")
             elif a.kind == "symbol":
                 out.append(f"{self.type(index)} {a.name}")
             else:

@@ -61,7 +61,8 @@ class PhaseWriter(LlvmEmitter):
         self._block(phase.body)
         self.lines.append("  br label %next")
         pointers = [(i, p) for i, p in enumerate(self._pointers) if p in self.used]
-        args = [f"ptr noalias {'' if p in self.written else 'readonly '}{p}" for _, p in pointers]
+        shared = self.program.shared_params
+        args = [f"ptr {'' if i in shared else 'noalias '}{'' if p in self.written else 'readonly '}{p}" for i, p in pointers]
         symbols = [self.names[v.id] for v in phase.vars]
         args += [f"i64 {s}" for s in symbols] + ["i64 %lo", "i64 %hi"]
         inner, outer = f"@{symbol(name + '.items')}", f"@{symbol(name)}"

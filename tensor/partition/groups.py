@@ -86,6 +86,7 @@ def _ordered(graph: Graph, regions: Regions) -> list[Group]:
             if a != b and not _indirect(a, b, needs, of):
                 _join(groups, needs, of, a, b)
                 break
+    _siblings(groups, regions, needs, of)
     done: list[Group] = []
     placed: set[int] = set()
 
@@ -104,7 +105,20 @@ def _ordered(graph: Graph, regions: Regions) -> list[Group]:
 
     for g in list(groups):
         place(g)
+    for group in done:
+        if group.folded and len(group.roots) > 1:
+            _arrange(graph, group)
     return done
+
+
+def _arrange(graph: Graph, group: Group) -> None:
+    """Results of a fold that do not need each other, in the order of the named kernels: the largest first (a row's
+    log-sum-exp after the rows), then those that need more of the contractions (attention's dk before dv)."""
+    pairs = list(zip(group.roots, group.rules, strict=True))
+    if any(graph.depends(a, b) for a, _ in pairs for b, _ in pairs if a is not b):
+        return
+    pairs.sort(key=lambda p: (-p[0].size, -sum(graph.depends(p[0], f) for f in group.folded)))
+    group.roots, group.rules = [n for n, _ in pairs], [r for _, r in pairs]
 
 
 def _hosts(n: TensorNode, regions: Regions) -> list[KernelRegion]:
@@ -114,7 +128,7 @@ def _hosts(n: TensorNode, regions: Regions) -> list[KernelRegion]:
     if id(n) in regions.extra:
         return regions.extra[id(n)]
     own = regions.regions[id(n)]
-    if own.head is not None:
+    if own.folded or (own.head is not None and own.head.op != "reduce"):
         return []
     out = []
     for use in regions.readers[id(n)].values():
@@ -122,9 +136,31 @@ def _hosts(n: TensorNode, regions: Regions) -> list[KernelRegion]:
         same = use.indices == {own.axes} or (
             len(use.indices) == 1 and None not in use.indices and _covers(next(iter(use.indices)) or (), r)
         )
-        if r.head is None and same and n.op != "view" and r.base.size == n.size:
+        pointwise = r.head is None and (own.head is None or (not r.rows and r.base.op != "reduce"))
+        if pointwise and same and n.op != "view" and r.base.size == n.size:
             out.append(r)
     return out
+
+
+def _siblings(groups: dict[int, Group], regions: Regions, needs: dict[int, set[int]], of: dict[int, int]) -> None:
+    """Reductions of equal shape over one large array become one kernel, which reads it once."""
+    alike: dict[tuple[object, ...], list[int]] = {}
+    for g, group in groups.items():
+        base = regions.regions[g].base
+        if group.head is None and len(group.roots) == 1 and base.op == "reduce" and base.src[0].size >= SHARED:
+            alike.setdefault((base.src[0].shape, base.arg[1]), []).append(g)
+    for found in alike.values():
+        while found:
+            b, *found = found
+            for a in list(found):
+                large = [n for n in regions.graph.order if n.size >= SHARED and {a, b} <= set(regions.uses[id(n)])]
+                if large and not _indirect(a, b, needs, of) and not _indirect(b, a, needs, of):
+                    _join(groups, needs, of, a, b)
+                    found.remove(a)
+
+
+SHARED = 1 << 12
+"""Elements from which reading an array once instead of twice is worth a kernel of two outputs."""
 
 
 def _covers(at: Indices | None, region: KernelRegion) -> bool:
@@ -155,6 +191,7 @@ def _reaches(start: int, goal: int, needs: dict[int, set[int]], of: dict[int, in
 
 def _join(groups: dict[int, Group], needs: dict[int, set[int]], of: dict[int, int], a: int, b: int) -> None:
     """Group `a` becomes part of `b`, whose nodes read it."""
+    groups[b].head = groups[b].head or groups[a].head
     groups[b].roots += groups[a].roots
     groups[b].rules += groups[a].rules
     needs[b] = {s for s in needs[b] | needs[a] if s not in {id(r) for r in groups[b].roots}}

@@ -19,7 +19,7 @@ def is_contraction(t: TensorNode) -> bool:
 
 def _factors(n: TensorNode) -> list[TensorNode]:
     """The factors of a product, through casts."""
-    while n.op == "cast":
+    while n.op in ("cast", "after"):
         n = n.src[0]
     if n.op == "elementwise" and n.arg == "mul":
         return [f for s in n.src for f in _factors(s)]
@@ -28,6 +28,8 @@ def _factors(n: TensorNode) -> list[TensorNode]:
 
 def varies(n: TensorNode) -> frozenset[int]:
     """The dimensions along which a node's elements differ, as far as maps and operators show."""
+    if n.op == "after":
+        return varies(n.src[0])
     if n.op in ("cast", "elementwise"):
         return frozenset().union(*(varies(s) for s in n.src))
     if n.op == "view":

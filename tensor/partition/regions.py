@@ -79,7 +79,11 @@ class Regions:
                 self.stored[id(n)] = (n, rule)
         if id(n) in self.stored:
             self.readers[id(n)] = uses
-            if id(n) not in self.regions:
+            host = self._row_host(n, uses)
+            if host is not None:
+                self.regions[id(n)] = host.region
+                self._behind(n, host)
+            elif id(n) not in self.regions:
                 self._begin(n)
         else:
             for u in uses.values():
@@ -159,6 +163,19 @@ class Regions:
         rows = [_axes(region.axes[:d]) for d in range(len(region.axes) + 1)] + region.rows
         return all(_plain(at) and _axes(at) in rows for at in use.indices)
 
+    def _row_host(self, n: TensorNode, uses: dict[int, KernelUse]) -> KernelUse | None:
+        """Of the kernels that read a row's result (a layernorm's 1 / deviation), one that may compute and store it itself:
+        all others can run after it."""
+        if n.op != "elementwise" or self.stored[id(n)][1] is not Rule.readers or not cost.behind(n, self._end).reduces:
+            return None
+        regions = [u.region for u in uses.values()]
+        for u in sorted(uses.values(), key=lambda u: self.graph.place[id(u.region.root)]):
+            host = u.region
+            fits = host.head is None and host.base.size > n.size and self._hoisted(u) and len(u.indices) == 1
+            if fits and not any(r is not host and self.graph.depends(host.root, r.root) for r in regions):
+                return u
+        return None
+
     def _end(self, n: TensorNode) -> bool:
         return self.is_stored(n) or id(n) in self._inside
 
@@ -201,6 +218,9 @@ class Regions:
         if n.op in ("elementwise", "cast", "scan"):
             for s in n.src:
                 self._use(s, region, use.indices, times)
+        elif n.op == "after":
+            self._use(n.src[0], region, use.indices, times)
+            self._use(n.src[1], region, {None}, 0)
         elif n.op == "view":
             self._use(n.src[0], region, {_through(n, at) for at in use.indices}, times)
         elif n.op == "reduce":

@@ -17,7 +17,7 @@ from tilewright.ir.naming import tidy
 from tilewright.ir.operators import cast
 from tilewright.ir.reciprocal import by_reciprocal
 
-from ..pulled import Pulled, sides
+from ..pulled import Inlined, sides
 
 pytestmark = pytest.mark.many
 LEAST = -3.4028234663852886e38
@@ -51,7 +51,7 @@ EPILOGUES = {
 )
 def test_products(name, rows):
     dtype = {"matmul_mixed": dtypes.bfloat16, "matmul_int8": dtypes.uint8}.get(name, dtypes.float32)
-    p, acc = Pulled(dtype), dtypes.int32 if name == "matmul_int8" else dtypes.float32
+    p, acc = Inlined(dtype), dtypes.int32 if name == "matmul_int8" else dtypes.float32
     whole = {"range": (0, 255)} if name == "matmul_int8" else {}
     left = p.input("w", *((K, *rows) if name == "matmul_tn" else (*rows, K)), **whole)
     right = p.input("u", *((N, K) if name == "matmul_nt" else (K, N)), **({"dtype": dtypes.int8, "range": (-128, 127)} if whole else {}))
@@ -70,7 +70,7 @@ def test_products(name, rows):
 
 @pytest.mark.parametrize("batch", [(6,), (2, 3)])
 def test_batched_product(batch):
-    p = Pulled()
+    p = Inlined()
     x, y = p.input("x", *batch, 5, K), p.input("y", *batch, K, N)
     c = p.reduce("add", (*batch, 5, N), (K,), lambda i, k: x[(*i[:-1], *k)] * y[(*i[:-2], *k, i[-1])])
     p.store("c", (*batch, 5, N), lambda i: c[i])
@@ -79,7 +79,7 @@ def test_batched_product(batch):
 
 @pytest.mark.parametrize("rows", ROWS.values(), ids=str)
 def test_matrix_times_vector(rows):
-    p = Pulled()
+    p = Inlined()
     a, x = p.input("a", *rows, N), p.input("x", N)
     y = p.reduce("add", rows, (N,), lambda i, j: a[(*i, *j)] * x[j])
     p.store("y", rows, lambda i: y[i])
@@ -89,7 +89,7 @@ def test_matrix_times_vector(rows):
 @pytest.mark.parametrize("batch", [(2,), (1, 2)])
 def test_convolution(batch):
     s = {"n": 2, "c": 3, "h": 6, "w": 5, "oc": 4, "kh": 3, "kw": 3, "stride": 1, "pad": 1, "groups": 1}
-    p = Pulled()
+    p = Inlined()
     x, w = p.input("x", *batch, 3, 6, 5), p.input("w", 4, 3, 3, 3)
 
     def tap(i, k):
@@ -107,7 +107,7 @@ def test_convolution(batch):
 @pytest.mark.parametrize("batch", [(2,), (1, 2)])
 def test_pooling(batch):
     s = {"n": 2, "c": 3, "h": 8, "w": 6, "kh": 3, "kw": 3, "stride": 2, "pad": 1}
-    p = Pulled()
+    p = Inlined()
     x = p.input("x", *batch, 3, 8, 6)
 
     def seen(i, k):
@@ -219,14 +219,14 @@ OF_ROWS = {
 @pytest.mark.parametrize("rows", ROWS.values(), ids=str)
 @pytest.mark.parametrize("name", OF_ROWS)
 def test_rows(name, rows):
-    p = Pulled()
+    p = Inlined()
     OF_ROWS[name](p, rows, name)
     check(p, name, {"m": 12, "n": N})
 
 
 @pytest.mark.parametrize("shape", [(24,), (2, 12), (2, 3, 4)], ids=str)
 def test_sum_of_everything(shape):
-    p = Pulled()
+    p = Inlined()
     x = p.input("x", *shape)
     y = p.reduce("add", (), shape, lambda i, j: x[j])
     p.store("y", (), lambda i: y[()])
@@ -235,7 +235,7 @@ def test_sum_of_everything(shape):
 
 @pytest.mark.parametrize("rows", ROWS.values(), ids=str)
 def test_embedding(rows):
-    p = Pulled()
+    p = Inlined()
     table, ids = p.input("t", 9, N), p.input("ids", *rows, dtype=dtypes.int64, range=(0, 8))
     p.store("y", (*rows, N), lambda i: table[ids[i[:-1]], i[-1]])
     check(p, "embedding", {"v": 9, "n": 12, "d": N})
@@ -243,7 +243,7 @@ def test_embedding(rows):
 
 @pytest.mark.parametrize("rows", ROWS.values(), ids=str)
 def test_gradient_of_embedding(rows):
-    p = Pulled()
+    p = Inlined()
     dy, ids = p.input("dy", *rows, N), p.input("ids", *rows, dtype=dtypes.int64, range=(0, 8))
     p.store("dt", (9, N), lambda i: dy[i], over=(*rows, N), at=lambda i: (ids[i[:-1]], i[-1]), combine="add")
     check(p, "embedding_grad", {"v": 9, "n": 12, "d": N})
@@ -305,14 +305,14 @@ def attention(p, heads, name, shared=()):
 @pytest.mark.parametrize("heads", HEADS.values(), ids=str)
 @pytest.mark.parametrize("name", ["attention", "attention_full", "attention_window", "attention_lse"])
 def test_attention(name, heads):
-    p = Pulled()
+    p = Inlined()
     attention(p, heads, name)
     check(p, name, {"b": 2, "h": 3, "s": S, "d": D} | ({"w": 5} if name == "attention_window" else {}))
 
 
 @pytest.mark.parametrize("heads", [(3,), (1, 3), (2, 3)], ids=str)
 def test_attention_with_shared_keys(heads):
-    p = Pulled()
+    p = Inlined()
     attention(p, heads, "attention", (2,))
     check(p, "attention_grouped", {"b": prod(heads[:-1]), "h": 6, "hk": 3, "s": S, "d": D})
 
@@ -358,14 +358,14 @@ def gradient(p, heads, name):
 @pytest.mark.parametrize("heads", HEADS.values(), ids=str)
 @pytest.mark.parametrize("name", ["attention_dq", "attention_dkv"])
 def test_gradients_of_attention(name, heads):
-    p = Pulled()
+    p = Inlined()
     gradient(p, heads, name)
     check(p, name, {"b": 2, "h": 3, "s": S, "d": D})
 
 
 @pytest.mark.parametrize("heads", HEADS.values(), ids=str)
 def test_delta_of_attention(heads):
-    p = Pulled()
+    p = Inlined()
     y, dy = p.input("y", *heads, S, D), p.input("dy", *heads, S, D)
     total = p.reduce("add", (*heads, S), (D,), lambda i, e: dy[(*i, *e)] * y[(*i, *e)])
     p.store("delta", (*heads, S), lambda i: total[i])
@@ -413,7 +413,7 @@ def axes_by_nest(kernel):
 
 
 def test_rows_and_columns_of_one_nest_stay_apart():
-    p = Pulled()
+    p = Inlined()
     x = p.input("x", 8, N)
     gram = p.reduce("add", (8, 8), (N,), lambda i, k: x[i[0], k[0]] * x[i[1], k[0]])
     norm = p.reduce("add", (8,), (N,), lambda i, k: x[i[0], k[0]] * x[i[0], k[0]])
@@ -424,7 +424,7 @@ def test_rows_and_columns_of_one_nest_stay_apart():
 
 
 def test_independent_sums_share_a_loop_and_one_after_another_do_not():
-    p = Pulled()
+    p = Inlined()
     x, y = p.input("x", 6, N), p.input("y", 6, N)
     one = p.reduce("add", (6,), (N,), lambda i, j: x[(*i, *j)])
     other = p.reduce("max", (6,), (N,), lambda i, j: y[(*i, *j)])
@@ -438,7 +438,7 @@ def test_independent_sums_share_a_loop_and_one_after_another_do_not():
 
 
 def test_sums_over_other_extents_do_not():
-    p = Pulled()
+    p = Inlined()
     x, y = p.input("x", 6, N), p.input("y", 6, N + 1)
     one, other = (p.reduce("add", (6,), (b.shape[1],), lambda i, j, b=b: b[(*i, *j)]) for b in (x, y))
     p.store("z", (6,), lambda i: one[i] + other[i])
@@ -448,7 +448,7 @@ def test_sums_over_other_extents_do_not():
 
 def test_keys_and_values_of_other_lengths_are_other_axes():
     def made(length):
-        p = Pulled()
+        p = Inlined()
         q, k, v = p.input("q", S, D), p.input("k", S, D), p.input("v", S, length)
         p.block = []
         dot = p.reduce("add", (S, S), (D,), lambda i, e: q[i[0], e[0]] * k[i[1], e[0]])
@@ -462,10 +462,11 @@ def test_keys_and_values_of_other_lengths_are_other_axes():
 
 
 def test_what_is_worth_keeping_has_a_name():
-    """Shared by two nests, or an operand of a product; not a load, a sum or a comparison, nor what one nest has for itself."""
+    """Shared by two nests, or an operand of a product; not a load, a sum or a comparison, nor what one nest has for
+    itself."""
 
     def points(element, again):
-        p = Pulled()
+        p = Inlined()
         x, w, y = p.input("x", 6, N), p.input("w", N, 5), p.input("y", 6, N)
         total = p.reduce("add", (6,), (N,), lambda i, j: element(x[(*i, *j)], y[(*i, *j)]))
         out = p.reduce("add", (6, 5), (N,), lambda i, j: again(x[i[0], j[0]], y[i[0], j[0]]) * w[j[0], i[1]])
@@ -484,7 +485,7 @@ def test_what_is_worth_keeping_has_a_name():
 
 def test_a_block_and_what_follows_it_share_no_value():
     """Inside a fold's block a component is that of a tile."""
-    p = Pulled()
+    p = Inlined()
     x = p.input("x", 6, N)
     p.block = []
     top = p.reduce("max", (6,), (N,), lambda i, j: x[(*i, *j)])
@@ -498,7 +499,7 @@ def test_a_block_and_what_follows_it_share_no_value():
 
 
 def test_names_of_parameters_are_free_to_choose():
-    p = Pulled()
+    p = Inlined()
     x = p.input("p0", 6, N)
     total = p.reduce("add", (6,), (N,), lambda i, j: exp(x[(*i, *j)]))
     p.store("d0", (6, N), lambda i: exp(x[i]) * total[i[:1]])
@@ -507,7 +508,7 @@ def test_names_of_parameters_are_free_to_choose():
 
 
 def test_deep_and_wide_expressions_take_no_recursion():
-    p = Pulled()
+    p = Inlined()
     x = p.input("x", 6)
 
     def long(i):
@@ -535,7 +536,7 @@ def divided(p, element):
 
 
 def test_division_by_a_sum_is_multiplication_by_its_reciprocal():
-    kernel = divided(Pulled(), lambda e, total: e / total)
+    kernel = divided(Inlined(), lambda e, total: e / total)
     named = kernels.make("softmax", {"m": 12, "n": N})
     found = tidy(by_reciprocal(kernel))
     assert canonical(found).text == canonical(named).text != canonical(tidy(kernel)).text
@@ -554,12 +555,12 @@ def test_no_named_kernel_divides_so(name):
     "element", [lambda e, total: e / (e + total), lambda e, total: e / 3.0, lambda e, total: 1.0 / total, lambda e, total: total / e]
 )
 def test_other_divisions_stay(element):
-    kernel = divided(Pulled(), element)
+    kernel = divided(Inlined(), element)
     assert by_reciprocal(kernel) is kernel
 
 
 def test_division_by_what_is_loaded_stays():
-    p = Pulled()
+    p = Inlined()
     x, y = p.input("x", 6, N), p.input("y", 6)
     p.store("z", (6, N), lambda i: x[i] / y[i[0]])
     kernel = p.build()

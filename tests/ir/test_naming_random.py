@@ -25,8 +25,8 @@ EVERY = NAMED | ODD
 
 
 def raw(kernel, seed=0):
-    """The kernel without named pointwise values, every nest with axes of its own, and values in another legal order: by
-    substitution, statement by statement."""
+    """The kernel without named pointwise values, every nest with axes of its own, and values in another legal order:
+    by substitution, statement by statement."""
     rng, point, count = random.Random(seed), {}, iter(range(10**6))
 
     def inlined(e):
@@ -125,7 +125,8 @@ SIZES = {"m": 3, "n": 4, "k": 3}
 
 @st.composite
 def random_kernels(draw):
-    """A few values over two of the dimensions, pointwise, reduced or running, each made of inputs and of values before it."""
+    """A few values over two of the dimensions, pointwise, reduced or running, each made of inputs and of values
+    before it."""
     kb = KernelBuilder("random")
     inputs = {d: kb.input("_".join(d), [SIZES[f] for f in d], dtypes.float32) for d in (("m",), ("n",), ("m", "n"), ("n", "k"), ("k", "m"))}
     ids = kb.input("ids", (SIZES["m"],), dtypes.int64, range=(0, SIZES["n"] - 1))

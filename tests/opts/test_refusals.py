@@ -14,6 +14,7 @@ from tilewright.ir import KernelBuilder, OptError, float32, sym
 from tilewright.ir.body import Fold
 from tilewright.ir.functions import maximum
 from tilewright.ir.kernel import Kernel
+from tilewright.ir.normalise import normalise
 from tilewright.opts import apply, parse
 
 TARGET = targets.named("znver5")
@@ -79,6 +80,7 @@ CASES: list[tuple[Callable[[], Kernel], list[Any], str]] = [
     (odd("scan_columns"), [["PARALLEL", "m"]], "m is scanned in order: it cannot be parallel"),
     (odd("two_sums"), [["PARALLEL", "m"]], "PARALLEL(m): c does not run over it"),
     (odd("histogram"), [["UPCAST", "n", 4]], "n: writes of y can meet along it, so it stays serial"),
+    (lambda: normalise(named("embedding", v=9, n=1, d=8)()), [["STAGE", "ids", {"at": "d"}]], "ids is one element, which stays in a register"),
     (odd("gathered"), [["UPCAST", "n", 4], ["STAGE", "x", {"at": "n"}]], "is not linear in the loops inside the tile"),
     (named("embedding", v=9, n=8, d=8), [["STAGE", "table", {"at": "n"}]], "the index of table is read from memory"),
     (odd("gram"), [["STAGE", "x", {"at": "n@i"}]], "x is read in more than one way inside n@i; use order=row"),

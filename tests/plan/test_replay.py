@@ -16,6 +16,7 @@ from tilewright.devices.cpu import scratch
 from tilewright.devices.replayed import LoopReplay
 from tilewright.ir import KernelBuilder, float32, float64, sym
 from tilewright.ir.errors import UsageError
+from tilewright.ir.in_place import in_place
 from tilewright.ir.kernel import Kernel
 from tilewright.opts import opt
 from tilewright.plan import Artefacts, CallReplay, Prog, best
@@ -79,6 +80,16 @@ def test_slots_and_patches_change_addresses(make):
     replay(*(a.ctypes.data for a in (x, y, out)))
     np.testing.assert_array_equal(out, expected(x, y, 4))
     assert np.isnan(arrays[4]).all(), "the third call writes elsewhere now"
+
+
+def test_state_is_updated_in_place(make):
+    prog = make(in_place(multiply_add(), {"out": "x"}))
+    x, y = np.zeros(16, np.float32), np.ones(16, np.float32)
+    replay, want = CallReplay([prog.bound(x, y, x)]), np.zeros(16, np.float32)
+    for _ in range(len(cpu_replay._TRIALS) + 2):
+        replay()
+        want = want * 2 + y
+        np.testing.assert_array_equal(x, want)
 
 
 def test_kernels_of_all_kinds_in_one_list(make):

@@ -1,0 +1,63 @@
+"""Trees of tensors: lists, tuples (named ones too), dicts and None, nested as one likes; all else is a leaf.
+
+Functions of parameters take and return such trees. A dict's entries are taken in the order of its sorted keys, so that
+two dicts with equal keys match."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import Any
+
+from ..ir.errors import UsageError
+
+Structure = Hashable
+"""What a tree looks like without its leaves: equal for trees that match."""
+
+_LEAF = ("leaf",)
+
+
+def flatten(tree: Any) -> tuple[list[Any], Structure]:
+    """(leaves in order, structure)."""
+    leaves: list[Any] = []
+    return leaves, _flatten(tree, leaves)
+
+
+def _flatten(tree: Any, leaves: list[Any]) -> Structure:
+    if tree is None:
+        return ("none",)
+    if isinstance(tree, dict):
+        keys = sorted(tree, key=lambda k: (str(type(k)), k))
+        return ("dict", tuple(keys), tuple(_flatten(tree[k], leaves) for k in keys))
+    if isinstance(tree, (list, tuple)):
+        return (type(tree), tuple(_flatten(t, leaves) for t in tree))
+    leaves.append(tree)
+    return _LEAF
+
+
+def unflatten(structure: Structure, leaves: Iterable[Any]) -> Any:
+    """The tree with these leaves."""
+    return _unflatten(structure, iter(leaves))
+
+
+def _unflatten(structure: Any, leaves: Iterator[Any]) -> Any:
+    kind = structure[0]
+    if kind == "leaf":
+        return next(leaves)
+    if kind == "none":
+        return None
+    if kind == "dict":
+        return {k: _unflatten(s, leaves) for k, s in zip(structure[1], structure[2])}
+    parts = [_unflatten(s, leaves) for s in structure[1]]
+    return parts if kind is list else kind(*parts) if hasattr(kind, "_fields") else kind(parts)
+
+
+def tree_map(f: Callable[..., Any], tree: Any, *more: Any) -> Any:
+    """`f` of each leaf, with the leaves of trees of the same structure. Raises UsageError where one has another."""
+    leaves, structure = flatten(tree)
+    columns = [leaves]
+    for t in more:
+        others, shape = flatten(t)
+        if shape != structure:
+            raise UsageError(f"trees do not match: {shape} is not {structure}")
+        columns.append(others)
+    return unflatten(structure, [f(*row) for row in zip(*columns, strict=True)])

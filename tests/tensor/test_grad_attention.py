@@ -1,0 +1,126 @@
+"""Softmax and attention: gradients against differences, and backward graphs of the shape that attention's kernels have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from differences import check
+from tilewright.ir.canonical import canonical
+from tilewright.ir.dtypes import float32
+from tilewright.kernels import attention_delta, attention_dkv, attention_dq, attention_lse
+from tilewright.tensor import primitives as P
+from tilewright.tensor.calls import KernelCall, call_list
+from tilewright.tensor.node import TensorNode, walk
+from tilewright.tensor.ops import elementwise as E
+from tilewright.tensor.ops import linalg as L
+from tilewright.tensor.ops import movement as M
+from tilewright.tensor.ops import reduction as R
+from tilewright.tensor.partition.heads import is_contraction
+from tilewright.tensor.reverse import gradients
+from tilewright.tensor.tensor import Tensor
+
+pytestmark = pytest.mark.many
+rng = np.random.default_rng(1)
+
+
+def softmax(s: TensorNode, stop: bool = True) -> TensorNode:
+    m = R.max(s, -1, keepdims=True)
+    e = E.floating("exp", E.binary("sub", s, P.stop_gradient(m) if stop else m))
+    return E.divide(e, R.sum(e, -1, keepdims=True))
+
+
+def causal(s: TensorNode) -> TensorNode:
+    n = s.shape[-1]
+    seen = E.binary("le", P.iota(n), M.reshape(P.iota(n), (n, 1)))
+    return E.where(seen, s, float("-inf"))
+
+
+def attention(q: TensorNode, k: TensorNode, v: TensorNode, change: Callable[[TensorNode], TensorNode] = lambda s: s) -> TensorNode:
+    s = E.binary("mul", L.matmul(q, M.transposed(k)), q.shape[-1] ** -0.5)
+    return L.matmul(softmax(change(s)), v)
+
+
+def scores(g: TensorNode, size: int) -> list[TensorNode]:
+    """Reductions behind `g` whose result has as many elements as the scores."""
+    return [n for n in walk([g]) if n.op == "reduce" and n.size == size]
+
+
+@pytest.mark.parametrize("stop", [True, False])
+def test_softmax(stop: bool) -> None:
+    x = rng.standard_normal((2, 3))
+    (g,) = check(lambda x: softmax(x, stop), x)
+    assert len([n for n in walk([g]) if n.op == "reduce" and n.arg[0] == "max"]) == 1
+    check(lambda x: M.transposed(softmax(M.transposed(x), stop)), x, twice=False)
+    check(lambda x, w: E.binary("mul", softmax(x, stop), w), x, rng.standard_normal((2, 3)))
+
+
+VARIANTS: dict[str, Callable[[TensorNode], TensorNode]] = {
+    "plain": lambda s: s,
+    "causal": causal,
+    "bias": lambda s: E.binary("add", s, Tensor(np.linspace(-1, 1, 9).reshape(3, 3)).node),
+    "soft cap": lambda s: E.binary("mul", E.floating("tanh", E.binary("mul", s, 0.5)), 2.0),
+}
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_attention(name: str) -> None:
+    q, k, v = (rng.standard_normal((2, 3, 2)) for _ in range(3))
+    gs = check(lambda q, k, v: attention(q, k, v, VARIANTS[name]), q, k, v, twice=name == "causal")
+    for g in gs:  # q·k, and dy·v for dq and dk: no third sum makes anything as large as the scores
+        assert sum(map(is_contraction, scores(g, 18))) <= 2 and all(is_contraction(n) for n in scores(g, 18))
+
+
+def test_dropout_keeps_the_rows_sum() -> None:
+    """delta = Σ dy · y holds through factors that do not depend on the weights; not where they are read twice."""
+    q, k, v = (rng.standard_normal((3, 2)) for _ in range(3))
+    keep = Tensor(np.array([[0, 2.0, 2], [2, 0, 2], [2, 2, 0]])).node
+
+    def dropped(q: TensorNode, k: TensorNode, v: TensorNode) -> TensorNode:
+        return L.matmul(E.binary("mul", softmax(L.matmul(q, M.transposed(k))), keep), v)
+
+    def twice_read(q: TensorNode, k: TensorNode, v: TensorNode) -> TensorNode:
+        p = softmax(L.matmul(q, M.transposed(k)))
+        return E.binary("add", L.matmul(p, v), L.matmul(E.binary("mul", p, p), v))
+
+    check(dropped, q, k, v, twice=False)
+    check(twice_read, q, k, v, twice=False)
+
+
+def test_shared_heads() -> None:
+    """Heads of queries that share keys and values: their gradients are summed over the group."""
+    q, k, v = rng.standard_normal((1, 2, 2, 3, 2)), *(rng.standard_normal((1, 2, 1, 3, 2)) for _ in range(2))
+    check(lambda q, k, v: attention(q, k, v, causal), q, k, v, twice=False)
+
+
+def test_cross_entropy_of_a_product() -> None:
+    """Labels are compared with places: nothing is scattered, and the gradient of the logits is pointwise."""
+    labels = Tensor(np.array([2, 0, 3])).node
+    h, w = rng.standard_normal((3, 2)), rng.standard_normal((4, 2))
+
+    def loss(h: TensorNode, w: TensorNode) -> TensorNode:
+        from tilewright.tensor import maps
+        from tilewright.tensor.node import Gathered, Loaded
+
+        s = L.matmul(h, M.transposed(w))
+        m = P.stop_gradient(R.max(s, -1, keepdims=True))
+        lse = E.binary("add", E.floating("log", R.sum(E.floating("exp", E.binary("sub", s, m)), -1)), M.reshape(m, (3,)))
+        (i,) = maps.holes((3,))
+        picked = P.gather(s, Gathered((i,), (i, Loaded(0))), (labels,), (3,))
+        return R.mean(E.binary("sub", lse, picked))
+
+    for g in check(loss, h, w, twice=False):
+        assert not any(n.op == "scatter" for n in walk([g]))
+
+
+@pytest.mark.parametrize(("masked", "size"), [(True, 17), (False, 12)])
+def test_attention_has_the_named_kernels(masked: bool, size: int) -> None:
+    """Forward and backward are four kernels: attention with log-sum-exp, delta, dq, and dk with dv."""
+    b, h, d = 2, 3, 8
+    q, k, v, dy = (Tensor(rng.standard_normal((b, h, size, d)).astype("f")).node for _ in range(4))
+    y = attention(q, k, v, causal if masked else lambda s: s)
+    calls = call_list([y, *gradients([y], [dy], [q, k, v])]).calls
+    shape = {"b": b, "h": h, "s": size, "d": d, "causal": int(masked), "w": 0, "shared": 1}
+    made = [canonical(c.kernel).text for c in calls if isinstance(c, KernelCall)]
+    assert made == [canonical(m.make(shape, float32)).text for m in (attention_lse, attention_delta, attention_dq, attention_dkv)]
