@@ -16,6 +16,7 @@ from .body import KernelBody, values_of
 from .buffer import Extent, load_parts
 from .counterexample import Access, search
 from .errors import KernelError
+from .intervals import BIG, Interval
 from .node import Node, as_node, axes_of, const, walk
 from .operators import substitute
 
@@ -49,7 +50,7 @@ def _tried(kernel: KernelBody, a: Access) -> bool:
         return found.whole
     value, point = found.at
     lo, hi = _interval(a.position)
-    runs = f"runs over {lo}..{hi}" if lo > -ix.BIG and hi < ix.BIG else "leaves it"
+    runs = f"runs over {lo}..{hi}" if lo > -BIG and hi < BIG else "leaves it"
     where = ", ".join(f"{v!r} = {x}" for v, x in point.items())
     mend = f"give {a.what} another shape" + (
         ", or store under a mask"
@@ -106,11 +107,11 @@ def proved(a: Access) -> bool:
     return all(_follows(below, case) and _follows(above, case) for case in ([[]] if a.mask is None else cases(a.mask)))
 
 
-def _interval(n: Node) -> ix.Interval:
+def _interval(n: Node) -> Interval:
     """The bounds of an index; what narrow integers are computed or read from lies in the range of their type, if no other is stated."""
     lo, hi = ix.bounds(n)
     t = n.src[0].dtype if n.op == "cast" else n.dtype
-    if (lo <= -ix.BIG or hi >= ix.BIG) and t.is_int:
+    if (lo <= -BIG or hi >= BIG) and t.is_int:
         half = 1 << (8 * t.size - 1)
         return (-half, half - 1) if t.kind == "i" else (0, 2 * half - 1)
     return lo, hi

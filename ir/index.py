@@ -12,10 +12,8 @@ from math import prod
 from .buffer import load_parts
 from .dtypes import bool_, index
 from .errors import KernelError
-from .node import Node, const, make
-
-Interval = tuple[int, int]
-BIG = 1 << 62
+from .intervals import BIG, Interval, integer_bounds
+from .node import INTEGER, Node, const, make
 
 
 def parts(node: Node) -> tuple[dict[Node, int], int]:
@@ -135,7 +133,7 @@ def _bounds(node: Node) -> Interval:
     if op == "where":
         (a, b), (c, d) = bounds(node.src[1]), bounds(node.src[2])
         return min(a, c), max(b, d)
-    return -BIG, BIG
+    return integer_bounds(op, *map(bounds, node.src)) if op in INTEGER and len(node.src) == 2 else (-BIG, BIG)
 
 
 def floordiv(a: Node, n: int) -> Node:

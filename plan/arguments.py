@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import operator
 from collections.abc import Mapping, Sequence
 from ctypes import addressof, c_char
@@ -119,7 +118,10 @@ class Binder:
             if not all(a.flags.c_contiguous for a in arrays) or not all(a.flags.writeable for a in arrays[len(self.inputs) :]):
                 return None
             found = [address(a) for a in arrays]
-        if functools.reduce(operator.or_, found, 0) & self._unaligned:
+        bits = 0
+        for at in found:
+            bits |= at
+        if bits & self._unaligned:
             return None
         if given:
             for i, j, same in self._pairs:

@@ -18,6 +18,7 @@ from .compile import build, render
 from .constants import Constants
 from .remote import Copying
 from .resolve import Choice, Origin, Plan, resolve
+from .same_arrays import SameArrays
 
 if TYPE_CHECKING:
     from ..cache import Cache, Standing
@@ -50,6 +51,7 @@ class Prog:
         self._calls: dict[tuple[int, ...], Callable[..., None]] = {}
         self._constants = Constants(executable, [i for i, b in enumerate(kernel.inputs) if b.constant]) if built.signature.once else None
         self._inputs = len(kernel.inputs)
+        self._same = SameArrays()
         self._shaped: dict[tuple[tuple[int, ...], ...], _Shaped] = {}
 
     @property
@@ -93,6 +95,12 @@ class Prog:
         else:
             arrays = (*inputs, out)
         if not symbols and len(inputs) == self._inputs:
+            if out is not None:
+                key = tuple(map(id, arrays))
+                known = self._same.find(key, arrays, self._inputs)
+                if known is not None:
+                    known.call(*known.addresses)
+                    return out
             try:
                 shaped = self._shaped.get(tuple([a.shape for a in arrays]))
             except (AttributeError, TypeError):  # not an array: the slow way says so
@@ -106,7 +114,10 @@ class Prog:
                         addresses += map(address, made)
                     call = shaped.call if self._constants is None else self._constants.call(inputs, addresses, shaped.vars)
                     call(*addresses)
-                    return out if out is not None else made if len(made) > 1 else made[0]
+                    if out is None:
+                        return made if len(made) > 1 else made[0]
+                    self._same.met(key, arrays, call, addresses)
+                    return out
         return self._first_call(inputs, out, symbols)
 
     def _first_call(self, inputs: tuple[Any, ...], out: Any, symbols: Mapping[str, int]) -> Any:
@@ -162,6 +173,7 @@ class Prog:
 
     def repack(self) -> None:
         """Forget what is packed of constant inputs, whose contents have changed."""
+        self._same.clear()
         if self._constants is not None:
             self._constants.clear()
 

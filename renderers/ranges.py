@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ..ir.dtypes import index
-from ..ir.index import BIG, bounds
+from ..ir.index import bounds
+from ..ir.intervals import BIG
 from ..ir.node import Node
 from ..program.program import Block, For, If, Instr, Phase, Val
 

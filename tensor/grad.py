@@ -10,9 +10,9 @@ from typing import Any
 
 from ..ir.errors import UsageError
 from . import primitives as P
-from .grad_checkpoint import Region
-from .grad_rules import register_gradient
-from .node import Argument, Mark, TensorNode
+from .grad_checkpoint import CheckpointRegion
+from .grad_host import register_gradient
+from .node import Mark, OpenArgument, TensorNode
 from .reverse import gradients
 from .tensor import Tensor
 from .trees import flatten, tree_map, unflatten
@@ -26,13 +26,13 @@ Function = Callable[..., Any]
 def _opened(trees: Sequence[Any]) -> Iterator[list[Any]]:
     """The trees with each tensor as an argument: a node of its own, whose gradient can be taken apart from other uses of
     the same values."""
-    marks: list[Argument] = []
+    marks: list[OpenArgument] = []
 
     def opened(x: Any) -> Tensor:
         t = x if isinstance(x, Tensor) else Tensor(x)
         if not t.dtype.is_float:
             raise UsageError(f"a gradient with respect to {t.dtype}{list(t.shape)}: only floats have gradients")
-        marks.append(Argument())
+        marks.append(OpenArgument())
         node = P.marked(t.node, marks[-1])
         node.data, node.tracked = t.node.data, True
         return Tensor.of(node, t.device)
@@ -113,7 +113,7 @@ def jvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[A
     for o in outs:
         if not o.dtype.is_float:
             raise UsageError(f"the tangent of a result of type {o.dtype}: only floats have tangents")
-    dummies = [P.marked(P.const(0, o.dtype, o.shape), Argument()) for o in outs]
+    dummies = [P.marked(P.const(0, o.dtype, o.shape), OpenArgument()) for o in outs]
     pulled = gradients([o.node for o in outs], dummies, [t.node for t in leaves])
     moves = [_like(g, t.node, "a tangent") for g, t in zip(given, leaves, strict=True)]
     pushed = gradients(pulled, moves, dummies)
@@ -140,7 +140,7 @@ def checkpoint(f: Function) -> Function:
             else:
                 given.append(t)
         result = f(*unflatten(structure, given), **keywords)
-        region = Region(inputs)
+        region = CheckpointRegion(inputs)
 
         def marked(t: Any) -> Any:
             return Tensor.of(P.marked(t.node, region), t.device) if isinstance(t, Tensor) and t.dtype.is_float else t

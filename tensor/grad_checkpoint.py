@@ -8,12 +8,13 @@ uses it)."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from typing import Any
 
 from .node import Mark, TensorNode, make, walk
 from .primitives import after
 
 
-class Region(Mark):
+class CheckpointRegion(Mark):
     """The mark on a checkpoint's outputs. `inputs`: the marked arguments its computation starts from."""
 
     __slots__ = ("inputs",)
@@ -29,7 +30,7 @@ Again = tuple[TensorNode, list[TensorNode], list[TensorNode]]
 def again(n: TensorNode, dy: TensorNode, regions: dict[int, list[TensorNode]], active: Collection[int]) -> Again:
     """(the region's result computed again, nodes to take its gradient to, the nodes those gradients belong to) for a
     checkpoint's output `n` with gradient `dy`. `regions` keeps the inputs of regions with several outputs."""
-    region: Region = n.arg
+    region: CheckpointRegion = n.arg
     body = n.src[0]
     inputs = {id(i) for i in region.inputs}
     order = list(walk([body], lambda m: id(m) in inputs))
@@ -52,13 +53,14 @@ def rebuild(
     order: Sequence[TensorNode],
     inside: Collection[int],
     table: dict[int, TensorNode],
-    remake: Callable[[TensorNode, tuple[TensorNode, ...]], TensorNode] | None = None,
+    remake: Callable[[TensorNode, tuple[TensorNode, ...], Any], TensorNode] | None = None,
 ) -> None:
-    """Make the nodes of `order` whose ids are `inside` anew from what `table` says of their sources, into `table`."""
+    """Make the nodes of `order` whose ids are `inside` anew from what `table` says of their sources, into `table`; by
+    `remake` of a node, its new sources and its `arg`, else as they were."""
     for m in order:
         if id(m) in inside and id(m) not in table:
             src = tuple(table.get(id(s), s) for s in m.src)
             arg = m.arg
-            if isinstance(arg, Region):
-                arg = Region([table.get(id(i), i) for i in arg.inputs])
-            table[id(m)] = remake(m, src) if remake is not None else make(m.op, src, arg, m.shape, m.dtype)
+            if isinstance(arg, CheckpointRegion):
+                arg = CheckpointRegion([table.get(id(i), i) for i in arg.inputs])
+            table[id(m)] = remake(m, src, arg) if remake is not None else make(m.op, src, arg, m.shape, m.dtype)

@@ -69,14 +69,14 @@ def _one(x: TensorNode) -> TensorNode:
 
 
 def _quotient_floor(a: TensorNode, b: TensorNode) -> TensorNode:
-    return E.floating("floor", E.divide(a, b))
+    return E.floating("floor", E.binary("div", a, b))
 
 
 ELEMENTWISE: dict[str, tuple[Part | None, ...]] = {
     "add": (lambda dy, y, a, b: dy, lambda dy, y, a, b: dy),
     "sub": (lambda dy, y, a, b: dy, lambda dy, y, a, b: neg(dy)),
     "mul": (lambda dy, y, a, b: mul(dy, b), lambda dy, y, a, b: mul(dy, a)),
-    "div": (lambda dy, y, a, b: E.divide(dy, b), lambda dy, y, a, b: neg(E.divide(mul(dy, y), b))),
+    "div": (lambda dy, y, a, b: E.binary("div", dy, b), lambda dy, y, a, b: neg(E.binary("div", mul(dy, y), b))),
     "max": _extreme("lt"),
     "min": _extreme("gt"),
     "pow": (_power_base, _power_exponent),
@@ -90,26 +90,26 @@ ELEMENTWISE: dict[str, tuple[Part | None, ...]] = {
     "abs": (lambda dy, y, x: mul(dy, _sign(x)),),
     "exp": (lambda dy, y, x: mul(dy, y),),
     "expm1": (lambda dy, y, x: mul(dy, add(y, 1.0)),),
-    "log": (lambda dy, y, x: E.divide(dy, x),),
-    "log1p": (lambda dy, y, x: E.divide(dy, add(x, 1.0)),),
-    "sqrt": (lambda dy, y, x: E.divide(mul(dy, 0.5), y),),
+    "log": (lambda dy, y, x: E.binary("div", dy, x),),
+    "log1p": (lambda dy, y, x: E.binary("div", dy, add(x, 1.0)),),
+    "sqrt": (lambda dy, y, x: E.binary("div", mul(dy, 0.5), y),),
     "tanh": (lambda dy, y, x: mul(dy, sub(1.0, mul(y, y))),),
     "erf": (lambda dy, y, x: mul(dy, mul(E.floating("exp", neg(mul(x, x))), 2 / sqrt(pi))),),
     "sin": (lambda dy, y, x: mul(dy, E.floating("cos", x)),),
     "cos": (lambda dy, y, x: neg(mul(dy, E.floating("sin", x))),),
     "tan": (lambda dy, y, x: mul(dy, add(mul(y, y), 1.0)),),
-    "asin": (lambda dy, y, x: E.divide(dy, E.floating("sqrt", sub(1.0, mul(x, x)))),),
-    "acos": (lambda dy, y, x: neg(E.divide(dy, E.floating("sqrt", sub(1.0, mul(x, x))))),),
-    "atan": (lambda dy, y, x: E.divide(dy, add(mul(x, x), 1.0)),),
+    "asin": (lambda dy, y, x: E.binary("div", dy, E.floating("sqrt", sub(1.0, mul(x, x)))),),
+    "acos": (lambda dy, y, x: neg(E.binary("div", dy, E.floating("sqrt", sub(1.0, mul(x, x))))),),
+    "atan": (lambda dy, y, x: E.binary("div", dy, add(mul(x, x), 1.0)),),
     "atan2": (
-        lambda dy, y, a, b: E.divide(mul(dy, b), add(mul(a, a), mul(b, b))),
-        lambda dy, y, a, b: neg(E.divide(mul(dy, a), add(mul(a, a), mul(b, b)))),
+        lambda dy, y, a, b: E.binary("div", mul(dy, b), add(mul(a, a), mul(b, b))),
+        lambda dy, y, a, b: neg(E.binary("div", mul(dy, a), add(mul(a, a), mul(b, b)))),
     ),
     "sinh": (lambda dy, y, x: mul(dy, E.floating("cosh", x)),),
     "cosh": (lambda dy, y, x: mul(dy, E.floating("sinh", x)),),
-    "asinh": (lambda dy, y, x: E.divide(dy, E.floating("sqrt", add(mul(x, x), 1.0))),),
-    "acosh": (lambda dy, y, x: E.divide(dy, E.floating("sqrt", sub(mul(x, x), 1.0))),),
-    "atanh": (lambda dy, y, x: E.divide(dy, sub(1.0, mul(x, x))),),
+    "asinh": (lambda dy, y, x: E.binary("div", dy, E.floating("sqrt", add(mul(x, x), 1.0))),),
+    "acosh": (lambda dy, y, x: E.binary("div", dy, E.floating("sqrt", sub(mul(x, x), 1.0))),),
+    "atanh": (lambda dy, y, x: E.binary("div", dy, sub(1.0, mul(x, x))),),
     "copysign": (lambda dy, y, a, b: mul(dy, mul(_sign(a), _sign(y))), None),
     **dict.fromkeys(("floor", "round", "trunc", "ceil", "sign"), (None,)),
     "floordiv": (None, None),

@@ -72,12 +72,12 @@ def scattered(n: TensorNode, dy: TensorNode, value: Callable[[TensorNode], Tenso
         zero = cast(E.binary("eq", x, 0.0), x.dtype)
         others = scatter(E.where(E.binary("eq", x, 0.0), 1.0, x), to, index, n.shape)
         zeros = sub_of(read(scatter(zero, Scattered("add", to.axes, to.indices), index, n.shape)), zero)
-        product = E.divide(read(others), E.where(E.binary("eq", x, 0.0), 1.0, x))
+        product = E.binary("div", read(others), E.where(E.binary("eq", x, 0.0), 1.0, x))
         out = mul(read(dy), E.where(E.binary("eq", zeros, 0.0), product, 0.0))
     else:
         here = cast(E.binary("eq", x, read(value(n))), x.dtype)
         count = scatter(here, Scattered("add", to.axes, to.indices), index, n.shape)
-        out = mul(E.divide(read(dy), E.binary("max", read(count), 1.0)), here)
+        out = mul(E.binary("div", read(dy), E.binary("max", read(count), 1.0)), here)
     return out if inside is None else E.where(inside, out, const(0, dy.dtype))
 
 

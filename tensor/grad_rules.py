@@ -9,6 +9,7 @@ from typing import Protocol
 from ..ir.errors import UsageError
 from . import maps
 from .grad_elementwise import ELEMENTWISE, mul
+from .grad_host import HOST_RULES
 from .grad_indexed import gathered, scattered
 from .grad_views import spread, transposed
 from .lines import at
@@ -17,7 +18,7 @@ from .ops import elementwise as E
 from .primitives import cast, const, iota, reduce, reshape, scan, scatter, view
 
 
-class Pass(Protocol):
+class BackwardPass(Protocol):
     """What rules ask of the backward pass they are part of."""
 
     def value(self, n: TensorNode) -> TensorNode:
@@ -29,19 +30,9 @@ class Pass(Protocol):
 
 Given = Iterator[tuple[int, TensorNode]]
 """(operand, gradient)."""
-HostRule = Callable[["TensorNode", TensorNode], "list[TensorNode | None]"]
-"""(node, gradient of its result) → the gradients of its sources."""
-
-HOST_RULES: dict[str, HostRule] = {}
-"""Gradients of calls of NumPy's code, by the call's name."""
 
 
-def register_gradient(name: str, rule: HostRule) -> None:
-    """Let calls of NumPy's code named `name` have a gradient: `rule(node, dy)` returns nodes for its sources (or None)."""
-    HOST_RULES[name] = rule
-
-
-def _elementwise(n: TensorNode, dy: TensorNode, wanted: tuple[bool, ...], p: Pass) -> Given:
+def _elementwise(n: TensorNode, dy: TensorNode, wanted: tuple[bool, ...], p: BackwardPass) -> Given:
     parts = ELEMENTWISE.get(n.arg)
     if parts is None:
         raise UsageError(f"{n.arg} has no gradient{at(n.line)}: put stop_gradient() around it, or write it by other functions")
@@ -50,15 +41,15 @@ def _elementwise(n: TensorNode, dy: TensorNode, wanted: tuple[bool, ...], p: Pas
             yield i, part(dy, p.value(n), *map(p.value, n.src))
 
 
-def _cast(n: TensorNode, dy: TensorNode, wanted: tuple[bool, ...], p: Pass) -> Given:
+def _cast(n: TensorNode, dy: TensorNode, wanted: tuple[bool, ...], p: BackwardPass) -> Given:
     yield 0, cast(dy, n.src[0].dtype)
 
 
-def _view(n: TensorNode, dy: TensorNode, wanted: tuple[bool, ...], p: Pass) -> Given:
+def _view(n: TensorNode, dy: TensorNode, wanted: tuple[bool, ...], p: BackwardPass) -> Given:
     yield 0, transposed(n.arg, dy, p.alone(dy))
 
 
-def _reduce(n: TensorNode, dy: TensorNode, wanted: tuple[bool, ...], p: Pass) -> Given:
+def _reduce(n: TensorNode, dy: TensorNode, wanted: tuple[bool, ...], p: BackwardPass) -> Given:
     combine, over = n.arg
     x = p.value(n.src[0])
     out = spread(dy, x.shape, over)
@@ -66,7 +57,7 @@ def _reduce(n: TensorNode, dy: TensorNode, wanted: tuple[bool, ...], p: Pass) ->
         out = mul(out, _other_factors(x, over))
     elif combine in ("max", "min"):
         here = cast(E.binary("eq", x, spread(p.value(n), x.shape, over)), dy.dtype)
-        out = mul(spread(E.divide(dy, reduce("add", here, over)), x.shape, over), here)
+        out = mul(spread(E.binary("div", dy, reduce("add", here, over)), x.shape, over), here)
     yield 0, out
 
 
@@ -106,7 +97,7 @@ def counted(shape: maps.Shape, dim: int) -> TensorNode:
     return view(iota(shape[dim]), maps.IndexMap(shape, (shape[dim],), holes, (holes[dim],)))
 
 
-def _scan(n: TensorNode, dy: TensorNode, wanted: tuple[bool, ...], p: Pass) -> Given:
+def _scan(n: TensorNode, dy: TensorNode, wanted: tuple[bool, ...], p: BackwardPass) -> Given:
     combine, dim = n.arg
     x = p.value(n.src[0])
     if combine == "add":
@@ -126,7 +117,7 @@ def _products(x: TensorNode, y: TensorNode, dy: TensorNode, dim: int) -> TensorN
     zero = E.binary("eq", x, 0.0)
     first = E.binary("and", zero, E.binary("eq", scan("add", cast(zero, x.dtype), dim), 1.0))
     without = scan("mul", E.where(first, 1.0, x), dim)
-    usual = E.divide(_suffixes(mul(dy, y), dim), E.where(zero, 1.0, x))
+    usual = E.binary("div", _suffixes(mul(dy, y), dim), E.where(zero, 1.0, x))
     return E.where(first, _suffixes(mul(dy, without), dim), E.where(zero, 0.0, usual))
 
 
@@ -139,17 +130,17 @@ def _extremes(x: TensorNode, y: TensorNode, dy: TensorNode, dim: int) -> TensorN
     return scatter(dy, to, (reached,), x.shape)
 
 
-def _gather(n: TensorNode, dy: TensorNode, wanted: tuple[bool, ...], p: Pass) -> Given:
+def _gather(n: TensorNode, dy: TensorNode, wanted: tuple[bool, ...], p: BackwardPass) -> Given:
     if wanted[0]:
         yield 0, gathered(n, dy)
 
 
-def _scatter(n: TensorNode, dy: TensorNode, wanted: tuple[bool, ...], p: Pass) -> Given:
+def _scatter(n: TensorNode, dy: TensorNode, wanted: tuple[bool, ...], p: BackwardPass) -> Given:
     if wanted[0]:
         yield 0, scattered(n, dy, p.value)
 
 
-def _host(n: TensorNode, dy: TensorNode, wanted: tuple[bool, ...], p: Pass) -> Given:
+def _host(n: TensorNode, dy: TensorNode, wanted: tuple[bool, ...], p: BackwardPass) -> Given:
     call: HostCall = n.arg
     rule = HOST_RULES.get(call.name)
     if rule is None:
@@ -162,7 +153,7 @@ def _host(n: TensorNode, dy: TensorNode, wanted: tuple[bool, ...], p: Pass) -> G
             yield i, g
 
 
-RULES: dict[str, Callable[[TensorNode, TensorNode, tuple[bool, ...], Pass], Given]] = {
+RULES: dict[str, Callable[[TensorNode, TensorNode, tuple[bool, ...], BackwardPass], Given]] = {
     "elementwise": _elementwise,
     "cast": _cast,
     "after": _cast,

@@ -113,7 +113,7 @@ class Mark:
         return self.name
 
 
-class Argument(Mark):
+class OpenArgument(Mark):
     """The mark of an argument of a function that is being differentiated: `open` until its gradient was taken."""
 
     __slots__ = ("open",)

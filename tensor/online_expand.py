@@ -251,3 +251,14 @@ def _alternatives(cond: Node) -> Iterator[Node]:
             yield from _alternatives(s)
     else:
         yield cond
+
+
+def pulled_out(x: Expansion, e: Node) -> tuple[Node, list[tuple[bool, Node]]]:
+    """`e` without the earlier results that are added to it, and those, signed; through masks to ±∞."""
+    if e.op == "where" and not x.held(e.src[0]) and e.src[2].op == "const" and abs(e.src[2].arg) == INF:
+        inner, away = pulled_out(x, e.src[1])
+        return F.where(e.src[0], inner, e.src[2]), away
+    leaves = x.leaves(e)
+    away = [(p.negative, p.node) for p in leaves if x.held(p.node) and x.free(p.node)]
+    kept = [(p.negative, p.node) for p in leaves if not (x.held(p.node) and x.free(p.node))]
+    return (added(kept), away) if away and kept else (e, [])

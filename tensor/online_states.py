@@ -22,7 +22,7 @@ from ..ir.node import Node, axes_of, const, placeholder
 from ..ir.operators import arith, cast, substitute
 from .online_anchors import INF, Anchors, FoldState, Inseparable, factors
 from .online_empty import hidden_by
-from .online_expand import Expansion
+from .online_expand import Expansion, pulled_out
 from .online_terms import Factor, Term, body_of, short
 
 Reduction = tuple[tuple[Node, ...], tuple[Node, ...], DType]
@@ -86,12 +86,16 @@ class States:
         key = (combine, over, body, dtype)
         if key not in self._known:
             name = self._free_name(name)
-            needed = axes_of(body) | set(self._shared)
-            state = FoldState(name, combine, over, body, tuple(a for a in axes if a in needed), dtype)
+            state = FoldState(name, combine, over, body, self._axes(axes, axes_of(body) | set(self._shared)), dtype)
             a, b = sides or (self.side("a")[state], self.side("b")[state])
             self._known[key] = self.states[name] = state
             self.merged[name] = arith(combine, a, b)
         return self._known[key]
+
+    def _axes(self, axes: tuple[Node, ...], needed: set[Node]) -> tuple[Node, ...]:
+        """The needed ones of `axes`, in the order of another state: a merge replaces those of equal axes at once."""
+        kept = tuple(a for a in axes if a in needed)
+        return next((s.axes for s in self.states.values() if set(s.axes) == set(kept)), kept)
 
     def side(self, letter: str) -> _Side:
         """The state of one of two tiles."""
@@ -143,7 +147,7 @@ class States:
     def _extreme(self, name: str, combine: str, body: Node, reduction: Reduction) -> Node:
         over, _, dtype = reduction
         x = Expansion(self.anchors, over)
-        pulled, away = _pulled(x, body)
+        pulled, away = pulled_out(x, body)
         if away and not self.anchors.held(pulled):
             out = self._state(name, combine, pulled, reduction, None).ref
             for negative, node in away:
@@ -274,23 +278,6 @@ def _same(a: Node, b: Node) -> bool:
     """Whether two products have the same factors."""
     (up, down), (top, under) = factors(a), factors(b)
     return Counter(up) == Counter(top) and Counter(down) == Counter(under)
-
-
-def _pulled(x: Expansion, e: Node) -> tuple[Node, list[tuple[bool, Node]]]:
-    """`e` without the earlier results that are added to it, and those, signed; through masks to ±∞."""
-    if e.op == "where" and not x.held(e.src[0]) and e.src[2].op == "const" and abs(e.src[2].arg) == INF:
-        inner, away = _pulled(x, e.src[1])
-        return F.where(e.src[0], inner, e.src[2]), away
-    leaves = x.leaves(e)
-    away = [(p.negative, p.node) for p in leaves if x.held(p.node) and x.free(p.node)]
-    kept = [p for p in leaves if not (x.held(p.node) and x.free(p.node))]
-    if not away or not kept:
-        return e, []
-    out: Node | None = None
-    for p in sorted(kept, key=lambda p: p.negative):
-        out = (-p.node if p.negative else p.node) if out is None else out - p.node if p.negative else out + p.node
-    assert out is not None
-    return out, away
 
 
 def _beyond(combine: str, place: Node, nowhere: Node) -> bool:

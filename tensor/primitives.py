@@ -93,10 +93,24 @@ def reduce(combine: str, x: TensorNode, dims: Iterable[int]) -> TensorNode:
     over = tuple(sorted(dims))
     if not over:
         return x
+    if x.op == "view" and x.arg.permutes and len(x.arg.shape) == len(x.arg.source):
+        return _unmoved(combine, x, over)
     shape = tuple(n for d, n in enumerate(x.shape) if d not in over)
     if all(x.shape[d] == 1 for d in over):
         return reshape(x, shape)
     return make("reduce", (x,), (combine, over), shape, x.dtype)
+
+
+def _unmoved(combine: str, x: TensorNode, over: tuple[int, ...]) -> TensorNode:
+    """A reduction of a permutation as a permutation of a reduction: siblings over one array look alike then."""
+    back = [d for d in range(len(x.shape)) if x.shape[d] != 1]
+    plain = dict(zip([p for p in x.arg.plain if p is not None], [d for d, p in enumerate(x.arg.plain) if p is not None]))
+    units = iter(d for d, p in enumerate(x.arg.plain) if p is None)
+    source = [plain[d] if d in back else next(units) for d in range(len(x.shape))]
+    kept = [source[d] for d in range(len(x.shape)) if d not in over]
+    out = reduce(combine, x.src[0], [source[d] for d in over])
+    order = [sorted(kept).index(d) for d in kept]
+    return out if order == sorted(order) else view(out, maps.permute(out.shape, order))
 
 
 def scan(combine: str, x: TensorNode, dim: int) -> TensorNode:

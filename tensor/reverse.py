@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ..ir.errors import UsageError
-from .grad_checkpoint import Region, again
+from .grad_checkpoint import CheckpointRegion, again
 from .grad_rules import RULES
 from .grad_softmax import Softmax, softmaxes
 from .lines import at
@@ -51,7 +51,7 @@ class Backward:
                 self.values[id(n)] = softmax.weights
             elif (
                 n.op in ("view", "cast", "elementwise", "after")
-                and not isinstance(n.arg, Region)
+                and not isinstance(n.arg, CheckpointRegion)
                 and any(id(s) in self.values for s in n.src)
             ):
                 self.values[id(n)] = make(n.op, tuple(map(self.value, n.src)), n.arg, n.shape, n.dtype)
@@ -82,7 +82,7 @@ class Backward:
             softmax = self.softmaxes.get(id(n))
             if softmax is not None:
                 self.give(*softmax.gradient(self.value(n), dy, self.found))
-            elif isinstance(n.arg, Region):
+            elif isinstance(n.arg, CheckpointRegion):
                 self._again(n, dy)
             else:
                 wanted = tuple(id(s) in self.active for s in n.src)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import UsageError
 from . import buffers, small
-from .calls import CallList, KernelCall, call_list, is_leaf, key_of, leaves_of
+from .calls import CallList, KernelCall, call_list, key_of, leaves_of
 from .node import TensorNode
 from .programs import program
 
@@ -49,7 +49,7 @@ def device_of(leaves: Sequence[TensorNode], default: str) -> str:
 
 def realise(outs: Sequence[TensorNode], device: str = "cpu") -> None:
     """Give every node of `outs` memory with its values."""
-    wanted = list({id(o): o for o in outs if not is_leaf(o)}.values())
+    wanted = list({id(o): o for o in outs if o.data is None}.values())
     if not wanted:
         return
     leaves = leaves_of(wanted)

@@ -14,7 +14,7 @@ from . import maps
 from .maps import IndexMap
 from .node import TensorNode, constant_of
 from .ops import elementwise as E
-from .partition.heads import varies
+from .partition.heads import is_contraction, varies
 from .primitives import elementwise, reduce, view
 
 DEPTH = 16
@@ -26,7 +26,7 @@ def summed(x: TensorNode, over: Iterable[int]) -> TensorNode:
     dims = tuple(sorted(over))
     if not dims:
         return x
-    if x.op == "reduce" and x.arg[0] == "add":
+    if x.op == "reduce" and x.arg[0] == "add" and not is_contraction(x):
         kept = [d for d in range(len(x.src[0].shape)) if d not in x.arg[1]]
         return summed(x.src[0], (*x.arg[1], *(kept[d] for d in dims)))
     inside: list[TensorNode] = []
@@ -38,7 +38,7 @@ def summed(x: TensorNode, over: Iterable[int]) -> TensorNode:
         if op == "mul" and c != 1:
             f, scale = rest, scale * c
         if varies(f) & changing:
-            inside.append(f if op == "mul" else E.divide(1.0, f))
+            inside.append(f if op == "mul" else E.binary("div", 1.0, f))
         else:
             outside.append((op, f))
     if not outside and scale == 1:
@@ -51,7 +51,7 @@ def summed(x: TensorNode, over: Iterable[int]) -> TensorNode:
         scale *= prod(x.shape[d] for d in dims)
     for op, f in outside:
         f = without(f, dims)
-        out = (f if op == "mul" else E.divide(1.0, f)) if out is None else elementwise(op, out, f)
+        out = (f if op == "mul" else E.binary("div", 1.0, f)) if out is None else elementwise(op, out, f)
     assert out is not None
     return scaled(out, scale)
 

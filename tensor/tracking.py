@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
-from .node import Argument, TensorNode, walk
+from .node import OpenArgument, TensorNode, walk
 
 LEAVES: weakref.WeakKeyDictionary[TensorNode, weakref.ref[Any]] = weakref.WeakKeyDictionary()
 """The tensors with requires_grad, by their nodes."""
@@ -21,6 +21,6 @@ def keeps(node: TensorNode) -> bool:
     """Whether a gradient may still be asked for through a node: of a tensor with requires_grad, or of an argument of a
     function that is being differentiated."""
     return node.tracked and any(
-        (isinstance(n.arg, Argument) and n.arg.open) or (n in LEAVES and LEAVES[n]() is not None)
+        (isinstance(n.arg, OpenArgument) and n.arg.open) or (n in LEAVES and LEAVES[n]() is not None)
         for n in walk([node], lambda n: not n.tracked)
     )

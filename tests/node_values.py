@@ -16,7 +16,8 @@ _REDUCE = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minim
 _NUMPY: dict[str, Any] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "max": np.maximum, "min": np.minimum,
     "pow": np.power, "remainder": np.remainder, "where": np.where, "lt": np.less, "le": np.less_equal, "eq": np.equal,
-    "ne": np.not_equal, "and": np.logical_and, "or": np.logical_or, "not": np.logical_not, "neg": np.negative, "abs": np.abs,
+    "ne": np.not_equal, "and": np.bitwise_and, "or": np.bitwise_or, "not": np.logical_not, "neg": np.negative, "abs": np.abs,
+    "shl": np.left_shift, "shr": np.right_shift, "xor": np.bitwise_xor, "floordiv": np.floor_divide,
     "erf": np.vectorize(erf, otypes=[float]),
 }  # fmt: skip
 

@@ -17,7 +17,7 @@ from tilewright.lower import Program, lower
 from tilewright.opts import apply, parse
 
 LANES = {"plain": [], "lanes": [["UPCAST", "i", 16]]}
-"""Schedules: one element at a time, and vectors."""
+"""Schedules: one element at a time, and vectors (on GPUs a thread has four elements either way)."""
 
 
 def pointwise(ins: Sequence[str], n: int, results: Callable[..., Sequence[Node]]) -> Kernel:
@@ -33,7 +33,8 @@ def pointwise(ins: Sequence[str], n: int, results: Callable[..., Sequence[Node]]
 def program(kernel: Kernel, schedule: str, way: str = "llvm", expand: bool = True) -> Program:
     """The kernel lowered for what runs it."""
     target = {"opencl": targets.named("opencl-gpu"), "cuda": run_text.CUDA}.get(way, targets.host())
-    return lower(apply(kernel, parse(LANES[schedule]), target), expand=expand)
+    copies = [["UPCAST", "i", 4]] if way in ("opencl", "cuda") else LANES[schedule]
+    return lower(apply(kernel, parse(copies), target), expand=expand)
 
 
 RUNS: dict[str, Callable[[Program, Sequence[Any]], None]] = {

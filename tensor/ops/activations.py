@@ -6,7 +6,7 @@ from math import pi, sqrt
 
 from ...ir.errors import UsageError
 from ..node import TensorNode
-from ..primitives import cast, elementwise, expand
+from ..primitives import cast, elementwise, expand, stop_gradient
 from ..promotion import to_float
 from .arithmetic import clip
 from .elementary import times
@@ -105,4 +105,5 @@ def _from_top(x: TensorNode, axis: Axis, name: str) -> tuple[TensorNode, tuple[i
     over = dims(x, axis, name)
     if any(x.shape[d] == 0 for d in over):
         return x, over
-    return elementwise("sub", x, expand(reduced("max", x, over, True, name), x.shape)), over
+    top = stop_gradient(reduced("max", x, over, True, name))  # what is taken from all of a row changes nothing
+    return elementwise("sub", x, expand(top, x.shape)), over

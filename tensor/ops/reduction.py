@@ -10,7 +10,7 @@ from ...ir.dtypes import dtype as dtype_of
 from ...ir.errors import UsageError
 from .. import maps
 from ..node import TensorNode
-from ..primitives import cast, const, elementwise, expand, reduce, reshape, scan, view
+from ..primitives import cast, const, elementwise, expand, reduce, reshape, scan, stop_gradient, view
 from ..promotion import sum_type, to_float
 from .creation import along
 from .elementwise import choose, like, truth
@@ -97,7 +97,7 @@ def logsumexp(x: TensorNode, /, axis: Axis = None, keepdims: bool = False) -> Te
     """ln Σ eˣ, by the largest element."""
     x = cast(x, to_float(x.dtype))
     over = dims(x, axis, "logsumexp")
-    top = reduced("max", x, over, True, "logsumexp")
+    top = stop_gradient(reduced("max", x, over, True, "logsumexp"))  # the result does not depend on it
     far = elementwise("exp", elementwise("sub", x, expand(top, x.shape)))
     out = elementwise("add", elementwise("log", reduced("add", far, over, True, "logsumexp")), top)
     out = choose(elementwise("eq", elementwise("abs", top), like(top, float("inf"))), top, out)
@@ -180,7 +180,9 @@ def _running(combine: str, x: TensorNode, axis: int | None, initial: bool, name:
     return choose(elementwise("eq", along(padded.shape[d], padded.shape, d), const(0, int64, padded.shape)), 1, padded)
 
 
-def diff(x: TensorNode, /, *, axis: int = -1, n: int = 1, prepend: TensorNode | None = None, append: TensorNode | None = None) -> TensorNode:
+def diff(
+    x: TensorNode, /, *, axis: int = -1, n: int = 1, prepend: TensorNode | None = None, append: TensorNode | None = None
+) -> TensorNode:
     """Differences of neighbours along a dimension, `n` times."""
     from .joining import concat
     from .movement import part

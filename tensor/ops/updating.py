@@ -15,7 +15,7 @@ from ..node import Gathered, Loaded, Scattered, TensorNode
 from ..primitives import cast, const, elementwise, expand, gather, iota, reshape, scatter, view
 from ..promotion import Scalar, promote
 from .creation import along
-from .elementwise import broadcast_shape, choose
+from .elementwise import broadcast_shape
 from .indexing import _spread, _wrapped
 from .keys import IndexKey, parsed
 from .movement import dims

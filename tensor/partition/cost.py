@@ -7,14 +7,38 @@ from dataclasses import dataclass
 
 from ..node import TensorNode
 
-_FLOPS = {"exp": 12, "log": 12, "tanh": 16, "erf": 16, "sin": 16, "cos": 16, "log1p": 14, "expm1": 14, "pow": 30, "tan": 32, "asin": 24, "acos": 24,
-    "atan": 18, "atan2": 30, "sinh": 40, "cosh": 30, "asinh": 30, "acosh": 30, "atanh": 24, "div": 4, "sqrt": 4}
+_FLOPS = {
+    "exp": 12,
+    "log": 12,
+    "tanh": 16,
+    "erf": 16,
+    "sin": 16,
+    "cos": 16,
+    "log1p": 14,
+    "expm1": 14,
+    "pow": 30,
+    "tan": 32,
+    "asin": 24,
+    "acos": 24,
+    "atan": 18,
+    "atan2": 30,
+    "sinh": 40,
+    "cosh": 30,
+    "asinh": 30,
+    "acosh": 30,
+    "atanh": 24,
+    "div": 4,
+    "sqrt": 4,
+}
 """Operations of one element, in multiply-adds of a vector unit; 1 for what is not named."""
 
 FLOPS_PER_BYTE = 8.0
 """What a core computes while memory delivers a byte: of the order of what server cores, laptops and GPUs do alike
 (30 to 60 GFLOP/s of simple vector work a core against 4 to 8 GB/s). Only its order matters: a wrong factor of two moves
 a boundary between nearly equal choices."""
+
+MASK = 3
+"""Operations of a padded read: bounds are compared, and what is outside is chosen."""
 
 CHEAP = 2
 """Operations that a contraction's operand may hold: they are hidden behind the loads."""
@@ -52,7 +76,9 @@ def behind(node: TensorNode, ends: Callable[[TensorNode], bool]) -> Behind:
             if n is not node:
                 arrays[id(n)] = n
                 continue
-        if n.op == "elementwise":
+        if n.op == "view" and n.arg.mask is not None:
+            flops += MASK
+        elif n.op == "elementwise":
             flops += _FLOPS.get(n.arg, 1)
         stack.extend(n.src)
     return Behind(flops, tuple(arrays.values()), reduces)

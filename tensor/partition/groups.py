@@ -33,6 +33,12 @@ class Parted:
     groups: list[Group]
     regions: Regions
 
+    def strays(self) -> list[TensorNode]:
+        """Absorbed contractions that a kernel without a fold would compute, whole: they are better stored."""
+        absorbed = {id(s): s for heads in self.regions.plan.absorbed.values() for s in heads}
+        inside = {id(root): {id(f) for f in g.folded} for g in self.groups for root in g.roots}
+        return [s for i, s in absorbed.items() if any(i not in inside[id(u.region.root)] for u in self.regions.uses[i].values())]
+
 
 def partition(outs: Sequence[TensorNode], banned: Collection[int] = ()) -> Parted:
     """The kernels that compute `outs`. `banned`: ids of contractions that are not to run inside of a fold."""
@@ -62,6 +68,8 @@ def partition(outs: Sequence[TensorNode], banned: Collection[int] = ()) -> Parte
             plan.absorbed[id(end)] = folds.absorbed[id(n)]
     for together in folds.together:
         host, *guests = (ends[id(h)] for h in together)
+        every = {id(f): f for e in (host, *guests) for f in plan.absorbed.get(id(e), ())}
+        plan.absorbed[id(host)] = tuple(every.values())
         plan.guests.update((id(g), host) for g in guests)
     stored.update((id(n), (n, Rule.limit)) for n in cuts(graph, lambda n: id(n) in stored))
     regions = Regions(graph, stored, heads, plan)
@@ -105,7 +113,20 @@ def _ordered(graph: Graph, regions: Regions) -> list[Group]:
 
     for g in list(groups):
         place(g)
+    for group in done:
+        if group.folded and len(group.roots) > 1:
+            _arrange(graph, group)
     return done
+
+
+def _arrange(graph: Graph, group: Group) -> None:
+    """Results of a fold that do not need each other, in the order of the named kernels: the largest first (a row's
+    log-sum-exp after the rows), then those that need more of the contractions (attention's dk before dv)."""
+    pairs = list(zip(group.roots, group.rules, strict=True))
+    if any(graph.depends(a, b) for a, _ in pairs for b, _ in pairs if a is not b):
+        return
+    pairs.sort(key=lambda p: (-p[0].size, -sum(graph.depends(p[0], f) for f in group.folded)))
+    group.roots, group.rules = [n for n, _ in pairs], [r for _, r in pairs]
 
 
 def _hosts(n: TensorNode, regions: Regions) -> list[KernelRegion]:
@@ -135,7 +156,8 @@ def _siblings(groups: dict[int, Group], regions: Regions, needs: dict[int, set[i
     for g, group in groups.items():
         base = regions.regions[g].base
         if group.head is None and len(group.roots) == 1 and base.op == "reduce" and base.src[0].size >= SHARED:
-            alike.setdefault((base.src[0].shape, base.arg[1]), []).append(g)
+            over = {d: base.src[0].shape[d] for d in base.arg[1]}
+            alike.setdefault((base.shape, tuple(over.values())), []).append(g)
     for found in alike.values():
         while found:
             b, *found = found

@@ -166,12 +166,21 @@ class Regions:
     def _row_host(self, n: TensorNode, uses: dict[int, KernelUse]) -> KernelUse | None:
         """Of the kernels that read a row's result (a layernorm's 1 / deviation), one that may compute and store it itself:
         all others can run after it."""
-        if n.op != "elementwise" or self.stored[id(n)][1] is not Rule.readers or not cost.behind(n, self._end).reduces:
+        if n.op != "elementwise" or self.stored[id(n)][1] is not Rule.readers:
             return None
+        b = cost.behind(n, self._end)
+        if not b.reduces:
+            return None
+        folded = all(id(a.src[0]) in self.plan.inside for a in b.arrays if a.op == "reduce")
         regions = [u.region for u in uses.values()]
         for u in sorted(uses.values(), key=lambda u: self.graph.place[id(u.region.root)]):
             host = u.region
-            fits = host.head is None and host.base.size > n.size and self._hoisted(u) and len(u.indices) == 1
+            fits = (
+                (host.head is None or (folded and bool(host.folded)))
+                and host.base.size > n.size
+                and self._hoisted(u)
+                and len(u.indices) == 1
+            )
             if fits and not any(r is not host and self.graph.depends(host.root, r.root) for r in regions):
                 return u
         return None

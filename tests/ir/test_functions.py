@@ -37,6 +37,8 @@ ONE: dict[str, tuple[Callable[..., Any], Callable[..., Any], float]] = {
     "signbit": (f.sign_bit, lambda x: np.signbit(x) & ~np.isnan(x), 0),
 }
 """The function, NumPy's, and how many units in the last place they may differ by."""
+WRITTEN_OUT = ("trunc", "round", "expm1", "log1p", "sin", "cos", "atan", "isnan")
+"""Those that are no compositions of others: all that a language can get wrong."""
 EDGES = [0.0, -0.0, inf, -inf, nan, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 1e-20, -1e-20, 88.5, -88.5, 89.5, 1e10, -1e10, 0.999, -0.999]
 
 
@@ -64,10 +66,11 @@ def close(got: Any, want: Any, ulps: float, what: str) -> None:
 @pytest.mark.parametrize("way", value_kernels.RUNS)
 def test_functions_of_one_number(way: str, name: str) -> None:
     x = samples(name)
-    kernel = value_kernels.pointwise([name], len(x), lambda x: [g(x) for g, _, _ in ONE.values()])
+    some = {what: row for what, row in ONE.items() if way in ("llvm", "interpreter") or what in WRITTEN_OUT}
+    kernel = value_kernels.pointwise([name], len(x), lambda x: [g(x) for g, _, _ in some.values()])
     got = value_kernels.run(kernel, [x], way)
     with np.errstate(all="ignore"):
-        for at, (what, (_, numpy, ulps)) in enumerate(ONE.items()):
+        for at, (what, (_, numpy, ulps)) in enumerate(some.items()):
             close(got[f"y{at}"], np.asarray(numpy(x.astype(np.float64))), ulps, what)
 
 

@@ -12,7 +12,7 @@ from tilewright.ir import index as ix
 from tilewright.ir.buffer import Buffer, load
 from tilewright.ir.dtypes import index
 from tilewright.ir.node import Node, make
-from tilewright.ir.operators import substitute
+from tilewright.ir.operators import integer, substitute
 
 AXES = {"i": 3, "j": 4, "k": 5}
 SYMBOL = (1, 4)
@@ -231,3 +231,21 @@ def test_where_is_bounded_by_both_sides():
     i = axis("n", 4)
     node = make("where", index, (i < 2, const(-3), i * 5))
     assert ix.bounds(node) == (-3, 15)
+
+
+def test_operators_of_integers_have_intervals():
+    """Every pair of small numbers lies in the interval of its result."""
+    ranges = [(0, 3), (2, 7), (0, 12), (-5, 6), (4, 4), (1, 2)]
+    operators = {
+        "and": operator.and_, "or": operator.or_, "xor": operator.xor, "shr": operator.rshift,
+        "floordiv": lambda a, b: a // b if b else 0, "remainder": lambda a, b: a % b if b else 0,
+    }  # fmt: skip
+    for (a, b), (c, d) in itertools.product(ranges, ranges):
+        x, y = (Buffer("x", dtype("int64"), (), range=r)[()] for r in ((a, b), (c, d)))
+        for op, f in operators.items():
+            if op == "shr" and c < 0:
+                continue
+            lo, hi = ix.bounds(integer(op, x, y))
+            seen = [f(p, q) for p in range(a, b + 1) for q in range(c, d + 1)]
+            assert lo <= min(seen) and max(seen) <= hi, (op, a, b, c, d)
+            assert min(a, c) < 0 or hi <= 15, "nothing is known"

@@ -9,10 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 import value_kernels
-from checks import twin_of
-from tilewright.ir import KernelBuilder, KernelError, Node, bool_, const, float32, int32, int64, uint32
+from checks import check_compiled, check_floats, twin_of
+from tilewright import targets
+from tilewright.ir import KernelBuilder, KernelError, Node, absolute, bool_, cast, const, float32, int32, int64, uint32, uint64
+from tilewright.ir import functions as f
 from tilewright.ir.evaluation.reference import evaluate
 from tilewright.ir.kernel import Kernel
+from tilewright.opts import parse
 
 TYPES = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 OPERATORS: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]] = {
@@ -60,8 +63,9 @@ def wanted(name: str) -> dict[str, Any]:
 
 @pytest.mark.many
 @pytest.mark.parametrize("name", TYPES)
-@pytest.mark.parametrize("schedule", value_kernels.LANES)
-@pytest.mark.parametrize("way", value_kernels.RUNS)
+@pytest.mark.parametrize(
+    ("way", "schedule"), [*((way, "lanes") for way in value_kernels.RUNS), ("llvm", "plain"), ("interpreter", "plain")]
+)
 def test_operators_are_numpys(way: str, schedule: str, name: str) -> None:
     x, y = operands(name)
     got = value_kernels.run(every(name, len(x)), [x, y], way, schedule)
@@ -141,3 +145,35 @@ def test_text_reads_as_it_is_written() -> None:
     x: Node = KernelBuilder("k").input("x", (4,), uint32)[0]
     assert repr((x ^ 3) << (x // x) | ~(x % x)) == "(((x[0] ^ 3) << (x[0] // x[0])) | not((x[0] % x[0])))"
     assert (x & 1).dtype is uint32 and (x.eq(0) & x.eq(1)).dtype is bool_
+
+
+@pytest.mark.parametrize("way", ["llvm", "c", "opencl", "cuda", "interpreter"])
+def test_high_products_and_rotations(way: str) -> None:
+    """What counter-based random numbers are made of: the high half of a product by 64 bits, and rotation by two shifts."""
+    x, y = operands("uint32")
+
+    def results(x: Node, y: Node) -> list[Node]:
+        return [((cast(x, uint64) * cast(y, uint64)) >> 32).cast(uint32), (x << 13) | (x >> 19)]
+
+    got = value_kernels.run(value_kernels.pointwise(["uint32", "uint32"], len(x), results), [x, y], way)
+    np.testing.assert_array_equal(got["y0"], ((x.astype(np.uint64) * y) >> np.uint64(32)).astype(np.uint32))
+    np.testing.assert_array_equal(got["y1"], (x << np.uint32(13)) | (x >> np.uint32(19)))
+
+
+def test_the_verifier_takes_them() -> None:
+    """Inputs as a search draws them, compiled code between guard pages, and the whole output compared."""
+
+    def results(x: Node, y: Node) -> list[Node]:
+        small = cast(cast(x, float32) * 0.001, int32)
+        return [
+            x // (y & 31),
+            x % y,
+            small ^ 3,
+            f.sin(cast(y, float32)),
+            f.power(absolute(cast(x, float32)) + 0.5, 0.25 * cast(y % 8, float32)),
+        ]
+
+    kernel = value_kernels.pointwise(["uint16", "uint16"], 256, results)
+    for opts in value_kernels.LANES.values():
+        check_compiled(kernel, parse(opts))
+        check_floats(kernel, parse(opts), targets.named("avx2"))

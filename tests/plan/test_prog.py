@@ -92,12 +92,13 @@ def test_new_and_old_arrays_mix(prog: Prog) -> None:
 
 def test_arrays_are_not_kept(prog: Prog) -> None:
     a, b, c = np.ones((8, 16), np.float32), np.ones((16, 32), np.float32), np.empty((8, 32), np.float32)
-    for _ in range(3):
+    for _ in range(5):
         prog(a, b, out=c)
+    assert len(prog._same._known) == 1
     references = [weakref.ref(x) for x in (a, b, c)]
     del a, b, c
     gc.collect()
-    assert [r() for r in references] == [None] * 3
+    assert [r() for r in references] == [None] * 3 and not prog._same._known
 
 
 def wrong_array(what: str, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> tuple[list[object], object]:
@@ -133,7 +134,8 @@ WRONG = {
 @pytest.mark.parametrize("what", WRONG)
 def test_a_call_after_a_good_one_is_checked_too(prog: Prog, what: str) -> None:
     a, b, c = arrays()
-    prog(a, b, out=c)
+    for _ in range(5):
+        prog(a, b, out=c)
     inputs, out = wrong_array(what, a, b, c)
     with pytest.raises(UsageError, match=WRONG[what]):
         prog(*inputs, out=out)
@@ -174,6 +176,20 @@ def test_an_output_in_place_is_its_input_or_apart(make, rows: Cache, measured) -
         own(a, b, out=a)
 
 
+def test_only_arrays_that_come_in_a_row_are_remembered(prog: Prog) -> None:
+    sets = [arrays() for _ in range(100)]
+    for _ in range(4):
+        for a, b, c in sets:
+            prog(a, b, out=c)
+    assert not prog._same._known
+    for a, b, c in sets:
+        for _ in range(5):
+            c[:] = np.nan
+            prog(a, b, out=c)
+        np.testing.assert_allclose(c, a @ b, rtol=1e-5, atol=1e-5)
+    assert len(prog._same._known) == 64
+
+
 def test_many_sets_of_arrays_are_bound_once(prog: Prog, monkeypatch: pytest.MonkeyPatch) -> None:
     a, b, c = arrays()
     prog(a, b, out=c)
@@ -186,7 +202,10 @@ def test_many_sets_of_arrays_are_bound_once(prog: Prog, monkeypatch: pytest.Monk
 
 def test_an_array_that_was_viewed_differently_is_checked_again(prog: Prog) -> None:
     a, b, c = arrays()
-    prog(a, b, out=c)
+    for _ in range(5):
+        prog(a, b, out=c)
+    with pytest.raises(ValueError, match="resize"):
+        a.resize((100, 100), refcheck=False)
     try:
         a.shape = (16, 8)
     except AttributeError:
@@ -198,7 +217,8 @@ def test_an_array_that_was_viewed_differently_is_checked_again(prog: Prog) -> No
 @pytest.mark.filterwarnings("ignore:Setting the strides:DeprecationWarning")
 def test_an_array_whose_strides_were_set_is_checked_again(prog: Prog) -> None:
     a, b, c = arrays()
-    prog(a, b, out=c)
+    for _ in range(5):
+        prog(a, b, out=c)
     try:
         a.strides = (0, 4)
     except AttributeError:

@@ -7,13 +7,18 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from differences import check
+from tilewright.ir.canonical import canonical
+from tilewright.ir.dtypes import float32
+from tilewright.kernels import attention_delta, attention_dkv, attention_dq, attention_lse
 from tilewright.tensor import primitives as P
+from tilewright.tensor.calls import KernelCall, call_list
 from tilewright.tensor.node import TensorNode, walk
 from tilewright.tensor.ops import elementwise as E
 from tilewright.tensor.ops import linalg as L
 from tilewright.tensor.ops import movement as M
 from tilewright.tensor.ops import reduction as R
 from tilewright.tensor.partition.heads import is_contraction
+from tilewright.tensor.reverse import gradients
 from tilewright.tensor.tensor import Tensor
 
 pytestmark = pytest.mark.many
@@ -23,7 +28,7 @@ rng = np.random.default_rng(1)
 def softmax(s: TensorNode, stop: bool = True) -> TensorNode:
     m = R.max(s, -1, keepdims=True)
     e = E.floating("exp", E.binary("sub", s, P.stop_gradient(m) if stop else m))
-    return E.divide(e, R.sum(e, -1, keepdims=True))
+    return E.binary("div", e, R.sum(e, -1, keepdims=True))
 
 
 def causal(s: TensorNode) -> TensorNode:
@@ -107,3 +112,15 @@ def test_cross_entropy_of_a_product() -> None:
 
     for g in check(loss, h, w, twice=False):
         assert not any(n.op == "scatter" for n in walk([g]))
+
+
+@pytest.mark.parametrize(("masked", "size"), [(True, 17), (False, 12)])
+def test_attention_has_the_named_kernels(masked: bool, size: int) -> None:
+    """Forward and backward are four kernels: attention with log-sum-exp, delta, dq, and dk with dv."""
+    b, h, d = 2, 3, 8
+    q, k, v, dy = (Tensor(rng.standard_normal((b, h, size, d)).astype("f")).node for _ in range(4))
+    y = attention(q, k, v, causal if masked else lambda s: s)
+    calls = call_list([y, *gradients([y], [dy], [q, k, v])]).calls
+    shape = {"b": b, "h": h, "s": size, "d": d, "causal": int(masked), "w": 0, "shared": 1}
+    made = [canonical(c.kernel).text for c in calls if isinstance(c, KernelCall)]
+    assert made == [canonical(m.make(shape, float32)).text for m in (attention_lse, attention_delta, attention_dq, attention_dkv)]

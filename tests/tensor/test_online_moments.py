@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from raw_kernels import Logits, M, N, agrees, both, components, folded, numbers, wide
+from raw_kernels import Logits, M, N, Raw, agrees, both, components, fold_of, folded, numbers, wide
 from tilewright.ir import (
     sqrt,
 )
@@ -117,3 +117,21 @@ def test_layernorm_into_a_product() -> None:
         return ((s - s.mean(-1, keepdims=True)) / np.sqrt(s.var(-1, keepdims=True) + 0.5) * x["g"]) @ x["w"]
 
     r.finished(y=want)
+
+
+def test_values_with_their_axes_in_another_order() -> None:
+    """The states have one order: a merge replaces at once those that read each other."""
+    r = Raw()
+    x = r.input("x", M, N, 3)
+    total = r.sum((M, 3), N, lambda i, c, j: x[i, j, c])
+
+    def dev(i, c, j):
+        return x[i, j, c] - total(i, c) / float(N)
+
+    square = r.sum((3, M), N, lambda c, i, j: dev(i, c, j) * dev(i, c, j))
+    r.store("y", (M, 3), lambda i, c: square(c, i) / float(N))
+    kernel = folded(r.build(), True)
+    inputs = numbers(kernel)
+    agrees(kernel, inputs, {"y": wide(inputs)["x"].var(1)})
+    fold = fold_of(kernel)
+    assert len({fold.component(c).axes for c in components(kernel) if len(fold.component(c).axes) == 2}) == 1

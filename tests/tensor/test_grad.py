@@ -1,0 +1,186 @@
+"""grad, value_and_grad, vjp, jvp, stop_gradient, checkpoint and backward(): on tensors, with kernels."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+from node_values import value
+from tilewright.ir.errors import UsageError
+from tilewright.tensor.grad import checkpoint, grad, jvp, register_gradient, stop_gradient, value_and_grad, vjp
+from tilewright.tensor.grad_host import HOST_RULES
+from tilewright.tensor.node import HostCall, walk
+from tilewright.tensor.primitives import host
+from tilewright.tensor.run import listed
+from tilewright.tensor.tensor import Tensor
+
+pytestmark = pytest.mark.many
+rng = np.random.default_rng(0)
+
+
+def array(*shape: int) -> Any:
+    return rng.standard_normal(shape).astype("f")
+
+
+def values(*ts: Any) -> list[Any]:
+    """By NumPy: fast, and apart from kernels."""
+    memory: dict[int, Any] = {}
+    return [value(t.node, memory) for t in ts]
+
+
+def test_a_model_of_trees_with_kernels() -> None:
+    """Values and gradients of a nested tree of parameters, computed by kernels, against the formula."""
+    p = {"in": (Tensor(array(5, 7)), Tensor(array(7))), "out": [Tensor(array(7, 3)), None]}
+    x, y = array(4, 5), array(4, 3)
+
+    def loss(p: Any, x: Any) -> tuple[Any, Any]:
+        h = (x @ p["in"][0] + p["in"][1]).tanh()
+        out = h @ p["out"][0]
+        return ((out - Tensor(y)) * (out - Tensor(y))).sum(), out
+
+    (v, out), g = value_and_grad(loss, has_aux=True)(p, Tensor(x))
+    (w, b), (u, none) = [t.numpy() for t in p["in"]], (p["out"][0].numpy(), g["out"][1])
+    h = np.tanh(x @ w + b)
+    d = 2 * (h @ u - y)
+    dh = (d @ u.T) * (1 - h * h)
+    np.testing.assert_allclose(out.numpy(), h @ u, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(v.item(), ((h @ u - y) ** 2).sum(), rtol=1e-5)
+    for got, want in ((g["in"][0], x.T @ dh), (g["in"][1], dh.sum(0)), (g["out"][0], h.T @ d)):
+        np.testing.assert_allclose(got.numpy(), want, rtol=1e-4, atol=1e-4)
+    assert none is None
+
+
+def test_uses_outside_of_the_argument_count_as_constants() -> None:
+    x = Tensor(np.array([2.0, 3.0]))
+    (one,) = values(grad(lambda a: (a * x).sum())(x))
+    assert one.tolist() == [2, 3]
+    (inner,) = values(grad(lambda a: (a * grad(lambda b: (b * b * a).sum())(x)).sum())(x))
+    assert inner.tolist() == [4 * 4, 4 * 9]  # a · 2xa, by a
+    a, b = values(*grad(lambda a, b: (a * b * b).sum(), (0, 1))(x, x))
+    assert a.tolist() == [4, 9] and b.tolist() == [8, 18]
+
+
+def test_derivatives_of_derivatives() -> None:
+    x = Tensor(np.array(0.7))
+
+    def f(x: Any) -> Any:
+        return (x * x).exp()
+
+    (second, third) = values(grad(grad(f))(x), grad(grad(grad(f)))(x))
+    e = np.exp(0.49)
+    np.testing.assert_allclose([second, third], [(2 + 4 * 0.49) * e, (12 * 0.7 + 8 * 0.343) * e])
+
+
+def test_vjp_and_jvp_are_transposes() -> None:
+    w, x = Tensor(rng.standard_normal((3, 4))), Tensor(rng.standard_normal(4))
+    v, u = rng.standard_normal(4), rng.standard_normal(3)
+
+    def f(w: Any, x: Any) -> Any:
+        return (w @ x).tanh()
+
+    y, pull = vjp(f, w, x)
+    dw, dx = pull(u)
+    out, dy = jvp(f, (w, x), (np.zeros((3, 4)), v))
+    a, b, got, plain = values(dx, dy, out, y)
+    jacobian = (1 - plain**2)[:, None] * w.numpy()
+    np.testing.assert_allclose(a, u @ jacobian)
+    np.testing.assert_allclose(b, jacobian @ v)
+    np.testing.assert_allclose(got, plain)
+    assert dw.shape == (3, 4)
+
+
+def test_stop_gradient_and_detach() -> None:
+    x = Tensor(np.array([1.0, 2.0]))
+    (g,) = values(grad(lambda a: (a * stop_gradient({"t": a})["t"] + a.detach() * a.detach()).sum())(x))
+    assert g.tolist() == [1, 2]
+
+
+def test_checkpoint_computes_again_and_gives_the_same() -> None:
+    """Equal gradients; what is between is made anew, after the gradient of the region's result."""
+    w1, w2, x = Tensor(rng.standard_normal((4, 6))), Tensor(rng.standard_normal((6, 4))), Tensor(rng.standard_normal((5, 4)))
+
+    def layer(h: Any, w: Any) -> Any:
+        return (h @ w).tanh() @ w2
+
+    def loss(f: Any) -> Any:
+        return lambda w1, x: (f(f(x, w1), w1) * f(x, w1)).sum()
+
+    plain = value_and_grad(loss(layer), (0, 1))(w1, x)
+    again = value_and_grad(loss(checkpoint(layer)), (0, 1))(w1, x)
+    nested = value_and_grad(loss(checkpoint(lambda h, w: checkpoint(layer)(h, w) * 1.0)), (0, 1))(w1, x)
+    for other in (again, nested):
+        for a, b in zip(values(plain[0], *plain[1]), values(other[0], *other[1]), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-12)
+    behind = [n for t in again[1] for n in walk([t.node])]
+    assert any(n.op == "after" for n in behind) and not any(n.op == "after" for t in plain[1] for n in walk([t.node]))
+    assert len({id(n) for n in behind if n.arg == "tanh"}) == 6  # three calls, each made again
+
+
+def test_checkpoint_with_kernels() -> None:
+    """The second computation runs after what its gradient waits for, and the first one's results are gone by then."""
+    w, x = Tensor(array(32, 32)), Tensor(array(32, 32))
+
+    def layer(h: Any) -> Any:
+        return (h @ w).tanh()
+
+    f = checkpoint(lambda h: layer(layer(h)))
+    (_, g), (_, want) = (value_and_grad(lambda h, f=f: (f(h) * f(h)).sum())(x) for f in (f, lambda h: layer(layer(h))))
+    assert len(listed([g.node]).calls) > len(listed([want.node]).calls)
+    np.testing.assert_allclose(g.numpy(), want.numpy(), rtol=1e-3, atol=1e-4)
+
+
+def test_backward_adds_up() -> None:
+    w, b = Tensor(np.array([1.0, 2.0]), requires_grad=True), Tensor(np.array([3.0]), requires_grad=True)
+    for times in (1, 2):
+        y = (w * w * b).sum()
+        assert y.item() == 15  # computed before: its history is kept as long as w lives
+        y.backward()
+        got = values(w.grad, b.grad)
+        assert got[0].tolist() == [6 * times, 12 * times] and got[1].tolist() == [5 * times]
+    (w * b).backward(np.array([1.0, -1.0]))
+    assert values(w.grad)[0].tolist() == [15, 21]
+    with pytest.raises(UsageError, match="requires_grad"):
+        (Tensor(np.ones(1)) * 2).backward()
+    with pytest.raises(UsageError, match="no single number"):
+        (w * 2).backward()
+
+
+def test_what_was_computed_does_not_keep_its_past() -> None:
+    """A loop that replaces its parameters holds those of one step only."""
+    p = Tensor(np.ones(3))
+    first = weakref.ref(p.node)
+    for _ in range(3):
+        p = p - 0.1 * grad(lambda q: (q * q).sum())(p)
+        p.realise()
+    gc.collect()
+    assert first() is None and not p.node.src
+    np.testing.assert_allclose(p.numpy(), 0.8**3)
+
+
+def test_host_calls_can_be_given_a_gradient() -> None:
+    call = HostCall("cube_for_test", lambda a: a**3)
+    register_gradient("cube_for_test", lambda n, dy: [(Tensor.of(dy) * 3.0 * Tensor.of(n.src[0]) * Tensor.of(n.src[0])).node])
+    try:
+        (g,) = values(grad(lambda x: Tensor.of(host(call, (x.node,), x.shape, x.dtype)).sum())(Tensor(np.array([1.0, 2.0]))))
+    finally:
+        del HOST_RULES["cube_for_test"]
+    assert g.tolist() == [3, 12]
+
+
+def test_what_cannot_be_differentiated() -> None:
+    x = Tensor(np.ones(3))
+    with pytest.raises(UsageError, match="one float"):
+        grad(lambda x: x * 2)(x)
+    with pytest.raises(UsageError, match="one float"):
+        grad(lambda x: (x > 0).sum())(x)
+    with pytest.raises(UsageError, match="returned float"):
+        grad(lambda x: 1.0)(x)
+    with pytest.raises(UsageError, match="only floats"):
+        grad(lambda x: x.sum())(Tensor(np.array([1, 2])))
+    with pytest.raises(UsageError, match="argument 1"):
+        grad(lambda x: x.sum(), 1)(x)
+    with pytest.raises(UsageError, match="structure"):
+        vjp(lambda x: (x, x), x)[1](x)

@@ -1,0 +1,114 @@
+"""vmap against loops, for every primitive."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from node_values import value
+from tilewright.ir.errors import UsageError
+from tilewright.tensor import maps
+from tilewright.tensor import primitives as P
+from tilewright.tensor.grad import checkpoint, grad
+from tilewright.tensor.node import Gathered, HostCall, Loaded, Scattered, TensorNode
+from tilewright.tensor.ops import elementwise as E
+from tilewright.tensor.ops import linalg as L
+from tilewright.tensor.tensor import Tensor
+from tilewright.tensor.vmap import vmap
+
+pytestmark = pytest.mark.many
+rng = np.random.default_rng(0)
+
+
+def on_nodes(f: Callable[..., TensorNode]) -> Callable[..., Tensor]:
+    return lambda *ts: Tensor.of(f(*(t.node for t in ts)))
+
+
+def same(f: Callable[..., TensorNode], in_axes: Any, *arrays: Any) -> None:
+    """vmap of `f`, against `f` on each element."""
+    axes = [in_axes] * len(arrays) if in_axes is None or isinstance(in_axes, int) else in_axes
+    size = next(a.shape[x] for a, x in zip(arrays, axes) if x is not None)
+    given = [Tensor(a) for a in arrays]
+    got = value(vmap(on_nodes(f), in_axes)(*given).node, {})
+    for i in range(size):
+        parts = [Tensor(np.ascontiguousarray(a if x is None else a.take(i, x))) for a, x in zip(arrays, axes)]
+        np.testing.assert_allclose(got[i], value(f(*(p.node for p in parts)), {}), rtol=1e-12)
+
+
+def rows(table: TensorNode, ids: TensorNode) -> TensorNode:
+    shape = (ids.shape[0], table.shape[1])
+    axes = maps.holes(shape)
+    index = P.view(ids, maps.IndexMap(shape, ids.shape, axes, (axes[0],)))
+    return P.gather(table, Gathered(axes, (Loaded(0), axes[1])), (index,), shape)
+
+
+def scattered(x: TensorNode, ids: TensorNode) -> TensorNode:
+    (i,) = maps.holes(x.shape)
+    return P.scatter(x, Scattered("add", (i,), (Loaded(0),)), (ids,), (5,))
+
+
+X, Y = rng.standard_normal((3, 4, 2)), rng.standard_normal((2, 3, 4))
+IDS = rng.integers(0, 4, (3, 6))
+
+
+@pytest.mark.parametrize("axes", [(0, 1), (0, None), (None, 1)])
+def test_pointwise_and_products(axes: tuple[int | None, int | None]) -> None:
+    x = X if axes[0] is not None else X[0]
+    y = Y if axes[1] is not None else Y[:, 0]
+    same(lambda x, y: E.floating("exp", E.binary("mul", x, P.view(y, maps.permute((2, 4), (1, 0))))), axes, x, y)
+    same(lambda x, y: L.matmul(y, x), axes, x, y)
+
+
+def test_movement_reductions_and_scans() -> None:
+    same(lambda x: P.reshape(x, (8,)), 0, X)
+    same(lambda x: P.view(x, maps.padded(x.shape, (1, 0), (0, 2))), 1, X)
+    same(lambda x: P.view(x, maps.strided(x.shape, [(3, -2, 2), (0, 1, 1)])), 0, X)
+    for combine in ("add", "max"):
+        same(lambda x, c=combine: P.reduce(c, x, (1,)), 2, X)
+        same(lambda x, c=combine: P.scan(c, x, 0), 0, X)
+
+
+def test_indexed() -> None:
+    same(rows, (0, 0), X, IDS)
+    same(rows, (None, 0), X[0], IDS)
+    same(rows, (0, None), X, IDS[0])
+    same(scattered, (0, 0), rng.standard_normal((3, 6)), IDS)
+    same(scattered, (None, 0), rng.standard_normal(6), IDS)
+
+
+def test_numpy_calls_run_for_each_element() -> None:
+    call = HostCall("sort_for_vmap", lambda a: np.sort(a, axis=0))
+    same(lambda x: P.host(call, (x,), x.shape, x.dtype), 0, X)
+
+
+def test_axes_of_results_and_nesting() -> None:
+    x = Tensor(X)
+    assert vmap(lambda t: t.mT, out_axes=-1)(x).shape == (2, 4, 3)
+    got = vmap(vmap(lambda a, b: a * b, (0, None)), (None, 0))(Tensor(X[0, 0]), Tensor(X[0, :, 0]))
+    np.testing.assert_allclose(value(got.node, {}), np.outer(X[0, :, 0], X[0, 0]))
+    tree = vmap(lambda d: {"s": d["a"] + d["b"], "c": Tensor(1.0)})({"a": x, "b": x})
+    assert tree["s"].shape == X.shape and tree["c"].shape == (3,)
+
+
+def test_with_gradients() -> None:
+    """Gradients of each element, also through a checkpoint; and the gradient of a batch."""
+    x, w = Tensor(X[..., 0]), Tensor(rng.standard_normal(4))
+    for inner in (lambda w, x: (w * x).exp().sum(), checkpoint(lambda w, x: (w * x).exp().sum())):
+        each = vmap(grad(inner), (None, 0))(w, x)
+        want = np.exp(w.numpy() * x.numpy()) * x.numpy()
+        np.testing.assert_allclose(value(each.node, {}), want)
+        total = grad(lambda w, f=inner: vmap(f, (None, 0))(w, x).sum())(w)
+        np.testing.assert_allclose(value(total.node, {}), want.sum(0))
+
+
+def test_what_does_not_fit() -> None:
+    with pytest.raises(UsageError, match="sizes"):
+        vmap(lambda a, b: a + b)(Tensor(np.ones(3)), Tensor(np.ones(4)))
+    with pytest.raises(UsageError, match="axis 2"):
+        vmap(lambda a: a, 2)(Tensor(np.ones(3)))
+    with pytest.raises(UsageError, match="no argument"):
+        vmap(lambda a: a, None)(Tensor(np.ones(3)))
+    with pytest.raises(UsageError, match="captured"):
+        vmap(lambda a: a * a.numpy())(Tensor(np.ones(3)))
