@@ -89,7 +89,7 @@ def test_reading_by_keys_as_numpys(agree: Agree) -> None:
 
 
 def test_writing_by_keys_as_numpys(agree: Agree) -> None:
-    values = np.random.default_rng(1).standard_normal(X.shape).astype(np.float32)
+    values = np.random.default_rng(1).standard_normal(100).astype(np.float32)
     for key in KEYS:
         shape = X[key].shape
         for value in (np.float32(-1), values.flat[: int(np.prod(shape))].reshape(shape)):
@@ -105,7 +105,7 @@ def test_writing_twice_to_a_place_leaves_the_last_value(agree: Agree) -> None:
     x[at] = v
     t[Tensor(at)] = Tensor(v)
     agree("last", t, x)
-    agree("added", t.index_put(Tensor(at), Tensor(v)), [0, 4 + 8, 0, 2 + 2])
+    agree("added", t.index_put(Tensor(at), Tensor(v)), np.float32([0, 4 + 8, 0, 2 + 2]))
     y = np.zeros((3, 2), np.float32)
     np.add.at(y, (slice(None), [0, 1, 1]), np.ones((3, 3)))
     agree("scatter_add", Tensor(np.zeros((3, 2), np.float32)).scatter_add(Tensor(np.array([0, 1, 1])), xp.ones((3, 3)), axis=1), y)
@@ -125,7 +125,7 @@ def test_a_handle_changes_and_what_was_read_from_it_stays() -> None:
     assert same is t and t.tolist() == [10, 3, 4] and before.tolist() == [1, 2]
     with pytest.raises(UsageError, match="in place"):
         t += xp.ones((2, 3))
-    with pytest.raises(UsageError, match="does not fit"):
+    with pytest.raises(UsageError, match=r"setitem of shapes \[3\] and \[2\]"):
         t[:2] = Tensor([1.0, 2.0, 3.0])
 
 
@@ -140,7 +140,7 @@ def test_wrong_keys_are_index_errors(key: Any) -> None:
 def test_places_that_a_kernel_computes_are_kept_inside(agree: Agree) -> None:
     t = Tensor(np.arange(5.0, dtype=np.float32))
     at = Tensor(np.array([0, 3, 4])) * 3
-    agree("clamped", t[at], [0, 4, 4])
+    agree("clamped", t[at], np.float32([0, 4, 4]))
 
 
 def moved(x: Any, t: Tensor, rng: np.random.Generator) -> tuple[Any, Tensor]:
