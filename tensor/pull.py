@@ -36,10 +36,11 @@ class Pulled:
     outputs: tuple[TensorNode, ...]
 
 
-def pull(roots: Sequence[TensorNode], stored: Callable[[TensorNode], bool]) -> Pulled:
-    """The kernel of `roots`, readers before what they read. `stored` says of a node whether it is in memory before the
-    kernel runs; a root is not."""
-    return _Pull(roots, stored).pulled()
+def pull(roots: Sequence[TensorNode], stored: Callable[[TensorNode], bool], by_memory: bool = False) -> Pulled:
+    """The kernel of `roots`. `stored` says of a node whether it is in memory before the kernel runs; a root is not.
+    `by_memory`: loops run in the order in which outputs lie in memory (else in that of the computed node's
+    dimensions): what a contraction's kernel stores through a permutation are then whole rows."""
+    return _Pull(roots, stored, by_memory).pulled()
 
 
 @dataclass
@@ -52,8 +53,8 @@ class _Parameter:
 
 
 class _Pull:
-    def __init__(self, roots: Sequence[TensorNode], stored: Callable[[TensorNode], bool]) -> None:
-        self.stored = stored
+    def __init__(self, roots: Sequence[TensorNode], stored: Callable[[TensorNode], bool], by_memory: bool) -> None:
+        self.stored, self.by_memory = stored, by_memory
         self.own = {id(r) for r in roots}
         # readers before what they read, and whatever the graph's order is: kernels that store the same have one key
         self.roots = sorted(roots, key=lambda r: (-r.size, -self._work(r)))
@@ -94,7 +95,11 @@ class _Pull:
         at: Indices = axes
         for v in reversed(views):
             at = v.back(at)
-        return Store(buffer, at, O.cast(expr, root.dtype), tuple(a for a in axes if a.op == "axis"))
+        loops = [a for a in axes if a.op == "axis"]
+        if self.by_memory:
+            first = {a: next((d for d, i in enumerate(at) if a in N.axes_of(i)), -1) for a in loops}
+            loops.sort(key=lambda a: first[a])  # stable: parts of one dimension keep their order
+        return Store(buffer, at, O.cast(expr, root.dtype), tuple(loops))
 
     def _axes(self, base: TensorNode, name: str) -> Indices:
         """Axes for a store: those at which an earlier store reads the node, if they are plain; else those of an earlier
