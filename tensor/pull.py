@@ -21,7 +21,7 @@ from ..ir.node import Node, axis, const
 from . import maps
 from .elements import element
 from .maps import Indices
-from .node import Gathered, Loaded, Scattered, TensorNode, walk
+from .node import Gathered, Loaded, Scattered, TensorNode, range_of, walk
 
 NEAR = 16
 """Offsets up to which reads of an array that differ by constants share a parameter (a stencil's taps do, slices do not)."""
@@ -267,8 +267,7 @@ class _Pull:
         if far:
             buffer = far[0]
         else:
-            data = t.data
-            buffer = Buffer(f"in{len(self.buffers)}", t.dtype, shape, "in", range=getattr(data, "range", None))
+            buffer = Buffer(f"in{len(self.buffers)}", t.dtype, shape, "in", range=range_of(t))
             self.buffers[buffer] = t
             known.append(buffer)
         ways.append(_Parameter(terms, offsets, buffer))
