@@ -21,6 +21,7 @@ from ..ir.node import Node, axis, const
 from . import maps
 from .elements import element
 from .maps import Indices
+from .names import inside, kernel_name
 from .node import Gathered, Loaded, Scattered, TensorNode, walk
 
 NEAR = 16
@@ -73,7 +74,8 @@ class _Pull:
             buffer = Buffer(f"out{n}" if len(self.roots) > 1 else "out", root.dtype, root.shape, "out")
             stores.append(self._store(root, buffer))
             outs.append(buffer)
-        kernel = Kernel("fused", tuple(self.values), tuple(stores), (*self.buffers, *outs))
+        name = kernel_name(inside(self.roots, self.stored))
+        kernel = Kernel(name, tuple(self.values), tuple(stores), (*self.buffers, *outs))
         return Pulled(kernel, tuple(self.buffers.values()), tuple(self.roots))
 
     def _work(self, root: TensorNode) -> int:
