@@ -100,7 +100,12 @@ def call_list(outs: Sequence[TensorNode]) -> CallList:
         if strays:
             banned.update((id(n), "a kernel that cannot run in tiles reads it as well") for n in strays)
             continue
-        pulled = [None if g.roots[0].op == "host" else pull(g.roots, parted.regions.is_stored) for g in parted.groups]
+        pulled = [
+            None
+            if g.roots[0].op == "host"
+            else pull(g.roots, parted.regions.is_stored, g.head is not None and not g.folded, parted.regions.plan.loops)
+            for g in parted.groups
+        ]
         kernels: list[Kernel | None] = []
         again = False
         for group, p in zip(parted.groups, pulled, strict=True):

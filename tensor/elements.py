@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from ..ir import functions as F
 from ..ir import operators as O
-from ..ir.dtypes import bool_
+from ..ir.dtypes import bool_, index
 from ..ir.errors import KernelError
 from ..ir.node import COMPARE, UNARY, Node, walk
 
@@ -28,6 +28,8 @@ def element(op: str, src: Sequence[Node]) -> Node:
         return O.arith(op, src[0], src[1])
     if op == "neg":
         return -src[0]
+    if op == "abs" and src[0].dtype is index:
+        return O.arith("max", src[0], -src[0])  # an index has no other absolute value
     if op in UNARY:
         return O.unary(op, src[0])
     if op in _DIVISION:

@@ -120,5 +120,3 @@ def in_place(function: Callable[..., Any]) -> Callable[..., Any]:
 
     method.__doc__ = f"In place: {function.__doc__}"
     return method
-
-

@@ -97,17 +97,14 @@ def clip(x: TensorNode, /, min: Operand | None = None, max: Operand | None = Non
     for op, bound in (("max", min), ("min", max)):
         if bound is None:
             continue
-        if not isinstance(bound, TensorNode):
-            bound = _bound(x, bound)
-            if bound is None:
-                continue
-        a, b = together("clip", out, cast(bound, x.dtype) if isinstance(bound, TensorNode) else bound)
+        limit = cast(bound, x.dtype) if isinstance(bound, TensorNode) else _bound(x, bound)
+        a, b = together("clip", out, limit, dtype=x.dtype)
         out = elementwise(op, a, b)
     return out
 
 
-def _bound(x: TensorNode, bound: Scalar) -> Scalar | None:
-    """A Python number as a bound: None where no element of an integer type passes it."""
+def _bound(x: TensorNode, bound: Scalar) -> Scalar:
+    """A Python number as a bound, brought into the range of an integer type."""
     if not x.dtype.is_int:
         return bound
     bits = 8 * x.dtype.size

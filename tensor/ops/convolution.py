@@ -97,5 +97,3 @@ def _framed(x: TensorNode, dim: int, before: int, after: int) -> TensorNode:
     if length < 1:
         raise UsageError(f"conv_transpose: the padding leaves nothing along dimension {dim}")
     return part(x, dim, start, length) if length < x.shape[dim] else x
-
-

@@ -216,7 +216,6 @@ def matrix_power(x: TensorNode, n: int, /) -> TensorNode:
     if n < 0:
         return matrix_power(inv(x), -n)
 
-
     out, base = None, x
     while n:
         if n & 1:
@@ -258,5 +257,3 @@ def matrix_norm(x: TensorNode, /, *, keepdims: bool = False, ord: float | str | 
     else:
         raise UsageError(f"matrix_norm: ord is 'fro', 'nuc', 1, -1, 2, -2, inf or -inf, not {ord!r}")
     return kept(out, x.shape, (len(x.shape) - 2, len(x.shape) - 1)) if keepdims else out
-
-

@@ -11,6 +11,7 @@ from ..primitives import cast, elementwise
 from ..promotion import to_float
 from .elementwise import Operand, choose, floating, floats, like
 
+
 def exp(x: TensorNode, /) -> TensorNode:
     """e to the power of x."""
     return floating("exp", x)

@@ -166,5 +166,3 @@ def _counted(x: TensorNode, repeats: TensorNode, d: int) -> TensorNode:
         raise UsageError("repeat: the counts must be a vector of whole numbers of at least 0")
     counts = np.broadcast_to(counts, (x.shape[d],))
     return take(x, from_numpy(np.repeat(np.arange(x.shape[d]), counts)), axis=d)
-
-

@@ -41,7 +41,9 @@ def vecdot(x1: TensorNode, x2: TensorNode, /, *, axis: int = -1) -> TensorNode:
     if axis >= 0 or axis < -min(len(x1.shape), len(x2.shape)):
         raise UsageError(f"vecdot of {list(x1.shape)} and {list(x2.shape)}: axis {axis} must be negative and one that both have")
     if x1.shape[axis] != x2.shape[axis]:
-        raise UsageError(f"vecdot of {list(x1.shape)} and {list(x2.shape)}: {x1.shape[axis]} and {x2.shape[axis]} elements along axis {axis}")
+        raise UsageError(
+            f"vecdot of {list(x1.shape)} and {list(x2.shape)}: {x1.shape[axis]} and {x2.shape[axis]} elements along axis {axis}"
+        )
     a, b = together("vecdot", x1, x2)
     return reduce("add", elementwise("mul", a, b), (len(a.shape) + axis,))
 

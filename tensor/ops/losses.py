@@ -78,7 +78,9 @@ def nll_loss(
     (d,) = dims(log_p, axis if len(log_p.shape) > 1 else 0, "nll_loss")
     rest = tuple(n for i, n in enumerate(log_p.shape) if i != d)
     if target.shape != rest or not target.dtype.is_int:
-        raise UsageError(f"nll_loss: {target.dtype} targets of {list(target.shape)} for {list(log_p.shape)}: integers of {list(rest)} are needed")
+        raise UsageError(
+            f"nll_loss: {target.dtype} targets of {list(target.shape)} for {list(log_p.shape)}: integers of {list(rest)} are needed"
+        )
     place = target if ignore_index is None else choose(elementwise("eq", target, like(target, ignore_index)), 0, target)
     picked = reshape(take_along_axis(log_p, expand_dims(place, axis=d), axis=d), rest)
     each = elementwise("neg", picked)
@@ -112,9 +114,7 @@ def cross_entropy(
     return _total(each, reduction)
 
 
-def _smoothed(
-    hard: TensorNode, log_p: TensorNode, target: TensorNode, d: int, smoothing: float, how: tuple[int | None, str]
-) -> TensorNode:
+def _smoothed(hard: TensorNode, log_p: TensorNode, target: TensorNode, d: int, smoothing: float, how: tuple[int | None, str]) -> TensorNode:
     """A part of the target is spread over all classes."""
     ignore, reduction = how
     each = elementwise("neg", times(reduce("add", log_p, (d,)), 1 / log_p.shape[d]))

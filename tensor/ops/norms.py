@@ -101,5 +101,3 @@ def normalize(x: TensorNode, /, *, axis: int | Sequence[int] = -1, eps: float = 
     x = cast(x, to_float(x.dtype))
     length = elementwise("sqrt", reduced("add", elementwise("mul", x, x), axis, True, "normalize"))
     return elementwise("div", x, expand(elementwise("max", length, like(length, eps)), x.shape))
-
-

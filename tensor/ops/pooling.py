@@ -62,5 +62,3 @@ def _kernel(name: str, x: TensorNode, kernel: Sizes) -> tuple[int, ...]:
 def global_avg_pool(x: TensorNode, /) -> TensorNode:
     """The average over all dimensions behind the first two."""
     return mean(x, tuple(range(2, len(x.shape))))
-
-

@@ -129,7 +129,6 @@ def bernoulli(shape: int | Sequence[int], p: float, key: Key) -> TensorNode:
 def permutation(n: int, key: Key) -> TensorNode:
     """0 … n − 1 in random order: the order of n random words (sorted by NumPy)."""
 
-
     x0, x1 = bits((n,), key)
     wide = elementwise("or", elementwise("shl", cast(x0, uint64), const(32, uint64, x0.shape)), cast(x1, uint64))
     return argsort(wide)
@@ -142,5 +141,3 @@ def dropout(x: TensorNode, p: float, key: Key) -> TensorNode:
     if p in (0, 1):
         return x if p == 0 else like(x, 0.0)
     return choose(bernoulli(x.shape, 1 - p, key), times(x, 1 / (1 - p)), 0.0)
-
-

@@ -180,7 +180,9 @@ def _running(combine: str, x: TensorNode, axis: int | None, initial: bool, name:
     return choose(elementwise("eq", along(padded.shape[d], padded.shape, d), const(0, int64, padded.shape)), 1, padded)
 
 
-def diff(x: TensorNode, /, *, axis: int = -1, n: int = 1, prepend: TensorNode | None = None, append: TensorNode | None = None) -> TensorNode:
+def diff(
+    x: TensorNode, /, *, axis: int = -1, n: int = 1, prepend: TensorNode | None = None, append: TensorNode | None = None
+) -> TensorNode:
     """Differences of neighbours along a dimension, `n` times."""
     from .joining import concat
     from .movement import part

@@ -7,8 +7,29 @@ from dataclasses import dataclass
 
 from ..node import TensorNode
 
-_FLOPS = {"exp": 12, "log": 12, "tanh": 16, "erf": 16, "sin": 16, "cos": 16, "log1p": 14, "expm1": 14, "pow": 30, "tan": 32, "asin": 24, "acos": 24,
-    "atan": 18, "atan2": 30, "sinh": 40, "cosh": 30, "asinh": 30, "acosh": 30, "atanh": 24, "div": 4, "sqrt": 4}
+_FLOPS = {
+    "exp": 12,
+    "log": 12,
+    "tanh": 16,
+    "erf": 16,
+    "sin": 16,
+    "cos": 16,
+    "log1p": 14,
+    "expm1": 14,
+    "pow": 30,
+    "tan": 32,
+    "asin": 24,
+    "acos": 24,
+    "atan": 18,
+    "atan2": 30,
+    "sinh": 40,
+    "cosh": 30,
+    "asinh": 30,
+    "acosh": 30,
+    "atanh": 24,
+    "div": 4,
+    "sqrt": 4,
+}
 """Operations of one element, in multiply-adds of a vector unit; 1 for what is not named."""
 
 FLOPS_PER_BYTE = 8.0
