@@ -21,6 +21,7 @@ from ..ir.node import Node, axis, const
 from . import maps
 from .elements import element
 from .maps import Indices
+from .names import inside, kernel_name
 from .node import Gathered, Loaded, Scattered, TensorNode, range_of, walk
 
 NEAR = 16
@@ -79,7 +80,8 @@ class _Pull:
             buffer = Buffer(f"out{n}" if len(self.roots) > 1 else "out", root.dtype, top.shape, "out")
             stores.append(self._store(top, buffer, self.loops.get(id(root))))
             outs.append(buffer)
-        kernel = Kernel("fused", tuple(self.values), tuple(stores), (*self.buffers, *outs))
+        name = kernel_name(inside(self.roots, self.stored))
+        kernel = Kernel(name, tuple(self.values), tuple(stores), (*self.buffers, *outs))
         return Pulled(kernel, tuple(self.buffers.values()), tuple(self.roots))
 
     def _work(self, root: TensorNode) -> int:
