@@ -101,7 +101,9 @@ def call_list(outs: Sequence[TensorNode]) -> CallList:
             banned.update((id(n), "a kernel that cannot run in tiles reads it as well") for n in strays)
             continue
         pulled = [
-            None if g.roots[0].op == "host" else pull(g.roots, parted.regions.is_stored, g.head is not None and not g.folded)
+            None
+            if g.roots[0].op == "host"
+            else pull(g.roots, parted.regions.is_stored, g.head is not None and not g.folded, parted.regions.plan.loops)
             for g in parted.groups
         ]
         kernels: list[Kernel | None] = []
