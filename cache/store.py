@@ -67,6 +67,11 @@ class Cache:
         the shipped one. Nothing is read or made yet."""
         return cls(layers.find(location))
 
+    @property
+    def below(self) -> tuple[Reader, ...]:
+        """The layers that are only read, nearest first."""
+        return tuple(self._below)
+
     # reading --------------------------------------------------------------------------------------------------------
     def best(self, key: Key) -> Row | None:
         """The row that answers a look-up of `key`: see `choice`; of several layers, the nearest one's. Whether its

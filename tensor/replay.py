@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 from ..ir.dtypes import uint8
 from . import buffers
 from .buffers import MOVES, BufferCell, BufferSpec, TensorBuffer, made
-from .calls import Call, KernelCall
 from .devices import rooms_of
 from .jit_places import PlacedCalls, Spot
+from .node import HostCall
 
 if TYPE_CHECKING:
     from ..devices import Executable
+    from ..ir.kernel import Kernel
     from ..plan import CallReplay
 
 
@@ -48,10 +49,14 @@ def release_arenas() -> None:
 
 @dataclass(frozen=True, slots=True)
 class LinkedCall:
-    """A call of the list and the executable of its kernel (None: NumPy's)."""
+    """A call of the list: of a kernel's executable, or NumPy's code (`host`). `name`: for people; `kernel`: where it is known."""
 
-    call: Call
-    executable: Executable | None
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    name: str
+    executable: Executable | None = None
+    host: HostCall | None = None
+    kernel: Kernel | None = None
 
 
 class ReplayProgram:
@@ -60,7 +65,7 @@ class ReplayProgram:
     def __init__(self, linked: Sequence[LinkedCall], plan: PlacedCalls, specs: Sequence[BufferSpec], cells: list[BufferCell], device: str) -> None:
         """`specs`: of each place; `cells`: where tensors from outside are."""
         self.plan, self.specs, self.cells, self.device = plan, list(specs), cells, device
-        self.linked = [c for c in linked if any(self.specs[p].nbytes for p in c.call.outputs)]
+        self.linked = [c for c in linked if any(self.specs[p].nbytes for p in c.outputs)]
         self.poison = False
         self._fresh = [self.specs[p] for p in plan.fresh]
         self._given = 1 + max((s.at for s in plan.spots if s.kind == "given"), default=-1)
@@ -143,7 +148,7 @@ class ReplayProgram:
                 out.append(_Native(self, run, where))
                 run = []
             if c is not None:
-                out.append(_Hosted(c.call))
+                out.append(_Hosted(c))
         return out
 
     # memory -------------------------------------------------------------------------------------------------------
@@ -203,8 +208,8 @@ class _Native:
         self.stays: list[tuple[int, int, int]] = []
         calls = []
         for i, c in enumerate(linked):
-            assert c.executable is not None and isinstance(c.call, KernelCall)
-            places = (*c.call.inputs, *c.call.outputs)
+            assert c.executable is not None
+            places = (*c.inputs, *c.outputs)
             for j, p in enumerate(places):
                 at = program.slot(program.plan.spots[p])
                 if at is None:
@@ -231,14 +236,14 @@ class _Native:
 class _Hosted:
     """A call of NumPy's code."""
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: LinkedCall) -> None:
         self.call = call
 
     def run(self, program: ReplayProgram, addresses: list[int], given: Sequence[TensorBuffer], fresh: Sequence[TensorBuffer]) -> None:
         """With a call's memory."""
-        assert not isinstance(self.call, KernelCall)
+        assert self.call.host is not None
         inputs = [program.array(p, given, fresh) for p in self.call.inputs]
-        program.store(self.call.outputs[0], self.call.call.function(*inputs), given, fresh)
+        program.store(self.call.outputs[0], self.call.host.function(*inputs), given, fresh)
 
     def patch(self, where: list[int]) -> None:
         """Memory is looked up at every call."""
