@@ -14,7 +14,7 @@ from ..ir.naming import tidy
 from ..ir.reciprocal import by_reciprocal
 from . import partition as P
 from .lines import Line
-from .node import HostCall, TensorNode, walk
+from .node import HostCall, TensorNode, range_of, walk
 from .online import NoFold, online
 from .pull import Pulled, pull
 
@@ -84,7 +84,7 @@ def key_of(outs: Sequence[TensorNode]) -> tuple[Any, ...]:
         number[id(n)] = len(number)
         if is_leaf(n):
             place = memory.setdefault(_memory(n), len(memory))
-            rows.append(("leaf", place, n.shape, n.dtype.name, getattr(n.data, "range", None)))
+            rows.append(("leaf", place, n.shape, n.dtype.name, range_of(n)))
         else:
             arg = (type(n.arg), repr(n.arg)) if n.op == "const" else None if n.op == "cast" else n.arg
             rows.append((n.op, tuple(number[id(s)] for s in n.src), arg, n.shape, n.dtype.name))
@@ -101,7 +101,9 @@ def call_list(outs: Sequence[TensorNode]) -> CallList:
             banned.update((id(n), "a kernel that cannot run in tiles reads it as well") for n in strays)
             continue
         pulled = [
-            None if g.roots[0].op == "host" else pull(g.roots, parted.regions.is_stored, g.head is not None and not g.folded)
+            None
+            if g.roots[0].op == "host"
+            else pull(g.roots, parted.regions.is_stored, g.head is not None and not g.folded, parted.regions.plan.loops)
             for g in parted.groups
         ]
         kernels: list[Kernel | None] = []

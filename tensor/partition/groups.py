@@ -46,7 +46,7 @@ def partition(outs: Sequence[TensorNode], banned: Collection[int] = ()) -> Parte
     stored: dict[int, tuple[TensorNode, Rule]] = {id(o): (o, Rule.output) for o in outs if not graph.leaf(o)}
     heads: dict[int, TensorNode] = {}
     folds = find_folds(graph, banned)
-    plan = FoldedEnds({}, folds.inside, {})
+    plan = FoldedEnds({}, folds.inside, {}, {})
     ends: dict[int, TensorNode] = {}
     taken: set[int] = set()
     for n in graph.order:
@@ -66,6 +66,8 @@ def partition(outs: Sequence[TensorNode], banned: Collection[int] = ()) -> Parte
         heads[id(end)] = n
         if whole:
             plan.absorbed[id(end)] = folds.absorbed[id(n)]
+            if id(n) in folds.order:
+                plan.loops[id(end)] = (n, folds.order[id(n)])
     for together in folds.together:
         host, *guests = (ends[id(h)] for h in together)
         every = {id(f): f for e in (host, *guests) for f in plan.absorbed.get(id(e), ())}

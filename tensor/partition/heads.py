@@ -61,8 +61,8 @@ def epilogue(graph: Graph, head: TensorNode, taken: set[int]) -> TensorNode:
         end = n
         if id(n) in graph.outputs or any(id(m) in graph.outputs for m in span):
             break
-    while end is not head and end.op == "view" and end.arg.units and id(end) not in graph.outputs:
-        end = end.src[0]  # unit dimensions are the readers'
+    while end is not head and end.op == "view" and end.arg.reshape and id(end) not in graph.outputs:
+        end = end.src[0]  # what memory is read as is the readers' business
     return end
 
 
