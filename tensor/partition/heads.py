@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ..graph import Graph
 from ..node import TensorNode
 
@@ -28,14 +30,36 @@ def _factors(n: TensorNode) -> list[TensorNode]:
 
 def varies(n: TensorNode) -> frozenset[int]:
     """The dimensions along which a node's elements differ, as far as maps and operators show."""
-    if n.op == "after":
-        return varies(n.src[0])
+    stack = [n]
+    while stack:
+        top = stack[-1]
+        missing = [s for s in _shown(top) if s.varying is None] if top.varying is None else []
+        if missing:
+            stack += missing
+        else:
+            stack.pop()
+            if top.varying is None:
+                top.varying = _varies(top)
+    assert n.varying is not None
+    return n.varying
+
+
+def _shown(n: TensorNode) -> Sequence[TensorNode]:
+    """The sources whose own dimensions say which of a node's its elements differ along."""
     if n.op in ("cast", "elementwise"):
-        return frozenset().union(*(varies(s) for s in n.src))
+        return n.src
+    if n.op == "after" or (n.op == "view" and n.src[0].op in ("view", "cast", "elementwise", "const")):
+        return n.src[:1]
+    return ()
+
+
+def _varies(n: TensorNode) -> frozenset[int]:
+    if n.op in ("cast", "elementwise", "after"):
+        return frozenset().union(*(s.varying or () for s in _shown(n)))
     if n.op == "view":
-        inner = varies(n.src[0]) if n.src[0].op in ("view", "cast", "elementwise", "const") else None
-        if inner is None or n.arg.plain is None:
+        if not _shown(n) or n.arg.plain is None:
             return n.arg.varies if n.src[0].op != "const" else frozenset()
+        inner = n.src[0].varying or ()
         return frozenset(p for d, p in enumerate(n.arg.plain) if p is not None and d in inner)
     if n.op == "const":
         return frozenset()
