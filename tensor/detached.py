@@ -28,5 +28,5 @@ def detached(outs: Sequence[TensorNode]) -> tuple[list[TensorNode], list[TensorN
 def _copy(n: TensorNode, op: str, src: tuple[TensorNode, ...], arg: object) -> TensorNode:
     new = TensorNode.__new__(TensorNode)
     new.op, new.src, new.arg, new.shape, new.dtype, new.line, new.data = op, src, arg, n.shape, n.dtype, n.line, None
-    new.tracked, new.varying = False, n.varying
+    new.tracked = False
     return new

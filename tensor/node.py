@@ -38,9 +38,9 @@ from .maps import Shape
 class TensorNode:
     """One interned operation. Make them with the functions below, never directly. `data` is its memory once it was
     computed; `line` is the user's line that made it first; `tracked`: a gradient may be asked for through it, so that its
-    sources must be kept when it has memory; `varying`: what `partition.heads.varies` found, once it was asked."""
+    sources must be kept when it has memory."""
 
-    __slots__ = ("__weakref__", "arg", "data", "dtype", "line", "op", "shape", "src", "tracked", "varying")
+    __slots__ = ("__weakref__", "arg", "data", "dtype", "line", "op", "shape", "src", "tracked")
     op: str
     src: tuple[TensorNode, ...]
     arg: Any
@@ -49,7 +49,6 @@ class TensorNode:
     line: Line
     data: Any
     tracked: bool
-    varying: frozenset[int] | None
 
     def __repr__(self) -> str:
         what = self.arg if self.op in ("const", "elementwise", "reduce", "scan", "slot") else ""
@@ -181,7 +180,6 @@ def make(op: str, src: tuple[TensorNode, ...], arg: Any, shape: Shape, dtype: DT
         found = TensorNode.__new__(TensorNode)
         found.op, found.src, found.arg, found.shape, found.dtype, found.data = op, src, arg, shape, dtype, None
         found.line, found.tracked = user_line(), arg is not STOP and any(s.tracked for s in src)
-        found.varying = None
         table[key] = found
     return found
 
@@ -200,7 +198,7 @@ def leaf(data: Any) -> TensorNode:
     """A node on memory that has values (a TensorBuffer)."""
     node = TensorNode.__new__(TensorNode)
     node.op, node.src, node.arg, node.shape, node.dtype, node.data = "buffer", (), next(_leaves), data.shape, data.dtype, data
-    node.line, node.tracked, node.varying = data.line, False, None
+    node.line, node.tracked = data.line, False
     return node
 
 

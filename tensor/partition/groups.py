@@ -160,12 +160,16 @@ def _siblings(groups: dict[int, Group], regions: Regions, needs: dict[int, set[i
         if group.head is None and len(group.roots) == 1 and base.op == "reduce" and base.src[0].size >= SHARED:
             over = {d: base.src[0].shape[d] for d in base.arg[1]}
             alike.setdefault((base.shape, tuple(over.values())), []).append(g)
+    large: dict[int, set[int]] = {}
+    for n in regions.graph.order:
+        if n.size >= SHARED:
+            for g in regions.uses[id(n)]:
+                large.setdefault(g, set()).add(id(n))
     for found in alike.values():
         while found:
             b, *found = found
             for a in list(found):
-                large = [n for n in regions.graph.order if n.size >= SHARED and {a, b} <= set(regions.uses[id(n)])]
-                if large and not _indirect(a, b, needs, of) and not _indirect(b, a, needs, of):
+                if large.get(a, set()) & large.get(b, set()) and not _indirect(a, b, needs, of) and not _indirect(b, a, needs, of):
                     _join(groups, needs, of, a, b)
                     found.remove(a)
 

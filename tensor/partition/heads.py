@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import weakref
 
 from ..graph import Graph
-from ..node import TensorNode
+from ..node import TensorNode, walk
 
 
 def is_contraction(t: TensorNode) -> bool:
@@ -30,40 +30,29 @@ def _factors(n: TensorNode) -> list[TensorNode]:
 
 def varies(n: TensorNode) -> frozenset[int]:
     """The dimensions along which a node's elements differ, as far as maps and operators show."""
-    stack = [n]
-    while stack:
-        top = stack[-1]
-        missing = [s for s in _shown(top) if s.varying is None] if top.varying is None else []
-        if missing:
-            stack += missing
-        else:
-            stack.pop()
-            if top.varying is None:
-                top.varying = _varies(top)
-    assert n.varying is not None
-    return n.varying
+    found = _VARIES.get(n)
+    if found is None:
+        for m in walk([n], lambda m: m in _VARIES or m.op not in _SHOWN):
+            found = _VARIES[m] = _VARIES.get(m) or _varies(m)
+    assert found is not None
+    return found
 
 
-def _shown(n: TensorNode) -> Sequence[TensorNode]:
-    """The sources whose own dimensions say which of a node's its elements differ along."""
-    if n.op in ("cast", "elementwise"):
-        return n.src
-    if n.op == "after" or (n.op == "view" and n.src[0].op in ("view", "cast", "elementwise", "const")):
-        return n.src[:1]
-    return ()
+_SHOWN = frozenset({"cast", "elementwise", "view"})
+_VARIES: weakref.WeakKeyDictionary[TensorNode, frozenset[int]] = weakref.WeakKeyDictionary()
 
 
 def _varies(n: TensorNode) -> frozenset[int]:
-    if n.op in ("cast", "elementwise", "after"):
-        return frozenset().union(*(s.varying or () for s in _shown(n)))
+    if n.op in ("cast", "elementwise"):
+        return frozenset().union(*(_VARIES[s] for s in n.src))
     if n.op == "view":
-        if not _shown(n) or n.arg.plain is None:
-            return n.arg.varies if n.src[0].op != "const" else frozenset()
-        inner = n.src[0].varying or ()
-        return frozenset(p for d, p in enumerate(n.arg.plain) if p is not None and d in inner)
-    if n.op == "const":
-        return frozenset()
-    return frozenset(d for d, e in enumerate(n.shape) if e > 1)
+        source = n.src[0]
+        if source.op == "const":
+            return frozenset()
+        if source.op not in _SHOWN or n.arg.plain is None:
+            return frozenset(n.arg.varies)
+        return frozenset(p for d, p in enumerate(n.arg.plain) if p is not None and d in _VARIES[source])
+    return frozenset() if n.op == "const" else frozenset(d for d, e in enumerate(n.shape) if e > 1)
 
 
 def is_head(t: TensorNode) -> bool:
