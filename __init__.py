@@ -42,6 +42,8 @@ _WHERE = {
     "empty": "plan",
     "Opt": "opts",
     "KernelBuilder": "ir",
+    "jit": "tensor.jit",
+    "memory_cap": "tensor.account",
     **dict.fromkeys(
         (
             "Tensor", "checkpoint", "compute", "grad", "jvp", "nn", "optim", "register_gradient", "stop_gradient", "tree_map",
