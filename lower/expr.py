@@ -97,7 +97,7 @@ class NestEval(MemoryAccess):
             return self._ref(node, asg)
         if node.dtype is index and op not in ("where", "cast") and op not in INTEGER:
             return self.index(over_parts(node, self.low.ctx.axis_index), asg)
-        if op in ("lt", "le", "eq", "ne") and node.src[0].dtype is index:
+        if op in ("lt", "le", "eq", "ne") and node.src[0].dtype is index and not _unbounded(node.src):
             return self._compare(op, node.src[0], node.src[1], asg)
         if op == "add" and node.dtype.is_float:
             x, y = node.src
@@ -240,3 +240,9 @@ class NestEval(MemoryAccess):
 
     def _depends_on(self, axes: tuple[Node, ...]) -> list[str]:
         return [p.name for p in self.regs if p.axis in axes]
+
+
+def _unbounded(src: tuple[Node, ...]) -> bool:
+    """Whether two 64-bit integers are data, whose difference (by which places are compared) may not fit 64 bits."""
+    lo, hi = ix.bounds(ix.add(src[1], src[0], -1))
+    return lo <= -ix.BIG or hi >= ix.BIG

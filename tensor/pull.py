@@ -6,7 +6,7 @@ apart). `ir.tidy` gives it its names, `online` its folds."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..ir import dtypes as D
@@ -21,8 +21,10 @@ from ..ir.node import Node, axis, const
 from . import maps
 from .elements import element
 from .maps import Indices
-from .node import Gathered, Loaded, Scattered, TensorNode, walk
+from .names import inside, kernel_name
+from .node import Gathered, Loaded, Scattered, TensorNode, range_of, walk
 from .reads import ReadParameter, Terms
+
 
 @dataclass(frozen=True)
 class Pulled:
@@ -33,16 +35,20 @@ class Pulled:
     outputs: tuple[TensorNode, ...]
 
 
-def pull(roots: Sequence[TensorNode], stored: Callable[[TensorNode], bool], by_memory: bool = False) -> Pulled:
+Loops = Mapping[int, tuple[TensorNode, tuple[int, ...]]]
+
+
+def pull(roots: Sequence[TensorNode], stored: Callable[[TensorNode], bool], by_memory: bool = False, loops: Loops | None = None) -> Pulled:
     """The kernel of `roots`. `stored` says of a node whether it is in memory before the kernel runs; a root is not.
     `by_memory`: loops run in the order in which outputs lie in memory (else in that of the computed node's
-    dimensions): what a contraction's kernel stores through a permutation are then whole rows."""
-    return _Pull(roots, stored, by_memory).pulled()
+    dimensions): what a contraction's kernel stores through a permutation are then whole rows. `loops`: by id of a root,
+    a node that it is computed from and the order of that node's dimensions in which loops run."""
+    return _Pull(roots, stored, by_memory, loops or {}).pulled()
 
 
 class _Pull:
-    def __init__(self, roots: Sequence[TensorNode], stored: Callable[[TensorNode], bool], by_memory: bool) -> None:
-        self.stored, self.by_memory = stored, by_memory
+    def __init__(self, roots: Sequence[TensorNode], stored: Callable[[TensorNode], bool], by_memory: bool, loops: Loops) -> None:
+        self.stored, self.by_memory, self.loops = stored, by_memory, loops
         self.own = {id(r) for r in roots}
         # readers before what they read, and whatever the graph's order is: kernels that store the same have one key
         self.roots = sorted(roots, key=lambda r: (-r.size, -self._work(r)))
@@ -61,9 +67,10 @@ class _Pull:
         for n, root in enumerate(self.roots):
             top = self._shaped(root)
             buffer = Buffer(f"out{n}" if len(self.roots) > 1 else "out", root.dtype, top.shape, "out")
-            stores.append(self._store(top, buffer))
+            stores.append(self._store(top, buffer, self.loops.get(id(root))))
             outs.append(buffer)
-        kernel = Kernel("fused", tuple(self.values), tuple(stores), (*self.buffers, *outs))
+        name = kernel_name(inside(self.roots, self.stored))
+        kernel = Kernel(name, tuple(self.values), tuple(stores), (*self.buffers, *outs))
         return Pulled(kernel, tuple(self.buffers.values()), tuple(self.roots))
 
     def _work(self, root: TensorNode) -> int:
@@ -77,7 +84,7 @@ class _Pull:
         return root
 
     # stores -------------------------------------------------------------------------------------------------------
-    def _store(self, root: TensorNode, buffer: Buffer) -> Store:
+    def _store(self, root: TensorNode, buffer: Buffer, order: tuple[TensorNode, tuple[int, ...]] | None) -> Store:
         base, views = root, []
         while base.op == "view" and base.arg.bijective and base.src[0].data is None and not self.stored(base.src[0]):
             views.append(base.arg)
@@ -91,7 +98,9 @@ class _Pull:
         for v in reversed(views):
             at = v.back(at)
         loops = [a for a in axes if a.op == "axis"]
-        if self.by_memory:
+        if order is not None and order[0].shape == base.shape:
+            loops = [axes[d] for d in order[1] if axes[d].op == "axis"]
+        elif self.by_memory:
             first = {a: next((d for d, i in enumerate(at) if a in N.axes_of(i)), -1) for a in loops}
             loops.sort(key=lambda a: first[a])  # stable: parts of one dimension keep their order
         return Store(buffer, at, O.cast(expr, root.dtype), tuple(loops))
@@ -249,8 +258,7 @@ class _Pull:
         if far:
             buffer = far[0]
         else:
-            data = t.data
-            buffer = Buffer(f"in{len(self.buffers)}", t.dtype, shape, "in", range=getattr(data, "range", None))
+            buffer = Buffer(f"in{len(self.buffers)}", t.dtype, shape, "in", range=range_of(t))
             self.buffers[buffer] = t
             known.append(buffer)
         ways.append(ReadParameter(terms, offsets, buffer))

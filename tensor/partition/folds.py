@@ -36,11 +36,13 @@ class Frontier:
 @dataclass
 class Folds:
     """`absorbed`: by id of an absorbing contraction (or last reduction) the heads it computes in tiles. `inside`: ids of
-    the nodes between. `together`: contractions that one kernel computes."""
+    the nodes between. `together`: contractions that one kernel computes. `order`: by id of an absorbing contraction, its
+    dimensions in the order of the absorbed one's: loops run so, whatever the graph's transposes say."""
 
     absorbed: dict[int, tuple[TensorNode, ...]] = field(default_factory=dict)
     inside: set[int] = field(default_factory=set)
     together: list[list[TensorNode]] = field(default_factory=list)
+    order: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
 
 def find_folds(graph: Graph, banned: Collection[int]) -> Folds:
@@ -64,6 +66,10 @@ def find_folds(graph: Graph, banned: Collection[int]) -> Folds:
 
 def _absorb(found: Folds, f: Frontier, readers: list[int]) -> None:
     for r in readers:
+        if r in f.heads:
+            head, _ = f.heads[r]
+            kept = [f.dims[id(head.src[0])][d] for d in range(len(head.src[0].shape)) if d not in head.arg[1]]
+            found.order[r] = tuple(sorted(range(len(kept)), key=lambda d: (kept[d] is None, kept[d] or 0)))
         found.absorbed[r] = (*found.absorbed.get(r, ()), f.source)
     found.inside |= set(f.dims) | {id(f.source)}
 
@@ -168,7 +174,7 @@ def _pair(graph: Graph, found: Folds, first: list[Frontier]) -> None:
         for heads in by.values():
             kept: list[TensorNode] = []
             for h in heads:
-                if all(h.shape == k.shape and not graph.depends(h, k) and not graph.depends(k, h) for k in kept):
+                if all(sorted(h.shape) == sorted(k.shape) and not graph.depends(h, k) and not graph.depends(k, h) for k in kept):
                     kept.append(h)
             if len(kept) > 1:
                 found.together.append(kept)

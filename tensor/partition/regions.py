@@ -34,12 +34,13 @@ class KernelRegion:
 
 @dataclass
 class FoldedEnds:
-    """Folds by the ids of stored nodes: `absorbed` heads, the ids `inside` of them, and `guests`, whose kernel is that of
-    another stored node."""
+    """Folds by the ids of stored nodes: `absorbed` heads, the ids `inside` of them, `guests`, whose kernel is that of
+    another stored node, and `loops`: (the absorbing contraction, its dimensions in the order in which loops run)."""
 
     absorbed: dict[int, tuple[TensorNode, ...]]
     inside: set[int]
     guests: dict[int, TensorNode]
+    loops: dict[int, tuple[TensorNode, tuple[int, ...]]]
 
 
 @dataclass
@@ -171,7 +172,8 @@ class Regions:
         b = cost.behind(n, self._end)
         if not b.reduces:
             return None
-        folded = all(id(a.src[0]) in self.plan.inside for a in b.arrays if a.op == "reduce")
+        sums = [a for a in b.arrays if a.op == "reduce"]
+        folded = all(id(a.src[0]) in self.plan.inside for a in sums) and not self._made_before(n, sums)
         regions = [u.region for u in uses.values()]
         for u in sorted(uses.values(), key=lambda u: self.graph.place[id(u.region.root)]):
             host = u.region
@@ -184,6 +186,11 @@ class Regions:
             if fits and not any(r is not host and self.graph.depends(host.root, r.root) for r in regions):
                 return u
         return None
+
+    def _made_before(self, n: TensorNode, sums: list[TensorNode]) -> bool:
+        """Whether a fold that does not need `n` makes its reductions: `n` had better be stored there (`_merge_rows`)."""
+        ends = [self.graph.node[i] for i in self.plan.absorbed]
+        return any(self.graph.depends(e, r) and not self.graph.depends(e, n) for e in ends for r in sums)
 
     def _end(self, n: TensorNode) -> bool:
         return self.is_stored(n) or id(n) in self._inside
