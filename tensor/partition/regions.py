@@ -202,7 +202,7 @@ class Regions:
         return any(self.graph.depends(e, r) and not self.graph.depends(e, n) for e in ends for r in sums)
 
     def _end(self, n: TensorNode) -> bool:
-        return id(n) in self.likely or self.is_stored(n) or id(n) in self._inside
+        return (id(n) in self.likely and n.op != "reduce") or self.is_stored(n) or id(n) in self._inside
 
     # following indices back -----------------------------------------------------------------------------------------
     def _begin(self, root: TensorNode) -> None:
