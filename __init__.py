@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .tensor import optim as optim
     from .tensor import register_gradient as register_gradient
     from .tensor import stop_gradient as stop_gradient
+    from .tensor import tree_map as tree_map
     from .tensor import value_and_grad as value_and_grad
     from .tensor import vjp as vjp
     from .tensor import vmap as vmap
@@ -41,9 +42,12 @@ _WHERE = {
     "empty": "plan",
     "Opt": "opts",
     "KernelBuilder": "ir",
+    "jit": "tensor.jit",
+    "memory_cap": "tensor.account",
     **dict.fromkeys(
         (
-            "Tensor", "checkpoint", "compute", "grad", "jvp", "nn", "optim", "register_gradient", "stop_gradient", "value_and_grad",
+            "Tensor", "checkpoint", "compute", "grad", "jvp", "nn", "optim", "register_gradient", "stop_gradient", "tree_map",
+            "value_and_grad",
             "vjp", "vmap",
         ),
         "tensor",

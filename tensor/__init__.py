@@ -11,4 +11,5 @@ from .grad import stop_gradient as stop_gradient
 from .grad import value_and_grad as value_and_grad
 from .grad import vjp as vjp
 from .tensor import Tensor as Tensor
+from .trees import tree_map as tree_map
 from .vmap import vmap as vmap
