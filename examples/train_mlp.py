@@ -6,7 +6,6 @@ import argparse
 import sys
 
 import numpy as np
-
 import tilewright as tw
 from tilewright import Tensor, nn, optim
 

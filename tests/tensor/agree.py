@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from tilewright.tensor import Tensor, small
 from tilewright.tensor.run import realise
 
