@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from tilewright.tensor import Tensor, small
 from tilewright.tensor.run import realise
 

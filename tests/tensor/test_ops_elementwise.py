@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tilewright import Tensor, xp
-from tilewright.ir.errors import KernelError, UsageError
 
 from tests.tensor.agree import Agree, agree, agree_small  # noqa: F401
+from tilewright import Tensor, xp
+from tilewright.ir.errors import KernelError, UsageError
 
 pytestmark = pytest.mark.slow
 
