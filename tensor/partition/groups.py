@@ -74,7 +74,9 @@ def partition(outs: Sequence[TensorNode], banned: Collection[int] = ()) -> Parte
         plan.absorbed[id(host)] = tuple(every.values())
         plan.guests.update((id(g), host) for g in guests)
     stored.update((id(n), (n, Rule.limit)) for n in cuts(graph, lambda n: id(n) in stored))
-    regions = Regions(graph, stored, heads, plan)
+    # what is stored decides what else is worth storing: the second round knows the first one's answers
+    first = Regions(graph, dict(stored), heads, plan)
+    regions = Regions(graph, stored, heads, plan, frozenset(first.stored))
     return Parted(_ordered(graph, regions), regions)
 
 
