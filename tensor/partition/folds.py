@@ -18,6 +18,9 @@ from .heads import is_contraction, is_head
 
 WIDE = 512
 """Elements a row of an absorbing contraction may hold beside the absorbed one: they are a tile's state."""
+ROWS = 32
+"""Rows that a product's reductions must leave (a mean of all its elements leaves one): a fold's tiles go along the reduced
+dimensions, so lanes, register tiles and threads have nothing but rows."""
 WORTH = 3.0
 """A head is computed again while that costs up to so many times its memory traffic: what it saves is memory, too."""
 
@@ -147,9 +150,12 @@ def _worth(f: Frontier) -> bool:
 
 
 def _last(graph: Graph, f: Frontier) -> TensorNode | None:
-    """The node that all reductions of a head lead to: its kernel's end. None where they part."""
+    """The node that all reductions of a head lead to: its kernel's end. None where they part, or leave too few rows."""
     overs = {o for _, o in f.rows.values()}
     if len(overs) != 1:
+        return None
+    (over,) = overs
+    if prod(n for d, n in enumerate(f.source.shape) if d not in over) < ROWS:
         return None
     for n in graph.passed(f.source):
         if id(n) in f.dims:
