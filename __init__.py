@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .tensor import optim as optim
     from .tensor import register_gradient as register_gradient
     from .tensor import stop_gradient as stop_gradient
+    from .tensor import tree_map as tree_map
     from .tensor import value_and_grad as value_and_grad
     from .tensor import vjp as vjp
     from .tensor import vmap as vmap
@@ -46,7 +47,7 @@ _WHERE = {
     **dict.fromkeys(
         (
             "Tensor", "checkpoint", "compute", "grad", "jit", "jvp", "memory_cap", "nn", "optim", "register_gradient",
-            "stop_gradient", "value_and_grad", "vjp", "vmap",
+            "stop_gradient", "tree_map", "value_and_grad", "vjp", "vmap",
         ),
         "tensor",
     ),

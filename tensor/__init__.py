@@ -13,4 +13,5 @@ from .grad import value_and_grad as value_and_grad
 from .grad import vjp as vjp
 from .jit import jit as jit
 from .tensor import Tensor as Tensor
+from .trees import tree_map as tree_map
 from .vmap import vmap as vmap

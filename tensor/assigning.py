@@ -45,6 +45,8 @@ def fitting(value: TensorNode, tensor: Any) -> TensorNode:
     shape = tensor.node.shape
     missing = len(shape) - len(value.shape)
     if missing < 0 or any(n not in (1, shape[missing + d]) for d, n in enumerate(value.shape)):
-        raise UsageError(f"assign {value.dtype}{list(value.shape)} to {tensor.node.dtype}{list(shape)}: the shape does not fit{at(user_line())}")
+        raise UsageError(
+            f"assign {value.dtype}{list(value.shape)} to {tensor.node.dtype}{list(shape)}: the shape does not fit{at(user_line())}"
+        )
     value = cast(value, tensor.node.dtype)
     return value if value.shape == shape else view(value, broadcast(value.shape, shape))

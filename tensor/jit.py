@@ -15,6 +15,7 @@ from .jit_capture import capture
 from .jit_compile import compiled
 from .jit_options import JitOptions
 from .jit_program import JitProgram
+from .jit_report import report
 
 MOST_NUMBERS = 64
 """Values of static numbers for which a function is captured, before it is said that this is no way to work."""
@@ -116,6 +117,11 @@ class Jitted:
         known = ", ".join(sorted({str([k[0] for k in f.kinds if isinstance(k, tuple)]) for f in self._families}))
         got = [k[0] for k in layout.kinds if isinstance(k, tuple)]
         raise UsageError(f'{self.name} was captured for shapes {known}, and is called with {got}; shapes="recapture" captures anew')
+
+    def report(self, measure: bool = False) -> str:
+        """A line a kernel: its name, how often it is called, its schedule and where that comes from ('exact', 'nearest',
+        'seed'), and memory. With `measure`, each kernel is timed now (on zeros), and compared with the machine's limits."""
+        return report(self.name, self.programs, measure)
 
     @property
     def programs(self) -> list[JitProgram]:

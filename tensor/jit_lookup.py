@@ -11,7 +11,7 @@ from ..search.ahead import BuildPlace, build_ahead
 from .calls import Call, KernelCall
 from .jit_options import JitOptions
 from .observe import timed
-from .programs import ProgramKey, keep, key_of_program, known
+from .programs import ProgramKey, forget, keep, key_of_program, known
 
 if TYPE_CHECKING:
     from ..devices import Executable
@@ -71,6 +71,14 @@ def looked_up(calls: Sequence[Call], device: str, place: BuildPlace, options: Ji
         prog = known(k) or keep(k, _built(distinct[k], place))
         found[k] = described(distinct[k], prog, weights[k], sum(1 for v in keys.values() if v == k), place)
     return {i: found[k] for i, k in keys.items()}, [found[k] for k in order]
+
+
+def looked_up_again(k: FoundKernel, device: str, place: BuildPlace) -> FoundKernel:
+    """The kernel as the cache has it now."""
+    assert k.kernel is not None
+    key = key_of_program(k.kernel, device, place.threads, place.where or str(place.cache.location))
+    forget(key)
+    return described(k.kernel, keep(key, _built(k.kernel, place)), (k.flops, k.nbytes), k.calls, place)
 
 
 def _built(kernel: Kernel, place: BuildPlace) -> Prog:

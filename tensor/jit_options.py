@@ -42,7 +42,9 @@ class JitOptions:
         names = tuple(inspect.signature(function).parameters)
         for name in self.donate:
             if name not in names:
-                raise UsageError(f"jit(donate={name!r}): {getattr(function, '__name__', 'the function')} has no such argument ({', '.join(names)})")
+                raise UsageError(
+                    f"jit(donate={name!r}): {getattr(function, '__name__', 'the function')} has no such argument ({', '.join(names)})"
+                )
         return replace(self, parameters=names)
 
     def donated(self, layout: Layout) -> frozenset[int]:

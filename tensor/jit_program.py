@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ..search.beside import BackgroundTuner
 from . import buffers
 from .buffers import MOVES, TensorBuffer
 from .jit_arguments import Arguments, memory
@@ -22,7 +24,7 @@ from .trees import unflatten
 @dataclass
 class JitProgram:
     """`plan`: where arrays lie; `replay`: what runs; `kernels`: the distinct ones, heaviest first; `warm`: they came from
-    disk."""
+    disk; `tuner`: who tunes them in the background."""
 
     name: str
     graph: CapturedGraph
@@ -31,9 +33,13 @@ class JitProgram:
     device: str
     kernels: list[FoundKernel] = field(default_factory=list)
     warm: bool = False
+    tuner: BackgroundTuner | None = None
 
     def __post_init__(self) -> None:
-        self._numbers = [self.graph.slots[len(self.graph.slots) - len(self.graph.dynamic) + i].dtype for i in range(len(self.graph.dynamic))]
+        self._changing = threading.Lock()
+        self._numbers = [
+            self.graph.slots[len(self.graph.slots) - len(self.graph.dynamic) + i].dtype for i in range(len(self.graph.dynamic))
+        ]
         only = self.graph.results
         self._single = len(only) == 1 and only[0].kind == "out" and self.graph.structure == ("leaf",)
         self._plain = not self.plan.states and not self.plan.donated
@@ -43,6 +49,15 @@ class JitProgram:
     def calls(self) -> list[LinkedCall]:
         """Kernels and NumPy's calls, in order."""
         return self.replay.linked
+
+    def change(self, old: FoundKernel, new: FoundKernel) -> None:
+        """Run another schedule of a kernel from the next call on. Calls that run now end with the old one."""
+        with self._changing:
+            calls = [replace(c, executable=new.executable) if c.executable is old.executable else c for c in self.replay.calls]
+            found = ReplayProgram(calls, self.plan, self.replay.specs, self.replay.cells, self.device)
+            found.poison = self.replay.poison
+            self.kernels = [new if k is old else k for k in self.kernels]
+            self.replay = found
 
     def quick(self, tensors: Sequence[Tensor]) -> Any:
         """A call with tensors only, which have memory."""
@@ -179,5 +194,3 @@ def _copied(old: TensorBuffer, line: Line) -> TensorBuffer:
     new = buffers.new(old.shape, old.dtype, old.device, line, old.range)
     buffers.fill(new, old.array)
     return new
-
-

@@ -15,6 +15,7 @@ from .buffers import MOVES, BufferCell, BufferSpec, TensorBuffer, made
 from .devices import rooms_of
 from .jit_places import PlacedCalls, Spot
 from .node import HostCall
+from .observe import WATCH, timed
 
 if TYPE_CHECKING:
     from ..devices import Executable
@@ -62,9 +63,12 @@ class LinkedCall:
 class ReplayProgram:
     """A placed call list that runs. One run at a time; other threads wait."""
 
-    def __init__(self, linked: Sequence[LinkedCall], plan: PlacedCalls, specs: Sequence[BufferSpec], cells: list[BufferCell], device: str) -> None:
+    def __init__(
+        self, linked: Sequence[LinkedCall], plan: PlacedCalls, specs: Sequence[BufferSpec], cells: list[BufferCell], device: str
+    ) -> None:
         """`specs`: of each place; `cells`: where tensors from outside are."""
         self.plan, self.specs, self.cells, self.device = plan, list(specs), cells, device
+        self.calls = list(linked)
         self.linked = [c for c in linked if any(self.specs[p].nbytes for p in c.outputs)]
         self.poison = False
         self._fresh = [self.specs[p] for p in plan.fresh]
@@ -92,7 +96,11 @@ class ReplayProgram:
                     self._look(memory, given)
                 if self.poison:
                     self._fill()
-                if self._direct is not None:
+                if WATCH.observer is not None:
+                    addresses = [b.address for b in (*given, *fresh)]
+                    for segment in self._segments:
+                        segment.watched(self, addresses, given, fresh)
+                elif self._direct is not None:
                     self._direct(*[b.address for b in given], *[b.address for b in fresh])
                 else:
                     addresses = [b.address for b in (*given, *fresh)]
@@ -204,6 +212,7 @@ class _Native:
         from ..devices import BoundCall
         from ..plan import CallReplay
 
+        self.linked = linked
         slots: dict[int, list[tuple[int, int]]] = {}
         self.stays: list[tuple[int, int, int]] = []
         calls = []
@@ -225,6 +234,18 @@ class _Native:
         """With a call's addresses."""
         self.replay.run(*[addresses[i] for i in self.picks])
 
+    def watched(self, program: ReplayProgram, addresses: list[int], given: Sequence[TensorBuffer], fresh: Sequence[TensorBuffer]) -> None:
+        """One by one, timed."""
+        for c in self.linked:
+            assert c.executable is not None
+            at = []
+            for p in (*c.inputs, *c.outputs):
+                slot = program.slot(program.plan.spots[p])
+                at.append(self.known[p] if slot is None else addresses[slot])
+            call = c.executable.bind()
+            with timed("kernel", c.name, program.device, c.kernel, c.executable.threads):
+                call(*at)
+
     def patch(self, where: list[int]) -> None:
         """Take notice of what lies elsewhere now."""
         changed = {p for p, at in self.known.items() if where[p] != at}
@@ -244,6 +265,11 @@ class _Hosted:
         assert self.call.host is not None
         inputs = [program.array(p, given, fresh) for p in self.call.inputs]
         program.store(self.call.outputs[0], self.call.host.function(*inputs), given, fresh)
+
+    def watched(self, program: ReplayProgram, addresses: list[int], given: Sequence[TensorBuffer], fresh: Sequence[TensorBuffer]) -> None:
+        """The same, timed."""
+        with timed("numpy", self.call.name, program.device):
+            self.run(program, addresses, given, fresh)
 
     def patch(self, where: list[int]) -> None:
         """Memory is looked up at every call."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -57,18 +56,8 @@ def key_of_graph(outs: Sequence[TensorNode], graph: CapturedGraph, sources: Sequ
 
 
 def cache_stamp(place: BuildPlace) -> str | None:
-    """Changes when the cache does; None for caches on other machines, which are always asked."""
-    if place.cache.path is None:
-        return None
-    out = []
-    for path in (place.cache.path, *(r.path for r in place.cache.below)):
-        for name in (str(path), f"{path}-wal"):
-            try:
-                st = os.stat(name)
-                out.append(f"{name} {st.st_mtime_ns} {st.st_size}")
-            except OSError:
-                out.append(f"{name} none")
-    return "\n".join(out)
+    """Changes when the cache does; None for caches that are no file, which are always asked."""
+    return None if place.cache.path is None else f"{place.cache.path} {place.cache.stamp()}"
 
 
 def save(key: str, place: BuildPlace, outs: Sequence[TensorNode], nodes: Sequence[TensorNode], plan: BuildPlacedCalls, linked: Sequence[LinkedCall], found: dict[int, FoundKernel]) -> None:
