@@ -32,7 +32,7 @@ def test_every_kernel_has_a_seed_and_source(calls, name):
     done = set()
     for call in calls:
         kernel = normalise(call.kernel)
-        source = render(lower(apply(kernel, tuple(quick_seeds(kernel, target, 1))[0], target)), target)
+        source = render(lower(apply(kernel, next(iter(quick_seeds(kernel, target, 1))), target)), target)
         kind = tuple(r.name for r in call.rules)
         if name.startswith("sm") and kind not in done:
             done.add(kind)
