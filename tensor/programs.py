@@ -22,7 +22,9 @@ def program(kernel: Kernel, device: str, threads: int | None = None) -> Callable
     count = len(kernel.inputs)
 
     def call(*arrays: Any) -> None:
-        shaped = [a if a.shape == b.shape else a.reshape(b.shape) for a, b in zip(arrays, prog.kernel.buffers)]  # an equal kernel may declare other shapes
+        shaped = [
+            a if a.shape == b.shape else a.reshape(b.shape) for a, b in zip(arrays, prog.kernel.buffers)
+        ]  # an equal kernel may declare other shapes
         if any(prod(b.shape) == 0 for b in kernel.outputs):
             return
         out = shaped[count:]

@@ -24,9 +24,7 @@ class Inlined:
         self.body: list[Value | Fold] = []
         self.block: list[Value] | None = None
 
-    def input(
-        self, name: str, *shape: int, dtype: dtypes.DType | None = None, range: tuple[int, int] | None = None
-    ) -> Buffer:
+    def input(self, name: str, *shape: int, dtype: dtypes.DType | None = None, range: tuple[int, int] | None = None) -> Buffer:
         """An input."""
         self.inputs.append(Buffer(name, dtype or self.dtype, shape, "in", range=range))
         return self.inputs[-1]
