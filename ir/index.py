@@ -12,9 +12,10 @@ from math import prod
 from .buffer import load_parts
 from .dtypes import bool_, index
 from .errors import KernelError
-from .intervals import BIG, Interval, integer_bounds
+from .intervals import BIG as BIG
+from .intervals import Interval, integer_bounds
 from .node import INTEGER, Node, const, make
-from .order import order_key
+from .order import order_key as order_key
 
 
 def parts(node: Node) -> tuple[dict[Node, int], int]:
