@@ -20,6 +20,20 @@ if TYPE_CHECKING:
     from .search import Result as Result
     from .search import tune as tune
     from .tensor import Tensor as Tensor
+    from .tensor import checkpoint as checkpoint
+    from .tensor import compute as compute
+    from .tensor import grad as grad
+    from .tensor import jit as jit
+    from .tensor import jvp as jvp
+    from .tensor import memory_cap as memory_cap
+    from .tensor import nn as nn
+    from .tensor import optim as optim
+    from .tensor import register_gradient as register_gradient
+    from .tensor import stop_gradient as stop_gradient
+    from .tensor import tree_map as tree_map
+    from .tensor import value_and_grad as value_and_grad
+    from .tensor import vjp as vjp
+    from .tensor import vmap as vmap
 
 __version__ = "0.1.0"
 
@@ -30,7 +44,13 @@ _WHERE = {
     "empty": "plan",
     "Opt": "opts",
     "KernelBuilder": "ir",
-    "Tensor": "tensor",
+    **dict.fromkeys(
+        (
+            "Tensor", "checkpoint", "compute", "grad", "jit", "jvp", "memory_cap", "nn", "optim", "register_gradient",
+            "stop_gradient", "tree_map", "value_and_grad", "vjp", "vmap",
+        ),
+        "tensor",
+    ),
     **dict.fromkeys(
         (
             "BuildError", "CacheError", "CacheMiss", "DeviceError", "Kernel", "KernelError", "MeasureError", "OptError",

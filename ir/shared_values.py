@@ -78,7 +78,8 @@ class Naming:
                 fact.data |= below.data
                 fact.fold = fact.fold or below.fold
             if n.op in ELEMENTARY and n.dtype is not index:
-                fact.elementary = fact.dear = True
+                if fact.data:  # 1/√d of a symbol is computed once
+                    fact.elementary = fact.dear = True
             elif n.op == "ref":
                 owner = self.ties.place[own_name(n)]
                 fact.data = True
@@ -142,7 +143,7 @@ class Naming:
 
     def _may(self, n: Node) -> bool:
         fact = self._facts[n]
-        return fact.dear and fact.data and n.op not in _PLAIN and n.dtype is not index and n.dtype is not bool_
+        return fact.dear and n.op not in _PLAIN and n.dtype is not index and n.dtype is not bool_
 
     def _labels(self, chosen: dict[Node, Fold | None], names: set[str]) -> dict[Node, str]:
         """Names in the order in which the nests meet them."""

@@ -3,7 +3,7 @@
 The primitives, and what `arg` holds:
 
     buffer       a TensorBuffer                    memory that has values
-    slot         a number                          an argument of a captured function
+    slot         a Slot                            an argument of a captured function
     const        a Python number                   shape ()
     iota         None                              0, 1, 2 … (n,) of int64
     cast         None                              to the node's type
@@ -21,8 +21,10 @@ The primitives, and what `arg` holds:
 
 from __future__ import annotations
 
+import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -127,18 +129,58 @@ STOP = Mark("stop")
 """No gradient passes."""
 
 
-_TABLE: weakref.WeakValueDictionary[tuple[Any, ...], TensorNode] = weakref.WeakValueDictionary()
+@dataclass(frozen=True)
+class Slot:
+    """An argument of a captured function. `number` is unique in the process; `range` that of its integers; `weak`: it
+    stands for a Python number, which takes the type of the array beside it."""
+
+    number: int
+    range: tuple[int, int] | None = None
+    weak: bool = False
+
+
+Table = MutableMapping[tuple[Any, ...], TensorNode]
+
+_TABLE: Table = weakref.WeakValueDictionary()
+
+
+class _Interned(threading.local):
+    """Where this thread's nodes are interned."""
+
+    table = _TABLE
+
+
+_scope = _Interned()
+
+
+@contextmanager
+def interned_in(table: Table) -> Iterator[None]:
+    """This thread's nodes are interned in a table of their own: those of a captured function are never ones that were
+    computed outside, whose values would be taken for constants."""
+    before = _scope.table
+    _scope.table = table
+    try:
+        yield
+    finally:
+        _scope.table = before
+
+
+def range_of(n: TensorNode) -> tuple[int, int] | None:
+    """The declared range of a leaf's integers."""
+    found: tuple[int, int] | None = getattr(n.arg if n.op == "slot" else n.data, "range", None)
+    return found
 
 
 def make(op: str, src: tuple[TensorNode, ...], arg: Any, shape: Shape, dtype: DType) -> TensorNode:
     """The node with these fields. (Numbers are told apart by type and text: True is not 1, -0.0 is not 0.0.)"""
     key = (op, tuple(map(id, src)), (type(arg), repr(arg)) if op == "const" else arg, shape, dtype)
-    found = _TABLE.get(key)
+    table = _scope.table
+    found = table.get(key)
     if found is None:
         found = TensorNode.__new__(TensorNode)
         found.op, found.src, found.arg, found.shape, found.dtype, found.data = op, src, arg, shape, dtype, None
         found.line, found.tracked = user_line(), arg is not STOP and any(s.tracked for s in src)
-        _TABLE[key] = found
+        table[key] = found
     return found
 
 
@@ -147,6 +189,17 @@ def constant_of(x: TensorNode) -> bool | int | float | None:
     while x.op == "view" and x.arg.mask is None:
         x = x.src[0]
     return x.arg if x.op == "const" else None
+
+
+_leaves = iter(range(1 << 62))
+
+
+def leaf(data: Any) -> TensorNode:
+    """A node on memory that has values (a TensorBuffer)."""
+    node = TensorNode.__new__(TensorNode)
+    node.op, node.src, node.arg, node.shape, node.dtype, node.data = "buffer", (), next(_leaves), data.shape, data.dtype, data
+    node.line, node.tracked = data.line, False
+    return node
 
 
 # traversal --------------------------------------------------------------------------------------------------------

@@ -87,7 +87,10 @@ class Expansion:
         leaves = self.leaves(e)
         fixed = [x for x in leaves if self.held(x.node) and self.free(x.node)]
         if any(self.mixed(x.node) for x in leaves) or not fixed:
-            terms = [replace(t, negative=t.negative != x.negative) for x in leaves for t in self.expand(x.node)]
+            mixed = [x for x in leaves if self.mixed(x.node)]
+            terms = [replace(t, negative=t.negative != x.negative) for x in mixed for t in self.expand(x.node)]
+            for side in (fixed, [x for x in leaves if not self.held(x.node)]):
+                terms += self.expand(added([(x.negative, x.node) for x in side])) if side else []
             if len(terms) > MOST:
                 raise Inseparable(f"it expands to more than {MOST} sums: {short(e)}")
             return terms

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 from ..ir import functions as F
 from ..ir.dtypes import DType
-from ..ir.node import Node, as_node, const
+from ..ir.node import Node, as_node, const, walk
 from ..ir.operators import cast
 from ..ir.text import show
 from .online_anchors import Anchor, FoldState, Mean, product
@@ -124,6 +124,11 @@ def added(parts: list[tuple[bool, Node]]) -> Node:
 
 
 def short(e: Node) -> str:
-    """An expression as text, cut where it is long."""
+    """An expression as text, cut where it is long; its operator where it would be very long."""
+    size: dict[Node, int] = {}
+    for n in walk(e):  # what is shared is written out each time
+        size[n] = 1 + sum(size[s] for s in n.src)
+    if size[e] > 500:
+        return f"an expression of {len(size)} operations ({e.op})"
     text = show(e)
     return text if len(text) <= 120 else text[:117] + "..."

@@ -4,45 +4,72 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ..ir.kernel import Kernel
+from .observe import timed
 
 if TYPE_CHECKING:
     from ..plan import Prog
 
-_programs: dict[tuple[str, str, tuple[Any, ...]], Prog] = {}
+ProgramKey = tuple[str, str, int | None, str]
+
+_programs: dict[ProgramKey, Prog] = {}
+_bound: dict[ProgramKey, Callable[..., None]] = {}
 _lock = threading.Lock()
 
 
-def program(kernel: Kernel, device: str, threads: int | None = None) -> Callable[..., None]:
-    """A call `f(*inputs, *outputs)` on arrays that were checked by the caller."""
-    prog = prog_of(kernel, device, threads)
-    count = len(kernel.inputs)
+def key_of_program(kernel: Kernel, device: str, threads: int | None, cache: str = "") -> ProgramKey:
+    """Equal for kernels that one program runs. (Which outputs may lie over inputs is not in a kernel's key.)"""
+    from ..plan import canonical_of
 
-    def call(*arrays: Any) -> None:
-        shaped = [
-            a if a.shape == b.shape else a.reshape(b.shape) for a, b in zip(arrays, prog.kernel.buffers)
-        ]  # an equal kernel may declare other shapes
-        if any(prod(b.shape) == 0 for b in kernel.outputs):
-            return
-        out = shaped[count:]
-        prog(*shaped[:count], out=tuple(out) if len(out) > 1 else out[0])
-
-    return call
+    aliases = "".join(f" {b.name}={a}" for b in kernel.buffers if (a := getattr(b, "alias", "")))
+    return canonical_of(kernel).identity + aliases, device, threads, cache
 
 
-def prog_of(kernel: Kernel, device: str, threads: int | None = None) -> Prog:
+def known(key: ProgramKey) -> Prog | None:
+    """The program of a kernel that was built before."""
+    return _programs.get(key)
+
+
+def found_for(kernel: Kernel, device: str) -> Prog | None:
+    """A program of this process that runs the kernel, with whatever threads and cache it was asked for."""
+    identity = key_of_program(kernel, device, None)[:2]
+    return next((p for k, p in list(_programs.items()) if k[:2] == identity), None)
+
+
+def keep(key: ProgramKey, prog: Prog) -> Prog:
+    """Remember a program; the one that was there first stays."""
+    with _lock:
+        return _programs.setdefault(key, prog)
+
+
+def forget(key: ProgramKey) -> None:
+    """Ask the cache again when the kernel is next needed."""
+    with _lock:
+        _programs.pop(key, None)
+        _bound.pop(key, None)
+
+
+def bound(kernel: Kernel, device: str) -> Callable[..., None]:
+    """The kernel as `call(*addresses)`: of the inputs, then of the outputs, which the caller vouches for. On a device with
+    memory of its own they are handles."""
+    key = key_of_program(kernel, device, None)
+    found = _bound.get(key)
+    if found is None:
+        found = prog_of(kernel, device).executable.bind()
+        with _lock:
+            found = _bound.setdefault(key, found)
+    return found
+
+
+def prog_of(kernel: Kernel, device: str, threads: int | None = None, cache: Any = None) -> Prog:
     """The compiled kernel."""
-    from ..ir.canonical import canonical
     from ..plan import best
 
-    key = (canonical(kernel).identity, device, (threads,))
-    with _lock:
-        found = _programs.get(key)
+    key = key_of_program(kernel, device, threads, str(cache or ""))
+    found = known(key)
     if found is None:
-        found = best(kernel, device=device, threads=threads)
-        with _lock:
-            _programs[key] = found
+        with timed("build", kernel.name, device, kernel):
+            found = keep(key, best(kernel, device=device, threads=threads, cache=cache, seed="quick"))
     return found

@@ -6,7 +6,7 @@ apart). `ir.tidy` gives it its names, `online` its folds."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..ir import dtypes as D
@@ -21,10 +21,9 @@ from ..ir.node import Node, axis, const
 from . import maps
 from .elements import element
 from .maps import Indices
-from .node import Gathered, Loaded, Scattered, TensorNode, walk
-
-NEAR = 16
-"""Offsets up to which reads of an array that differ by constants share a parameter (a stencil's taps do, slices do not)."""
+from .names import inside, kernel_name
+from .node import Gathered, Loaded, Scattered, TensorNode, range_of, walk
+from .reads import ReadParameter, Terms
 
 
 @dataclass(frozen=True)
@@ -36,31 +35,26 @@ class Pulled:
     outputs: tuple[TensorNode, ...]
 
 
-def pull(roots: Sequence[TensorNode], stored: Callable[[TensorNode], bool], by_memory: bool = False) -> Pulled:
+Loops = Mapping[int, tuple[TensorNode, tuple[int, ...]]]
+
+
+def pull(roots: Sequence[TensorNode], stored: Callable[[TensorNode], bool], by_memory: bool = False, loops: Loops | None = None) -> Pulled:
     """The kernel of `roots`. `stored` says of a node whether it is in memory before the kernel runs; a root is not.
     `by_memory`: loops run in the order in which outputs lie in memory (else in that of the computed node's
-    dimensions): what a contraction's kernel stores through a permutation are then whole rows."""
-    return _Pull(roots, stored, by_memory).pulled()
-
-
-@dataclass
-class _Parameter:
-    """A way in which a nest reads an array."""
-
-    terms: tuple[tuple[object, ...], ...]
-    offsets: tuple[int, ...]
-    buffer: Buffer
+    dimensions): what a contraction's kernel stores through a permutation are then whole rows. `loops`: by id of a root,
+    a node that it is computed from and the order of that node's dimensions in which loops run."""
+    return _Pull(roots, stored, by_memory, loops or {}).pulled()
 
 
 class _Pull:
-    def __init__(self, roots: Sequence[TensorNode], stored: Callable[[TensorNode], bool], by_memory: bool) -> None:
-        self.stored, self.by_memory = stored, by_memory
+    def __init__(self, roots: Sequence[TensorNode], stored: Callable[[TensorNode], bool], by_memory: bool, loops: Loops) -> None:
+        self.stored, self.by_memory, self.loops = stored, by_memory, loops
         self.own = {id(r) for r in roots}
         # readers before what they read, and whatever the graph's order is: kernels that store the same have one key
         self.roots = sorted(roots, key=lambda r: (-r.size, -self._work(r)))
         self.buffers: dict[Buffer, TensorNode] = {}
         self.parameters: dict[tuple[int, tuple[int, ...], int], list[Buffer]] = {}
-        self.ways: dict[tuple[str, int, tuple[int, ...]], list[_Parameter]] = {}
+        self.ways: dict[tuple[str, int, tuple[int, ...]], list[ReadParameter]] = {}
         self.values: list[Value] = []
         self.reductions: dict[int, tuple[str, Indices]] = {}
         self.memo: dict[tuple[int, Indices, Node | None, str], Node] = {}
@@ -73,10 +67,15 @@ class _Pull:
         for n, root in enumerate(self.roots):
             top = self._shaped(root)
             buffer = Buffer(f"out{n}" if len(self.roots) > 1 else "out", root.dtype, top.shape, "out")
-            stores.append(self._store(top, buffer))
+            stores.append(self._store(top, buffer, self.loops.get(id(root))))
             outs.append(buffer)
-        kernel = Kernel("fused", tuple(self.values), tuple(stores), (*self.buffers, *outs))
-        return Pulled(kernel, tuple(self.buffers.values()), tuple(self.roots))
+        # of results smaller than the largest, those that need less come first, as in the named kernels (mean, then deviation)
+        most = max(r.size for r in self.roots)
+        order = sorted(range(len(outs)), key=lambda n: (-self.roots[n].size, n if self.roots[n].size == most else -n))
+        stores, outs = [stores[n] for n in order], [outs[n] for n in order]
+        name = kernel_name(inside(self.roots, self.stored))
+        kernel = Kernel(name, tuple(self.values), tuple(stores), (*self.buffers, *outs))
+        return Pulled(kernel, tuple(self.buffers.values()), tuple(self.roots[n] for n in order))
 
     def _work(self, root: TensorNode) -> int:
         """Nodes behind a root, down to memory."""
@@ -89,7 +88,7 @@ class _Pull:
         return root
 
     # stores -------------------------------------------------------------------------------------------------------
-    def _store(self, root: TensorNode, buffer: Buffer) -> Store:
+    def _store(self, root: TensorNode, buffer: Buffer, order: tuple[TensorNode, tuple[int, ...]] | None) -> Store:
         base, views = root, []
         while base.op == "view" and base.arg.bijective and base.src[0].data is None and not self.stored(base.src[0]):
             views.append(base.arg)
@@ -103,7 +102,9 @@ class _Pull:
         for v in reversed(views):
             at = v.back(at)
         loops = [a for a in axes if a.op == "axis"]
-        if self.by_memory:
+        if order is not None and order[0].shape == base.shape:
+            loops = [axes[d] for d in order[1] if axes[d].op == "axis"]
+        elif self.by_memory:
             first = {a: next((d for d, i in enumerate(at) if a in N.axes_of(i)), -1) for a in loops}
             loops.sort(key=lambda a: first[a])  # stable: parts of one dimension keep their order
         return Store(buffer, at, O.cast(expr, root.dtype), tuple(loops))
@@ -175,13 +176,27 @@ class _Pull:
         if by.reshape and by.mask is None and id(source) not in self.own and self.stored(source):
             return load(self._buffer(source, t.shape, at), at, mask)
         to, m = by(at)
+        if by.reshape and m is None and self._lies(source) and any(i.op in ("div", "mod") for e in to for i in N.walk(e)):
+            return self._reshaped(source, t, at, mask)
         if m is not None and m.op == "const":
             if not m.arg:
                 return const(0, t.dtype.compute)
             m = None
         both = m if mask is None else mask if m is None else mask & m
         e = self.elem(source, to, both)
-        return e if m is None or e.op == "load" else O.where(m, e, const(0, e.dtype))
+        return e if m is None or _loaded(e) else O.where(m, e, const(0, e.dtype))
+
+    def _lies(self, t: TensorNode) -> bool:
+        """Whether a node is memory, or conversions of it."""
+        while t.op == "cast" and (id(t) in self.own or not self.stored(t)):
+            t = t.src[0]
+        return id(t) not in self.own and self.stored(t)
+
+    def _reshaped(self, t: TensorNode, to: TensorNode, at: Indices, mask: Node | None) -> Node:
+        """Memory behind conversions, read in the shape of `to`: that spares divisions."""
+        if id(t) not in self.own and self.stored(t):
+            return load(self._buffer(t, to.shape, at), at, mask)
+        return O.cast(self._reshaped(t.src[0], to, at, mask), t.dtype.compute)
 
     def _gather(self, t: TensorNode, at: Indices, mask: Node | None) -> Node:
         source, *index = t.src
@@ -254,24 +269,23 @@ class _Pull:
         offsets = tuple(ix.parts(i)[1] for i in at)
         ways = self.ways.setdefault((self.nest, id(t), shape), [])
         for w in ways:
-            if w.terms == terms and all(abs(a - b) <= NEAR for a, b in zip(w.offsets, offsets)):
+            if w.terms == terms and w.near(terms, offsets):
                 return w.buffer
         known = self.parameters.setdefault((id(t), shape, 0), [])
-        far = [b for b in known if not any(w.buffer is b for w in ways) and self._near(b, t, shape, offsets)]
+        far = [b for b in known if not any(w.buffer is b for w in ways) and self._near(b, t, shape, (terms, offsets))]
         if far:
             buffer = far[0]
         else:
-            data = t.data
-            buffer = Buffer(f"in{len(self.buffers)}", t.dtype, shape, "in", range=getattr(data, "range", None))
+            buffer = Buffer(f"in{len(self.buffers)}", t.dtype, shape, "in", range=range_of(t))
             self.buffers[buffer] = t
             known.append(buffer)
-        ways.append(_Parameter(terms, offsets, buffer))
+        ways.append(ReadParameter(terms, offsets, buffer))
         return buffer
 
-    def _near(self, buffer: Buffer, t: TensorNode, shape: tuple[int, ...], offsets: tuple[int, ...]) -> bool:
+    def _near(self, buffer: Buffer, t: TensorNode, shape: tuple[int, ...], at: tuple[Terms, tuple[int, ...]]) -> bool:
         """Whether another nest reads the parameter at about these offsets."""
         return any(
-            w.buffer is buffer and all(abs(a - b) <= NEAR for a, b in zip(w.offsets, offsets))
+            w.buffer is buffer and w.near(*at)
             for (_, i, s), ways in self.ways.items()
             if i == id(t) and s == shape
             for w in ways
@@ -293,6 +307,13 @@ def _spread(t: TensorNode, name: str, keep: Indices) -> tuple[Indices, tuple[Nod
         else:
             full.append(next(rest))
     return tuple(full), tuple(summed)
+
+
+def _loaded(e: Node) -> bool:
+    """Whether an element is a load, converted or not: where its mask fails it is 0."""
+    while e.op == "cast":
+        e = e.src[0]
+    return e.op == "load"
 
 
 def _plain(at: Indices) -> bool:

@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import UsageError
 from . import buffers, small
-from .calls import CallList, KernelCall, call_list, key_of, leaves_of
+from .calls import Call, CallList, NumpyCall, call_list, key_of, leaves_of
+from .capturing import check_values, current
+from .detached import detached
 from .node import TensorNode
-from .programs import program
+from .observe import WATCH, timed
+from .programs import bound
 
 if TYPE_CHECKING:
     from .buffers import TensorBuffer
@@ -31,7 +34,8 @@ def listed(outs: Sequence[TensorNode]) -> CallList:
         if found is not None:
             _lists.move_to_end(key)
             return found
-    found = call_list(outs)
+    with timed("graph", "partition and pull"):
+        found = call_list(detached(outs)[0])
     with _lock:
         _lists[key] = found
         while len(_lists) > KEPT:
@@ -48,16 +52,20 @@ def device_of(leaves: Sequence[TensorNode], default: str) -> str:
 
 
 def realise(outs: Sequence[TensorNode], device: str = "cpu") -> None:
-    """Give every node of `outs` memory with its values."""
+    """Give every node of `outs` memory with its values. Raises UsageError where they are not known, as while a function is
+    captured."""
+    if current() is not None:
+        check_values(outs)
     wanted = list({id(o): o for o in outs if o.data is None}.values())
     if not wanted:
         return
     leaves = leaves_of(wanted)
     if any(n.data is None for n in leaves):
-        raise UsageError("the value of an argument of a captured function is not known while it is captured: return it, or compute on it")
+        check_values(wanted)
     device = device_of(leaves, device)
     if small.fits(wanted, device):
-        small.compute(wanted, device)
+        with timed("numpy", "small graph", device):
+            small.compute(wanted, device)
         return
     made = listed(wanted)
     places: list[TensorBuffer | None] = [n.data for n in leaves] + [None] * (len(made.nodes) - len(leaves))
@@ -66,20 +74,34 @@ def realise(outs: Sequence[TensorNode], device: str = "cpu") -> None:
         for p in call.outputs:
             n = made.nodes[p]
             places[p] = buffers.new(n.shape, n.dtype, device, n.line)
-        _run(call, places, device)
+        if WATCH.observer is None:
+            _run(call, places, device)
+        else:
+            _watched(call, places, device)
         for p in last.get(i, ()):
             places[p] = None
     for n, p in zip(wanted, made.outs, strict=True):
         n.data = places[p]
 
 
-def _run(call: Any, places: list[TensorBuffer | None], device: str) -> None:
-    arrays = [b.array for p in (*call.inputs, *call.outputs) if (b := places[p]) is not None]
-    if isinstance(call, KernelCall):
-        program(call.kernel, device)(*arrays)
+def _run(call: Call, places: list[TensorBuffer | None], device: str) -> None:
+    used = [b for p in (*call.inputs, *call.outputs) if (b := places[p]) is not None]
+    out = used[-1]
+    if isinstance(call, NumpyCall):
+        buffers.fill(out, call.call.function(*[b.array for b in used[:-1]]))
+    elif all(b.nbytes for b in used[len(call.inputs) :]):
+        bound(call.kernel, device)(*[b.address for b in used])
+
+
+def _watched(call: Call, places: list[TensorBuffer | None], device: str) -> None:
+    """The same, timed; a kernel is built before."""
+    if isinstance(call, NumpyCall):
+        with timed("numpy", call.call.name, device):
+            _run(call, places, device)
         return
-    out = arrays[-1]
-    out[...] = call.call.function(*arrays[:-1])
+    bound(call.kernel, device)
+    with timed("kernel", call.kernel.name, device, call.kernel):
+        _run(call, places, device)
 
 
 def _last_uses(made: CallList) -> dict[int, list[int]]:

@@ -18,6 +18,9 @@ from .heads import is_contraction, is_head
 
 WIDE = 512
 """Elements a row of an absorbing contraction may hold beside the absorbed one: they are a tile's state."""
+ROWS = 32
+"""Rows that a product's reductions must leave (a mean of all its elements leaves one): a fold's tiles go along the reduced
+dimensions, so lanes, register tiles and threads have nothing but rows."""
 WORTH = 3.0
 """A head is computed again while that costs up to so many times its memory traffic: what it saves is memory, too."""
 
@@ -36,18 +39,20 @@ class Frontier:
 @dataclass
 class Folds:
     """`absorbed`: by id of an absorbing contraction (or last reduction) the heads it computes in tiles. `inside`: ids of
-    the nodes between. `together`: contractions that one kernel computes."""
+    the nodes between. `together`: contractions that one kernel computes. `order`: by id of an absorbing contraction, its
+    dimensions in the order of the absorbed one's: loops run so, whatever the graph's transposes say."""
 
     absorbed: dict[int, tuple[TensorNode, ...]] = field(default_factory=dict)
     inside: set[int] = field(default_factory=set)
     together: list[list[TensorNode]] = field(default_factory=list)
+    order: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
 
 def find_folds(graph: Graph, banned: Collection[int]) -> Folds:
     """The folds of a graph; heads whose id is in `banned` are not absorbed."""
     found = Folds()
     frontiers = [f for n in graph.order if not graph.leaf(n) and is_contraction(n) and id(n) not in banned and (f := _frontier(graph, n))]
-    first = [f for f in frontiers if f.heads and _chained(graph, f) and _worth(f)]
+    first = [f for f in frontiers if f.heads and _chained(f) and _worth(f)]
     taken = {id(f.source) for f in first}
     readers = {h for f in first for h in f.heads}
     more = [f for f in frontiers if f.heads and not f.rows and id(f.source) not in taken | readers and _beside(f, first)]
@@ -64,6 +69,10 @@ def find_folds(graph: Graph, banned: Collection[int]) -> Folds:
 
 def _absorb(found: Folds, f: Frontier, readers: list[int]) -> None:
     for r in readers:
+        if r in f.heads:
+            head, _ = f.heads[r]
+            kept = [f.dims[id(head.src[0])][d] for d in range(len(head.src[0].shape)) if d not in head.arg[1]]
+            found.order[r] = tuple(sorted(range(len(kept)), key=lambda d: (kept[d] is None, kept[d] or 0)))
         found.absorbed[r] = (*found.absorbed.get(r, ()), f.source)
     found.inside |= set(f.dims) | {id(f.source)}
 
@@ -118,13 +127,10 @@ def _moved(m: TensorNode, f: Frontier) -> tuple[int | None, ...] | None:
     return None
 
 
-def _chained(graph: Graph, f: Frontier) -> bool:
-    """Whether a contraction over some dimension depends on other reductions of the head over the same dimension, and every
-    reduction belongs to such a chain."""
-    chains = set()
-    for h, over in f.heads.values():
-        if any(o == over and graph.depends(h, r) for r, o in f.rows.values()):
-            chains.add(over)
+def _chained(f: Frontier) -> bool:
+    """Whether a contraction over some dimension has other reductions of the head over the same dimension beside it (which it
+    reads, or which divide it), and every reduction belongs to such a chain."""
+    chains = {over for _, over in f.heads.values()} & {over for _, over in f.rows.values()}
     return bool(chains) and all(o in chains for _, o in f.rows.values())
 
 
@@ -144,9 +150,12 @@ def _worth(f: Frontier) -> bool:
 
 
 def _last(graph: Graph, f: Frontier) -> TensorNode | None:
-    """The node that all reductions of a head lead to: its kernel's end. None where they part."""
+    """The node that all reductions of a head lead to: its kernel's end. None where they part, or leave too few rows."""
     overs = {o for _, o in f.rows.values()}
     if len(overs) != 1:
+        return None
+    (over,) = overs
+    if prod(n for d, n in enumerate(f.source.shape) if d not in over) < ROWS:
         return None
     for n in graph.passed(f.source):
         if id(n) in f.dims:
@@ -168,7 +177,7 @@ def _pair(graph: Graph, found: Folds, first: list[Frontier]) -> None:
         for heads in by.values():
             kept: list[TensorNode] = []
             for h in heads:
-                if all(h.shape == k.shape and not graph.depends(h, k) and not graph.depends(k, h) for k in kept):
+                if all(sorted(h.shape) == sorted(k.shape) and not graph.depends(h, k) and not graph.depends(k, h) for k in kept):
                     kept.append(h)
             if len(kept) > 1:
                 found.together.append(kept)

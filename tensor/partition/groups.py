@@ -46,7 +46,7 @@ def partition(outs: Sequence[TensorNode], banned: Collection[int] = ()) -> Parte
     stored: dict[int, tuple[TensorNode, Rule]] = {id(o): (o, Rule.output) for o in outs if not graph.leaf(o)}
     heads: dict[int, TensorNode] = {}
     folds = find_folds(graph, banned)
-    plan = FoldedEnds({}, folds.inside, {})
+    plan = FoldedEnds({}, folds.inside, {}, {})
     ends: dict[int, TensorNode] = {}
     taken: set[int] = set()
     for n in graph.order:
@@ -66,13 +66,17 @@ def partition(outs: Sequence[TensorNode], banned: Collection[int] = ()) -> Parte
         heads[id(end)] = n
         if whole:
             plan.absorbed[id(end)] = folds.absorbed[id(n)]
+            if id(n) in folds.order:
+                plan.loops[id(end)] = (n, folds.order[id(n)])
     for together in folds.together:
         host, *guests = (ends[id(h)] for h in together)
         every = {id(f): f for e in (host, *guests) for f in plan.absorbed.get(id(e), ())}
         plan.absorbed[id(host)] = tuple(every.values())
         plan.guests.update((id(g), host) for g in guests)
     stored.update((id(n), (n, Rule.limit)) for n in cuts(graph, lambda n: id(n) in stored))
-    regions = Regions(graph, stored, heads, plan)
+    # what is stored decides what else is worth storing: the second round knows the first one's answers
+    first = Regions(graph, dict(stored), heads, plan)
+    regions = Regions(graph, stored, heads, plan, frozenset(first.stored))
     return Parted(_ordered(graph, regions), regions)
 
 
@@ -158,12 +162,16 @@ def _siblings(groups: dict[int, Group], regions: Regions, needs: dict[int, set[i
         if group.head is None and len(group.roots) == 1 and base.op == "reduce" and base.src[0].size >= SHARED:
             over = {d: base.src[0].shape[d] for d in base.arg[1]}
             alike.setdefault((base.shape, tuple(over.values())), []).append(g)
+    large: dict[int, set[int]] = {}
+    for n in regions.graph.order:
+        if n.size >= SHARED:
+            for g in regions.uses[id(n)]:
+                large.setdefault(g, set()).add(id(n))
     for found in alike.values():
         while found:
             b, *found = found
             for a in list(found):
-                large = [n for n in regions.graph.order if n.size >= SHARED and {a, b} <= set(regions.uses[id(n)])]
-                if large and not _indirect(a, b, needs, of) and not _indirect(b, a, needs, of):
+                if large.get(a, set()) & large.get(b, set()) and not _indirect(a, b, needs, of) and not _indirect(b, a, needs, of):
                     _join(groups, needs, of, a, b)
                     found.remove(a)
 

@@ -6,8 +6,9 @@ from math import prod
 
 import numpy as np
 import pytest
+from random_schedules import SYMBOLS
 from tilewright import kernels
-from tilewright.ir import const, dtypes, erf, exp, log, maximum, minimum, sqrt, tanh, where
+from tilewright.ir import const, dtypes, erf, exp, log, maximum, minimum, sqrt, sym, tanh, where
 from tilewright.ir.body import Fold
 from tilewright.ir.canonical import canonical
 from tilewright.ir.evaluation.reference import evaluate
@@ -423,6 +424,64 @@ def test_rows_and_columns_of_one_nest_stay_apart():
     assert found["r1"][0] not in found["y"]  # it is read along both
 
 
+def test_ties_that_contradict_each_other_do_not_join_two_axes_of_one_nest():
+    p = Inlined()
+    x, y = p.input("x", 8), p.input("y", 8)
+    both = p.reduce("add", (), (8,), lambda i, k: x[k] * y[k])
+    p.store("z", (8, 8), lambda i: x[i[0]] * y[i[1]] * both[()])
+    found = axes_by_nest(tidy(p.build()))
+    assert len(set(found["z"])) == 2
+
+
+def test_nothing_outside_a_fold_is_of_the_folded_family():
+    """A tile of the fold is no tile of a store that walks the same dimension."""
+    p = Inlined()
+    x = p.input("x", 6, N)
+    p.block = []
+    total = p.reduce("add", (6,), (N,), lambda i, j: x[(*i, *j)])
+    p.fold(N, (total,), (0.0,), (sum(sides(total)[1:], sides(total)[0]),))
+    p.store("y", (6, N), lambda i: x[i] * total[i[:1]])
+    kernel = tidy(p.build())
+    families = {a.arg.name: a.arg.family for a in kernel.axes}
+    found = axes_by_nest(kernel)
+    assert families[found["y"][1]] != families[found["r0"][1]] == kernel.body[0].axis.arg.family
+
+
+def test_axes_lie_in_the_order_in_which_they_are_read():
+    def made(turned):
+        p = Inlined()
+        x = p.input("x", 6, 5, N)
+        if turned:
+            total = p.reduce("add", (5, 6), (N,), lambda i, j: exp(x[(i[1], i[0], *j)]))
+            p.store("y", (6, 5), lambda i: total[i[1], i[0]] * 2.0)
+        else:
+            total = p.reduce("add", (6, 5), (N,), lambda i, j: exp(x[(*i, *j)]))
+            p.store("y", (6, 5), lambda i: total[i] * 2.0)
+        return canonical(tidy(p.build())).text
+
+    assert made(True) == made(False)
+
+
+def test_a_value_that_waits_for_another_reduction_has_loops_of_its_own():
+    def site(wait):
+        p = Inlined()
+        x, y, z = p.input("x", 6, N), p.input("y", N, 5), p.input("z", 6, 7)
+        dot = p.reduce("add", (6, 5), (N,), lambda i, k: x[i[0], k[0]] * y[k[0], i[1]])
+        other = p.reduce("max", (6,), (7,), lambda i, k: z[(*i, *k)])
+
+        def weight(i):
+            return exp(dot[i] - other[i[0]]) if wait else exp(dot[i])
+
+        total = p.reduce("add", (6,), (5,), lambda i, j: weight((*i, *j)))
+        p.store("s", (6, 5), lambda i: weight(i) / total[i[0]] + other[i[0]])
+        return axes_by_nest(tidy(p.build()))
+
+    found = site(False)
+    assert found["p0"] == found["r0"][:2]
+    found = site(True)
+    assert found["p0"][1] != found["r0"][1]
+
+
 def test_independent_sums_share_a_loop_and_one_after_another_do_not():
     p = Inlined()
     x, y = p.input("x", 6, N), p.input("y", 6, N)
@@ -513,7 +572,7 @@ def test_deep_and_wide_expressions_take_no_recursion():
 
     def long(i):
         y = x[i]
-        for _ in range(100):
+        for _ in range(3000):
             y = minimum(y + 1.0, 3.0)
         return y
 
@@ -565,3 +624,29 @@ def test_division_by_what_is_loaded_stays():
     p.store("z", (6, N), lambda i: x[i] / y[i[0]])
     kernel = p.build()
     assert by_reciprocal(kernel) is kernel
+
+
+def test_what_only_a_block_reads_is_computed_in_its_tiles():
+    p = Inlined()
+    x, w = p.input("x", 6, N), p.input("w", N, 5)
+    p.block = []
+    total = p.reduce("add", (6,), (N,), lambda i, j: exp(x[(*i, *j)]))
+    out = p.reduce("add", (6, 5), (N,), lambda i, j: exp(x[(i[0], *j)]) * w[(*j, i[1])])
+    p.fold(N, (total, out), (0.0, 0.0), [a + b for a, b in map(sides, (total, out))])
+    p.store("y", (6, 5), lambda i: out[i] * (1.0 / total[i[:1]]))
+    (fold,) = tidy(p.build()).body
+    assert [v.name for v in fold.block] == ["p0", "r0", "r1"]  # small results first
+
+
+def test_the_order_of_values_is_that_of_levels():
+    p = Inlined()
+    attention(p, (6,), "attention")
+    (fold,) = tidy(p.build()).body
+    assert [v.name for v in fold.block] == ["r0", "p0", "r1", "p1", "r2", "r3"]
+
+
+@pytest.mark.parametrize("name", sorted(SYMBOLS))
+def test_symbolic_kernels_are_written_so(name):
+    d = kernels.get(name)
+    named = d.kernel({**d.odd_shape, **{n: sym(n, 1, 4096) for n in SYMBOLS[name]}})
+    assert canonical(tidy(named)).text == canonical(named).text

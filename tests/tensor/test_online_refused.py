@@ -155,3 +155,18 @@ def test_argmax_of_rows_is_one_pass() -> None:
     at = r.reduce("min", (M,), N, lambda i, j: where(r.at(i, j).eq(m(i)), cast(j, int32), 2**31 - 1))
     r.store("y", (M,), at, int32)
     assert isinstance(online(r.build()), Kernel)
+
+
+def test_reasons_stay_short() -> None:
+    """An expression that would be written out a million times over is named by its operator."""
+    r = Logits()
+    m = r.top()
+
+    def element(i, j):
+        x = tanh(r.at(i, j) - m(i))
+        for _ in range(20):
+            x = x * x
+        return absolute(x)
+
+    r.store("y", (M,), r.sum((M,), N, element))
+    assert len(refused(r)) < 200
