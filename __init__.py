@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from .tensor import checkpoint as checkpoint
     from .tensor import compute as compute
     from .tensor import grad as grad
+    from .tensor import jit as jit
     from .tensor import jvp as jvp
+    from .tensor import memory_cap as memory_cap
     from .tensor import nn as nn
     from .tensor import optim as optim
     from .tensor import register_gradient as register_gradient
@@ -42,13 +44,10 @@ _WHERE = {
     "empty": "plan",
     "Opt": "opts",
     "KernelBuilder": "ir",
-    "jit": "tensor.jit",
-    "memory_cap": "tensor.account",
     **dict.fromkeys(
         (
-            "Tensor", "checkpoint", "compute", "grad", "jvp", "nn", "optim", "register_gradient", "stop_gradient", "tree_map",
-            "value_and_grad",
-            "vjp", "vmap",
+            "Tensor", "checkpoint", "compute", "grad", "jit", "jvp", "memory_cap", "nn", "optim", "register_gradient",
+            "stop_gradient", "tree_map", "value_and_grad", "vjp", "vmap",
         ),
         "tensor",
     ),

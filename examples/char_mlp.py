@@ -5,7 +5,6 @@ import argparse
 
 import made_text
 import numpy as np
-
 import tilewright as tw
 from tilewright import Tensor, nn, optim
 
@@ -83,14 +82,14 @@ def written(model, params, alphabet, start, count=60, seed=0):
     return "".join(alphabet[i] for i in text[CONTEXT:])
 
 
-def main(steps=300, batch=256, say=print):
+def main(steps=300, batch=256, letters_written=60, say=print):
     """The losses of both models after each step."""
     alphabet, text = letters()
     losses = []
     for model, start in zip((bigrams, network), weights(len(alphabet))):
         params, found = train(model, start, text, steps, batch, say)
         losses.append(found)
-        say(f"{model.__name__:8} writes {written(model, params, alphabet, text[:CONTEXT])!r}")
+        say(f"{model.__name__:8} writes {written(model, params, alphabet, text[:CONTEXT], letters_written)!r}")
     return losses
 
 

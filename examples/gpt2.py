@@ -11,7 +11,6 @@ from pathlib import Path
 
 import made_text
 import numpy as np
-
 import tilewright as tw
 from tilewright import Tensor, nn, optim
 
@@ -56,7 +55,14 @@ def weights(size, seed=0):
 
     last = 0.02 / (2 * size.layers) ** 0.5
     block = [
-        {"ln1": norm(), "qkv": layer(d, 3 * d), "out": layer(d, d, last), "ln2": norm(), "up": layer(d, 4 * d), "down": layer(4 * d, d, last)}
+        {
+            "ln1": norm(),
+            "qkv": layer(d, 3 * d),
+            "out": layer(d, d, last),
+            "ln2": norm(),
+            "up": layer(d, 4 * d),
+            "down": layer(4 * d, d, last),
+        }
         for _ in range(size.layers)
     ]
     return {"tokens": normal(size.tokens, d), "places": normal(size.context, d), "blocks": block, "ln": norm()}
@@ -136,9 +142,9 @@ def written(params, size, start, count):
     return decode(tokens)
 
 
-def main(steps=150, size="tiny", batch=8, context=None, text=None, say=print):
-    """The loss after each step."""
-    shapes = SIZES[size]
+def main(steps=150, size="tiny", batch=8, context=None, text=None, say=print, tokens_written=48):
+    """The loss after each step. `size`: a name or a Size."""
+    shapes = SIZES.get(size, size)
     data = encode(text or made_text.text())
     params = tw.tree_map(Tensor, weights(shapes))
     step, adamw = trainer(shapes, steps)
@@ -151,7 +157,7 @@ def main(steps=150, size="tiny", batch=8, context=None, text=None, say=print):
         losses.append(loss.item())
         if i % 10 == 0 or i == steps - 1:
             say(f"step {i:4}  loss {losses[-1]:.4f}  {x.size / (time.perf_counter() - began):,.0f} tokens/s")
-    say(repr(written(params, shapes, data[:16], 48)))
+    say(repr(written(params, shapes, data[:16], tokens_written)))
     return losses
 
 

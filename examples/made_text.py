@@ -3,11 +3,11 @@ how words are spelled and in which order they come."""
 
 import numpy as np
 
-WHO = "the cat|the old dog|a bird|my friend|the miller|our queen|a small boat|the wind|nobody|the moon".split("|")
-DOES = "sees|follows|likes|carries|forgets|wants|finds|paints".split("|")
-WHAT = "the river|a red apple|the morning|two stones|an open door|the long road|her name|a song|the sea".split("|")
-HOW = "today|at night|in silence|without a word|again|slowly|with great care".split("|")
-JOIN = "and|but|while|because".split("|")
+WHO = ["the cat", "the old dog", "a bird", "my friend", "the miller", "our queen", "a small boat", "the wind", "nobody", "the moon"]
+DOES = ["sees", "follows", "likes", "carries", "forgets", "wants", "finds", "paints"]
+WHAT = ["the river", "a red apple", "the morning", "two stones", "an open door", "the long road", "her name", "a song", "the sea"]
+HOW = ["today", "at night", "in silence", "without a word", "again", "slowly", "with great care"]
+JOIN = ["and", "but", "while", "because"]
 
 
 def text(sentences=2000, seed=0):

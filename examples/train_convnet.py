@@ -5,7 +5,6 @@ The pictures (12 × 12, with noise) show a horizontal bar, a vertical bar, a cro
 import argparse
 
 import numpy as np
-
 import tilewright as tw
 from tilewright import Tensor, nn, optim
 

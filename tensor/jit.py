@@ -17,6 +17,7 @@ from .jit_capture import CapturedGraph, Source, capture
 from .jit_options import JitOptions
 from .jit_places import placed
 from .jit_program import JitProgram
+from .observe import timed
 from .jit_lookup import linked
 from .devices import rooms_of
 from .buffers import BufferSpec
@@ -133,7 +134,8 @@ class Jitted:
 def compiled(graph: CapturedGraph, name: str, options: JitOptions, donated: frozenset[int]) -> JitProgram:
     """A captured graph as a program: partitioned, pulled, looked up, built and placed."""
     outs, leaves = detached(graph.outs)
-    made = call_list(outs) if outs else CallList([], 0, [], ())
+    with timed("graph", name):
+        made = call_list(outs) if outs else CallList([], 0, [], ())
     device = graph.device
     sources: list[Source] = [graph.leaves[id(leaves[n.arg.number])] for n in made.nodes[: made.leaves]]
     plan = placed(made, graph, sources, donated, rooms_of(device) is not None)

@@ -69,9 +69,13 @@ class _Pull:
             buffer = Buffer(f"out{n}" if len(self.roots) > 1 else "out", root.dtype, top.shape, "out")
             stores.append(self._store(top, buffer, self.loops.get(id(root))))
             outs.append(buffer)
+        # of results smaller than the largest, those that need less come first, as in the named kernels (mean, then deviation)
+        most = max(r.size for r in self.roots)
+        order = sorted(range(len(outs)), key=lambda n: (-self.roots[n].size, n if self.roots[n].size == most else -n))
+        stores, outs = [stores[n] for n in order], [outs[n] for n in order]
         name = kernel_name(inside(self.roots, self.stored))
         kernel = Kernel(name, tuple(self.values), tuple(stores), (*self.buffers, *outs))
-        return Pulled(kernel, tuple(self.buffers.values()), tuple(self.roots))
+        return Pulled(kernel, tuple(self.buffers.values()), tuple(self.roots[n] for n in order))
 
     def _work(self, root: TensorNode) -> int:
         """Nodes behind a root, down to memory."""
@@ -172,13 +176,27 @@ class _Pull:
         if by.reshape and by.mask is None and id(source) not in self.own and self.stored(source):
             return load(self._buffer(source, t.shape, at), at, mask)
         to, m = by(at)
+        if by.reshape and m is None and self._lies(source) and any(i.op in ("div", "mod") for e in to for i in N.walk(e)):
+            return self._reshaped(source, t, at, mask)
         if m is not None and m.op == "const":
             if not m.arg:
                 return const(0, t.dtype.compute)
             m = None
         both = m if mask is None else mask if m is None else mask & m
         e = self.elem(source, to, both)
-        return e if m is None or e.op == "load" else O.where(m, e, const(0, e.dtype))
+        return e if m is None or _loaded(e) else O.where(m, e, const(0, e.dtype))
+
+    def _lies(self, t: TensorNode) -> bool:
+        """Whether a node is memory, or conversions of it."""
+        while t.op == "cast" and (id(t) in self.own or not self.stored(t)):
+            t = t.src[0]
+        return id(t) not in self.own and self.stored(t)
+
+    def _reshaped(self, t: TensorNode, to: TensorNode, at: Indices, mask: Node | None) -> Node:
+        """Memory behind conversions, read in the shape of `to`: that spares divisions."""
+        if id(t) not in self.own and self.stored(t):
+            return load(self._buffer(t, to.shape, at), at, mask)
+        return O.cast(self._reshaped(t.src[0], to, at, mask), t.dtype.compute)
 
     def _gather(self, t: TensorNode, at: Indices, mask: Node | None) -> Node:
         source, *index = t.src
@@ -289,6 +307,13 @@ def _spread(t: TensorNode, name: str, keep: Indices) -> tuple[Indices, tuple[Nod
         else:
             full.append(next(rest))
     return tuple(full), tuple(summed)
+
+
+def _loaded(e: Node) -> bool:
+    """Whether an element is a load, converted or not: where its mask fails it is 0."""
+    while e.op == "cast":
+        e = e.src[0]
+    return e.op == "load"
 
 
 def _plain(at: Indices) -> bool:

@@ -15,6 +15,7 @@ from .buffers import MOVES, BufferCell, BufferSpec, TensorBuffer, made
 from .calls import Call, KernelCall
 from .devices import rooms_of
 from .jit_places import PlacedCalls, Spot
+from .observe import WATCH, timed
 
 if TYPE_CHECKING:
     from ..devices import Executable
@@ -89,7 +90,11 @@ class ReplayProgram:
                     self._look(memory, given)
                 if self.poison:
                     self._fill()
-                if self._direct is not None:
+                if WATCH.observer is not None:
+                    addresses = [b.address for b in (*given, *fresh)]
+                    for segment in self._segments:
+                        segment.watched(self, addresses, given, fresh)
+                elif self._direct is not None:
                     self._direct(*[b.address for b in given], *[b.address for b in fresh])
                 else:
                     addresses = [b.address for b in (*given, *fresh)]
@@ -201,6 +206,7 @@ class _Native:
         from ..devices import BoundCall
         from ..plan import CallReplay
 
+        self.linked = linked
         slots: dict[int, list[tuple[int, int]]] = {}
         self.stays: list[tuple[int, int, int]] = []
         calls = []
@@ -222,6 +228,18 @@ class _Native:
         """With a call's addresses."""
         self.replay.run(*[addresses[i] for i in self.picks])
 
+    def watched(self, program: ReplayProgram, addresses: list[int], given: Sequence[TensorBuffer], fresh: Sequence[TensorBuffer]) -> None:
+        """One by one, timed."""
+        for c in self.linked:
+            assert c.executable is not None and isinstance(c.call, KernelCall)
+            at = []
+            for p in (*c.call.inputs, *c.call.outputs):
+                slot = program.slot(program.plan.spots[p])
+                at.append(self.known[p] if slot is None else addresses[slot])
+            call = c.executable.bind()
+            with timed("kernel", c.call.kernel.name, program.device, c.call.kernel, c.executable.threads):
+                call(*at)
+
     def patch(self, where: list[int]) -> None:
         """Take notice of what lies elsewhere now."""
         changed = {p for p, at in self.known.items() if where[p] != at}
@@ -241,6 +259,12 @@ class _Hosted:
         assert not isinstance(self.call, KernelCall)
         inputs = [program.array(p, given, fresh) for p in self.call.inputs]
         program.store(self.call.outputs[0], self.call.call.function(*inputs), given, fresh)
+
+    def watched(self, program: ReplayProgram, addresses: list[int], given: Sequence[TensorBuffer], fresh: Sequence[TensorBuffer]) -> None:
+        """The same, timed."""
+        assert not isinstance(self.call, KernelCall)
+        with timed("numpy", self.call.call.name, program.device):
+            self.run(program, addresses, given, fresh)
 
     def patch(self, where: list[int]) -> None:
         """Memory is looked up at every call."""

@@ -52,7 +52,7 @@ def find_folds(graph: Graph, banned: Collection[int]) -> Folds:
     """The folds of a graph; heads whose id is in `banned` are not absorbed."""
     found = Folds()
     frontiers = [f for n in graph.order if not graph.leaf(n) and is_contraction(n) and id(n) not in banned and (f := _frontier(graph, n))]
-    first = [f for f in frontiers if f.heads and _chained(graph, f) and _worth(f)]
+    first = [f for f in frontiers if f.heads and _chained(f) and _worth(f)]
     taken = {id(f.source) for f in first}
     readers = {h for f in first for h in f.heads}
     more = [f for f in frontiers if f.heads and not f.rows and id(f.source) not in taken | readers and _beside(f, first)]
@@ -127,13 +127,10 @@ def _moved(m: TensorNode, f: Frontier) -> tuple[int | None, ...] | None:
     return None
 
 
-def _chained(graph: Graph, f: Frontier) -> bool:
-    """Whether a contraction over some dimension depends on other reductions of the head over the same dimension, and every
-    reduction belongs to such a chain."""
-    chains = set()
-    for h, over in f.heads.values():
-        if any(o == over and graph.depends(h, r) for r, o in f.rows.values()):
-            chains.add(over)
+def _chained(f: Frontier) -> bool:
+    """Whether a contraction over some dimension has other reductions of the head over the same dimension beside it (which it
+    reads, or which divide it), and every reduction belongs to such a chain."""
+    chains = {over for _, over in f.heads.values()} & {over for _, over in f.rows.values()}
     return bool(chains) and all(o in chains for _, o in f.rows.values())
 
 

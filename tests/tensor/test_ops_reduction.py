@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.tensor.agree import Agree, agree, agree_small  # noqa: F401
+from tests.tensor.agree import Agree
 from tilewright import Tensor, xp
 from tilewright.ir.errors import UsageError
 
