@@ -15,7 +15,8 @@ from ..ir.reciprocal import by_reciprocal
 from . import partition as P
 from .lines import Line
 from .node import HostCall, TensorNode, range_of, walk
-from .online import NoFold, online
+from .online import NoFold, compares, online
+from .primitives import cast
 from .pull import Pulled, pull
 
 Place = int
@@ -100,10 +101,11 @@ def call_list(outs: Sequence[TensorNode]) -> CallList:
         if strays:
             banned.update((id(n), "a kernel that cannot run in tiles reads it as well") for n in strays)
             continue
+        kept = parted.kept_types()
         pulled = [
             None
             if g.roots[0].op == "host"
-            else pull(g.roots, parted.regions.is_stored, g.head is not None and not g.folded, parted.regions.plan.loops)
+            else pull(g.roots, parted.regions.is_stored, g.head is not None and not g.folded, parted.regions.plan.loops, kept)
             for g in parted.groups
         ]
         kernels: list[Kernel | None] = []
@@ -117,6 +119,8 @@ def call_list(outs: Sequence[TensorNode]) -> CallList:
                     again = True
                 else:
                     kernel = folded
+            elif kernel is not None and group.head is None and compares(kernel):
+                kernel = online(kernel) or kernel  # argmax in one pass; no reason to look at where there is no fold
             kernels.append(None if kernel is None else tidy(kernel))
         if not again:
             return _listed(outs, parted, pulled, kernels, banned)
@@ -125,14 +129,15 @@ def call_list(outs: Sequence[TensorNode]) -> CallList:
 def _listed(
     outs: Sequence[TensorNode], parted: P.Parted, pulled: Sequence[Pulled | None], kernels: Sequence[Kernel | None], banned: dict[int, str]
 ) -> CallList:
-    leaves = leaves_of(outs)
+    leaves, kept = leaves_of(outs), parted.kept_types()
     nodes = list(leaves)
     place = {_memory(n): i for i, n in enumerate(leaves)}
     calls: list[Call] = []
     for group, p, kernel in zip(parted.groups, pulled, kernels, strict=True):
         for root in group.roots:
             place[_memory(root)] = len(nodes)
-            nodes.append(root)
+            wide = kept.get(id(root))
+            nodes.append(root if wide is None else cast(root, wide))
         read, written = (group.roots[0].src, tuple(group.roots)) if p is None else (p.inputs, p.outputs)
         rules = {id(n): rule for n, rule in zip(group.roots, group.rules, strict=True)}
         made = written, tuple(rules[id(n)] for n in written)
