@@ -23,11 +23,14 @@ if TYPE_CHECKING:
     from .tensor import checkpoint as checkpoint
     from .tensor import compute as compute
     from .tensor import grad as grad
+    from .tensor import jit as jit
     from .tensor import jvp as jvp
+    from .tensor import memory_cap as memory_cap
     from .tensor import nn as nn
     from .tensor import optim as optim
     from .tensor import register_gradient as register_gradient
     from .tensor import stop_gradient as stop_gradient
+    from .tensor import tree_map as tree_map
     from .tensor import value_and_grad as value_and_grad
     from .tensor import vjp as vjp
     from .tensor import vmap as vmap
@@ -43,8 +46,8 @@ _WHERE = {
     "KernelBuilder": "ir",
     **dict.fromkeys(
         (
-            "Tensor", "checkpoint", "compute", "grad", "jvp", "nn", "optim", "register_gradient", "stop_gradient", "value_and_grad",
-            "vjp", "vmap",
+            "Tensor", "checkpoint", "compute", "grad", "jit", "jvp", "memory_cap", "nn", "optim", "register_gradient",
+            "stop_gradient", "tree_map", "value_and_grad", "vjp", "vmap",
         ),
         "tensor",
     ),

@@ -23,17 +23,16 @@ _OTHER = {"cpu": "cpu:c", "cpu:c": "cpu"}
 
 def run(args: Namespace) -> int:
     """Check the Program after emission and after each pass, then the device; 0 when nothing is wrong, else 4."""
-    from .. import devices, kernels, targets
+    from .. import devices, targets
     from ..ir.normalise import normalise
     from ..measure.bisect import bisect
     from ..opts.opt import parse
+    from .functions.asked import kernel_of, named_shape
 
     device = None if args.target else devices.get(args.device)
     target = targets.named(args.target) if device is None else device.target
-    shape = kernels.parse_shape(args.shape) if args.shape else None
-    if shape is None and not kernels.is_path(args.kernel):
-        shape = dict(kernels.get(args.kernel).odd_shape)
-    kernel, opts = normalise(kernels.make(args.kernel, shape, args.dtype)), parse(args.opts)
+    shape = named_shape(args)
+    kernel, opts = normalise(kernel_of(args, shape)), parse(args.opts)
     vars = {s.arg.name: s.arg.lo for s in kernel.symbols}
     found = bisect(kernel, opts, target, vars, args.seed)
     print(f"{_title(kernel, shape, target)}\n{_line('options', _short(opts))}")

@@ -20,11 +20,12 @@ def run(args: Namespace) -> int:
     """Check the schedule that the arguments give, or every seed schedule; 0 when nothing was found, else 4."""
     from rich.text import Text
 
-    from .. import kernels, targets
+    from .. import targets
     from ..heuristics import seeds
     from ..ir.normalise import normalise
     from ..measure.sanitise import sanitise
     from ..opts.opt import parse
+    from .functions.asked import kernel_of, named_shape
 
     if args.device:
         from ..devices import get
@@ -32,10 +33,8 @@ def run(args: Namespace) -> int:
         target = get(args.device).target
     else:
         target = targets.named(args.target)
-    shape = kernels.parse_shape(args.shape) if args.shape else None
-    if shape is None and not kernels.is_path(args.kernel):
-        shape = dict(kernels.get(args.kernel).odd_shape)
-    kernel = normalise(kernels.make(args.kernel, shape, args.dtype))
+    shape = named_shape(args)
+    kernel = normalise(kernel_of(args, shape))
     given = args.opts is not None
     schedules = [parse(args.opts)] if given else list(dict.fromkeys(seeds(kernel, target, target.cores)))
     vars = {s.arg.name: s.arg.lo for s in kernel.symbols}

@@ -30,12 +30,12 @@ def run(args: Namespace) -> int:
     """Measure and print. Raises CacheMiss, with the command that tunes it, where the cache has no schedule of its own for the kernel."""
     from .. import cache, devices
     from ..ir.normalise import normalise
-    from ..kernels import make, parse_shape
     from ..plan.resolve import resolve
     from ..search.budget import parse_seconds
     from ..search.explain import explain
+    from .functions.asked import kernel_of
 
-    kernel = normalise(make(args.kernel, parse_shape(args.shape) if args.shape else None, args.dtype))
+    kernel = normalise(kernel_of(args))
     device = devices.get(args.device)
     device.check()
     threads = args.threads or device.threads

@@ -141,6 +141,10 @@ def handler(args: Namespace) -> Callable[[Namespace], int]:
         from .report.command import run as chosen
     elif args.command == "explain":
         from .explain import run as chosen
+    elif args.command == "graph":
+        from .functions.graph import run as chosen
+    elif args.command == "profile":
+        from .profile import run as chosen
     elif args.command == "plot":
         from .plot import run as chosen
     elif args.command == "cache":

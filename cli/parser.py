@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, ArgumentTypeError, RawDescriptionHelpFormatter
+from argparse import REMAINDER, ArgumentParser, ArgumentTypeError, RawDescriptionHelpFormatter
 from collections.abc import Callable
 
 from .. import __version__
@@ -15,7 +15,7 @@ EXITS = """exit codes:
   5    --mode require: the cache does not hold it
   130  interrupted; the best so far is saved
 """
-_KERNEL = "a named kernel (`tune kernels`) or my.py:function, which returns a Kernel; NAME:constant=b: input b never changes and may be packed once"
+_KERNEL = "a named kernel (`tune kernels`), or my.py:function, which returns a Kernel or is a function of tensors (my.py:function#2 is the second kernel of one); NAME:constant=b: input b never changes and may be packed once"
 STAGES = ("kernel", "schedule", "program", "passes", "source", "asm")
 MODES = ("use", "require", "record", "tune", "refresh")
 
@@ -47,7 +47,7 @@ def _add_kernel(p: ArgumentParser, required: bool, device: str | None, kernel: b
     """Arguments that name a kernel (unless `kernel` is false: then the caller does), where it runs, and the cache."""
     if kernel:
         p.add_argument("--kernel", required=required, metavar="NAME", help=_KERNEL)
-    p.add_argument("--shape", metavar="m=..,n=..", help="extents by name; those left out take their default")
+    p.add_argument("--shape", metavar="m=..,n=..", help="extents by name; those left out take their default; of tensors x=64x128,float32")
     p.add_argument("--dtype", help="float32, float16, bfloat16, float64, int8 (what the kernel takes)")
     p.add_argument("--device", default=device, help="where it runs (`tune devices`)" + (f"; default {device}" if device else ""))
     p.add_argument("--threads", type=_at_least(1), metavar="N", help="threads used" + ("; default: every usable core" if required else ""))
@@ -127,6 +127,32 @@ def _add_report(p: ArgumentParser) -> None:
         help="t4: every measurement, as auto-tuning tools exchange them",
     )
     p.add_argument("--html", metavar="FILE", help="write one page with everything in it: roofline, convergence, outcomes, schedules")
+    p.add_argument("--graph", metavar="FILE.py:FUNCTION", help="with --html: also what this function of tensors becomes (`tune graph`)")
+
+
+def _add_graph(p: ArgumentParser) -> None:
+    p.add_argument("function", metavar="FILE.py:FUNCTION", help="a function of tensors; it is called on tensors without values")
+    p.add_argument(
+        "--shape",
+        metavar="x=64x128,float32,..",
+        help="shapes of its arguments; default: annotations, default values, or what FUNCTION_inputs() returns",
+    )
+    p.add_argument("--dtype", help="element type of arguments that have none; default float32")
+    p.add_argument("--expr", action="store_true", help="print each kernel as values over axes")
+    p.add_argument("--nest", action="store_true", help="print each kernel's loop nest under the seed schedule")
+    p.add_argument("--target", default="host", metavar="NAME", help="the target of --nest; default: this machine")
+    p.add_argument("--dot", metavar="FILE", help="write a picture as Graphviz text (- is standard output)")
+    p.add_argument("--svg", metavar="FILE", help="write a picture drawn by Graphviz, where `dot` is installed")
+    p.add_argument("--html", metavar="FILE", help="write one page with a picture and everything else")
+    p.add_argument("--json", metavar="FILE", help="write the facts as JSON (- is standard output)")
+
+
+def _add_profile(p: ArgumentParser) -> None:
+    p.add_argument("file", metavar="FILE.py", help="the script to run")
+    p.add_argument("arguments", nargs=REMAINDER, metavar="ARGS", help="the script's own arguments; options of tune go before the file")
+    p.add_argument("--trace", metavar="FILE", help="write every call as a Chrome trace (chrome://tracing, ui.perfetto.dev)")
+    p.add_argument("--json", metavar="FILE", help="write the figures as JSON (- is standard output)")
+    p.add_argument("--limit", type=_at_least(1), default=30, metavar="N", help="lines of the table; default 30")
 
 
 def _add_selection(p: ArgumentParser) -> None:
@@ -223,6 +249,8 @@ def build_parser() -> ArgumentParser:
     _add_check(sub.add_parser("check", help="run a schedule where every access is checked: races, bounds, barriers, and the result"))
     _add_bisect(sub.add_parser("bisect", help="which pass or option makes a schedule wrong, or whether the device does"))
     _add_report(sub.add_parser("report", help="what the cache holds: times, rates, share of the roofline, gain over the seed"))
+    _add_graph(sub.add_parser("graph", help="what a function of tensors becomes: kernels, boundaries, the rules, bytes saved"))
+    _add_profile(sub.add_parser("profile", help="run a script and say where its kernels' time goes"))
     explain = sub.add_parser("explain", help="what each option of the cached best is worth, measured now")
     _add_kernel(explain, required=True, device="cpu")
     explain.add_argument("--budget", default="30s", metavar="TIME", help="time to measure for (default 30s)")

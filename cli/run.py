@@ -44,6 +44,12 @@ def _run(args: Namespace) -> int:
         raise UsageError("--trust is for the files of a --manifest; the file that --kernel names is run anyway")
     if args.target:
         raise UsageError("--target picks targets of a --manifest; what --kernel is tuned for is the --device")
+    from .functions.asked import is_tensor_function
+
+    if is_tensor_function(args.kernel, args.shape):
+        from .functions.tuned import run as run_function
+
+        return run_function(args)
     args.device = args.device or "cpu"
     from ..kernels import get, is_path, parse_shape
     from ..search import tune

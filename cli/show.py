@@ -26,13 +26,13 @@ LEXERS = {"opencl": "c"}
 def run(args: Namespace) -> int:
     """Print the schedule that the arguments pick; `--source` prints the rendered text alone, `--stage` any stage of the way to it."""
     from ..ir.normalise import normalise
-    from ..kernels import make, parse_shape
     from ..lower import lower
     from ..opts import apply
     from ..renderers import render
+    from .functions.asked import kernel_of
 
     # schedules, cached ones too, are of the kernel in normal form (unit axes dropped, neighbours merged)
-    kernel = normalise(make(args.kernel, parse_shape(args.shape) if args.shape else None, args.dtype))
+    kernel = normalise(kernel_of(args))
     target, opts, origin = choose(args, kernel)
     scheduled = apply(kernel, opts, target)
     if args.stage:

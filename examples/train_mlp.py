@@ -3,10 +3,10 @@
 A step of training (forward, backward, Adam) is one graph of a few kernels."""
 
 import argparse
+import itertools
 import sys
 
 import numpy as np
-
 import tilewright as tw
 from tilewright import Tensor, nn, optim
 
@@ -23,7 +23,7 @@ def spirals(n=512, seed=0):
 def weights(sizes, seed=1):
     """Uniform in ±1/√inputs, as PyTorch's Linear starts."""
     rng = np.random.default_rng(seed)
-    bounds = [(i**-0.5, i, o) for i, o in zip(sizes, sizes[1:])]
+    bounds = [(i**-0.5, i, o) for i, o in itertools.pairwise(sizes)]
     return [{"w": rng.uniform(-b, b, (i, o)).astype("float32"), "b": rng.uniform(-b, b, o).astype("float32")} for b, i, o in bounds]
 
 

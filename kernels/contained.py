@@ -22,12 +22,12 @@ _MOST_SAID = 1 << 16
 """Bytes of what a file prints that are passed on, to standard error."""
 
 
-def ask(path: str, question: tuple[Any, ...]) -> bytes:
-    """The answer (see `sent`) of a fresh process to `inside.answer(*question)`; when this returns, neither it nor
-    what it started in its session's process group is left. `path` is what messages call it. Raises KernelError where
-    there is no answer."""
+def ask(path: str, question: tuple[Any, ...], module: str = f"{__package__}.inside") -> bytes:
+    """The answer (see `sent`) of a fresh process to a question; when this returns, neither it nor what it started in
+    its session's process group is left. `module` calls `inside.serve`. `path` is what messages call the file. Raises
+    KernelError where there is no answer."""
     request = pickle.dumps((list(sys.path), *question))
-    command = [sys.executable, "-P", "-m", f"{__package__}.inside", str(os.getpid())]
+    command = [sys.executable, "-P", "-m", module, str(os.getpid())]
     try:
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
     except OSError as e:

@@ -35,7 +35,7 @@ def answer(path: str, shape: Mapping[str, Extent], dtype: str | DType | None) ->
 
 
 def _call(path: str, shape: Mapping[str, Extent], dtype: str | DType | None) -> Kernel:
-    function = _function(path)
+    function = function_of(path, namespace_of(path))
     arguments = _arguments(path, function, dict(shape), dtype)
     try:
         kernel = function(**arguments)
@@ -43,21 +43,29 @@ def _call(path: str, shape: Mapping[str, Extent], dtype: str | DType | None) -> 
         raise
     except Exception as e:
         raise KernelError(f"{path} failed: {_where(e)}{type(e).__name__}: {e}") from e
+    if type(kernel).__name__ == "Tensor":
+        raise KernelError(f"{path} is a function of tensors: annotate its arguments (x: Tensor), or give --shape x=64x128,float32")
     if not isinstance(kernel, Kernel):
         raise KernelError(f"{path} returned {type(kernel).__name__}; it must return a tilewright Kernel (KernelBuilder(...).build())")
     return kernel
 
 
-def _function(path: str) -> Callable[..., Any]:
+def namespace_of(path: str) -> dict[str, Any]:
+    """Run the file of `my.py:function`: its names. Raises KernelError."""
     import runpy
 
-    file, name = split_path(path)
+    file, _ = split_path(path)
     try:
-        namespace = runpy.run_path(file)
+        return runpy.run_path(file)
     except TilewrightError:
         raise
     except Exception as e:
         raise KernelError(f"{file} cannot be run: {_where(e)}{type(e).__name__}: {e}") from e
+
+
+def function_of(path: str, namespace: Mapping[str, Any]) -> Callable[..., Any]:
+    """The function of `my.py:function` among a file's names. Raises KernelError."""
+    file, name = split_path(path)
     found = namespace.get(name)
     if not callable(found):
         functions = [k for k, v in namespace.items() if callable(v) and not k.startswith("_")]
@@ -108,16 +116,21 @@ def _die_with(parent: int) -> None:
 
 
 def main() -> None:
-    """Read the question, run the file, answer, and end without what the file registered to happen at exit."""
+    """A kernel's file: read the question, run the file, answer."""
+    serve(answer)
+
+
+def serve(answers: Callable[..., tuple[Any, ...]]) -> None:
+    """Read the question, answer with `answers(path, ...)`, and end without what the file registered to happen at exit."""
     _die_with(int(sys.argv[1]))
-    question = pickle.load(sys.stdin.buffer)
+    found, path, *more = pickle.load(sys.stdin.buffer)
     out = os.dup(1)
     os.dup2(2, 1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     me = os.getpid()
-    sys.path[:], path, shape, dtype = question
-    said = answer(path, shape, dtype)
+    sys.path[:] = found
+    said = answers(path, *more)
     if os.getpid() != me:  # the file forked, and this is the copy
         os._exit(0)
     try:

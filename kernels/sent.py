@@ -47,7 +47,8 @@ class _Strict(pickle.Unpickler):
 
 
 def dumps(answer: tuple[Any, ...]) -> bytes:
-    """A frame. `answer`: ("kernel", name, body, stores, buffers) or ("error", class, text)."""
+    """A frame. `answer`: ("kernel", name, body, stores, buffers), ("error", class, text), or of
+    what becomes several kernels ("graph", facts, [(name, body, stores, buffers) or None, ...])."""
     out = io.BytesIO()
     _Plain(out, protocol=5).dump(answer)
     payload = out.getvalue()
@@ -66,6 +67,6 @@ def unframed(data: bytes | bytearray) -> bytes | None:
 def loads(payload: bytes) -> tuple[Any, ...]:
     """What `dumps` was given. Raises anything at all for other bytes."""
     answer = _Strict(io.BytesIO(payload)).load()
-    if not isinstance(answer, tuple) or len(answer) != {"kernel": 5, "error": 3}.get(answer[0] if answer else ""):
+    if not isinstance(answer, tuple) or len(answer) != {"kernel": 5, "error": 3, "graph": 3}.get(answer[0] if answer else ""):
         raise ValueError("not an answer")
     return answer

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from ..cache.choice import Standing
 from ..cache.keys import DEFAULT_POLICY, Key
 from ..cache.recover import CacheWarning
-from ..cache.version import tool_version
+from ..cache.version import seed_version, tool_version
 from ..ir.errors import CacheMiss, OptError
 from ..ir.kernel import Kernel
 from ..ir.normalise import normalise
@@ -205,7 +205,7 @@ class _Seed:
 
     def _place(self, choice: str) -> str:
         """Where the store keeps this seed."""
-        code = f"{tool_version()}" if choice == "ranked" else f"{tool_version()} quick"
+        code = seed_version() if choice == "ranked" else f"{seed_version()} quick"
         text = f"{source_key(self.kernel, (), self.device.target, code)} {self.key.threads} {self.key.policy}"
         return hashlib.sha256(text.encode()).hexdigest()
 

@@ -8,6 +8,7 @@ from collections import deque
 from typing import Any
 
 from ..ir.errors import TilewrightError, UsageError
+from .devices import LEAST
 from .lines import Line, show
 
 
@@ -16,15 +17,14 @@ class TensorMemoryError(TilewrightError, MemoryError):
 
 
 class Account:
-    """What live tensors hold, per process; an optional cap in bytes. `evicting`: whether tensors on devices go to the host
+    """What live tensors hold, per process; an optional cap in bytes. The largest are known by name, small ones by their bytes. `evicting`: whether tensors on devices go to the host
     at the cap, those first that were used longest ago."""
 
     def __init__(self) -> None:
-        self.held = 0
-        self.peak = 0
+        self._held = self._peak = 0
         self.cap: int | None = None
         self.evicting = False
-        self.dead: deque[tuple[int, int]] = deque()
+        self.notes: deque[int] = deque()
         self._buffers: dict[int, weakref.ref[Any]] = {}
         self._lock = threading.RLock()
         self._clock = 0
@@ -33,17 +33,26 @@ class Account:
     def live(self) -> int:
         """Bytes that live tensors hold now."""
         self.settle()
-        return self.held
+        return self._held
+
+    @property
+    def peak(self) -> int:
+        """The most bytes that they held."""
+        self.settle()
+        return self._peak
+
+    @peak.setter
+    def peak(self, nbytes: int) -> None:
+        self.settle()
+        self._peak = nbytes
 
     def settle(self) -> None:
-        """Count what has died. (Finalisers run anywhere, and only leave a note.)"""
+        """Add up the notes: bytes that came, or went (negative). Finalisers run anywhere, so all that they do is leave one."""
         with self._lock:
-            while self.dead:
-                at, nbytes = self.dead.popleft()
-                found = self._buffers.get(at)
-                if found is not None and found() is None:
-                    del self._buffers[at]
-                self.held -= nbytes
+            while self.notes:
+                self._held += self.notes.popleft()
+                if self._held > self._peak:
+                    self._peak = self._held
 
     def room(self, nbytes: int, line: Line) -> None:
         """Raise TensorMemoryError where `nbytes` more would pass the cap."""
@@ -72,23 +81,25 @@ class Account:
 
     def add(self, buffer: Any) -> None:
         """Count a buffer until it dies."""
-        with self._lock:
-            if self.dead:
-                self.settle()
-            self.held += buffer.nbytes
-            if self.held > self.peak:
-                self.peak = self.held
+        notes = self.notes
+        notes.append(buffer.nbytes)
+        if buffer.nbytes >= LEAST:
             self._buffers[id(buffer)] = weakref.ref(buffer)
+        if len(notes) > 1024:
+            self.settle()
 
     def named(self, buffer: Any) -> None:
         """A buffer has taken the memory of one that was counted."""
-        self._buffers[id(buffer)] = weakref.ref(buffer)
+        if buffer.nbytes >= LEAST:
+            self._buffers[id(buffer)] = weakref.ref(buffer)
+
+    def unname(self, buffer: Any) -> None:
+        """A buffer dies."""
+        self._buffers.pop(id(buffer), None)
 
     def moved(self, nbytes: int) -> None:
         """So many bytes came to the device, or left it."""
-        with self._lock:
-            self.held += nbytes
-            self.peak = max(self.peak, self.held)
+        self.notes.append(nbytes)
 
     def touch(self, buffer: Any) -> None:
         """A buffer was used."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from ctypes import addressof, c_char
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ..ir.dtypes import DType
-from ..ir.errors import MeasureError, TilewrightError, UsageError
+from ..ir.errors import MeasureError, UsageError
 from .account import ACCOUNT, TensorMemoryError, mb
 from .devices import LEAST, host_room, release, rooms_of
 from .lines import Line
@@ -28,6 +29,7 @@ class Moves:
 
 
 MOVES = Moves()
+from_buffer = c_char.from_buffer
 
 
 class BufferCell:
@@ -39,30 +41,42 @@ class BufferCell:
         self.buffer = buffer
 
 
+class BufferSpec:
+    """What all buffers of one place of a call have in common."""
+
+    __slots__ = ("device", "dtype", "key", "line", "nbytes", "np", "range", "rooms", "shape")
+
+    def __init__(self, shape: Shape, dtype: DType, device: str, line: Line, range: tuple[int, int] | None = None) -> None:
+        self.shape, self.dtype, self.device, self.line, self.range = shape, dtype, device, line, range
+        self.nbytes = prod(shape) * dtype.size
+        self.np = dtype.np
+        self.key = (shape, dtype.name, device, range)
+        self.rooms = rooms_of(device)
+
+
 class TensorBuffer:
     """Row-major elements of one tensor. `range`: the inclusive range that integer elements were declared (and found) to
     lie in. `foreign`: memory that others made or see, which is never written in place. `cell`: where captured functions
     look for the buffer of a tensor that may be assigned to. `key`: what calls with it have in common: shape, type,
     device and range. `gone`: why it has no memory any more."""
 
-    __slots__ = (
-        "__weakref__", "_array", "_at", "_rooms", "cell", "device", "dtype", "foreign", "gone", "key", "line", "nbytes",
-        "range", "shape", "used",
-    )  # fmt: skip
+    foreign = False
+    cell: BufferCell | None = None
+    used = 0
+    gone = ""
+    _rooms: DeviceRooms | None = None
 
-    def __init__(
-        self, array: Array | None, shape: Shape, dtype: DType, device: str, line: Line, foreign: bool = False,
-        range: tuple[int, int] | None = None, handle: int = 0,
-    ) -> None:  # fmt: skip
-        self._array, self._at = array, handle
-        self._rooms = rooms_of(device) if array is None else None
-        self.shape, self.dtype, self.device, self.line, self.foreign, self.range = shape, dtype, device, line, foreign, range
-        self.nbytes = prod(shape) * dtype.size
-        self.cell: BufferCell | None = None
-        self.used, self.gone = 0, ""
-        self.key = (shape, dtype.name, device, range)
-        if array is not None:
-            self._at = array.__array_interface__["data"][0]
+    def __init__(self, spec: BufferSpec, array: Array | None, at: int) -> None:
+        """`array`: the memory on the host. `at`: its address, or the device's handle."""
+        self.spec, self._array, self._at, self.line = spec, array, at, spec.line
+        self.key, self.nbytes, self.shape, self.dtype, self.device = spec.key, spec.nbytes, spec.shape, spec.dtype, spec.device
+        if spec.rooms is not None:
+            self._rooms = spec.rooms
+
+    @property
+    def range(self) -> tuple[int, int] | None:
+        """What integer elements lie in."""
+        return self.spec.range
 
     @property
     def array(self) -> Array:
@@ -107,8 +121,8 @@ class TensorBuffer:
     def taken(self, why: str) -> TensorBuffer:
         """A buffer that has this one's memory from now on, in which new values were written. This one has none any more:
         whoever still reads it is told `why`."""
-        new = TensorBuffer(self._array, self.shape, self.dtype, self.device, self.line, self.foreign, self.range, self._at)
-        new.cell, new.used = self.cell, self.used
+        new = TensorBuffer(self.spec, self._array, self._at)
+        new.cell, new.used, new.foreign = self.cell, self.used, self.foreign
         if new.cell is not None:
             new.cell.buffer = new
         self._array, self._at, self._rooms, self.cell, self.gone = None, 0, None, None, why
@@ -140,37 +154,49 @@ class TensorBuffer:
         MOVES.count += 1
 
     def __del__(self) -> None:
-        array, rooms, handle = self._array, self._rooms, self._at
-        if rooms is not None:
-            if handle:
-                rooms.give(handle, self.nbytes)
-        elif not self.foreign and self.nbytes >= LEAST and array is not None:
-            release(array, self.nbytes)
-        ACCOUNT.dead.append((id(self), 0 if not handle else self.nbytes))
+        at, nbytes = self._at, self.nbytes
+        if nbytes >= LEAST:
+            ACCOUNT.unname(self)
+            if self._rooms is not None:
+                if at:
+                    self._rooms.give(at, nbytes)
+            elif not self.foreign and self._array is not None:
+                array, self._array = self._array, None
+                release(array, nbytes)
+        elif self._rooms is not None and at:
+            self._rooms.give(at, nbytes)
+        if at:
+            ACCOUNT.notes.append(-nbytes)
 
 
 def new(shape: Shape, dtype: DType, device: str, line: Line, range: tuple[int, int] | None = None) -> TensorBuffer:
     """Memory with undefined contents. Raises TensorMemoryError."""
-    import numpy as np
+    return made(BufferSpec(shape, dtype, device, line, range))
 
-    nbytes = prod(shape) * dtype.size
+
+def made(spec: BufferSpec) -> TensorBuffer:
+    """Memory with undefined contents. Raises TensorMemoryError."""
+    nbytes = spec.nbytes
     if ACCOUNT.cap is not None:
-        ACCOUNT.room(nbytes, line)
+        ACCOUNT.room(nbytes, spec.line)
     try:
-        rooms = rooms_of(device)
-        if rooms is not None:
-            buffer = TensorBuffer(None, shape, dtype, device, line, False, range, _handle(rooms, nbytes))
+        if spec.rooms is not None:
+            buffer = TensorBuffer(spec, None, _handle(spec.rooms, nbytes))
             ACCOUNT.touch(buffer)
-        elif nbytes < LEAST:
-            buffer = TensorBuffer(np.empty(shape, dtype.np), shape, dtype, device, line, False, range)
         else:
-            buffer = TensorBuffer(host_room(nbytes).view(dtype.np).reshape(shape), shape, dtype, device, line, False, range)
+            array = _empty(spec.shape, spec.np) if nbytes < LEAST else host_room(nbytes).view(spec.np).reshape(spec.shape)
+            buffer = TensorBuffer(spec, array, address(array))
     except (MemoryError, ValueError, MeasureError) as e:
-        if isinstance(e, TilewrightError) and not isinstance(e, MeasureError):
-            raise
-        raise TensorMemoryError(f"no memory for {dtype}{list(shape)}, {mb(nbytes)}; live tensors: {ACCOUNT.largest()}") from e
+        what = f"no memory for {spec.dtype}{list(spec.shape)}, {mb(nbytes)}"
+        raise TensorMemoryError(f"{what}; live tensors: {ACCOUNT.largest()}") from e
     ACCOUNT.add(buffer)
     return buffer
+
+
+def _empty(shape: Shape, kind: Any) -> Array:
+    import numpy as np
+
+    return np.empty(shape, kind)
 
 
 def _handle(rooms: DeviceRooms, nbytes: int) -> int:
@@ -183,6 +209,15 @@ def _handle(rooms: DeviceRooms, nbytes: int) -> int:
         return rooms.take(nbytes)
 
 
+def address(array: Any) -> int:
+    """Where an array's memory begins."""
+    try:
+        return addressof(from_buffer(array))
+    except (TypeError, ValueError, BufferError):  # read-only, empty, or of a type that buffers do not know
+        at: int = array.__array_interface__["data"][0]
+        return at
+
+
 def adopt(array: Array, dtype: DType, device: str, line: Line, range: tuple[int, int] | None = None) -> TensorBuffer:
     """An array of somebody else's, used where it lies: it must be row-major and aligned. Devices with memory of their own
     get a copy. Raises UsageError."""
@@ -192,13 +227,14 @@ def adopt(array: Array, dtype: DType, device: str, line: Line, range: tuple[int,
         raise UsageError(f"the array is {array.dtype}, not {dtype}")
     if range is not None and array.size and not (range[0] <= int(array.min()) and int(array.max()) <= range[1]):
         raise UsageError(f"elements lie in [{array.min()}, {array.max()}], outside of the declared range {list(range)}")
-    rooms = rooms_of(device)
-    if rooms is not None:
-        buffer = new(array.shape, dtype, device, line, range)
+    spec = BufferSpec(tuple(array.shape), dtype, device, line, range)
+    if spec.rooms is not None:
+        buffer = made(spec)
         if array.nbytes:
-            rooms.write(buffer.address, array)
+            spec.rooms.write(buffer.address, array)
         return buffer
-    buffer = TensorBuffer(array, tuple(array.shape), dtype, device, line, True, range)
+    buffer = TensorBuffer(spec, array, address(array))
+    buffer.foreign = True
     ACCOUNT.add(buffer)
     return buffer
 

@@ -10,14 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..ir.kernel import Kernel
-from ..ir.naming import tidy
-from ..ir.reciprocal import by_reciprocal
 from . import partition as P
 from .lines import Line
+from .made import MadeKernel, kernel_of
 from .node import HostCall, TensorNode, range_of, walk
-from .online import NoFold, compares, online
+from .online import NoFold
 from .primitives import cast
-from .pull import Pulled, pull
 
 Place = int
 """An array of a call list: the leaves first, then what is computed."""
@@ -102,51 +100,35 @@ def call_list(outs: Sequence[TensorNode]) -> CallList:
             banned.update((id(n), "a kernel that cannot run in tiles reads it as well") for n in strays)
             continue
         kept = parted.kept_types()
-        pulled = [
-            None
-            if g.roots[0].op == "host"
-            else pull(g.roots, parted.regions.is_stored, g.head is not None and not g.folded, parted.regions.plan.loops, kept)
+        made = [
+            None if g.roots[0].op == "host" else kernel_of(g, parted.regions.is_stored, parted.regions.plan.loops, kept)
             for g in parted.groups
         ]
-        kernels: list[Kernel | None] = []
-        again = False
-        for group, p in zip(parted.groups, pulled, strict=True):
-            kernel = None if p is None else by_reciprocal(p.kernel)
-            if kernel is not None and group.folded:
-                folded = online(kernel, products=True)
-                if isinstance(folded, NoFold):
-                    banned.update((id(n), folded.reason) for n in group.folded)
-                    again = True
-                else:
-                    kernel = folded
-            elif kernel is not None and group.head is None and compares(kernel):
-                kernel = online(kernel) or kernel  # argmax in one pass; no reason to look at where there is no fold
-            kernels.append(None if kernel is None else tidy(kernel))
-        if not again:
-            return _listed(outs, parted, pulled, kernels, banned)
+        failed = [(g, m) for g, m in zip(parted.groups, made, strict=True) if isinstance(m, NoFold)]
+        banned.update((id(n), why.reason) for g, why in failed for n in g.folded)
+        if not failed:
+            return _listed(outs, parted, [m for m in made if not isinstance(m, NoFold)], banned)
 
 
-def _listed(
-    outs: Sequence[TensorNode], parted: P.Parted, pulled: Sequence[Pulled | None], kernels: Sequence[Kernel | None], banned: dict[int, str]
-) -> CallList:
+def _listed(outs: Sequence[TensorNode], parted: P.Parted, made: Sequence[MadeKernel | None], banned: dict[int, str]) -> CallList:
     leaves, kept = leaves_of(outs), parted.kept_types()
     nodes = list(leaves)
     place = {_memory(n): i for i, n in enumerate(leaves)}
     calls: list[Call] = []
-    for group, p, kernel in zip(parted.groups, pulled, kernels, strict=True):
+    for group, m in zip(parted.groups, made, strict=True):
         for root in group.roots:
             place[_memory(root)] = len(nodes)
             wide = kept.get(id(root))
             nodes.append(root if wide is None else cast(root, wide))
-        read, written = (group.roots[0].src, tuple(group.roots)) if p is None else (p.inputs, p.outputs)
+        read, written = (group.roots[0].src, tuple(group.roots)) if m is None else (m.inputs, m.outputs)
         rules = {id(n): rule for n, rule in zip(group.roots, group.rules, strict=True)}
-        made = written, tuple(rules[id(n)] for n in written)
+        why = written, tuple(rules[id(n)] for n in written)
         inputs, outputs = (tuple(place[_memory(n)] for n in ns) for ns in (read, written))
-        if kernel is None:
-            calls.append(NumpyCall(group.roots[0].arg, inputs, outputs, *made))
+        if m is None:
+            calls.append(NumpyCall(group.roots[0].arg, inputs, outputs, *why))
         else:
-            calls.append(KernelCall(kernel, inputs, outputs, *made, bool(group.folded)))
-    reasons = {n.line: why for n in parted.regions.graph.order if (why := banned.get(id(n)))}
+            calls.append(KernelCall(m.kernel, inputs, outputs, *why, bool(group.folded)))
+    reasons = {n.line: text for n in parted.regions.graph.order if (text := banned.get(id(n)))}
     return CallList(calls, len(leaves), nodes, tuple(place[_memory(n)] for n in outs), reasons)
 
 

@@ -51,36 +51,36 @@ class _Current(threading.local):
     capture: Capture | None = None
 
 
-_current = _Current()
+thread = _Current()
 
 
 def current() -> Capture | None:
     """What this thread captures, or None."""
-    return _current.capture
+    return thread.capture
 
 
 @contextmanager
 def capturing(name: str) -> Iterator[Capture]:
     """Capture on this thread. Whatever happens inside, tensors have their nodes back afterwards."""
-    made, before = Capture(name), _current.capture
-    _current.capture = made
+    made, before = Capture(name), thread.capture
+    thread.capture = made
     try:
         with interned_in(made.table):
             yield made
     finally:
-        _current.capture = before
+        thread.capture = before
         made.restore()
 
 
 @contextmanager
 def outside() -> Iterator[None]:
     """Not captured for a while: what is computed here is computed now."""
-    before = _current.capture
-    _current.capture = None
+    before = thread.capture
+    thread.capture = None
     try:
         yield
     finally:
-        _current.capture = before
+        thread.capture = before
 
 
 def check_values(outs: Iterable[TensorNode]) -> None:

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
+from .leaves import leaf
 from .run import realise
 from .tensor import Tensor
+from .tracking import kept
 from .trees import flatten
 
 
 def compute(*trees: Any) -> None:
     """Compute every tensor of some trees now, those of one device in one go."""
     by: dict[str, list[Tensor]] = {}
-    for leaf in flatten(list(trees))[0]:
-        if isinstance(leaf, Tensor):
-            by.setdefault(leaf.device, []).append(leaf)
+    for t in flatten(list(trees))[0]:
+        if isinstance(t, Tensor):
+            by.setdefault(t.device, []).append(t)
     for device, tensors in by.items():
-        realise([t.node for t in tensors], device)
+        nodes = [t.node for t in tensors]
+        realise(nodes, device)
+        keep = kept(nodes)
         for t in tensors:
-            t.realise()  # what each was made from can go
+            if t.node.src and id(t.node) not in keep:
+                t.node = leaf(t.node.data)  # what it was made from can go

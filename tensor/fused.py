@@ -70,8 +70,8 @@ class GraphFacts:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> GraphFacts:
         """What `to_json` gave. Raises TypeError, KeyError or ValueError for anything else."""
-        kernels = [KernelFacts(**{k: tuple(v) if isinstance(v, list) else v for k, v in d.items()}) for d in data["kernels"]]
-        tensors = [TensorFacts(**{k: tuple(v) if isinstance(v, list) else v for k, v in d.items()}) for d in data["tensors"]]
+        kernels = [KernelFacts(**_frozen(d)) for d in data["kernels"]]
+        tensors = [TensorFacts(**_frozen(d)) for d in data["tensors"]]
         return cls(tuple(kernels), tuple(tensors), tuple((str(a), str(b)) for a, b in data["unfolded"]))
 
     @property
@@ -93,6 +93,10 @@ class GraphFacts:
     def kept(self) -> int:
         """Bytes of intermediates that never reach memory."""
         return sum(k.kept for k in self.kernels)
+
+
+def _frozen(fields: dict[str, Any]) -> dict[str, Any]:
+    return {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}
 
 
 def graph_facts(made: CallList, labels: dict[int, str]) -> GraphFacts:
@@ -148,9 +152,14 @@ def computed(call: KernelCall, made: CallList) -> list[TensorNode]:
 
 
 def _operations(nodes: Sequence[TensorNode]) -> list[TensorNode]:
-    """Nodes that would be arrays if each operation were a kernel of its own."""
+    """Nodes that would be arrays if each operation were a kernel of its own. (Masks made of `arange`s depend on no array,
+    and are no traffic either way.)"""
     products = {id(_product(n)) for n in nodes if is_contraction(n)}
-    return [n for n in nodes if n.op not in _MOVES and id(n) not in products and _varies(n)]
+    own, varies = {id(n) for n in nodes}, set()
+    for n in nodes:
+        if any(id(s) not in own or id(s) in varies for s in n.src):
+            varies.add(id(n))
+    return [n for n in nodes if n.op not in _MOVES and id(n) not in products and id(n) in varies]
 
 
 def _product(n: TensorNode) -> TensorNode:
@@ -158,19 +167,6 @@ def _product(n: TensorNode) -> TensorNode:
     while p.op in ("cast", "after"):
         p = p.src[0]
     return p
-
-
-def _varies(n: TensorNode) -> bool:
-    """Whether a node depends on any array: masks made of `arange`s do not, and are no traffic either way."""
-    todo, seen = [n], set()
-    while todo:
-        m = todo.pop()
-        if id(m) not in seen:
-            seen.add(id(m))
-            if m.op in ("buffer", "slot") or m.data is not None:
-                return True
-            todo += m.src
-    return False
 
 
 def _stored_through(n: TensorNode, nodes: Sequence[TensorNode], stored: set[int]) -> bool:
@@ -185,9 +181,12 @@ def _stored_through(n: TensorNode, nodes: Sequence[TensorNode], stored: set[int]
 def _one_by_one(nodes: Sequence[TensorNode], own: set[int]) -> int:
     """Bytes that the operations would move as kernels of their own."""
     total = 0
-    for n in _operations(nodes):
-        sources = _product(n).src if is_contraction(n) else n.src
-        total += _nbytes(n) + sum({id(a): _nbytes(a) for a in (_array(s, own) for s in sources) if _varies(a)}.values())
+    arrays = _operations(nodes)
+    known = {id(n) for n in arrays}
+    for n in arrays:
+        sources = [_array(s, own) for s in (_product(n).src if is_contraction(n) else n.src)]
+        read = {id(a): _nbytes(a) for a in sources if id(a) not in own or id(a) in known}
+        total += _nbytes(n) + sum(read.values())
     return total
 
 

@@ -94,4 +94,16 @@ class Graph:
 
     def depends(self, n: TensorNode, on: TensorNode) -> bool:
         """Whether computing `n` needs `on`."""
-        return n is on or any(m is n for m in self.ahead(on, n))
+        return bool(self.behind[self.place[id(n)]] >> self.place[id(on)] & 1)
+
+    @cached_property
+    def behind(self) -> list[int]:
+        """By place, the places of a node and of all that it needs, as a set of bits."""
+        out: list[int] = []
+        for i, n in enumerate(self.order):
+            bits = 1 << i
+            if not self.leaf(n):
+                for s in n.src:
+                    bits |= out[self.place[id(s)]]
+            out.append(bits)
+        return out

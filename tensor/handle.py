@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..ir.dtypes import DType
 from ..ir.errors import UsageError
+from .assigning import assign, fitting
 from .leaves import from_data, from_numpy, leaf
 from .lines import at, user_line
 from .maps import Shape
@@ -112,6 +113,20 @@ class TensorHandle:
         """Its values as a NumPy array, which shares the tensor's memory."""
         array: Array = self.realise().node.data.array
         return array
+
+    def assign(self, value: Any) -> Any:
+        """Give this tensor other values: `value` broadcast to its shape and cast to its type. In a captured function that
+        happens at every call, in the tensor's own memory where all reads of it allow that. What was made from the tensor
+        before keeps the old values. Returns the tensor. Raises UsageError where shapes do not fit."""
+        assign(self, fitting(node_of(value), self))
+        return self
+
+    def become(self, node: TensorNode) -> None:
+        """Stand for memory that holds new values."""
+        self.node = node
+        if self.requires_grad:
+            node.tracked = True
+            LEAVES[node] = weakref.ref(self)
 
     def tolist(self) -> Any:
         """Its values as nested lists of Python numbers."""

@@ -15,7 +15,7 @@ from ..ir.errors import UsageError
 from . import primitives as P
 from .buffers import BufferCell, TensorBuffer
 from .capturing import Capture, capturing, outside
-from .jit_arguments import Arguments, memory
+from .jit_arguments import Arguments
 from .node import HostCall, Slot, TensorNode, make, walk
 from .run import realise
 from .tensor import Tensor
@@ -61,14 +61,17 @@ class CapturedGraph:
     slots: list[TensorNode] = field(default_factory=list)
 
 
-def capture(function: Callable[..., Any], name: str, given: Arguments, dynamic: Sequence[int], default: str) -> CapturedGraph:
-    """Call `function` once. `dynamic`: positions of the numbers that are parameters. `default`: the device where nothing
-    says which. Raises UsageError where a value is asked for, and whatever the function raises."""
+def capture(
+    function: Callable[..., Any], name: str, given: Arguments, dynamic: Sequence[int], default: str, numbered: dict[int, int]
+) -> CapturedGraph:
+    """Call `function` once. `dynamic`: positions of the numbers that are parameters; `numbered` gets the numbers of their
+    slots. `default`: the device where nothing says which. Raises UsageError where a value is asked for, and whatever the function raises."""
     device = _device(given.buffers, default)
     slots = [_slot(b.shape, b.dtype, Slot(next(_number), b.range)) for b in given.buffers]
     numbers: list[Any] = list(given.numbers)
     for i in dynamic:
-        slots.append(_slot((), float64 if isinstance(numbers[i], float) else int64, Slot(next(_number), None, True)))
+        numbered[i] = next(_number)
+        slots.append(_slot((), float64 if isinstance(numbers[i], float) else int64, Slot(numbered[i], None, True)))
         numbers[i] = Tensor.of(slots[-1], device)
     placeholders = [Tensor.of(n, device) for n in slots[: len(given.buffers)]]
     args, kwargs = given.layout.rebuilt(placeholders, numbers)
@@ -105,6 +108,7 @@ class _Graph:
         self.outs: list[TensorNode] = []
         self.numbers: dict[int, int] = {}
         self.news: set[int] = set()
+        self.inside = made.made()
 
     def finished(
         self, leaves: list[Any], nodes: list[TensorNode | None], structure: Structure,
@@ -121,7 +125,7 @@ class _Graph:
 
     def _compute_outside(self, roots: list[TensorNode]) -> None:
         """What was made outside and not computed yet has its values now: later calls read them."""
-        made = self.made.made()
+        made = self.inside
         lazy = [n for n in walk(roots, lambda n: n.data is not None or id(n) not in made) if n.data is None and n.src and id(n) not in made]
         with outside():
             realise(lazy, self.device)
@@ -152,7 +156,7 @@ class _Graph:
         if where is not None and not any(t is tensor for t in self.placeholders):
             return None
         if where is None:
-            if old.data is None:
+            if id(old) in self.inside or old.data is None:
                 return None
             where = self._closure(old.data)
         if new.data is not None or id(new) in self.places or id(new) in self.news:

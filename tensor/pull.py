@@ -23,9 +23,7 @@ from .elements import element
 from .maps import Indices
 from .names import inside, kernel_name
 from .node import Gathered, Loaded, Scattered, TensorNode, range_of, walk
-
-NEAR = 16
-"""Offsets up to which reads of an array that differ by constants share a parameter (a stencil's taps do, slices do not)."""
+from .reads import ReadParameter, Terms
 
 
 @dataclass(frozen=True)
@@ -52,15 +50,6 @@ def pull(
     return _Pull(roots, stored, by_memory, loops or {}, kept or {}).pulled()
 
 
-@dataclass
-class _Parameter:
-    """A way in which a nest reads an array."""
-
-    terms: tuple[tuple[object, ...], ...]
-    offsets: tuple[int, ...]
-    buffer: Buffer
-
-
 class _Pull:
     def __init__(
         self, roots: Sequence[TensorNode], stored: Callable[[TensorNode], bool], by_memory: bool, loops: Loops, kept: Mapping[int, D.DType]
@@ -71,7 +60,7 @@ class _Pull:
         self.roots = sorted(roots, key=lambda r: (-r.size, -self._work(r)))
         self.buffers: dict[Buffer, TensorNode] = {}
         self.parameters: dict[tuple[int, tuple[int, ...], int], list[Buffer]] = {}
-        self.ways: dict[tuple[str, int, tuple[int, ...]], list[_Parameter]] = {}
+        self.ways: dict[tuple[str, int, tuple[int, ...]], list[ReadParameter]] = {}
         self.values: list[Value] = []
         self.reductions: dict[int, tuple[str, Indices]] = {}
         self.memo: dict[tuple[int, Indices, Node | None, str], Node] = {}
@@ -290,23 +279,23 @@ class _Pull:
         offsets = tuple(ix.parts(i)[1] for i in at)
         ways = self.ways.setdefault((self.nest, id(t), shape), [])
         for w in ways:
-            if w.terms == terms and all(abs(a - b) <= NEAR for a, b in zip(w.offsets, offsets)):
+            if w.terms == terms and w.near(terms, offsets):
                 return w.buffer
         known = self.parameters.setdefault((id(t), shape, 0), [])
-        far = [b for b in known if not any(w.buffer is b for w in ways) and self._near(b, t, shape, offsets)]
+        far = [b for b in known if not any(w.buffer is b for w in ways) and self._near(b, t, shape, (terms, offsets))]
         if far:
             buffer = far[0]
         else:
             buffer = Buffer(f"in{len(self.buffers)}", self._type(t), shape, "in", range=range_of(t))
             self.buffers[buffer] = t
             known.append(buffer)
-        ways.append(_Parameter(terms, offsets, buffer))
+        ways.append(ReadParameter(terms, offsets, buffer))
         return buffer
 
-    def _near(self, buffer: Buffer, t: TensorNode, shape: tuple[int, ...], offsets: tuple[int, ...]) -> bool:
+    def _near(self, buffer: Buffer, t: TensorNode, shape: tuple[int, ...], at: tuple[Terms, tuple[int, ...]]) -> bool:
         """Whether another nest reads the parameter at about these offsets."""
         return any(
-            w.buffer is buffer and all(abs(a - b) <= NEAR for a, b in zip(w.offsets, offsets))
+            w.buffer is buffer and w.near(*at)
             for (_, i, s), ways in self.ways.items()
             if i == id(t) and s == shape
             for w in ways

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..ir.dtypes import DType
 from ..ir.dtypes import dtype as dtype_of
+from .assigning import assign
 from .handle import TensorHandle, node_of
 from .leaves import leaf
 from .lift import in_place, lifted, operator
@@ -96,7 +97,7 @@ class Tensor(TensorHandle):
     __getitem__ = lifted(I.getitem)
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        self.node = _setitem(self, key, Tensor(value) if isinstance(value, list) else value).node
+        assign(self, _setitem(self, key, Tensor(value) if isinstance(value, list) else value).node)
 
     def __iter__(self) -> Iterator[Tensor]:
         if not self.shape:

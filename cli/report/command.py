@@ -6,6 +6,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ...ir.errors import UsageError
 from ..query import shape_of
 from ..style import console, legend, opts_text, table
 from .rows import ReportEntry, entries, measurements, notes, shown
@@ -22,6 +23,7 @@ def run(args: Namespace) -> int:
     from ... import cache
     from . import text as report_text
 
+    graph = _graph(args)
     with cache.open(args.cache) as store:
         if args.format == "t4" and not args.html:
             rows = [r for r in measurements(store, args) if args.outcome in (None, r.outcome)]
@@ -31,7 +33,7 @@ def run(args: Namespace) -> int:
     if args.html:
         from .html import write
 
-        write(args.html, found)
+        write(args.html, found, graph)
         console().print(f"wrote {args.html}: {len(found)} kernels", soft_wrap=True, markup=False)
         return 0
     if args.format != "table":
@@ -46,6 +48,18 @@ def run(args: Namespace) -> int:
         out.print(note, style="dim", markup=False)
     out.print(legend(), style="dim")
     return 0
+
+
+def _graph(args: Namespace) -> str:
+    """The section about --graph's function, '' without one."""
+    if not args.graph:
+        return ""
+    if not args.html:
+        raise UsageError("--graph is a part of the page that --html writes; `tune graph` prints it")
+    from ..functions.asked import ask
+    from ..functions.page import section
+
+    return section(ask(args.graph, None, None))
 
 
 NARROW = 110

@@ -32,7 +32,7 @@ class Entry:
     """One thing to tune. `kernel` is a name or `file.py:function`; `shape` is whole; `dtype` '' means what the
     function makes. `budget` is the most seconds, `trials` the most measurements it may take (None: no limit of its
     own). `made` is the kernel, None for that of a file which was not run: then the lock's `record` knows its hash, or
-    `why` says why nobody does."""
+    `why` says why nobody does. `given`: the kernel itself, where no name makes it again."""
 
     kernel: str
     shape: Mapping[str, int]
@@ -47,6 +47,12 @@ class Entry:
     made: Kernel | None = field(default=None, compare=False, repr=False)
     record: locks.Record | None = field(default=None, compare=False, repr=False)
     why: str = field(default="", compare=False, repr=False)
+    given: Kernel | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def tuned(self) -> str | Kernel:
+        """What `tune` is asked for."""
+        return self.given or self.kernel
 
     @property
     def title(self) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from ...ir.dtypes import DType, bool_
+from collections.abc import Sequence
+
+from ...ir.dtypes import DType, bool_, float64, int64
 from ...ir.errors import UsageError
 from ..maps import Shape
 from ..node import TensorNode
 from ..primitives import cast, const, elementwise, expand
 from ..promotion import Scalar, default_of, of_scalar, promote, to_float
+from ..weak import weak
 
 Operand = TensorNode | bool | int | float
 
@@ -28,17 +31,29 @@ def together(name: str, *operands: Operand, dtype: DType | None = None) -> list[
     """Operands of one shape and one type. A Python number takes the type of the arrays beside it."""
     nodes = [o for o in operands if isinstance(o, TensorNode)]
     if dtype is None:
-        dtype = nodes[0].dtype if nodes else default_of(_number(operands[0]))
-        for n in nodes[1:]:
-            dtype = promote(dtype, n.dtype)
-        for o in operands:
-            if not isinstance(o, TensorNode):
-                dtype = of_scalar(o, dtype) if nodes else promote(dtype, default_of(o))
+        dtype = _common(operands, nodes)
     shape = broadcast_shape(name, *(n.shape for n in nodes)) if nodes else ()
     for o in operands:
         if not isinstance(o, TensorNode):
             _fits(name, o, dtype)
     return [expand(cast(o, dtype), shape) if isinstance(o, TensorNode) else const(o, dtype, shape) for o in operands]
+
+
+def _common(operands: Sequence[Operand], nodes: list[TensorNode]) -> DType:
+    """The type of an operation: that of the arrays, then of the numbers, if need be."""
+    numbers: list[Scalar] = [o for o in operands if not isinstance(o, TensorNode)]
+    loose = [n for n in nodes if weak(n)] if any(n.shape == () for n in nodes) else []
+    if loose:
+        numbers += [1.0 if n.dtype.is_float else 1 for n in loose]
+        nodes = [n for n in nodes if not any(n is w for w in loose)]
+        if not nodes:
+            return float64 if any(isinstance(v, float) for v in numbers) else int64
+    dtype = nodes[0].dtype if nodes else default_of(numbers[0])
+    for n in nodes[1:]:
+        dtype = promote(dtype, n.dtype)
+    for v in numbers:
+        dtype = of_scalar(v, dtype) if nodes else promote(dtype, default_of(v))
+    return dtype
 
 
 def _fits(name: str, value: Scalar, dtype: DType) -> None:
@@ -47,11 +62,6 @@ def _fits(name: str, value: Scalar, dtype: DType) -> None:
         lo, hi = (0, 2**bits - 1) if dtype.kind == "u" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
         if not lo <= value <= hi:
             raise UsageError(f"{name}: {value} is no {dtype} ({lo} to {hi}): cast the tensor to a wider type")
-
-
-def _number(x: Operand) -> Scalar:
-    assert not isinstance(x, TensorNode)
-    return x
 
 
 def binary(op: str, a: Operand, b: Operand) -> TensorNode:

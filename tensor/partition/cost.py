@@ -40,6 +40,9 @@ a boundary between nearly equal choices."""
 MASK = 3
 """Operations of a padded read: bounds are compared, and what is outside is chosen."""
 
+GATHER = 16
+"""Operations of a read by index: the place is loaded, kept inside, and the element read alone."""
+
 CHEAP = 2
 """Operations that a contraction's operand may hold: they are hidden behind the loads."""
 
@@ -51,16 +54,14 @@ class Behind:
     flops: float
     arrays: tuple[TensorNode, ...]
     reduces: bool
-
-    @property
-    def nbytes(self) -> int:
-        """Of the arrays."""
-        return sum(a.size * a.dtype.size for a in self.arrays)
+    nbytes: int
+    """Of the arrays; of one that is read by index no more than is read."""
 
 
 def behind(node: TensorNode, ends: Callable[[TensorNode], bool]) -> Behind:
     """`node` down to where `ends` says that memory (or a value that is made anyway) is."""
     flops, arrays, reduces = 0.0, {}, False
+    picked: dict[int, int] = {}
     seen: set[int] = set()
     stack = [node]
     while stack:
@@ -80,8 +81,12 @@ def behind(node: TensorNode, ends: Callable[[TensorNode], bool]) -> Behind:
             flops += MASK
         elif n.op == "elementwise":
             flops += _FLOPS.get(n.arg, 1)
+        if n.op == "gather":
+            flops += GATHER
+            picked[id(n.src[0])] = picked.get(id(n.src[0]), 0) + n.size
         stack.extend(n.src)
-    return Behind(flops, tuple(arrays.values()), reduces)
+    nbytes = sum(min(a.size, picked.get(id(a), a.size)) * a.dtype.size for a in arrays.values())
+    return Behind(flops, tuple(arrays.values()), reduces, nbytes)
 
 
 LAUNCH = 30_000

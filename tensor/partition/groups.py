@@ -81,7 +81,9 @@ def partition(outs: Sequence[TensorNode], banned: Collection[int] = ()) -> Parte
         plan.absorbed[id(host)] = tuple(every.values())
         plan.guests.update((id(g), host) for g in guests)
     stored.update((id(n), (n, Rule.limit)) for n in cuts(graph, lambda n: id(n) in stored))
-    regions = Regions(graph, stored, heads, plan)
+    # what is stored decides what else is worth storing: the second round knows the first one's answers
+    first = Regions(graph, dict(stored), heads, plan)
+    regions = Regions(graph, stored, heads, plan, frozenset(first.stored))
     return Parted(_ordered(graph, regions), regions)
 
 
@@ -167,12 +169,16 @@ def _siblings(groups: dict[int, Group], regions: Regions, needs: dict[int, set[i
         if group.head is None and len(group.roots) == 1 and base.op == "reduce" and base.src[0].size >= SHARED:
             over = {d: base.src[0].shape[d] for d in base.arg[1]}
             alike.setdefault((base.shape, tuple(over.values())), []).append(g)
+    large: dict[int, set[int]] = {}
+    for n in regions.graph.order:
+        if n.size >= SHARED:
+            for g in regions.uses[id(n)]:
+                large.setdefault(g, set()).add(id(n))
     for found in alike.values():
         while found:
             b, *found = found
             for a in list(found):
-                large = [n for n in regions.graph.order if n.size >= SHARED and {a, b} <= set(regions.uses[id(n)])]
-                if large and not _indirect(a, b, needs, of) and not _indirect(b, a, needs, of):
+                if large.get(a, set()) & large.get(b, set()) and not _indirect(a, b, needs, of) and not _indirect(b, a, needs, of):
                     _join(groups, needs, of, a, b)
                     found.remove(a)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import weakref
+
 from ..graph import Graph
-from ..node import TensorNode
+from ..node import TensorNode, walk
 
 
 def is_contraction(t: TensorNode) -> bool:
@@ -28,18 +30,29 @@ def _factors(n: TensorNode) -> list[TensorNode]:
 
 def varies(n: TensorNode) -> frozenset[int]:
     """The dimensions along which a node's elements differ, as far as maps and operators show."""
-    if n.op == "after":
-        return varies(n.src[0])
+    found = _VARIES.get(n)
+    if found is None:
+        for m in walk([n], lambda m: m in _VARIES or m.op not in _SHOWN):
+            found = _VARIES[m] = _VARIES.get(m) or _varies(m)
+    assert found is not None
+    return found
+
+
+_SHOWN = frozenset({"cast", "elementwise", "view"})
+_VARIES: weakref.WeakKeyDictionary[TensorNode, frozenset[int]] = weakref.WeakKeyDictionary()
+
+
+def _varies(n: TensorNode) -> frozenset[int]:
     if n.op in ("cast", "elementwise"):
-        return frozenset().union(*(varies(s) for s in n.src))
+        return frozenset().union(*(_VARIES[s] for s in n.src))
     if n.op == "view":
-        inner = varies(n.src[0]) if n.src[0].op in ("view", "cast", "elementwise", "const") else None
-        if inner is None or n.arg.plain is None:
-            return n.arg.varies if n.src[0].op != "const" else frozenset()
-        return frozenset(p for d, p in enumerate(n.arg.plain) if p is not None and d in inner)
-    if n.op == "const":
-        return frozenset()
-    return frozenset(d for d, e in enumerate(n.shape) if e > 1)
+        source = n.src[0]
+        if source.op == "const":
+            return frozenset()
+        if source.op not in _SHOWN or n.arg.plain is None:
+            return frozenset(n.arg.varies)
+        return frozenset(p for d, p in enumerate(n.arg.plain) if p is not None and d in _VARIES[source])
+    return frozenset() if n.op == "const" else frozenset(d for d, e in enumerate(n.shape) if e > 1)
 
 
 def is_head(t: TensorNode) -> bool:

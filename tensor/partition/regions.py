@@ -57,8 +57,17 @@ class KernelUse:
 class Regions:
     """Stored nodes and what each kernel computes. `stored` maps an id to (node, rule)."""
 
-    def __init__(self, graph: Graph, stored: dict[int, tuple[TensorNode, Rule]], heads: dict[int, TensorNode], plan: FoldedEnds) -> None:
-        """`heads`: by the id of a stored node the head of its kernel; `plan`: what kernels absorb."""
+    def __init__(
+        self,
+        graph: Graph,
+        stored: dict[int, tuple[TensorNode, Rule]],
+        heads: dict[int, TensorNode],
+        plan: FoldedEnds,
+        likely: frozenset[int] = frozenset(),
+    ) -> None:
+        """`heads`: by the id of a stored node the head of its kernel; `plan`: what kernels absorb; `likely`: ids of what
+        will be stored, for all that is known."""
+        self.likely = likely
         self.graph, self.stored, self.heads, self.plan = graph, stored, heads, plan
         self.uses: dict[int, dict[int, KernelUse]] = {id(n): {} for n in graph.order}
         self.regions: dict[int, KernelRegion] = {}
@@ -195,7 +204,7 @@ class Regions:
         return any(self.graph.depends(e, r) and not self.graph.depends(e, n) for e in ends for r in sums)
 
     def _end(self, n: TensorNode) -> bool:
-        return self.is_stored(n) or id(n) in self._inside
+        return (id(n) in self.likely and n.op != "reduce") or self.is_stored(n) or id(n) in self._inside
 
     # following indices back -----------------------------------------------------------------------------------------
     def _begin(self, root: TensorNode) -> None:

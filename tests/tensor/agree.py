@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 
 from tilewright.tensor import Tensor, small
 from tilewright.tensor.run import realise
@@ -48,20 +47,3 @@ def same(label: str, found: np.ndarray[Any, Any], t: Tensor, expected: np.ndarra
         np.testing.assert_allclose(a, b, rtol=ulps * EPS[t.dtype.name], atol=ulps * EPS[t.dtype.name] * top, err_msg=label)
     else:
         np.testing.assert_array_equal(found, expected, err_msg=label)
-
-
-@pytest.fixture
-def agree(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Compares what the test gave it, with kernels."""
-    monkeypatch.setenv("TILEWRIGHT_SMALL", "0")
-    rows = Agree()
-    yield rows
-    rows.compare(kernels=True)
-
-
-@pytest.fixture
-def agree_small() -> Any:
-    """Compares what the test gave it, without kernels."""
-    rows = Agree()
-    yield rows
-    rows.compare(kernels=False)

@@ -1,0 +1,111 @@
+"""Our side of `tensor_vs.py`: each model as plain operations, and what a step of it returns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tensor_cases import LEARNING, TensorCase
+from tilewright import Tensor, xp
+from tilewright.tensor.grad import value_and_grad
+from tilewright.tensor.lift import lifted
+from tilewright.tensor.ops.convolution import conv as _conv
+from tilewright.tensor.ops.losses import cross_entropy as _cross_entropy
+from tilewright.tensor.ops.norms import layer_norm as _layer_norm
+from tilewright.tensor.ops.pooling import max_pool as _max_pool
+
+cross_entropy, layer_norm, conv, max_pool = map(lifted, (_cross_entropy, _layer_norm, _conv, _max_pool))
+
+Tensors = dict[str, Any]
+
+
+def attention(x: Any, heads: int) -> Any:
+    """Causal attention of x (batch, seq, 3·width), which has queries, keys and values side by side → (batch, seq, width)."""
+    b, s, width = x.shape[0], x.shape[1], x.shape[2] // 3
+    q, k, v = x.reshape(b, s, 3, heads, width // heads).permute(2, 0, 3, 1, 4).unstack()
+    at = xp.arange(s)
+    scores = xp.where(at[None, :] <= at[:, None], (q @ k.mT) * (width // heads) ** -0.5, -float("inf"))
+    return (scores.softmax(-1) @ v).permute(0, 2, 1, 3).reshape(b, s, width)
+
+
+def block(p: Tensors, x: Any, heads: int, name: str = "") -> Any:
+    """A GPT-2 block of x (batch, seq, width)."""
+    w = {k.removeprefix(name): v for k, v in p.items() if k.startswith(name)}
+    h = attention(layer_norm(x, w["norm1"], w["shift1"]) @ w["qkv"] + w["qkv_bias"], heads)
+    x = x + h @ w["out"] + w["out_bias"]
+    h = (layer_norm(x, w["norm2"], w["shift2"]) @ w["up"] + w["up_bias"]).gelu(approximate="tanh")
+    return x + h @ w["down"] + w["down_bias"]
+
+
+def gpt2(p: Tensors, text: Any, labels: Any, sizes: dict[str, int]) -> Any:
+    """The mean cross-entropy of the next token; the head is the table of tokens."""
+    x = p["tokens"].take(text, axis=0) + p["places"]
+    for n in range(sizes["layers"]):
+        x = block(p, x, sizes["heads"], f"h{n}.")
+    logits = layer_norm(x, p["norm"], p["shift"]) @ p["tokens"].mT
+    return cross_entropy(logits.reshape(-1, sizes["vocabulary"]), labels.reshape(-1))
+
+
+def mlp(p: Tensors, x: Any, labels: Any) -> Any:
+    """Two hidden layers with relu, and the cross-entropy of the classes."""
+    for n in range(2):
+        x = (x @ p[f"weight{n}"] + p[f"bias{n}"]).relu()
+    return cross_entropy(x @ p["weight2"] + p["bias2"], labels)
+
+
+def convnet(p: Tensors, x: Any, labels: Any) -> Any:
+    """Two convolutions with relu and pooling, and a linear layer."""
+    for n in range(2):
+        x = max_pool((conv(x, p[f"conv{n}"], p[f"bias{n}"], padding=1)).relu(), 2)
+    return cross_entropy(x.reshape(x.shape[0], -1) @ p["weight"] + p["bias"], labels)
+
+
+def chain(model: str, x: Any, y: Any) -> Any:
+    """Elementwise chains: of two operations, of a gelu's, of twelve."""
+    if model == "chain_short":
+        return x * y + 1.0
+    if model == "chain_gelu":
+        return x * 0.5 * (1.0 + (0.7978845608 * (x + 0.044715 * x * x * x)).tanh())
+    for n in range(6):
+        x = x * y + (0.1 * n) if n % 2 else (x - y) * 0.5
+    return x
+
+
+def loss(case: TensorCase, p: Tensors, given: Tensors) -> Any:
+    """The number whose gradient is taken: of a block, the sum of its result times `dy`."""
+    if case.model == "gpt2":
+        return gpt2(p, given["text"], given["labels"], case.sizes)
+    if case.model == "block":
+        return (block(p, given["x"], case.sizes["heads"]) * given["dy"]).sum()
+    return {"mlp": mlp, "convnet": convnet}[case.model](p, given["x"], given["labels"])
+
+
+def adamw(p: Any, g: Any, m: Any, v: Any, corrections: Any) -> tuple[Any, Any, Any]:
+    """(parameter, first moment, second moment) after a step. `corrections`: 1 − β₁ᵗ and 1 − β₂ᵗ, as a tensor of two."""
+    n = LEARNING
+    m = m * n["beta1"] + g * (1 - n["beta1"])
+    v = v * n["beta2"] + g * g * (1 - n["beta2"])
+    step = (m / corrections[0]) / ((v / corrections[1]).sqrt() + n["eps"])
+    return p * (1 - n["rate"] * n["decay"]) - step * n["rate"], m, v
+
+
+def outputs(case: TensorCase, p: Tensors, given: Tensors, state: Tensors) -> dict[str, Any]:
+    """What the case computes, by name. `state`: AdamW's moments, and `corrections`."""
+    if case.model.startswith("chain"):
+        return {"y": chain(case.model, given["x"], given["y"])}
+    if case.what == "forward":
+        return {"y": block(p, given["x"], case.sizes["heads"])} if case.model == "block" else {"loss": loss(case, p, given)}
+    wanted = {**p, "x": given["x"]} if case.model == "block" else p
+    value, found = value_and_grad(lambda q: loss(case, q, {**given, **q}))(wanted)
+    if case.what == "gradients":
+        return {"loss": value, **{f"d {k}": g for k, g in found.items()}}
+    out: dict[str, Any] = {"loss": value}
+    for k, g in found.items():
+        new = adamw(p[k], g, state[f"m {k}"], state[f"v {k}"], state["corrections"])
+        out |= zip((k, f"m {k}", f"v {k}"), new)
+    return out
+
+
+def tensors(arrays: dict[str, Any], case: TensorCase) -> Tensors:
+    """Arrays as tensors on their own memory; integers with the range that they are declared to lie in."""
+    most = {"text": case.sizes.get("vocabulary", 1), "labels": case.sizes.get("vocabulary", case.sizes.get("classes", 1))}
+    return {k: Tensor(a, range=(0, most[k] - 1) if k in most else None) for k, a in arrays.items()}

@@ -1,0 +1,111 @@
+"""Our contestant of `tensor_vs.py`: a process that builds a case, compiles its kernels, and runs bursts when it is told to.
+
+Talk is one JSON line each way, as in `cpu_player.py`: {"case", "folder", "threads", "cache", "tune", "small"} prepares;
+`tune`: seconds for the heaviest kernels together, 0 for none."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from cpu_player import burst
+from tensor_cases import CASES, TensorCase, inputs, parameters, small
+from tensor_models import outputs, tensors
+from tensor_replay import bind, kernels_of, programs
+
+MOST_TUNED = 6
+"""Distinct kernels that share the seconds of tuning."""
+
+
+def case_of(job: dict[str, Any]) -> TensorCase:
+    """The case of a job."""
+    case = next(c for c in CASES if c.name == job["case"])
+    return small(case) if job["small"] else case
+
+
+def arrays_of(case: TensorCase) -> tuple[Any, Any, Any]:
+    """(parameters, inputs, state of the optimiser) as arrays."""
+    import numpy as np
+
+    p, x = parameters(case), inputs(case)
+    state = {f"{m} {k}": np.zeros_like(a) for k, a in p.items() for m in "mv"} if case.what == "step" else {}
+    return p, x, state | ({"corrections": np.array([0.1, 0.001], np.float32)} if state else {})
+
+
+def tune(made: Any, seconds: float, threads: int, cache: str) -> list[dict[str, Any]]:
+    """Tune the kernels that do most, each for its share of the work; what was found."""
+    import tilewright
+    from tilewright.ir.cost import cost
+    from tilewright.plan import canonical_of
+
+    weight: dict[str, float] = {}
+    kernel: dict[str, Any] = {}
+    for k in kernels_of(made):
+        key, c = canonical_of(k).identity, cost(k)
+        weight[key] = weight.get(key, 0.0) + c.flops + 16 * c.bytes
+        kernel[key] = k
+    heaviest = sorted(weight, key=lambda k: -weight[k])[:MOST_TUNED]
+    total = sum(weight[k] for k in heaviest)
+    found = []
+    for key in heaviest:
+        share = max(4.0, seconds * weight[key] / total)
+        result = tilewright.tune(kernel[key], threads=threads, budget=share, cache=cache)
+        found.append({"share": round(weight[key] / sum(weight.values()), 3), "seconds": round(result.seconds, 1), "counts": dict(result.counts)})
+    return found
+
+
+def prepare(job: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """(what a burst calls, what to tell)."""
+    import numpy as np
+    from tilewright.tensor.calls import call_list, leaves_of
+
+    case = case_of(job)
+    p, x, state = (tensors(a, case) for a in arrays_of(case))
+    begin = time.perf_counter()
+    out = outputs(case, p, x, state)
+    graph = time.perf_counter()
+    nodes = [t.node for t in out.values()]
+    made = call_list(nodes)
+    pulled = time.perf_counter()
+    told: dict[str, Any] = {"kernels": len(made.calls), "graph_seconds": round(graph - begin, 3), "pull_seconds": round(pulled - graph, 3)}
+    if job["tune"]:
+        told["tuned"] = tune(made, job["tune"], job["threads"], job["cache"])
+    begin = time.perf_counter()
+    progs = programs(made, job["threads"], job["cache"])
+    told |= {"distinct": len(progs), "compile_seconds": round(time.perf_counter() - begin, 3)}
+    told["origins"] = {o: sum(str(q.origin) == o for q in progs.values()) for o in {str(q.origin) for q in progs.values()}}
+    replay, found = bind(made, leaves_of(nodes), progs)
+    replay()
+    kept = {n: a for n, a in zip(out, found) if not n.startswith(("m ", "v "))}
+    np.savez(Path(job["folder"]) / f"{job['as']}.npz", **{k.replace("/", "_"): a for k, a in kept.items()})
+    return replay, told
+
+
+def main() -> None:
+    """Answer lines until stdin ends."""
+    talk = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    job = json.loads(sys.stdin.readline())
+    try:
+        call, told = prepare(job)
+        told["ready"] = True
+    except Exception as e:  # a case that does not run is a line of the table, not the end of it
+        if job.get("raise"):
+            raise
+        call, told = None, {"error": f"{type(e).__name__}: {e}"[:400]}
+    told["peak_mb"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+    print(json.dumps(told), file=talk, flush=True)
+    for line in sys.stdin:
+        order = json.loads(line)
+        if call is None:
+            break
+        print(json.dumps(burst(call, order["burst"], order["most"], order["cpu"])), file=talk, flush=True)
+
+
+if __name__ == "__main__":
+    main()

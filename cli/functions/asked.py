@@ -1,0 +1,130 @@
+"""Asking what kernels a function of tensors becomes; and whether `my.py:function` is one, or returns a Kernel."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ...ir.errors import KernelError, UsageError
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from ...ir.kernel import Kernel
+    from ...tensor.fused import GraphFacts
+
+_TENSOR_SHAPE = re.compile(r"=\s*(\d+\s*(x\s*\d+)+|$|,)|(^|,)\s*[a-z]+\d+\s*(,|$)")
+"""`x=64x128`, `x=` and `float32`: what only a function of tensors is given."""
+
+
+@dataclass(frozen=True)
+class FunctionGraph:
+    """What a function of tensors becomes. `kernels`: in the order in which they run; None for NumPy's own code."""
+
+    path: str
+    facts: GraphFacts
+    kernels: tuple[Kernel | None, ...]
+
+
+def split_number(name: str) -> tuple[str, str]:
+    """(`my.py:function`, which kernel) of `my.py:function#2` or `my.py:function#matmul+add`; '' where none is named."""
+    base, _, which = name.partition("#")
+    return base, which
+
+
+def is_tensor_function(name: str, shape: str | None = None) -> bool:
+    """Whether `my.py:function` is a function of tensors, as far as its text (which is not run) and `--shape` say: it
+    names a kernel with #, its shapes are a tensor's, an annotation names Tensor, it is captured by `jit`, or there is a
+    function NAME_inputs. Anything else returns a Kernel."""
+    from ...kernels import is_path, split_path
+
+    if not is_path(name) or ":constant=" in name:
+        return False
+    base, which = split_number(name)
+    if which or (shape and _TENSOR_SHAPE.search(shape)):
+        return True
+    file, function = split_path(base)
+    try:
+        with open(file, encoding="utf-8") as f:
+            tree = ast.parse(f.read())
+    except (OSError, SyntaxError, ValueError):
+        return False  # whoever runs it says what is wrong
+    return any(_tensors(n, function) for n in tree.body)
+
+
+def _tensors(n: ast.stmt, function: str) -> bool:
+    if isinstance(n, ast.FunctionDef):
+        if n.name == f"{function}_inputs":
+            return True
+        if n.name != function:
+            return False
+        hints = [a.annotation for a in (*n.args.posonlyargs, *n.args.args, *n.args.kwonlyargs)] + [n.returns]
+        said = " ".join(ast.unparse(h) for h in (*hints, *n.decorator_list) if h is not None)
+        return bool(re.search(r"\b(Tensor|jit)\b", said))
+    named = isinstance(n, ast.Assign) and any(isinstance(t, ast.Name) and t.id == function for t in n.targets)
+    return named and bool(re.search(r"\bjit\b", ast.unparse(n)))
+
+
+def ask(path: str, shape: str | None, dtype: str | None) -> FunctionGraph:
+    """Call the function in a process of its own, on tensors without values. Raises KernelError and UsageError, with the
+    user's line."""
+    from ...ir import errors
+    from ...ir.kernel import Kernel
+    from ...kernels import contained, sent, split_path
+    from ...tensor.fused import GraphFacts
+
+    if path.endswith(".py"):
+        raise UsageError(f"{path} names a file: name a function in it too, {path}:FUNCTION")
+    file, _ = split_path(path)
+    if "\0" in path or not os.path.isfile(file) or ":" not in path:
+        raise KernelError(f"there is no file {file}; write PATH.py:FUNCTION")
+    answer = contained.ask(path, (path, shape, dtype), f"{__package__}.inside")
+    try:
+        kind, *parts = sent.loads(answer)
+        if kind == "graph":
+            made: list[Any] = parts[1]
+            return FunctionGraph(path, GraphFacts.from_json(parts[0]), tuple(None if k is None else Kernel(*k) for k in made))
+        raised, text = parts
+    except errors.TilewrightError:
+        raise
+    except Exception as e:  # whatever bytes the file put in place of an answer
+        raise KernelError(f"{path} did not hand back kernels that can be read ({type(e).__name__}: {e})") from None
+    known = getattr(errors, str(raised), KernelError)
+    raise (known if isinstance(known, type) and issubclass(known, errors.TilewrightError) else KernelError)(str(text))
+
+
+def named_shape(args: Namespace) -> dict[str, int] | None:
+    """The extents that --shape gives, or a named kernel's small, odd ones; None for a function of tensors."""
+    from ...kernels import get, is_path, parse_shape
+
+    if is_tensor_function(args.kernel, args.shape):
+        return None
+    if args.shape:
+        return parse_shape(args.shape)
+    return None if is_path(args.kernel) else dict(get(args.kernel).odd_shape)
+
+
+def kernel_of(args: Namespace, shape: dict[str, int] | None = None) -> Kernel:
+    """The kernel that --kernel, --shape and --dtype name: a named one, one that a file's function returns, or one of
+    those that a function of tensors becomes (`my.py:function#2`). `shape`: in place of --shape's extents. Raises
+    KernelError and UsageError."""
+    from ...kernels import make, parse_shape
+
+    if not is_tensor_function(args.kernel, args.shape):
+        return make(args.kernel, parse_shape(args.shape) if shape is None and args.shape else shape, args.dtype)
+    base, which = split_number(args.kernel)
+    return picked(ask(base, args.shape, args.dtype), which)
+
+
+def picked(graph: FunctionGraph, which: str) -> Kernel:
+    """One of a function's kernels, by number (from 1) or name; the only one, where none is named."""
+    found = {i + 1: k for i, k in enumerate(graph.kernels) if k is not None}
+    chosen = [k for i, k in found.items() if which in ("", str(i), k.name)]
+    if len(chosen) == 1 or (chosen and which):
+        return chosen[0]
+    listed = ", ".join(f"{graph.path}#{i} ({k.name})" for i, k in found.items()) or "none but NumPy's code"
+    said = f"has no kernel {which!r}" if which else f"becomes {len(found)} kernels"
+    raise UsageError(f"{graph.path} {said}; name one: {listed}")

@@ -1,0 +1,174 @@
+"""`tune graph`: what a function of tensors becomes: each kernel, each boundary with the rule that made it, and bytes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from argparse import Namespace
+from typing import TYPE_CHECKING
+
+from ...files.output import replace
+from ...ir.errors import UsageError
+from ..style import bytes_text, console, table
+from .asked import FunctionGraph, ask
+from .named import named
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ...ir.kernel import Kernel
+    from ...tensor.fused import GraphFacts, KernelFacts, TensorFacts
+
+
+def run(args: Namespace) -> int:
+    """Print what the function becomes; with --dot, --svg, --html or --json write that file. Raises KernelError and
+    UsageError."""
+    found = ask(args.function, args.shape, args.dtype)
+    wrote = _written(args, found)
+    if wrote and "-" in (args.dot, args.json):
+        return 0
+    out = console()
+    for line in wrote:
+        out.print(line, soft_wrap=True, markup=False)
+    if not wrote:
+        _print(out, args, found)
+    return 0
+
+
+def _written(args: Namespace, found: FunctionGraph) -> list[str]:
+    """Write the files that were asked for; a line about each."""
+    from .picture import dot_text
+
+    said = []
+    if args.json:
+        said.append(_write(args.json, json.dumps({"function": found.path, **found.facts.to_json()}, indent=1) + "\n"))
+    if args.dot:
+        said.append(_write(args.dot, dot_text(found)))
+    if args.svg:
+        said.append(_write(args.svg, _drawn(dot_text(found))))
+    if args.html:
+        from .page import page
+
+        said.append(_write(args.html, page(found)))
+    return said
+
+
+def _write(path: str, text: str) -> str:
+    if path == "-":
+        sys.stdout.write(text)
+        return ""
+    try:
+        replace(path, text)
+    except OSError as e:
+        raise UsageError(f"cannot write {path}: {e.strerror}; name a file in a folder that exists and has room") from None
+    return f"wrote {path}"
+
+
+def _drawn(text: str) -> str:
+    """An SVG by Graphviz. Raises UsageError where it is not installed."""
+    program = shutil.which("dot")
+    if program is None:
+        raise UsageError("--svg needs Graphviz's `dot`, which is not installed; --dot writes its input, and --html a page with a picture")
+    done = subprocess.run([program, "-Tsvg"], input=text, capture_output=True, text=True, timeout=60)
+    if done.returncode:
+        raise UsageError(f"dot failed: {done.stderr.strip()[:200]}")
+    return done.stdout
+
+
+# text ---------------------------------------------------------------------------------------------------------------
+def _print(out: Console, args: Namespace, found: FunctionGraph) -> None:
+    from rich.text import Text
+
+    facts = found.facts
+    by_place = {t.number: t for t in facts.tensors}
+    out.print(Text.assemble((found.path, "bold"), f": {summary(facts)}"), soft_wrap=True)
+    for k, kernel in zip(facts.kernels, found.kernels, strict=True):
+        out.print()
+        alias = named(kernel) if kernel is not None else ""
+        head = Text.assemble((f"{k.number + 1}  {k.name}", "bold cyan"))
+        if alias and alias != k.name:
+            head.append(f"  = {alias}", style="green")
+        out.print(head, soft_wrap=True)
+        for label, text in _about(k, by_place):
+            out.print(Text.assemble((f"   {label:<9}", "dim"), text), soft_wrap=True)
+        if kernel is not None and (args.expr or args.nest):
+            _inside(out, args, kernel)
+    out.print()
+    out.print(boundaries(facts))
+    for line, why in facts.unfolded:
+        out.print(Text.assemble(("not in tiles: ", "yellow"), f"the contraction at {line or 'an unknown line'}: {why}"), soft_wrap=True)
+
+
+def _about(k: KernelFacts, tensors: dict[int, TensorFacts]) -> list[tuple[str, str]]:
+    rows = [("reads", ", ".join(_tensor(tensors[p]) for p in k.inputs) or "nothing")]
+    rows += [("writes", f"{_tensor(tensors[p])}: {tensors[p].rule}") for p in k.outputs]
+    if k.lines:
+        rows.append(("lines", ", ".join(k.lines)))
+    if k.host:
+        return [*rows, ("runs", "in NumPy, on the host")]
+    moved = f"{bytes_text(k.nbytes)} moved"
+    saved = f"; one operation at a time: {bytes_text(k.unfused)}" if k.unfused > k.nbytes else ""
+    kept = f"; {bytes_text(k.kept)} of intermediates never reach memory" if k.kept else ""
+    return [*rows, ("work", f"{count_text(k.flops)}FLOP, {moved}{saved}{kept}")]
+
+
+def _inside(out: Console, args: Namespace, kernel: Kernel) -> None:
+    if args.expr:
+        from ...ir.kernel_text import kernel_text
+
+        out.print(kernel_text(kernel).rstrip(), markup=False, soft_wrap=True)
+    if args.nest:
+        from ... import targets
+        from ...heuristics import seeds
+        from ...ir.normalise import normalise
+        from ...opts import apply
+        from ..show import nest_text
+
+        target = targets.named(args.target)
+        normal = normalise(kernel)
+        out.print(nest_text(apply(normal, seeds(normal, target, target.cores)[0], target)), soft_wrap=True)
+
+
+def boundaries(facts: GraphFacts) -> object:
+    """Every stored tensor in a table: who makes it, who reads it, and the rule."""
+    from rich.text import Text
+
+    readers: dict[int, list[int]] = {}
+    for k in facts.kernels:
+        for p in k.inputs:
+            readers.setdefault(p, []).append(k.number + 1)
+    made = table("stored tensors", "tensor", "shape", ">bytes", "made by", "read by", "why it is stored")
+    for t in facts.tensors:
+        if t.made_by is not None:
+            by = "the caller" if t.output else ""
+            who = ", ".join(filter(None, (", ".join(map(str, readers.get(t.number, []))), by)))
+            made.add_row(Text(t.label), Text(shape_dtype(t)), bytes_text(t.nbytes), str(t.made_by + 1), who, Text(t.rule))
+    return made
+
+
+def summary(facts: GraphFacts) -> str:
+    """`2 kernels, 17.8 MFLOP, 834 KiB moved; one operation at a time 2.44 MiB (2.9 times as much)`."""
+    many = f"{len(facts.kernels)} kernel{'s' * (len(facts.kernels) != 1)}"
+    text = f"{many}, {count_text(facts.flops)}FLOP, {bytes_text(facts.nbytes)} moved"
+    if facts.unfused > facts.nbytes:
+        text += f"; one operation at a time {bytes_text(facts.unfused)} ({facts.unfused / max(1, facts.nbytes):.2g} times as much)"
+    return text + (f"; {bytes_text(facts.kept)} of intermediates never reach memory" if facts.kept else "")
+
+
+def _tensor(t: TensorFacts) -> str:
+    return f"{t.label or 'constant'} {shape_dtype(t)}"
+
+
+def shape_dtype(t: TensorFacts) -> str:
+    """`float32[64, 128]`."""
+    return f"{t.dtype}[{', '.join(map(str, t.shape))}]"
+
+
+def count_text(n: int) -> str:
+    """`8.39 M`, `12 `: to be followed by a unit."""
+    for limit, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if n >= limit:
+            return f"{n / limit:.3g} {unit}"
+    return f"{n} "

@@ -1,0 +1,85 @@
+"""Random numbers by counter: Random123's known answers, and the distributions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tilewright.ir.dtypes import uint32
+from tilewright.ir.errors import UsageError
+from tilewright.tensor import Tensor
+from tilewright.tensor.calls import call_list
+from tilewright.tensor.leaves import values
+from tilewright.tensor.lift import lifted
+from tilewright.tensor.ops import random as R
+from tilewright.tensor.primitives import const
+from tilewright.tensor.run import realise
+
+pytestmark = pytest.mark.slow
+
+KNOWN = [
+    (20, (0, 0), (0, 0), (0x6B200159, 0x99BA4EFE)),
+    (20, (0xFFFFFFFF, 0xFFFFFFFF), (0xFFFFFFFF, 0xFFFFFFFF), (0x1CB996FC, 0xBB002BE7)),
+    (20, (0x243F6A88, 0x85A308D3), (0x13198A2E, 0x03707344), (0xC4923A9C, 0x483DF7A0)),
+    (13, (0, 0), (0, 0), (0x9D1C5EC6, 0x8BD50731)),
+    (13, (0xFFFFFFFF, 0xFFFFFFFF), (0xFFFFFFFF, 0xFFFFFFFF), (0xFD36D048, 0x2D17272C)),
+    (13, (0x243F6A88, 0x85A308D3), (0x13198A2E, 0x03707344), (0xBA3E4725, 0xF27D669E)),
+]
+"""Of Random123's file kat_vectors: rounds, counter, key, result."""
+
+
+@pytest.mark.parametrize("kernels", [False, True])
+def test_known_answers_of_random123(monkeypatch: pytest.MonkeyPatch, kernels: bool) -> None:
+    monkeypatch.setenv("TILEWRIGHT_SMALL", "0" if kernels else "1")
+    for rounds in (20, 13):
+        rows = [k for k in KNOWN if k[0] == rounds]
+        columns = [Tensor(np.array([r[i][j] for r in rows], np.uint32)).node for i in (1, 2) for j in (0, 1)]
+        found = R.threefry((columns[2], columns[3]), (columns[0], columns[1]), rounds)
+        realise(list(found))
+        assert [tuple(int(values(f)[i]) for f in found) for i in range(len(rows))] == [r[3] for r in rows]
+
+
+def test_a_constant_key_gives_the_same_bits() -> None:
+    key = (const(0, uint32, (1,)), const(0, uint32, (1,)))
+    assert [int(values(x)[0]) for x in R.threefry(key, key)] == list(KNOWN[0][3])
+
+
+def test_kernels_and_numpy_give_the_same_bits_at_any_shape(monkeypatch: pytest.MonkeyPatch) -> None:
+    small = values(R.bits((6, 5), (7, 3))[0]).copy()
+    monkeypatch.setenv("TILEWRIGHT_SMALL", "0")
+    large = values(R.bits((10, 5), (7, 3))[0])
+    assert (large[:6] == small).all() and not (values(R.bits((6, 5), (7, 4))[0]) == small).any()
+
+
+def test_distributions() -> None:
+    n = 20000
+    u = values(R.uniform((n,), (1, 0)))
+    assert u.dtype == np.float32 and u.min() >= 0 and u.max() < 1 and abs(u.mean() - 0.5) < 0.01 and abs(u.var() - 1 / 12) < 0.005
+    g = values(R.normal((n,), (1, 1), mean=2, std=3))
+    assert abs(g.mean() - 2) < 0.1 and abs(g.std() - 3) < 0.1 and np.isfinite(g).all()
+    d = values(R.normal((n,), (1, 2), dtype="float64"))
+    assert d.dtype == np.float64 and abs(d.std() - 1) < 0.03 and abs((d**3).mean()) < 0.1
+    i = values(R.randint((n,), -3, 4, (1, 3)))
+    assert i.dtype == np.int64 and sorted(set(i.tolist())) == list(range(-3, 4)) and np.bincount(i + 3).min() > n / 8
+    p = values(R.permutation(100, (1, 4)))
+    assert sorted(p.tolist()) == list(range(100)) and (p != np.arange(100)).any()
+    b = values(R.bernoulli((n,), 0.25, (1, 5)))
+    assert b.dtype == bool and abs(b.mean() - 0.25) < 0.02
+
+
+def test_dropout_keeps_the_mean_and_is_one_kernel() -> None:
+    x = Tensor(np.ones((100, 100), np.float32))
+    y = lifted(R.dropout)(x * 2, 0.25, (5, 0))
+    assert len(call_list([y.node]).calls) == 1
+    found = y.numpy()
+    assert sorted(set(found.ravel().tolist())) == [0.0, pytest.approx(8 / 3)] and abs(found.mean() - 2) < 0.05
+    assert lifted(R.dropout)(x, 0.0, (5, 0)).node is x.node and not lifted(R.dropout)(x, 1.0, (5, 0)).numpy().any()
+
+
+def test_wrong_arguments() -> None:
+    with pytest.raises(UsageError, match="low < high"):
+        R.randint((2,), 3, 3, (0, 0))
+    with pytest.raises(UsageError, match="probability 2"):
+        lifted(R.dropout)(Tensor([1.0]), 2, (0, 0))
+    with pytest.raises(UsageError, match="uniform numbers of int32"):
+        R.uniform((2,), (0, 0), dtype="int32")
