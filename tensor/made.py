@@ -53,7 +53,7 @@ def kernel_of(group: Group, stored: Callable[[TensorNode], bool], loops: Loops, 
     own = {id(r) for r in group.roots}
     nodes = list(walk(group.roots, lambda n: n.data is not None or (id(n) not in own and stored(n))))
     number = {id(n): i for i, n in enumerate(nodes)}
-    key = (*_key(group, nodes, number, stored, loops), tuple((number[i], t) for i, t in kept.items() if i in number))
+    key = (*_key(group, nodes, number, stored, loops), tuple(sorted((number[i], t.name) for i, t in kept.items() if i in number)))
     with _lock:
         found = _kept.get(key)
         if found is not None:
