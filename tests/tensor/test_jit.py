@@ -97,7 +97,12 @@ def test_trees_of_arguments_and_results() -> None:
 
 @pytest.mark.parametrize("how", ["item", "bool", "numpy", "compare"])
 def test_values_are_not_known_while_capturing(how: str) -> None:
-    ways = {"item": lambda x: x.sum().item(), "bool": lambda x: 1 if x.sum() else 2, "numpy": lambda x: x.numpy(), "compare": lambda x: max(x[0], x[1])}
+    ways = {
+        "item": lambda x: x.sum().item(),
+        "bool": lambda x: 1 if x.sum() else 2,
+        "numpy": lambda x: x.numpy(),
+        "compare": lambda x: max(x[0], x[1]),
+    }
     f = tw.jit(lambda x: x * ways[how](x))
     with pytest.raises(tw.UsageError, match=r"being captured, and reads.*test_jit\.py:\d+"):
         f(Tensor(ramp(4)))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tilewright as tw
-from tests.tensor.test_jit import own_home, ramp
 from tilewright import Tensor
+
+from tests.tensor.test_jit import own_home, ramp
 
 __all__ = ["own_home"]
 
