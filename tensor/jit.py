@@ -8,6 +8,7 @@ from functools import update_wrapper
 from typing import Any
 
 from ..ir.errors import UsageError
+from ..ir.kernel import Kernel
 from .capturing import CapturedValueError, current
 from .capturing import thread as _current
 from .jit_arguments import Arguments, CallLayout, exact, read
@@ -16,10 +17,6 @@ from .jit_compile import compiled
 from .jit_options import JitOptions
 from .jit_program import JitProgram
 from .jit_report import report
-
-MOST_NUMBERS = 64
-"""Values of static numbers for which a function is captured, before it is said that this is no way to work."""
-
 
 class _Family:
     """Calls of one layout: they differ in their numbers only. `dynamic`: positions of numbers that have changed, and are
@@ -126,6 +123,12 @@ class Jitted:
         'seed'), and memory. With `measure`, each kernel is timed now (on zeros), and compared with the machine's limits."""
         return report(self.name, self.programs, measure)
 
+    def missing(self) -> list[Kernel]:
+        """The kernels without a schedule that was measured for them, heaviest first, for `tilewright.tune`. Kernels that
+        came from disk are known with tune="record" only."""
+        found = [k for p in self.programs for k in p.kernels if not k.exact and k.kernel is not None]
+        return [k.kernel for k in sorted(found, key=lambda k: -k.calls * (k.flops + 8 * k.nbytes)) if k.kernel is not None]
+
     @property
     def programs(self) -> list[JitProgram]:
         """What was compiled so far."""
@@ -145,7 +148,8 @@ def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     where all reads allow that.
 
     `tune`: 'use' takes schedules from the cache, of the same kernel or a similar one, and else by rule; 'require' raises
-    CacheMiss, which lists all kernels that were not tuned here; 'record' also writes those down for `tune run`; 'tune' tunes
+    CacheMiss, which lists all kernels that were not tuned here; 'record' is 'use', and `missing()` has the kernels that were not
+    tuned, for `tune`; 'tune' tunes
     them now, within `budget` seconds, heaviest first; 'background' does so in a process of low priority while calls run on
     what there is. `shapes`: 'recapture', or 'error' for a call unlike the first. `donate`: names of arguments whose memory
     results may take. `device`, `threads`, `cache`: as for `best`.

@@ -16,7 +16,7 @@ SHAPES = ("recapture", "error")
 
 @dataclass(frozen=True)
 class JitOptions:
-    """See `jit`. `manifest`: the file that 'record' writes; `parameters`: the names of the function's arguments."""
+    """See `jit`. `parameters`: the names of the function's arguments."""
 
     tune: str = "use"
     shapes: str = "recapture"
@@ -25,7 +25,6 @@ class JitOptions:
     threads: int | None = None
     cache: Any = None
     budget: float | str | None = None
-    manifest: str = "tilewright.kernels.json"
     parameters: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
