@@ -7,6 +7,7 @@ give the same source, so nothing has to be rendered again to know that a row is 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -19,6 +20,8 @@ BUNDLE_SCHEMA = 1
 
 CODE = ("ir", "targets", "opts", "program", "lower", "renderers")
 """The folders whose code decides what source a schedule becomes."""
+CHOICE = ("heuristics",)
+"""The folders whose code, beside that, decides which schedule is the seed."""
 
 
 @cache
@@ -27,10 +30,16 @@ def tool_version() -> str:
     return digest(Path(__file__).resolve().parent.parent)
 
 
-def digest(root: Path) -> str:
-    """The code digest of the package at `root`."""
+@cache
+def seed_version() -> str:
+    """The same of the code that chooses seeds: one that is remembered is not another version's."""
+    return f"{tool_version()} {digest(Path(__file__).resolve().parent.parent, CHOICE)}"
+
+
+def digest(root: Path, folders: Sequence[str] = CODE) -> str:
+    """The code digest of some folders of the package at `root`."""
     h = hashlib.sha256()
-    for path in sorted(p for folder in CODE for p in (root / folder).rglob("*.py")):
+    for path in sorted(p for folder in folders for p in (root / folder).rglob("*.py")):
         name, text = path.relative_to(root).as_posix().encode(), path.read_bytes()
         h.update(b"%d %s %d " % (len(name), name, len(text)))
         h.update(text)

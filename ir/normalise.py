@@ -3,7 +3,7 @@ folded, masked weights masked (`masked_weights`).
 
 Two families a, b (b's extent E an int) become one, of extent |a|·E, when every nest binds both next to each other or
 neither, and a and b are used only as a·E + b: in a dimension's index, or as the indices of two adjacent dimensions of
-which the inner has extent E. An element-wise kernel over (m, n) becomes one over m·n; softmax, which reduces along n
+which the inner has extent E (or E·s, and steps of s: a head of keys for each s heads of queries). An element-wise kernel over (m, n) becomes one over m·n; softmax, which reduces along n
 alone, stays as it is. Parameters keep their order, names, types and element counts; their shapes become views. A
 dimension of which it is not proved that every index stays inside (`ir/access_bounds.py`) keeps its place."""
 
@@ -159,12 +159,17 @@ class _Merge(Rewriter):
     def _view(self, buffer: Buffer, indices: tuple[Node, ...]) -> None:
         for d in range(len(indices) - 1):
             a = next((t for t in ix.parts(indices[d])[0] if t in self.merged), None)
-            if a is not None and self.partner[a] in ix.parts(indices[d + 1])[0] and buffer.shape[d + 1] == self.extent:
+            if a is not None and self._steps_into(buffer.shape[d + 1], ix.parts(indices[d])[0][a], self.partner[a], indices[d + 1]):
                 if (buffer.name, d + 1) in self.kernel.unproved:  # x[i, n] would be x[i + 1, 0]
                     raise _CannotMergeError
                 if self.dims.setdefault(buffer, d) != d:
                     raise _CannotMergeError
                 return
+
+    def _steps_into(self, size: Extent, factor: int, b: Node, inner: Node) -> bool:
+        """Whether a step of the outer axis is as long, in memory, as all steps of `b` in the next dimension (of `size`)."""
+        steps = ix.parts(inner)[0].get(b, 0)
+        return steps != 0 and (size == self.extent or (isinstance(size, int) and factor * size == steps * self.extent))
 
     # rewriting ----------------------------------------------------------------------------------------------------
     def node(self, n: Node) -> Node | None:
@@ -176,7 +181,7 @@ class _Merge(Rewriter):
             return self._sum(n)
         if n.op == "ref":
             p = self.positions[n.arg]
-            return None if p is None else make("ref", n.dtype, tuple(self.go(i) for i in self._joined_at(n.src, p)), n.arg)
+            return None if p is None else make("ref", n.dtype, tuple(self.go(i) for i in self._joined_at(n.src, p, self.extent)), n.arg)
         return None
 
     def _sum(self, n: Node) -> Node:
@@ -195,13 +200,13 @@ class _Merge(Rewriter):
                 out = ix.add(out, self.go(t), k)
         return out
 
-    def _joined_at(self, indices: tuple[Node, ...], d: int) -> tuple[Node, ...]:
-        both = ix.add(ix.mul(indices[d], const(self.extent)), indices[d + 1])
+    def _joined_at(self, indices: tuple[Node, ...], d: int, size: Extent) -> tuple[Node, ...]:
+        both = ix.add(ix.mul(indices[d], as_node(size)), indices[d + 1])
         return (*indices[:d], both, *indices[d + 2 :])
 
     def indices(self, buffer: Buffer, indices: tuple[Node, ...]) -> tuple[Node, ...]:
         d = self.dims.get(buffer)
-        return indices if d is None else self._joined_at(indices, d)
+        return indices if d is None else self._joined_at(indices, d, buffer.shape[d + 1])
 
     def axes(self, axes: tuple[Node, ...]) -> tuple[Node, ...]:
         return tuple(self.merged.get(a, a) for a in axes if a.arg.family != self.inner)

@@ -58,11 +58,19 @@ def share(percent: float, bound: str | None = None) -> str:
     return f"{percent:.0f} %{'!' if percent > SURE else ''}{f' in {bound}' if bound in CACHES else ''}"
 
 
-def roofline(kernel: Kernel, limits: Limits, threads: int, vars: Mapping[str, int] | None = None, target: Target | None = None) -> Roofline:
+def roofline(
+    kernel: Kernel,
+    limits: Limits,
+    threads: int,
+    vars: Mapping[str, int] | None = None,
+    target: Target | None = None,
+    rotating: bool = True,
+) -> Roofline:
     """max(compulsory bytes ÷ bandwidth, operations ÷ peak) at that thread count. The bandwidth is the best the
     machine showed for any kind of store where the operands lie. That is memory if timing rotates through twice the
     last-level cache, or without `target`; else it is what the machine showed for a set that is no larger, and the
-    name is that of the smallest cache that could hold it. Limits without figures for caches give no such bound."""
+    name is that of the smallest cache that could hold it. `rotating` false: each call has the same operands, which may
+    stay in a cache. Limits without figures for caches give no such bound."""
     from ..ir.cost import cost
 
     c = cost(kernel, dict(vars or {}))
@@ -71,7 +79,7 @@ def roofline(kernel: Kernel, limits: Limits, threads: int, vars: Mapping[str, in
     bandwidth = limits.bandwidth(threads, writes=False)
     if writes:
         bandwidth = max(bandwidth, limits.bandwidth(threads, nt=False), limits.bandwidth(threads, nt=True))
-    place, size = "memory", c.bytes * (rotations(kernel, vars or {}, target) if target is not None else 1)
+    place, size = "memory", c.bytes * (rotations(kernel, vars or {}, target) if target is not None and rotating else 1)
     if target is not None and size < 2 * target.l3:
         place = next((name for name, most in zip(CACHES, (threads * target.l1, threads * target.l2), strict=False) if size <= most), "L3")
         cached = limits.cached(threads, size, writes)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from ..cache.choice import Standing
 from ..cache.keys import DEFAULT_POLICY, Key
 from ..cache.recover import CacheWarning
-from ..cache.version import tool_version
+from ..cache.version import seed_version, tool_version
 from ..ir.errors import CacheMiss, OptError
 from ..ir.kernel import Kernel
 from ..ir.normalise import normalise
@@ -91,6 +91,11 @@ def resolve(
             "%s on %s, %d threads: no exact answer; %s schedule %s", kernel.name, device.name, threads, found.origin, short(found.opts)
         )
     return found
+
+
+def seeded(kernel: Kernel, device: Device, key: Key, store: Artefacts) -> bool:
+    """Whether the store knows a seed schedule for a kernel in normal form: it was resolved before."""
+    return _Seed(kernel, device, key, store, (), "quick").known()
 
 
 def _own(
@@ -173,6 +178,10 @@ class _Seed:
                 self.store.put_seed(self._place(self.choice), dumps(opts))
         return Plan(opts, "seed", None, self.key)
 
+    def known(self) -> bool:
+        """Whether the store has one."""
+        return self._kept() is not None
+
     def _kept(self) -> tuple[Opt, ...] | None:
         """What the store has: a ranked seed even for who asks for a quick one, and never the reverse."""
         from ..opts import parse
@@ -205,7 +214,7 @@ class _Seed:
 
     def _place(self, choice: str) -> str:
         """Where the store keeps this seed."""
-        code = f"{tool_version()}" if choice == "ranked" else f"{tool_version()} quick"
+        code = seed_version() if choice == "ranked" else f"{seed_version()} quick"
         text = f"{source_key(self.kernel, (), self.device.target, code)} {self.key.threads} {self.key.policy}"
         return hashlib.sha256(text.encode()).hexdigest()
 

@@ -70,8 +70,8 @@ class GraphFacts:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> GraphFacts:
         """What `to_json` gave. Raises TypeError, KeyError or ValueError for anything else."""
-        kernels = [KernelFacts(**{k: tuple(v) if isinstance(v, list) else v for k, v in d.items()}) for d in data["kernels"]]
-        tensors = [TensorFacts(**{k: tuple(v) if isinstance(v, list) else v for k, v in d.items()}) for d in data["tensors"]]
+        kernels = [KernelFacts(**_frozen(d)) for d in data["kernels"]]
+        tensors = [TensorFacts(**_frozen(d)) for d in data["tensors"]]
         return cls(tuple(kernels), tuple(tensors), tuple((str(a), str(b)) for a, b in data["unfolded"]))
 
     @property
@@ -93,6 +93,10 @@ class GraphFacts:
     def kept(self) -> int:
         """Bytes of intermediates that never reach memory."""
         return sum(k.kept for k in self.kernels)
+
+
+def _frozen(fields: dict[str, Any]) -> dict[str, Any]:
+    return {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}
 
 
 def graph_facts(made: CallList, labels: dict[int, str]) -> GraphFacts:
@@ -137,7 +141,8 @@ def _kernel(number: int, call: KernelCall | NumpyCall, made: CallList) -> Kernel
 
 def computed(call: KernelCall, made: CallList) -> list[TensorNode]:
     """The nodes that a kernel computes, sources first."""
-    ends = {id(made.nodes[p]) for p in call.inputs}
+    made_by_calls = {p: n for c in made.calls for p, n in zip(c.outputs, c.nodes, strict=True)}
+    ends = {id(made_by_calls.get(p, made.nodes[p])) for p in call.inputs}
     memory = {id(n.data) for p in call.inputs if (n := made.nodes[p]).data is not None}
 
     def end(n: TensorNode) -> bool:

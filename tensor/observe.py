@@ -1,8 +1,8 @@
 """Who watches kernels run: `tune profile`. Nothing is timed, and nothing is called, while nobody does.
 
-Whoever runs kernels asks `observer()` once for a list of calls and, where somebody watches, makes each call inside of
-`timed`. Kinds of events: `kernel`, `numpy` (NumPy's own code), `build` (a kernel resolved and compiled) and `graph`
-(partition and pulling)."""
+Whoever runs kernels asks `WATCH.observer` and, where somebody watches, makes each call inside of `timed`. Kinds of
+events: `kernel`, `numpy` (NumPy's own code), `build` (a kernel resolved and compiled) and `graph` (partition and
+pulling)."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What took from `start` for `seconds` (of `time.perf_counter`). `subject`: the Kernel, or None; `threads`: as they
-    were asked for, None for the device's own number."""
+    """What took from `start` for `seconds` (of `time.perf_counter`). `subject`: the Kernel, or None; `threads`: as many
+    as it may use, 0 where that is not known."""
 
     kind: str
     name: str
@@ -24,34 +24,38 @@ class Event:
     seconds: float
     device: str = ""
     subject: Any = None
-    threads: int | None = None
+    threads: int = 0
 
 
 Observer = Callable[[Event], None]
 
-_observer: Observer | None = None
+
+class CallWatch:
+    """`observer`: who is to be told of every call, or None."""
+
+    __slots__ = ("observer",)
+
+    def __init__(self) -> None:
+        self.observer: Observer | None = None
 
 
-def observer() -> Observer | None:
-    """Who is to be told of every call, or None."""
-    return _observer
+WATCH = CallWatch()
 
 
 @contextmanager
 def observing(told: Observer) -> Iterator[None]:
-    """`told` hears of every event while this is open. One at a time: an inner one replaces the outer one."""
-    global _observer
-    before, _observer = _observer, told
+    """`told` hears of every event while this is open, on whatever thread. An inner one replaces the outer one."""
+    before, WATCH.observer = WATCH.observer, told
     try:
         yield
     finally:
-        _observer = before
+        WATCH.observer = before
 
 
 @contextmanager
-def timed(kind: str, name: str, device: str = "", subject: Any = None, threads: int | None = None) -> Iterator[None]:
+def timed(kind: str, name: str, device: str = "", subject: Any = None, threads: int = 0) -> Iterator[None]:
     """Tell the observer how long the block took; nothing where there is none, or where the block raises."""
-    told = _observer
+    told = WATCH.observer
     if told is None:
         yield
         return

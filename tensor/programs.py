@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..ir.kernel import Kernel
+from .observe import timed
 
 if TYPE_CHECKING:
     from ..plan import Prog
@@ -19,16 +20,21 @@ _lock = threading.Lock()
 
 
 def key_of_program(kernel: Kernel, device: str, threads: int | None, cache: str = "") -> ProgramKey:
-    """Equal for kernels that one program runs. (Which outputs may lie over inputs is not in a kernel's key.)"""
+    """Equal for kernels that one program runs. (What may lie over an input is in a kernel's identity, though not in its key.)"""
     from ..plan import canonical_of
 
-    aliases = "".join(f" {b.name}={a}" for b in kernel.buffers if (a := getattr(b, "alias", "")))
-    return canonical_of(kernel).identity + aliases, device, threads, cache
+    return canonical_of(kernel).identity, device, threads, cache
 
 
 def known(key: ProgramKey) -> Prog | None:
     """The program of a kernel that was built before."""
     return _programs.get(key)
+
+
+def found_for(kernel: Kernel, device: str) -> Prog | None:
+    """A program of this process that runs the kernel, with whatever threads and cache it was asked for."""
+    identity = key_of_program(kernel, device, None)[:2]
+    return next((p for k, p in list(_programs.items()) if k[:2] == identity), None)
 
 
 def keep(key: ProgramKey, prog: Prog) -> Prog:
@@ -63,5 +69,6 @@ def prog_of(kernel: Kernel, device: str, threads: int | None = None, cache: Any 
     key = key_of_program(kernel, device, threads, str(cache or ""))
     found = known(key)
     if found is None:
-        found = keep(key, best(kernel, device=device, threads=threads, cache=cache, seed="quick"))
+        with timed("build", kernel.name, device, kernel):
+            found = keep(key, best(kernel, device=device, threads=threads, cache=cache, seed="quick"))
     return found

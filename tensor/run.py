@@ -13,6 +13,7 @@ from .calls import Call, CallList, NumpyCall, call_list, key_of, leaves_of
 from .capturing import check_values, current
 from .detached import detached
 from .node import TensorNode
+from .observe import WATCH, timed
 from .programs import bound
 
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ def listed(outs: Sequence[TensorNode]) -> CallList:
         if found is not None:
             _lists.move_to_end(key)
             return found
-    found = call_list(detached(outs)[0])
+    with timed("graph", "partition and pull"):
+        found = call_list(detached(outs)[0])
     with _lock:
         _lists[key] = found
         while len(_lists) > KEPT:
@@ -62,7 +64,8 @@ def realise(outs: Sequence[TensorNode], device: str = "cpu") -> None:
         check_values(wanted)
     device = device_of(leaves, device)
     if small.fits(wanted, device):
-        small.compute(wanted, device)
+        with timed("numpy", "small graph", device):
+            small.compute(wanted, device)
         return
     made = listed(wanted)
     places: list[TensorBuffer | None] = [n.data for n in leaves] + [None] * (len(made.nodes) - len(leaves))
@@ -71,7 +74,10 @@ def realise(outs: Sequence[TensorNode], device: str = "cpu") -> None:
         for p in call.outputs:
             n = made.nodes[p]
             places[p] = buffers.new(n.shape, n.dtype, device, n.line)
-        _run(call, places, device)
+        if WATCH.observer is None:
+            _run(call, places, device)
+        else:
+            _watched(call, places, device)
         for p in last.get(i, ()):
             places[p] = None
     for n, p in zip(wanted, made.outs, strict=True):
@@ -85,6 +91,17 @@ def _run(call: Call, places: list[TensorBuffer | None], device: str) -> None:
         buffers.fill(out, call.call.function(*[b.array for b in used[:-1]]))
     elif all(b.nbytes for b in used[len(call.inputs) :]):
         bound(call.kernel, device)(*[b.address for b in used])
+
+
+def _watched(call: Call, places: list[TensorBuffer | None], device: str) -> None:
+    """The same, timed; a kernel is built before."""
+    if isinstance(call, NumpyCall):
+        with timed("numpy", call.call.name, device):
+            _run(call, places, device)
+        return
+    bound(call.kernel, device)
+    with timed("kernel", call.kernel.name, device, call.kernel):
+        _run(call, places, device)
 
 
 def _last_uses(made: CallList) -> dict[int, list[int]]:

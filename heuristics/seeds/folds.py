@@ -35,7 +35,7 @@ def _fold(kernel: Kernel, target: Target, threads: int, item: FoldItem) -> Itera
     sums = [n for n in products if any(a.arg.family == family for a in n.reduce_axes) and len(n.axes) > 1]
     shared = [a for a in shared_axes(kernel) if all(a in n.axes for n in item.nests)]
     row = _row(item.fold, scores, shared)
-    if row is None or not sums:
+    if row is None:
         return
     lanes = target.lanes(scores[0].expr.dtype)
     free = [a for a in shared if a is not row]

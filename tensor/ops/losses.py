@@ -5,14 +5,15 @@ from __future__ import annotations
 from ...ir.dtypes import int64
 from ...ir.errors import UsageError
 from ..node import TensorNode
-from ..primitives import cast, const, elementwise, expand, reduce, reshape
+from ..primitives import cast, const, elementwise, expand, reduce, reshape, stop_gradient
+from ..promotion import to_float
 from .activations import log_softmax
 from .creation import along
 from .elementary import times
 from .elementwise import Operand, choose, floats, like
 from .indexing import take_along_axis
 from .movement import dims, expand_dims
-from .reduction import mean, sum
+from .reduction import mean, reduced, sum
 
 
 def _total(x: TensorNode, reduction: str) -> TensorNode:
@@ -76,17 +77,24 @@ def nll_loss(
     """−log_p at the target's class. log_p: classes along `axis`; target: integers of the other dimensions. What is
     `ignore_index` counts neither in the loss nor in the mean."""
     (d,) = dims(log_p, axis if len(log_p.shape) > 1 else 0, "nll_loss")
-    rest = tuple(n for i, n in enumerate(log_p.shape) if i != d)
+    each = elementwise("neg", _at_target("nll_loss", log_p, target, d, ignore_index))
+    return _counted(each, target, ignore_index, reduction)
+
+
+def _at_target(name: str, x: TensorNode, target: TensorNode, d: int, ignore: int | None) -> TensorNode:
+    """The elements of `x` at the targets' classes; where they are ignored, any."""
+    rest = tuple(n for i, n in enumerate(x.shape) if i != d)
     if target.shape != rest or not target.dtype.is_int:
-        raise UsageError(
-            f"nll_loss: {target.dtype} targets of {list(target.shape)} for {list(log_p.shape)}: integers of {list(rest)} are needed"
-        )
-    place = target if ignore_index is None else choose(elementwise("eq", target, like(target, ignore_index)), 0, target)
-    picked = reshape(take_along_axis(log_p, expand_dims(place, axis=d), axis=d), rest)
-    each = elementwise("neg", picked)
-    if ignore_index is None:
+        raise UsageError(f"{name}: {target.dtype} targets of {list(target.shape)} for {list(x.shape)}: integers of {list(rest)} are needed")
+    place = target if ignore is None else choose(elementwise("eq", target, like(target, ignore)), 0, target)
+    return reshape(take_along_axis(x, expand_dims(place, axis=d), axis=d), target.shape)
+
+
+def _counted(each: TensorNode, target: TensorNode, ignore: int | None, reduction: str) -> TensorNode:
+    """The losses of classes, without those that are ignored."""
+    if ignore is None:
         return _total(each, reduction)
-    counts = elementwise("ne", target, like(target, ignore_index))
+    counts = elementwise("ne", target, like(target, ignore))
     each = choose(counts, each, 0.0)
     if reduction != "mean":
         return _total(each, reduction)
@@ -101,6 +109,8 @@ def cross_entropy(
     (d,) = dims(logits, axis if len(logits.shape) > 1 else 0, "cross_entropy")
     log_p = log_softmax(logits, d)
     if target.dtype.is_int:
+        if not label_smoothing and logits.shape[d]:
+            return _counted(_logsumexp_less_target(logits, target, d, ignore_index), target, ignore_index, reduction)
         hard = nll_loss(log_p, target, axis=d, ignore_index=ignore_index, reduction=reduction)
         if not label_smoothing:
             return hard
@@ -112,6 +122,15 @@ def cross_entropy(
         goal = elementwise("add", times(goal, 1 - label_smoothing), like(goal, label_smoothing / logits.shape[d]))
     each = elementwise("neg", reduce("add", elementwise("mul", goal, log_p), (d,)))
     return _total(each, reduction)
+
+
+def _logsumexp_less_target(logits: TensorNode, target: TensorNode, d: int, ignore: int | None) -> TensorNode:
+    """ln Σ eˣ − x[target], by the largest element: −log_softmax at the target with one pass over what is summed."""
+    x = cast(logits, to_float(logits.dtype))
+    top = stop_gradient(reduced("max", x, d, True, "cross_entropy"))
+    total = reduced("add", elementwise("exp", elementwise("sub", x, expand(top, x.shape))), d, False, "cross_entropy")
+    picked = _at_target("cross_entropy", x, target, d, ignore)
+    return elementwise("add", elementwise("log", total), elementwise("sub", reshape(top, total.shape), picked))
 
 
 def _smoothed(hard: TensorNode, log_p: TensorNode, target: TensorNode, d: int, smoothing: float, how: tuple[int | None, str]) -> TensorNode:

@@ -9,9 +9,8 @@ from ..node import TensorNode
 from ..primitives import cast, elementwise, reduce
 from ..promotion import to_float
 from .elementwise import choose, like
-from .joining import pad, within
 from .reduction import mean
-from .windows import Padding, Sizes, layout, several, windows
+from .windows import Padding, Sizes, inside_windows, layout, several, windows
 
 
 def max_pool(x: TensorNode, kernel: Sizes, /, *, stride: Sizes | None = None, padding: Padding = 0, dilation: Sizes = 1) -> TensorNode:
@@ -20,20 +19,11 @@ def max_pool(x: TensorNode, kernel: Sizes, /, *, stride: Sizes | None = None, pa
     size = _kernel("max_pool", x, kernel)
     w = layout("max_pool", x.shape[len(x.shape) - len(size) :], size, stride, dilation, padding)
     lowest = float("-inf") if x.dtype.is_float else -(2 ** (8 * x.dtype.size - 1)) if x.dtype.kind == "i" else 0
-    if any(a + b for a, b in w.padding) and lowest != 0:
-        inside = _inside(x, w.padding, len(size))
-        lead = len(x.shape) - len(size)
-        x = pad(x, [(0, 0)] * lead + list(w.padding))
-        x = x if inside is None else choose(inside, x, lowest)
-        w = layout("max_pool", x.shape[lead:], size, w.stride, w.dilation, 0)
     seen = windows(x, w)
+    inside = inside_windows(seen.shape, w)
+    if inside is not None and lowest != 0:
+        seen = choose(inside, seen, lowest)
     return reduce("max", seen, range(len(seen.shape) - len(size), len(seen.shape)))
-
-
-def _inside(x: TensorNode, padding: tuple[tuple[int, int], ...], rank: int) -> TensorNode | None:
-    lead = len(x.shape) - rank
-    shape = x.shape[:lead] + tuple(n + a + b for n, (a, b) in zip(x.shape[lead:], padding))
-    return within(shape, [(0, n) for n in x.shape[:lead]] + [(a, a + n) for n, (a, _) in zip(x.shape[lead:], padding)])
 
 
 def avg_pool(

@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...ir import index as ix
+from ...ir.dtypes import int64
 from ...ir.errors import UsageError
 from ...ir.node import Node
 from ...ir.node import const as node_const
 from .. import maps
 from ..maps import Shape
 from ..node import TensorNode
-from ..primitives import view
+from ..primitives import const, elementwise, view
+from .creation import along
 
 Sizes = int | Sequence[int]
 Padding = int | str | Sequence[int] | Sequence[tuple[int, int]]
@@ -85,6 +87,28 @@ def windows(x: TensorNode, w: WindowLayout) -> TensorNode:
         at.append(place)
         mask = mask & (place >= 0) & (place < n)
     return view(x, maps.IndexMap(shape, x.shape, axes, tuple(at), _mask(mask)))
+
+
+def inside_windows(shape: Shape, w: WindowLayout) -> TensorNode | None:
+    """Where elements of `windows` (of this shape) are not padding; None: everywhere. Comparisons of index ranges."""
+    rank = len(w.sizes)
+    lead = len(shape) - 2 * rank
+    found: TensorNode | None = None
+    for d, n in enumerate(w.sizes):
+        o, k = along(shape[lead + d], shape, lead + d), along(shape[lead + rank + d], shape, lead + rank + d)
+        before = w.padding[d][0]
+        last = (w.out[d] - 1) * w.stride[d] + (w.kernel[d] - 1) * w.dilation[d] - before
+        steps = elementwise("mul", o, const(w.stride[d], int64, shape))
+        place = elementwise("add", steps, elementwise("mul", k, const(w.dilation[d], int64, shape)))
+        place = elementwise("sub", place, const(before, int64, shape))
+        tests = []
+        if before > 0:
+            tests.append(elementwise("le", const(0, int64, shape), place))
+        if last >= n:
+            tests.append(elementwise("lt", place, const(n, int64, shape)))
+        for t in tests:
+            found = t if found is None else elementwise("and", found, t)
+    return found
 
 
 def spaced(x: TensorNode, rank: int, stride: Shape) -> TensorNode:

@@ -18,6 +18,9 @@ from .heads import is_contraction, is_head
 
 WIDE = 512
 """Elements a row of an absorbing contraction may hold beside the absorbed one: they are a tile's state."""
+ROWS = 32
+"""Rows that a product's reductions must leave (a mean of all its elements leaves one): a fold's tiles go along the reduced
+dimensions, so lanes, register tiles and threads have nothing but rows."""
 WORTH = 3.0
 """A head is computed again while that costs up to so many times its memory traffic: what it saves is memory, too."""
 
@@ -49,7 +52,7 @@ def find_folds(graph: Graph, banned: Collection[int]) -> Folds:
     """The folds of a graph; heads whose id is in `banned` are not absorbed."""
     found = Folds()
     frontiers = [f for n in graph.order if not graph.leaf(n) and is_contraction(n) and id(n) not in banned and (f := _frontier(graph, n))]
-    first = [f for f in frontiers if f.heads and _chained(graph, f) and _worth(f)]
+    first = [f for f in frontiers if f.heads and _chained(f) and _worth(f)]
     taken = {id(f.source) for f in first}
     readers = {h for f in first for h in f.heads}
     more = [f for f in frontiers if f.heads and not f.rows and id(f.source) not in taken | readers and _beside(f, first)]
@@ -124,13 +127,10 @@ def _moved(m: TensorNode, f: Frontier) -> tuple[int | None, ...] | None:
     return None
 
 
-def _chained(graph: Graph, f: Frontier) -> bool:
-    """Whether a contraction over some dimension depends on other reductions of the head over the same dimension, and every
-    reduction belongs to such a chain."""
-    chains = set()
-    for h, over in f.heads.values():
-        if any(o == over and graph.depends(h, r) for r, o in f.rows.values()):
-            chains.add(over)
+def _chained(f: Frontier) -> bool:
+    """Whether a contraction over some dimension has other reductions of the head over the same dimension beside it (which it
+    reads, or which divide it), and every reduction belongs to such a chain."""
+    chains = {over for _, over in f.heads.values()} & {over for _, over in f.rows.values()}
     return bool(chains) and all(o in chains for _, o in f.rows.values())
 
 
@@ -150,9 +150,12 @@ def _worth(f: Frontier) -> bool:
 
 
 def _last(graph: Graph, f: Frontier) -> TensorNode | None:
-    """The node that all reductions of a head lead to: its kernel's end. None where they part."""
+    """The node that all reductions of a head lead to: its kernel's end. None where they part, or leave too few rows."""
     overs = {o for _, o in f.rows.values()}
     if len(overs) != 1:
+        return None
+    (over,) = overs
+    if prod(n for d, n in enumerate(f.source.shape) if d not in over) < ROWS:
         return None
     for n in graph.passed(f.source):
         if id(n) in f.dims:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ...ir import index as ix
 from ...ir.node import Node, axis, const
+from ...ir.operators import substitute
 from ..graph import Graph
 from ..maps import Indices
-from ..node import TensorNode
+from ..node import Gathered, Loaded, TensorNode
 from . import cost
 from .rules import Rule
 
@@ -130,7 +132,7 @@ class Regions:
             for u in list(uses.values()):
                 r = u.region
                 row = (
-                    r is not host and r.head is None and {_units(at) for at in u.indices} == {_units(r.axes)} and r.base.op == "elementwise"
+                    r is not host and r.head is None and {_units(at) for at in u.indices} == {_units(r.axes)} and r.base.op in ("elementwise", "cast")
                 )
                 if row and not self.graph.depends(r.root, host.root) and not self.graph.depends(host.root, r.root):
                     self._become(r, host)
@@ -156,7 +158,7 @@ class Regions:
             return Rule.rows
         (at,) = use.indices
         if not _plain(at):
-            return Rule.rows
+            return Rule.computed
         row = _axes(at)
         own = {a for a in region.axes if a.op == "axis"}
         if not row <= own or len(row) < sum(i is not _ZERO for i in at or ()) or not all(row <= r or r <= row for r in region.rows):
@@ -252,7 +254,7 @@ class Regions:
             full = n.src[0].size if not region.folded or n.size <= times else times * n.src[0].size // max(1, n.size)
             self._use(n.src[0], region, {_spread(n, at) for at in use.indices}, full)
         elif n.op == "gather":
-            self._use(n.src[0], region, {None}, times)
+            self._use(n.src[0], region, {_gathered(n, at) for at in use.indices}, times)
             for s in n.src[1:]:
                 self._use(s, region, use.indices, times)
         elif n.op == "scatter":
@@ -278,6 +280,16 @@ def _spread(n: TensorNode, at: Indices | None) -> Indices | None:
         return None
     rest = iter(at)
     return tuple((axis(f"k{id(n)}_{d}", e) if e != 1 else _ZERO) if d in n.arg[1] else next(rest) for d, e in enumerate(n.src[0].shape))
+
+
+def _gathered(n: TensorNode, at: Indices | None) -> Indices | None:
+    """The index of a gather's source: loaded places are no axes. A row's result is read at the row all the same."""
+    if at is None:
+        return None
+    by: Gathered = n.arg
+    table = {a: i for a, i in zip(by.axes, at) if a.op == "axis"}
+    loaded = (ix.add(axis(f"g{id(n)}_{d}", max(2, e)), const(1)) for d, e in enumerate(n.src[0].shape))
+    return tuple(place if isinstance(i, Loaded) else substitute(i, table) for i, place in zip(by.indices, loaded))
 
 
 def _units(at: Indices | None) -> Indices | None:

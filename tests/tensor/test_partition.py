@@ -63,6 +63,13 @@ def test_attention_and_its_gradients_are_four_kernels_with_no_scores_in_memory()
         assert np.abs(f64(got) - want).max() < 1e-5
 
 
+def test_weights_and_their_sum_run_in_tiles_together_and_apart_they_are_stored():
+    q, k, v = (array(1, 2, 12, 8) for _ in range(3))
+    e = (q @ k.mT).exp()
+    assert rules((e @ v) / e.sum(-1, True)) == [Rule.output]
+    assert len(listed(e @ v, e.sum(-1)).calls) == 3  # two kernels would compute the product again
+
+
 def test_rows_are_one_kernel_and_a_contractions_operand_is_stored_where_it_is_dear():
     x, w = array(8, 16), array(16, 4)
     assert rules(softmax(x)) == [Rule.output]
