@@ -8,19 +8,19 @@ from functools import update_wrapper
 from typing import Any
 
 from ..ir.errors import UsageError
+from .buffers import BufferSpec
 from .calls import CallList, call_list
 from .capturing import CapturedValueError, current
 from .capturing import thread as _current
 from .detached import detached
+from .devices import rooms_of
 from .jit_arguments import Arguments, Layout, exact, read
 from .jit_capture import CapturedGraph, Source, capture
+from .jit_lookup import linked
 from .jit_options import JitOptions
 from .jit_places import placed
 from .jit_program import JitProgram
 from .observe import timed
-from .jit_lookup import linked
-from .devices import rooms_of
-from .buffers import BufferSpec
 from .replay import ReplayProgram
 
 MOST_NUMBERS = 64

@@ -284,12 +284,7 @@ class _Pull:
 
     def _near(self, buffer: Buffer, t: TensorNode, shape: tuple[int, ...], at: tuple[Terms, tuple[int, ...]]) -> bool:
         """Whether another nest reads the parameter at about these offsets."""
-        return any(
-            w.buffer is buffer and w.near(*at)
-            for (_, i, s), ways in self.ways.items()
-            if i == id(t) and s == shape
-            for w in ways
-        )
+        return any(w.buffer is buffer and w.near(*at) for (_, i, s), ways in self.ways.items() if i == id(t) and s == shape for w in ways)
 
 
 def _accumulator(t: TensorNode) -> D.DType:
