@@ -207,7 +207,7 @@ def test_arguments_have_the_standards_names(name: str) -> None:
 def test_the_namespace_of_a_tensor() -> None:
     x = Tensor([1.0])
     assert x.__array_namespace__() is xp and x.__array_namespace__(api_version="2024.12") is xp
-    with pytest.raises(ValueError, match="2000.01"):
+    with pytest.raises(ValueError, match="array API version"):
         x.__array_namespace__(api_version="2000.01")
 
 
