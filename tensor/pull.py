@@ -22,8 +22,8 @@ from . import maps
 from .elements import element
 from .maps import Indices
 from .names import inside, kernel_name
-from .node import Gathered, Loaded, Scattered, TensorNode, range_of, walk
-from .reads import ReadParameter, Terms
+from .node import Gathered, Loaded, Scattered, TensorNode, walk
+from .reads import ReadParameters
 
 
 @dataclass(frozen=True)
@@ -58,9 +58,7 @@ class _Pull:
         self.own = {id(r) for r in roots}
         # readers before what they read, and whatever the graph's order is: kernels that store the same have one key
         self.roots = sorted(roots, key=lambda r: (-r.size, -self._work(r)))
-        self.buffers: dict[Buffer, TensorNode] = {}
-        self.parameters: dict[tuple[int, tuple[int, ...], int], list[Buffer]] = {}
-        self.ways: dict[tuple[str, int, tuple[int, ...]], list[ReadParameter]] = {}
+        self.read = ReadParameters(kept)
         self.values: list[Value] = []
         self.reductions: dict[int, tuple[str, Indices]] = {}
         self.memo: dict[tuple[int, Indices, Node | None, str], Node] = {}
@@ -72,7 +70,7 @@ class _Pull:
         stores, outs = [], []
         for n, root in enumerate(self.roots):
             top = self._shaped(root)
-            buffer = Buffer(f"out{n}" if len(self.roots) > 1 else "out", self._type(root), top.shape, "out")
+            buffer = Buffer(f"out{n}" if len(self.roots) > 1 else "out", self.kept.get(id(root), root.dtype), top.shape, "out")
             stores.append(self._store(top, buffer, self.loops.get(id(root))))
             outs.append(buffer)
         # of results smaller than the largest, those that need less come first, as in the named kernels (mean, then deviation)
@@ -80,12 +78,8 @@ class _Pull:
         order = sorted(range(len(outs)), key=lambda n: (-self.roots[n].size, n if self.roots[n].size == most else -n))
         stores, outs = [stores[n] for n in order], [outs[n] for n in order]
         name = kernel_name(inside(self.roots, self.stored))
-        kernel = Kernel(name, tuple(self.values), tuple(stores), (*self.buffers, *outs))
-        return Pulled(kernel, tuple(self.buffers.values()), tuple(self.roots[n] for n in order))
-
-    def _type(self, t: TensorNode) -> D.DType:
-        """Of a node's memory."""
-        return self.kept.get(id(t), t.dtype)
+        kernel = Kernel(name, tuple(self.values), tuple(stores), (*self.read.buffers, *outs))
+        return Pulled(kernel, tuple(self.read.buffers.values()), tuple(self.roots[n] for n in order))
 
     def _work(self, root: TensorNode) -> int:
         """Nodes behind a root, down to memory."""
@@ -162,7 +156,7 @@ class _Pull:
 
     def _elem(self, t: TensorNode, at: Indices, mask: Node | None, top: bool) -> Node:
         if not top and id(t) not in self.own and self.stored(t):
-            return load(self._buffer(t, t.shape, at), at, mask)
+            return load(self.read.buffer(self.nest, t, t.shape, at), at, mask)
         if t.op == "const":
             return const(t.arg, t.dtype.compute)
         if t.op == "iota":
@@ -184,7 +178,7 @@ class _Pull:
     def _view(self, t: TensorNode, at: Indices, mask: Node | None) -> Node:
         source, by = t.src[0], t.arg
         if by.reshape and by.mask is None and id(source) not in self.own and self.stored(source):
-            return load(self._buffer(source, t.shape, at), at, mask)
+            return load(self.read.buffer(self.nest, source, t.shape, at), at, mask)
         to, m = by(at)
         if by.reshape and m is None and self._lies(source) and any(i.op in ("div", "mod") for e in to for i in N.walk(e)):
             return self._reshaped(source, t, at, mask)
@@ -205,7 +199,7 @@ class _Pull:
     def _reshaped(self, t: TensorNode, to: TensorNode, at: Indices, mask: Node | None) -> Node:
         """Memory behind conversions, read in the shape of `to`: that spares divisions."""
         if id(t) not in self.own and self.stored(t):
-            return load(self._buffer(t, to.shape, at), at, mask)
+            return load(self.read.buffer(self.nest, t, to.shape, at), at, mask)
         return O.cast(self._reshaped(t.src[0], to, at, mask), t.dtype.compute)
 
     def _gather(self, t: TensorNode, at: Indices, mask: Node | None) -> Node:
@@ -270,36 +264,6 @@ class _Pull:
     def _name(self) -> str:
         self.count += 1
         return f"r{self.count - 1}"
-
-    # parameters ---------------------------------------------------------------------------------------------------
-    def _buffer(self, t: TensorNode, shape: tuple[int, ...], at: Indices) -> Buffer:
-        """The parameter for one way of reading an array: in a nest, reads that differ by more than small offsets have
-        parameters of their own."""
-        terms = tuple(tuple(sorted(ix.parts(i)[0].items(), key=lambda p: ix.order_key(p[0]))) for i in at)
-        offsets = tuple(ix.parts(i)[1] for i in at)
-        ways = self.ways.setdefault((self.nest, id(t), shape), [])
-        for w in ways:
-            if w.terms == terms and w.near(terms, offsets):
-                return w.buffer
-        known = self.parameters.setdefault((id(t), shape, 0), [])
-        far = [b for b in known if not any(w.buffer is b for w in ways) and self._near(b, t, shape, (terms, offsets))]
-        if far:
-            buffer = far[0]
-        else:
-            buffer = Buffer(f"in{len(self.buffers)}", self._type(t), shape, "in", range=range_of(t))
-            self.buffers[buffer] = t
-            known.append(buffer)
-        ways.append(ReadParameter(terms, offsets, buffer))
-        return buffer
-
-    def _near(self, buffer: Buffer, t: TensorNode, shape: tuple[int, ...], at: tuple[Terms, tuple[int, ...]]) -> bool:
-        """Whether another nest reads the parameter at about these offsets."""
-        return any(
-            w.buffer is buffer and w.near(*at)
-            for (_, i, s), ways in self.ways.items()
-            if i == id(t) and s == shape
-            for w in ways
-        )
 
 
 def _accumulator(t: TensorNode) -> D.DType:
