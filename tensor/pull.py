@@ -23,6 +23,7 @@ from .elements import element
 from .maps import Indices
 from .names import inside, kernel_name
 from .node import Gathered, Loaded, Scattered, TensorNode, walk
+from .partition.splits import Splits, loops_of, split_axes
 from .reads import ReadParameters
 
 
@@ -40,25 +41,27 @@ Loops = Mapping[int, tuple[TensorNode, tuple[int, ...]]]
 
 def pull(
     roots: Sequence[TensorNode], stored: Callable[[TensorNode], bool], by_memory: bool = False, loops: Loops | None = None,
-    kept: Mapping[int, D.DType] | None = None,
+    kept: Mapping[int, D.DType] | None = None, splits: Mapping[int, Splits] | None = None,
 ) -> Pulled:  # fmt: skip
     """The kernel of `roots`. `stored` says of a node whether it is in memory before the kernel runs; a root is not.
     `by_memory`: loops run in the order in which outputs lie in memory (else in that of the computed node's
     dimensions): what a contraction's kernel stores through a permutation are then whole rows. `loops`: by id of a root,
     a node that it is computed from and the order of that node's dimensions in which loops run. `kept`: by id, types of
-    stored nodes that are not the nodes' own."""
-    return _Pull(roots, stored, by_memory, loops or {}, kept or {}).pulled()
+    stored nodes that are not the nodes' own. `splits`: by id of a computed node, dimensions that loops go through in parts."""
+    return _Pull(roots, stored, by_memory, loops or {}, (kept or {}, splits or {})).pulled()
 
 
 class _Pull:
     def __init__(
-        self, roots: Sequence[TensorNode], stored: Callable[[TensorNode], bool], by_memory: bool, loops: Loops, kept: Mapping[int, D.DType]
-    ) -> None:
-        self.stored, self.by_memory, self.loops, self.kept = stored, by_memory, loops, kept
+        self, roots: Sequence[TensorNode], stored: Callable[[TensorNode], bool], by_memory: bool, loops: Loops,
+        how: tuple[Mapping[int, D.DType], Mapping[int, Splits]],
+    ) -> None:  # fmt: skip
+        self.stored, self.by_memory, self.loops = stored, by_memory, loops
+        self.kept, self.splits = how
         self.own = {id(r) for r in roots}
         # readers before what they read, and whatever the graph's order is: kernels that store the same have one key
         self.roots = sorted(roots, key=lambda r: (-r.size, -self._work(r)))
-        self.read = ReadParameters(kept)
+        self.read = ReadParameters(self.kept)
         self.values: list[Value] = []
         self.reductions: dict[int, tuple[str, Indices]] = {}
         self.memo: dict[tuple[int, Indices, Node | None, str], Node] = {}
@@ -105,7 +108,7 @@ class _Pull:
         at: Indices = axes
         for v in reversed(views):
             at = v.back(at)
-        loops = [a for a in axes if a.op == "axis"]
+        loops = loops_of(axes)
         if order is not None and order[0].shape == base.shape:
             loops = [axes[d] for d in order[1] if axes[d].op == "axis"]
         elif self.by_memory:
@@ -119,7 +122,7 @@ class _Pull:
         read = self.seen.get(id(base))
         if read is not None and _plain(read) and len({i for i in read if i.op == "axis"}) == sum(n != 1 for n in base.shape):
             return read
-        axes = tuple(axis(f"{name}_{d}", n) if n != 1 else const(0) for d, n in enumerate(base.shape))
+        axes = split_axes(f"{name}_", base.shape, self.splits.get(id(base), ()))
         self.seen[id(base)] = axes
         return axes
 

@@ -15,6 +15,7 @@ from ..node import TensorNode
 from . import cost
 from .places import ZERO, axes_in, gathered, plain, spread, through, units
 from .rules import Rule
+from .splits import Splits, loops_of, split_axes, splits_of
 
 SMALL = 1 << 14
 """Elements up to which a kernel may reduce a whole array and then use the result: no other core would help."""
@@ -72,6 +73,7 @@ class Regions:
         self.regions: dict[int, KernelRegion] = {}
         self.readers: dict[int, dict[int, KernelUse]] = {}
         self.extra: dict[int, list[KernelRegion]] = {}
+        self.splits: dict[int, Splits] = {}
         self._inside = {id(h) for h in heads.values()} | plan.inside
         for n in reversed(graph.order):
             if not graph.leaf(n):
@@ -162,7 +164,7 @@ class Regions:
         if not plain(at):
             return Rule.computed
         row = axes_in(at)
-        own = {a for a in region.axes if a.op == "axis"}
+        own = set(loops_of(region.axes))
         if not row <= own or len(row) < sum(i is not ZERO for i in at or ()) or not all(row <= r or r <= row for r in region.rows):
             return Rule.rows
         if not row and own and max(n.src[0].size, region.base.size) > SMALL:
@@ -174,7 +176,8 @@ class Regions:
         region = use.region
         if (region.head is not None and not region.folded) or None in use.indices:
             return False
-        rows = [axes_in(region.axes[:d]) for d in range(len(region.axes) + 1)] + region.rows
+        loops = loops_of(region.axes)
+        rows = [frozenset(loops[:d]) for d in range(len(loops) + 1)] + region.rows
         return all(plain(at) and axes_in(at) in rows for at in use.indices)
 
     def _row_host(self, n: TensorNode, uses: dict[int, KernelUse]) -> KernelUse | None:
@@ -214,7 +217,10 @@ class Regions:
         base = root
         while base.op == "view" and base.arg.bijective and not self.is_stored(base.src[0]):
             base = base.src[0]
-        axes = tuple(axis(f"o{d}", n) if n != 1 else ZERO for d, n in enumerate(base.shape))
+        splits = splits_of(base, self.is_stored) if base.op == "elementwise" and id(root) not in self.heads else ()
+        if splits:
+            self.splits[id(base)] = splits
+        axes = split_axes("o", base.shape, splits)
         guest_of = self.plan.guests.get(id(root))
         if guest_of is None:
             region = KernelRegion(root, base, axes, self.heads.get(id(root)), self.plan.absorbed.get(id(root), ()))
