@@ -191,6 +191,8 @@ def _covers(at: Indices | None, region: KernelRegion) -> bool:
     """Whether an index is the region's own axes, each once."""
     if at is None:
         return False
+    if any(i.op == "sum" for i in region.axes):
+        return at == region.axes
     axes = [a for a in region.axes if a.op == "axis"]
     found = [i for i in at if i in axes]
     return len(found) == len(set(map(id, found))) == len(axes)
