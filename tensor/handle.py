@@ -162,6 +162,14 @@ class TensorHandle:
     def __hash__(self) -> int:
         return id(self)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled and deeply copied as values, not as the graph they come from: both are computed now."""
+        array = self.numpy()
+        return _rebuilt, (array, self.dtype.name, self.device, self.node.data.range, self.requires_grad)
+
+    def __copy__(self) -> Any:
+        return type(self).of(self.node, self.device)
+
     # gradients ----------------------------------------------------------------------------------------------------
     def requires_grad_(self) -> Any:
         """Compute this tensor now, and let `backward()` of what is made from it fill its `grad`. Raises UsageError for
@@ -227,6 +235,11 @@ class TensorHandle:
         return type(self).of(from_numpy(self.numpy().copy(), self.dtype, device), device)
 
     to = to_device
+
+
+def _rebuilt(array: Array, dtype: str, device: str, range: tuple[int, int] | None, requires_grad: bool) -> Any:
+    """A tensor from its pickle."""
+    return TensorHandle.made_as(array, dtype, device, range, requires_grad)
 
 
 def node_of(x: Any) -> TensorNode:
