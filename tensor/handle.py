@@ -14,7 +14,7 @@ from .assigning import assign, fitting
 from .leaves import from_data, from_numpy, leaf
 from .lines import at, user_line
 from .maps import Shape
-from .node import TensorNode
+from .node import TensorNode, constant_of
 from .ops.elementwise import binary
 from .primitives import cast, const, stop_gradient
 from .reverse import gradients
@@ -105,12 +105,16 @@ class TensorHandle:
     def realise(self) -> Any:
         """Compute it now, if it was not yet."""
         realise([self.node], self.device)
-        if self.node.src and not keeps(self.node):
-            self.node = leaf(self.node.data)  # so that what it was made from can go
+        made = self.node
+        if made.op not in ("buffer", "slot") and not keeps(made):
+            self.node = leaf(made.data)  # so that what it was made from can go
+            if constant_of(made) is not None or made.op == "iota":
+                made.data = None  # who makes the same constant gets memory of its own: this one's may be written to
         return self
 
     def numpy(self) -> Array:
-        """Its values as a NumPy array, which shares the tensor's memory."""
+        """Its values as a NumPy array, which shares the tensor's memory: what is written to it, this tensor holds, and so
+        does every other tensor that is equal to it as an expression, unless it is a constant (zeros, ones, full)."""
         array: Array = self.realise().node.data.array
         return array
 
