@@ -8,6 +8,7 @@ from functools import wraps
 from typing import Any
 
 from ..ir.errors import TilewrightError, UsageError
+from .assigning import assign
 from .handle import TensorHandle
 from .leaves import as_array, from_numpy
 from .lines import at, user_line, with_line
@@ -67,6 +68,11 @@ def lifted(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+def all_lifted(*functions: Callable[..., Any]) -> tuple[Callable[..., Any], ...]:
+    """Several functions, `lifted`."""
+    return tuple(map(lifted, functions))
+
+
 def operator(function: Callable[..., Any], swapped: bool = False) -> Callable[..., Any]:
     """A binary operator of tensors; NotImplemented beside what is no array and no number."""
     call = lifted(function)
@@ -94,7 +100,7 @@ def in_place(function: Callable[..., Any]) -> Callable[..., Any]:
         if out.shape != self.shape or out.dtype is not self.dtype:
             change = f"{self.dtype}{list(self.shape)} would become {out.dtype}{list(out.shape)}"
             raise UsageError(f"{function.__name__} in place: {change}{at(user_line())}")
-        self.node = out.node
+        assign(self, out.node)
         return self
 
     method.__doc__ = f"In place: {function.__doc__}"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from typing import TypeVar
 
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_OURS = tuple(_HERE + d + os.sep for d in ("tensor", "xp", "plan", "cli"))
+_OURS = (*tuple(_HERE + d + os.sep for d in ("tensor", "xp", "plan", "cli")), contextlib.__file__)
 
 E = TypeVar("E", bound=Exception)
 
