@@ -51,7 +51,9 @@ def weight(kernel: Kernel) -> tuple[int, int]:
     return work.flops + work.poly_flops, work.bytes
 
 
-def looked_up(calls: Sequence[Call], device: str, place: BuildPlace, options: JitOptions) -> tuple[dict[int, FoundKernel], list[FoundKernel]]:
+def looked_up(
+    calls: Sequence[Call], device: str, place: BuildPlace, options: JitOptions
+) -> tuple[dict[int, FoundKernel], list[FoundKernel]]:
     """(by the position of a call its kernel, the distinct kernels, heaviest first). Raises CacheMiss with tune="require"."""
     keys: dict[int, ProgramKey] = {}
     distinct: dict[ProgramKey, Kernel] = {}

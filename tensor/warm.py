@@ -42,7 +42,9 @@ def code_version() -> str:
     return h.hexdigest()
 
 
-def key_of_graph(outs: Sequence[TensorNode], graph: CapturedGraph, sources: Sequence[Source], donated: frozenset[int], place: BuildPlace) -> str:
+def key_of_graph(
+    outs: Sequence[TensorNode], graph: CapturedGraph, sources: Sequence[Source], donated: frozenset[int], place: BuildPlace
+) -> str:
     """Where the record of a detached graph is, or an empty text where none can be."""
     text = graph_text(outs)
     stamp = cache_stamp(place)
@@ -60,7 +62,15 @@ def cache_stamp(place: BuildPlace) -> str | None:
     return None if place.cache.path is None else f"{place.cache.path} {place.cache.stamp()}"
 
 
-def save(key: str, place: BuildPlace, outs: Sequence[TensorNode], nodes: Sequence[TensorNode], plan: BuildPlacedCalls, linked: Sequence[LinkedCall], found: dict[int, FoundKernel]) -> None:
+def save(
+    key: str,
+    place: BuildPlace,
+    outs: Sequence[TensorNode],
+    nodes: Sequence[TensorNode],
+    plan: PlacedCalls,
+    linked: Sequence[LinkedCall],
+    found: dict[int, FoundKernel],
+) -> None:
     """Keep what a graph became. `nodes`: by place a node of the graph."""
     if not key:
         return
@@ -70,7 +80,9 @@ def save(key: str, place: BuildPlace, outs: Sequence[TensorNode], nodes: Sequenc
     hosts = {c.outputs[0]: number[id(nodes[c.outputs[0]])] for c in linked if c.host is not None}
     data = {
         "kernels": [[k.name, k.calls, k.opts, k.origin, k.standing, k.flops, k.nbytes, k.artefact] for k in kernels],
-        "calls": [[c.inputs, c.outputs, c.name, at[id(found[i])] if i in found else -1, hosts.get(c.outputs[0], -1)] for i, c in enumerate(linked)],
+        "calls": [
+            [c.inputs, c.outputs, c.name, at[id(found[i])] if i in found else -1, hosts.get(c.outputs[0], -1)] for i, c in enumerate(linked)
+        ],
         "nodes": [number[id(n)] for n in nodes],
         "spots": [[s.kind, s.at] for s in plan.spots],
         "fresh": plan.fresh,
@@ -83,7 +95,9 @@ def save(key: str, place: BuildPlace, outs: Sequence[TensorNode], nodes: Sequenc
     place.store.put_record(KIND, key, json.dumps(data, separators=(",", ":")))
 
 
-def load(key: str, place: BuildPlace, outs: Sequence[TensorNode], graph: CapturedGraph) -> tuple[PlacedCalls, list[LinkedCall], list[FoundKernel], list[TensorNode]] | None:
+def load(
+    key: str, place: BuildPlace, outs: Sequence[TensorNode], graph: CapturedGraph
+) -> tuple[PlacedCalls, list[LinkedCall], list[FoundKernel], list[TensorNode]] | None:
     """What `save` kept, with every kernel loaded: (plan, calls, kernels, nodes by place). None where there is no record, or
     something that it needs is gone."""
     text = place.store.record(KIND, key) if key else None
@@ -121,7 +135,9 @@ def _decoded(data: dict[str, Any], place: BuildPlace, nodes: list[TensorNode], g
     memory = MemoryPlan({p: s.at for p, s in enumerate(spots) if s.kind == "arena"}, peak, total)
     outs = {_natural(n): Spot(_kind(kind), _natural(at)) for n, kind, at in data["outs"]}
     fresh = [_index(p, spots) for p in data["fresh"]]
-    plan = PlacedCalls(spots, fresh, states, {_natural(a): _natural(b) for a, b in data["donated"]}, memory, tuple(map(_natural, data["chunks"])), outs)
+    plan = PlacedCalls(
+        spots, fresh, states, {_natural(a): _natural(b) for a, b in data["donated"]}, memory, tuple(map(_natural, data["chunks"])), outs
+    )
     return plan, linked, kernels, by_place
 
 
