@@ -10,7 +10,7 @@ from typing import Any
 from ..ir.errors import UsageError
 from .capturing import CapturedValueError, current
 from .capturing import thread as _current
-from .jit_arguments import Arguments, Layout, exact, read
+from .jit_arguments import Arguments, CallLayout, exact, read
 from .jit_capture import capture
 from .jit_compile import compiled
 from .jit_options import JitOptions
@@ -47,7 +47,7 @@ class Jitted:
 
     def __init__(self, function: Callable[..., Any], options: JitOptions) -> None:
         self._function, self.options = function, options
-        self._families: dict[Layout, _Family] = {}
+        self._families: dict[CallLayout, _Family] = {}
         self._quick: dict[tuple[Any, ...], JitProgram] = {}
         self._lock = threading.RLock()
         self.name = getattr(function, "__name__", "function")
@@ -116,7 +116,7 @@ class Jitted:
         graph = capture(self._function, self.name, given, dynamic, self.options.device or "cpu", self._slots)
         return compiled(graph, self.name, self.options, self.options.donated(given.layout))
 
-    def _refuse(self, layout: Layout) -> None:
+    def _refuse(self, layout: CallLayout) -> None:
         known = ", ".join(sorted({str([k[0] for k in f.kinds if isinstance(k, tuple)]) for f in self._families}))
         got = [k[0] for k in layout.kinds if isinstance(k, tuple)]
         raise UsageError(f'{self.name} was captured for shapes {known}, and is called with {got}; shapes="recapture" captures anew')

@@ -11,7 +11,7 @@ from ..search.beside import BackgroundTuner
 from . import buffers
 from .buffers import MOVES, TensorBuffer
 from .jit_arguments import Arguments, memory
-from .jit_capture import CapturedGraph, Source
+from .jit_capture import ArraySource, CapturedGraph
 from .jit_lookup import FoundKernel
 from .jit_places import PlacedCalls, StatePlan
 from .lines import Line, user_line
@@ -172,7 +172,12 @@ class JitProgram:
         return unflatten(self.graph.structure, leaves)
 
     def _leaf(
-        self, s: Source, tensors: Sequence[Tensor], given: list[TensorBuffer], fresh: Sequence[TensorBuffer], taken: dict[int, TensorBuffer]
+        self,
+        s: ArraySource,
+        tensors: Sequence[Tensor],
+        given: list[TensorBuffer],
+        fresh: Sequence[TensorBuffer],
+        taken: dict[int, TensorBuffer],
     ) -> Any:
         if s.kind == "constant":
             return s.value
