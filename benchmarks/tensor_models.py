@@ -2,61 +2,57 @@
 
 from __future__ import annotations
 
+import sys
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from tensor_cases import LEARNING, TensorCase
-from tilewright import Tensor, xp
-from tilewright.tensor.grad import value_and_grad
-from tilewright.tensor.lift import lifted
-from tilewright.tensor.ops.convolution import conv as _conv
-from tilewright.tensor.ops.losses import cross_entropy as _cross_entropy
-from tilewright.tensor.ops.norms import layer_norm as _layer_norm
-from tilewright.tensor.ops.pooling import max_pool as _max_pool
+from tilewright import Tensor, nn
+from tilewright.tensor.grad import value_and_grad, vjp
 
-cross_entropy, layer_norm, conv, max_pool = map(lifted, (_cross_entropy, _layer_norm, _conv, _max_pool))
+sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
+example = import_module("gpt2")
 
 Tensors = dict[str, Any]
 
 
-def attention(x: Any, heads: int) -> Any:
-    """Causal attention of x (batch, seq, 3·width), which has queries, keys and values side by side → (batch, seq, width)."""
-    b, s, width = x.shape[0], x.shape[1], x.shape[2] // 3
-    q, k, v = x.reshape(b, s, 3, heads, width // heads).permute(2, 0, 3, 1, 4).unstack()
-    at = xp.arange(s)
-    scores = xp.where(at[None, :] <= at[:, None], (q @ k.mT) * (width // heads) ** -0.5, -float("inf"))
-    return (scores.softmax(-1) @ v).permute(0, 2, 1, 3).reshape(b, s, width)
+def tree(p: Tensors) -> Any:
+    """Parameters by dotted names as the nested ones of the example: "blocks.0.ln1.w" is p["blocks"][0]["ln1"]["w"]."""
+    out: dict[str, Any] = {}
+    for name, t in p.items():
+        *path, last = name.split(".")
+        at = out
+        for part in path:
+            at = at.setdefault(part, {})
+        at[last] = t
+    if "blocks" in out:
+        out["blocks"] = [out["blocks"][str(n)] for n in range(len(out["blocks"]))]
+    return out
 
 
-def block(p: Tensors, x: Any, heads: int, name: str = "") -> Any:
-    """A GPT-2 block of x (batch, seq, width)."""
-    w = {k.removeprefix(name): v for k, v in p.items() if k.startswith(name)}
-    h = attention(layer_norm(x, w["norm1"], w["shift1"]) @ w["qkv"] + w["qkv_bias"], heads)
-    x = x + h @ w["out"] + w["out_bias"]
-    h = (layer_norm(x, w["norm2"], w["shift2"]) @ w["up"] + w["up_bias"]).gelu(approximate="tanh")
-    return x + h @ w["down"] + w["down_bias"]
+def gpt2(p: Tensors, text: Any, labels: Any, s: dict[str, int]) -> Any:
+    """The loss of the example, whose code this is."""
+    return example.loss_of(tree(p), text, labels, example.Size(s["layers"], s["heads"], s["width"], s["seq"], s["vocabulary"]))
 
 
-def gpt2(p: Tensors, text: Any, labels: Any, sizes: dict[str, int]) -> Any:
-    """The mean cross-entropy of the next token; the head is the table of tokens."""
-    x = p["tokens"].take(text, axis=0) + p["places"]
-    for n in range(sizes["layers"]):
-        x = block(p, x, sizes["heads"], f"h{n}.")
-    logits = layer_norm(x, p["norm"], p["shift"]) @ p["tokens"].mT
-    return cross_entropy(logits.reshape(-1, sizes["vocabulary"]), labels.reshape(-1))
+def block(p: Tensors, x: Any, heads: int) -> Any:
+    """A block of the example."""
+    return example.block(tree(p), x, heads)
 
 
 def mlp(p: Tensors, x: Any, labels: Any) -> Any:
     """Two hidden layers with relu, and the cross-entropy of the classes."""
     for n in range(2):
         x = (x @ p[f"weight{n}"] + p[f"bias{n}"]).relu()
-    return cross_entropy(x @ p["weight2"] + p["bias2"], labels)
+    return nn.cross_entropy(x @ p["weight2"] + p["bias2"], labels)
 
 
 def convnet(p: Tensors, x: Any, labels: Any) -> Any:
     """Two convolutions with relu and pooling, and a linear layer."""
     for n in range(2):
-        x = max_pool((conv(x, p[f"conv{n}"], p[f"bias{n}"], padding=1)).relu(), 2)
-    return cross_entropy(x.reshape(x.shape[0], -1) @ p["weight"] + p["bias"], labels)
+        x = nn.max_pool((nn.conv(x, p[f"conv{n}"], p[f"bias{n}"], padding=1)).relu(), 2)
+    return nn.cross_entropy(x.reshape(x.shape[0], -1) @ p["weight"] + p["bias"], labels)
 
 
 def chain(model: str, x: Any, y: Any) -> Any:
@@ -71,11 +67,9 @@ def chain(model: str, x: Any, y: Any) -> Any:
 
 
 def loss(case: TensorCase, p: Tensors, given: Tensors) -> Any:
-    """The number whose gradient is taken: of a block, the sum of its result times `dy`."""
+    """The number whose gradient is taken."""
     if case.model == "gpt2":
         return gpt2(p, given["text"], given["labels"], case.sizes)
-    if case.model == "block":
-        return (block(p, given["x"], case.sizes["heads"]) * given["dy"]).sum()
     return {"mlp": mlp, "convnet": convnet}[case.model](p, given["x"], given["labels"])
 
 
@@ -94,8 +88,10 @@ def outputs(case: TensorCase, p: Tensors, given: Tensors, state: Tensors) -> dic
         return {"y": chain(case.model, given["x"], given["y"])}
     if case.what == "forward":
         return {"y": block(p, given["x"], case.sizes["heads"])} if case.model == "block" else {"loss": loss(case, p, given)}
-    wanted = {**p, "x": given["x"]} if case.model == "block" else p
-    value, found = value_and_grad(lambda q: loss(case, q, {**given, **q}))(wanted)
+    if case.model == "block":
+        y, pull = vjp(lambda q: block(q, q["x"], case.sizes["heads"]), {**p, "x": given["x"]})
+        return {"y": y, **{f"d {k}": g for k, g in pull(given["dy"])[0].items()}}
+    value, found = value_and_grad(lambda q: loss(case, q, given))(p)
     if case.what == "gradients":
         return {"loss": value, **{f"d {k}": g for k, g in found.items()}}
     out: dict[str, Any] = {"loss": value}

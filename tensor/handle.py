@@ -6,7 +6,7 @@ from __future__ import annotations
 import weakref
 from importlib import import_module
 from math import prod
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from ..ir.dtypes import DType
 from ..ir.errors import UsageError
@@ -14,7 +14,7 @@ from .assigning import assign, fitting
 from .leaves import from_data, from_numpy, leaf
 from .lines import at, user_line
 from .maps import Shape
-from .node import TensorNode
+from .node import TensorNode, constant_of
 from .ops.elementwise import binary
 from .primitives import cast, const, stop_gradient
 from .reverse import gradients
@@ -56,7 +56,7 @@ class TensorHandle:
         TensorHandle.made_as = cls
 
     @classmethod
-    def of(cls, node: TensorNode, device: str = "cpu") -> Any:
+    def of(cls, node: TensorNode, device: str = "cpu") -> Self:
         """A handle on a node."""
         new = cls.__new__(cls)
         new.node, new.device, new.grad, new.requires_grad = node, device, None, False
@@ -102,15 +102,19 @@ class TensorHandle:
         return f"Tensor({text}, {self.dtype})"
 
     # values -------------------------------------------------------------------------------------------------------
-    def realise(self) -> Any:
+    def realise(self) -> Self:
         """Compute it now, if it was not yet."""
         realise([self.node], self.device)
-        if self.node.src and not keeps(self.node):
-            self.node = leaf(self.node.data)  # so that what it was made from can go
+        made = self.node
+        if made.op not in ("buffer", "slot") and not keeps(made):
+            self.node = leaf(made.data)  # so that what it was made from can go
+            if constant_of(made) is not None or made.op == "iota":
+                made.data = None  # who makes the same constant gets memory of its own: this one's may be written to
         return self
 
     def numpy(self) -> Array:
-        """Its values as a NumPy array, which shares the tensor's memory."""
+        """Its values as a NumPy array, which shares the tensor's memory: what is written to it, this tensor holds, and so
+        does every other tensor that is equal to it as an expression, unless it is a constant (zeros, ones, full)."""
         array: Array = self.realise().node.data.array
         return array
 
@@ -162,8 +166,16 @@ class TensorHandle:
     def __hash__(self) -> int:
         return id(self)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled and deeply copied as values, not as the graph they come from: both are computed now."""
+        array = self.numpy()
+        return _rebuilt, (array, self.dtype.name, self.device, self.node.data.range, self.requires_grad)
+
+    def __copy__(self) -> Any:
+        return type(self).of(self.node, self.device)
+
     # gradients ----------------------------------------------------------------------------------------------------
-    def requires_grad_(self) -> Any:
+    def requires_grad_(self) -> Self:
         """Compute this tensor now, and let `backward()` of what is made from it fill its `grad`. Raises UsageError for
         what is no float."""
         if not self.dtype.is_float:
@@ -176,7 +188,7 @@ class TensorHandle:
             LEAVES[self.node] = weakref.ref(self)
         return self
 
-    def detach(self) -> Any:
+    def detach(self) -> Self:
         """The same values, of which no gradient is taken."""
         return type(self).of(stop_gradient(self.node), self.device)
 
@@ -216,7 +228,7 @@ class TensorHandle:
     def __dlpack_device__(self) -> tuple[int, int]:
         return 1, 0
 
-    def to_device(self, device: str, /, *, stream: Any = None) -> Any:
+    def to_device(self, device: str, /, *, stream: Any = None) -> Self:
         """The same values on another device (where it is the same one, itself)."""
         if stream is not None:
             raise UsageError("to_device: streams are unknown here; pass stream=None")
@@ -227,6 +239,11 @@ class TensorHandle:
         return type(self).of(from_numpy(self.numpy().copy(), self.dtype, device), device)
 
     to = to_device
+
+
+def _rebuilt(array: Array, dtype: str, device: str, range: tuple[int, int] | None, requires_grad: bool) -> Any:
+    """A tensor from its pickle."""
+    return TensorHandle.made_as(array, dtype, device, range, requires_grad)
 
 
 def node_of(x: Any) -> TensorNode:

@@ -8,20 +8,14 @@ from functools import update_wrapper
 from typing import Any
 
 from ..ir.errors import UsageError
-from .calls import CallList, call_list
 from .capturing import CapturedValueError, current
 from .capturing import thread as _current
-from .detached import detached
-from .jit_arguments import Arguments, Layout, exact, read
-from .jit_capture import CapturedGraph, Source, capture
+from .jit_arguments import Arguments, CallLayout, exact, read
+from .jit_capture import capture
+from .jit_compile import compiled
 from .jit_options import JitOptions
-from .jit_places import placed
 from .jit_program import JitProgram
-from .observe import timed
-from .jit_lookup import linked
-from .devices import rooms_of
-from .buffers import BufferSpec
-from .replay import ReplayProgram
+from .jit_report import report
 
 MOST_NUMBERS = 64
 """Values of static numbers for which a function is captured, before it is said that this is no way to work."""
@@ -53,7 +47,7 @@ class Jitted:
 
     def __init__(self, function: Callable[..., Any], options: JitOptions) -> None:
         self._function, self.options = function, options
-        self._families: dict[Layout, _Family] = {}
+        self._families: dict[CallLayout, _Family] = {}
         self._quick: dict[tuple[Any, ...], JitProgram] = {}
         self._lock = threading.RLock()
         self.name = getattr(function, "__name__", "function")
@@ -97,8 +91,8 @@ class Jitted:
         while found is None:
             try:
                 found = self._compiled(given, sorted(family.dynamic))
-            except CapturedValueError as e:
-                known = self._numbers_read(e, family)
+            except Exception as e:
+                known = self._numbers_read(e, family, given.numbers)
                 if not known:
                     raise
                 family.fixed |= known
@@ -110,38 +104,33 @@ class Jitted:
                 self._quick[tuple(b.key for b in given.buffers)] = found
         return found
 
-    def _numbers_read(self, error: CapturedValueError, family: _Family) -> set[int]:
-        """Positions of the parameters whose values the function asked for."""
-        return {i for i in family.dynamic if self._slots.get(i) in error.numbers} if error.numbers else set()
+    def _numbers_read(self, error: Exception, family: _Family, numbers: Sequence[int | float]) -> set[int]:
+        """Positions of the parameters that the function needs as numbers: those whose values it asked for. Where it failed
+        otherwise, which a parameter may be the cause of, whole numbers (sizes, most likely), then all."""
+        if isinstance(error, CapturedValueError):
+            return {i for i in family.dynamic if self._slots.get(i) in error.numbers}
+        return {i for i in family.dynamic if isinstance(numbers[i], int)} or set(family.dynamic)
 
     def _compiled(self, given: Arguments, dynamic: Sequence[int]) -> JitProgram:
         self._slots: dict[int, int] = {}
         graph = capture(self._function, self.name, given, dynamic, self.options.device or "cpu", self._slots)
         return compiled(graph, self.name, self.options, self.options.donated(given.layout))
 
-    def _refuse(self, layout: Layout) -> None:
+    def _refuse(self, layout: CallLayout) -> None:
         known = ", ".join(sorted({str([k[0] for k in f.kinds if isinstance(k, tuple)]) for f in self._families}))
         got = [k[0] for k in layout.kinds if isinstance(k, tuple)]
         raise UsageError(f'{self.name} was captured for shapes {known}, and is called with {got}; shapes="recapture" captures anew')
+
+    def report(self, measure: bool = False) -> str:
+        """A line a kernel: its name, how often it is called, its schedule and where that comes from ('exact', 'nearest',
+        'seed'), and memory. With `measure`, each kernel is timed now (on zeros), and compared with the machine's limits."""
+        return report(self.name, self.programs, measure)
 
     @property
     def programs(self) -> list[JitProgram]:
         """What was compiled so far."""
         with self._lock:
             return [p for f in self._families.values() for p in f.programs.values()]
-
-
-def compiled(graph: CapturedGraph, name: str, options: JitOptions, donated: frozenset[int]) -> JitProgram:
-    """A captured graph as a program: partitioned, pulled, looked up, built and placed."""
-    outs, leaves = detached(graph.outs)
-    with timed("graph", name):
-        made = call_list(outs) if outs else CallList([], 0, [], ())
-    device = graph.device
-    sources: list[Source] = [graph.leaves[id(leaves[n.arg.number])] for n in made.nodes[: made.leaves]]
-    plan = placed(made, graph, sources, donated, rooms_of(device) is not None)
-    specs = [BufferSpec(n.shape, n.dtype, device, n.line) for n in made.nodes]
-    replay = ReplayProgram(linked(plan.calls, device, options), plan, specs, graph.closures, device)
-    return JitProgram(name, graph, made, plan, replay, device)
 
 
 def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:

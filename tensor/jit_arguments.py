@@ -44,7 +44,7 @@ def _hashable(x: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class Layout:
+class CallLayout:
     """How a call's arguments are made of tensors, numbers and static values: equal for calls that differ in numbers and in
     the values of tensors only. `kinds`: a leaf each, ("tensor", what `TensorBuffer.key` says), the type of a number, or Static."""
 
@@ -63,7 +63,7 @@ class Layout:
 class Arguments:
     """One call's: `tensors` as they were given, their memory, and the numbers."""
 
-    layout: Layout
+    layout: CallLayout
     tensors: list[Tensor]
     buffers: list[TensorBuffer]
     numbers: tuple[int | float, ...]
@@ -86,7 +86,7 @@ def read(args: tuple[Any, ...], kwargs: dict[str, Any], device: str | None) -> A
             kinds.append(type(x))
         else:
             kinds.append(Static(x))
-    return Arguments(Layout(structure, tuple(kinds)), tensors, [memory(t) for t in tensors], tuple(numbers))
+    return Arguments(CallLayout(structure, tuple(kinds)), tensors, [memory(t) for t in tensors], tuple(numbers))
 
 
 def memory(x: Tensor) -> TensorBuffer:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..ir.errors import UsageError
-from .jit_arguments import Layout
+from .jit_arguments import CallLayout
 
 MODES = ("use", "require", "record", "tune", "background")
 SHAPES = ("recapture", "error")
@@ -47,7 +47,7 @@ class JitOptions:
                 )
         return replace(self, parameters=names)
 
-    def donated(self, layout: Layout) -> frozenset[int]:
+    def donated(self, layout: CallLayout) -> frozenset[int]:
         """Positions of the tensors in donated arguments."""
         if not self.donate:
             return frozenset()

@@ -2,35 +2,41 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ..search.beside import BackgroundTuner
 from . import buffers
 from .buffers import MOVES, TensorBuffer
-from .calls import Call, CallList
 from .jit_arguments import Arguments, memory
-from .jit_capture import CapturedGraph, Source
+from .jit_capture import ArraySource, CapturedGraph
+from .jit_lookup import FoundKernel
 from .jit_places import PlacedCalls, StatePlan
 from .lines import Line, user_line
 from .node import leaf
-from .replay import ReplayProgram
+from .replay import LinkedCall, ReplayProgram
 from .tensor import Tensor
 from .trees import unflatten
 
 
 @dataclass
 class JitProgram:
-    """`made`: the call list; `plan`: where its arrays lie; `replay`: what runs."""
+    """`plan`: where arrays lie; `replay`: what runs; `kernels`: the distinct ones, heaviest first; `warm`: they came from
+    disk; `tuner`: who tunes them in the background."""
 
     name: str
     graph: CapturedGraph
-    made: CallList
     plan: PlacedCalls
     replay: ReplayProgram
     device: str
+    kernels: list[FoundKernel] = field(default_factory=list)
+    warm: bool = False
+    tuner: BackgroundTuner | None = None
 
     def __post_init__(self) -> None:
+        self._changing = threading.Lock()
         self._numbers = [
             self.graph.slots[len(self.graph.slots) - len(self.graph.dynamic) + i].dtype for i in range(len(self.graph.dynamic))
         ]
@@ -40,9 +46,18 @@ class JitProgram:
         self._why = f"this tensor's memory was written in place by {self.name}: use the tensor that was updated, or copy it before the call"
 
     @property
-    def calls(self) -> list[Call]:
+    def calls(self) -> list[LinkedCall]:
         """Kernels and NumPy's calls, in order."""
-        return self.plan.calls
+        return self.replay.linked
+
+    def change(self, old: FoundKernel, new: FoundKernel) -> None:
+        """Run another schedule of a kernel from the next call on. Calls that run now end with the old one."""
+        with self._changing:
+            calls = [replace(c, executable=new.executable) if c.executable is old.executable else c for c in self.replay.calls]
+            found = ReplayProgram(calls, self.plan, self.replay.specs, self.replay.cells, self.device)
+            found.poison = self.replay.poison
+            self.kernels = [new if k is old else k for k in self.kernels]
+            self.replay = found
 
     def quick(self, tensors: Sequence[Tensor]) -> Any:
         """A call with tensors only, which have memory."""
@@ -157,7 +172,12 @@ class JitProgram:
         return unflatten(self.graph.structure, leaves)
 
     def _leaf(
-        self, s: Source, tensors: Sequence[Tensor], given: list[TensorBuffer], fresh: Sequence[TensorBuffer], taken: dict[int, TensorBuffer]
+        self,
+        s: ArraySource,
+        tensors: Sequence[Tensor],
+        given: list[TensorBuffer],
+        fresh: Sequence[TensorBuffer],
+        taken: dict[int, TensorBuffer],
     ) -> Any:
         if s.kind == "constant":
             return s.value

@@ -5,19 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..ir.errors import TilewrightError, UsageError
+from .assigning import assign
 from .handle import TensorHandle
-from .leaves import from_numpy
-from .lines import at, user_line
+from .leaves import as_array, from_numpy
+from .lines import at, user_line, with_line
 from .node import TensorNode
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    Array = np.ndarray[Any, Any]
-
 
 def lowered(x: Any, devices: list[str]) -> Any:
     """Tensors and NumPy arrays as nodes, also inside lists, tuples and slices; anything else as it is."""
@@ -28,7 +23,7 @@ def lowered(x: Any, devices: list[str]) -> Any:
         return x
     if isinstance(x, (list, tuple)):
         return type(x)(lowered(e, devices) for e in x) if any(_holds(e) for e in x) else x
-    return from_numpy(_array(x)) if _is_array(x) else x
+    return from_numpy(as_array(x)) if _is_array(x) else x
 
 
 def _holds(x: Any) -> bool:
@@ -37,12 +32,6 @@ def _holds(x: Any) -> bool:
 
 def _is_array(x: Any) -> bool:
     return type(x).__module__.startswith("numpy") and hasattr(x, "__array_interface__")
-
-
-def _array(x: Any) -> Array:
-    import numpy as np
-
-    return np.asarray(x)
 
 
 def raised(x: Any, device: str) -> Any:
@@ -73,19 +62,15 @@ def lifted(function: Callable[..., Any]) -> Callable[..., Any]:
             named = {k: lowered(v, devices) for k, v in kwargs.items()}
             device = one_device(devices)
             return raised(function(*nodes, **named), device)
-        except TilewrightError as e:
+        except (TilewrightError, IndexError) as e:
             raise with_line(e) from e.__cause__
 
     return call
 
 
-def with_line(e: TilewrightError) -> TilewrightError:
-    """The error, its text with the user's line if it has none."""
-    text = str(e)
-    where = at(user_line())
-    if where and " (at " not in text:
-        e.args = (text + where, *e.args[1:])
-    return e
+def all_lifted(*functions: Callable[..., Any]) -> tuple[Callable[..., Any], ...]:
+    """Several functions, `lifted`."""
+    return tuple(map(lifted, functions))
 
 
 def operator(function: Callable[..., Any], swapped: bool = False) -> Callable[..., Any]:
@@ -115,7 +100,7 @@ def in_place(function: Callable[..., Any]) -> Callable[..., Any]:
         if out.shape != self.shape or out.dtype is not self.dtype:
             change = f"{self.dtype}{list(self.shape)} would become {out.dtype}{list(out.shape)}"
             raise UsageError(f"{function.__name__} in place: {change}{at(user_line())}")
-        self.node = out.node
+        assign(self, out.node)
         return self
 
     method.__doc__ = f"In place: {function.__doc__}"

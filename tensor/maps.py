@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import prod
 
 from ..ir import index as ix
-from ..ir.node import Node, axes_of, axis, const
+from ..ir.node import Node, axes_of, axis, const, walk
 from ..ir.operators import substitute
 
 Shape = tuple[int, ...]
@@ -74,6 +74,12 @@ class IndexMap:
         used = axes_of(*self.indices, *(() if self.mask is None else (self.mask,)))
         return frozenset(d for d, a in enumerate(self.axes) if a in used)
 
+    @cached_property
+    def divides(self) -> bool:
+        """Whether an index is divided, as where a reshape splits what lies in order otherwise."""
+        parts = (*self.indices, *(() if self.mask is None else (self.mask,)))
+        return any(n.op in ("div", "mod") for p in parts for n in walk(p))
+
     def back(self, at: Indices) -> Indices:
         """Of a bijective map: the result's index of a source's element."""
         if self.permutes:
@@ -88,6 +94,8 @@ class IndexMap:
 
 
 _ZERO = const(0)
+KEPT = 4096
+"""Maps that are remembered: the same few are made again for every step of a loop."""
 
 
 def holes(shape: Sequence[int]) -> Indices:
@@ -114,6 +122,7 @@ def unravel(flat: Node, shape: Sequence[int]) -> Indices:
     return tuple(reversed(out))
 
 
+@lru_cache(KEPT)
 def reshape(source: Shape, shape: Shape) -> IndexMap:
     """Row-major reshape; both shapes have as many elements."""
     axes = holes(shape)
@@ -146,6 +155,7 @@ def permute(source: Shape, order: Sequence[int]) -> IndexMap:
     return IndexMap(shape, source, axes, tuple(axes[list(order).index(d)] for d in range(len(source))))
 
 
+@lru_cache(KEPT)
 def broadcast(source: Shape, shape: Shape) -> IndexMap:
     """NumPy's broadcasting of `source` to `shape` (which must fit)."""
     axes, lead = holes(shape), len(shape) - len(source)

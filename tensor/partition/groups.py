@@ -12,7 +12,8 @@ from ..node import TensorNode
 from .folds import find_folds
 from .heads import epilogue, is_contraction, is_head
 from .kept import kept_types
-from .limits import cuts
+from .limits import cuts, turned
+from .order import by_memory
 from .regions import FoldedEnds, KernelRegion, Regions
 from .rules import Rule
 
@@ -80,6 +81,7 @@ def partition(outs: Sequence[TensorNode], banned: Collection[int] = ()) -> Parte
         every = {id(f): f for e in (host, *guests) for f in plan.absorbed.get(id(e), ())}
         plan.absorbed[id(host)] = tuple(every.values())
         plan.guests.update((id(g), host) for g in guests)
+    stored.update((id(n), (n, Rule.limit)) for n in turned(graph, lambda n: id(n) in stored))
     stored.update((id(n), (n, Rule.limit)) for n in cuts(graph, lambda n: id(n) in stored))
     # what is stored decides what else is worth storing: the second round knows the first one's answers
     first = Regions(graph, dict(stored), heads, plan)
@@ -106,7 +108,7 @@ def _ordered(graph: Graph, regions: Regions) -> list[Group]:
                 _join(groups, needs, of, a, b)
                 break
     _siblings(groups, regions, needs, of)
-    done: list[Group] = []
+    order: list[int] = []
     placed: set[int] = set()
 
     def place(g: int) -> None:
@@ -120,10 +122,14 @@ def _ordered(graph: Graph, regions: Regions) -> list[Group]:
                 stack.pop()
                 if top not in placed:
                     placed.add(top)
-                    done.append(groups[top])
+                    order.append(top)
 
     for g in list(groups):
         place(g)
+    size = {id(n): n.size * n.dtype.size for n in graph.order if id(n) in regions.stored}
+    reads = {g: {s: size[s] for s in needs[g] if of[s] != g} for g in order}
+    writes = {g: sum(size[id(n)] for n in groups[g].roots if id(n) not in graph.outputs) for g in order}
+    done = [groups[g] for g in by_memory(order, reads, writes, of, graph.outputs)]
     for group in done:
         if group.folded and len(group.roots) > 1:
             _arrange(graph, group)
