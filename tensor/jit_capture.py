@@ -67,7 +67,8 @@ def capture(
     """Call `function` once. `dynamic`: positions of the numbers that are parameters; `numbered` gets the numbers of their
     slots. `default`: the device where nothing says which. Raises UsageError where a value is asked for, and whatever the function raises."""
     device = _device(given.buffers, default)
-    slots = [_slot(b.shape, b.dtype, Slot(next(_number), b.range)) for b in given.buffers]
+    shapes = given.shapes if given.shapes is not None else [b.shape for b in given.buffers]
+    slots = [_slot(s, b.dtype, Slot(next(_number), b.range)) for s, b in zip(shapes, given.buffers, strict=True)]
     numbers: list[Any] = list(given.numbers)
     for i in dynamic:
         numbered[i] = next(_number)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+from ..ir.node import Node
 from . import buffers
-from .buffers import MOVES, TensorBuffer
+from .buffers import MOVES, BufferSpec, TensorBuffer
 from .calls import Call, CallList
 from .jit_arguments import Arguments, memory
 from .jit_capture import CapturedGraph, Source
@@ -15,8 +16,12 @@ from .jit_places import PlacedCalls, StatePlan
 from .lines import Line, user_line
 from .node import leaf
 from .replay import ReplayProgram
+from .symbols import concrete
 from .tensor import Tensor
 from .trees import unflatten
+
+SIZES = 1024
+"""Values of symbolic sizes for which a program is remembered."""
 
 
 @dataclass
@@ -31,6 +36,7 @@ class JitProgram:
     device: str
 
     def __post_init__(self) -> None:
+        self._sized: dict[tuple[int, ...], JitProgram] = {}
         self._numbers = [
             self.graph.slots[len(self.graph.slots) - len(self.graph.dynamic) + i].dtype for i in range(len(self.graph.dynamic))
         ]
@@ -38,6 +44,25 @@ class JitProgram:
         self._single = len(only) == 1 and only[0].kind == "out" and self.graph.structure == ("leaf",)
         self._plain = not self.plan.states and not self.plan.donated
         self._why = f"this tensor's memory was written in place by {self.name}: use the tensor that was updated, or copy it before the call"
+
+    def sized(self, values: Mapping[Node, int]) -> JitProgram:
+        """This program, which was compiled for symbolic sizes, for these values of its symbols: memory has their sizes, kernels get
+        them as numbers. Where intermediate results lie is the same for all."""
+        key = tuple(values.values())
+        found = self._sized.get(key)
+        if found is None:
+            if len(self._sized) >= SIZES:
+                self._sized.clear()
+            names = {s.arg.name: v for s, v in values.items()}
+            base = self.replay
+            linked = [
+                c if c.executable is None else replace(c, vars=tuple(names[s] for s in c.executable.signature.symbols)) for c in base.linked
+            ]
+            specs = [BufferSpec(concrete(n.shape, values), n.dtype, self.device, n.line) for n in self.made.nodes]
+            replay = ReplayProgram(linked, self.plan, specs, base.cells, self.device)
+            replay.poison = base.poison
+            found = self._sized[key] = replace(self, replay=replay)
+        return found
 
     @property
     def calls(self) -> list[Call]:

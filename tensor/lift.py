@@ -12,6 +12,7 @@ from .handle import TensorHandle
 from .leaves import from_numpy
 from .lines import at, user_line
 from .node import TensorNode
+from .symbols import SymbolicSize
 
 if TYPE_CHECKING:
     import numpy as np
@@ -93,7 +94,7 @@ def operator(function: Callable[..., Any], swapped: bool = False) -> Callable[..
     call = lifted(function)
 
     def method(self: Any, other: Any) -> Any:
-        if not isinstance(other, (TensorHandle, bool, int, float)):
+        if not isinstance(other, (TensorHandle, bool, int, float, SymbolicSize)):
             if isinstance(other, list):
                 other = TensorHandle.made_as(other)
             elif not _is_array(other):

@@ -49,10 +49,11 @@ def release_arenas() -> None:
 
 @dataclass(frozen=True, slots=True)
 class LinkedCall:
-    """A call of the list and the executable of its kernel (None: NumPy's)."""
+    """A call of the list and the executable of its kernel (None: NumPy's), with the values of its symbols."""
 
     call: Call
     executable: Executable | None
+    vars: tuple[int, ...] = ()
 
 
 class ReplayProgram:
@@ -219,7 +220,7 @@ class _Native:
                     self.stays.append((i, j, p))
                 else:
                     slots.setdefault(at, []).append((i, j))
-            calls.append(BoundCall(c.executable, tuple(where[p] for p in places)))
+            calls.append(BoundCall(c.executable, tuple(where[p] for p in places), c.vars))
         self.picks = sorted(slots)
         self.replay: CallReplay = CallReplay(calls, [slots[at] for at in self.picks])
         self.known = {p: where[p] for _, _, p in self.stays}
@@ -236,7 +237,7 @@ class _Native:
             for p in (*c.call.inputs, *c.call.outputs):
                 slot = program.slot(program.plan.spots[p])
                 at.append(self.known[p] if slot is None else addresses[slot])
-            call = c.executable.bind()
+            call = c.executable.bind(c.vars)
             with timed("kernel", c.call.kernel.name, program.device, c.call.kernel, c.executable.threads):
                 call(*at)
 

@@ -24,7 +24,22 @@ from ..tensor.ops.einsum import einsum as _einsum
 from ..tensor.ops.elementwise import where as _where
 from ..tensor.ops.powers import power as _power
 from . import linalg as linalg
-from .creation import arange, asarray, astype, empty, empty_like, eye, from_dlpack, full, full_like, linspace, ones, ones_like, zeros, zeros_like
+from .creation import (
+    arange,
+    asarray,
+    astype,
+    empty,
+    empty_like,
+    eye,
+    from_dlpack,
+    full,
+    full_like,
+    linspace,
+    ones,
+    ones_like,
+    zeros,
+    zeros_like,
+)
 from .types import NamespaceInfo as _NamespaceInfo
 from .types import can_cast, finfo, iinfo, isdtype, result_type
 

@@ -9,8 +9,8 @@ from ..ir.dtypes import DType
 from ..ir.dtypes import dtype as dtype_of
 from ..ir.errors import UsageError
 from ..tensor import Tensor
-from ..tensor.lift import lifted
 from ..tensor.leaves import from_numpy
+from ..tensor.lift import lifted
 from ..tensor.ops import creation as C
 
 Kind = str | DType | None

@@ -12,7 +12,7 @@ from ...ir.dtypes import int64
 from ...ir.errors import UsageError
 from ..maps import Shape
 from ..node import HostCall, TensorNode
-from ..primitives import cast, elementwise, host, reduce, reshape
+from ..primitives import cast, elementwise, host, reshape
 from ..promotion import promote, to_float
 from .arithmetic import absolute
 from .creation import eye

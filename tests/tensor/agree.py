@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-
 from tilewright.tensor import Tensor, small
 from tilewright.tensor.run import realise
 

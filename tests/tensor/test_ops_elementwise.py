@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-from tests.tensor.agree import Agree
 from tilewright import Tensor, xp
 from tilewright.ir.errors import KernelError, UsageError
+
+from tests.tensor.agree import Agree
 
 pytestmark = pytest.mark.slow
 

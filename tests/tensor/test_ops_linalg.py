@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
-from tests.tensor.agree import Agree
 from tilewright import Tensor, xp
 from tilewright.ir.errors import UsageError
 from tilewright.tensor.ops import einsum as E
+
+from tests.tensor.agree import Agree
 
 pytestmark = pytest.mark.slow
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-from tests.tensor.agree import Agree
 from tilewright import Tensor, xp
 from tilewright.ir.errors import UsageError
 from tilewright.tensor.calls import call_list
 from tilewright.tensor.ops.creation import along
+
+from tests.tensor.agree import Agree
 
 pytestmark = pytest.mark.slow
 

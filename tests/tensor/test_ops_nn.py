@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import special
-
-from tests.tensor.agree import Agree
 from tilewright import Tensor
 from tilewright.ir.errors import UsageError
 from tilewright.tensor.calls import call_list
@@ -19,6 +17,8 @@ from tilewright.tensor.ops import convolution as C
 from tilewright.tensor.ops import losses as L
 from tilewright.tensor.ops import norms as N
 from tilewright.tensor.ops import pooling as P
+
+from tests.tensor.agree import Agree
 
 pytestmark = pytest.mark.slow
 

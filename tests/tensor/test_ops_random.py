@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
 from tilewright.ir.dtypes import uint32
 from tilewright.ir.errors import UsageError
 from tilewright.tensor import Tensor

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
-from tests.tensor.agree import Agree
 from tilewright import Tensor, xp
 from tilewright.ir.errors import UsageError
+
+from tests.tensor.agree import Agree
 
 pytestmark = pytest.mark.slow
 
