@@ -55,6 +55,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "measure": frozenset({*_ORDER, "kernels"} - {"cache"}),
     "search": frozenset({*_ORDER, "kernels", "measure"}),
     "tensor": frozenset({"ir", "targets", "devices", "plan", "cache", "search"}),
+    "xp": frozenset({"ir", "tensor"}),
     "cli": frozenset({*_ALL, "tensor"}) - {"cli"},
 }
 

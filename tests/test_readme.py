@@ -36,7 +36,9 @@ def own_files(tmp_path: Path, known_limits: Path, monkeypatch: pytest.MonkeyPatc
 def quick(command: list[str]) -> list[str]:
     """The same command on smaller operands, with a handful of measurements instead of a time budget."""
     command = [re.sub(r"\b(\d{3,4})\b", lambda m: str(int(m[1]) // 8), word) if "=" in word else word for word in command]
-    if command[0] == "run" and not {"--shape", "--manifest"} & {*command}:
+    if command[0] == "profile":
+        return [*command, "--steps", "2"]
+    if command[0] == "run" and not {"--shape", "--manifest"} & {*command} and "functions.py" not in " ".join(command):
         command = [*command, "--shape", "m=128,n=128"]
     if command[0] == "check":
         return [*command, "--shape", "m=3,n=40"]
@@ -51,7 +53,7 @@ def quick(command: list[str]) -> list[str]:
 
 
 def test_there_are_commands() -> None:
-    assert {c[0] for c in commands()} == {"run", "show", "explain", "check", "report", "kernels", "devices", "cache"}
+    assert {c[0] for c in commands()} == {"run", "show", "explain", "check", "report", "kernels", "devices", "cache", "graph", "profile"}
 
 
 @pytest.mark.slow
@@ -67,7 +69,8 @@ def test_every_command_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ca
 @pytest.mark.slow
 @pytest.mark.usefixtures("own_files")
 def test_python_blocks_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    use, kernel = blocks(README, "python")
+    tensors, use, kernel = blocks(README, "python")
+    exec(compile(tensors, "README.md", "exec"), {})
     exec(compile(use.replace('budget="3s"', "trials=4"), "README.md", "exec"), {})
     assert "exact" in capsys.readouterr().out
     namespace: dict[str, object] = {}
@@ -76,7 +79,7 @@ def test_python_blocks_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 
 
 def test_the_example_kernel_is_the_one_shown() -> None:
-    assert blocks(README, "python")[1].strip() in (ROOT / "examples/energy.py").read_text()
+    assert blocks(README, "python")[2].strip() in (ROOT / "examples/energy.py").read_text()
 
 
 def test_links_lead_somewhere() -> None:

@@ -9,11 +9,13 @@ from math import e, inf, nan, pi
 
 from ..ir.dtypes import bfloat16, float16, float32, float64, int8, int16, int32, int64, uint8, uint16, uint32, uint64
 from ..ir.dtypes import bool_ as bool
+from ..tensor.lift import all_lifted as _all
 from ..tensor.lift import lifted as _lifted
 from ..tensor.ops import arithmetic as _A
 from ..tensor.ops import comparison as _C
 from ..tensor.ops import creation as _N
 from ..tensor.ops import elementary as _F
+from ..tensor.ops import elementwise as _E
 from ..tensor.ops import indexing as _I
 from ..tensor.ops import joining as _J
 from ..tensor.ops import linalg as _L
@@ -21,7 +23,6 @@ from ..tensor.ops import movement as _M
 from ..tensor.ops import reduction as _R
 from ..tensor.ops import sorting as _S
 from ..tensor.ops.einsum import einsum as _einsum
-from ..tensor.ops.elementwise import where as _where
 from ..tensor.ops.powers import power as _power
 from . import linalg as linalg
 from .creation import (
@@ -53,42 +54,58 @@ def __array_namespace_info__() -> _NamespaceInfo:
 
 
 # elementwise
-add, subtract, multiply, divide = map(_lifted, (_A.add, _A.subtract, _A.multiply, _A.divide))
+add, subtract, multiply, divide = _all(_A.add, _A.subtract, _A.multiply, _E.divide)
 floor_divide, remainder, pow = _lifted(_A.floor_divide), _lifted(_A.remainder), _lifted(_power)
-negative, positive, abs, sign, square = map(_lifted, (_A.negative, _A.positive, _A.absolute, _A.sign, _A.square))
-reciprocal, maximum, minimum, clip = map(_lifted, (_A.reciprocal, _A.maximum, _A.minimum, _A.clip))
-floor, ceil, trunc, round = map(_lifted, (_A.floor, _A.ceil, _A.trunc, _A.round))
-signbit, copysign, hypot, nextafter = map(_lifted, (_A.signbit, _A.copysign, _A.hypot, _S.nextafter))
-exp, expm1, log, log1p, log2, log10 = map(_lifted, (_F.exp, _F.expm1, _F.log, _F.log1p, _F.log2, _F.log10))
+negative, positive, abs, sign, square = _all(_A.negative, _A.positive, _A.absolute, _A.sign, _A.square)
+reciprocal, maximum, minimum, clip = _all(_A.reciprocal, _A.maximum, _A.minimum, _A.clip)
+floor, ceil, trunc, round = _all(_A.floor, _A.ceil, _A.trunc, _A.round)
+signbit, copysign, hypot, nextafter = _all(_A.signbit, _A.copysign, _A.hypot, _S.nextafter)
+exp, expm1, log, log1p, log2, log10 = _all(_F.exp, _F.expm1, _F.log, _F.log1p, _F.log2, _F.log10)
 sqrt, logaddexp = _lifted(_F.sqrt_), _lifted(_F.logaddexp)
-sin, cos, tan, asin, acos, atan, atan2 = map(_lifted, (_F.sin, _F.cos, _F.tan, _F.asin, _F.acos, _F.atan, _F.atan2))
-sinh, cosh, tanh, asinh, acosh, atanh = map(_lifted, (_F.sinh, _F.cosh, _F.tanh, _F.asinh, _F.acosh, _F.atanh))
-equal, not_equal, less, less_equal = map(_lifted, (_C.equal, _C.not_equal, _C.less, _C.less_equal))
+sin, cos, tan, asin, acos, atan, atan2 = _all(_F.sin, _F.cos, _F.tan, _F.asin, _F.acos, _F.atan, _F.atan2)
+sinh, cosh, tanh, asinh, acosh, atanh = _all(_F.sinh, _F.cosh, _F.tanh, _F.asinh, _F.acosh, _F.atanh)
+equal, not_equal, less, less_equal = _all(_C.equal, _C.not_equal, _C.less, _C.less_equal)
 greater, greater_equal = _lifted(_C.greater), _lifted(_C.greater_equal)
-logical_and, logical_or, logical_xor, logical_not = map(_lifted, (_C.logical_and, _C.logical_or, _C.logical_xor, _C.logical_not))
-bitwise_and, bitwise_or, bitwise_xor, bitwise_invert = map(_lifted, (_C.bitwise_and, _C.bitwise_or, _C.bitwise_xor, _C.bitwise_invert))
+logical_and, logical_or, logical_xor, logical_not = _all(_C.logical_and, _C.logical_or, _C.logical_xor, _C.logical_not)
+bitwise_and, bitwise_or, bitwise_xor, bitwise_invert = _all(_C.bitwise_and, _C.bitwise_or, _C.bitwise_xor, _C.bitwise_invert)
 bitwise_left_shift, bitwise_right_shift = _lifted(_C.bitwise_left_shift), _lifted(_C.bitwise_right_shift)
-isnan, isinf, isfinite, isclose = map(_lifted, (_C.isnan, _C.isinf, _C.isfinite, _C.isclose))
-where = _lifted(_where)
+isnan, isinf, isfinite, isclose = _all(_C.isnan, _C.isinf, _C.isfinite, _C.isclose)
+where = _lifted(_E.where)
 
 # creation of arrays, movement
-tril, triu, meshgrid, broadcast_arrays = map(_lifted, (_N.tril, _N.triu, _N.meshgrid, _N.broadcast_arrays))
+tril, triu, meshgrid, broadcast_arrays = _all(_N.tril, _N.triu, _N.meshgrid, _N.broadcast_arrays)
 reshape = _lifted(_M.reshape_to)
-permute_dims, matrix_transpose, moveaxis, squeeze = map(_lifted, (_M.permute_dims, _M.matrix_transpose, _M.moveaxis, _M.squeeze))
-broadcast_to, flip, unstack, expand_dims = map(_lifted, (_M.broadcast_to, _M.flip, _M.unstack, _M.expand_dims))
-concat, stack, roll, tile, repeat, pad = map(_lifted, (_J.concat, _J.stack, _J.roll, _J.tile, _J.repeat, _J.pad))
+permute_dims, matrix_transpose, moveaxis, squeeze = _all(_M.permute_dims, _M.matrix_transpose, _M.moveaxis, _M.squeeze)
+broadcast_to, flip, unstack, expand_dims = _all(_M.broadcast_to, _M.flip, _M.unstack, _M.expand_dims)
+concat, stack, roll, tile, repeat, pad = _all(_J.concat, _J.stack, _J.roll, _J.tile, _J.repeat, _J.pad)
 
 # reductions
-sum, prod, max, min, mean, var, std = map(_lifted, (_R.sum, _R.prod, _R.max, _R.min, _R.mean, _R.var, _R.std))
-any, all, count_nonzero, argmax, argmin = map(_lifted, (_R.any, _R.all, _R.count_nonzero, _R.argmax, _R.argmin))
+sum, prod, max, min, mean, var, std = _all(_R.sum, _R.prod, _R.max, _R.min, _R.mean, _R.var, _R.std)
+any, all, count_nonzero, argmax, argmin = _all(_R.any, _R.all, _R.count_nonzero, _R.argmax, _R.argmin)
 cumulative_sum, cumulative_prod, diff = _lifted(_R.cumulative_sum), _lifted(_R.cumulative_prod), _lifted(_R.diff)
 
 # indexing, sorting, sets
 take, take_along_axis = _lifted(_I.take), _lifted(_I.take_along_axis)
-sort, argsort, searchsorted, nonzero, isin = map(_lifted, (_S.sort, _S.argsort, _S.searchsorted, _S.nonzero, _S.isin))
-unique_all, unique_counts, unique_inverse, unique_values = map(
-    _lifted, (_S.unique_all, _S.unique_counts, _S.unique_inverse, _S.unique_values)
-)
+sort, argsort, searchsorted, nonzero, isin = _all(_S.sort, _S.argsort, _S.searchsorted, _S.nonzero, _S.isin)
+unique_all, unique_counts, unique_inverse, unique_values = _all(_S.unique_all, _S.unique_counts, _S.unique_inverse, _S.unique_values)
 
 # products
-matmul, tensordot, vecdot, einsum = map(_lifted, (_L.matmul, _L.tensordot, _L.vecdot, _einsum))
+matmul, tensordot, vecdot, einsum = _all(_L.matmul, _L.tensordot, _L.vecdot, _einsum)
+
+__all__ = [
+    "abs", "acos", "acosh", "add", "all", "any", "arange", "argmax", "argmin", "argsort", "asarray", "asin", "asinh",
+    "astype", "atan", "atan2", "atanh", "bfloat16", "bitwise_and", "bitwise_invert", "bitwise_left_shift", "bitwise_or",
+    "bitwise_right_shift", "bitwise_xor", "bool", "broadcast_arrays", "broadcast_to", "can_cast", "ceil", "clip",
+    "concat", "copysign", "cos", "cosh", "count_nonzero", "cumulative_prod", "cumulative_sum", "diff", "divide", "e",
+    "einsum", "empty", "empty_like", "equal", "exp", "expand_dims", "expm1", "eye", "finfo", "flip", "float16",
+    "float32", "float64", "floor", "floor_divide", "from_dlpack", "full", "full_like", "greater", "greater_equal",
+    "hypot", "iinfo", "inf", "int16", "int32", "int64", "int8", "isclose", "isdtype", "isfinite", "isin", "isinf",
+    "isnan", "less", "less_equal", "linalg", "linspace", "log", "log10", "log1p", "log2", "logaddexp", "logical_and",
+    "logical_not", "logical_or", "logical_xor", "matmul", "matrix_transpose", "max", "maximum", "mean", "meshgrid",
+    "min", "minimum", "moveaxis", "multiply", "nan", "negative", "newaxis", "nextafter", "nonzero", "not_equal", "ones",
+    "ones_like", "pad", "permute_dims", "pi", "positive", "pow", "prod", "reciprocal", "remainder", "repeat", "reshape",
+    "result_type", "roll", "round", "searchsorted", "sign", "signbit", "sin", "sinh", "sort", "sqrt", "square",
+    "squeeze", "stack", "std", "subtract", "sum", "take", "take_along_axis", "tan", "tanh", "tensordot", "tile", "tril",
+    "triu", "trunc", "uint16", "uint32", "uint64", "uint8", "unique_all", "unique_counts", "unique_inverse",
+    "unique_values", "unstack", "var", "vecdot", "where", "zeros", "zeros_like",
+]  # fmt: skip

@@ -19,7 +19,7 @@ Scalar = bool | int | float
 
 def _made(function: Callable[..., Any], device: str | None, *args: Any, **kwargs: Any) -> Tensor:
     out: Tensor = lifted(function)(*args, **kwargs)
-    return out if device is None or out.device == device else Tensor.of(out.node, device)  # type: ignore[no-any-return]
+    return out if device is None or out.device == device else Tensor.of(out.node, device)
 
 
 def asarray(obj: Any, /, *, dtype: Kind = None, device: str | None = None, copy: bool | None = None) -> Tensor:
@@ -40,7 +40,7 @@ def asarray(obj: Any, /, *, dtype: Kind = None, device: str | None = None, copy:
         out = Tensor.of(from_numpy(array, kind), device or "cpu")
         if copy is False and not np.shares_memory(out.numpy(), array):
             raise ValueError(f"asarray: {array.dtype} of strides {array.strides} as {kind or array.dtype} needs a copy")
-        return out  # type: ignore[no-any-return]
+        return out
     return Tensor(_numbers(obj), kind, device or "cpu")
 
 
@@ -50,8 +50,8 @@ def _of_tensor(x: Tensor, kind: DType | None, device: str | None, copy: bool | N
     out = x if kind is None else x.astype(kind)
     out = out if device is None else out.to_device(device)
     if copy and out.node is x.node:  # values are never written to, but handles are
-        return Tensor.of(x.node, x.device)  # type: ignore[no-any-return]
-    return out  # type: ignore[no-any-return]
+        return Tensor.of(x.node, x.device)
+    return out
 
 
 def _numbers(obj: Any) -> Any:
@@ -78,7 +78,7 @@ def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = Non
         array = array.copy()
     if copy is False and not array.flags.c_contiguous:
         raise BufferError("from_dlpack: the array is not contiguous in row-major order, which needs a copy")
-    return Tensor.of(from_numpy(array), device or "cpu")  # type: ignore[no-any-return]
+    return Tensor.of(from_numpy(array), device or "cpu")
 
 
 def arange(

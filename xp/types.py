@@ -9,6 +9,7 @@ from typing import Any
 from ..ir import dtypes as D
 from ..ir.dtypes import DType
 from ..ir.dtypes import dtype as dtype_of
+from ..ir.errors import KernelError
 from ..tensor import Tensor
 from ..tensor.promotion import DEFAULT_FLOAT, DEFAULT_INT, of_scalar, promote
 
@@ -58,7 +59,7 @@ def finfo(type: Any, /) -> FloatLimits:
     kind = _type(type)
     if not kind.is_float:
         raise TypeError(f"finfo of {kind}, which is no float type")
-    f = ml_dtypes.finfo(kind.np)
+    f = ml_dtypes.finfo(kind.np)  # type: ignore[no-untyped-call]
     return FloatLimits(8 * kind.size, float(f.eps), float(f.max), float(f.min), float(f.smallest_normal), kind)
 
 
@@ -90,7 +91,7 @@ def can_cast(from_: Any, to: DType, /) -> bool:
         return False
     try:
         return promote(source, target) is target
-    except D.KernelError:
+    except KernelError:
         return False
 
 

@@ -63,7 +63,9 @@ def _matrices(name: str, x: TensorNode, square: bool = False) -> TensorNode:
     return cast(x, to_float(x.dtype))
 
 
-def _call(name: str, function: Callable[..., Any], src: Sequence[TensorNode], shapes: Sequence[Shape], key: tuple[Any, ...] = ()) -> Any:
+def _call(
+    name: str, function: Callable[..., Any], src: Sequence[TensorNode], shapes: Sequence[Shape], key: tuple[Any, ...] = ()
+) -> list[TensorNode]:
     """NumPy's results, of these shapes, of the type of the first source. NumPy computes 16-bit types in float32."""
     kind = src[0].dtype
 
@@ -77,7 +79,8 @@ def _call(name: str, function: Callable[..., Any], src: Sequence[TensorNode], sh
         return np.concatenate([np.ravel(o) for o in (out if isinstance(out, tuple) else (out,))])
 
     sizes = [prod(s) for s in shapes]
-    flat, start, parts = host(HostCall(f"linalg.{name}", call, key), tuple(src), (sum(sizes),), kind), 0, []
+    flat = host(HostCall(f"linalg.{name}", call, key), tuple(src), (sum(sizes),), kind)
+    start, parts = 0, []
     for shape, size in zip(shapes, sizes):
         parts.append(reshape(part(flat, 0, start, size), shape))
         start += size
@@ -89,7 +92,7 @@ def cholesky(x: TensorNode, /, *, upper: bool = False) -> TensorNode:
     import numpy as np
 
     x = _matrices("cholesky", x, True)
-    return _call("cholesky", lambda a: np.linalg.cholesky(a, upper=upper), (x,), (x.shape,), (upper,))[0]  # type: ignore[no-any-return]
+    return _call("cholesky", lambda a: np.linalg.cholesky(a, upper=upper), (x,), (x.shape,), (upper,))[0]
 
 
 def det(x: TensorNode, /) -> TensorNode:
@@ -97,7 +100,7 @@ def det(x: TensorNode, /) -> TensorNode:
     import numpy as np
 
     x = _matrices("det", x, True)
-    return _call("det", np.linalg.det, (x,), (x.shape[:-2],))[0]  # type: ignore[no-any-return]
+    return _call("det", np.linalg.det, (x,), (x.shape[:-2],))[0]
 
 
 def inv(x: TensorNode, /) -> TensorNode:
@@ -105,7 +108,7 @@ def inv(x: TensorNode, /) -> TensorNode:
     import numpy as np
 
     x = _matrices("inv", x, True)
-    return _call("inv", np.linalg.inv, (x,), (x.shape,))[0]  # type: ignore[no-any-return]
+    return _call("inv", np.linalg.inv, (x,), (x.shape,))[0]
 
 
 def eigh(x: TensorNode, /) -> EighResult:
@@ -121,7 +124,7 @@ def eigvalsh(x: TensorNode, /) -> TensorNode:
     import numpy as np
 
     x = _matrices("eigvalsh", x, True)
-    return _call("eigvalsh", np.linalg.eigvalsh, (x,), (x.shape[:-1],))[0]  # type: ignore[no-any-return]
+    return _call("eigvalsh", np.linalg.eigvalsh, (x,), (x.shape[:-1],))[0]
 
 
 def qr(x: TensorNode, /, *, mode: str = "reduced") -> QRResult:
@@ -134,7 +137,7 @@ def qr(x: TensorNode, /, *, mode: str = "reduced") -> QRResult:
     m, n = x.shape[-2:]
     k = min(m, n) if mode == "reduced" else m
     lead = x.shape[:-2]
-    return QRResult(*_call("qr", lambda a: tuple(np.linalg.qr(a, mode)), (x,), ((*lead, m, k), (*lead, k, n)), (mode,)))
+    return QRResult(*_call("qr", lambda a: tuple(np.linalg.qr(a, mode)), (x,), ((*lead, m, k), (*lead, k, n)), (mode,)))  # type: ignore[call-overload]
 
 
 def svd(x: TensorNode, /, *, full_matrices: bool = True) -> SVDResult:
@@ -154,7 +157,7 @@ def svdvals(x: TensorNode, /) -> TensorNode:
 
     x = _matrices("svdvals", x)
     out = _call("svdvals", lambda a: np.linalg.svd(a, compute_uv=False), (x,), ((*x.shape[:-2], min(x.shape[-2:])),))
-    return out[0]  # type: ignore[no-any-return]
+    return out[0]
 
 
 def slogdet(x: TensorNode, /) -> SlogdetResult:
@@ -192,8 +195,8 @@ def pinv(x: TensorNode, /, *, rtol: float | TensorNode | None = None) -> TensorN
     least = max(m, n) * x.dtype.compute.eps if rtol is None else rtol
     shape = (*x.shape[:-2], n, m)
     if isinstance(least, TensorNode):
-        return _call("pinv", lambda a, r: np.linalg.pinv(a, rtol=r), (x, cast(least, x.dtype)), (shape,))[0]  # type: ignore[no-any-return]
-    return _call("pinv", lambda a: np.linalg.pinv(a, rtol=least), (x,), (shape,), (least,))[0]  # type: ignore[no-any-return]
+        return _call("pinv", lambda a, r: np.linalg.pinv(a, rtol=r), (x, cast(least, x.dtype)), (shape,))[0]
+    return _call("pinv", lambda a: np.linalg.pinv(a, rtol=least), (x,), (shape,), (least,))[0]
 
 
 def matrix_rank(x: TensorNode, /, *, rtol: float | TensorNode | None = None) -> TensorNode:
@@ -251,9 +254,9 @@ def matrix_norm(x: TensorNode, /, *, keepdims: bool = False, ord: float | str | 
         values = svdvals(x)
         out = reduced("add" if ord == "nuc" else "max" if ord == 2 else "min", values, -1, False, "matrix_norm")
     elif ord in (1, -1, float("inf"), float("-inf")):
-        inner, outer = (-2, -1) if abs(ord) == 1 else (-1, -1)  # type: ignore[arg-type]
+        inner, outer = (-2, -1) if abs(ord) == 1 else (-1, -1)
         sums = reduced("add", absolute(x), inner, False, "matrix_norm")
-        out = reduced("max" if ord > 0 else "min", sums, outer, False, "matrix_norm")  # type: ignore[operator]
+        out = reduced("max" if ord > 0 else "min", sums, outer, False, "matrix_norm")
     else:
         raise UsageError(f"matrix_norm: ord is 'fro', 'nuc', 1, -1, 2, -2, inf or -inf, not {ord!r}")
     return kept(out, x.shape, (len(x.shape) - 2, len(x.shape) - 1)) if keepdims else out

@@ -8,12 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tilewright import kernels, xp
+from tilewright import kernels
 from tilewright.ir.canonical import canonical
 from tilewright.ir.dtypes import dtype as dtype_of
+from tilewright import xp
 from tilewright.kernels.common import span
 from tilewright.tensor import Tensor, nn, vjp
-from tilewright.tensor.calls import KernelCall, call_list
+from tilewright.tensor.calls import KernelCall, call_list, leaves_of
+
+pytestmark = pytest.mark.many
 
 M, N, K = 24, 40, 56
 Outs = Tensor | tuple[Tensor, ...]
@@ -21,8 +24,6 @@ Case = tuple[dict[str, int], Outs]
 """Sizes of the named kernel, and what is computed."""
 
 CASES: dict[str, Callable[[str], Iterator[Case]]] = {}
-GRADIENT = ("attention_lse", "attention_delta", "attention_dq", "attention_dkv")
-
 
 def case(*names: str) -> Callable[[Callable[[str], Iterator[Case]]], Callable[[str], Iterator[Case]]]:
     """The function yields a case for each rank; `names`: the kernels that each is."""
@@ -328,31 +329,57 @@ def grouped(dtype: str) -> Iterator[Case]:
             yield {**SIZES, "hk": 2}, attention(q, k, v, ahead(), written)
 
 
+GRADIENT = ("attention_lse", "attention_delta", "attention_dq", "attention_dkv")
+"""What attention and its gradients are, in this order."""
+
+
 @case(*GRADIENT)
 def gradient(dtype: str) -> Iterator[Case]:
-    for qkv, written in forms(dtype):
-        for seen, w in ((ahead(), 0), (None, 0), (ahead(5), 5)):
-            y, pull = vjp(lambda q, k, v: attention(q, k, v, seen, written), *qkv)
-            sizes = {"causal": int(seen is not None), "w": w, "shared": 1}
-            yield {**SIZES, **sizes}, (y, *pull(array(dtype, *y.shape)))
+    """(causal, w, heads of queries that share keys), batch and heads of keys, whether softmax is written out."""
+    forms = (((1, 0, 1), (B, H), False), ((0, 0, 1), (B * H,), True), ((1, 5, 1), (B, H), True), ((1, 0, 2), (B, 2), False))
+    for (masked, w, shared), lead, written in forms:
+        q, k, v = (array(dtype, *lead, *((n,) if shared > 1 else ()), S, D) for n in (shared, 1, 1))
+        seen = ahead(w or None) if masked else None
+        y, pull = vjp(lambda q, k, v, seen=seen, written=written: attention(q, k, v, seen, written), q, k, v)
+        yield {**SIZES, "causal": masked, "w": w, "shared": shared}, (y, *pull(array(dtype, *y.shape)))
+
+
+def texts(outs: Outs) -> list[str]:
+    """The canonical forms of the kernels that compute tensors."""
+    calls = call_list([o.node for o in (outs if isinstance(outs, tuple) else (outs,))]).calls
+    return [canonical(c.kernel).text if isinstance(c, KernelCall) else c.call.name for c in calls]
+
+
+def ranks_of(outs: Outs) -> tuple[int, ...]:
+    """The ranks of the arrays that tensors are made of."""
+    return tuple(len(n.shape) for n in leaves_of([o.node for o in (outs if isinstance(outs, tuple) else (outs,))]))
 
 
 def parameters() -> Iterator[Any]:
+    """Every kernel, in float32 and in one 16-bit type, and in its own types."""
     for name in kernels.NAMES:
         for dtype in kernels.get(name).dtypes:
-            if dtype != "float64":
+            if dtype not in ("float16", "float64") and name not in GRADIENT:
                 yield pytest.param(name, dtype, id=f"{name}-{dtype}")
 
 
-@pytest.mark.parametrize(("name", "dtype"), parameters())
+@pytest.mark.parametrize(("name", "dtype"), list(parameters()))
 def test_a_plain_expression_has_the_named_kernels_key(name: str, dtype: str) -> None:
     ranks = set()
     for shape, outs in CASES[name](dtype):
-        outs = outs if isinstance(outs, tuple) else (outs,)
-        calls = call_list([o.node for o in outs]).calls
-        made = [canonical(c.kernel).text if isinstance(c, KernelCall) else c.call.name for c in calls]
-        if name in GRADIENT:
-            made = made[GRADIENT.index(name) :][:1] if len(made) == len(GRADIENT) else made
-        assert made == [canonical(kernels.make(name, shape, dtype)).text]
-        ranks.add(outs[0].ndim if name not in ("sum_all", "sum_cols", "matmul_tn", "embedding_grad", "transpose") else len(ranks))
+        assert texts(outs) == [canonical(kernels.make(name, shape, dtype)).text]
+        ranks.add(ranks_of(outs))
     assert len(ranks) > 1
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_attention_and_its_gradients_are_the_four_named_kernels(dtype: str) -> None:
+    for shape, outs in CASES["attention_dq"](dtype):
+        sizes = [{k: n for k, n in shape.items() if k in kernels.get(name).shape_names} for name in GRADIENT]
+        made, named = texts(outs), [canonical(kernels.make(n, s, dtype)).text for n, s in zip(GRADIENT, sizes)]
+        # attention_dkv keeps a gradient for each head of queries; here those that share keys are summed at once
+        assert made == named if shape["shared"] == 1 else made[:3] == named[:3]
+
+
+def test_every_named_kernel_has_a_case() -> None:
+    assert set(CASES) == set(kernels.NAMES)
