@@ -5,15 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tensor_cases import LEARNING, TensorCase
-from tilewright import Tensor, xp
-from tilewright.tensor.grad import value_and_grad
-from tilewright.tensor.lift import lifted
-from tilewright.tensor.ops.convolution import conv as _conv
-from tilewright.tensor.ops.losses import cross_entropy as _cross_entropy
-from tilewright.tensor.ops.norms import layer_norm as _layer_norm
-from tilewright.tensor.ops.pooling import max_pool as _max_pool
-
-cross_entropy, layer_norm, conv, max_pool = map(lifted, (_cross_entropy, _layer_norm, _conv, _max_pool))
+from tilewright import Tensor, nn, xp
+from tilewright.tensor.grad import value_and_grad, vjp
 
 Tensors = dict[str, Any]
 
@@ -30,9 +23,9 @@ def attention(x: Any, heads: int) -> Any:
 def block(p: Tensors, x: Any, heads: int, name: str = "") -> Any:
     """A GPT-2 block of x (batch, seq, width)."""
     w = {k.removeprefix(name): v for k, v in p.items() if k.startswith(name)}
-    h = attention(layer_norm(x, w["norm1"], w["shift1"]) @ w["qkv"] + w["qkv_bias"], heads)
+    h = attention(nn.layer_norm(x, w["norm1"], w["shift1"]) @ w["qkv"] + w["qkv_bias"], heads)
     x = x + h @ w["out"] + w["out_bias"]
-    h = (layer_norm(x, w["norm2"], w["shift2"]) @ w["up"] + w["up_bias"]).gelu(approximate="tanh")
+    h = (nn.layer_norm(x, w["norm2"], w["shift2"]) @ w["up"] + w["up_bias"]).gelu(approximate="tanh")
     return x + h @ w["down"] + w["down_bias"]
 
 
@@ -41,22 +34,22 @@ def gpt2(p: Tensors, text: Any, labels: Any, sizes: dict[str, int]) -> Any:
     x = p["tokens"].take(text, axis=0) + p["places"]
     for n in range(sizes["layers"]):
         x = block(p, x, sizes["heads"], f"h{n}.")
-    logits = layer_norm(x, p["norm"], p["shift"]) @ p["tokens"].mT
-    return cross_entropy(logits.reshape(-1, sizes["vocabulary"]), labels.reshape(-1))
+    logits = nn.layer_norm(x, p["norm"], p["shift"]) @ p["tokens"].mT
+    return nn.cross_entropy(logits.reshape(-1, sizes["vocabulary"]), labels.reshape(-1))
 
 
 def mlp(p: Tensors, x: Any, labels: Any) -> Any:
     """Two hidden layers with relu, and the cross-entropy of the classes."""
     for n in range(2):
         x = (x @ p[f"weight{n}"] + p[f"bias{n}"]).relu()
-    return cross_entropy(x @ p["weight2"] + p["bias2"], labels)
+    return nn.cross_entropy(x @ p["weight2"] + p["bias2"], labels)
 
 
 def convnet(p: Tensors, x: Any, labels: Any) -> Any:
     """Two convolutions with relu and pooling, and a linear layer."""
     for n in range(2):
-        x = max_pool((conv(x, p[f"conv{n}"], p[f"bias{n}"], padding=1)).relu(), 2)
-    return cross_entropy(x.reshape(x.shape[0], -1) @ p["weight"] + p["bias"], labels)
+        x = nn.max_pool((nn.conv(x, p[f"conv{n}"], p[f"bias{n}"], padding=1)).relu(), 2)
+    return nn.cross_entropy(x.reshape(x.shape[0], -1) @ p["weight"] + p["bias"], labels)
 
 
 def chain(model: str, x: Any, y: Any) -> Any:
@@ -71,11 +64,9 @@ def chain(model: str, x: Any, y: Any) -> Any:
 
 
 def loss(case: TensorCase, p: Tensors, given: Tensors) -> Any:
-    """The number whose gradient is taken: of a block, the sum of its result times `dy`."""
+    """The number whose gradient is taken."""
     if case.model == "gpt2":
         return gpt2(p, given["text"], given["labels"], case.sizes)
-    if case.model == "block":
-        return (block(p, given["x"], case.sizes["heads"]) * given["dy"]).sum()
     return {"mlp": mlp, "convnet": convnet}[case.model](p, given["x"], given["labels"])
 
 
@@ -94,8 +85,10 @@ def outputs(case: TensorCase, p: Tensors, given: Tensors, state: Tensors) -> dic
         return {"y": chain(case.model, given["x"], given["y"])}
     if case.what == "forward":
         return {"y": block(p, given["x"], case.sizes["heads"])} if case.model == "block" else {"loss": loss(case, p, given)}
-    wanted = {**p, "x": given["x"]} if case.model == "block" else p
-    value, found = value_and_grad(lambda q: loss(case, q, {**given, **q}))(wanted)
+    if case.model == "block":
+        y, pull = vjp(lambda q: block(q, q["x"], case.sizes["heads"]), {**p, "x": given["x"]})
+        return {"y": y, **{f"d {k}": g for k, g in pull(given["dy"])[0].items()}}
+    value, found = value_and_grad(lambda q: loss(case, q, given))(p)
     if case.what == "gradients":
         return {"loss": value, **{f"d {k}": g for k, g in found.items()}}
     out: dict[str, Any] = {"loss": value}

@@ -67,6 +67,17 @@ class Cache:
         the shipped one. Nothing is read or made yet."""
         return cls(layers.find(location))
 
+    @property
+    def below(self) -> tuple[Reader, ...]:
+        """The layers that are only read, nearest first."""
+        return tuple(self._below)
+
+    def stamp(self) -> str:
+        """A text that changes with the rows: how many each layer has, and which came last."""
+        query = "SELECT count(*) AS n, max(rowid) AS last FROM measurement"
+        found = [self._read(lambda s: s.table(query)), *(self._read_below(r, lambda s: s.table(query)) for r in self.below)]
+        return str([[*row.values()] for rows in found for row in rows or [{}]])
+
     # reading --------------------------------------------------------------------------------------------------------
     def best(self, key: Key) -> Row | None:
         """The row that answers a look-up of `key`: see `choice`; of several layers, the nearest one's. Whether its

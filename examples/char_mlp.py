@@ -60,12 +60,16 @@ def train(model, params, text, steps, batch, say):
     params = {k: Tensor(v) for k, v in params.items()}
     adam = optim.adam(optim.cosine(0.02, 300, end=0.002))
     state = adam.init(params)
-    step = tw.value_and_grad(lambda p, x, y: nn.cross_entropy(model(p, x), y))
+    gradient = tw.value_and_grad(lambda p, x, y: nn.cross_entropy(model(p, x), y))
+
+    @tw.jit(donate=("params", "state"))
+    def step(params, state, x, y):
+        loss, grads = gradient(params, x, y)
+        return loss, *adam.update(params, grads, state)
+
     losses = []
     for i, (x, y) in enumerate(batches(text, steps, batch)):
-        loss, grads = step(params, Tensor(x), Tensor(y))
-        params, state = adam.update(params, grads, state)
-        tw.compute(loss, params, state)
+        loss, params, state = step(params, state, Tensor(x), Tensor(y))
         losses.append(loss.item())
         if i % 50 == 0 or i == steps - 1:
             say(f"{model.__name__:8} step {i:4}  loss {losses[-1]:.4f}")
@@ -76,8 +80,9 @@ def written(model, params, alphabet, start, count=60, seed=0):
     """Letters drawn one after the other."""
     rng = np.random.default_rng(seed)
     text = list(start)
+    weights = tw.jit(lambda params, x: model(params, x).softmax())
     for _ in range(count):
-        p = model(params, Tensor(np.array([text[-CONTEXT:]]))).softmax().numpy()[0].astype("float64")
+        p = weights(params, Tensor(np.array([text[-CONTEXT:]]))).numpy()[0].astype("float64")
         text.append(rng.choice(len(p), p=p / p.sum()))
     return "".join(alphabet[i] for i in text[CONTEXT:])
 

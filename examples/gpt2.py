@@ -123,6 +123,7 @@ def trainer(size, steps, rate=3e-3):
     )
     gradient = tw.value_and_grad(lambda p, x, y: loss_of(p, x, y, size))
 
+    @tw.jit(donate=("params", "state"))
     def step(params, state, x, y):
         loss, grads = gradient(params, x, y)
         grads, _ = optim.clip_by_global_norm(grads, 1.0)
@@ -134,11 +135,11 @@ def trainer(size, steps, rate=3e-3):
 def written(params, size, start, count):
     """`count` tokens after `start`, each the likeliest."""
     tokens = list(start)
+    logits = tw.jit(lambda params, x: hidden(params, x, size)[0] @ params["tokens"].mT)
     for _ in range(count):
         seen = tokens[-size.context :]
         padded = np.array([seen + [0] * (size.context - len(seen))])  # one shape: one set of kernels
-        h = hidden(params, Tensor(padded), size)[0, len(seen) - 1]
-        tokens.append(int((params["tokens"] @ h).argmax().item()))
+        tokens.append(int(logits(params, Tensor(padded)).numpy()[len(seen) - 1].argmax()))
     return decode(tokens)
 
 
@@ -153,7 +154,6 @@ def main(steps=150, size="tiny", batch=8, context=None, text=None, say=print, to
     for i, (x, y) in enumerate(batches(data, steps, batch, context or shapes.context)):
         began = time.perf_counter()
         loss, params, state = step(params, state, Tensor(x), Tensor(y))
-        tw.compute(loss, params, state)
         losses.append(loss.item())
         if i % 10 == 0 or i == steps - 1:
             say(f"step {i:4}  loss {losses[-1]:.4f}  {x.size / (time.perf_counter() - began):,.0f} tokens/s")

@@ -53,13 +53,17 @@ def main(steps=150, batch=64, say=print):
     params = {k: {n: Tensor(v) for n, v in layer.items()} for k, layer in weights().items()}
     adam = optim.adam(0.01)
     state = adam.init(params)
-    step = tw.value_and_grad(lambda p, x, y: nn.cross_entropy(model(p, x), y))
+    gradient = tw.value_and_grad(lambda p, x, y: nn.cross_entropy(model(p, x), y))
+
+    @tw.jit(donate=("params", "state"))
+    def step(params, state, x, y):
+        loss, grads = gradient(params, x, y)
+        return loss, *adam.update(params, grads, state)
+
     losses = []
     for i in range(steps):
         at = (i * batch) % len(images)
-        loss, grads = step(params, Tensor(images[at : at + batch]), Tensor(labels[at : at + batch]))
-        params, state = adam.update(params, grads, state)
-        tw.compute(loss, params, state)
+        loss, params, state = step(params, state, Tensor(images[at : at + batch]), Tensor(labels[at : at + batch]))
         losses.append(loss.item())
         if i % 10 == 0 or i == steps - 1:
             say(f"step {i:4}  loss {losses[-1]:.4f}")

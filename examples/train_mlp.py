@@ -41,12 +41,16 @@ def main(steps=400, say=print):
     params = [{k: Tensor(v) for k, v in layer.items()} for layer in weights([2, 64, 64, 2])]
     adam = optim.adam(0.01)
     state = adam.init(params)
-    step = tw.value_and_grad(lambda p: nn.cross_entropy(model(p, x), y))
+    gradient = tw.value_and_grad(lambda p, x, y: nn.cross_entropy(model(p, x), y))
+
+    @tw.jit(donate=("params", "state"))
+    def step(params, state, x, y):
+        loss, grads = gradient(params, x, y)
+        return loss, *adam.update(params, grads, state)
+
     losses = []
     for i in range(steps):
-        loss, grads = step(params)
-        params, state = adam.update(params, grads, state)
-        tw.compute(loss, params, state)
+        loss, params, state = step(params, state, x, y)
         losses.append(loss.item())
         if i % 50 == 0 or i == steps - 1:
             right = (model(params, x).argmax(1) == y).sum().item() / len(arms)

@@ -12,8 +12,10 @@ from math import prod
 from .buffer import load_parts
 from .dtypes import bool_, index
 from .errors import KernelError
-from .intervals import BIG, Interval, integer_bounds
+from .intervals import BIG as BIG
+from .intervals import Interval, integer_bounds
 from .node import INTEGER, Node, const, make
+from .order import order_key as order_key
 
 
 def parts(node: Node) -> tuple[dict[Node, int], int]:
@@ -35,14 +37,6 @@ def linear(terms: dict[Node, int], constant: int) -> Node:
         return kept[0][0]
     kept.sort(key=lambda tc: order_key(tc[0]))
     return make("sum", index, tuple(t for t, _ in kept), (tuple(c for _, c in kept), constant))
-
-
-def order_key(node: Node) -> str:
-    """A deterministic sort key for terms (their text), memoised."""
-    found = node._memo.get("key")
-    if found is None:
-        found = node._memo["key"] = repr(node)
-    return found
 
 
 def add(a: Node, b: Node, scale: int = 1) -> Node:

@@ -4,14 +4,16 @@ a SPLITK runs with one of them, and seeds begin with them."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 
 from ..ir.errors import OptError
 from ..ir.kernel import Kernel
 from ..ir.node import Node
 from ..targets import Target
+from .nests import Nest
 from .opt import Opt, Opts, opt
 from .registry import OPTIONS
-from .structure import accesses, contiguous, extent, lane_axis, nests, shared_axes, stageable_values
+from .structure import AccessPattern, accesses, contiguous, extent, lane_axis, nests, shared_axes, stageable_values
 
 
 def rows(kernel: Kernel, target: Target, threads: int, width: int, stage: bool, copies: int = 1) -> Opts:
@@ -30,7 +32,7 @@ def rows(kernel: Kernel, target: Target, threads: int, width: int, stage: bool, 
             continue
         a = choices[0]
         family = a.arg.family
-        if family in cut or a.arg.name in cut or _widens_reduction(kernel, a, cut):
+        if family in cut or a.arg.name in cut or _widens_reduction(kernel, a, cut) or _crosses_rows(kernel, n, a):
             continue
         amount = fit(extent(a), width)
         if amount > 1:
@@ -90,6 +92,21 @@ def _chunks(size: int, threads: int, width: int) -> int:
 def _widens_reduction(kernel: Kernel, a: Node, cut: set[str]) -> bool:
     """Whether copies along `a` would multiply a reduction that has its lanes along its own axis already."""
     return any(n.kind == "reduce" and a in n.axes and any(r.arg.family in cut for r in n.reduce_axes) for n in nests(kernel))
+
+
+def _crosses_rows(kernel: Kernel, n: Nest, a: Node) -> bool:
+    """Whether a reduction would have its lanes along its rows for the sake of a small array (a label for each), while some
+    other nest reads a larger one across them."""
+    if n.kind != "reduce" or a in n.reduce_axes:
+        return False
+    along = max(_elements(x) for x in accesses(kernel, n) if x.strides.get(a) == 1)
+    others = [x for m in nests(kernel) for x in accesses(kernel, m) if x.strides.get(a, 0) not in (0, 1)]
+    return any(_elements(x) > along for x in others)
+
+
+def _elements(x: AccessPattern) -> int:
+    """How many elements of an array are accessed."""
+    return prod(extent(a) for a in x.strides)
 
 
 def _row_copies(kernel: Kernel, threads: int, cut: set[str]) -> list[Opt]:

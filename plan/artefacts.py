@@ -4,6 +4,7 @@
     text/SHA      the source
     object/KEY    source × compiler → the object
     seed/KEY      kernel × target × threads × code → the options of the seed schedule
+    jit/KEY       a captured graph × target × threads × code × state of the cache → its list of calls
 
 An entry is one file: a line with the SHA-256 of the rest, then the rest. It is written to a temporary name and renamed; what does
 not match its checksum is removed and made again.
@@ -35,6 +36,7 @@ from .built import Rendered
 
 if TYPE_CHECKING:
     from ..opts.opt import Opt
+    from ..program.program import Signature
     from ..targets import Target
 
 MAGIC = b"tilewright artefact 1 "
@@ -100,6 +102,27 @@ class Artefacts:
     def put_seed(self, key: str, opts: str) -> None:
         """Keep a seed schedule."""
         self._put("seed", key, opts.encode())
+
+    def head(self, key: str) -> tuple[str, Signature] | None:
+        """(SHA-256 of the source, signature) of what `put_source` kept, without reading the source."""
+        data = self._get("plan", key)
+        if data is None:
+            return None
+        try:
+            head = json.loads(data)
+            return str(head["sha"]), signatures.decode(head["signature"])
+        except (ValueError, TypeError, KeyError, TilewrightError):
+            self._remove(self._path("plan", key))
+            return None
+
+    def record(self, kind: str, key: str) -> str | None:
+        """A text of another kind that `put_record` kept."""
+        data = self._get(kind, key)
+        return None if data is None else data.decode()
+
+    def put_record(self, kind: str, key: str, text: str) -> None:
+        """Keep a text of another kind; `key` are hex digits."""
+        self._put(kind, key, text.encode())
 
     # level two --------------------------------------------------------------------------------------------------------
     def object(self, sha: str, compiler: str) -> bytes | None:

@@ -93,6 +93,11 @@ def resolve(
     return found
 
 
+def seeded(kernel: Kernel, device: Device, key: Key, store: Artefacts) -> bool:
+    """Whether the store knows a seed schedule for a kernel in normal form: it was resolved before."""
+    return _Seed(kernel, device, key, store, (), "quick").known()
+
+
 def _own(
     kernel: Kernel, device: Device, key: Key, cache: Cache, store: Artefacts | None, excluded: Collection[tuple[Opt, ...]]
 ) -> Plan | None:
@@ -172,6 +177,10 @@ class _Seed:
             if self.store is not None and not self.excluded:
                 self.store.put_seed(self._place(self.choice), dumps(opts))
         return Plan(opts, "seed", None, self.key)
+
+    def known(self) -> bool:
+        """Whether the store has one."""
+        return self._kept() is not None
 
     def _kept(self) -> tuple[Opt, ...] | None:
         """What the store has: a ranked seed even for who asks for a quick one, and never the reverse."""

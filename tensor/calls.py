@@ -15,6 +15,7 @@ from .lines import Line
 from .made import MadeKernel, kernel_of
 from .node import HostCall, TensorNode, range_of, walk
 from .online import NoFold
+from .primitives import cast
 
 Place = int
 """An array of a call list: the leaves first, then what is computed."""
@@ -98,8 +99,10 @@ def call_list(outs: Sequence[TensorNode]) -> CallList:
         if strays:
             banned.update((id(n), "a kernel that cannot run in tiles reads it as well") for n in strays)
             continue
+        kept = parted.kept_types()
         made = [
-            None if g.roots[0].op == "host" else kernel_of(g, parted.regions.is_stored, parted.regions.plan.loops) for g in parted.groups
+            None if g.roots[0].op == "host" else kernel_of(g, parted.regions.is_stored, parted.regions.plan.loops, kept)
+            for g in parted.groups
         ]
         failed = [(g, m) for g, m in zip(parted.groups, made, strict=True) if isinstance(m, NoFold)]
         banned.update((id(n), why.reason) for g, why in failed for n in g.folded)
@@ -108,14 +111,15 @@ def call_list(outs: Sequence[TensorNode]) -> CallList:
 
 
 def _listed(outs: Sequence[TensorNode], parted: P.Parted, made: Sequence[MadeKernel | None], banned: dict[int, str]) -> CallList:
-    leaves = leaves_of(outs)
+    leaves, kept = leaves_of(outs), parted.kept_types()
     nodes = list(leaves)
     place = {_memory(n): i for i, n in enumerate(leaves)}
     calls: list[Call] = []
     for group, m in zip(parted.groups, made, strict=True):
         for root in group.roots:
             place[_memory(root)] = len(nodes)
-            nodes.append(root)
+            wide = kept.get(id(root))
+            nodes.append(root if wide is None else cast(root, wide))
         read, written = (group.roots[0].src, tuple(group.roots)) if m is None else (m.inputs, m.outputs)
         rules = {id(n): rule for n, rule in zip(group.roots, group.rules, strict=True)}
         why = written, tuple(rules[id(n)] for n in written)

@@ -141,7 +141,8 @@ def _kernel(number: int, call: KernelCall | NumpyCall, made: CallList) -> Kernel
 
 def computed(call: KernelCall, made: CallList) -> list[TensorNode]:
     """The nodes that a kernel computes, sources first."""
-    ends = {id(made.nodes[p]) for p in call.inputs}
+    made_by_calls = {p: n for c in made.calls for p, n in zip(c.outputs, c.nodes, strict=True)}
+    ends = {id(made_by_calls.get(p, made.nodes[p])) for p in call.inputs}
     memory = {id(n.data) for p in call.inputs if (n := made.nodes[p]).data is not None}
 
     def end(n: TensorNode) -> bool:

@@ -35,7 +35,8 @@ def _opened(trees: Sequence[Any]) -> Iterator[list[Any]]:
         marks.append(OpenArgument())
         node = P.marked(t.node, marks[-1])
         node.data, node.tracked = t.node.data, True
-        return Tensor.of(node, t.device)
+        out: Tensor = Tensor.of(node, t.device)
+        return out
 
     try:
         yield [tree_map(opened, t) for t in trees]

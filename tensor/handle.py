@@ -6,7 +6,7 @@ from __future__ import annotations
 import weakref
 from importlib import import_module
 from math import prod
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from ..ir.dtypes import DType
 from ..ir.errors import UsageError
@@ -56,7 +56,7 @@ class TensorHandle:
         TensorHandle.made_as = cls
 
     @classmethod
-    def of(cls, node: TensorNode, device: str = "cpu") -> Any:
+    def of(cls, node: TensorNode, device: str = "cpu") -> Self:
         """A handle on a node."""
         new = cls.__new__(cls)
         new.node, new.device, new.grad, new.requires_grad = node, device, None, False
@@ -102,7 +102,7 @@ class TensorHandle:
         return f"Tensor({text}, {self.dtype})"
 
     # values -------------------------------------------------------------------------------------------------------
-    def realise(self) -> Any:
+    def realise(self) -> Self:
         """Compute it now, if it was not yet."""
         realise([self.node], self.device)
         if self.node.src and not keeps(self.node):
@@ -163,7 +163,7 @@ class TensorHandle:
         return id(self)
 
     # gradients ----------------------------------------------------------------------------------------------------
-    def requires_grad_(self) -> Any:
+    def requires_grad_(self) -> Self:
         """Compute this tensor now, and let `backward()` of what is made from it fill its `grad`. Raises UsageError for
         what is no float."""
         if not self.dtype.is_float:
@@ -176,7 +176,7 @@ class TensorHandle:
             LEAVES[self.node] = weakref.ref(self)
         return self
 
-    def detach(self) -> Any:
+    def detach(self) -> Self:
         """The same values, of which no gradient is taken."""
         return type(self).of(stop_gradient(self.node), self.device)
 
@@ -216,7 +216,7 @@ class TensorHandle:
     def __dlpack_device__(self) -> tuple[int, int]:
         return 1, 0
 
-    def to_device(self, device: str, /, *, stream: Any = None) -> Any:
+    def to_device(self, device: str, /, *, stream: Any = None) -> Self:
         """The same values on another device (where it is the same one, itself)."""
         if stream is not None:
             raise UsageError("to_device: streams are unknown here; pass stream=None")

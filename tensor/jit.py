@@ -8,22 +8,15 @@ from functools import update_wrapper
 from typing import Any
 
 from ..ir.errors import UsageError
-from .buffers import BufferSpec
-from .calls import CallList, call_list
 from .capturing import CapturedValueError, current
 from .capturing import thread as _current
-from .detached import detached
-from .devices import rooms_of
 from .jit_arguments import Arguments, Layout, exact, read
-from .jit_capture import CapturedGraph, Source, capture
-from .jit_lookup import linked
+from .jit_capture import capture
+from .jit_compile import compiled
 from .jit_options import JitOptions
-from .jit_places import placed
 from .jit_program import JitProgram
+from .jit_report import report
 from .jit_symbols import SymbolReader, check_symbols
-from .observe import timed
-from .replay import ReplayProgram
-from .symbols import most
 
 MOST_NUMBERS = 64
 """Values of static numbers for which a function is captured, before it is said that this is no way to work."""
@@ -143,24 +136,16 @@ class Jitted:
         got = [k[0] for k in layout.kinds if isinstance(k, tuple)]
         raise UsageError(f'{self.name} was captured for shapes {known}, and is called with {got}; shapes="recapture" captures anew')
 
+    def report(self, measure: bool = False) -> str:
+        """A line a kernel: its name, how often it is called, its schedule and where that comes from ('exact', 'nearest',
+        'seed'), and memory. With `measure`, each kernel is timed now (on zeros), and compared with the machine's limits."""
+        return report(self.name, self.programs, measure)
+
     @property
     def programs(self) -> list[JitProgram]:
         """What was compiled so far."""
         with self._lock:
             return [p for f in self._families.values() for p in f.programs.values()]
-
-
-def compiled(graph: CapturedGraph, name: str, options: JitOptions, donated: frozenset[int]) -> JitProgram:
-    """A captured graph as a program: partitioned, pulled, looked up, built and placed."""
-    outs, leaves = detached(graph.outs)
-    with timed("graph", name):
-        made = call_list(outs) if outs else CallList([], 0, [], ())
-    device = graph.device
-    sources: list[Source] = [graph.leaves[id(leaves[n.arg.number])] for n in made.nodes[: made.leaves]]
-    plan = placed(made, graph, sources, donated, rooms_of(device) is not None)
-    specs = [BufferSpec(tuple(map(most, n.shape)), n.dtype, device, n.line) for n in made.nodes]
-    replay = ReplayProgram(linked(plan.calls, device, options), plan, specs, graph.closures, device)
-    return JitProgram(name, graph, made, plan, replay, device)
 
 
 def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:

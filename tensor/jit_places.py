@@ -35,10 +35,9 @@ class StatePlan:
 
 @dataclass
 class PlacedCalls:
-    """`spots`: by place. `fresh`: places that get new memory with each call. `results`: for each computed output where it
-    is. `chunks`: bytes of each chunk."""
+    """`spots`: by place. `fresh`: places that get new memory with each call. `donated`: by output, the argument whose memory
+    it takes. `outs`: where each output is. `chunks`: bytes of each chunk."""
 
-    calls: list[Call]
     spots: list[Spot]
     fresh: list[Place]
     states: list[StatePlan]
@@ -48,8 +47,10 @@ class PlacedCalls:
     outs: dict[int, Spot] = field(default_factory=dict)
 
 
-def placed(made: CallList, graph: CapturedGraph, leaves: Sequence[Source], donated: frozenset[int], handles: bool) -> PlacedCalls:
-    """Decide where arrays lie. `leaves`: where the arrays of the list's first places come from. `donated`: arguments whose
+def placed(
+    made: CallList, graph: CapturedGraph, leaves: Sequence[Source], donated: frozenset[int], handles: bool
+) -> tuple[PlacedCalls, list[Call]]:
+    """Decide where arrays lie; the calls, whose kernels say what they may write over. `leaves`: where the arrays of the list's first places come from. `donated`: arguments whose
     memory outputs may take. `handles`: memory has no addresses to count from."""
     return _Places(made, graph, leaves, donated).placed(handles)
 
@@ -76,7 +77,7 @@ class _Places:
         tensors = sum(1 for n in self.graph.slots) - len(self.graph.dynamic)
         return Spot("given", s.place + (tensors if s.kind == "number" else 0))
 
-    def placed(self, handles: bool) -> PlacedCalls:
+    def placed(self, handles: bool) -> tuple[PlacedCalls, list[Call]]:
         outs = self.made.outs
         fresh: list[Place] = []
         states: list[StatePlan] = []
@@ -107,7 +108,8 @@ class _Places:
         else:
             self.spots.update((p, Spot("arena", at)) for p, at in plan.offsets.items())
         spots = [self.spots[p] for p in range(len(self.made.nodes))]
-        return PlacedCalls(self.calls, spots, fresh, states, donated, plan, sizes, {n: self.spots[p] for n, p in enumerate(outs)})
+        found = PlacedCalls(spots, fresh, states, donated, plan, sizes, {n: self.spots[p] for n, p in enumerate(outs)})
+        return found, self.calls
 
     def _fresh(self, p: Place, fresh: list[Place]) -> int:
         if p not in fresh:

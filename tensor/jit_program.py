@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from ..ir.node import Node
+from ..search.beside import BackgroundTuner
 from . import buffers
 from .buffers import MOVES, BufferSpec, TensorBuffer
-from .calls import Call, CallList
 from .jit_arguments import Arguments, memory
 from .jit_capture import CapturedGraph, Source
+from .jit_lookup import FoundKernel
 from .jit_places import PlacedCalls, StatePlan
 from .lines import Line, user_line
 from .node import leaf
-from .replay import ReplayProgram
+from .replay import LinkedCall, ReplayProgram
 from .symbols import concrete
 from .tensor import Tensor
 from .trees import unflatten
+
+if TYPE_CHECKING:
+    from ..devices import Executable
 
 SIZES = 1024
 """Values of symbolic sizes for which a program is remembered."""
@@ -26,16 +31,20 @@ SIZES = 1024
 
 @dataclass
 class JitProgram:
-    """`made`: the call list; `plan`: where its arrays lie; `replay`: what runs."""
+    """`plan`: where arrays lie; `replay`: what runs; `kernels`: the distinct ones, heaviest first; `warm`: they came from
+    disk; `tuner`: who tunes them in the background."""
 
     name: str
     graph: CapturedGraph
-    made: CallList
     plan: PlacedCalls
     replay: ReplayProgram
     device: str
+    kernels: list[FoundKernel] = field(default_factory=list)
+    warm: bool = False
+    tuner: BackgroundTuner | None = None
 
     def __post_init__(self) -> None:
+        self._changing = threading.Lock()
         self._sized: dict[tuple[int, ...], JitProgram] = {}
         self._numbers = [
             self.graph.slots[len(self.graph.slots) - len(self.graph.dynamic) + i].dtype for i in range(len(self.graph.dynamic))
@@ -56,18 +65,29 @@ class JitProgram:
             names = {s.arg.name: v for s, v in values.items()}
             base = self.replay
             linked = [
-                c if c.executable is None else replace(c, vars=tuple(names[s] for s in c.executable.signature.symbols)) for c in base.linked
+                c if c.executable is None else replace(c, vars=tuple(names[s] for s in c.executable.signature.symbols)) for c in base.calls
             ]
-            specs = [BufferSpec(concrete(n.shape, values), n.dtype, self.device, n.line) for n in self.made.nodes]
+            specs = [BufferSpec(concrete(s.shape, values), s.dtype, s.device, s.line, s.range) for s in base.specs]
             replay = ReplayProgram(linked, self.plan, specs, base.cells, self.device)
             replay.poison = base.poison
             found = self._sized[key] = replace(self, replay=replay)
         return found
 
     @property
-    def calls(self) -> list[Call]:
+    def calls(self) -> list[LinkedCall]:
         """Kernels and NumPy's calls, in order."""
-        return self.plan.calls
+        return self.replay.linked
+
+    def change(self, old: FoundKernel, new: FoundKernel) -> None:
+        """Run another schedule of a kernel from the next call on. Calls that run now end with the old one."""
+        with self._changing:
+            calls = [_changed(c, new.executable) if c.executable is old.executable else c for c in self.replay.calls]
+            found = ReplayProgram(calls, self.plan, self.replay.specs, self.replay.cells, self.device)
+            found.poison = self.replay.poison
+            self.kernels = [new if k is old else k for k in self.kernels]
+            self.replay = found
+            for p in self._sized.values():
+                p.change(old, new)
 
     def quick(self, tensors: Sequence[Tensor]) -> Any:
         """A call with tensors only, which have memory."""
@@ -198,6 +218,13 @@ class JitProgram:
         if donor not in taken:
             taken[donor] = given[donor].taken(f"this tensor was donated to {self.name}: its memory holds a result")
         return Tensor.of(leaf(taken[donor]), self.device)
+
+
+def _changed(c: LinkedCall, new: Executable) -> LinkedCall:
+    """A call of another executable of its kernel, which may take the kernel's symbols in another order."""
+    assert c.executable is not None
+    values = dict(zip(c.executable.signature.symbols, c.vars))
+    return replace(c, executable=new, vars=tuple(values[s] for s in new.signature.symbols) if values else ())
 
 
 def _copied(old: TensorBuffer, line: Line) -> TensorBuffer:

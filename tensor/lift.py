@@ -80,6 +80,11 @@ def lifted(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+def all_lifted(*functions: Callable[..., Any]) -> tuple[Callable[..., Any], ...]:
+    """Several functions, `lifted`."""
+    return tuple(map(lifted, functions))
+
+
 def with_line(e: TilewrightError) -> TilewrightError:
     """The error, its text with the user's line if it has none."""
     text = str(e)

@@ -9,11 +9,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..ir.dtypes import DType
 from ..ir.kernel import Kernel
 from ..ir.naming import tidy
 from ..ir.reciprocal import by_reciprocal
 from .node import TensorNode, range_of, walk
-from .online import NoFold, online
+from .online import NoFold, compares, online
 from .partition import Group
 from .pull import Loops, pull
 
@@ -43,19 +44,22 @@ _kept: OrderedDict[tuple[Any, ...], _Kept] = OrderedDict()
 _lock = threading.Lock()
 
 
-def kernel_of(group: Group, stored: Callable[[TensorNode], bool], loops: Loops) -> MadeKernel | NoFold:
+Kept = Mapping[int, DType]
+
+
+def kernel_of(group: Group, stored: Callable[[TensorNode], bool], loops: Loops, kept: Kept) -> MadeKernel | NoFold:
     """The kernel of a group whose nodes are not NumPy's; NoFold where it cannot run in tiles as the partition wants it to.
-    `stored`, `loops`: as for `pull`."""
+    `stored`, `loops`, `kept`: as for `pull`."""
     own = {id(r) for r in group.roots}
     nodes = list(walk(group.roots, lambda n: n.data is not None or (id(n) not in own and stored(n))))
     number = {id(n): i for i, n in enumerate(nodes)}
-    key = _key(group, nodes, number, stored, loops)
+    key = (*_key(group, nodes, number, stored, loops), tuple(sorted((number[i], t.name) for i, t in kept.items() if i in number)))
     with _lock:
         found = _kept.get(key)
         if found is not None:
             _kept.move_to_end(key)
     if found is None:
-        found = _made(group, stored, loops, number)
+        found = _made(group, stored, (loops, kept), number)
         with _lock:
             _kept[key] = found
             while len(_kept) > KEPT:
@@ -65,11 +69,13 @@ def kernel_of(group: Group, stored: Callable[[TensorNode], bool], loops: Loops) 
     return MadeKernel(found.kernel, tuple(nodes[i] for i in found.inputs), tuple(nodes[i] for i in found.outputs))
 
 
-def _made(group: Group, stored: Callable[[TensorNode], bool], loops: Loops, number: Mapping[int, int]) -> _Kept:
-    pulled = pull(group.roots, stored, group.head is not None and not group.folded, loops)
+def _made(group: Group, stored: Callable[[TensorNode], bool], how: tuple[Loops, Kept], number: Mapping[int, int]) -> _Kept:
+    pulled = pull(group.roots, stored, group.head is not None and not group.folded, *how)
     kernel: Kernel | NoFold = by_reciprocal(pulled.kernel)
     if group.folded and isinstance(kernel, Kernel):
         kernel = online(kernel, products=True)
+    elif group.head is None and isinstance(kernel, Kernel) and compares(kernel):
+        kernel = online(kernel) or kernel  # argmax in one pass; where there is no fold, several are as good
     inputs, outputs = (tuple(number[id(n)] for n in ns) for ns in (pulled.inputs, pulled.outputs))
     return _Kept(tidy(kernel) if isinstance(kernel, Kernel) else kernel, inputs, outputs)
 

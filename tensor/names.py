@@ -70,7 +70,8 @@ class _Labels:
 
     def used(self, n: TensorNode) -> list[TensorNode]:
         """What reads a node, through movement and conversion."""
-        out, todo = [], [n]
+        out: list[TensorNode] = []
+        todo = [n]
         while todo:
             for r in self.readers.get(id(todo.pop()), ()):
                 (todo if r.op in _THROUGH else out).append(r)
@@ -186,12 +187,12 @@ def _scaled(n: TensorNode) -> bool:
 
 def _plain(n: TensorNode) -> str:
     if n.op == "reduce":
-        return _REDUCE.get(n.arg[0], n.arg[0])
+        return str(_REDUCE.get(n.arg[0], n.arg[0]))
     if n.op == "scan":
-        return "cum" + _REDUCE.get(n.arg[0], n.arg[0])
+        return f"cum{_REDUCE.get(n.arg[0], n.arg[0])}"
     if n.op == "elementwise":
         if n.arg == "max" and any(constant_of(s) == 0 for s in n.src):
             return "relu"
         constant = any(constant_of(s) is not None for s in n.src)
         return "" if n.arg in _SILENT else "scale" if n.arg in ("mul", "div") and constant else str(n.arg)
-    return n.op if n.op in ("gather", "scatter") else n.arg.name if n.op == "host" else ""
+    return n.op if n.op in ("gather", "scatter") else str(n.arg.name) if n.op == "host" else ""

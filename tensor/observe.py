@@ -30,7 +30,7 @@ class Event:
 Observer = Callable[[Event], None]
 
 
-class Watch:
+class CallWatch:
     """`observer`: who is to be told of every call, or None."""
 
     __slots__ = ("observer",)
@@ -39,7 +39,7 @@ class Watch:
         self.observer: Observer | None = None
 
 
-WATCH = Watch()
+WATCH = CallWatch()
 
 
 @contextmanager

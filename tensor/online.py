@@ -64,6 +64,14 @@ def online(kernel: Kernel, rows: bool = False, products: bool = False) -> Kernel
     return NoFold(next((r for r, telling in reasons.items() if telling), next(iter(reasons))))
 
 
+def compares(kernel: Kernel) -> bool:
+    """Whether a reduction chooses elements by the result of another, as argmax does: then `online` is worth asking."""
+    reductions = [v for v in kernel.values.values() if isinstance(v.expr, Reduce)]
+    return len(reductions) > 1 and any(
+        any(r.op == "ref" for r in N.walk(e.src[0])) for v in reductions for e in N.walk(v.body) if e.op == "where"
+    )
+
+
 class _Uninteresting(Exception):
     """Nothing along this axis asks for a fold."""
 

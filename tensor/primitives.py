@@ -52,10 +52,17 @@ def cast(x: TensorNode, to: DType) -> TensorNode:
     """Conversion; nothing where the type is right already."""
     if x.dtype is to:
         return x
+    if x.op == "cast" and x.arg is None and x.src[0].dtype is to and _holds(x.dtype, to):
+        return x.src[0]
     base = constant_of(x)
     if base is not None and not (to.is_int and base != base):
         return const(base, to, x.shape)
     return make("cast", (x,), None, x.shape, to)
+
+
+def _holds(wide: DType, narrow: DType) -> bool:
+    """Whether a type has every value of another of its kind, so that converting there and back changes nothing."""
+    return wide.kind == narrow.kind and wide.size > narrow.size and wide.kind in "iuf"
 
 
 def elementwise(op: str, *src: TensorNode) -> TensorNode:

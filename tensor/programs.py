@@ -20,11 +20,10 @@ _lock = threading.Lock()
 
 
 def key_of_program(kernel: Kernel, device: str, threads: int | None, cache: str = "") -> ProgramKey:
-    """Equal for kernels that one program runs. (Which outputs may lie over inputs is not in a kernel's key.)"""
+    """Equal for kernels that one program runs. (What may lie over an input is in a kernel's identity, though not in its key.)"""
     from ..plan import canonical_of
 
-    aliases = "".join(f" {b.name}={a}" for b in kernel.buffers if (a := getattr(b, "alias", "")))
-    return canonical_of(kernel).identity + aliases, device, threads, cache
+    return canonical_of(kernel).identity, device, threads, cache
 
 
 def known(key: ProgramKey) -> Prog | None:

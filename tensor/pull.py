@@ -39,17 +39,23 @@ class Pulled:
 Loops = Mapping[int, tuple[TensorNode, tuple[int, ...]]]
 
 
-def pull(roots: Sequence[TensorNode], stored: Callable[[TensorNode], bool], by_memory: bool = False, loops: Loops | None = None) -> Pulled:
+def pull(
+    roots: Sequence[TensorNode], stored: Callable[[TensorNode], bool], by_memory: bool = False, loops: Loops | None = None,
+    kept: Mapping[int, D.DType] | None = None,
+) -> Pulled:  # fmt: skip
     """The kernel of `roots`. `stored` says of a node whether it is in memory before the kernel runs; a root is not.
     `by_memory`: loops run in the order in which outputs lie in memory (else in that of the computed node's
     dimensions): what a contraction's kernel stores through a permutation are then whole rows. `loops`: by id of a root,
-    a node that it is computed from and the order of that node's dimensions in which loops run."""
-    return _Pull(roots, stored, by_memory, loops or {}).pulled()
+    a node that it is computed from and the order of that node's dimensions in which loops run. `kept`: by id, types of
+    stored nodes that are not the nodes' own."""
+    return _Pull(roots, stored, by_memory, loops or {}, kept or {}).pulled()
 
 
 class _Pull:
-    def __init__(self, roots: Sequence[TensorNode], stored: Callable[[TensorNode], bool], by_memory: bool, loops: Loops) -> None:
-        self.stored, self.by_memory, self.loops = stored, by_memory, loops
+    def __init__(
+        self, roots: Sequence[TensorNode], stored: Callable[[TensorNode], bool], by_memory: bool, loops: Loops, kept: Mapping[int, D.DType]
+    ) -> None:
+        self.stored, self.by_memory, self.loops, self.kept = stored, by_memory, loops, kept
         self.own = {id(r) for r in roots}
         # readers before what they read, and whatever the graph's order is: kernels that store the same have one key
         self.roots = sorted(roots, key=lambda r: (-r.size, -self._work(r)))
@@ -67,7 +73,7 @@ class _Pull:
         stores, outs = [], []
         for n, root in enumerate(self.roots):
             top = self._shaped(root)
-            buffer = Buffer(f"out{n}" if len(self.roots) > 1 else "out", root.dtype, extents(top.shape), "out")
+            buffer = Buffer(f"out{n}" if len(self.roots) > 1 else "out", self._type(root), extents(top.shape), "out")
             stores.append(self._store(top, buffer, self.loops.get(id(root))))
             outs.append(buffer)
         # of results smaller than the largest, those that need less come first, as in the named kernels (mean, then deviation)
@@ -77,6 +83,10 @@ class _Pull:
         name = kernel_name(inside(self.roots, self.stored))
         kernel = Kernel(name, tuple(self.values), tuple(stores), (*self.buffers, *outs))
         return Pulled(kernel, tuple(self.buffers.values()), tuple(self.roots[n] for n in order))
+
+    def _type(self, t: TensorNode) -> D.DType:
+        """Of a node's memory."""
+        return self.kept.get(id(t), t.dtype)
 
     def _work(self, root: TensorNode) -> int:
         """Nodes behind a root, down to memory."""
@@ -108,7 +118,7 @@ class _Pull:
         elif self.by_memory:
             first = {a: next((d for d, i in enumerate(at) if a in N.axes_of(i)), -1) for a in loops}
             loops.sort(key=lambda a: first[a])  # stable: parts of one dimension keep their order
-        return Store(buffer, at, O.cast(expr, root.dtype), tuple(loops))
+        return Store(buffer, at, O.cast(expr, buffer.dtype), tuple(loops))
 
     def _axes(self, base: TensorNode, name: str) -> Indices:
         """Axes for a store: those at which an earlier store reads the node, if they are plain; else those of an earlier
@@ -139,7 +149,7 @@ class _Pull:
         where: Indices = tuple(at)
         for v in reversed(views):
             where = v.back(where)
-        return Store(buffer, where, O.cast(expr, node.dtype), tuple(a for a in axes if a.op == "axis"), to.combine, mask)
+        return Store(buffer, where, O.cast(expr, buffer.dtype), tuple(a for a in axes if a.op == "axis"), to.combine, mask)
 
     # elements -----------------------------------------------------------------------------------------------------
     def elem(self, t: TensorNode, at: Indices, mask: Node | None, top: bool = False) -> Node:
@@ -279,7 +289,7 @@ class _Pull:
         if far:
             buffer = far[0]
         else:
-            buffer = Buffer(f"in{len(self.buffers)}", t.dtype, extents(shape), "in", range=range_of(t))
+            buffer = Buffer(f"in{len(self.buffers)}", self._type(t), extents(shape), "in", range=range_of(t))
             self.buffers[buffer] = t
             known.append(buffer)
         ways.append(ReadParameter(terms, offsets, buffer))

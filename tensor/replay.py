@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 from ..ir.dtypes import uint8
 from . import buffers
 from .buffers import MOVES, BufferCell, BufferSpec, TensorBuffer, made
-from .calls import Call, KernelCall
 from .devices import rooms_of
 from .jit_places import PlacedCalls, Spot
+from .node import HostCall
 from .observe import WATCH, timed
 
 if TYPE_CHECKING:
     from ..devices import Executable
+    from ..ir.kernel import Kernel
     from ..plan import CallReplay
 
 
@@ -49,10 +50,15 @@ def release_arenas() -> None:
 
 @dataclass(frozen=True, slots=True)
 class LinkedCall:
-    """A call of the list and the executable of its kernel (None: NumPy's), with the values of its symbols."""
+    """A call of the list: of a kernel's executable, or NumPy's code (`host`). `name`: for people; `kernel`: where it is known;
+    `vars`: the values of its symbols."""
 
-    call: Call
-    executable: Executable | None
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    name: str
+    executable: Executable | None = None
+    host: HostCall | None = None
+    kernel: Kernel | None = None
     vars: tuple[int, ...] = ()
 
 
@@ -64,7 +70,8 @@ class ReplayProgram:
     ) -> None:
         """`specs`: of each place; `cells`: where tensors from outside are."""
         self.plan, self.specs, self.cells, self.device = plan, list(specs), cells, device
-        self.linked = [c for c in linked if any(self.specs[p].nbytes for p in c.call.outputs)]
+        self.calls = list(linked)
+        self.linked = [c for c in linked if any(self.specs[p].nbytes != 0 for p in c.outputs)]
         self.poison = False
         self._fresh = [self.specs[p] for p in plan.fresh]
         self._given = 1 + max((s.at for s in plan.spots if s.kind == "given"), default=-1)
@@ -151,7 +158,7 @@ class ReplayProgram:
                 out.append(_Native(self, run, where))
                 run = []
             if c is not None:
-                out.append(_Hosted(c.call))
+                out.append(_Hosted(c))
         return out
 
     # memory -------------------------------------------------------------------------------------------------------
@@ -212,8 +219,8 @@ class _Native:
         self.stays: list[tuple[int, int, int]] = []
         calls = []
         for i, c in enumerate(linked):
-            assert c.executable is not None and isinstance(c.call, KernelCall)
-            places = (*c.call.inputs, *c.call.outputs)
+            assert c.executable is not None
+            places = (*c.inputs, *c.outputs)
             for j, p in enumerate(places):
                 at = program.slot(program.plan.spots[p])
                 if at is None:
@@ -232,13 +239,13 @@ class _Native:
     def watched(self, program: ReplayProgram, addresses: list[int], given: Sequence[TensorBuffer], fresh: Sequence[TensorBuffer]) -> None:
         """One by one, timed."""
         for c in self.linked:
-            assert c.executable is not None and isinstance(c.call, KernelCall)
+            assert c.executable is not None
             at = []
-            for p in (*c.call.inputs, *c.call.outputs):
+            for p in (*c.inputs, *c.outputs):
                 slot = program.slot(program.plan.spots[p])
                 at.append(self.known[p] if slot is None else addresses[slot])
             call = c.executable.bind(c.vars)
-            with timed("kernel", c.call.kernel.name, program.device, c.call.kernel, c.executable.threads):
+            with timed("kernel", c.name, program.device, c.kernel, c.executable.threads):
                 call(*at)
 
     def patch(self, where: list[int]) -> None:
@@ -252,19 +259,18 @@ class _Native:
 class _Hosted:
     """A call of NumPy's code."""
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: LinkedCall) -> None:
         self.call = call
 
     def run(self, program: ReplayProgram, addresses: list[int], given: Sequence[TensorBuffer], fresh: Sequence[TensorBuffer]) -> None:
         """With a call's memory."""
-        assert not isinstance(self.call, KernelCall)
+        assert self.call.host is not None
         inputs = [program.array(p, given, fresh) for p in self.call.inputs]
-        program.store(self.call.outputs[0], self.call.call.function(*inputs), given, fresh)
+        program.store(self.call.outputs[0], self.call.host.function(*inputs), given, fresh)
 
     def watched(self, program: ReplayProgram, addresses: list[int], given: Sequence[TensorBuffer], fresh: Sequence[TensorBuffer]) -> None:
         """The same, timed."""
-        assert not isinstance(self.call, KernelCall)
-        with timed("numpy", self.call.call.name, program.device):
+        with timed("numpy", self.call.name, program.device):
             self.run(program, addresses, given, fresh)
 
     def patch(self, where: list[int]) -> None:

@@ -76,9 +76,9 @@ class Backward:
         for n, dy in zip(outs, given, strict=True):
             self.give(n, dy)
         for n in reversed(self.order):
-            dy = self.found.get(id(n)) if id(n) not in self.ends else None
-            if dy is None:
+            if id(n) in self.ends or id(n) not in self.found:
                 continue
+            dy = self.found[id(n)]
             softmax = self.softmaxes.get(id(n))
             if softmax is not None:
                 self.give(*softmax.gradient(self.value(n), dy, self.found))

@@ -144,6 +144,11 @@ def extent(n: int) -> int | Node:
     return n.node if isinstance(n, SymbolicSize) else n
 
 
+def size_of(found: int | Node) -> int:
+    """An extent of `ir` as a size."""
+    return _size(found) if isinstance(found, Node) else found
+
+
 def extents(shape: Iterable[int]) -> tuple[int | Node, ...]:
     """A shape as `ir` has it."""
     return tuple(n.node if isinstance(n, SymbolicSize) else n for n in shape)

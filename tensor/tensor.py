@@ -10,11 +10,12 @@ from ..ir.dtypes import dtype as dtype_of
 from .assigning import assign
 from .handle import TensorHandle, node_of
 from .leaves import leaf
-from .lift import in_place, lifted, operator
+from .lift import all_lifted, in_place, lifted, operator
 from .ops import activations as A
 from .ops import arithmetic as N
 from .ops import comparison as C
 from .ops import elementary as F
+from .ops import elementwise as E
 from .ops import indexing as I
 from .ops import joining as J
 from .ops import linalg as L
@@ -23,7 +24,6 @@ from .ops import reduction as R
 from .ops import sorting as S
 from .ops import updating as U
 from .ops.creation import tril, triu
-from .ops.elementwise import where
 from .ops.powers import power
 from .primitives import cast
 from .symbols import SymbolicSize, size
@@ -34,7 +34,7 @@ as_node = node_of
 def _astype(x: Any, dtype: str | DType) -> Any:
     """Converted to another type."""
     to = dtype_of(dtype)
-    return C.truth(x) if to.kind == "b" else cast(x, to)
+    return E.truth(x) if to.kind == "b" else cast(x, to)
 
 
 def _reshape(x: Any, *shape: int | Sequence[int]) -> Any:
@@ -80,7 +80,7 @@ class Tensor(TensorHandle):
     __add__, __radd__, __iadd__ = operator(N.add), operator(N.add, True), in_place(N.add)
     __sub__, __rsub__, __isub__ = operator(N.subtract), operator(N.subtract, True), in_place(N.subtract)
     __mul__, __rmul__, __imul__ = operator(N.multiply), operator(N.multiply, True), in_place(N.multiply)
-    __truediv__, __rtruediv__, __itruediv__ = operator(N.divide), operator(N.divide, True), in_place(N.divide)
+    __truediv__, __rtruediv__, __itruediv__ = operator(E.divide), operator(E.divide, True), in_place(E.divide)
     __floordiv__, __rfloordiv__, __ifloordiv__ = operator(N.floor_divide), operator(N.floor_divide, True), in_place(N.floor_divide)
     __mod__, __rmod__, __imod__ = operator(N.remainder), operator(N.remainder, True), in_place(N.remainder)
     __pow__, __rpow__, __ipow__ = operator(power), operator(power, True), in_place(power)
@@ -110,14 +110,14 @@ class Tensor(TensorHandle):
     abs, sign, square, reciprocal = lifted(N.absolute), lifted(N.sign), lifted(N.square), lifted(N.reciprocal)
     maximum, minimum = lifted(N.maximum), lifted(N.minimum)
     floor, ceil, round, trunc = lifted(N.floor), lifted(N.ceil), lifted(N.round), lifted(N.trunc)
-    exp, exp2, expm1, log, log1p, log2, log10 = map(lifted, (F.exp, F.exp2, F.expm1, F.log, F.log1p, F.log2, F.log10))
+    exp, exp2, expm1, log, log1p, log2, log10 = all_lifted(F.exp, F.exp2, F.expm1, F.log, F.log1p, F.log2, F.log10)
     sqrt, rsqrt, erf = lifted(F.sqrt_), lifted(F.rsqrt), lifted(F.erf)
-    sin, cos, tan, asin, acos, atan = map(lifted, (F.sin, F.cos, F.tan, F.asin, F.acos, F.atan))
-    sinh, cosh, tanh, asinh, acosh, atanh = map(lifted, (F.sinh, F.cosh, F.tanh, F.asinh, F.acosh, F.atanh))
+    sin, cos, tan, asin, acos, atan = all_lifted(F.sin, F.cos, F.tan, F.asin, F.acos, F.atan)
+    sinh, cosh, tanh, asinh, acosh, atanh = all_lifted(F.sinh, F.cosh, F.tanh, F.asinh, F.acosh, F.atanh)
     isnan, isinf, isfinite = lifted(C.isnan), lifted(C.isinf), lifted(C.isfinite)
     logical_not = lifted(C.logical_not)
-    relu, gelu, silu, sigmoid, softplus, elu = map(lifted, (A.relu, A.gelu, A.silu, A.sigmoid, A.softplus, A.elu))
-    leaky_relu, mish, hardswish, softsign = map(lifted, (A.leaky_relu, A.mish, A.hardswish, A.softsign))
+    relu, gelu, silu, sigmoid, softplus, elu = all_lifted(A.relu, A.gelu, A.silu, A.sigmoid, A.softplus, A.elu)
+    leaky_relu, mish, hardswish, softsign = all_lifted(A.leaky_relu, A.mish, A.hardswish, A.softsign)
 
     # movement -----------------------------------------------------------------------------------------------------
     reshape, permute, transpose, expand = lifted(_reshape), lifted(_permute), lifted(_permute), lifted(_expand)
@@ -167,7 +167,7 @@ class Tensor(TensorHandle):
         return self
 
 
-_setitem, _where, _expand_dims, _transposed = lifted(U.setitem), lifted(where), lifted(M.expand_dims), lifted(M.transposed)
+_setitem, _where, _expand_dims, _transposed = lifted(U.setitem), lifted(E.where), lifted(M.expand_dims), lifted(M.transposed)
 _two_transposed = lifted(M.two_transposed)
 
 __all__ = ["Tensor", "as_node", "leaf"]

@@ -28,7 +28,7 @@ def vmap(f: Callable[..., Any], in_axes: int | Sequence[int | None] | None = 0, 
     and results are trees. The values of a batch cannot be read inside of `f`. Raises UsageError where sizes differ."""
 
     def mapped(*args: Any) -> Any:
-        axes = list(in_axes) if isinstance(in_axes, (list, tuple)) else [in_axes] * len(args)
+        axes: list[int | None] = [in_axes] * len(args) if in_axes is None or isinstance(in_axes, int) else list(in_axes)
         if len(axes) != len(args):
             raise UsageError(f"vmap: {len(axes)} in_axes for {len(args)} arguments")
         table: dict[int, TensorNode] = {}
@@ -65,7 +65,8 @@ def _placeholder(t: Tensor, at: int, table: dict[int, TensorNode], slots: list[T
     shape = tuple(t.shape[d] for d in order[1:])
     slots.append(make("slot", (), Mark("vmap"), shape, t.dtype))
     table[id(slots[-1])] = P.view(t.node, maps.permute(t.shape, order))
-    return Tensor.of(slots[-1], t.device)
+    out: Tensor = Tensor.of(slots[-1], t.device)
+    return out
 
 
 def _moved(t: Tensor, found: TensorNode | None, size: int, to: int) -> Tensor:
@@ -76,7 +77,8 @@ def _moved(t: Tensor, found: TensorNode | None, size: int, to: int) -> Tensor:
         raise UsageError(f"vmap: out_axes {to} of a result of shape {list(n.shape)}")
     at = to % rank
     order = [*range(1, at + 1), 0, *range(at + 1, rank)]
-    return Tensor.of(P.view(n, maps.permute(n.shape, order)), t.device)
+    out: Tensor = Tensor.of(P.view(n, maps.permute(n.shape, order)), t.device)
+    return out
 
 
 def _batched(n: TensorNode, src: tuple[TensorNode, ...], arg: Any, new: list[bool]) -> TensorNode:

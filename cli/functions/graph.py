@@ -14,6 +14,9 @@ from ...ir.errors import UsageError
 from ..style import bytes_text, console, table
 from .asked import FunctionGraph, ask
 from .named import named
+from .page import page
+from .picture import dot_text
+from .texts import count_text, shape_dtype, summary
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,8 +42,6 @@ def run(args: Namespace) -> int:
 
 def _written(args: Namespace, found: FunctionGraph) -> list[str]:
     """Write the files that were asked for; a line about each."""
-    from .picture import dot_text
-
     said = []
     if args.json:
         said.append(_write(args.json, json.dumps({"function": found.path, **found.facts.to_json()}, indent=1) + "\n"))
@@ -49,8 +50,6 @@ def _written(args: Namespace, found: FunctionGraph) -> list[str]:
     if args.svg:
         said.append(_write(args.svg, _drawn(dot_text(found))))
     if args.html:
-        from .page import page
-
         said.append(_write(args.html, page(found)))
     return said
 
@@ -104,6 +103,8 @@ def _print(out: Console, args: Namespace, found: FunctionGraph) -> None:
 def _about(k: KernelFacts, tensors: dict[int, TensorFacts]) -> list[tuple[str, str]]:
     rows = [("reads", ", ".join(_tensor(tensors[p]) for p in k.inputs) or "nothing")]
     rows += [("writes", f"{_tensor(tensors[p])}: {tensors[p].rule}") for p in k.outputs]
+    if k.folded:
+        rows.append(("in tiles", "contractions whose results never reach memory: each tile is used at once (the online rewrite)"))
     if k.lines:
         rows.append(("lines", ", ".join(k.lines)))
     if k.host:
@@ -148,27 +149,5 @@ def boundaries(facts: GraphFacts) -> object:
     return made
 
 
-def summary(facts: GraphFacts) -> str:
-    """`2 kernels, 17.8 MFLOP, 834 KiB moved; one operation at a time 2.44 MiB (2.9 times as much)`."""
-    many = f"{len(facts.kernels)} kernel{'s' * (len(facts.kernels) != 1)}"
-    text = f"{many}, {count_text(facts.flops)}FLOP, {bytes_text(facts.nbytes)} moved"
-    if facts.unfused > facts.nbytes:
-        text += f"; one operation at a time {bytes_text(facts.unfused)} ({facts.unfused / max(1, facts.nbytes):.2g} times as much)"
-    return text + (f"; {bytes_text(facts.kept)} of intermediates never reach memory" if facts.kept else "")
-
-
 def _tensor(t: TensorFacts) -> str:
     return f"{t.label or 'constant'} {shape_dtype(t)}"
-
-
-def shape_dtype(t: TensorFacts) -> str:
-    """`float32[64, 128]`."""
-    return f"{t.dtype}[{', '.join(map(str, t.shape))}]"
-
-
-def count_text(n: int) -> str:
-    """`8.39 M`, `12 `: to be followed by a unit."""
-    for limit, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if n >= limit:
-            return f"{n / limit:.3g} {unit}"
-    return f"{n} "

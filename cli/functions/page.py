@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from ...ir.kernel_text import kernel_text
 from ..style import bytes_text
-from .graph import count_text, shape_dtype, summary
 from .picture import svg
+from .texts import count_text, shape_dtype, summary
 
 if TYPE_CHECKING:
     from .asked import FunctionGraph

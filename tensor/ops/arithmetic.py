@@ -116,7 +116,8 @@ def _bound(x: TensorNode, bound: Scalar) -> Scalar:
         if near != int(near):
             raise UsageError(f"clip of {x.dtype}: the bound {bound} is no whole number")
         bound = int(near)
-    return max(lo, min(bound, hi))
+    kept: int = max(lo, min(bound, hi))
+    return kept
 
 
 # rounding ---------------------------------------------------------------------------------------------------------

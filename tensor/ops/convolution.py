@@ -71,7 +71,7 @@ def conv_transpose(
     rank = len(weight.shape) - 2
     if len(x.shape) == rank + 1:
         options = {"stride": stride, "padding": padding, "dilation": dilation, "output_padding": output_padding}
-        one = conv_transpose(reshape(x, (1, *x.shape)), weight, bias, groups=groups, **options)  # type: ignore[arg-type]
+        one = conv_transpose(reshape(x, (1, *x.shape)), weight, bias, groups=groups, **options)
         return reshape(one, one.shape[1:])
     name = "conv_transpose"
     _check(name, x, weight, bias, groups, weight.shape[1] * groups if rank > 0 else 0, weight.shape[0])

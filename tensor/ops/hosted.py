@@ -36,7 +36,8 @@ def sort(x: Array, axis: int, descending: bool) -> Array:
 
     if not descending:
         return np.sort(x, axis=axis, kind="stable")
-    return np.take_along_axis(x, argsort(x, axis, True), axis)
+    out: Array = np.take_along_axis(x, argsort(x, axis, True), axis)
+    return out
 
 
 def argsort(x: Array, axis: int, descending: bool) -> Array:
@@ -47,7 +48,8 @@ def argsort(x: Array, axis: int, descending: bool) -> Array:
     if not descending:
         return np.argsort(x, axis=axis, kind="stable").astype(np.int64)
     back = np.argsort(np.flip(x, axis), axis=axis, kind="stable")
-    return np.flip(x.shape[axis] - 1 - back, axis).astype(np.int64)
+    out: Array = np.flip(x.shape[axis] - 1 - back, axis).astype(np.int64)
+    return out
 
 
 def searchsorted(x: Array, v: Array, right: bool) -> Array:

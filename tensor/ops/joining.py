@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from ...ir import index as ix
 from ...ir.dtypes import int64
 from ...ir.errors import UsageError
+from ...ir.node import Node
 from ...ir.node import const as node_const
 from .. import maps
 from ..maps import Shape
@@ -66,7 +67,7 @@ def _continued(x: TensorNode, pairs: Sequence[tuple[int, int]], mode: str) -> Te
     return view(x, maps.IndexMap(shape, x.shape, axes, tuple(at)))
 
 
-def _mirrored(place: ix.Node, n: int, before: int) -> ix.Node:
+def _mirrored(place: Node, n: int, before: int) -> Node:
     """0 1 2 3 2 1 0 1 …: n − 1 − |(place mod 2(n − 1)) − (n − 1)|."""
     if n <= 1:
         return node_const(0)

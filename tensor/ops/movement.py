@@ -185,8 +185,7 @@ def expand_dims(x: TensorNode, /, *, axis: int | Sequence[int] = 0) -> TensorNod
     """A dimension of size 1 before dimension `axis` of the result."""
     if not isinstance(axis, int):
         rank = len(x.shape) + len(axis)
-        at = sorted(a % rank for a in axis)
-        for a in at:
+        for a in sorted(a % rank for a in axis):
             x = expand_dims(x, axis=a)
         return x
     rank = len(x.shape) + 1

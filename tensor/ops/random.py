@@ -12,7 +12,7 @@ from math import pi
 from ...ir.dtypes import DType, float32, float64, int64, uint32, uint64
 from ...ir.dtypes import dtype as dtype_of
 from ...ir.errors import UsageError
-from ..node import TensorNode
+from ..node import TensorNode, constant_of
 from ..primitives import cast, const, elementwise, iota, reshape
 from .creation import shape_of
 from .elementary import times
@@ -30,7 +30,7 @@ Key = tuple[int, int]
 def threefry(key: tuple[TensorNode, TensorNode], counter: tuple[TensorNode, TensorNode], rounds: int = 20) -> tuple[TensorNode, TensorNode]:
     """Two uint32 words of random bits for each counter (nodes of uint32, all of one shape)."""
     k0, k1 = key
-    schedule = (k0, k1, elementwise("xor", elementwise("xor", k0, k1), like(k0, PARITY)))
+    schedule = (k0, k1, _parity(k0, k1))
     x0, x1 = elementwise("add", counter[0], k0), elementwise("add", counter[1], k1)
     for i in range(rounds):
         r = ROTATIONS[(i // 4) % 2][i % 4]
@@ -41,6 +41,14 @@ def threefry(key: tuple[TensorNode, TensorNode], counter: tuple[TensorNode, Tens
             x0 = elementwise("add", x0, schedule[n % 3])
             x1 = elementwise("add", elementwise("add", x1, schedule[(n + 1) % 3]), like(x1, n))
     return x0, x1
+
+
+def _parity(k0: TensorNode, k1: TensorNode) -> TensorNode:
+    """The third word of the key schedule; of a key that is known, a number."""
+    a, b = constant_of(k0), constant_of(k1)
+    if a is not None and b is not None:
+        return like(k0, int(a) ^ int(b) ^ PARITY)
+    return elementwise("xor", elementwise("xor", k0, k1), like(k0, PARITY))
 
 
 def _rotated(x: TensorNode, by: int) -> TensorNode:
@@ -116,8 +124,8 @@ def randint(shape: int | Sequence[int], low: int, high: int, key: Key, *, dtype:
     x0, x1 = bits(shape, key)
     wide = elementwise("or", elementwise("shl", cast(x0, uint64), const(32, uint64, x0.shape)), cast(x1, uint64))
     rest = elementwise("remainder", wide, like(wide, high - low))
-    out = cast(rest, int64)
-    return cast(elementwise("add", out, like(out, low)) if low else out, kind)
+    # sums of unsigned numbers wrap, so a negative `low` is right as well
+    return cast(elementwise("add", rest, like(rest, low % (1 << 64))), kind)
 
 
 def bernoulli(shape: int | Sequence[int], p: float, key: Key) -> TensorNode:

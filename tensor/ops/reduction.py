@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod as product_of
 
-from ...ir.dtypes import DType, bool_, int64
+from ...ir.dtypes import DType, bool_, int32, int64
 from ...ir.dtypes import dtype as dtype_of
 from ...ir.errors import UsageError
 from .. import maps
@@ -19,6 +19,8 @@ from .movement import dims, kept
 
 Axis = int | Sequence[int] | None
 Kind = str | DType | None
+NOWHERE = 2**31 - 1
+"""The place of no element, as a 32-bit integer: larger than all places."""
 
 
 def reduced(combine: str, x: TensorNode, axis: Axis, keepdims: bool, name: str) -> TensorNode:
@@ -135,8 +137,9 @@ def _arg(combine: str, x: TensorNode, axis: int | None, keepdims: bool) -> Tenso
     hit = elementwise("eq", flat, expand(best, flat.shape))
     if flat.dtype.is_float:
         hit = elementwise("or", hit, elementwise("ne", flat, flat))
-    places = choose(hit, along(n, flat.shape, d), n)
-    out = reduce("min", places, (d,))
+    kind = int32 if n <= NOWHERE else int64
+    places = choose(hit, cast(along(n, flat.shape, d), kind), NOWHERE if kind is int32 else n)
+    out = cast(reduce("min", places, (d,)), int64)
     if not keepdims:
         return out
     return reshape(out, (1,) * rank) if axis is None else kept(out, x.shape, (d,))

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from ...ir.dtypes import DType
 from ..graph import Graph
 from ..maps import Indices
 from ..node import TensorNode
 from .folds import find_folds
 from .heads import epilogue, is_contraction, is_head
+from .kept import kept_types
 from .limits import cuts
 from .regions import FoldedEnds, KernelRegion, Regions
 from .rules import Rule
@@ -32,6 +34,11 @@ class Parted:
 
     groups: list[Group]
     regions: Regions
+
+    def kept_types(self) -> dict[int, DType]:
+        """By id, the types of the stored nodes that are kept in another than their own."""
+        graph = self.regions.graph
+        return kept_types((n for n, _ in self.regions.stored.values()), set(graph.outputs), self.regions.is_stored)
 
     def strays(self) -> list[TensorNode]:
         """Absorbed contractions that a kernel without a fold would compute, whole: they are better stored."""

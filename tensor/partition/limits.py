@@ -43,7 +43,8 @@ def cuts(graph: Graph, stored: Callable[[TensorNode], bool]) -> list[TensorNode]
 def _union(
     n: TensorNode, behind: dict[int, set[int]], arrays: dict[int, set[int]], memory: Callable[[TensorNode], bool]
 ) -> tuple[set[int], set[int]]:
-    nodes, reads = {id(n)}, set()
+    nodes: set[int] = set() if n.op in ("view", "const", "iota") else {id(n)}  # indices and numbers are no operations
+    reads: set[int] = set()
     for s in n.src:
         if memory(s):
             reads.add(id(s))

@@ -133,7 +133,10 @@ class Regions:
             for u in list(uses.values()):
                 r = u.region
                 row = (
-                    r is not host and r.head is None and {_units(at) for at in u.indices} == {_units(r.axes)} and r.base.op == "elementwise"
+                    r is not host
+                    and r.head is None
+                    and {_units(at) for at in u.indices} == {_units(r.axes)}
+                    and r.base.op in ("elementwise", "cast")
                 )
                 if row and not self.graph.depends(r.root, host.root) and not self.graph.depends(host.root, r.root):
                     self._become(r, host)
