@@ -6,7 +6,7 @@ import os
 import sys
 
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_OURS = tuple(_HERE + d + os.sep for d in ("tensor", "xp", "plan", "cli"))
+_OURS = tuple(_HERE + d + os.sep for d in ("tensor", "xp", "plan", "cli", "ir"))
 
 Line = tuple[str, int]
 """File and line number; ("", 0) where nobody outside of Tilewright is on the stack."""

@@ -177,9 +177,9 @@ def padded(source: Shape, before: Sequence[int], after: Sequence[int]) -> IndexM
     shape = tuple(b + n + a for n, b, a in zip(source, before, after))
     axes, mask = holes(shape), const(True)
     for i, n, b, a in zip(axes, source, before, after):
-        if b:
+        if b != 0:
             mask = mask & (i >= number(b))
-        if a:
+        if a != 0:
             mask = mask & (i < number(b + n))
     indices = tuple(ix.add(i, number(-b)) for i, b in zip(axes, before))
     return IndexMap(shape, source, axes, indices, None if mask.op == "const" and mask.arg else mask)
