@@ -67,7 +67,7 @@ def save(
     place: BuildPlace,
     outs: Sequence[TensorNode],
     nodes: Sequence[TensorNode],
-    plan: BuildPlacedCalls,
+    plan: PlacedCalls,
     linked: Sequence[LinkedCall],
     found: dict[int, FoundKernel],
 ) -> None:
