@@ -69,10 +69,10 @@ def parameters(case: TensorCase) -> Arrays:
         c = s["width"]
         scale = 0.02 / (2 * s["layers"]) ** 0.5
         return {
-            f"{name}norm1": 1 + normal(c), f"{name}shift1": normal(c), f"{name}qkv": normal(c, 3 * c), f"{name}qkv_bias": normal(3 * c),
-            f"{name}out": normal(c, c, deviation=scale), f"{name}out_bias": normal(c), f"{name}norm2": 1 + normal(c), f"{name}shift2": normal(c),
-            f"{name}up": normal(c, 4 * c), f"{name}up_bias": normal(4 * c), f"{name}down": normal(4 * c, c, deviation=scale),
-            f"{name}down_bias": normal(c),
+            f"{name}ln1.w": 1 + normal(c), f"{name}ln1.b": normal(c), f"{name}qkv.w": normal(c, 3 * c), f"{name}qkv.b": normal(3 * c),
+            f"{name}out.w": normal(c, c, deviation=scale), f"{name}out.b": normal(c), f"{name}ln2.w": 1 + normal(c), f"{name}ln2.b": normal(c),
+            f"{name}up.w": normal(c, 4 * c), f"{name}up.b": normal(4 * c), f"{name}down.w": normal(4 * c, c, deviation=scale),
+            f"{name}down.b": normal(c),
         }  # fmt: skip
 
     if case.model == "block":
@@ -81,8 +81,8 @@ def parameters(case: TensorCase) -> Arrays:
         c = s["width"]
         found = {"tokens": normal(s["vocabulary"], c), "places": normal(s["seq"], c)}
         for n in range(s["layers"]):
-            found |= block(f"h{n}.")
-        return found | {"norm": 1 + normal(c), "shift": normal(c)}
+            found |= block(f"blocks.{n}.")
+        return found | {"ln.w": 1 + normal(c), "ln.b": normal(c)}
     if case.model == "mlp":
         sizes = (s["inputs"], s["width"], s["width"], s["classes"])
         pairs = [(normal(a, b, deviation=(2 / a) ** 0.5), normal(b)) for a, b in zip(sizes, sizes[1:])]

@@ -2,40 +2,43 @@
 
 from __future__ import annotations
 
+import sys
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from tensor_cases import LEARNING, TensorCase
-from tilewright import Tensor, nn, xp
+from tilewright import Tensor, nn
 from tilewright.tensor.grad import value_and_grad, vjp
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
+example = import_module("gpt2")
 
 Tensors = dict[str, Any]
 
 
-def attention(x: Any, heads: int) -> Any:
-    """Causal attention of x (batch, seq, 3·width), which has queries, keys and values side by side → (batch, seq, width)."""
-    b, s, width = x.shape[0], x.shape[1], x.shape[2] // 3
-    q, k, v = x.reshape(b, s, 3, heads, width // heads).permute(2, 0, 3, 1, 4).unstack()
-    at = xp.arange(s)
-    scores = xp.where(at[None, :] <= at[:, None], (q @ k.mT) * (width // heads) ** -0.5, -float("inf"))
-    return (scores.softmax(-1) @ v).permute(0, 2, 1, 3).reshape(b, s, width)
+def tree(p: Tensors) -> Any:
+    """Parameters by dotted names as the nested ones of the example: "blocks.0.ln1.w" is p["blocks"][0]["ln1"]["w"]."""
+    out: dict[str, Any] = {}
+    for name, t in p.items():
+        *path, last = name.split(".")
+        at = out
+        for part in path:
+            at = at.setdefault(part, {})
+        at[last] = t
+    if "blocks" in out:
+        out["blocks"] = [out["blocks"][str(n)] for n in range(len(out["blocks"]))]
+    return out
 
 
-def block(p: Tensors, x: Any, heads: int, name: str = "") -> Any:
-    """A GPT-2 block of x (batch, seq, width)."""
-    w = {k.removeprefix(name): v for k, v in p.items() if k.startswith(name)}
-    h = attention(nn.layer_norm(x, w["norm1"], w["shift1"]) @ w["qkv"] + w["qkv_bias"], heads)
-    x = x + h @ w["out"] + w["out_bias"]
-    h = (nn.layer_norm(x, w["norm2"], w["shift2"]) @ w["up"] + w["up_bias"]).gelu(approximate="tanh")
-    return x + h @ w["down"] + w["down_bias"]
+def gpt2(p: Tensors, text: Any, labels: Any, s: dict[str, int]) -> Any:
+    """The loss of the example, whose code this is."""
+    return example.loss_of(tree(p), text, labels, example.Size(s["layers"], s["heads"], s["width"], s["seq"], s["vocabulary"]))
 
 
-def gpt2(p: Tensors, text: Any, labels: Any, sizes: dict[str, int]) -> Any:
-    """The mean cross-entropy of the next token; the head is the table of tokens."""
-    x = p["tokens"].take(text, axis=0) + p["places"]
-    for n in range(sizes["layers"]):
-        x = block(p, x, sizes["heads"], f"h{n}.")
-    logits = nn.layer_norm(x, p["norm"], p["shift"]) @ p["tokens"].mT
-    return nn.cross_entropy(logits.reshape(-1, sizes["vocabulary"]), labels.reshape(-1))
+def block(p: Tensors, x: Any, heads: int) -> Any:
+    """A block of the example."""
+    return example.block(tree(p), x, heads)
 
 
 def mlp(p: Tensors, x: Any, labels: Any) -> Any:

@@ -16,7 +16,6 @@ from typing import Any
 from cpu_player import burst
 from tensor_cases import CASES, TensorCase, inputs, parameters, small
 from tensor_models import outputs, tensors
-from tensor_replay import bind, kernels_of, programs
 
 MOST_TUNED = 6
 """Distinct kernels that share the seconds of tuning."""
@@ -35,6 +34,11 @@ def arrays_of(case: TensorCase) -> tuple[Any, Any, Any]:
     p, x = parameters(case), inputs(case)
     state = {f"{m} {k}": np.zeros_like(a) for k, a in p.items() for m in "mv"} if case.what == "step" else {}
     return p, x, state | ({"corrections": np.array([0.1, 0.001], np.float32)} if state else {})
+
+
+def kernels_of(made: Any) -> list[Any]:
+    """The kernel of each call that is not NumPy's."""
+    return [c.kernel for c in made.calls if hasattr(c, "kernel")]
 
 
 def tune(made: Any, seconds: float, threads: int, cache: str) -> list[dict[str, Any]]:
@@ -62,28 +66,46 @@ def tune(made: Any, seconds: float, threads: int, cache: str) -> list[dict[str, 
 def prepare(job: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """(what a burst calls, what to tell)."""
     import numpy as np
-    from tilewright.tensor.calls import call_list, leaves_of
+    import tilewright
+    from tilewright.plan import canonical_of
+    from tilewright.tensor.calls import call_list
 
     case = case_of(job)
     p, x, state = (tensors(a, case) for a in arrays_of(case))
     begin = time.perf_counter()
     out = outputs(case, p, x, state)
     graph = time.perf_counter()
-    nodes = [t.node for t in out.values()]
-    made = call_list(nodes)
+    made = call_list([t.node for t in out.values()])
     pulled = time.perf_counter()
-    told: dict[str, Any] = {"kernels": len(made.calls), "graph_seconds": round(graph - begin, 3), "pull_seconds": round(pulled - graph, 3)}
+    distinct = len({canonical_of(k).identity for k in kernels_of(made)})
+    told: dict[str, Any] = {"kernels": len(made.calls), "distinct": distinct}
+    told |= {"graph_seconds": round(graph - begin, 3), "pull_seconds": round(pulled - graph, 3)}
+    del out
     if job["tune"]:
         told["tuned"] = tune(made, job["tune"], job["threads"], job["cache"])
+    donated = ("p", "state") if case.what == "step" else ()
+
+    def step(p: Any, given: Any, state: Any) -> Any:
+        return outputs(case, p, given, state)
+
+    function = tilewright.jit(step, threads=job["threads"], cache=job["cache"], donate=donated)
     begin = time.perf_counter()
-    progs = programs(made, job["threads"], job["cache"])
-    told |= {"distinct": len(progs), "compile_seconds": round(time.perf_counter() - begin, 3)}
-    told["origins"] = {o: sum(str(q.origin) == o for q in progs.values()) for o in {str(q.origin) for q in progs.values()}}
-    replay, found = bind(made, leaves_of(nodes), progs)
-    replay()
-    kept = {n: a for n, a in zip(out, found) if not n.startswith(("m ", "v "))}
-    np.savez(Path(job["folder"]) / f"{job['as']}.npz", **{k.replace("/", "_"): a for k, a in kept.items()})
-    return replay, told
+    first = function(p, x, state)
+    told["first_seconds"] = round(time.perf_counter() - begin, 3)
+    kept = {k: t.numpy().copy() for k, t in first.items() if not k.startswith(("m ", "v "))}
+    np.savez(Path(job["folder"]) / f"{job['as']}.npz", **kept)
+    holder = {"p": p, "state": state}
+    if case.what != "step":
+        return lambda: function(p, x, state), told
+    del p, state
+
+    def update(found: Any) -> None:
+        for kind in holder.values():
+            kind |= {k: found[k] for k in kind if k in found}
+
+    update(first)
+    del first
+    return lambda: update(function(holder["p"], x, holder["state"])), told
 
 
 def main() -> None:

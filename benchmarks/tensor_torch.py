@@ -16,13 +16,13 @@ def block(p: Tensors, x: Any, heads: int, name: str = "") -> Any:
     """A GPT-2 block of x (batch, seq, width)."""
     w = {k.removeprefix(name): v for k, v in p.items() if k.startswith(name)}
     b, s, c = x.shape
-    h = F.layer_norm(x, (c,), w["norm1"], w["shift1"])
-    q, k, v = _linear(h, w["qkv"], w["qkv_bias"]).split(c, 2)
+    h = F.layer_norm(x, (c,), w["ln1.w"], w["ln1.b"])
+    q, k, v = _linear(h, w["qkv.w"], w["qkv.b"]).split(c, 2)
     q, k, v = (t.view(b, s, heads, c // heads).transpose(1, 2) for t in (q, k, v))
     h = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(b, s, c)
-    x = x + _linear(h, w["out"], w["out_bias"])
-    h = F.gelu(_linear(F.layer_norm(x, (c,), w["norm2"], w["shift2"]), w["up"], w["up_bias"]), approximate="tanh")
-    return x + _linear(h, w["down"], w["down_bias"])
+    x = x + _linear(h, w["out.w"], w["out.b"])
+    h = F.gelu(_linear(F.layer_norm(x, (c,), w["ln2.w"], w["ln2.b"]), w["up.w"], w["up.b"]), approximate="tanh")
+    return x + _linear(h, w["down.w"], w["down.b"])
 
 
 def _linear(x: Any, w: Any, b: Any) -> Any:
@@ -36,8 +36,8 @@ def loss(case: TensorCase, p: Tensors, given: Tensors) -> Any:
     if case.model == "gpt2":
         x = F.embedding(given["text"], p["tokens"]) + p["places"]
         for n in range(s["layers"]):
-            x = block(p, x, s["heads"], f"h{n}.")
-        logits = F.linear(F.layer_norm(x, (s["width"],), p["norm"], p["shift"]), p["tokens"])
+            x = block(p, x, s["heads"], f"blocks.{n}.")
+        logits = F.linear(F.layer_norm(x, (s["width"],), p["ln.w"], p["ln.b"]), p["tokens"])
         return F.cross_entropy(logits.view(-1, s["vocabulary"]), given["labels"].view(-1))
     x = given["x"]
     if case.model == "mlp":

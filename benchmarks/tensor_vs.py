@@ -11,7 +11,8 @@ compiled code; with --tune SECONDS also `tuned`: the heaviest kernels of each ca
 `errors`: the largest difference from PyTorch's loss and gradients (NumPy's chains), relative to the largest element of
 each array; a case fails where one is above its tolerance (parameters after a step of AdamW are compared by its rate).
 `kernels`, `distinct`: how many a call runs; `graph_seconds` and `pull_seconds`: making the graph, and partition and
-pulling together; `compile_seconds`: schedules, code and loading for all distinct kernels; `peak_mb`: the high-water mark
+pulling together; `first_seconds`: the first call of the captured function, with schedules, code
+and loading for all distinct kernels; `peak_mb`: the high-water mark
 of the process's memory after one call. Facts of a process alone (a hundred kernels, replay) come from `tensor_facts.py`.
 
 --rivals: an interpreter with torch, and perhaps tinygrad and jax; default this one. --small: tiny models, to see that

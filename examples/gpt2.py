@@ -143,7 +143,7 @@ def written(params, size, start, count):
     return decode(tokens)
 
 
-def main(steps=150, size="tiny", batch=8, context=None, text=None, say=print, tokens_written=48):
+def main(steps=600, size="tiny", batch=8, context=None, text=None, say=print, tokens_written=48):
     """The loss after each step. `size`: a name or a Size."""
     shapes = SIZES.get(size, size)
     data = encode(text or made_text.text())
@@ -155,7 +155,7 @@ def main(steps=150, size="tiny", batch=8, context=None, text=None, say=print, to
         began = time.perf_counter()
         loss, params, state = step(params, state, Tensor(x), Tensor(y))
         losses.append(loss.item())
-        if i % 10 == 0 or i == steps - 1:
+        if i % 50 == 0 or i == steps - 1:
             say(f"step {i:4}  loss {losses[-1]:.4f}  {x.size / (time.perf_counter() - began):,.0f} tokens/s")
     say(repr(written(params, shapes, data[:16], tokens_written)))
     return losses
@@ -163,7 +163,7 @@ def main(steps=150, size="tiny", batch=8, context=None, text=None, say=print, to
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=int, default=150)
+    parser.add_argument("--steps", type=int, default=600)
     parser.add_argument("--size", choices=SIZES, default="tiny")
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--context", type=int, default=None, help="tokens of a sequence (the model's own by default)")

@@ -76,12 +76,15 @@ def host_room(size: int) -> Array:
     return room
 
 
+ALONE = 3
+"""What CPython counts for an array that only the caller of `release` knows: its name there, the parameter, and the count's own."""
+
+
 def release(array: Array, size: int) -> None:
-    """A tensor's array is not needed any more by the caller, who has the only names `array` and one more for it. Its block
-    goes to the pool unless somebody else still sees it (a view keeps its base alive, which CPython's counts tell)."""
+    """A tensor's array is not needed any more by the caller, who has one name for it. Its block goes to the pool unless
+    somebody else sees it: the array itself, or a view, which keeps its base alive (CPython's counts tell both)."""
     base: Any = array.base
-    # seen: the caller's name and attribute, this parameter, the count's own argument; base: array.base, `base`, the argument
-    if base is not None and sys.getrefcount(array) <= 5 and sys.getrefcount(base) <= 3 and base.nbytes == size + LINE:
+    if base is not None and sys.getrefcount(array) <= ALONE and sys.getrefcount(base) <= ALONE and base.nbytes == size + LINE:
         HOST.give(size, base)
 
 

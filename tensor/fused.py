@@ -23,11 +23,13 @@ _MOVES = frozenset({"view", "cast", "after", "const", "iota"})
 
 @dataclass(frozen=True)
 class TensorFacts:
-    """An array of a call list. `number`: its place there; `label`: an argument's name, or the user's line; `rule`: why
-    it is stored ('' where it comes from outside); `made_by`: the number of its kernel (None: from outside)."""
+    """An array of a call list. `number`: its place there; `label`: an argument's name, or `t` and the number; `line`: the
+    user's; `rule`: why it is stored ('' where it comes from outside); `made_by`: the number of its kernel (None: from
+    outside)."""
 
     number: int
     label: str
+    line: str
     shape: tuple[int, ...]
     dtype: str
     nbytes: int
@@ -108,8 +110,9 @@ def graph_facts(made: CallList, labels: dict[int, str]) -> GraphFacts:
     tensors = []
     for place, n in enumerate(made.nodes):
         rule, by = rules.get(place, ("", None))
-        label = labels.get(place) or show(n.line)
-        tensors.append(TensorFacts(place, label, n.shape, n.dtype.name, _nbytes(n), rule, by, place in made.outs))
+        line = show(n.line)
+        label = labels.get(place) or (f"t{place}" if by is not None else f"{line} t{place}".strip())
+        tensors.append(TensorFacts(place, label, line, n.shape, n.dtype.name, _nbytes(n), rule, by, place in made.outs))
     return GraphFacts(kernels, tuple(tensors), tuple((show(line), why) for line, why in made.unfolded.items()))
 
 

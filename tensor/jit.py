@@ -100,8 +100,8 @@ class Jitted:
         while found is None:
             try:
                 found = self._compiled(given, sorted(family.dynamic))
-            except CapturedValueError as e:
-                known = self._numbers_read(e, family)
+            except Exception as e:
+                known = self._numbers_read(e, family, given.numbers)
                 if not known:
                     raise
                 family.fixed |= known
@@ -122,9 +122,12 @@ class Jitted:
             self._quick[tuple(b.key for b in given.buffers)] = found
         return found
 
-    def _numbers_read(self, error: CapturedValueError, family: _Family) -> set[int]:
-        """Positions of the parameters whose values the function asked for."""
-        return {i for i in family.dynamic if self._slots.get(i) in error.numbers} if error.numbers else set()
+    def _numbers_read(self, error: Exception, family: _Family, numbers: Sequence[int | float]) -> set[int]:
+        """Positions of the parameters that the function needs as numbers: those whose values it asked for. Where it failed
+        otherwise, which a parameter may be the cause of, whole numbers (sizes, most likely), then all."""
+        if isinstance(error, CapturedValueError):
+            return {i for i in family.dynamic if self._slots.get(i) in error.numbers}
+        return {i for i in family.dynamic if isinstance(numbers[i], int)} or set(family.dynamic)
 
     def _compiled(self, given: Arguments, dynamic: Sequence[int]) -> JitProgram:
         self._slots: dict[int, int] = {}

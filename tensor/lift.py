@@ -8,6 +8,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import TilewrightError, UsageError
+from .assigning import assign
 from .handle import TensorHandle
 from .leaves import from_numpy
 from .lines import at, user_line
@@ -121,7 +122,7 @@ def in_place(function: Callable[..., Any]) -> Callable[..., Any]:
         if out.shape != self.shape or out.dtype is not self.dtype:
             change = f"{self.dtype}{list(self.shape)} would become {out.dtype}{list(out.shape)}"
             raise UsageError(f"{function.__name__} in place: {change}{at(user_line())}")
-        self.node = out.node
+        assign(self, out.node)
         return self
 
     method.__doc__ = f"In place: {function.__doc__}"

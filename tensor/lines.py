@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_OURS = tuple(_HERE + d + os.sep for d in ("tensor", "xp", "plan", "cli", "ir"))
+_OURS = (*tuple(_HERE + d + os.sep for d in ("tensor", "xp", "plan", "cli", "ir")), contextlib.__file__)
 
 Line = tuple[str, int]
 """File and line number; ("", 0) where nobody outside of Tilewright is on the stack."""

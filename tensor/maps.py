@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import prod
 
 from ..ir import index as ix
@@ -90,6 +90,8 @@ class IndexMap:
 
 
 _ZERO = const(0)
+KEPT = 4096
+"""Maps that are remembered: the same few are made again for every step of a loop."""
 
 
 def holes(shape: Sequence[int]) -> Indices:
@@ -120,6 +122,7 @@ def unravel(flat: Node, shape: Sequence[int]) -> Indices:
     return tuple(reversed(out))
 
 
+@lru_cache(KEPT)
 def reshape(source: Shape, shape: Shape) -> IndexMap:
     """Row-major reshape; both shapes have as many elements."""
     axes = holes(shape)
@@ -159,6 +162,7 @@ def permute(source: Shape, order: Sequence[int]) -> IndexMap:
     return IndexMap(shape, source, axes, tuple(axes[list(order).index(d)] for d in range(len(source))))
 
 
+@lru_cache(KEPT)
 def broadcast(source: Shape, shape: Shape) -> IndexMap:
     """NumPy's broadcasting of `source` to `shape` (which must fit)."""
     axes, lead = holes(shape), len(shape) - len(source)

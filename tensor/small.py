@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from functools import cache
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -192,6 +193,7 @@ _EVALUATE: dict[str, Callable[[TensorNode, list[Any]], Any]] = {
 
 
 # operators --------------------------------------------------------------------------------------------------------
+@cache
 def operator(op: str) -> Callable[..., Any]:
     """What an elementwise operator is in NumPy."""
     import numpy as np

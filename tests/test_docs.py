@@ -131,7 +131,7 @@ def test_every_page_of_the_api_names_what_is_there() -> None:
 
 
 def test_public_folders_have_a_page_of_the_api() -> None:
-    public = {"ir", "opts", "heuristics", "cache", "plan", "search", "measure", "targets", "devices", "renderers", "tilewright"}
+    public = {"ir", "opts", "heuristics", "cache", "plan", "search", "measure", "targets", "devices", "renderers", "tensor", "tilewright"}
     listed = (ROOT / "mkdocs.yml").read_text()
     assert all((DOCS / f"api/{folder}.md").is_file() and f"api/{folder}.md" in listed for folder in public)
 

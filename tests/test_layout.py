@@ -56,7 +56,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "search": frozenset({*_ORDER, "kernels", "measure"}),
     "tensor": frozenset({"ir", "targets", "devices", "plan", "cache", "search"}),
     "xp": frozenset({"ir", "tensor"}),
-    "cli": frozenset({*_ALL, "tensor"}) - {"cli"},
+    "cli": frozenset({*_ALL, "tensor", "xp"}) - {"cli"},
 }
 
 

@@ -140,14 +140,14 @@ def boundaries(facts: GraphFacts) -> object:
     for k in facts.kernels:
         for p in k.inputs:
             readers.setdefault(p, []).append(k.number + 1)
-    made = table("stored tensors", "tensor", "shape", ">bytes", "made by", "read by", "why it is stored")
+    made = table("stored tensors", "tensor", "shape", "line", ">bytes", "made by", "read by", "why it is stored")
     for t in facts.tensors:
         if t.made_by is not None:
             by = "the caller" if t.output else ""
             who = ", ".join(filter(None, (", ".join(map(str, readers.get(t.number, []))), by)))
-            made.add_row(Text(t.label), Text(shape_dtype(t)), bytes_text(t.nbytes), str(t.made_by + 1), who, Text(t.rule))
+            made.add_row(Text(t.label), Text(shape_dtype(t)), Text(t.line), bytes_text(t.nbytes), str(t.made_by + 1), who, Text(t.rule))
     return made
 
 
 def _tensor(t: TensorFacts) -> str:
-    return f"{t.label or 'constant'} {shape_dtype(t)}"
+    return f"{t.label} {shape_dtype(t)}"

@@ -7,13 +7,17 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable
-from typing import Any
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import KernelError, TilewrightError, UsageError
 from ...ir.kernel import Kernel
 from ...kernels.inside import function_of, namespace_of, serve
 from ...kernels.user import split_path
 from .arguments import Placeholders, parse_specs
+
+if TYPE_CHECKING:
+    from ...tensor.node import TensorNode
 
 _OURS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
 _NOT_OURS = tuple(_OURS + folder + os.sep for folder in ("examples", "tests", "benchmarks"))
@@ -38,15 +42,16 @@ def _graph(path: str, shape: str | None, dtype: str | None) -> tuple[Any, ...]:
     from ...tensor.trees import flatten
 
     names = namespace_of(path)
-    function = inspect.unwrap(function_of(path, names))
+    given = function_of(path, names)
+    function = inspect.unwrap(given)
     inputs = names.get(f"{split_path(path)[1]}_inputs")
     specs = parse_specs(shape) if shape else {}
     made = Placeholders(path, dtype)
     arguments = made.arguments(function, inputs if callable(inputs) else None, specs)
-    found = _called(path, function, arguments)
+    found, updated = _called(path, function, arguments, given is not function)
     if isinstance(found, Kernel):
         raise UsageError(f"{path} returns a Kernel, which is one kernel already: see tune show --kernel {path}")
-    outs = [t.node for t in flatten(found)[0] if isinstance(t, Tensor)]
+    outs = [t.node for t in flatten(found)[0] if isinstance(t, Tensor)] + updated
     if not outs:
         raise KernelError(f"{path} returned {type(found).__name__} without a Tensor in it: return what is to be computed")
     calls = call_list(list({id(n): n for n in outs}.values()))
@@ -57,9 +62,18 @@ def _graph(path: str, shape: str | None, dtype: str | None) -> tuple[Any, ...]:
     return ("graph", graph_facts(calls, labels).to_json(), kernels)
 
 
-def _called(path: str, function: Callable[..., Any], arguments: dict[str, Any] | tuple[Any, ...]) -> Any:
+def _called(
+    path: str, function: Callable[..., Any], arguments: dict[str, Any] | tuple[Any, ...], captured: bool
+) -> tuple[Any, list[TensorNode]]:
+    """The result, and new values of tensors that were assigned to. `captured`: the function is under `jit`, and what holds
+    while it is captured holds here."""
+    from ...tensor.capturing import capturing
+
     try:
-        return function(*arguments) if isinstance(arguments, tuple) else _bound(function, arguments)
+        with capturing(path) if captured else nullcontext() as made:
+            result = function(*arguments) if isinstance(arguments, tuple) else _bound(function, arguments)
+            updated = [] if made is None else [t.node for t, old in made.assigned.values() if t.node is not old]
+        return result, updated
     except TilewrightError:
         raise
     except Exception as e:

@@ -32,7 +32,7 @@ def section(found: FunctionGraph) -> str:
             + "</tr>"
         )
     stored = "".join(
-        f"<tr><td>{escape(t.label)}</td><td>{escape(shape_dtype(t))}</td><td class=n>{bytes_text(t.nbytes)}</td><td class=n>{(t.made_by or 0) + 1}</td>"
+        f"<tr><td>{escape(t.label)}</td><td>{escape(shape_dtype(t))}</td><td>{escape(t.line)}</td><td class=n>{bytes_text(t.nbytes)}</td><td class=n>{(t.made_by or 0) + 1}</td>"
         f"<td class=wide>{escape(t.rule)}</td></tr>"
         for t in facts.tensors
         if t.made_by is not None
@@ -46,7 +46,7 @@ def section(found: FunctionGraph) -> str:
     return (
         f"<section><h3>{escape(found.path)}</h3><p>{escape(summary(facts))}</p><figure>{svg(facts)}</figure>"
         f'<h4>Kernels</h4><div class="scroll"><table class=all><thead><tr>{heads}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
-        '<h4>Stored tensors, and the rule that stored each</h4><div class="scroll"><table><thead><tr><th>tensor</th><th>shape</th>'
+        '<h4>Stored tensors, and the rule that stored each</h4><div class="scroll"><table><thead><tr><th>tensor</th><th>shape</th><th>line</th>'
         f"<th class=n>bytes</th><th class=n>made by</th><th>why</th></tr></thead><tbody>{stored}</tbody></table></div>{unfolded}</section>"
     )
 

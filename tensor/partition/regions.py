@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ...ir import index as ix
-from ...ir.node import Node, const
-from ...ir.operators import substitute
+from ...ir.node import Node, axis
 from ..graph import Graph
 from ..maps import Indices
-from ..node import Gathered, Loaded, TensorNode
-from ..symbols import axis, most
+from ..node import TensorNode
 from . import cost
+from .places import ZERO, axes_in, gathered, plain, spread, through, units
 from .rules import Rule
+from .splits import Splits, loops_of, split_axes, splits_of
 
 SMALL = 1 << 14
 """Elements up to which a kernel may reduce a whole array and then use the result: no other core would help."""
@@ -74,6 +73,7 @@ class Regions:
         self.regions: dict[int, KernelRegion] = {}
         self.readers: dict[int, dict[int, KernelUse]] = {}
         self.extra: dict[int, list[KernelRegion]] = {}
+        self.splits: dict[int, Splits] = {}
         self._inside = {id(h) for h in heads.values()} | plan.inside
         for n in reversed(graph.order):
             if not graph.leaf(n):
@@ -123,7 +123,7 @@ class Regions:
         (use,) = uses.values()
         misfit = self._misfit(n, use)
         if misfit is None:
-            use.region.rows.append(_axes(next(iter(use.indices))))
+            use.region.rows.append(axes_in(next(iter(use.indices))))
         return misfit
 
     def _merge_rows(self, n: TensorNode, uses: dict[int, KernelUse]) -> None:
@@ -135,7 +135,7 @@ class Regions:
                 row = (
                     r is not host
                     and r.head is None
-                    and {_units(at) for at in u.indices} == {_units(r.axes)}
+                    and {units(at) for at in u.indices} == {units(r.axes)}
                     and r.base.op in ("elementwise", "cast")
                 )
                 if row and not self.graph.depends(r.root, host.root) and not self.graph.depends(host.root, r.root):
@@ -161,11 +161,11 @@ class Regions:
         if len(use.indices) > 1:
             return Rule.rows
         (at,) = use.indices
-        if not _plain(at):
+        if not plain(at):
             return Rule.computed
-        row = _axes(at)
-        own = {a for a in region.axes if a.op == "axis"}
-        if not row <= own or len(row) < sum(i is not _ZERO for i in at or ()) or not all(row <= r or r <= row for r in region.rows):
+        row = axes_in(at)
+        own = set(loops_of(region.axes))
+        if not row <= own or len(row) < sum(i is not ZERO for i in at or ()) or not all(row <= r or r <= row for r in region.rows):
             return Rule.rows
         if not row and own and max(n.src[0].size, region.base.size) > SMALL:
             return Rule.rows
@@ -176,8 +176,9 @@ class Regions:
         region = use.region
         if (region.head is not None and not region.folded) or None in use.indices:
             return False
-        rows = [_axes(region.axes[:d]) for d in range(len(region.axes) + 1)] + region.rows
-        return all(_plain(at) and _axes(at) in rows for at in use.indices)
+        loops = loops_of(region.axes)
+        rows = [frozenset(loops[:d]) for d in range(len(loops) + 1)] + region.rows
+        return all(plain(at) and axes_in(at) in rows for at in use.indices)
 
     def _row_host(self, n: TensorNode, uses: dict[int, KernelUse]) -> KernelUse | None:
         """Of the kernels that read a row's result (a layernorm's 1 / deviation), one that may compute and store it itself:
@@ -216,7 +217,10 @@ class Regions:
         base = root
         while base.op == "view" and base.arg.bijective and not self.is_stored(base.src[0]):
             base = base.src[0]
-        axes = tuple(axis(f"o{d}", n) if n != 1 else _ZERO for d, n in enumerate(base.shape))
+        splits = splits_of(base, self.is_stored) if base.op == "elementwise" and id(root) not in self.heads else ()
+        if splits:
+            self.splits[id(base)] = splits
+        axes = split_axes("o", base.shape, splits)
         guest_of = self.plan.guests.get(id(root))
         if guest_of is None:
             region = KernelRegion(root, base, axes, self.heads.get(id(root)), self.plan.absorbed.get(id(root), ()))
@@ -253,60 +257,19 @@ class Regions:
             self._use(n.src[0], region, use.indices, times)
             self._use(n.src[1], region, {None}, 0)
         elif n.op == "view":
-            self._use(n.src[0], region, {_through(n, at) for at in use.indices}, times)
+            self._use(n.src[0], region, {through(n, at) for at in use.indices}, times)
         elif n.op == "reduce":
             full = n.src[0].size if not region.folded or n.size <= times else times * n.src[0].size // max(1, n.size)
-            self._use(n.src[0], region, {_spread(n, at) for at in use.indices}, full)
+            self._use(n.src[0], region, {spread(n, at) for at in use.indices}, full)
         elif n.op == "gather":
-            self._use(n.src[0], region, {_gathered(n, at) for at in use.indices}, times)
+            self._use(n.src[0], region, {gathered(n, at) for at in use.indices}, times)
             for s in n.src[1:]:
                 self._use(s, region, use.indices, times)
         elif n.op == "scatter":
             values = n.src[0]
-            at = tuple(axis(f"s{d}", e) if e != 1 else _ZERO for d, e in enumerate(values.shape))
+            at = tuple(axis(f"s{d}", e) if e != 1 else ZERO for d, e in enumerate(values.shape))
             for s in n.src:
                 self._use(s, region, {at}, values.size)
         elif n.op == "host":
             for s in n.src:
                 self._use(s, region, {None}, s.size)
-
-
-def _through(n: TensorNode, at: Indices | None) -> Indices | None:
-    if at is None:
-        return None
-    to, mask = n.arg(at)
-    return to if mask is None else None
-
-
-def _spread(n: TensorNode, at: Indices | None) -> Indices | None:
-    """The index of a reduction's source: the reduced dimensions get axes named by the node."""
-    if at is None:
-        return None
-    rest = iter(at)
-    return tuple((axis(f"k{id(n)}_{d}", e) if e != 1 else _ZERO) if d in n.arg[1] else next(rest) for d, e in enumerate(n.src[0].shape))
-
-
-def _gathered(n: TensorNode, at: Indices | None) -> Indices | None:
-    """The index of a gather's source: loaded places are no axes. A row's result is read at the row all the same."""
-    if at is None:
-        return None
-    by: Gathered = n.arg
-    table = {a: i for a, i in zip(by.axes, at) if a.op == "axis"}
-    loaded = (ix.add(axis(f"g{id(n)}_{d}", max(2, most(e))), const(1)) for d, e in enumerate(n.src[0].shape))
-    return tuple(place if isinstance(i, Loaded) else substitute(i, table) for i, place in zip(by.indices, loaded))
-
-
-def _units(at: Indices | None) -> Indices | None:
-    """An index without unit dimensions."""
-    return None if at is None else tuple(i for i in at if i is not _ZERO)
-
-
-def _plain(at: Indices | None) -> bool:
-    return at is not None and all(i.op == "axis" or i is _ZERO for i in at)
-
-
-def _axes(at: Indices | None) -> frozenset[Node]:
-    return frozenset(i for i in at or () if i.op == "axis")
-
-
-_ZERO = const(0)

@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tilewright import kernels
+from tilewright import kernels, xp
 from tilewright.ir.canonical import canonical
 from tilewright.ir.dtypes import dtype as dtype_of
-from tilewright import xp
 from tilewright.kernels.common import span
 from tilewright.tensor import Tensor, nn, vjp
 from tilewright.tensor.calls import KernelCall, call_list, leaves_of

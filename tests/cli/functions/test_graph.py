@@ -27,6 +27,7 @@ from tests.cli.conftest import Tune
 TEXT = """
 from typing import Annotated
 import numpy as np
+import tilewright as tw
 from tilewright import Tensor
 
 WEIGHT = np.ones((8, 6), np.float32)
@@ -70,6 +71,15 @@ def reads(x: Tensor):
 
 def python(x: Tensor):
     return x + 1 / 0
+
+
+total = Tensor(np.zeros(3, np.float32))
+
+
+@tw.jit
+def count(x: Annotated[Tensor, (3,)]):
+    total.assign(total + x)
+    return total * 2
 
 
 def nothing(x: Tensor):
@@ -119,7 +129,7 @@ def test_kernels_boundaries_and_bytes(file: str) -> None:
     # a product, and five operations on it: four read one array, the last one two
     assert first.unfused == first.nbytes + 4 * 2 * product + 3 * product and first.kept == 5 * product
     assert second.kept == 0 and second.unfused == second.nbytes
-    assert [t.label for t in found.facts.tensors][:3] == ["x", "w1", "w2"] and first.lines == ("user.py:14", "user.py:10")
+    assert [t.label for t in found.facts.tensors][:3] == ["x", "w1", "w2"] and first.lines == ("user.py:15", "user.py:11")
     assert "2 kernels" in summary(found.facts)
 
 
@@ -136,14 +146,16 @@ def test_trees_closures_and_numbers(file: str) -> None:
     assert len(found.kernels) == 2 and {t.label for t in found.facts.tensors} >= {"params.w[0]", "params.b", "x"}
     assert len(heaviest([k for k in found.kernels if k])) == 1
     assert len(graph(f"{file}:closed", "x=2x8").kernels) == 1
+    updating = graph(f"{file}:count").facts
+    assert sum(t.output for t in updating.tensors) == 2 and [k.name for k in updating.kernels] == ["add+scale"]
 
 
 def test_what_is_wrong_is_said_with_the_users_line(file: str) -> None:
     assert "broken" in refused(f"{file}:broken")[1] and "x=64x128" in refused(f"{file}:broken")[1]
     kind, said = refused(f"{file}:broken", "x=3x4")
-    assert kind == "UsageError" and "matmul" in said and "user.py:38" in said
-    assert "user.py:42" in refused(f"{file}:reads", "x=3x4")[1]
-    assert "user.py:46" in refused(f"{file}:python", "x=3x4")[1] and "ZeroDivisionError" in refused(f"{file}:python", "x=3x4")[1]
+    assert kind == "UsageError" and "matmul" in said and "user.py:39" in said
+    assert "user.py:43" in refused(f"{file}:reads", "x=3x4")[1]
+    assert "user.py:47" in refused(f"{file}:python", "x=3x4")[1] and "ZeroDivisionError" in refused(f"{file}:python", "x=3x4")[1]
     assert "without a Tensor" in refused(f"{file}:nothing", "x=3")[1]
     assert "no argument 'y'" in refused(f"{file}:broken", "y=3")[1]
     assert "no function 'bloken'; did you mean 'broken'" in refused(f"{file}:bloken")[1].replace("(", "; ")

@@ -1,0 +1,232 @@
+"""Captured functions: what is captured when, and what a capture does not allow."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tilewright as tw
+from tilewright import Tensor
+
+pytestmark = pytest.mark.many
+
+
+def ramp(*shape: int) -> np.ndarray:
+    return (np.arange(np.prod(shape), dtype=np.float32).reshape(shape) % 7 - 3) / 4
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+
+
+def test_a_second_call_replays() -> None:
+    calls = []
+
+    @tw.jit
+    def f(x: Tensor, w: Tensor) -> Tensor:
+        calls.append(1)
+        return (x @ w).tanh()
+
+    x, w = Tensor(ramp(4, 6)), Tensor(ramp(6, 5))
+    first, second = f(x, w), f(Tensor(ramp(4, 6) + 1), w)
+    assert len(calls) == 1 and len(f.programs) == 1
+    np.testing.assert_allclose(first.numpy(), np.tanh(ramp(4, 6) @ ramp(6, 5)), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(second.numpy(), np.tanh((ramp(4, 6) + 1) @ ramp(6, 5)), rtol=1e-5, atol=1e-6)
+
+
+def test_replay_gives_the_bits_of_the_first_call() -> None:
+    f = tw.jit(lambda x: [x.softmax(-1), (x @ x.mT).sum(0)])
+    x = Tensor(ramp(8, 8))
+    first, second = ([y.numpy().copy() for y in f(x)] for _ in range(2))
+    assert all((a == b).all() for a, b in zip(first, second, strict=True))
+
+
+def test_other_shapes_are_captured_anew_or_refused() -> None:
+    f = tw.jit(lambda x: x * 2.0)
+    assert [f(Tensor(ramp(n))).shape for n in (3, 4, 3)] == [(3,), (4,), (3,)]
+    assert len(f.programs) == 2
+    g = tw.jit(shapes="error")(lambda x: x * 2.0)
+    g(Tensor(ramp(3)))
+    with pytest.raises(tw.UsageError, match=r"captured for shapes .*\(3,\).*called with \[\(4,\)\].*recapture"):
+        g(Tensor(ramp(4)))
+
+
+def test_numbers_are_constants_until_they_change() -> None:
+    f = tw.jit(lambda x, a: x * a)
+    x = ramp(5)
+    for a in (2.0, 2.0, 3.0, 4.0, -0.0):
+        y = f(Tensor(x), a).numpy()
+        assert y.dtype == np.float32 and (y == x * np.float32(a)).all() and (np.signbit(y) == np.signbit(x * np.float32(a))).all()
+    assert [p.graph.dynamic for p in f.programs] == [(), (0,)]
+
+
+def test_parameters_keep_the_promotion_of_numbers() -> None:
+    def rate(x: Tensor, lr: float, t: int) -> Tensor:
+        return x * (lr / (1.0 - 0.9**t)) + t
+
+    f = tw.jit(rate)
+    x = ramp(5)
+    for lr, t in ((0.1, 1), (0.2, 2), (0.3, 7)):
+        y = f(Tensor(x), lr, t).numpy()
+        assert y.dtype == np.float32
+        np.testing.assert_allclose(y, x * (lr / (1 - 0.9**t)) + t, rtol=1e-6)
+    assert len(f.programs) == 2
+
+
+def test_numbers_whose_values_are_needed_stay_constants() -> None:
+    f = tw.jit(lambda x, n, a: x.reshape(n, -1).sum(1) * a)
+    for n, a in ((2, 1.0), (3, 2.0), (6, 3.0), (2, 4.0)):
+        np.testing.assert_allclose(f(Tensor(ramp(6)), n, a).numpy(), ramp(6).reshape(n, -1).sum(1) * a, rtol=1e-6)
+    assert all(0 not in p.graph.dynamic for p in f.programs)
+
+
+def test_trees_of_arguments_and_results() -> None:
+    @tw.jit
+    def f(p: dict, xs: list, flag: bool, *, name: str) -> dict:
+        return {"out": p["w"] * xs[0] + xs[1], "name": name, "rest": (xs[0], None, 3)}
+
+    got = f({"w": Tensor(ramp(3))}, [Tensor(ramp(3)), np.ones(3, np.float32)], True, name="a")
+    assert got["name"] == "a" and got["rest"][1:] == (None, 3)
+    np.testing.assert_allclose(got["out"].numpy(), ramp(3) ** 2 + 1)
+    assert (got["rest"][0].numpy() == ramp(3)).all()
+    assert f({"w": Tensor(ramp(3))}, [Tensor(ramp(3)), Tensor(ramp(3))], False, name="b")["name"] == "b"
+
+
+@pytest.mark.parametrize("how", ["item", "bool", "numpy", "compare"])
+def test_values_are_not_known_while_capturing(how: str) -> None:
+    ways = {
+        "item": lambda x: x.sum().item(),
+        "bool": lambda x: 1 if x.sum() else 2,
+        "numpy": lambda x: x.numpy(),
+        "compare": lambda x: max(x[0], x[1]),
+    }
+    f = tw.jit(lambda x: x * ways[how](x))
+    with pytest.raises(tw.UsageError, match=r"being captured, and reads.*test_jit\.py:\d+"):
+        f(Tensor(ramp(4)))
+
+
+def test_reading_a_tensor_from_outside_is_refused() -> None:
+    scale = Tensor(ramp(1))
+    f = tw.jit(lambda x: x * scale.item())
+    with pytest.raises(tw.UsageError, match=r"reads the value of a tensor from outside.*test_jit\.py"):
+        f(Tensor(ramp(4)))
+
+
+def test_tensors_that_leave_a_capture_have_no_values() -> None:
+    kept = []
+    f = tw.jit(lambda x: kept.append(x * 2.0) or x * 3.0)
+    assert (f(Tensor(ramp(4))).numpy() == ramp(4) * 3).all()
+    with pytest.raises(tw.UsageError, match="made while a function was captured"):
+        kept[0].numpy()
+
+
+def test_tensors_from_outside_are_read_at_every_call() -> None:
+    w = Tensor(ramp(4))
+    f = tw.jit(lambda x: x + w * 2.0)
+    assert (f(Tensor(ramp(4))).numpy() == ramp(4) * 3).all()
+    w.assign(Tensor(np.ones(4, np.float32)))
+    assert (f(Tensor(ramp(4))).numpy() == ramp(4) + 2).all()
+    w += 1.0
+    assert (f(Tensor(ramp(4))).numpy() == ramp(4) + 4).all()
+
+
+def test_what_was_computed_outside_is_no_constant_inside() -> None:
+    """An equal expression that was computed before has values, which an assignment makes old."""
+    w = Tensor(ramp(4))
+    twice = w * 2.0
+    twice.numpy()
+    f = tw.jit(lambda x: x + w * 2.0)
+    f(Tensor(ramp(4)))
+    w.assign(w * 0.0)
+    assert (f(Tensor(ramp(4))).numpy() == ramp(4)).all()
+    assert (twice.numpy() == ramp(4) * 2).all()
+
+
+def test_lazy_tensors_from_outside_keep_their_values() -> None:
+    w = Tensor(ramp(4))
+    twice = w * 2.0
+    f = tw.jit(lambda x: x + twice)
+    assert (f(Tensor(ramp(4))).numpy() == ramp(4) * 3).all()
+    w.assign(w * 0.0)
+    assert (f(Tensor(ramp(4))).numpy() == ramp(4) * 3).all()
+
+
+def test_an_exception_while_capturing_changes_nothing() -> None:
+    w = Tensor(ramp(4))
+    fail = [True]
+
+    @tw.jit
+    def f(x: Tensor) -> Tensor:
+        w.assign(w + x)
+        if fail[0]:
+            raise KeyboardInterrupt
+        return w.sum()
+
+    with pytest.raises(KeyboardInterrupt):
+        f(Tensor(ramp(4)))
+    assert (w.numpy() == ramp(4)).all()
+    fail[0] = False
+    f(Tensor(ramp(4)))
+    assert (w.numpy() == ramp(4) * 2).all()
+
+
+def test_captured_functions_call_captured_functions() -> None:
+    inner = tw.jit(lambda x: x * 2.0)
+    outer = tw.jit(lambda x: inner(x) + 1.0)
+    assert (outer(Tensor(ramp(4))).numpy() == ramp(4) * 2 + 1).all()
+    assert len(outer.programs) == 1 and not inner.programs
+
+
+def test_methods() -> None:
+    class Scale:
+        def __init__(self, by: float) -> None:
+            self.by = Tensor(np.full(4, by, np.float32))
+
+        @tw.jit
+        def __call__(self, x: Tensor) -> Tensor:
+            return x * self.by
+
+    assert [float(Scale(b).__call__(Tensor(np.ones(4, np.float32))).numpy()[0]) for b in (2.0, 3.0)] == [2.0, 3.0]
+
+
+def test_threads_share_a_captured_function() -> None:
+    f = tw.jit(lambda x: (x * 2.0).softmax(-1))
+    want = f(Tensor(ramp(16, 16))).numpy().copy()
+    wrong = []
+
+    def run() -> None:
+        for _ in range(30):
+            if not (f(Tensor(ramp(16, 16))).numpy() == want).all():
+                wrong.append(1)
+
+    threads = [threading.Thread(target=run) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong
+
+
+def test_empty_and_unused_arguments() -> None:
+    f = tw.jit(lambda x, y: (x * 2.0, x.sum()))
+    a, b = f(Tensor(np.zeros((0, 3), np.float32)), Tensor(ramp(2)))
+    assert a.shape == (0, 3) and b.item() == 0.0
+    assert tw.jit(lambda: 3)() == 3
+
+
+def test_options_are_checked() -> None:
+    with pytest.raises(tw.UsageError, match="tune='fast'"):
+        tw.jit(tune="fast")
+    with pytest.raises(tw.UsageError, match="has no such argument"):
+        tw.jit(lambda x: x, donate="y")
+
+
+def test_a_report_has_a_line_for_each_kernel() -> None:
+    f = tw.jit(lambda x, w: (x @ w).relu().softmax(-1))
+    assert "not called yet" in f.report()
+    f(Tensor(ramp(8, 8)), Tensor(ramp(8, 8)))
+    text = f.report(measure=True)
+    assert "matmul" in text and "softmax" in text and "seed" in text and "us" in text

@@ -1,0 +1,289 @@
+"""The namespace against the standard: names, signatures, types, protocols, inspection."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import numpy as np
+import pytest
+from tilewright import Tensor, xp
+from tilewright.ir.errors import UsageError
+
+NAMES = [
+    "abs",
+    "acos",
+    "acosh",
+    "add",
+    "all",
+    "any",
+    "arange",
+    "argmax",
+    "argmin",
+    "argsort",
+    "asarray",
+    "asin",
+    "asinh",
+    "astype",
+    "atan",
+    "atan2",
+    "atanh",
+    "bitwise_and",
+    "bitwise_invert",
+    "bitwise_left_shift",
+    "bitwise_or",
+    "bitwise_right_shift",
+    "bitwise_xor",
+    "bool",
+    "broadcast_arrays",
+    "broadcast_to",
+    "can_cast",
+    "ceil",
+    "clip",
+    "concat",
+    "copysign",
+    "cos",
+    "cosh",
+    "count_nonzero",
+    "cumulative_prod",
+    "cumulative_sum",
+    "diff",
+    "divide",
+    "e",
+    "empty",
+    "empty_like",
+    "equal",
+    "exp",
+    "expand_dims",
+    "expm1",
+    "eye",
+    "finfo",
+    "flip",
+    "float32",
+    "float64",
+    "floor",
+    "floor_divide",
+    "from_dlpack",
+    "full",
+    "full_like",
+    "greater",
+    "greater_equal",
+    "hypot",
+    "iinfo",
+    "inf",
+    "int16",
+    "int32",
+    "int64",
+    "int8",
+    "isdtype",
+    "isfinite",
+    "isinf",
+    "isnan",
+    "less",
+    "less_equal",
+    "linspace",
+    "log",
+    "log10",
+    "log1p",
+    "log2",
+    "logaddexp",
+    "logical_and",
+    "logical_not",
+    "logical_or",
+    "logical_xor",
+    "matmul",
+    "matrix_transpose",
+    "max",
+    "maximum",
+    "mean",
+    "meshgrid",
+    "min",
+    "minimum",
+    "moveaxis",
+    "multiply",
+    "nan",
+    "negative",
+    "newaxis",
+    "nextafter",
+    "nonzero",
+    "not_equal",
+    "ones",
+    "ones_like",
+    "permute_dims",
+    "pi",
+    "positive",
+    "pow",
+    "prod",
+    "reciprocal",
+    "remainder",
+    "repeat",
+    "reshape",
+    "result_type",
+    "roll",
+    "round",
+    "searchsorted",
+    "sign",
+    "signbit",
+    "sin",
+    "sinh",
+    "sort",
+    "sqrt",
+    "square",
+    "squeeze",
+    "stack",
+    "std",
+    "subtract",
+    "sum",
+    "take",
+    "take_along_axis",
+    "tan",
+    "tanh",
+    "tensordot",
+    "tile",
+    "tril",
+    "triu",
+    "trunc",
+    "uint16",
+    "uint32",
+    "uint64",
+    "uint8",
+    "unique_all",
+    "unique_counts",
+    "unique_inverse",
+    "unique_values",
+    "unstack",
+    "var",
+    "vecdot",
+    "where",
+    "zeros",
+    "zeros_like",
+]
+"""The standard's names of version 2024.12 without those of complex numbers (complex64, complex128, conj, imag, real)."""
+LINALG = [
+    "cholesky",
+    "cross",
+    "det",
+    "diagonal",
+    "eigh",
+    "eigvalsh",
+    "inv",
+    "matmul",
+    "matrix_norm",
+    "matrix_power",
+    "matrix_rank",
+    "matrix_transpose",
+    "outer",
+    "pinv",
+    "qr",
+    "slogdet",
+    "solve",
+    "svd",
+    "svdvals",
+    "tensordot",
+    "trace",
+    "vecdot",
+    "vector_norm",
+]
+SIGNATURES = {
+    "sum": "x axis dtype keepdims", "var": "x axis correction keepdims", "argmax": "x axis keepdims", "clip": "x min max",
+    "sort": "x axis descending stable", "searchsorted": "x1 x2 side sorter", "concat": "arrays axis", "expand_dims": "x axis",
+    "cumulative_sum": "x axis dtype include_initial", "diff": "x axis n prepend append", "tensordot": "x1 x2 axes", "tril": "x k",
+    "arange": "start stop step dtype device", "linspace": "start stop num dtype device endpoint", "eye": "n_rows n_cols k dtype device",
+    "full": "shape fill_value dtype device", "reshape": "x shape copy", "roll": "x shift axis", "repeat": "x repeats axis", "take": "x indices axis",
+    "asarray": "obj dtype device copy", "from_dlpack": "x device copy", "astype": "x dtype copy device", "meshgrid": "arrays indexing",
+}  # fmt: skip
+
+
+def test_every_name_of_the_standard_is_there() -> None:
+    assert [n for n in NAMES if not hasattr(xp, n)] == [] and [n for n in LINALG if not hasattr(xp.linalg, n)] == []
+    assert xp.__array_api_version__ == "2024.12" and set(NAMES) <= set(dir(xp))
+
+
+@pytest.mark.parametrize("name", sorted(SIGNATURES))
+def test_arguments_have_the_standards_names(name: str) -> None:
+    assert set(SIGNATURES[name].split()) <= set(inspect.signature(getattr(xp, name)).parameters)
+
+
+def test_the_namespace_of_a_tensor() -> None:
+    x = Tensor([1.0])
+    assert x.__array_namespace__() is xp and x.__array_namespace__(api_version="2024.12") is xp
+    with pytest.raises(ValueError, match="array API version"):
+        x.__array_namespace__(api_version="2000.01")
+
+
+def test_inspection() -> None:
+    info = xp.__array_namespace_info__()
+    assert info.default_device() in info.devices() and info.capabilities()["boolean indexing"]
+    assert info.default_dtypes() == {"real floating": xp.float32, "integral": xp.int64, "indexing": xp.int64}
+    assert set(info.dtypes(kind="unsigned integer")) == {"uint8", "uint16", "uint32", "uint64"}
+    assert set(info.dtypes(kind=("bool", "real floating"))) == {"bool", "float32", "float64"} and len(info.dtypes()) == 11
+
+
+def test_types_say_what_they_are() -> None:
+    assert xp.finfo(xp.float32).eps == 2.0**-23 and xp.finfo(Tensor([1.0])).bits == 32 and xp.iinfo(xp.uint16).max == 65535
+    assert xp.isdtype(xp.int8, "integral") and xp.isdtype(xp.bool, ("numeric", "bool")) and not xp.isdtype(xp.float32, xp.float64)
+    assert xp.can_cast(xp.int8, xp.int16) and not xp.can_cast(xp.uint8, xp.int8) and not xp.can_cast(xp.float64, xp.float32)
+    assert xp.result_type(xp.int8, xp.uint8, 3) is xp.int16 and xp.result_type(Tensor([1.0]), xp.float64) is xp.float64
+    with pytest.raises(TypeError):
+        xp.finfo(xp.int8)
+    with pytest.raises(ValueError, match="kinds are"):
+        xp.isdtype(xp.int8, "whole")
+
+
+def test_arrays_are_used_where_they_lie() -> None:
+    array = np.arange(6, dtype=np.float32).reshape(2, 3)
+    assert np.shares_memory(xp.asarray(array).numpy(), array) and np.shares_memory(Tensor(array).numpy(), array)
+    assert not np.shares_memory(xp.asarray(array, copy=True).numpy(), array)
+    assert xp.asarray(array.T).numpy().tolist() == array.T.tolist()
+    with pytest.raises(ValueError, match="needs a copy"):
+        xp.asarray(array.T, copy=False)
+    with pytest.raises(ValueError, match="no memory to share"):
+        xp.asarray([1.0], copy=False)
+
+
+def test_dlpack_goes_both_ways() -> None:
+    array = np.arange(5, dtype=np.int16)
+    t = xp.from_dlpack(array)
+    assert t.dtype is xp.int16 and np.shares_memory(t.numpy(), array)
+    back = np.from_dlpack(t)
+    assert np.shares_memory(back, array) and t.__dlpack_device__() == (1, 0)
+    assert np.from_dlpack(t + 1).tolist() == [1, 2, 3, 4, 5]
+    with pytest.raises(UsageError, match="bfloat16"):
+        xp.zeros(2, dtype="bfloat16").__dlpack__()
+
+
+def test_numpy_takes_tensors() -> None:
+    t = Tensor([[1.0, 2.0], [3.0, 4.0]])
+    assert np.asarray(t * 2, np.float64).tolist() == [[2, 4], [6, 8]] and np.float32(2) * t is not None
+    assert (np.ones(2, np.float32) + t).tolist() == [[2, 3], [4, 5]] and [r.tolist() for r in t] == t.tolist()
+
+
+def test_python_numbers_of_tensors() -> None:
+    assert int(Tensor(3)) == 3 and float(Tensor(2.5)) == 2.5 and bool(Tensor(True)) and [5, 6][Tensor(1)] == 6
+    wrong: list[Any] = [lambda: bool(xp.ones(2)), lambda: xp.ones(3).item()]
+    for f in wrong:
+        with pytest.raises(UsageError):
+            f()
+    for f in (lambda: float(xp.ones(2)), lambda: [1][Tensor(0.0)], lambda: len(Tensor(1.0))):
+        with pytest.raises(TypeError):
+            f()
+
+
+def test_numbers_that_no_type_holds_are_errors() -> None:
+    with pytest.raises(OverflowError):
+        xp.asarray(1 << 70)
+    with pytest.raises(UsageError, match="complex"):
+        xp.asarray([1j])
+    with pytest.raises(UsageError, match="at least 0"):
+        xp.zeros((2, -1))
+
+
+def test_lists_with_tensors_are_arrays() -> None:
+    assert xp.asarray([Tensor(1.0), Tensor(2.0)]).tolist() == [1, 2] and xp.asarray(Tensor([1, 2]), dtype="int8").dtype is xp.int8
+
+
+def test_creation_on_a_device() -> None:
+    x = xp.ones((2, 2), device="cpu")
+    assert x.device == "cpu" and xp.zeros_like(x).tolist() == [[0, 0], [0, 0]] and x.to_device("cpu") is x
+    with pytest.raises(UsageError, match="different devices"):
+        x + Tensor.of(x.node, "cpu:c")
