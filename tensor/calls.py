@@ -101,7 +101,9 @@ def call_list(outs: Sequence[TensorNode]) -> CallList:
             continue
         kept = parted.kept_types()
         made = [
-            None if g.roots[0].op == "host" else kernel_of(g, parted.regions.is_stored, parted.regions.plan.loops, kept)
+            None
+            if g.roots[0].op == "host"
+            else kernel_of(g, parted.regions.is_stored, parted.regions.plan.loops, kept, parted.regions.splits)
             for g in parted.groups
         ]
         failed = [(g, m) for g, m in zip(parted.groups, made, strict=True) if isinstance(m, NoFold)]

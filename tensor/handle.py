@@ -14,7 +14,7 @@ from .assigning import assign, fitting
 from .leaves import from_data, from_numpy, leaf
 from .lines import at, user_line
 from .maps import Shape
-from .node import TensorNode
+from .node import TensorNode, constant_of
 from .ops.elementwise import binary
 from .primitives import cast, const, stop_gradient
 from .reverse import gradients
@@ -105,12 +105,16 @@ class TensorHandle:
     def realise(self) -> Self:
         """Compute it now, if it was not yet."""
         realise([self.node], self.device)
-        if self.node.src and not keeps(self.node):
-            self.node = leaf(self.node.data)  # so that what it was made from can go
+        made = self.node
+        if made.op not in ("buffer", "slot") and not keeps(made):
+            self.node = leaf(made.data)  # so that what it was made from can go
+            if constant_of(made) is not None or made.op == "iota":
+                made.data = None  # who makes the same constant gets memory of its own: this one's may be written to
         return self
 
     def numpy(self) -> Array:
-        """Its values as a NumPy array, which shares the tensor's memory."""
+        """Its values as a NumPy array, which shares the tensor's memory: what is written to it, this tensor holds, and so
+        does every other tensor that is equal to it as an expression, unless it is a constant (zeros, ones, full)."""
         array: Array = self.realise().node.data.array
         return array
 
@@ -161,6 +165,14 @@ class TensorHandle:
 
     def __hash__(self) -> int:
         return id(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled and deeply copied as values, not as the graph they come from: both are computed now."""
+        array = self.numpy()
+        return _rebuilt, (array, self.dtype.name, self.device, self.node.data.range, self.requires_grad)
+
+    def __copy__(self) -> Any:
+        return type(self).of(self.node, self.device)
 
     # gradients ----------------------------------------------------------------------------------------------------
     def requires_grad_(self) -> Self:
@@ -227,6 +239,11 @@ class TensorHandle:
         return type(self).of(from_numpy(self.numpy().copy(), self.dtype, device), device)
 
     to = to_device
+
+
+def _rebuilt(array: Array, dtype: str, device: str, range: tuple[int, int] | None, requires_grad: bool) -> Any:
+    """A tensor from its pickle."""
+    return TensorHandle.made_as(array, dtype, device, range, requires_grad)
 
 
 def node_of(x: Any) -> TensorNode:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir.dtypes import DType
 from ..ir.dtypes import dtype as dtype_of
+from ..ir.errors import TilewrightError, UsageError
 from . import buffers
-from .lines import user_line
+from .lines import user_line, with_line
 from .node import TensorNode, make
 from .promotion import DEFAULT_FLOAT
 from .run import realise
@@ -27,12 +28,31 @@ def leaf(buffer: buffers.TensorBuffer) -> TensorNode:
     return node
 
 
+def as_array(data: Any) -> Array:
+    """What NumPy makes of `data`, in this machine's byte order. Raises UsageError for what is no array, and for masked
+    arrays, whose masks would be lost."""
+    import numpy as np
+
+    if isinstance(data, np.ma.MaskedArray):
+        raise UsageError("a masked array, whose mask would be lost: pass x.filled(value), and the mask as a tensor of its own")
+    try:
+        array: Array = np.asarray(data)
+    except (ValueError, TypeError) as e:
+        raise UsageError(f"a {type(data).__name__} that is no array of numbers: {e}") from e
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+
+
 def from_numpy(array: Array, dtype: DType | None = None, device: str = "cpu", range: tuple[int, int] | None = None) -> TensorNode:
     """A node on an array's own memory where it is row-major, aligned and of the type; else on a copy."""
     import numpy as np
 
+    if dtype is None and array.dtype.kind == "O":
+        raise UsageError("an array of objects: its elements are no numbers, of different kinds, or too large; pass a dtype")
     kind = dtype or dtype_of(str(array.dtype))
-    array = np.require(array, kind.np, ["C", "A"]).reshape(array.shape)
+    try:
+        array = np.require(array, kind.np, ["C", "A"]).reshape(array.shape)
+    except (TypeError, ValueError, OverflowError) as e:
+        raise UsageError(f"an array of {array.dtype} that cannot become {kind}: {e}") from e
     return leaf(buffers.adopt(array, kind, device, user_line(), range))
 
 
@@ -40,11 +60,14 @@ def from_data(data: Any, dtype: str | DType | None = None, device: str = "cpu", 
     """A node of an array, a list or a number. Floats of lists are float32, as no type was given."""
     import numpy as np
 
-    array = np.asarray(data)
-    kind = None if dtype is None else dtype_of(dtype)
-    if kind is None and array.dtype == np.float64 and not isinstance(data, (np.ndarray, np.generic)):
-        kind = DEFAULT_FLOAT
-    return from_numpy(array, kind, device, range)
+    try:
+        array = as_array(data)
+        kind = None if dtype is None else dtype_of(dtype)
+        if kind is None and array.dtype == np.float64 and not isinstance(data, (np.ndarray, np.generic)):
+            kind = DEFAULT_FLOAT
+        return from_numpy(array, kind, device, range)
+    except TilewrightError as e:
+        raise with_line(e) from e.__cause__
 
 
 def values(x: TensorNode) -> Array:

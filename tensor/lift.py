@@ -5,21 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..ir.errors import TilewrightError, UsageError
 from .assigning import assign
 from .handle import TensorHandle
-from .leaves import from_numpy
-from .lines import at, user_line
+from .leaves import as_array, from_numpy
+from .lines import at, user_line, with_line
 from .node import TensorNode
 from .symbols import SymbolicSize
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    Array = np.ndarray[Any, Any]
-
 
 def lowered(x: Any, devices: list[str]) -> Any:
     """Tensors and NumPy arrays as nodes, also inside lists, tuples and slices; anything else as it is."""
@@ -30,7 +24,7 @@ def lowered(x: Any, devices: list[str]) -> Any:
         return x
     if isinstance(x, (list, tuple)):
         return type(x)(lowered(e, devices) for e in x) if any(_holds(e) for e in x) else x
-    return from_numpy(_array(x)) if _is_array(x) else x
+    return from_numpy(as_array(x)) if _is_array(x) else x
 
 
 def _holds(x: Any) -> bool:
@@ -39,12 +33,6 @@ def _holds(x: Any) -> bool:
 
 def _is_array(x: Any) -> bool:
     return type(x).__module__.startswith("numpy") and hasattr(x, "__array_interface__")
-
-
-def _array(x: Any) -> Array:
-    import numpy as np
-
-    return np.asarray(x)
 
 
 def raised(x: Any, device: str) -> Any:
@@ -75,7 +63,7 @@ def lifted(function: Callable[..., Any]) -> Callable[..., Any]:
             named = {k: lowered(v, devices) for k, v in kwargs.items()}
             device = one_device(devices)
             return raised(function(*nodes, **named), device)
-        except TilewrightError as e:
+        except (TilewrightError, IndexError) as e:
             raise with_line(e) from e.__cause__
 
     return call
@@ -84,15 +72,6 @@ def lifted(function: Callable[..., Any]) -> Callable[..., Any]:
 def all_lifted(*functions: Callable[..., Any]) -> tuple[Callable[..., Any], ...]:
     """Several functions, `lifted`."""
     return tuple(map(lifted, functions))
-
-
-def with_line(e: TilewrightError) -> TilewrightError:
-    """The error, its text with the user's line if it has none."""
-    text = str(e)
-    where = at(user_line())
-    if where and " (at " not in text:
-        e.args = (text + where, *e.args[1:])
-    return e
 
 
 def operator(function: Callable[..., Any], swapped: bool = False) -> Callable[..., Any]:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from typing import TypeVar
 
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _OURS = (*tuple(_HERE + d + os.sep for d in ("tensor", "xp", "plan", "cli", "ir")), contextlib.__file__)
+
+E = TypeVar("E", bound=Exception)
 
 Line = tuple[str, int]
 """File and line number; ("", 0) where nobody outside of Tilewright is on the stack."""
@@ -32,3 +35,12 @@ def show(line: Line) -> str:
 def at(line: Line) -> str:
     """` (at /path/file.py:12)` for the end of a message, or an empty text."""
     return f" (at {line[0]}:{line[1]})" if line[0] else ""
+
+
+def with_line(e: E) -> E:
+    """The error, its text with the user's line if it has none."""
+    text = str(e)
+    where = at(user_line())
+    if where and " (at " not in text:
+        e.args = (text + where, *e.args[1:])
+    return e

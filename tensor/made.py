@@ -16,6 +16,7 @@ from ..ir.reciprocal import by_reciprocal
 from .node import TensorNode, range_of, walk
 from .online import NoFold, compares, online
 from .partition import Group
+from .partition.splits import Splits
 from .pull import Loops, pull
 
 KEPT = 4096
@@ -45,21 +46,24 @@ _lock = threading.Lock()
 
 
 Kept = Mapping[int, DType]
+Cut = Mapping[int, Splits]
 
 
-def kernel_of(group: Group, stored: Callable[[TensorNode], bool], loops: Loops, kept: Kept) -> MadeKernel | NoFold:
+def kernel_of(group: Group, stored: Callable[[TensorNode], bool], loops: Loops, kept: Kept, splits: Cut) -> MadeKernel | NoFold:
     """The kernel of a group whose nodes are not NumPy's; NoFold where it cannot run in tiles as the partition wants it to.
-    `stored`, `loops`, `kept`: as for `pull`."""
+    `stored`, `loops`, `kept`, `splits`: as for `pull`."""
     own = {id(r) for r in group.roots}
     nodes = list(walk(group.roots, lambda n: n.data is not None or (id(n) not in own and stored(n))))
     number = {id(n): i for i, n in enumerate(nodes)}
-    key = (*_key(group, nodes, number, stored, loops), tuple(sorted((number[i], t.name) for i, t in kept.items() if i in number)))
+    types = tuple(sorted((number[i], t.name) for i, t in kept.items() if i in number))
+    cut = tuple(sorted((number[i], s) for i, s in splits.items() if i in number))
+    key = (*_key(group, nodes, number, stored, loops), types, cut)
     with _lock:
         found = _kept.get(key)
         if found is not None:
             _kept.move_to_end(key)
     if found is None:
-        found = _made(group, stored, (loops, kept), number)
+        found = _made(group, stored, (loops, kept, splits), number)
         with _lock:
             _kept[key] = found
             while len(_kept) > KEPT:
@@ -69,7 +73,7 @@ def kernel_of(group: Group, stored: Callable[[TensorNode], bool], loops: Loops, 
     return MadeKernel(found.kernel, tuple(nodes[i] for i in found.inputs), tuple(nodes[i] for i in found.outputs))
 
 
-def _made(group: Group, stored: Callable[[TensorNode], bool], how: tuple[Loops, Kept], number: Mapping[int, int]) -> _Kept:
+def _made(group: Group, stored: Callable[[TensorNode], bool], how: tuple[Loops, Kept, Cut], number: Mapping[int, int]) -> _Kept:
     pulled = pull(group.roots, stored, group.head is not None and not group.folded, *how)
     kernel: Kernel | NoFold = by_reciprocal(pulled.kernel)
     if group.folded and isinstance(kernel, Kernel):

@@ -13,7 +13,7 @@ from math import prod
 
 from ..ir import index as ix
 from ..ir.errors import UsageError
-from ..ir.node import Node, axes_of, const
+from ..ir.node import Node, axes_of, const, walk
 from ..ir.operators import substitute
 from .symbols import SymbolicSize, axis, most, number
 
@@ -75,6 +75,12 @@ class IndexMap:
         """The result's dimensions that the source's index depends on."""
         used = axes_of(*self.indices, *(() if self.mask is None else (self.mask,)))
         return frozenset(d for d, a in enumerate(self.axes) if a in used)
+
+    @cached_property
+    def divides(self) -> bool:
+        """Whether an index is divided, as where a reshape splits what lies in order otherwise."""
+        parts = (*self.indices, *(() if self.mask is None else (self.mask,)))
+        return any(n.op in ("div", "mod") for p in parts for n in walk(p))
 
     def back(self, at: Indices) -> Indices:
         """Of a bijective map: the result's index of a source's element."""

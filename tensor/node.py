@@ -31,6 +31,7 @@ from math import prod
 from typing import Any
 
 from ..ir.dtypes import DType
+from ..ir.errors import UsageError
 from ..ir.node import Node
 from .lines import Line, user_line
 from .maps import Shape
@@ -146,6 +147,9 @@ class Slot:
     weak: bool = False
 
 
+MOST_DIMENSIONS = 64
+"""NumPy's limit, and so that of everything that has a value."""
+
 Table = MutableMapping[tuple[Any, ...], TensorNode]
 
 _TABLE: Table = weakref.WeakValueDictionary()
@@ -184,6 +188,8 @@ def make(op: str, src: tuple[TensorNode, ...], arg: Any, shape: Shape, dtype: DT
     table = _scope.table
     found = table.get(key)
     if found is None:
+        if len(shape) > MOST_DIMENSIONS:
+            raise UsageError(f"an array of {len(shape)} dimensions: at most {MOST_DIMENSIONS} are possible")
         found = TensorNode.__new__(TensorNode)
         found.op, found.src, found.arg, found.shape, found.dtype, found.data = op, src, arg, shape, dtype, None
         found.line, found.tracked = user_line(), arg is not STOP and any(s.tracked for s in src)

@@ -136,7 +136,11 @@ def gather(x: TensorNode, by: Gathered, index: tuple[TensorNode, ...], shape: Sh
 
 
 def scatter(values: TensorNode, to: Scattered, index: tuple[TensorNode, ...], shape: Shape) -> TensorNode:
-    """An array of `shape` of the combine's identity, into which every value is combined in order."""
+    """An array of `shape` of the combine's identity, into which every value is combined in order; 16-bit floats are combined
+    in float32 and rounded once."""
+    wide = values.dtype.compute
+    if wide is not values.dtype:
+        return cast(scatter(cast(values, wide), to, index, shape), values.dtype)
     return make("scatter", (values, *index), to, shape, values.dtype)
 
 

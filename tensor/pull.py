@@ -22,8 +22,9 @@ from . import maps
 from .elements import element
 from .maps import Indices
 from .names import inside, kernel_name
-from .node import Gathered, Loaded, Scattered, TensorNode, range_of, walk
-from .reads import ReadParameter, Terms
+from .node import Gathered, Loaded, Scattered, TensorNode, walk
+from .partition.splits import Splits, loops_of, split_axes
+from .reads import ReadParameters
 from .symbols import axis, extent, extents, number
 
 
@@ -41,27 +42,27 @@ Loops = Mapping[int, tuple[TensorNode, tuple[int, ...]]]
 
 def pull(
     roots: Sequence[TensorNode], stored: Callable[[TensorNode], bool], by_memory: bool = False, loops: Loops | None = None,
-    kept: Mapping[int, D.DType] | None = None,
+    kept: Mapping[int, D.DType] | None = None, splits: Mapping[int, Splits] | None = None,
 ) -> Pulled:  # fmt: skip
     """The kernel of `roots`. `stored` says of a node whether it is in memory before the kernel runs; a root is not.
     `by_memory`: loops run in the order in which outputs lie in memory (else in that of the computed node's
     dimensions): what a contraction's kernel stores through a permutation are then whole rows. `loops`: by id of a root,
     a node that it is computed from and the order of that node's dimensions in which loops run. `kept`: by id, types of
-    stored nodes that are not the nodes' own."""
-    return _Pull(roots, stored, by_memory, loops or {}, kept or {}).pulled()
+    stored nodes that are not the nodes' own. `splits`: by id of a computed node, dimensions that loops go through in parts."""
+    return _Pull(roots, stored, by_memory, loops or {}, (kept or {}, splits or {})).pulled()
 
 
 class _Pull:
     def __init__(
-        self, roots: Sequence[TensorNode], stored: Callable[[TensorNode], bool], by_memory: bool, loops: Loops, kept: Mapping[int, D.DType]
-    ) -> None:
-        self.stored, self.by_memory, self.loops, self.kept = stored, by_memory, loops, kept
+        self, roots: Sequence[TensorNode], stored: Callable[[TensorNode], bool], by_memory: bool, loops: Loops,
+        how: tuple[Mapping[int, D.DType], Mapping[int, Splits]],
+    ) -> None:  # fmt: skip
+        self.stored, self.by_memory, self.loops = stored, by_memory, loops
+        self.kept, self.splits = how
         self.own = {id(r) for r in roots}
         # readers before what they read, and whatever the graph's order is: kernels that store the same have one key
         self.roots = sorted(roots, key=lambda r: (-r.size, -self._work(r)))
-        self.buffers: dict[Buffer, TensorNode] = {}
-        self.parameters: dict[tuple[int, tuple[int, ...], int], list[Buffer]] = {}
-        self.ways: dict[tuple[str, int, tuple[int, ...]], list[ReadParameter]] = {}
+        self.read = ReadParameters(self.kept)
         self.values: list[Value] = []
         self.reductions: dict[int, tuple[str, Indices]] = {}
         self.memo: dict[tuple[int, Indices, Node | None, str], Node] = {}
@@ -73,7 +74,7 @@ class _Pull:
         stores, outs = [], []
         for n, root in enumerate(self.roots):
             top = self._shaped(root)
-            buffer = Buffer(f"out{n}" if len(self.roots) > 1 else "out", self._type(root), extents(top.shape), "out")
+            buffer = Buffer(f"out{n}" if len(self.roots) > 1 else "out", self.kept.get(id(root), root.dtype), extents(top.shape), "out")
             stores.append(self._store(top, buffer, self.loops.get(id(root))))
             outs.append(buffer)
         # of results smaller than the largest, those that need less come first, as in the named kernels (mean, then deviation)
@@ -81,12 +82,8 @@ class _Pull:
         order = sorted(range(len(outs)), key=lambda n: (-self.roots[n].size, n if self.roots[n].size == most else -n))
         stores, outs = [stores[n] for n in order], [outs[n] for n in order]
         name = kernel_name(inside(self.roots, self.stored))
-        kernel = Kernel(name, tuple(self.values), tuple(stores), (*self.buffers, *outs))
-        return Pulled(kernel, tuple(self.buffers.values()), tuple(self.roots[n] for n in order))
-
-    def _type(self, t: TensorNode) -> D.DType:
-        """Of a node's memory."""
-        return self.kept.get(id(t), t.dtype)
+        kernel = Kernel(name, tuple(self.values), tuple(stores), (*self.read.buffers, *outs))
+        return Pulled(kernel, tuple(self.read.buffers.values()), tuple(self.roots[n] for n in order))
 
     def _work(self, root: TensorNode) -> int:
         """Nodes behind a root, down to memory."""
@@ -112,7 +109,7 @@ class _Pull:
         at: Indices = axes
         for v in reversed(views):
             at = v.back(at)
-        loops = [a for a in axes if a.op == "axis"]
+        loops = loops_of(axes)
         if order is not None and order[0].shape == base.shape:
             loops = [axes[d] for d in order[1] if axes[d].op == "axis"]
         elif self.by_memory:
@@ -126,7 +123,7 @@ class _Pull:
         read = self.seen.get(id(base))
         if read is not None and _plain(read) and len({i for i in read if i.op == "axis"}) == sum(n != 1 for n in base.shape):
             return read
-        axes = tuple(axis(f"{name}_{d}", n) if n != 1 else const(0) for d, n in enumerate(base.shape))
+        axes = split_axes(f"{name}_", base.shape, self.splits.get(id(base), ()))
         self.seen[id(base)] = axes
         return axes
 
@@ -163,7 +160,7 @@ class _Pull:
 
     def _elem(self, t: TensorNode, at: Indices, mask: Node | None, top: bool) -> Node:
         if not top and id(t) not in self.own and self.stored(t):
-            return load(self._buffer(t, t.shape, at), at, mask)
+            return load(self.read.buffer(self.nest, t, t.shape, at), at, mask)
         if t.op == "const":
             return const(t.arg, t.dtype.compute)
         if t.op == "iota":
@@ -187,7 +184,7 @@ class _Pull:
     def _view(self, t: TensorNode, at: Indices, mask: Node | None) -> Node:
         source, by = t.src[0], t.arg
         if by.reshape and by.mask is None and id(source) not in self.own and self.stored(source):
-            return load(self._buffer(source, t.shape, at), at, mask)
+            return load(self.read.buffer(self.nest, source, t.shape, at), at, mask)
         to, m = by(at)
         if by.reshape and m is None and self._lies(source) and any(i.op in ("div", "mod") for e in to for i in N.walk(e)):
             return self._reshaped(source, t, at, mask)
@@ -208,7 +205,7 @@ class _Pull:
     def _reshaped(self, t: TensorNode, to: TensorNode, at: Indices, mask: Node | None) -> Node:
         """Memory behind conversions, read in the shape of `to`: that spares divisions."""
         if id(t) not in self.own and self.stored(t):
-            return load(self._buffer(t, to.shape, at), at, mask)
+            return load(self.read.buffer(self.nest, t, to.shape, at), at, mask)
         return O.cast(self._reshaped(t.src[0], to, at, mask), t.dtype.compute)
 
     def _gather(self, t: TensorNode, at: Indices, mask: Node | None) -> Node:
@@ -273,31 +270,6 @@ class _Pull:
     def _name(self) -> str:
         self.count += 1
         return f"r{self.count - 1}"
-
-    # parameters ---------------------------------------------------------------------------------------------------
-    def _buffer(self, t: TensorNode, shape: tuple[int, ...], at: Indices) -> Buffer:
-        """The parameter for one way of reading an array: in a nest, reads that differ by more than small offsets have
-        parameters of their own."""
-        terms = tuple(tuple(sorted(ix.parts(i)[0].items(), key=lambda p: ix.order_key(p[0]))) for i in at)
-        offsets = tuple(ix.parts(i)[1] for i in at)
-        ways = self.ways.setdefault((self.nest, id(t), shape), [])
-        for w in ways:
-            if w.terms == terms and w.near(terms, offsets):
-                return w.buffer
-        known = self.parameters.setdefault((id(t), shape, 0), [])
-        far = [b for b in known if not any(w.buffer is b for w in ways) and self._near(b, t, shape, (terms, offsets))]
-        if far:
-            buffer = far[0]
-        else:
-            buffer = Buffer(f"in{len(self.buffers)}", self._type(t), extents(shape), "in", range=range_of(t))
-            self.buffers[buffer] = t
-            known.append(buffer)
-        ways.append(ReadParameter(terms, offsets, buffer))
-        return buffer
-
-    def _near(self, buffer: Buffer, t: TensorNode, shape: tuple[int, ...], at: tuple[Terms, tuple[int, ...]]) -> bool:
-        """Whether another nest reads the parameter at about these offsets."""
-        return any(w.buffer is buffer and w.near(*at) for (_, i, s), ways in self.ways.items() if i == id(t) and s == shape for w in ways)
 
 
 def _accumulator(t: TensorNode) -> D.DType:

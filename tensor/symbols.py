@@ -75,7 +75,8 @@ class SymbolicSize(_Base):
     def _no(self, other: Any) -> Any:
         raise UsageError(f"{self!r} and {other!r}: a symbolic size has +, -, * and // and % by whole numbers{at(user_line())}")
 
-    __truediv__ = __rtruediv__ = __rfloordiv__ = __rmod__ = __pow__ = __rpow__ = _no
+    __truediv__ = __rtruediv__ = __rfloordiv__ = __rmod__ = _no
+    __pow__ = __rpow__ = _no  # type: ignore[assignment]
 
     # questions ----------------------------------------------------------------------------------------------------
     def __lt__(self, other: Any) -> bool:
@@ -107,7 +108,11 @@ class SymbolicSize(_Base):
             f"a number beside a tensor, but no Python number{at(user_line())}"
         )
 
-    __int__ = __float__ = __index__  # type: ignore[assignment]
+    def __int__(self) -> int:
+        return self.__index__()
+
+    def __float__(self) -> float:
+        return float(self.__index__())
 
 
 def _always(text: str, first: bool, second: bool) -> bool:

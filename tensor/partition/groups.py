@@ -12,7 +12,7 @@ from ..node import TensorNode
 from .folds import find_folds
 from .heads import epilogue, is_contraction, is_head
 from .kept import kept_types
-from .limits import cuts
+from .limits import cuts, turned
 from .regions import FoldedEnds, KernelRegion, Regions
 from .rules import Rule
 
@@ -80,6 +80,7 @@ def partition(outs: Sequence[TensorNode], banned: Collection[int] = ()) -> Parte
         every = {id(f): f for e in (host, *guests) for f in plan.absorbed.get(id(e), ())}
         plan.absorbed[id(host)] = tuple(every.values())
         plan.guests.update((id(g), host) for g in guests)
+    stored.update((id(n), (n, Rule.limit)) for n in turned(graph, lambda n: id(n) in stored))
     stored.update((id(n), (n, Rule.limit)) for n in cuts(graph, lambda n: id(n) in stored))
     # what is stored decides what else is worth storing: the second round knows the first one's answers
     first = Regions(graph, dict(stored), heads, plan)
@@ -191,6 +192,8 @@ def _covers(at: Indices | None, region: KernelRegion) -> bool:
     """Whether an index is the region's own axes, each once."""
     if at is None:
         return False
+    if any(i.op == "sum" for i in region.axes):
+        return at == region.axes
     axes = [a for a in region.axes if a.op == "axis"]
     found = [i for i in at if i in axes]
     return len(found) == len(set(map(id, found))) == len(axes)

@@ -12,6 +12,31 @@ OPERATIONS = 160
 ARRAYS = 48
 """Arrays that a kernel reads (CUDA and OpenCL promise a few kilobytes of parameters)."""
 
+TURNS = 6
+"""Reshapes, each behind others that no reshape is one with (a permutation between them), that indices are followed through:
+expressions of divisions and remainders grow threefold with each."""
+
+
+def turned(graph: Graph, stored: Callable[[TensorNode], bool]) -> list[TensorNode]:
+    """Nodes to store so that no index is followed through more than `TURNS` views that divide indices. (A reshape of what is
+    in memory is free.)"""
+    level: dict[int, int] = {}
+    found: dict[int, TensorNode] = {}
+
+    def memory(s: TensorNode) -> bool:
+        return graph.leaf(s) or id(s) in found or stored(s)
+
+    for n in graph.order:
+        if graph.leaf(n):
+            continue
+        level[id(n)] = max((0 if memory(s) else level[id(s)] for s in n.src), default=0)
+        if n.op == "view" and n.arg.divides and not (n.arg.reshape and memory(n.src[0])):
+            if level[id(n)] == TURNS:
+                found[id(n.src[0])] = n.src[0]
+                level[id(n)] = 0
+            level[id(n)] += 1
+    return list(found.values())
+
 
 def cuts(graph: Graph, stored: Callable[[TensorNode], bool]) -> list[TensorNode]:
     """Nodes to store so that no node has more than `OPERATIONS` operations or `ARRAYS` arrays behind it, down to what

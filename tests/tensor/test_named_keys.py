@@ -24,6 +24,7 @@ Case = tuple[dict[str, int], Outs]
 
 CASES: dict[str, Callable[[str], Iterator[Case]]] = {}
 
+
 def case(*names: str) -> Callable[[Callable[[str], Iterator[Case]]], Callable[[str], Iterator[Case]]]:
     """The function yields a case for each rank; `names`: the kernels that each is."""
 
@@ -139,7 +140,7 @@ def sum_cols(dtype: str) -> Iterator[Case]:
 
 @case("sum_all")
 def sum_all(dtype: str) -> Iterator[Case]:
-    for shape, x in rows(dtype):
+    for _, x in rows(dtype):
         yield {"n": M * N}, x.sum(dtype=summed(x).dtype.name)
 
 
@@ -266,7 +267,7 @@ def embedding_grad(dtype: str) -> Iterator[Case]:
     for lead in ((K,), (7, K // 7)):
         at, dy = ids(M, *lead), array(dtype, *lead, N)
         shape = {"v": M, "n": K, "d": N}
-        _, pull = vjp(lambda t: nn.embedding(t, at), array(wide, M, N))
+        _, pull = vjp(lambda t, at=at: nn.embedding(t, at), array(wide, M, N))
         yield shape, pull(dy.astype(wide))[0]
         yield shape, xp.zeros((M, N), dtype=wide).index_put(at, dy.astype(wide))
 
