@@ -59,6 +59,12 @@ def current() -> Capture | None:
     return thread.capture
 
 
+def check_captured(size: Any) -> None:
+    """Raise UsageError where nothing is being captured: symbolic sizes have no value outside."""
+    if current() is None:
+        raise UsageError(f"{size!r}: a symbolic size has a value in functions captured with jit(symbols=...) only")
+
+
 @contextmanager
 def capturing(name: str) -> Iterator[Capture]:
     """Capture on this thread. Whatever happens inside, tensors have their nodes back afterwards."""

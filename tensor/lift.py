@@ -9,11 +9,12 @@ from typing import Any
 
 from ..ir.errors import TilewrightError, UsageError
 from .assigning import assign
+from .capturing import check_captured
 from .handle import TensorHandle
 from .leaves import as_array, from_numpy
 from .lines import at, user_line, with_line
 from .node import TensorNode
-from .symbols import SymbolicSize
+from .symbols import SymbolicSize, symbolic
 
 
 def lowered(x: Any, devices: list[str]) -> Any:
@@ -24,7 +25,11 @@ def lowered(x: Any, devices: list[str]) -> Any:
     if type(x) in (int, float, bool, str) or x is None:
         return x
     if isinstance(x, (list, tuple)):
+        if symbolic(x):
+            check_captured(x)
         return type(x)(lowered(e, devices) for e in x) if any(_holds(e) for e in x) else x
+    if isinstance(x, SymbolicSize):
+        check_captured(x)
     return from_numpy(as_array(x)) if _is_array(x) else x
 
 
