@@ -18,6 +18,7 @@ from .jit_options import JitOptions
 from .jit_program import JitProgram
 from .jit_report import report
 
+
 class _Family:
     """Calls of one layout: they differ in their numbers only. `dynamic`: positions of numbers that have changed, and are
     parameters since; `fixed`: those whose values the function needs while it is captured."""

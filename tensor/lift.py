@@ -14,6 +14,7 @@ from .leaves import as_array, from_numpy
 from .lines import at, user_line, with_line
 from .node import TensorNode
 
+
 def lowered(x: Any, devices: list[str]) -> Any:
     """Tensors and NumPy arrays as nodes, also inside lists, tuples and slices; anything else as it is."""
     if isinstance(x, TensorHandle):
