@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ..ir.errors import UsageError
 from ..search.beside import BackgroundTuner
 from . import buffers
 from .buffers import MOVES, TensorBuffer
@@ -14,7 +15,7 @@ from .jit_arguments import Arguments, memory
 from .jit_capture import ArraySource, CapturedGraph
 from .jit_lookup import FoundKernel
 from .jit_places import PlacedCalls, StatePlan
-from .lines import Line, user_line
+from .lines import Line, at, user_line
 from .node import leaf
 from .replay import LinkedCall, ReplayProgram
 from .tensor import Tensor
@@ -85,6 +86,12 @@ class JitProgram:
         """A call that updates tensors. Memory that is written in place is our own, and nobody else's argument."""
         line = user_line()
         for s in self.plan.states:
+            updated = s.state.tensor if s.state.tensor is not None else tensors[s.state.place]
+            if sum(t is updated for t in tensors) > (s.state.kind == "argument"):
+                raise UsageError(
+                    f"{self.name} updates a tensor {updated.dtype}{list(updated.shape)} that it is also given as another argument, "
+                    f"which would not see the update: pass a copy{at(line)}"
+                )
             if s.state.kind == "closure":
                 self._found(s)
         for s in self.plan.states:

@@ -77,11 +77,9 @@ class _Pull:
             stores.append(self._store(top, buffer, self.loops.get(id(root))))
             outs.append(buffer)
         # of results smaller than the largest, those that need less come first, as in the named kernels (mean, then deviation)
-        most = max(r.size for r in self.roots)
-        order = sorted(range(len(outs)), key=lambda n: (-self.roots[n].size, n if self.roots[n].size == most else -n))
+        order = sorted(range(len(outs)), key=lambda n: (-self.roots[n].size, n if self.roots[n].size == self.roots[0].size else -n))
         stores, outs = [stores[n] for n in order], [outs[n] for n in order]
-        name = kernel_name(inside(self.roots, self.stored))
-        kernel = Kernel(name, tuple(self.values), tuple(stores), (*self.read.buffers, *outs))
+        kernel = Kernel(kernel_name(inside(self.roots, self.stored)), tuple(self.values), tuple(stores), (*self.read.buffers, *outs))
         return Pulled(kernel, tuple(self.read.buffers.values()), tuple(self.roots[n] for n in order))
 
     def _work(self, root: TensorNode) -> int:
