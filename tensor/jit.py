@@ -23,7 +23,6 @@ MOST_SIZES = 4096
 """Calls of different symbolic sizes whose quick way is remembered."""
 
 
-
 class _Family:
     """Calls of one layout: they differ in their numbers only. `dynamic`: positions of numbers that have changed, and are
     parameters since; `fixed`: those whose values the function needs while it is captured."""

@@ -6,7 +6,7 @@ apart). `ir.tidy` gives it its names, `online` its folds."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..ir import dtypes as D
@@ -20,10 +20,11 @@ from ..ir.kernel import Kernel
 from ..ir.node import Node, const
 from . import maps
 from .elements import element
+from .loop_plan import LoopPlan
 from .maps import Indices
 from .names import inside, kernel_name
 from .node import Gathered, Loaded, Scattered, TensorNode, walk
-from .partition.splits import Splits, loops_of, split_axes
+from .partition.splits import loops_of, split_axes
 from .reads import ReadParameters
 from .symbols import axis, extent, extents, number
 
@@ -37,28 +38,19 @@ class Pulled:
     outputs: tuple[TensorNode, ...]
 
 
-Loops = Mapping[int, tuple[TensorNode, tuple[int, ...]]]
-
-
 def pull(
-    roots: Sequence[TensorNode], stored: Callable[[TensorNode], bool], by_memory: bool = False, loops: Loops | None = None,
-    kept: Mapping[int, D.DType] | None = None, splits: Mapping[int, Splits] | None = None,
-) -> Pulled:  # fmt: skip
+    roots: Sequence[TensorNode], stored: Callable[[TensorNode], bool], by_memory: bool = False, plan: LoopPlan | None = None
+) -> Pulled:
     """The kernel of `roots`. `stored` says of a node whether it is in memory before the kernel runs; a root is not.
     `by_memory`: loops run in the order in which outputs lie in memory (else in that of the computed node's
-    dimensions): what a contraction's kernel stores through a permutation are then whole rows. `loops`: by id of a root,
-    a node that it is computed from and the order of that node's dimensions in which loops run. `kept`: by id, types of
-    stored nodes that are not the nodes' own. `splits`: by id of a computed node, dimensions that loops go through in parts."""
-    return _Pull(roots, stored, by_memory, loops or {}, (kept or {}, splits or {})).pulled()
+    dimensions, or as `plan` says): what a contraction's kernel stores through a permutation are then whole rows."""
+    return _Pull(roots, stored, by_memory, plan or LoopPlan()).pulled()
 
 
 class _Pull:
-    def __init__(
-        self, roots: Sequence[TensorNode], stored: Callable[[TensorNode], bool], by_memory: bool, loops: Loops,
-        how: tuple[Mapping[int, D.DType], Mapping[int, Splits]],
-    ) -> None:  # fmt: skip
-        self.stored, self.by_memory, self.loops = stored, by_memory, loops
-        self.kept, self.splits = how
+    def __init__(self, roots: Sequence[TensorNode], stored: Callable[[TensorNode], bool], by_memory: bool, plan: LoopPlan) -> None:
+        self.stored, self.by_memory = stored, by_memory
+        self.loops, self.kept, self.splits = plan.loops, plan.kept, plan.splits
         self.own = {id(r) for r in roots}
         # readers before what they read, and whatever the graph's order is: kernels that store the same have one key
         self.roots = sorted(roots, key=lambda r: (-r.size, -self._work(r)))
