@@ -15,7 +15,7 @@ from typing import Any
 
 from cpu_player import burst
 from tensor_cases import CASES, TensorCase, inputs, parameters, small
-from tensor_models import outputs, tensors
+from tensor_models import chain, outputs, tensors
 
 MOST_TUNED = 6
 """Distinct kernels that share the seconds of tuning."""
@@ -88,6 +88,10 @@ def prepare(job: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     def step(p: Any, given: Any, state: Any) -> Any:
         return outputs(case, p, given, state)
 
+    if case.model.startswith("chain"):
+        of_two = tilewright.jit(lambda x, y: chain(case.model, x, y), threads=job["threads"], cache=job["cache"])
+        np.savez(Path(job["folder"]) / f"{job['as']}.npz", y=of_two(x["x"], x["y"]).numpy())
+        return lambda: of_two(x["x"], x["y"]), told
     function = tilewright.jit(step, threads=job["threads"], cache=job["cache"], donate=donated)
     begin = time.perf_counter()
     first = function(p, x, state)
