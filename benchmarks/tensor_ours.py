@@ -59,7 +59,9 @@ def tune(made: Any, seconds: float, threads: int, cache: str) -> list[dict[str, 
     for key in heaviest:
         share = max(4.0, seconds * weight[key] / total)
         result = tilewright.tune(kernel[key], threads=threads, budget=share, cache=cache)
-        found.append({"share": round(weight[key] / sum(weight.values()), 3), "seconds": round(result.seconds, 1), "counts": dict(result.counts)})
+        found.append(
+            {"share": round(weight[key] / sum(weight.values()), 3), "seconds": round(result.seconds, 1), "counts": dict(result.counts)}
+        )
     return found
 
 
@@ -98,18 +100,20 @@ def prepare(job: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     told["first_seconds"] = round(time.perf_counter() - begin, 3)
     kept = {k: t.numpy().copy() for k, t in first.items() if not k.startswith(("m ", "v "))}
     np.savez(Path(job["folder"]) / f"{job['as']}.npz", **kept)
-    holder = {"p": p, "state": state}
     if case.what != "step":
         return lambda: function(p, x, state), told
-    del p, state
+    return _stepping(function, {"p": p, "state": state}, x, first), told
+
+
+def _stepping(function: Any, held: dict[str, Any], x: Any, found: Any) -> Any:
+    """A call that gives each step what the one before made. Nothing else holds the old tensors, whose memory is donated."""
 
     def update(found: Any) -> None:
-        for kind in holder.values():
+        for kind in held.values():
             kind |= {k: found[k] for k in kind if k in found}
 
-    update(first)
-    del first
-    return lambda: update(function(holder["p"], x, holder["state"])), told
+    update(found)
+    return lambda: update(function(held["p"], x, held["state"]))
 
 
 def main() -> None:
