@@ -79,7 +79,7 @@ def _serve(busy: dict[int, Channel], idle: set[int], left: deque[Kernel], wait: 
             else:
                 idle.add(fd)
         except Closed:
-            log.warning("a process that builds kernels ended; the others go on")
+            log.info("a process that builds kernels ended; the others go on")
             del busy[fd]
 
 

@@ -49,7 +49,7 @@ class BackgroundTuner:
                 if answer == TUNED:
                     self._done(i)
         except Closed:
-            log.warning("the process that tunes in the background ended; kernels stay as they are")
+            log.info("the process that tunes in the background ended; kernels stay as they are")
         finally:
             process.stop(helper, channel)
 

@@ -17,8 +17,8 @@ class TensorMemoryError(TilewrightError, MemoryError):
 
 
 class Account:
-    """What live tensors hold, per process; an optional cap in bytes. The largest are known by name, small ones by their bytes. `evicting`: whether tensors on devices go to the host
-    at the cap, those first that were used longest ago."""
+    """What live tensors hold, per process; an optional cap in bytes. The largest are known by name, small ones by their
+    bytes. `evicting`: whether tensors on devices go to the host at the cap, those first that were used longest ago."""
 
     def __init__(self) -> None:
         self._held = self._peak = 0

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from math import copysign
 from typing import Any
 
 from ..ir.errors import UsageError
+from ..ir.node import Node
 from .buffers import TensorBuffer
 from .lines import at, user_line
+from .maps import Shape
 from .tensor import Tensor
 from .trees import Structure, flatten, unflatten
 
@@ -44,7 +46,7 @@ def _hashable(x: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class Layout:
+class CallLayout:
     """How a call's arguments are made of tensors, numbers and static values: equal for calls that differ in numbers and in
     the values of tensors only. `kinds`: a leaf each, ("tensor", what `TensorBuffer.key` says), the type of a number, or Static."""
 
@@ -61,12 +63,15 @@ class Layout:
 
 @dataclass(slots=True)
 class Arguments:
-    """One call's: `tensors` as they were given, their memory, and the numbers."""
+    """One call's: `tensors` as they were given, their memory, and the numbers. `shapes`: those that the tensors are captured
+    with, where sizes are symbolic; `values`: of the symbols."""
 
-    layout: Layout
+    layout: CallLayout
     tensors: list[Tensor]
     buffers: list[TensorBuffer]
     numbers: tuple[int | float, ...]
+    shapes: tuple[Shape, ...] | None = None
+    values: Mapping[Node, int] = field(default_factory=dict)
 
 
 def read(args: tuple[Any, ...], kwargs: dict[str, Any], device: str | None) -> Arguments:
@@ -86,7 +91,7 @@ def read(args: tuple[Any, ...], kwargs: dict[str, Any], device: str | None) -> A
             kinds.append(type(x))
         else:
             kinds.append(Static(x))
-    return Arguments(Layout(structure, tuple(kinds)), tensors, [memory(t) for t in tensors], tuple(numbers))
+    return Arguments(CallLayout(structure, tuple(kinds)), tensors, [memory(t) for t in tensors], tuple(numbers))
 
 
 def memory(x: Tensor) -> TensorBuffer:

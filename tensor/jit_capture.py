@@ -6,7 +6,7 @@ it assigned to, and the tree it returned."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
@@ -25,7 +25,7 @@ _number = count()
 
 
 @dataclass(frozen=True)
-class Source:
+class ArraySource:
     """Where an array of a call comes from. `kind`: 'argument' (a tensor of the call), 'number' (one that is a parameter),
     'closure' (a tensor from outside), 'out' (what is computed), 'constant' (no tensor at all: `value`)."""
 
@@ -48,26 +48,30 @@ class CapturedState:
 @dataclass
 class CapturedGraph:
     """`outs`: nodes to compute. `leaves`: by the id of a leaf where its values are. `closures`: where tensors from outside
-    are found. `results`: the leaves of what is returned, in `structure`. `dynamic`: the numbers that are parameters."""
+    are found. `results`: the leaves of what is returned, in `structure`. `dynamic`: the numbers that are parameters. `symbols`: names and ranges
+    of symbolic sizes."""
 
     outs: list[TensorNode]
-    leaves: dict[int, Source]
+    leaves: dict[int, ArraySource]
     closures: list[BufferCell]
-    results: list[Source]
+    results: list[ArraySource]
     structure: Structure
     states: list[CapturedState]
     device: str
     dynamic: tuple[int, ...]
     slots: list[TensorNode] = field(default_factory=list)
+    symbols: tuple[tuple[str, int, int], ...] = ()
 
 
 def capture(
     function: Callable[..., Any], name: str, given: Arguments, dynamic: Sequence[int], default: str, numbered: dict[int, int]
 ) -> CapturedGraph:
     """Call `function` once. `dynamic`: positions of the numbers that are parameters; `numbered` gets the numbers of their
-    slots. `default`: the device where nothing says which. Raises UsageError where a value is asked for, and whatever the function raises."""
+    slots. `default`: the device where nothing says which. Raises UsageError where a value is asked for, and whatever the
+    function raises."""
     device = _device(given.buffers, default)
-    slots = [_slot(b.shape, b.dtype, Slot(next(_number), b.range)) for b in given.buffers]
+    shapes = given.shapes if given.shapes is not None else [b.shape for b in given.buffers]
+    slots = [_slot(s, b.dtype, Slot(next(_number), b.range)) for s, b in zip(shapes, given.buffers, strict=True)]
     numbers: list[Any] = list(given.numbers)
     for i in dynamic:
         numbered[i] = next(_number)
@@ -81,7 +85,8 @@ def capture(
         nodes = [x.node if isinstance(x, Tensor) else None for x in leaves]
         assigned = [(tensor, old, tensor.node) for tensor, old in made.assigned.values() if tensor.node is not old]
     graph = _Graph(made, slots, len(placeholders), placeholders, device, tuple(dynamic))
-    return graph.finished(leaves, nodes, structure, assigned)
+    symbols = tuple(sorted((s.arg.name, s.arg.lo, s.arg.hi) for s in given.values))
+    return replace(graph.finished(leaves, nodes, structure, assigned), symbols=symbols)
 
 
 def _slot(shape: tuple[int, ...], dtype: Any, arg: Slot) -> TensorNode:
@@ -102,9 +107,11 @@ class _Graph:
         self, made: Capture, slots: list[TensorNode], tensors: int, placeholders: list[Tensor], device: str, dynamic: tuple[int, ...]
     ) -> None:
         self.made, self.slots, self.placeholders, self.device, self.dynamic = made, slots, placeholders, device, dynamic
-        self.places = {id(n): Source("argument", i) if i < tensors else Source("number", i - tensors) for i, n in enumerate(slots)}
+        self.places = {
+            id(n): ArraySource("argument", i) if i < tensors else ArraySource("number", i - tensors) for i, n in enumerate(slots)
+        }
         self.closures: list[BufferCell] = []
-        self.known: dict[int, Source] = {}
+        self.known: dict[int, ArraySource] = {}
         self.outs: list[TensorNode] = []
         self.numbers: dict[int, int] = {}
         self.news: set[int] = set()
@@ -115,9 +122,9 @@ class _Graph:
         assigned: list[tuple[Tensor, TensorNode, TensorNode]],
     ) -> CapturedGraph:  # fmt: skip
         self._compute_outside([n for n in nodes if n is not None] + [n for _, old, new in assigned for n in (old, new)])
-        results = [Source("constant", 0, x) if n is None else self._source(n) for x, n in zip(leaves, nodes, strict=True)]
+        results = [ArraySource("constant", 0, x) if n is None else self._source(n) for x, n in zip(leaves, nodes, strict=True)]
         states = [s for a in assigned if (s := self._state(*a)) is not None]
-        found: dict[int, Source] = {}
+        found: dict[int, ArraySource] = {}
         for n in walk(self.outs):
             if n.data is not None or n.op == "slot":
                 found[id(n)] = self._source(n)
@@ -130,7 +137,7 @@ class _Graph:
         with outside():
             realise(lazy, self.device)
 
-    def _source(self, n: TensorNode) -> Source:
+    def _source(self, n: TensorNode) -> ArraySource:
         """Where a node's values are found."""
         if id(n) in self.places:
             return self.places[id(n)]
@@ -139,14 +146,14 @@ class _Graph:
         if id(n) not in self.numbers:
             self.numbers[id(n)] = len(self.outs)
             self.outs.append(n)
-        return Source("out", self.numbers[id(n)])
+        return ArraySource("out", self.numbers[id(n)])
 
-    def _closure(self, buffer: TensorBuffer) -> Source:
+    def _closure(self, buffer: TensorBuffer) -> ArraySource:
         if buffer.cell is None:
             buffer.cell = BufferCell(buffer)
         cell = buffer.cell
         if id(cell) not in self.known:
-            self.known[id(cell)] = Source("closure", len(self.closures))
+            self.known[id(cell)] = ArraySource("closure", len(self.closures))
             self.closures.append(cell)
         return self.known[id(cell)]
 

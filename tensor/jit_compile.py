@@ -7,7 +7,7 @@ from .buffers import BufferSpec
 from .calls import CallList, KernelCall, call_list
 from .detached import detached
 from .devices import rooms_of
-from .jit_capture import CapturedGraph, Source
+from .jit_capture import ArraySource, CapturedGraph
 from .jit_lookup import looked_up, looked_up_again
 from .jit_options import JitOptions
 from .jit_place import place_of
@@ -34,7 +34,7 @@ def compiled(graph: CapturedGraph, name: str, options: JitOptions, donated: froz
         return JitProgram(name, graph, plan, ReplayProgram(linked, plan, specs, graph.closures, graph.device), graph.device, kernels, True)
     with timed("graph", name):
         made = call_list(outs) if outs else CallList([], 0, [], ())
-    by_place: list[Source] = [sources[n.arg.number] for n in made.nodes[: made.leaves]]
+    by_place: list[ArraySource] = [sources[n.arg.number] for n in made.nodes[: made.leaves]]
     plan, calls = placed(made, graph, by_place, donated, rooms_of(graph.device) is not None)
     by_call, kernels = looked_up(calls, graph.device, place, options)
     if options.tune == "tune" and tune_now(kernels, place, options):

@@ -10,7 +10,7 @@ from typing import Literal
 from ..ir.errors import KernelError
 from ..ir.in_place import in_place
 from .calls import Call, CallList, KernelCall, Place
-from .jit_capture import CapturedGraph, CapturedState, Source
+from .jit_capture import ArraySource, CapturedGraph, CapturedState
 from .memory_plan import Lifetime, MemoryPlan, arena, chunks
 
 Kind = Literal["given", "closure", "fresh", "arena", "chunk"]
@@ -48,15 +48,16 @@ class PlacedCalls:
 
 
 def placed(
-    made: CallList, graph: CapturedGraph, leaves: Sequence[Source], donated: frozenset[int], handles: bool
+    made: CallList, graph: CapturedGraph, leaves: Sequence[ArraySource], donated: frozenset[int], handles: bool
 ) -> tuple[PlacedCalls, list[Call]]:
-    """Decide where arrays lie; the calls, whose kernels say what they may write over. `leaves`: where the arrays of the list's first places come from. `donated`: arguments whose
-    memory outputs may take. `handles`: memory has no addresses to count from."""
+    """Decide where arrays lie; and the calls, whose kernels say what they may write over. `leaves`: where the arrays of the
+    list's first places come from. `donated`: arguments whose memory outputs may take. `handles`: memory has no addresses to
+    count from."""
     return _Places(made, graph, leaves, donated).placed(handles)
 
 
 class _Places:
-    def __init__(self, made: CallList, graph: CapturedGraph, leaves: Sequence[Source], donated: frozenset[int]) -> None:
+    def __init__(self, made: CallList, graph: CapturedGraph, leaves: Sequence[ArraySource], donated: frozenset[int]) -> None:
         self.made, self.graph, self.donatable = made, graph, set(donated)
         self.calls = list(made.calls)
         self.leaves = list(leaves)
@@ -71,7 +72,7 @@ class _Places:
         self.kept = {_key(s) for s in graph.results}
         self.taken: set[tuple[str, int]] = set()
 
-    def _spot(self, s: Source) -> Spot:
+    def _spot(self, s: ArraySource) -> Spot:
         if s.kind == "closure":
             return Spot("closure", s.place)
         tensors = sum(1 for n in self.graph.slots) - len(self.graph.dynamic)
@@ -83,7 +84,7 @@ class _Places:
         states: list[StatePlan] = []
         for s in self.graph.states:
             p = outs[s.new]
-            source = Source(s.kind, s.place)
+            source = ArraySource(s.kind, s.place)
             if s.new not in self.returned and p not in self.spots and self._over(source, p):
                 self.spots[p] = self._spot(source)
                 states.append(StatePlan(s, None))
@@ -101,15 +102,16 @@ class _Places:
                     self._fresh(p, fresh)
         rest = [p for c in self.calls for p in c.outputs if p not in self.spots]
         lifetimes = [self._lifetime(p) for p in dict.fromkeys(rest)]
-        plan, sizes = arena(lifetimes), ()
+        plan = arena(lifetimes)
+        sizes: tuple[int, ...] = ()
         if handles:
             chosen, sizes = chunks(lifetimes)
             self.spots.update((p, Spot("chunk", at)) for p, at in chosen.items())
         else:
             self.spots.update((p, Spot("arena", at)) for p, at in plan.offsets.items())
         spots = [self.spots[p] for p in range(len(self.made.nodes))]
-        found = PlacedCalls(spots, fresh, states, donated, plan, sizes, {n: self.spots[p] for n, p in enumerate(outs)})
-        return found, self.calls
+        made = PlacedCalls(spots, fresh, states, donated, plan, sizes, {n: self.spots[p] for n, p in enumerate(outs)})
+        return made, self.calls
 
     def _fresh(self, p: Place, fresh: list[Place]) -> int:
         if p not in fresh:
@@ -127,12 +129,12 @@ class _Places:
         n = self.made.nodes[p]
         for i in sorted(self.donatable):
             slot = self.graph.slots[i]
-            if (slot.shape, slot.dtype) == (n.shape, n.dtype) and self._over(Source("argument", i), p):
+            if (slot.shape, slot.dtype) == (n.shape, n.dtype) and self._over(ArraySource("argument", i), p):
                 self.donatable.discard(i)
                 return i
         return None
 
-    def _over(self, source: Source, p: Place) -> bool:
+    def _over(self, source: ArraySource, p: Place) -> bool:
         """Whether `p` may be written over the leaf; then its kernel says so. Nobody may read the leaf afterwards, return it or
         write there too, and the kernel itself reads it at most at the element that it writes."""
         key = _key(source)
@@ -163,5 +165,5 @@ class _Places:
             return None
 
 
-def _key(s: Source) -> tuple[str, int]:
+def _key(s: ArraySource) -> tuple[str, int]:
     return s.kind, s.place

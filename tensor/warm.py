@@ -16,7 +16,7 @@ from typing import Any
 from ..log import logger
 from ..search.ahead import BuildPlace
 from .graph_text import graph_text
-from .jit_capture import CapturedGraph, Source
+from .jit_capture import ArraySource, CapturedGraph
 from .jit_lookup import FoundKernel
 from .jit_places import PlacedCalls, Spot, StatePlan
 from .memory_plan import MemoryPlan
@@ -28,6 +28,9 @@ log = logger("tensor")
 VERSION = 1
 KIND = "jit"
 """Records' place in the artefact store."""
+
+
+WarmParts = tuple[PlacedCalls, list[LinkedCall], list[FoundKernel], list[TensorNode]]
 
 
 @cache
@@ -43,7 +46,7 @@ def code_version() -> str:
 
 
 def key_of_graph(
-    outs: Sequence[TensorNode], graph: CapturedGraph, sources: Sequence[Source], donated: frozenset[int], place: BuildPlace
+    outs: Sequence[TensorNode], graph: CapturedGraph, sources: Sequence[ArraySource], donated: frozenset[int], place: BuildPlace
 ) -> str:
     """Where the record of a detached graph is, or an empty text where none can be."""
     text = graph_text(outs)
@@ -53,7 +56,7 @@ def key_of_graph(
     use = [(s.kind, s.place) for s in sources], [(r.kind, r.place) for r in graph.results], [(s.kind, s.place, s.new) for s in graph.states]
     slots = [(n.shape, n.dtype.name, str(n.arg.range)) for n in graph.slots]
     target = f"{place.device.name} {place.device.target.key} {place.threads} {place.device.compiler_id()}"
-    parts = VERSION, code_version(), target, stamp, use, slots, sorted(donated), graph.device, text
+    parts = VERSION, code_version(), target, stamp, use, slots, graph.symbols, sorted(donated), graph.device, text
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
@@ -95,9 +98,7 @@ def save(
     place.store.put_record(KIND, key, json.dumps(data, separators=(",", ":")))
 
 
-def load(
-    key: str, place: BuildPlace, outs: Sequence[TensorNode], graph: CapturedGraph
-) -> tuple[PlacedCalls, list[LinkedCall], list[FoundKernel], list[TensorNode]] | None:
+def load(key: str, place: BuildPlace, outs: Sequence[TensorNode], graph: CapturedGraph) -> WarmParts | None:
     """What `save` kept, with every kernel loaded: (plan, calls, kernels, nodes by place). None where there is no record, or
     something that it needs is gone."""
     text = place.store.record(KIND, key) if key else None
@@ -110,7 +111,7 @@ def load(
         return None
 
 
-def _decoded(data: dict[str, Any], place: BuildPlace, nodes: list[TensorNode], graph: CapturedGraph) -> Any:
+def _decoded(data: dict[str, Any], place: BuildPlace, nodes: list[TensorNode], graph: CapturedGraph) -> WarmParts:
     kernels = [_kernel(k, place) for k in data["kernels"]]
     by_place = [nodes[_index(i, nodes)] for i in data["nodes"]]
     spots = [Spot(_kind(kind), _natural(at)) for kind, at in data["spots"]]
@@ -118,17 +119,17 @@ def _decoded(data: dict[str, Any], place: BuildPlace, nodes: list[TensorNode], g
         raise ValueError("the record does not fit the graph")
     linked = []
     for inputs, outputs, name, kernel, host in data["calls"]:
-        places = [tuple(_index(p, spots) for p in ps) for ps in (inputs, outputs)]
+        read, written = (tuple(_index(p, spots) for p in ps) for ps in (inputs, outputs))
         if kernel >= 0:
             k = kernels[_index(kernel, kernels)]
             if len(inputs) + len(outputs) != len(k.executable.signature.params):
                 raise ValueError("a call does not fit its kernel")
-            linked.append(LinkedCall(*places, str(name), k.executable))
+            linked.append(LinkedCall(read, written, str(name), k.executable))
         else:
             call = nodes[_index(host, nodes)].arg
             if not isinstance(call, HostCall):
                 raise ValueError("a call of NumPy's code is none")
-            linked.append(LinkedCall(*places, str(name), None, call))
+            linked.append(LinkedCall(read, written, str(name), None, call))
     peak, total = map(_natural, data["memory"])
     _fits(spots, by_place, peak)
     states = [StatePlan(s, None if f is None else _natural(f)) for s, f in zip(graph.states, data["states"], strict=True)]

@@ -181,7 +181,7 @@ def whole() -> dict[str, float]:
         "train_convnet": mean(train_convnet(150)),
         "bigrams": mean(table),
         "char_mlp": mean(network),
-        "gpt2": mean(gpt2(600, (2, 4, 64, 64, 256), 8)),
+        "gpt2": mean(gpt2(150, (2, 4, 64, 64, 256), 8)),
     }
 
 

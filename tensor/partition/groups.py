@@ -13,6 +13,7 @@ from .folds import find_folds
 from .heads import epilogue, is_contraction, is_head
 from .kept import kept_types
 from .limits import cuts, turned
+from .order import by_memory
 from .regions import FoldedEnds, KernelRegion, Regions
 from .rules import Rule
 
@@ -108,7 +109,7 @@ def _ordered(graph: Graph, regions: Regions) -> list[Group]:
                 _join(groups, needs, of, a, b)
                 break
     _siblings(groups, regions, needs, of)
-    done: list[Group] = []
+    order: list[int] = []
     placed: set[int] = set()
 
     def place(g: int) -> None:
@@ -122,10 +123,14 @@ def _ordered(graph: Graph, regions: Regions) -> list[Group]:
                 stack.pop()
                 if top not in placed:
                     placed.add(top)
-                    done.append(groups[top])
+                    order.append(top)
 
     for g in list(groups):
         place(g)
+    size = {id(n): n.size * n.dtype.size for n in graph.order if id(n) in regions.stored}
+    reads = {g: {s: size[s] for s in needs[g] if of[s] != g} for g in order}
+    writes = {g: sum(size[id(n)] for n in groups[g].roots if id(n) not in graph.outputs) for g in order}
+    done = [groups[g] for g in by_memory(order, reads, writes, of, graph.outputs)]
     for group in done:
         if group.folded and len(group.roots) > 1:
             _arrange(graph, group)

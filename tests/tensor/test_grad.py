@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from node_values import value
 from tilewright.ir.errors import UsageError
+from tilewright.tensor.calls import call_list
 from tilewright.tensor.grad import checkpoint, grad, jvp, register_gradient, stop_gradient, value_and_grad, vjp
 from tilewright.tensor.grad_host import HOST_RULES
 from tilewright.tensor.node import HostCall, walk
@@ -184,3 +185,36 @@ def test_what_cannot_be_differentiated() -> None:
         grad(lambda x: x.sum(), 1)(x)
     with pytest.raises(UsageError, match="structure"):
         vjp(lambda x: (x, x), x)[1](x)
+
+
+def held(calls: Any) -> int:
+    """The most large arrays that are needed at one time, the gradients themselves apart."""
+    last = {p: i for i, c in enumerate(calls.calls) for p in (*c.inputs, *c.outputs)}
+    live: set[int] = set()
+    most = 0
+    for i, c in enumerate(calls.calls):
+        live |= {p for p in c.outputs if calls.nodes[p].size > 1 and p not in calls.outs}
+        most = max(most, len(live))
+        live = {p for p in live if last[p] > i}
+    return most
+
+
+def test_weights_gradients_run_early_and_checkpoints_hold_less() -> None:
+    """Of twelve layers, what is held is a forward pass and little more; with four checkpoints about a half of that."""
+    ws, x = [Tensor(array(32, 32)) for _ in range(12)], Tensor(array(32, 32))
+
+    def three(h: Any, *ws: Any) -> Any:
+        for w in ws:
+            h = (h @ w).tanh()
+        return h
+
+    def most(f: Any) -> int:
+        def loss(ws: Any, x: Any) -> Any:
+            for i in range(0, 12, 3):
+                x = f(x, *ws[i : i + 3])
+            return (x * x).sum()
+
+        v, gs = value_and_grad(loss)(ws, x)
+        return held(call_list([v.node, *(g.node for g in gs)]))
+
+    assert most(three) <= 14 and most(checkpoint(three)) <= 8
