@@ -33,7 +33,7 @@ class MadeKernel:
 
 
 @dataclass(frozen=True)
-class _Kept:
+class _RememberedKernel:
     """A kernel, and by number in the walk over a group which nodes are its inputs and outputs."""
 
     kernel: Kernel | NoFold
@@ -41,7 +41,7 @@ class _Kept:
     outputs: tuple[int, ...]
 
 
-_kept: OrderedDict[tuple[Any, ...], _Kept] = OrderedDict()
+_kept: OrderedDict[tuple[Any, ...], _RememberedKernel] = OrderedDict()
 _lock = threading.Lock()
 
 
@@ -73,7 +73,7 @@ def kernel_of(group: Group, stored: Callable[[TensorNode], bool], loops: Loops, 
     return MadeKernel(found.kernel, tuple(nodes[i] for i in found.inputs), tuple(nodes[i] for i in found.outputs))
 
 
-def _made(group: Group, stored: Callable[[TensorNode], bool], how: tuple[Loops, Kept, Cut], number: Mapping[int, int]) -> _Kept:
+def _made(group: Group, stored: Callable[[TensorNode], bool], how: tuple[Loops, Kept, Cut], number: Mapping[int, int]) -> _RememberedKernel:
     pulled = pull(group.roots, stored, group.head is not None and not group.folded, *how)
     kernel: Kernel | NoFold = by_reciprocal(pulled.kernel)
     if group.folded and isinstance(kernel, Kernel):
@@ -81,7 +81,7 @@ def _made(group: Group, stored: Callable[[TensorNode], bool], how: tuple[Loops, 
     elif group.head is None and isinstance(kernel, Kernel) and compares(kernel):
         kernel = online(kernel) or kernel  # argmax in one pass; where there is no fold, several are as good
     inputs, outputs = (tuple(number[id(n)] for n in ns) for ns in (pulled.inputs, pulled.outputs))
-    return _Kept(tidy(kernel) if isinstance(kernel, Kernel) else kernel, inputs, outputs)
+    return _RememberedKernel(tidy(kernel) if isinstance(kernel, Kernel) else kernel, inputs, outputs)
 
 
 def _key(
