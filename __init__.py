@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .search import Result as Result
     from .search import tune as tune
     from .tensor import Tensor as Tensor
+    from .tensor import Var as Var
     from .tensor import checkpoint as checkpoint
     from .tensor import compute as compute
     from .tensor import grad as grad
@@ -46,7 +47,7 @@ _WHERE = {
     "KernelBuilder": "ir",
     **dict.fromkeys(
         (
-            "Tensor", "checkpoint", "compute", "grad", "jit", "jvp", "memory_cap", "nn", "optim", "register_gradient",
+            "Tensor", "Var", "checkpoint", "compute", "grad", "jit", "jvp", "memory_cap", "nn", "optim", "register_gradient",
             "stop_gradient", "tree_map", "value_and_grad", "vjp", "vmap",
         ),
         "tensor",

@@ -12,6 +12,7 @@ from .grad import stop_gradient as stop_gradient
 from .grad import value_and_grad as value_and_grad
 from .grad import vjp as vjp
 from .jit import jit as jit
+from .symbols import Var as Var
 from .tensor import Tensor as Tensor
 from .trees import tree_map as tree_map
 from .vmap import vmap as vmap

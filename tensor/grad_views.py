@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from math import prod
 
 from ..ir import index as ix
-from ..ir.node import Node, axes_of, axis, const
+from ..ir.node import Node, axes_of, const
 from ..ir.operators import logical, substitute
 from . import maps
 from .maps import IndexMap, Shape
@@ -20,6 +20,7 @@ from .ops import elementwise as E
 from .primitives import const as constant
 from .primitives import elementwise, reshape, scatter, view
 from .sums import pushed, summed
+from .symbols import axis, size_of
 
 _ZERO = const(0)
 
@@ -59,7 +60,7 @@ class _Solution:
         if not self.solved:
             return
         left = [a for a in axes if a.op == "axis" and a not in self.found]
-        shape = (*source, *(a.arg.extent for a in left))
+        shape = (*source, *(size_of(a.arg.extent) for a in left))
         holes = maps.holes(shape)
         more = dict(zip(left, holes[len(source) :]))
         to = tuple(substitute(self.found.get(a, a), more) for a in axes)
@@ -68,7 +69,7 @@ class _Solution:
         both: Node = const(True)
         for c in self.conditions:
             both = logical("and", both, substitute(c, more))
-        extents = tuple(1 if a.op != "axis" else int(a.arg.extent) for a in axes)
+        extents = tuple(1 if a.op != "axis" else size_of(a.arg.extent) for a in axes)
         self.map = IndexMap(shape, extents, holes, to, None if both.op == "const" and both.arg else both)
 
     def _solve(self, index: Node, place: Node) -> bool:
@@ -82,7 +83,7 @@ class _Solution:
         if not free:
             self._holds(ix.add(index, place, -1).eq(_ZERO))
             return True
-        pivot = max(free, key=lambda t: (t.arg.extent, -abs(free[t])))
+        pivot = max(free, key=lambda t: (ix.upper(t.arg.extent), -abs(free[t])))
         k = free.pop(pivot)
         others = ix.linear({**free, **rest}, constant_part)
         value = ix.add(place, others, -1)

@@ -11,6 +11,7 @@ from ..ir.dtypes import DType
 from ..ir.node import Node, SymInfo
 from ..ir.node import walk as walk_indices
 from .node import HostCall, Mark, Slot, TensorNode, walk
+from .symbols import SymbolicSize
 
 
 class _Unknown(Exception):
@@ -50,6 +51,8 @@ class _Writer:
             return f"({' '.join(self.arg(e) for e in x)})"
         if isinstance(x, DType):
             return x.name
+        if isinstance(x, SymbolicSize):
+            return self.index(x.node)
         if isinstance(x, Node):
             return self.index(x)
         if isinstance(x, HostCall):

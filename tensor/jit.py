@@ -8,6 +8,7 @@ from functools import update_wrapper
 from typing import Any
 
 from ..ir.errors import UsageError
+from ..ir.kernel import Kernel
 from .capturing import CapturedValueError, current
 from .capturing import thread as _current
 from .jit_arguments import Arguments, CallLayout, exact, read
@@ -16,9 +17,10 @@ from .jit_compile import compiled
 from .jit_options import JitOptions
 from .jit_program import JitProgram
 from .jit_report import report
+from .jit_symbols import SymbolReader, check_symbols
 
-MOST_NUMBERS = 64
-"""Values of static numbers for which a function is captured, before it is said that this is no way to work."""
+MOST_SIZES = 4096
+"""Calls of different symbolic sizes whose quick way is remembered."""
 
 
 class _Family:
@@ -47,6 +49,8 @@ class Jitted:
 
     def __init__(self, function: Callable[..., Any], options: JitOptions) -> None:
         self._function, self.options = function, options
+        check_symbols(options.symbols, options.parameters, function)
+        self._symbols = SymbolReader(getattr(function, "__name__", "function"), options)
         self._families: dict[CallLayout, _Family] = {}
         self._quick: dict[tuple[Any, ...], JitProgram] = {}
         self._lock = threading.RLock()
@@ -76,9 +80,11 @@ class Jitted:
         return update_wrapper(method, self._function)
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        given = read(args, kwargs, self.options.device)
+        given = self._symbols.read(read(args, kwargs, self.options.device))
         with self._lock:
             program = self._program(given, len(args) if not kwargs else -1)
+            if given.values:
+                program = self._sized(program, given, len(args) if not kwargs else -1)
         return program.call(given)
 
     def _program(self, given: Arguments, plain: int) -> JitProgram:
@@ -100,8 +106,17 @@ class Jitted:
                 found = family.programs.get(family.key(given.numbers))
                 continue
             family.programs[family.key(given.numbers)] = found
-            if plain == len(given.tensors) and not given.numbers:
+            if plain == len(given.tensors) and not given.numbers and not given.values:
                 self._quick[tuple(b.key for b in given.buffers)] = found
+        return found
+
+    def _sized(self, program: JitProgram, given: Arguments, plain: int) -> JitProgram:
+        """A program of symbolic sizes with a call's values of them."""
+        if len(self._quick) >= MOST_SIZES:
+            self._quick.clear()
+        found = program.sized(given.values)
+        if plain == len(given.tensors) == len(given.layout.kinds):
+            self._quick[tuple(b.key for b in given.buffers)] = found
         return found
 
     def _numbers_read(self, error: Exception, family: _Family, numbers: Sequence[int | float]) -> set[int]:
@@ -126,6 +141,12 @@ class Jitted:
         'seed'), and memory. With `measure`, each kernel is timed now (on zeros), and compared with the machine's limits."""
         return report(self.name, self.programs, measure)
 
+    def missing(self) -> list[Kernel]:
+        """The kernels without a schedule that was measured for them, heaviest first, for `tilewright.tune`. Kernels that
+        came from disk are known with tune="record" only."""
+        found = [k for p in self.programs for k in p.kernels if not k.exact and k.kernel is not None]
+        return [k.kernel for k in sorted(found, key=lambda k: -k.calls * (k.flops + 8 * k.nbytes)) if k.kernel is not None]
+
     @property
     def programs(self) -> list[JitProgram]:
         """What was compiled so far."""
@@ -145,10 +166,13 @@ def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     where all reads allow that.
 
     `tune`: 'use' takes schedules from the cache, of the same kernel or a similar one, and else by rule; 'require' raises
-    CacheMiss, which lists all kernels that were not tuned here; 'record' also writes those down for `tune run`; 'tune' tunes
+    CacheMiss, which lists all kernels that were not tuned here; 'record' is 'use', and `missing()` has the kernels that were not
+    tuned, for `tune`; 'tune' tunes
     them now, within `budget` seconds, heaviest first; 'background' does so in a process of low priority while calls run on
     what there is. `shapes`: 'recapture', or 'error' for a call unlike the first. `donate`: names of arguments whose memory
-    results may take. `device`, `threads`, `cache`: as for `best`.
+    results may take. `symbols`: sizes that differ from call to call, by name of an argument: `{"x": {0: tw.Var("n", 1, 4096)}}`
+    says that dimension 0 of `x` is n, `{"i": tw.Var("i", 0, 4095)}` that the whole number `i` is a size or a place; the function
+    is then captured and compiled once for all their values, with intermediate memory for the largest. `device`, `threads`, `cache`: as for `best`.
 
     Raises UsageError where a value is asked for that is not known while the function is captured, with the user's line."""
     made = JitOptions(**options)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from math import copysign
 from typing import Any
 
 from ..ir.errors import UsageError
+from ..ir.node import Node
 from .buffers import TensorBuffer
 from .lines import at, user_line
+from .maps import Shape
 from .tensor import Tensor
 from .trees import Structure, flatten, unflatten
 
@@ -61,12 +63,15 @@ class CallLayout:
 
 @dataclass(slots=True)
 class Arguments:
-    """One call's: `tensors` as they were given, their memory, and the numbers."""
+    """One call's: `tensors` as they were given, their memory, and the numbers. `shapes`: those that the tensors are captured
+    with, where sizes are symbolic; `values`: of the symbols."""
 
     layout: CallLayout
     tensors: list[Tensor]
     buffers: list[TensorBuffer]
     numbers: tuple[int | float, ...]
+    shapes: tuple[Shape, ...] | None = None
+    values: Mapping[Node, int] = field(default_factory=dict)
 
 
 def read(args: tuple[Any, ...], kwargs: dict[str, Any], device: str | None) -> Arguments:

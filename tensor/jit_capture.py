@@ -6,7 +6,7 @@ it assigned to, and the tree it returned."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
@@ -48,7 +48,8 @@ class CapturedState:
 @dataclass
 class CapturedGraph:
     """`outs`: nodes to compute. `leaves`: by the id of a leaf where its values are. `closures`: where tensors from outside
-    are found. `results`: the leaves of what is returned, in `structure`. `dynamic`: the numbers that are parameters."""
+    are found. `results`: the leaves of what is returned, in `structure`. `dynamic`: the numbers that are parameters. `symbols`: names and ranges
+    of symbolic sizes."""
 
     outs: list[TensorNode]
     leaves: dict[int, ArraySource]
@@ -59,6 +60,7 @@ class CapturedGraph:
     device: str
     dynamic: tuple[int, ...]
     slots: list[TensorNode] = field(default_factory=list)
+    symbols: tuple[tuple[str, int, int], ...] = ()
 
 
 def capture(
@@ -68,7 +70,8 @@ def capture(
     slots. `default`: the device where nothing says which. Raises UsageError where a value is asked for, and whatever the
     function raises."""
     device = _device(given.buffers, default)
-    slots = [_slot(b.shape, b.dtype, Slot(next(_number), b.range)) for b in given.buffers]
+    shapes = given.shapes if given.shapes is not None else [b.shape for b in given.buffers]
+    slots = [_slot(s, b.dtype, Slot(next(_number), b.range)) for s, b in zip(shapes, given.buffers, strict=True)]
     numbers: list[Any] = list(given.numbers)
     for i in dynamic:
         numbered[i] = next(_number)
@@ -82,7 +85,8 @@ def capture(
         nodes = [x.node if isinstance(x, Tensor) else None for x in leaves]
         assigned = [(tensor, old, tensor.node) for tensor, old in made.assigned.values() if tensor.node is not old]
     graph = _Graph(made, slots, len(placeholders), placeholders, device, tuple(dynamic))
-    return graph.finished(leaves, nodes, structure, assigned)
+    symbols = tuple(sorted((s.arg.name, s.arg.lo, s.arg.hi) for s in given.values))
+    return replace(graph.finished(leaves, nodes, structure, assigned), symbols=symbols)
 
 
 def _slot(shape: tuple[int, ...], dtype: Any, arg: Slot) -> TensorNode:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..ir.errors import UsageError
@@ -16,7 +16,7 @@ SHAPES = ("recapture", "error")
 
 @dataclass(frozen=True)
 class JitOptions:
-    """See `jit`. `manifest`: the file that 'record' writes; `parameters`: the names of the function's arguments."""
+    """See `jit`. `parameters`: the names of the function's arguments."""
 
     tune: str = "use"
     shapes: str = "recapture"
@@ -25,8 +25,8 @@ class JitOptions:
     threads: int | None = None
     cache: Any = None
     budget: float | str | None = None
-    manifest: str = "tilewright.kernels.json"
     parameters: tuple[str, ...] = ()
+    symbols: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.tune not in MODES:
@@ -37,7 +37,7 @@ class JitOptions:
 
     def of(self, function: Callable[..., Any]) -> JitOptions:
         """The options for one function. Raises UsageError for a name in `donate` that is no argument."""
-        if not self.donate:
+        if not self.donate and not self.symbols:
             return self
         names = tuple(inspect.signature(function).parameters)
         for name in self.donate:
@@ -51,20 +51,24 @@ class JitOptions:
         """Positions of the tensors in donated arguments."""
         if not self.donate:
             return frozenset()
-        marks = layout.rebuilt(range(len(layout.kinds)), [None] * len(layout.kinds))
-        args, kwargs = marks
-        named = {**dict(zip(self.parameters, args)), **kwargs}
+        named = self.named(layout, range(len(layout.kinds)), [None] * len(layout.kinds))
         found: set[int] = set()
         for name in self.donate:
-            _collect(named.get(name), found)
+            collect(named.get(name), found)
         return frozenset(found)
 
+    def named(self, layout: CallLayout, tensors: Sequence[Any], numbers: Sequence[Any]) -> dict[str, Any]:
+        """Arguments by name, with these in the place of tensors and numbers."""
+        args, kwargs = layout.rebuilt(tensors, numbers)
+        return {**dict(zip(self.parameters, args)), **kwargs}
 
-def _collect(tree: Any, into: set[int]) -> None:
+
+def collect(tree: Any, into: set[int]) -> None:
+    """The ints of a tree."""
     if isinstance(tree, dict):
         tree = list(tree.values())
     if isinstance(tree, (list, tuple)):
         for t in tree:
-            _collect(t, into)
+            collect(t, into)
     elif type(tree) is int:
         into.add(tree)

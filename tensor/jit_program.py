@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ..ir.errors import UsageError
+from ..ir.node import Node
 from ..search.beside import BackgroundTuner
 from . import buffers
-from .buffers import MOVES, TensorBuffer
+from .buffers import MOVES, BufferSpec, TensorBuffer
 from .jit_arguments import Arguments, memory
 from .jit_capture import ArraySource, CapturedGraph
 from .jit_lookup import FoundKernel
 from .jit_places import PlacedCalls, StatePlan
-from .lines import Line, user_line
+from .lines import Line, at, user_line
 from .node import leaf
 from .replay import LinkedCall, ReplayProgram
+from .symbols import concrete
 from .tensor import Tensor
 from .trees import unflatten
+
+if TYPE_CHECKING:
+    from ..devices import Executable
+
+SIZES = 1024
+"""Values of symbolic sizes for which a program is remembered."""
 
 
 @dataclass
@@ -37,6 +46,7 @@ class JitProgram:
 
     def __post_init__(self) -> None:
         self._changing = threading.Lock()
+        self._sized: dict[tuple[int, ...], JitProgram] = {}
         self._numbers = [
             self.graph.slots[len(self.graph.slots) - len(self.graph.dynamic) + i].dtype for i in range(len(self.graph.dynamic))
         ]
@@ -44,6 +54,25 @@ class JitProgram:
         self._single = len(only) == 1 and only[0].kind == "out" and self.graph.structure == ("leaf",)
         self._plain = not self.plan.states and not self.plan.donated
         self._why = f"this tensor's memory was written in place by {self.name}: use the tensor that was updated, or copy it before the call"
+
+    def sized(self, values: Mapping[Node, int]) -> JitProgram:
+        """This program, which was compiled for symbolic sizes, for these values of its symbols: memory has their sizes, kernels get
+        them as numbers. Where intermediate results lie is the same for all."""
+        key = tuple(values.values())
+        found = self._sized.get(key)
+        if found is None:
+            if len(self._sized) >= SIZES:
+                self._sized.clear()
+            names = {s.arg.name: v for s, v in values.items()}
+            base = self.replay
+            linked = [
+                c if c.executable is None else replace(c, vars=tuple(names[s] for s in c.executable.signature.symbols)) for c in base.calls
+            ]
+            specs = [BufferSpec(concrete(s.shape, values), s.dtype, s.device, s.line, s.range) for s in base.specs]
+            replay = ReplayProgram(linked, self.plan, specs, base.cells, self.device)
+            replay.poison = base.poison
+            found = self._sized[key] = replace(self, replay=replay)
+        return found
 
     @property
     def calls(self) -> list[LinkedCall]:
@@ -53,11 +82,13 @@ class JitProgram:
     def change(self, old: FoundKernel, new: FoundKernel) -> None:
         """Run another schedule of a kernel from the next call on. Calls that run now end with the old one."""
         with self._changing:
-            calls = [replace(c, executable=new.executable) if c.executable is old.executable else c for c in self.replay.calls]
+            calls = [_changed(c, new.executable) if c.executable is old.executable else c for c in self.replay.calls]
             found = ReplayProgram(calls, self.plan, self.replay.specs, self.replay.cells, self.device)
             found.poison = self.replay.poison
             self.kernels = [new if k is old else k for k in self.kernels]
             self.replay = found
+            for p in self._sized.values():
+                p.change(old, new)
 
     def quick(self, tensors: Sequence[Tensor]) -> Any:
         """A call with tensors only, which have memory."""
@@ -85,6 +116,12 @@ class JitProgram:
         """A call that updates tensors. Memory that is written in place is our own, and nobody else's argument."""
         line = user_line()
         for s in self.plan.states:
+            updated = s.state.tensor if s.state.tensor is not None else tensors[s.state.place]
+            if sum(t is updated for t in tensors) > (s.state.kind == "argument"):
+                raise UsageError(
+                    f"{self.name} updates a tensor {updated.dtype}{list(updated.shape)} that it is also given as another argument, "
+                    f"which would not see the update: pass a copy{at(line)}"
+                )
             if s.state.kind == "closure":
                 self._found(s)
         for s in self.plan.states:
@@ -193,6 +230,13 @@ class JitProgram:
         if donor not in taken:
             taken[donor] = given[donor].taken(f"this tensor was donated to {self.name}: its memory holds a result")
         return Tensor.of(leaf(taken[donor]), self.device)
+
+
+def _changed(c: LinkedCall, new: Executable) -> LinkedCall:
+    """A call of another executable of its kernel, which may take the kernel's symbols in another order."""
+    assert c.executable is not None
+    values = dict(zip(c.executable.signature.symbols, c.vars))
+    return replace(c, executable=new, vars=tuple(values[s] for s in new.signature.symbols) if values else ())
 
 
 def _copied(old: TensorBuffer, line: Line) -> TensorBuffer:

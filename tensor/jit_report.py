@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..ir.index import upper
 from .account import mb
 from .jit_lookup import FoundKernel
 from .jit_program import JitProgram
@@ -44,15 +45,16 @@ def _program(p: JitProgram, measure: bool) -> str:
 
 
 def _timed(k: FoundKernel, p: JitProgram, limits: Limits | None) -> tuple[str, str]:
-    seconds = kernel_seconds(k, p.device)
-    if limits is None or not seconds:
+    seconds = kernel_seconds(k, p.device, {name: high for name, _, high in p.graph.symbols})
+    if limits is None or not seconds or not k.nbytes:
         return f"{1e6 * seconds:.3g} us", ""
     least = max(k.flops / limits.peak(k.executable.threads), k.nbytes / limits.bandwidth(k.executable.threads))
     return f"{1e6 * seconds:.3g} us", f"{100 * least / seconds:.0f} %"
 
 
-def kernel_seconds(k: FoundKernel, device: str) -> float:
-    """Seconds of the quickest of some calls, on memory of zeros."""
+def kernel_seconds(k: FoundKernel, device: str, symbols: Mapping[str, int] | None = None) -> float:
+    """Seconds of the quickest of some calls, on memory of zeros. `symbols`: the values of symbolic sizes, which are the largest
+    in memory."""
     from math import prod
 
     from ..ir.dtypes import uint8
@@ -63,11 +65,12 @@ def kernel_seconds(k: FoundKernel, device: str) -> float:
         b = buffers.new((max(prod(_extents(param.shape)) * param.dtype.size, 1),), uint8, device, ("", 0))
         buffers.fill(b, 0)
         arrays.append(b)
-    return min(k.executable.time([[b.address for b in arrays]], (), REPEATS, 0.2))
+    vars = [(symbols or {})[s] for s in k.executable.signature.symbols]
+    return min(k.executable.time([[b.address for b in arrays]], vars, REPEATS, 0.2))
 
 
 def _extents(shape: Iterable[Any]) -> list[int]:
-    return [int(d) if isinstance(d, int) else int(d.arg.hi) for d in shape]
+    return [upper(d) for d in shape]
 
 
 def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:

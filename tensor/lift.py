@@ -13,6 +13,8 @@ from .handle import TensorHandle
 from .leaves import as_array, from_numpy
 from .lines import at, user_line, with_line
 from .node import TensorNode
+from .symbols import SymbolicSize
+
 
 def lowered(x: Any, devices: list[str]) -> Any:
     """Tensors and NumPy arrays as nodes, also inside lists, tuples and slices; anything else as it is."""
@@ -78,7 +80,7 @@ def operator(function: Callable[..., Any], swapped: bool = False) -> Callable[..
     call = lifted(function)
 
     def method(self: Any, other: Any) -> Any:
-        if not isinstance(other, (TensorHandle, bool, int, float)):
+        if not isinstance(other, (TensorHandle, bool, int, float, SymbolicSize)):
             if isinstance(other, list):
                 other = TensorHandle.made_as(other)
             elif not _is_array(other):

@@ -8,7 +8,7 @@ import sys
 from typing import TypeVar
 
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_OURS = (*tuple(_HERE + d + os.sep for d in ("tensor", "xp", "plan", "cli")), contextlib.__file__)
+_OURS = (*tuple(_HERE + d + os.sep for d in ("tensor", "xp", "plan", "cli", "ir")), contextlib.__file__)
 
 E = TypeVar("E", bound=Exception)
 

@@ -12,8 +12,10 @@ from functools import cached_property, lru_cache
 from math import prod
 
 from ..ir import index as ix
-from ..ir.node import Node, axes_of, axis, const, walk
+from ..ir.errors import UsageError
+from ..ir.node import Node, axes_of, const, walk
 from ..ir.operators import substitute
+from .symbols import SymbolicSize, axis, most, number
 
 Shape = tuple[int, ...]
 Indices = tuple[Node, ...]
@@ -107,7 +109,7 @@ def ravel(shape: Sequence[int], at: Indices) -> Node:
     """The row-major place of an index."""
     flat = _ZERO
     for n, i in zip(shape, at, strict=True):
-        flat = ix.add(ix.mul(flat, const(n)), i)
+        flat = ix.add(ix.mul(flat, number(n)), i)
     return flat
 
 
@@ -115,6 +117,10 @@ def unravel(flat: Node, shape: Sequence[int]) -> Indices:
     """The index of a row-major place."""
     out: list[Node] = []
     for n in reversed(shape[1:]):
+        if isinstance(n, SymbolicSize):
+            raise UsageError(
+                f"a reshape would divide an index by the symbolic size {n!r}: keep that dimension apart, or first of those merged"
+            )
         out.append(ix.mod(flat, n) if n else _ZERO)
         flat = ix.floordiv(flat, n) if n else _ZERO
     if shape:
@@ -138,14 +144,21 @@ def _regrouped(source: Shape, shape: Shape, axes: Indices) -> Indices:
     while i < len(source) or j < len(shape):
         a, b, i0, j0 = 1, 1, i, j
         while True:
-            if i < len(source) and (a < b or (a == b and i == i0)):
+            if i < len(source) and (_behind(a, b) or (a == b and i == i0)):
                 a, i = a * source[i], i + 1
-            elif j < len(shape) and (b < a or (a == b and j == j0)):
+            elif j < len(shape) and (_behind(b, a) or (a == b and j == j0)):
                 b, j = b * shape[j], j + 1
+            elif a != b:
+                raise UsageError(f"reshape of {list(source)} to {list(shape)}: no groups of dimensions have equal symbolic sizes")
             if a == b and (i > i0 or j > j0):
                 break
         out += unravel(ravel(shape[j0:j], axes[j0:j]), source[i0:i])
     return tuple(out)
+
+
+def _behind(a: int, b: int) -> bool:
+    """Which of two products gets the next dimension: the smaller one, symbolic ones by the most they can be."""
+    return most(a) < most(b)
 
 
 def permute(source: Shape, order: Sequence[int]) -> IndexMap:
@@ -166,7 +179,7 @@ def strided(source: Shape, picks: Sequence[tuple[int, int, int]]) -> IndexMap:
     """A slice: (start, step, length) of each dimension; steps may be negative."""
     shape = tuple(n for _, _, n in picks)
     axes = holes(shape)
-    return IndexMap(shape, source, axes, tuple(ix.add(ix.mul(a, const(step)), const(start)) for a, (start, step, _) in zip(axes, picks)))
+    return IndexMap(shape, source, axes, tuple(ix.add(ix.mul(a, const(step)), number(start)) for a, (start, step, _) in zip(axes, picks)))
 
 
 def padded(source: Shape, before: Sequence[int], after: Sequence[int]) -> IndexMap:
@@ -174,11 +187,11 @@ def padded(source: Shape, before: Sequence[int], after: Sequence[int]) -> IndexM
     shape = tuple(b + n + a for n, b, a in zip(source, before, after))
     axes, mask = holes(shape), const(True)
     for i, n, b, a in zip(axes, source, before, after):
-        if b:
-            mask = mask & (i >= b)
-        if a:
-            mask = mask & (i < b + n)
-    indices = tuple(ix.add(i, const(-b)) for i, b in zip(axes, before))
+        if b != 0:
+            mask = mask & (i >= number(b))
+        if a != 0:
+            mask = mask & (i < number(b + n))
+    indices = tuple(ix.add(i, number(-b)) for i, b in zip(axes, before))
     return IndexMap(shape, source, axes, indices, None if mask.op == "const" and mask.arg else mask)
 
 

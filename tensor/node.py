@@ -6,6 +6,7 @@ The primitives, and what `arg` holds:
     slot         a Slot                            an argument of a captured function
     const        a Python number                   shape ()
     iota         None                              0, 1, 2 … (n,) of int64
+    extent       a SymbolicSize                    its value, shape ()
     cast         None                              to the node's type
     cast         a mark                            to its own type: the same values, but a node apart from its source, with
                                                    what the mark says about gradients (`STOP`, or one of `grad`'s own)
@@ -34,6 +35,7 @@ from ..ir.errors import UsageError
 from ..ir.node import Node
 from .lines import Line, user_line
 from .maps import Shape
+from .symbols import product
 
 
 class TensorNode:
@@ -57,7 +59,12 @@ class TensorNode:
 
     @property
     def size(self) -> int:
-        """Elements."""
+        """Elements; where sizes are symbolic, the most there can be."""
+        return product(self.shape)
+
+    @property
+    def count(self) -> int:
+        """Elements, as a size: symbolic where one of the shape is."""
         return prod(self.shape)
 
 

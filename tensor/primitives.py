@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..ir.dtypes import DType, bool_, int64
-from ..ir.errors import KernelError
+from ..ir.errors import KernelError, UsageError
 from . import maps
 from .maps import IndexMap, Shape
 from .node import STOP, Gathered, HostCall, Mark, Scattered, TensorNode, constant_of, make
 from .simplify import simplified
+from .symbols import SymbolicSize, symbolic
 
 COMPARISONS = frozenset({"lt", "le", "eq", "ne"})
 PREDICATES = frozenset({"not"})
@@ -17,7 +18,9 @@ PREDICATES = frozenset({"not"})
 
 # leaves -----------------------------------------------------------------------------------------------------------
 def const(value: bool | int | float, dtype: DType, shape: Shape = ()) -> TensorNode:
-    """A constant, of any shape by broadcasting."""
+    """A constant, of any shape by broadcasting; of a symbolic size, its value."""
+    if isinstance(value, SymbolicSize):
+        return expand(cast(make("extent", (), value, (), int64), dtype), shape)
     value = bool(value) if dtype is bool_ else int(value) if dtype.is_int else float(value)
     return expand(make("const", (), value, (), dtype), shape)
 
@@ -142,5 +145,8 @@ def scatter(values: TensorNode, to: Scattered, index: tuple[TensorNode, ...], sh
 
 
 def host(call: HostCall, src: tuple[TensorNode, ...], shape: Shape, dtype: DType) -> TensorNode:
-    """What NumPy computes of whole arrays."""
+    """What NumPy computes of whole arrays. Raises UsageError for symbolic sizes."""
+    if call.name != "copy" and (symbolic(shape) or any(symbolic(s.shape) for s in src)):
+        shapes = " and ".join(str(list(s.shape)) for s in src)
+        raise UsageError(f"{call.name} of {shapes}: NumPy's own code serves no symbolic sizes; capture a function of it apart")
     return make("host", src, call, shape, dtype)

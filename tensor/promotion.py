@@ -9,6 +9,7 @@ from functools import cache
 
 from ..ir.dtypes import DType, bfloat16, bool_, dtype, float16, float32, float64, int8, int16, int32, int64, uint8, uint16, uint32, uint64
 from ..ir.errors import KernelError
+from .symbols import SymbolicSize
 
 Scalar = bool | int | float
 
@@ -48,7 +49,7 @@ def of_scalar(value: Scalar, like: DType) -> DType:
     """The type a Python number takes beside an array of type `like`."""
     if isinstance(value, bool):
         return like
-    if isinstance(value, int):
+    if isinstance(value, (int, SymbolicSize)):
         return like if like is not bool_ else DEFAULT_INT
     if like.is_float:
         return like
@@ -57,7 +58,7 @@ def of_scalar(value: Scalar, like: DType) -> DType:
 
 def default_of(value: Scalar) -> DType:
     """The type of an array made of a Python number alone."""
-    return bool_ if isinstance(value, bool) else DEFAULT_INT if isinstance(value, int) else DEFAULT_FLOAT
+    return bool_ if isinstance(value, bool) else DEFAULT_INT if isinstance(value, (int, SymbolicSize)) else DEFAULT_FLOAT
 
 
 def to_float(a: DType) -> DType:

@@ -17,7 +17,7 @@ from ..ir.body import IDENTITY, Reduce, Scan, Store, Value
 from ..ir.buffer import Buffer, load
 from ..ir.errors import KernelError
 from ..ir.kernel import Kernel
-from ..ir.node import Node, axis, const
+from ..ir.node import Node, const
 from . import maps
 from .elements import element, is_load
 from .maps import Indices
@@ -25,6 +25,7 @@ from .names import inside, kernel_name
 from .node import Gathered, Loaded, Scattered, TensorNode, walk
 from .partition.splits import Splits, loops_of, split_axes
 from .reads import ReadParameters
+from .symbols import axis, extent, extents, number
 
 
 @dataclass(frozen=True)
@@ -73,15 +74,13 @@ class _Pull:
         stores, outs = [], []
         for n, root in enumerate(self.roots):
             top = self._shaped(root)
-            buffer = Buffer(f"out{n}" if len(self.roots) > 1 else "out", self.kept.get(id(root), root.dtype), top.shape, "out")
+            buffer = Buffer(f"out{n}" if len(self.roots) > 1 else "out", self.kept.get(id(root), root.dtype), extents(top.shape), "out")
             stores.append(self._store(top, buffer, self.loops.get(id(root))))
             outs.append(buffer)
         # of results smaller than the largest, those that need less come first, as in the named kernels (mean, then deviation)
-        most = max(r.size for r in self.roots)
-        order = sorted(range(len(outs)), key=lambda n: (-self.roots[n].size, n if self.roots[n].size == most else -n))
+        order = sorted(range(len(outs)), key=lambda n: (-self.roots[n].size, n if self.roots[n].size == self.roots[0].size else -n))
         stores, outs = [stores[n] for n in order], [outs[n] for n in order]
-        name = kernel_name(inside(self.roots, self.stored))
-        kernel = Kernel(name, tuple(self.values), tuple(stores), (*self.read.buffers, *outs))
+        kernel = Kernel(kernel_name(inside(self.roots, self.stored)), tuple(self.values), tuple(stores), (*self.read.buffers, *outs))
         return Pulled(kernel, tuple(self.read.buffers.values()), tuple(self.roots[n] for n in order))
 
     def _work(self, root: TensorNode) -> int:
@@ -138,7 +137,7 @@ class _Pull:
                 at.append(O.substitute(i, table))
                 continue
             place = O.cast(self.elem(index[i.place], axes, None), D.index)
-            inside = O.logical("and", place >= 0, place < n)
+            inside = O.logical("and", place >= 0, place < extent(n))
             if inside.op != "const":
                 mask = inside if mask is None else mask & inside
             at.append(_clamped(place, n))
@@ -164,6 +163,8 @@ class _Pull:
             return const(t.arg, t.dtype.compute)
         if t.op == "iota":
             return at[0]
+        if t.op == "extent":
+            return number(t.arg)
         if t.op in ("cast", "after"):
             return O.cast(self.elem(t.src[0], at, mask), t.dtype.compute)
         if t.op == "elementwise":
@@ -295,4 +296,4 @@ def _plain(at: Indices) -> bool:
 
 def _clamped(place: Node, n: int) -> Node:
     """A loaded index, kept inside of its dimension unless its declared range proves that it is."""
-    return ix.minmax("max", ix.minmax("min", place, const(max(n - 1, 0))), const(0))
+    return ix.minmax("max", ix.minmax("min", place, number(n - 1 if n != 0 else 0)), const(0))

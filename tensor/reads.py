@@ -10,6 +10,7 @@ from ..ir.buffer import Buffer
 from ..ir.dtypes import DType
 from .maps import Indices, Shape
 from .node import TensorNode, range_of
+from .symbols import extents
 
 NEAR = 16
 """Offsets up to which reads of an array that differ by constants share a parameter (a stencil's taps do, slices do not)."""
@@ -57,7 +58,7 @@ class ReadParameters:
         if far:
             buffer = far[0]
         else:
-            buffer = Buffer(f"in{len(self.buffers)}", self.kept.get(id(t), t.dtype), shape, "in", range=range_of(t))
+            buffer = Buffer(f"in{len(self.buffers)}", self.kept.get(id(t), t.dtype), extents(shape), "in", range=range_of(t))
             self.buffers[buffer] = t
             known.append(buffer)
         ways.append(ReadParameter(terms, offsets, buffer))

@@ -50,7 +50,8 @@ def release_arenas() -> None:
 
 @dataclass(frozen=True, slots=True)
 class LinkedCall:
-    """A call of the list: of a kernel's executable, or NumPy's code (`host`). `name`: for people; `kernel`: where it is known."""
+    """A call of the list: of a kernel's executable, or NumPy's code (`host`). `name`: for people; `kernel`: where it is known;
+    `vars`: the values of its symbols."""
 
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
@@ -58,6 +59,7 @@ class LinkedCall:
     executable: Executable | None = None
     host: HostCall | None = None
     kernel: Kernel | None = None
+    vars: tuple[int, ...] = ()
 
 
 class ReplayProgram:
@@ -69,7 +71,7 @@ class ReplayProgram:
         """`specs`: of each place; `cells`: where tensors from outside are."""
         self.plan, self.specs, self.cells, self.device = plan, list(specs), cells, device
         self.calls = list(linked)
-        self.linked = [c for c in linked if any(self.specs[p].nbytes for p in c.outputs)]
+        self.linked = [c for c in linked if any(self.specs[p].nbytes != 0 for p in c.outputs)]
         self.poison = False
         self._fresh = [self.specs[p] for p in plan.fresh]
         self._given = 1 + max((s.at for s in plan.spots if s.kind == "given"), default=-1)
@@ -225,7 +227,7 @@ class _Native:
                     self.stays.append((i, j, p))
                 else:
                     slots.setdefault(at, []).append((i, j))
-            calls.append(BoundCall(c.executable, tuple(where[p] for p in places)))
+            calls.append(BoundCall(c.executable, tuple(where[p] for p in places), c.vars))
         self.picks = sorted(slots)
         self.replay: CallReplay = CallReplay(calls, [slots[at] for at in self.picks])
         self.known = {p: where[p] for _, _, p in self.stays}
@@ -242,7 +244,7 @@ class _Native:
             for p in (*c.inputs, *c.outputs):
                 slot = program.slot(program.plan.spots[p])
                 at.append(self.known[p] if slot is None else addresses[slot])
-            call = c.executable.bind()
+            call = c.executable.bind(c.vars)
             with timed("kernel", c.name, program.device, c.kernel, c.executable.threads):
                 call(*at)
 

@@ -26,6 +26,7 @@ from .ops import updating as U
 from .ops.creation import tril, triu
 from .ops.powers import power
 from .primitives import cast
+from .symbols import SymbolicSize, size
 
 as_node = node_of
 
@@ -58,9 +59,9 @@ def _clip(x: Any, min: Any = None, max: Any = None) -> Any:
 
 def flat(given: tuple[int | Sequence[int], ...]) -> tuple[int, ...]:
     """`f(2, 3)` and `f((2, 3))` alike."""
-    if len(given) == 1 and not isinstance(given[0], int):
-        return tuple(int(g) for g in given[0])
-    return tuple(int(g) for g in given)  # type: ignore[arg-type]
+    if len(given) == 1 and not isinstance(given[0], (int, SymbolicSize)):
+        return tuple(size(g) for g in given[0])
+    return tuple(size(g) for g in given)
 
 
 class Tensor(TensorHandle):

@@ -12,6 +12,7 @@ from ..maps import Shape
 from ..node import TensorNode
 from ..primitives import cast, const, elementwise, expand, iota, reshape
 from ..promotion import DEFAULT_FLOAT, Scalar, default_of
+from ..symbols import SymbolicSize, int_size, size
 from .elementwise import broadcast_shape, choose, like
 
 Kind = str | DType | None
@@ -19,8 +20,8 @@ Kind = str | DType | None
 
 def shape_of(shape: int | Sequence[int], name: str = "shape") -> Shape:
     """A shape of one number or several. Raises UsageError for negative extents."""
-    found = (shape,) if isinstance(shape, int) else tuple(int(n) for n in shape)
-    if min(found, default=0) < 0:
+    found = (shape,) if isinstance(shape, (int, SymbolicSize)) else tuple(size(n) for n in shape)
+    if any(n < 0 for n in found):
         raise UsageError(f"{name}: extents are at least 0, not {list(found)}")
     return found
 
@@ -71,6 +72,8 @@ def arange(start: int | float, /, stop: int | float | None = None, step: int | f
         start, stop = 0, start
     if step == 0:
         raise UsageError("arange: the step must not be 0")
+    if isinstance(start, SymbolicSize) or isinstance(stop, SymbolicSize):
+        return _counted(start, stop, step, dtype)
     whole = all(isinstance(v, int) for v in (start, stop, step))
     kind = dtype_of(dtype) if dtype is not None else int64 if whole else DEFAULT_FLOAT
     n = max(0, -((start - stop) // step) if whole else ceil((stop - start) / step))
@@ -79,6 +82,14 @@ def arange(start: int | float, /, stop: int | float | None = None, step: int | f
         return cast(at, kind)
     at = cast(iota(int(n)), float64)
     return cast(elementwise("add", elementwise("mul", at, like(at, step)), like(at, start)), kind)
+
+
+def _counted(start: int | float, stop: int | float, step: int | float, dtype: Kind) -> TensorNode:
+    """`arange` with symbolic bounds."""
+    if step != 1 or isinstance(start, float) or isinstance(stop, float):
+        raise UsageError(f"arange({start!r}, {stop!r}, {step!r}): with a symbolic size the step is 1 and bounds are whole")
+    at = iota(int_size("arange", stop - start))
+    return cast(elementwise("add", at, like(at, start)), dtype_of(dtype) if dtype is not None else int64)
 
 
 def linspace(start: float, stop: float, /, num: int, *, dtype: Kind = None, endpoint: bool = True) -> TensorNode:

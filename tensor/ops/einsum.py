@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations
-from math import prod
 from string import ascii_letters
 
 from ...ir.errors import UsageError
@@ -15,6 +14,7 @@ from .. import maps
 from ..node import TensorNode
 from ..primitives import cast, elementwise, expand, reduce, reshape, view
 from ..promotion import promote
+from ..symbols import product
 
 OPTIMAL = 7
 Labels = tuple[str, ...]
@@ -79,7 +79,7 @@ def _sizes(text: str, inputs: Sequence[Labels], operands: Sequence[TensorNode]) 
             if sizes.setdefault(c, n) != n:
                 if 1 not in (sizes[c], n):
                     raise UsageError(f"einsum {text!r}: label {c!r} has {sizes[c]} and {n} elements")
-                sizes[c] = max(sizes[c], n)
+                sizes[c] = n if sizes[c] == 1 else sizes[c]
     return sizes
 
 
@@ -125,7 +125,7 @@ def _optimal(terms: Sequence[Labels], output: Labels, sizes: dict[str, int]) -> 
                 for others in combinations(sorted(subset - {first}), size):
                     a = frozenset((first, *others))
                     b = subset - a
-                    work = prod(sizes[c] for c in labels[a] | labels[b])
+                    work = product(sizes[c] for c in labels[a] | labels[b])
                     choices.append((best[a][0] + best[b][0] + work, (best[a][1], best[b][1])))
             best[subset] = min(choices, key=lambda c: c[0])
     return best[frozenset(range(len(terms)))][1]
@@ -134,7 +134,7 @@ def _optimal(terms: Sequence[Labels], output: Labels, sizes: dict[str, int]) -> 
 def _greedy(terms: Sequence[Labels], output: Labels, sizes: dict[str, int]) -> Path:
     groups: list[tuple[frozenset[int], frozenset[str], Path]] = [(frozenset([i]), frozenset(t), i) for i, t in enumerate(terms)]
     while len(groups) > 1:
-        work = {(a, b): prod(sizes[c] for c in groups[a][1] | groups[b][1]) for a, b in combinations(range(len(groups)), 2)}
+        work = {(a, b): product(sizes[c] for c in groups[a][1] | groups[b][1]) for a, b in combinations(range(len(groups)), 2)}
         a, b = min(work, key=lambda p: work[p])
         inside = groups[a][0] | groups[b][0]
         merged = (inside, _kept(inside, terms, output), (groups[a][2], groups[b][2]))

@@ -61,7 +61,7 @@ def _wrapped(index: TensorNode, n: int) -> TensorNode:
 def take(x: TensorNode, indices: TensorNode, /, *, axis: int | None = None) -> TensorNode:
     """Elements at places along a dimension (None: of the flat array). Places outside are the nearest inside."""
     if axis is None:
-        x, axis = reshape(x, (x.size,)), 0
+        x, axis = reshape(x, (x.count,)), 0
     _integer("take", indices)
     (d,) = dims(x, axis, "take")
     return getitem(x, (*(slice(None) for _ in range(d)), indices))

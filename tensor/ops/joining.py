@@ -14,6 +14,7 @@ from ..maps import Shape
 from ..node import TensorNode
 from ..primitives import cast, const, elementwise, expand, reshape, view
 from ..promotion import Scalar, promote
+from ..symbols import size
 from .creation import along
 from .elementwise import choose
 from .movement import dims, expand_dims
@@ -22,8 +23,8 @@ from .movement import dims, expand_dims
 def pad(x: TensorNode, widths: Sequence[tuple[int, int]] | int, value: Scalar = 0, mode: str = "constant") -> TensorNode:
     """`widths[d]` = (before, after) elements around each dimension: `value`s, or with the mode "edge" the nearest element, with
     "reflect" the array mirrored at its edge, with "wrap" the array over and over."""
-    pairs = [(widths, widths)] * len(x.shape) if isinstance(widths, int) else [(int(a), int(b)) for a, b in widths]
-    if len(pairs) != len(x.shape) or any(min(p) < 0 for p in pairs):
+    pairs = [(widths, widths)] * len(x.shape) if isinstance(widths, int) else [(size(a), size(b)) for a, b in widths]
+    if len(pairs) != len(x.shape) or any(a < 0 or b < 0 for a, b in pairs):
         raise UsageError(f"pad of {list(x.shape)}: {pairs} must name (before, after), at least 0, for each dimension")
     if mode != "constant":
         return _continued(x, pairs, mode)
@@ -39,9 +40,9 @@ def within(shape: Shape, bounds: Sequence[tuple[int, int]]) -> TensorNode | None
     mask: TensorNode | None = None
     for d, (lo, hi) in enumerate(bounds):
         at = along(shape[d], shape, d)
-        for needed, cond in ((lo > 0, ("le", lo, at)), (hi < shape[d], ("lt", at, hi))):
+        for needed, cond in ((lo != 0, ("le", lo, at)), (hi != shape[d], ("lt", at, hi))):
             if needed:
-                a, b = (const(o, int64, shape) if isinstance(o, int) else o for o in cond[1:])
+                a, b = (o if isinstance(o, TensorNode) else const(o, int64, shape) for o in cond[1:])
                 test = elementwise(cond[0], a, b)
                 mask = test if mask is None else elementwise("and", mask, test)
     return mask
@@ -83,13 +84,13 @@ def concat(arrays: Sequence[TensorNode], /, *, axis: int | None = 0) -> TensorNo
     kind = arrays[0].dtype
     for a in arrays[1:]:
         kind = promote(kind, a.dtype)
-    parts = [cast(a if axis is not None else reshape(a, (a.size,)), kind) for a in arrays]
+    parts = [cast(a if axis is not None else reshape(a, (a.count,)), kind) for a in arrays]
     (d,) = dims(parts[0], axis if axis is not None else 0, "concat")
     first = parts[0].shape
     for p in parts[1:]:
         if len(p.shape) != len(first) or any(n != m for i, (n, m) in enumerate(zip(p.shape, first)) if i != d):
             raise UsageError(f"concat of {' and '.join(str(list(p.shape)) for p in parts)}: all dimensions but {d} must be equal")
-    return joined([p for p in parts if p.shape[d]] or parts[:1], d)
+    return joined([p for p in parts if p.shape[d] != 0] or parts[:1], d)
 
 
 def joined(parts: Sequence[TensorNode], d: int) -> TensorNode:
@@ -119,7 +120,7 @@ def stack(arrays: Sequence[TensorNode], /, *, axis: int = 0) -> TensorNode:
 def roll(x: TensorNode, /, shift: int | Sequence[int], *, axis: int | Sequence[int] | None = None) -> TensorNode:
     """Moved along dimensions; what leaves comes in again. None: as if flat."""
     if axis is None:
-        return reshape(roll(reshape(x, (x.size,)), shift, axis=0), x.shape) if x.size else x
+        return reshape(roll(reshape(x, (x.count,)), shift, axis=0), x.shape) if x.count else x
     over = [axis] if isinstance(axis, int) else list(axis)
     by = [shift] * len(over) if isinstance(shift, int) else list(shift)
     if len(by) != len(over):
@@ -145,7 +146,7 @@ def tile(x: TensorNode, repetitions: Sequence[int], /) -> TensorNode:
 def repeat(x: TensorNode, repeats: int | TensorNode, /, *, axis: int | None = None) -> TensorNode:
     """Each element `repeats` times along a dimension (None: flat). Counts in a tensor are read at once."""
     if axis is None:
-        x, axis = reshape(x, (x.size,)), 0
+        x, axis = reshape(x, (x.count,)), 0
     (d,) = dims(x, axis, "repeat")
     if not isinstance(repeats, TensorNode):
         if repeats < 0:

@@ -12,6 +12,7 @@ from ...ir.errors import UsageError
 from ..leaves import from_data, from_numpy, values
 from ..maps import Shape
 from ..node import TensorNode
+from ..symbols import SymbolicSize, below, int_size, symbolic
 
 Pick = tuple[int, int, int]
 """(start, step, length) along a dimension."""
@@ -80,13 +81,19 @@ class _Parser:
 
     def _slice(self, s: slice) -> None:
         d = len(self.picks)
-        start, stop, step = s.indices(self.shape[d])
         self.layout.append(d)
+        if symbolic((self.shape[d], s.start, s.stop)):
+            self.picks.append(_symbolic_pick(s, self.shape[d]))
+            return
+        start, stop, step = s.indices(self.shape[d])
         self.picks.append((start, step, len(range(start, stop, step))))
 
     def _integer(self, i: int) -> None:
         d = len(self.picks)
         n = self.shape[d]
+        if symbolic((n, i)):
+            self.picks.append((_inside(i, n, n - 1), 1, 1))
+            return
         if not -n <= i < n:
             raise IndexError(f"index {i} is out of bounds for dimension {d} of shape {list(self.shape)}")
         self.picks.append((i % n, 1, 1))
@@ -101,6 +108,32 @@ class _Parser:
                 raise IndexError(f"index {wrong} is out of bounds for dimension {d} of shape {list(self.shape)}")
         self.loaded.append((d, index))
         self.picks.append((0, 1, n))
+
+
+def _inside(v: int, n: int, last: int) -> int:
+    """A place in a dimension of `n` elements, counted from its end where it is below 0, that is 0 to `last` whatever the symbols
+    are. Raises UsageError."""
+    place = v + n if not isinstance(v, SymbolicSize) and v < 0 else v
+    if below(place, 0) or below(last, place):
+        raise IndexError(f"index {v!r} is out of bounds for a dimension of {n!r}")
+    if not below(-1, place) or not below(place, last + 1):
+        raise UsageError(f"index {v!r} lies in a dimension of {n!r} for some values of the symbols only: make their ranges narrower")
+    return place
+
+
+def _symbolic_pick(s: slice, n: int) -> Pick:
+    """A slice of a symbolic dimension, or with symbolic bounds: the bounds must lie inside of it for every value."""
+    step = 1 if s.step is None else s.step
+    if isinstance(step, SymbolicSize) or step == 0 or (step < 0 and (s.start, s.stop) != (None, None)):
+        raise UsageError(f"slice {s.start!r}:{s.stop!r}:{s.step!r} of {n!r}: the step is a number, and -1 only without bounds")
+    if step < 0:
+        if step != -1:
+            raise UsageError(f"slice ::{step} of {n!r}: of symbolic sizes the step is at least -1")
+        return n - 1, -1, n
+    start = 0 if s.start is None else _inside(s.start, n, n)
+    stop = n if s.stop is None else _inside(s.stop, n, n)
+    length = int_size(f"slice {s.start!r}:{s.stop!r} of {n!r}", stop - start)
+    return start, step, length if step == 1 else (length + step - 1) // step
 
 
 def _item(i: Any) -> Any:
@@ -118,6 +151,8 @@ def _item(i: Any) -> Any:
 
 
 def _whole(v: Any) -> int:
+    if isinstance(v, SymbolicSize):
+        return v
     if isinstance(v, TensorNode):
         return int(values(v).item())
     try:

@@ -52,7 +52,7 @@ def outer(x1: TensorNode, x2: TensorNode, /) -> TensorNode:
     """Every element of one vector times every element of another."""
     if len(x1.shape) != 1 or len(x2.shape) != 1:
         raise UsageError(f"outer of {list(x1.shape)} and {list(x2.shape)}: both are vectors")
-    a, b = together("outer", reshape(x1, (x1.size, 1)), reshape(x2, (1, x2.size)))
+    a, b = together("outer", reshape(x1, (x1.count, 1)), reshape(x2, (1, x2.count)))
     return elementwise("mul", a, b)
 
 

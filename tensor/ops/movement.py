@@ -13,6 +13,7 @@ from ..maps import Shape
 from ..node import TensorNode
 from ..primitives import expand, view
 from ..primitives import reshape as _reshape
+from ..symbols import SymbolicSize
 
 
 def dims(x: TensorNode, axis: int | Sequence[int] | None, name: str) -> tuple[int, ...]:
@@ -34,13 +35,23 @@ def reshape(x: TensorNode, shape: Sequence[int]) -> TensorNode:
     if new.count(-1) > 1:
         raise UsageError(f"reshape of {list(x.shape)} to {list(new)}: only one dimension may be -1")
     if -1 in new:
-        rest = prod(n for n in new if n != -1)
-        if rest == 0 or x.size % rest:
-            raise UsageError(f"reshape of {list(x.shape)} to {list(new)}: {x.size} elements are no multiple of {rest}")
-        new = tuple(x.size // rest if n == -1 else n for n in new)
-    if prod(new) != x.size or min(new, default=0) < 0:
-        raise UsageError(f"reshape of {list(x.shape)} ({x.size} elements) to {list(new)} ({prod(new)})")
+        count, rest = _cancelled(x.shape, [n for n in new if n != -1])
+        if rest == 0 or count % rest != 0:
+            raise UsageError(f"reshape of {list(x.shape)} to {list(new)}: {count} elements are no multiple of {rest}")
+        new = tuple(count // rest if n == -1 else n for n in new)
+    if prod(new) != x.count or any(n < 0 for n in new):
+        raise UsageError(f"reshape of {list(x.shape)} ({x.count} elements) to {list(new)} ({prod(new)})")
     return _reshape(x, new)
+
+
+def _cancelled(shape: Shape, known: list[int]) -> tuple[int, int]:
+    """(elements of a shape, those of the known part of another), without the symbolic sizes that both have."""
+    left = list(shape)
+    for n in list(known):
+        if isinstance(n, SymbolicSize) and n in left:
+            left.remove(n)
+            known.remove(n)
+    return prod(left), prod(known)
 
 
 def reshape_to(x: TensorNode, /, shape: Sequence[int], *, copy: bool | None = None) -> TensorNode:
@@ -108,7 +119,7 @@ def broadcast_to(x: TensorNode, /, shape: Sequence[int]) -> TensorNode:
     """`x` repeated along new dimensions and those of size 1."""
     to = tuple(shape)
     fits = len(to) >= len(x.shape) and all(n in (1, m) for n, m in zip(x.shape, to[len(to) - len(x.shape) :]))
-    if not fits or min(to, default=0) < 0:
+    if not fits or any(n < 0 for n in to):
         raise UsageError(f"broadcast_to of {list(x.shape)} to {list(to)}: only dimensions of size 1 can be repeated")
     return expand(x, to)
 

@@ -12,6 +12,7 @@ from .. import maps
 from ..node import TensorNode
 from ..primitives import cast, const, elementwise, expand, reduce, reshape, scan, stop_gradient, view
 from ..promotion import sum_type, to_float
+from ..symbols import SymbolicSize
 from .creation import along
 from .elementwise import choose, like, truth
 from .movement import dims, kept
@@ -77,7 +78,7 @@ def mean(x: TensorNode, /, axis: Axis = None, keepdims: bool = False) -> TensorN
     over = dims(x, axis, "mean")
     total = reduced("add", x, over, keepdims, "mean")
     count = product_of(x.shape[d] for d in over)
-    return elementwise("div", total, const(float(count), x.dtype, total.shape))
+    return elementwise("div", total, const(count, x.dtype, total.shape))
 
 
 def var(x: TensorNode, /, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> TensorNode:
@@ -86,8 +87,16 @@ def var(x: TensorNode, /, axis: Axis = None, correction: float = 0.0, keepdims: 
     over = dims(x, axis, "var")
     away = elementwise("sub", x, expand(mean(x, over, True), x.shape))
     total = reduced("add", elementwise("mul", away, away), over, keepdims, "var")
-    count = product_of(x.shape[d] for d in over) - correction
-    return elementwise("div", total, like(total, float(count if count > 0 else 0)))
+    count = product_of(x.shape[d] for d in over)
+    return elementwise("div", total, _lessened(total, count, correction))
+
+
+def _lessened(x: TensorNode, count: int, by: float) -> TensorNode:
+    """count − by, at least 0, of the shape and type of `x`."""
+    if isinstance(count, SymbolicSize):
+        value = like(x, count)
+        return value if by == 0 else elementwise("max", elementwise("sub", value, like(x, by)), like(x, 0.0))
+    return like(x, float(count - by if count > by else 0))
 
 
 def std(x: TensorNode, /, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> TensorNode:
@@ -119,7 +128,7 @@ def argmin(x: TensorNode, /, axis: int | None = None, keepdims: bool = False) ->
 
 def _arg(combine: str, x: TensorNode, axis: int | None, keepdims: bool) -> TensorNode:
     rank = len(x.shape)
-    flat = reshape(x, (x.size,)) if axis is None else x
+    flat = reshape(x, (x.count,)) if axis is None else x
     (d,) = dims(flat, 0 if axis is None else axis, f"arg{combine}")
     n = flat.shape[d]
     if flat.dtype is bool_:
@@ -159,12 +168,12 @@ def cumulative_min(x: TensorNode, /, *, axis: int | None = None) -> TensorNode:
 
 def cumsum(x: TensorNode, axis: int | None = None) -> TensorNode:
     """NumPy's name of `cumulative_sum`; None: of the flat array."""
-    return cumulative_sum(reshape(x, (x.size,)) if axis is None else x, axis=0 if axis is None else axis)
+    return cumulative_sum(reshape(x, (x.count,)) if axis is None else x, axis=0 if axis is None else axis)
 
 
 def cumprod(x: TensorNode, axis: int | None = None) -> TensorNode:
     """NumPy's name of `cumulative_prod`; None: of the flat array."""
-    return cumulative_prod(reshape(x, (x.size,)) if axis is None else x, axis=0 if axis is None else axis)
+    return cumulative_prod(reshape(x, (x.count,)) if axis is None else x, axis=0 if axis is None else axis)
 
 
 def _running(combine: str, x: TensorNode, axis: int | None, initial: bool, name: str) -> TensorNode:

@@ -14,6 +14,7 @@ from ..maps import Shape
 from ..node import Gathered, Loaded, Scattered, TensorNode
 from ..primitives import cast, const, elementwise, expand, gather, iota, reshape, scatter, view
 from ..promotion import Scalar, promote
+from ..symbols import number
 from .creation import along
 from .elementwise import broadcast_shape
 from .indexing import _spread, _wrapped
@@ -58,12 +59,12 @@ def _sliced(x: TensorNode, key: IndexKey, value: TensorNode | Scalar) -> TensorN
         else:
             away = False
         if (start, step, length) == (0, 1, x.shape[d]):
-            at.append(ix.add(node_const(length - 1), i, -1) if away else i)
+            at.append(ix.add(number(length - 1), i, -1) if away else i)
             continue
-        from_start = ix.add(i, node_const(-start))
+        from_start = ix.add(i, number(-start))
         place = ix.floordiv(from_start, step)
-        at.append(ix.add(node_const(length - 1), place, -1) if away else place)
-        mask = mask & (i >= start) & (i < start + step * length)
+        at.append(ix.add(number(length - 1), place, -1) if away else place)
+        mask = mask & (i >= number(start)) & (i < number(start + step * length))
         test = _between(along(x.shape[d], x.shape, d), start, start + step * length, x.shape[d])
         if step > 1:
             mask = mask & ix.mod(from_start, step).eq(0)
@@ -81,9 +82,9 @@ def _sliced(x: TensorNode, key: IndexKey, value: TensorNode | Scalar) -> TensorN
 
 def _between(at: TensorNode, lo: int, hi: int, n: int) -> TensorNode | None:
     tests = []
-    if lo > 0:
+    if lo != 0:
         tests.append(elementwise("le", const(lo, int64, at.shape), at))
-    if hi < n:
+    if hi != n:
         tests.append(elementwise("lt", at, const(hi, int64, at.shape)))
     return None if not tests else tests[0] if len(tests) == 1 else elementwise("and", *tests)
 
@@ -98,7 +99,7 @@ def _masked(x: TensorNode, mask: TensorNode, value: TensorNode | Scalar) -> Tens
     if len(node.shape) <= len(inner) or node.shape[: len(node.shape) - len(inner)] == (1,):
         return elementwise("where", wide, _value(node, x.shape, x), x)
     node = _value(node, (node.shape[0], *inner), x)
-    number = cumulative_sum(cast(reshape(mask, (mask.size,)), int64), axis=0)
+    number = cumulative_sum(cast(reshape(mask, (mask.count,)), int64), axis=0)
     number = elementwise("sub", number, const(1, int64, number.shape))
     index = expand(reshape(reshape(number, mask.shape), (*mask.shape, *(1 for _ in inner))), x.shape)
     axes = maps.holes(x.shape)
@@ -110,8 +111,8 @@ def _loaded(x: TensorNode, key: IndexKey, value: TensorNode | Scalar) -> TensorN
     """Each place remembers the last value that was written to it: a scatter of their numbers with max, then a gather."""
     shape, index, to = _written(x, key)
     node = _value(value, shape, x)
-    size = node.size
-    if not size:
+    size = node.count
+    if size == 0:
         return x
     number = elementwise("add", reshape(iota(size), shape), const(1, int64, shape))
     last = scatter(number, Scattered("max", to[0], to[1]), index, x.shape)
@@ -132,11 +133,11 @@ def _written(x: TensorNode, key: IndexKey) -> tuple[Shape, tuple[TensorNode, ...
     shape = tuple(next(sizes) if d == -1 else 1 if d is None else key.picks[d][2] for d in layout)
     index = tuple(_spread(p, inner, shape, key.front) for p in places)
     axes = maps.holes(shape)
-    at: list[Node | Loaded] = [node_const(start) for start, _, _ in key.picks]
+    at: list[Node | Loaded] = [number(start) for start, _, _ in key.picks]
     for place, d in enumerate(layout):
         if d is not None and d != -1:
             start, step, _ = key.picks[d]
-            at[d] = ix.add(ix.mul(axes[place], node_const(step)), node_const(start))
+            at[d] = ix.add(ix.mul(axes[place], node_const(step)), number(start))
     for n, (d, _) in enumerate(key.loaded):
         at[d] = Loaded(n)
     return shape, index, (axes, tuple(at))

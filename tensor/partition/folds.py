@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
-from math import prod
 
 from ..graph import Graph
 from ..node import TensorNode
+from ..symbols import most, product
 from .cost import FLOPS_PER_BYTE
 from .heads import is_contraction, is_head
 
@@ -99,7 +99,7 @@ def _frontier(graph: Graph, source: TensorNode) -> Frontier | None:
             (f.heads if is_contraction(m) else f.rows)[id(m)] = (m, over)
             if (
                 is_contraction(m)
-                and prod(n for d, n in enumerate(m.src[0].shape) if d not in m.arg[1] and f.dims[id(m.src[0])][d] is None) > WIDE
+                and product(n for d, n in enumerate(m.src[0].shape) if d not in m.arg[1] and f.dims[id(m.src[0])][d] is None) > WIDE
             ):
                 return None
             continue
@@ -122,7 +122,7 @@ def _moved(m: TensorNode, f: Frontier) -> tuple[int | None, ...] | None:
     if m.op == "view" and m.arg.plain is not None:
         inner = f.dims[id(m.src[0])]
         back = {p: inner[d] for d, p in enumerate(m.arg.plain) if p is not None}
-        lost = [d for d, p in enumerate(m.arg.plain) if p is None and inner[d] is not None and f.source.shape[inner[d] or 0] > 1]
+        lost = [d for d, p in enumerate(m.arg.plain) if p is None and inner[d] is not None and f.source.shape[inner[d] or 0] not in (0, 1)]
         return None if lost else tuple(back.get(d) for d in range(len(m.shape)))
     return None
 
@@ -142,7 +142,7 @@ def _beside(f: Frontier, first: list[Frontier]) -> bool:
 def _worth(f: Frontier) -> bool:
     """Whether computing the head in every reader costs less than a few times its store and loads."""
     source = f.source
-    length = prod(source.src[0].shape[d] for d in source.arg[1])
+    length = product(source.src[0].shape[d] for d in source.arg[1])
     groups = {over for _, over in f.heads.values()}
     kernels = max(1, len(groups) + sum(1 for h, o in f.heads.values() if o == frozenset()))
     again = (kernels - 1) * length / FLOPS_PER_BYTE
@@ -155,7 +155,7 @@ def _last(graph: Graph, f: Frontier) -> TensorNode | None:
     if len(overs) != 1:
         return None
     (over,) = overs
-    if prod(n for d, n in enumerate(f.source.shape) if d not in over) < ROWS:
+    if product(n for d, n in enumerate(f.source.shape) if d not in over) < ROWS:
         return None
     for n in graph.passed(f.source):
         if id(n) in f.dims:
@@ -177,7 +177,10 @@ def _pair(graph: Graph, found: Folds, first: list[Frontier]) -> None:
         for heads in by.values():
             kept: list[TensorNode] = []
             for h in heads:
-                if all(sorted(h.shape) == sorted(k.shape) and not graph.depends(h, k) and not graph.depends(k, h) for k in kept):
+                if all(
+                    sorted(h.shape, key=most) == sorted(k.shape, key=most) and not graph.depends(h, k) and not graph.depends(k, h)
+                    for k in kept
+                ):
                     kept.append(h)
             if len(kept) > 1:
                 found.together.append(kept)

@@ -14,7 +14,7 @@ def is_contraction(t: TensorNode) -> bool:
     if t.op != "reduce" or t.arg[0] != "add":
         return False
     shape = t.src[0].shape
-    kept = {d for d in range(len(shape)) if d not in t.arg[1] and shape[d] > 1}
+    kept = {d for d in range(len(shape)) if d not in t.arg[1] and shape[d] not in (0, 1)}
     lacking = [kept - v for f in _factors(t.src[0]) if (v := varies(f))]
     return len([m for m in lacking if m]) >= 2 and not frozenset.intersection(*map(frozenset, lacking))
 
@@ -52,7 +52,7 @@ def _varies(n: TensorNode) -> frozenset[int]:
         if source.op not in _SHOWN or n.arg.plain is None:
             return frozenset(n.arg.varies)
         return frozenset(p for d, p in enumerate(n.arg.plain) if p is not None and d in _VARIES[source])
-    return frozenset() if n.op == "const" else frozenset(d for d, e in enumerate(n.shape) if e > 1)
+    return frozenset() if n.op == "const" else frozenset(d for d, e in enumerate(n.shape) if e not in (0, 1))
 
 
 def is_head(t: TensorNode) -> bool:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from ...ir import index as ix
-from ...ir.node import Node, axis, const
+from ...ir.node import Node, const
 from ...ir.operators import substitute
 from ..maps import Indices
 from ..node import Gathered, Loaded, TensorNode
+from ..symbols import axis, most
 
 ZERO = const(0)
 
@@ -33,7 +34,7 @@ def gathered(n: TensorNode, at: Indices | None) -> Indices | None:
         return None
     by: Gathered = n.arg
     table = {a: i for a, i in zip(by.axes, at) if a.op == "axis"}
-    loaded = (ix.add(axis(f"g{id(n)}_{d}", max(2, e)), const(1)) for d, e in enumerate(n.src[0].shape))
+    loaded = (ix.add(axis(f"g{id(n)}_{d}", max(2, most(e))), const(1)) for d, e in enumerate(n.src[0].shape))
     return tuple(place if isinstance(i, Loaded) else substitute(i, table) for i, place in zip(by.indices, loaded))
 
 

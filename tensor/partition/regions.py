@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ...ir.node import Node, axis
+from ...ir.node import Node
 from ..graph import Graph
 from ..maps import Indices
 from ..node import TensorNode
+from ..symbols import axis
 from . import cost
 from .places import ZERO, axes_in, gathered, plain, spread, through, units
 from .rules import Rule

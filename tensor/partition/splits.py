@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...ir import index as ix
-from ...ir.node import Node, axes_of, axis, const
+from ...ir.node import Node, axes_of, const
 from ..maps import Indices, Shape
 from ..node import TensorNode
+from ..symbols import axis
 from .heads import is_contraction
 
 Splits = tuple[int, ...]
@@ -35,7 +36,7 @@ def splits_of(base: TensorNode, memory: Callable[[TensorNode], bool]) -> Splits:
         elif n.op == "reduce" and not is_contraction(n):
             for a, inner in filter(None, map(_divided, at)):
                 found.setdefault(a, set()).add(inner)
-    once = {a: c for a, (c, *more) in found.items() if not more and a.arg.extent % c == 0}
+    once = {a: c for a, (c, *more) in found.items() if not more and isinstance(a.arg.extent, int) and a.arg.extent % c == 0}
     return tuple(once.get(a, 0) for a in own) if once else ()
 
 

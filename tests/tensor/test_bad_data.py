@@ -44,7 +44,9 @@ def test_a_dtype_that_the_data_cannot_have_is_refused() -> None:
 @pytest.mark.parametrize("dtype", [">f4", ">i2", ">u8", "<f8"])
 def test_byte_orders_are_converted(dtype: str) -> None:
     a = np.arange(5, dtype=dtype)
-    assert (Tensor(a) + 1).tolist() == (a + 1).tolist() and (Tensor([1, 1, 1, 1, 1], dtype=Tensor(a).dtype) + a).tolist() == (a + 1).tolist()
+    assert (Tensor(a) + 1).tolist() == (a + 1).tolist() and (Tensor([1, 1, 1, 1, 1], dtype=Tensor(a).dtype) + a).tolist() == (
+        a + 1
+    ).tolist()
 
 
 def test_strange_strides_misaligned_and_read_only_arrays_are_read_right_and_never_written() -> None:

@@ -230,3 +230,9 @@ def test_a_report_has_a_line_for_each_kernel() -> None:
     f(Tensor(ramp(8, 8)), Tensor(ramp(8, 8)))
     text = f.report(measure=True)
     assert "matmul" in text and "softmax" in text and "seed" in text and "us" in text
+
+
+def test_kernels_that_were_not_tuned_can_be_asked_for() -> None:
+    f = tw.jit(lambda x, w: (x @ w).softmax(-1), tune="record")
+    f(Tensor(ramp(8, 8)), Tensor(ramp(8, 8)))
+    assert [k.name for k in f.missing()] == ["matmul", "softmax"]

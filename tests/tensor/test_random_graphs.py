@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from random_graphs import Graphs, Item, agree, identity
+from graph_items import Item, agree
+from random_graphs import Graphs, identity
 from tilewright.devices import get
 from tilewright.ir.errors import DeviceError
 from tilewright.tensor import buffers, small
