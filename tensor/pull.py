@@ -19,7 +19,7 @@ from ..ir.errors import KernelError
 from ..ir.kernel import Kernel
 from ..ir.node import Node, const
 from . import maps
-from .elements import element
+from .elements import element, is_load
 from .loop_plan import LoopPlan
 from .maps import Indices
 from .names import inside, kernel_name
@@ -149,7 +149,7 @@ class _Pull:
         return found
 
     def _elem(self, t: TensorNode, at: Indices, mask: Node | None, top: bool) -> Node:
-        if not top and id(t) not in self.own and self.stored(t):
+        if not top and self._memory(t):
             return load(self.read.buffer(self.nest, t, t.shape, at), at, mask)
         if t.op == "const":
             return const(t.arg, t.dtype.compute)
@@ -173,7 +173,7 @@ class _Pull:
 
     def _view(self, t: TensorNode, at: Indices, mask: Node | None) -> Node:
         source, by = t.src[0], t.arg
-        if by.reshape and by.mask is None and id(source) not in self.own and self.stored(source):
+        if by.reshape and by.mask is None and self._memory(source):
             return load(self.read.buffer(self.nest, source, t.shape, at), at, mask)
         to, m = by(at)
         if by.reshape and m is None and self._lies(source) and any(i.op in ("div", "mod") for e in to for i in N.walk(e)):
@@ -184,17 +184,20 @@ class _Pull:
             m = None
         both = m if mask is None else mask if m is None else mask & m
         e = self.elem(source, to, both)
-        return e if m is None or _loaded(e) else O.where(m, e, const(0, e.dtype))
+        return e if m is None or is_load(e) else O.where(m, e, const(0, e.dtype))
 
     def _lies(self, t: TensorNode) -> bool:
         """Whether a node is memory, or conversions of it."""
-        while t.op == "cast" and (id(t) in self.own or not self.stored(t)):
+        while t.op == "cast" and not self._memory(t):
             t = t.src[0]
+        return self._memory(t)
+
+    def _memory(self, t: TensorNode) -> bool:
         return id(t) not in self.own and self.stored(t)
 
     def _reshaped(self, t: TensorNode, to: TensorNode, at: Indices, mask: Node | None) -> Node:
         """Memory behind conversions, read in the shape of `to`: that spares divisions."""
-        if id(t) not in self.own and self.stored(t):
+        if self._memory(t):
             return load(self.read.buffer(self.nest, t, to.shape, at), at, mask)
         return O.cast(self._reshaped(t.src[0], to, at, mask), t.dtype.compute)
 
@@ -277,13 +280,6 @@ def _spread(t: TensorNode, name: str, keep: Indices) -> tuple[Indices, tuple[Nod
         else:
             full.append(next(rest))
     return tuple(full), tuple(summed)
-
-
-def _loaded(e: Node) -> bool:
-    """Whether an element is a load, converted or not: where its mask fails it is 0."""
-    while e.op == "cast":
-        e = e.src[0]
-    return e.op == "load"
 
 
 def _plain(at: Indices) -> bool:
