@@ -35,7 +35,7 @@ from ..ir.errors import UsageError
 from ..ir.node import Node
 from .lines import Line, user_line
 from .maps import Shape
-from .symbols import product
+from .symbols import product, symbolic
 
 
 class TensorNode:
@@ -190,6 +190,8 @@ def make(op: str, src: tuple[TensorNode, ...], arg: Any, shape: Shape, dtype: DT
     if found is None:
         if len(shape) > MOST_DIMENSIONS:
             raise UsageError(f"an array of {len(shape)} dimensions: at most {MOST_DIMENSIONS} are possible")
+        if table is _TABLE and (op == "extent" or symbolic(shape)):
+            raise UsageError(f"{op} of a symbolic size, which has a value in functions captured with jit(symbols=...) only")
         found = TensorNode.__new__(TensorNode)
         found.op, found.src, found.arg, found.shape, found.dtype, found.data = op, src, arg, shape, dtype, None
         found.line, found.tracked = user_line(), arg is not STOP and any(s.tracked for s in src)

@@ -153,10 +153,8 @@ class _Pull:
             return load(self.read.buffer(self.nest, t, t.shape, at), at, mask)
         if t.op == "const":
             return const(t.arg, t.dtype.compute)
-        if t.op == "iota":
-            return at[0]
-        if t.op == "extent":
-            return number(t.arg)
+        if t.op in ("iota", "extent"):
+            return at[0] if t.op == "iota" else number(t.arg)
         if t.op in ("cast", "after"):
             return O.cast(self.elem(t.src[0], at, mask), t.dtype.compute)
         if t.op == "elementwise":

@@ -9,6 +9,7 @@ from typing import Any
 
 from ...ir.dtypes import bool_
 from ...ir.errors import UsageError
+from ..capturing import current
 from ..leaves import from_data, from_numpy, values
 from ..maps import Shape
 from ..node import TensorNode
@@ -152,6 +153,8 @@ def _item(i: Any) -> Any:
 
 def _whole(v: Any) -> int:
     if isinstance(v, SymbolicSize):
+        if current() is None:
+            raise UsageError(f"{v!r} as an index: a symbolic size has a value in functions captured with jit(symbols=...) only")
         return v
     if isinstance(v, TensorNode):
         return int(values(v).item())

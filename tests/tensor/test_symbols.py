@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -28,11 +29,13 @@ class Counted:
 
     def __init__(self, function: Callable[..., Any], symbols: Any) -> None:
         self.calls = 0
-        self.function = function
-        names = ", ".join(function.__code__.co_varnames[: function.__code__.co_argcount])
-        made: dict[str, Any] = {"self": self}
-        exec(f"def counted({names}):\n    self.calls += 1\n    return self.function({names})", made)
-        self.jitted = jit(made["counted"], symbols=symbols)
+
+        @wraps(function)  # with its arguments' names
+        def counted(*args: Any) -> Any:
+            self.calls += 1
+            return function(*args)
+
+        self.jitted = jit(counted, symbols=symbols)
 
     def __call__(self, *args: Any) -> Any:
         return self.jitted(*[Tensor(a) if isinstance(a, np.ndarray) else a for a in args])
@@ -261,3 +264,11 @@ def test_a_report_of_symbolic_sizes_says_the_symbols() -> None:
     f = Counted(lambda x: x.softmax(-1), {"x": {0: N}})
     f(normal(0, 5, 8))
     assert "[n, 8]" in f.jitted.report()
+
+
+@pytest.mark.parametrize(
+    "use", [lambda x: x[:N], lambda x: x[N - 1], lambda x: x * N, lambda x: xp.zeros((N, 2)), lambda x: x.reshape(N, -1)]
+)
+def test_outside_of_a_captured_function_a_size_has_no_value(use: Callable[[Any], Any]) -> None:
+    with pytest.raises(UsageError, match="n"):
+        use(Tensor(normal(0, MOST, 8)))
