@@ -4,6 +4,7 @@ of Tilewright or of a rival, so that every contestant makes the same arrays."""
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def parameters(case: TensorCase) -> Arrays:
         return found | {"ln.w": 1 + normal(c), "ln.b": normal(c)}
     if case.model == "mlp":
         sizes = (s["inputs"], s["width"], s["width"], s["classes"])
-        pairs = [(normal(a, b, deviation=(2 / a) ** 0.5), normal(b)) for a, b in zip(sizes, sizes[1:])]
+        pairs = [(normal(a, b, deviation=(2 / a) ** 0.5), normal(b)) for a, b in pairwise(sizes)]
         return {f"{kind}{i}": a for i, pair in enumerate(pairs) for kind, a in zip(("weight", "bias"), pair)}
     if case.model == "convnet":
         c, left = s["channels"], s["size"] // 4

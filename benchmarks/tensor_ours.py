@@ -15,7 +15,7 @@ from typing import Any
 
 from cpu_player import burst
 from tensor_cases import CASES, TensorCase, inputs, parameters, small
-from tensor_models import outputs, tensors
+from tensor_models import chain, outputs, tensors
 
 MOST_TUNED = 6
 """Distinct kernels that share the seconds of tuning."""
@@ -59,7 +59,9 @@ def tune(made: Any, seconds: float, threads: int, cache: str) -> list[dict[str, 
     for key in heaviest:
         share = max(4.0, seconds * weight[key] / total)
         result = tilewright.tune(kernel[key], threads=threads, budget=share, cache=cache)
-        found.append({"share": round(weight[key] / sum(weight.values()), 3), "seconds": round(result.seconds, 1), "counts": dict(result.counts)})
+        found.append(
+            {"share": round(weight[key] / sum(weight.values()), 3), "seconds": round(result.seconds, 1), "counts": dict(result.counts)}
+        )
     return found
 
 
@@ -88,24 +90,30 @@ def prepare(job: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     def step(p: Any, given: Any, state: Any) -> Any:
         return outputs(case, p, given, state)
 
+    if case.model.startswith("chain"):
+        of_two = tilewright.jit(lambda x, y: chain(case.model, x, y), threads=job["threads"], cache=job["cache"])
+        np.savez(Path(job["folder"]) / f"{job['as']}.npz", y=of_two(x["x"], x["y"]).numpy())
+        return lambda: of_two(x["x"], x["y"]), told
     function = tilewright.jit(step, threads=job["threads"], cache=job["cache"], donate=donated)
     begin = time.perf_counter()
     first = function(p, x, state)
     told["first_seconds"] = round(time.perf_counter() - begin, 3)
     kept = {k: t.numpy().copy() for k, t in first.items() if not k.startswith(("m ", "v "))}
     np.savez(Path(job["folder"]) / f"{job['as']}.npz", **kept)
-    holder = {"p": p, "state": state}
     if case.what != "step":
         return lambda: function(p, x, state), told
-    del p, state
+    return _stepping(function, {"p": p, "state": state}, x, first), told
+
+
+def _stepping(function: Any, held: dict[str, Any], x: Any, found: Any) -> Any:
+    """A call that gives each step what the one before made. Nothing else holds the old tensors, whose memory is donated."""
 
     def update(found: Any) -> None:
-        for kind in holder.values():
+        for kind in held.values():
             kind |= {k: found[k] for k in kind if k in found}
 
-    update(first)
-    del first
-    return lambda: update(function(holder["p"], x, holder["state"])), told
+    update(found)
+    return lambda: update(function(held["p"], x, held["state"]))
 
 
 def main() -> None:

@@ -83,7 +83,10 @@ def main() -> None:
         if job.get("raise"):
             raise
         call, answer = None, {"error": f"{type(e).__name__}: {e}"[:300]}
-    answer |= {"prepare_seconds": round(time.perf_counter() - begin, 2), "peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)}
+    answer |= {
+        "prepare_seconds": round(time.perf_counter() - begin, 2),
+        "peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+    }
     print(json.dumps(answer), file=talk, flush=True)
     for line in sys.stdin:
         order = json.loads(line)

@@ -101,7 +101,11 @@ def prepare(case: TensorCase, p: Tensors, given: Tensors, threads: int, compiled
 def _trained(case: TensorCase, p: Tensors, given: Tensors, wrap: Any) -> tuple[Callable[[], Any], Callable[[], Tensors]]:
     whole = wrap(lambda p, given: loss(case, p, given))
     n = LEARNING
-    adam = torch.optim.AdamW(p.values(), n["rate"], (n["beta1"], n["beta2"]), n["eps"], n["decay"], fused=True) if case.what == "step" else None
+    adam = (
+        torch.optim.AdamW(p.values(), n["rate"], (n["beta1"], n["beta2"]), n["eps"], n["decay"], fused=True)
+        if case.what == "step"
+        else None
+    )
 
     def step() -> Any:
         for t in p.values():

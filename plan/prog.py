@@ -60,6 +60,13 @@ class Prog:
         return self.plan.opts
 
     @property
+    def schedule(self) -> str:
+        """The schedule as people read it: `Ud013 Ud132 Pd0`."""
+        from ..opts import short
+
+        return short(self.opts)
+
+    @property
     def origin(self) -> Origin:
         """Where the schedule comes from: 'exact', 'stale', 'nearest' or 'seed' (see `Plan`)."""
         return self.plan.origin

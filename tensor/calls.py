@@ -12,6 +12,7 @@ from typing import Any
 from ..ir.kernel import Kernel
 from . import partition as P
 from .lines import Line
+from .loop_plan import LoopPlan
 from .made import MadeKernel, kernel_of
 from .node import HostCall, TensorNode, range_of, walk
 from .online import NoFold
@@ -99,13 +100,8 @@ def call_list(outs: Sequence[TensorNode]) -> CallList:
         if strays:
             banned.update((id(n), "a kernel that cannot run in tiles reads it as well") for n in strays)
             continue
-        kept = parted.kept_types()
-        made = [
-            None
-            if g.roots[0].op == "host"
-            else kernel_of(g, parted.regions.is_stored, parted.regions.plan.loops, kept, parted.regions.splits)
-            for g in parted.groups
-        ]
+        plan = LoopPlan(parted.regions.plan.loops, parted.kept_types(), parted.regions.splits)
+        made = [None if g.roots[0].op == "host" else kernel_of(g, parted.regions.is_stored, plan) for g in parted.groups]
         failed = [(g, m) for g, m in zip(parted.groups, made, strict=True) if isinstance(m, NoFold)]
         banned.update((id(n), why.reason) for g, why in failed for n in g.folded)
         if not failed:

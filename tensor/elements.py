@@ -56,3 +56,10 @@ _BOOL = {"xor": "ne", "max": "or", "min": "and", "mul": "and", "add": "or"}
 def known(op: str) -> bool:
     """Whether kernels can compute the operator."""
     return op == "where" or op in _ARITH | UNARY | _DIVISION | _BITS or hasattr(F, _FUNCTIONS.get(op, op))
+
+
+def is_load(e: Node) -> bool:
+    """Whether an element is a load, converted or not: where its mask fails it is 0."""
+    while e.op == "cast":
+        e = e.src[0]
+    return e.op == "load"

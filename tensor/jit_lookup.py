@@ -94,12 +94,11 @@ def described(kernel: Kernel, prog: Prog, work: tuple[int, int], calls: int, pla
     """What a report says of a kernel, and what a warm start needs to have it again."""
     from ..cache import tool_version
     from ..ir.normalise import normalise
-    from ..opts import short
     from ..plan.identity import source_key
 
     standing = "" if prog.standing is None else str(prog.standing)
     artefact = source_key(normalise(kernel), prog.opts, place.device.target, tool_version())
-    return FoundKernel(kernel.name, calls, short(prog.opts), prog.origin, standing, *work, artefact, prog.executable, kernel)
+    return FoundKernel(kernel.name, calls, prog.schedule, prog.origin, standing, *work, artefact, prog.executable, kernel)
 
 
 def _require(kernels: Sequence[Kernel], place: BuildPlace) -> None:

@@ -9,15 +9,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..ir.dtypes import DType
 from ..ir.kernel import Kernel
 from ..ir.naming import tidy
 from ..ir.reciprocal import by_reciprocal
+from .loop_plan import LoopPlan
 from .node import TensorNode, range_of, walk
 from .online import NoFold, compares, online
 from .partition import Group
-from .partition.splits import Splits
-from .pull import Loops, pull
+from .pull import pull
 
 KEPT = 4096
 """Kernels that are remembered."""
@@ -33,7 +32,7 @@ class MadeKernel:
 
 
 @dataclass(frozen=True)
-class _Kept:
+class KeptKernel:
     """A kernel, and by number in the walk over a group which nodes are its inputs and outputs."""
 
     kernel: Kernel | NoFold
@@ -41,29 +40,25 @@ class _Kept:
     outputs: tuple[int, ...]
 
 
-_kept: OrderedDict[tuple[Any, ...], _Kept] = OrderedDict()
+_kept: OrderedDict[tuple[Any, ...], KeptKernel] = OrderedDict()
 _lock = threading.Lock()
 
 
-Kept = Mapping[int, DType]
-Cut = Mapping[int, Splits]
-
-
-def kernel_of(group: Group, stored: Callable[[TensorNode], bool], loops: Loops, kept: Kept, splits: Cut) -> MadeKernel | NoFold:
+def kernel_of(group: Group, stored: Callable[[TensorNode], bool], plan: LoopPlan) -> MadeKernel | NoFold:
     """The kernel of a group whose nodes are not NumPy's; NoFold where it cannot run in tiles as the partition wants it to.
-    `stored`, `loops`, `kept`, `splits`: as for `pull`."""
+    `stored`, `plan`: as for `pull`."""
     own = {id(r) for r in group.roots}
     nodes = list(walk(group.roots, lambda n: n.data is not None or (id(n) not in own and stored(n))))
     number = {id(n): i for i, n in enumerate(nodes)}
-    types = tuple(sorted((number[i], t.name) for i, t in kept.items() if i in number))
-    cut = tuple(sorted((number[i], s) for i, s in splits.items() if i in number))
-    key = (*_key(group, nodes, number, stored, loops), types, cut)
+    types = tuple(sorted((number[i], t.name) for i, t in plan.kept.items() if i in number))
+    cut = tuple(sorted((number[i], s) for i, s in plan.splits.items() if i in number))
+    key = (*_key(group, nodes, number, stored, plan), types, cut)
     with _lock:
         found = _kept.get(key)
         if found is not None:
             _kept.move_to_end(key)
     if found is None:
-        found = _made(group, stored, (loops, kept, splits), number)
+        found = _made(group, stored, plan, number)
         with _lock:
             _kept[key] = found
             while len(_kept) > KEPT:
@@ -73,19 +68,19 @@ def kernel_of(group: Group, stored: Callable[[TensorNode], bool], loops: Loops, 
     return MadeKernel(found.kernel, tuple(nodes[i] for i in found.inputs), tuple(nodes[i] for i in found.outputs))
 
 
-def _made(group: Group, stored: Callable[[TensorNode], bool], how: tuple[Loops, Kept, Cut], number: Mapping[int, int]) -> _Kept:
-    pulled = pull(group.roots, stored, group.head is not None and not group.folded, *how)
+def _made(group: Group, stored: Callable[[TensorNode], bool], plan: LoopPlan, number: Mapping[int, int]) -> KeptKernel:
+    pulled = pull(group.roots, stored, group.head is not None and not group.folded, plan)
     kernel: Kernel | NoFold = by_reciprocal(pulled.kernel)
     if group.folded and isinstance(kernel, Kernel):
         kernel = online(kernel, products=True)
     elif group.head is None and isinstance(kernel, Kernel) and compares(kernel):
         kernel = online(kernel) or kernel  # argmax in one pass; where there is no fold, several are as good
     inputs, outputs = (tuple(number[id(n)] for n in ns) for ns in (pulled.inputs, pulled.outputs))
-    return _Kept(tidy(kernel) if isinstance(kernel, Kernel) else kernel, inputs, outputs)
+    return KeptKernel(tidy(kernel) if isinstance(kernel, Kernel) else kernel, inputs, outputs)
 
 
 def _key(
-    group: Group, nodes: list[TensorNode], number: Mapping[int, int], stored: Callable[[TensorNode], bool], loops: Loops
+    group: Group, nodes: list[TensorNode], number: Mapping[int, int], stored: Callable[[TensorNode], bool], plan: LoopPlan
 ) -> tuple[Any, ...]:
     """Equal for groups whose kernels are."""
     own = {id(r) for r in group.roots}
@@ -98,5 +93,5 @@ def _key(
         else:
             arg = (type(n.arg), repr(n.arg)) if n.op == "const" else None if n.op == "cast" else n.arg
             rows.append((n.op, tuple(number[id(s)] for s in n.src), arg, n.shape, n.dtype))
-    order = tuple((number[id(r)], number[id(head)], dims) for r in group.roots if (loop := loops.get(id(r))) for head, dims in (loop,))
+    order = tuple((number[id(r)], number[id(head)], dims) for r in group.roots if (loop := plan.loops.get(id(r))) for head, dims in (loop,))
     return tuple(rows), tuple(number[id(r)] for r in group.roots), group.head is not None, bool(group.folded), order

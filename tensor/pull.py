@@ -6,7 +6,7 @@ apart). `ir.tidy` gives it its names, `online` its folds."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..ir import dtypes as D
@@ -19,11 +19,12 @@ from ..ir.errors import KernelError
 from ..ir.kernel import Kernel
 from ..ir.node import Node, const
 from . import maps
-from .elements import element
+from .elements import element, is_load
+from .loop_plan import LoopPlan
 from .maps import Indices
 from .names import inside, kernel_name
 from .node import Gathered, Loaded, Scattered, TensorNode, walk
-from .partition.splits import Splits, loops_of, split_axes
+from .partition.splits import loops_of, split_axes
 from .reads import ReadParameters
 from .symbols import axis, extent, extents, number
 
@@ -37,28 +38,19 @@ class Pulled:
     outputs: tuple[TensorNode, ...]
 
 
-Loops = Mapping[int, tuple[TensorNode, tuple[int, ...]]]
-
-
 def pull(
-    roots: Sequence[TensorNode], stored: Callable[[TensorNode], bool], by_memory: bool = False, loops: Loops | None = None,
-    kept: Mapping[int, D.DType] | None = None, splits: Mapping[int, Splits] | None = None,
-) -> Pulled:  # fmt: skip
+    roots: Sequence[TensorNode], stored: Callable[[TensorNode], bool], by_memory: bool = False, plan: LoopPlan | None = None
+) -> Pulled:
     """The kernel of `roots`. `stored` says of a node whether it is in memory before the kernel runs; a root is not.
     `by_memory`: loops run in the order in which outputs lie in memory (else in that of the computed node's
-    dimensions): what a contraction's kernel stores through a permutation are then whole rows. `loops`: by id of a root,
-    a node that it is computed from and the order of that node's dimensions in which loops run. `kept`: by id, types of
-    stored nodes that are not the nodes' own. `splits`: by id of a computed node, dimensions that loops go through in parts."""
-    return _Pull(roots, stored, by_memory, loops or {}, (kept or {}, splits or {})).pulled()
+    dimensions, or as `plan` says): what a contraction's kernel stores through a permutation are then whole rows."""
+    return _Pull(roots, stored, by_memory, plan or LoopPlan()).pulled()
 
 
 class _Pull:
-    def __init__(
-        self, roots: Sequence[TensorNode], stored: Callable[[TensorNode], bool], by_memory: bool, loops: Loops,
-        how: tuple[Mapping[int, D.DType], Mapping[int, Splits]],
-    ) -> None:  # fmt: skip
-        self.stored, self.by_memory, self.loops = stored, by_memory, loops
-        self.kept, self.splits = how
+    def __init__(self, roots: Sequence[TensorNode], stored: Callable[[TensorNode], bool], by_memory: bool, plan: LoopPlan) -> None:
+        self.stored, self.by_memory = stored, by_memory
+        self.loops, self.kept, self.splits = plan.loops, plan.kept, plan.splits
         self.own = {id(r) for r in roots}
         # readers before what they read, and whatever the graph's order is: kernels that store the same have one key
         self.roots = sorted(roots, key=lambda r: (-r.size, -self._work(r)))
@@ -157,7 +149,7 @@ class _Pull:
         return found
 
     def _elem(self, t: TensorNode, at: Indices, mask: Node | None, top: bool) -> Node:
-        if not top and id(t) not in self.own and self.stored(t):
+        if not top and self._memory(t):
             return load(self.read.buffer(self.nest, t, t.shape, at), at, mask)
         if t.op == "const":
             return const(t.arg, t.dtype.compute)
@@ -179,7 +171,7 @@ class _Pull:
 
     def _view(self, t: TensorNode, at: Indices, mask: Node | None) -> Node:
         source, by = t.src[0], t.arg
-        if by.reshape and by.mask is None and id(source) not in self.own and self.stored(source):
+        if by.reshape and by.mask is None and self._memory(source):
             return load(self.read.buffer(self.nest, source, t.shape, at), at, mask)
         to, m = by(at)
         if by.reshape and m is None and self._lies(source) and any(i.op in ("div", "mod") for e in to for i in N.walk(e)):
@@ -190,17 +182,20 @@ class _Pull:
             m = None
         both = m if mask is None else mask if m is None else mask & m
         e = self.elem(source, to, both)
-        return e if m is None or _loaded(e) else O.where(m, e, const(0, e.dtype))
+        return e if m is None or is_load(e) else O.where(m, e, const(0, e.dtype))
 
     def _lies(self, t: TensorNode) -> bool:
         """Whether a node is memory, or conversions of it."""
-        while t.op == "cast" and (id(t) in self.own or not self.stored(t)):
+        while t.op == "cast" and not self._memory(t):
             t = t.src[0]
+        return self._memory(t)
+
+    def _memory(self, t: TensorNode) -> bool:
         return id(t) not in self.own and self.stored(t)
 
     def _reshaped(self, t: TensorNode, to: TensorNode, at: Indices, mask: Node | None) -> Node:
         """Memory behind conversions, read in the shape of `to`: that spares divisions."""
-        if id(t) not in self.own and self.stored(t):
+        if self._memory(t):
             return load(self.read.buffer(self.nest, t, to.shape, at), at, mask)
         return O.cast(self._reshaped(t.src[0], to, at, mask), t.dtype.compute)
 
@@ -283,13 +278,6 @@ def _spread(t: TensorNode, name: str, keep: Indices) -> tuple[Indices, tuple[Nod
         else:
             full.append(next(rest))
     return tuple(full), tuple(summed)
-
-
-def _loaded(e: Node) -> bool:
-    """Whether an element is a load, converted or not: where its mask fails it is 0."""
-    while e.op == "cast":
-        e = e.src[0]
-    return e.op == "load"
 
 
 def _plain(at: Indices) -> bool:

@@ -54,7 +54,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "plan": frozenset({*_ORDER, "kernels"} - {"plan"}),
     "measure": frozenset({*_ORDER, "kernels"} - {"cache"}),
     "search": frozenset({*_ORDER, "kernels", "measure"}),
-    "tensor": frozenset({"ir", "targets", "devices", "plan", "cache", "search"}),
+    "tensor": frozenset({"ir", "targets", "opts", "devices", "plan", "cache", "search"}),
     "xp": frozenset({"ir", "tensor"}),
     "cli": frozenset({*_ALL, "tensor", "xp"}) - {"cli"},
 }

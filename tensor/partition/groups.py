@@ -101,8 +101,9 @@ def _ordered(graph: Graph, regions: Regions) -> list[Group]:
             group.rules.insert(0, regions.stored[id(n)][1])
             of[id(n)] = id(region.root)
     needs = {g: {s for s, uses in regions.readers.items() if g in uses} for g in groups}
+    read = _read_from_memory(regions)
     for n in graph.order:
-        for region in _hosts(n, regions):
+        for region in [] if _passes_much(n, regions, read) else _hosts(n, regions):
             a, b = of[id(n)], of[id(region.root)]
             if a != b and not _indirect(a, b, needs, of):
                 _join(groups, needs, of, a, b)
@@ -165,6 +166,30 @@ def _hosts(n: TensorNode, regions: Regions) -> list[KernelRegion]:
         if pointwise and same and n.op != "view" and r.base.size == n.size:
             out.append(r)
     return out
+
+
+PASSING = 1
+"""Arrays as large as a product that its kernel may read for the sake of other results. A product's tiles jump from row to row in each of them, which
+prefetchers do not follow: with an optimiser's three the kernel took 2.6 times what the product and the update take as two
+kernels (784 by 512 elements on one core; `benchmarks/tensor_vs.py --only mlp`)."""
+
+
+def _read_from_memory(regions: Regions) -> dict[int, list[TensorNode]]:
+    """By the id of a region's root: the arrays that it reads."""
+    out: dict[int, list[TensorNode]] = {}
+    for n in regions.graph.order:
+        if regions.graph.leaf(n) or id(n) in regions.stored:
+            for g in regions.uses[id(n)]:
+                out.setdefault(g, []).append(n)
+    return out
+
+
+def _passes_much(n: TensorNode, regions: Regions, read: dict[int, list[TensorNode]]) -> bool:
+    """Whether the kernels that read a product would have it read too many other arrays of its size, were they one with it."""
+    if id(n) not in regions.stored or regions.regions[id(n)].head is None:
+        return False
+    others = {id(m) for r in regions.readers[id(n)] for m in read.get(r, ()) if m is not n and m.size >= n.size}
+    return len(others) > PASSING
 
 
 def _siblings(groups: dict[int, Group], regions: Regions, needs: dict[int, set[int]], of: dict[int, int]) -> None:

@@ -113,7 +113,9 @@ def test_two_arguments_on_one_memory() -> None:
 
     f = tw.jit(step)
     w = own(4)
-    assert (f(w, w).numpy() == ramp(4) * 3 + 1).all()
+    with pytest.raises(tw.UsageError, match="another argument, which would not see the update"):
+        f(w, w)
+    assert (f(w, own(4)).numpy() == ramp(4) * 3 + 1).all()
     assert (w.numpy() == ramp(4) + 1).all()
 
 

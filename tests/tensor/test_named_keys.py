@@ -330,7 +330,7 @@ def grouped(dtype: str) -> Iterator[Case]:
 
 
 GRADIENT = ("attention_lse", "attention_delta", "attention_dq", "attention_dkv")
-"""What attention and its gradients are, in this order."""
+"""What attention and its gradients are."""
 
 
 @case(*GRADIENT)
@@ -378,7 +378,7 @@ def test_attention_and_its_gradients_are_the_four_named_kernels(dtype: str) -> N
         sizes = [{k: n for k, n in shape.items() if k in kernels.get(name).shape_names} for name in GRADIENT]
         made, named = texts(outs), [canonical(kernels.make(n, s, dtype)).text for n, s in zip(GRADIENT, sizes)]
         # attention_dkv keeps a gradient for each head of queries; here those that share keys are summed at once
-        assert made == named if shape["shared"] == 1 else made[:3] == named[:3]
+        assert sorted(made) == sorted(named) if shape["shared"] == 1 else set(named[:3]) < set(made) and len(made) == 5
 
 
 def test_every_named_kernel_has_a_case() -> None:
