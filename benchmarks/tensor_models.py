@@ -9,7 +9,7 @@ from typing import Any
 
 from tensor_cases import LEARNING, TensorCase
 from tilewright import Tensor, nn
-from tilewright.tensor.grad import value_and_grad, vjp
+from tilewright.tensor.gradients.grad import value_and_grad, vjp
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
 example = import_module("gpt2")

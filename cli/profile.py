@@ -46,7 +46,7 @@ def run(args: Namespace) -> int:
 
 
 def _script(file: str, arguments: list[str], profile: Profile) -> int:
-    from ..tensor.observe import observing
+    from ..tensor.running.observe import observing
 
     argv, path = sys.argv, list(sys.path)
     sys.argv = [file, *arguments]

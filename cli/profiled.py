@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ..ir.kernel import Kernel
-    from ..tensor.observe import Event
+    from ..tensor.running.observe import Event
 
 MOST_TRACED = 1_000_000
 """Events that a trace holds at most."""
@@ -146,7 +146,7 @@ def _row(s: _Sum) -> ProfileRow:
     from ..devices import get
     from ..ir.cost import cost
     from ..measure.roofline import roofline
-    from ..tensor.programs import found_for
+    from ..tensor.running.programs import found_for
 
     prog = found_for(s.kernel, s.device)
     threads = s.threads or (prog.threads if prog is not None else 1)

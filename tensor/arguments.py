@@ -7,7 +7,7 @@ from itertools import count
 from typing import Any
 
 from ..ir.dtypes import DType
-from .node import make
+from .graph.node import make
 from .tensor import Tensor
 
 _number = count()

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from ..ir.dtypes import DType
 from ..ir.errors import UsageError
-from .assigning import assign, fitting
+from .gradients.reverse import gradients
+from .gradients.tracking import LEAVES, behind, keeps
+from .graph.lines import at, user_line
+from .graph.maps import Shape
+from .graph.node import TensorNode, constant_of
+from .graph.primitives import cast, const, stop_gradient
 from .leaves import from_data, from_numpy, leaf
-from .lines import at, user_line
-from .maps import Shape
-from .node import TensorNode, constant_of
 from .ops.elementwise import binary
-from .primitives import cast, const, stop_gradient
-from .reverse import gradients
-from .run import realise
-from .tracking import LEAVES, behind, keeps
+from .running.assigning import assign, fitting
+from .running.run import realise
 
 if TYPE_CHECKING:
     import numpy as np

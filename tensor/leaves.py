@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 from ..ir.dtypes import DType
 from ..ir.dtypes import dtype as dtype_of
 from ..ir.errors import TilewrightError, UsageError
-from . import buffers
-from .lines import user_line, with_line
-from .node import TensorNode, make
-from .promotion import DEFAULT_FLOAT
-from .run import realise
+from .graph.lines import user_line, with_line
+from .graph.node import TensorNode, make
+from .graph.promotion import DEFAULT_FLOAT
+from .memory import buffers
+from .running.run import realise
 
 if TYPE_CHECKING:
     import numpy as np

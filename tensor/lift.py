@@ -8,13 +8,13 @@ from functools import wraps
 from typing import Any
 
 from ..ir.errors import TilewrightError, UsageError
-from .assigning import assign
-from .capturing import check_captured
+from .graph.lines import at, user_line, with_line
+from .graph.node import TensorNode
+from .graph.symbols import SymbolicSize, symbolic
 from .handle import TensorHandle
 from .leaves import as_array, from_numpy
-from .lines import at, user_line, with_line
-from .node import TensorNode
-from .symbols import SymbolicSize, symbolic
+from .running.assigning import assign
+from .running.capturing import check_captured
 
 
 def lowered(x: Any, devices: list[str]) -> Any:

@@ -7,7 +7,8 @@ from typing import Any
 
 from ..ir.dtypes import DType
 from ..ir.dtypes import dtype as dtype_of
-from .assigning import assign
+from .graph.primitives import cast
+from .graph.symbols import SymbolicSize, size
 from .handle import TensorHandle, node_of
 from .leaves import leaf
 from .lift import all_lifted, in_place, lifted, operator
@@ -25,8 +26,7 @@ from .ops import sorting as S
 from .ops import updating as U
 from .ops.creation import tril, triu
 from .ops.powers import power
-from .primitives import cast
-from .symbols import SymbolicSize, size
+from .running.assigning import assign
 
 as_node = node_of
 

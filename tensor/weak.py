@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .node import TensorNode, walk
+from .graph.node import TensorNode, walk
 
 _KEEPS = ("elementwise", "cast", "const")
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 from tilewright.ir.node import Node
-from tilewright.tensor.maps import Indices
-from tilewright.tensor.node import Loaded, TensorNode, walk
+from tilewright.tensor.graph.maps import Indices
+from tilewright.tensor.graph.node import Loaded, TensorNode, walk
 
 Array = np.ndarray[Any, Any]
 _REDUCE = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}

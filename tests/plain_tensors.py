@@ -1,9 +1,9 @@
 """Plain expressions of tensors that several tests use, and NumPy's values of them."""
 
 import numpy as np
-from tilewright.tensor import maps
-from tilewright.tensor import primitives as T
-from tilewright.tensor.calls import call_list
+from tilewright.tensor.fusion.calls import call_list
+from tilewright.tensor.graph import maps
+from tilewright.tensor.graph import primitives as T
 from tilewright.tensor.ops.elementwise import where
 from tilewright.tensor.tensor import Tensor
 

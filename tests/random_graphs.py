@@ -13,7 +13,7 @@ from graph_items import DTYPES, FLOATS, MOST, SIZES, GraphInMaking, Item, Unfit,
 from tilewright import xp
 from tilewright.plan import canonical_of
 from tilewright.tensor import Tensor
-from tilewright.tensor.calls import KernelCall, call_list
+from tilewright.tensor.fusion.calls import KernelCall, call_list
 from tilewright.tensor.ops.updating import scatter_add
 
 

@@ -24,7 +24,7 @@ from ..tensor.ops import reduction as _R
 from ..tensor.ops import sorting as _S
 from ..tensor.ops.einsum import einsum as _einsum
 from ..tensor.ops.powers import power as _power
-from . import linalg as linalg
+from . import linalg
 from .creation import (
     arange,
     asarray,

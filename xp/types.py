@@ -11,7 +11,7 @@ from ..ir.dtypes import DType
 from ..ir.dtypes import dtype as dtype_of
 from ..ir.errors import KernelError
 from ..tensor import Tensor
-from ..tensor.promotion import DEFAULT_FLOAT, DEFAULT_INT, of_scalar, promote
+from ..tensor.graph.promotion import DEFAULT_FLOAT, DEFAULT_INT, of_scalar, promote
 
 KINDS: dict[str, tuple[DType, ...]] = {
     "bool": (D.bool_,),

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from ...ir.kernel import Kernel
-    from ...tensor.fused import GraphFacts, KernelFacts, TensorFacts
+    from ...tensor.fusion.fused import GraphFacts, KernelFacts, TensorFacts
 
 
 def run(args: Namespace) -> int:

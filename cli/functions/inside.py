@@ -17,7 +17,7 @@ from ...kernels.user import split_path
 from .arguments import Placeholders, parse_specs
 
 if TYPE_CHECKING:
-    from ...tensor.node import TensorNode
+    from ...tensor.graph.node import TensorNode
 
 _OURS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
 _NOT_OURS = tuple(_OURS + folder + os.sep for folder in ("examples", "tests", "benchmarks"))
@@ -36,8 +36,8 @@ def answer(path: str, shape: str | None, dtype: str | None) -> tuple[Any, ...]:
 
 
 def _graph(path: str, shape: str | None, dtype: str | None) -> tuple[Any, ...]:
-    from ...tensor.calls import KernelCall, call_list, leaves_of
-    from ...tensor.fused import graph_facts
+    from ...tensor.fusion.calls import KernelCall, call_list, leaves_of
+    from ...tensor.fusion.fused import graph_facts
     from ...tensor.tensor import Tensor
     from ...tensor.trees import flatten
 
@@ -67,7 +67,7 @@ def _called(
 ) -> tuple[Any, list[TensorNode]]:
     """The result, and new values of tensors that were assigned to. `captured`: the function is under `jit`, and what holds
     while it is captured holds here."""
-    from ...tensor.capturing import capturing
+    from ...tensor.running.capturing import capturing
 
     try:
         with capturing(path) if captured else nullcontext() as made:

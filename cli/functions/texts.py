@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ..style import bytes_text
 
 if TYPE_CHECKING:
-    from ...tensor.fused import GraphFacts, TensorFacts
+    from ...tensor.fusion.fused import GraphFacts, TensorFacts
 
 
 def summary(facts: GraphFacts) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from math import pi, sqrt
 
 from ...ir.errors import UsageError
-from ..node import TensorNode
-from ..primitives import cast, elementwise, expand, stop_gradient
-from ..promotion import to_float
+from ..graph.node import TensorNode
+from ..graph.primitives import cast, elementwise, expand, stop_gradient
+from ..graph.promotion import to_float
 from .arithmetic import clip
 from .elementary import times
 from .elementwise import choose, like

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ...ir.dtypes import bool_, int8
 from ...ir.errors import UsageError
-from ..node import TensorNode
-from ..primitives import cast, elementwise
-from ..promotion import Scalar
+from ..graph.node import TensorNode
+from ..graph.primitives import cast, elementwise
+from ..graph.promotion import Scalar
 from .elementwise import Operand, binary, choose, divide, floats, like, together
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ...ir.dtypes import bool_, float64
 from ...ir.errors import UsageError
-from ..node import TensorNode
-from ..primitives import elementwise, expand
+from ..graph.node import TensorNode
+from ..graph.primitives import elementwise, expand
 from .elementwise import Operand, binary, broadcast_shape, like, together, truth
 
 

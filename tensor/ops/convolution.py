@@ -4,9 +4,9 @@ contractions. Layout: (batch, channels, space …); weights (out, in / groups, t
 from __future__ import annotations
 
 from ...ir.errors import UsageError
-from ..node import TensorNode
-from ..primitives import cast, elementwise, expand, reduce, reshape
-from ..promotion import promote
+from ..graph.node import TensorNode
+from ..graph.primitives import cast, elementwise, expand, reduce, reshape
+from ..graph.promotion import promote
 from .joining import pad
 from .movement import flip, part
 from .movement import permute as _permute

@@ -8,11 +8,11 @@ from math import ceil
 from ...ir.dtypes import DType, bool_, float64, int64
 from ...ir.dtypes import dtype as dtype_of
 from ...ir.errors import UsageError
-from ..maps import Shape
-from ..node import TensorNode
-from ..primitives import cast, const, elementwise, expand, iota, reshape
-from ..promotion import DEFAULT_FLOAT, Scalar, default_of
-from ..symbols import SymbolicSize, int_size, size
+from ..graph.maps import Shape
+from ..graph.node import TensorNode
+from ..graph.primitives import cast, const, elementwise, expand, iota, reshape
+from ..graph.promotion import DEFAULT_FLOAT, Scalar, default_of
+from ..graph.symbols import SymbolicSize, int_size, size
 from .elementwise import broadcast_shape, choose, like
 
 Kind = str | DType | None

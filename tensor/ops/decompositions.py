@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...ir.dtypes import int64
 from ...ir.errors import UsageError
-from ..maps import Shape
-from ..node import HostCall, TensorNode
-from ..primitives import cast, elementwise, host, reshape
-from ..promotion import promote, to_float
+from ..graph.maps import Shape
+from ..graph.node import HostCall, TensorNode
+from ..graph.primitives import cast, elementwise, host, reshape
+from ..graph.promotion import promote, to_float
 from .arithmetic import absolute
 from .creation import eye
 from .elementwise import broadcast_shape, like, truth

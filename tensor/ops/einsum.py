@@ -10,11 +10,11 @@ from itertools import combinations
 from string import ascii_letters
 
 from ...ir.errors import UsageError
-from .. import maps
-from ..node import TensorNode
-from ..primitives import cast, elementwise, expand, reduce, reshape, view
-from ..promotion import promote
-from ..symbols import product
+from ..graph import maps
+from ..graph.node import TensorNode
+from ..graph.primitives import cast, elementwise, expand, reduce, reshape, view
+from ..graph.promotion import promote
+from ..graph.symbols import product
 
 OPTIMAL = 7
 Labels = tuple[str, ...]

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from math import log as _log
 
-from ..node import TensorNode
-from ..primitives import cast, elementwise
-from ..promotion import to_float
+from ..graph.node import TensorNode
+from ..graph.primitives import cast, elementwise
+from ..graph.promotion import to_float
 from .elementwise import Operand, choose, floating, floats, like
 
 

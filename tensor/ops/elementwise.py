@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from ...ir.dtypes import DType, bool_, float64, int64
 from ...ir.errors import UsageError
-from ..maps import Shape
-from ..node import TensorNode
-from ..primitives import cast, const, elementwise, expand
-from ..promotion import Scalar, default_of, of_scalar, promote, to_float
+from ..graph.maps import Shape
+from ..graph.node import TensorNode
+from ..graph.primitives import cast, const, elementwise, expand
+from ..graph.promotion import Scalar, default_of, of_scalar, promote, to_float
 from ..weak import weak
 
 Operand = TensorNode | bool | int | float

@@ -8,10 +8,10 @@ from typing import Any
 from ...ir.dtypes import int64
 from ...ir.errors import UsageError
 from ...ir.node import Node
-from .. import maps
-from ..maps import Shape
-from ..node import Gathered, Loaded, TensorNode
-from ..primitives import cast, const, elementwise, expand, gather, reshape, view
+from ..graph import maps
+from ..graph.maps import Shape
+from ..graph.node import Gathered, Loaded, TensorNode
+from ..graph.primitives import cast, const, elementwise, expand, gather, reshape, view
 from .elementwise import broadcast_shape, choose
 from .keys import IndexKey, parsed
 from .movement import dims

@@ -9,12 +9,12 @@ from ...ir.dtypes import int64
 from ...ir.errors import UsageError
 from ...ir.node import Node
 from ...ir.node import const as node_const
-from .. import maps
-from ..maps import Shape
-from ..node import TensorNode
-from ..primitives import cast, const, elementwise, expand, reshape, view
-from ..promotion import Scalar, promote
-from ..symbols import size
+from ..graph import maps
+from ..graph.maps import Shape
+from ..graph.node import TensorNode
+from ..graph.primitives import cast, const, elementwise, expand, reshape, view
+from ..graph.promotion import Scalar, promote
+from ..graph.symbols import size
 from .creation import along
 from .elementwise import choose
 from .movement import dims, expand_dims

@@ -9,11 +9,11 @@ from typing import Any
 
 from ...ir.dtypes import bool_
 from ...ir.errors import UsageError
-from ..capturing import check_captured
+from ..graph.maps import Shape
+from ..graph.node import TensorNode
+from ..graph.symbols import SymbolicSize, below, int_size, symbolic
 from ..leaves import from_data, from_numpy, values
-from ..maps import Shape
-from ..node import TensorNode
-from ..symbols import SymbolicSize, below, int_size, symbolic
+from ..running.capturing import check_captured
 
 Pick = tuple[int, int, int]
 """(start, step, length) along a dimension."""

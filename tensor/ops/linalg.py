@@ -7,9 +7,9 @@ from math import prod
 
 from ...ir.dtypes import DType
 from ...ir.errors import UsageError
-from ..node import TensorNode
-from ..primitives import cast, elementwise, expand, reduce, reshape
-from ..promotion import promote
+from ..graph.node import TensorNode
+from ..graph.primitives import cast, elementwise, expand, reduce, reshape
+from ..graph.promotion import promote
 from .elementwise import binary, broadcast_shape, together
 from .joining import joined
 from .movement import diagonal, dims, part, permute, transposed

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ...ir.dtypes import int64
 from ...ir.errors import UsageError
-from ..node import TensorNode
-from ..primitives import cast, const, elementwise, expand, reduce, reshape, stop_gradient
-from ..promotion import to_float
+from ..graph.node import TensorNode
+from ..graph.primitives import cast, const, elementwise, expand, reduce, reshape, stop_gradient
+from ..graph.promotion import to_float
 from .activations import log_softmax
 from .creation import along
 from .elementary import times

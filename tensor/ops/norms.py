@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from math import prod
 
 from ...ir.errors import UsageError
-from ..node import TensorNode
-from ..primitives import cast, elementwise, expand, reshape
-from ..promotion import promote, to_float
+from ..graph.node import TensorNode
+from ..graph.primitives import cast, elementwise, expand, reshape
+from ..graph.promotion import promote, to_float
 from .elementary import rsqrt
 from .elementwise import like
 from .reduction import mean, reduced

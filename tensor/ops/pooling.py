@@ -5,9 +5,9 @@ from __future__ import annotations
 from math import prod
 
 from ...ir.errors import UsageError
-from ..node import TensorNode
-from ..primitives import cast, elementwise, reduce
-from ..promotion import to_float
+from ..graph.node import TensorNode
+from ..graph.primitives import cast, elementwise, reduce
+from ..graph.promotion import to_float
 from .elementwise import choose, like
 from .reduction import mean
 from .windows import Padding, Sizes, inside_windows, layout, several, windows

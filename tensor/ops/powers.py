@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ...ir.dtypes import bool_, int8
 from ...ir.errors import UsageError
-from ..node import HostCall, TensorNode, constant_of
-from ..primitives import cast, elementwise, host
+from ..graph.node import HostCall, TensorNode, constant_of
+from ..graph.primitives import cast, elementwise, host
 from .elementwise import Operand, choose, like, together
 from .hosted import integer_power
 

@@ -12,8 +12,8 @@ from math import pi
 from ...ir.dtypes import DType, float32, float64, int64, uint32, uint64
 from ...ir.dtypes import dtype as dtype_of
 from ...ir.errors import UsageError
-from ..node import TensorNode, constant_of
-from ..primitives import cast, const, elementwise, iota, reshape
+from ..graph.node import TensorNode, constant_of
+from ..graph.primitives import cast, const, elementwise, iota, reshape
 from .creation import shape_of
 from .elementary import times
 from .elementwise import choose, like

@@ -8,11 +8,11 @@ from math import prod as product_of
 from ...ir.dtypes import DType, bool_, int32, int64
 from ...ir.dtypes import dtype as dtype_of
 from ...ir.errors import UsageError
-from .. import maps
-from ..node import TensorNode
-from ..primitives import cast, const, elementwise, expand, reduce, reshape, scan, stop_gradient, view
-from ..promotion import sum_type, to_float
-from ..symbols import SymbolicSize
+from ..graph import maps
+from ..graph.node import TensorNode
+from ..graph.primitives import cast, const, elementwise, expand, reduce, reshape, scan, stop_gradient, view
+from ..graph.promotion import sum_type, to_float
+from ..graph.symbols import SymbolicSize
 from .creation import along
 from .elementwise import choose, like, truth
 from .movement import dims, kept

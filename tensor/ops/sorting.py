@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from ...ir.dtypes import int64
 from ...ir.errors import UsageError
+from ..graph.node import HostCall, TensorNode
+from ..graph.primitives import cast, host
 from ..leaves import from_numpy, values
-from ..node import HostCall, TensorNode
-from ..primitives import cast, host
 from . import hosted
 from .elementwise import Operand, floats, together
 from .movement import dims, part

@@ -9,12 +9,12 @@ from ...ir.dtypes import bool_, int64
 from ...ir.errors import UsageError
 from ...ir.node import Node
 from ...ir.node import const as node_const
-from .. import maps
-from ..maps import Shape
-from ..node import Gathered, Loaded, Scattered, TensorNode
-from ..primitives import cast, const, elementwise, expand, gather, iota, reshape, scatter, view
-from ..promotion import Scalar, promote
-from ..symbols import number
+from ..graph import maps
+from ..graph.maps import Shape
+from ..graph.node import Gathered, Loaded, Scattered, TensorNode
+from ..graph.primitives import cast, const, elementwise, expand, gather, iota, reshape, scatter, view
+from ..graph.promotion import Scalar, promote
+from ..graph.symbols import number
 from .creation import along
 from .elementwise import broadcast_shape
 from .indexing import _spread, _wrapped

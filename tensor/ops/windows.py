@@ -10,10 +10,10 @@ from ...ir.dtypes import int64
 from ...ir.errors import UsageError
 from ...ir.node import Node
 from ...ir.node import const as node_const
-from .. import maps
-from ..maps import Shape
-from ..node import TensorNode
-from ..primitives import const, elementwise, view
+from ..graph import maps
+from ..graph.maps import Shape
+from ..graph.node import TensorNode
+from ..graph.primitives import const, elementwise, view
 from .creation import along
 
 Sizes = int | Sequence[int]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..node import TensorNode
+from ..graph.node import TensorNode
 
 _FLOPS = {
     "exp": 12,

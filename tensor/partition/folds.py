@@ -10,9 +10,9 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
-from ..graph import Graph
-from ..node import TensorNode
-from ..symbols import most, product
+from ..graph.node import TensorNode
+from ..graph.order import Graph
+from ..graph.symbols import most, product
 from .cost import FLOPS_PER_BYTE
 from .heads import is_contraction, is_head
 

@@ -6,9 +6,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from ...ir.dtypes import DType
-from ..graph import Graph
-from ..maps import Indices
-from ..node import TensorNode
+from ..graph.maps import Indices
+from ..graph.node import TensorNode
+from ..graph.order import Graph
 from .folds import find_folds
 from .heads import epilogue, is_contraction, is_head
 from .kept import kept_types

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import weakref
 
-from ..graph import Graph
-from ..node import TensorNode, walk
+from ..graph.node import TensorNode, walk
+from ..graph.order import Graph
 
 
 def is_contraction(t: TensorNode) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from ...ir.dtypes import DType
-from ..node import TensorNode
+from ..graph.node import TensorNode
 from .heads import is_contraction
 
 FEWER = 4

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..graph import Graph
-from ..node import TensorNode
+from ..graph.node import TensorNode
+from ..graph.order import Graph
 
 OPERATIONS = 160
 """Nodes of a kernel's expressions."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from ...ir import index as ix
 from ...ir.node import Node, const
 from ...ir.operators import substitute
-from ..maps import Indices
-from ..node import Gathered, Loaded, TensorNode
-from ..symbols import axis, most
+from ..graph.maps import Indices
+from ..graph.node import Gathered, Loaded, TensorNode
+from ..graph.symbols import axis, most
 
 ZERO = const(0)
 

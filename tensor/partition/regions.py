@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ...ir.node import Node
-from ..graph import Graph
-from ..maps import Indices
-from ..node import TensorNode
-from ..symbols import axis
+from ..graph.maps import Indices
+from ..graph.node import TensorNode
+from ..graph.order import Graph
+from ..graph.symbols import axis
 from . import cost
 from .places import ZERO, axes_in, gathered, plain, spread, through, units
 from .rules import Rule

@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 from ...ir import index as ix
 from ...ir.node import Node, axes_of, const
-from ..maps import Indices, Shape
-from ..node import TensorNode
-from ..symbols import axis
+from ..graph.maps import Indices, Shape
+from ..graph.node import TensorNode
+from ..graph.symbols import axis
 from .heads import is_contraction
 
 Splits = tuple[int, ...]

@@ -9,7 +9,7 @@ import pytest
 from tilewright.cli.profile import coloured
 from tilewright.cli.profiled import Profile, ProfileRow, gains
 from tilewright.kernels import get
-from tilewright.tensor.observe import Event
+from tilewright.tensor.running.observe import Event
 
 from .conftest import Tune
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from tilewright.tensor import Tensor, small
-from tilewright.tensor.run import realise
+from tilewright.tensor import Tensor
+from tilewright.tensor.graph import small
+from tilewright.tensor.running.run import realise
 
 EPS = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52}
 

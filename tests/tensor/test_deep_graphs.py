@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from tilewright import xp
 from tilewright.tensor import Tensor
-from tilewright.tensor.calls import call_list, key_of
-from tilewright.tensor.detached import detached
+from tilewright.tensor.fusion.calls import call_list, key_of
+from tilewright.tensor.running.detached import detached
 
 pytestmark = pytest.mark.slow
 

@@ -10,15 +10,15 @@ from differences import check
 from tilewright.ir.canonical import canonical
 from tilewright.ir.dtypes import float32
 from tilewright.kernels import attention_delta, attention_dkv, attention_dq, attention_lse
-from tilewright.tensor import primitives as P
-from tilewright.tensor.calls import KernelCall, call_list
-from tilewright.tensor.node import TensorNode, walk
+from tilewright.tensor.fusion.calls import KernelCall, call_list
+from tilewright.tensor.gradients.reverse import gradients
+from tilewright.tensor.graph import primitives as P
+from tilewright.tensor.graph.node import TensorNode, walk
 from tilewright.tensor.ops import elementwise as E
 from tilewright.tensor.ops import linalg as L
 from tilewright.tensor.ops import movement as M
 from tilewright.tensor.ops import reduction as R
 from tilewright.tensor.partition.heads import is_contraction
-from tilewright.tensor.reverse import gradients
 from tilewright.tensor.tensor import Tensor
 
 pytestmark = pytest.mark.many
@@ -100,8 +100,8 @@ def test_cross_entropy_of_a_product() -> None:
     h, w = rng.standard_normal((3, 2)), rng.standard_normal((4, 2))
 
     def loss(h: TensorNode, w: TensorNode) -> TensorNode:
-        from tilewright.tensor import maps
-        from tilewright.tensor.node import Gathered, Loaded
+        from tilewright.tensor.graph import maps
+        from tilewright.tensor.graph.node import Gathered, Loaded
 
         s = L.matmul(h, M.transposed(w))
         m = P.stop_gradient(R.max(s, -1, keepdims=True))

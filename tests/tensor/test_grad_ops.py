@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from differences import check
-from tilewright.tensor.node import TensorNode
+from tilewright.tensor.graph.node import TensorNode
 from tilewright.tensor.ops import activations as A
 from tilewright.tensor.ops import arithmetic as N
 from tilewright.tensor.ops import convolution as V

@@ -12,15 +12,15 @@ from node_values import value
 from tilewright.ir.errors import UsageError
 from tilewright.ir.index import floordiv
 from tilewright.ir.node import const as index
-from tilewright.tensor import maps
-from tilewright.tensor import primitives as P
-from tilewright.tensor.maps import IndexMap
-from tilewright.tensor.node import Gathered, HostCall, Loaded, Scattered, TensorNode
+from tilewright.tensor.gradients.reverse import gradients
+from tilewright.tensor.graph import maps
+from tilewright.tensor.graph import primitives as P
+from tilewright.tensor.graph.maps import IndexMap
+from tilewright.tensor.graph.node import Gathered, HostCall, Loaded, Scattered, TensorNode
 from tilewright.tensor.ops import elementwise as E
 from tilewright.tensor.ops import linalg as L
 from tilewright.tensor.ops import movement as M
 from tilewright.tensor.ops import reduction as R
-from tilewright.tensor.reverse import gradients
 from tilewright.tensor.tensor import Tensor
 
 pytestmark = pytest.mark.many

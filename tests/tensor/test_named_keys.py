@@ -13,7 +13,7 @@ from tilewright.ir.canonical import canonical
 from tilewright.ir.dtypes import dtype as dtype_of
 from tilewright.kernels.common import span
 from tilewright.tensor import Tensor, nn, vjp
-from tilewright.tensor.calls import KernelCall, call_list, leaves_of
+from tilewright.tensor.fusion.calls import KernelCall, call_list, leaves_of
 
 pytestmark = pytest.mark.many
 

@@ -10,7 +10,7 @@ import pytest
 from scipy import special
 from tilewright import Tensor
 from tilewright.ir.errors import UsageError
-from tilewright.tensor.calls import call_list
+from tilewright.tensor.fusion.calls import call_list
 from tilewright.tensor.lift import lifted
 from tilewright.tensor.ops import activations as A
 from tilewright.tensor.ops import convolution as C

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from plain_tensors import array, block, causal, f64, gelu, layernorm, listed, parameters, scores, softmax
 from scipy.special import erf
-from tilewright.tensor import primitives as T
+from tilewright.tensor.graph import primitives as T
 from tilewright.tensor.ops.elementwise import where
 from tilewright.tensor.partition import Rule
-from tilewright.tensor.run import realise
+from tilewright.tensor.running.run import realise
 from tilewright.tensor.tensor import Tensor
 
 
@@ -117,7 +117,7 @@ def test_arrays_without_elements():
 
 
 def test_one_list_serves_graphs_that_differ_in_memory_only():
-    from tilewright.tensor.run import listed as kept
+    from tilewright.tensor.running.run import listed as kept
 
     x, y = array(4, 4), array(4, 4)
     first = kept([softmax(x).node])

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from node_values import value
 from tilewright.ir.errors import UsageError
-from tilewright.tensor import maps
-from tilewright.tensor import primitives as P
-from tilewright.tensor.grad import checkpoint, grad
-from tilewright.tensor.node import Gathered, HostCall, Loaded, Scattered, TensorNode
+from tilewright.tensor.gradients.grad import checkpoint, grad
+from tilewright.tensor.gradients.vmap import vmap
+from tilewright.tensor.graph import maps
+from tilewright.tensor.graph import primitives as P
+from tilewright.tensor.graph.node import Gathered, HostCall, Loaded, Scattered, TensorNode
 from tilewright.tensor.ops import elementwise as E
 from tilewright.tensor.ops import linalg as L
 from tilewright.tensor.tensor import Tensor
-from tilewright.tensor.vmap import vmap
 
 pytestmark = pytest.mark.many
 rng = np.random.default_rng(0)

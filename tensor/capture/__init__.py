@@ -1,0 +1,1 @@
+"""`jit`: functions captured once, looked up, built, planned in memory and replayed."""

@@ -1,0 +1,184 @@
+"""Capturing: a function is called once on arguments without values, and what it builds is taken down.
+
+What comes of it is a graph whose leaves are the arguments (slots) and the tensors from outside that it read, the tensors
+it assigned to, and the tree it returned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import Any
+
+from ...ir.dtypes import float64, int64
+from ...ir.errors import UsageError
+from ..graph import primitives as P
+from ..graph.node import HostCall, Slot, TensorNode, make, walk
+from ..memory.buffers import BufferCell, TensorBuffer
+from ..running.capturing import Capture, capturing, outside
+from ..running.run import realise
+from ..tensor import Tensor
+from ..trees import Structure, flatten
+from .arguments import Arguments
+
+_number = count()
+
+
+@dataclass(frozen=True)
+class ArraySource:
+    """Where an array of a call comes from. `kind`: 'argument' (a tensor of the call), 'number' (one that is a parameter),
+    'closure' (a tensor from outside), 'out' (what is computed), 'constant' (no tensor at all: `value`)."""
+
+    kind: str
+    place: int = 0
+    value: Any = None
+
+
+@dataclass
+class CapturedState:
+    """A tensor that the function assigns to: argument `place`, or closure `place` with its `tensor`. `new`: the output
+    that has its values afterwards."""
+
+    kind: str
+    place: int
+    new: int
+    tensor: Tensor | None = None
+
+
+@dataclass
+class CapturedGraph:
+    """`outs`: nodes to compute. `leaves`: by the id of a leaf where its values are. `closures`: where tensors from outside
+    are found. `results`: the leaves of what is returned, in `structure`. `dynamic`: the numbers that are parameters. `symbols`: names and ranges
+    of symbolic sizes."""
+
+    outs: list[TensorNode]
+    leaves: dict[int, ArraySource]
+    closures: list[BufferCell]
+    results: list[ArraySource]
+    structure: Structure
+    states: list[CapturedState]
+    device: str
+    dynamic: tuple[int, ...]
+    slots: list[TensorNode] = field(default_factory=list)
+    symbols: tuple[tuple[str, int, int], ...] = ()
+
+
+def capture(
+    function: Callable[..., Any], name: str, given: Arguments, dynamic: Sequence[int], default: str, numbered: dict[int, int]
+) -> CapturedGraph:
+    """Call `function` once. `dynamic`: positions of the numbers that are parameters; `numbered` gets the numbers of their
+    slots. `default`: the device where nothing says which. Raises UsageError where a value is asked for, and whatever the
+    function raises."""
+    device = _device(given.buffers, default)
+    shapes = given.shapes if given.shapes is not None else [b.shape for b in given.buffers]
+    slots = [_slot(s, b.dtype, Slot(next(_number), b.range)) for s, b in zip(shapes, given.buffers, strict=True)]
+    numbers: list[Any] = list(given.numbers)
+    for i in dynamic:
+        numbered[i] = next(_number)
+        slots.append(_slot((), float64 if isinstance(numbers[i], float) else int64, Slot(numbered[i], None, True)))
+        numbers[i] = Tensor.of(slots[-1], device)
+    placeholders = [Tensor.of(n, device) for n in slots[: len(given.buffers)]]
+    args, kwargs = given.layout.rebuilt(placeholders, numbers)
+    with capturing(name) as made:
+        result = function(*args, **kwargs)
+        leaves, structure = flatten(result)
+        nodes = [x.node if isinstance(x, Tensor) else None for x in leaves]
+        assigned = [(tensor, old, tensor.node) for tensor, old in made.assigned.values() if tensor.node is not old]
+    graph = _Graph(made, slots, len(placeholders), placeholders, device, tuple(dynamic))
+    symbols = tuple(sorted((s.arg.name, s.arg.lo, s.arg.hi) for s in given.values))
+    return replace(graph.finished(leaves, nodes, structure, assigned), symbols=symbols)
+
+
+def _slot(shape: tuple[int, ...], dtype: Any, arg: Slot) -> TensorNode:
+    return make("slot", (), arg, shape, dtype)
+
+
+def _device(buffers: Sequence[TensorBuffer], default: str) -> str:
+    found = dict.fromkeys(b.device for b in buffers)
+    if len(found) > 1:
+        raise UsageError(f"arguments lie on different devices ({', '.join(found)}): move them to one with .to()")
+    return next(iter(found), default)
+
+
+class _Graph:
+    """Puts together what a capture left."""
+
+    def __init__(
+        self, made: Capture, slots: list[TensorNode], tensors: int, placeholders: list[Tensor], device: str, dynamic: tuple[int, ...]
+    ) -> None:
+        self.made, self.slots, self.placeholders, self.device, self.dynamic = made, slots, placeholders, device, dynamic
+        self.places = {
+            id(n): ArraySource("argument", i) if i < tensors else ArraySource("number", i - tensors) for i, n in enumerate(slots)
+        }
+        self.closures: list[BufferCell] = []
+        self.known: dict[int, ArraySource] = {}
+        self.outs: list[TensorNode] = []
+        self.numbers: dict[int, int] = {}
+        self.news: set[int] = set()
+        self.inside = made.made()
+
+    def finished(
+        self, leaves: list[Any], nodes: list[TensorNode | None], structure: Structure,
+        assigned: list[tuple[Tensor, TensorNode, TensorNode]],
+    ) -> CapturedGraph:  # fmt: skip
+        self._compute_outside([n for n in nodes if n is not None] + [n for _, old, new in assigned for n in (old, new)])
+        results = [ArraySource("constant", 0, x) if n is None else self._source(n) for x, n in zip(leaves, nodes, strict=True)]
+        states = [s for a in assigned if (s := self._state(*a)) is not None]
+        found: dict[int, ArraySource] = {}
+        for n in walk(self.outs):
+            if n.data is not None or n.op == "slot":
+                found[id(n)] = self._source(n)
+        return CapturedGraph(self.outs, found, self.closures, results, structure, states, self._placed(), self.dynamic, self.slots)
+
+    def _compute_outside(self, roots: list[TensorNode]) -> None:
+        """What was made outside and not computed yet has its values now: later calls read them."""
+        made = self.inside
+        lazy = [n for n in walk(roots, lambda n: n.data is not None or id(n) not in made) if n.data is None and n.src and id(n) not in made]
+        with outside():
+            realise(lazy, self.device)
+
+    def _source(self, n: TensorNode) -> ArraySource:
+        """Where a node's values are found."""
+        if id(n) in self.places:
+            return self.places[id(n)]
+        if n.data is not None:
+            return self._closure(n.data)
+        if id(n) not in self.numbers:
+            self.numbers[id(n)] = len(self.outs)
+            self.outs.append(n)
+        return ArraySource("out", self.numbers[id(n)])
+
+    def _closure(self, buffer: TensorBuffer) -> ArraySource:
+        if buffer.cell is None:
+            buffer.cell = BufferCell(buffer)
+        cell = buffer.cell
+        if id(cell) not in self.known:
+            self.known[id(cell)] = ArraySource("closure", len(self.closures))
+            self.closures.append(cell)
+        return self.known[id(cell)]
+
+    def _state(self, tensor: Tensor, old: TensorNode, new: TensorNode) -> CapturedState | None:
+        """A tensor that was assigned to; None for one that was made in the capture, and ends with it."""
+        where = self.places.get(id(old))
+        if where is not None and not any(t is tensor for t in self.placeholders):
+            return None
+        if where is None:
+            if id(old) in self.inside or old.data is None:
+                return None
+            where = self._closure(old.data)
+        if new.data is not None or id(new) in self.places or id(new) in self.news:
+            new = P.host(HostCall("copy", _same, (len(self.news),)), (new,), new.shape, new.dtype)
+        self.news.add(id(new))
+        return CapturedState(where.kind, where.place, self._source(new).place, None if where.kind == "argument" else tensor)
+
+    def _placed(self) -> str:
+        """The one device of all leaves. Raises UsageError."""
+        found = dict.fromkeys([*(c.buffer.device for c in self.closures), *([self.device] if self.slots else [])])
+        if len(found) > 1:
+            raise UsageError(f"{self.made.name} reads tensors on different devices ({', '.join(found)}): move them to one with .to()")
+        return next(iter(found), self.device)
+
+
+def _same(x: Any) -> Any:
+    """NumPy's part of a copy: what it returns is written to memory of its own."""
+    return x

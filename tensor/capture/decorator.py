@@ -1,0 +1,181 @@
+"""`jit`: a function of tensors, captured once for each kind of arguments and replayed with almost no overhead."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from functools import update_wrapper
+from typing import Any
+
+from ...ir.errors import UsageError
+from ...ir.kernel import Kernel
+from ..running.capturing import CapturedValueError, current
+from ..running.capturing import thread as _current
+from .arguments import Arguments, CallLayout, exact, read
+from .capture import capture
+from .compile import compiled
+from .options import JitOptions
+from .program import JitProgram
+from .report import report
+from .symbols import SymbolReader, check_symbols
+
+MOST_SIZES = 4096
+"""Calls of different symbolic sizes whose quick way is remembered."""
+
+
+class _Family:
+    """Calls of one layout: they differ in their numbers only. `dynamic`: positions of numbers that have changed, and are
+    parameters since; `fixed`: those whose values the function needs while it is captured."""
+
+    def __init__(self) -> None:
+        self.dynamic: set[int] = set()
+        self.fixed: set[int] = set()
+        self.first: tuple[Any, ...] | None = None
+        self.programs: dict[tuple[Any, ...], JitProgram] = {}
+
+    def key(self, numbers: Sequence[int | float]) -> tuple[Any, ...]:
+        """What tells programs apart."""
+        found = exact(numbers)
+        if self.first is None:
+            self.first = found
+        for i, (a, b) in enumerate(zip(self.first, found, strict=True)):
+            if a != b and i not in self.fixed:
+                self.dynamic.add(i)
+        return (tuple(sorted(self.dynamic)), *(x for i, x in enumerate(found) if i not in self.dynamic))
+
+
+class Jitted:
+    """What `jit` makes of a function. It is called as the function is; `report()` says what its kernels are."""
+
+    def __init__(self, function: Callable[..., Any], options: JitOptions) -> None:
+        self._function, self.options = function, options
+        check_symbols(options.symbols, options.parameters, function)
+        self._symbols = SymbolReader(getattr(function, "__name__", "function"), options)
+        self._families: dict[CallLayout, _Family] = {}
+        self._quick: dict[tuple[Any, ...], JitProgram] = {}
+        self._lock = threading.RLock()
+        self.name = getattr(function, "__name__", "function")
+        update_wrapper(self, function)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not kwargs:
+            try:
+                program = self._quick.get(tuple([a.node.data.key for a in args]))
+            except AttributeError:  # not a tensor, or one that has no values yet
+                program = None
+            if program is not None and _current.capture is None:
+                return program.quick(args)
+        if current() is not None:
+            return self._function(*args, **kwargs)
+        return self._call(args, kwargs)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        """A method: the object is an argument that is no tensor."""
+        if instance is None:
+            return self
+
+        def method(*args: Any, **kwargs: Any) -> Any:
+            return self(instance, *args, **kwargs)
+
+        return update_wrapper(method, self._function)
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        given = self._symbols.read(read(args, kwargs, self.options.device))
+        with self._lock:
+            program = self._program(given, len(args) if not kwargs else -1)
+            if given.values:
+                program = self._sized(program, given, len(args) if not kwargs else -1)
+        return program.call(given)
+
+    def _program(self, given: Arguments, plain: int) -> JitProgram:
+        family = self._families.get(given.layout)
+        if family is None:
+            if self.options.shapes == "error" and self._families:
+                self._refuse(given.layout)
+            family = self._families[given.layout] = _Family()
+        found = family.programs.get(family.key(given.numbers))
+        while found is None:
+            try:
+                found = self._compiled(given, sorted(family.dynamic))
+            except Exception as e:
+                known = self._numbers_read(e, family, given.numbers)
+                if not known:
+                    raise
+                family.fixed |= known
+                family.dynamic -= known
+                found = family.programs.get(family.key(given.numbers))
+                continue
+            family.programs[family.key(given.numbers)] = found
+            if plain == len(given.tensors) and not given.numbers and not given.values:
+                self._quick[tuple(b.key for b in given.buffers)] = found
+        return found
+
+    def _sized(self, program: JitProgram, given: Arguments, plain: int) -> JitProgram:
+        """A program of symbolic sizes with a call's values of them."""
+        if len(self._quick) >= MOST_SIZES:
+            self._quick.clear()
+        found = program.sized(given.values)
+        if plain == len(given.tensors) == len(given.layout.kinds):
+            self._quick[tuple(b.key for b in given.buffers)] = found
+        return found
+
+    def _numbers_read(self, error: Exception, family: _Family, numbers: Sequence[int | float]) -> set[int]:
+        """Positions of the parameters that the function needs as numbers: those whose values it asked for. Where it failed
+        otherwise, which a parameter may be the cause of, whole numbers (sizes, most likely), then all."""
+        if isinstance(error, CapturedValueError):
+            return {i for i in family.dynamic if self._slots.get(i) in error.numbers}
+        return {i for i in family.dynamic if isinstance(numbers[i], int)} or set(family.dynamic)
+
+    def _compiled(self, given: Arguments, dynamic: Sequence[int]) -> JitProgram:
+        self._slots: dict[int, int] = {}
+        graph = capture(self._function, self.name, given, dynamic, self.options.device or "cpu", self._slots)
+        return compiled(graph, self.name, self.options, self.options.donated(given.layout))
+
+    def _refuse(self, layout: CallLayout) -> None:
+        known = ", ".join(sorted({str([k[0] for k in f.kinds if isinstance(k, tuple)]) for f in self._families}))
+        got = [k[0] for k in layout.kinds if isinstance(k, tuple)]
+        raise UsageError(f'{self.name} was captured for shapes {known}, and is called with {got}; shapes="recapture" captures anew')
+
+    def report(self, measure: bool = False) -> str:
+        """A line a kernel: its name, how often it is called, its schedule and where that comes from ('exact', 'nearest',
+        'seed'), and memory. With `measure`, each kernel is timed now (on zeros), and compared with the machine's limits."""
+        return report(self.name, self.programs, measure)
+
+    def missing(self) -> list[Kernel]:
+        """The kernels without a schedule that was measured for them, heaviest first, for `tilewright.tune`. Kernels that
+        came from disk are known with tune="record" only."""
+        found = [k for p in self.programs for k in p.kernels if not k.exact and k.kernel is not None]
+        return [k.kernel for k in sorted(found, key=lambda k: -k.calls * (k.flops + 8 * k.nbytes)) if k.kernel is not None]
+
+    @property
+    def programs(self) -> list[JitProgram]:
+        """What was compiled so far."""
+        with self._lock:
+            return [p for f in self._families.values() for p in f.programs.values()]
+
+
+def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """A function of tensors, compiled when it is first called.
+
+    It is called once on tensors without values, by shapes, types, devices and declared ranges; what it computes becomes a
+    list of kernels, which every later call replays. So it must be a function of its arguments alone. Arguments may be trees
+    of lists, tuples and dicts. Numbers are constants of the kernels until a call brings other ones; then they become
+    parameters, which keeps one program for all values, unless the function needs their values (as a size, say).
+    All else that is no tensor is static: other values are captured anew. Tensors that it finds outside are read at every
+    call. `t.assign(...)` and in-place operators update tensors, arguments or from outside, at every call, in their own memory
+    where all reads allow that.
+
+    `tune`: 'use' takes schedules from the cache, of the same kernel or a similar one, and else by rule; 'require' raises
+    CacheMiss, which lists all kernels that were not tuned here; 'record' is 'use', and `missing()` has the kernels that were not
+    tuned, for `tune`; 'tune' tunes
+    them now, within `budget` seconds, heaviest first; 'background' does so in a process of low priority while calls run on
+    what there is. `shapes`: 'recapture', or 'error' for a call unlike the first. `donate`: names of arguments whose memory
+    results may take. `symbols`: sizes that differ from call to call, by name of an argument: `{"x": {0: tw.Var("n", 1, 4096)}}`
+    says that dimension 0 of `x` is n, `{"i": tw.Var("i", 0, 4095)}` that the whole number `i` is a size or a place; the function
+    is then captured and compiled once for all their values, with intermediate memory for the largest. `device`, `threads`, `cache`: as for `best`.
+
+    Raises UsageError where a value is asked for that is not known while the function is captured, with the user's line."""
+    made = JitOptions(**options)
+    if function is None:
+        return lambda f: Jitted(f, made.of(f))
+    return Jitted(function, made.of(function))

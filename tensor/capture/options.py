@@ -1,0 +1,74 @@
+"""Options of captured functions."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ...ir.errors import UsageError
+from .arguments import CallLayout
+
+MODES = ("use", "require", "record", "tune", "background")
+SHAPES = ("recapture", "error")
+
+
+@dataclass(frozen=True)
+class JitOptions:
+    """See `jit`. `parameters`: the names of the function's arguments."""
+
+    tune: str = "use"
+    shapes: str = "recapture"
+    donate: tuple[str, ...] = ()
+    device: str | None = None
+    threads: int | None = None
+    cache: Any = None
+    budget: float | str | None = None
+    parameters: tuple[str, ...] = ()
+    symbols: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.tune not in MODES:
+            raise UsageError(f"jit(tune={self.tune!r}): give one of {', '.join(MODES)}")
+        if self.shapes not in SHAPES:
+            raise UsageError(f"jit(shapes={self.shapes!r}): give one of {', '.join(SHAPES)}")
+        object.__setattr__(self, "donate", (self.donate,) if isinstance(self.donate, str) else tuple(self.donate))
+
+    def of(self, function: Callable[..., Any]) -> JitOptions:
+        """The options for one function. Raises UsageError for a name in `donate` that is no argument."""
+        if not self.donate and not self.symbols:
+            return self
+        names = tuple(inspect.signature(function).parameters)
+        for name in self.donate:
+            if name not in names:
+                raise UsageError(
+                    f"jit(donate={name!r}): {getattr(function, '__name__', 'the function')} has no such argument ({', '.join(names)})"
+                )
+        return replace(self, parameters=names)
+
+    def donated(self, layout: CallLayout) -> frozenset[int]:
+        """Positions of the tensors in donated arguments."""
+        if not self.donate:
+            return frozenset()
+        named = self.named(layout, range(len(layout.kinds)), [None] * len(layout.kinds))
+        found: set[int] = set()
+        for name in self.donate:
+            collect(named.get(name), found)
+        return frozenset(found)
+
+    def named(self, layout: CallLayout, tensors: Sequence[Any], numbers: Sequence[Any]) -> dict[str, Any]:
+        """Arguments by name, with these in the place of tensors and numbers."""
+        args, kwargs = layout.rebuilt(tensors, numbers)
+        return {**dict(zip(self.parameters, args)), **kwargs}
+
+
+def collect(tree: Any, into: set[int]) -> None:
+    """The ints of a tree."""
+    if isinstance(tree, dict):
+        tree = list(tree.values())
+    if isinstance(tree, (list, tuple)):
+        for t in tree:
+            collect(t, into)
+    elif type(tree) is int:
+        into.add(tree)

@@ -1,0 +1,245 @@
+"""A captured function, compiled: what a call does with its tensors beside running the kernels."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from ...ir.errors import UsageError
+from ...ir.node import Node
+from ...search.beside import BackgroundTuner
+from ..graph.lines import Line, at, user_line
+from ..graph.node import leaf
+from ..graph.symbols import concrete
+from ..memory import buffers
+from ..memory.buffers import MOVES, BufferSpec, TensorBuffer
+from ..tensor import Tensor
+from ..trees import unflatten
+from .arguments import Arguments, memory
+from .capture import ArraySource, CapturedGraph
+from .lookup import FoundKernel
+from .places import PlacedCalls, StatePlan
+from .replay import LinkedCall, ReplayProgram
+
+if TYPE_CHECKING:
+    from ...devices import Executable
+
+SIZES = 1024
+"""Values of symbolic sizes for which a program is remembered."""
+
+
+@dataclass
+class JitProgram:
+    """`plan`: where arrays lie; `replay`: what runs; `kernels`: the distinct ones, heaviest first; `warm`: they came from
+    disk; `tuner`: who tunes them in the background."""
+
+    name: str
+    graph: CapturedGraph
+    plan: PlacedCalls
+    replay: ReplayProgram
+    device: str
+    kernels: list[FoundKernel] = field(default_factory=list)
+    warm: bool = False
+    tuner: BackgroundTuner | None = None
+
+    def __post_init__(self) -> None:
+        self._changing = threading.Lock()
+        self._sized: dict[tuple[int, ...], JitProgram] = {}
+        self._numbers = [
+            self.graph.slots[len(self.graph.slots) - len(self.graph.dynamic) + i].dtype for i in range(len(self.graph.dynamic))
+        ]
+        only = self.graph.results
+        self._single = len(only) == 1 and only[0].kind == "out" and self.graph.structure == ("leaf",)
+        self._plain = not self.plan.states and not self.plan.donated
+        self._why = f"this tensor's memory was written in place by {self.name}: use the tensor that was updated, or copy it before the call"
+
+    def sized(self, values: Mapping[Node, int]) -> JitProgram:
+        """This program, which was compiled for symbolic sizes, for these values of its symbols: memory has their sizes, kernels get
+        them as numbers. Where intermediate results lie is the same for all."""
+        key = tuple(values.values())
+        found = self._sized.get(key)
+        if found is None:
+            if len(self._sized) >= SIZES:
+                self._sized.clear()
+            names = {s.arg.name: v for s, v in values.items()}
+            base = self.replay
+            linked = [
+                c if c.executable is None else replace(c, vars=tuple(names[s] for s in c.executable.signature.symbols)) for c in base.calls
+            ]
+            specs = [BufferSpec(concrete(s.shape, values), s.dtype, s.device, s.line, s.range) for s in base.specs]
+            replay = ReplayProgram(linked, self.plan, specs, base.cells, self.device)
+            replay.poison = base.poison
+            found = self._sized[key] = replace(self, replay=replay)
+        return found
+
+    @property
+    def calls(self) -> list[LinkedCall]:
+        """Kernels and NumPy's calls, in order."""
+        return self.replay.linked
+
+    def change(self, old: FoundKernel, new: FoundKernel) -> None:
+        """Run another schedule of a kernel from the next call on. Calls that run now end with the old one."""
+        with self._changing:
+            calls = [_changed(c, new.executable) if c.executable is old.executable else c for c in self.replay.calls]
+            found = ReplayProgram(calls, self.plan, self.replay.specs, self.replay.cells, self.device)
+            found.poison = self.replay.poison
+            self.kernels = [new if k is old else k for k in self.kernels]
+            self.replay = found
+            for p in self._sized.values():
+                p.change(old, new)
+
+    def quick(self, tensors: Sequence[Tensor]) -> Any:
+        """A call with tensors only, which have memory."""
+        given: list[TensorBuffer] = [t.node.data for t in tensors]
+        if self._plain:
+            fresh = self.replay.run(given)
+            if self._single:
+                return Tensor.of(leaf(fresh[self.plan.outs[self.graph.results[0].place].at]), self.device)
+            return self._result(tensors, given, fresh)
+        return self._updating(tensors, given)
+
+    def call(self, arguments: Arguments) -> Any:
+        """A call, whatever its arguments are."""
+        given = list(arguments.buffers)
+        line = user_line()
+        for i, dtype in zip(self.graph.dynamic, self._numbers, strict=True):
+            b = buffers.new((), dtype, self.device, line)
+            buffers.fill(b, arguments.numbers[i])
+            given.append(b)
+        if self._plain:
+            return self._result(arguments.tensors, given, self.replay.run(given))
+        return self._updating(arguments.tensors, given)
+
+    def _updating(self, tensors: Sequence[Tensor], given: list[TensorBuffer]) -> Any:
+        """A call that updates tensors. Memory that is written in place is our own, and nobody else's argument."""
+        line = user_line()
+        for s in self.plan.states:
+            updated = s.state.tensor if s.state.tensor is not None else tensors[s.state.place]
+            if sum(t is updated for t in tensors) > (s.state.kind == "argument"):
+                raise UsageError(
+                    f"{self.name} updates a tensor {updated.dtype}{list(updated.shape)} that it is also given as another argument, "
+                    f"which would not see the update: pass a copy{at(line)}"
+                )
+            if s.state.kind == "closure":
+                self._found(s)
+        for s in self.plan.states:
+            if s.fresh is None:
+                self._owned(s.state.kind, s.state.place, given, line)
+        for place in self.plan.donated.values():
+            self._owned("argument", place, given, line)
+        self._apart(given, line)
+        fresh = self.replay.run(given)
+        for s in self.plan.states:
+            self._update(s, tensors, given, fresh)
+        return self._result(tensors, given, fresh)
+
+    # memory that is written in place ------------------------------------------------------------------------------
+    def _found(self, s: StatePlan) -> None:
+        """A tensor from outside may have got other memory in ways that its cell did not see."""
+        assert s.state.tensor is not None
+        cell, now = self.replay.cells[s.state.place], memory(s.state.tensor)
+        if now is not cell.buffer:
+            cell.buffer, now.cell = now, cell
+            MOVES.count += 1
+
+    def _owned(self, kind: str, place: int, given: list[TensorBuffer], line: Line) -> None:
+        old = self.replay.cells[place].buffer if kind == "closure" else given[place]
+        if not old.foreign:
+            return
+        new = _copied(old, line)
+        new.cell, old.cell = old.cell, None
+        if new.cell is not None:
+            new.cell.buffer = new
+            MOVES.count += 1
+        if kind != "closure":
+            given[place] = new
+
+    def _apart(self, given: list[TensorBuffer], line: Line) -> None:
+        """Other arguments on memory that is written in place are copied."""
+        written: dict[int, int] = {}
+        for i, b in self._written(given):
+            if b.address in written and written[b.address] != i:
+                given[i] = _copied(b, line)
+            written[b.address] = i
+        inside = {given[i].address for i, _ in self._written(given) if i >= 0}
+        spans = [(b.address, b.address + b.nbytes) for _, b in self._written(given)]
+        own = {i for i, _ in self._written(given)}
+        for i, b in enumerate(given):
+            if i not in own and (b.address in inside or any(lo < b.address + b.nbytes and b.address < hi for lo, hi in spans)):
+                given[i] = _copied(b, line)
+
+    def _written(self, given: Sequence[TensorBuffer]) -> list[tuple[int, TensorBuffer]]:
+        """(position among what is given, −1 for tensors from outside; memory) of what is written in place."""
+        out = [(place, given[place]) for place in self.plan.donated.values()]
+        for s in self.plan.states:
+            if s.fresh is None:
+                at = s.state.place
+                out.append((-1, self.replay.cells[at].buffer) if s.state.kind == "closure" else (at, given[at]))
+        return out
+
+    # results ------------------------------------------------------------------------------------------------------
+    def _update(self, s: StatePlan, tensors: Sequence[Tensor], given: list[TensorBuffer], fresh: Sequence[TensorBuffer]) -> None:
+        """Give an updated tensor its new memory."""
+        state = s.state
+        tensor = state.tensor if state.tensor is not None else tensors[state.place]
+        old = self.replay.cells[state.place].buffer if state.kind == "closure" else given[state.place]
+        if s.fresh is None:
+            new = old.taken(self._why)
+            if state.kind != "closure":
+                given[state.place] = new
+        else:
+            new = fresh[s.fresh]
+            new.cell, old.cell = old.cell, None
+            if new.cell is not None:
+                new.cell.buffer = new
+                MOVES.count += 1
+            if state.new in self._returned:
+                new.foreign = True
+        tensor.become(leaf(new))
+
+    @property
+    def _returned(self) -> set[int]:
+        return {s.place for s in self.graph.results if s.kind == "out"}
+
+    def _result(self, tensors: Sequence[Tensor], given: list[TensorBuffer], fresh: Sequence[TensorBuffer]) -> Any:
+        taken: dict[int, TensorBuffer] = {}
+        leaves = [self._leaf(s, tensors, given, fresh, taken) for s in self.graph.results]
+        return unflatten(self.graph.structure, leaves)
+
+    def _leaf(
+        self,
+        s: ArraySource,
+        tensors: Sequence[Tensor],
+        given: list[TensorBuffer],
+        fresh: Sequence[TensorBuffer],
+        taken: dict[int, TensorBuffer],
+    ) -> Any:
+        if s.kind == "constant":
+            return s.value
+        if s.kind == "argument":
+            return Tensor.of(tensors[s.place].node, self.device)
+        if s.kind == "closure":
+            return Tensor.of(leaf(self.replay.cells[s.place].buffer), self.device)
+        if s.kind == "number":
+            return Tensor.of(leaf(given[len(tensors) + s.place]), self.device)
+        donor = self.plan.donated.get(s.place)
+        if donor is None:
+            return Tensor.of(leaf(fresh[self.plan.outs[s.place].at]), self.device)
+        if donor not in taken:
+            taken[donor] = given[donor].taken(f"this tensor was donated to {self.name}: its memory holds a result")
+        return Tensor.of(leaf(taken[donor]), self.device)
+
+
+def _changed(c: LinkedCall, new: Executable) -> LinkedCall:
+    """A call of another executable of its kernel, which may take the kernel's symbols in another order."""
+    assert c.executable is not None
+    values = dict(zip(c.executable.signature.symbols, c.vars))
+    return replace(c, executable=new, vars=tuple(values[s] for s in new.signature.symbols) if values else ())
+
+
+def _copied(old: TensorBuffer, line: Line) -> TensorBuffer:
+    new = buffers.new(old.shape, old.dtype, old.device, line, old.range)
+    buffers.fill(new, old.array)
+    return new

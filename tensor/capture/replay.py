@@ -1,0 +1,277 @@
+"""Running a captured call list: addresses of what a call brings are filled in, and native code makes all calls.
+
+NumPy's part of a list splits it: what is before and behind runs natively."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ...ir.dtypes import uint8
+from ..graph.node import HostCall
+from ..memory import buffers
+from ..memory.buffers import MOVES, BufferCell, BufferSpec, TensorBuffer, made
+from ..memory.devices import rooms_of
+from ..running.observe import WATCH, timed
+from .places import PlacedCalls, Spot
+
+if TYPE_CHECKING:
+    from ...devices import Executable
+    from ...ir.kernel import Kernel
+    from ...plan import CallReplay
+
+
+class SharedArena:
+    """Memory for intermediate results. Calls that do not run at once share one, as large as the largest needs."""
+
+    def __init__(self) -> None:
+        self.buffer: TensorBuffer | None = None
+        self.version = 0
+
+    def fit(self, nbytes: int, device: str) -> int:
+        """The address, after growing where that is needed. Raises TensorMemoryError."""
+        if self.buffer is None or self.buffer.nbytes < nbytes:
+            self.buffer = None  # first give, then take
+            self.buffer = buffers.new((nbytes,), uint8, device, ("", 0))
+            self.version += 1
+        return self.buffer.address
+
+
+_arenas: dict[str, list[SharedArena]] = {}
+
+
+def release_arenas() -> None:
+    """Give the memory of all arenas back that are not in use."""
+    for free in _arenas.values():
+        free.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class LinkedCall:
+    """A call of the list: of a kernel's executable, or NumPy's code (`host`). `name`: for people; `kernel`: where it is known;
+    `vars`: the values of its symbols."""
+
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    name: str
+    executable: Executable | None = None
+    host: HostCall | None = None
+    kernel: Kernel | None = None
+    vars: tuple[int, ...] = ()
+
+
+class ReplayProgram:
+    """A placed call list that runs. One run at a time; other threads wait."""
+
+    def __init__(
+        self, linked: Sequence[LinkedCall], plan: PlacedCalls, specs: Sequence[BufferSpec], cells: list[BufferCell], device: str
+    ) -> None:
+        """`specs`: of each place; `cells`: where tensors from outside are."""
+        self.plan, self.specs, self.cells, self.device = plan, list(specs), cells, device
+        self.calls = list(linked)
+        self.linked = [c for c in linked if any(self.specs[p].nbytes != 0 for p in c.outputs)]
+        self.poison = False
+        self._fresh = [self.specs[p] for p in plan.fresh]
+        self._given = 1 + max((s.at for s in plan.spots if s.kind == "given"), default=-1)
+        self._chunks: list[TensorBuffer] = []
+        self._segments: list[_Native | _Hosted] = []
+        self._arena: SharedArena | None = None
+        self._version = self._moves = -1
+        self._ready = False
+        self._base = 0
+        self._free = _arenas.setdefault(device, [])
+        self._direct: Callable[..., None] | None = None
+        self._lock = threading.Lock()
+
+    def run(self, given: Sequence[TensorBuffer]) -> list[TensorBuffer]:
+        """Make all calls. `given`: arguments, then numbers. Returns the fresh arrays."""
+        with self._lock:
+            fresh = [made(f) for f in self._fresh]
+            try:
+                memory = self._free.pop()
+            except IndexError:
+                memory = SharedArena()
+            try:
+                if memory is not self._arena or memory.version != self._version or MOVES.count != self._moves:
+                    self._look(memory, given)
+                if self.poison:
+                    self._fill()
+                if WATCH.observer is not None:
+                    addresses = [b.address for b in (*given, *fresh)]
+                    for segment in self._segments:
+                        segment.watched(self, addresses, given, fresh)
+                elif self._direct is not None:
+                    self._direct(*[b.address for b in given], *[b.address for b in fresh])
+                else:
+                    addresses = [b.address for b in (*given, *fresh)]
+                    for segment in self._segments:
+                        segment.run(self, addresses, given, fresh)
+            finally:
+                self._free.append(memory)
+        return fresh
+
+    # addresses ----------------------------------------------------------------------------------------------------
+    def _look(self, memory: SharedArena, given: Sequence[TensorBuffer]) -> None:
+        """Find out where everything lies now that stays there from call to call."""
+        self._given = max(self._given, len(given))
+        if self.plan.chunks and not self._chunks:
+            self._chunks = [buffers.new((n,), uint8, self.device, ("", 0)) for n in self.plan.chunks]
+        self._base = memory.fit(self.plan.memory.peak, self.device) if self.plan.memory.peak and not self.plan.chunks else 0
+        self._arena, self._version = memory, memory.version
+        while True:
+            moves = MOVES.count
+            where = [self._at(s) for s in self.plan.spots]
+            if moves == MOVES.count:  # what was evicted has come back
+                break
+        self._moves = moves
+        if not self._ready:
+            self._segments = self._linked(where)
+            first = self._segments[0] if len(self._segments) == 1 else None
+            if isinstance(first, _Native) and first.picks == list(range(self._given + len(self._fresh))):
+                self._direct = first.replay.run
+            self._ready = True
+        for segment in self._segments:
+            segment.patch(where)
+
+    def _at(self, spot: Spot) -> int:
+        """The address of what stays; 0 for what comes with a call."""
+        if spot.kind == "closure":
+            return self.cells[spot.at].buffer.address
+        if spot.kind == "arena":
+            return self._base + spot.at
+        return self._chunks[spot.at].address if spot.kind == "chunk" else 0
+
+    def slot(self, spot: Spot) -> int | None:
+        """The position of a spot's address among those of a call; None for what stays."""
+        return spot.at if spot.kind == "given" else self._given + spot.at if spot.kind == "fresh" else None
+
+    def _linked(self, where: list[int]) -> list[_Native | _Hosted]:
+        out: list[_Native | _Hosted] = []
+        run: list[LinkedCall] = []
+        for c in [*self.linked, None]:
+            if c is not None and c.executable is not None:
+                run.append(c)
+                continue
+            if run:
+                out.append(_Native(self, run, where))
+                run = []
+            if c is not None:
+                out.append(_Hosted(c))
+        return out
+
+    # memory -------------------------------------------------------------------------------------------------------
+    def buffer_at(self, place: int, given: Sequence[TensorBuffer], fresh: Sequence[TensorBuffer]) -> TensorBuffer | None:
+        """The buffer of a place that has one of its own; None in the arena."""
+        spot = self.plan.spots[place]
+        if spot.kind == "closure":
+            return self.cells[spot.at].buffer
+        if spot.kind == "chunk":
+            return self._chunks[spot.at]
+        return given[spot.at] if spot.kind == "given" else fresh[spot.at] if spot.kind == "fresh" else None
+
+    def array(self, place: int, given: Sequence[TensorBuffer], fresh: Sequence[TensorBuffer]) -> Any:
+        """A place as a NumPy array: its own memory on the host, else a copy."""
+        spec, spot = self.specs[place], self.plan.spots[place]
+        found = self.buffer_at(place, given, fresh)
+        if found is not None and spot.kind != "chunk":
+            return found.array
+        if found is None:
+            assert self._arena is not None and self._arena.buffer is not None
+            room = self._arena.buffer.array[spot.at : spot.at + spec.nbytes]
+        else:
+            room = found.copied()[: spec.nbytes]
+        return room.view(spec.dtype.np).reshape(spec.shape)
+
+    def store(self, place: int, values: Any, given: Sequence[TensorBuffer], fresh: Sequence[TensorBuffer]) -> None:
+        """Write what NumPy computed."""
+        import numpy as np
+
+        spec, found = self.specs[place], self.buffer_at(place, given, fresh)
+        if found is None:
+            self.array(place, given, fresh)[...] = values
+        elif self.plan.spots[place].kind == "chunk":
+            whole = np.ascontiguousarray(np.broadcast_to(np.asarray(values), spec.shape), spec.dtype.np)
+            rooms = rooms_of(self.device)
+            if rooms is not None and spec.nbytes:
+                rooms.write(found.address, whole)
+        else:
+            buffers.fill(found, values)
+
+    def _fill(self) -> None:
+        """Poison: every byte of the arena is 0xFF, which is NaN as a float of any size."""
+        for b in self._chunks:
+            buffers.fill(b, 255)
+        if self._arena is not None and self._arena.buffer is not None:
+            self._arena.buffer.array[...] = 255
+
+
+class _Native:
+    """Kernels in a row."""
+
+    def __init__(self, program: ReplayProgram, linked: Sequence[LinkedCall], where: list[int]) -> None:
+        from ...devices import BoundCall
+        from ...plan import CallReplay
+
+        self.linked = linked
+        slots: dict[int, list[tuple[int, int]]] = {}
+        self.stays: list[tuple[int, int, int]] = []
+        calls = []
+        for i, c in enumerate(linked):
+            assert c.executable is not None
+            places = (*c.inputs, *c.outputs)
+            for j, p in enumerate(places):
+                at = program.slot(program.plan.spots[p])
+                if at is None:
+                    self.stays.append((i, j, p))
+                else:
+                    slots.setdefault(at, []).append((i, j))
+            calls.append(BoundCall(c.executable, tuple(where[p] for p in places), c.vars))
+        self.picks = sorted(slots)
+        self.replay: CallReplay = CallReplay(calls, [slots[at] for at in self.picks])
+        self.known = {p: where[p] for _, _, p in self.stays}
+
+    def run(self, program: ReplayProgram, addresses: list[int], given: Sequence[TensorBuffer], fresh: Sequence[TensorBuffer]) -> None:
+        """With a call's addresses."""
+        self.replay.run(*[addresses[i] for i in self.picks])
+
+    def watched(self, program: ReplayProgram, addresses: list[int], given: Sequence[TensorBuffer], fresh: Sequence[TensorBuffer]) -> None:
+        """One by one, timed."""
+        for c in self.linked:
+            assert c.executable is not None
+            at = []
+            for p in (*c.inputs, *c.outputs):
+                slot = program.slot(program.plan.spots[p])
+                at.append(self.known[p] if slot is None else addresses[slot])
+            call = c.executable.bind(c.vars)
+            with timed("kernel", c.name, program.device, c.kernel, c.executable.threads):
+                call(*at)
+
+    def patch(self, where: list[int]) -> None:
+        """Take notice of what lies elsewhere now."""
+        changed = {p for p, at in self.known.items() if where[p] != at}
+        if changed:
+            self.replay.patch((i, j, where[p]) for i, j, p in self.stays if p in changed)
+            self.known.update((p, where[p]) for p in changed)
+
+
+class _Hosted:
+    """A call of NumPy's code."""
+
+    def __init__(self, call: LinkedCall) -> None:
+        self.call = call
+
+    def run(self, program: ReplayProgram, addresses: list[int], given: Sequence[TensorBuffer], fresh: Sequence[TensorBuffer]) -> None:
+        """With a call's memory."""
+        assert self.call.host is not None
+        inputs = [program.array(p, given, fresh) for p in self.call.inputs]
+        program.store(self.call.outputs[0], self.call.host.function(*inputs), given, fresh)
+
+    def watched(self, program: ReplayProgram, addresses: list[int], given: Sequence[TensorBuffer], fresh: Sequence[TensorBuffer]) -> None:
+        """The same, timed."""
+        with timed("numpy", self.call.name, program.device):
+            self.run(program, addresses, given, fresh)
+
+    def patch(self, where: list[int]) -> None:
+        """Memory is looked up at every call."""

@@ -1,0 +1,117 @@
+"""Gradients of the elementwise operators: a row an operator, a function an operand.
+
+Each function takes the gradient `dy` of the result, the result `y` and the operands, all nodes of one shape, and returns
+the gradient of its operand. At kinks: 0 where the argument of abs or of a maximum with a constant is there (as relu has
+it), and half to each side where two tensors are equal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import pi, sqrt
+
+from ..graph.node import TensorNode, constant_of
+from ..ops import elementwise as E
+
+Part = Callable[..., TensorNode]
+"""(dy, y, *operands) → the gradient of one operand."""
+
+
+def mul(a: E.Operand, b: E.Operand) -> TensorNode:
+    """a · b."""
+    return E.binary("mul", a, b)
+
+
+def add(a: E.Operand, b: E.Operand) -> TensorNode:
+    """a + b."""
+    return E.binary("add", a, b)
+
+
+def sub(a: E.Operand, b: E.Operand) -> TensorNode:
+    """a − b."""
+    return E.binary("sub", a, b)
+
+
+def neg(a: TensorNode) -> TensorNode:
+    """−a."""
+    return E.floating("neg", a)
+
+
+def _extreme(sign: str) -> tuple[Part, Part]:
+    """max (sign "lt": where the other one is less) and min ("gt")."""
+
+    def part(dy: TensorNode, mine: TensorNode, other: TensorNode) -> TensorNode:
+        wins = E.binary("lt", other, mine) if sign == "lt" else E.binary("lt", mine, other)
+        if constant_of(other) is not None:
+            return E.where(wins, dy, 0.0)
+        return E.where(wins, dy, E.where(E.binary("eq", mine, other), mul(dy, 0.5), 0.0))
+
+    return (lambda dy, y, a, b: part(dy, a, b)), (lambda dy, y, a, b: part(dy, b, a))
+
+
+def _power_base(dy: TensorNode, y: TensorNode, a: TensorNode, b: TensorNode) -> TensorNode:
+    known = constant_of(b)
+    if known is not None:
+        return mul(dy, mul(E.binary("pow", a, known - 1), known)) if known else mul(dy, 0.0)
+    return mul(dy, E.where(E.binary("eq", b, 0.0), 0.0, mul(b, E.binary("pow", a, sub(b, 1.0)))))
+
+
+def _power_exponent(dy: TensorNode, y: TensorNode, a: TensorNode, b: TensorNode) -> TensorNode:
+    logarithm = E.floating("log", E.where(E.binary("lt", 0.0, a), a, 1.0))
+    return mul(dy, mul(y, logarithm))
+
+
+def _sign(x: TensorNode) -> TensorNode:
+    return E.where(E.binary("lt", x, 0.0), E.together("sign", -1.0, dtype=x.dtype)[0], E.where(E.binary("lt", 0.0, x), _one(x), 0.0))
+
+
+def _one(x: TensorNode) -> TensorNode:
+    return E.together("sign", 1.0, dtype=x.dtype)[0]
+
+
+def _quotient_floor(a: TensorNode, b: TensorNode) -> TensorNode:
+    return E.floating("floor", E.binary("div", a, b))
+
+
+ELEMENTWISE: dict[str, tuple[Part | None, ...]] = {
+    "add": (lambda dy, y, a, b: dy, lambda dy, y, a, b: dy),
+    "sub": (lambda dy, y, a, b: dy, lambda dy, y, a, b: neg(dy)),
+    "mul": (lambda dy, y, a, b: mul(dy, b), lambda dy, y, a, b: mul(dy, a)),
+    "div": (lambda dy, y, a, b: E.binary("div", dy, b), lambda dy, y, a, b: neg(E.binary("div", mul(dy, y), b))),
+    "max": _extreme("lt"),
+    "min": _extreme("gt"),
+    "pow": (_power_base, _power_exponent),
+    "remainder": (lambda dy, y, a, b: dy, lambda dy, y, a, b: neg(mul(dy, _quotient_floor(a, b)))),
+    "where": (
+        None,
+        lambda dy, y, c, a, b: E.where(c, dy, 0.0),
+        lambda dy, y, c, a, b: E.where(c, 0.0, dy),
+    ),
+    "neg": (lambda dy, y, x: neg(dy),),
+    "abs": (lambda dy, y, x: mul(dy, _sign(x)),),
+    "exp": (lambda dy, y, x: mul(dy, y),),
+    "expm1": (lambda dy, y, x: mul(dy, add(y, 1.0)),),
+    "log": (lambda dy, y, x: E.binary("div", dy, x),),
+    "log1p": (lambda dy, y, x: E.binary("div", dy, add(x, 1.0)),),
+    "sqrt": (lambda dy, y, x: E.binary("div", mul(dy, 0.5), y),),
+    "tanh": (lambda dy, y, x: mul(dy, sub(1.0, mul(y, y))),),
+    "erf": (lambda dy, y, x: mul(dy, mul(E.floating("exp", neg(mul(x, x))), 2 / sqrt(pi))),),
+    "sin": (lambda dy, y, x: mul(dy, E.floating("cos", x)),),
+    "cos": (lambda dy, y, x: neg(mul(dy, E.floating("sin", x))),),
+    "tan": (lambda dy, y, x: mul(dy, add(mul(y, y), 1.0)),),
+    "asin": (lambda dy, y, x: E.binary("div", dy, E.floating("sqrt", sub(1.0, mul(x, x)))),),
+    "acos": (lambda dy, y, x: neg(E.binary("div", dy, E.floating("sqrt", sub(1.0, mul(x, x))))),),
+    "atan": (lambda dy, y, x: E.binary("div", dy, add(mul(x, x), 1.0)),),
+    "atan2": (
+        lambda dy, y, a, b: E.binary("div", mul(dy, b), add(mul(a, a), mul(b, b))),
+        lambda dy, y, a, b: neg(E.binary("div", mul(dy, a), add(mul(a, a), mul(b, b)))),
+    ),
+    "sinh": (lambda dy, y, x: mul(dy, E.floating("cosh", x)),),
+    "cosh": (lambda dy, y, x: mul(dy, E.floating("sinh", x)),),
+    "asinh": (lambda dy, y, x: E.binary("div", dy, E.floating("sqrt", add(mul(x, x), 1.0))),),
+    "acosh": (lambda dy, y, x: E.binary("div", dy, E.floating("sqrt", sub(mul(x, x), 1.0))),),
+    "atanh": (lambda dy, y, x: E.binary("div", dy, sub(1.0, mul(x, x))),),
+    "copysign": (lambda dy, y, a, b: mul(dy, mul(_sign(a), _sign(y))), None),
+    **dict.fromkeys(("floor", "round", "trunc", "ceil", "sign"), (None,)),
+    "floordiv": (None, None),
+}  # fmt: skip
+"""By operator, for each operand how its gradient follows; None: it has none (steps, conditions)."""

@@ -1,0 +1,152 @@
+"""The primitives (`node` lists them): checked as little as possible, simplified as they are made. Users' functions are in `ops`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ...ir.dtypes import DType, bool_, int64
+from ...ir.errors import KernelError, UsageError
+from . import maps
+from .maps import IndexMap, Shape
+from .node import STOP, Gathered, HostCall, Mark, Scattered, TensorNode, constant_of, make
+from .simplify import simplified
+from .symbols import SymbolicSize, symbolic
+
+COMPARISONS = frozenset({"lt", "le", "eq", "ne"})
+PREDICATES = frozenset({"not"})
+
+
+# leaves -----------------------------------------------------------------------------------------------------------
+def const(value: bool | int | float, dtype: DType, shape: Shape = ()) -> TensorNode:
+    """A constant, of any shape by broadcasting; of a symbolic size, its value."""
+    if isinstance(value, SymbolicSize):
+        return expand(cast(make("extent", (), value, (), int64), dtype), shape)
+    value = bool(value) if dtype is bool_ else int(value) if dtype.is_int else float(value)
+    return expand(make("const", (), value, (), dtype), shape)
+
+
+def iota(n: int) -> TensorNode:
+    """0, 1, … n − 1 of int64."""
+    return make("iota", (), None, (n,), int64)
+
+
+# marks ------------------------------------------------------------------------------------------------------------
+def marked(x: TensorNode, mark: Mark) -> TensorNode:
+    """The values of `x` as a node of its own (`node.Mark`); a kernel computes nothing for it."""
+    return make("cast", (x,), mark, x.shape, x.dtype)
+
+
+def stop_gradient(x: TensorNode) -> TensorNode:
+    """The values of `x`, of which no gradient is taken."""
+    return marked(x, STOP) if x.dtype.is_float else x
+
+
+def after(x: TensorNode, token: TensorNode) -> TensorNode:
+    """The values of `x`; what is computed from them runs when `token` is known, and is never one with what is computed
+    from `x` itself. (XLA's optimization barrier: what a backward pass computes again is not kept from the forward pass.)"""
+    return make("after", (x, token), None, x.shape, x.dtype)
+
+
+# elementwise ------------------------------------------------------------------------------------------------------
+def cast(x: TensorNode, to: DType) -> TensorNode:
+    """Conversion; nothing where the type is right already."""
+    if x.dtype is to:
+        return x
+    if x.op == "cast" and x.arg is None and x.src[0].dtype is to and _holds(x.dtype, to):
+        return x.src[0]
+    base = constant_of(x)
+    if base is not None and not (to.is_int and base != base):
+        return const(base, to, x.shape)
+    return make("cast", (x,), None, x.shape, to)
+
+
+def _holds(wide: DType, narrow: DType) -> bool:
+    """Whether a type has every value of another of its kind, so that converting there and back changes nothing."""
+    return wide.kind == narrow.kind and wide.size > narrow.size and wide.kind in "iuf"
+
+
+def elementwise(op: str, *src: TensorNode) -> TensorNode:
+    """An operator on nodes of one shape; of one type too, except the condition of `where`."""
+    first = src[1] if op == "where" else src[0]
+    if any(s.shape != first.shape for s in src) or any(s.dtype is not first.dtype for s in (src[1:] if op == "where" else src)):
+        raise KernelError(f"{op} of {', '.join(f'{s.dtype}{list(s.shape)}' for s in src)}: shapes and types must be equal here")
+    found = simplified(op, src)
+    if found is not None:
+        return found
+    dtype = bool_ if op in COMPARISONS or (op in PREDICATES and first.dtype is bool_) or op in ("isnan", "isinf") else first.dtype
+    return make("elementwise", src, op, first.shape, dtype)
+
+
+# movement ---------------------------------------------------------------------------------------------------------
+def view(x: TensorNode, by: IndexMap) -> TensorNode:
+    """`x` seen through an index map. Chains of maps become one, but a reshape stays apart from what is none."""
+    if by.identity:
+        return x
+    if x.op == "view" and (x.arg.reshape == by.reshape or x.arg.units or by.units):
+        return view(x.src[0], maps.compose(by, x.arg))
+    return make("view", (x,), by, by.shape, x.dtype)
+
+
+def expand(x: TensorNode, shape: Shape) -> TensorNode:
+    """Broadcasting, checked by the caller."""
+    return x if x.shape == shape else view(x, maps.broadcast(x.shape, shape))
+
+
+def reshape(x: TensorNode, shape: Shape) -> TensorNode:
+    """Row-major reshape to as many elements."""
+    return x if x.shape == shape else view(x, maps.reshape(x.shape, shape))
+
+
+# reductions -------------------------------------------------------------------------------------------------------
+def reduce(combine: str, x: TensorNode, dims: Iterable[int]) -> TensorNode:
+    """`combine` (add, mul, max, min) over dimensions, which leave the shape; over none it is `x`."""
+    over = tuple(sorted(dims))
+    if not over:
+        return x
+    if x.op == "view" and x.arg.permutes and len(x.arg.shape) == len(x.arg.source):
+        return _unmoved(combine, x, over)
+    shape = tuple(n for d, n in enumerate(x.shape) if d not in over)
+    if all(x.shape[d] == 1 for d in over):
+        return reshape(x, shape)
+    return make("reduce", (x,), (combine, over), shape, x.dtype)
+
+
+def _unmoved(combine: str, x: TensorNode, over: tuple[int, ...]) -> TensorNode:
+    """A reduction of a permutation as a permutation of a reduction: siblings over one array look alike then."""
+    back = [d for d in range(len(x.shape)) if x.shape[d] != 1]
+    plain = dict(zip([p for p in x.arg.plain if p is not None], [d for d, p in enumerate(x.arg.plain) if p is not None]))
+    units = iter(d for d, p in enumerate(x.arg.plain) if p is None)
+    source = [plain[d] if d in back else next(units) for d in range(len(x.shape))]
+    kept = [source[d] for d in range(len(x.shape)) if d not in over]
+    out = reduce(combine, x.src[0], [source[d] for d in over])
+    order = [sorted(kept).index(d) for d in kept]
+    return out if order == sorted(order) else view(out, maps.permute(out.shape, order))
+
+
+def scan(combine: str, x: TensorNode, dim: int) -> TensorNode:
+    """Inclusive prefixes along a dimension."""
+    return x if x.shape[dim] == 1 else make("scan", (x,), (combine, dim), x.shape, x.dtype)
+
+
+# indexed ----------------------------------------------------------------------------------------------------------
+def gather(x: TensorNode, by: Gathered, index: tuple[TensorNode, ...], shape: Shape) -> TensorNode:
+    """Elements of `x` at computed and loaded places; `index` are integer nodes of the result's shape. A loaded place
+    outside of the source reads its nearest element."""
+    return make("gather", (x, *index), by, shape, x.dtype)
+
+
+def scatter(values: TensorNode, to: Scattered, index: tuple[TensorNode, ...], shape: Shape) -> TensorNode:
+    """An array of `shape` of the combine's identity, into which every value is combined in order; 16-bit floats are combined
+    in float32 and rounded once."""
+    wide = values.dtype.compute
+    if wide is not values.dtype:
+        return cast(scatter(cast(values, wide), to, index, shape), values.dtype)
+    return make("scatter", (values, *index), to, shape, values.dtype)
+
+
+def host(call: HostCall, src: tuple[TensorNode, ...], shape: Shape, dtype: DType) -> TensorNode:
+    """What NumPy computes of whole arrays. Raises UsageError for symbolic sizes."""
+    if call.name != "copy" and (symbolic(shape) or any(symbolic(s.shape) for s in src)):
+        shapes = " and ".join(str(list(s.shape)) for s in src)
+        raise UsageError(f"{call.name} of {shapes}: NumPy's own code serves no symbolic sizes; capture a function of it apart")
+    return make("host", src, call, shape, dtype)

@@ -1,0 +1,78 @@
+"""Types of results: the promotion rules of the array API standard, with 16-bit floats as the narrowest floats.
+
+Mixed integers and floats (which the standard leaves open) give the float. A Python number takes the kind it has and
+otherwise the type of the array beside it: `x_float32 * 2.5` stays float32."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from ...ir.dtypes import DType, bfloat16, bool_, dtype, float16, float32, float64, int8, int16, int32, int64, uint8, uint16, uint32, uint64
+from ...ir.errors import KernelError
+from .symbols import SymbolicSize
+
+Scalar = bool | int | float
+
+DEFAULT_FLOAT = float32
+DEFAULT_INT = int64
+
+_SIGNED = (int8, int16, int32, int64)
+_FLOATS = (float16, float32, float64)
+
+
+@cache
+def promote(a: DType, b: DType) -> DType:
+    """The type of an operation on `a` and `b`. Raises KernelError where they have none (uint64 and a signed type)."""
+    if a is b or b is bool_:
+        return a
+    if a is bool_:
+        return b
+    if a.is_float or b.is_float:
+        return _floats(a, b)
+    if a.kind == b.kind:
+        return a if a.size >= b.size else b
+    signed, unsigned = (a, b) if a.kind == "i" else (b, a)
+    if unsigned is uint64:
+        raise KernelError(f"{a} and {b} have no common type: cast one of them")
+    return signed if signed.size > unsigned.size else next(d for d in _SIGNED if d.size > unsigned.size)
+
+
+def _floats(a: DType, b: DType) -> DType:
+    if not (a.is_float and b.is_float):
+        return a if a.is_float else b
+    if a.size == 2 and b.size == 2:  # float16 and bfloat16: neither holds the other
+        return float32
+    return a if a.size > b.size else b
+
+
+def of_scalar(value: Scalar, like: DType) -> DType:
+    """The type a Python number takes beside an array of type `like`."""
+    if isinstance(value, bool):
+        return like
+    if isinstance(value, (int, SymbolicSize)):
+        return like if like is not bool_ else DEFAULT_INT
+    if like.is_float:
+        return like
+    return DEFAULT_FLOAT if like.kind == "b" or like.size < 8 else float64
+
+
+def default_of(value: Scalar) -> DType:
+    """The type of an array made of a Python number alone."""
+    return bool_ if isinstance(value, bool) else DEFAULT_INT if isinstance(value, (int, SymbolicSize)) else DEFAULT_FLOAT
+
+
+def to_float(a: DType) -> DType:
+    """The type of a function that has no integer results (sqrt, mean): integers become the default float."""
+    return a if a.is_float else DEFAULT_FLOAT
+
+
+def sum_type(a: DType) -> DType:
+    """The type of sums and products: small integers and bools become the default integer of their signedness."""
+    if a.is_float or a.size == 8:
+        return a
+    return uint64 if a.kind == "u" else int64
+
+
+__all__ = [
+    "DEFAULT_FLOAT", "DEFAULT_INT", "Scalar", "bfloat16", "default_of", "dtype", "of_scalar", "promote", "sum_type", "to_float", "uint8", "uint16", "uint32",
+]  # fmt: skip

@@ -1,0 +1,1 @@
+"""Memory of tensors: buffers on every device, pooled, counted and capped."""

@@ -1,0 +1,250 @@
+"""Memory of realised tensors: on the host as NumPy arrays, on other devices as handles; counted, capped and named."""
+
+from __future__ import annotations
+
+from ctypes import addressof, c_char
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from ...ir.dtypes import DType
+from ...ir.errors import MeasureError, UsageError
+from ..graph.lines import Line
+from .account import ACCOUNT, TensorMemoryError, mb
+from .devices import LEAST, host_room, release, rooms_of
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ..graph.maps import Shape
+    from .devices import DeviceRooms
+
+    Array = np.ndarray[Any, Any]
+
+
+class Moves:
+    """Counts how often a tensor's memory came to lie elsewhere: who keeps addresses looks for this."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
+MOVES = Moves()
+from_buffer = c_char.from_buffer
+
+
+class BufferCell:
+    """Where captured functions find the buffer that a tensor has now."""
+
+    __slots__ = ("buffer",)
+
+    def __init__(self, buffer: TensorBuffer) -> None:
+        self.buffer = buffer
+
+
+class BufferSpec:
+    """What all buffers of one place of a call have in common."""
+
+    __slots__ = ("device", "dtype", "key", "line", "nbytes", "np", "range", "rooms", "shape")
+
+    def __init__(self, shape: Shape, dtype: DType, device: str, line: Line, range: tuple[int, int] | None = None) -> None:
+        self.shape, self.dtype, self.device, self.line, self.range = shape, dtype, device, line, range
+        self.nbytes = prod(shape) * dtype.size
+        self.np = dtype.np
+        self.key = (shape, dtype.name, device, range)
+        self.rooms = rooms_of(device)
+
+
+class TensorBuffer:
+    """Row-major elements of one tensor. `range`: the inclusive range that integer elements were declared (and found) to
+    lie in. `foreign`: memory that others made or see, which is never written in place. `cell`: where captured functions
+    look for the buffer of a tensor that may be assigned to. `key`: what calls with it have in common: shape, type,
+    device and range. `gone`: why it has no memory any more."""
+
+    foreign = False
+    cell: BufferCell | None = None
+    used = 0
+    gone = ""
+    _rooms: DeviceRooms | None = None
+
+    def __init__(self, spec: BufferSpec, array: Array | None, at: int) -> None:
+        """`array`: the memory on the host. `at`: its address, or the device's handle."""
+        self.spec, self._array, self._at, self.line = spec, array, at, spec.line
+        self.key, self.nbytes, self.shape, self.dtype, self.device = spec.key, spec.nbytes, spec.shape, spec.dtype, spec.device
+        if spec.rooms is not None:
+            self._rooms = spec.rooms
+
+    @property
+    def range(self) -> tuple[int, int] | None:
+        """What integer elements lie in."""
+        return self.spec.range
+
+    @property
+    def array(self) -> Array:
+        """The values on the host: the memory itself, or a copy of what lies on a device."""
+        if self._rooms is not None:
+            return self.copied()
+        if self._array is None:
+            raise UsageError(self.gone)
+        return self._array
+
+    @property
+    def address(self) -> int:
+        """Where the first element lies; on a device with memory of its own a handle. What was evicted comes back."""
+        if not self._at:
+            if self.gone:
+                raise UsageError(self.gone)
+            self.prefetch()
+        return self._at
+
+    @property
+    def evictable(self) -> bool:
+        """Whether it lies on a device with memory of its own."""
+        return self._rooms is not None and self._at != 0
+
+    @property
+    def evicted(self) -> bool:
+        """Whether a device's tensor is on the host."""
+        return not self._at
+
+    def copied(self) -> Array:
+        """A copy on the host. (The memory behind it is row-major and begins on a cache line.)"""
+        from ...plan import empty
+
+        out: Array = empty(self.shape, self.dtype.name)
+        if self._rooms is None or not self._at:
+            assert self._array is not None
+            out[...] = self._array
+        elif self.nbytes:
+            self._rooms.read(self._at, out)
+        return out
+
+    def taken(self, why: str) -> TensorBuffer:
+        """A buffer that has this one's memory from now on, in which new values were written. This one has none any more:
+        whoever still reads it is told `why`."""
+        new = TensorBuffer(self.spec, self._array, self._at)
+        new.cell, new.used, new.foreign = self.cell, self.used, self.foreign
+        if new.cell is not None:
+            new.cell.buffer = new
+        self._array, self._at, self._rooms, self.cell, self.gone = None, 0, None, None, why
+        ACCOUNT.named(new)
+        return new
+
+    def evict(self) -> None:
+        """Move a device's tensor to the host. It comes back where it is used. Nothing on devices that use the host's memory."""
+        if self._rooms is None or not self._at:
+            return
+        array = self.copied()
+        self._rooms.give(self._at, self.nbytes)
+        self._array, self._at = array, 0
+        ACCOUNT.moved(-self.nbytes)
+        MOVES.count += 1
+
+    def prefetch(self) -> None:
+        """Move an evicted tensor back to its device. Raises TensorMemoryError."""
+        if self._rooms is None or self._at:
+            return
+        ACCOUNT.room(self.nbytes, self.line)
+        at = _handle(self._rooms, self.nbytes)
+        assert self._array is not None
+        if self.nbytes:
+            self._rooms.write(at, self._array)
+        self._array, self._at = None, at
+        ACCOUNT.moved(self.nbytes)
+        ACCOUNT.touch(self)
+        MOVES.count += 1
+
+    def __del__(self) -> None:
+        at, nbytes = self._at, self.nbytes
+        if nbytes >= LEAST:
+            ACCOUNT.unname(self)
+            if self._rooms is not None:
+                if at:
+                    self._rooms.give(at, nbytes)
+            elif not self.foreign and self._array is not None:
+                array, self._array = self._array, None
+                release(array, nbytes)
+        elif self._rooms is not None and at:
+            self._rooms.give(at, nbytes)
+        if at:
+            ACCOUNT.notes.append(-nbytes)
+
+
+def new(shape: Shape, dtype: DType, device: str, line: Line, range: tuple[int, int] | None = None) -> TensorBuffer:
+    """Memory with undefined contents. Raises TensorMemoryError."""
+    return made(BufferSpec(shape, dtype, device, line, range))
+
+
+def made(spec: BufferSpec) -> TensorBuffer:
+    """Memory with undefined contents. Raises TensorMemoryError."""
+    nbytes = spec.nbytes
+    if ACCOUNT.cap is not None:
+        ACCOUNT.room(nbytes, spec.line)
+    try:
+        if spec.rooms is not None:
+            buffer = TensorBuffer(spec, None, _handle(spec.rooms, nbytes))
+            ACCOUNT.touch(buffer)
+        else:
+            array = _empty(spec.shape, spec.np) if nbytes < LEAST else host_room(nbytes).view(spec.np).reshape(spec.shape)
+            buffer = TensorBuffer(spec, array, address(array))
+    except (MemoryError, ValueError, MeasureError) as e:
+        what = f"no memory for {spec.dtype}{list(spec.shape)}, {mb(nbytes)}"
+        raise TensorMemoryError(f"{what}; live tensors: {ACCOUNT.largest()}") from e
+    ACCOUNT.add(buffer)
+    return buffer
+
+
+def _empty(shape: Shape, kind: Any) -> Array:
+    import numpy as np
+
+    return np.empty(shape, kind)
+
+
+def _handle(rooms: DeviceRooms, nbytes: int) -> int:
+    try:
+        return rooms.take(nbytes)
+    except MeasureError:
+        if not ACCOUNT.evicting:
+            raise
+        ACCOUNT.relieve(nbytes)
+        return rooms.take(nbytes)
+
+
+def address(array: Any) -> int:
+    """Where an array's memory begins."""
+    try:
+        return addressof(from_buffer(array))
+    except (TypeError, ValueError, BufferError):  # read-only, empty, or of a type that buffers do not know
+        at: int = array.__array_interface__["data"][0]
+        return at
+
+
+def adopt(array: Array, dtype: DType, device: str, line: Line, range: tuple[int, int] | None = None) -> TensorBuffer:
+    """An array of somebody else's, used where it lies: it must be row-major and aligned. Devices with memory of their own
+    get a copy. Raises UsageError."""
+    if not array.flags.c_contiguous:
+        raise UsageError(f"the array is not contiguous in row-major order (strides {array.strides}); pass numpy.ascontiguousarray(x)")
+    if array.dtype != dtype.np:
+        raise UsageError(f"the array is {array.dtype}, not {dtype}")
+    if range is not None and array.size and not (range[0] <= int(array.min()) and int(array.max()) <= range[1]):
+        raise UsageError(f"elements lie in [{array.min()}, {array.max()}], outside of the declared range {list(range)}")
+    spec = BufferSpec(tuple(array.shape), dtype, device, line, range)
+    if spec.rooms is not None:
+        buffer = made(spec)
+        if array.nbytes:
+            spec.rooms.write(buffer.address, array)
+        return buffer
+    buffer = TensorBuffer(spec, array, address(array))
+    buffer.foreign = True
+    ACCOUNT.add(buffer)
+    return buffer
+
+
+def fill(buffer: TensorBuffer, values: Any) -> None:
+    """Write values (an array of the buffer's shape, or what NumPy broadcasts to it) into memory of our own."""
+    import numpy as np
+
+    if buffer._rooms is None:
+        buffer.array[...] = values
+    elif buffer.nbytes:
+        array = np.ascontiguousarray(np.broadcast_to(np.asarray(values), buffer.shape), buffer.dtype.np)
+        buffer._rooms.write(buffer.address, array)

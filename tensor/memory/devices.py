@@ -1,0 +1,150 @@
+"""Memory behind tensors: pools of host memory, and of buffers on devices that have memory of their own."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ...devices import Memory
+
+    Array = np.ndarray[Any, Any]
+
+POOLED = 128 << 20
+"""Bytes of free memory that a pool keeps at most."""
+LEAST = 1 << 14
+"""Bytes below which an allocation is cheaper than the pool."""
+LINE = 64
+"""Bytes of a cache line: host memory begins on one."""
+
+
+class FreeRooms:
+    """Free blocks by size, the most recently used first. Safe for threads: every step is one operation of a list."""
+
+    def __init__(self, limit: int = POOLED) -> None:
+        self.limit, self.held = limit, 0
+        self._rooms: dict[int, list[Any]] = {}
+        self._lock = threading.Lock()
+
+    def take(self, size: int) -> Any:
+        """A block of exactly this size, or None."""
+        rooms = self._rooms.get(size)
+        if not rooms:
+            return None
+        with self._lock:
+            if not rooms:
+                return None
+            self.held -= size
+            return rooms.pop()
+
+    def give(self, size: int, room: Any) -> bool:
+        """Keep a block; False where the pool is full, or busy (a finaliser may run anywhere, so it never waits)."""
+        if self.held + size > self.limit or not self._lock.acquire(blocking=False):
+            return False
+        try:
+            self._rooms.setdefault(size, []).append(room)
+            self.held += size
+        finally:
+            self._lock.release()
+        return True
+
+    def drain(self) -> list[Any]:
+        """All blocks, which are the caller's now."""
+        with self._lock:
+            found = [r for rooms in self._rooms.values() for r in rooms]
+            self._rooms.clear()
+            self.held = 0
+        return found
+
+
+HOST = FreeRooms()
+
+
+def host_room(size: int) -> Array:
+    """`size` bytes that begin on a cache line, with undefined contents. NumPy gives large blocks back to the system when
+    they are freed, and new pages cost more than many kernels: blocks that `release` got are used again."""
+    import numpy as np
+
+    found = HOST.take(size)
+    if found is None:
+        found = np.empty(size + LINE, np.uint8)
+    start = -found.__array_interface__["data"][0] % LINE
+    room: Array = found[start : start + size]
+    return room
+
+
+ALONE = 3
+"""What CPython counts for an array that only the caller of `release` knows: its name there, the parameter, and the count's own."""
+
+
+def release(array: Array, size: int) -> None:
+    """A tensor's array is not needed any more by the caller, who has one name for it. Its block goes to the pool unless
+    somebody else sees it: the array itself, or a view, which keeps its base alive (CPython's counts tell both)."""
+    base: Any = array.base
+    if base is not None and sys.getrefcount(array) <= ALONE and sys.getrefcount(base) <= ALONE and base.nbytes == size + LINE:
+        HOST.give(size, base)
+
+
+class DeviceRooms:
+    """The buffers of one device with memory of its own."""
+
+    def __init__(self, memory: Memory) -> None:
+        self.memory = memory
+        self.free = FreeRooms()
+
+    def take(self, nbytes: int) -> int:
+        """A handle of at least `nbytes` bytes. Raises MeasureError where there is no room even without the pool."""
+        from ...ir.errors import MeasureError
+
+        size = rounded(nbytes)
+        found = self.free.take(size)
+        if found is not None:
+            return int(found)
+        try:
+            return self.memory.alloc(size)
+        except MeasureError:
+            for handle in self.free.drain():
+                self.memory.free(handle)
+            return self.memory.alloc(size)
+
+    def give(self, handle: int, nbytes: int) -> None:
+        """A handle that nobody uses any more."""
+        if not self.free.give(rounded(nbytes), handle):
+            self.memory.free(handle)
+
+    def write(self, handle: int, array: Array) -> None:
+        """Copy an array there."""
+        self.memory.write(handle, array.__array_interface__["data"][0], array.nbytes)
+
+    def read(self, handle: int, array: Array) -> None:
+        """Copy an array from there."""
+        self.memory.read(handle, array.__array_interface__["data"][0], array.nbytes)
+
+
+def rounded(nbytes: int) -> int:
+    """Bytes of a pooled block: at most an eighth more than asked for, so that sizes meet again."""
+    size = max(nbytes, 256)
+    step = 1 << max((size - 1).bit_length() - 4, 0)
+    return -(-size // step) * step
+
+
+_rooms: dict[str, DeviceRooms | None] = {"cpu": None}
+_lock = threading.Lock()
+
+
+def rooms_of(device: str) -> DeviceRooms | None:
+    """The device's own memory; None where kernels use the host's. Raises DeviceError."""
+    try:
+        return _rooms[device]
+    except KeyError:
+        pass
+    from ...devices import get
+
+    place = get(device)
+    place.check()
+    memory = place.memory()
+    with _lock:
+        return _rooms.setdefault(device, None if memory is None else DeviceRooms(memory))

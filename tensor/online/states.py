@@ -1,0 +1,287 @@
+"""The states of a fold and how two tiles' states are merged.
+
+A sum of weights and shifts is computed in each tile with the tile's own anchors. To merge, each side is moved to the
+merged anchors: a weight by the factor exp(drift), and a shift x − a by (x − a) + drift, multiplied out. The latter asks
+for the sums with fewer shifts as further states, by the same rule. For Σ(x − μ)² these are Σ(x − μ), which is zero, and
+the number of elements, and the merge is that of Chan, Golub and LeVeque (1979); for Σ exp(s − m) it is the online
+softmax of Milakov and Gimelshein (2018)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+from itertools import product as every
+from math import comb
+
+from ...ir import functions as F
+from ...ir import index as ix
+from ...ir.body import IDENTITY
+from ...ir.dtypes import DType
+from ...ir.node import Node, axes_of, const, placeholder
+from ...ir.operators import arith, cast, substitute
+from .anchors import INF, Anchors, FoldState, Inseparable, factors
+from .empty import hidden_by
+from .expand import Expansion, pulled_out
+from .terms import Factor, Term, body_of, short
+
+Reduction = tuple[tuple[Node, ...], tuple[Node, ...], DType]
+"""What states of one value have in common: the axes reduced over, the value's own, and the type."""
+Sides = tuple[Node, Node]
+
+
+def identity(combine: str, dtype: DType) -> Node:
+    """What changes nothing when it is combined."""
+    if combine in IDENTITY:
+        return const(IDENTITY[combine], dtype)
+    low = combine == "max"
+    if dtype.is_float:
+        return const(-INF if low else INF, dtype)
+    bits = 8 * dtype.size - (dtype.kind == "i")
+    return const((-(1 << bits) if dtype.kind == "i" else 0) if low else (1 << bits) - 1, dtype)
+
+
+class States:
+    """States in the order in which they were asked for, each after those that its merge or body reads. A state has the
+    name of the value it belongs to, or one that is not `taken`; `own` are the names of the values. All states vary over
+    `shared`, the axes that all values have: loops over these can run around the fold."""
+
+    def __init__(self, own: Collection[str], taken: Collection[str], shared: tuple[Node, ...]) -> None:
+        self.states: dict[str, FoldState] = {}
+        self.merged: dict[str, Node] = {}
+        self.anchors = Anchors(self.states, self._count)
+        self._taken, self._shared = set(taken) - set(own), shared
+        self.extremes: dict[str, FoldState] = {}
+        self._known: dict[tuple[str, tuple[Node, ...], Node, DType], FoldState] = {}
+
+    # making -------------------------------------------------------------------------------------------------------
+    def value(self, name: str, combine: str, body: Node, reduction: Reduction) -> Node:
+        """What the reduction `name` of `body` is, as an expression of states, which are made. Raises Inseparable."""
+        if not self.anchors.held(body):
+            return self._state(name, combine, body, reduction, None).ref
+        if combine == "add":
+            return self._sum(name, Expansion(self.anchors, reduction[0]).expand(body), reduction)
+        if combine in ("max", "min"):
+            return self._extreme(name, combine, body, reduction)
+        raise Inseparable(f"a product over elements that depend on an earlier result: {short(body)}")
+
+    def _sum(self, name: str, terms: list[Term], reduction: Reduction) -> Node:
+        out: Node | None = None
+        for t in terms:
+            state = self._moment(name, t.factors, reduction)
+            if state is None:
+                continue
+            part = state.ref
+            for c in t.coefficient:
+                part = part * cast(c, part.dtype)
+            out = (-part if t.negative else part) if out is None else out - part if t.negative else out + part
+        return const(0, reduction[2]) if out is None else out
+
+    def _count(self, like: FoldState) -> FoldState:
+        return self._state("count", "add", const(1, like.dtype), (like.over, self._shared, like.dtype), None)
+
+    def _state(self, name: str, combine: str, body: Node, reduction: Reduction, sides: Sides | None) -> FoldState:
+        """The state of `body`; `sides`: both tiles' states at the merged anchors (None: as they are)."""
+        over, axes, dtype = reduction
+        key = (combine, over, body, dtype)
+        if key not in self._known:
+            name = self._free_name(name)
+            state = FoldState(name, combine, over, body, self._axes(axes, axes_of(body) | set(self._shared)), dtype)
+            a, b = sides or (self.side("a")[state], self.side("b")[state])
+            self._known[key] = self.states[name] = state
+            self.merged[name] = arith(combine, a, b)
+        return self._known[key]
+
+    def _axes(self, axes: tuple[Node, ...], needed: set[Node]) -> tuple[Node, ...]:
+        """The needed ones of `axes`, in the order of another state: a merge replaces those of equal axes at once."""
+        kept = tuple(a for a in axes if a in needed)
+        return next((s.axes for s in self.states.values() if set(s.axes) == set(kept)), kept)
+
+    def side(self, letter: str) -> _Side:
+        """The state of one of two tiles."""
+        return _Side(letter, self)
+
+    # sums ---------------------------------------------------------------------------------------------------------
+    def _moment(self, name: str, fs: tuple[Factor, ...], reduction: Reduction) -> FoldState | None:
+        """The sum of a product of factors; None where it is zero."""
+        over, _, dtype = reduction
+        body = body_of(fs, dtype)
+        leaves = [g for f in fs for g in f.leaves()]
+        found = self._known.get(("add", over, body, dtype))
+        if found is not None or all(f.kind in ("plain", "group") for f in leaves):
+            return found or self._state(name, "add", body, reduction, None)
+        if _is_zero(fs, leaves, reduction):
+            return None
+        shifts = Counter(f for f in leaves if f.kind == "shift")
+        lower: dict[tuple[int, ...], FoldState] = {}
+        for kept in list(every(*(range(n + 1) for n in shifts.values())))[:-1]:
+            fewer = self._moment(f"{name}_{sum(kept)}", tuple(_fewer(fs, Counter(dict(zip(shifts, kept))))), reduction)
+            if fewer is not None:
+                lower[kept] = fewer
+        name, sides = self._free_name(name), []
+        for side in (self.side("a"), self.side("b")):
+            out = side.named(name, dtype)
+            for kept, state in lower.items():
+                out = out + _moved(side[state], shifts, kept, side, dtype)
+            sides.append(self._rescaled(out, leaves, side))
+        found = self._state(name, "add", body, reduction, (sides[0], sides[1]))
+        hidden = (hidden_by(f, over, self.states) for f in leaves if f.kind == "weight")
+        self.extremes.update((found.name, s) for s in hidden if s is not None)
+        return found
+
+    def _free_name(self, name: str) -> str:
+        while name in self.states or name in self._taken:
+            name += "_"
+        return name
+
+    def _rescaled(self, out: Node, leaves: list[Factor], side: _Side) -> Node:
+        """A side's sum under the merged anchors of its weights, 0 where its choices are not chosen any more."""
+        for f in leaves:
+            if f.kind == "weight":
+                out = out * _scale(f, side, out.dtype)
+            elif f.kind == "choice":
+                out = F.where(side.still(f), out, const(0, out.dtype))
+        return out
+
+    # maxima and minima --------------------------------------------------------------------------------------------
+    def _extreme(self, name: str, combine: str, body: Node, reduction: Reduction) -> Node:
+        over, _, dtype = reduction
+        x = Expansion(self.anchors, over)
+        pulled, away = pulled_out(x, body)
+        if away and not self.anchors.held(pulled):
+            out = self._state(name, combine, pulled, reduction, None).ref
+            for negative, node in away:
+                out = out - node if negative else out + node
+            return out
+        if body.op == "cast" and body.src[0].op == "where":
+            body = F.where(body.src[0].src[0], *(cast(s, body.dtype) for s in body.src[0].src[1:]))
+        if body.op == "where" and x.held(body.src[0]):
+            return self._first(name, combine, body, reduction)
+        terms = x.expand(body)
+        leaves = [f for t in terms for f in t.leaves()]
+        if len(terms) != 1 or terms[0].negative or any(f.kind not in ("plain", "weight") for f in leaves):
+            raise Inseparable(f"{combine} of what an earlier result does not only add to or scale: {short(body)}")
+        if not all(map(self.anchors.nonnegative, terms[0].coefficient)):
+            raise Inseparable(f"{combine} of a product with an earlier result that may be negative: {short(body)}")
+        name, none, sides = self._free_name(name), identity(combine, dtype), []
+        for side in (self.side("a"), self.side("b")):
+            mine = side.named(name, dtype)
+            scaled = mine
+            for f in leaves:
+                scaled = scaled * _scale(f, side, dtype) if f.kind == "weight" else scaled
+            sides.append(mine if scaled is mine else F.where(mine.eq(none), none, scaled))
+        out = self._state(name, combine, body_of(terms[0].factors, dtype), reduction, (sides[0], sides[1])).ref
+        for c in terms[0].coefficient:
+            out = out * cast(c, dtype)
+        return out
+
+    def _first(self, name: str, combine: str, body: Node, reduction: Reduction) -> Node:
+        """min over where(x = the maximum of x, place, nowhere): which element it is."""
+        over, _, dtype = reduction
+        cond, place, nowhere = body.src
+        state, node = Expansion(self.anchors, over).chosen(cond)
+        beyond = nowhere.op == "const" and not self.anchors.held(place) and _beyond(combine, place, nowhere)
+        if not beyond:
+            raise Inseparable(f"{combine} of places, and what stands for none of them is not beyond all: {short(body)}")
+        f = Factor("choice", node, cond=cond, chosen=state)
+        name, sides = self._free_name(name), []
+        for side in (self.side("a"), self.side("b")):
+            sides.append(F.where(side.still(f), side.named(name, dtype), nowhere))
+        return self._state(name, combine, body, reduction, (sides[0], sides[1])).ref
+
+
+class _Side:
+    """The states of tile `a` or `b` of a merge."""
+
+    def __init__(self, letter: str, states: States) -> None:
+        self.letter, self.states = letter, states
+
+    def __getitem__(self, state: FoldState) -> Node:
+        return self.named(state.name, state.dtype)
+
+    def named(self, name: str, dtype: DType) -> Node:
+        """The state called `name`, which may be about to be made."""
+        return placeholder(f"{self.letter}.{name}", dtype)
+
+    def tables(self) -> tuple[Mapping[Node, Node], Mapping[Node, Node]]:
+        """References to states, as this tile has them and as they are merged."""
+        known = self.states.states.values()
+        return {s.ref: self[s] for s in known}, {s.ref: self.states.merged[s.name] for s in known}
+
+    def still(self, f: Factor) -> Node:
+        """Whether what this tile chose is what the merged state would choose."""
+        assert f.cond is not None and f.chosen is not None
+        return substitute(f.cond, {f.node: self[f.chosen], f.chosen.ref: self.states.merged[f.chosen.name]})
+
+
+def _scale(f: Factor, side: _Side, dtype: DType) -> Node:
+    drift: Node | None = None
+    for a in f.anchors:
+        d = a.drift(*side.tables())
+        drift = d if drift is None else drift + d
+    return const(1.0, dtype) if drift is None else cast(F.exp(drift), dtype)
+
+
+def _moved(state: Node, shifts: Counter[Factor], kept: tuple[int, ...], side: _Side, dtype: DType) -> Node:
+    """What a sum with fewer shifts contributes to the one with all: binomial coefficients and powers of drifts."""
+    out = state
+    for (f, n), k in zip(shifts.items(), kept, strict=True):
+        if k == n:
+            continue
+        delta: Node | None = None
+        for a in f.anchors:
+            d = a.drift(*side.tables())
+            delta = d if delta is None else delta + d
+        assert delta is not None
+        delta = cast(delta, dtype)
+        out = out * float(comb(n, k)) if comb(n, k) != 1 else out
+        for _ in range(n - k):
+            out = out * delta
+    return out
+
+
+def _fewer(fs: tuple[Factor, ...], left: Counter[Factor]) -> Iterator[Factor]:
+    """The factors with as many of each shift as `left` says, which is used up."""
+    for f in fs:
+        if f.kind == "shift":
+            left[f] -= 1
+            if left[f] >= 0:
+                yield f
+        elif f.inner:
+            yield replace(f, inner=tuple(_fewer(f.inner, left)))
+        else:
+            yield f
+
+
+def _unshifted(fs: tuple[Factor, ...]) -> Iterator[Factor]:
+    for f in fs:
+        if f.kind == "shift":
+            assert f.plain is not None
+            yield Factor("plain", f.plain)
+        else:
+            yield replace(f, inner=tuple(_unshifted(f.inner))) if f.inner else f
+
+
+def _is_zero(fs: tuple[Factor, ...], leaves: list[Factor], reduction: Reduction) -> bool:
+    """Whether it is Σ w·(x − Σ w·x / Σ w)."""
+    over, _, dtype = reduction
+    shifts = [f for f in leaves if f.kind == "shift"]
+    if len(shifts) != 1 or shifts[0].mean is None:
+        return False
+    mean = shifts[0].mean
+    weights, whole = tuple(_fewer(fs, Counter())), tuple(_unshifted(fs))
+    sums = ((weights, mean.weight), (whole, mean.total))
+    return all(s.over == over and s.dtype is dtype and _same(body_of(g, dtype), s.body) for g, s in sums)
+
+
+def _same(a: Node, b: Node) -> bool:
+    """Whether two products have the same factors."""
+    (up, down), (top, under) = factors(a), factors(b)
+    return Counter(up) == Counter(top) and Counter(down) == Counter(under)
+
+
+def _beyond(combine: str, place: Node, nowhere: Node) -> bool:
+    """Whether the constant loses against every place."""
+    inner = place.src[0] if place.op == "cast" and place.src[0].dtype.is_int else place
+    lo, hi = ix.bounds(inner)
+    return bool(hi <= nowhere.arg if combine == "min" else lo >= nowhere.arg)

@@ -1,0 +1,134 @@
+"""An element of a sum, written as a sum of products in which what depends on earlier results stands apart.
+
+A term is ± coefficient · factors. The coefficient is the same for every element of the sum, so it leaves it. A factor
+is one of
+
+* plain: it depends on no earlier result;
+* a weight exp(s − a): s is free of earlier results, and a of the summed axis;
+* a shift x − a, likewise;
+* a choice where(x = a, ·, 0), a being the maximum or minimum of x itself;
+* a group where(c, factors, 0) under a condition that no earlier result is in.
+
+So e^(s − m)/l · v is the coefficient 1/l and two factors, and (x − μ)² is two shifts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from ...ir import functions as F
+from ...ir.dtypes import DType
+from ...ir.node import Node, as_node, const, walk
+from ...ir.operators import cast
+from ...ir.text import show
+from .anchors import Anchor, FoldState, Mean, product
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """A factor of a term; `node` is how the block computes it.
+
+    `anchors` of a weight or shift; `exponent` of a weight, as it was written, and `cond` its mask; `mean` of a shift
+    from a mean, with what was shifted in `plain`; `inner` of a group under `cond`; a choice under `cond` has the state
+    that it compares with as `chosen`, and x in `node`."""
+
+    kind: str
+    node: Node
+    anchors: tuple[Anchor, ...] = ()
+    exponent: Node | None = None
+    mean: Mean | None = None
+    plain: Node | None = None
+    inner: tuple[Factor, ...] = ()
+    cond: Node | None = None
+    chosen: FoldState | None = None
+
+    def leaves(self) -> Iterator[Factor]:
+        """The factors in a group, else this one."""
+        if self.inner:
+            for f in self.inner:
+                yield from f.leaves()
+        yield self
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """± coefficient · factors; `rough` where differences of earlier results were multiplied out."""
+
+    negative: bool = False
+    coefficient: tuple[Node, ...] = ()
+    factors: tuple[Factor, ...] = ()
+    rough: bool = False
+
+    def times(self, other: Term) -> Term:
+        """The product of two terms."""
+        coefficient, fs = self.coefficient + other.coefficient, self.factors + other.factors
+        return Term(self.negative != other.negative, coefficient, fs, self.rough or other.rough)
+
+    def leaves(self) -> list[Factor]:
+        """All factors, those in groups as well, and the groups."""
+        return [g for f in self.factors for g in f.leaves()]
+
+
+def body_of(fs: Iterable[Factor], dtype: DType) -> Node:
+    """The product of factors as the block computes it."""
+    nodes = []
+    for f in fs:
+        if f.kind in ("group", "choice"):
+            assert f.cond is not None
+            inner = body_of(f.inner, dtype)
+            nodes.append(F.where(f.cond, inner, const(0, inner.dtype)))
+        else:
+            nodes.append(cast(f.node, dtype))
+    out = product(nodes)
+    return const(1, dtype) if out is None else out
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """± node · scale, a term of a sum."""
+
+    negative: bool
+    node: Node
+    scale: tuple[Node, ...] = ()
+
+    @property
+    def whole(self) -> Node:
+        """The term without its sign."""
+        out = product([self.node, *self.scale])
+        assert out is not None
+        return out
+
+
+def converted(t: Term, dtype: DType) -> Term:
+    """`t` with every factor and coefficient in `dtype`."""
+    coefficient = tuple(cast(c, dtype) for c in t.coefficient)
+    return replace(t, coefficient=coefficient, factors=tuple(_factor(f, dtype) for f in t.factors))
+
+
+def _factor(f: Factor, dtype: DType) -> Factor:
+    if f.inner:
+        return replace(f, inner=tuple(_factor(g, dtype) for g in f.inner))
+    return f if f.kind in ("group", "choice") else replace(f, node=cast(f.node, dtype))
+
+
+def added(parts: list[tuple[bool, Node]]) -> Node:
+    """The sum of signed nodes, beginning with a positive one where there is one."""
+    parts = sorted(parts, key=lambda p: p[0])
+    if not parts:
+        return as_node(0.0)
+    negative, out = parts[0]
+    out = -out if negative else out
+    for negative, p in parts[1:]:
+        out = out - p if negative else out + p
+    return out
+
+
+def short(e: Node) -> str:
+    """An expression as text, cut where it is long; its operator where it would be very long."""
+    size: dict[Node, int] = {}
+    for n in walk(e):  # what is shared is written out each time
+        size[n] = 1 + sum(size[s] for s in n.src)
+    if size[e] > 500:
+        return f"an expression of {len(size)} operations ({e.op})"
+    text = show(e)
+    return text if len(text) <= 120 else text[:117] + "..."

@@ -1,0 +1,1 @@
+"""Realising graphs now: compiled programs, what observers see of calls, assignment."""
