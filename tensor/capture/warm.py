@@ -39,7 +39,7 @@ def code_version() -> str:
     from ...cache import tool_version
 
     h = hashlib.sha256(tool_version().encode())
-    root = Path(__file__).resolve().parent.parent
+    root = Path(__file__).resolve().parents[2]
     for path in sorted(p for folder in ("tensor", "plan") for p in (root / folder).rglob("*.py")):
         h.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
     return h.hexdigest()

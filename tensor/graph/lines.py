@@ -7,7 +7,7 @@ import os
 import sys
 from typing import TypeVar
 
-_HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_HERE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
 _OURS = (*tuple(_HERE + d + os.sep for d in ("tensor", "xp", "plan", "cli", "ir")), contextlib.__file__)
 
 E = TypeVar("E", bound=Exception)

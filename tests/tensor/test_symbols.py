@@ -11,10 +11,8 @@ import pytest
 from tilewright import UsageError, kernels, xp
 from tilewright.ir import sym
 from tilewright.ir.canonical import canonical
-from tilewright.tensor import Tensor, Var, nn
-from tilewright.tensor.capture import decorator as jit
+from tilewright.tensor import Tensor, Var, grad, jit, nn
 from tilewright.tensor.fusion.calls import KernelCall, call_list
-from tilewright.tensor.gradients import grad
 from tilewright.tensor.running import programs as P
 from tilewright.tensor.running.detached import detached
 
