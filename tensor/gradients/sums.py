@@ -21,14 +21,15 @@ DEPTH = 16
 """Products of products that are looked into."""
 
 
-def summed(x: TensorNode, over: Iterable[int]) -> TensorNode:
-    """Σ of `x` over dimensions, which leave the shape."""
+def summed(x: TensorNode, over: Iterable[int], alone: bool = False) -> TensorNode:
+    """Σ of `x` over dimensions, which leave the shape. A contraction that others read as well is summed where it is stored;
+    `alone` says that nobody does: then both sums are one."""
     dims = tuple(sorted(over))
     if not dims:
         return x
-    if x.op == "reduce" and x.arg[0] == "add" and not is_contraction(x):
+    if x.op == "reduce" and x.arg[0] == "add" and (alone or not is_contraction(x)):
         kept = [d for d in range(len(x.src[0].shape)) if d not in x.arg[1]]
-        return summed(x.src[0], (*x.arg[1], *(kept[d] for d in dims)))
+        return summed(x.src[0], (*x.arg[1], *(kept[d] for d in dims)), alone)
     inside: list[TensorNode] = []
     outside: list[tuple[str, TensorNode]] = []
     scale = 1.0

@@ -43,7 +43,7 @@ def transposed(by: IndexMap, dy: TensorNode, alone: bool = True) -> TensorNode:
         return _scattered(by, kept, dy)
     extra = tuple(range(len(by.source), len(found.map.shape)))
     inside = alone and (extra or found.map.permutes)
-    return summed(pushed(dy, found.map) if inside else view(dy, found.map), extra)
+    return summed(pushed(dy, found.map) if inside else view(dy, found.map), extra, alone=bool(inside))
 
 
 class _Solution:
