@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Generator
@@ -15,6 +16,9 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # for `import random_schedules`, `odd_kernels`, `hand_built`
 os.environ.setdefault("TILEWRIGHT_VERIFY", "1")  # Programs are verified after every pass, in processes that tests start too
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # a shell's job in the background ignores Ctrl-C, and so would every process that a test starts
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 from turns import Turns
 
