@@ -1,7 +1,7 @@
 """What captured functions cost beside their kernels: a call, a kernel of a replay, a first call without and with what an
 earlier process left on disk.
 
-    python benchmarks/tensor_jit.py            # writes results/tensor_jit.json
+    python benchmarks/record.py benchmarks/tensor_jit.py
 
 `wall` and `cpu` are seconds; of repeated measurements the least. On a machine that does other work, `cpu` is what counts;
 helper processes are not in it."""
@@ -15,15 +15,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-RESULT = Path(__file__).resolve().parent.parent / "results" / "tensor_jit.json"
 KERNELS = 100
 
 
 def main() -> None:
-    """Measure each in a process of its own, and write the file."""
+    """Measure each in a process of its own; one line of JSON."""
     if len(sys.argv) > 1:
         print(json.dumps({"call": call, "replay": replay, "first": first}[sys.argv[1]]()))
         return
@@ -36,8 +34,7 @@ def main() -> None:
             "cold": child("first", home),
             "warm": min((child("first", home) for _ in range(3)), key=_cpu),
         }
-    RESULT.write_text(json.dumps(found, indent=1) + "\n")
-    print(RESULT.read_text())
+    print(json.dumps(found))
 
 
 def _cpu(row: dict[str, float]) -> float:
