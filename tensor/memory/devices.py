@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 POOLED = 128 << 20
 """Bytes of free memory that a pool keeps at most."""
-LEAST = 1 << 14
+LEAST = 1 << 16
 """Bytes below which an allocation is cheaper than the pool."""
 LINE = 64
 """Bytes of a cache line: host memory begins on one."""
