@@ -82,11 +82,15 @@ def partition(outs: Sequence[TensorNode], banned: Collection[int] = ()) -> Parte
         plan.absorbed[id(host)] = tuple(every.values())
         plan.guests.update((id(g), host) for g in guests)
     stored.update((id(n), (n, Rule.limit)) for n in turned(graph, lambda n: id(n) in stored))
-    stored.update((id(n), (n, Rule.limit)) for n in cuts(graph, lambda n: id(n) in stored))
-    # what is stored decides what else is worth storing: the second round knows the first one's answers
-    first = Regions(graph, dict(stored), heads, plan)
-    regions = Regions(graph, stored, heads, plan, frozenset(first.stored))
-    return Parted(_ordered(graph, regions), regions)
+    # what is stored decides what else is worth storing: later rounds know the first one's answers
+    likely = frozenset(Regions(graph, dict(stored), heads, plan).stored)
+    over = cuts(graph, lambda n: id(n) in likely)
+    while True:
+        stored.update((id(n), (n, Rule.limit)) for n in over)
+        regions = Regions(graph, dict(stored), heads, plan, likely)
+        over = cuts(graph, regions.is_stored)
+        if not over:
+            return Parted(_ordered(graph, regions), regions)
 
 
 def _ordered(graph: Graph, regions: Regions) -> list[Group]:

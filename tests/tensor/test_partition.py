@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from plain_tensors import array, block, causal, f64, gelu, layernorm, listed, parameters, scores, softmax
 from scipy.special import erf
+from tilewright.tensor import value_and_grad
 from tilewright.tensor.graph import primitives as T
 from tilewright.tensor.ops.elementwise import where
 from tilewright.tensor.partition import Rule
@@ -132,3 +133,18 @@ def test_a_diagonal_product_reads_one_array_in_two_ways():
     assert len(call.inputs) == 2 and call.inputs[0] == call.inputs[1]
     assert np.allclose(y.numpy(), x.numpy() @ x.numpy().T, atol=1e-6)
     assert T.iota(3).shape == (3,)
+
+
+def test_a_residual_stream_of_many_layers_needs_no_cuts():
+    """What is stored anyway ends a kernel: the gradients' sums through twelve layers are no long expression."""
+    x, w = array(32, 16), array(16, 16)
+
+    def loss(w):
+        y = x
+        for _ in range(12):
+            y = y + gelu(layernorm(y, w.sum(0), w.sum(1)) @ w)
+        return (y * y).sum()
+
+    value, dw = value_and_grad(loss)(w)
+    made = listed(value, dw)
+    assert Rule.limit not in [r for c in made.calls for r in c.rules] and len(made.calls) < 140
