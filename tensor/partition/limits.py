@@ -55,12 +55,13 @@ def cuts(graph: Graph, stored: Callable[[TensorNode], bool]) -> list[TensorNode]
         behind[id(n)], arrays[id(n)] = _union(n, behind, arrays, memory)
         while len(behind[id(n)]) > OPERATIONS or len(arrays[id(n)]) > ARRAYS:
             cut = _smallest(graph, n, behind, arrays)
-            if cut is None:
+            if cut is None or id(cut) in cut_at:  # nothing else helps
                 break
             found.append(cut)
             cut_at.add(id(cut))
-            inside = [m for m in graph.order[graph.place[id(cut)] + 1 : graph.place[id(n)] + 1] if id(m) in behind[id(n)] or m is n]
-            for m in inside:  # what lies behind the cut is no longer behind these
+            first = graph.place[id(cut)]
+            inside = sorted(p for i in behind[id(n)] if (p := graph.place[i]) > first)
+            for m in map(graph.order.__getitem__, inside):  # what lies behind the cut is no longer behind these
                 behind[id(m)], arrays[id(m)] = _union(m, behind, arrays, memory)
     return found
 

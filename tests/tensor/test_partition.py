@@ -135,7 +135,7 @@ def test_a_diagonal_product_reads_one_array_in_two_ways():
     assert T.iota(3).shape == (3,)
 
 
-def test_a_residual_stream_of_many_layers_needs_no_cuts():
+def test_a_residual_stream_of_many_layers_needs_few_cuts():
     """What is stored anyway ends a kernel: the gradients' sums through twelve layers are no long expression."""
     x, w = array(32, 16), array(16, 16)
 
@@ -147,4 +147,4 @@ def test_a_residual_stream_of_many_layers_needs_no_cuts():
 
     value, dw = value_and_grad(loss)(w)
     made = listed(value, dw)
-    assert Rule.limit not in [r for c in made.calls for r in c.rules] and len(made.calls) < 140
+    assert [r for c in made.calls for r in c.rules].count(Rule.limit) <= 2 and len(made.calls) < 100
