@@ -55,15 +55,27 @@ def cuts(graph: Graph, stored: Callable[[TensorNode], bool]) -> list[TensorNode]
         behind[id(n)], arrays[id(n)] = _union(n, behind, arrays, memory)
         while len(behind[id(n)]) > OPERATIONS or len(arrays[id(n)]) > ARRAYS:
             cut = _smallest(graph, n, behind, arrays)
-            if cut is None or id(cut) in cut_at:  # nothing else helps
+            if cut is None:
                 break
             found.append(cut)
             cut_at.add(id(cut))
-            first = graph.place[id(cut)]
-            inside = sorted(p for i in behind[id(n)] if (p := graph.place[i]) > first)
+            inside = _between(graph, cut, n, memory)
             for m in map(graph.order.__getitem__, inside):  # what lies behind the cut is no longer behind these
                 behind[id(m)], arrays[id(m)] = _union(m, behind, arrays, memory)
     return found
+
+
+def _between(graph: Graph, cut: TensorNode, n: TensorNode, memory: Callable[[TensorNode], bool]) -> list[int]:
+    """Places of `n` and of what it computes from, down to memory and after `cut`; in order. (Views too: they hold no
+    operations, but what lies behind them.)"""
+    found, stack = {graph.place[id(n)]}, [n]
+    while stack:
+        for s in stack.pop().src:
+            place = graph.place[id(s)]
+            if place > graph.place[id(cut)] and place not in found and not memory(s):
+                found.add(place)
+                stack.append(s)
+    return sorted(found)
 
 
 def _union(
