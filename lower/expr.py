@@ -178,7 +178,7 @@ class NestEval(MemoryAccess):
         store = self.low.storage.values[name]
         if isinstance(store, Array):
             plans = self.low.sched.plans
-            mine = [store.own and plans[a].threads > 1 for a in store.axes]
+            mine = [store.own and plans[a].shared for a in store.axes]
             padded = not store.param and all(own or self._padded(a, i) for own, a, i in zip(mine, store.axes, node.src))
             table = self.low.ctx.axis_index if padded else self._index
             indices = tuple(plans[i].own if own else over_parts(i, table) for own, i in zip(mine, node.src))
