@@ -46,12 +46,12 @@ class Fragments:
         self.view.sched, self.view.ctx = sched, replace(low.ctx, sched=sched)
         self.parts = dealt_parts(sched.plans, t, operand)
         lane = next((p for p, kind in self.parts if kind == "lane"), None)
-        regs = sched.registers(nest)
+        axes = {*axes_of(expr), t.k}
+        regs = [p for p in sched.registers(nest) if p.axis in axes]
         self.ev = NestEval(self.view, nest, vectors=Vectors(regs, lane, 1 if lane is None else lane.trips))
         self.copies = [p for p, kind in self.parts if kind == "copy"]
         mine = {p.name for p, _ in self.parts}
-        axes = axes_of(expr)
-        self.names = [p.name for p in regs if p.axis in axes and p.name not in mine]
+        self.names = [p.name for p in regs if p.name not in mine]
         self._memo: dict[Key, Val] = {}
         self.pairs = fragment_read.Pairs()
 
@@ -72,7 +72,8 @@ class Fragments:
 
     def _get(self, asg: Assignment) -> Val:
         b = self.low.b
-        each = [{**asg, **at} for at in self.ev.assignments(self.copies)]
+        first = {} if self.ev.lane is None else {self.ev.lane.name: 0}
+        each = [{**asg, **at, **first} for at in self.ev.assignments(self.copies)]
         out = None
         if self.expr.op == "load" and self.expr.dtype is self.dtype:
             out = fragment_read.read(self.ev, self.expr, self.parts, asg, self.pairs)
