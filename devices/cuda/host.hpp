@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <ucontext.h>
 
 #define TILEWRIGHT_HOST 1
@@ -31,6 +32,12 @@ static inline To bits(From x) {
     To out;
     memcpy(&out, &x, sizeof out);
     return out;
+}
+
+static long long nanoseconds() {
+    timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000000000ll + now.tv_nsec;
 }
 
 struct Index {
@@ -330,6 +337,8 @@ TILEWRIGHT_VECTOR(unsigned long long, ulonglong, 16, 16)
 TILEWRIGHT_VECTOR(float, float, 8, 16)
 TILEWRIGHT_VECTOR(double, double, 16, 16)
 
+// a cycle is a nanosecond here
+static inline long long clock64() { return tilewright_host::nanoseconds(); }
 static inline void __threadfence() {}
 static inline void __threadfence_block() {}
 [[noreturn]] static inline void __trap() { tilewright_host::fail("__trap()"); }
