@@ -48,8 +48,8 @@ def _operand(o: Operand, v: Val, s: Instr, common: DType | None, lanes: int) -> 
         return f"is {v.type}, where another one is {common}"
     if d.kind not in o.kinds:
         return f"is {v.type}, which the operation does not take"
-    if d.is_float and d.size == 2 and not o.halves:
-        return f"is {v.type}: 16-bit floats are cast to float32 first"
+    if d.narrow and not o.halves:
+        return f"is {v.type}: floats of 16 and 8 bits are cast to float32 first"
     n, rule = v.lanes, o.lanes
     if rule == "all":
         return None if n == lanes else f"has {n} lanes, where {lanes} are wanted"

@@ -36,7 +36,7 @@ NUMBERS, INTEGERS, FLOATS, BOOLS, ANY = "fiu", "iu", "f", "b", "fiub"
 @dataclass(frozen=True, slots=True)
 class Operand:
     """One operand. `kinds`: the kinds of element types it may have; `same`: its type is the operation's type variable; `index`: it is
-    an int64 that counts elements; `halves`: it may be a 16-bit float, which can be moved and converted but not computed with;
+    an int64 that counts elements; `halves`: it may be a float of 16 or 8 bits, which can be moved and converted but not computed with;
     `stored`: its type is the memory's; `optional`: it may be left out (masks are)."""
 
     name: str

@@ -43,6 +43,7 @@ from typing import cast
 
 from ..ir.dtypes import DType
 from ..ir.node import Node
+from .maps import TensorMap
 
 
 class Val:
@@ -164,7 +165,7 @@ class Param:
 class Phase:
     """`items` (an index expression over the symbols) independent executions of `body`; `item` is the grid index.
     `vars[i]` is the Val of the i-th symbol. Where `threads` > 1, every item is a group of so many threads, and `thread` is the
-    number of one in its group."""
+    number of one in its group. `cluster` consecutive items run at once, on multiprocessors that reach each other's shared memory."""
 
     items: Node
     item: Val
@@ -172,6 +173,7 @@ class Phase:
     body: Block
     threads: int = 1
     thread: Val | None = None
+    cluster: int = 1
 
 
 @dataclass(slots=True)
@@ -180,7 +182,8 @@ class Program:
     shared between phases. `align`: every parameter starts at a multiple of so many bytes (1: elements are aligned, no more).
     `regs`: at most so many registers a thread (0: the compiler decides). `generation`: of the tensor cores whose arithmetic `mma` has
     (`targets.tensor_step.GENERATIONS`; '' where there is no mma). The first `once` phases read constant inputs alone and no
-    other phase writes the workspace then: a call may leave them out, given the workspace that they filled from the same contents."""
+    other phase writes the workspace then: a call may leave them out, given the workspace that they filled from the same contents.
+    `maps`: how TMA sees parameters; operations name them by position."""
 
     name: str
     params: tuple[Param, ...]
@@ -192,6 +195,7 @@ class Program:
     align: int = 1
     regs: int = 0
     once: int = 0
+    maps: tuple[TensorMap, ...] = ()
     generation: str = ""
 
     @property
@@ -206,6 +210,7 @@ class Program:
         return Signature(
             self.name, self.params, tuple(s.arg.name for s in self.symbols), tuple(p.items for p in self.phases), self.scratch, self.work,
             tuple(p.threads for p in self.phases), self.shared, self.align, self.once,
+            self.maps, tuple(p.cluster for p in self.phases),
         )  # fmt: skip
 
 
@@ -213,8 +218,8 @@ class Program:
 class Signature:
     """How to call a compiled Program: phase i is the symbol `{name}_p{i}` with
     `void (void **bufs, int64 *vars, void *scratch, int64 lo, int64 hi)` running grid items [lo, hi). `bufs` holds the
-    parameters, then the workspace pointer. Phases run in order, each complete before the next. `threads` (a phase),
-    `shared`, `align` and `once` are as in Program; languages with thread groups say in their renderer how arguments are passed."""
+    parameters, then the workspace pointer. Phases run in order, each complete before the next. `threads` and `clusters` (a phase),
+    `shared`, `align`, `once` and `maps` are as in Program; languages with thread groups say in their renderer how arguments are passed."""
 
     name: str
     params: tuple[Param, ...]
@@ -226,6 +231,8 @@ class Signature:
     shared: int = 0
     align: int = 1
     once: int = 0
+    maps: tuple[TensorMap, ...] = ()
+    clusters: tuple[int, ...] = ()
 
     def entry(self, phase: int) -> str:
         """The function name of a phase."""

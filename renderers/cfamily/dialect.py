@@ -84,7 +84,7 @@ class Dialect(ABC):
         return False
 
     def native_half(self, way: str, name: str, x: str, width: int) -> str | None:
-        """'widen' a 16-bit float to float32 or 'narrow' it by an instruction, where the language has one."""
+        """'widen' a float of 16 or 8 bits to float32 or 'narrow' it by an instruction, where the language has one."""
         return None
 
     def moves_as(self, form: DType) -> DType:
