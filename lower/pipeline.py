@@ -105,7 +105,8 @@ def _split_threads(low: Lowering, thread: Val | None) -> None:
     for t in low.sched.threads:
         assert thread is not None
         at = thread if t.stride == 1 else low.b.op("idiv", thread, attr=t.stride)
-        low.scalars.bound[t.var] = at if t is low.sched.threads[-1] else low.b.op("imod", at, attr=t.count)
+        place = at if t is low.sched.threads[-1] else low.b.op("imod", at, attr=t.count)
+        low.scalars.bound |= dict.fromkeys(t.variables, place)
 
 
 def _split_grid(low: Lowering, item: Val) -> None:
