@@ -10,7 +10,7 @@ import numpy as np
 from ..ir.dtypes import bool_, index
 from ..ir.errors import VerifyError
 from ..ir.evaluation import integers, twin
-from ..program.ops import ACCESSES, COMPARISONS, HINTS, SIGNS, SYNCS, TWIN_ONLY
+from ..program.ops import ACCESSES, ASYNCS, COMPARISONS, HINTS, SIGNS, SYNCS, TWIN_ONLY
 from ..program.program import Block, For, If, Instr, Phase, Program, Val
 from . import ops
 
@@ -118,7 +118,7 @@ class Coder:
             text = self._access(f, args)
             self._emit(depth, text if s.out is None else f"{self._name(s.out)} = {text}")
             return
-        if s.op in SYNCS:
+        if s.op in SYNCS | ASYNCS:
             raise VerifyError(f"a {s.op} stands in a phase of one thread")
         out = s.result
         if s.op == "const":

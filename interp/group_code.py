@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from ..ir.dtypes import bool_
-from ..program.ops import SYNCS
+from ..program.ops import ASYNCS, SYNCS
 from ..program.program import For, If, Instr, Phase, Program, Val
 from .code import Coder
 
@@ -61,6 +61,8 @@ class GroupCoder(Coder):
         self._on = outer
 
     def _instr(self, s: Instr, depth: int) -> None:
+        if s.op in ASYNCS:
+            return self._asynchronous(s, depth)
         if s.op not in SYNCS:
             return super()._instr(s, depth)
         name = f"together{len(self.together)}"
@@ -69,6 +71,13 @@ class GroupCoder(Coder):
         if s.out is None:
             return self._emit(depth, f"batch.barrier({self._on}, {name})")
         return self._emit(depth, f"{self._name(s.out)} = batch.shuffled({self._on}, {self._name(s.args[0])}, {s.attr}, {name})")
+
+    def _asynchronous(self, s: Instr, depth: int) -> None:
+        if s.op != "copy_async":
+            return self._emit(depth, f"copies.{s.op}({', '.join([self._on, *([] if s.attr is None else [str(s.attr)])])})")
+        f = self._fresh("m")
+        self.accesses[-1].append((f, s))
+        return self._emit(depth, self._access(f, [self._name(a) for a in s.args]))
 
     def _access(self, f: str, args: list[str]) -> str:
         return f"{f}({', '.join([self._on, *args])})"

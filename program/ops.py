@@ -10,7 +10,7 @@ is of its vectors: element-wise operands have exactly so many."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 Lanes = Literal["all", "one", "many", "any", "one or all"]
@@ -19,12 +19,13 @@ ResultType = Literal["same", "bool", "memory", "free"]
 """The result's element type: that of the operands marked `same`; bool; the memory's; or what the instruction says (casts, constants)."""
 ResultLanes = Literal["all", "one", "free", "attribute"]
 """The result's lanes: the operation's; one; what the instruction says; or as many as the attribute lists."""
-Effect = Literal["pure", "read", "write", "hint", "sync"]
+Effect = Literal["pure", "read", "write", "hint", "sync", "async"]
 """What running an operation does: computes a result and nothing else; reads memory; writes memory; asks the processor for something
-that changes no result; or makes the threads of a group meet."""
-Attribute = Literal["none", "number", "positive", "lane", "lanes", "distance", "row", "alignment", "memory"]
+that changes no result; makes the threads of a group meet; or has to do with a copy that goes on beside the thread (`copy_async`)."""
+Attribute = Literal["none", "number", "positive", "lane", "lanes", "distance", "row", "alignment", "memory", "copy", "groups"]
 """What `Instr.attr` is: None; a number, or a tuple of one a lane; a positive int; a lane of the first operand; a tuple of lanes of all
-operands put in a row; a number of threads; the name of a row of `targets.instructions`; (parameter, bytes); or a Mem."""
+operands put in a row; a number of threads; the name of a row of `targets.instructions`; (parameter, bytes); a Mem; an AsyncCopy; or a number of
+groups of copies, 0 or more."""
 
 NUMBERS, INTEGERS, FLOATS, BOOLS, ANY = "fiu", "iu", "f", "b", "fiub"
 """Kinds of element types, as in `DType.kind`."""
@@ -152,6 +153,10 @@ _TABLE = (
     # threads of a group
     Op("barrier", (), None, "one", "none", "sync", hoists="never"),
     Op("shfl_xor", (_moved("a", "one"),), lanes="one", attribute="distance", effect="sync", hoists="never"),
+    # copies into shared memory that go on beside the thread
+    Op("copy_async", (replace(_INDEX, name="to"), replace(_INDEX, name="from"), replace(_MASK, lanes="one")), None, "one", "copy", "async", hoists="never"),
+    Op("commit", (), None, "one", "none", "async", hoists="never"),
+    Op("wait", (), None, "one", "groups", "async", hoists="never"),
 )
 
 OPS: dict[str, Op] = {op.name: op for op in _TABLE}
@@ -172,7 +177,9 @@ SYNCS = _where(lambda op: op.effect == "sync")
 """Where threads of a group meet."""
 HINTS = _where(lambda op: op.effect == "hint")
 """What changes no result and may be left out."""
-FIXED = SYNCS | HINTS
+ASYNCS = _where(lambda op: op.effect == "async")
+"""What begins, groups and awaits copies that go on beside the thread."""
+FIXED = SYNCS | HINTS | ASYNCS
 """What stays where it was written: reordering passes take it for a wall."""
 CONSECUTIVE = _where(lambda op: op.effect in ("read", "write") and any(o.index and o.lanes == "one" for o in op.operands))
 """Accesses to neighbouring elements from one index on, whose alignment may be claimed."""
@@ -186,7 +193,8 @@ TWIN_ONLY = _where(lambda op: op.twin)
 """What must be expanded before a Program is rendered."""
 SIGNS: dict[str, str] = {op.name: op.sign for op in _TABLE if op.sign is not None}
 """Infix forms in a Program's text."""
-GROUPED = SYNCS
-"""What a language must say if it has groups of threads, and refuses if it has none."""
+GROUPED = SYNCS | ASYNCS
+"""What a language must say if it has groups of threads (those without asynchronous copies refuse them there by name), and refuses if
+it has none."""
 RENDERED = frozenset(OPS) - GROUPED
 """What every language's table must have; what it cannot express, it refuses there by name."""

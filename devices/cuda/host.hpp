@@ -172,10 +172,16 @@ static void stuck(unsigned count) {
     fail("threads wait for one another");
 }
 
+// What other headers do when a group begins, and when its threads have ended.
+static void (*hooks[8][2])();
+static unsigned hook_count;
+static bool hook(void (*begins)(), void (*ends)()) { return hooks[hook_count][0] = begins, hooks[hook_count++][1] = ends, true; }
+
 // One group, to its end or to a failure.
 static void run_group(unsigned count, bool reverse, size_t dynamic_bytes) {
     if (__stop_tilewright_shared != __start_tilewright_shared) memset(__start_tilewright_shared, 0xFF, __stop_tilewright_shared - __start_tilewright_shared);
     if (dynamic_bytes) memset(dynamic, 0xFF, dynamic_bytes);
+    for (unsigned i = 0; i < hook_count; i++) hooks[i][0]();
     for (unsigned i = 0; i < count; i++) {
         Thread& t = threads[i];
         getcontext(&t.context);
@@ -195,10 +201,11 @@ static void run_group(unsigned count, bool reverse, size_t dynamic_bytes) {
             if (failure) return;
             ended = ended && now->state == DONE;
         }
-        if (ended) return;
         now = nullptr;
         getcontext(&scheduler);  // a check that fails below comes back to this place
         if (failure) return;
+        for (unsigned i = 0; ended && i < hook_count; i++) hooks[i][1]();
+        if (ended) return;
         bool went_on = false;
         for (unsigned w = 0; w < count; w += WARP) went_on |= exchanged(threads + w, count - w < WARP ? count - w : WARP);
         if (!went_on && !released(count)) stuck(count);

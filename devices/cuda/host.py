@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
-HEADER = Path(__file__).with_name("host.hpp")
+HEADERS = tuple(Path(__file__).with_name(f"{name}.hpp") for name in ("host", "host_async"))
 COMPILERS = ("g++", "clang++", "c++")
 FLAGS = (
     "-std=gnu++17", "-O1", "-w", "-shared", "-fPIC", "-ffp-contract=off", "-fno-strict-aliasing", "-fstack-clash-protection",
@@ -57,7 +57,9 @@ class HostModule:
             source, library = Path(folder, "kernel.cpp"), Path(folder, "kernel.so")
             source.write_text(_translation(text, names))
             ran = subprocess.run(
-                [compiler, *FLAGS, "-include", str(HEADER), str(source), "-lm", "-o", str(library)], capture_output=True, text=True
+                [compiler, *FLAGS, *(x for h in HEADERS for x in ("-include", str(h))), str(source), "-lm", "-o", str(library)],
+                capture_output=True,
+                text=True,
             )
             if ran.returncode:
                 errors = [line for line in ran.stderr.splitlines() if "error" in line] or ran.stderr.splitlines()

@@ -27,7 +27,8 @@ def test_sets_are_what_their_names_say() -> None:
     assert ops.ACCESSES == ops.READS | ops.WRITES
     assert {"load", "store"} == ops.CONSECUTIVE
     assert {"barrier", "shfl_xor"} == ops.SYNCS
-    assert {"barrier", "shfl_xor", "prefetch"} == ops.FIXED
+    assert {"copy_async", "commit", "wait"} == ops.ASYNCS
+    assert {"barrier", "shfl_xor", "prefetch"} | ops.ASYNCS == ops.FIXED
     assert {"lt", "le", "eq", "ne"} == ops.COMPARISONS
     assert {"const", "splat", "aligned"} == ops.FREE
     assert {"div", "sqrt", "quot"} == ops.DIVIDES
@@ -36,7 +37,7 @@ def test_sets_are_what_their_names_say() -> None:
 
 @pytest.mark.parametrize("op", ops.OPS.values(), ids=lambda op: op.name)
 def test_a_row_agrees_with_itself(op: ops.Op) -> None:
-    assert (op.dtype is None) == (op.effect in ("write", "hint") or op.name == "barrier")
+    assert (op.dtype is None) == (op.effect in ("write", "hint", "async") or op.name == "barrier")
     assert (op.attribute == "memory") == (op.effect in ("read", "write", "hint"))
     assert (op.hoists == "always") == (op.effect == "pure")
     assert not any(o.optional for o in op.operands[:-1]), "only the last operand may be left out"
