@@ -16,6 +16,8 @@ from .program import Block, For, If, Instr, Phase, Program, Stmt, Val
 from .text import excerpt
 from .uniform import Uniformity
 
+WARP = 32
+"""Threads that do an operation of tensor cores together."""
 VARIABLE = "TILEWRIGHT_VERIFY"
 """Verify after every pass where this environment variable is neither empty nor 0."""
 
@@ -150,8 +152,12 @@ class _Verifier:
             wrong = check_copy(op, s, self.program)
         if wrong is not None:
             self.fail(wrong)
-        if s.op in SYNCS | ASYNCS and self.program.phases[self.at[0]].threads == 1:
-            self.fail(f"a {s.op} stands in a phase of one thread")
+        if s.op in SYNCS | ASYNCS:
+            threads = self.program.phases[self.at[0]].threads
+            if threads == 1:
+                self.fail(f"a {s.op} stands in a phase of one thread")
+            if op.needs == "tensor_cores" and threads % WARP:
+                self.fail(f"{s.op} is done by whole warps, and a group has {threads} threads")
         if s.out is not None:
             self._define(s.out, depth)
             if s.op == "const" and s.out.lanes == 1 and s.out.dtype.is_int:

@@ -149,7 +149,7 @@ def test_planted_faults_are_found(name: str) -> None:
 def test_what_is_never_waited_for_is_found() -> None:
     p = ring()
     phase = p.phases[0]
-    block, s = found(p, "copy_async")[0]
+    _, s = found(p, "copy_async")[0]
     phase.body.stmts.append(dataclasses.replace(s))
     assert "nobody waited" in interpreted(p)
     assert "has not waited" in on_host(p, False)
