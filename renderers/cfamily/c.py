@@ -23,7 +23,7 @@ from .emitter import CFamilyEmitter, prelude
 from .types import memory, unsigned
 
 LANGUAGE = language("c")
-OPS = ops.table(LANGUAGE.groups)
+OPS = ops.table(LANGUAGE)
 """What writes each operation of Programs."""
 
 _HEAD = """#ifndef __has_builtin

@@ -24,7 +24,7 @@ from .emitter import prelude
 from .groups import GroupEmitter
 
 LANGUAGE = language("cuda")
-OPS = ops.table(LANGUAGE.groups)
+OPS = ops.table(LANGUAGE)
 """What writes each operation of Programs."""
 _REGISTERS, _WARP = 65536, 32
 
