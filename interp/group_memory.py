@@ -12,9 +12,11 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ..ir.dtypes import DType
-from ..program.ops import CONSECUTIVE
+from ..ir.errors import VerifyError
+from ..program.ops import CONSECUTIVE, MATRIX_LOADS
 from ..program.program import Instr, Mem
 from ..program.text import locate
+from .collective import WARP, matrix_places
 from .memory import WorkerMemory
 from .ops import Array, zero
 from .shadow import Readers, Shadow
@@ -121,6 +123,8 @@ class GroupMemory:
     def load(self, s: Instr) -> Callable[..., Any]:
         """A function (on, index[, mask]) → value."""
         assert s.out is not None
+        if s.op in MATRIX_LOADS:
+            return self._matrices(s, s.out.lanes)
         piece, mem, lanes = self.piece(s.mem), s.mem, s.out.lanes
         number, batch, shape = self.numbers[id(s)], self.batch, () if lanes == 1 else (lanes,)
         nothing, pick = zero(mem.dtype, 1, self.memory.as_twin), self._picker(s, piece, lanes)
@@ -141,6 +145,39 @@ class GroupMemory:
             out = np.full((batch.count, *shape), nothing, piece.data.dtype)
             out[active] = piece.data[i]
             return out
+
+        return run
+
+    def _matrices(self, s: Instr, lanes: int) -> Callable[..., Any]:
+        """A function (on, index) → elements: `ldmatrix`, where the index of a lane says where a row begins. Both the lane that names a
+        row and those that get its elements count as readers, so that neither may have written it without a barrier since."""
+        piece, mem, batch, number = self.piece(s.mem), s.mem, self.batch, self.numbers[id(s)]
+        if piece.shadow is None and not piece.rows:
+            raise VerifyError(f"{s.op} reads shared memory, not {piece.name}")
+        namer, element = matrix_places(lanes * mem.dtype.size // 4, mem.dtype.size, s.op == "ldmatrix_t")
+
+        def run(on: On, at: Any) -> Any:
+            warps = batch.whole(on, s, WARP)
+            first = np.broadcast_to(np.asarray(at) + mem.offset, batch.count)
+            units = np.arange(batch.count // WARP) if warps is None else np.flatnonzero(warps)
+            named = units[:, None, None] * WARP + namer
+            i, lane, got = first[named] + element, named.reshape(-1), np.repeat(units[:, None] * WARP + np.arange(WARP), lanes)
+            i = i.reshape(-1)
+            if ((piece.base + first[lane] * mem.dtype.size) % 16).any():
+                k = int(((piece.base + first[lane] * mem.dtype.size) % 16 != 0).argmax())
+                self._wrong(piece, int(first[lane[k]]), " is not aligned to 16 bytes", s, int(batch.me[lane[k]]))
+            if i.size and (i.min() < 0 or i.max() >= piece.size):
+                k = int(((i < 0) | (i >= piece.size)).argmax())
+                self._wrong(piece, int(i[k]), f" is outside its {piece.size} elements", s, int(batch.me[lane[k]]))
+            i = i + lane // batch.threads * piece.size
+            assert piece.shadow is not None
+            for who in (lane, got):
+                piece.shadow.read(i, self._who(who), _at(batch.epoch, who), number)
+            if warps is None:
+                return piece.data[i].reshape(batch.count, lanes)
+            out = np.zeros((batch.count // WARP, WARP, lanes), piece.data.dtype)
+            out[units] = piece.data[i].reshape(-1, WARP, lanes)
+            return out.reshape(batch.count, lanes)
 
         return run
 

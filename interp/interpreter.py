@@ -118,7 +118,7 @@ class Interpreter:
             for d in p.shape:
                 count *= d if isinstance(d, int) else ix.evaluate(d, dict(symbols))
             want = memory.storage(p.dtype)
-            if a.dtype != want and p.dtype.name == "bfloat16" and a.dtype == np.uint16:
+            if a.dtype != want and p.dtype.foreign and a.dtype == np.dtype(f"u{p.dtype.size}"):
                 a = a.view(want)
             if a.dtype != want or a.size != count or not a.flags.c_contiguous:
                 raise VerifyError(f"parameter {p.name}: give a C-contiguous {want} array of {count} elements, not {a.dtype} {a.shape}")

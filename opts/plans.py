@@ -9,6 +9,7 @@ from ..ir.buffer import Buffer
 from ..ir.dtypes import DType
 from ..ir.node import Node
 from ..targets.instructions import Instruction
+from ..targets.tensor_rows import TensorRow
 from .axis_plan import Part
 from .nests import Nest
 
@@ -19,12 +20,19 @@ ONCE = "once"
 @dataclass(frozen=True, slots=True)
 class ThreadAxis:
     """One dimension of a group: `count` threads that share the sites of a family. Thread numbers differ by `stride` along it;
-    `var` is the index of a thread in it."""
+    `var` is the index of a thread in it. `others`: indices of a thread along families that another matrix instruction of the kernel
+    deals out to the same threads."""
 
     family: str
     count: int
     stride: int
     var: Node
+    others: tuple[Node, ...] = ()
+
+    @property
+    def variables(self) -> tuple[Node, ...]:
+        """Every index that says which thread along this dimension one is."""
+        return (self.var, *self.others)
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +53,28 @@ class DotPlan:
     def describe(self) -> str:
         """Deterministic text for hashing."""
         return f"{self.value} {self.row.name} {self.n.arg.name} {self.k.arg.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class TensorPlan:
+    """A sum of products that units of threads make by a matrix instruction of `targets.tensor_rows`: its tiles lie along the axes `m`
+    and `n` of the sum `value`, and along the reduce axis `k`."""
+
+    value: str
+    row: TensorRow
+    m: Node
+    n: Node
+    k: Node
+
+    @property
+    def what(self) -> str:
+        """How messages call the option."""
+        return f"TC({self.value}, row={self.row.name})"
+
+    @property
+    def describe(self) -> str:
+        """Deterministic text for hashing."""
+        return f"{self.value} {self.row.name} {self.m.arg.name} {self.n.arg.name} {self.k.arg.name}"
 
 
 @dataclass(frozen=True, eq=False)

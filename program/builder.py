@@ -173,6 +173,15 @@ class Builder:
         """The scalar `a` of thread `thread ^ distance`, in the same warp. It stays here: all threads of the warp must come by."""
         return self._here("shfl_xor", a.dtype, a.lanes, (a,), distance)
 
+    def mma(self, row: str, acc: Val, a: Val, b: Val) -> Val:
+        """An instruction of tensor cores (a row of `targets.tensor_rows`) on fragments. It stays here: all threads of the warp must
+        come by."""
+        return self._here("mma", acc.dtype, acc.lanes, (acc, a, b), row)
+
+    def ldmatrix(self, mem: Mem, at: Val, lanes: int, transposed: bool = False) -> Val:
+        """`lanes` elements of 8×8 matrices in shared memory, of which each thread of a warp names a row of 16 bytes, see `program`."""
+        return self._here("ldmatrix_t" if transposed else "ldmatrix", mem.dtype, lanes, (at,), mem)
+
     # placement ----------------------------------------------------------------------------------------------------
     def _val(self, dtype: DType, lanes: int, depth: int, name: str = "") -> Val:
         self._next += 1

@@ -27,8 +27,13 @@ Operations (a, b, c are Vals; vectors are element-wise; comparisons give bool). 
     barrier     (): every thread of the group arrives before any goes on; orders shared memory, parameters and the
     workspace within the group shfl_xor    (scalar), attr = distance: the value that thread `thread ^ distance` holds;
     both in one warp (`Target.warp`)
+    mma         (acc, a, b), attr = name of a row of `targets.tensor_rows`: fragments of a warp's tiles; what the row's `step` gives
+    ldmatrix    (index), attr = Mem in shared memory: lane l of a warp names the row l % 8 of matrix l // 8, 16 bytes from the element
+                on; it gets of each matrix (as many as its lanes make 32-bit words) the word l % 4 of row l // 4
+    ldmatrix_t  the same of 16-bit elements with each matrix transposed: elements l // 4 of the rows 2·(l % 4) and the one after
 
-A phase runs `items` groups of `threads` threads. Barriers and shuffles stand where every thread of the group comes by."""
+A phase runs `items` groups of `threads` threads. Barriers stand where every thread of the group comes by; shuffles, mma and ldmatrix
+where every thread of a warp does."""
 
 from __future__ import annotations
 
@@ -175,7 +180,8 @@ class Phase:
 class Program:
     """A lowered kernel. Sizes are in bytes; `scratch` is a worker's (a thread's) arena, `shared` a group's memory, `work` is
     shared between phases. `align`: every parameter starts at a multiple of so many bytes (1: elements are aligned, no more).
-    `regs`: at most so many registers a thread (0: the compiler decides). The first `once` phases read constant inputs alone and no
+    `regs`: at most so many registers a thread (0: the compiler decides). `generation`: of the tensor cores whose arithmetic `mma` has
+    (`targets.tensor_step.GENERATIONS`; '' where there is no mma). The first `once` phases read constant inputs alone and no
     other phase writes the workspace then: a call may leave them out, given the workspace that they filled from the same contents.
     `maps`: how TMA sees parameters; operations name them by position."""
 
@@ -190,6 +196,7 @@ class Program:
     regs: int = 0
     once: int = 0
     maps: tuple[TensorMap, ...] = ()
+    generation: str = ""
 
     @property
     def shared_params(self) -> frozenset[int]:

@@ -33,6 +33,8 @@ def show(program: Program, names: Names | None = None) -> str:
             out.append(f"  {what} {getattr(program, what)} bytes")
     if program.align > 1:
         out.append(f"  parameters aligned to {program.align} bytes")
+    if program.generation:
+        out.append(f"  tensor cores of {program.generation}")
     if program.regs:
         out.append(f"  at most {program.regs} registers a thread")
     for i, phase in enumerate(program.phases):
@@ -127,7 +129,7 @@ def _operation(program: Program, s: Instr, args: list[str]) -> str:
         return s.op
     if s.op == "shfl_xor":
         return f"{s.op} {args[0]}, distance {s.attr}"
-    if s.op == "dot":
+    if s.op in ("dot", "mma"):
         return f"{s.attr} {', '.join(args)}"
     if s.attr is not None:
         args = [*args, f"lanes {', '.join(map(str, s.attr))}" if isinstance(s.attr, tuple) else f"lane {s.attr}"]

@@ -59,6 +59,14 @@ class Dialect(ABC):
         """Write an instruction of `targets.instructions`."""
         raise BuildError(f"{self.LANGUAGE.title} has no {s.attr}: leave out TC, or render for a target that has it")
 
+    def mma(self, s: Instr) -> None:
+        """Write an instruction of `targets.tensor_rows` (languages with tensor cores)."""
+        raise AssertionError(f"{self.LANGUAGE.title} has no tensor cores")
+
+    def ldmatrix(self, s: Instr) -> None:
+        """Write `ldmatrix` or `ldmatrix_t` (languages with tensor cores)."""
+        raise AssertionError(f"{self.LANGUAGE.title} has no tensor cores")
+
     def scale2(self, x: str, n: str, form: DType, width: int) -> str:
         """x · 2^n with one rounding."""
         raise BuildError(f"{self.LANGUAGE.title} has no scale2: lower the kernel for the target it is rendered for")
@@ -76,7 +84,7 @@ class Dialect(ABC):
         return False
 
     def native_half(self, way: str, name: str, x: str, width: int) -> str | None:
-        """'widen' a 16-bit float to float32 or 'narrow' it by an instruction, where the language has one."""
+        """'widen' a float of 16 or 8 bits to float32 or 'narrow' it by an instruction, where the language has one."""
         return None
 
     def moves_as(self, form: DType) -> DType:

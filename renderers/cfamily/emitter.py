@@ -20,7 +20,7 @@ from ...program.program import Block, For, Instr, Mem, Phase, Program, Val, stat
 from ...targets.target import Target
 from ..ranges import INT32, inside, ranges
 from .dialect import Dialect, atom
-from .types import bits16, finite, form, memory, pieces, round_to, wrap
+from .types import bits_of, finite, form, memory, pieces, round_to, wrap
 
 STEP = "    "
 
@@ -167,11 +167,11 @@ class CFamilyEmitter(Dialect):
 
     # constants ---------------------------------------------------------------------------------------------------------
     def literal(self, value: float, dtype: DType) -> str:
-        """A scalar constant of a form or of a 16-bit float."""
+        """A scalar constant of a form or of a float of 16 or 8 bits."""
         if dtype is bool_:
             return self.BOOLS[bool(value)]
-        if dtype.is_float and dtype.size == 2:
-            return f"({self.type(form(dtype))}){bits16(value, dtype):#06x}"
+        if dtype.narrow:
+            return f"({self.type(form(dtype))}){bits_of(value, dtype):#0{2 + 2 * dtype.size}x}"
         if dtype.is_float:
             x = round_to(value, dtype)
             return finite(x, "f" if dtype is float32 else "") if math.isfinite(x) else self.special(x, dtype)

@@ -22,12 +22,13 @@ WRITERS = {"llvm": "llvm.renderer", "c": "cfamily.c", "opencl": "cfamily.opencl"
 
 
 def test_sets_are_what_their_names_say() -> None:
-    assert {"load", "gather"} == ops.READS
+    assert {"load", "gather", "ldmatrix", "ldmatrix_t"} == ops.READS
     assert {"store", "scatter"} == ops.WRITES
     assert ops.ACCESSES == ops.READS | ops.WRITES
     assert {"load", "store"} == ops.CONSECUTIVE
-    assert {"barrier", "shfl_xor"} == ops.SYNCS
-    assert {"barrier", "shfl_xor", "prefetch"} == ops.FIXED
+    assert {"ldmatrix", "ldmatrix_t"} == ops.MATRIX_LOADS
+    assert {"barrier", "shfl_xor", "mma", "ldmatrix", "ldmatrix_t"} == ops.SYNCS
+    assert ops.SYNCS | {"prefetch"} == ops.FIXED
     assert {"lt", "le", "eq", "ne"} == ops.COMPARISONS
     assert {"const", "splat", "aligned"} == ops.FREE
     assert {"div", "sqrt", "quot"} == ops.DIVIDES
@@ -49,8 +50,8 @@ def test_a_row_agrees_with_itself(op: ops.Op) -> None:
 @pytest.mark.parametrize("lang", languages.declared())
 def test_a_language_writes_exactly_the_operations_it_must(lang: str) -> None:
     table = import_module(f"tilewright.renderers.{WRITERS[lang]}").OPS
-    groups = languages.language(lang).groups
-    assert set(table) == ops.RENDERED | (ops.GROUPED if groups else set())
+    said = languages.language(lang)
+    assert set(table) == ops.RENDERED | (ops.GROUPED if said.groups else set()) | (ops.TENSOR if said.tensor_cores else set())
 
 
 @pytest.mark.parametrize("coder", [Coder, GroupCoder])
