@@ -19,6 +19,7 @@ from tilewright.devices import SourceLike
 from tilewright.devices.cuda.device import CudaDevice
 from tilewright.devices.cuda.driver import FATAL, failure
 from tilewright.devices.cuda.host import Guarded, HostModule
+from tilewright.devices.cuda.run import CudaMemory
 from tilewright.devices.cuda.session import CudaSession
 from tilewright.ir import VerifyError
 
@@ -130,6 +131,10 @@ class FakeDriver:
         self._note("download", address, nbytes)
         _move(host, address, nbytes)
 
+    def copy(self, to: int, source: int, nbytes: int) -> None:
+        self._note("copy", to, source, nbytes)
+        _move(to, source, nbytes)
+
     def fill(self, address: int, byte: int, nbytes: int) -> None:
         self._note("fill", address, byte, nbytes)
         ctypes.memset(address, byte, nbytes)
@@ -162,6 +167,9 @@ def _move(to: int, source: int, nbytes: int) -> None:
 
 class FakeSession(CudaSession):
     """Keeps nobody busy: kernels run in the call that launches them."""
+
+    def _build(self, text: str) -> bytes:
+        return text.encode()
 
     def _spin(self, number: int, seconds: float) -> None:
         self.driver.calls.append(("hold", seconds))  # type: ignore[attr-defined]
@@ -198,6 +206,12 @@ class FakeCudaDevice(CudaDevice):
     @cached_property
     def _session(self) -> FakeSession:
         return FakeSession(self.driver, 0, self.target)
+
+    def memory(self) -> CudaMemory:
+        """Results are compared on the host: `stub_cuda` compares where they are."""
+        found = CudaMemory(self._open())
+        found.compares = False
+        return found
 
     def _open(self) -> FakeSession:
         return self._session

@@ -24,9 +24,9 @@ from cuda_build import needs_cxx
 from fake_cuda import NAMES
 from tilewright.devices import SourceLike
 from tilewright.devices.cuda.device import CudaDevice
-from tilewright.devices.cuda.host import build_library
+from tilewright.devices.cuda.host import HEADER, build_library
 from tilewright.devices.cuda.open_driver import open_driver
-from tilewright.devices.cuda.session import HOLD, CudaSession
+from tilewright.devices.cuda.session import CudaSession
 
 SPEC = f"{Path(__file__).resolve()}:StubCudaDevice"
 SOURCES = Path(__file__).with_name("devices") / "stub"
@@ -100,16 +100,24 @@ def run(script: str, *args: str, **settings: str) -> subprocess.CompletedProcess
 def image(text: str) -> bytes:
     """CUDA text as what the stub loads for a module."""
     names = NAMES.findall(text)
+    key = hashlib.sha256("\0".join([text, WORDS, HEADER.read_text()]).encode()).hexdigest()[:32]
+    kept = library() / f"{key}.image"
+    if kept.exists():  # g++ takes a second, and every worker needs the comparing kernels
+        return kept.read_bytes()
     with tempfile.TemporaryDirectory(prefix="tilewright-stub-") as folder:
         words = "".join(f'extern "C" unsigned stub_words_{n}() {{ return stub_words({n}); }}\n' for n in names)
-        return build_library(f"{text}{WORDS}{words}", names, Path(folder)).read_bytes()
+        made = build_library(f"{text}{WORDS}{words}", names, Path(folder))
+        partial = kept.with_suffix(f".{os.getpid()}")
+        partial.write_bytes(made.read_bytes())
+        partial.rename(kept)
+    return kept.read_bytes()
 
 
 class StubSession(CudaSession):
     """Its holding kernel runs on the processor too."""
 
-    def _build(self, nvrtc: Any) -> bytes:
-        return image(HOLD)
+    def _build(self, text: str) -> bytes:
+        return image(text)
 
 
 class StubCudaDevice(CudaDevice):

@@ -10,8 +10,9 @@ from ...program import abi
 from ...program.maps import MapNumbers, numbers
 from ...program.program import Signature
 from ..base import Executable
-from ..memory import Memory
+from ..memory import Comparison, Found, Memory
 from ..packed import Packed
+from .comparing import Comparing
 from .session import CudaSession
 from .tensor_map import encode
 from .timing import timed
@@ -23,8 +24,10 @@ _KEPT = 256
 class CudaMemory(Memory):
     """Device memory; a handle is its address. The driver aligns to 256 bytes."""
 
+    compares = True
+
     def __init__(self, s: CudaSession) -> None:
-        self._s = s
+        self._s, self._comparing = s, Comparing(s)
 
     def alloc(self, nbytes: int) -> int:
         with self._s.lock:
@@ -51,6 +54,20 @@ class CudaMemory(Memory):
                 driver = self._s.use()
                 driver.fill(handle + offset, byte, nbytes)
                 driver.wait()
+
+    def sound(self) -> bool:
+        return not self._s.driver.lost
+
+    def copy(self, to: int, source: int, nbytes: int) -> None:
+        if nbytes:
+            with self._s.lock:
+                driver = self._s.use()
+                driver.copy(to, source, nbytes)
+                driver.wait()
+
+    def compare(self, c: Comparison) -> Found:
+        with self._s.lock:
+            return self._comparing.compare(c)
 
 
 class CudaExecutable(Executable):

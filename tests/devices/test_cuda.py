@@ -457,8 +457,8 @@ def test_timing_stops_at_its_limit(device: FakeCudaDevice, monkeypatch: pytest.M
 class Holding(cuda_session.CudaSession):
     """The true holding kernel, as C++."""
 
-    def _build(self, nvrtc: Any) -> bytes:
-        return cuda_session.HOLD.encode()
+    def _build(self, text: str) -> bytes:
+        return text.encode()
 
 
 @needs_cxx
