@@ -147,12 +147,16 @@ def check(s: Scheduled) -> None:
         nest = next(n for n in s.nests if n.name == t.value)
         factors(nest.expr, t)
         if nest.fills:
-            raise OptError(f"{t.what}: it would make {', '.join(nest.fills)} on the way; stage that where it gets a nest of its own, or not")
+            raise OptError(
+                f"{t.what}: it would make {', '.join(nest.fills)} on the way; stage that where it gets a nest of its own, or not"
+            )
         _check_axes(s, t, nest)
         _check_loops(s, t, nest)
         held = prod(p.trips for p in s.registers(nest) if p.axis in nest.axes) * t.row.c.size // 4
         if held > MAX_ACCUMULATORS:
-            raise OptError(f"{t.what}: a thread would hold {held} accumulators, and at most {MAX_ACCUMULATORS} fit; UPCAST less, or LOCAL more")
+            raise OptError(
+                f"{t.what}: a thread would hold {held} accumulators, and at most {MAX_ACCUMULATORS} fit; UPCAST less, or LOCAL more"
+            )
 
 
 def _check_axes(s: Scheduled, t: TensorPlan, nest: Nest) -> None:
@@ -180,7 +184,9 @@ def _check_loops(s: Scheduled, t: TensorPlan, nest: Nest) -> None:
         if p.axis in nest.reduce_axes and p.kind == "serial":
             reducing = reducing or p.name
         elif p.kind == "serial" and reducing is not None:
-            raise OptError(f"{t.what}: loop {reducing} of the sum runs outside loop {p.name}, so sums would leave registers: MOVE it inside")
+            raise OptError(
+                f"{t.what}: loop {reducing} of the sum runs outside loop {p.name}, so sums would leave registers: MOVE it inside"
+            )
 
 
 def propose(near: Neighbourhood) -> Iterator[Opts]:
