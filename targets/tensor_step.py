@@ -83,11 +83,11 @@ def add_products(rule: Adding, acc: Any, a: Any, b: Any, types: tuple[DType, DTy
     the accumulator's). Of float32 operands the lowest `cut` bits count as zero (tf32: 13)."""
     import numpy as np
 
-    x, y = (np.asarray(_cut(v, cut), np.float64) for v in (a, b))
-    if rule.widened:
-        order = np.argsort(np.arange(x.shape[-1]) % 4 // 2, kind="stable")
-        x, y = x[..., order], y[..., order, :]
     with np.errstate(all="ignore"):
+        x, y = (np.asarray(_cut(v, cut), np.float64) for v in (a, b))
+        if rule.widened:
+            order = np.argsort(np.arange(x.shape[-1]) % 4 // 2, kind="stable")
+            x, y = x[..., order], y[..., order, :]
         ex, ey = (_exponents(v, WIDE if rule.widened else LEAST[t.name]) for v, t in ((x, types[0]), (y, types[1])))
         out = np.asarray(acc)
         for k in range(0, x.shape[-1], rule.terms):
