@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 HEADER = Path(__file__).with_name("host.hpp")
-MODELS = {"tilewright_tensor::": Path(__file__).with_name("host_tensor.hpp")}
+MODELS = {"tilewright_tensor::": Path(__file__).with_name("host_tensor.hpp"), "cp_async": Path(__file__).with_name("host_async.hpp")}
 """Further headers, by what is in the text that needs them: without them a build takes less time."""
 COMPILERS = ("g++", "clang++", "c++")
 FLAGS = (

@@ -18,6 +18,7 @@ from ...program.program import Program
 from ...targets.languages import language
 from ...targets.target import Target
 from . import cuda_tensor, half, ops
+from .cuda_async import AsyncCopies
 from .dialect import atom
 from .emitter import prelude
 from .groups import GroupEmitter
@@ -37,7 +38,7 @@ def render(program: Program, target: Target) -> str:
     return "\n".join([f"// {program.name} for {target.name}", *prelude(helpers), *kernels, ""])
 
 
-class CudaEmitter(cuda_tensor.TensorText, GroupEmitter):
+class CudaEmitter(cuda_tensor.TensorText, AsyncCopies, GroupEmitter):
     """Writes one phase as a kernel."""
 
     LANGUAGE, TABLE = LANGUAGE, OPS
