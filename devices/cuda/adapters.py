@@ -163,8 +163,6 @@ class _Event:
         self._api.cuEventDestroy(self.handle)  # a lost context has no events left, and says so: nothing to do about it
 
 
-
-
 class CtypesDriver(CudaBindings):
     """By ctypes, where neither package is installed."""
 
