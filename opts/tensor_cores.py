@@ -27,7 +27,7 @@ from .schedule import Scheduled
 
 MAX_ACCUMULATORS = 128
 """Registers of a thread that accumulators may take: as many again hold operands, addresses and what comes after the sum."""
-_DIGITS = {"float16": 11, "bfloat16": 8, "float32": 24, "int8": 8, "uint8": 8, "bool": 1}
+_DIGITS = {"float16": 11, "bfloat16": 8, "float8_e4m3": 4, "float8_e5m2": 3, "float32": 24, "int8": 8, "uint8": 8, "bool": 1}
 """Significant binary digits of types: those of what is narrower fit a wider type exactly."""
 _TF32 = 11
 
@@ -147,12 +147,16 @@ def check(s: Scheduled) -> None:
         nest = next(n for n in s.nests if n.name == t.value)
         factors(nest.expr, t)
         if nest.fills:
-            raise OptError(f"{t.what}: it would make {', '.join(nest.fills)} on the way; stage that where it gets a nest of its own, or not")
+            raise OptError(
+                f"{t.what}: it would make {', '.join(nest.fills)} on the way; stage that where it gets a nest of its own, or not"
+            )
         _check_axes(s, t, nest)
         _check_loops(s, t, nest)
         held = prod(p.trips for p in s.registers(nest) if p.axis in nest.axes) * t.row.c.size // 4
         if held > MAX_ACCUMULATORS:
-            raise OptError(f"{t.what}: a thread would hold {held} accumulators, and at most {MAX_ACCUMULATORS} fit; UPCAST less, or LOCAL more")
+            raise OptError(
+                f"{t.what}: a thread would hold {held} accumulators, and at most {MAX_ACCUMULATORS} fit; UPCAST less, or LOCAL more"
+            )
 
 
 def _check_axes(s: Scheduled, t: TensorPlan, nest: Nest) -> None:
@@ -180,7 +184,9 @@ def _check_loops(s: Scheduled, t: TensorPlan, nest: Nest) -> None:
         if p.axis in nest.reduce_axes and p.kind == "serial":
             reducing = reducing or p.name
         elif p.kind == "serial" and reducing is not None:
-            raise OptError(f"{t.what}: loop {reducing} of the sum runs outside loop {p.name}, so sums would leave registers: MOVE it inside")
+            raise OptError(
+                f"{t.what}: loop {reducing} of the sum runs outside loop {p.name}, so sums would leave registers: MOVE it inside"
+            )
 
 
 def propose(near: Neighbourhood) -> Iterator[Opts]:
