@@ -128,9 +128,7 @@ def trusted(like: Expect, memory: Memory) -> None:
         raise DeviceError(f"{like.dtype.name} with bounds in float64 is compared on the host")
     n = 3001
     rng = np.random.default_rng(5)
-    value = (rng.standard_normal(n) if like.dtype.is_float else rng.integers(0, 100, n)).astype(
-        np.float64 if like.dtype.is_float else like.dtype.np
-    )
+    value = (rng.standard_normal(n) if like.dtype.is_float else rng.integers(0, 100, n)).astype(np.float64 if like.dtype.is_float else like.dtype.np)
     weight = None if like.weight is None else rng.uniform(1e2, 1e6, n).astype(np.float32)
     small = Expect(like.name, like.dtype, (n,), value, weight)
     judge = DeviceExpect(small, memory)
