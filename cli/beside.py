@@ -88,16 +88,11 @@ def peak_share(result: Result, spec: str) -> PeakShare | None:
     return PeakShare(unit(kernel, device.target), most, 100e9 * result.gflops / most)
 
 
-def clock_text(clocks: Mapping[str, Any]) -> str:
-    """`1755 MHz, memory 2619 MHz, 54 °C, 610 W, held back by: power cap`, as far as it is known."""
-    known = (("sm_mhz", "{:.0f} MHz"), ("memory_mhz", "memory {:.0f} MHz"), ("temperature_c", "{:.0f} °C"), ("power_w", "{:.0f} W"))
-    parts = [form.format(clocks[name]) for name, form in known if clocks.get(name)]
-    return ", ".join(parts + ([f"held back by: {', '.join(clocks['throttle'])}"] if clocks.get("throttle") else []))
-
-
 def beside_rows(share: PeakShare | None, clocks: Mapping[str, Any], rival: Versus | None) -> dict[str, str]:
     """The lines of the summary, by heading; only those that say something."""
-    rows = {"peak": share.text if share else "", "clocks": clock_text(clocks), "against": rival.text if rival else ""}
+    from .report.sections import clocks as text_of
+
+    rows = {"peak": share.text if share else "", "clocks": text_of({"clocks": dict(clocks)}), "against": rival.text if rival else ""}
     return {heading: text for heading, text in rows.items() if text}
 
 

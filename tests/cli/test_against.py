@@ -78,7 +78,7 @@ def test_the_share_of_a_gpus_peak(monkeypatch: pytest.MonkeyPatch) -> None:
     assert share.percent == pytest.approx(100 * 2 * 64**3 / 1e-3 / share.flops_s)
     assert share.text.endswith(" GFLOP/s by tensor cores") and " % of " in share.text
     rows = beside.beside_rows(share, {"sm_mhz": 1755, "power_w": 610.4, "throttle": ["power cap"]}, WON)
-    assert list(rows) == ["peak", "clocks", "against"] and rows["clocks"] == "1755 MHz, 610 W, held back by: power cap"
+    assert list(rows) == ["peak", "clocks", "against"] and rows["clocks"] == "multiprocessors at 1755 MHz, 610 W, slowed by power cap"
     assert set(beside.facts(share, {"sm_mhz": 1755}, WON)) == {"peak", "clocks", "against"}
     assert beside.beside_rows(None, {}, None) == beside.facts(None, {}, None) == {}
 
