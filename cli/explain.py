@@ -30,6 +30,7 @@ UNCLEAR = 0.1
 def run(args: Namespace) -> int:
     """Measure and print. Raises CacheMiss, with the command that tunes it, where the cache has no schedule of its own for the kernel."""
     from .. import cache, devices
+    from ..cache.keys import allowed, policy
     from ..ir.normalise import normalise
     from ..plan.resolve import resolve
     from ..search.budget import parse_seconds
@@ -41,7 +42,7 @@ def run(args: Namespace) -> int:
     device.check()
     threads = args.threads or device.threads
     with cache.open(args.cache) as store:
-        plan = resolve(kernel, device, threads, store)
+        plan = resolve(kernel, device, threads, store, policy=policy(allowed(args.allow or ())))
     if plan.origin not in ("exact", "stale"):
         named = {
             "kernel": args.kernel,

@@ -84,6 +84,7 @@ def _run(args: Namespace) -> int:
             mode=args.mode,
             retune=args.retune,
             study=args.study,
+            allow=args.allow or (),
             progress=progress,
             interrupt="return",
         )
@@ -100,6 +101,7 @@ def probe_once(args: Namespace, shape: dict[str, int] | None, progress: Quiet) -
     """Measure the machine's limits where that never happened (a few seconds, kept) and a search is coming: without them there is no
     share of the roofline to show, and the model ranks by guesses."""
     from .. import cache
+    from ..cache.keys import allowed, policy
     from ..devices import get
     from ..kernels import make
     from ..plan import key_of
@@ -109,7 +111,8 @@ def probe_once(args: Namespace, shape: dict[str, int] | None, progress: Quiet) -
     if args.mode == "require" or device.limits() is not None:
         return
     with cache.open(args.cache) as store:
-        if not args.retune and store.best(key_of(make(args.kernel, shape, args.dtype), device, args.threads)) is not None:
+        key = key_of(make(args.kernel, shape, args.dtype), device, args.threads, policy(allowed(args.allow or ())))
+        if not args.retune and store.best(key) is not None:
             return
     progress.phase("measuring this machine's limits, once")
     try:
@@ -152,9 +155,12 @@ def summary(out: Console, args: Namespace, result: Result, beside: Mapping[str, 
         grid.add_row("note", Text(result.message))
     out.print(grid)
     where = ["--cache", args.cache] if args.cache else []
+    allow = [word for effect in args.allow or () for word in ("--allow", effect)]
     if result.found:
         out.print(
-            Text.assemble(("look at it  ", "dim"), shlex.join([*command_prefix(result.device), *show_words(args.kernel, result), *where])),
+            Text.assemble(
+                ("look at it  ", "dim"), shlex.join([*command_prefix(result.device), *show_words(args.kernel, result), *allow, *where])
+            ),
             soft_wrap=True,
         )
     out.print(Text.assemble(("reproduce   ", "dim"), " ".join(filter(None, (result.reproduce, shlex.join(where))))), soft_wrap=True)

@@ -23,8 +23,12 @@ OPTS = (Opt("LOCAL", "n", 8), Opt("SPLITK", "k", 2))
 @pytest.fixture
 def explained(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The command, with a cache that has the schedule and nothing measured."""
-    monkeypatch.setattr(import_module("tilewright.plan.resolve"), "resolve", lambda *args: SimpleNamespace(origin="exact", opts=OPTS))
-    monkeypatch.setattr(import_module("tilewright.search.explain"), "explain", lambda *args: Explanation(OPTS, 1e-3, None, (), 1, True))
+    monkeypatch.setattr(
+        import_module("tilewright.plan.resolve"), "resolve", lambda *args, **more: SimpleNamespace(origin="exact", opts=OPTS)
+    )
+    monkeypatch.setattr(
+        import_module("tilewright.search.explain"), "explain", lambda *args, **more: Explanation(OPTS, 1e-3, None, (), 1, True)
+    )
     return lambda *args: tune("explain", "--kernel", "matmul", "--shape", "m=16,n=16,k=16", "--device", SPEC, *args)
 
 
