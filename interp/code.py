@@ -10,7 +10,7 @@ import numpy as np
 from ..ir.dtypes import bool_, index
 from ..ir.errors import VerifyError
 from ..ir.evaluation import integers, twin
-from ..program.ops import ACCESSES, COMPARISONS, HINTS, SIGNS, SYNCS, TWIN_ONLY
+from ..program.ops import ACCESSES, ASYNCS, COMPARISONS, HINTS, SIGNS, SYNCS, TWIN_ONLY
 from ..program.program import Block, For, If, Instr, Phase, Program, Val
 from . import ops
 
@@ -112,6 +112,8 @@ class Coder:
         args = [self._name(a) for a in s.args]
         if s.out is not None and (s.op in ("load", "cast", "extract") or not self._data.isdisjoint(s.args)):
             self._data.add(s.out)
+        if s.op in ASYNCS:
+            return self._asynchronous(s, depth, args)
         if s.op in SYNCS:
             return self._together(s, depth, args)
         if s.op in ACCESSES:
@@ -131,6 +133,10 @@ class Coder:
 
     def _together(self, s: Instr, depth: int, args: list[str]) -> None:
         """What threads do together."""
+        raise VerifyError(f"a {s.op} stands in a phase of one thread")
+
+    def _asynchronous(self, s: Instr, depth: int, args: list[str]) -> None:
+        """Copies that go on beside threads."""
         raise VerifyError(f"a {s.op} stands in a phase of one thread")
 
     def _access(self, f: str, args: list[str]) -> str:

@@ -74,6 +74,11 @@ class GroupCoder(Coder):
             return self._emit(depth, f"batch.barrier({self._on}, {name})")
         return self._emit(depth, f"{self._name(s.out)} = batch.shuffled({self._on}, {args[0]}, {s.attr}, {name})")
 
+    def _asynchronous(self, s: Instr, depth: int, args: list[str]) -> None:
+        if s.op == "copy_async":
+            return self._touch(s, depth, args)
+        return self._emit(depth, f"copies.{s.op}({', '.join([self._on, *([] if s.attr is None else [str(s.attr)])])})")
+
     def _access(self, f: str, args: list[str]) -> str:
         return f"{f}({', '.join([self._on, *args])})"
 

@@ -12,7 +12,7 @@ from typing import Any
 from ..ir.dtypes import DType, bool_, index
 from ..ir.node import Node
 from .ops import COMPARISONS
-from .program import Attr, Block, For, If, Instr, Mem, Number, Phase, Val
+from .program import AsyncCopy, Attr, Block, For, If, Instr, Mem, Number, Phase, Val
 
 
 class _Scope:
@@ -168,6 +168,19 @@ class Builder:
     def barrier(self) -> None:
         """Every thread of the group waits here for the others. It stays here, and no load from shared memory moves past it."""
         self._scopes[-1].block.stmts.append(Instr("barrier", None, ()))
+
+    def copy_async(self, copy: AsyncCopy, to: Val, source: Val, mask: Val | None = None) -> None:
+        """Begin to copy elements from index `source` to index `to`, beside the thread; zeros where the mask does not hold."""
+        args = (to, source) if mask is None else (to, source, mask)
+        self._scopes[-1].block.stmts.append(Instr("copy_async", None, args, copy))
+
+    def commit(self) -> None:
+        """Make a group of this thread's copies since the last commit."""
+        self._scopes[-1].block.stmts.append(Instr("commit", None, ()))
+
+    def wait(self, groups: int) -> None:
+        """Wait until at most so many of this thread's newest groups of copies are under way."""
+        self._scopes[-1].block.stmts.append(Instr("wait", None, (), groups))
 
     def shfl_xor(self, a: Val, distance: int) -> Val:
         """The scalar `a` of thread `thread ^ distance`, in the same warp. It stays here: all threads of the warp must come by."""

@@ -8,7 +8,7 @@ from ..ir.dtypes import DType, bool_, index
 from ..targets import tensor_rows
 from ..targets.instructions import BY_NAME
 from .ops import ACCESSES, MATRIX_LOADS, Op, Operand
-from .program import Instr, Mem, Program, Val
+from .program import AsyncCopy, Instr, Mem, Program, Val
 
 SPACES = ("param", "scratch", "shared", "work")
 
@@ -126,6 +126,10 @@ def check_attribute(op: Op, s: Instr, program: Program) -> str | None:
         fine = _whole(a, 1)
     elif kind == "row":
         fine = isinstance(a, str) and a in BY_NAME
+    elif kind == "groups":
+        fine = _whole(a, 0)
+    elif kind == "copy":
+        fine = isinstance(a, AsyncCopy)
     elif kind == "tensor row":
         fine = isinstance(a, str) and a in tensor_rows.BY_NAME
         if fine and (rules := tensor_rows.BY_NAME[str(a)].rules) and program.generation not in rules:
@@ -157,6 +161,30 @@ def check_memory(op: Op, s: Instr, program: Program, at: int | None) -> str | No
     """Where an access goes: a space that is there, no input written, and inside it where the index is the constant `at`."""
     mem = s.attr
     assert isinstance(mem, Mem)
+    found = _place(op, mem, program)
+    if isinstance(found, str):
+        return found
+    return _inside(op, s, mem, *found, at)
+
+
+def check_copy(op: Op, s: Instr, program: Program) -> str | None:
+    """Both ends of an asynchronous copy: their spaces, types and alignment."""
+    c = s.copy
+    if c.to.space != "shared" or c.source.space not in ("param", "work"):
+        return f"{s.op} copies from a parameter or the workspace to shared memory, not from {c.source.space} to {c.to.space}"
+    if c.to.dtype is not c.source.dtype or c.bytes not in (4, 8, 16):
+        return f"{s.op} copies 4, 8 or 16 bytes of one type, not {c.lanes} elements of {c.source.dtype} to {c.to.dtype}"
+    if min(c.to.align, c.source.align) < c.bytes:
+        return f"{s.op} of {c.bytes} bytes wants both ends aligned to them, not to {c.source.align} and {c.to.align}"
+    for mem in (c.to, c.source):
+        found = _place(op, mem, program)
+        if isinstance(found, str):
+            return found
+    return None
+
+
+def _place(op: Op, mem: Mem, program: Program) -> tuple[int, int | None] | str:
+    """(where the memory of an access begins, its bytes where they are known), or what is wrong with it."""
     if mem.space not in SPACES:
         return f"{mem.space!r} is no memory"
     if not _whole(mem.base, 0) or not isinstance(mem.offset, int) or not _power(mem.align):
@@ -178,7 +206,7 @@ def check_memory(op: Op, s: Instr, program: Program, at: int | None) -> str | No
             return f"the Program has no {mem.space} memory"
         if base >= size or base % mem.dtype.size:
             return f"{mem.space}@{base} is no place of {mem.dtype} in {size} bytes"
-    return _inside(op, s, mem, base, size, at)
+    return base, size
 
 
 def _inside(op: Op, s: Instr, mem: Mem, base: int, size: int | None, at: int | None) -> str | None:

@@ -10,7 +10,7 @@ is of its vectors: element-wise operands have exactly so many."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 Lanes = Literal["all", "one", "many", "any", "one or all"]
@@ -19,14 +19,14 @@ ResultType = Literal["same", "bool", "memory", "free"]
 """The result's element type: that of the operands marked `same`; bool; the memory's; or what the instruction says (casts, constants)."""
 ResultLanes = Literal["all", "one", "free", "attribute"]
 """The result's lanes: the operation's; one; what the instruction says; or as many as the attribute lists."""
-Effect = Literal["pure", "read", "write", "hint", "sync"]
+Effect = Literal["pure", "read", "write", "hint", "sync", "async"]
 """What running an operation does: computes a result and nothing else; reads memory; writes memory; asks the processor for something
-that changes no result; or makes the threads of a group meet."""
-Attribute = Literal["none", "number", "positive", "lane", "lanes", "distance", "row", "tensor row", "alignment", "memory"]
+that changes no result; makes the threads of a group meet; or has to do with a copy that goes on beside the thread (`copy_async`)."""
+Attribute = Literal["none", "number", "positive", "lane", "lanes", "distance", "row", "tensor row", "alignment", "memory", "copy", "groups"]
 """What `Instr.attr` is: None; a number, or a tuple of one a lane; a positive int; a lane of the first operand; a tuple of lanes of all
 operands put in a row; a number of threads; the name of a row of `targets.instructions` or of `targets.tensor_rows`; (parameter, bytes);
-or a Mem."""
-Needs = Literal["", "groups", "tensor_cores"]
+a Mem; an AsyncCopy; or a number of groups of copies, 0 or more."""
+Needs = Literal["", "groups", "tensor_cores", "async_copies"]
 """The capability of a language (`targets.languages`) without which it does not have the operation."""
 
 NUMBERS, INTEGERS, FLOATS, BOOLS, ANY = "fiu", "iu", "f", "b", "fiub"
@@ -91,6 +91,11 @@ _STORED = Operand("value", ANY, "all", same=False, halves=True, stored=True)
 def _moved(name: str, lanes: Lanes = "all") -> Operand:
     """An operand that is moved and not computed with, so that it may have any type."""
     return Operand(name, ANY, lanes, halves=True)
+
+
+def _async(name: str, operands: tuple[Operand, ...], **more: Any) -> Op:
+    """An operation of copies that go on beside the thread; it has no result."""
+    return Op(name, operands, None, "one", effect="async", hoists="never", needs="async_copies", **more)
 
 
 def _tensor(name: str, operands: tuple[Operand, ...], **more: Any) -> Op:
@@ -163,6 +168,10 @@ _TABLE = (
     # threads of a group
     Op("barrier", (), None, "one", "none", "sync", hoists="never", meets="group", needs="groups"),
     Op("shfl_xor", (_moved("a", "one"),), lanes="one", attribute="distance", effect="sync", hoists="never", meets="warp", needs="groups"),
+    # copies into shared memory that go on beside the thread
+    _async("copy_async", (replace(_INDEX, name="to"), replace(_INDEX, name="from"), replace(_MASK, lanes="one")), attribute="copy"),
+    _async("commit", ()),
+    _async("wait", (), attribute="groups"),
     # tensor cores
     _tensor(
         "mma",
@@ -195,7 +204,9 @@ MATRIX_LOADS = READS & SYNCS
 get what it holds."""
 HINTS = _where(lambda op: op.effect == "hint")
 """What changes no result and may be left out."""
-FIXED = SYNCS | HINTS
+ASYNCS = _where(lambda op: op.effect == "async")
+"""What begins, groups and awaits copies that go on beside the thread."""
+FIXED = SYNCS | HINTS | ASYNCS
 """What stays where it was written: reordering passes take it for a wall."""
 CONSECUTIVE = _where(lambda op: op.name in ACCESSES - SYNCS and any(o.index and o.lanes == "one" for o in op.operands))
 """A thread's accesses to neighbouring elements from one index on, whose alignment may be claimed."""
@@ -211,6 +222,8 @@ SIGNS: dict[str, str] = {op.name: op.sign for op in _TABLE if op.sign is not Non
 """Infix forms in a Program's text."""
 GROUPED = _where(lambda op: op.needs == "groups")
 """What a language must say if it has groups of threads, and refuses if it has none."""
+COPYING = _where(lambda op: op.needs == "async_copies")
+"""The same of languages with asynchronous copies."""
 TENSOR = _where(lambda op: op.needs == "tensor_cores")
 """The same of languages with tensor cores."""
 RENDERED = _where(lambda op: not op.needs)

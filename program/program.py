@@ -27,6 +27,12 @@ Operations (a, b, c are Vals; vectors are element-wise; comparisons give bool). 
     barrier     (): every thread of the group arrives before any goes on; orders shared memory, parameters and the
     workspace within the group shfl_xor    (scalar), attr = distance: the value that thread `thread ^ distance` holds;
     both in one warp (`Target.warp`)
+    copy_async  (to, from[, mask]), attr = AsyncCopy: begins to copy 4, 8 or 16 bytes into shared memory, beside the thread; where the
+                mask does not hold it writes zeros and reads nothing. Until a `wait` of this thread has it, nobody touches what it
+                writes, and nobody changes what it reads
+    commit      (): this thread's copies since its last commit are a group, maybe an empty one
+    wait        (), attr = n: goes on when at most the n newest groups of this thread are under way. The thread itself sees what
+                the others have written; other threads do after a barrier that follows
     mma         (acc, a, b), attr = name of a row of `targets.tensor_rows`: fragments of a warp's tiles; what the row's `step` gives
     ldmatrix    (index), attr = Mem in shared memory: lane l of a warp names the row l % 8 of matrix l // 8, 16 bytes from the element
                 on; it gets of each matrix (as many as its lanes make 32-bit words) the word l % 4 of row l // 4
@@ -78,8 +84,23 @@ class Mem:
     nt: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class AsyncCopy:
+    """What a `copy_async` moves: `lanes` elements from `source` (a parameter or the workspace) to `to` (shared memory), both
+    known to be aligned to all of their bytes: 4, 8 or 16."""
+
+    to: Mem
+    source: Mem
+    lanes: int
+
+    @property
+    def bytes(self) -> int:
+        """What one copy moves."""
+        return self.lanes * self.to.dtype.size
+
+
 Number = bool | int | float
-Attr = None | Number | str | Mem | tuple[Number, ...]
+Attr = None | Number | str | Mem | AsyncCopy | tuple[Number, ...]
 """What an operation is told beside its operands; `program.ops` says of which kind each operation's is."""
 
 
@@ -104,8 +125,13 @@ class Instr:
         return self.attr  # type: ignore[return-value]
 
     @property
+    def copy(self) -> AsyncCopy:
+        """What is copied (copy_async)."""
+        return self.attr  # type: ignore[return-value]
+
+    @property
     def number(self) -> int:
-        """A divisor, a lane, or a distance between threads (operations whose attribute is an int)."""
+        """A divisor, a lane, a distance between threads, or groups of copies (operations whose attribute is an int)."""
         return self.attr  # type: ignore[return-value]
 
     @property
@@ -237,6 +263,13 @@ class Signature:
     def entry(self, phase: int) -> str:
         """The function name of a phase."""
         return f"{self.name}_p{phase}"
+
+
+def touched(s: Instr) -> tuple[tuple[Mem, bool], ...]:
+    """The memory that an instruction touches, each with whether it is written."""
+    if isinstance(s.attr, Mem):
+        return ((s.attr, s.out is None),)
+    return ((s.attr.to, True), (s.attr.source, False)) if isinstance(s.attr, AsyncCopy) else ()
 
 
 def statements(block: Block) -> Iterator[Stmt]:

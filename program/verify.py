@@ -10,8 +10,8 @@ import os
 
 from ..ir.dtypes import bool_, index
 from ..ir.errors import InternalError
-from .checks import check_attribute, check_memory, check_types
-from .ops import OPS, SYNCS
+from .checks import check_attribute, check_copy, check_memory, check_types
+from .ops import ASYNCS, OPS, SYNCS
 from .program import Block, For, If, Instr, Phase, Program, Stmt, Val
 from .text import excerpt
 from .uniform import Uniformity
@@ -148,9 +148,11 @@ class _Verifier:
         wrong = check_attribute(op, s, self.program) or check_types(op, s)
         if wrong is None and op.attribute == "memory":
             wrong = check_memory(op, s, self.program, self.consts.get(s.args[0].id))
+        if wrong is None and op.attribute == "copy":
+            wrong = check_copy(op, s, self.program)
         if wrong is not None:
             self.fail(wrong)
-        if s.op in SYNCS:
+        if s.op in SYNCS | ASYNCS:
             threads = self.program.phases[self.at[0]].threads
             if threads == 1:
                 self.fail(f"a {s.op} stands in a phase of one thread")

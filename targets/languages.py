@@ -17,6 +17,7 @@ class Language:
     instructions: it can name a row of `targets.instructions` (TC).
     constants: what is packed from constant inputs is kept from call to call (`Program.once`).
     shuffles: threads exchange values without memory: 'always', 'never', or the feature of a target that brings it.
+    async_copies: copies into shared memory go on beside the thread (where the target has the feature sm80).
     halves: 16-bit floats are converted by instructions: 'always', 'never', or the feature that brings it; else integer code does it.
     fuses: a Program's fma of floats is one rounding on every target; else only with the feature fma, and two roundings without.
     vectors: the most lanes of a vector in a variable; 0: as many as one likes, 1: there are only scalars.
@@ -34,6 +35,7 @@ class Language:
     instructions: bool = False
     constants: bool = False
     shuffles: str = "never"
+    async_copies: bool = False
     halves: str = "never"
     fuses: bool = False
     vectors: int = 0
@@ -76,6 +78,7 @@ _LANGUAGES = {
             "CUDA",
             groups=True,
             shuffles="always",
+            async_copies=True,
             halves="always",
             fuses=True,
             vectors=1,

@@ -196,6 +196,10 @@ static void stuck(unsigned count) {
     fail("threads wait for one another");
 }
 
+// What other headers do when a group begins, and when its threads have ended.
+static void (*hooks[8][2])();
+static unsigned hook_count;
+static bool hook(void (*begins)(), void (*ends)()) { return hooks[hook_count][0] = begins, hooks[hook_count++][1] = ends, true; }
 // One warp, as far as it comes alone; whether it did anything but poll.
 static bool run_warp(Thread* warp, unsigned count, bool reverse) {
     bool worked = false;
@@ -229,6 +233,7 @@ static bool run_warp(Thread* warp, unsigned count, bool reverse) {
 static void run_group(unsigned count, bool reverse, size_t dynamic_bytes) {
     if (__stop_tilewright_shared != __start_tilewright_shared) memset(__start_tilewright_shared, 0xFF, __stop_tilewright_shared - __start_tilewright_shared);
     if (dynamic_bytes) memset(dynamic, 0xFF, dynamic_bytes);
+    for (unsigned i = 0; i < hook_count; i++) hooks[i][0]();
     for (unsigned i = 0; i < count; i++) {
         Thread& t = threads[i];
         getcontext(&t.context);
@@ -249,10 +254,11 @@ static void run_group(unsigned count, bool reverse, size_t dynamic_bytes) {
         }
         bool ended = true, polls = false;
         for (unsigned k = 0; k < count; k++) ended &= threads[k].state == DONE, polls |= threads[k].state == POLLING;
-        if (ended) return;
         now = nullptr;
         getcontext(&scheduler);  // a check that fails below comes back to this place
         if (failure) return;
+        for (unsigned i = 0; ended && i < hook_count; i++) hooks[i][1]();
+        if (ended) return;
         idle = worked ? 0 : idle + 1;
         if (released(count)) idle = 0;
         else if (!worked && (!polls || idle > PATIENCE)) stuck(count);

@@ -55,6 +55,18 @@ class Dialect(ABC):
         """The scalar `x` of thread `thread ^ distance` (languages with groups of threads)."""
         raise self._no_groups("shuffles")
 
+    def copy_async(self, s: Instr) -> None:
+        """Begin to copy elements into shared memory, beside the thread."""
+        raise self._no_copies()
+
+    def commit(self) -> None:
+        """Make a group of the copies begun since the last one."""
+        raise self._no_copies()
+
+    def wait(self, groups: int) -> None:
+        """Wait until at most so many groups of copies are under way."""
+        raise self._no_copies()
+
     def dot(self, s: Instr, out: Val) -> None:
         """Write an instruction of `targets.instructions`."""
         raise BuildError(f"{self.LANGUAGE.title} has no {s.attr}: leave out TC, or render for a target that has it")
@@ -138,6 +150,9 @@ class Dialect(ABC):
     def value(self, loaded: str, form: DType, width: int) -> str:
         """What `load_vector` gives as an operand of ?:, which wants equal types."""
         return loaded
+
+    def _no_copies(self) -> Exception:
+        return AssertionError(f"{self.LANGUAGE.title} has no asynchronous copies")
 
     def _no_groups(self, what: str) -> Exception:
         return AssertionError(f"{self.LANGUAGE.title} has no {what}: there are no threads in a group")

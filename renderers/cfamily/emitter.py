@@ -15,8 +15,8 @@ from typing import ClassVar
 from ...ir.dtypes import DType, bool_, float32, index, int32
 from ...ir.errors import BuildError
 from ...program.abi import arguments
-from ...program.ops import READS, WRITES
-from ...program.program import Block, For, Instr, Mem, Phase, Program, Val, statements
+from ...program.ops import ASYNCS, READS, WRITES
+from ...program.program import Block, For, Instr, Phase, Program, Val, statements, touched
 from ...targets.target import Target
 from ..ranges import INT32, inside, ranges
 from .dialect import Dialect, atom
@@ -152,17 +152,16 @@ class CFamilyEmitter(Dialect):
 
     def _name_pointers(self) -> dict[tuple[str, int, DType], str]:
         """Names of the places in scratch, shared memory and the workspace that the phase uses, in order."""
-        found = {
-            (m.space, m.base, memory(m.dtype)) for s in statements(self.phase.body) if isinstance(s, Instr) and isinstance(m := s.attr, Mem)
-        }
+        found = {(m.space, m.base, memory(m.dtype)) for s in statements(self.phase.body) if isinstance(s, Instr) for m, _ in touched(s)}
         places = sorted((p for p in found if p[0] != "param"), key=lambda p: (p[0], p[1], p[2].name))
         alone = [(space, base) for space, base, _ in places]
         return {p: f"{p[0]}{p[1]}" + (f"_{p[2].name}" if alone.count(p[:2]) > 1 else "") for p in places}
 
     def touched(self, how: str) -> set[tuple[str, int]]:
         """(space, base) of everything the phase stores to ('store') or loads from ('load'); base is 0 outside parameters."""
-        ops = {"store": WRITES, "load": READS}[how]
-        found = {s.mem for s in statements(self.phase.body) if isinstance(s, Instr) and s.op in ops}
+        ops = {"store": WRITES | ASYNCS, "load": READS | ASYNCS}[how]
+        some = (s for s in statements(self.phase.body) if isinstance(s, Instr) and s.op in ops)
+        found = {m for s in some for m, written in touched(s) if written == (how == "store")}
         return {(m.space, m.base if m.space == "param" else 0) for m in found}
 
     # constants ---------------------------------------------------------------------------------------------------------

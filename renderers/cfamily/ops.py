@@ -190,6 +190,18 @@ def _barrier(e: CFamilyEmitter, s: Instr) -> None:
     e.barrier()
 
 
+def _copy_async(e: CFamilyEmitter, s: Instr) -> None:
+    e.copy_async(s)
+
+
+def _commit(e: CFamilyEmitter, s: Instr) -> None:
+    e.commit()
+
+
+def _wait(e: CFamilyEmitter, s: Instr) -> None:
+    e.wait(s.number)
+
+
 _EVERY: Table = {
     "const": CFamilyEmitter.const,
     **dict.fromkeys(("add", "sub", "mul", "div"), _arithmetic),
@@ -222,6 +234,9 @@ _EVERY: Table = {
     "prefetch": memory.prefetch,
     "barrier": _barrier,
     "shfl_xor": _shuffle_xor,
+    "copy_async": _copy_async,
+    "commit": _commit,
+    "wait": _wait,
 }
 
 
