@@ -5,6 +5,7 @@ Each script is a process of its own, as the library is found by a variable that 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from stub_cuda import has, needs_stub, run
@@ -13,8 +14,13 @@ from tilewright.devices.cuda.open_driver import CHOICE
 
 pytestmark = [needs_stub, pytest.mark.slow]
 ADAPTERS = [
-    pytest.param("cuda-bindings", marks=pytest.mark.skipif(not has("cuda.bindings"), reason="cuda-bindings is not installed: pip install cuda-bindings")),
-    pytest.param("pycuda", marks=pytest.mark.skipif(not has("pycuda"), reason="pycuda is not installed; it has to be compiled with CUDA's headers")),
+    pytest.param(
+        "cuda-bindings",
+        marks=pytest.mark.skipif(not has("cuda.bindings"), reason="cuda-bindings is not installed: pip install cuda-bindings"),
+    ),
+    pytest.param(
+        "pycuda", marks=pytest.mark.skipif(not has("pycuda"), reason="pycuda is not installed; it has to be compiled with CUDA's headers")
+    ),
     "ctypes",
 ]
 START = """
@@ -109,7 +115,7 @@ refused(MeasureError, "illegal memory access", d.memory)
         STUB_LOG=log,
         **{CHOICE: adapter},
     )
-    said = open(log).read()
+    said = Path(log).read_text()
     assert "deprecated" not in said and "no context" not in said and "is not known" not in said
     assert said.count("cuLaunchKernel add_p0 32 x 32, 100000 bytes, 4 words") == 2 and said.count("cuDevicePrimaryCtxRetain 0") == 1
 
@@ -121,7 +127,11 @@ def test_failures_at_once(adapter: str) -> None:
         call = "cuDevicePrimaryCtxRetain" if code == "46" else "cuInit"
         done = run(START + "d.open(0)", STUB_FAIL=f"{call}={code}", **{CHOICE: adapter})
         assert done.returncode and text in done.stderr.splitlines()[-1], done.stderr
-    passes("d.open(0)\nrefused(MeasureError, 'the launch timed out', d.wait)\nassert d.lost", STUB_FAIL="cuCtxSynchronize=702", **{CHOICE: adapter})
+    passes(
+        "d.open(0)\nrefused(MeasureError, 'the launch timed out', d.wait)\nassert d.lost",
+        STUB_FAIL="cuCtxSynchronize=702",
+        **{CHOICE: adapter},
+    )
 
 
 def test_no_driver_at_all() -> None:
@@ -149,6 +159,7 @@ def test_our_numbers_are_the_packages() -> None:
     passes(
         """
 import json
+from pathlib import Path
 import cuda.bindings.driver as real
 for kind, names in json.loads(sys.argv[1]).items():
     for name, number in names.items():

@@ -136,6 +136,8 @@ def test_first_outputs_are_kept_on_the_device(memory: CudaMemory) -> None:
         dtype, shape, nbytes = float32, (30, 50), 6000
 
     class Operands:
+        checked = (1,)
+
         def written(self, handles: list[int]) -> list[tuple[str, int, int]]:
             return [("y", handles[0], 6000)]
 
