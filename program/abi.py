@@ -1,8 +1,10 @@
 """How kernels are called in languages with groups of threads (OpenCL, CUDA): names, arguments, and where scratch lives.
 
 Phase i is the kernel `entry(signature, i)`, launched as a one-dimensional grid of `signature.items[i]` groups of
-`signature.threads[i]` threads. Its arguments are, in order (`arguments`): a pointer for each parameter, the workspace where there is
-one, the arena where scratch lives in one, and each symbol as an int64. Every phase of a kernel takes the same arguments.
+`signature.threads[i]` threads. Its arguments are, in order (`arguments`): each tensor map (128 bytes by value, aligned to 64: first, so
+that all are), a pointer for each parameter, the workspace where there is one, the arena where scratch lives in one, and each symbol as
+an int64. Every phase of a kernel takes the same arguments. With maps or clusters all shared memory is dynamic, and starts at a multiple
+of 1024.
 
 Scratch is every thread's own. One-thread groups on a processor get it as group memory, which an OpenCL driver keeps in its caches for
 each worker; otherwise it is private memory while it is small; else a buffer of the device, the arena, holds it for every thread of
@@ -33,10 +35,11 @@ Place = Literal["none", "shared", "private", "arena"]
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """One kernel argument. `kind` is 'param' (a pointer; `at` = position in `signature.params`), 'work' or 'arena' (pointers) or
-    'symbol' (an int64; `at` = position in `signature.symbols`). `name` is what kernels call it."""
+    """One kernel argument. `kind` is 'map' (128 bytes; `at` = position in `signature.maps`), 'param' (a pointer; `at` = position in
+    `signature.params`), 'work' or 'arena' (pointers) or 'symbol' (an int64; `at` = position in `signature.symbols`). `name` is what
+    kernels call it."""
 
-    kind: Literal["param", "work", "arena", "symbol"]
+    kind: Literal["map", "param", "work", "arena", "symbol"]
     at: int
     name: str
 
@@ -75,7 +78,14 @@ def dynamic_shared(signature: Signature, target: Target) -> int:
     """Bytes of dynamic shared memory that a launch must give (and ask the driver for before): all of it above `Language.static_shared`
     in languages that have such a limit (CUDA: 48 KiB), else 0."""
     size, most = shared_bytes(signature, target), target.language.static_shared
+    if asynchronous(signature):
+        return size
     return size if 0 < most < size else 0
+
+
+def asynchronous(signature: Signature) -> bool:
+    """Whether TMA fills shared memory, or groups reach each other's: then it starts at a multiple of 1024 and is all dynamic."""
+    return bool(signature.maps) or any(n > 1 for n in signature.clusters)
 
 
 def stride(signature: Signature) -> int:
@@ -105,7 +115,11 @@ def grids(signature: Signature, values: Sequence[int] = ()) -> tuple[int, ...]:
             if n.arg.name not in by_name:
                 raise BuildError(f"{signature.name}: the grid depends on {n.arg.name}, which is not one of its symbols")
             symbols[n] = by_name[n.arg.name]
-    return tuple(evaluate(n, symbols) for n in signature.items)
+    out = tuple(evaluate(n, symbols) for n in signature.items)
+    for n, c in zip(out, signature.clusters):
+        if n % c:
+            raise BuildError(f"{signature.name}: {n} groups are no whole number of clusters of {c}")
+    return out
 
 
 def arguments(signature: Signature, target: Target) -> tuple[Argument, ...]:
@@ -121,7 +135,8 @@ def arguments(signature: Signature, target: Target) -> tuple[Argument, ...]:
         taken.add(word)
         return word
 
-    out = [Argument("param", i, unique("p_", p.name)) for i, p in enumerate(signature.params)]
+    out = [Argument("map", i, unique("m_", signature.params[m.param].name)) for i, m in enumerate(signature.maps)]
+    out += [Argument("param", i, unique("p_", p.name)) for i, p in enumerate(signature.params)]
     if signature.work:
         out.append(Argument("work", 0, "work"))
     if place(signature, target) == "arena":

@@ -27,8 +27,19 @@ Operations (a, b, c are Vals; vectors are element-wise; comparisons give bool). 
     barrier     (): every thread of the group arrives before any goes on; orders shared memory, parameters and the
     workspace within the group shfl_xor    (scalar), attr = distance: the value that thread `thread ^ distance` holds;
     both in one warp (`Target.warp`)
+    copy_async  (to, from[, mask]), attr = AsyncCopy: begins to copy 4, 8 or 16 bytes into shared memory, beside the thread; where the
+                mask does not hold it writes zeros and reads nothing. Until a `wait` of this thread has it, nobody touches what it
+                writes, and nobody changes what it reads
+    commit      (): this thread's copies since its last commit are a group, maybe an empty one
+    wait        (), attr = n: goes on when at most the n newest groups of this thread are under way. The thread itself sees what
+                the others have written; other threads do after a barrier that follows
+    mma         (acc, a, b), attr = name of a row of `targets.tensor_rows`: fragments of a warp's tiles; what the row's `step` gives
+    ldmatrix    (index), attr = Mem in shared memory: lane l of a warp names the row l % 8 of matrix l // 8, 16 bytes from the element
+                on; it gets of each matrix (as many as its lanes make 32-bit words) the word l % 4 of row l // 4
+    ldmatrix_t  the same of 16-bit elements with each matrix transposed: elements l // 4 of the rows 2·(l % 4) and the one after
 
-A phase runs `items` groups of `threads` threads. Barriers and shuffles stand where every thread of the group comes by."""
+A phase runs `items` groups of `threads` threads. Barriers stand where every thread of the group comes by; shuffles, mma and ldmatrix
+where every thread of a warp does."""
 
 from __future__ import annotations
 
@@ -38,6 +49,7 @@ from typing import cast
 
 from ..ir.dtypes import DType
 from ..ir.node import Node
+from .maps import TensorMap
 
 
 class Val:
@@ -72,8 +84,23 @@ class Mem:
     nt: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class AsyncCopy:
+    """What a `copy_async` moves: `lanes` elements from `source` (a parameter or the workspace) to `to` (shared memory), both
+    known to be aligned to all of their bytes: 4, 8 or 16."""
+
+    to: Mem
+    source: Mem
+    lanes: int
+
+    @property
+    def bytes(self) -> int:
+        """What one copy moves."""
+        return self.lanes * self.to.dtype.size
+
+
 Number = bool | int | float
-Attr = None | Number | str | Mem | tuple[Number, ...]
+Attr = None | Number | str | Mem | AsyncCopy | tuple[Number, ...]
 """What an operation is told beside its operands; `program.ops` says of which kind each operation's is."""
 
 
@@ -98,8 +125,13 @@ class Instr:
         return self.attr  # type: ignore[return-value]
 
     @property
+    def copy(self) -> AsyncCopy:
+        """What is copied (copy_async)."""
+        return self.attr  # type: ignore[return-value]
+
+    @property
     def number(self) -> int:
-        """A divisor, a lane, or a distance between threads (operations whose attribute is an int)."""
+        """A divisor, a lane, a distance between threads, or groups of copies (operations whose attribute is an int)."""
         return self.attr  # type: ignore[return-value]
 
     @property
@@ -159,7 +191,7 @@ class Param:
 class Phase:
     """`items` (an index expression over the symbols) independent executions of `body`; `item` is the grid index.
     `vars[i]` is the Val of the i-th symbol. Where `threads` > 1, every item is a group of so many threads, and `thread` is the
-    number of one in its group."""
+    number of one in its group. `cluster` consecutive items run at once, on multiprocessors that reach each other's shared memory."""
 
     items: Node
     item: Val
@@ -167,14 +199,17 @@ class Phase:
     body: Block
     threads: int = 1
     thread: Val | None = None
+    cluster: int = 1
 
 
 @dataclass(slots=True)
 class Program:
     """A lowered kernel. Sizes are in bytes; `scratch` is a worker's (a thread's) arena, `shared` a group's memory, `work` is
     shared between phases. `align`: every parameter starts at a multiple of so many bytes (1: elements are aligned, no more).
-    `regs`: at most so many registers a thread (0: the compiler decides). The first `once` phases read constant inputs alone and no
-    other phase writes the workspace then: a call may leave them out, given the workspace that they filled from the same contents."""
+    `regs`: at most so many registers a thread (0: the compiler decides). `generation`: of the tensor cores whose arithmetic `mma` has
+    (`targets.tensor_step.GENERATIONS`; '' where there is no mma). The first `once` phases read constant inputs alone and no
+    other phase writes the workspace then: a call may leave them out, given the workspace that they filled from the same contents.
+    `maps`: how TMA sees parameters; operations name them by position."""
 
     name: str
     params: tuple[Param, ...]
@@ -186,6 +221,8 @@ class Program:
     align: int = 1
     regs: int = 0
     once: int = 0
+    maps: tuple[TensorMap, ...] = ()
+    generation: str = ""
 
     @property
     def shared_params(self) -> frozenset[int]:
@@ -199,6 +236,7 @@ class Program:
         return Signature(
             self.name, self.params, tuple(s.arg.name for s in self.symbols), tuple(p.items for p in self.phases), self.scratch, self.work,
             tuple(p.threads for p in self.phases), self.shared, self.align, self.once,
+            self.maps, tuple(p.cluster for p in self.phases),
         )  # fmt: skip
 
 
@@ -206,8 +244,8 @@ class Program:
 class Signature:
     """How to call a compiled Program: phase i is the symbol `{name}_p{i}` with
     `void (void **bufs, int64 *vars, void *scratch, int64 lo, int64 hi)` running grid items [lo, hi). `bufs` holds the
-    parameters, then the workspace pointer. Phases run in order, each complete before the next. `threads` (a phase),
-    `shared`, `align` and `once` are as in Program; languages with thread groups say in their renderer how arguments are passed."""
+    parameters, then the workspace pointer. Phases run in order, each complete before the next. `threads` and `clusters` (a phase),
+    `shared`, `align`, `once` and `maps` are as in Program; languages with thread groups say in their renderer how arguments are passed."""
 
     name: str
     params: tuple[Param, ...]
@@ -219,10 +257,19 @@ class Signature:
     shared: int = 0
     align: int = 1
     once: int = 0
+    maps: tuple[TensorMap, ...] = ()
+    clusters: tuple[int, ...] = ()
 
     def entry(self, phase: int) -> str:
         """The function name of a phase."""
         return f"{self.name}_p{phase}"
+
+
+def touched(s: Instr) -> tuple[tuple[Mem, bool], ...]:
+    """The memory that an instruction touches, each with whether it is written."""
+    if isinstance(s.attr, Mem):
+        return ((s.attr, s.out is None),)
+    return ((s.attr.to, True), (s.attr.source, False)) if isinstance(s.attr, AsyncCopy) else ()
 
 
 def statements(block: Block) -> Iterator[Stmt]:
