@@ -88,11 +88,13 @@ class Gpu:
     """Seconds between the end of a phase and the start of the next, beside launching it."""
     unhidden: float = 0.1
     """The part of what takes less time than the longest of a kernel's terms that is not hidden behind it."""
-    operations: float = 2.0
-    """Operations that a product and its addition count as."""
     half_size: int = 2
     """Bytes of a 16-bit float, whose matrix instructions the rates are of."""
-    asynchronous: float = 1.0
-    """Instructions to copy a chunk past the registers."""
-    fragment: float = 4.0
-    """Instructions to load the fragments of one operand of a matrix instruction, addresses among them."""
+    asynchronous: float = 3.0
+    """Instructions to copy a chunk past the registers: its address in memory and its place."""
+    fragment: float = 3.0
+    """Instructions for the addresses of the fragments of one operand of a matrix instruction."""
+    product: float = 33.0
+    """Cycles from a matrix instruction of a warp to one that adds to its result."""
+    matrix: int = 8
+    """Rows of 16 bytes that are read from shared memory together for a fragment (ldmatrix)."""

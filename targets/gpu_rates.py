@@ -2,7 +2,7 @@
 
 What a device says of itself (`Target.clock`, `Target.bandwidth`) goes first. Sizes of a multiprocessor are those of the CUDA C++
 Programming Guide ("Technical Specifications per Compute Capability") and operations a cycle those of its "Arithmetic Instructions";
-tensor rates follow from the whitepapers of GA100, GA102, AD102 and GH100: dense operations a second ÷ clock ÷ multiprocessors.
+rates of matrix instructions are in `tensor_rows`.
 L2 rates: A100's whitepaper (5120 bytes a clock), DeepGEMM's `heuristics/sm90.hpp` for Hopper (64 bytes a clock and
 multiprocessor, 6150 in all); the others are estimates, as latencies under load are."""
 
@@ -29,13 +29,8 @@ class GpuRates:
     """Bytes a cycle from the L2 cache for one multiprocessor."""
     l2_all: float
     """Bytes a cycle from the L2 cache for all of them together."""
-    issue: float
+    float32: float
     """Instructions on float32 that a multiprocessor's threads do in a cycle."""
-    tensor: float
-    """Operations a cycle of a multiprocessor's matrix instructions on 16-bit floats with float32 sums (a product and its
-    addition are two)."""
-    mma: float
-    """The share of `tensor` that instructions of one warp reach; the rest takes those of four warps."""
     shared: int
     """Bytes of shared memory of a multiprocessor."""
     threads: int
@@ -47,18 +42,18 @@ class GpuRates:
 _KIB = 1 << 10
 RATES = {
     # A100 80 GB (SXM); 108 multiprocessors
-    "sm_80": GpuRates(1.41e9, 2.04e12, 560e-9, 200e-9, 64.0, 5120.0, 64.0, 2048.0, 1.0, 164 * _KIB, 2048, 32),
+    "sm_80": GpuRates(1.41e9, 2.04e12, 560e-9, 200e-9, 64.0, 5120.0, 64.0, 164 * _KIB, 2048, 32),
     # A40, RTX A6000: 84 multiprocessors of GA102
-    "sm_86": GpuRates(1.74e9, 0.70e12, 480e-9, 150e-9, 64.0, 1536.0, 128.0, 1024.0, 1.0, 100 * _KIB, 1536, 16),
+    "sm_86": GpuRates(1.74e9, 0.70e12, 480e-9, 150e-9, 64.0, 1536.0, 128.0, 100 * _KIB, 1536, 16),
     # RTX 4090: 128 multiprocessors of AD102
-    "sm_89": GpuRates(2.52e9, 1.01e12, 520e-9, 140e-9, 64.0, 2048.0, 128.0, 512.0, 1.0, 100 * _KIB, 1536, 24),
+    "sm_89": GpuRates(2.52e9, 1.01e12, 520e-9, 140e-9, 64.0, 2048.0, 128.0, 100 * _KIB, 1536, 24),
     # H100 (SXM); an H200 differs in memory only, 4.8 TB/s, and says so
-    "sm_90a": GpuRates(1.755e9, 3.35e12, 650e-9, 160e-9, 64.0, 6150.0, 128.0, 4096.0, 0.6, 228 * _KIB, 2048, 32),
+    "sm_90a": GpuRates(1.755e9, 3.35e12, 650e-9, 160e-9, 64.0, 6150.0, 128.0, 228 * _KIB, 2048, 32),
 }
 """By what is compiled for. The clock of sm_90a is the one at which an H100 multiplies matrices, below its highest."""
 
-UNKNOWN = GpuRates(1.5e9, 0.5e12, 500e-9, 200e-9, 64.0, 2048.0, 64.0, 0.0, 1.0, 64 * _KIB, 1024, 16)
-"""A GPU of which nothing is known: one that OpenCL shows. No matrix instructions."""
+UNKNOWN = GpuRates(1.5e9, 0.5e12, 500e-9, 200e-9, 64.0, 2048.0, 64.0, 64 * _KIB, 1024, 16)
+"""A GPU of which nothing is known: one that OpenCL shows."""
 
 
 def rates_of(target: Target) -> GpuRates:

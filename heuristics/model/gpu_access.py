@@ -61,7 +61,7 @@ def _access(
 ) -> Access:
     buffer, indices, mask = what
     axes: Set[Node] = frozenset(nest.axes) if stored else axes_of(*indices)
-    terms = _tile_terms(s, plan, indices) if plan is not None else _terms(s, buffer, indices)
+    terms = tile_terms(s, plan, indices) if plan is not None else _terms(s, buffer, indices)
     masked = plan is None and (mask is not None or any(s.plans[a].masked for a in axes if a in s.plans))
     width = 1 if masked else _width(s, nest, terms, plan, buffer.dtype.size, g)
     copies = float(prod(p.trips for p in s.registers(nest) if p.axis in axes))
@@ -85,7 +85,8 @@ def _terms(s: Scheduled, buffer: Buffer, indices: tuple[Node, ...]) -> dict[Node
     return total
 
 
-def _tile_terms(s: Scheduled, plan: StagePlan, indices: tuple[Node, ...]) -> dict[Node, int]:
+def tile_terms(s: Scheduled, plan: StagePlan, indices: tuple[Node, ...]) -> dict[Node, int]:
+    """Elements of a staged tile by index variable of a read."""
     total: dict[Node, int] = {}
     for d, _, _, stride in plan.box:
         for t, k in s.terms(indices[d]).items():
@@ -132,4 +133,4 @@ def warp_passes(s: Scheduled, a: Access, g: Gpu) -> int:
 
 def place(plan: StagePlan, at: int) -> int:
     """Where element `at` of a tile lies, once its chunks have changed places."""
-    return at ^ (at // plan.pitch % plan.swizzle * plan.vector) if plan.swizzle else at
+    return at ^ (at // plan.pitch // plan.every % plan.swizzle * plan.vector) if plan.swizzle else at

@@ -13,8 +13,7 @@ from ..machine import Bandwidth
 @dataclass(frozen=True, slots=True)
 class Chip:
     """One GPU. `memory`: bytes a cycle, of all multiprocessors together; `l2`: bytes a cycle of each while all ask;
-    `float32`: operations a multiprocessor's threads do in a cycle; `tensor`: the same of its matrix instructions on 16-bit
-    floats, `mma`: the share that those of one warp reach; `latency` and `l2_latency`: cycles; sizes in bytes."""
+    `float32`: operations a multiprocessor's threads do in a cycle; `latency` and `l2_latency`: cycles; sizes in bytes."""
 
     costs: Gpu
     cores: int
@@ -22,8 +21,6 @@ class Chip:
     memory: float
     l2: float
     float32: float
-    tensor: float
-    mma: float
     latency: float
     l2_latency: float
     l2_size: int
@@ -43,6 +40,6 @@ def chip_of(target: Target, costs: Gpu, limits: Bandwidth | None = None) -> Chip
     memory = limits.bandwidth(1) if limits is not None else r.memory * costs.reached
     shared = max(r.shared, target.shared + costs.reserved) if target.shared else r.shared
     return Chip(
-        costs, target.cores, r.clock, memory / r.clock, min(r.l2, r.l2_all / max(1, target.cores)), r.issue, r.tensor, r.mma,
+        costs, target.cores, r.clock, memory / r.clock, min(r.l2, r.l2_all / max(1, target.cores)), r.float32,
         r.latency * r.clock, r.l2_latency * r.clock, target.l2, shared, r.threads, r.groups,
     )  # fmt: skip

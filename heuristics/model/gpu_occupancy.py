@@ -35,6 +35,15 @@ def _live(s: Scheduled, n: Nest, chip: Chip) -> float:
     """Accumulators, and the operands of one step."""
     regs, each = s.registers(n), max(1.0, n.expr.dtype.compute.size / chip.costs.word)
     held = prod(p.trips for p in regs if p.axis in n.axes or p.kind == "upcast")
+    t = s.tensors.get(n.name)
+    if t is not None:
+        words = [t.row.elements(o) * d.size / chip.costs.word for o, d in (("a", t.row.a), ("b", t.row.b), ("c", t.row.c))]
+        tiles = [
+            prod(p.trips for p in regs if p.axis is a) / prod(x.count for x in t.row.c_parts if x.axis == letter and x.kind != "thread")
+            for letter, a in (("m", t.m), ("n", t.n))
+        ]
+        # fragments of a step along the reduction are loaded while those before are used
+        return tiles[0] * tiles[1] * words[-1] + (1 + 1) * (tiles[0] * words[0] + tiles[1] * words[1])
     if n.kind != "reduce":  # each element is finished before the next, but for what is loaded ahead
         return each * min(held, chip.costs.loaded)
     sides = sum(p.trips for p in regs if p.axis in n.axes and p.kind == "upcast")

@@ -15,6 +15,7 @@ from ...ir.node import Node, axes_of
 from ...opts.axis_plan import Part
 from ...opts.nests import Nest
 from ...opts.plans import StagePlan
+from ...opts.ring import tile_width
 from ...opts.schedule import Scheduled
 from ..machine import SLOW
 from .gpu_access import accesses, loop_trips, place, warp_passes, warp_sectors
@@ -52,7 +53,7 @@ def group_work(s: Scheduled, chip: Chip, latency: float) -> GroupWork:
             _nest(s, n, chip, latency, work)
     fills: dict[tuple[str, int], list[StagePlan]] = {}
     for st in s.stages.values():
-        fills.setdefault((st.at.name, depth_of(st)), []).append(st)
+        fills.setdefault((st.at.name, st.depth), []).append(st)
     for (_, depth), plans in sorted(fills.items(), key=lambda f: f[0]):
         _fill(s, plans, depth, chip, latency, work)
     _keep(s, chip, work)
@@ -70,11 +71,6 @@ def _keep(s: Scheduled, chip: Chip, work: GroupWork) -> None:
         work.alone += k.accesses * g.chain
     if private > g.kept:
         work.spilled += sum(k.accesses * g.word * s.group for k in found if k.private)
-
-
-def depth_of(st: StagePlan) -> int:
-    """Slots of a staged tile: 1 where it is copied, and then used."""
-    return int(getattr(st, "depth", 1))
 
 
 def _warps(s: Scheduled, chip: Chip) -> int:
@@ -188,14 +184,14 @@ def _fill(s: Scheduled, plans: list[StagePlan], depth: int, chip: Chip, latency:
     fills = trips([p for p in around if p.kind != "grid"])
     chunks = 0.0
     for st in plans:
-        width = chunk_width(st)
+        width = chunk_width(s, st)
         chunks += st.elements / width
         each = -(-st.elements // (width * max(1, s.group)))
-        work.issued += fills * each * warps * (g.copied if depth == 1 else g.asynchronous + g.copied / g.loaded)
+        work.issued += fills * each * warps * (g.asynchronous if st.chunk else g.copied)
         work.passes += fills * each * warps * _stored_passes(s, st, width, chip)
         work.fetches.append(_fetched(s, st, fills, chip))
     waiting = -(-chunks // max(1, s.group)) / g.loaded  # all loads of a thread are asked for before the first is stored
-    work.near = max(work.near, max(1, depth - 1) * sum(st.bytes for st in plans))
+    work.near = max(work.near, max(1, depth - 1) * sum(st.elements * st.dtype.size for st in plans))
     if depth > 1:
         work.ring += fills * latency / (depth - 1)
         work.alone += fills * g.barrier + latency
@@ -211,10 +207,9 @@ def _around(s: Scheduled, plan: StagePlan) -> list[Part]:
     return loops[: names.index(plan.at.name) + 1]
 
 
-def chunk_width(st: StagePlan) -> int:
+def chunk_width(s: Scheduled, st: StagePlan) -> int:
     """Elements that one instruction copies into a tile."""
-    last = next((extent for _, _, extent, _ in reversed(sorted(st.box))), 1)
-    return max(1, min(st.vector, last & -last))
+    return max(1, st.chunk or tile_width(st, s))
 
 
 def _stored_passes(s: Scheduled, st: StagePlan, width: int, chip: Chip) -> float:
