@@ -11,11 +11,12 @@ from dataclasses import replace
 
 from ..ir.buffer import load_parts
 from ..ir.node import Node, axes_of
+from ..ir.skippable import conjuncts
 from ..opts.axis_plan import AxisPlan, Part
 from ..opts.lanes import Vectors
 from ..opts.nests import Nest
 from ..opts.plans import TensorPlan
-from ..opts.tensor_cores import operand_plans
+from ..opts.tensor_cores import Factors, operand_plans
 from ..program.program import Val
 from .expr import NestEval
 from .lowering import Lowering
@@ -36,22 +37,23 @@ def dealt_parts(plans: Mapping[Node, AxisPlan], t: TensorPlan, operand: str) -> 
 
 
 class Fragments:
-    """The fragments of operand 'a' or 'b', which is `expr`: emitted once for each assignment of the register parts they vary with."""
+    """The fragments of operand 'a' or 'b': emitted once for each assignment of the register parts they vary with."""
 
-    def __init__(self, low: Lowering, nest: Nest, t: TensorPlan, operand: str, expr: Node) -> None:
-        self.low, self.t, self.expr = low, t, expr
-        self.dtype = t.row.a if operand == "a" else t.row.b
+    def __init__(self, low: Lowering, nest: Nest, t: TensorPlan, operand: str, found: Factors) -> None:
+        self.low, self.t = low, t
+        self.expr, self.dtype = (found.a, t.row.a) if operand == "a" else (found.b, t.row.b)
+        self.conds = found.conds
         sched = replace(low.sched, plans={**low.sched.plans, **operand_plans(low.sched, t, operand)})
         self.view = copy(low)
         self.view.sched, self.view.ctx = sched, replace(low.ctx, sched=sched)
         self.parts = dealt_parts(sched.plans, t, operand)
         lane = next((p for p, kind in self.parts if kind == "lane"), None)
-        regs = sched.registers(nest)
+        axes = {*axes_of(self.expr, *self.conds), t.k}
+        regs = [p for p in sched.registers(nest) if p.axis in axes]
         self.ev = NestEval(self.view, nest, vectors=Vectors(regs, lane, 1 if lane is None else lane.trips))
         self.copies = [p for p, kind in self.parts if kind == "copy"]
         mine = {p.name for p, _ in self.parts}
-        axes = axes_of(expr)
-        self.names = [p.name for p in regs if p.axis in axes and p.name not in mine]
+        self.names = [p.name for p in regs if p.name not in mine]
         self._memo: dict[Key, Val] = {}
         self.pairs = fragment_read.Pairs()
 
@@ -72,21 +74,29 @@ class Fragments:
 
     def _get(self, asg: Assignment) -> Val:
         b = self.low.b
-        each = [{**asg, **at} for at in self.ev.assignments(self.copies)]
+        first = {} if self.ev.lane is None else {self.ev.lane.name: 0}
+        each = [{**asg, **at, **first} for at in self.ev.assignments(self.copies)]
         out = None
         if self.expr.op == "load" and self.expr.dtype is self.dtype:
             out = fragment_read.read(self.ev, self.expr, self.parts, asg, self.pairs)
         if out is None:
             out = joined(self.ev, [self._cast(b.splat(self.ev.value(self.expr, at), self.ev.width)) for at in each])
+        bounds = [c for c in self.conds if not self._zero_unless(c)]
         if self.view.masked(self.t.k) and not self._zero_outside():
-            bound = self.ev.bound(self.t.k)
-            there = joined(self.ev, [b.splat(self.ev.value(bound, at), self.ev.width) for at in each])
+            bounds.append(self.ev.bound(self.t.k))
+        for c in bounds:
+            there = joined(self.ev, [b.splat(self.ev.value(c, at), self.ev.width) for at in each])
             if b.truth(there) is not True:
                 out = b.op("select", there, out, b.const(0, self.dtype, out.lanes), dtype=self.dtype)
         return out
 
     def _cast(self, v: Val) -> Val:
         return v if v.dtype is self.dtype else self.low.b.op("cast", v, dtype=self.dtype)
+
+    def _zero_unless(self, cond: Node) -> bool:
+        """Whether the operand is a load that gives zero anyway where a condition does not hold."""
+        mask = load_parts(self.expr)[2] if self.expr.op == "load" else None
+        return mask is not None and any(c is cond for c in conjuncts(mask))
 
     def _zero_outside(self) -> bool:
         """Whether past the end of k there are zeros anyway, as there must be in both operands: 0 times infinity is no zero."""

@@ -246,14 +246,21 @@ def check(expect: Expect, address: int) -> Verdict:
                 missing += _untouched(expect, got[part], error)
     if worst <= 1.0:
         return Verdict(worst)
+    return Verdict(worst, described(expect, worst, at, got[at], bad, missing))
+
+
+def described(expect: Expect, worst: float, at: int, got: Any, bad: int, missing: int) -> str:
+    """What is wrong with an output, in words: element `at` is the worst, `bad` are wrong, `missing` of those as they began."""
+    import numpy as np
+
     where = ", ".join(str(int(i)) for i in np.unravel_index(at, expect.shape)) if expect.shape else ""
-    text = f"{expect.name}[{where}] is {got[at]}, expected {expect.value[at]}"
+    text = f"{expect.name}[{where}] is {got}, expected {expect.value[at]}"
     if expect.weight is not None and worst < WORST:
         text += f" ± {1.0 / float(expect.weight[at]):.3g}"
-    text += f"; {bad} of {got.size} elements wrong"
+    text += f"; {bad} of {expect.value.size} elements wrong"
     if missing:
         text += f", {missing} hold the poison they began with"
-    return Verdict(worst, text)
+    return text
 
 
 def _errors(expect: Expect, got: Array, part: slice) -> Array:

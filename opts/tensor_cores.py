@@ -13,6 +13,7 @@ from math import prod
 from ..ir.dtypes import DType
 from ..ir.errors import OptError
 from ..ir.node import Node, axes_of
+from ..ir.skippable import conjuncts
 from ..targets import Target, tensor_rows
 from ..targets.tensor_rows import Parts, TensorRow
 from .axis_plan import AxisPlan
@@ -34,16 +35,30 @@ _TF32 = 11
 
 @dataclass(frozen=True, slots=True)
 class Factors:
-    """The operands of a sum of products, over m and k, and over n and k; casts that the instruction makes by itself are left out."""
+    """The operands of a sum of products, over m and k, and over n and k; casts that the instruction makes by itself are left out. Where
+    one of `conds` does not hold, nothing is added: both operands have to be zero there."""
 
     a: Node
     b: Node
+    conds: tuple[Node, ...] = ()
+
+
+def products(expr: Node) -> tuple[Node, tuple[Node, ...]]:
+    """What is summed, and where: `expr` without conditions outside of which it is zero (the last chunk of SPLITK has one)."""
+    conds: list[Node] = []
+    while expr.op == "where" and expr.src[2].op == "const" and expr.src[2].arg == 0:
+        conds += conjuncts(expr.src[0])
+        expr = expr.src[1]
+    return expr, tuple(conds)
 
 
 def factors(expr: Node, t: TensorPlan) -> Factors:
     """The operands of the sum `t` of `expr`; OptError where it is no product of one thing over m and another over n."""
+    expr, conds = products(expr)
     if expr.op != "mul":
         raise OptError(f"{t.what}: {t.value} is not a sum of products")
+    if any({t.m, t.n} & axes_of(c) for c in conds):
+        raise OptError(f"{t.what}: which products of {t.value} count depends on {t.m.arg.name} or {t.n.arg.name}")
     a, b = expr.src
     if t.m in axes_of(b):
         a, b = b, a
@@ -53,7 +68,7 @@ def factors(expr: Node, t: TensorPlan) -> Factors:
             raise OptError(f"{t.what}: one factor must run over {t.m.arg.name} and the other over {t.n.arg.name}, and none over both")
         if t.k not in found:
             raise OptError(f"{t.what}: both factors of {t.value} must run over {t.k.arg.name}")
-    return Factors(_bare(a, t.row.a), _bare(b, t.row.b))
+    return Factors(_bare(a, t.row.a), _bare(b, t.row.b), conds)
 
 
 def _bare(x: Node, to: DType) -> Node:
@@ -64,6 +79,7 @@ def _bare(x: Node, to: DType) -> Node:
 def takes(row: TensorRow, c: DType, expr: Node) -> bool | None:
     """Whether `row` can make a sum in `c` of the products `expr`: True, False where operands lose digits on the way (DOWNCONVERT), None
     where it cannot."""
+    expr, _ = products(expr)
     if expr.op != "mul" or c is not row.c:
         return None
     exact = [_fits(x, to, row.operands == "tf32") for x, to in zip(expr.src, (row.a, row.b), strict=True)]
@@ -91,7 +107,7 @@ def fitting_rows(target: Target, nest: Nest) -> list[tuple[TensorRow, bool]]:
 
 def places(nest: Nest) -> Iterator[tuple[Node, Node, Node]]:
     """(m, n, k) that a sum of products could be made along."""
-    a, b = (axes_of(x) for x in nest.expr.src)
+    a, b = (axes_of(x) for x in products(nest.expr)[0].src)
     for m in nest.axes:
         for n in nest.axes:
             if m in a and m not in b and n in b and n not in a and m.arg.family != n.arg.family:
@@ -127,7 +143,7 @@ def act(s: ScheduleBuilder, o: Opt, t: TensorPlan, nest: Nest) -> None:
     factors(nest.expr, t)
     exact = takes(t.row, nest.expr.dtype, nest.expr)
     if exact is None:
-        found = " by ".join(str((x.src[0] if x.op == "cast" else x).dtype) for x in nest.expr.src)
+        found = " by ".join(str((x.src[0] if x.op == "cast" else x).dtype) for x in products(nest.expr)[0].src)
         raise OptError(f"{o}: {t.row.name} multiplies {t.row.a} by {t.row.b} into {t.row.c}; here it is {found} into {nest.expr.dtype}")
     s.tensors[t.value] = t
     steps = {x.k for x in s.tensors.values()}

@@ -134,6 +134,9 @@ class CudaBindings:
     def download(self, host: int, address: int, nbytes: int) -> None:
         self._call("cuMemcpyDtoH", host, address, nbytes)
 
+    def copy(self, to: int, source: int, nbytes: int) -> None:
+        self._call("cuMemcpyDtoD", to, source, nbytes)
+
     def fill(self, address: int, byte: int, nbytes: int) -> None:
         self._call("cuMemsetD8", address, byte, nbytes)
 

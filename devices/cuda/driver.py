@@ -85,6 +85,9 @@ class Driver(Protocol):
     def download(self, host: int, address: int, nbytes: int) -> None:
         """Copy to host memory and wait."""
 
+    def copy(self, to: int, source: int, nbytes: int) -> None:
+        """Copy from one place in the device's memory to another."""
+
     def fill(self, address: int, byte: int, nbytes: int) -> None:
         """Set every byte."""
 

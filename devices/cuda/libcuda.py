@@ -39,6 +39,7 @@ CALLS = {
     "cuMemFree": ("_v2", "d"),
     "cuMemcpyHtoD": ("_v2", "dpz"),
     "cuMemcpyDtoH": ("_v2", "pdz"),
+    "cuMemcpyDtoD": ("_v2", "ddz"),
     "cuMemsetD8": ("_v2", "dbz"),
     "cuMemHostAlloc": ("", "Pzu"),
     "cuMemFreeHost": ("", "p"),

@@ -138,6 +138,9 @@ class PyCuda:
     def download(self, host: int, address: int, nbytes: int) -> None:
         self._call("cuMemcpyDtoH", self._api.memcpy_dtoh, _bytes(host, nbytes), address)
 
+    def copy(self, to: int, source: int, nbytes: int) -> None:
+        self._call("cuMemcpyDtoD", self._api.memcpy_dtod, to, source, nbytes)
+
     def fill(self, address: int, byte: int, nbytes: int) -> None:
         self._call("cuMemsetD8", self._api.memset_d8, address, byte, nbytes)
 

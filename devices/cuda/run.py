@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...ir.errors import UsageError
 from ...program import abi
+from ...program.maps import MapNumbers, numbers
 from ...program.program import Signature
 from ..base import Executable
-from ..memory import Memory
+from ..memory import Comparison, Found, Memory
 from ..packed import Packed
+from .comparing import Comparing
 from .session import CudaSession
+from .tensor_map import encode
 from .timing import timed
 
 _KEPT = 256
@@ -21,8 +24,10 @@ _KEPT = 256
 class CudaMemory(Memory):
     """Device memory; a handle is its address. The driver aligns to 256 bytes."""
 
+    compares = True
+
     def __init__(self, s: CudaSession) -> None:
-        self._s = s
+        self._s, self._comparing = s, Comparing(s)
 
     def alloc(self, nbytes: int) -> int:
         with self._s.lock:
@@ -49,6 +54,20 @@ class CudaMemory(Memory):
                 driver = self._s.use()
                 driver.fill(handle + offset, byte, nbytes)
                 driver.wait()
+
+    def sound(self) -> bool:
+        return not self._s.driver.lost
+
+    def copy(self, to: int, source: int, nbytes: int) -> None:
+        if nbytes:
+            with self._s.lock:
+                driver = self._s.use()
+                driver.copy(to, source, nbytes)
+                driver.wait()
+
+    def compare(self, c: Comparison) -> Found:
+        with self._s.lock:
+            return self._comparing.compare(c)
 
 
 class CudaExecutable(Executable):
@@ -92,13 +111,15 @@ class CudaExecutable(Executable):
         own = {kind: address for kind, (address, _) in self._own.items()}
         phases = [p for p in zip(self._functions, abi.grids(sig, vars), sig.threads, strict=True) if p[1]]
         arguments, shared, bind = self._arguments, self._shared, driver.bind
+        symbols = dict(zip(sig.symbols, vars, strict=True))
+        maps = [numbers(m, sig.params[m.param].name, symbols) for m in sig.maps]
         ready: dict[tuple[int, ...], list[Callable[[], None]]] = {}
 
         def queue(pointers: Sequence[int]) -> None:
             key = tuple(pointers)
             starts = ready.get(key)
             if starts is None:
-                words = [key[a.at] if a.kind == "param" else vars[a.at] if a.kind == "symbol" else own[a.kind] for a in arguments]
+                words = [_word(a, key, vars, own, maps) for a in arguments]
                 starts = [bind(function, groups, threads, shared, words) for function, groups, threads in phases]
                 if len(ready) >= _KEPT:
                     ready.clear()
@@ -180,3 +201,10 @@ class CudaExecutable(Executable):
                     driver.free(address)
                 driver.unload(module)
             self._own.clear()
+
+
+def _word(a: abi.Argument, pointers: Sequence[int], vars: Sequence[int], own: Mapping[str, int], maps: Sequence[MapNumbers]) -> int | bytes:
+    """One argument's value: an address, a symbol's value, or a tensor map's bytes."""
+    if a.kind == "map":
+        return encode(maps[a.at], pointers[maps[a.at].map.param])
+    return pointers[a.at] if a.kind == "param" else vars[a.at] if a.kind == "symbol" else own[a.kind]

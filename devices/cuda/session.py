@@ -57,6 +57,7 @@ class CudaSession:
         self.clocks: dict[str, Any] = {}
         """What `sample` found last."""
         self._hold: Any = None
+        self._modules: list[Any] = []
         self._word: Any = None
         self._number = 0
         self._busy = self._sampled = -math.inf
@@ -92,17 +93,22 @@ class CudaSession:
 
     def _spin(self, number: int, seconds: float) -> None:
         if self._hold is None:
-            from . import nvrtc
-
-            module = self.driver.load(self._build(nvrtc))
+            self._hold = self.kernel(HOLD, "hold")
             host, self._device_word = self.driver.mapped(8 * _WORDS)
             self._word = (ctypes.c_int64 * _WORDS).from_address(host)
             self._word[:] = (0,) * _WORDS
-            self._hold = self.driver.function(module, "hold"), module
-        self.driver.bind(self._hold[0], 1, 1, 0, (self._device_word, number, self._cycles(seconds)))()
+        self.driver.bind(self._hold, 1, 1, 0, (self._device_word, number, self._cycles(seconds)))()
 
-    def _build(self, nvrtc: Any) -> bytes:
-        return bytes(nvrtc.compile(HOLD, self.target.cpu)[0])
+    def kernel(self, text: str, name: str) -> Any:
+        """A kernel of ours, for `Driver.bind`; it is kept as long as the session."""
+        module = self.use().load(self._build(text))
+        self._modules.append(module)
+        return self.driver.function(module, name)
+
+    def _build(self, text: str) -> bytes:
+        from . import nvrtc
+
+        return nvrtc.compile(text, self.target.cpu)[0]
 
     def wake(self) -> None:
         """See that the clocks are those of a GPU at work."""

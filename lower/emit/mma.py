@@ -29,7 +29,7 @@ class TensorAccumulators(Accumulators):
         self.live = ev.assignments([p for p in self.space if p not in self.inside])
         self.keys = [(s, {}) for s in self.live]
         found = factors(n.expr, self.plan)
-        self.a, self.b = Fragments(low, n, self.plan, "a", found.a), Fragments(low, n, self.plan, "b", found.b)
+        self.a, self.b = (Fragments(low, n, self.plan, x, found) for x in "ab")
 
     def identity(self) -> Val:
         """A fragment of zeros."""

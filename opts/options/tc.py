@@ -40,6 +40,8 @@ def act(s: ScheduleBuilder, o: Opt) -> None:
         m, n = (_axis(s, o, nest, field, nest.axes) for field in "mn")
         tensor_cores.act(s, o, TensorPlan(nest.name, row, m, n, _axis(s, o, nest, "k", nest.reduce_axes)), nest)
         return
+    if nest.expr.op != "mul":
+        raise OptError(f"{o}: {o.on} is a sum of products under a condition, which {row.name} cannot keep")
     n, k = _axis(s, o, nest, "n", nest.axes), _axis(s, o, nest, "k", nest.reduce_axes)
     a, b = (_operand(o, x) for x in nest.expr.src)
     if n in axes_of(*a.src):
@@ -80,7 +82,7 @@ def _sum(s: ScheduleBuilder, o: Opt) -> Nest:
         names = ", ".join(n.name for n in nests if n.kind == "reduce") or "none"
         raise OptError(f"{o}: no reduction {o.on!r} in kernel {s.kernel.name} (reductions: {names})")
     assert nest.value is not None and isinstance(nest.value.expr, Reduce)
-    if nest.value.expr.combine != "add" or nest.expr.op != "mul":
+    if nest.value.expr.combine != "add" or tensor_cores.products(nest.expr)[0].op != "mul":
         raise OptError(f"{o}: {o.on} is not a sum of products")
     return nest
 

@@ -17,14 +17,14 @@ from ...program import abi
 from ...program.program import Program
 from ...targets.languages import language
 from ...targets.target import Target
-from . import half, ops
+from . import cuda_tensor, half, ops
 from .cuda_async import AsyncCopies
 from .dialect import atom
 from .emitter import prelude
 from .groups import GroupEmitter
 
 LANGUAGE = language("cuda")
-OPS = ops.table(LANGUAGE)
+OPS = {**ops.table(LANGUAGE), "shuffle": cuda_tensor.shuffle}
 """What writes each operation of Programs."""
 _REGISTERS, _WARP = 65536, 32
 
@@ -38,7 +38,7 @@ def render(program: Program, target: Target) -> str:
     return "\n".join([f"// {program.name} for {target.name}", *prelude(helpers), *kernels, ""])
 
 
-class CudaEmitter(AsyncCopies, GroupEmitter):
+class CudaEmitter(cuda_tensor.TensorText, AsyncCopies, GroupEmitter):
     """Writes one phase as a kernel."""
 
     LANGUAGE, TABLE = LANGUAGE, OPS

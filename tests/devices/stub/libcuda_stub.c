@@ -219,6 +219,7 @@ Result cuCtxPopCurrent_v2(void **context) {
 }
 Result cuCtxGetDevice(int *device) { if (!current) return INVALID_CONTEXT; return *device = ((struct Context *)current)->device, OK; }
 Result cuCtxGetApiVersion(void *context, unsigned *version) { (void)context; return *version = 3020, OK; }
+Result cuCtxDetach(void *context) { (void)context; return OK; }
 Result cuCtxSynchronize(void) {
     IN_CONTEXT("cuCtxSynchronize");
     drain();
@@ -343,6 +344,13 @@ Result cuMemcpyDtoH_v2(void *to, Address from, size_t nbytes) {
     if (!inside(from, nbytes)) return INVALID_VALUE;
     drain();
     if (!sticky) memcpy(to, (void *)from, nbytes);
+    return sticky;
+}
+Result cuMemcpyDtoD_v2(Address to, Address from, size_t nbytes) {
+    IN_CONTEXT("cuMemcpyDtoD");
+    if (!inside(to, nbytes) || !inside(from, nbytes)) return INVALID_VALUE;
+    drain();
+    if (!sticky) memcpy((void *)to, (void *)from, nbytes);
     return sticky;
 }
 Result cuMemsetD8_v2(Address to, unsigned char byte, size_t nbytes) {
