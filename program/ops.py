@@ -19,12 +19,16 @@ ResultType = Literal["same", "bool", "memory", "free"]
 """The result's element type: that of the operands marked `same`; bool; the memory's; or what the instruction says (casts, constants)."""
 ResultLanes = Literal["all", "one", "free", "attribute"]
 """The result's lanes: the operation's; one; what the instruction says; or as many as the attribute lists."""
-Effect = Literal["pure", "read", "write", "hint", "sync"]
+Effect = Literal["pure", "read", "write", "hint", "sync", "async"]
 """What running an operation does: computes a result and nothing else; reads memory; writes memory; asks the processor for something
-that changes no result; or makes the threads of a group meet."""
-Attribute = Literal["none", "number", "positive", "lane", "lanes", "distance", "row", "alignment", "memory"]
+that changes no result; makes the threads of a group meet; or starts and awaits what Hopper does beside the threads (`program.hopper`)."""
+Attribute = Literal[
+    "none", "number", "positive", "lane", "lanes", "distance", "row", "alignment", "memory",
+    "mbarrier", "box load", "box store", "product", "groups",
+]  # fmt: skip
 """What `Instr.attr` is: None; a number, or a tuple of one a lane; a positive int; a lane of the first operand; a tuple of lanes of all
-operands put in a row; a number of threads; the name of a row of `targets.instructions`; (parameter, bytes); or a Mem."""
+operands put in a row; a number of threads; the name of a row of `targets.instructions`; (parameter, bytes); a Mem; one of the classes
+of `program.hopper`; or how many groups of asynchronous work may stay under way."""
 
 NUMBERS, INTEGERS, FLOATS, BOOLS, ANY = "fiu", "iu", "f", "b", "fiub"
 """Kinds of element types, as in `DType.kind`."""
@@ -34,7 +38,7 @@ NUMBERS, INTEGERS, FLOATS, BOOLS, ANY = "fiu", "iu", "f", "b", "fiub"
 class Operand:
     """One operand. `kinds`: the kinds of element types it may have; `same`: its type is the operation's type variable; `index`: it is
     an int64 that counts elements; `halves`: it may be a 16-bit float, which can be moved and converted but not computed with;
-    `stored`: its type is the memory's; `optional`: it may be left out (masks are)."""
+    `stored`: its type is the memory's; `optional`: it may be left out (masks are); `repeated`: there may be several of it (the last)."""
 
     name: str
     kinds: str = ANY
@@ -44,6 +48,7 @@ class Operand:
     halves: bool = False
     stored: bool = False
     optional: bool = False
+    repeated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +91,15 @@ def _moved(name: str, lanes: Lanes = "all") -> Operand:
     """An operand that is moved and not computed with, so that it may have any type."""
     return Operand(name, ANY, lanes, halves=True)
 
+
+def _async(name: str, operands: tuple[Operand, ...] = (), attribute: Attribute = "none", **more: Any) -> Op:
+    """An operation of Hopper's asynchronous units."""
+    return Op(name, operands, **{"dtype": None, "lanes": "one", "attribute": attribute, "effect": "async", "hoists": "never", **more})
+
+
+_AT = Operand("at", INTEGERS, "one", same=False, index=True)
+_SLOT = Operand("slot", INTEGERS, "one", same=False, index=True)
+_COORDINATE = Operand("coordinate", INTEGERS, "one", same=False, index=True, repeated=True)
 
 _TABLE = (
     Op("const", (), "free", "free", "number", unit="none"),
@@ -152,6 +166,34 @@ _TABLE = (
     # threads of a group
     Op("barrier", (), None, "one", "none", "sync", hoists="never"),
     Op("shfl_xor", (_moved("a", "one"),), lanes="one", attribute="distance", effect="sync", hoists="never"),
+    # Hopper's asynchronous units
+    _async("mbar_init", attribute="mbarrier"),
+    _async("mbar_arrive", (_SLOT, Operand("rank", INTEGERS, "one", same=False, index=True, optional=True)), "mbarrier"),
+    _async("mbar_expect", (_SLOT, Operand("bytes", INTEGERS, "one", same=False, index=True)), "mbarrier"),
+    _async("mbar_wait", (_SLOT, Operand("parity", INTEGERS, "one", same=False, index=True)), "mbarrier"),
+    _async("box_load", (_SLOT, _AT, _COORDINATE), "box load"),
+    _async("box_store", (_AT, _COORDINATE), "box store"),
+    _async("box_commit"),
+    _async("box_wait", attribute="groups"),
+    _async("proxy_fence"),
+    _async(
+        "wgmma",
+        (
+            Operand("acc", halves=True),
+            Operand("a", same=False, lanes="any", halves=True),
+            _AT,
+            Operand("add", BOOLS, "one", same=False, optional=True),
+        ),
+        "product",
+        dtype="same",
+        lanes="all",
+    ),
+    _async("wgmma_fence"),
+    _async("wgmma_commit"),
+    _async("wgmma_wait", attribute="groups"),
+    _async("wgmma_result", (Operand("acc", halves=True),), dtype="same", lanes="all"),
+    _async("meet", attribute="positive"),
+    _async("cluster_barrier"),
 )
 
 OPS: dict[str, Op] = {op.name: op for op in _TABLE}
@@ -172,7 +214,9 @@ SYNCS = _where(lambda op: op.effect == "sync")
 """Where threads of a group meet."""
 HINTS = _where(lambda op: op.effect == "hint")
 """What changes no result and may be left out."""
-FIXED = SYNCS | HINTS
+ASYNC = _where(lambda op: op.effect == "async")
+"""What Hopper does beside the threads, and what starts and awaits it."""
+FIXED = SYNCS | HINTS | ASYNC
 """What stays where it was written: reordering passes take it for a wall."""
 CONSECUTIVE = _where(lambda op: op.effect in ("read", "write") and any(o.index and o.lanes == "one" for o in op.operands))
 """Accesses to neighbouring elements from one index on, whose alignment may be claimed."""
@@ -188,5 +232,5 @@ SIGNS: dict[str, str] = {op.name: op.sign for op in _TABLE if op.sign is not Non
 """Infix forms in a Program's text."""
 GROUPED = SYNCS
 """What a language must say if it has groups of threads, and refuses if it has none."""
-RENDERED = frozenset(OPS) - GROUPED
-"""What every language's table must have; what it cannot express, it refuses there by name."""
+RENDERED = frozenset(OPS) - GROUPED - ASYNC
+"""What every language's table must have (`ASYNC`: those with `Language.warpgroups`); what it cannot express, it refuses there by name."""

@@ -23,6 +23,7 @@ class Language:
     masked: a vector is loaded or stored under a mask by one operation; else lane by lane.
     unaligned: vectors are loaded from and stored to any address; else only where it is known to be a multiple of their size.
     nontemporal: stores can go past the caches.
+    warpgroups: Hopper's asynchronous units: mbarriers, TMA, wgmma, roles (where the target has the feature sm90a).
     static_shared: bytes of shared memory that may be declared with its size; more is given at launch; 0: there is no such limit.
     """
 
@@ -39,6 +40,7 @@ class Language:
     masked: bool = False
     unaligned: bool = False
     nontemporal: bool = False
+    warpgroups: bool = False
     static_shared: int = 0
 
 
@@ -70,7 +72,16 @@ _LANGUAGES = {
             nontemporal=True,
         ),
         Language(
-            "cuda", "CUDA", groups=True, shuffles="always", halves="always", fuses=True, vectors=1, nontemporal=True, static_shared=48 << 10
+            "cuda",
+            "CUDA",
+            groups=True,
+            shuffles="always",
+            halves="always",
+            fuses=True,
+            vectors=1,
+            nontemporal=True,
+            warpgroups=True,
+            static_shared=48 << 10,
         ),
     )
 }
