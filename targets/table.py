@@ -27,8 +27,17 @@ def _arm(name: str, cpu: str, cores: int, l1: int, l2: int, l3: int) -> Target:
 def nvidia(cpu: str, multiprocessors: int, shared: int, l2: int) -> Target:
     """An NVIDIA GPU. `cpu` is what to compile for (sm_80); sizes are bytes; `shared` is what one group may ask for,
     which is a KiB less than a multiprocessor has."""
-    features = frozenset({"fp16", "fp64"})
+    features = frozenset({"fp16", "fp64"}) | tensor_features(cpu)
     return Target(cpu, "cuda", "nvptx64", cpu, features, 16, 255, multiprocessors, 128 * _KIB, l2, l2, "gpu", shared, 1024, 32)
+
+
+def tensor_features(cpu: str) -> frozenset[str]:
+    """Which instructions of tensor cores an architecture such as sm_90a has: sm80 (mma.sync, ldmatrix, cp.async), sm89 (fp8), and sm90a
+    (wgmma, TMA), which later architectures do not have (PTX ISA, "Target ISA Notes" of each instruction)."""
+    digits = "".join(c for c in cpu.partition("_")[2] if c.isdigit())
+    number = int(digits) if digits else 0
+    found = {f"sm{least}" for least in (80, 89) if number >= least}
+    return frozenset(found | ({"sm90a"} if cpu == "sm_90a" else set()))
 
 
 def opencl(

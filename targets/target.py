@@ -23,7 +23,7 @@ class Target:
     'cpu' and takes both forms. Languages with thread groups: `shared` is the bytes of shared memory a group may use, `max_threads` the
     largest group, `warp` how many threads exchange values by shuffles (1: no shuffles); on a GPU `registers` is per thread, `cores` the
     number of multiprocessors, `l2` what all of them share, and `features` may hold fp16, fp64,
-    subgroups, and simt for a driver that vectorises across work-items."""
+    subgroups, simt for a driver that vectorises across work-items, and sm80, sm89 and sm90a for tensor cores (`tensor_rows`)."""
 
     name: str
     lang: str

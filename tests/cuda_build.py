@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 
 import pytest
-from tilewright.devices.cuda import nvrtc
+from tilewright.devices.cuda import nvrtc, sass
 from tilewright.devices.cuda.host import COMPILERS
 from tilewright.ir import DeviceError
 
@@ -13,9 +14,9 @@ ARCHITECTURES = ("sm_80", "sm_90a")
 """What tests build for."""
 
 
-def _missing() -> str:
+def _missing(find: Callable[[], object] = nvrtc.library) -> str:
     try:
-        nvrtc.library()
+        find()
     except DeviceError as e:
         return str(e)
     return ""
@@ -25,3 +26,5 @@ needs_nvrtc = pytest.mark.skipif(bool(_missing()), reason=_missing() or "NVRTC i
 """Skips a test where NVRTC is missing; the extra `dev` installs it."""
 needs_cxx = pytest.mark.skipif(not any(map(shutil.which, COMPILERS)), reason="running CUDA text on the processor needs g++ or clang++")
 """Skips a test where no C++ compiler is installed."""
+needs_nvdisasm = pytest.mark.skipif(bool(_missing(sass.find)), reason=_missing(sass.find) or "nvdisasm is there")
+"""Skips a test that reads machine code (`sass.counts`) where nvdisasm is missing; the extra `dev` installs it."""

@@ -1,0 +1,154 @@
+"""The matrix instructions of NVIDIA's tensor cores as data: tiles, which thread holds which element, and what they compute.
+
+A row computes C[m, n] += A[m, k] · B[k, n] for a tile, by `unit` threads together. Each thread holds a *fragment* of each operand. How
+a tile is dealt out is a list of parts of its axes, which is how LOCAL (threads) and UPCAST (copies, lanes) deal out an axis too.
+Layouts: PTX ISA, "Matrix Fragments for mma.m16n8k16" and its neighbours. Rates: NVIDIA's A100, L40S and H100 white papers; mma.sync
+reaches about 0.6 of what H100's wgmma does (W. Luo et al., "Benchmarking and Dissecting the Nvidia Hopper GPU Architecture")."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ..ir.dtypes import DType, bfloat16, float16, float32, int8, int32, uint8
+from .target import Target
+from .tensor_step import RULES, Rule, add_integers, add_products, generation
+
+
+class Part(NamedTuple):
+    """One part of an axis ('m', 'n' or 'k') of a tile: `count` places, `stride` elements of the axis apart. `kind` says what counts
+    them: 'copy' and 'lane' a thread's own elements, 'thread' the threads of the unit, whose numbers are then `bits` apart."""
+
+    axis: str
+    kind: str
+    count: int
+    stride: int
+    bits: int = 0
+
+
+Parts = tuple[Part, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TensorRow:
+    """One instruction. `flag`: the target feature it needs; `unit`: threads that do it together (32: a warp, 128: a warpgroup); `m`,
+    `n`, `k`: the tile; `a`, `b`, `c`: element types (float32 in `a` and `b`: tf32, whose lowest 13 bits are cut off by the tensor
+    core). `a_parts` and so on: the fragments; element i of a thread's fragment counts the parts 'copy' and 'lane' in their order, the
+    last fastest. `operands`: how `tensor_step.RULES` calls the type of the operands ('' for integers). `rate`: how many a
+    multiprocessor of the first GPUs with the flag begins in a cycle (see `rate`). `helper`: the function that CUDA text calls."""
+
+    name: str
+    flag: str
+    unit: int
+    m: int
+    n: int
+    k: int
+    a: DType
+    b: DType
+    c: DType
+    a_parts: Parts
+    b_parts: Parts
+    c_parts: Parts
+    operands: str
+    rate: float
+    helper: str
+
+    @property
+    def rules(self) -> dict[str, Rule]:
+        """How it adds, by generation; empty for integers, which add exactly."""
+        return RULES.get((self.operands, self.c.name), {})
+
+    def step(self, acc: Any, a: Any, b: Any, generation: str) -> Any:
+        """What the instruction computes on a GPU of a generation (`tensor_step.generation`), bit for bit: acc (..., m, n), a (..., m,
+        k), b (..., k, n), arrays of any number of tiles. Raises KeyError for a generation that lacks the row."""
+        if not self.operands:
+            return add_integers(acc, a, b)
+        cut = 13 if self.operands == "tf32" else 0
+        return add_products(self.rules[generation], acc, a, b, (self.a, self.b, self.c), cut)
+
+    def elements(self, operand: str) -> int:
+        """How many elements of 'a', 'b' or 'c' a thread holds."""
+        out = 1
+        for p in self.parts(operand):
+            out *= 1 if p.kind == "thread" else p.count
+        return out
+
+    def parts(self, operand: str) -> Parts:
+        """The parts of 'a', 'b' or 'c'."""
+        return {"a": self.a_parts, "b": self.b_parts, "c": self.c_parts}[operand]
+
+    def axes(self, operand: str) -> tuple[str, str]:
+        """The axes of 'a', 'b' or 'c': rows, columns."""
+        return {"a": ("m", "k"), "b": ("k", "n"), "c": ("m", "n")}[operand]
+
+    def extent(self, axis: str) -> int:
+        """The tile's size along 'm', 'n' or 'k'."""
+        return {"m": self.m, "n": self.n, "k": self.k}[axis]
+
+
+def places(row: TensorRow, operand: str) -> list[list[tuple[int, int]]]:
+    """Where in the tile of 'a', 'b' or 'c' each thread's elements lie: (row, column), by thread, by element."""
+    parts, (first, second) = row.parts(operand), row.axes(operand)
+    out = []
+    for thread in range(row.unit):
+        at = [(0, 0)]
+        for p in parts:
+            own = range(p.count) if p.kind != "thread" else (thread // p.bits % p.count,)
+            step = (p.stride, 0) if p.axis == first else (0, p.stride)
+            assert p.axis in (first, second)
+            at = [(i + x * step[0], j + x * step[1]) for i, j in at for x in own]
+        out.append(at)
+    return out
+
+
+# g = lane // 4 and q = lane % 4 are how the PTX ISA numbers the lanes of a fragment ("groupID", "threadID_in_group")
+def _g(axis: str) -> Part:
+    return Part(axis, "thread", 8, 1, 4)
+
+
+def _operands(word: int) -> tuple[Parts, Parts]:
+    """The parts of A and B of an m16n8 tile with `word` elements in a 32-bit register."""
+    inner = (Part("k", "thread", 4, word, 1), *((Part("k", "lane", word, 1),) if word > 1 else ()))
+    far = Part("k", "copy", 2, 4 * word)
+    return (far, Part("m", "copy", 2, 8), _g("m"), *inner), (far, _g("n"), *inner)
+
+
+_C = (Part("m", "copy", 2, 8), _g("m"), Part("n", "thread", 4, 2, 1), Part("n", "lane", 2, 1))
+
+
+def _mma(suffix: str, flag: str, types: tuple[DType, DType, DType], operands: str, products: int) -> TensorRow:
+    """A row of mma.sync m16n8; `products` are added in a cycle by a multiprocessor."""
+    a, b, c = types
+    word = 4 // a.size
+    name = f"m16n8k{8 * word}"
+    a_parts, b_parts = _operands(word)
+    rate = products / (16 * 8 * 8 * word)
+    helper = f"mma_{name}_{suffix.replace('.', '_')}"
+    return TensorRow(f"mma.{name}.{suffix}", flag, 32, 16, 8, 8 * word, a, b, c, a_parts, b_parts, _C, operands, rate, helper)
+
+
+ROWS = (
+    _mma("f16", "sm80", (float16, float16, float32), "16 bits", 1024),
+    _mma("bf16", "sm80", (bfloat16, bfloat16, float32), "16 bits", 1024),
+    _mma("f16.f16", "sm80", (float16, float16, float16), "16 bits", 1024),
+    _mma("tf32", "sm80", (float32, float32, float32), "tf32", 512),
+    _mma("s8", "sm80", (int8, int8, int32), "", 2048),
+    _mma("u8", "sm80", (uint8, uint8, int32), "", 2048),
+    _mma("u8.s8", "sm80", (uint8, int8, int32), "", 2048),
+    _mma("s8.u8", "sm80", (int8, uint8, int32), "", 2048),
+)
+BY_NAME = {r.name: r for r in ROWS}
+
+
+def available(target: Target) -> tuple[TensorRow, ...]:
+    """The rows that `target` can execute."""
+    return tuple(r for r in ROWS if r.flag in target.features)
+
+
+_FASTER = {("ampere", "sm80"): 1.0, ("ada", "sm80"): 0.5, ("ada", "sm89"): 1.0, ("hopper", "sm80"): 1.2, ("hopper", "sm89"): 1.2}
+
+
+def rate(row: TensorRow, target: Target) -> float:
+    """How many a multiprocessor of `target` begins in a cycle: `row.rate`, which is that of the first GPUs with its flag, times what
+    the generation brings. (Hopper's full rate is that of wgmma; a warp's instructions reach 0.6 of it.)"""
+    return row.rate * _FASTER.get((generation(target), row.flag), 1.0)

@@ -1,0 +1,57 @@
+"""The table of tensor-core instructions: fragments cover their tiles, features, rates."""
+
+from __future__ import annotations
+
+import pytest
+from tilewright import targets
+from tilewright.targets import tensor_rows
+from tilewright.targets.tensor_step import GENERATIONS, generation
+
+ROWS = pytest.mark.parametrize("row", tensor_rows.ROWS, ids=lambda r: r.name)
+
+
+@ROWS
+@pytest.mark.parametrize("operand", ["a", "b", "c"])
+def test_a_fragment_covers_each_element_of_its_tile_once(row: tensor_rows.TensorRow, operand: str) -> None:
+    found = [place for thread in tensor_rows.places(row, operand) for place in thread]
+    rows, columns = (row.extent(axis) for axis in row.axes(operand))
+    assert sorted(found) == [(i, j) for i in range(rows) for j in range(columns)]
+    assert row.elements(operand) * row.unit == rows * columns
+
+
+def test_fragments_lie_as_the_ptx_manual_says() -> None:
+    """PTX ISA 9.7.14, the formulas under the pictures; lane l is in group l / 4, at place l % 4."""
+    row = tensor_rows.BY_NAME["mma.m16n8k16.bf16"]
+    for lane in range(32):
+        g, q = lane // 4, lane % 4
+        assert tensor_rows.places(row, "a")[lane] == [(g + 8 * (i // 2 % 2), 2 * q + i % 2 + 8 * (i // 4)) for i in range(8)]
+        assert tensor_rows.places(row, "b")[lane] == [(2 * q + i % 2 + 8 * (i // 2), g) for i in range(4)]
+        assert tensor_rows.places(row, "c")[lane] == [(g + 8 * (i // 2), 2 * q + i % 2) for i in range(4)]
+    row = tensor_rows.BY_NAME["mma.m16n8k8.tf32"]
+    for lane in range(32):
+        g, q = lane // 4, lane % 4
+        assert tensor_rows.places(row, "a")[lane] == [(g + 8 * (i % 2), q + 4 * (i // 2)) for i in range(4)]
+        assert tensor_rows.places(row, "b")[lane] == [(q + 4 * i, g) for i in range(2)]
+    row = tensor_rows.BY_NAME["mma.m16n8k32.s8"]
+    for lane in range(32):
+        g, q = lane // 4, lane % 4
+        assert tensor_rows.places(row, "a")[lane] == [(g + 8 * (i // 4 % 2), 4 * q + i % 4 + 16 * (i // 8)) for i in range(16)]
+        assert tensor_rows.places(row, "b")[lane] == [(4 * q + i % 4 + 16 * (i // 4), g) for i in range(8)]
+
+
+def test_a_target_has_the_rows_of_its_features() -> None:
+    named = {n: targets.named(n) for n in ("sm_80", "sm_86", "sm_89", "sm_90a")}
+    assert {n: t.features & {"sm80", "sm89", "sm90a"} for n, t in named.items()} == {
+        "sm_80": {"sm80"}, "sm_86": {"sm80"}, "sm_89": {"sm80", "sm89"}, "sm_90a": {"sm80", "sm89", "sm90a"},
+    }  # fmt: skip
+    assert [generation(t) for t in named.values()] == ["ampere", "ampere", "ada", "hopper"]
+    for t in named.values():
+        assert [r.name for r in tensor_rows.available(t)] == [r.name for r in tensor_rows.ROWS if r.flag in t.features]
+    assert not tensor_rows.available(targets.named("znver5"))
+
+
+@ROWS
+def test_every_row_says_how_it_adds(row: tensor_rows.TensorRow) -> None:
+    assert bool(row.rules) == row.c.is_float
+    assert all(g in GENERATIONS and 0 < rule.terms <= row.k for g, rule in row.rules.items())
+    assert row.elements("a") * row.a.size % 4 == row.elements("b") * row.b.size % 4 == 0
