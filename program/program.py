@@ -59,6 +59,7 @@ from ..ir.dtypes import DType
 from ..ir.node import Node
 from .hopper import HopperAttr
 from .maps import TensorMap
+from .ops import ASYNC
 
 
 class Val:
@@ -215,6 +216,11 @@ class Phase:
     threads: int = 1
     thread: Val | None = None
     cluster: int = 1
+
+    @property
+    def asynchronous(self) -> bool:
+        """Whether it has operations of Hopper's units, or groups that reach one another."""
+        return self.cluster > 1 or any(isinstance(s, Roles) or (isinstance(s, Instr) and s.op in ASYNC) for s in statements(self.body))
 
 
 @dataclass(slots=True)

@@ -17,7 +17,7 @@ import numpy as np
 
 from ...ir.errors import OptError
 from ...program.ops import SYNCS
-from ...program.program import Block, For, If, Instr, Mem, Phase, Stmt, Val, statements
+from ...program.program import Block, For, If, Instr, Mem, Phase, Roles, Stmt, Val, statements
 from .conflicts import SharedAccess, access, clash, merged
 from .divergence import Spread
 
@@ -93,6 +93,8 @@ class _Placer:
                 return None
             one = [access(self.spread, s, conds)]
             return _Summary(one, one)
+        if isinstance(s, Roles):
+            return None  # roles meet at mbarriers, which whoever writes them has placed
         varying = [v for v in ((s.cond,) if isinstance(s, If) else (s.lo, s.hi)) if self.spread.varies(v)]
         if varying:
             return self._divergent(s, varying, loops, conds)
@@ -209,6 +211,8 @@ class _Placer:
                 raise OptError(f"a {'barrier' if s.op == 'barrier' else 'shuffle'} stands in code that not all threads of the group run")
             if self._counts(s):
                 found.append((access(self.spread, s, conds), repeated))
+            return
+        if isinstance(s, Roles):
             return
         inner = (s.cond,) if isinstance(s, If) else (s.lo, s.hi)
         conds = (*conds, s.cond) if isinstance(s, If) else conds

@@ -27,7 +27,8 @@ def test_sets_are_what_their_names_say() -> None:
     assert ops.ACCESSES == ops.READS | ops.WRITES
     assert {"load", "store"} == ops.CONSECUTIVE
     assert {"barrier", "shfl_xor"} == ops.SYNCS
-    assert {"barrier", "shfl_xor", "prefetch"} == ops.FIXED
+    assert {"barrier", "shfl_xor", "prefetch"} | ops.ASYNC == ops.FIXED
+    assert {"mbar_wait", "box_load", "wgmma", "cluster_barrier"} < ops.ASYNC
     assert {"lt", "le", "eq", "ne"} == ops.COMPARISONS
     assert {"const", "splat", "aligned"} == ops.FREE
     assert {"div", "sqrt", "quot"} == ops.DIVIDES
@@ -36,7 +37,7 @@ def test_sets_are_what_their_names_say() -> None:
 
 @pytest.mark.parametrize("op", ops.OPS.values(), ids=lambda op: op.name)
 def test_a_row_agrees_with_itself(op: ops.Op) -> None:
-    assert (op.dtype is None) == (op.effect in ("write", "hint") or op.name == "barrier")
+    assert (op.dtype is None) == (op.effect in ("write", "hint", "async") or op.name == "barrier") or op.name in ("wgmma", "wgmma_result")
     assert (op.attribute == "memory") == (op.effect in ("read", "write", "hint"))
     assert (op.hoists == "always") == (op.effect == "pure")
     assert not any(o.optional for o in op.operands[:-1]), "only the last operand may be left out"
@@ -49,8 +50,8 @@ def test_a_row_agrees_with_itself(op: ops.Op) -> None:
 @pytest.mark.parametrize("lang", languages.declared())
 def test_a_language_writes_exactly_the_operations_it_must(lang: str) -> None:
     table = import_module(f"tilewright.renderers.{WRITERS[lang]}").OPS
-    groups = languages.language(lang).groups
-    assert set(table) == ops.RENDERED | (ops.GROUPED if groups else set())
+    said = languages.language(lang)
+    assert set(table) == ops.RENDERED | (ops.GROUPED if said.groups else set()) | (ops.ASYNC if said.warpgroups else set())
 
 
 @pytest.mark.parametrize("coder", [Coder, GroupCoder])
