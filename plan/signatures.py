@@ -43,7 +43,7 @@ def decode(data: Any) -> Signature:
     items = tuple(i if isinstance(i, Node) else const(i) for i in map(_get, data["items"]))
     return Signature(
         str(data["name"]), params, tuple(map(str, data["symbols"])), items, int(data["scratch"]), int(data["work"]), *_groups(data),
-        tuple(map(_map, data.get("maps", ()))), tuple(int(n) for n in data.get("clusters", [1] * len(items))),
+        tuple(map(_map, data.get("maps", ()))), tuple(int(n) for n in data.get("clusters", ())),
     )  # fmt: skip
 
 

@@ -170,6 +170,8 @@ def _uses(block: Block, pending: set[int], used: set[int]) -> Iterator[tuple[Stm
                 if v.id in pending and v not in takes:
                     yield s, f"{s.op} uses an accumulator before its product is done: wgmma_wait and wgmma_result come first"
             yield from _taken(s, [v.id for v in takes if v.id in pending], used)
+            if s.op == "wgmma" and s.args[0].id in pending and s.args[0].depth != s.result.depth:
+                yield s, "a wgmma changes an accumulator of an outer block: let the loop carry it"
             if s.op == "wgmma":
                 pending.add(s.result.id)
         elif isinstance(s, For):

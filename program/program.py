@@ -255,7 +255,7 @@ class Program:
         return Signature(
             self.name, self.params, tuple(s.arg.name for s in self.symbols), tuple(p.items for p in self.phases), self.scratch, self.work,
             tuple(p.threads for p in self.phases), self.shared, self.align, self.once,
-            self.maps, tuple(p.cluster for p in self.phases),
+            self.maps, tuple(p.cluster for p in self.phases) if any(p.cluster > 1 for p in self.phases) else (),
         )  # fmt: skip
 
 
@@ -264,7 +264,7 @@ class Signature:
     """How to call a compiled Program: phase i is the symbol `{name}_p{i}` with
     `void (void **bufs, int64 *vars, void *scratch, int64 lo, int64 hi)` running grid items [lo, hi). `bufs` holds the
     parameters, then the workspace pointer. Phases run in order, each complete before the next. `threads` and `clusters` (a phase),
-    `shared`, `align`, `once` and `maps` are as in Program; languages with thread groups say in their renderer how arguments are passed."""
+    `shared`, `align`, `once` and `maps` are as in Program (`clusters` is empty where all are 1); languages with thread groups say in their renderer how arguments are passed."""
 
     name: str
     params: tuple[Param, ...]
