@@ -26,7 +26,8 @@ import tilewright
 from tilewright.devices import get
 from tilewright.devices.cuda import nvrtc
 from tilewright.devices.cuda.device import CudaDevice
-from tilewright.devices.cuda.run import CudaSession, timed
+from tilewright.devices.cuda.session import CudaSession
+from tilewright.devices.cuda.timing import timed
 from tilewright.ir import DeviceError, TilewrightError
 from tilewright.kernels import make, parse_shape
 from tilewright.plan import compile

@@ -6,7 +6,7 @@ import json
 import shlex
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from .style import console, duration, factor, opts_text, table
 
 if TYPE_CHECKING:
     from ..devices import Device
+    from ..devices.cuda.contents import KernelContents
     from ..ir.kernel import Kernel
     from ..measure.roofline import Roofline
     from ..search.explain import Explanation, Ratio
@@ -60,10 +61,11 @@ def run(args: Namespace) -> int:
         show("building")
         found = explain(kernel, plan.opts, device, threads, parse_seconds(args.budget), show)
     roof = _roofline(kernel, device, threads)
+    code = _machine_code(kernel, found, device)
     if args.format == "json":
-        print(json.dumps(_plain(found, roof), indent=1))
+        print(json.dumps(_plain(found, roof) | {"kernels": [c.to_json() for c in code]}, indent=1))
     else:
-        _print(found, roof, kernel.name, device.name, threads)
+        _print(found, roof, code, f"{kernel.name} on {device.name}, {threads} thread{'s' * (threads != 1)}")
     return INTERRUPTED if found.interrupted else 0
 
 
@@ -95,14 +97,24 @@ def _roofline(kernel: Kernel, device: Device, threads: int) -> Roofline | None:
     return roofline(kernel, limits, threads, target=device.target) if limits and not kernel.symbols else None
 
 
-def _print(found: Explanation, roof: Roofline | None, name: str, device: str, threads: int) -> None:
+def _machine_code(kernel: Kernel, found: Explanation, device: Device) -> tuple[KernelContents, ...]:
+    """What the kernels of the schedule hold and take, where the device's machine code can be read: on NVIDIA GPUs."""
+    if device.target.lang != "cuda":
+        return ()
+    from ..devices.cuda.contents import contents
+    from ..lower import lower
+    from ..opts import apply
+    from ..renderers import render
+
+    return contents(render(lower(apply(kernel, found.opts, device.target)), device.target))
+
+
+def _print(found: Explanation, roof: Roofline | None, code: Sequence[KernelContents], what: str) -> None:
     from rich.text import Text
 
     out = console()
-    out.print(
-        Text.assemble((name, "bold"), f" on {device}, {threads} thread{'s' * (threads != 1)}: {duration(found.seconds)} a call"),
-        soft_wrap=True,
-    )
+    name, _, where = what.partition(" ")
+    out.print(Text.assemble((name, "bold"), f" {where}: {duration(found.seconds)} a call"), soft_wrap=True)
     out.print(opts_text(found.opts), soft_wrap=True)
     if roof:
         limit = (
@@ -117,6 +129,12 @@ def _print(found: Explanation, roof: Roofline | None, name: str, device: str, th
         out.print(
             f"as written, with no options: about {duration(found.plain)}, {found.plain / found.seconds:.3g} times slower", soft_wrap=True
         )
+    for c in code:
+        out.print(Text.assemble((c.name, "bold"), f": {c.takes}"), soft_wrap=True)
+        for heading, counts in c.families.items():
+            out.print(Text(f"  {heading}: {counts}"), soft_wrap=True)
+    for why in dict.fromkeys(c.why for c in code if c.why):
+        out.print(Text(f"instructions are not counted: {why}", style="dim"), soft_wrap=True)
     t = table("what each option is worth", "option", ">time without it", "falls with it", "best neighbour", ">time with that")
     for w in found.worths:
         t.add_row(opts_text((w.opt,)), _cell(w.without) if w.without else w.why, opts_text(w.falls) if w.falls else "",

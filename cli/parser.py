@@ -16,7 +16,9 @@ EXITS = """exit codes:
   130  interrupted; the best so far is saved
 """
 _KERNEL = "a named kernel (`tune kernels`), or my.py:function, which returns a Kernel or is a function of tensors (my.py:function#2 is the second kernel of one); NAME:constant=b: input b never changes and may be packed once"
-STAGES = ("kernel", "schedule", "program", "passes", "source", "asm")
+STAGES = ("kernel", "schedule", "program", "passes", "source", "asm", "ptx", "sass")
+ONLY_CUDA = ("ptx", "sass")
+"""Stages of NVIDIA GPUs."""
 MODES = ("use", "require", "record", "tune", "refresh")
 
 

@@ -36,10 +36,12 @@ def run(args: Namespace) -> int:
     target, opts, origin = choose(args, kernel)
     scheduled = apply(kernel, opts, target)
     if args.stage:
-        from .parser import STAGES
+        from .parser import ONLY_CUDA, STAGES
         from .stages import stages_text
 
-        wanted = STAGES if "all" in args.stage else args.stage
+        # `asm` of a GPU is its PTX
+        every = [s for s in STAGES if s not in ONLY_CUDA or (s == "sass" and target.lang == "cuda")]
+        wanted = every if "all" in args.stage else args.stage
         sys.stdout.write(stages_text(kernel, scheduled, target, wanted, optional="all" in args.stage))
         return 0
     source = render(lower(scheduled), target)

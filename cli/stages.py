@@ -95,3 +95,15 @@ class _Made:
         from ..devices.assembly import assembly
 
         return assembly(self.rendered)
+
+    def ptx(self) -> str:
+        """NVIDIA's assembly for every GPU, which `asm` shows as well."""
+        from ..devices.assembly import ptx
+
+        return ptx(self.rendered)
+
+    def sass(self) -> str:
+        """The machine code of one NVIDIA GPU."""
+        from ..devices.assembly import machine_code
+
+        return machine_code(self.rendered)

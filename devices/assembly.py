@@ -33,3 +33,24 @@ def assembly(source: SourceLike) -> str:
     who = "an OpenCL driver" if target.lang == "opencl" else f"the compiler of {target.lang}"
     what = f"{who} keeps its machine code to itself, so there is no assembly for {target.name}"
     raise DeviceError(f"{what}; look at --stage source, the last that can be seen")
+
+
+def ptx(source: SourceLike) -> str:
+    """PTX of CUDA C++, NVIDIA's assembly for every GPU. Raises DeviceError for any other language, else as `assembly` does."""
+    _only_cuda(source, "PTX")
+    return assembly(source)
+
+
+def machine_code(source: SourceLike) -> str:
+    """SASS, the machine code of one NVIDIA GPU, as text (by NVRTC and nvdisasm), after what each kernel takes. Raises DeviceError for any
+    other language, else as `assembly` does."""
+    _only_cuda(source, "SASS")
+    from .cuda.contents import listing
+
+    return listing(source)
+
+
+def _only_cuda(source: SourceLike, what: str) -> None:
+    target = source.target
+    if target.lang != "cuda":
+        raise DeviceError(f"{what} is of NVIDIA GPUs (--target sm_90a), and {target.name} is none; see --stage asm")

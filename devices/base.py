@@ -62,6 +62,11 @@ class Executable(ABC):
         Call i uses `pointer_sets[i % len(pointer_sets)]`. Makes `repeats` calls, but starts none after `limit_s` seconds; at
         least one."""
 
+    def clocks(self) -> dict[str, Any]:
+        """What the device was like at the last `time`, JSON-able: clocks in MHz, degrees Celsius, watts, what held the clocks
+        back. Empty where nobody can say."""
+        return {}
+
     def reserve(self) -> None:  # noqa: B027  (devices that allocate while loading have done so)
         """Take the memory that a call needs besides its arrays, so that the first call does not fail for want of it. Raises DeviceError."""
 

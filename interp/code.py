@@ -10,7 +10,7 @@ import numpy as np
 from ..ir.dtypes import bool_, index
 from ..ir.errors import VerifyError
 from ..ir.evaluation import integers, twin
-from ..program.ops import ACCESSES, COMPARISONS, HINTS, SIGNS, SYNCS, TWIN_ONLY
+from ..program.ops import ACCESSES, ASYNCS, COMPARISONS, HINTS, SIGNS, SYNCS, TWIN_ONLY
 from ..program.program import Block, For, If, Instr, Phase, Program, Val
 from . import ops
 
@@ -112,19 +112,32 @@ class Coder:
         args = [self._name(a) for a in s.args]
         if s.out is not None and (s.op in ("load", "cast", "extract") or not self._data.isdisjoint(s.args)):
             self._data.add(s.out)
-        if s.op in ACCESSES:
-            f = self._fresh("m")
-            self.accesses[-1].append((f, s))
-            text = self._access(f, args)
-            self._emit(depth, text if s.out is None else f"{self._name(s.out)} = {text}")
-            return
+        if s.op in ASYNCS:
+            return self._asynchronous(s, depth, args)
         if s.op in SYNCS:
-            raise VerifyError(f"a {s.op} stands in a phase of one thread")
+            return self._together(s, depth, args)
+        if s.op in ACCESSES:
+            return self._touch(s, depth, args)
         out = s.result
         if s.op == "const":
             self.globals[self._name(out)] = ops.constant(s.attr, out.dtype, out.lanes, self.as_twin)
             return
         self._emit(depth, f"{self._name(out)} = {self._expr(s, out, args)}")
+
+    def _touch(self, s: Instr, depth: int, args: list[str]) -> None:
+        """An access to memory."""
+        f = self._fresh("m")
+        self.accesses[-1].append((f, s))
+        text = self._access(f, args)
+        self._emit(depth, text if s.out is None else f"{self._name(s.out)} = {text}")
+
+    def _together(self, s: Instr, depth: int, args: list[str]) -> None:
+        """What threads do together."""
+        raise VerifyError(f"a {s.op} stands in a phase of one thread")
+
+    def _asynchronous(self, s: Instr, depth: int, args: list[str]) -> None:
+        """Copies that go on beside threads."""
+        raise VerifyError(f"a {s.op} stands in a phase of one thread")
 
     def _access(self, f: str, args: list[str]) -> str:
         return f"{f}({', '.join(args)})"

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from ..ir.dtypes import bool_
-from ..program.ops import SYNCS
+from ..program.ops import MATRIX_LOADS
 from ..program.program import For, If, Instr, Phase, Program, Val
 from .code import Coder
+from .collective import multiplier
 
 
 class GroupCoder(Coder):
@@ -18,7 +19,7 @@ class GroupCoder(Coder):
 
     def __init__(self, program: Program, as_twin: bool) -> None:
         self.together: list[Instr] = []
-        """Barriers and shuffles, by number."""
+        """Barriers, shuffles and instructions of tensor cores, by number."""
         self._on = "on0"
         super().__init__(program, as_twin)
 
@@ -60,15 +61,23 @@ class GroupCoder(Coder):
             self._emit(depth, f"{self._name(r)} = {self._name(c)}")
         self._on = outer
 
-    def _instr(self, s: Instr, depth: int) -> None:
-        if s.op not in SYNCS:
-            return super()._instr(s, depth)
+    def _together(self, s: Instr, depth: int, args: list[str]) -> None:
+        if s.op in MATRIX_LOADS:
+            return self._touch(s, depth, args)
         name = f"together{len(self.together)}"
-        self.globals[name] = s
         self.together.append(s)
+        if s.op == "mma":
+            self.globals[name] = multiplier(s, self.as_twin, self.program.generation)
+            return self._emit(depth, f"{self._name(s.result)} = {name}(batch, {self._on}, {', '.join(args)})")
+        self.globals[name] = s
         if s.out is None:
             return self._emit(depth, f"batch.barrier({self._on}, {name})")
-        return self._emit(depth, f"{self._name(s.out)} = batch.shuffled({self._on}, {self._name(s.args[0])}, {s.attr}, {name})")
+        return self._emit(depth, f"{self._name(s.out)} = batch.shuffled({self._on}, {args[0]}, {s.attr}, {name})")
+
+    def _asynchronous(self, s: Instr, depth: int, args: list[str]) -> None:
+        if s.op == "copy_async":
+            return self._touch(s, depth, args)
+        return self._emit(depth, f"copies.{s.op}({', '.join([self._on, *([] if s.attr is None else [str(s.attr)])])})")
 
     def _access(self, f: str, args: list[str]) -> str:
         return f"{f}({', '.join([self._on, *args])})"

@@ -6,34 +6,22 @@ row a group, scratch one with a row a thread. What a row is not meant to hold, n
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
 
 from ..ir.dtypes import DType
-from ..program.ops import CONSECUTIVE
-from ..program.program import Instr, Mem
+from ..ir.errors import VerifyError
+from ..program.ops import ASYNCS, CONSECUTIVE, MATRIX_LOADS
+from ..program.program import Instr, Mem, touched
 from ..program.text import locate
+from .async_copies import CopiesUnderWay
+from .collective import WARP, matrix_places
+from .group_buffer import GroupBuffer
 from .memory import WorkerMemory
 from .ops import Array, zero
 from .shadow import Readers, Shadow
 from .threads import On, ThreadBatch
-
-
-@dataclass(slots=True)
-class GroupBuffer:
-    """One parameter, or one piece of the workspace, of shared memory or of scratch, with rows of `size` elements. An input has
-    neither marks: `shadow` is for memory that threads share, `written` for scratch."""
-
-    name: str
-    data: Array
-    size: int
-    base: int = 0
-    shadow: Shadow | None = None
-    written: Array | None = None
-    rows: int = 0
-    """Threads that have a row together; 0: all of them."""
 
 
 class GroupMemory:
@@ -44,12 +32,15 @@ class GroupMemory:
         self.memory, self.batch, self.accesses, self.races = memory, batch, accesses, races
         self.numbers = {id(s): i for i, s in enumerate(accesses)}
         self.pieces: dict[tuple[str, int, DType], GroupBuffer] = {}
-        read = {(s.mem.space, s.mem.base) for s in accesses if s.out is not None}
-        self.both = read & {(s.mem.space, s.mem.base) for s in accesses if s.out is None}
+        self.mems = [m for s in accesses for m, _ in touched(s)]
+        every = [(m.space, m.base, written) for s in accesses for m, written in touched(s)]
+        self.both = {(space, base) for space, base, written in every if written} & {e[:2] for e in every if not e[2]}
+        self.copies = CopiesUnderWay(self, batch, memory.as_twin)
 
     def begin(self) -> None:
         """Other groups run from now on: shared memory and scratch hold nothing."""
         batch, clock = self.batch, self.batch.clock
+        self.copies.begin()
         for (space, _, _), p in self.pieces.items():
             if space == "scratch":
                 p.data = _room(p.data, batch.count * p.size)
@@ -99,7 +90,7 @@ class GroupMemory:
     def _own(self, mem: Mem) -> GroupBuffer:
         program = self.memory.program
         total = program.scratch if mem.space == "scratch" else program.shared
-        bases = {s.mem.base for s in self.accesses if s.mem.space == mem.space}
+        bases = {m.base for m in self.mems if m.space == mem.space}
         end = min((b for b in bases if b > mem.base), default=total)
         size = max(0, (min(end, total) - mem.base) // mem.dtype.size)
         rows = 1 if mem.space == "scratch" else self.batch.threads
@@ -113,17 +104,32 @@ class GroupMemory:
             out.crossing = Readers(len(stamps), self.batch.threads) if crosses else None
         return out
 
-    def _who(self, lane: Array) -> Array:
+    def number(self, s: Instr) -> int:
+        """The number of an access."""
+        return self.numbers[id(s)]
+
+    def epoch(self, lane: Array) -> Array | int:
+        """The epochs of these threads."""
+        return _at(self.batch.epoch, lane)
+
+    def who(self, lane: Array) -> Array:
+        """Who these threads are where it is told who disturbed whom."""
         me: Array = self.batch.me[lane]
         return me if self.races else me // self.batch.threads * self.batch.threads
 
     # access functions -----------------------------------------------------------------------------------------------
+    def access(self, s: Instr) -> Callable[..., Any]:
+        """The function of an access."""
+        return self.copies.start(s) if s.op == "copy_async" else self.store(s) if s.out is None else self.load(s)
+
     def load(self, s: Instr) -> Callable[..., Any]:
         """A function (on, index[, mask]) → value."""
         assert s.out is not None
+        if s.op in MATRIX_LOADS:
+            return self._matrices(s, s.out.lanes)
         piece, mem, lanes = self.piece(s.mem), s.mem, s.out.lanes
         number, batch, shape = self.numbers[id(s)], self.batch, () if lanes == 1 else (lanes,)
-        nothing, pick = zero(mem.dtype, 1, self.memory.as_twin), self._picker(s, piece, lanes)
+        nothing, pick = zero(mem.dtype, 1, self.memory.as_twin), self.picker(s, s.mem, piece, lanes)
         free = piece.rows == 0 and piece.shadow is None
 
         def run(on: On, at: Any, mask: Any = None) -> Any:
@@ -135,7 +141,7 @@ class GroupMemory:
                 k = int(filled.argmin())
                 self._wrong(piece, int(i[k]) % piece.size, " is read before it is written", s, int(batch.me[lane[k]]))
             if piece.shadow is not None:
-                piece.shadow.read(i, self._who(lane), _at(batch.epoch, lane), number)
+                piece.shadow.read(i, self.who(lane), self.epoch(lane), number)
             if active is None:
                 return piece.data[i].reshape(batch.count, *shape)
             out = np.full((batch.count, *shape), nothing, piece.data.dtype)
@@ -144,10 +150,43 @@ class GroupMemory:
 
         return run
 
+    def _matrices(self, s: Instr, lanes: int) -> Callable[..., Any]:
+        """A function (on, index) → elements: `ldmatrix`, where the index of a lane says where a row begins. Both the lane that names a
+        row and those that get its elements count as readers, so that neither may have written it without a barrier since."""
+        piece, mem, batch, number = self.piece(s.mem), s.mem, self.batch, self.numbers[id(s)]
+        if piece.shadow is None and not piece.rows:
+            raise VerifyError(f"{s.op} reads shared memory, not {piece.name}")
+        namer, element = matrix_places(lanes * mem.dtype.size // 4, mem.dtype.size, s.op == "ldmatrix_t")
+
+        def run(on: On, at: Any) -> Any:
+            warps = batch.whole(on, s, WARP)
+            first = np.broadcast_to(np.asarray(at) + mem.offset, batch.count)
+            units = np.arange(batch.count // WARP) if warps is None else np.flatnonzero(warps)
+            named = units[:, None, None] * WARP + namer
+            i, lane, got = first[named] + element, named.reshape(-1), np.repeat(units[:, None] * WARP + np.arange(WARP), lanes)
+            i = i.reshape(-1)
+            if ((piece.base + first[lane] * mem.dtype.size) % 16).any():
+                k = int(((piece.base + first[lane] * mem.dtype.size) % 16 != 0).argmax())
+                self._wrong(piece, int(first[lane[k]]), " is not aligned to 16 bytes", s, int(batch.me[lane[k]]))
+            if i.size and (i.min() < 0 or i.max() >= piece.size):
+                k = int(((i < 0) | (i >= piece.size)).argmax())
+                self._wrong(piece, int(i[k]), f" is outside its {piece.size} elements", s, int(batch.me[lane[k]]))
+            i = i + lane // batch.threads * piece.size
+            assert piece.shadow is not None
+            for who in (lane, got):
+                piece.shadow.read(i, self.who(who), self.epoch(who), number)
+            if warps is None:
+                return piece.data[i].reshape(batch.count, lanes)
+            out = np.zeros((batch.count // WARP, WARP, lanes), piece.data.dtype)
+            out[units] = piece.data[i].reshape(-1, WARP, lanes)
+            return out.reshape(batch.count, lanes)
+
+        return run
+
     def store(self, s: Instr) -> Callable[..., None]:
         """A function (on, index, value[, mask]) that writes."""
         piece, lanes, batch, number = self.piece(s.mem), max(a.lanes for a in s.args[:2]), self.batch, self.numbers[id(s)]
-        shape, pick = () if lanes == 1 else (lanes,), self._picker(s, piece, lanes)
+        shape, pick = () if lanes == 1 else (lanes,), self.picker(s, s.mem, piece, lanes)
 
         def run(on: On, at: Any, value: Any, mask: Any = None) -> None:
             i, lane, active = pick(on, at, mask)
@@ -156,7 +195,7 @@ class GroupMemory:
             elif piece.shadow is None:
                 self.batch.fail(f"{piece.name} is an input and cannot be written", s, int(batch.me[0]))
             else:
-                piece.shadow.write(i, self._who(lane), _at(batch.epoch, lane), number)
+                piece.shadow.write(i, self.who(lane), self.epoch(lane), number)
             if np.ndim(value):
                 value = np.broadcast_to(value, (batch.count, *shape))
                 value = value.reshape(-1) if active is None else value[active]
@@ -164,11 +203,11 @@ class GroupMemory:
 
         return run
 
-    def _picker(self, s: Instr, piece: GroupBuffer, lanes: int) -> Callable[..., tuple[Array, Array, Array | None]]:
+    def picker(self, s: Instr, mem: Mem, piece: GroupBuffer, lanes: int) -> Callable[..., tuple[Array, Array, Array | None]]:
         """A function (on, index, mask[, one thread for all]) → (elements, the thread lane of each, which of (threads, lanes) take
         part or None for all)."""
-        mem, batch, wide = s.mem, self.batch, lanes > 1
-        consecutive = s.op in CONSECUTIVE
+        batch, wide = self.batch, lanes > 1
+        consecutive = s.op in CONSECUTIVE | ASYNCS
         steps: Any = np.arange(lanes) + mem.offset if wide and consecutive else mem.offset
         unit, align = mem.dtype.size, mem.align if consecutive else 1
         per_group = piece.rows == batch.threads
@@ -190,7 +229,7 @@ class GroupMemory:
                 k = int(((i < 0) | (i >= piece.size)).argmax())
                 self._wrong(piece, int(i[k]), f" is outside its {piece.size} elements", s, int(batch.me[lane[k]]))
             if align > unit:
-                self._aligned(s, piece, at, lane, align)
+                self._aligned(s, mem, piece, at, lane)
             if piece.rows:
                 i = i + (lane // batch.threads if per_group else lane) * piece.size
             return i, lane, active
@@ -206,10 +245,10 @@ class GroupMemory:
             active = active & (on[:, None] if wide else on)
         return None if active.all() else active
 
-    def _aligned(self, s: Instr, piece: GroupBuffer, at: Any, lane: Array, align: int) -> None:
+    def _aligned(self, s: Instr, mem: Mem, piece: GroupBuffer, at: Any, lane: Array) -> None:
         """Checks the address of the first of a thread's consecutive elements, active or not."""
-        first = np.broadcast_to(at, self.batch.count)[lane] + s.mem.offset
-        off = (piece.base + first * s.mem.dtype.size) % align != 0
+        first, align = np.broadcast_to(at, self.batch.count)[lane] + mem.offset, mem.align
+        off = (piece.base + first * mem.dtype.size) % align != 0
         if off.any():
             k = int(off.argmax())
             self._wrong(piece, int(first[k]), f" is not aligned to {align} bytes", s, int(self.batch.me[lane[k]]))

@@ -61,7 +61,7 @@ class HopperBatch(ThreadBatch):
             self.cluster.wrong(f"threads that wait together give {what} {found[0]} and {found[k]}", int(self.who(on, s)[k]))
         return int(found[0])
 
-    def whole(self, on: On, size: int, s: Instr) -> list[int]:
+    def units_of(self, on: On, size: int, s: Instr) -> list[int]:
         """The units of `size` threads that take part, all of each."""
         lanes = self.lanes_of(on)
         units = sorted(set((lanes // size).tolist()))
@@ -185,7 +185,7 @@ class HopperBatch(ThreadBatch):
     # products -------------------------------------------------------------------------------------------------------------
     def wgmma_fence(self, on: On, s: Instr) -> None:
         """Registers may be read by products from now on."""
-        for wg in self.whole(on, WARPGROUP, s):
+        for wg in self.units_of(on, WARPGROUP, s):
             self.fenced[wg] = True
 
     def wgmma(self, on: On, s: Instr, p: WarpgroupProduct, acc: Any, a: Any, at: Any, add: Any = True) -> PendingAccumulator:
@@ -196,7 +196,7 @@ class HopperBatch(ThreadBatch):
         start = pending.data if pending is not None else np.broadcast_to(acc, (self.count, s.result.lanes))
         data, last = np.array(start), dict(pending.last) if pending is not None else {}
         twin = self.cluster.as_twin
-        for wg in self.whole(on, WARPGROUP, s):
+        for wg in self.units_of(on, WARPGROUP, s):
             some = np.arange(wg * WARPGROUP, (wg + 1) * WARPGROUP)
             mine = np.zeros(self.count, bool)
             mine[some] = True
@@ -218,12 +218,12 @@ class HopperBatch(ThreadBatch):
 
     def wgmma_commit(self, on: On, s: Instr) -> None:
         """The products so far are a group."""
-        for wg in self.whole(on, WARPGROUP, s):
+        for wg in self.units_of(on, WARPGROUP, s):
             self.groups.setdefault(wg, []).append(self.issued.get(wg, 0))
 
     def wgmma_wait(self, on: On, s: Instr) -> None:
         """Older groups are done, and let go what they read."""
-        for wg in self.whole(on, WARPGROUP, s):
+        for wg in self.units_of(on, WARPGROUP, s):
             groups = self.groups.setdefault(wg, [])
             over, self.groups[wg] = groups[: len(groups) - s.number], groups[max(0, len(groups) - s.number) :]
             self.fenced[wg] = False
@@ -243,7 +243,7 @@ class HopperBatch(ThreadBatch):
         """What products came to that are done."""
         if not isinstance(acc, PendingAccumulator):
             return acc
-        for wg in self.whole(on, WARPGROUP, s):
+        for wg in self.units_of(on, WARPGROUP, s):
             if acc.last.get(wg, 0) > self.done.get(wg, 0):
                 who = self.cluster.thread(self.rank, np.array([wg * WARPGROUP]))
                 self.cluster.statement = s

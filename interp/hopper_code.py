@@ -4,7 +4,7 @@ Statements are those of thread groups (`group_code`). A role is a coroutine insi
 
 from __future__ import annotations
 
-from ..program.ops import ASYNC
+from ..program.ops import HOPPER
 from ..program.program import Block, For, Instr, Phase, Roles, bodies, statements
 from .code import NESTED
 from .group_code import GroupCoder
@@ -62,7 +62,7 @@ class HopperCoder(GroupCoder):
         self._emit(depth, f"yield from batch.roles({number}, [{', '.join(names)}])")
 
     def _instr(self, s: Instr, depth: int) -> None:
-        if s.op not in ASYNC:
+        if s.op not in HOPPER:
             return super()._instr(s, depth)
         name = f"together{len(self.together)}_{self.prefix}"
         self.globals[name] = s

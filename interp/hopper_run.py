@@ -61,7 +61,7 @@ class HopperRun:
         own = HopperMemory(self.memory, batch, [s for _, s in accesses], self.races)
         names = {**self.scope, **self.coder.globals}
         for name, s in accesses:
-            names[name] = own.load(s) if s.out is not None else own.store(s)
+            names[name] = own.access(s)
         exec(code, names)
         pieces = [own.piece(Mem("param", m.map.param, m.map.dtype)) for m in maps]
         return batch, own, BoxMover(batch, maps, pieces), names[f"hopper{self.phase}"]

@@ -10,7 +10,7 @@ import numpy as np
 from ..ir import index as ix
 from ..ir.errors import VerifyError
 from ..ir.node import Node
-from ..program.program import Program
+from ..program.program import Program, touched
 from .code import Coder
 from .group_code import GroupCoder
 from .group_memory import GroupMemory
@@ -77,7 +77,7 @@ class Interpreter:
         symbols = {s: int(v) for s, v in zip(program.symbols, vars, strict=True)}
         clock = Clock()
         memory = WorkerMemory(program, self.twin, clock)
-        memory.note([[s.mem for _, s in found] for found in self._accesses])
+        memory.note([[m for _, s in found for m, _ in touched(s)] for found in self._accesses])
         memory.params = self._params(arrays, symbols, memory)
         scope: dict[str, Any] = {**self.coders[0].globals, **self.coders[1].globals, "empty_loop": self._empty_loop(clock)}
         scope["aligned"] = lambda param, size: memory.params[param].base % size == 0
@@ -105,11 +105,13 @@ class Interpreter:
         batch = ThreadBatch(self.program, memory.clock, i, threads, self.warp)
         group = GroupMemory(memory, batch, [s for _, s in self._accesses[i]], self.races)
         for name, s in self._accesses[i]:
-            scope[name] = group.load(s) if s.out is not None else group.store(s)
+            scope[name] = group.access(s)
+        scope["copies"] = group.copies
         for some in batches(list(order), threads, self.program.shared + threads * self.program.scratch):
             batch.begin(some)
             group.begin()
             scope[f"group{i}"](batch, batch.item, batch.thread, *symbols)
+            group.copies.end()
 
     def _params(self, arrays: Sequence[Array] | Mapping[str, Array], symbols: dict[Node, int], memory: WorkerMemory) -> list[WorkerBuffer]:
         program = self.program
@@ -128,7 +130,7 @@ class Interpreter:
             for d in p.shape:
                 count *= d if isinstance(d, int) else ix.evaluate(d, dict(symbols))
             want = memory.storage(p.dtype)
-            if a.dtype != want and p.dtype.name == "bfloat16" and a.dtype == np.uint16:
+            if a.dtype != want and p.dtype.foreign and a.dtype == np.dtype(f"u{p.dtype.size}"):
                 a = a.view(want)
             if a.dtype != want or a.size != count or not a.flags.c_contiguous:
                 raise VerifyError(f"parameter {p.name}: give a C-contiguous {want} array of {count} elements, not {a.dtype} {a.shape}")

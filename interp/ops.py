@@ -74,6 +74,16 @@ def _odd_sum(p: Any, c: Any, s: Any) -> Any:
     return bits.view(F64).reshape(np.shape(s))
 
 
+def _odd32(a: Any) -> Any:
+    """float64 as float32, rounded to odd."""
+    with np.errstate(over="ignore"):
+        near = np.asarray(a, F64).astype(F32)
+    back, bits = near.astype(F64), np.atleast_1d(near).view(np.uint32)
+    wrong = np.atleast_1d((back < a) | (back > a))
+    bits = np.where(wrong, (bits - np.atleast_1d(np.abs(back) > np.abs(a)).astype(U32)) | U32(1), bits)
+    return bits.astype(U32).view(F32).reshape(np.shape(a))[()]
+
+
 def fma64(a: Any, b: Any, c: Any) -> Any:
     """a·b + c in float64 with one rounding (the same paper's algorithm; plain where an intermediate overflows)."""
     ah, bh = _high(a), _high(b)
@@ -143,11 +153,12 @@ def caster(source: DType, to: DType, lanes: int, as_twin: bool) -> Callable[[Any
         if to.is_float:
             return twin.from_int
         return (lambda a: np.not_equal(a, 0)) if to is bool_ else lambda a: _scalar(twin.to_int(a, to), to)
-    small, target = source.is_float and source.size == 2, to.np
+    small, target = source.narrow, to.np
     number = lanes == 1 and to is index
+    twice = to.narrow and source.name == "float64"  # ml_dtypes rounds to float32 on the way
 
     def convert(a: Any) -> Any:
-        x = np.int64(a) if isinstance(a, int) else a.astype(F32) if small else a
+        x = np.int64(a) if isinstance(a, int) else a.astype(F32) if small else _odd32(a) if twice else a
         return int(x) if number and not source.is_float else _scalar(x.astype(target), to)
 
     return (lambda a: a != 0) if to is bool_ else convert

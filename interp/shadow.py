@@ -79,6 +79,8 @@ class Shadow:
     fresh: bool = False
     before: int = 0
     phase: int = 0
+    under_way: Array | None = None
+    """1 + the thread whose copy to each element is under way, or 0."""
     readers: Readers | None = None
     crossing: Readers | None = None
     who: Array = field(init=False)
@@ -89,6 +91,7 @@ class Shadow:
 
     def read(self, at: Array, me: Array, epoch: Array | int, stmt: int) -> None:
         """Threads `me` read elements `at`, in statement `stmt`."""
+        self._idle(at, me, stmt, "read")
         stamps = self.stamps[at]
         recent = stamps > self.before
         never = ~recent if self.fresh else stamps == 0
@@ -104,6 +107,7 @@ class Shadow:
 
     def write(self, at: Array, me: Array, epoch: Array | int, stmt: int) -> None:
         """Threads `me` write elements `at`, in statement `stmt`."""
+        self._idle(at, me, stmt, "written")
         stamps, judge = self.stamps[at], self.judge
         recent = stamps > self.before
         if recent.any():
@@ -135,6 +139,25 @@ class Shadow:
             one = first // self.threads == second // self.threads
             what = " is written by" if one else " is written by two items of one phase:"
             judge.fail(self, int(at[k]), f"{what} {judge.thread(first)} and {judge.thread(second)} at once", stmt, int(me[k]))
+
+    def begin_copy(self, at: Array, me: Array, epoch: Array | int, stmt: int) -> None:
+        """Threads `me` begin to copy to elements `at`: they may be written from now on, and nobody touches them until `end_copy`."""
+        self.write(at, me, epoch, stmt)
+        if self.under_way is None or len(self.under_way) < len(self.stamps):
+            self.under_way = np.zeros(len(self.stamps), np.int64)
+        self.under_way[at] = 1 + me
+
+    def end_copy(self, at: Array) -> None:
+        """The copies to these elements have landed."""
+        if self.under_way is not None:
+            self.under_way[at] = 0
+
+    def _idle(self, at: Array, me: Array, stmt: int, done: str) -> None:
+        """Nobody copies to these elements."""
+        if self.under_way is not None and (busy := self.under_way[at]).any():
+            k = int((busy != 0).argmax())
+            other, by = self.judge.thread(int(busy[k]) - 1), self.judge.statement(int(self.stmt[at[k]]))
+            self.judge.fail(self, int(at[k]), f" is {done} while a copy to it is under way ({other}, by `{by}`)", stmt, int(me[k]))
 
     def _after_write(self, at: Array, me: Array, stamps: Array, recent: Array, epoch: Array | int, stmt: int, done: str) -> None:
         judge, writer = self.judge, self.who[at]

@@ -123,6 +123,22 @@ class ThreadBatch:
                 return
         self.epoch = self.clock.now
 
+    def whole(self, on: On, s: Instr, unit: int) -> Any:
+        """Which units of so many threads come to what all of a unit do together: None for all, else an array of bools."""
+        if self.threads % unit:
+            self.fail(f"{s.op} is done by {unit} threads together, and the group has {self.threads}", s, int(self.me[0]))
+        if on is None:
+            return None
+        units = on.reshape(-1, unit)
+        some: Array = units.any(1)
+        partly = some & ~units.all(1)
+        if partly.any():
+            u = int(partly.argmax())
+            first = u * unit + int(units[u].argmin())
+            message = f"thread {self.thread[first]} does not come to {s.op}, to which others of its {unit} threads come"
+            self.fail(message, s, int(self.me[u * unit + int(units[u].argmax())]))
+        return some
+
     def shuffled(self, on: On, value: Any, distance: int, s: Instr) -> Any:
         """What the thread `thread ^ distance` holds."""
         if not 0 < distance < self.warp:

@@ -8,6 +8,8 @@ from .dtypes import (
     bfloat16,
     bool_,
     dtype,
+    float8_e4m3,
+    float8_e5m2,
     float16,
     float32,
     float64,
@@ -65,7 +67,7 @@ __all__ = [
     "Buffer", "BuildError", "CacheError", "CacheMiss", "DType", "DeviceError", "Fold", "Kernel", "KernelBuilder",
     "KernelError", "MeasureError", "Monoid", "Node", "OptError", "Reduce", "Scan", "Store", "TilewrightError",
     "UsageError", "Value", "VerifyError", "absolute", "atan", "axis", "bfloat16", "bool_", "cast", "ceil", "const",
-    "cos", "dtype", "erf", "exp", "expm1", "float16", "float32", "float64", "floor", "int16", "int32", "int64", "int8",
+    "cos", "dtype", "erf", "exp", "expm1", "float16", "float32", "float64", "float8_e4m3", "float8_e5m2", "floor", "int16", "int32", "int64", "int8",
     "isfinite", "isinf", "isnan", "log", "log1p", "maximum", "minimum", "power", "round_even", "sin", "sqrt", "sym",
     "tan", "tanh", "trunc", "uint16", "uint32", "uint64", "uint8", "where",
 ]  # fmt: skip

@@ -1,7 +1,14 @@
-"""Element types. float16 and bfloat16 are storage types: arithmetic on them happens in float32."""
+"""Element types. Floats of 16 and 8 bits are storage types: arithmetic on them happens in float32.
+
+The 8-bit floats are those of the OCP 8-bit Floating Point Specification (OFP8) 1.0 of 2023. float8_e4m3 (e4m3fn) has no
+infinities: its largest number is 448 and 0x7f is its NaN. float8_e5m2 has infinities, as float16 does. A number that is
+converted to one of them is rounded to the nearest, ties to even. What is too large becomes infinite in float8_e5m2, and
+NaN in float8_e4m3 (an infinity too): as ml_dtypes and PyTorch's plain casts have it, and not saturating."""
 
 from __future__ import annotations
 
+import math
+import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -35,8 +42,13 @@ class DType:
 
     @property
     def compute(self) -> DType:
-        """The type arithmetic on this type is done in (float16, bfloat16 → float32; else itself)."""
-        return float32 if self.is_float and self.size == 2 else self
+        """The type arithmetic on this type is done in (floats of 16 and 8 bits → float32; else itself)."""
+        return float32 if self.narrow else self
+
+    @property
+    def narrow(self) -> bool:
+        """Whether this is a storage type: a float of 16 or 8 bits, which is cast to float32 before it is computed with."""
+        return self.is_float and self.size <= 2
 
     @property
     def acc(self) -> DType:
@@ -52,21 +64,28 @@ class DType:
 
     @property
     def np(self) -> np.dtype[Any]:
-        """The NumPy dtype (bfloat16 comes from ml_dtypes)."""
+        """The NumPy dtype (those of bfloat16 and the 8-bit floats come from ml_dtypes)."""
         import numpy as np
 
-        if self.name == "bfloat16":
+        if self.name in _ML_DTYPES:
             import ml_dtypes
 
-            found: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+            found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, _ML_DTYPES[self.name]))
             return found
         return np.dtype("bool" if self.kind == "b" else self.name)
+
+    @property
+    def foreign(self) -> bool:
+        """Whether NumPy itself lacks the type, so that its bits may come as unsigned integers of its size."""
+        return self.name in _ML_DTYPES
 
 
 float64 = DType("float64", "f", 8)
 float32 = DType("float32", "f", 4)
 float16 = DType("float16", "f", 2)
 bfloat16 = DType("bfloat16", "f", 2)
+float8_e4m3 = DType("float8_e4m3", "f", 1)
+float8_e5m2 = DType("float8_e5m2", "f", 1)
 int64 = DType("int64", "i", 8)
 int32 = DType("int32", "i", 4)
 int16 = DType("int16", "i", 2)
@@ -79,8 +98,17 @@ bool_ = DType("bool", "b", 1)
 index = int64
 """The type of axes and of index arithmetic."""
 
-_ALL = {d.name: d for d in (float64, float32, float16, bfloat16, int64, int32, int16, int8, uint64, uint32, uint16, uint8, bool_)}
-_EPS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+_FLOATS = (float64, float32, float16, bfloat16, float8_e4m3, float8_e5m2)
+_ALL = {d.name: d for d in (*_FLOATS, int64, int32, int16, int8, uint64, uint32, uint16, uint8, bool_)}
+_EPS = {
+    "float64": 2.0**-52,
+    "float32": 2.0**-23,
+    "float16": 2.0**-10,
+    "bfloat16": 2.0**-7,
+    "float8_e4m3": 2.0**-3,
+    "float8_e5m2": 2.0**-2,
+}
+_ML_DTYPES = {"bfloat16": "bfloat16", "float8_e4m3": "float8_e4m3fn", "float8_e5m2": "float8_e5m2"}
 _ALIASES = {
     "f64": "float64",
     "f32": "float32",
@@ -89,7 +117,53 @@ _ALIASES = {
     "fp16": "float16",
     "bf16": "bfloat16",
     "half": "float16",
+    "fp8": "float8_e4m3",
+    "float8_e4m3fn": "float8_e4m3",
+    "e4m3": "float8_e4m3",
+    "e5m2": "float8_e5m2",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class FloatFormat:
+    """The bits of a float type: `mantissa` bits after the point, the exponent's `bias`, the bits of `top`, the first
+    magnitude that is no number (an infinity; NaN in a type without infinities), and those of its `nan`. `limit`: half
+    way between the largest number and what would follow it. There the even one is chosen: the largest number of
+    float8_e4m3, infinity of float8_e5m2."""
+
+    mantissa: int
+    bias: int
+    top: int
+    nan: int
+    limit: float
+
+    @property
+    def least(self) -> float:
+        """The smallest subnormal number."""
+        return 2.0 ** (1 - self.bias - self.mantissa)
+
+    @property
+    def overflow(self) -> int:
+        """The bits of the largest float32 that is rounded to a number."""
+        bits: int = struct.unpack("<I", struct.pack("<f", self.limit))[0]
+        return bits - (self.bits(self.limit) == self.top)
+
+    def bits(self, value: float) -> int:
+        """The bits of a float64, rounded once to nearest even."""
+        sign = 0x80 if math.copysign(1.0, value) < 0 else 0
+        if math.isnan(value) or math.isinf(value):
+            return sign | (self.nan if math.isnan(value) else self.top)
+        # scaled so that one unit is the last bit of the result; round() is to nearest even, and a carry moves the exponent on
+        exponent = max(math.frexp(value)[1] - 1 if value else 1 - self.bias, 1 - self.bias)
+        short = round(math.ldexp(abs(value), self.mantissa - exponent)) + ((exponent + self.bias - 1) << self.mantissa)
+        return sign | min(short, self.top)
+
+
+FORMATS = {
+    "float8_e4m3": FloatFormat(3, 7, 0x7F, 0x7F, 464.0),
+    "float8_e5m2": FloatFormat(2, 15, 0x7C, 0x7E, 61440.0),
+}
+"""The formats of the 8-bit floats."""
 
 
 def dtype(name: str | DType) -> DType:

@@ -21,9 +21,9 @@ from .user import is_path, load, split_path
 __all__ = ["NAMES", "KernelDef", "get", "is_named", "is_path", "make", "parse_shape", "short_name", "split_name", "split_path"]
 
 NAMES: tuple[str, ...] = (
-    "matmul", "matmul_nt", "matmul_tn", "matmul_mixed", "matmul_int8", "matmul_bias_relu", "matmul_bias_gelu", "batched_matmul", "matvec",
+    "matmul", "matmul_nt", "matmul_tn", "matmul_mixed", "matmul_int8", "matmul_fp8", "matmul_fp8_blocks", "matmul_w8", "matmul_w4", "matmul_bias_relu", "matmul_bias_gelu", "batched_matmul", "matvec",
     "sum_rows", "sum_cols", "sum_all", "softmax", "log_softmax", "layernorm", "layernorm_stats", "rmsnorm", "cross_entropy", "gelu", "add", "transpose",
-    "conv2d", "max_pool2d", "argmax", "cumsum", "embedding", "embedding_grad", "attention", "attention_full",
+    "conv2d", "conv2d_dx", "conv2d_dw", "max_pool2d", "argmax", "cumsum", "embedding", "embedding_grad", "attention", "attention_full",
     "attention_window", "attention_grouped", "attention_lse", "attention_delta", "attention_dq", "attention_dkv",
 )  # fmt: skip
 """Every named kernel, in the order `tune kernels` lists them."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir.buffer import Extent
 from ..ir.dtypes import DType
+from ..ir.errors import KernelError
 from ..ir.functions import erf
 from ..ir.node import Node, as_node, const
 from ..ir.operators import cast
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 FLOATS = ("float32", "float16", "bfloat16", "float64")
+FP8 = ("float8_e4m3", "float8_e5m2")
 SQRT_HALF = 0.7071067811865476
 
 
@@ -22,6 +24,15 @@ def span(dtype: DType) -> tuple[int, int] | None:
     if not dtype.is_int:
         return None
     return (-128, 127) if dtype.size == 1 else (-(1 << 20), 1 << 20)
+
+
+def groups_of(kernel: str, k: Extent, name: str, group: Extent) -> int:
+    """How many groups of `group` elements k has. KernelError where they are no ints, or do not come out even."""
+    if not isinstance(k, int) or not isinstance(group, int):
+        raise KernelError(f"{kernel}: sizes k and {name} must be ints")
+    if k % group:
+        raise KernelError(f"{kernel}: {name}={group} must divide k={k}")
+    return k // group
 
 
 def sum_type(dtype: DType) -> DType:

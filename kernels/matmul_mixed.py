@@ -1,4 +1,4 @@
-"""c[m, n] = Σₖ a[m, k] · b[k, n] with 16-bit inputs and a float32 output: the accumulator is stored unrounded."""
+"""c[m, n] = Σₖ a[m, k] · b[k, n] with inputs of 16 or 8 bits and a float32 output: the accumulator is stored unrounded."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..ir.builder import KernelBuilder
 from ..ir.dtypes import DType, float32
 from ..ir.kernel import Kernel
-from .common import f64
+from .common import FP8, f64
 from .definition import Arrays, KernelDef, Shape
 from .matmul import flops
 
@@ -38,11 +38,11 @@ def nbytes(s: Shape, dtype: DType) -> int:
 
 DEF = KernelDef(
     "matmul_mixed",
-    "c = a @ b, 16-bit inputs, float32 output",
+    "c = a @ b, 16- or 8-bit inputs, float32 output",
     ("m", "n", "k"),
     {"m": 1024, "n": 1024, "k": 1024},
     {"m": 13, "n": 37, "k": 29},
-    ("bfloat16", "float16"),
+    ("bfloat16", "float16", *FP8),
     make,
     reference,
     flops,

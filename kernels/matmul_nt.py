@@ -8,7 +8,7 @@ from ..ir.builder import KernelBuilder
 from ..ir.dtypes import DType
 from ..ir.kernel import Kernel
 from ..ir.operators import cast
-from .common import FLOATS, f64, span, sum_type
+from .common import FLOATS, FP8, f64, span, sum_type
 from .definition import Arrays, KernelDef, Shape
 from .matmul import flops, nbytes
 
@@ -39,7 +39,7 @@ DEF = KernelDef(
     ("m", "n", "k"),
     {"m": 1024, "n": 1024, "k": 1024},
     {"m": 13, "n": 37, "k": 29},
-    (*FLOATS, "int8"),
+    (*FLOATS, "int8", *FP8),
     make,
     reference,
     flops,

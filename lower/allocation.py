@@ -49,7 +49,7 @@ class Storage:
         """Room for the part of a value that the open loops do not fix. Elements of several threads go to shared memory, unless
         every reader wants just what its own thread made."""
         plans = self.ctx.sched.plans
-        spread = any(plans[a].threads > 1 for a in axes)
+        spread = any(plans[a].shared for a in axes)
         own = spread and self._own(value.name, axes)
         found = [self._local(scope, a, own) for a in axes]
         inner = self.ctx.sched.inner.get(value.name, len(axes) - 1)
@@ -68,14 +68,16 @@ class Storage:
 
     def _own(self, name: str, axes: tuple[Node, ...]) -> bool:
         plans = self.ctx.sched.plans
-        for _, src in self.ctx.reads.get(name, ()):
+        for reader, src in self.ctx.reads.get(name, ()):
             for a, i in zip(axes, src, strict=True):
-                if plans[a].threads == 1:
+                if not plans[a].shared:
                     continue
+                if self.ctx.sched.elsewhere(reader, i):
+                    return False
                 if (
                     i.op != "axis"
                     or i.arg.family != a.arg.family
-                    or (plans[i].threads, plans[i].vector) != (plans[a].threads, plans[a].vector)
+                    or plans[i].dealt != plans[a].dealt
                 ):
                     return False
                 even = all(isinstance(p.extent, int) and p.extent % p.block == 0 for p in (plans[a], plans[i]))

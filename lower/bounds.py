@@ -57,8 +57,8 @@ class Bounds(Indices):
 
     def one_thread(self, axes: tuple[Node, ...]) -> list[Node]:
         """Threads that differ only along axes which are not among `axes` compute the same points: the first of them acts."""
-        families = {a.arg.family for a in axes}
-        return [ix.compare("lt", t.var, const(1)) for t in self.low.sched.threads if t.family not in families]
+        mine = self.low.sched.shared_by(axes)
+        return [ix.compare("lt", t.var, const(1)) for t in self.low.sched.threads if t not in mine]
 
 
 def size(extent: int | Node) -> Node:

@@ -124,7 +124,7 @@ class NestEval(MemoryAccess):
     def _load(self, node: Node, asg: Assignment) -> Val:
         found = self._address.get(node)
         if found is None:
-            found = self._address[node] = self._locate(node)
+            found = self._address[node] = self.locate(node)
         mem, address, mask, invariant = found
         buffer, indices, bounds = load_parts(node)
         staged = self.low.staged(buffer.name, self.nest)
@@ -146,7 +146,7 @@ class NestEval(MemoryAccess):
             self._memo[key] = tile_read.read(self, staged[0], mem, address, first, part.trips)
         return self.b.extract(self._memo[key], asg[part.name])
 
-    def _locate(self, node: Node) -> tuple[Mem, Node, Node | None, bool]:
+    def locate(self, node: Node) -> tuple[Mem, Node, Node | None, bool]:
         """(memory, element index over parts, mask over axes, whether read-only) of a load."""
         buffer, indices, mask = load_parts(node)
         staged = self.low.staged(buffer.name, self.nest)
@@ -178,7 +178,7 @@ class NestEval(MemoryAccess):
         store = self.low.storage.values[name]
         if isinstance(store, Array):
             plans = self.low.sched.plans
-            mine = [store.own and plans[a].threads > 1 for a in store.axes]
+            mine = [store.own and plans[a].shared for a in store.axes]
             padded = not store.param and all(own or self._padded(a, i) for own, a, i in zip(mine, store.axes, node.src))
             table = self.low.ctx.axis_index if padded else self._index
             indices = tuple(plans[i].own if own else over_parts(i, table) for own, i in zip(mine, node.src))

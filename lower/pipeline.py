@@ -16,8 +16,9 @@ from ..opts.memory_limits import check_program
 from ..opts.phases import phases, plain
 from ..opts.schedule import Scheduled
 from ..program.builder import Builder
-from ..program.program import Param, Phase, Program, Val
+from ..program.program import Instr, Param, Phase, Program, Val, statements
 from ..program.verify import after_pass
+from ..targets.tensor_step import generation
 from . import passes, pieces
 from .context import Context
 from .emit.emitters import EMITTERS
@@ -77,6 +78,8 @@ def _emit(scheduled: Scheduled, expand: bool) -> Program:
         out.shared = max(out.shared, low.storage.shared.size)
         out.work = max(out.work, ctx.work, packed.size)
         out.regs = max(out.regs, sub.regs)
+    if target.language.tensor_cores and any(isinstance(s, Instr) and s.op == "mma" for p in out.phases for s in statements(p.body)):
+        out.generation = generation(target)
     return out
 
 
@@ -102,7 +105,8 @@ def _split_threads(low: Lowering, thread: Val | None) -> None:
     for t in low.sched.threads:
         assert thread is not None
         at = thread if t.stride == 1 else low.b.op("idiv", thread, attr=t.stride)
-        low.scalars.bound[t.var] = at if t is low.sched.threads[-1] else low.b.op("imod", at, attr=t.count)
+        place = at if t is low.sched.threads[-1] else low.b.op("imod", at, attr=t.count)
+        low.scalars.bound |= dict.fromkeys(t.variables, place)
 
 
 def _split_grid(low: Lowering, item: Val) -> None:

@@ -82,7 +82,7 @@ class BatchResult:
     """What came of a job; times in seconds per call. `broken`: the child ended over it (a signal, an exit, a
     deadline). `cleared`: it failed once beside others and was right alone. `checks`: names of what it passed, as in
     Measurement. `compared`: runs whose outputs were compared. `outputs`: hex digest of the outputs' bytes, where it
-    was asked for."""
+    was asked for. `clocks`: what the device was like while it was timed (`Executable.clocks`)."""
 
     outcome: Outcome
     times: list[float] = field(default_factory=list)
@@ -93,6 +93,7 @@ class BatchResult:
     checks: tuple[str, ...] = ()
     compared: int = 0
     outputs: str | None = None
+    clocks: Mapping[str, Any] = field(default_factory=dict)
 
 
 def serve(bench: Bench, channel: Channel) -> None:
@@ -124,8 +125,7 @@ def _measure(bench: Bench, channel: Channel, job: BatchJob) -> BatchResult:
     except BuildError as e:
         return BatchResult(Outcome.build, detail=str(e))
     except MeasureError as e:
-        # the device failed: nothing that it holds for this process can be relied on
-        return BatchResult(Outcome.crash, detail=str(e), broken=bench.on_device is not None)
+        return BatchResult(Outcome.crash, detail=str(e), broken=bench.broken())
     except TilewrightError as e:
         return BatchResult(Outcome.crash, detail=str(e))
     except MemoryError:
@@ -143,19 +143,21 @@ def _examine(bench: Bench, channel: Channel, watch: Watch, job: BatchJob) -> Bat
     checks = [bench.name]
     outputs = _first(bench, channel, watch, job)
     times: list[float] = []
+    clocks: Mapping[str, Any] = {}
     rejected = False
     for step in job.steps:
         channel.send(("step", NATIVE))
         if step == TIME:
             with bench.slots.exclusive():
                 times, rejected = time_adaptively(watch, bench.operands.timed, bench.vars, job.incumbent_s)
+            clocks = watch.exe.clocks()
         elif step == REPEAT:
             checks.append(f"repeat{repeat(watch, lambda: channel.send(('step', NATIVE)))}")
         elif step == ALIGN and _elsewhere(watch, channel):
             checks.append("aligned")
     channel.send(("step", OURS))
     outcome = Outcome.slow if rejected else Outcome.ok
-    return BatchResult(outcome, times, watch.error, checks=tuple(checks), compared=watch.compared, outputs=outputs)
+    return BatchResult(outcome, times, watch.error, checks=tuple(checks), compared=watch.compared, outputs=outputs, clocks=clocks)
 
 
 def _elsewhere(watch: Watch, channel: Channel) -> bool:
@@ -213,7 +215,7 @@ def _duel(bench: Bench, channel: Channel, a: BatchTask, b: BatchTask, rounds: in
     except WrongResultError as e:
         return BatchFailed(e.slot, f"is wrong: {e.detail}")
     except MeasureError as e:
-        return BatchResult(Outcome.crash, detail=str(e), broken=bench.on_device is not None)
+        return BatchResult(Outcome.crash, detail=str(e), broken=bench.broken())
     except TilewrightError as e:
         return BatchFailed(len(watches), f"fails: {e}")
     finally:

@@ -6,14 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ..ir.errors import DeviceError, MeasureError
+from ..log import logger
 from .slots import Slots
 
 if TYPE_CHECKING:
-    from ..devices import Device
+    from ..devices import Device, Memory
     from .compare import Checker
+    from .device_compare import DeviceChecker, DeviceFirstOutputs
     from .device_memory import DeviceOperands
     from .first_outputs import FirstOutputs
     from .memory import Operands
+    from .verify import Verdict
+
+log = logger("measure")
 
 
 @dataclass
@@ -29,7 +35,9 @@ class Bench:
     name: str = "random"
     """What its inputs are, as `Measurement.checks` says it."""
     on_device: DeviceOperands | None = None
-    kept: dict[int, FirstOutputs] = field(default_factory=dict)
+    judge: DeviceChecker | None = None
+    """Compares on the device, where that is possible."""
+    kept: dict[int, FirstOutputs | DeviceFirstOutputs] = field(default_factory=dict)
 
     @property
     def operands(self) -> Operands | DeviceOperands:
@@ -44,6 +52,60 @@ class Bench:
 
             self.on_device = DeviceOperands(self.host, memory)
         self.operands.touch()
+        if memory is not None and memory.compares:
+            self._judged_there(memory)
+
+    def _judged_there(self, memory: Memory) -> None:
+        from .device_compare import DeviceChecker
+
+        try:
+            self.judge = DeviceChecker(self.checker, memory)
+        except (DeviceError, MeasureError) as e:
+            if not memory.sound():
+                raise
+            log.info("results are compared on the host: %s", e)
+
+    def broken(self) -> bool:
+        """After an error of the device: whether nothing that it holds for this process can be relied on."""
+        return self.on_device is not None and not self.on_device.memory.sound()
+
+    def check(self, addresses: Sequence[int], full: bool = False) -> Verdict:
+        """The verdict on the outputs of one set of operands, by whoever is quickest; `full`: by NumPy, which also has the last word on
+        what the device says of the same outputs."""
+        if self.judge is not None and not full:
+            return self.judge.check(self._device, addresses)
+        verdict = self.checker.check(self.host, self.operands.fetch(addresses), full=full)
+        if self.judge is not None and (there := self.judge.check(self._device, addresses)) != verdict:
+            log.info("results are compared on the host: the device says %s, NumPy %s", there, verdict)
+            self.judge.free()
+            self.judge = None
+        return verdict
+
+    def first_outputs(self, slot: int) -> FirstOutputs | DeviceFirstOutputs:
+        """What keeps the first outputs of the candidate in a slot; it takes addresses of `operands` where `compares`, else the
+        host's."""
+        if slot not in self.kept:
+            self.kept[slot] = self._first_outputs()
+        return self.kept[slot]
+
+    def _first_outputs(self) -> FirstOutputs | DeviceFirstOutputs:
+        if self.compares:
+            from .device_compare import DeviceFirstOutputs
+
+            return DeviceFirstOutputs(self._device, self._device.memory)
+        from .first_outputs import FirstOutputs
+
+        return FirstOutputs(self.host)
+
+    @property
+    def compares(self) -> bool:
+        """Whether results are compared with the first ones on the device."""
+        return self.on_device is not None and self.on_device.compares
+
+    @property
+    def _device(self) -> DeviceOperands:
+        assert self.on_device is not None
+        return self.on_device
 
     @property
     def nbytes(self) -> int:

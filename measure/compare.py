@@ -73,7 +73,7 @@ def _error(b: Builder, of: DType, ref: DType, at: Val, lanes: int) -> Val:
     if not of.is_float:
         return b.op("select", b.op("ne", got, want), b.const(2.0, float64, lanes), b.const(0.0, float64, lanes), dtype=float64)
     weight = b.op("cast", b.load(Mem("param", 2, float32, 0, 4), at, lanes, invariant=True), dtype=float64)
-    if of.size == 2:
+    if of.narrow:
         got = b.op("cast", got, dtype=float32)
     if of.size < 8:
         got = b.op("cast", got, dtype=float64)

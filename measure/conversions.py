@@ -42,6 +42,7 @@ def _measurement(b: Built, r: BatchResult) -> Measurement:
         cleared=r.cleared,
         checks=r.checks,
         compared=r.compared,
+        clocks=r.clocks,
     )
 
 

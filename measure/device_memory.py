@@ -10,7 +10,8 @@ import ctypes
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .memory import Operands
+from .device_compare import upload
+from .memory import OperandPlace, Operands
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,8 +28,9 @@ class DeviceOperands:
     """Has the methods of Operands that running and checking need; addresses are handles."""
 
     def __init__(self, host: Operands, memory: Memory) -> None:
-        self._host, self._memory = host, memory
+        self._host, self.memory = host, memory
         self.names, self.outputs = host.names, host.outputs
+        self._stale: dict[str, int] = {}
         self._sets: dict[int, int] = {}
         """Handle → host address."""
         made: dict[tuple[str, int], int] = {}
@@ -56,6 +58,19 @@ class DeviceOperands:
         """Bytes of the host's operands."""
         return self._host.nbytes
 
+    @property
+    def compares(self) -> bool:
+        """Whether results can stay on the device to be checked."""
+        return self.memory.compares
+
+    def place(self, name: str) -> OperandPlace:
+        """Type and shape of a parameter."""
+        return self._host.places[name]
+
+    def written(self, handles: Sequence[int]) -> list[tuple[str, int, int]]:
+        """(name, handle, bytes) of every output of one set that has any."""
+        return [(n, h, size) for n, h in self._outputs(handles) if (size := self._host.places[n].nbytes)]
+
     def _outputs(self, handles: Sequence[int]) -> list[tuple[str, int]]:
         return [(n, h) for n, h in zip(self.names, handles, strict=True) if self._host.places[n].output]
 
@@ -63,15 +78,19 @@ class DeviceOperands:
         """As `Operands.poison`, on the device."""
         for name, handle in self._outputs(handles):
             size = self._host.places[name].nbytes
-            if name in stale:
-                self._memory.write(handle, stale[name].ctypes.data, size)
+            if name in stale and self.memory.compares:
+                if name not in self._stale:
+                    self._stale[name] = upload(self.memory, stale[name])
+                self.memory.copy(handle, self._stale[name], size)
+            elif name in stale:
+                self.memory.write(handle, stale[name].ctypes.data, size)
             else:
-                self._memory.fill(handle, _NAN, size)
+                self.memory.fill(handle, _NAN, size)
 
     def fetch(self, handles: Sequence[int]) -> list[int]:
         """Copy the outputs of one set to the host; the host's addresses of that set."""
         for name, handle in self._outputs(handles):
-            self._memory.read(handle, self._sets[handle], self._host.places[name].nbytes)
+            self.memory.read(handle, self._sets[handle], self._host.places[name].nbytes)
         return [self._sets[h] for h in handles]
 
     def snapshot(self, handles: Sequence[int]) -> list[bytes]:
@@ -90,7 +109,7 @@ class DeviceOperands:
         for handles in (self.checked, *self.timed):
             for name, handle in self._outputs(handles):
                 for offset, size in self._margins(self._host.places[name].nbytes):
-                    self._memory.fill(handle, _PATTERN, size, offset)
+                    self.memory.fill(handle, _PATTERN, size, offset)
 
     def broken(self) -> str:
         """Which output was overrun into its pattern, or ''."""
@@ -98,11 +117,11 @@ class DeviceOperands:
             for name, handle in self._outputs(handles):
                 for offset, size in self._margins(self._host.places[name].nbytes):
                     found = (ctypes.c_uint8 * size)()
-                    self._memory.read(handle, ctypes.addressof(found), size, offset)
+                    self.memory.read(handle, ctypes.addressof(found), size, offset)
                     if bytes(found) != bytes([_PATTERN]) * size:
                         return f"wrote outside {name}, {'before its start' if offset < 0 else 'past its end'}"
         return ""
 
     def _margins(self, nbytes: int) -> list[tuple[int, int]]:
         """(offset, size) of the bytes around a buffer of so many."""
-        return [(nbytes, GUARD), *([(-self._memory.margin, self._memory.margin)] if self._memory.margin else [])]
+        return [(nbytes, GUARD), *([(-self.memory.margin, self.memory.margin)] if self.memory.margin else [])]

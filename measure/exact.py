@@ -54,7 +54,7 @@ def is_exact(kernel: Kernel, vars: Mapping[str, int]) -> bool:
                 for a in over:
                     e = a.arg.extent
                     top *= index_value(e, env) if isinstance(e, Node) else e
-        return top if not v.dtype.is_float or (v.dtype.size > 2 and top < 2.0 ** _MANTISSA[v.dtype.size]) else None
+        return top if not v.dtype.is_float or (not v.dtype.narrow and top < 2.0 ** _MANTISSA[v.dtype.size]) else None
 
     def magnitude(root: Node) -> float | None:
         memo: dict[Node, float] = {}
@@ -76,7 +76,7 @@ def is_exact(kernel: Kernel, vars: Mapping[str, int]) -> bool:
 
 
 def _magnitude(n: Node, memo: Mapping[Node, float], largest: Mapping[str, float]) -> float | None:
-    if n.op not in _INDEX | _VALUE or (n.op == "cast" and n.dtype.is_float and n.dtype.size == 2 and n.src[0].op != "ref"):
+    if n.op not in _INDEX | _VALUE or (n.op == "cast" and n.dtype.narrow and n.src[0].op != "ref"):
         return None
     if n.op == "const":
         return abs(float(n.arg)) if not n.dtype.is_float or float(n.arg).is_integer() else None

@@ -58,15 +58,22 @@ class FirstOutputs:
         return [(n, a, p.nbytes) for n, a, p in placed if p.output and p.nbytes]
 
     def _describe(self, name: str, address: int) -> str:
-        import numpy as np
-
         place = self._host.places[name]
         base = self._copies[name].base
         other = (_bytes(base, place.nbytes) != _bytes(address, place.nbytes)).reshape(-1, place.dtype.size).any(axis=1)
         at = int(other.argmax())
         was, now = (view(a, place.dtype, place.shape).reshape(-1)[at] for a in (base, address))
-        where = ", ".join(str(int(i)) for i in np.unravel_index(at, place.shape)) if place.shape else ""
-        return f"{name}[{where}] was {was} and is {now}; {int(other.sum())} of {other.size} elements changed"
+        return changed(name, place.shape, at, was, now, int(other.sum()))
+
+
+def changed(name: str, shape: tuple[int, ...], at: int, was: Any, now: Any, count: int) -> str:
+    """What an output has of another run, in words: element `at` is the first, `count` have changed."""
+    from math import prod
+
+    import numpy as np
+
+    where = ", ".join(str(int(i)) for i in np.unravel_index(at, shape)) if shape else ""
+    return f"{name}[{where}] was {was} and is {now}; {count} of {prod(shape)} elements changed"
 
 
 def _bytes(address: int, nbytes: int) -> np.ndarray[Any, Any]:

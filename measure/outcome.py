@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import MeasureError
 
@@ -40,7 +41,8 @@ class Measurement:
     `outputs` is a digest of the results' bits, where one was asked for.
 
     `cleared`: it failed beside other candidates and was right alone, so its time is known, but it must not win.
-    `checks`: what it passed, in order: 'random', 'whole' (numbers), 'fresh' (other random inputs), 'special' and
+    `clocks`: what the device was like while it was timed (`Executable.clocks`): MHz, degrees, watts; {} where nobody
+    can say. `checks`: what it passed, in order: 'random', 'whole' (numbers), 'fresh' (other random inputs), 'special' and
     'edges' (see `measure.special`): inputs on which all outputs were compared with the reference; 'repeat16' (or
     another number): so many runs gave the same bits, within the bound where the schedule is NONDET; 'aligned':
     operands at other addresses. `compared`: runs whose outputs were compared."""
@@ -59,6 +61,7 @@ class Measurement:
     cleared: bool = False
     checks: tuple[str, ...] = ()
     compared: int = 0
+    clocks: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:

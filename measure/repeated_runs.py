@@ -15,6 +15,7 @@ from .first_outputs import FirstOutputs
 if TYPE_CHECKING:
     from ..devices import Executable
     from .bench import Bench
+    from .device_compare import DeviceFirstOutputs
     from .shifted_addresses import Shifted
 
 _MOST_BYTES = 64 << 20
@@ -53,7 +54,7 @@ class Watch:
     def compare(self, addresses: Sequence[int], full: bool = False) -> None:
         """The outputs against the reference, and the canaries."""
         bench = self.bench
-        verdict = bench.checker.check(bench.host, bench.operands.fetch(addresses), full=full)
+        verdict = bench.check(addresses, full)
         self.compared += 1
         if not verdict.ok:
             raise WrongResultError(verdict.detail, verdict.error, self.slot)
@@ -70,14 +71,14 @@ class Watch:
     def keep(self, addresses: Sequence[int]) -> None:
         """What these outputs hold is right: later runs must give the same."""
         if self.deterministic:
-            self._kept.keep(self.bench.operands.fetch(addresses))
+            self._kept.keep(self._place(addresses))
 
     def again(self, addresses: Sequence[int]) -> None:
         """Compare the outputs of another run on the same inputs with what was kept."""
         if not self.deterministic:
             return self.compare(addresses)
         self.compared += 1
-        changed = self._kept.difference(self.bench.operands.fetch(addresses))
+        changed = self._kept.difference(self._place(addresses))
         if changed:
             raise WrongResultError(f"two runs on the same inputs gave different bits: {changed}", self.error, self.slot)
         return None
@@ -94,8 +95,12 @@ class Watch:
             raise WrongResultError(f"with operands {how}: {broken}", self.error, self.slot)
 
     @property
-    def _kept(self) -> FirstOutputs:
-        return self.bench.kept.setdefault(self.slot, FirstOutputs(self.bench.host))
+    def _kept(self) -> FirstOutputs | DeviceFirstOutputs:
+        return self.bench.first_outputs(self.slot)
+
+    def _place(self, addresses: Sequence[int]) -> Sequence[int]:
+        """Where what a run wrote is compared: where it is, or on the host."""
+        return addresses if self.bench.compares else self.bench.operands.fetch(addresses)
 
     # timing ---------------------------------------------------------------------------------------------------------
     def time(
@@ -122,14 +127,15 @@ class Watch:
         self._bursts += 1
         written = min(sets, repeats)
         size = sum(bench.host.places[n].nbytes for n in bench.host.outputs)
-        most = 1 if bench.on_device is not None else max(1, _MOST_BYTES // max(size, 1))
+        most = 1 if bench.on_device is not None and not bench.compares else max(1, _MOST_BYTES // max(size, 1))
         if repeats < sets:
             first = 0  # the first ones are written whatever the time limit is
         return [(first + k) % written for k in range(min(most, written))]
 
     def _spoil(self, addresses: Sequence[int]) -> None:
         bench = self.bench
-        if bench.on_device is not None or not self.deterministic or bench.checker.partial:
+        kept = self._kept
+        if bench.on_device is not None or not self.deterministic or bench.checker.partial or not isinstance(kept, FirstOutputs):
             bench.operands.poison(addresses, bench.checker.stale)
         else:
-            self._kept.spoil(addresses)
+            kept.spoil(addresses)

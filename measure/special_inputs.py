@@ -31,10 +31,11 @@ _TINY_ROWS, _TINY_ELEMENTS = 8, 4096
 more for an operation on subnormal numbers."""
 _SHARE, _FEW = 0.25, 24
 """Of the places for values that hide others so many are taken: a share, and at least a number."""
-_LARGEST = {"float64": 1023, "float32": 127, "bfloat16": 127, "float16": 15}
-_SMALLEST = {"float64": -1074, "float32": -149, "bfloat16": -133, "float16": -24}
+_LARGEST = {"float64": 1023, "float32": 127, "bfloat16": 127, "float16": 15, "float8_e4m3": 8, "float8_e5m2": 15}
+_SMALLEST = {"float64": -1074, "float32": -149, "bfloat16": -133, "float16": -24, "float8_e4m3": -9, "float8_e5m2": -16}
 """Exponents of the largest and of the smallest subnormal power of two."""
-_BITS = {"float64": 52, "float32": 23, "bfloat16": 7, "float16": 10}
+_LARGEST_NUMBER = {"float8_e4m3": 448.0}
+_BITS = {"float64": 52, "float32": 23, "bfloat16": 7, "float16": 10, "float8_e4m3": 3, "float8_e5m2": 2}
 
 
 def generate(kernel: Kernel, vars: Mapping[str, int], seed: int, wild: bool = True, subnormal: bool = True) -> dict[str, Array]:
@@ -107,7 +108,8 @@ def _huge(x: Array, dtype: DType, row: Array) -> Array:
 
     top = _LARGEST[dtype.name]
     sizes = np.ldexp([2.0 - 2.0 ** -_BITS[dtype.name], 1.25, 1.75, 1.75], [top, top - 1, top - top // 6, top // 2])
-    return np.asarray(np.copysign(sizes[row % 4], x))
+    # float8_e4m3 has NaN where its largest number would be
+    return np.asarray(np.copysign(np.minimum(sizes, _LARGEST_NUMBER.get(dtype.name, np.inf))[row % 4], x))
 
 
 def _limits(x: Array, b: Buffer, first: Array, last: Array) -> None:

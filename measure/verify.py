@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ..ir.buffer import loads
+from ..ir.dtypes import FORMATS
 from ..ir.evaluation.certainty import OVERFLOW
 from ..ir.evaluation.reference import SLACK
 from ..ir.kernel import Kernel
@@ -37,7 +38,9 @@ WORST = 1e30
 _CHUNK = 1 << 19
 _TINY, _TINIEST = 1e-38, 1e-300
 """The narrowest bound whose inverse float32, and float64, holds."""
-_HALF_SUBNORMAL = {"float64": 2.0**-1075, "float32": 2.0**-150, "float16": 2.0**-25, "bfloat16": 2.0**-134}
+_HALF_SUBNORMAL = {"float64": 2.0**-1075, "float32": 2.0**-150, "float16": 2.0**-25, "bfloat16": 2.0**-134} | {
+    name: f.least / 2 for name, f in FORMATS.items()
+}
 
 
 @dataclass(frozen=True)
@@ -243,14 +246,21 @@ def check(expect: Expect, address: int) -> Verdict:
                 missing += _untouched(expect, got[part], error)
     if worst <= 1.0:
         return Verdict(worst)
+    return Verdict(worst, described(expect, worst, at, got[at], bad, missing))
+
+
+def described(expect: Expect, worst: float, at: int, got: Any, bad: int, missing: int) -> str:
+    """What is wrong with an output, in words: element `at` is the worst, `bad` are wrong, `missing` of those as they began."""
+    import numpy as np
+
     where = ", ".join(str(int(i)) for i in np.unravel_index(at, expect.shape)) if expect.shape else ""
-    text = f"{expect.name}[{where}] is {got[at]}, expected {expect.value[at]}"
+    text = f"{expect.name}[{where}] is {got}, expected {expect.value[at]}"
     if expect.weight is not None and worst < WORST:
         text += f" ± {1.0 / float(expect.weight[at]):.3g}"
-    text += f"; {bad} of {got.size} elements wrong"
+    text += f"; {bad} of {expect.value.size} elements wrong"
     if missing:
         text += f", {missing} hold the poison they began with"
-    return Verdict(worst, text)
+    return text
 
 
 def _errors(expect: Expect, got: Array, part: slice) -> Array:
@@ -263,21 +273,26 @@ def _errors(expect: Expect, got: Array, part: slice) -> Array:
         error = np.abs(got.astype(np.float64) - value.astype(np.float64)) * expect.weight[part]
     else:
         wide = got.astype(np.float64)
-        over = np.isinf(wide)
-        if over.any():  # an infinity where the reference just fits is no further off than what rounds to it
-            wide = np.where(over & np.isfinite(value), np.copysign(OVERFLOW[expect.dtype.name], wide), wide)
+        over = np.isnan(wide) if _has_no_infinity(expect.dtype) else np.isinf(wide)
+        if over.any():  # what is too large where the reference just fits is no further off than what rounds to it
+            wide = np.where(over & np.isfinite(value), np.copysign(OVERFLOW[expect.dtype.name], value), wide)
         error = np.abs(wide - value) * expect.weight[part]
         np.nan_to_num(error, copy=False, nan=WORST, posinf=WORST)
         np.minimum(error, WORST, out=error)
         if expect.special is not None:
             odd = expect.special[part]
-            same = (np.isnan(wide) & np.isnan(value)) | (got == value.astype(got.dtype))
+            rounded = value.astype(got.dtype)
+            same = (np.isnan(wide) & np.isnan(rounded)) | (got == rounded)
             error[odd & same] = 0.0
     if expect.signed is not None:
         error[expect.signed[part] & (got == 0) & (np.signbit(wide) != np.signbit(value))] = WORST
     if expect.free is not None:
         error[expect.free[part]] = 0.0
     return error
+
+
+def _has_no_infinity(dtype: DType) -> bool:
+    return dtype.name in FORMATS and FORMATS[dtype.name].top == FORMATS[dtype.name].nan
 
 
 def _untouched(expect: Expect, got: Array, error: Array) -> int:

@@ -36,7 +36,7 @@ def apply(kernel: Kernel, opts: Iterable[Opt] | Sequence[object], target: Target
         kept={n: kernel.values[n] for n in staged},
         value_stages={n: at for n, (at, _) in b.value_stages.items()},
         held=frozenset(b.held), nt=frozenset(b.nt), marks=b.marks, effects=frozenset(b.effects),
-        threads=groups.thread_axes(b, items), swizzle=b.swizzle, regs=b.regs, dots=b.dots,
+        threads=groups.thread_axes(b, items), swizzle=b.swizzle, regs=b.regs, dots=b.dots, tensors=b.tensors,
     )  # fmt: skip
     for option in options:
         if option.finish is not None:

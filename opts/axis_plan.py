@@ -4,18 +4,25 @@ An axis is cut by block sizes in elements, so options on it commute: `TILE(n,128
 reverse. From outer to inner the parts are: the outer loop (`n`), a loop inside each TILE block (`n.t`, `n.t2` in the
 order given), the UNROLL copies (`n.r`), the UPCAST copies (`n.u`), and the elements that a matrix instruction takes
 at once (`n.d`). Where threads of a group share the axis, their part (`n.l`) lies inside the copies, so that
-neighbouring threads touch neighbouring words, but outside one vector's worth of them: `n.r n.v n.l n.u`."""
+neighbouring threads touch neighbouring words, but outside one vector's worth of them: `n.r n.v n.l n.u`.
+
+Where the threads of a unit (a warp) make tiles of an axis together by a matrix instruction, the instruction says how a tile is dealt
+out, and those parts are the innermost ones: copies (`m.c`), threads (`m.l`), lanes (`n.u`). LOCAL then counts units (`m.w`), and
+UPCAST the elements that a unit has: `m.r m.w m.v m.c m.l m.u`."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
+from math import prod
 
 from ..ir import index as ix
 from ..ir.errors import OptError
 from ..ir.node import Node, const
 from ..ir.node import axis as make_axis
+from ..targets.tensor_rows import Parts
 
 Size = int | Node
 MAX_EXTRA_WORK = 1.25
@@ -58,7 +65,8 @@ class AxisPlan:
     """The cuts of one axis node. `fold` is the loop over tiles of the fold the axis belongs to, if that is cut;
     `folded` marks the axis a fold is defined over, which has no loops of its own. `dot` consecutive elements are one
     step of a matrix instruction. `threads` of a group share the axis, each taking `vector` consecutive elements at a
-    time."""
+    time. `unit`: how a matrix instruction deals a tile of the axis out among the threads of a unit, outer to inner; `threads` counts units
+    then. `numbers`: what the index of a thread of the unit is, where that is not the family's own variable."""
 
     axis: Node
     tiles: tuple[tuple[str, int], ...] = ()
@@ -71,6 +79,8 @@ class AxisPlan:
     threads: int = 1
     lanes: int = 1
     dot: int = 1
+    unit: Parts = ()
+    numbers: Node | None = None
 
     @property
     def extent(self) -> Size:
@@ -86,12 +96,39 @@ class AxisPlan:
     @property
     def registers(self) -> int:
         """Elements that one thread takes in one step of the innermost loop."""
-        return self.upcast * self.unroll * self.dot
+        return self.copies * self.unroll * self.dot // self.spread
+
+    @property
+    def copies(self) -> int:
+        """Elements that a thread takes as UPCAST copies; those of a whole unit where there is one, at least a tile."""
+        return max(self.upcast, self.tile)
+
+    @property
+    def tile(self) -> int:
+        """Elements of a matrix instruction's tile along the axis that a unit of threads makes together, 1 without one."""
+        return prod(p.count for p in self.unit)
+
+    @property
+    def spread(self) -> int:
+        """How many threads of a unit share a tile of the axis."""
+        return prod(p.count for p in self.unit if p.kind == "thread")
+
+    @property
+    def shared(self) -> bool:
+        """Whether threads of a group share the axis."""
+        return self.threads * self.spread > 1
+
+    @property
+    def dealt(self) -> tuple[object, ...]:
+        """Which of an axis' elements a thread has: equal where two plans deal them out in the same way."""
+        if self.unit:
+            return tuple((p.var, p.size, p.stride) for p in self.parts if p.kind == "thread")
+        return self.threads, self.vector
 
     @property
     def block(self) -> int:
         """Elements in one step of the innermost loop."""
-        return self.registers * self.threads
+        return self.copies * self.unroll * self.dot * self.threads
 
     @property
     def vector(self) -> int:
@@ -124,7 +161,7 @@ class AxisPlan:
         """The axis as an index over one thread's own elements, which leaves out those of the others."""
         out = const(0)
         if self.fold:
-            out = ix.add(out, self.fold.var, self.fold.stride // self.threads)
+            out = ix.add(out, self.fold.var, self.squeezed(self.fold.stride))
         for p in self.parts:
             if p.kind != "thread":
                 out = ix.add(out, p.var, self.squeezed(p.stride))
@@ -132,6 +169,8 @@ class AxisPlan:
 
     def squeezed(self, stride: int) -> int:
         """How many of its own elements a thread has in `stride` elements."""
+        if self.unit:
+            return stride // prod(p.trips for p in self.parts if p.kind == "thread" and p.stride < stride)
         return stride if stride < self.vector * self.threads else stride // self.threads
 
     def with_tile(self, block: int) -> AxisPlan:
@@ -159,6 +198,12 @@ class AxisPlan:
             raise OptError(f"{what}: {self.axis.arg.name} is in a matrix instruction already")
         return replace(self, dot=count).checked(what)
 
+    def with_unit(self, what: str, unit: Parts) -> AxisPlan:
+        """The threads of a unit make tiles of it together, dealt out as `unit` says."""
+        if self.unit not in ((), unit):
+            raise OptError(f"{what}: another matrix instruction deals {self.axis.arg.name} out among threads in another way")
+        return replace(self, unit=unit).checked(what)
+
     def with_threads(self, what: str, count: int, lanes: int) -> AxisPlan:
         """Shared by `count` threads, which take up to `lanes` consecutive elements each."""
         if self.threads > 1:
@@ -170,6 +215,8 @@ class AxisPlan:
     def checked(self, what: str) -> AxisPlan:
         """Self, if block sizes nest and the extra work stays small."""
         name, inner = self.axis.arg.name, self.block
+        if self.unit and self.upcast > 1 and self.upcast % self.tile:
+            raise OptError(f"{what}: a unit's {self.upcast} elements of {name} must be a multiple of the instruction's {self.tile}")
         blocks = [*sorted((b for _, b in self.tiles), reverse=True), inner]
         for big, small in pairwise(blocks):
             if big % small:
@@ -181,11 +228,12 @@ class AxisPlan:
             if e == 0:
                 raise OptError(f"{what}: the extent of {name} is 0")
             # an instruction's own group is filled up with zeros at no cost
-            growth = -(-e // inner) * inner / (-(-e // self.dot) * self.dot)
-            limit = MAX_PADDED_WORK if self.pad > 1 and self.pad % inner == 0 else MAX_EXTRA_WORK if self.threads == 1 else MAX_IDLE_THREADS
-            if growth > limit and self.threads > 1:
+            whole = self.dot * self.tile
+            growth = -(-e // inner) * inner / (-(-e // whole) * whole)
+            limit = MAX_PADDED_WORK if self.pad > 1 and self.pad % inner == 0 else MAX_IDLE_THREADS if self.shared else MAX_EXTRA_WORK
+            if growth > limit and self.shared:
                 raise OptError(
-                    f"{what}: {self.threads} threads of {self.registers} elements for an extent of {e} would idle; pad it with PADTO or use fewer"
+                    f"{what}: {self.threads * self.spread} threads of {self.registers} elements for an extent of {e} would idle; pad it with PADTO or use fewer"
                 )
             if growth > limit:
                 raise OptError(f"{what}: {inner} copies of extent {e} would do {growth - 1:.0%} extra work; pad it with PADTO or use fewer")
@@ -209,15 +257,35 @@ def _parts(plan: AxisPlan) -> tuple[Part, ...]:
         whole = i == 0 and plan.fold is None
         clip = not whole and (exact is None or not isinstance(covers, int) or exact % covers != 0)
         out.append(Part(n, a, kind, size, stride, clip, make_axis(n, size, name)))
-    w = plan.vector if plan.threads > 1 else plan.upcast
-    for kind, count, stride, suffix in (
-        ("unroll", plan.unroll, plan.upcast * plan.threads * plan.dot, ".r"), ("upcast", plan.upcast // w, w * plan.threads * plan.dot, ".v"),
-        ("thread", plan.threads, w * plan.dot, ".l"), ("upcast", w, plan.dot, ".u"), ("dot", plan.dot, 1, ".d"),
-    ):  # fmt: skip
+    for kind, count, stride, suffix in _inner(plan):
         if count > 1:
+            # (an instruction for several warps has two parts of one kind)
+            suffix += "2" * any(p.name == name + suffix for p in out)
             var = make_axis(a.arg.family + suffix, count, a.arg.family) if kind == "thread" else make_axis(name + suffix, count, name)
+            if suffix == ".l" and plan.numbers is not None:
+                var = plan.numbers
             out.append(Part(name + suffix, a, kind, count, stride, False, var))
     return tuple(out)
+
+
+_UNIT = {"copy": ("upcast", ".c"), "thread": ("thread", ".l"), "lane": ("upcast", ".u")}
+"""What the parts of a matrix instruction are as parts of an axis, and how those are called."""
+
+
+def _inner(plan: AxisPlan) -> Iterator[tuple[str, int, int, str]]:
+    """(kind, count, stride, suffix of the name) of the parts inside all loops, outer to inner."""
+    if plan.unit:
+        yield "unroll", plan.unroll, plan.copies * plan.threads, ".r"
+        yield "thread", plan.threads, plan.copies, ".w"
+        yield "upcast", plan.copies // plan.tile, plan.tile, ".v"
+        yield from ((_UNIT[p.kind][0], p.count, p.stride, _UNIT[p.kind][1]) for p in plan.unit)
+        return
+    w = plan.vector if plan.threads > 1 else plan.upcast
+    yield "unroll", plan.unroll, plan.upcast * plan.threads * plan.dot, ".r"
+    yield "upcast", plan.upcast // w, w * plan.threads * plan.dot, ".v"
+    yield "thread", plan.threads, w * plan.dot, ".l"
+    yield "upcast", w, plan.dot, ".u"
+    yield "dot", plan.dot, 1, ".d"
 
 
 def _ceil(n: Size, d: int) -> Size:

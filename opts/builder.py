@@ -15,7 +15,7 @@ from ..targets import Target
 from .axis_plan import AxisPlan, Part
 from .nests import Nest, flat, plain
 from .opt import Opt
-from .plans import DotPlan
+from .plans import DotPlan, TensorPlan
 from .syntax import Scalar
 
 
@@ -39,6 +39,7 @@ class ScheduleBuilder:
         self.swizzle = 1
         self.regs = 0
         self.dots: dict[str, DotPlan] = {}
+        self.tensors: dict[str, TensorPlan] = {}
         self.effects: set[str] = set()
         self.marks: dict[str, dict[str, int | tuple[tuple[str, Scalar], ...] | None]] = {}
         self.applied: list[Opt] = []

@@ -3,7 +3,8 @@ and their like have in common."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from math import prod
 
 from ..ir import index as ix
 from ..ir.body import Scan
@@ -34,6 +35,11 @@ def shared_sites(s: ScheduleBuilder, o: Opt) -> list[Node]:
     """Every site of the family that an option names: a family has one thread mapping."""
     check_language(s, o)
     family = s.find(o.on, o)[0].arg.family
+    return family_sites(s, o, family)
+
+
+def family_sites(s: ScheduleBuilder, o: Opt, family: str) -> list[Node]:
+    """Every site of `family`; OptError where a nest runs over two of them, as a thread would be at one place along both."""
     for item in flat(plain(s.kernel)):
         twice = [a.arg.name for a in item.all_axes if a.arg.family == family]
         if len(twice) > 1:
@@ -45,19 +51,28 @@ def share(s: ScheduleBuilder, o: Opt, sites: Sequence[Node]) -> None:
     """Give `sites` the threads of `o`; OptError where a group may not have so many."""
     if s.has("NOLOCAL"):
         raise OptError(f"{o}: NOLOCAL asks for one thread a group")
-    others = {a.arg.family: p.threads for a, p in s.plans.items() if a not in sites}
-    total = o.amount
-    for n in others.values():
-        total *= n
-    if total > s.target.max_threads:
-        raise OptError(f"{o}: {total} threads in a group; {s.target.name} takes at most {s.target.max_threads}")
+    check_size(s, o, {a.arg.family: o.amount for a in sites})
     widest = max(b.dtype.compute.size for b in s.kernel.buffers)
-    for a in sites:
+    for a in (a for a in sites if s.plans[a].dot == 1):  # a matrix instruction sums over the others
         s.plans[a] = s.plans[a].with_threads(str(o), o.amount, max(1, s.target.vector_bytes // widest))
 
 
+def unit(s: ScheduleBuilder) -> int:
+    """Threads of a group that go together because a matrix instruction takes so many, 1 without one."""
+    return max((t.row.unit for t in s.tensors.values()), default=1)
+
+
+def check_size(s: ScheduleBuilder, o: Opt, more: Mapping[str, int] | None = None) -> None:
+    """Raise OptError where a group has too many threads; `more`: what families are about to get."""
+    counts = {a.arg.family: p.threads for a, p in s.plans.items() if p.dot == 1}
+    total = prod((counts | dict(more or {})).values()) * unit(s)
+    if total > s.target.max_threads:
+        raise OptError(f"{o}: {total} threads in a group; {s.target.name} takes at most {s.target.max_threads}")
+
+
 def thread_axes(s: ScheduleBuilder, items: Sequence[Item]) -> tuple[ThreadAxis, ...]:
-    """The dimensions of a group, the one whose neighbours touch neighbouring words most often first (it varies fastest)."""
+    """The dimensions of a group: those inside a unit, whose places a matrix instruction gives, then the others, the one whose
+    neighbours touch neighbouring words most often first (it varies fastest)."""
     found: dict[str, tuple[int, int]] = {}
     for a, p in s.plans.items():
         if p.threads > 1 and a.arg.family not in found:
@@ -68,12 +83,27 @@ def thread_axes(s: ScheduleBuilder, items: Sequence[Item]) -> tuple[ThreadAxis, 
             last = _consecutive(buffer, indices)
             if last in score:
                 score[last] += 1
-    out, stride = [], 1
+    out, stride = _unit_axes(s), unit(s)
     for family in sorted(found, key=lambda f: (-score[f], -found[f][1])):
         count = found[family][0]
-        out.append(ThreadAxis(family, count, stride, make_axis(f"{family}.l", count, family)))
+        dealt = any(p.unit for a, p in s.plans.items() if a.arg.family == family)
+        out.append(ThreadAxis(family, count, stride, make_axis(f"{family}.{'w' if dealt else 'l'}", count, family)))
         stride *= count
     return tuple(out)
+
+
+def _unit_axes(s: ScheduleBuilder) -> list[ThreadAxis]:
+    """The dimensions inside a unit. Two instructions may deal two families out to the same threads."""
+    found: dict[tuple[int, int], dict[str, Node]] = {}
+    for a, plan in s.plans.items():
+        for row, p in zip(plan.unit, plan.parts[len(plan.parts) - len(plan.unit) :], strict=True):
+            if p.kind == "thread":
+                found.setdefault((row.bits, row.count), {})[a.arg.family] = p.var
+    return [ThreadAxis(next(iter(x)), n, bits, *_first(tuple(x.values()))) for (bits, n), x in sorted(found.items(), key=lambda f: f[0])]
+
+
+def _first(variables: tuple[Node, ...]) -> tuple[Node, tuple[Node, ...]]:
+    return variables[0], variables[1:]
 
 
 def _accesses(nest: Nest) -> list[tuple[Buffer, tuple[Node, ...]]]:

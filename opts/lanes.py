@@ -54,6 +54,10 @@ def choose_lanes(s: Loops, tree: LoopTree) -> tuple[dict[str, Vectors], dict[str
 def vectors(s: Loops, nest: Nest, exprs: Iterable[Node], held: Held) -> Vectors:
     """The lanes of one nest that evaluates `exprs`; those of a matrix instruction are given."""
     regs = s.registers(nest)
+    tensor = s.tensors.get(nest.name)
+    if tensor is not None and nest.kind == "reduce":
+        lane = next((p for p in regs if p.axis is tensor.n and p.kind == "upcast" and p.stride == 1), None)
+        return Vectors(regs, lane, 1 if lane is None else lane.trips)
     dot = s.dots.get(nest.name)
     if dot is not None and nest.kind == "reduce":
         lane = next(p for p in regs if p.axis is dot.n and p.kind == "upcast")

@@ -58,7 +58,7 @@ def _grid(s: Scheduled) -> None:
 def _nest(s: Scheduled, nest: Nest) -> None:
     copies = 1
     spatial = 1
-    for p in s.registers(nest):
+    for p in s.registers(nest) if nest.name not in s.tensors else ():  # (TC counts its own)
         copies *= p.trips
         spatial *= p.trips if p.kind == "upcast" else 1
     lanes = s.target.lanes(nest.expr.dtype.compute)

@@ -106,7 +106,7 @@ class _TreeBuilder:
         if isinstance(item, FoldItem):
             return self._fold(item, opened, reserved)
         rest = [p for p in self._remaining(item, opened) if item.kind != "reduce" or not (p.kind == "fold" or p.axis in item.reduce_axes)]
-        alike = _alike(item, self.reads)
+        alike = _alike(item, self.reads) and not any(self.s.elsewhere(r, a) for r, src in self.reads.get(item.name, ()) for a in src)
         if item.kind in ("reduce", "point") and not rest and alike and item.name not in reserved:
             self.registers.add(item.name)
         return Single(item)

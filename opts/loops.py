@@ -17,7 +17,7 @@ from ..targets import Target
 from .axis_plan import AxisPlan, Part
 from .nests import Item, Nest, flat
 from .opt import Opts
-from .plans import DotPlan, StagePlan, ThreadAxis
+from .plans import DotPlan, StagePlan, TensorPlan, ThreadAxis
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +42,7 @@ class Loops:
     swizzle: int = 1
     regs: int = 0
     dots: dict[str, DotPlan] = field(default_factory=dict)
+    tensors: dict[str, TensorPlan] = field(default_factory=dict)
 
     def marked(self, op: str) -> Mapping[str, object]:
         """What the options of a name noted: what each is on, and its argument."""
@@ -93,8 +94,14 @@ class Loops:
 
     def shared_by(self, axes: Sequence[Node]) -> list[ThreadAxis]:
         """The dimensions of the group that share one of `axes`."""
-        families = {a.arg.family for a in axes}
-        return [t for t in self.threads if t.family in families]
+        found = {p.var for a in axes for p in self.plans[a].parts if p.kind == "thread"}
+        return [t for t in self.threads if not found.isdisjoint(t.variables)]
+
+    def elsewhere(self, reader: Nest, axis: Node) -> bool:
+        """Whether a nest reads what lies along `axis` in other threads than those that have it: as the second operand of a matrix
+        instruction."""
+        t = self.tensors.get(reader.name)
+        return t is not None and axis is t.n
 
     @property
     def group(self) -> int:

@@ -24,9 +24,13 @@ def check_work(o: Opt, size: int) -> None:
 
 
 def check_stages(s: Scheduled) -> None:
-    """Raise OptError where what is staged takes too much: panels that are packed once, and tiles of every core.
-    (Tiles of groups lie in shared memory.)"""
+    """Raise OptError where what is staged takes too much: panels that are packed once, and tiles of every core; or the tiles that a
+    group keeps in shared memory, with all of their slots."""
     if s.group > 1:
+        total = sum(p.bytes for p in s.stages.values())
+        if total > s.target.shared:
+            each = " and ".join(f"{p.bytes} for {p.buffer.name}{f' in {p.depth} slots' if p.depth > 1 else ''}" for p in s.stages.values())
+            raise OptError(f"STAGE: the tiles take {each} bytes of shared memory; {s.target.name} has {s.target.shared}: use smaller tiles")
         return
     once = sum(p.bytes for p in s.stages.values() if p.once)
     each = sum(p.bytes for p in s.stages.values() if not p.once)

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..ir import index as ix
 from ..ir.buffer import Buffer
 from ..ir.dtypes import DType
-from ..ir.node import Node
+from ..ir.node import Node, axis, const
 from ..targets.instructions import Instruction
+from ..targets.tensor_rows import TensorRow
 from .axis_plan import Part
 from .nests import Nest
 
@@ -19,12 +21,19 @@ ONCE = "once"
 @dataclass(frozen=True, slots=True)
 class ThreadAxis:
     """One dimension of a group: `count` threads that share the sites of a family. Thread numbers differ by `stride` along it;
-    `var` is the index of a thread in it."""
+    `var` is the index of a thread in it. `others`: indices of a thread along families that another matrix instruction of the kernel
+    deals out to the same threads."""
 
     family: str
     count: int
     stride: int
     var: Node
+    others: tuple[Node, ...] = ()
+
+    @property
+    def variables(self) -> tuple[Node, ...]:
+        """Every index that says which thread along this dimension one is."""
+        return (self.var, *self.others)
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,13 +56,37 @@ class DotPlan:
         return f"{self.value} {self.row.name} {self.n.arg.name} {self.k.arg.name}"
 
 
+@dataclass(frozen=True, slots=True)
+class TensorPlan:
+    """A sum of products that units of threads make by a matrix instruction of `targets.tensor_rows`: its tiles lie along the axes `m`
+    and `n` of the sum `value`, and along the reduce axis `k`."""
+
+    value: str
+    row: TensorRow
+    m: Node
+    n: Node
+    k: Node
+
+    @property
+    def what(self) -> str:
+        """How messages call the option."""
+        return f"TC({self.value}, row={self.row.name})"
+
+    @property
+    def describe(self) -> str:
+        """Deterministic text for hashing."""
+        return f"{self.value} {self.row.name} {self.m.arg.name} {self.n.arg.name} {self.k.arg.name}"
+
+
 @dataclass(frozen=True, eq=False)
 class StagePlan:
     """A staged tile. panel: one element for each combination of the inner `parts` (with strides in elements), in loop order,
     register copies innermost, so that it is read consecutively. row: the box of the buffer that is touched, as
     (dimension, first index, extent, stride). `kept`: the type in scratch where it is not the buffer's (signed bytes moved into the
     unsigned range). Groups of threads keep boxes only: with order panel, dimensions that are reduced
-    over come first. `swizzle` > 0: in row r of `pitch` elements, chunks of `vector` elements change places by XOR with r % swizzle."""
+    over come first. `swizzle` > 0: in row r of `pitch` elements, chunks of `vector` elements change places by XOR with
+    (r // every) % swizzle. `depth` > 1: so many slots, of which iteration i of the loop `at` uses number i % depth; `chunk` is then
+    how many elements one asynchronous copy moves, 0 where copies go through registers."""
 
     buffer: Buffer
     at: Part
@@ -68,6 +101,9 @@ class StagePlan:
     pitch: int = 0
     vector: int = 1
     kept: DType | None = None
+    every: int = 1
+    depth: int = 1
+    chunk: int = 0
 
     @property
     def once(self) -> bool:
@@ -76,8 +112,24 @@ class StagePlan:
 
     @property
     def bytes(self) -> int:
-        """Scratch it needs."""
-        return self.elements * self.buffer.dtype.size
+        """Scratch or shared memory it needs, in all of its slots."""
+        return (self.elements if self.depth == 1 else self.depth * self.slot_elements) * self.buffer.dtype.size
+
+    @property
+    def slot_elements(self) -> int:
+        """Elements from one slot to the next: those of a tile, up to a multiple of 16 bytes."""
+        unit = max(1, 16 // self.dtype.size)
+        return -(-self.elements // unit) * unit
+
+    @property
+    def slot(self) -> Node:
+        """The number of the slot in use, an index that lowering binds in the loop `at`."""
+        return axis(f"{self.at.name}.slot", self.depth)
+
+    @property
+    def offset(self) -> Node:
+        """The element at which the slot in use begins: what an address in the tile begins with."""
+        return const(0) if self.depth == 1 else ix.mul(self.slot, const(self.slot_elements))
 
     @property
     def dtype(self) -> DType:
@@ -87,4 +139,4 @@ class StagePlan:
     @property
     def describe(self) -> str:
         """Deterministic text for hashing."""
-        return f"{self.buffer.name} at {self.at.axis.arg.name}/{self.at.stride} {self.order} {[(p.axis.arg.name, p.stride, s) for p, s in self.parts]} {[(d, e, s) for d, _, e, s in self.box]} {self.swizzle}{self.kept or ''}"
+        return f"{self.buffer.name} at {self.at.axis.arg.name}/{self.at.stride} {self.order} {[(p.axis.arg.name, p.stride, s) for p, s in self.parts]} {[(d, e, s) for d, _, e, s in self.box]} {self.swizzle}{self.kept or ''}{f'x{self.depth}' if self.depth > 1 else ''}"

@@ -54,6 +54,9 @@ def _decisions(s: Scheduled) -> Iterator[str]:
             yield f"value {name} is kept in an array, made at {at}"
     yield from (_stage(p) for p in s.stages.values())
     yield from (f"instruction {d.row.name} makes {name}" for name, d in s.dots.items())
+    for name, t in s.tensors.items():
+        axes = f"m={t.m.arg.name}, n={t.n.arg.name}, k={t.k.arg.name}"
+        yield f"{t.row.unit} threads make {name} together by {t.row.name}, {axes}"
     yield from (f"stores to {name} are non-temporal" for name in sorted(s.nt))
     yield from (f"{op} of {name}" for op, names in sorted(s.marks.items()) for name in sorted(names))
 

@@ -91,6 +91,9 @@ def _statement(n: Nest) -> str:
 
 def _notes(s: Scheduled, n: Nest) -> str:
     dot = s.dots.get(n.name)
+    tensor = s.tensors.get(n.name)
+    if tensor is not None and n.kind == "reduce":
+        return f"by {tensor.row.name} in units of {tensor.row.unit} threads"
     shift = f", with {dot.shift} added to {load_parts(dot.a)[0].name}" if dot and dot.shift else ""
     return f"keeps {', '.join(n.fills)}" if n.fills else f"by {dot.row.name}{shift}" if dot else ""
 

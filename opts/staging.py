@@ -14,6 +14,7 @@ from .axis_plan import Part
 from .nests import Nest
 from .opt import Opt
 from .plans import ONCE, StagePlan
+from .ring import with_depth
 from .schedule import Scheduled
 
 MAX_STAGE_BYTES = 1 << 26
@@ -70,7 +71,9 @@ def plan_stage(sched: Scheduled, o: Opt) -> StagePlan:
     for i in first.index:
         _affine(o, i, {p.var for p in inner})
     if sched.group > 1:
-        return _kept_type(sched, _shared(o, _row(t), sched))
+        return with_depth(o, _kept_type(sched, _shared(o, _row(t), sched)), sched)
+    if o.fields["depth"] != 1:
+        raise OptError(f"{o}: depth is for tiles that the threads of a group share; use LOCAL or GROUP")
     if o.fields["swizzle"]:
         raise OptError(f"{o}: swizzle is for tiles that the threads of a group share; use LOCAL or GROUP")
     if o.fields["order"] == "panel":
@@ -218,8 +221,6 @@ def _shared(o: Opt, plan: StagePlan, sched: Scheduled) -> StagePlan:
         raise OptError(
             f"{o}: rows of {pitch} elements cannot be swizzled by {swizzle} chunks of {vector}: it takes a power of two of at least {swizzle * vector}"
         )
-    if plan.bytes > sched.target.shared:
-        raise OptError(f"{o}: the tile takes {plan.bytes} bytes of shared memory; {sched.target.name} has {sched.target.shared}")
     return replace(plan, swizzle=swizzle, pitch=pitch, vector=vector)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from ..ir.dtypes import DType, bool_, index
 from ..ir.node import Node
 from .ops import COMPARISONS
-from .program import Attr, Block, For, If, Instr, Mem, Number, Phase, Role, Roles, Val
+from .program import AsyncCopy, Attr, Block, For, If, Instr, Mem, Number, Phase, Role, Roles, Val
 
 
 class _Scope:
@@ -185,9 +185,31 @@ class Builder:
         """Every thread of the group waits here for the others. It stays here, and no load from shared memory moves past it."""
         self._scopes[-1].block.stmts.append(Instr("barrier", None, ()))
 
+    def copy_async(self, copy: AsyncCopy, to: Val, source: Val, mask: Val | None = None) -> None:
+        """Begin to copy elements from index `source` to index `to`, beside the thread; zeros where the mask does not hold."""
+        args = (to, source) if mask is None else (to, source, mask)
+        self._scopes[-1].block.stmts.append(Instr("copy_async", None, args, copy))
+
+    def commit(self) -> None:
+        """Make a group of this thread's copies since the last commit."""
+        self._scopes[-1].block.stmts.append(Instr("commit", None, ()))
+
+    def wait(self, groups: int) -> None:
+        """Wait until at most so many of this thread's newest groups of copies are under way."""
+        self._scopes[-1].block.stmts.append(Instr("wait", None, (), groups))
+
     def shfl_xor(self, a: Val, distance: int) -> Val:
         """The scalar `a` of thread `thread ^ distance`, in the same warp. It stays here: all threads of the warp must come by."""
         return self._here("shfl_xor", a.dtype, a.lanes, (a,), distance)
+
+    def mma(self, row: str, acc: Val, a: Val, b: Val) -> Val:
+        """An instruction of tensor cores (a row of `targets.tensor_rows`) on fragments. It stays here: all threads of the warp must
+        come by."""
+        return self._here("mma", acc.dtype, acc.lanes, (acc, a, b), row)
+
+    def ldmatrix(self, mem: Mem, at: Val, lanes: int, transposed: bool = False) -> Val:
+        """`lanes` elements of 8×8 matrices in shared memory, of which each thread of a warp names a row of 16 bytes, see `program`."""
+        return self._here("ldmatrix_t" if transposed else "ldmatrix", mem.dtype, lanes, (at,), mem)
 
     def emit(self, op: str, *args: Val, attr: Any = None) -> None:
         """An operation without a result; it stays here."""

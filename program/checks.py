@@ -6,10 +6,11 @@ from dataclasses import replace
 from math import prod
 
 from ..ir.dtypes import DType, bool_, index
+from ..targets import tensor_rows
 from ..targets.instructions import BY_NAME
 from .hopper import BoxLoad, BoxStore, MBar, WarpgroupProduct
-from .ops import ACCESSES, Op, Operand
-from .program import Instr, Mem, Program, Val
+from .ops import ACCESSES, MATRIX_LOADS, Op, Operand
+from .program import AsyncCopy, Instr, Mem, Program, Val
 
 _CLASSES = {"mbarrier": MBar, "box load": BoxLoad, "box store": BoxStore, "product": WarpgroupProduct}
 SPACES = ("param", "scratch", "shared", "work")
@@ -53,8 +54,8 @@ def _operand(o: Operand, v: Val, s: Instr, common: DType | None, lanes: int) -> 
         return f"is {v.type}, where another one is {common}"
     if d.kind not in o.kinds:
         return f"is {v.type}, which the operation does not take"
-    if d.is_float and d.size == 2 and not o.halves:
-        return f"is {v.type}: 16-bit floats are cast to float32 first"
+    if d.narrow and not o.halves:
+        return f"is {v.type}: floats of 16 and 8 bits are cast to float32 first"
     n, rule = v.lanes, o.lanes
     if rule == "all":
         return None if n == lanes else f"has {n} lanes, where {lanes} are wanted"
@@ -92,6 +93,22 @@ def _particular(s: Instr) -> str | None:
         shapes = [(v.dtype, v.lanes) for v in s.args]
         if shapes != [(row.c, row.n), (row.a, row.k), (row.b, row.n * row.k)]:
             return f"dot {row.name} does not take {', '.join(v.type for v in s.args)}"
+    if s.op == "mma":
+        tile = tensor_rows.BY_NAME[str(s.attr)]
+        if [(v.dtype, v.lanes) for v in s.args] != [(t, tile.elements(x)) for t, x in ((tile.c, "c"), (tile.a, "a"), (tile.b, "b"))]:
+            return f"{tile.name} does not take {', '.join(v.type for v in s.args)}"
+    return _matrix_load(s) if s.op in MATRIX_LOADS else None
+
+
+def _matrix_load(s: Instr) -> str | None:
+    """Rows of 16 bytes in shared memory; a thread gets one, two or four 32-bit words."""
+    mem, lanes = s.mem, s.result.lanes
+    if mem.space != "shared" or mem.align % 16:
+        return f"{s.op} reads rows of shared memory aligned to 16 bytes, not of {mem.space} aligned to {mem.align}"
+    if mem.dtype.size > (2 if s.op == "ldmatrix_t" else 4) or (s.op == "ldmatrix_t" and mem.dtype.size != 2):
+        return f"{s.op} does not read {mem.dtype}"
+    if lanes * mem.dtype.size not in (4, 8, 16):
+        return f"{s.op} gives 4, 8 or 16 bytes, not {s.result.type}"
     return None
 
 
@@ -119,6 +136,12 @@ def check_attribute(op: Op, s: Instr, program: Program) -> str | None:
         fine = isinstance(a, _CLASSES[kind])
     elif kind == "groups":
         fine = _whole(a, 0)
+    elif kind == "copy":
+        fine = isinstance(a, AsyncCopy)
+    elif kind == "tensor row":
+        fine = isinstance(a, str) and a in tensor_rows.BY_NAME
+        if fine and (rules := tensor_rows.BY_NAME[str(a)].rules) and program.generation not in rules:
+            return f"{a}: the Program is for tensor cores of {program.generation or 'no'} generation, which lack it"
     elif kind == "alignment":
         fine = isinstance(a, tuple) and len(a) == 2 and all(_whole(x, 0) for x in a) and a[0] < len(program.params) and _power(a[1])
     else:
@@ -146,6 +169,30 @@ def check_memory(op: Op, s: Instr, program: Program, at: int | None) -> str | No
     """Where an access goes: a space that is there, no input written, and inside it where the index is the constant `at`."""
     mem = s.attr
     assert isinstance(mem, Mem)
+    found = _place(op, mem, program)
+    if isinstance(found, str):
+        return found
+    return _inside(op, s, mem, *found, at)
+
+
+def check_copy(op: Op, s: Instr, program: Program) -> str | None:
+    """Both ends of an asynchronous copy: their spaces, types and alignment."""
+    c = s.copy
+    if c.to.space != "shared" or c.source.space not in ("param", "work"):
+        return f"{s.op} copies from a parameter or the workspace to shared memory, not from {c.source.space} to {c.to.space}"
+    if c.to.dtype is not c.source.dtype or c.bytes not in (4, 8, 16):
+        return f"{s.op} copies 4, 8 or 16 bytes of one type, not {c.lanes} elements of {c.source.dtype} to {c.to.dtype}"
+    if min(c.to.align, c.source.align) < c.bytes:
+        return f"{s.op} of {c.bytes} bytes wants both ends aligned to them, not to {c.source.align} and {c.to.align}"
+    for mem in (c.to, c.source):
+        found = _place(op, mem, program)
+        if isinstance(found, str):
+            return found
+    return None
+
+
+def _place(op: Op, mem: Mem, program: Program) -> tuple[int, int | None] | str:
+    """(where the memory of an access begins, its bytes where they are known), or what is wrong with it."""
     if mem.space not in SPACES:
         return f"{mem.space!r} is no memory"
     if not _whole(mem.base, 0) or not isinstance(mem.offset, int) or not _power(mem.align):
@@ -167,14 +214,14 @@ def check_memory(op: Op, s: Instr, program: Program, at: int | None) -> str | No
             return f"the Program has no {mem.space} memory"
         if base >= size or base % mem.dtype.size:
             return f"{mem.space}@{base} is no place of {mem.dtype} in {size} bytes"
-    return _inside(op, s, mem, base, size, at)
+    return base, size
 
 
 def _inside(op: Op, s: Instr, mem: Mem, base: int, size: int | None, at: int | None) -> str | None:
     masked = len(s.args) == len(op.operands) and op.operands[-1].optional
     if size is None or at is None or masked or s.op not in ACCESSES:
         return None
-    lanes = s.out.lanes if s.out is not None else s.args[1].lanes
+    lanes = 16 // mem.dtype.size if s.op in MATRIX_LOADS else s.out.lanes if s.out is not None else s.args[1].lanes
     first = base + (at + mem.offset) * mem.dtype.size
     if first < base or first + lanes * mem.dtype.size > size:
         return f"element {at + mem.offset}{f' to {at + mem.offset + lanes - 1}' if lanes > 1 else ''} is outside the memory"

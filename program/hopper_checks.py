@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from ..ir.dtypes import index
 from ..targets import wgmma_rows
 from .hopper import REGISTERS, WARPGROUP, BoxLoad, BoxStore, MBar, SharedOperand, WarpgroupProduct, launch_registers
-from .ops import ASYNC
+from .ops import HOPPER
 from .program import Block, For, If, Instr, Phase, Program, Role, Roles, Stmt, bodies
 
 _ARRIVALS = (1 << 20) - 1
@@ -118,7 +118,7 @@ def _block(block: Block, phase: Phase, role: Role | None, depth: int) -> Iterato
 
 
 def _allowed(s: Instr, phase: Phase, role: Role | None) -> str | None:
-    if s.op in ASYNC and phase.threads == 1:
+    if s.op in HOPPER and phase.threads == 1:
         return f"a {s.op} stands in a phase of one thread"
     if s.op == "barrier" and role is not None:
         return "a barrier stands in a role: the other threads do not come by"

@@ -10,7 +10,7 @@ is of its vectors: element-wise operands have exactly so many."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 Lanes = Literal["all", "one", "many", "any", "one or all"]
@@ -19,16 +19,19 @@ ResultType = Literal["same", "bool", "memory", "free"]
 """The result's element type: that of the operands marked `same`; bool; the memory's; or what the instruction says (casts, constants)."""
 ResultLanes = Literal["all", "one", "free", "attribute"]
 """The result's lanes: the operation's; one; what the instruction says; or as many as the attribute lists."""
-Effect = Literal["pure", "read", "write", "hint", "sync", "async"]
+Effect = Literal["pure", "read", "write", "hint", "sync", "async", "warpgroup"]
 """What running an operation does: computes a result and nothing else; reads memory; writes memory; asks the processor for something
-that changes no result; makes the threads of a group meet; or starts and awaits what Hopper does beside the threads (`program.hopper`)."""
+that changes no result; makes the threads of a group meet; has to do with a copy that goes on beside the thread (`copy_async`); or starts
+and awaits what Hopper's units do (`program.hopper`)."""
 Attribute = Literal[
-    "none", "number", "positive", "lane", "lanes", "distance", "row", "alignment", "memory",
-    "mbarrier", "box load", "box store", "product", "groups",
+    "none", "number", "positive", "lane", "lanes", "distance", "row", "tensor row", "alignment", "memory", "copy", "groups",
+    "mbarrier", "box load", "box store", "product",
 ]  # fmt: skip
 """What `Instr.attr` is: None; a number, or a tuple of one a lane; a positive int; a lane of the first operand; a tuple of lanes of all
-operands put in a row; a number of threads; the name of a row of `targets.instructions`; (parameter, bytes); a Mem; one of the classes
-of `program.hopper`; or how many groups of asynchronous work may stay under way."""
+operands put in a row; a number of threads; the name of a row of `targets.instructions` or of `targets.tensor_rows`; (parameter, bytes);
+a Mem; an AsyncCopy; a number of groups of asynchronous work, 0 or more; or one of the classes of `program.hopper`."""
+Needs = Literal["", "groups", "tensor_cores", "async_copies", "warpgroups"]
+"""The capability of a language (`targets.languages`) without which it does not have the operation."""
 
 NUMBERS, INTEGERS, FLOATS, BOOLS, ANY = "fiu", "iu", "f", "b", "fiub"
 """Kinds of element types, as in `DType.kind`."""
@@ -37,7 +40,7 @@ NUMBERS, INTEGERS, FLOATS, BOOLS, ANY = "fiu", "iu", "f", "b", "fiub"
 @dataclass(frozen=True, slots=True)
 class Operand:
     """One operand. `kinds`: the kinds of element types it may have; `same`: its type is the operation's type variable; `index`: it is
-    an int64 that counts elements; `halves`: it may be a 16-bit float, which can be moved and converted but not computed with;
+    an int64 that counts elements; `halves`: it may be a float of 16 or 8 bits, which can be moved and converted but not computed with;
     `stored`: its type is the memory's; `optional`: it may be left out (masks are); `repeated`: there may be several of it (the last)."""
 
     name: str
@@ -57,7 +60,8 @@ class Op:
     two operands may change places without a change of the result (of two NaNs or zeros, either may come out). `hoists`: an equal one
     may stand for it, and it may move to the outermost block where its operands exist ('invariant': only where its memory is not
     written in the phase). `unit`: what works on it when it has vectors ('none': it costs nothing there). `sign` is its infix form
-    in a Program's text. `twin`: only in Programs lowered with `expand=False`, which are never rendered."""
+    in a Program's text. `twin`: only in Programs lowered with `expand=False`, which are never rendered. `meets`: threads come together
+    for it, all of the group or all of each warp. `needs`: what a language must have for it."""
 
     name: str
     operands: tuple[Operand, ...]
@@ -70,6 +74,8 @@ class Op:
     unit: Literal["none", "vector", "divider"] = "vector"
     sign: str | None = None
     twin: bool = False
+    meets: Literal["none", "warp", "group"] = "none"
+    needs: Needs = ""
 
 
 def _elementwise(name: str, kinds: str, count: int, **more: Any) -> Op:
@@ -92,9 +98,19 @@ def _moved(name: str, lanes: Lanes = "all") -> Operand:
     return Operand(name, ANY, lanes, halves=True)
 
 
-def _async(name: str, operands: tuple[Operand, ...] = (), attribute: Attribute = "none", **more: Any) -> Op:
+def _async(name: str, operands: tuple[Operand, ...], **more: Any) -> Op:
+    """An operation of copies that go on beside the thread; it has no result."""
+    return Op(name, operands, None, "one", effect="async", hoists="never", needs="async_copies", **more)
+
+
+def _tensor(name: str, operands: tuple[Operand, ...], **more: Any) -> Op:
+    """An operation of a whole warp on fragments."""
+    return Op(name, operands, hoists="never", meets="warp", needs="tensor_cores", **more)
+
+
+def _hopper(name: str, operands: tuple[Operand, ...] = (), attribute: Attribute = "none", **more: Any) -> Op:
     """An operation of Hopper's asynchronous units."""
-    return Op(name, operands, **{"dtype": None, "lanes": "one", "attribute": attribute, "effect": "async", "hoists": "never", **more})
+    return Op(name, operands, **{"dtype": None, "lanes": "one", "attribute": attribute, "effect": "warpgroup", "hoists": "never", "needs": "warpgroups", **more})
 
 
 _AT = Operand("at", INTEGERS, "one", same=False, index=True)
@@ -164,19 +180,32 @@ _TABLE = (
     Op("scatter", (_EACH, _STORED, _MASK), None, "all", "memory", "write", hoists="never"),
     Op("prefetch", (_INDEX,), None, "one", "memory", "hint", hoists="never"),
     # threads of a group
-    Op("barrier", (), None, "one", "none", "sync", hoists="never"),
-    Op("shfl_xor", (_moved("a", "one"),), lanes="one", attribute="distance", effect="sync", hoists="never"),
+    Op("barrier", (), None, "one", "none", "sync", hoists="never", meets="group", needs="groups"),
+    Op("shfl_xor", (_moved("a", "one"),), lanes="one", attribute="distance", effect="sync", hoists="never", meets="warp", needs="groups"),
+    # copies into shared memory that go on beside the thread
+    _async("copy_async", (replace(_INDEX, name="to"), replace(_INDEX, name="from"), replace(_MASK, lanes="one")), attribute="copy"),
+    _async("commit", ()),
+    _async("wait", (), attribute="groups"),
+    # tensor cores
+    _tensor(
+        "mma",
+        (_moved("acc"), Operand("a", same=False, lanes="any", halves=True), Operand("b", same=False, lanes="any", halves=True)),
+        attribute="tensor row",
+        effect="sync",
+    ),
+    _tensor("ldmatrix", (_INDEX,), dtype="memory", lanes="free", attribute="memory", effect="read"),
+    _tensor("ldmatrix_t", (_INDEX,), dtype="memory", lanes="free", attribute="memory", effect="read"),
     # Hopper's asynchronous units
-    _async("mbar_init", attribute="mbarrier"),
-    _async("mbar_arrive", (_SLOT, Operand("rank", INTEGERS, "one", same=False, index=True, optional=True)), "mbarrier"),
-    _async("mbar_expect", (_SLOT, Operand("bytes", INTEGERS, "one", same=False, index=True)), "mbarrier"),
-    _async("mbar_wait", (_SLOT, Operand("parity", INTEGERS, "one", same=False, index=True)), "mbarrier"),
-    _async("box_load", (_SLOT, _AT, _COORDINATE), "box load"),
-    _async("box_store", (_AT, _COORDINATE), "box store"),
-    _async("box_commit"),
-    _async("box_wait", attribute="groups"),
-    _async("proxy_fence"),
-    _async(
+    _hopper("mbar_init", attribute="mbarrier"),
+    _hopper("mbar_arrive", (_SLOT, Operand("rank", INTEGERS, "one", same=False, index=True, optional=True)), "mbarrier"),
+    _hopper("mbar_expect", (_SLOT, Operand("bytes", INTEGERS, "one", same=False, index=True)), "mbarrier"),
+    _hopper("mbar_wait", (_SLOT, Operand("parity", INTEGERS, "one", same=False, index=True)), "mbarrier"),
+    _hopper("box_load", (_SLOT, _AT, _COORDINATE), "box load"),
+    _hopper("box_store", (_AT, _COORDINATE), "box store"),
+    _hopper("box_commit"),
+    _hopper("box_wait", attribute="groups"),
+    _hopper("proxy_fence"),
+    _hopper(
         "wgmma",
         (
             Operand("acc", halves=True),
@@ -188,12 +217,12 @@ _TABLE = (
         dtype="same",
         lanes="all",
     ),
-    _async("wgmma_fence"),
-    _async("wgmma_commit"),
-    _async("wgmma_wait", attribute="groups"),
-    _async("wgmma_result", (Operand("acc", halves=True),), dtype="same", lanes="all"),
-    _async("meet", attribute="positive"),
-    _async("cluster_barrier"),
+    _hopper("wgmma_fence"),
+    _hopper("wgmma_commit"),
+    _hopper("wgmma_wait", attribute="groups"),
+    _hopper("wgmma_result", (Operand("acc", halves=True),), dtype="same", lanes="all"),
+    _hopper("meet", attribute="positive"),
+    _hopper("cluster_barrier"),
 )
 
 OPS: dict[str, Op] = {op.name: op for op in _TABLE}
@@ -205,21 +234,26 @@ def _where(holds: Callable[[Op], bool]) -> frozenset[str]:
 
 
 READS = _where(lambda op: op.effect == "read")
-"""What gives the content of memory: load, gather."""
+"""What gives the content of memory: load, gather, ldmatrix."""
 WRITES = _where(lambda op: op.effect == "write")
 """What changes memory: store, scatter."""
 ACCESSES = READS | WRITES
 """What touches memory; `Instr.mem` says where."""
-SYNCS = _where(lambda op: op.effect == "sync")
-"""Where threads of a group meet."""
+SYNCS = _where(lambda op: op.meets != "none")
+"""Where threads of a group, or of a warp, meet."""
+MATRIX_LOADS = READS & SYNCS
+"""What reads memory by the threads of a warp together: the index of a thread says where a row of 16 bytes begins, and any of them may
+get what it holds."""
 HINTS = _where(lambda op: op.effect == "hint")
 """What changes no result and may be left out."""
-ASYNC = _where(lambda op: op.effect == "async")
+ASYNCS = _where(lambda op: op.effect == "async")
+"""What begins, groups and awaits copies that go on beside the thread."""
+HOPPER = _where(lambda op: op.effect == "warpgroup")
 """What Hopper does beside the threads, and what starts and awaits it."""
-FIXED = SYNCS | HINTS | ASYNC
+FIXED = SYNCS | HINTS | ASYNCS | HOPPER
 """What stays where it was written: reordering passes take it for a wall."""
-CONSECUTIVE = _where(lambda op: op.effect in ("read", "write") and any(o.index and o.lanes == "one" for o in op.operands))
-"""Accesses to neighbouring elements from one index on, whose alignment may be claimed."""
+CONSECUTIVE = _where(lambda op: op.name in ACCESSES - SYNCS and any(o.index and o.lanes == "one" for o in op.operands))
+"""A thread's accesses to neighbouring elements from one index on, whose alignment may be claimed."""
 COMPARISONS = _where(lambda op: op.dtype == "bool" and bool(op.operands))
 """What gives bools from two operands of one type."""
 FREE = _where(lambda op: op.unit == "none")
@@ -230,7 +264,11 @@ TWIN_ONLY = _where(lambda op: op.twin)
 """What must be expanded before a Program is rendered."""
 SIGNS: dict[str, str] = {op.name: op.sign for op in _TABLE if op.sign is not None}
 """Infix forms in a Program's text."""
-GROUPED = SYNCS
+GROUPED = _where(lambda op: op.needs == "groups")
 """What a language must say if it has groups of threads, and refuses if it has none."""
-RENDERED = frozenset(OPS) - GROUPED - ASYNC
-"""What every language's table must have (`ASYNC`: those with `Language.warpgroups`); what it cannot express, it refuses there by name."""
+COPYING = _where(lambda op: op.needs == "async_copies")
+"""The same of languages with asynchronous copies."""
+TENSOR = _where(lambda op: op.needs == "tensor_cores")
+"""The same of languages with tensor cores."""
+RENDERED = _where(lambda op: not op.needs)
+"""What every language's table must have; what it cannot express, it refuses there by name."""

@@ -27,6 +27,16 @@ Operations (a, b, c are Vals; vectors are element-wise; comparisons give bool). 
     barrier     (): every thread of the group arrives before any goes on; orders shared memory, parameters and the
     workspace within the group shfl_xor    (scalar), attr = distance: the value that thread `thread ^ distance` holds;
     both in one warp (`Target.warp`)
+    copy_async  (to, from[, mask]), attr = AsyncCopy: begins to copy 4, 8 or 16 bytes into shared memory, beside the thread; where the
+                mask does not hold it writes zeros and reads nothing. Until a `wait` of this thread has it, nobody touches what it
+                writes, and nobody changes what it reads
+    commit      (): this thread's copies since its last commit are a group, maybe an empty one
+    wait        (), attr = n: goes on when at most the n newest groups of this thread are under way. The thread itself sees what
+                the others have written; other threads do after a barrier that follows
+    mma         (acc, a, b), attr = name of a row of `targets.tensor_rows`: fragments of a warp's tiles; what the row's `step` gives
+    ldmatrix    (index), attr = Mem in shared memory: lane l of a warp names the row l % 8 of matrix l // 8, 16 bytes from the element
+                on; it gets of each matrix (as many as its lanes make 32-bit words) the word l % 4 of row l // 4
+    ldmatrix_t  the same of 16-bit elements with each matrix transposed: elements l // 4 of the rows 2·(l % 4) and the one after
 
 Of Hopper (places are byte offsets in shared memory, in the attribute of `program.hopper`; indices count elements):
     mbar_init   (), attr = MBar: sets up its barriers and makes them known to TMA; one thread does it, then a barrier follows
@@ -47,7 +57,8 @@ Of Hopper (places are byte offsets in shared memory, in the attribute of `progra
 
 `Roles` gives parts of a group bodies of their own. Inside, there is no `barrier`.
 
-A phase runs `items` groups of `threads` threads. Barriers and shuffles stand where every thread of the group comes by."""
+A phase runs `items` groups of `threads` threads. Barriers stand where every thread of the group comes by; shuffles, mma and ldmatrix
+where every thread of a warp does."""
 
 from __future__ import annotations
 
@@ -59,7 +70,7 @@ from ..ir.dtypes import DType
 from ..ir.node import Node
 from .hopper import HopperAttr
 from .maps import TensorMap
-from .ops import ASYNC
+from .ops import HOPPER
 
 
 class Val:
@@ -94,8 +105,23 @@ class Mem:
     nt: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class AsyncCopy:
+    """What a `copy_async` moves: `lanes` elements from `source` (a parameter or the workspace) to `to` (shared memory), both
+    known to be aligned to all of their bytes: 4, 8 or 16."""
+
+    to: Mem
+    source: Mem
+    lanes: int
+
+    @property
+    def bytes(self) -> int:
+        """What one copy moves."""
+        return self.lanes * self.to.dtype.size
+
+
 Number = bool | int | float
-Attr = None | Number | str | Mem | tuple[Number, ...] | HopperAttr
+Attr = None | Number | str | Mem | AsyncCopy | tuple[Number, ...] | HopperAttr
 """What an operation is told beside its operands; `program.ops` says of which kind each operation's is."""
 
 
@@ -120,8 +146,13 @@ class Instr:
         return self.attr  # type: ignore[return-value]
 
     @property
+    def copy(self) -> AsyncCopy:
+        """What is copied (copy_async)."""
+        return self.attr  # type: ignore[return-value]
+
+    @property
     def number(self) -> int:
-        """A divisor, a lane, or a distance between threads (operations whose attribute is an int)."""
+        """A divisor, a lane, a distance between threads, or groups of copies (operations whose attribute is an int)."""
         return self.attr  # type: ignore[return-value]
 
     @property
@@ -220,14 +251,15 @@ class Phase:
     @property
     def asynchronous(self) -> bool:
         """Whether it has operations of Hopper's units, or groups that reach one another."""
-        return self.cluster > 1 or any(isinstance(s, Roles) or (isinstance(s, Instr) and s.op in ASYNC) for s in statements(self.body))
+        return self.cluster > 1 or any(isinstance(s, Roles) or (isinstance(s, Instr) and s.op in HOPPER) for s in statements(self.body))
 
 
 @dataclass(slots=True)
 class Program:
     """A lowered kernel. Sizes are in bytes; `scratch` is a worker's (a thread's) arena, `shared` a group's memory, `work` is
     shared between phases. `align`: every parameter starts at a multiple of so many bytes (1: elements are aligned, no more).
-    `regs`: at most so many registers a thread (0: the compiler decides). The first `once` phases read constant inputs alone and no
+    `regs`: at most so many registers a thread (0: the compiler decides). `generation`: of the tensor cores whose arithmetic `mma` has
+    (`targets.tensor_step.GENERATIONS`; '' where there is no mma). The first `once` phases read constant inputs alone and no
     other phase writes the workspace then: a call may leave them out, given the workspace that they filled from the same contents.
     `maps`: how TMA sees parameters; operations name them by position."""
 
@@ -242,6 +274,7 @@ class Program:
     regs: int = 0
     once: int = 0
     maps: tuple[TensorMap, ...] = ()
+    generation: str = ""
 
     @property
     def shared_params(self) -> frozenset[int]:
@@ -282,6 +315,13 @@ class Signature:
     def entry(self, phase: int) -> str:
         """The function name of a phase."""
         return f"{self.name}_p{phase}"
+
+
+def touched(s: Instr) -> tuple[tuple[Mem, bool], ...]:
+    """The memory that an instruction touches, each with whether it is written."""
+    if isinstance(s.attr, Mem):
+        return ((s.attr, s.out is None),)
+    return ((s.attr.to, True), (s.attr.source, False)) if isinstance(s.attr, AsyncCopy) else ()
 
 
 def statements(block: Block) -> Iterator[Stmt]:

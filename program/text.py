@@ -8,8 +8,8 @@ from typing import Any
 
 from ..ir.text import number
 from ..ir.text import show as show_node
-from .ops import ASYNC, SIGNS, WRITES
-from .program import Block, For, If, Instr, Mem, Phase, Program, Roles, Stmt, Val
+from .ops import HOPPER, SIGNS, WRITES
+from .program import AsyncCopy, Block, For, If, Instr, Mem, Phase, Program, Roles, Stmt, Val
 
 
 @dataclass
@@ -37,6 +37,8 @@ def show(program: Program, names: Names | None = None) -> str:
             out.append(f"  {what} {getattr(program, what)} bytes")
     if program.align > 1:
         out.append(f"  parameters aligned to {program.align} bytes")
+    if program.generation:
+        out.append(f"  tensor cores of {program.generation}")
     if program.regs:
         out.append(f"  at most {program.regs} registers a thread")
     for i, phase in enumerate(program.phases):
@@ -134,13 +136,19 @@ def _operation(program: Program, s: Instr, args: list[str]) -> str:
         return f"aligned {program.params[s.picks[0]].name} to {s.picks[1]} bytes"
     if s.op == "const":
         return f"({', '.join(number(x) for x in s.picks)})"
-    if s.op in ASYNC:
+    if s.op in HOPPER:
         return s.op + (f" {s.attr}" if s.attr is not None else "") + (f" ({', '.join(args)})" if args else "")
     if not args and s.attr is None:
         return s.op
+    if isinstance(s.attr, AsyncCopy):
+        c = s.attr
+        mask = f" if {args[2]}" if len(args) > 2 else ""
+        return f"{s.op} {_place(program, c.to, args[0])} = {_place(program, c.source, args[1])}, {c.bytes} bytes{mask}"
+    if s.op == "wait":
+        return f"wait until {s.attr} groups are under way"
     if s.op == "shfl_xor":
         return f"{s.op} {args[0]}, distance {s.attr}"
-    if s.op == "dot":
+    if s.op in ("dot", "mma"):
         return f"{s.attr} {', '.join(args)}"
     if s.attr is not None:
         args = [*args, f"lanes {', '.join(map(str, s.attr))}" if isinstance(s.attr, tuple) else f"lane {s.attr}"]
@@ -149,15 +157,18 @@ def _operation(program: Program, s: Instr, args: list[str]) -> str:
 
 def _memory(program: Program, s: Instr, args: list[str]) -> str:
     mem = s.mem
-    where = program.params[mem.base].name if mem.space == "param" else f"{mem.space}@{mem.base}:{mem.dtype}"
-    at = f"{args[0]} + {mem.offset}" if mem.offset else args[0]
-    place = f"{where}[{at}]"
+    place = _place(program, mem, args[0])
     stored = s.op in WRITES
     mask = args[2 if stored else 1 :]
     text = f"{s.op} {place}" + (f" = {args[1]}" if stored else "")
     text += f" if {mask[0]}" if mask else ""
     text += f" align {mem.align}" if mem.align > mem.dtype.size else ""
     return text + (" nt" if mem.nt else "")
+
+
+def _place(program: Program, mem: Mem, index: str) -> str:
+    where = program.params[mem.base].name if mem.space == "param" else f"{mem.space}@{mem.base}:{mem.dtype}"
+    return f"{where}[{index} + {mem.offset}]" if mem.offset else f"{where}[{index}]"
 
 
 def locate(program: Program, instr: Instr) -> str:

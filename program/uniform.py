@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from .ops import OPS
+from .ops import MATRIX_LOADS, OPS
 from .program import Block, If, Instr, Mem, Phase, Roles, Val
 
 Each = list[int]
@@ -76,6 +76,8 @@ class Uniformity:
 
     def _depends(self, v: Val) -> Sequence[Val]:
         s = self._made.get(v.id)
+        if s is not None and s.op in MATRIX_LOADS and self.thread is not None:  # lanes get parts of it
+            return [self.thread]
         if s is not None and isinstance(s.attr, Mem) and s.attr.space == "scratch":
             return [*s.args, *self._kept.get(s.attr.base, ())]
         return self._from.get(v.id, ())

@@ -10,13 +10,15 @@ import os
 
 from ..ir.dtypes import bool_, index
 from ..ir.errors import InternalError
-from .checks import check_attribute, check_memory, check_types
+from .checks import check_attribute, check_copy, check_memory, check_types
 from .hopper_checks import check_hopper, check_phase, check_program
-from .ops import OPS
+from .ops import ASYNCS, OPS, SYNCS
 from .program import Block, For, If, Instr, Phase, Program, Roles, Stmt, Val
 from .text import excerpt
 from .uniform import Uniformity
 
+WARP = 32
+"""Threads that do an operation of tensor cores together."""
 VARIABLE = "TILEWRIGHT_VERIFY"
 """Verify after every pass where this environment variable is neither empty nor 0."""
 
@@ -155,12 +157,18 @@ class _Verifier:
         wrong = check_attribute(op, s, self.program) or check_types(op, s)
         if wrong is None and op.attribute == "memory":
             wrong = check_memory(op, s, self.program, self.consts.get(s.args[0].id))
-        if wrong is None and op.effect == "async":
+        if wrong is None and op.effect == "warpgroup":
             wrong = check_hopper(s, self.program, self.consts)
+        if wrong is None and op.attribute == "copy":
+            wrong = check_copy(op, s, self.program)
         if wrong is not None:
             self.fail(wrong)
-        if s.op in ("barrier", "shfl_xor") and self.program.phases[self.at[0]].threads == 1:
-            self.fail(f"a {s.op} stands in a phase of one thread")
+        if s.op in SYNCS | ASYNCS:
+            threads = self.program.phases[self.at[0]].threads
+            if threads == 1:
+                self.fail(f"a {s.op} stands in a phase of one thread")
+            if op.needs == "tensor_cores" and threads % WARP:
+                self.fail(f"{s.op} is done by whole warps, and a group has {threads} threads")
         if s.out is not None:
             self._define(s.out, depth)
             if s.op == "const" and s.out.lanes == 1 and s.out.dtype.is_int:

@@ -110,6 +110,11 @@ def _and(a: Range, b: Range) -> Range | None:
     return (0, min(tops)) if tops else None
 
 
+def _bits(a: Range, b: Range) -> Range | None:
+    """Of `or` and `xor`: no bit above the highest of either."""
+    return (0, (1 << max(a[1], b[1]).bit_length()) - 1) if min(a[0], b[0]) >= 0 else None
+
+
 def _shift(a: Range, n: Range) -> Range | None:
     return _ends(lambda x, k: x >> k)(a, n) if inside(n, (0, 63)) else None
 
@@ -130,6 +135,8 @@ _RULES: dict[str, Callable[..., Range | None]] = {
     "idiv": lambda a, n: (a[0] // n[0], a[1] // n[0]),
     "imod": _mod,
     "and": _and,
+    "or": _bits,
+    "xor": _bits,
     "shr": _shift,
     "select": _union,
     "splat": lambda a: a,

@@ -159,7 +159,7 @@ class CacheRecorder:
 
         ok = m.outcome == "ok"
         display = [o.json for o in m.opts]
-        details = {"detail": m.detail} if m.detail else {}
+        details = {**({"detail": m.detail} if m.detail else {}), **({"clocks": dict(m.clocks)} if m.clocks else {})}
         return Row(
             kernel=self.key.kernel,
             target=self.key.target,

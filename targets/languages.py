@@ -17,12 +17,14 @@ class Language:
     instructions: it can name a row of `targets.instructions` (TC).
     constants: what is packed from constant inputs is kept from call to call (`Program.once`).
     shuffles: threads exchange values without memory: 'always', 'never', or the feature of a target that brings it.
+    async_copies: copies into shared memory go on beside the thread (where the target has the feature sm80).
     halves: 16-bit floats are converted by instructions: 'always', 'never', or the feature that brings it; else integer code does it.
     fuses: a Program's fma of floats is one rounding on every target; else only with the feature fma, and two roundings without.
     vectors: the most lanes of a vector in a variable; 0: as many as one likes, 1: there are only scalars.
     masked: a vector is loaded or stored under a mask by one operation; else lane by lane.
     unaligned: vectors are loaded from and stored to any address; else only where it is known to be a multiple of their size.
     nontemporal: stores can go past the caches.
+    tensor_cores: it can name a row of `targets.tensor_rows` (TC on GPUs), where the target's features have it.
     warpgroups: Hopper's asynchronous units: mbarriers, TMA, wgmma, roles (where the target has the feature sm90a).
     static_shared: bytes of shared memory that may be declared with its size; more is given at launch; 0: there is no such limit.
     """
@@ -34,12 +36,14 @@ class Language:
     instructions: bool = False
     constants: bool = False
     shuffles: str = "never"
+    async_copies: bool = False
     halves: str = "never"
     fuses: bool = False
     vectors: int = 0
     masked: bool = False
     unaligned: bool = False
     nontemporal: bool = False
+    tensor_cores: bool = False
     warpgroups: bool = False
     static_shared: int = 0
 
@@ -76,10 +80,12 @@ _LANGUAGES = {
             "CUDA",
             groups=True,
             shuffles="always",
+            async_copies=True,
             halves="always",
             fuses=True,
             vectors=1,
             nontemporal=True,
+            tensor_cores=True,
             warpgroups=True,
             static_shared=48 << 10,
         ),

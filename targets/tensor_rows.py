@@ -8,14 +8,15 @@ reaches about 0.6 of what H100's wgmma does (W. Luo et al., "Benchmarking and Di
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..ir.dtypes import DType, bfloat16, float16, float32, int8, int32, uint8
 from .target import Target
-from .tensor_step import RULES, Rule, add_integers, add_products, generation
+from .tensor_step import RULES, Adding, add_integers, add_products, generation
 
 
-class Part(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class TilePart:
     """One part of an axis ('m', 'n' or 'k') of a tile: `count` places, `stride` elements of the axis apart. `kind` says what counts
     them: 'copy' and 'lane' a thread's own elements, 'thread' the threads of the unit, whose numbers are then `bits` apart."""
 
@@ -26,7 +27,7 @@ class Part(NamedTuple):
     bits: int = 0
 
 
-Parts = tuple[Part, ...]
+Parts = tuple[TilePart, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ class TensorRow:
     helper: str
 
     @property
-    def rules(self) -> dict[str, Rule]:
+    def rules(self) -> dict[str, Adding]:
         """How it adds, by generation; empty for integers, which add exactly."""
         return RULES.get((self.operands, self.c.name), {})
 
@@ -102,18 +103,18 @@ def places(row: TensorRow, operand: str) -> list[list[tuple[int, int]]]:
 
 
 # g = lane // 4 and q = lane % 4 are how the PTX ISA numbers the lanes of a fragment ("groupID", "threadID_in_group")
-def _g(axis: str) -> Part:
-    return Part(axis, "thread", 8, 1, 4)
+def _g(axis: str) -> TilePart:
+    return TilePart(axis, "thread", 8, 1, 4)
 
 
 def _operands(word: int) -> tuple[Parts, Parts]:
     """The parts of A and B of an m16n8 tile with `word` elements in a 32-bit register."""
-    inner = (Part("k", "thread", 4, word, 1), *((Part("k", "lane", word, 1),) if word > 1 else ()))
-    far = Part("k", "copy", 2, 4 * word)
-    return (far, Part("m", "copy", 2, 8), _g("m"), *inner), (far, _g("n"), *inner)
+    inner = (TilePart("k", "thread", 4, word, 1), *((TilePart("k", "lane", word, 1),) if word > 1 else ()))
+    far = TilePart("k", "copy", 2, 4 * word)
+    return (far, TilePart("m", "copy", 2, 8), _g("m"), *inner), (far, _g("n"), *inner)
 
 
-_C = (Part("m", "copy", 2, 8), _g("m"), Part("n", "thread", 4, 2, 1), Part("n", "lane", 2, 1))
+_C = (TilePart("m", "copy", 2, 8), _g("m"), TilePart("n", "thread", 4, 2, 1), TilePart("n", "lane", 2, 1))
 
 
 def _mma(suffix: str, flag: str, types: tuple[DType, DType, DType], operands: str, products: int) -> TensorRow:

@@ -17,7 +17,7 @@ from ..ir.dtypes import DType
 from .target import Target
 
 
-class Rule(NamedTuple):
+class Adding(NamedTuple):
     """How one generation adds products. `terms`: products added to the accumulator at once; `fraction`: bits kept below the largest
     exponent; `zero`: the exponent of a term that is zero; `result`: 'f32' (cut toward zero), 'e8m13' (float32 cut to 13 bits of
     fraction) or 'f16' (nearest even)."""
@@ -29,30 +29,32 @@ class Rule(NamedTuple):
 
 
 GENERATIONS = ("ampere", "ada", "hopper", "blackwell")
-RULES: dict[tuple[str, str], dict[str, Rule]] = {
+RULES: dict[tuple[str, str], dict[str, Adding]] = {
     ("tf32", "float32"): {
-        "ampere": Rule(4, 24, -132, "f32"),
-        "ada": Rule(4, 24, -132, "f32"),
-        "hopper": Rule(8, 25, -133, "f32"),
-        "blackwell": Rule(8, 25, -133, "f32"),
+        "ampere": Adding(4, 24, -132, "f32"),
+        "ada": Adding(4, 24, -132, "f32"),
+        "hopper": Adding(8, 25, -133, "f32"),
+        "blackwell": Adding(8, 25, -133, "f32"),
     },
     ("16 bits", "float32"): {
-        "ampere": Rule(8, 24, -132, "f32"),
-        "ada": Rule(8, 24, -132, "f32"),
-        "hopper": Rule(16, 25, -133, "f32"),
-        "blackwell": Rule(16, 25, -133, "f32"),
+        "ampere": Adding(8, 24, -132, "f32"),
+        "ada": Adding(8, 24, -132, "f32"),
+        "hopper": Adding(16, 25, -133, "f32"),
+        "blackwell": Adding(16, 25, -133, "f32"),
     },
     ("16 bits", "float16"): {
-        "ampere": Rule(8, 24, -21, "f16"),
-        "ada": Rule(8, 24, -21, "f16"),
-        "hopper": Rule(16, 25, -22, "f16"),
-        "blackwell": Rule(16, 25, -22, "f16"),
+        "ampere": Adding(8, 24, -21, "f16"),
+        "ada": Adding(8, 24, -21, "f16"),
+        "hopper": Adding(16, 25, -22, "f16"),
+        "blackwell": Adding(16, 25, -22, "f16"),
     },
+    # wgmma keeps 13 bits of what it adds (the paper, and DeepGEMM, which adds to float32 every 128 of k)
+    ("fp8 wgmma", "float32"): {"hopper": Adding(32, 13, -133, "e8m13")},
     # Hopper has no fp8 tensor cores for mma.sync: the assembler widens to float16 and adds 16 products twice
     ("fp8", "float32"): {
-        "ada": Rule(16, 13, -132, "e8m13"),
-        "hopper": Rule(16, 25, -133, "f32"),
-        "blackwell": Rule(32, 25, -133, "f32"),
+        "ada": Adding(16, 13, -132, "e8m13"),
+        "hopper": Adding(16, 25, -133, "f32"),
+        "blackwell": Adding(32, 25, -133, "f32"),
     },
 }
 """By kind of the operands and type of the accumulator, then by generation (tables 3 and 4 of the paper; `zero` from the code)."""
@@ -68,7 +70,7 @@ def generation(target: Target) -> str:
     return "ampere" if number < 89 else "ada" if number == 89 else "hopper" if number < 100 else "blackwell"
 
 
-def add_products(rule: Rule, acc: Any, a: Any, b: Any, types: tuple[DType, DType, DType], cut: int = 0) -> Any:
+def add_products(rule: Adding, acc: Any, a: Any, b: Any, types: tuple[DType, DType, DType], cut: int = 0) -> Any:
     """acc + a · b as tensor cores give it: acc (..., m, n), a (..., m, k), b (..., k, n), arrays of numbers of `types` (a's, b's,
     the accumulator's). Of float32 operands the lowest `cut` bits count as zero (tf32: 13)."""
     import numpy as np
@@ -98,7 +100,7 @@ def _exponents(x: Any, dtype: DType) -> Any:
     return np.maximum(np.frexp(x)[1] - 1, LEAST[dtype.name])
 
 
-def _added(rule: Rule, acc: Any, products: Any, fields: Any, dtype: DType) -> Any:
+def _added(rule: Adding, acc: Any, products: Any, fields: Any, dtype: DType) -> Any:
     """One addition of `rule.terms` products (..., m, n, terms) to acc (..., m, n)."""
     import numpy as np
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import functools
 
-from ..ir.dtypes import DType, bfloat16, float16, float32, int8, int32, uint8
+from ..ir.dtypes import DType, bfloat16, float8_e4m3, float8_e5m2, float16, float32, int8, int32, uint8
 from .target import Target
-from .tensor_rows import Part, Parts, TensorRow
+from .tensor_rows import TilePart, Parts, TensorRow
 
 UNIT = 128
 ROWS_OF_M = 64
@@ -19,6 +19,10 @@ _TYPES: dict[str, tuple[DType, DType, DType, str, int]] = {
     "f16": (float16, float16, float32, "16 bits", 4096),
     "bf16": (bfloat16, bfloat16, float32, "16 bits", 4096),
     "tf32": (float32, float32, float32, "tf32", 2048),
+    "e4m3": (float8_e4m3, float8_e4m3, float32, "fp8 wgmma", 8192),
+    "e5m2": (float8_e5m2, float8_e5m2, float32, "fp8 wgmma", 8192),
+    "e4m3.e5m2": (float8_e4m3, float8_e5m2, float32, "fp8 wgmma", 8192),
+    "e5m2.e4m3": (float8_e5m2, float8_e4m3, float32, "fp8 wgmma", 8192),
     "s8": (int8, int8, int32, "", 8192),
     "u8": (uint8, uint8, int32, "", 8192),
     "u8.s8": (uint8, int8, int32, "", 8192),
@@ -64,12 +68,12 @@ def _row(suffix: str, n: int) -> TensorRow:
     word = 4 // a.size
     k = 8 * word
     name = f"m64n{n}k{k}"
-    m: Parts = (Part("m", "copy", 2, 8),)
-    rows = (Part("m", "thread", 4, 16, 32), Part("m", "thread", 8, 1, 4))
-    inner: Parts = (Part("k", "thread", 4, word, 1), *((Part("k", "lane", word, 1),) if word > 1 else ()))
-    far = Part("k", "copy", 2, 4 * word)
-    b_parts = (far, Part("n", "copy", n // 8, 8), Part("n", "thread", 8, 1, 4), *inner)
-    c_parts = (Part("n", "copy", n // 8, 8), *m, *rows, Part("n", "thread", 4, 2, 1), Part("n", "lane", 2, 1))
+    m: Parts = (TilePart("m", "copy", 2, 8),)
+    rows = (TilePart("m", "thread", 4, 16, 32), TilePart("m", "thread", 8, 1, 4))
+    inner: Parts = (TilePart("k", "thread", 4, word, 1), *((TilePart("k", "lane", word, 1),) if word > 1 else ()))
+    far = TilePart("k", "copy", 2, 4 * word)
+    b_parts = (far, TilePart("n", "copy", n // 8, 8), TilePart("n", "thread", 8, 1, 4), *inner)
+    c_parts = (TilePart("n", "copy", n // 8, 8), *m, *rows, TilePart("n", "thread", 4, 2, 1), TilePart("n", "lane", 2, 1))
     helper = f"wgmma_{name}_{suffix.replace('.', '_')}"
     rate = flop / (2 * ROWS_OF_M * n * k)
     return TensorRow(

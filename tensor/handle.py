@@ -219,9 +219,9 @@ class TensorHandle:
         return import_module(__name__.split(".tensor.")[0] + ".xp")  # the namespace is made of this class, so it cannot be imported here
 
     def __dlpack__(self, **options: Any) -> Any:
-        """The tensor's memory as a DLPack capsule (NumPy's options). bfloat16, which NumPy cannot export, raises UsageError."""
-        if self.dtype.name == "bfloat16":
-            raise UsageError("DLPack of a bfloat16 tensor: NumPy, which makes the capsule, does not know the type; cast it to float32")
+        """The tensor's memory as a DLPack capsule (NumPy's options). bfloat16 and 8-bit floats, which NumPy cannot export, raise UsageError."""
+        if self.dtype.foreign:
+            raise UsageError(f"DLPack of a {self.dtype} tensor: NumPy, which makes the capsule, does not know the type; cast it to float32")
         stream = options.pop("stream", None)
         return self.numpy().__dlpack__(stream=stream, **options)
 

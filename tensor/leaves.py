@@ -49,6 +49,8 @@ def from_numpy(array: Array, dtype: DType | None = None, device: str = "cpu", ra
     if dtype is None and array.dtype.kind == "O":
         raise UsageError("an array of objects: its elements are no numbers, of different kinds, or too large; pass a dtype")
     kind = dtype or dtype_of(str(array.dtype))
+    if dtype is None and kind.foreign and array.dtype != kind.np:
+        raise UsageError(f"an array of ml_dtypes' {array.dtype}, which is another type than {kind}: convert it with .astype({kind.np})")
     try:
         array = np.require(array, kind.np, ["C", "A"]).reshape(array.shape)
     except (TypeError, ValueError, OverflowError) as e:

@@ -10,7 +10,7 @@ import ctypes
 import functools
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,8 @@ from tilewright.devices import SourceLike
 from tilewright.devices.cuda.device import CudaDevice
 from tilewright.devices.cuda.driver import FATAL, failure
 from tilewright.devices.cuda.host import Guarded, HostModule
-from tilewright.devices.cuda.run import CudaSession
+from tilewright.devices.cuda.run import CudaMemory
+from tilewright.devices.cuda.session import CudaSession
 from tilewright.ir import VerifyError
 
 SPEC = f"{Path(__file__).resolve()}:FakeCudaDevice"
@@ -75,9 +76,9 @@ class FakeDriver:
     def unload(self, module: HostModule) -> None:
         self._note("unload")
 
-    def function(self, module: HostModule, name: str, arguments: int) -> Any:
-        self._note("function", name, arguments)
-        return module, name, arguments
+    def function(self, module: HostModule, name: str) -> Any:
+        self._note("function", name)
+        return module, name
 
     def function_attribute(self, function: Any, name: str) -> int:
         return 0
@@ -85,10 +86,24 @@ class FakeDriver:
     def allow_shared(self, function: Any, nbytes: int) -> None:
         self._note("allow_shared", function[1], nbytes)
 
-    def launch(self, function: Any, groups: int, threads: int, shared: int, words: tuple[int, ...]) -> None:
-        module, name, arguments = function
+    def bus(self, device: int) -> str:
+        return "ffff:ff:ff.f"
+
+    def mapped(self, nbytes: int) -> tuple[int, int]:
+        address = self.alloc(nbytes)
+        return address, address
+
+    def unmap(self, host: int) -> None:
+        self.free(host)
+
+    def bind(self, function: Any, groups: int, threads: int, shared: int, words: Sequence[int | bytes]) -> Callable[[], None]:
+        given = tuple(words)
+        return lambda: self.launch(function, groups, threads, shared, given)
+
+    def launch(self, function: Any, groups: int, threads: int, shared: int, words: tuple[Any, ...]) -> None:
+        """Start a grid, which ends before this returns."""
+        module, name = function
         self._note("launch", name, groups, threads, shared, words)
-        assert len(words) == arguments
         if FAULT in module.text:
             self.pending = "ILLEGAL_ADDRESS"
         if self.pending:
@@ -115,6 +130,10 @@ class FakeDriver:
     def download(self, host: int, address: int, nbytes: int) -> None:
         self._note("download", address, nbytes)
         _move(host, address, nbytes)
+
+    def copy(self, to: int, source: int, nbytes: int) -> None:
+        self._note("copy", to, source, nbytes)
+        _move(to, source, nbytes)
 
     def fill(self, address: int, byte: int, nbytes: int) -> None:
         self._note("fill", address, byte, nbytes)
@@ -147,10 +166,14 @@ def _move(to: int, source: int, nbytes: int) -> None:
 
 
 class FakeSession(CudaSession):
-    """Keeps nobody busy."""
+    """Keeps nobody busy: kernels run in the call that launches them."""
 
-    def hold(self, seconds: float) -> None:
+    def _build(self, text: str) -> bytes:
+        return text.encode()
+
+    def _spin(self, number: int, seconds: float) -> None:
         self.driver.calls.append(("hold", seconds))  # type: ignore[attr-defined]
+        self._word = self._word or [0] * 4
 
 
 class FakeCudaDevice(CudaDevice):
@@ -183,6 +206,12 @@ class FakeCudaDevice(CudaDevice):
     @cached_property
     def _session(self) -> FakeSession:
         return FakeSession(self.driver, 0, self.target)
+
+    def memory(self) -> CudaMemory:
+        """Results are compared on the host: `stub_cuda` compares where they are."""
+        found = CudaMemory(self._open())
+        found.compares = False
+        return found
 
     def _open(self) -> FakeSession:
         return self._session

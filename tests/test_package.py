@@ -18,7 +18,12 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-DATA = {"tilewright/py.typed", "tilewright/cli/report/report.html", "tilewright/devices/cuda/host.hpp"}
+DATA = {
+    "tilewright/py.typed",
+    "tilewright/cli/report/report.html",
+    "tilewright/devices/cuda/host.hpp",
+    "tilewright/devices/cuda/host_tensor.hpp",
+}
 
 pytestmark = pytest.mark.slow
 

@@ -22,7 +22,7 @@ KINDS: dict[str, tuple[DType, ...]] = {
 }
 KINDS["integral"] = KINDS["signed integer"] + KINDS["unsigned integer"]
 KINDS["numeric"] = KINDS["integral"] + KINDS["real floating"]
-NARROW = (D.float16, D.bfloat16)
+NARROW = (D.float16, D.bfloat16, D.float8_e4m3, D.float8_e5m2)
 """Float types beyond the standard: real floating for `isdtype`, and not listed by `dtypes()`."""
 
 

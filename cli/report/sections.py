@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Mapping
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import DeviceError, OptError, TilewrightError
 from . import charts as report_charts
@@ -114,6 +115,27 @@ def _target(name: str) -> Target:
     return device.target
 
 
+def clocks(about: Mapping[str, Any]) -> str:
+    """What a provenance says of the device while it was timed, as a text; '' where it says nothing."""
+    found = about.get("clocks")
+    if not isinstance(found, dict):
+        return ""
+    out = []
+    for key, form in (
+        ("sm_mhz", "multiprocessors at {} MHz"),
+        ("sm_mhz_held", "{} MHz by their own count just before"),
+        ("memory_mhz", "memory at {} MHz"),
+        ("temperature_c", "{} °C"),
+        ("power_w", "{:.0f} W"),
+    ):
+        if isinstance(value := found.get(key), (int, float)):
+            out.append(form.format(value))
+    slowed = found.get("throttle")
+    if isinstance(slowed, list) and slowed:
+        out.append(f"slowed by {', '.join(map(str, slowed))}")
+    return ", ".join(out)
+
+
 def _facts(e: ReportEntry) -> str:
     from ... import kernels
 
@@ -128,6 +150,8 @@ def _facts(e: ReportEntry) -> str:
         "source": r.source_sha[:16],
         "tilewright": r.tool_version,
     }
+    if said := clocks(about):
+        facts["while it was timed"] = said
     if e.limits:
         facts["limits"] = f"{e.limits.peak / 1e9:.4g} GFLOP/s, {e.limits.bandwidth / 1e9:.3g} GB/s from {e.limits.place}"
     rows = "".join(f"<tr><th scope=row>{escape(str(k))}</th><td>{escape(str(v))}</td></tr>" for k, v in facts.items())

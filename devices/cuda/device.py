@@ -1,4 +1,4 @@
-"""NVIDIA GPUs: CUDA C++ built by NVRTC, run through pycuda or cuda-bindings. `cuda` is the first GPU, `cuda:1` the second.
+"""NVIDIA GPUs: CUDA C++ built by NVRTC, run by its driver. `cuda` is the first GPU, `cuda:1` the second.
 
 Building needs no GPU. What the assembler says a kernel takes is checked in the build: a candidate that could not be launched, or that
 spills its registers to memory, costs no measurement."""
@@ -23,7 +23,7 @@ from . import nvrtc
 if TYPE_CHECKING:
     from ...program.program import Signature
     from ...targets import Target
-    from .run import CudaSession
+    from .session import CudaSession
 
 _MAGIC = b"tilewright cuda object 1\n"
 SPILL_BYTES = 256
@@ -125,7 +125,7 @@ class CudaDevice(Device):
         return nvrtc.compile(source.text, source.target.cpu)
 
     def _open(self) -> CudaSession:
-        from .run import session
+        from .session import session
 
         return session(self.index, self.target)
 

@@ -1,15 +1,20 @@
-"""What the cuda device asks of NVIDIA's driver: a handful of calls, which either of two packages makes.
+"""What the cuda device asks of NVIDIA's driver: a handful of calls, which either of two packages makes, or ctypes.
 
-`open_driver` takes pycuda where it is installed, else cuda-bindings (`cuda_adapters`). Failures become errors that say what to do; after a
-fault in a kernel the driver refuses everything else in this process, which `lost` tells."""
+`open_driver` takes cuda-bindings where it is installed, else pycuda, else ctypes (`adapters`, `pycuda_adapter`). Failures
+become errors that say what to do; after a fault in a kernel the driver refuses everything else in this process, which
+`lost` tells."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from ...ir.errors import BuildError, DeviceError, MeasureError, TilewrightError
 
-"""The environment variable that names the adapter to use: 'pycuda' or 'cuda-bindings'."""
+NO_DRIVER = (
+    "there is no NVIDIA driver here (libcuda.so.1 does not load): install the driver for the GPU, or start the container with its GPUs "
+    "(--gpus all); building CUDA kernels needs none of it, only running them does"
+)
 
 
 class Driver(Protocol):
@@ -31,6 +36,9 @@ class Driver(Protocol):
     def card(self, device: int) -> str:
         """The marketing name of one."""
 
+    def bus(self, device: int) -> str:
+        """Where it is on the PCI bus, as 'domain:bus:device.function'."""
+
     def attribute(self, device: int, name: str) -> int:
         """A device attribute by the driver's name for it without its prefix, such as 'MULTIPROCESSOR_COUNT'."""
 
@@ -46,8 +54,8 @@ class Driver(Protocol):
     def unload(self, module: Any) -> None:
         """Release a module."""
 
-    def function(self, module: Any, name: str, arguments: int) -> Any:
-        """A kernel that takes so many words of 8 bytes."""
+    def function(self, module: Any, name: str) -> Any:
+        """A kernel of a module."""
 
     def function_attribute(self, function: Any, name: str) -> int:
         """Such as 'NUM_REGS' or 'LOCAL_SIZE_BYTES'."""
@@ -55,8 +63,15 @@ class Driver(Protocol):
     def allow_shared(self, function: Any, nbytes: int) -> None:
         """Let launches ask for so much dynamic shared memory."""
 
-    def launch(self, function: Any, groups: int, threads: int, shared: int, words: tuple[int, ...]) -> None:
-        """Start a one-dimensional grid; `words` are addresses and signed integers."""
+    def bind(self, function: Any, groups: int, threads: int, shared: int, words: Sequence[int | bytes]) -> Callable[[], None]:
+        """What starts a one-dimensional grid, as often as it is called. `words` are addresses and signed integers, and
+        before them tensor maps of 128 bytes; they are packed here, once."""
+
+    def mapped(self, nbytes: int) -> tuple[int, int]:
+        """(host address, device address) of host memory that kernels can read while they run."""
+
+    def unmap(self, host: int) -> None:
+        """Give such memory back."""
 
     def alloc(self, nbytes: int) -> int:
         """Device memory, aligned to 256."""
@@ -69,6 +84,9 @@ class Driver(Protocol):
 
     def download(self, host: int, address: int, nbytes: int) -> None:
         """Copy to host memory and wait."""
+
+    def copy(self, to: int, source: int, nbytes: int) -> None:
+        """Copy from one place in the device's memory to another."""
 
     def fill(self, address: int, byte: int, nbytes: int) -> None:
         """Set every byte."""

@@ -1,9 +1,10 @@
 // CUDA C++ as plain C++ on a processor, to check kernels where there is no GPU.
 //
-// A thread of a group is a fiber; groups run one after another, and the threads of one in turn, each until it waits or ends. Barriers
-// and warp exchanges check that everybody comes to the same line. Shared memory is filled with 0xFF before each group. The order of
-// groups and threads can be reversed: two orders that disagree show a missing barrier. A fault (a signal, a failed check) ends the
-// launch with a message, and not the process.
+// A thread of a group is a fiber; groups run one after another, and the threads of one in turn, each until it waits or ends. A warp
+// runs as far as it can before the next one does: warps that went in step because of their exchanges would hide a missing barrier.
+// Barriers and warp exchanges check that everybody comes to the same line. A thread may also poll: it is tried again after the others.
+// Shared memory is filled with 0xFF before each group. The order of groups, warps and threads can be reversed: two orders that disagree
+// show a missing barrier. A fault (a signal, a failed check) ends the launch with a message, and not the process.
 //
 // What is checked is the logic of a kernel: there are no memory model, bank conflicts or timing here.
 #pragma once
@@ -13,6 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <ucontext.h>
 
 #define TILEWRIGHT_HOST 1
@@ -33,12 +35,22 @@ static inline To bits(From x) {
     return out;
 }
 
+static long long nanoseconds() {
+    timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000000000ll + now.tv_nsec;
+}
+
 struct Index {
     unsigned x, y, z;
 };
-enum State { READY, AT_BARRIER, AT_EXCHANGE, DONE };
+enum State { READY, AT_BARRIER, AT_EXCHANGE, POLLING, DONE };
 constexpr unsigned WARP = 32, MOST = 1024;
+constexpr unsigned PATIENCE = 100000;  // rounds in which threads do nothing but poll
 constexpr size_t STACK = 256 << 10, PAGE = 4096;
+
+struct Thread;
+using Whole = void (*)(Thread* warp, unsigned count);  // what is done once, by all lanes that met
 
 struct Thread {
     ucontext_t context;
@@ -49,6 +61,7 @@ struct Thread {
     const char* what;   // which exchange it is in, with which lanes (and which of them came), what it brings and what all of them brought
     unsigned mask, met;
     uint64_t brings, seen[WARP];
+    Whole whole;
 };
 
 // one launch at a time: the caller holds a lock
@@ -109,14 +122,23 @@ static inline void barrier(int line) {
 
 static inline unsigned lane() { return now->index.x % WARP; }
 
-// What every lane of `mask` brings, in `now->seen`. All of them must come to the same line.
-static inline void exchange(int line, const char* what, unsigned mask, uint64_t brings) {
+// Try again after the others' turn. What the thread waits for must be something that another thread does, or that happens by itself.
+static inline void poll(int line, const char* what) {
+    now->state = POLLING;
+    now->line = line;
+    now->what = what;
+    yield();
+}
+
+// What every lane of `mask` brings, in `now->seen`. All of them must come to the same line. `whole` is called once, when they have.
+static inline void exchange(int line, const char* what, unsigned mask, uint64_t brings, Whole whole = nullptr) {
     if (!(mask >> lane() & 1)) fail("line %d: %s with mask %08x, which leaves out its own lane %u", line, what, mask, lane());
     now->state = AT_EXCHANGE;
     now->line = line;
     now->what = what;
     now->mask = mask;
     now->brings = brings;
+    now->whole = whole;
     yield();
 }
 
@@ -140,6 +162,7 @@ static bool exchanged(Thread* warp, unsigned count) {
             warp[l].met = met;
             warp[l].state = READY;
         }
+        if (first.whole) first.whole(warp, count);
     }
     return any;
 }
@@ -168,14 +191,49 @@ static void stuck(unsigned count) {
     for (unsigned i = 0; i < count; i++) {
         now = &threads[i];
         if (now->state == AT_EXCHANGE) fail("waits in line %d for the other lanes of mask %08x to come to the same %s", now->line, now->mask, now->what);
+        if (now->state == POLLING) fail("polls in line %d for %s, which never comes", now->line, now->what);
     }
     fail("threads wait for one another");
+}
+
+// What other headers do when a group begins, and when its threads have ended.
+static void (*hooks[8][2])();
+static unsigned hook_count;
+static bool hook(void (*begins)(), void (*ends)()) { return hooks[hook_count][0] = begins, hooks[hook_count++][1] = ends, true; }
+// One warp, as far as it comes alone; whether it did anything but poll.
+static bool run_warp(Thread* warp, unsigned count, bool reverse) {
+    bool worked = false;
+    for (unsigned i = 0; i < count; i++) {
+        if (warp[i].state != POLLING) continue;
+        const int line = warp[i].line;
+        now = &warp[i];
+        now->state = READY;
+        swapcontext(&scheduler, &now->context);
+        if (failure) return true;
+        worked |= warp[i].state != POLLING || warp[i].line != line;
+    }
+    for (bool again = true; again;) {
+        again = false;
+        for (unsigned k = 0; k < count; k++) {
+            now = &warp[reverse ? count - 1 - k : k];
+            if (now->state != READY) continue;
+            again = worked = true;
+            swapcontext(&scheduler, &now->context);
+            if (failure) return true;
+        }
+        now = nullptr;
+        getcontext(&scheduler);  // a check that fails below comes back to this place
+        if (failure) return true;
+        again |= exchanged(warp, count);
+    }
+    return worked;
 }
 
 // One group, to its end or to a failure.
 static void run_group(unsigned count, bool reverse, size_t dynamic_bytes) {
     if (__stop_tilewright_shared != __start_tilewright_shared) memset(__start_tilewright_shared, 0xFF, __stop_tilewright_shared - __start_tilewright_shared);
     if (dynamic_bytes) memset(dynamic, 0xFF, dynamic_bytes);
+    for (unsigned i = 0; i < hook_count; i++) hooks[i][0]();
     for (unsigned i = 0; i < count; i++) {
         Thread& t = threads[i];
         getcontext(&t.context);
@@ -187,21 +245,23 @@ static void run_group(unsigned count, bool reverse, size_t dynamic_bytes) {
         t.barriers = 0;
         makecontext(&t.context, begin, 0);
     }
-    for (;;) {
-        bool ended = true;
-        for (unsigned k = 0; k < count; k++) {
-            now = &threads[reverse ? count - 1 - k : k];
-            if (now->state == READY) swapcontext(&scheduler, &now->context);
+    for (unsigned idle = 0;;) {
+        bool worked = false;
+        for (unsigned i = 0; i < count; i += WARP) {
+            const unsigned w = reverse ? (count - 1) / WARP * WARP - i : i;
+            worked |= run_warp(threads + w, count - w < WARP ? count - w : WARP, reverse);
             if (failure) return;
-            ended = ended && now->state == DONE;
         }
-        if (ended) return;
+        bool ended = true, polls = false;
+        for (unsigned k = 0; k < count; k++) ended &= threads[k].state == DONE, polls |= threads[k].state == POLLING;
         now = nullptr;
         getcontext(&scheduler);  // a check that fails below comes back to this place
         if (failure) return;
-        bool went_on = false;
-        for (unsigned w = 0; w < count; w += WARP) went_on |= exchanged(threads + w, count - w < WARP ? count - w : WARP);
-        if (!went_on && !released(count)) stuck(count);
+        for (unsigned i = 0; ended && i < hook_count; i++) hooks[i][1]();
+        if (ended) return;
+        idle = worked ? 0 : idle + 1;
+        if (released(count)) idle = 0;
+        else if (!worked && (!polls || idle > PATIENCE)) stuck(count);
     }
 }
 
@@ -330,6 +390,8 @@ TILEWRIGHT_VECTOR(unsigned long long, ulonglong, 16, 16)
 TILEWRIGHT_VECTOR(float, float, 8, 16)
 TILEWRIGHT_VECTOR(double, double, 16, 16)
 
+// a cycle is a nanosecond here
+static inline long long clock64() { return tilewright_host::nanoseconds(); }
 static inline void __threadfence() {}
 static inline void __threadfence_block() {}
 [[noreturn]] static inline void __trap() { tilewright_host::fail("__trap()"); }

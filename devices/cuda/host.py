@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 HEADER = Path(__file__).with_name("host.hpp")
+MODELS = {"tilewright_tensor::": Path(__file__).with_name("host_tensor.hpp"), "cp_async": Path(__file__).with_name("host_async.hpp")}
+"""Further headers, by what is in the text that needs them: without them a build takes less time."""
 COMPILERS = ("g++", "clang++", "c++")
 FLAGS = (
     "-std=gnu++17", "-O1", "-w", "-shared", "-fPIC", "-ffp-contract=off", "-fno-strict-aliasing", "-fstack-clash-protection",
@@ -52,17 +54,8 @@ class HostModule:
     def __init__(self, text: str, names: Sequence[str]) -> None:
         """Raises BuildError with the compiler's first errors (lines are those of `text`), DeviceError where there is no compiler."""
         self.text = text
-        compiler = _compiler()
         with tempfile.TemporaryDirectory(prefix="tilewright-host-") as folder:
-            source, library = Path(folder, "kernel.cpp"), Path(folder, "kernel.so")
-            source.write_text(_translation(text, names))
-            ran = subprocess.run(
-                [compiler, *FLAGS, "-include", str(HEADER), str(source), "-lm", "-o", str(library)], capture_output=True, text=True
-            )
-            if ran.returncode:
-                errors = [line for line in ran.stderr.splitlines() if "error" in line] or ran.stderr.splitlines()
-                raise BuildError(f"{os.path.basename(compiler)} does not compile the CUDA text as C++: " + "\n".join(errors[:8]))
-            self._library: Any = ctypes.CDLL(str(library))
+            self._library: Any = ctypes.CDLL(str(build_library(text, names, Path(folder))))
         for name in names:
             getattr(self._library, f"tilewright_launch_{name}").restype = ctypes.c_char_p
 
@@ -95,6 +88,19 @@ class HostModule:
         library, self._library = self._library, None
         if library is not None:
             _ctypes.dlclose(library._handle)
+
+
+def build_library(text: str, names: Sequence[str], folder: Path) -> Path:
+    """CUDA text as a shared library in `folder`, with a function `tilewright_launch_NAME` for each kernel. Raises as HostModule does."""
+    compiler = _compiler()
+    source, library = folder / "kernel.cpp", folder / "kernel.so"
+    source.write_text(_translation(text, names))
+    headers = [x for path in (HEADER, *(p for word, p in MODELS.items() if word in text)) for x in ("-include", str(path))]
+    ran = subprocess.run([compiler, *FLAGS, *headers, str(source), "-lm", "-o", str(library)], capture_output=True, text=True)
+    if ran.returncode:
+        errors = [line for line in ran.stderr.splitlines() if "error" in line] or ran.stderr.splitlines()
+        raise BuildError(f"{os.path.basename(compiler)} does not compile the CUDA text as C++: " + "\n".join(errors[:8]))
+    return library
 
 
 class Guarded:

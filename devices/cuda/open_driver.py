@@ -1,39 +1,33 @@
-"""Opens NVIDIA's driver by whichever package is installed."""
+"""Opens NVIDIA's driver by whichever package is installed, or by none."""
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import os
 from collections.abc import Callable
 
 from ...ir.errors import DeviceError
-from . import adapters as packages
+from .adapters import CtypesDriver, CudaBindings
 from .driver import Driver
+from .pycuda_adapter import PyCuda
 
 CHOICE = "TILEWRIGHT_CUDA_DRIVER"
+"""The environment variable that names the adapter to use."""
+ADAPTERS: dict[str, Callable[[], Driver]] = {"cuda-bindings": CudaBindings, "pycuda": PyCuda, "ctypes": CtypesDriver}
+"""In the order in which they are tried."""
 
 
 @functools.cache
 def open_driver() -> Driver:
-    """The driver of this process, initialised. Raises DeviceError, with the fix, where there is no package or no driver."""
-    adapters: dict[str, Callable[[], Driver]] = {"pycuda": packages.PyCuda, "cuda-bindings": packages.CudaBindings}
+    """The driver of this process, initialised. Raises DeviceError, with the fix, where there is none, or where the package that
+    the variable names is missing."""
     chosen = os.environ.get(CHOICE, "")
-    if chosen:
-        if chosen not in adapters:
-            raise DeviceError(f"{CHOICE}={chosen}: use one of {', '.join(adapters)}")
-        adapters = {chosen: adapters[chosen]}
+    if chosen and chosen not in ADAPTERS:
+        raise DeviceError(f"{CHOICE}={chosen}: use one of {', '.join(ADAPTERS)}")
     missing = []
-    for name, adapter in adapters.items():
+    for name in (chosen,) if chosen else tuple(ADAPTERS):
         try:
-            return adapter()
+            return ADAPTERS[name]()
         except ModuleNotFoundError as e:
             missing.append(f"{name}: {e}")
-    try:
-        ctypes.CDLL("libcuda.so.1")
-        driver = ""
-    except OSError:
-        driver = f"{packages.NO_DRIVER}. Also, "
-    raise DeviceError(
-        f"{driver}no package to talk to the NVIDIA driver with ({'; '.join(missing)}): pip install 'tilewright[cuda]' (cuda-bindings) or 'tilewright[pycuda]'"
-    )
+    raise DeviceError(f"{CHOICE}={chosen}, which is not installed ({'; '.join(missing)}): pip install {chosen}, or leave the variable out")

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import DType, bool_
+from ..dtypes import FORMATS, DType, bool_
 from ..functions import SINE_END
 from .algebra import Algebra, Array
 from .contraction import ProductLayout, contract
@@ -28,8 +28,9 @@ OVERFLOW = {
     "float32": 2.0**127 * (2 - 2.0**-24),
     "bfloat16": 2.0**127 * (2 - 2.0**-8),
     "float16": 65520.0,
+    **{name: f.limit for name, f in FORMATS.items()},
 }
-"""From here on numbers round to infinity (the largest finite float64 instead of its own bound, which it cannot hold)."""
+"""From here on numbers round to infinity, or NaN where a type has none (the largest finite float64 instead of its own bound, which it cannot hold)."""
 _DISTINCT = ("exp", "expm1", "div", "cast")
 """Operators that are never fused with what follows: where they overflow they are infinite, in every schedule."""
 
@@ -192,7 +193,7 @@ class Kinds(Algebra):
         made = self._made(pair, a.loose, a.unsure, to, True)
         return (
             made
-            if to.size > 2
+            if not to.narrow
             else self._made(made.pair, either(made.loose, ~(self._finite_reach(made.pair) < OVERFLOW[to.name])), made.unsure, to)
         )
 

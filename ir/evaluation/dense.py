@@ -165,7 +165,8 @@ class DenseContext:
         if not all(shape) or not raw.size:
             return np.zeros(shape, raw.dtype) if 0 in shape else None
         corner = np.asarray(raw[tuple(slice(s, s + 1) for s in start)])
-        return np.lib.stride_tricks.as_strided(corner, shape, strides, writeable=False)
+        bits = corner.view(f"u{corner.itemsize}") if buffer.dtype.foreign else corner  # NumPy cannot name those types
+        return np.lib.stride_tricks.as_strided(bits, shape, strides, writeable=False).view(corner.dtype)
 
     def _ref(self, n: Node) -> Quantity:
         stored = self.env.values.get(n.arg)

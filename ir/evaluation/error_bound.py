@@ -15,12 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import DType, bool_
+from ..dtypes import FORMATS, DType, bool_
 from .algebra import BINARY, UNARY, Algebra, Array
 from .contraction import ProductLayout
 from .integers import INTEGER
 
-_SMALLEST = {"float64": 2.0**-1074, "float32": 2.0**-149, "float16": 2.0**-25, "bfloat16": 2.0**-134}
+_SMALLEST = {"float64": 2.0**-1074, "float32": 2.0**-149, "float16": 2.0**-25, "bfloat16": 2.0**-134} | {
+    name: f.least / 2 for name, f in FORMATS.items()
+}
 """The absolute rounding of subnormal results."""
 _COMPARE = ("lt", "le", "eq", "ne")
 _FUNCTION_ULP = 2.0
@@ -188,11 +190,11 @@ class Errors(Algebra):
             e = e / self.slack
         if source.is_float and to.is_int:
             return Pair(v, None if e is None else self._steps(x, e, np.trunc))
-        if to.is_float and source.is_float and to.eps > source.eps:
-            if to.size == 2:  # exactly half a unit in the last place, which `slack` must not multiply
+        if to.is_float and source.is_float and (to.eps > source.eps or _SMALLEST[to.name] > _SMALLEST[source.name]):
+            if to.narrow:  # exactly half a unit in the last place, which `slack` must not multiply
                 return self._pair(v, e, to.eps / (2 * self.slack), _SMALLEST[to.name] / self.slack)
             return self._rounded(v, e, to)
-        if to.is_float and source.is_int and 8 * source.size > {8: 53, 4: 24, 2: 8}[to.size]:
+        if to.is_float and source.is_int and 8 * source.size > {8: 53, 4: 24, 2: 8, 1: 3}[to.size]:
             return self._rounded(v, e, to)
         return self._pair(v, e)
 

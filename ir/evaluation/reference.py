@@ -41,7 +41,7 @@ def evaluate(
 ) -> dict[str, Array]:
     """Every output of `kernel` by name.
 
-    `inputs` holds an array of the declared shape for each input (bfloat16 as ml_dtypes' type or as uint16 bits); `vars`
+    `inputs` holds an array of the declared shape for each input (bfloat16 and 8-bit floats as ml_dtypes' types, or as bits: uint16, uint8); `vars`
     gives the symbols (those that are a whole dimension of an input may be left out). Float results are float64, not rounded
     to the output's type; integer results are int64 (uint64 stays). Elements that no store writes are NaN (0 for integers).
 
@@ -153,7 +153,7 @@ def _inputs(kernel: Kernel, inputs: Mapping[str, Array], symbols: dict[Node, int
         if b.name not in inputs:
             raise KernelError(f"kernel {kernel.name}: input {b.name} is missing; give {', '.join(x.name for x in kernel.inputs)}")
         a = np.asarray(inputs[b.name])
-        if b.dtype.name == "bfloat16" and a.dtype == np.uint16:
+        if b.dtype.foreign and a.dtype == np.dtype(f"u{b.dtype.size}"):
             a = a.view(b.dtype.np)
         shape = tuple(d if isinstance(d, int) else ix.evaluate(d, symbols) for d in b.shape)
         if a.shape != shape:

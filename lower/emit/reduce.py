@@ -5,22 +5,18 @@ kept in scratch, or in the output itself when nothing else is done to it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ...ir.body import Scan
 from ...ir.node import Node
-from ...opts.axis_plan import Part
-from ...opts.nests import Nest, identity
-from ...program.program import Val
+from ...opts.nests import Nest
 from ..expr import NestEval
 from ..lowering import Lowering
-from ..storage import Array, Assignment, Key, Registers
+from ..storage import Registers
+from .accumulators import Accumulators
 from .alias import alias
-from .dot import Dot
 from .fills import prepare_fills
-from .loops import carry, through
+from .loops import through
+from .mma import TensorAccumulators
 from .partials import across_threads
-from .prefetch import fetch
 
 
 def reduce(low: Lowering, n: Nest) -> None:
@@ -43,7 +39,7 @@ def reduce(low: Lowering, n: Nest) -> None:
 
     def body() -> None:
         ev = NestEval(low, n)
-        acc = Accumulators(low, n, ev, combine)
+        acc = (TensorAccumulators if n.name in low.sched.tensors else Accumulators)(low, n, ev, combine)
         start = [acc.identity() for _ in acc.keys]
         apart = acc.partial or bool(low.sched.shared_by(n.reduce_axes))
         if straddled and not apart:
@@ -65,126 +61,3 @@ def reduce(low: Lowering, n: Nest) -> None:
     through(low, outer, body)
     if array is not None:
         low.storage.values[n.name] = array
-
-
-class Accumulators:
-    """The accumulators of a reduce nest: one for each spatial assignment and each independent partial."""
-
-    def __init__(self, low: Lowering, n: Nest, ev: NestEval, combine: str) -> None:
-        self.low, self.n, self.ev, self.combine = low, n, ev, combine
-        self.space = [p for p in ev.regs if p.axis in n.axes]
-        self.copies = [p for p in ev.regs if p.axis not in n.axes and p.kind == "upcast"]
-        self.unrolled = [p for p in ev.regs if p.axis not in n.axes and p.kind == "unroll"]
-        self.lane = ev.lane if ev.lane in self.space else None
-        # lanes innermost: what is the same in all of them is loaded once, and needs a register only as long as it is used
-        self.spatial = ev.assignments(sorted(self.space, key=lambda p: p is ev.lane))
-        self.partials = ev.assignments(self.copies)
-        self.partial = bool(self.copies)
-        there = ev.conditions()
-        self.live = [s for s in self.spatial if not ev.nowhere(there, s)]
-        self.keys = [(s, p) for s in self.live for p in self.partials]
-        self.dtype = n.expr.dtype
-        dot = low.sched.dots.get(n.name)
-        self.dot = Dot(low, n, ev, dot) if dot is not None else None
-        self.masks: list[Node] = []
-
-    def identity(self) -> Val:
-        """The starting value of an accumulator."""
-        start = identity(self.combine, self.dtype)
-        return self.low.b.const(start.arg, self.dtype, self.ev.width if self.ev.lane is not None else 1)
-
-    def run(self, loops: Sequence[Part], accs: list[Val], empty: bool) -> list[Val]:
-        """Accumulate through the reduce loops."""
-        if empty:
-            return accs
-        return carry(self.low, loops, accs, self._steps)
-
-    def _steps(self, accs: list[Val]) -> list[Val]:
-        """One step of the innermost loop for every accumulator."""
-        self.ev.reset()
-        # operands of a matrix instruction are 0 past the extent
-        self.masks = [self.ev.bound(a) for a in self.n.reduce_axes if self.low.masked(a)] if self.dot is None else []
-        if self.dot is not None:
-            self.dot.reset()
-        accs = list(accs)
-        fetch(self.low, self.n, self.ev, [{**s, **p, **u} for u in self.ev.assignments(self.unrolled) for s, p in self.keys])
-        for u in self.ev.assignments(self.unrolled):
-            for i, (s, p) in enumerate(self.keys):
-                accs[i] = self._step(accs[i], {**s, **p, **u})
-        return accs
-
-    def _step(self, acc: Val, asg: Assignment) -> Val:
-        ev, b, expr = self.ev, self.low.b, self.n.expr
-        if self.dot is not None:
-            return self.dot.step(acc, asg)
-        masks = [m for m in (ev.value(m, asg) for m in self.masks) if b.truth(m) is not True]
-        if any(b.truth(m) is False for m in masks) and not self.n.fills:
-            return acc
-        if self.combine == "add" and expr.op == "mul" and expr.dtype.is_float and not masks:
-            return b.op("fma", ev.value(expr.src[0], asg), ev.value(expr.src[1], asg), acc)
-        x = ev.value(expr, asg)
-        for m in masks:
-            x = b.op("select", m, x, b.const(identity(self.combine, self.dtype).arg, self.dtype), dtype=self.dtype)
-        return b.op(self.combine, acc, x)
-
-    def finish(self, accs: list[Val]) -> dict[Key, Val]:
-        """Partials combined pairwise, then lanes along a reduce axis folded."""
-        b = self.low.b
-        out: dict[Key, Val] = {}
-        n = len(self.partials)
-        for i, s in enumerate(self.live):
-            vals = accs[i * n : (i + 1) * n]
-            while len(vals) > 1:
-                half = (len(vals) + 1) // 2
-                vals = [b.op(self.combine, vals[j], vals[j + half]) if j + half < len(vals) else vals[j] for j in range(half)]
-            v = vals[0]
-            if self.ev.lane is not None and self.lane is None:
-                v = _across(low=self.low, v=v, combine=self.combine)
-            if self.dot is not None:
-                v = self.dot.corrected(v, s)
-            out[tuple((p.name, s[p.name]) for p in self.space)] = v
-        # copies past the extent are not summed: whoever reads them stores nothing
-        for s in self.spatial:
-            nothing = b.const(identity(self.combine, self.dtype).arg, self.dtype, self.ev.width if self.lane is not None else 1)
-            out.setdefault(tuple((p.name, s[p.name]) for p in self.space), nothing)
-        return out
-
-    def old(self, array: Array, key: Assignment | Key, straddled: Sequence[Part]) -> Val:
-        """The accumulator kept in memory, or the identity in the first block."""
-        b, ev = self.low.b, self.ev
-        asg: Assignment = dict(key)
-        later: Val | None = None
-        for p in straddled:
-            c = b.op("ne", self.low.scalar(p.var), b.const(0))
-            later = c if later is None else b.op("or", later, c)
-        assert later is not None
-        conds = ev.conditions() if array.param else []
-        mask: Val = later
-        for cond in conds:
-            mask = b.op("and", mask, ev.value(cond, asg))
-        wide = self.lane is not None
-        if wide:
-            mask = b.splat(mask, ev.width)
-        old = ev.read(array.mem, array.address(self.low.point(array)), asg, mask)
-        start = b.const(identity(self.combine, self.dtype).arg, self.dtype)
-        return b.op("select", b.splat(later, ev.width) if wide else later, old, start, dtype=self.dtype)
-
-    def write(self, array: Array, results: dict[Key, Val]) -> None:
-        """Store finished (or partly summed) accumulators."""
-        ev = self.ev
-        conds = ev.guards(array, self.n.axes)
-        for key, v in results.items():
-            ev.write(array.mem, array.address(self.low.point(array)), dict(key), v, conds)
-
-
-def _across(low: Lowering, v: Val, combine: str) -> Val:
-    """One value from all lanes, halving the vector each step."""
-    b = low.b
-    while v.lanes > 1:
-        half = v.lanes // 2
-        a = b.shuffle(v, v, tuple(range(half)))
-        c = b.shuffle(v, v, tuple(range(half, 2 * half)))
-        if half == 1:
-            a, c = b.extract(v, 0), b.extract(v, 1)
-        v = b.op(combine, a, c)
-    return v

@@ -208,7 +208,8 @@ class _Placer:
     ) -> None:
         if isinstance(s, Instr):
             if s.op in SYNCS and (s.op == "barrier" or not self._by_warps(varying)):
-                raise OptError(f"a {'barrier' if s.op == 'barrier' else 'shuffle'} stands in code that not all threads of the group run")
+                what = {"barrier": "a barrier", "shfl_xor": "a shuffle"}.get(s.op, s.op)
+                raise OptError(f"{what} stands in code that not all threads of the group run")
             if self._counts(s):
                 found.append((access(self.spread, s, conds), repeated))
             return

@@ -13,6 +13,7 @@ from math import gcd
 
 import numpy as np
 
+from ...program.ops import MATRIX_LOADS
 from ...program.program import Instr, Val
 from .divergence import LIMIT, Array, Form, Spread
 
@@ -34,6 +35,11 @@ class SharedAccess:
         """Bytes of an element."""
         return self.instr.mem.dtype.size
 
+    @property
+    def kind(self) -> tuple[bool, bool]:
+        """Whether it writes, and whether other threads get what it reads."""
+        return self.writes, self.instr.op in MATRIX_LOADS
+
 
 def access(spread: Spread, s: Instr, conds: Sequence[Val]) -> SharedAccess:
     """What an instruction touches, in a block that threads enter where `conds` hold."""
@@ -47,7 +53,8 @@ def access(spread: Spread, s: Instr, conds: Sequence[Val]) -> SharedAccess:
         a for c in (*conds, *(m for m in mask if m.lanes == 1)) if (f := spread.of(c)) is not None and (a := spread.spelled(f)) is not None
     ]
     active = reduce(operator.and_, [a != 0 for a in known]) if known else None
-    return SharedAccess((mem.space, mem.base), s.out is None, s, form, value.lanes, active)
+    lanes = 16 // mem.dtype.size if s.op in MATRIX_LOADS else value.lanes
+    return SharedAccess((mem.space, mem.base), s.out is None, s, form, lanes, active)
 
 
 def clash(spread: Spread, a: SharedAccess, b: SharedAccess, same: Sequence[Val], following: Val | None = None) -> bool:
@@ -79,6 +86,8 @@ def clash(spread: Spread, a: SharedAccess, b: SharedAccess, same: Sequence[Val],
     axes = [d for d in range(len(same) + (following is not None)) if any(_long(x, d) for x in (at_a, at_b, a.active, b.active))]
     keys_a, who_a = _touched(spread, at_a, a.active, lanes_a, axes, at_b, b.active)
     keys_b, who_b = _touched(spread, at_b, b.active, lanes_b, axes, at_a, a.active)
+    if a.kind[1] or b.kind[1]:
+        who_b = who_b + spread.threads  # whoever names a row, another thread may get what it holds
     if axes and axes[-1] == len(same):
         keys_a[-1] = keys_a[-1] + 1
     if modulus:
@@ -95,7 +104,7 @@ def merged(spread: Spread, accesses: Sequence[SharedAccess]) -> list[SharedAcces
             out.append(a)
         else:
             shapes = a.form.known.shape, None if a.active is None else a.active.shape
-            alike.setdefault((a.piece, a.writes, a.lanes, a.size, shapes, frozenset(a.form.terms.items())), []).append(a)
+            alike.setdefault((a.piece, a.kind, a.lanes, a.size, shapes, frozenset(a.form.terms.items())), []).append(a)
     for group in alike.values():
         first = group[0]
         if len(group) > 1 and first.form is not None:

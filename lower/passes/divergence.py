@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...ir.dtypes import bool_
-from ...program.ops import COMPARISONS
+from ...program.ops import COMPARISONS, MATRIX_LOADS
 from ...program.program import Block, For, If, Instr, Mem, Phase, Roles, Val
 
 Array = np.ndarray[Any, Any]
@@ -110,6 +110,8 @@ class Spread:
         s = self._made.get(v)
         if s is None:
             return self._sources.get(v, ())
+        if s.op in MATRIX_LOADS and self.thread is not None:  # lanes get parts of it
+            return [self.thread]
         if isinstance(s.attr, Mem) and s.attr.space == "scratch":  # its own memory: what this thread wrote there
             return [*s.args, *self._kept.get(s.attr.base, ())]
         return s.args

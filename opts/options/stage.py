@@ -15,6 +15,7 @@ from ..nests import Nest
 from ..opt import Opt, Opts, opt
 from ..plans import ONCE
 from ..registry import Doc, Golden, Option
+from ..ring import MOST, check_depths
 from ..schedule import Scheduled
 from ..staging import plan_stage
 from ..structure import contractions, extent, stageable_values
@@ -29,8 +30,8 @@ SHARED = (8, 16, 32, 64)
 def act(s: ScheduleBuilder, o: Opt) -> None:
     """Note what is kept where: of an input, `finish` plans the tile once all loops are known."""
     f = o.fields
-    if f["depth"] != 1:
-        raise OptError(f"{o}: depth {f['depth']} needs asynchronous copies, which {s.target.name} has not")
+    if not isinstance(f["depth"], int) or not 1 <= f["depth"] <= MOST:
+        raise OptError(f"{o}: depth is the number of slots of a tile, 1 to {MOST}")
     if f["order"] not in ("panel", "row"):
         raise OptError(f"{o}: order must be panel or row, not {f['order']!r}")
     swizzle = f["swizzle"]
@@ -62,6 +63,7 @@ def act(s: ScheduleBuilder, o: Opt) -> None:
 def finish(s: Scheduled, b: ScheduleBuilder) -> Scheduled:
     """The tiles of inputs; in the order of the buffers, not of the options, so that equal schedules are laid out alike."""
     s = replace(s, stages={x.name: plan_stage(s, b.input_stages[x.name]) for x in s.kernel.inputs if x.name in b.input_stages})
+    check_depths(s.stages)
     check_stages(s)
     return s
 

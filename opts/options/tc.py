@@ -14,15 +14,17 @@ from ...ir.buffer import load_parts
 from ...ir.dtypes import DType, index
 from ...ir.errors import OptError
 from ...ir.node import Node, axes_of
-from ...targets import instructions
+from ...targets import instructions, tensor_rows
 from ...targets.instructions import Instruction
+from ...targets.tensor_rows import TensorRow
+from .. import tensor_cores
 from ..axis_plan import MAX_EXTRA_WORK
 from ..builder import ScheduleBuilder
 from ..dots import fitting, inner_loops, shift_of
 from ..neighbourhood import Neighbourhood
 from ..nests import Nest, flat, plain
 from ..opt import Opt, Opts, opt
-from ..plans import ONCE, DotPlan
+from ..plans import ONCE, DotPlan, TensorPlan
 from ..registry import Doc, Option
 from ..schedule import Scheduled
 from ..structure import contractions, extent
@@ -32,8 +34,14 @@ def act(s: ScheduleBuilder, o: Opt) -> None:
     """Choose the operands and the axes of the instruction that `o` names."""
     row = _row(s, o)
     nest = _sum(s, o)
-    if nest.name in s.dots:
+    if nest.name in s.dots or nest.name in s.tensors:
         raise OptError(f"{o}: {o.on} has a matrix instruction already")
+    if isinstance(row, TensorRow):
+        m, n = (_axis(s, o, nest, field, nest.axes) for field in "mn")
+        tensor_cores.act(s, o, TensorPlan(nest.name, row, m, n, _axis(s, o, nest, "k", nest.reduce_axes)), nest)
+        return
+    if nest.expr.op != "mul":
+        raise OptError(f"{o}: {o.on} is a sum of products under a condition, which {row.name} cannot keep")
     n, k = _axis(s, o, nest, "n", nest.axes), _axis(s, o, nest, "k", nest.reduce_axes)
     a, b = (_operand(o, x) for x in nest.expr.src)
     if n in axes_of(*a.src):
@@ -53,15 +61,16 @@ def act(s: ScheduleBuilder, o: Opt) -> None:
         s.effects.add("REASSOC")
 
 
-def _row(s: ScheduleBuilder, o: Opt) -> Instruction:
+def _row(s: ScheduleBuilder, o: Opt) -> Instruction | TensorRow:
     name = str(o.fields["row"])
-    has = ", ".join(r.name for r in instructions.available(s.target)) or "none"
-    row = instructions.BY_NAME.get(name)
+    known: tuple[Instruction | TensorRow, ...] = (*instructions.available(s.target), *tensor_rows.available(s.target))
+    has = ", ".join(r.name for r in known) or "none"
+    row = instructions.BY_NAME.get(name) or tensor_rows.BY_NAME.get(name)
     if row is None:
         raise OptError(f"{o}: there is no instruction row {name!r} ({s.target.name} has: {has})")
     if row.flag not in s.target.features:
         raise OptError(f"{o}: {s.target.name} cannot execute {name}, it lacks {row.flag} (its rows: {has})")
-    if s.target.lang not in ("llvm", "c"):
+    if (s.target.lang != "cuda") if isinstance(row, TensorRow) else s.target.lang not in ("llvm", "c"):
         raise OptError(f"{o}: {s.target.lang} code cannot name {name}")
     return row
 
@@ -73,7 +82,7 @@ def _sum(s: ScheduleBuilder, o: Opt) -> Nest:
         names = ", ".join(n.name for n in nests if n.kind == "reduce") or "none"
         raise OptError(f"{o}: no reduction {o.on!r} in kernel {s.kernel.name} (reductions: {names})")
     assert nest.value is not None and isinstance(nest.value.expr, Reduce)
-    if nest.value.expr.combine != "add" or nest.expr.op != "mul":
+    if nest.value.expr.combine != "add" or tensor_cores.products(nest.expr)[0].op != "mul":
         raise OptError(f"{o}: {o.on} is not a sum of products")
     return nest
 
@@ -104,7 +113,8 @@ def _types(o: Opt, row: Instruction, c: DType, a: DType, b: DType) -> int:
 
 
 def check(s: Scheduled) -> None:
-    """Raise OptError unless every matrix instruction finds its lanes and its panel."""
+    """Raise OptError unless every matrix instruction finds its lanes and its panel, or its operands and its registers."""
+    tensor_cores.check(s)
     for d in s.dots.values():
         nest = next(n for n in s.nests if n.name == d.value)
         what = f"TC({d.value}, row={d.row.name})"
@@ -160,6 +170,7 @@ def _widths(s: Scheduled) -> list[DType]:
 def propose(near: Neighbourhood) -> Iterator[Opts]:
     """A matrix instruction for a sum of products, with the lanes and the panel it needs where they are not there yet."""
     s = near.schedule
+    yield from tensor_cores.propose(near)
     known = {c.nest.name: c.lane for c in contractions(s.kernel)}
     for nest in s.nests:
         if nest.kind != "reduce" or nest.name in s.dots:

@@ -23,7 +23,7 @@ from .emitter import CFamilyEmitter, prelude
 from .types import memory, unsigned
 
 LANGUAGE = language("c")
-OPS = ops.table(LANGUAGE.groups)
+OPS = ops.table(LANGUAGE)
 """What writes each operation of Programs."""
 
 _HEAD = """#ifndef __has_builtin
@@ -47,11 +47,11 @@ def _widths(phase: Phase, target: Target) -> dict[int, int]:
     for s in statements(phase.body):
         if isinstance(s, Instr) and s.out is not None and s.out.lanes > 1 and s.out.dtype not in (bool_, index):
             d = s.out.dtype
-            if d.is_float and d.size == 2:
+            if d.narrow:
                 storage[s.out.lanes] = d.size
             else:
                 sizes.setdefault(s.out.lanes, set()).add(d.size)
-    return {lanes: max(1, target.vector_bytes // min(sizes.get(lanes, {2}))) for lanes in {*sizes, *storage}}
+    return {lanes: max(1, target.vector_bytes // min(sizes.get(lanes) or {storage[lanes]})) for lanes in {*sizes, *storage}}
 
 
 class CEmitter(CFamilyEmitter):

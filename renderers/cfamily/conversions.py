@@ -24,10 +24,10 @@ def cast(e: CFamilyEmitter, s: Instr) -> None:
 
 def convert(e: CFamilyEmitter, x: str, src: DType, have: DType, dst: DType, want: DType, width: int) -> str:
     """`x` of type `src` (in the form `have`) as `dst` (in the form `want`), as `cast` documents."""
-    if src.is_float and src.size == 2:
+    if src.narrow:
         wide = widen(e, x, src.name, width)
         return convert(e, wide, float32, float32, dst, want, width)
-    if dst.is_float and dst.size == 2:
+    if dst.narrow:
         if src.name == "float64":
             return narrow(e, round_to_odd(e, x, width), dst.name, width)
         return narrow(e, convert(e, x, src, have, float32, float32, width), dst.name, width)

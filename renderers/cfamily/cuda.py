@@ -12,20 +12,20 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from ...ir.dtypes import DType, bool_, float32, index, uint8, uint16, uint32, uint64
+from ...ir.dtypes import FORMATS, DType, bool_, float32, index, uint8, uint16, uint32, uint64
 from ...program import abi
 from ...program.program import Program
 from ...targets.languages import language
 from ...targets.target import Target
-from . import cuda_hopper, half, ops
+from . import cuda_hopper, cuda_tensor, half, ops
+from .cuda_async import AsyncCopies
 from .cuda_hopper import HopperEmitter
-from .cuda_memory import VectorAccess
 from .dialect import atom
 from .emitter import prelude
 from .groups import GroupEmitter
 
 LANGUAGE = language("cuda")
-OPS = {**ops.table(LANGUAGE.groups), **cuda_hopper.TABLE}
+OPS = {**ops.table(LANGUAGE), **cuda_hopper.TABLE, "shuffle": cuda_tensor.shuffle}
 """What writes each operation of Programs."""
 _REGISTERS, _WARP = 65536, 32
 
@@ -39,7 +39,7 @@ def render(program: Program, target: Target) -> str:
     return "\n".join([f"// {program.name} for {target.name}", *prelude(helpers), *kernels, ""])
 
 
-class CudaEmitter(HopperEmitter, VectorAccess, GroupEmitter):
+class CudaEmitter(HopperEmitter, cuda_tensor.TensorText, AsyncCopies, GroupEmitter):
     """Writes one phase as a kernel."""
 
     LANGUAGE, TABLE = LANGUAGE, OPS
@@ -129,12 +129,14 @@ class CudaEmitter(HopperEmitter, VectorAccess, GroupEmitter):
         return f"{self.need(name, f'{self.INLINE}{t} {name}({t} a, {t} b) {{{chr(10)}{body}{chr(10)}}}')}({a}, {b})"
 
     @staticmethod
-    def _instruction(ptx: str, plain: str) -> str:
-        """The body of a function: PTX of compute capability 8.0 and above, or plain C++."""
-        return f"#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800\n    {ptx}\n#else\n    {plain}\n#endif"
+    def _instruction(ptx: str, plain: str, least: int = 800) -> str:
+        """The body of a function: PTX of a compute capability (8.0) and above, or plain C++."""
+        return f"#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= {least}\n    {ptx}\n#else\n    {plain}\n#endif"
 
     def native_half(self, way: str, name: str, x: str, width: int) -> str | None:
         plain = half.plain(self, way, name, 1)
+        if name in FORMATS:
+            return self._native_8bit(way, name, x, plain)
         source, result = ("h", "f") if way == "widen" else ("f", "h")
         short = "f16" if name == "float16" else "bf16"
         if way == "widen" and name == "bfloat16":
@@ -145,6 +147,33 @@ class CudaEmitter(HopperEmitter, VectorAccess, GroupEmitter):
         body = self._instruction(f'{b} y;\n    asm("{op} %0, %1;" : "={result}"(y) : "{source}"(x));\n    return y;', "\n    ".join(plain))
         full = f"{way}_{name}"
         self.need(full, f"{self.INLINE}{b} {full}({a} x) {{\n{body}\n}}")
+        return f"{full}({x})"
+
+    def _native_8bit(self, way: str, name: str, x: str, plain: list[str]) -> str:
+        """Instructions of compute capability 8.9 (PTX ISA 9.0, "cvt": two numbers at once, .satfinite must be said). They
+        clamp what is too large, which a plain cast does not."""
+        kind, f = "e4m3x2" if name == "float8_e4m3" else "e5m2x2", FORMATS[name]
+        float_, byte = self.type(float32), self.type(uint8)
+        if way == "widen":
+            a, b = byte, float_
+            ptx = (
+                f'{b} y;\n    asm("{{.reg .b32 t; .reg .b16 l, h; cvt.rn.f16x2.{kind} t, %1; mov.b32 {{l, h}}, t; cvt.f32.f16 %0, l;}}"'
+                f' : "=f"(y) : "h"(({self.type(uint16)})x));\n    return y;'
+            )
+        else:
+            a, b, u = float_, byte, self.type(uint32)
+            ptx = "\n    ".join(
+                [
+                    f"{self.type(uint16)} y;",
+                    f'asm("cvt.rn.satfinite.{kind}.f32 %0, %2, %1;" : "=h"(y) : "f"(x), "f"(0.0f));',
+                    f"{u} bits = {self.reinterpret('x', float32, uint32, 1)};",
+                    f"{u} magnitude = bits & 0x7fffffffu;",
+                    f"{u} large = (bits >> 24 & 0x80u) | (magnitude > 0x7f800000u ? {f.nan:#x}u : {f.top:#x}u);",
+                    f"return ({b})(magnitude > {f.overflow:#x}u ? large : y);",
+                ]
+            )
+        body = self._instruction(ptx, "\n    ".join(plain), 890)
+        full = self.need(f"{way}_{name}", f"{self.INLINE}{b} {way}_{name}({a} x) {{\n{body}\n}}")
         return f"{full}({x})"
 
     def barrier(self) -> None:

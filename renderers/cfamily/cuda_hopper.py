@@ -37,7 +37,7 @@ class HopperEmitter(CFamilyEmitter):
         self.need(name, ptx.SIMPLE[name])
         return f"{name}{f'<{value}>' if value else ''}({', '.join(args)})"
 
-    def place(self, base: int, at: Val | None, size: int) -> str:
+    def in_shared(self, base: int, at: Val | None, size: int) -> str:
         """The address of the element `at` behind byte `base` of shared memory."""
         if at is None:
             return f"shared + {base}"
@@ -104,7 +104,7 @@ class HopperEmitter(CFamilyEmitter):
     # operations -----------------------------------------------------------------------------------------------------------
     def barrier_at(self, bar: MBar, slot: Val) -> str:
         """The address of an mbarrier."""
-        return self.place(bar.base, slot, 8)
+        return self.in_shared(bar.base, slot, 8)
 
     def product(self, s: Instr, what: WarpgroupProduct) -> None:
         """Write a wgmma."""
@@ -130,7 +130,7 @@ class HopperEmitter(CFamilyEmitter):
         self._is(s.result, self._arrays[acc.id])
 
     def _descriptor(self, o: SharedOperand, at: Val) -> str:
-        return self.call_hopper("wgmma_operand", self.place(o.base, at, o.dtype.size), str(o.lead), str(o.stride))
+        return self.call_hopper("wgmma_operand", self.in_shared(o.base, at, o.dtype.size), str(o.lead), str(o.stride))
 
     def _words(self, a: Val) -> str:
         """A fragment as an array of four 32-bit words."""
@@ -155,11 +155,11 @@ class HopperEmitter(CFamilyEmitter):
         first = [f"(int){atom(self.of(v)[0])}" for v in s.args[-rank:]]
         if isinstance(load, BoxStore):
             f, text = ptx.box_out(rank)
-            args = [name, self.place(load.source, s.args[0], size), *first]
+            args = [name, self.in_shared(load.source, s.args[0], size), *first]
         else:
             f, text = ptx.box(rank, load.multicast > 0)
             cast = [f"{load.multicast}u"] if load.multicast else []
-            args = [self.place(load.to, s.args[1], size), name, self.barrier_at(load.bar, s.args[0]), *cast, *first]
+            args = [self.in_shared(load.to, s.args[1], size), name, self.barrier_at(load.bar, s.args[0]), *cast, *first]
         self.need(f, text)
         self.line(f"{f}({', '.join(args)});")
 

@@ -31,6 +31,8 @@ class VectorAccess(CFamilyEmitter):
 
     def __init__(self, program: Program, target: Target, phase: Phase, helpers: dict[str, str], widest: int) -> None:
         super().__init__(program, target, phase, helpers, widest)
+        self.registers: dict[int, list[str]] = {}
+        """Values of small elements that lie in 32-bit registers, several in each, by id."""
         self._types: dict[str, str] = {}
         """Types of vectors that were loaded, by name."""
 
@@ -38,7 +40,7 @@ class VectorAccess(CFamilyEmitter):
         sizes = chunks(mem, out.lanes)
         if max(sizes) == 1:
             return None
-        m, texts = memory(mem.dtype), []
+        m, texts, words = memory(mem.dtype), [], []
         for start, n in _starts(sizes):
             i = mem.offset + start
             if n == 1:
@@ -57,6 +59,9 @@ class VectorAccess(CFamilyEmitter):
             self._types[q] = t
             self.line(f"{t} {q} = {text};")
             texts += self._elements(q, m, n)
+            words += [q] if n * m.size == 4 else [f"{q}.{x}" for x in _MEMBERS[: n * m.size // 4]]
+        if m.size < 4 and 1 not in sizes:
+            self.registers[out.id] = words
         return texts
 
     def store_whole(self, mem: Mem, at: Val, value: Val) -> bool:

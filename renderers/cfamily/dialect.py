@@ -59,9 +59,29 @@ class Dialect(ABC):
         """The scalar `x` of thread `thread ^ distance` (languages with groups of threads)."""
         raise self._no_groups("shuffles")
 
+    def copy_async(self, s: Instr) -> None:
+        """Begin to copy elements into shared memory, beside the thread."""
+        raise self._no_copies()
+
+    def commit(self) -> None:
+        """Make a group of the copies begun since the last one."""
+        raise self._no_copies()
+
+    def wait(self, groups: int) -> None:
+        """Wait until at most so many groups of copies are under way."""
+        raise self._no_copies()
+
     def dot(self, s: Instr, out: Val) -> None:
         """Write an instruction of `targets.instructions`."""
         raise BuildError(f"{self.LANGUAGE.title} has no {s.attr}: leave out TC, or render for a target that has it")
+
+    def mma(self, s: Instr) -> None:
+        """Write an instruction of `targets.tensor_rows` (languages with tensor cores)."""
+        raise AssertionError(f"{self.LANGUAGE.title} has no tensor cores")
+
+    def ldmatrix(self, s: Instr) -> None:
+        """Write `ldmatrix` or `ldmatrix_t` (languages with tensor cores)."""
+        raise AssertionError(f"{self.LANGUAGE.title} has no tensor cores")
 
     def scale2(self, x: str, n: str, form: DType, width: int) -> str:
         """x · 2^n with one rounding."""
@@ -80,7 +100,7 @@ class Dialect(ABC):
         return False
 
     def native_half(self, way: str, name: str, x: str, width: int) -> str | None:
-        """'widen' a 16-bit float to float32 or 'narrow' it by an instruction, where the language has one."""
+        """'widen' a float of 16 or 8 bits to float32 or 'narrow' it by an instruction, where the language has one."""
         return None
 
     def moves_as(self, form: DType) -> DType:
@@ -134,6 +154,9 @@ class Dialect(ABC):
     def value(self, loaded: str, form: DType, width: int) -> str:
         """What `load_vector` gives as an operand of ?:, which wants equal types."""
         return loaded
+
+    def _no_copies(self) -> Exception:
+        return AssertionError(f"{self.LANGUAGE.title} has no asynchronous copies")
 
     def _no_groups(self, what: str) -> Exception:
         return AssertionError(f"{self.LANGUAGE.title} has no {what}: there are no threads in a group")

@@ -16,12 +16,12 @@ Write = Callable[..., str]
 
 
 def check(s: Instr) -> None:
-    """Refuse operands that the operation does not take, and arithmetic on 16-bit floats."""
+    """Refuse operands that the operation does not take, and arithmetic on floats of 16 and 8 bits."""
     a, first = s.args[0].dtype, PROGRAM_OPS[s.op].operands[0]
-    if a.kind not in first.kinds or (a.is_float and a.size == 2 and not first.halves):
+    if a.kind not in first.kinds or (a.narrow and not first.halves):
         types = ", ".join(v.type for v in s.args)
         raise BuildError(
-            f"{s.op}({types}) with attribute {s.attr!r} is not an operation of Programs: 16-bit floats are cast to float32 first"
+            f"{s.op}({types}) with attribute {s.attr!r} is not an operation of Programs: floats of 16 and 8 bits are cast to float32 first"
         )
 
 

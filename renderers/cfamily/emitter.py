@@ -15,12 +15,12 @@ from typing import ClassVar
 from ...ir.dtypes import DType, bool_, float32, index, int32
 from ...ir.errors import BuildError
 from ...program.abi import arguments
-from ...program.ops import READS, WRITES
-from ...program.program import Block, For, Instr, Mem, Phase, Program, Roles, Val, statements
+from ...program.ops import ASYNCS, READS, WRITES
+from ...program.program import Block, For, Instr, Phase, Program, Roles, Val, statements, touched
 from ...targets.target import Target
 from ..ranges import INT32, inside, ranges
 from .dialect import Dialect, atom
-from .types import bits16, finite, form, memory, pieces, round_to, wrap
+from .types import bits_of, finite, form, memory, pieces, round_to, wrap
 
 STEP = "    "
 
@@ -152,26 +152,25 @@ class CFamilyEmitter(Dialect):
 
     def _name_pointers(self) -> dict[tuple[str, int, DType], str]:
         """Names of the places in scratch, shared memory and the workspace that the phase uses, in order."""
-        found = {
-            (m.space, m.base, memory(m.dtype)) for s in statements(self.phase.body) if isinstance(s, Instr) and isinstance(m := s.attr, Mem)
-        }
+        found = {(m.space, m.base, memory(m.dtype)) for s in statements(self.phase.body) if isinstance(s, Instr) for m, _ in touched(s)}
         places = sorted((p for p in found if p[0] != "param"), key=lambda p: (p[0], p[1], p[2].name))
         alone = [(space, base) for space, base, _ in places]
         return {p: f"{p[0]}{p[1]}" + (f"_{p[2].name}" if alone.count(p[:2]) > 1 else "") for p in places}
 
     def touched(self, how: str) -> set[tuple[str, int]]:
         """(space, base) of everything the phase stores to ('store') or loads from ('load'); base is 0 outside parameters."""
-        ops = {"store": WRITES, "load": READS}[how]
-        found = {s.mem for s in statements(self.phase.body) if isinstance(s, Instr) and s.op in ops}
+        ops = {"store": WRITES | ASYNCS, "load": READS | ASYNCS}[how]
+        some = (s for s in statements(self.phase.body) if isinstance(s, Instr) and s.op in ops)
+        found = {m for s in some for m, written in touched(s) if written == (how == "store")}
         return {(m.space, m.base if m.space == "param" else 0) for m in found}
 
     # constants ---------------------------------------------------------------------------------------------------------
     def literal(self, value: float, dtype: DType) -> str:
-        """A scalar constant of a form or of a 16-bit float."""
+        """A scalar constant of a form or of a float of 16 or 8 bits."""
         if dtype is bool_:
             return self.BOOLS[bool(value)]
-        if dtype.is_float and dtype.size == 2:
-            return f"({self.type(form(dtype))}){bits16(value, dtype):#06x}"
+        if dtype.narrow:
+            return f"({self.type(form(dtype))}){bits_of(value, dtype):#0{2 + 2 * dtype.size}x}"
         if dtype.is_float:
             x = round_to(value, dtype)
             return finite(x, "f" if dtype is float32 else "") if math.isfinite(x) else self.special(x, dtype)

@@ -1,31 +1,34 @@
-"""Conversions of the 16-bit storage types in C-like languages, in integer code unless the language has an instruction for it.
+"""Conversions of the storage types in C-like languages, in integer code unless the language has an instruction for it.
 
 The arithmetic is that of `renderers.llvm.half`: float16 after F. Giesen, "Float to half done quick" (2012); bfloat16 is the upper half of a
-float32. Subnormal float32 numbers must not be flushed to zero. A conversion is a function of a vector, so that kernels stay short."""
+float32; the 8-bit floats are converted as float16 is. Subnormal float32 numbers must not be flushed to zero. A conversion is a function of a vector, so that kernels stay short."""
 
 from __future__ import annotations
 
-from ...ir.dtypes import float32, float64, int32, int64, uint16, uint32
+import math
+
+from ...ir.dtypes import FORMATS, DType, FloatFormat, dtype, float32, float64, int32, int64, uint8, uint32
 from .emitter import CFamilyEmitter
+from .types import form
 
 
 def widen(e: CFamilyEmitter, x: str, name: str, width: int) -> str:
-    """float16 or bfloat16 bits as float32; exact."""
+    """The bits of a storage type as float32; exact."""
     native = e.native_half("widen", name, x, width)
     return (
         native
         if native is not None
-        else _call(e, f"widen_{name}", e.type(float32, width), e.type(uint16, width), plain(e, "widen", name, width), x, width)
+        else _call(e, f"widen_{name}", e.type(float32, width), e.type(_bits(name), width), plain(e, "widen", name, width), x, width)
     )
 
 
 def narrow(e: CFamilyEmitter, x: str, name: str, width: int) -> str:
-    """float32 as float16 or bfloat16 bits, rounded to nearest even; NaN stays NaN."""
+    """float32 as the bits of a storage type, rounded to nearest even; NaN stays NaN."""
     native = e.native_half("narrow", name, x, width)
     return (
         native
         if native is not None
-        else _call(e, f"narrow_{name}", e.type(uint16, width), e.type(float32, width), plain(e, "narrow", name, width), x, width)
+        else _call(e, f"narrow_{name}", e.type(_bits(name), width), e.type(float32, width), plain(e, "narrow", name, width), x, width)
     )
 
 
@@ -34,9 +37,16 @@ def plain(e: CFamilyEmitter, way: str, name: str, width: int) -> list[str]:
     return _widen(e, name, width) if way == "widen" else _narrow(e, name, width)
 
 
+def _bits(name: str) -> DType:
+    """The integer that holds the bits of a storage type."""
+    return form(dtype(name))
+
+
 def _widen(e: CFamilyEmitter, name: str, width: int) -> list[str]:
     u, f = e.type(uint32, width), e.type(float32, width)
-    bits = f"{u} bits = {e.convert('x', uint16, uint32, width)};"
+    bits = f"{u} bits = {e.convert('x', _bits(name), uint32, width)};"
+    if name in FORMATS:
+        return [bits, *_widen8(e, FORMATS[name], width)]
     if name == "bfloat16":
         return [bits, f"return {e.reinterpret('bits << 16', uint32, float32, width)};"]
     scaled = e.reinterpret("scaled", float32, uint32, width)
@@ -54,12 +64,14 @@ def _widen(e: CFamilyEmitter, name: str, width: int) -> list[str]:
 def _narrow(e: CFamilyEmitter, name: str, width: int) -> list[str]:
     u = e.type(uint32, width)
     bits = f"{u} bits = {e.reinterpret('x', float32, uint32, width)};"
+    if name in FORMATS:
+        return [bits, *_narrow8(e, FORMATS[name], width)]
     if name == "bfloat16":
         return [
             bits,
             f"{u} rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;",
             f"{u} out = {_pick(e, 'x != x', '(bits >> 16) | 0x40u', 'rounded', width)};",
-            f"return {e.convert('out', uint32, uint16, width)};",
+            f"return {e.convert('out', uint32, _bits(name), width)};",
         ]
     positive = e.reinterpret("magnitude", uint32, float32, width)
     return [
@@ -72,12 +84,41 @@ def _narrow(e: CFamilyEmitter, name: str, width: int) -> list[str]:
         f"{u} large = {_pick(e, 'magnitude > 0x7f800000u', '0x7e00u', '0x7c00u', width)};",
         f"{u} finite = {_pick(e, f'magnitude < {113 << 23:#x}u', 'small', 'normal', width)};",
         f"{u} out = {_pick(e, f'magnitude >= {(127 + 16) << 23:#x}u', 'large', 'finite', width)};",
-        f"return {e.convert('(out | sign)', uint32, uint16, width)};",
+        f"return {e.convert('(out | sign)', uint32, _bits(name), width)};",
+    ]
+
+
+def _widen8(e: CFamilyEmitter, f: FloatFormat, width: int) -> list[str]:
+    u, shift = e.type(uint32, width), 23 - f.mantissa
+    scaled = e.reinterpret("scaled", float32, uint32, width)
+    return [
+        f"{u} magnitude = bits & 0x7fu;",
+        f"{u} sign = (bits ^ magnitude) << 24;",
+        f"{e.type(float32, width)} scaled = {e.reinterpret(f'magnitude << {shift}', uint32, float32, width)} * 0x1p+{127 - f.bias}f;",
+        f"{u} special = {_pick(e, f'magnitude >= {f.top:#x}u', '0x7f800000u', '0u', width)};",
+        f"return {e.reinterpret(f'{scaled} | special | sign', uint32, float32, width)};",
+    ]
+
+
+def _narrow8(e: CFamilyEmitter, f: FloatFormat, width: int) -> list[str]:
+    """As float16: the number whose last bit is the smallest subnormal is `unit`."""
+    u, shift, unit = e.type(uint32, width), 23 - f.mantissa, (127 + 24 - f.bias - f.mantissa) << 23
+    rebase = (1 << 32) - ((127 - f.bias) << 23) + (1 << (shift - 1)) - 1
+    positive, plain = e.reinterpret("magnitude", uint32, float32, width), f"{math.ldexp(1.0, (unit >> 23) - 127)!r}f"
+    return [
+        f"{u} magnitude = bits & 0x7fffffffu;",
+        f"{u} sign = (bits ^ magnitude) >> 24;",
+        f"{u} normal = (magnitude + {rebase:#x}u + ((magnitude >> {shift}) & 1u)) >> {shift};",
+        f"{u} small = {e.reinterpret(f'{positive} + {plain}', float32, uint32, width)} - {unit:#x}u;",
+        f"{u} finite = {_pick(e, f'magnitude < {(128 - f.bias) << 23:#x}u', 'small', 'normal', width)};",
+        f"{u} large = {_pick(e, 'magnitude > 0x7f800000u', f'{f.nan:#x}u', f'{f.top:#x}u', width)};",
+        f"{u} out = {_pick(e, f'magnitude > {f.overflow:#x}u', 'large', 'finite', width)};",
+        f"return {e.convert('(out | sign)', uint32, uint8, width)};",
     ]
 
 
 def round_to_odd(e: CFamilyEmitter, x: str, width: int) -> str:
-    """float64 as float32, rounded to odd: rounding the result once more to a 16-bit type is then the same as rounding once."""
+    """float64 as float32, rounded to odd: rounding the result once more to a storage type is then the same as rounding once."""
     f, d, u = e.type(float32, width), e.type(float64, width), e.type(uint32, width)
     inexact, away = "(back < x) | (back > x)", f"{e.call('abs', ['back'], float64, width)} > {e.call('abs', ['x'], float64, width)}"
     if width > 1:  # masks as wide as float32

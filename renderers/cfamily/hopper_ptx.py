@@ -157,8 +157,9 @@ def box_out(rank: int) -> tuple[str, str]:
     return name, function(head, _asm(ptx, ', '.join(values)), host)
 
 
-_PTX = {"f16": "f32.f16.f16", "bf16": "f32.bf16.bf16", "tf32": "f32.tf32.tf32", "s8": "s32.s8.s8", "u8": "s32.u8.u8", "u8.s8": "s32.u8.s8", "s8.u8": "s32.s8.u8"}
-_HOST = {"f16": "F16", "bf16": "BF16", "tf32": "TF32", "s8": "S8", "u8": "U8"}
+_PTX = {"f16": "f32.f16.f16", "bf16": "f32.bf16.bf16", "tf32": "f32.tf32.tf32", "e4m3": "f32.e4m3.e4m3", "e5m2": "f32.e5m2.e5m2", "e4m3.e5m2": "f32.e4m3.e5m2", "e5m2.e4m3": "f32.e5m2.e4m3",
+    "s8": "s32.s8.s8", "u8": "s32.u8.u8", "u8.s8": "s32.u8.s8", "s8.u8": "s32.s8.u8"}
+_HOST = {"f16": "F16", "bf16": "BF16", "tf32": "TF32", "e4m3": "E4M3", "e5m2": "E5M2", "s8": "S8", "u8": "U8"}
 
 
 def product(what: WarpgroupProduct) -> tuple[str, str]:

@@ -21,7 +21,7 @@ from .groups import GroupEmitter
 from .types import memory
 
 LANGUAGE = language("opencl")
-OPS = ops.table(LANGUAGE.groups)
+OPS = ops.table(LANGUAGE)
 """What writes each operation of Programs."""
 PLAIN = "PLAIN_OPENCL"
 """Defined where a text is checked by what knows nothing but OpenCL."""

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from ...ir.dtypes import bool_, index, int64
 from ...ir.errors import BuildError
-from ...program.ops import COMPARISONS, GROUPED, READS, TWIN_ONLY, WRITES
+from ...program.ops import COMPARISONS, MATRIX_LOADS, OPS, READS, TWIN_ONLY, WRITES
 from ...program.program import Instr
+from ...targets.languages import Language
 from . import conversions, lanes, memory
 from .dialect import atom
 from .division import divmod_, quot
@@ -173,12 +174,32 @@ def _dot(e: CFamilyEmitter, s: Instr) -> None:
     e.dot(s, s.result)
 
 
+def _mma(e: CFamilyEmitter, s: Instr) -> None:
+    e.mma(s)
+
+
+def _ldmatrix(e: CFamilyEmitter, s: Instr) -> None:
+    e.ldmatrix(s)
+
+
 def _elementary(e: CFamilyEmitter, s: Instr) -> None:
     raise BuildError(f"{s.op} reached the renderer: lower the kernel with expand=True")
 
 
 def _barrier(e: CFamilyEmitter, s: Instr) -> None:
     e.barrier()
+
+
+def _copy_async(e: CFamilyEmitter, s: Instr) -> None:
+    e.copy_async(s)
+
+
+def _commit(e: CFamilyEmitter, s: Instr) -> None:
+    e.commit()
+
+
+def _wait(e: CFamilyEmitter, s: Instr) -> None:
+    e.wait(s.number)
 
 
 _EVERY: Table = {
@@ -206,14 +227,19 @@ _EVERY: Table = {
     "extract": lanes.extract,
     "insert": lanes.insert,
     "shuffle": lanes.shuffle,
-    **dict.fromkeys(READS, memory.load),
+    **dict.fromkeys(READS - MATRIX_LOADS, memory.load),
+    **dict.fromkeys(MATRIX_LOADS, _ldmatrix),
+    "mma": _mma,
     **dict.fromkeys(WRITES, memory.store),
     "prefetch": memory.prefetch,
     "barrier": _barrier,
     "shfl_xor": _shuffle_xor,
+    "copy_async": _copy_async,
+    "commit": _commit,
+    "wait": _wait,
 }
 
 
-def table(groups: bool) -> Table:
-    """What writes each operation in a language with, or without, groups of threads."""
-    return _EVERY if groups else {name: write for name, write in _EVERY.items() if name not in GROUPED}
+def table(language: Language) -> Table:
+    """What writes each operation that a language has."""
+    return {name: write for name, write in _EVERY.items() if not OPS[name].needs or getattr(language, OPS[name].needs)}

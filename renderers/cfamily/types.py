@@ -1,6 +1,6 @@
 """Element types and constants as the C-like languages see them.
 
-A value's *form* is the type its elements have in variables: 16-bit floats are their bits, an int64 that is known to fit may be an
+A value's *form* is the type its elements have in variables: floats of 16 and 8 bits are their bits, an int64 that is known to fit may be an
 int32, and a bool in a vector is a signed integer of 0 or -1 (as comparisons of vectors give) of any size."""
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ UNSIGNED = {1: uint8, 2: uint16, 4: uint32, 8: uint64}
 
 
 def form(dtype: DType) -> DType:
-    """The form of a scalar of `dtype`: of 16-bit floats their bits."""
-    return uint16 if dtype.is_float and dtype.size == 2 else dtype
+    """The form of a scalar of `dtype`: of floats of 16 and 8 bits their bits."""
+    return UNSIGNED[dtype.size] if dtype.narrow else dtype
 
 
 def memory(dtype: DType) -> DType:
@@ -53,9 +53,9 @@ def round_to(value: Any, dtype: DType) -> float:
         return math.copysign(math.inf, x)
 
 
-def bits16(value: Any, dtype: DType) -> int:
-    """The bits of a number rounded once to a 16-bit float."""
-    return int(llvm_literal(value, dtype)) & 0xFFFF
+def bits_of(value: Any, dtype: DType) -> int:
+    """The bits of a number rounded once to a float of 16 or 8 bits."""
+    return int(llvm_literal(value, dtype)) & (1 << 8 * dtype.size) - 1
 
 
 def wrap(value: Any, dtype: DType) -> int:

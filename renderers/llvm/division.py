@@ -11,7 +11,9 @@ from .types import constant, type_of, vector
 def unsupported(s: Instr) -> BuildError:
     """The error for operands that the operation does not take."""
     types = ", ".join(a.type for a in s.args)
-    return BuildError(f"{s.op}({types}) with attribute {s.attr!r} is not an operation of Programs: 16-bit floats are cast to float32 first")
+    return BuildError(
+        f"{s.op}({types}) with attribute {s.attr!r} is not an operation of Programs: floats of 16 and 8 bits are cast to float32 first"
+    )
 
 
 def divmod_(e: LlvmEmitter, s: Instr) -> str:

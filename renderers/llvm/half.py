@@ -1,10 +1,12 @@
-"""Conversions of the 16-bit storage types, written so that no target needs a runtime function.
+"""Conversions of the storage types, written so that no target needs a runtime function.
 
 float16 uses the target's instructions where there are some (F16C, NEON), else integer arithmetic after F. Giesen, "Float to half
-done quick" (2012). bfloat16 is the upper half of a float32: a shift, and rounding to nearest even by carrying into bit 16."""
+done quick" (2012). bfloat16 is the upper half of a float32: a shift, and rounding to nearest even by carrying into bit 16.
+The 8-bit floats are converted as float16 is."""
 
 from __future__ import annotations
 
+from ...ir.dtypes import FORMATS, FloatFormat
 from .emitter import LlvmEmitter
 from .types import splat, vector
 
@@ -14,7 +16,9 @@ def _i(value: int, lanes: int, scalar: str = "i32") -> str:
 
 
 def widen(e: LlvmEmitter, x: str, name: str, lanes: int) -> str:
-    """float16 or bfloat16 bits (i16) as float32; exact."""
+    """The bits of a storage type as float32; exact."""
+    if name in FORMATS:
+        return _widen8(e, x, FORMATS[name], lanes)
     f32, i32, i16 = vector("float", lanes), vector("i32", lanes), vector("i16", lanes)
     if name == "float16" and "f16c" in e.target.features:
         half = vector("half", lanes)
@@ -34,7 +38,9 @@ def widen(e: LlvmEmitter, x: str, name: str, lanes: int) -> str:
 
 
 def narrow(e: LlvmEmitter, x: str, name: str, lanes: int) -> str:
-    """float32 as float16 or bfloat16 bits (i16), rounded to nearest even; NaN stays NaN."""
+    """float32 as the bits of a storage type, rounded to nearest even; NaN stays NaN."""
+    if name in FORMATS:
+        return _narrow8(e, x, FORMATS[name], lanes)
     f32, i32, i16 = vector("float", lanes), vector("i32", lanes), vector("i16", lanes)
     if name == "float16" and "f16c" in e.target.features:
         half = vector("half", lanes)
@@ -66,8 +72,41 @@ def narrow(e: LlvmEmitter, x: str, name: str, lanes: int) -> str:
     return e.emit(f"trunc {i32} {e.emit(f'or {i32} {out}, {sign}')} to {i16}")
 
 
+def _widen8(e: LlvmEmitter, x: str, f: FloatFormat, lanes: int) -> str:
+    f32, i32 = vector("float", lanes), vector("i32", lanes)
+    wide = e.emit(f"zext {vector('i8', lanes)} {x} to {i32}")
+    magnitude = e.emit(f"and {i32} {wide}, {_i(0x7F, lanes)}")
+    sign = e.emit(f"shl {i32} {e.emit(f'xor {i32} {wide}, {magnitude}')}, {_i(24, lanes)}")
+    low = e.emit(f"bitcast {i32} {e.emit(f'shl {i32} {magnitude}, {_i(23 - f.mantissa, lanes)}')} to {f32}")
+    scaled = e.emit(f"fmul {f32} {low}, {e.number(2.0 ** (127 - f.bias), lanes)}")
+    special = e.emit(f"icmp uge {i32} {magnitude}, {_i(f.top, lanes)}")
+    exponent = e.select(special, _i(0x7F800000, lanes), _i(0, lanes), "i32", lanes)
+    bits = e.emit(f"or {i32} {e.emit(f'bitcast {f32} {scaled} to {i32}')}, {exponent}")
+    return e.emit(f"bitcast {i32} {e.emit(f'or {i32} {bits}, {sign}')} to {f32}")
+
+
+def _narrow8(e: LlvmEmitter, x: str, f: FloatFormat, lanes: int) -> str:
+    f32, i32, shift = vector("float", lanes), vector("i32", lanes), 23 - f.mantissa
+    bits = e.emit(f"bitcast {f32} {x} to {i32}")
+    magnitude = e.emit(f"and {i32} {bits}, {_i(0x7FFFFFFF, lanes)}")
+    sign = e.emit(f"lshr {i32} {e.emit(f'xor {i32} {bits}, {magnitude}')}, {_i(24, lanes)}")
+    odd = e.emit(f"and {i32} {e.emit(f'lshr {i32} {magnitude}, {_i(shift, lanes)}')}, {_i(1, lanes)}")
+    rebased = e.emit(f"add {i32} {magnitude}, {_i(((f.bias - 127) << 23) + (1 << (shift - 1)) - 1, lanes)}")
+    normal = e.emit(f"lshr {i32} {e.emit(f'add {i32} {rebased}, {odd}')}, {_i(shift, lanes)}")
+    # adding the number whose last bit is the smallest subnormal leaves a subnormal's bits, rounded, at the bottom of the sum
+    unit = 24 - f.bias - f.mantissa
+    sum_ = e.emit(f"fadd {f32} {e.emit(f'bitcast {i32} {magnitude} to {f32}')}, {e.number(2.0**unit, lanes)}")
+    small = e.emit(f"sub {i32} {e.emit(f'bitcast {f32} {sum_} to {i32}')}, {_i((127 + unit) << 23, lanes)}")
+    is_small = e.emit(f"icmp ult {i32} {magnitude}, {_i((128 - f.bias) << 23, lanes)}")
+    is_large = e.emit(f"icmp ugt {i32} {magnitude}, {_i(f.overflow, lanes)}")
+    is_nan = e.emit(f"icmp ugt {i32} {magnitude}, {_i(0x7F800000, lanes)}")
+    large = e.select(is_nan, _i(f.nan, lanes), _i(f.top, lanes), "i32", lanes)
+    out = e.select(is_large, large, e.select(is_small, small, normal, "i32", lanes), "i32", lanes)
+    return e.emit(f"trunc {i32} {e.emit(f'or {i32} {out}, {sign}')} to {vector('i8', lanes)}")
+
+
 def round_to_odd(e: LlvmEmitter, x: str, lanes: int) -> str:
-    """float64 as float32, rounded to odd: rounding the result once more to a 16-bit type is then the same as rounding once."""
+    """float64 as float32, rounded to odd: rounding the result once more to a storage type is then the same as rounding once."""
     f64, f32, i32 = vector("double", lanes), vector("float", lanes), vector("i32", lanes)
     near = e.emit(f"fptrunc {f64} {x} to {f32}")
     back = e.emit(f"fpext {f32} {near} to {f64}")

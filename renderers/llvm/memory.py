@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...ir.errors import BuildError
-from ...program.ops import HINTS, READS, WRITES
+from ...program.ops import HINTS, READS, RENDERED, WRITES
 from ...program.program import Instr, Mem, Val
 from .emitter import LlvmEmitter
 from .types import SCALAR, memory, splat, suffix, type_of, vector
@@ -159,7 +159,7 @@ def prefetch(e: LlvmEmitter, s: Instr) -> str:
 
 
 OPS: dict[str, Callable[[LlvmEmitter, Instr], str]] = {
-    **dict.fromkeys(READS, load),
+    **dict.fromkeys(READS & RENDERED, load),
     **dict.fromkeys(WRITES, store),
     **dict.fromkeys(HINTS, prefetch),
 }

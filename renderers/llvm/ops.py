@@ -31,8 +31,8 @@ _MINMAX = {"f": {"max": "maximum", "min": "minimum"}, "i": {"max": "smax", "min"
 
 
 def _args(s: Instr) -> tuple[Val, ...]:
-    """The operands of arithmetic, which 16-bit floats cannot be."""
-    if s.args[0].dtype.is_float and s.args[0].dtype.size == 2:
+    """The operands of arithmetic, which floats of 16 and 8 bits cannot be."""
+    if s.args[0].dtype.narrow:
         raise unsupported(s)
     return s.args
 
@@ -146,10 +146,10 @@ def convert(e: LlvmEmitter, x: str, src: DType, to: DType, lanes: int) -> str:
     if src is to:
         return x
     a, b = vector(SCALAR[src.name], lanes), vector(SCALAR[to.name], lanes)
-    if src.is_float and src.size == 2:
+    if src.narrow:
         wide = half.widen(e, x, src.name, lanes)
         return convert(e, wide, src.compute, to, lanes)
-    if to.is_float and to.size == 2:
+    if to.narrow:
         narrow = half.round_to_odd(e, x, lanes) if src.name == "float64" else convert(e, x, src, to.compute, lanes)
         return half.narrow(e, narrow, to.name, lanes)
     if to.kind == "b":

@@ -7,15 +7,17 @@ import struct
 from functools import cache
 from typing import Any
 
-from ...ir.dtypes import DType
+from ...ir.dtypes import FORMATS, DType
 from ...program.program import Val
 
-# 16-bit floats are stored as i16 and widened by explicit code: arithmetic on LLVM's half and bfloat calls runtime functions
+# floats of 16 and 8 bits are stored as integers and widened by explicit code: arithmetic on LLVM's half and bfloat calls runtime functions
 SCALAR = {
     "float64": "double",
     "float32": "float",
     "float16": "i16",
     "bfloat16": "i16",
+    "float8_e4m3": "i8",
+    "float8_e5m2": "i8",
     "int64": "i64",
     "int32": "i32",
     "int16": "i16",
@@ -63,6 +65,9 @@ def literal(value: Any, dtype: DType) -> str:
         return str(_pack("<e", "<h", value))
     if dtype.name == "bfloat16":
         return str(_bfloat16(value))
+    if dtype.name in FORMATS:
+        bits = FORMATS[dtype.name].bits(value)
+        return str(bits - ((bits & 0x80) << 1))
     if dtype.size == 4:
         value = struct.unpack("<f", struct.pack("<i", _pack("<f", "<i", value)))[0]
     return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"

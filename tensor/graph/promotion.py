@@ -1,4 +1,4 @@
-"""Types of results: the promotion rules of the array API standard, with 16-bit floats as the narrowest floats.
+"""Types of results: the promotion rules of the array API standard, with floats of 16 and 8 bits as storage types.
 
 Mixed integers and floats (which the standard leaves open) give the float. A Python number takes the kind it has and
 otherwise the type of the array beside it: `x_float32 * 2.5` stays float32."""
@@ -40,7 +40,7 @@ def promote(a: DType, b: DType) -> DType:
 def _floats(a: DType, b: DType) -> DType:
     if not (a.is_float and b.is_float):
         return a if a.is_float else b
-    if a.size == 2 and b.size == 2:  # float16 and bfloat16: neither holds the other
+    if a.size == b.size:  # float16 and bfloat16, or both 8-bit floats: neither holds the other
         return float32
     return a if a.size > b.size else b
 

@@ -6,8 +6,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from cuda_build import needs_nvdisasm, needs_nvrtc
 from tilewright import kernels, lower, opts, targets
+from tilewright.devices.cuda import sass
 from tilewright.heuristics import seeds
+from tilewright.ir import DeviceError
 from tilewright.ir.canonical import canonical
 from tilewright.ir.normalise import normalise
 from tilewright.lower import passes
@@ -108,6 +111,33 @@ def test_ptx_of_cuda(tune: Tune) -> None:
     pytest.importorskip("nvidia")
     text = stage(tune, "asm", "--target", "sm_90a")
     assert ".target sm_90a" in text and ".entry softmax_p0" in text
+
+
+@pytest.mark.slow
+@needs_nvrtc
+@needs_nvdisasm
+def test_machine_code_of_a_gpu_that_is_not_here(tune: Tune) -> None:
+    text = stage(tune, "sass", "--target", "sm_90a")
+    assert text.startswith("// softmax_p0: ") and " threads of " in text and " groups a multiprocessor (" in text
+    assert ".section\t.text.softmax_p0," in text and " SHFL.BFLY " in text
+    assert stage(tune, "ptx", "--target", "sm_90a") == stage(tune, "asm", "--target", "sm_90a")
+    whole = stage(tune, "all", "--target", "sm_90a")
+    assert "\n== asm\n" in whole and "\n== sass\n// softmax_p0: " in whole and "== ptx" not in whole
+
+
+@pytest.mark.parametrize(("name", "what"), [("sass", "SASS"), ("ptx", "PTX")])
+def test_other_targets_have_no_code_of_nvidia_gpus(tune: Tune, name: str, what: str) -> None:
+    done = tune(*SOFTMAX, "--target", "avx2", "--stage", name)
+    assert done.code == 3 and f"{what} is of NVIDIA GPUs (--target sm_90a), and avx2 is none" in done.err and not done.out
+
+
+def test_without_nvdisasm_the_stage_says_what_to_install(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing() -> Path:
+        raise DeviceError(f"nvdisasm, which reads a GPU's machine code, is not installed; {sass.INSTALL}")
+
+    monkeypatch.setattr(sass, "find", missing)
+    done = tune(*SOFTMAX, "--target", "sm_90a", "--stage", "sass")
+    assert done.code == 3 and "pip install 'tilewright[sass]'" in done.err
 
 
 def test_opencl_has_no_assembly(tune: Tune) -> None:

@@ -22,7 +22,8 @@ from tilewright.devices.cuda import device as cuda
 from tilewright.devices.cuda import find as cuda_find
 from tilewright.devices.cuda import nvrtc
 from tilewright.devices.cuda import probe as cuda_probe
-from tilewright.devices.cuda import run as cuda_run
+from tilewright.devices.cuda import session as cuda_session
+from tilewright.devices.cuda import timing as cuda_timing
 from tilewright.devices.cuda.device import CudaDevice, veto
 from tilewright.devices.cuda.host import Guarded, HostModule
 from tilewright.ir import BuildError, DeviceError, MeasureError, UsageError
@@ -419,7 +420,7 @@ class Clock:
 
 @needs_cxx
 def test_slow_calls_are_timed_one_by_one_over_rotated_buffers(device: FakeCudaDevice, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cuda_run, "_IDLE_S", 1000.0)
+    monkeypatch.setattr(cuda_session, "_IDLE_S", 1000.0)
     exe = device.load(device.build(source()), signature(), 1)
     clock = Clock(device, lambda i: (i + 1) * 1e-4)
     times = exe.time([[256, 512], [1024, 2048], [4096, 8192]], [1], 7)
@@ -448,24 +449,62 @@ def test_short_calls_are_timed_in_groups(device: FakeCudaDevice) -> None:
 def test_timing_stops_at_its_limit(device: FakeCudaDevice, monkeypatch: pytest.MonkeyPatch) -> None:
     exe = device.load(device.build(source()), signature(), 1)
     clock = Clock(device, lambda i: 0.5)
-    monkeypatch.setattr(cuda_run.time, "monotonic", lambda: clock.now)
+    monkeypatch.setattr(cuda_timing.time, "monotonic", lambda: clock.now)
     assert len(exe.time([[256, 512]], [1], 100, 1.6)) == 4
     assert len(exe.time([[256, 512]], [1], 100, 0.0)) == 1
 
 
+class Holding(cuda_session.CudaSession):
+    """The true holding kernel, as C++."""
+
+    def _build(self, text: str) -> bytes:
+        return text.encode()
+
+
+@needs_cxx
+def test_a_hold_ends_when_it_is_released_or_by_its_own_clock(device: FakeCudaDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fake driver runs a kernel in the call that launches it, so nobody could release one there: they end by the clock."""
+    monkeypatch.setattr(cuda_session, "HOLD_S", 2e-4)
+    s = Holding(device.driver, 0, device.target)
+    with s.held():
+        pass
+    assert not s.complete() and s._word[0] == 1 and s._word[1] >= 2e5  # cycles at 1 GHz
+    s.hold_clock()
+    assert 900 <= s.clocks["sm_mhz_held"] <= 1100
+    s._word[0] = 2  # released before it begins
+    with s.held():
+        pass
+    assert s.complete() and calls(device, "launch")[-1][5][1:] == (2, 200_000)
+
+
 @needs_nvrtc
-def test_the_gpu_is_kept_busy_by_a_kernel_of_so_many_cycles(device: FakeCudaDevice, monkeypatch: pytest.MonkeyPatch) -> None:
-    loaded: list[bytes] = []
-    launched: list[Any] = []
-    driver = device.driver
-    monkeypatch.setattr(driver, "load", lambda cubin: loaded.append(cubin) or "module")
-    monkeypatch.setattr(driver, "function", lambda module, name, n: (module, name, n))
-    monkeypatch.setattr(driver, "launch", lambda *args: launched.append(args))
-    s = cuda_run.CudaSession(driver, 0, device.target)
-    s.hold(1e-3)
-    s.hold(2e-3)
-    assert len(loaded) == 1 and loaded[0].startswith(b"\x7fELF")
-    assert launched == [(("module", "spin", 1), 1, 1, 0, (1_000_000,)), (("module", "spin", 1), 1, 1, 0, (2_000_000,))]  # at 1 GHz
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_the_holding_kernel_builds(arch: str) -> None:
+    _, log = nvrtc.compile(cuda_session.HOLD, arch)
+    assert nvrtc.resources(log)["hold"].stack == 0
+
+
+@needs_cxx
+def test_a_batch_whose_hold_ran_out_is_made_again(device: FakeCudaDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    exe = device.load(device.build(source()), signature(), 1)
+    Clock(device, lambda i: 1e-3)
+    done = iter([False, True])
+    monkeypatch.setattr(device._open(), "complete", lambda: next(done))
+    assert exe.time([[256, 512]], [1], 1) == pytest.approx([1e-3])
+    assert len(calls(device, "launch")) == 4 and next(done, None) is None
+
+
+@needs_cxx
+def test_no_more_is_queued_behind_a_hold_than_a_driver_takes(device: FakeCudaDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    exe = device.load(device.build(source()), signature(), 1)
+    Clock(device, lambda i: 1e-6)
+    monkeypatch.setattr(cuda_timing, "_DEPTH", 7)
+    exe.time([[256, 512]], [1], 20)
+    between, most = 0, 0
+    for name, *_ in calls(device, "launch", "record", "hold"):
+        between = 0 if name == "hold" else between + 1
+        most = max(most, between)
+    assert most <= 7 + 1  # and the first event
 
 
 # limits -------------------------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ctypes
 import enum
+import struct
 import sys
 import threading
 import types
@@ -13,9 +14,10 @@ from typing import Any
 
 import pytest
 from tilewright.devices.cuda import driver as cuda_driver
-from tilewright.devices.cuda.adapters import CudaBindings, PyCuda
+from tilewright.devices.cuda.adapters import CtypesDriver, CudaBindings
 from tilewright.devices.cuda.driver import FATAL, TEXTS, failure
 from tilewright.devices.cuda.open_driver import CHOICE, open_driver
+from tilewright.devices.cuda.pycuda_adapter import PyCuda
 from tilewright.ir import BuildError, DeviceError, MeasureError
 
 
@@ -115,12 +117,8 @@ class Api(types.ModuleType):
                 return types.SimpleNamespace(push=lambda: note("push"), pop=lambda: note("pop"))
 
         class Function:
-            def prepare(self, form: str) -> Function:
-                note("prepare", form)
-                return self
-
-            def prepared_call(self, grid: Any, block: Any, *args: int, shared_size: int) -> None:
-                note("prepared_call", grid, block, args, shared_size)
+            def _launch_kernel(self, grid: Any, block: Any, raw: bytes, shared: int, stream: None) -> None:
+                note("_launch_kernel", grid, block, struct.unpack(f"{len(raw) // 8}q", raw), shared, stream)
 
             def get_attribute(self, which: str) -> int:
                 note("get_attribute", which)
@@ -221,12 +219,16 @@ def test_bindings_open_once_a_thread(bindings: Bindings) -> None:
 def test_bindings_load_and_launch(bindings: Bindings) -> None:
     driver = CudaBindings()
     module = driver.load(b"\x7fELF")
-    function = driver.function(module, "k_p0", 2)
+    function = driver.function(module, "k_p0")
     driver.allow_shared(function, 100_000)
     assert driver.function_attribute(function, "NUM_REGS") == 40
-    driver.launch(function, 7, 128, 100_000, (1 << 40, -3))
+    start = driver.bind(function, 7, 128, 100_000, (1 << 40, -3))
+    assert bindings.names()[-1] == "cuFuncGetAttribute"
+    start()
     assert bindings.words == [1 << 40, -3]
     launch = bindings.calls[-1]
+    start()
+    assert bindings.calls[-1] == launch and bindings.words == [1 << 40, -3]
     assert launch[:9] == ("cuLaunchKernel", "function", 7, 1, 1, 128, 1, 1, 100_000) and launch[9] == 0 and launch[11:] == (0,)
     driver.unload(module)
     assert bindings.calls[1:5] == [
@@ -310,13 +312,16 @@ def test_pycuda_takes_its_context_off_the_stack_of_every_thread(pycuda: Api) -> 
 def test_pycuda_loads_and_launches(pycuda: Api) -> None:
     driver = PyCuda()
     module = driver.load(b"\x7fELF")
-    function = driver.function(module, "k_p0", 2)
+    function = driver.function(module, "k_p0")
     driver.allow_shared(function, 100_000)
     assert driver.function_attribute(function, "NUM_REGS") == 40
-    driver.launch(function, 7, 128, 100_000, (1 << 40, -3))
+    start = driver.bind(function, 7, 128, 100_000, (1 << 40, -3))
+    start()
+    start()
+    launch = ("_launch_kernel", (7, 1, 1), (128, 1, 1), (1 << 40, -3), 100_000, None)
     assert pycuda.calls[1:] == [
-        ("module_from_buffer", b"\x7fELF"), ("get_function", "k_p0"), ("prepare", "qq"), ("set_attribute", "attribute 8", 100_000),
-        ("get_attribute", "attribute 4"), ("prepared_call", (7, 1, 1), (128, 1, 1), (1 << 40, -3), 100_000),
+        ("module_from_buffer", b"\x7fELF"), ("get_function", "k_p0"), ("set_attribute", "attribute 8", 100_000), ("get_attribute", "attribute 4"),
+        launch, launch,
     ]  # fmt: skip
 
 
@@ -379,23 +384,43 @@ def fresh() -> Any:
     open_driver.cache_clear()
 
 
-def test_pycuda_goes_first(fresh: None, bindings: Bindings, pycuda: Api) -> None:
-    assert open_driver().name.startswith("pycuda") and not bindings.calls
+def test_cuda_bindings_go_first(fresh: None, bindings: Bindings, pycuda: Api) -> None:
+    assert open_driver().name.startswith("cuda-bindings") and not pycuda.calls
+
+
+def test_pycuda_goes_second(fresh: None, pycuda: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("cuda", "cuda.bindings", "cuda.bindings.driver"):
+        monkeypatch.setitem(sys.modules, name, None)
+    assert open_driver().name.startswith("pycuda")
 
 
 def test_the_variable_chooses(fresh: None, bindings: Bindings, pycuda: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(CHOICE, "cuda-bindings")
-    assert open_driver().name.startswith("cuda-bindings") and not pycuda.calls
+    monkeypatch.setenv(CHOICE, "pycuda")
+    assert open_driver().name.startswith("pycuda") and not bindings.calls
     open_driver.cache_clear()
     monkeypatch.setenv(CHOICE, "cupy")
-    with pytest.raises(DeviceError, match="TILEWRIGHT_CUDA_DRIVER=cupy: use one of pycuda, cuda-bindings"):
+    with pytest.raises(DeviceError, match="TILEWRIGHT_CUDA_DRIVER=cupy: use one of cuda-bindings, pycuda, ctypes"):
         open_driver()
 
 
-def test_without_either_package(fresh: None, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def no_package(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("pycuda", "cuda", "cuda.bindings", "cuda.bindings.driver"):
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(DeviceError, match=r"no package to talk to the NVIDIA driver.*tilewright\[cuda\].*tilewright\[pycuda\]"):
+
+
+def test_without_either_package(fresh: None, no_package: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ctypes needs neither; here it finds no driver, whatever this machine has."""
+    monkeypatch.setattr("tilewright.devices.cuda.libcuda.LIBRARY", "libcuda-of-nobody.so.1")
+    with pytest.raises(DeviceError, match=r"no NVIDIA driver here.*install the driver.*libcuda-of-nobody"):
+        open_driver()
+    with pytest.raises(DeviceError, match="no NVIDIA driver here"):
+        CtypesDriver()
+
+
+def test_a_chosen_package_that_is_missing(fresh: None, no_package: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(CHOICE, "pycuda")
+    with pytest.raises(DeviceError, match=r"TILEWRIGHT_CUDA_DRIVER=pycuda, which is not installed .*pip install pycuda, or leave"):
         open_driver()
 
 

@@ -32,6 +32,24 @@ K no_barrier(const float* a, float* b) {
     s[threadIdx.x] = a[threadIdx.x];
     b[threadIdx.x] = s[threadIdx.x / 2];
 }
+K exchanges_hide(const float* a, float* b) {
+    __shared__ float s[64];
+    s[threadIdx.x] = a[threadIdx.x];
+    __syncwarp();
+    b[threadIdx.x] = s[threadIdx.x ^ 32];
+}
+K polls(float* b) {
+    __shared__ int flag;
+    if (threadIdx.x == 0) flag = 0;
+    __syncthreads();
+    if (threadIdx.x == 40) flag = 7;
+    while (flag != 7) tilewright_host::poll(__LINE__, "a flag");
+    b[threadIdx.x] = flag;
+}
+K polls_forever(float* b) {
+    if (threadIdx.x == 40) while (b[0] == 0) tilewright_host::poll(__LINE__, "a flag");
+    __syncthreads();
+}
 K stale(const float* a, float* b) {
     __shared__ float s[64];
     if (blockIdx.x == 0) s[threadIdx.x] = a[threadIdx.x];
@@ -121,6 +139,28 @@ def test_a_missing_barrier_shows_in_the_other_order(module: HostModule) -> None:
     module.launch("no_barrier", 1, 64, [at(a), at(b)])
     module.launch("no_barrier", 1, 64, [at(a), at(c)], reverse=True)
     assert (b == a[np.arange(64) // 2]).all() and (b != c).any()
+
+
+def test_a_warp_runs_ahead_of_the_others(module: HostModule) -> None:
+    """Exchanges keep the lanes of a warp together, and not the warps: the barrier that is missing shows in each order."""
+    a = np.arange(1, 65, dtype=np.float32)
+    for reverse, late in ((False, slice(0, 32)), (True, slice(32, 64))):
+        b = np.zeros(64, np.float32)
+        module.launch("exchanges_hide", 1, 64, [at(a), at(b)], reverse=reverse)
+        assert np.isnan(b[late]).all() and (b != a[np.arange(64) ^ 32]).sum() == 32
+
+
+@BOTH
+def test_a_thread_that_polls_is_tried_again(module: HostModule, reverse: bool) -> None:
+    b = np.zeros(64, np.float32)
+    module.launch("polls", 1, 64, [at(b)], reverse=reverse)
+    assert (b == 7).all()
+
+
+def test_what_is_polled_for_in_vain_is_named(module: HostModule) -> None:
+    b = np.zeros(64, np.float32)
+    with pytest.raises(VerifyError, match=r"thread 40: polls in line \d+ for a flag, which never comes"):
+        module.launch("polls_forever", 1, 64, [at(b)])
 
 
 def test_shared_memory_does_not_outlive_a_group(module: HostModule) -> None:

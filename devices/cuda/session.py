@@ -1,0 +1,153 @@
+"""One open GPU a process: who may use it, how it is kept busy while work is queued, and how fast its clocks run."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import math
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ...ir.errors import MeasureError, TilewrightError
+from ...targets import Target
+from .clocks import nvml
+from .driver import Driver
+from .open_driver import open_driver
+
+_IDLE_S, _WAKE_S = 0.1, 0.02
+"""A GPU that was idle for so long has slow clocks, and is kept busy for so long before it is timed."""
+HOLD_S = 1.0
+"""The longest that a GPU is held, by its own clock: no kernel waits for ever, whatever becomes of this process."""
+_SAMPLE_S = 0.02
+_CLOCK_S = 100e-6
+"""A hold has to last so long for its clock to be known: %globaltimer may tick once a microsecond."""
+_NEVER = 1 << 62
+_WORDS = 4
+HOLD = """static __device__ long long nanoseconds() {
+#if defined(TILEWRIGHT_HOST)
+    return clock64();
+#else
+    long long t;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t));
+    return t;
+#endif
+}
+extern "C" __global__ void hold(volatile long long* word, long long number, long long cycles) {
+    const long long start = clock64(), began = nanoseconds();
+    while (word[0] < number && clock64() - start < cycles) {}
+    word[1] = clock64() - start;
+    word[2] = nanoseconds() - began;
+}
+"""
+"""Waits until the host writes `number`, or a higher one, or until so many cycles are over; then says how many cycles and nanoseconds it
+waited. A volatile load reads the host's memory each time (PTX ISA: ld.volatile is as ld.relaxed of system scope);
+%globaltimer counts nanoseconds (PTX ISA, special registers)."""
+
+
+class CudaSession:
+    """One GPU, open in this process. `lock` is held around every use: the driver's default stream is one."""
+
+    def __init__(self, driver: Driver, index: int, target: Target) -> None:
+        self.driver, self.index, self.target = driver, index, target
+        self.lock = threading.RLock()
+        self.clocks: dict[str, Any] = {}
+        """What `sample` found last."""
+        self._hold: Any = None
+        self._modules: list[Any] = []
+        self._word: Any = None
+        self._number = 0
+        self._busy = self._sampled = -math.inf
+        self.use()
+        self._khz = driver.attribute(index, "CLOCK_RATE")
+
+    def use(self) -> Driver:
+        """The driver, with this GPU as the calling thread's. Raises MeasureError after a fault."""
+        if self.driver.lost:
+            raise MeasureError(f"the GPU is lost to this process since {self.driver.lost}; go on in a new one")
+        self.driver.open(self.index)
+        return self.driver
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """The GPU waits while this is entered, and does what was queued meanwhile afterwards, with no gaps.
+
+        Nothing may be asked of the driver inside that waits for the GPU (memory, modules), and no more may be queued
+        than the driver takes without waiting: some hundred launches and events."""
+        self._spin(self._number + 1, HOLD_S)
+        try:
+            yield
+        finally:
+            self._number += 1
+            self._word[0] = self._number
+
+    def complete(self) -> bool:
+        """Once the GPU is done: whether the last hold ended because it was released, and not for taking too long."""
+        return bool(self._word[1] < self._cycles(HOLD_S))
+
+    def _cycles(self, seconds: float) -> int:
+        return int(seconds * self._khz * 1000)
+
+    def _spin(self, number: int, seconds: float) -> None:
+        if self._hold is None:
+            self._hold = self.kernel(HOLD, "hold")
+            host, self._device_word = self.driver.mapped(8 * _WORDS)
+            self._word = (ctypes.c_int64 * _WORDS).from_address(host)
+            self._word[:] = (0,) * _WORDS
+        self.driver.bind(self._hold, 1, 1, 0, (self._device_word, number, self._cycles(seconds)))()
+
+    def kernel(self, text: str, name: str) -> Any:
+        """A kernel of ours, for `Driver.bind`; it is kept as long as the session."""
+        module = self.use().load(self._build(text))
+        self._modules.append(module)
+        return self.driver.function(module, name)
+
+    def _build(self, text: str) -> bytes:
+        from . import nvrtc
+
+        return nvrtc.compile(text, self.target.cpu)[0]
+
+    def wake(self) -> None:
+        """See that the clocks are those of a GPU at work."""
+        if time.monotonic() - self._busy > _IDLE_S:
+            self._spin(_NEVER, _WAKE_S)
+            self.driver.wait()
+
+    def wait(self) -> None:
+        """Until the GPU is done."""
+        self.driver.wait()
+        self._busy = time.monotonic()
+
+    def sample(self) -> None:
+        """Read clocks, temperature and power, best while the GPU works: NVML asks the driver's management side and waits for no
+        kernel."""
+        if time.monotonic() - self._sampled > _SAMPLE_S:
+            found = self._management
+            self.clocks = found.read() if found is not None else {}
+            self._sampled = time.monotonic()
+
+    def hold_clock(self) -> None:
+        """Once the GPU is done: add the multiprocessors' clock during the last hold, where that was long enough to tell."""
+        cycles, nanoseconds = self._word[1], self._word[2]
+        if nanoseconds >= _CLOCK_S * 1e9:
+            self.clocks["sm_mhz_held"] = round(cycles * 1e3 / nanoseconds)
+
+    @functools.cached_property
+    def _management(self) -> Any:
+        try:
+            return nvml(self.driver.bus(self.index))
+        except TilewrightError:
+            return None  # figures beside a measurement: without them it is no worse
+
+
+@functools.lru_cache(maxsize=8)
+def _session(index: int, target: Target, pid: int) -> CudaSession:
+    return CudaSession(open_driver(), index, target)
+
+
+def session(index: int, target: Target) -> CudaSession:
+    """This process's session of a GPU."""
+    return _session(index, target, os.getpid())

@@ -1,0 +1,209 @@
+"""One schedule against PyTorch's own kernel, in turns.
+
+Each side is a process of its own, so that neither's threads, allocator or clocks are the other's, and each is timed by the clock that it
+would be timed by alone: native loops or `perf_counter` on processors, the device's events on GPUs. Both get the same random inputs. They
+take turns in bursts whose order swaps from round to round, with every pool of threads asleep before each; the first calls of a burst are
+dropped, and its lower quartile counts, since other work only ever adds time. What is compared is the pair of one round. Variables of the
+environment that slow libraries down are cleared (`environment`)."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...ir.errors import MeasureError, UsageError
+from ..stats import compare, median, noise, quartile
+from .environment import environment
+from .torch_side import has_twin
+
+if TYPE_CHECKING:
+    from ...devices import Device
+    from ...opts.opt import Opt
+
+ROUNDS = 10
+_BURST_S = 0.1
+_LEAST, _MOST = 5, 200
+_SLEEP_S = 0.06
+_TORCH_SIDE = Path(__file__).with_name("torch_side.py")
+_HOME_SIDE = "tilewright.measure.rival.home_side"
+_TELLS = "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)"
+
+
+@dataclass(frozen=True)
+class Versus:
+    """How a schedule compares with PyTorch. `ratio`: the median over the rounds of PyTorch's time over ours, above 1 ours is faster;
+    `noise`: half of its 95 % confidence interval, as a share of it; `significant`: it differs from 1 by more than the rounds differ among
+    themselves. `ours_s`, `theirs_s`: medians, in seconds a call. `difference`: the largest one between the two outputs, over the largest
+    element. `clocks`: what the device says of its clocks. `why`: how PyTorch failed; then nothing else is known."""
+
+    version: str = ""
+    ratio: float | None = None
+    noise: float | None = None
+    significant: bool = False
+    ours_s: float | None = None
+    theirs_s: float | None = None
+    rounds: int = 0
+    difference: float | None = None
+    clocks: Mapping[str, Any] = field(default_factory=dict)
+    why: str = ""
+
+    @property
+    def text(self) -> str:
+        """`1.12x as fast as PyTorch 2.9.0 ±1.5 % (1.2 ms), side by side in 10 rounds; outputs differ by 2e-7`."""
+        if self.ratio is None or self.noise is None or self.theirs_s is None:
+            return f"PyTorch could not: {self.why}"
+        share = f"±{100 * self.noise:.1f} %" if self.noise < 0.1 else f"±{100 * self.noise:.0f} %"
+        how = f"{self.ratio:.2f}x as fast as" if self.significant else f"as fast as (no clear difference, {self.ratio:.2f}x)"
+        what = f"{how} PyTorch {self.version} {share} ({1e3 * self.theirs_s:.4g} ms), in {self.rounds} rounds"
+        return f"{what}; outputs differ by {self.difference:.1g} of the largest"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, the same names."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__} | {"clocks": dict(self.clocks)}
+
+
+def check(kernel: str, dtype: str, device: Device, python: str = sys.executable) -> None:
+    """Raise UsageError, with the reason and the fix, where no comparison is possible: PyTorch is missing in the interpreter `python`,
+    has no twin of the kernel, or does not run on such a device."""
+    if not has_twin(kernel, dtype):
+        raise UsageError(f"PyTorch has no one call for {kernel} of {dtype}; leave --against out, or see `tune kernels` for others")
+    place(device)
+    try:
+        missing = subprocess.run([python, "-c", _TELLS], capture_output=True, timeout=60, check=False).returncode
+    except (OSError, subprocess.TimeoutExpired) as e:
+        raise UsageError(f"cannot run {python}: {e}; --against torch:PYTHON takes an interpreter that has PyTorch") from e
+    if missing:
+        raise UsageError(f"PyTorch is not installed in {python}: pip install 'tilewright[torch]', or name one that has it: --against torch:PYTHON")
+
+
+def place(device: Device) -> str:
+    """The device that PyTorch takes for one of ours. Raises UsageError for one that it does not share with us."""
+    if device.target.kind == "cpu":
+        return "cpu"
+    if device.target.lang == "cuda" and device.name.partition(":")[0] == "cuda":
+        return device.name
+    raise UsageError(f"PyTorch is compared on the devices cpu and cuda, not on {device.name}")
+
+
+def against_torch(
+    kernel: str,
+    shape: Mapping[str, int],
+    dtype: str,
+    opts: Sequence[Opt],
+    device: Device,
+    threads: int,
+    how: Rivalry | None = None,
+) -> Versus:
+    """Time a schedule of a named kernel (with its whole shape) and PyTorch's twin of it in turns. Raises MeasureError where our own side
+    fails; what PyTorch cannot do is told by the result."""
+    how = how or Rivalry()
+    job = {"kernel": kernel.partition(":")[0], "shape": dict(shape), "dtype": dtype, "threads": threads, "device": how.place or place(device)}
+    with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
+        job |= {"folder": folder, "inputs": _put_inputs(job, Path(folder)), "opts": [o.json for o in opts], "spec": how.spec or device.name}
+        env = environment(threads)
+        ours = Side([sys.executable, "-P", "-m", _HOME_SIDE], env, job)
+        theirs = None
+        try:
+            if "error" in ours.answer:
+                raise MeasureError(f"our own side failed: {ours.answer['error']}")
+            theirs = Side([how.python, str(_TORCH_SIDE)], env, job)
+            if "error" in theirs.answer:
+                return Versus(why=theirs.answer["error"])
+            pairs, clocks, why = _play(ours, theirs, how.rounds)
+        finally:
+            ours.close()
+            if theirs is not None:
+                theirs.close()
+        if why:
+            return Versus(theirs.answer["version"], why=why)
+        ratio, significant = compare([(b, a) for a, b in pairs])
+        between = median([a for a, _ in pairs]), median([b for _, b in pairs])
+        return Versus(theirs.answer["version"], ratio, noise(pairs), significant, *between, len(pairs), difference(Path(folder)), clocks)
+
+
+@dataclass(frozen=True)
+class Rivalry:
+    """How to compare: PyTorch's interpreter; rounds; `spec`: what `devices.get` takes in another process, where that is not the device's
+    name; `place`: PyTorch's device, where that is not the usual one."""
+
+    python: str = sys.executable
+    rounds: int = ROUNDS
+    spec: str = ""
+    place: str = ""
+
+
+class Side:
+    """One side's process, and its answer to the job."""
+
+    def __init__(self, command: list[str], env: dict[str, str], job: dict[str, Any]) -> None:
+        self._process = subprocess.Popen(
+            command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+        self.answer = self.ask(job)
+
+    def ask(self, order: dict[str, Any]) -> dict[str, Any]:
+        """Its answer to one line; {"error": ...} where it ended."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        try:
+            print(json.dumps(order), file=self._process.stdin, flush=True)
+            line = self._process.stdout.readline()
+        except BrokenPipeError:
+            line = ""
+        found: dict[str, Any] = json.loads(line) if line else {"error": f"its process ended (status {self._process.poll()})"}
+        return found
+
+    def close(self) -> None:
+        """End it."""
+        self._process.kill()
+        self._process.communicate()
+
+
+def _put_inputs(job: Mapping[str, Any], folder: Path) -> list[str]:
+    """Write the inputs where PyTorch finds them; their names, in order."""
+    import numpy as np
+
+    from ...kernels import make
+    from ..inputs import generate
+
+    arrays = generate(make(job["kernel"], job["shape"], job["dtype"]), {}, 0)
+    for name, a in arrays.items():
+        np.save(folder / f"{name}.npy", a if a.dtype.isbuiltin == 1 else a.astype(np.float32))
+    return list(arrays)
+
+
+def difference(folder: Path) -> float:
+    """The largest difference between the two outputs in a folder, over the largest element."""
+    import numpy as np
+
+    a, b = (np.load(folder / f"{n}.npy").astype(np.float64) for n in ("ours", "rival"))
+    return float(np.abs(a - b.reshape(a.shape)).max() / max(np.abs(a).max(), 1e-30))
+
+
+def _play(ours: Side, theirs: Side, rounds: int) -> tuple[list[tuple[float, float]], dict[str, Any], str]:
+    """(seconds a call of both in each round, clocks at the end, how PyTorch ended where it did). Raises MeasureError where we did."""
+    sides, calls = {"ours": ours, "theirs": theirs}, {"ours": _LEAST, "theirs": _LEAST}
+    pairs: list[tuple[float, float]] = []
+    clocks: dict[str, Any] = {}
+    for r in range(rounds + 1):
+        got = {}
+        for name in (("ours", "theirs"), ("theirs", "ours"))[r % 2]:
+            time.sleep(_SLEEP_S)
+            answer = sides[name].ask({"calls": calls[name]})
+            if "error" in answer:
+                if name == "ours":
+                    raise MeasureError(f"our own side failed: {answer['error']}")
+                return [], {}, str(answer["error"])
+            clocks = answer.get("clocks") or clocks
+            times = answer["times"]
+            got[name] = quartile(times[3 if len(times) > 6 else 1 :])
+            calls[name] = max(_LEAST, min(_MOST, int(_BURST_S / max(got[name], 1e-9))))
+        if r:  # the first round only finds how many calls make a burst
+            pairs.append((got["ours"], got["theirs"]))
+    return pairs, clocks, ""

@@ -1,0 +1,210 @@
+"""Sums of products that units of threads make by matrix instructions (`targets.tensor_rows`): what a sum's operands are, how the
+axes are dealt out for each of them, and what must hold.
+
+The accumulator is an ordinary distribution of the axes m and n over threads, copies and lanes, so whatever follows the sum needs to
+know nothing. Its operands are expressions of the kernel, evaluated at places that the instruction gives (`operand_plans`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import prod
+
+from ..ir.dtypes import DType
+from ..ir.errors import OptError
+from ..ir.node import Node, axes_of
+from ..ir.skippable import conjuncts
+from ..targets import Target, tensor_rows
+from ..targets.tensor_rows import Parts, TensorRow
+from .axis_plan import AxisPlan
+from .builder import ScheduleBuilder
+from .groups import check_size, family_sites
+from .loops import Loops
+from .neighbourhood import Neighbourhood
+from .nests import Nest
+from .opt import Opt, Opts, opt
+from .plans import TensorPlan
+from .schedule import Scheduled
+
+MAX_ACCUMULATORS = 128
+"""Registers of a thread that accumulators may take: as many again hold operands, addresses and what comes after the sum."""
+_DIGITS = {"float16": 11, "bfloat16": 8, "float32": 24, "int8": 8, "uint8": 8, "bool": 1}
+"""Significant binary digits of types: those of what is narrower fit a wider type exactly."""
+_TF32 = 11
+
+
+@dataclass(frozen=True, slots=True)
+class Factors:
+    """The operands of a sum of products, over m and k, and over n and k; casts that the instruction makes by itself are left out. Where
+    one of `conds` does not hold, nothing is added: both operands have to be zero there."""
+
+    a: Node
+    b: Node
+    conds: tuple[Node, ...] = ()
+
+
+def products(expr: Node) -> tuple[Node, tuple[Node, ...]]:
+    """What is summed, and where: `expr` without conditions outside of which it is zero (the last chunk of SPLITK has one)."""
+    conds: list[Node] = []
+    while expr.op == "where" and expr.src[2].op == "const" and expr.src[2].arg == 0:
+        conds += conjuncts(expr.src[0])
+        expr = expr.src[1]
+    return expr, tuple(conds)
+
+
+def factors(expr: Node, t: TensorPlan) -> Factors:
+    """The operands of the sum `t` of `expr`; OptError where it is no product of one thing over m and another over n."""
+    expr, conds = products(expr)
+    if expr.op != "mul":
+        raise OptError(f"{t.what}: {t.value} is not a sum of products")
+    if any({t.m, t.n} & axes_of(c) for c in conds):
+        raise OptError(f"{t.what}: which products of {t.value} count depends on {t.m.arg.name} or {t.n.arg.name}")
+    a, b = expr.src
+    if t.m in axes_of(b):
+        a, b = b, a
+    for x, mine, other in ((a, t.m, t.n), (b, t.n, t.m)):
+        found = axes_of(x)
+        if mine not in found or other in found:
+            raise OptError(f"{t.what}: one factor must run over {t.m.arg.name} and the other over {t.n.arg.name}, and none over both")
+        if t.k not in found:
+            raise OptError(f"{t.what}: both factors of {t.value} must run over {t.k.arg.name}")
+    return Factors(_bare(a, t.row.a), _bare(b, t.row.b), conds)
+
+
+def _bare(x: Node, to: DType) -> Node:
+    """`x` without a cast from the type that the instruction takes."""
+    return x.src[0] if x.op == "cast" and x.src[0].dtype is to else x
+
+
+def takes(row: TensorRow, c: DType, expr: Node) -> bool | None:
+    """Whether `row` can make a sum in `c` of the products `expr`: True, False where operands lose digits on the way (DOWNCONVERT), None
+    where it cannot."""
+    expr, _ = products(expr)
+    if expr.op != "mul" or c is not row.c:
+        return None
+    exact = [_fits(x, to, row.operands == "tf32") for x, to in zip(expr.src, (row.a, row.b), strict=True)]
+    return None if None in exact else all(exact)
+
+
+def _fits(x: Node, to: DType, tf32: bool) -> bool | None:
+    """Whether a factor has the type `to` exactly; None where it must not be made one."""
+    source = x.src[0].dtype if x.op == "cast" else x.dtype
+    if source is to and not tf32:
+        return True
+    if not to.is_float or not x.dtype.is_float:
+        return None
+    exact = _DIGITS.get(source.name, 64) <= (_TF32 if tf32 else _DIGITS[to.name])
+    return exact and (not source.is_float or tf32)
+
+
+def fitting_rows(target: Target, nest: Nest) -> list[tuple[TensorRow, bool]]:
+    """The rows of `target` that could make a sum of products, each with whether its operands keep all digits; those that do first."""
+    if nest.kind != "reduce" or nest.value is None or getattr(nest.value.expr, "combine", "") != "add":
+        return []
+    found = [(r, takes(r, nest.expr.dtype, nest.expr)) for r in tensor_rows.available(target)]
+    return sorted(((r, exact) for r, exact in found if exact is not None), key=lambda x: not x[1])
+
+
+def places(nest: Nest) -> Iterator[tuple[Node, Node, Node]]:
+    """(m, n, k) that a sum of products could be made along."""
+    a, b = (axes_of(x) for x in products(nest.expr)[0].src)
+    for m in nest.axes:
+        for n in nest.axes:
+            if m in a and m not in b and n in b and n not in a and m.arg.family != n.arg.family:
+                yield from ((m, n, k) for k in nest.reduce_axes if k in a and k in b)
+
+
+def unit_parts(row: TensorRow, operand: str, axis: str) -> Parts:
+    """How 'a', 'b' or 'c' of a row deals an axis out, outer to inner."""
+    return tuple(sorted((p for p in row.parts(operand) if p.axis == axis), key=lambda p: -p.stride))
+
+
+def operand_plans(s: Loops, t: TensorPlan, operand: str) -> dict[Node, AxisPlan]:
+    """How the axes of 'a' or 'b' are cut where that operand is evaluated: the threads are numbered as in the rest of the schedule, but
+    the instruction gives them other places."""
+    plans: dict[Node, AxisPlan] = {}
+    for letter, axis in (("m", t.m), ("n", t.n), ("k", t.k)):
+        unit = unit_parts(t.row, operand, letter)
+        if unit:
+            bits = next(p.bits for p in unit if p.kind == "thread")
+            numbers = next(x.var for x in s.threads if x.stride == bits)
+            plans[axis] = replace(s.plans[axis], dot=1, unit=unit, numbers=numbers)
+    return plans
+
+
+def act(s: ScheduleBuilder, o: Opt, t: TensorPlan, nest: Nest) -> None:
+    """Deal m and n out among units of threads, and k into steps of the instruction."""
+    if s.has("NOLOCAL"):
+        raise OptError(f"{o}: NOLOCAL asks for one thread a group, and {t.row.name} takes {t.row.unit}")
+    if any(x.row.unit != t.row.unit for x in s.tensors.values()):
+        raise OptError(f"{o}: another sum of the kernel is made by units of another size")
+    if t.m.arg.family == t.n.arg.family:
+        raise OptError(f"{o}: m and n must be axes of two families, not both of {t.m.arg.family}")
+    factors(nest.expr, t)
+    exact = takes(t.row, nest.expr.dtype, nest.expr)
+    if exact is None:
+        found = " by ".join(str((x.src[0] if x.op == "cast" else x).dtype) for x in products(nest.expr)[0].src)
+        raise OptError(f"{o}: {t.row.name} multiplies {t.row.a} by {t.row.b} into {t.row.c}; here it is {found} into {nest.expr.dtype}")
+    s.tensors[t.value] = t
+    steps = {x.k for x in s.tensors.values()}
+    for letter, axis in (("m", t.m), ("n", t.n)):
+        for site in family_sites(s, o, axis.arg.family):
+            if site not in steps:
+                s.plans[site] = s.plans[site].with_unit(str(o), unit_parts(t.row, "c", letter))
+    s.plans[t.k] = replace(s.plans[t.k], unit=(), threads=1, lanes=1).with_dot(str(o), t.row.k)
+    check_size(s, o)
+    s.effects |= {"REASSOC"} if t.row.c.is_float else set()
+    s.effects |= set() if exact else {"DOWNCONVERT"}
+
+
+def check(s: Scheduled) -> None:
+    """Raise OptError unless every sum that a matrix instruction makes finds its operands, its loops and its registers."""
+    for t in s.tensors.values():
+        nest = next(n for n in s.nests if n.name == t.value)
+        factors(nest.expr, t)
+        if nest.fills:
+            raise OptError(f"{t.what}: it would make {', '.join(nest.fills)} on the way; stage that where it gets a nest of its own, or not")
+        _check_axes(s, t, nest)
+        _check_loops(s, t, nest)
+        held = prod(p.trips for p in s.registers(nest) if p.axis in nest.axes) * t.row.c.size // 4
+        if held > MAX_ACCUMULATORS:
+            raise OptError(f"{t.what}: a thread would hold {held} accumulators, and at most {MAX_ACCUMULATORS} fit; UPCAST less, or LOCAL more")
+
+
+def _check_axes(s: Scheduled, t: TensorPlan, nest: Nest) -> None:
+    for axis in nest.reduce_axes:
+        plan = s.plans[axis]
+        if plan.upcast > 1:
+            raise OptError(f"{t.what}: UPCAST({axis.arg.name}) would keep partial sums; spell its steps out with UNROLL")
+        if plan.shared:
+            raise OptError(f"{t.what}: threads share {axis.arg.name} by GROUP; a unit of threads sums over it together")
+        if plan.masked and axis is not t.k:
+            raise OptError(f"{t.what}: the copies of {axis.arg.name} reach past its extent; take a number that divides it")
+    if not any(p.unit for a, p in s.plans.items() if a.arg.family == t.k.arg.family):
+        shared = next((o for o in s.opts if o.op in ("GROUP", "LOCAL") and o.on in (t.k.arg.name, t.k.arg.family)), None)
+        if shared is not None:
+            raise OptError(f"{t.what}: {shared} shares {t.k.arg.name} among threads; a unit of threads sums over it together")
+    for other in s.nests:
+        if other is not nest and t.k in other.all_axes:
+            raise OptError(f"{t.what}: {other.name} runs over {t.k.arg.name} as well, without the instruction; give it a site of its own")
+
+
+def _check_loops(s: Scheduled, t: TensorPlan, nest: Nest) -> None:
+    """Accumulators live in registers from the first product to the last."""
+    reducing: str | None = None
+    for p in s.loops(nest):
+        if p.axis in nest.reduce_axes and p.kind == "serial":
+            reducing = reducing or p.name
+        elif p.kind == "serial" and reducing is not None:
+            raise OptError(f"{t.what}: loop {reducing} of the sum runs outside loop {p.name}, so sums would leave registers: MOVE it inside")
+
+
+def propose(near: Neighbourhood) -> Iterator[Opts]:
+    """Matrix instructions for sums of products that have none yet."""
+    s = near.schedule
+    for nest in s.nests if "NOLOCAL" not in near.ops else ():
+        if nest.name in s.tensors:
+            continue
+        for row, _ in fitting_rows(s.target, nest):
+            for m, n, k in places(nest):
+                yield (opt("TC", nest.name, m=m.arg.name, n=n.arg.name, k=k.arg.name, row=row.name),)
