@@ -100,5 +100,6 @@ HopperAttr = MBar | BoxLoad | BoxStore | WarpgroupProduct
 
 
 def launch_registers(threads: int) -> int:
-    """The registers that a thread of a kernel with `__launch_bounds__(threads, 1)` starts with."""
-    return min(255, REGISTERS // threads // 8 * 8)
+    """The registers that a thread of a kernel with `__launch_bounds__(threads, 1)` starts with, where roles set their own: NVRTC gives
+    the share of a thread, and no more than setmaxnreg can name."""
+    return min(240, REGISTERS // threads // 8 * 8)

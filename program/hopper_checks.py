@@ -149,6 +149,8 @@ def _ranges(s: Roles, threads: int) -> str | None:
             return f"role {r.name} asks for {r.registers} registers: a multiple of 8 from 24 to 240"
         end = r.first + r.threads
         registers += r.threads * (r.registers or start)
+    if len({bool(r.registers) for r in s.roles}) > 1:
+        return "some roles set registers and some do not: the assembler ignores that"
     rest = threads - sum(r.threads for r in s.roles)
     if registers + rest * start > REGISTERS and any(r.registers > start for r in s.roles):
         return f"the roles ask for {registers + rest * start} registers, and a multiprocessor has {REGISTERS}"

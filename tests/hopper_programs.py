@@ -157,7 +157,7 @@ class _Writer:
     # the two ways ---------------------------------------------------------------------------------------------------------
     def in_roles(self) -> None:
         g, b = self.g, self.b
-        registers = (40, 232) if g.registers and g.consumers == 2 else (40, 0) if g.registers else (0, 0)
+        registers = (0, 0) if not g.registers else (40, 232) if g.consumers == 2 else (40, 240)
         with b.roles() as roles:
             with b.role(roles, "producer", 0, 128, registers[0]):
                 with b.when(b.op("eq", self.thread, b.const(0))):

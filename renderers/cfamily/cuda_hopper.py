@@ -65,9 +65,9 @@ class HopperEmitter(CFamilyEmitter):
 
     def _registers(self, r: Role) -> None:
         start = launch_registers(self.phase.threads)
-        if r.registers and r.registers != start:
+        if r.registers:
             self.depth += 1
-            self.line(self.call_hopper("registers_up" if r.registers > start else "registers_down", value=str(r.registers)) + ";")
+            self.line(self.call_hopper("registers_up" if r.registers >= start else "registers_down", value=str(r.registers)) + ";")
             self.depth -= 1
 
     def define(self, v: Val, exprs: list[str], mask: DType | None = None) -> None:
