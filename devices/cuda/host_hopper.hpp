@@ -1,5 +1,5 @@
-// Hopper's asynchronous units for CUDA text that runs as C++ on a processor: `host.hpp` comes first, then `host_tensor.hpp` where
-// there are products. mbarriers, boxes by TMA, wgmma, barriers of roles and clusters.
+// Hopper's asynchronous units for CUDA text that runs as C++ on a processor: `host.hpp` comes first. mbarriers,
+// boxes by TMA, wgmma, barriers of roles and clusters.
 //
 // What is asynchronous happens as late as it may. A box lands when all threads wait; until then its place holds 0xFF bytes (NaN).
 // wgmma reads shared memory when it is issued and once more when it is waited for: a difference is a fault, and so it is for a box that
@@ -7,6 +7,7 @@
 // knows who has fenced), nor is setmaxnreg.
 #pragma once
 #include <stdlib.h>
+#include "host_tensor.hpp"
 
 struct TensorMap;
 
@@ -252,7 +253,6 @@ static inline void wgmma_fence() {
 }
 static inline void wgmma_commit() { committed[now - threads]++; }
 
-#ifdef TILEWRIGHT_TENSOR
 using namespace tilewright_tensor;
 // How Hopper adds (targets/tensor_step.py): terms at once, bits, the exponent of a zero, the result
 template <class A> struct Adds { static constexpr int TERMS = 16, FRACTION = 25; typedef F32 C; };
@@ -260,6 +260,9 @@ template <> struct Adds<Tf32> { static constexpr int TERMS = 8, FRACTION = 25; t
 template <> struct Adds<E4m3> { static constexpr int TERMS = 32, FRACTION = 13; typedef E8m13 C; };
 template <> struct Adds<E5m2> { static constexpr int TERMS = 32, FRACTION = 13; typedef E8m13 C; };
 constexpr int NOTHING = -133;
+template <class A> struct Integer { static constexpr bool YES = false; };
+template <> struct Integer<S8> { static constexpr bool YES = true; };
+template <> struct Integer<U8> { static constexpr bool YES = true; };
 template <class A> static uint32_t float_sum(const Step& s, uint32_t sum, unsigned row, unsigned column) {
     typedef typename Adds<A>::C C;
     constexpr int TERMS = Adds<A>::TERMS, FRACTION = Adds<A>::FRACTION;
@@ -328,8 +331,7 @@ static void begin(void* d, unsigned count, const uint32_t* words, uint64_t a, ui
     together("wgmma", {a, b, add, (void*)same}, [&](Warpgroup& g) {
         Step* s = g.latest = (Step*)calloc(1, sizeof(Step));
         s->n = N, s->k = K, s->left = WARPGROUP, s->group = committed[t], s->add = add, s->a = a, s->b = b, s->a_there = !words;
-        s->read = same, s->value = Meaning<A, B, A::SIZE == 1 && Whole_number<A>::YES>::numbers_of;
-        s->sum = Meaning<A, B, A::SIZE == 1 && Whole_number<A>::YES>::sum;
+        s->read = same, s->value = Meaning<A, B, Integer<A>::YES>::numbers_of, s->sum = Meaning<A, B, Integer<A>::YES>::sum;
         s->ra = (uint32_t*)calloc((64 + N) * K, 4), s->rb = s->ra + 64 * K;
         s->x = (double*)calloc((64 + N) * K, 8), s->y = s->x + 64 * K;
         s->ex = (int*)calloc((64 + N) * K, 4), s->ey = s->ex + 64 * K;
@@ -399,7 +401,6 @@ template <unsigned N, unsigned K, class A, class B, int TA, int TB, class T, int
 static inline void wgmma(T (&d)[COUNT], const unsigned (&a)[4], uint64_t b, bool add) {
     begin<N, K, A, B, TA, TB>(d, COUNT, a, 0, b, add);
 }
-#endif
 
 static void nothing_under_way() {
     load_count = store_count = 0;

@@ -159,7 +159,7 @@ def box_out(rank: int) -> tuple[str, str]:
 
 _PTX = {"f16": "f32.f16.f16", "bf16": "f32.bf16.bf16", "tf32": "f32.tf32.tf32", "e4m3": "f32.e4m3.e4m3", "e5m2": "f32.e5m2.e5m2", "e4m3.e5m2": "f32.e4m3.e5m2", "e5m2.e4m3": "f32.e5m2.e4m3",
     "s8": "s32.s8.s8", "u8": "s32.u8.u8", "u8.s8": "s32.u8.s8", "s8.u8": "s32.s8.u8"}
-_HOST = {"f16": "F16", "bf16": "BF16", "tf32": "TF32", "e4m3": "E4M3", "e5m2": "E5M2", "s8": "S8", "u8": "U8"}
+_HOST = {"f16": "F16", "bf16": "Bf16", "tf32": "Tf32", "e4m3": "E4m3", "e5m2": "E5m2", "s8": "S8", "u8": "U8"}
 
 
 def product(what: WarpgroupProduct) -> tuple[str, str]:
@@ -175,7 +175,7 @@ def product(what: WarpgroupProduct) -> tuple[str, str]:
     assert what.a is not None or words == 4
     head = f"void {name}({element[0]} (&d)[{count}], {a}, unsigned long long b, bool add)"
     kinds = [_HOST[k] for k in (suffix.split(".") * 2)[:2]]
-    host = f"tilewright_hopper::wgmma<{row.n}, {row.k}, tilewright_hopper::{kinds[0]}, tilewright_hopper::{kinds[1]}, {int(across[0])}, {int(across[1])}>(d, a, b, add);"
+    host = f"tilewright_hopper::wgmma<{row.n}, {row.k}, tilewright_tensor::{kinds[0]}, tilewright_tensor::{kinds[1]}, {int(across[0])}, {int(across[1])}>(d, a, b, add);"
     return name, function(head, _product_asm(row, _PTX[suffix], element[1], what.a, what.b), host)
 
 
