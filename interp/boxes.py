@@ -13,7 +13,7 @@ from ..program.hopper import BoxLoad, BoxStore
 from ..program.maps import MapNumbers
 from ..program.program import Instr
 from .cluster import Flight
-from .group_memory import GroupBuffer
+from .group_buffer import GroupBuffer
 from .hopper_batch import HopperBatch
 from .ops import Array
 from .products import box_addresses
@@ -131,7 +131,10 @@ class BoxMover:
         """The elements of a box; zeros outside the array."""
         piece, (inside, where) = self.pieces[number], self._places(number, first)
         self._inside(number, where[inside], who)
-        if piece.shadow is not None and not ((piece.shadow.stamps[where[inside]] > 0) & (piece.shadow.stamps[where[inside]] <= piece.shadow.before)).all():
+        if (
+            piece.shadow is not None
+            and not ((piece.shadow.stamps[where[inside]] > 0) & (piece.shadow.stamps[where[inside]] <= piece.shadow.before)).all()
+        ):
             self.batch.cluster.statement = s
             self.batch.cluster.wrong(f"TMA reads {piece.name}, which no earlier phase has written there", who)
         out = np.zeros(inside.shape, piece.data.dtype)

@@ -108,10 +108,14 @@ class HopperBatch(ThreadBatch):
         """The group has ended."""
         for wg, held in self.holding.items():
             if held:
-                self.cluster.wrong("the group ends while a wgmma is under way: wgmma_wait is missing", self.rank * self.threads + wg * WARPGROUP)
+                self.cluster.wrong(
+                    "the group ends while a wgmma is under way: wgmma_wait is missing", self.rank * self.threads + wg * WARPGROUP
+                )
         for thread, groups in self.stores.items():
             if any(groups):
-                self.cluster.wrong("the group ends while TMA reads a box: box_commit and box_wait are missing", self.rank * self.threads + thread)
+                self.cluster.wrong(
+                    "the group ends while TMA reads a box: box_commit and box_wait are missing", self.rank * self.threads + thread
+                )
         self.cluster.over[self.rank] = True
 
     # mbarriers ------------------------------------------------------------------------------------------------------------
@@ -247,7 +251,9 @@ class HopperBatch(ThreadBatch):
             if acc.last.get(wg, 0) > self.done.get(wg, 0):
                 who = self.cluster.thread(self.rank, np.array([wg * WARPGROUP]))
                 self.cluster.statement = s
-                self.cluster.wrong("an accumulator is used before its products are done: no wgmma_commit and wgmma_wait cover them", int(who[0]))
+                self.cluster.wrong(
+                    "an accumulator is used before its products are done: no wgmma_commit and wgmma_wait cover them", int(who[0])
+                )
         return acc.data
 
     def _operand(self, o: Any, at: int, extent: int, k: int, who: Array) -> tuple[Array, Array]:

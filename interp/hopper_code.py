@@ -37,7 +37,11 @@ class HopperCoder(GroupCoder):
         for s in block.stmts:
             if isinstance(s, Roles):
                 self._roles(s, depth)
-            elif isinstance(s, For) and loops >= NESTED and any(isinstance(t, Instr) and t.op in _WAITS for b in bodies(s) for t in statements(b)):
+            elif (
+                isinstance(s, For)
+                and loops >= NESTED
+                and any(isinstance(t, Instr) and t.op in _WAITS for b in bodies(s) for t in statements(b))
+            ):
                 f = self._fresh("nested")
                 self._emit(depth, f"def {f}():")
                 self._for(s, depth + 1, 0)

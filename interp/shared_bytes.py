@@ -149,7 +149,11 @@ class SharedBytes:
             if wrong.any():
                 k = int(wrong.argmax())
                 self._fail(at[k], f"{what} {why}", who[k])
-        for actors, times, did in ((self.writer, self.written_at, "wrote"), (self.reader, self.read_at, "read"), (self.other, self.other_at, "read")):
+        for actors, times, did in (
+            (self.writer, self.written_at, "wrote"),
+            (self.reader, self.read_at, "read"),
+            (self.other, self.other_at, "read"),
+        ):
             actor = actors[at]
             known = (actor == NOBODY) | (self.clocks.seen[who, actor] >= times[at])
             if not known.all():

@@ -49,8 +49,8 @@ def decode(data: Any) -> Signature:
 
 def _map(data: Any) -> TensorMap:
     param, name, dims, strides, box, swizzle, offset = data
-    sizes = tuple(tuple(map(_get, xs)) for xs in (dims, strides))
-    return TensorMap(int(param), dtype(name), *sizes, tuple(int(x) for x in box), int(swizzle), _get(offset))
+    sizes = tuple(map(_get, dims)), tuple(map(_get, strides))
+    return TensorMap(int(param), dtype(name), sizes[0], sizes[1], tuple(int(x) for x in box), int(swizzle), _get(offset))
 
 
 def _groups(data: Any) -> tuple[tuple[int, ...], int, int, int]:

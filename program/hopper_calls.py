@@ -1,8 +1,8 @@
 """A function for each operation of Hopper's asynchronous units: what builds Programs calls these.
 
-    from tilewright.program import hopper_calls as hc
-    full = MBar(base=65536, count=3, arrivals=1)
-    hc.wait(b, full, slot, parity)
+from tilewright.program import hopper_calls as hc
+full = MBar(base=65536, count=3, arrivals=1)
+hc.wait(b, full, slot, parity)
 """
 
 from __future__ import annotations

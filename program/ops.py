@@ -110,7 +110,11 @@ def _tensor(name: str, operands: tuple[Operand, ...], **more: Any) -> Op:
 
 def _hopper(name: str, operands: tuple[Operand, ...] = (), attribute: Attribute = "none", **more: Any) -> Op:
     """An operation of Hopper's asynchronous units."""
-    return Op(name, operands, **{"dtype": None, "lanes": "one", "attribute": attribute, "effect": "warpgroup", "hoists": "never", "needs": "warpgroups", **more})
+    return Op(
+        name,
+        operands,
+        **{"dtype": None, "lanes": "one", "attribute": attribute, "effect": "warpgroup", "hoists": "never", "needs": "warpgroups", **more},
+    )
 
 
 _AT = Operand("at", INTEGERS, "one", same=False, index=True)

@@ -42,8 +42,8 @@ class Uniformity:
             elif isinstance(s, If):
                 self._scan(s.body, (*control, s.cond))
             elif isinstance(s, Roles):
-                for r in s.roles:
-                    self._scan(r.body, control)
+                for role in s.roles:
+                    self._scan(role.body, control)
             else:
                 self._from[s.var.id] = (s.lo, s.hi)
                 for c, r, start, end in zip(s.carried, s.results, s.init, s.yields, strict=True):

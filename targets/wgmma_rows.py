@@ -10,7 +10,7 @@ import functools
 
 from ..ir.dtypes import DType, bfloat16, float8_e4m3, float8_e5m2, float16, float32, int8, int32, uint8
 from .target import Target
-from .tensor_rows import TilePart, Parts, TensorRow
+from .tensor_rows import Parts, TensorRow, TilePart
 
 UNIT = 128
 ROWS_OF_M = 64

@@ -160,11 +160,7 @@ class _Writer:
         registers = (0, 0) if not g.registers else (40, 232) if g.consumers == 2 else (40, 240)
         with b.roles() as roles:
             with b.role(roles, "producer", 0, 128, registers[0]):
-                with b.when(b.op("eq", self.thread, b.const(0))):
-                    with b.loop("k", b.const(0), self.blocks) as k:
-                        slot, parity = self.ring(k.var)
-                        hc.wait(b, self.empty, slot, b.op("sub", b.const(1), parity))
-                        self.fill(slot, k.var)
+                self.produce()
             with b.role(roles, "consumers", 128, 128 * g.consumers, registers[1]):
                 warpgroup = b.op("sub", b.op("idiv", self.thread, attr=128), b.const(1))
                 first = b.op("eq", b.op("imod", self.thread, attr=128), b.const(0))
@@ -181,14 +177,21 @@ class _Writer:
                     k.yields = [out]
                 self.write(hc.result(b, k.results[0]), warpgroup, first)
 
+    def produce(self) -> None:
+        """One thread fills the slots as they become empty."""
+        b = self.b
+        with b.when(b.op("eq", self.thread, b.const(0))), b.loop("k", b.const(0), self.blocks) as k:
+            slot, parity = self.ring(k.var)
+            hc.wait(b, self.empty, slot, b.op("sub", b.const(1), parity))
+            self.fill(slot, k.var)
+
     def all_in_one(self) -> None:
         g, b = self.g, self.b
         warpgroup = b.op("idiv", self.thread, attr=128)
         first = b.op("eq", self.thread, b.const(0))
         count = -(-g.k // g.deep)
-        with b.when(first):
-            with b.loop("fill", b.const(0), b.const(min(g.slots, count))) as k:
-                self.fill(k.var, k.var)
+        with b.when(first), b.loop("fill", b.const(0), b.const(min(g.slots, count))) as k:
+            self.fill(k.var, k.var)
         acc = b.const(0 if g.c.is_int else 0.0, g.c, self.row.elements("c"))
         with b.loop("k", b.const(0), self.blocks, 1, [acc]) as k:
             slot, parity = self.ring(k.var)
@@ -287,5 +290,3 @@ class _Writer:
 def b_mod(b: Builder, x: Val, n: int) -> Val:
     """x modulo n."""
     return b.op("imod", x, attr=n)
-
-

@@ -66,7 +66,13 @@ class HostModule:
             getattr(self._library, f"tilewright_launch_{name}").restype = ctypes.c_char_p
 
     def launch(
-        self, name: str, groups: int | tuple[int, int], threads: int, args: Sequence[int | bytes], dynamic_shared: int = 0, reverse: bool = False
+        self,
+        name: str,
+        groups: int | tuple[int, int],
+        threads: int,
+        args: Sequence[int | bytes],
+        dynamic_shared: int = 0,
+        reverse: bool = False,
     ) -> None:
         """Run a grid of `groups` × `threads` threads to its end; `groups` may be (groups, how many of them are a cluster). `args`:
         addresses, integers, and tensor maps as bytes. Groups and threads go in ascending order, or `reverse`. Raises VerifyError with

@@ -69,8 +69,8 @@ class Spread:
             elif isinstance(s, If):
                 self._scan(s.body, around, (*control, s.cond))
             elif isinstance(s, Roles):
-                for r in s.roles:
-                    self._scan(r.body, around, control)
+                for role in s.roles:
+                    self._scan(role.body, around, control)
             else:
                 inside = (*around, s.var)
                 self.deepest = max(self.deepest, len(inside))

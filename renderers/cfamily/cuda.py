@@ -61,7 +61,9 @@ class CudaEmitter(HopperEmitter, cuda_tensor.TensorText, AsyncCopies, GroupEmitt
         asynchronous = self.phase.asynchronous
         if "shared" in self.spaces or asynchronous:
             size = "" if abi.dynamic_shared(self.signature, self.target) else str(self.shared)
-            shared = [f"    {'' if size else 'extern '}__shared__ __align__({1024 if asynchronous else 16}) {self.type(uint8)} shared[{size}];"]
+            shared = [
+                f"    {'' if size else 'extern '}__shared__ __align__({1024 if asynchronous else 16}) {self.type(uint8)} shared[{size}];"
+            ]
         cluster = f"__cluster_dims__({self.phase.cluster}, 1, 1) " if self.phase.cluster > 1 else ""
         head = f'extern "C" __global__ void {cluster}__launch_bounds__({self._bounds()}) {name}({", ".join(self.parameters())}) {{'
         return ["", head, *shared, *body, "}"]

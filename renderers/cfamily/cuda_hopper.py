@@ -59,7 +59,7 @@ class HopperEmitter(CFamilyEmitter):
             self.line(f"if ({cond}) {{ // {r.name}")
             self._registers(r)
             before, self._role = self._role, (r.first, r.threads)
-            self.inner(r.body)
+            self._inner(r.body)
             self._role = before
             self.line("}")
 
@@ -113,7 +113,7 @@ class HopperEmitter(CFamilyEmitter):
         self.need("shared_address", ptx.ADDRESS)
         self.need(name, text)
         d = self._arrays[acc.id] if self._ours(acc, s.result.depth) else self._array(s.result, self.of(acc))
-        left = self._words(a) if what.a is None else self._descriptor(what.a, a)
+        left = self._fragment_words(a) if what.a is None else self._descriptor(what.a, a)
         add = self.of(rest[0])[0] if rest else "true"
         self.line(f"{name}({d}, {left}, {self._descriptor(what.b, b)}, {add});")
         self._is(s.result, d)
@@ -132,7 +132,7 @@ class HopperEmitter(CFamilyEmitter):
     def _descriptor(self, o: SharedOperand, at: Val) -> str:
         return self.call_hopper("wgmma_operand", self.in_shared(o.base, at, o.dtype.size), str(o.lead), str(o.stride))
 
-    def _words(self, a: Val) -> str:
+    def _fragment_words(self, a: Val) -> str:
         """A fragment as an array of four 32-bit words."""
         u, size, pieces = self.type(uint32), a.dtype.size, self.lanes(a)
         name, n = self.fresh("w"), 4 // size
@@ -225,7 +225,7 @@ def _wait(e: Any, s: Instr) -> None:
 
 
 def _meet(e: Any, s: Instr) -> None:
-    first, threads = e._role
+    first, _threads = e._role
     (thread,) = e.of(e.phase.thread)
     # barrier 0 is __syncthreads; 1 to 8 are those of warpgroups, the others those of whole roles
     number = f"1 + {thread} / {WARPGROUP}" if s.number == WARPGROUP else str(9 + first // WARPGROUP % 7)
@@ -246,6 +246,9 @@ TABLE: Mapping[str, Callable[[Any, Instr], None]] = {
     "wgmma": lambda e, s: e.product(s, s.attr),
     "wgmma_result": lambda e, s: e.result(s),
     "meet": _meet,
-    **{name: _plain(name) for name in ("box_commit", "box_wait", "proxy_fence", "wgmma_fence", "wgmma_commit", "wgmma_wait", "cluster_barrier")},
+    **{
+        name: _plain(name)
+        for name in ("box_commit", "box_wait", "proxy_fence", "wgmma_fence", "wgmma_commit", "wgmma_wait", "cluster_barrier")
+    },
 }
 """What writes each operation; functions `(emitter, instr)`."""

@@ -235,10 +235,10 @@ class CFamilyEmitter(Dialect):
                 self.roles(s)
             else:
                 self.line(f"if ({self.of(s.cond)[0]}) {{")
-                self.inner(s.body)
+                self._inner(s.body)
                 self.line("}")
 
-    def inner(self, block: Block) -> None:
+    def _inner(self, block: Block) -> None:
         """Write a block one step further in."""
         self.depth += 1
         self.block(block)
@@ -255,7 +255,7 @@ class CFamilyEmitter(Dialect):
         self.line(
             f"for ({self.type(f)} {var} = {lo}; {var} < {hi}; {var} += {s.step}) {{ // {s.label.splitlines()[0] if s.label else ''}".rstrip()
         )
-        self.inner(s.body)
+        self._inner(s.body)
         self.depth += 1
         self._yield(s)
         self.depth -= 1

@@ -85,20 +85,14 @@ SIMPLE: dict[str, str] = {
     "box_wait": function(
         "void box_wait()", _asm("cp.async.bulk.wait_group.read %0;", '"n"(LEFT)'), "tilewright_hopper::box_wait(LEFT);", "int LEFT"
     ),
-    "proxy_fence": function(
-        "void proxy_fence()", _asm("fence.proxy.async.shared::cta;"), "tilewright_hopper::proxy_fence();"
-    ),
+    "proxy_fence": function("void proxy_fence()", _asm("fence.proxy.async.shared::cta;"), "tilewright_hopper::proxy_fence();"),
     "wgmma_fence": function("void wgmma_fence()", _asm("wgmma.fence.sync.aligned;"), "tilewright_hopper::wgmma_fence();"),
     "wgmma_commit": function("void wgmma_commit()", _asm("wgmma.commit_group.sync.aligned;"), "tilewright_hopper::wgmma_commit();"),
     "wgmma_wait": function(
         "void wgmma_wait()", _asm("wgmma.wait_group.sync.aligned %0;", '"n"(LEFT)'), "tilewright_hopper::wgmma_wait(LEFT);", "int LEFT"
     ),
-    "registers_up": function(
-        "void registers_up()", _asm("setmaxnreg.inc.sync.aligned.u32 %0;", '"n"(COUNT)'), "", "int COUNT"
-    ),
-    "registers_down": function(
-        "void registers_down()", _asm("setmaxnreg.dec.sync.aligned.u32 %0;", '"n"(COUNT)'), "", "int COUNT"
-    ),
+    "registers_up": function("void registers_up()", _asm("setmaxnreg.inc.sync.aligned.u32 %0;", '"n"(COUNT)'), "", "int COUNT"),
+    "registers_down": function("void registers_down()", _asm("setmaxnreg.dec.sync.aligned.u32 %0;", '"n"(COUNT)'), "", "int COUNT"),
     "meet": function(
         "void meet(unsigned int number, unsigned int threads)",
         _asm("barrier.sync %0, %1;", '"r"(number), "r"(threads)'),
@@ -125,7 +119,10 @@ def keep(element: str, count: int) -> tuple[str, str]:
     name = f"wgmma_keep_{element}_{count}"
     loop = f'for (int i = 0; i < {count}; i++) asm volatile("" : "+{letter}"(d[i]) :: "memory");'
     host = "tilewright_hopper::wgmma_keep(d);"
-    return name, f"{INLINE}void {name}({element} (&d)[{count}]) {{\n#ifdef TILEWRIGHT_HOST\n    {host}\n#else\n#pragma unroll\n    {loop}\n#endif\n}}"
+    return (
+        name,
+        f"{INLINE}void {name}({element} (&d)[{count}]) {{\n#ifdef TILEWRIGHT_HOST\n    {host}\n#else\n#pragma unroll\n    {loop}\n#endif\n}}",
+    )
 
 
 def box(rank: int, cast: bool) -> tuple[str, str]:
@@ -134,16 +131,15 @@ def box(rank: int, cast: bool) -> tuple[str, str]:
     xs = [f"x{i}" for i in range(rank)]
     at = ", ".join(f"%{3 + i}" for i in range(rank))
     more = ".multicast::cluster" if cast else ""
-    ptx = (
-        f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes{more} [%0], [%1, {{{at}}}], [%2]"
-        + (f", %{3 + rank};" if cast else ";")
+    ptx = f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes{more} [%0], [%1, {{{at}}}], [%2]" + (
+        f", %{3 + rank};" if cast else ";"
     )
     values = ['"r"(shared_address(to))', '"l"(&map)', '"r"(shared_address(bar))', *(f'"r"({x})' for x in xs)]
     values += ['"h"((unsigned short)groups)'] if cast else []
     parameters = ["void *to", "const TensorMap &map", "void *bar", *(["unsigned int groups"] if cast else []), *(f"int {x}" for x in xs)]
     numbers = f"int first[5] = {{{', '.join(xs)}}};"
     host = f"{numbers} tilewright_hopper::box_load(to, &map, bar, {'groups' if cast else '0'}, first);"
-    return name, function(f"void {name}({', '.join(parameters)})", _asm(ptx, ', '.join(values)), host)
+    return name, function(f"void {name}({', '.join(parameters)})", _asm(ptx, ", ".join(values)), host)
 
 
 def box_out(rank: int) -> tuple[str, str]:
@@ -154,11 +150,22 @@ def box_out(rank: int) -> tuple[str, str]:
     values = ['"l"(&map)', '"r"(shared_address(from))', *(f'"r"({x})' for x in xs)]
     host = f"int first[5] = {{{', '.join(xs)}}}; tilewright_hopper::box_store(&map, from, first);"
     head = f"void {name}(const TensorMap &map, const void *from, {', '.join(f'int {x}' for x in xs)})"
-    return name, function(head, _asm(ptx, ', '.join(values)), host)
+    return name, function(head, _asm(ptx, ", ".join(values)), host)
 
 
-_PTX = {"f16": "f32.f16.f16", "bf16": "f32.bf16.bf16", "tf32": "f32.tf32.tf32", "e4m3": "f32.e4m3.e4m3", "e5m2": "f32.e5m2.e5m2", "e4m3.e5m2": "f32.e4m3.e5m2", "e5m2.e4m3": "f32.e5m2.e4m3",
-    "s8": "s32.s8.s8", "u8": "s32.u8.u8", "u8.s8": "s32.u8.s8", "s8.u8": "s32.s8.u8"}
+_PTX = {
+    "f16": "f32.f16.f16",
+    "bf16": "f32.bf16.bf16",
+    "tf32": "f32.tf32.tf32",
+    "e4m3": "f32.e4m3.e4m3",
+    "e5m2": "f32.e5m2.e5m2",
+    "e4m3.e5m2": "f32.e4m3.e5m2",
+    "e5m2.e4m3": "f32.e5m2.e4m3",
+    "s8": "s32.s8.s8",
+    "u8": "s32.u8.u8",
+    "u8.s8": "s32.u8.s8",
+    "s8.u8": "s32.s8.u8",
+}
 _HOST = {"f16": "F16", "bf16": "Bf16", "tf32": "Tf32", "e4m3": "E4m3", "e5m2": "E5m2", "s8": "S8", "u8": "U8"}
 
 
@@ -169,7 +176,11 @@ def product(what: WarpgroupProduct) -> tuple[str, str]:
     suffix = row.name.split(".", 2)[2]
     words = row.elements("a") * row.a.size // 4
     across = (what.a is not None and what.a.across, what.b.across)
-    name = row.helper + ("_a" if what.a is None else "") + "".join(f"_{letter}" for letter, yes in zip(("ta", "tb"), across, strict=True) if yes)
+    name = (
+        row.helper
+        + ("_a" if what.a is None else "")
+        + "".join(f"_{letter}" for letter, yes in zip(("ta", "tb"), across, strict=True) if yes)
+    )
     element, count = ("float", "f") if row.c.is_float else ("int", "r"), row.elements("c")
     a = "const unsigned int (&a)[4]" if what.a is None else "unsigned long long a"
     assert what.a is not None or words == 4
