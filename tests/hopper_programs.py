@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from tilewright.ir.dtypes import DType, dtype, float32, int32
+from tilewright.ir.dtypes import DType, bool_, dtype, float32, int32
 from tilewright.ir.node import const
 from tilewright.program import hopper_calls as hc
 from tilewright.program.builder import Builder
@@ -101,7 +101,8 @@ class _Writer:
         self.row, size = rows, g.a.size
         self.staging = g.slots * g.slot_bytes
         tiles = self.staging + (g.rows * g.columns * 4 if g.staged else 0)
-        arrivals = g.consumers * g.cluster
+        # threads that read A by loads each tell when they are done; of a wgmma, which is one thing of 128 threads, one does
+        arrivals = g.consumers * g.cluster * (128 if g.a_registers else 1)
         self.full, self.empty = MBar(tiles, g.slots, 1), MBar(tiles + 8 * g.slots, g.slots, arrivals)
         self.shared = tiles + 16 * g.slots
         across = g.b_along == "n"
@@ -171,9 +172,7 @@ class _Writer:
                     out = self.multiply(k.carried[0], slot, warpgroup)
                     hc.commit(b)
                     hc.finish(b)
-                    with b.when(first):
-                        for rank in range(g.cluster):
-                            hc.arrive(b, self.empty, slot, b.const(rank) if g.cluster > 1 else None)
+                    self.release(slot, first)
                     k.yields = [out]
                 self.write(hc.result(b, k.results[0]), warpgroup, first)
 
@@ -184,6 +183,13 @@ class _Writer:
             slot, parity = self.ring(k.var)
             hc.wait(b, self.empty, slot, b.op("sub", b.const(1), parity))
             self.fill(slot, k.var)
+
+    def release(self, slot: Val, first: Val) -> None:
+        """Give a slot back to all producers of the cluster."""
+        g, b = self.g, self.b
+        with b.when(b.const(True, bool_) if g.a_registers else first):
+            for rank in range(g.cluster):
+                hc.arrive(b, self.empty, slot, b.const(rank) if g.cluster > 1 else None)
 
     def all_in_one(self) -> None:
         g, b = self.g, self.b

@@ -39,7 +39,7 @@ def render(program: Program, target: Target) -> str:
     return "\n".join([f"// {program.name} for {target.name}", *prelude(helpers), *kernels, ""])
 
 
-class CudaEmitter(HopperEmitter, cuda_tensor.TensorText, AsyncCopies, GroupEmitter):
+class CudaEmitter(HopperEmitter, AsyncCopies, GroupEmitter):
     """Writes one phase as a kernel."""
 
     LANGUAGE, TABLE = LANGUAGE, OPS

@@ -9,16 +9,16 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ...ir.dtypes import DType, float32, uint32
+from ...ir.dtypes import DType, uint32
 from ...program.hopper import WARPGROUP, BoxLoad, BoxStore, MBar, SharedOperand, WarpgroupProduct, launch_registers
 from ...program.program import For, Instr, Phase, Program, Role, Roles, Val, statements
 from ...targets.target import Target
 from . import hopper_ptx as ptx
+from .cuda_tensor import TensorText
 from .dialect import atom
-from .emitter import CFamilyEmitter
 
 
-class HopperEmitter(CFamilyEmitter):
+class HopperEmitter(TensorText):
     """The part of CUDA's emitter that writes Hopper's units."""
 
     def __init__(self, program: Program, target: Target, phase: Phase, helpers: dict[str, str], widest: int) -> None:
@@ -134,15 +134,8 @@ class HopperEmitter(CFamilyEmitter):
 
     def _fragment_words(self, a: Val) -> str:
         """A fragment as an array of four 32-bit words."""
-        u, size, pieces = self.type(uint32), a.dtype.size, self.lanes(a)
-        name, n = self.fresh("w"), 4 // size
-        if size == 4:
-            words = [self.reinterpret(x, float32, uint32, 1) for x in pieces]
-        else:
-            byte = f"({u})(unsigned char)" if size == 1 else f"({u})(unsigned short)"
-            groups = [pieces[i : i + n] for i in range(0, len(pieces), n)]
-            words = [" | ".join(f"{byte}{atom(x)}" + (f" << {8 * size * k}" if k else "") for k, x in enumerate(g)) for g in groups]
-        self.line(f"const {u} {name}[4] = {{{', '.join(words)}}};")
+        words, name = self.words(a), self.fresh("w")
+        self.line(f"const {self.type(uint32)} {name}[4] = {{{', '.join(words)}}};")
         return name
 
     def boxed(self, s: Instr, load: BoxLoad | BoxStore) -> None:
