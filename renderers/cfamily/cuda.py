@@ -24,7 +24,7 @@ from .emitter import prelude
 from .groups import GroupEmitter
 
 LANGUAGE = language("cuda")
-OPS = {**ops.table(LANGUAGE), "shuffle": cuda_tensor.shuffle}
+OPS = {**ops.table(LANGUAGE), "cast": cuda_tensor.cast, "shuffle": cuda_tensor.shuffle}
 """What writes each operation of Programs."""
 _REGISTERS, _WARP = 65536, 32
 
@@ -116,17 +116,12 @@ class CudaEmitter(cuda_tensor.TensorText, AsyncCopies, GroupEmitter):
         plain = super().extreme(op, "a", "b", form, width)
         t, name = self.type(form), f"{op}_{self.type(form)}"
         if form is float32:
-            body = self._instruction(
+            body = self.instruction(
                 f'float y;\n    asm("{op}.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));\n    return y;', f"return {plain};"
             )
         else:
             body = f"    return {plain};"
         return f"{self.need(name, f'{self.INLINE}{t} {name}({t} a, {t} b) {{{chr(10)}{body}{chr(10)}}}')}({a}, {b})"
-
-    @staticmethod
-    def _instruction(ptx: str, plain: str, least: int = 800) -> str:
-        """The body of a function: PTX of a compute capability (8.0) and above, or plain C++."""
-        return f"#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= {least}\n    {ptx}\n#else\n    {plain}\n#endif"
 
     def native_half(self, way: str, name: str, x: str, width: int) -> str | None:
         plain = half.plain(self, way, name, 1)
@@ -139,7 +134,7 @@ class CudaEmitter(cuda_tensor.TensorText, AsyncCopies, GroupEmitter):
         op = f"cvt.f32.{short}" if way == "widen" else f"cvt.rn.{short}.f32"
         f, u = self.type(float32), self.type(uint16)
         a, b = (u, f) if way == "widen" else (f, u)
-        body = self._instruction(f'{b} y;\n    asm("{op} %0, %1;" : "={result}"(y) : "{source}"(x));\n    return y;', "\n    ".join(plain))
+        body = self.instruction(f'{b} y;\n    asm("{op} %0, %1;" : "={result}"(y) : "{source}"(x));\n    return y;', "\n    ".join(plain))
         full = f"{way}_{name}"
         self.need(full, f"{self.INLINE}{b} {full}({a} x) {{\n{body}\n}}")
         return f"{full}({x})"
@@ -167,7 +162,7 @@ class CudaEmitter(cuda_tensor.TensorText, AsyncCopies, GroupEmitter):
                     f"return ({b})(magnitude > {f.overflow:#x}u ? large : y);",
                 ]
             )
-        body = self._instruction(ptx, "\n    ".join(plain), 890)
+        body = self.instruction(ptx, "\n    ".join(plain), 890)
         full = self.need(f"{way}_{name}", f"{self.INLINE}{b} {way}_{name}({a} x) {{\n{body}\n}}")
         return f"{full}({x})"
 
