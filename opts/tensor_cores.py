@@ -25,9 +25,9 @@ from .schedule import Scheduled
 
 MAX_ACCUMULATORS = 128
 """Registers of a thread that accumulators may take: as many again hold operands, addresses and what comes after the sum."""
-_DIGITS = {"float16": 11, "bfloat16": 8, "float32": 24, "int8": 8, "uint8": 8, "bool": 1}
+_DIGITS = {"float16": 11, "bfloat16": 8, "float8_e4m3": 4, "float8_e5m2": 3, "float32": 24, "int8": 8, "uint8": 8, "bool": 1}
 """Significant binary digits of types: those of what is narrower fit a wider type exactly."""
-_TF32, _TF32_EPS = 11, 2.0**-10
+_TF32 = 11
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +84,8 @@ def source(x: Node) -> DType:
 
 def takes(row: TensorRow, c: DType, operands: tuple[Node, Node]) -> bool | None:
     """Whether `row` can make a sum in `c` of products of `operands`: True, False where they lose digits on the way (DOWNCONVERT), None
-    where it cannot."""
-    if c is not row.c:
+    where it cannot. Two float32 factors become tf32 and nothing less (`ir.lower_precision`)."""
+    if c is not row.c or (row.operands != "tf32" and row.a.is_float and all(source(x) is float32 for x in operands)):
         return None
     exact = [_fits(x, to, row.operands == "tf32") for x, to in zip(operands, (row.a, row.b), strict=True)]
     return None if None in exact else all(exact)
@@ -192,12 +192,3 @@ def _check_loops(s: Scheduled, t: TensorPlan, nest: Nest) -> None:
             raise OptError(
                 f"{t.what}: loop {reducing} of the sum runs outside loop {p.name}, so sums would leave registers: MOVE it inside"
             )
-
-
-def coarseness(s: Scheduled) -> float:
-    """How many times as large errors may be as with the kernel's own types, because operands lose digits (DOWNCONVERT); else 1. The
-    tensor core cuts float32 to tf32, whose numbers are 2⁻¹⁰ apart at 1."""
-    eps = [
-        _TF32_EPS if t.row.operands == "tf32" else max(t.row.a.eps, t.row.b.eps) for sub in s.phases or (s,) for t in sub.tensors.values()
-    ]
-    return max(eps, default=0.0) / float32.eps if "DOWNCONVERT" in s.effects else 1.0

@@ -42,7 +42,8 @@ LOCAL = Option(
     docs=(
         Doc(
             "LOCAL(axis, n)",
-            "n threads of a group share a spatial axis. Each takes one vector's worth of neighbouring elements, then the next thread does.",
+            "n threads of a group share a spatial axis. Each takes one vector's worth of neighbouring elements, then the next thread does. "
+            "Along an axis of tensor cores' tiles, n counts warps ([below](#tensor-cores)).",
             groups=True,
         ),
     ),

@@ -217,6 +217,13 @@ TC = Option(
             "Do a sum of products by an instruction of the table in `targets/instructions.py` "
             "([below](#matrix-instructions)). `m` may be left out where the row's tile has one row.",
         ),
+        Doc(
+            "TC(sum, m=axis, n=axis, k=axis, row=name)",
+            "The threads of a warp make a sum of products together, by an instruction of tensor cores from the table in "
+            "`targets/tensor_rows.py` ([below](#tensor-cores)). `LOCAL` and `GROUP` of m and n then count warps, and `UPCAST` "
+            "counts the elements that a warp has.",
+            groups=True,
+        ),
     ),
     act=act,
     check=check,
