@@ -20,11 +20,11 @@ from ...targets.target import Target
 from . import cuda_tensor, half, ops
 from .cuda_async import AsyncCopies
 from .dialect import atom
-from .emitter import prelude
+from .emitter import Table, prelude
 from .groups import GroupEmitter
 
 LANGUAGE = language("cuda")
-OPS = {**ops.table(LANGUAGE), "cast": cuda_tensor.cast, "shuffle": cuda_tensor.shuffle}
+OPS: Table = {**ops.table(LANGUAGE), "cast": cuda_tensor.cast, "shuffle": cuda_tensor.shuffle}
 """What writes each operation of Programs."""
 _REGISTERS, _WARP = 65536, 32
 
