@@ -28,7 +28,7 @@ def fitting_rows(target: Target, nest: Nest, m: Node) -> list[TensorRow]:
     """The rows of `target` that could make a sum of products with `m` along its axis m: those of the operands' own types, or else those
     that keep all their digits, or else any."""
     operands = sides(products(nest.expr)[0], m)
-    found = [(r, takes(r, nest.expr.dtype, operands)) for r in tensor_rows.available(target)] if target.lang == "cuda" else []
+    found = [(r, takes(r, nest.expr.dtype, operands, target)) for r in tensor_rows.available(target)] if target.lang == "cuda" else []
     own = [r for r, exact in found if exact and [r.a, r.b] == [source(x) for x in operands] and r.operands != "tf32"]
     return own or [r for r, exact in found if exact] or [r for r, exact in found if exact is False]
 
