@@ -107,6 +107,11 @@ def _add_run(p: ArgumentParser) -> None:
         help="use: from the cache, else search (default; tune is the same); require: from the cache or fail (with --manifest this needs no device); record: measure the seed schedules only; refresh: search again",
     )
     p.add_argument("--retune", action="store_true", help="search again although a result is cached")
+    p.add_argument(
+        "--against",
+        metavar="torch[:PYTHON]",
+        help="time PyTorch's own kernel beside the best, in turns; PYTHON: an interpreter that has it",
+    )
     p.add_argument("--json", metavar="FILE", help="write the result as JSON (- is standard output)")
     p.add_argument("--quiet", action="store_true", help="no progress, only the result")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import prod
 
-from ..ir.dtypes import DType
+from ..ir.dtypes import DType, float32
 from ..ir.errors import OptError
 from ..ir.node import Node, axes_of
 from ..ir.skippable import conjuncts
@@ -27,7 +27,7 @@ from .schedule import Scheduled
 
 MAX_ACCUMULATORS = 128
 """Registers of a thread that accumulators may take: as many again hold operands, addresses and what comes after the sum."""
-_DIGITS = {"float16": 11, "bfloat16": 8, "float32": 24, "float8_e4m3": 4, "float8_e5m2": 3, "int8": 8, "uint8": 8, "bool": 1}
+_DIGITS = {"float16": 11, "bfloat16": 8, "float8_e4m3": 4, "float8_e5m2": 3, "float32": 24, "int8": 8, "uint8": 8, "bool": 1}
 """Significant binary digits of types: those of what is narrower fit a wider type exactly."""
 _TF32 = 11
 _SUM = 23
@@ -88,8 +88,8 @@ def source(x: Node) -> DType:
 
 def takes(row: TensorRow, c: DType, operands: tuple[Node, Node], target: Target) -> bool | None:
     """Whether `row` can make a sum in `c` of products of `operands`: True, False where digits are lost on the way (DOWNCONVERT), None
-    where it cannot."""
-    if c is not row.c:
+    where it cannot. Two float32 factors become tf32 and nothing less (`ir.lower_precision`)."""
+    if c is not row.c or (row.operands != "tf32" and row.a.is_float and all(source(x) is float32 for x in operands)):
         return None
     rule = row.rules.get(generation(target))
     keeps = rule is None or rule.fraction >= _SUM

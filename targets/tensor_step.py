@@ -54,6 +54,8 @@ RULES: dict[tuple[str, str], dict[str, Adding]] = {
         "blackwell": Adding(16, 25, -22, "f16"),
         "rtx-blackwell": Adding(16, 25, -22, "f16"),
     },
+    # wgmma keeps 13 bits of what it adds (the paper, and DeepGEMM, which adds to float32 every 128 of k)
+    ("fp8 wgmma", "float32"): {"hopper": Adding(32, 13, -133, "e8m13")},
     ("fp8", "float32"): {
         "ada": Adding(16, 13, -132, "e8m13"),
         "hopper": Adding(16, 25, -133, "f32", widened=True),

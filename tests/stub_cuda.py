@@ -17,7 +17,6 @@ import tempfile
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import pytest
 from cuda_build import needs_cxx
@@ -47,10 +46,11 @@ def has(package: str) -> bool:
         return False
 
 
-def needs_stub(test: Any) -> Any:
-    """Skips a test where the stub library cannot be built."""
-    reason = "the stub driver is built by gcc, on Linux"
-    return pytest.mark.skipif(_compiler() is None or not sys.platform.startswith("linux"), reason=reason)(needs_cxx(test))
+needs_stub = pytest.mark.skipif(
+    _compiler() is None or not sys.platform.startswith("linux") or bool(needs_cxx.args[0]),
+    reason="the stub driver is built by gcc and g++, on Linux",
+)
+"""Skips a test where the stub library cannot be built."""
 
 
 @functools.cache

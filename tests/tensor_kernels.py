@@ -37,7 +37,7 @@ class Sum:
 ROWS = {
     bfloat16: ("mma.m16n8k16.bf16",), float16: ("mma.m16n8k16.f16",), int8: ("mma.m16n8k32.s8",),
     float8_e4m3: ("mma.m16n8k32.e4m3",), float8_e5m2: ("mma.m16n8k32.e5m2",),
-    float32: ("mma.m16n8k8.tf32", "mma.m16n8k16.bf16", "mma.m16n8k16.f16"),
+    float32: ("mma.m16n8k8.tf32",),
 }  # fmt: skip
 
 
@@ -154,9 +154,10 @@ def draw(of: Sum, choose: Choose) -> Case:
     wishes += [[], [opt("TILE", "k", block)], [opt("UNROLL", "k", 2)], [opt("TILE", "k", 2 * block), opt("UNROLL", "k", 2)]][choose(4)]
     wishes += [opt("SPLITK", "k", 2)] * (choose(6) == 0) + [opt("SWIZZLE", "grid", 2)] * (choose(6) == 0)
     wishes += [opt("LOCAL", "z", 3)] * (choose(3) == 0)
+    depth = (1, 1, 2, 3)[choose(4)]
     for b in kernel.inputs:
         layout: dict[str, Any] = [{"pad": 0}, {"pad": 16 // b.dtype.size}, {"swizzle": 4}, {"swizzle": 8}, {"pad": 1}][choose(5)]
-        wishes += [opt("STAGE", b.name, at=("k", "n", "grid")[choose(3) // 2], order=("row", "panel")[choose(4) // 3], **layout)] * (
+        wishes += [opt("STAGE", b.name, at=("k", "n", "grid")[choose(3) // 2], order=("row", "panel")[choose(4) // 3], depth=depth, **layout)] * (
             choose(4) > 0
         )
     opts = legal(kernel, tuple(wishes), target)

@@ -5,7 +5,6 @@ driver. Memory, modules and events are plain handles."""
 
 from __future__ import annotations
 
-import ctypes
 import importlib
 import threading
 from collections.abc import Callable, Sequence

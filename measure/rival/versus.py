@@ -115,6 +115,7 @@ def against_torch(
     }
     with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
         job |= {"folder": folder, "inputs": _put_inputs(job, Path(folder)), "opts": [o.json for o in opts], "spec": how.spec or device.name}
+        job["compiled"] = how.compiled
         env = environment(threads)
         ours = Side([sys.executable, "-P", "-m", _HOME_SIDE], env, job)
         theirs = None
@@ -139,12 +140,13 @@ def against_torch(
 @dataclass(frozen=True)
 class Rivalry:
     """How to compare: PyTorch's interpreter; rounds; `spec`: what `devices.get` takes in another process, where that is not the device's
-    name; `place`: PyTorch's device, where that is not the usual one."""
+    name; `place`: PyTorch's device, where that is not the usual one; `compiled`: by Inductor, where that has the kernel."""
 
     python: str = sys.executable
     rounds: int = ROUNDS
     spec: str = ""
     place: str = ""
+    compiled: bool = False
 
 
 class Side:
