@@ -24,11 +24,13 @@ def _arm(name: str, cpu: str, cores: int, l1: int, l2: int, l3: int) -> Target:
     return Target(name, "llvm", "aarch64", cpu, _NEON, 16, 32, cores, l1, l2, l3)
 
 
-def nvidia(cpu: str, multiprocessors: int, shared: int, l2: int) -> Target:
+def nvidia(cpu: str, multiprocessors: int, shared: int, l2: int, clock: float = 0.0, bandwidth: float = 0.0) -> Target:
     """An NVIDIA GPU. `cpu` is what to compile for (sm_80); sizes are bytes; `shared` is what one group may ask for,
-    which is a KiB less than a multiprocessor has."""
+    which is a KiB less than a multiprocessor has. `clock` (cycles a second) and `bandwidth` (bytes a second): what its driver says."""
     features = frozenset({"fp16", "fp64"}) | tensor_features(cpu)
-    return Target(cpu, "cuda", "nvptx64", cpu, features, 16, 255, multiprocessors, 128 * _KIB, l2, l2, "gpu", shared, 1024, 32)
+    return Target(
+        cpu, "cuda", "nvptx64", cpu, features, 16, 255, multiprocessors, 128 * _KIB, l2, l2, "gpu", shared, 1024, 32, clock, bandwidth
+    )
 
 
 def tensor_features(cpu: str) -> frozenset[str]:

@@ -19,6 +19,9 @@ class Target:
     is the bytes that all cores share; `cores` is nominal for a named target and what this process may use (affinity
     and cgroup) for the host.
 
+    `clock` (cycles a second, the highest) and `bandwidth` (bytes a second of memory, nominal) are what a GPU's driver
+    says of it, 0 where nobody asked one: `gpu_rates.rates_of` knows the architecture's. They are no part of the key.
+
     `kind` is 'cpu' or 'gpu': whether parallel work is a few vector cores or thousands of threads; an OpenCL driver for processors is
     'cpu' and takes both forms. Languages with thread groups: `shared` is the bytes of shared memory a group may use, `max_threads` the
     largest group, `warp` how many threads exchange values by shuffles (1: no shuffles); on a GPU `registers` is per thread, `cores` the
@@ -40,6 +43,8 @@ class Target:
     shared: int = 0
     max_threads: int = 1
     warp: int = 1
+    clock: float = 0.0
+    bandwidth: float = 0.0
 
     def lanes(self, dtype: DType) -> int:
         """Elements of the compute type of `dtype` in one vector register, at least 1."""
