@@ -55,11 +55,12 @@ def search(device: CudaDevice, case: GpuCase, args: argparse.Namespace) -> tuple
     with tempfile.TemporaryDirectory() as folder:
         cache = Path(folder) / "cache.db"
         result = tilewright.tune(
-            case.kernel, shape=case.shape, dtype=case.dtype, device=device, budget=args.budget, trials=args.trials, cache=cache
-        )
+            case.kernel, shape=case.shape, dtype=case.dtype, device=device, budget=args.budget, trials=args.trials, cache=cache,
+            allow=case.allow,
+        )  # fmt: skip
     if result.t_min is None:
         raise DeviceError(f"{case.name}: {result.message}")
-    share = peak_share(result, args.device)
+    share = peak_share(result, args.device, bool(case.allow))
     told = {
         "tuning_seconds": round(result.seconds, 1),
         "to_95_s": near(result),

@@ -17,15 +17,16 @@ _WARP_SHARE = {"hopper": 0.6}
 "Benchmarking and Dissecting the Nvidia Hopper GPU Architecture")."""
 
 
-def tensor_times(kernel: Kernel, target: Target) -> dict[str, float]:
+def tensor_times(kernel: Kernel, target: Target, lossy: bool = False) -> dict[str, float]:
     """By sum of products that tensor cores of `target` can make: how many times the rate of its FMA units on float32 they reach. A sum
-    counts where the instruction's types are the kernel's own, or one factor's are and the other is a value that the kernel makes, as
-    attention's probabilities; float32 data do not become tf32. Empty for targets without tensor cores."""
+    counts where no factor loses digits on the way; with `lossy` (DOWNCONVERT is allowed) also where float32 becomes tf32, or the type
+    of 16 bits of the other factor. Empty for targets without tensor cores."""
     if not target.language.tensor_cores:
         return {}
     found: dict[str, float] = {}
     for n in flat(plain(kernel)):
-        rates = [_products(row, target) for row, exact in fitting_rows(target, n) if (exact or _half_exact(row, n)) and any(places(n))]
+        fits = (row for row, exact in fitting_rows(target, n) if exact or (lossy and (row.operands == "tf32" or _half_exact(row, n))))
+        rates = [_products(row, target) for row in fits if any(places(n))]
         if rates:
             found[n.name] = max(rates) / _FMAS.get(target.cpu, 128)
     return found
@@ -43,8 +44,8 @@ def _half_exact(row: TensorRow, nest: Nest) -> bool:
     return any(t is to and to.size < 4 for t, to in zip(types, (row.a, row.b), strict=True))
 
 
-def unit(kernel: Kernel, target: Target) -> str:
+def unit(kernel: Kernel, target: Target, lossy: bool = False) -> str:
     """What does the kernel's arithmetic at the peak that its roofline counts: 'tensor cores' or 'FMA units'; '' for processors."""
     if target.kind != "gpu":
         return ""
-    return "tensor cores" if tensor_times(kernel, target) else "FMA units"
+    return "tensor cores" if tensor_times(kernel, target, lossy) else "FMA units"
