@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ..ir.kernel import Kernel
+from ..ir.node import Node
 from ..opts.nests import Nest, flat, plain
-from ..opts.tensor_cores import fitting_rows, places, products
+from ..opts.tensor_cores import products, sides, takes
+from ..opts.tensor_moves import places
 from ..targets import Target
-from ..targets.tensor_rows import TensorRow, rate
+from ..targets.tensor_rows import TensorRow, available, rate
 from ..targets.tensor_step import generation
 
 _FMAS = {"sm_80": 64}
@@ -25,23 +29,25 @@ def tensor_times(kernel: Kernel, target: Target, lossy: bool = False) -> dict[st
         return {}
     found: dict[str, float] = {}
     for n in flat(plain(kernel)):
-        fits = (row for row, exact in fitting_rows(target, n) if exact or (lossy and (row.operands == "tf32" or _half_exact(row, n))))
-        rates = [_products(row, target) for row in fits if any(places(n))]
+        rates = [_products(row, target) for m, _, _ in places(n) for row in _rows(n, m, target, lossy)]
         if rates:
             found[n.name] = max(rates) / _FMAS.get(target.cpu, 128)
     return found
+
+
+def _rows(nest: Nest, m: Node, target: Target, lossy: bool) -> Iterator[TensorRow]:
+    """The rows that could make a sum of products with `m` along their axis m."""
+    operands = sides(products(nest.expr)[0], m)
+    for row in available(target):
+        exact = takes(row, nest.expr.dtype, operands)
+        if exact or (lossy and exact is False):
+            yield row
 
 
 def _products(row: TensorRow, target: Target) -> float:
     """How many products a multiprocessor of `target` adds in a cycle at most with operands of the row's types."""
     share = _WARP_SHARE.get(generation(target), 1.0) if row.unit == target.warp else 1.0
     return rate(row, target) * row.m * row.n * row.k / share
-
-
-def _half_exact(row: TensorRow, nest: Nest) -> bool:
-    """Whether one factor has the row's narrow type already."""
-    types = [x.src[0].dtype if x.op == "cast" else x.dtype for x in products(nest.expr)[0].src]
-    return any(t is to and to.size < 4 for t, to in zip(types, (row.a, row.b), strict=True))
 
 
 def unit(kernel: Kernel, target: Target, lossy: bool = False) -> str:
