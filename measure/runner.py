@@ -84,24 +84,34 @@ class Runner:
         return found
 
     def _prepare(self, data: Data) -> Bench:
+        from . import device_reference
         from .compare import Checker
+        from .exact import is_exact
         from .memory import Operands
         from .roofline import rotations
         from .verify import expectations, special_expectations
 
         kernel, vars = self.setup.kernel, self.setup.vars
         whole = data.kind == "whole"
+        reference = None
         if data.special:
             values = special.generate(kernel, vars, data.seed, wild=data.kind == "special", subnormal=data.subnormal)
-            expects = special_expectations(kernel, values, vars)
         else:
             values = inputs.generate(kernel, vars, data.seed, whole)
-            expects = expectations(kernel, values, vars, whole)
+            reference = device_reference.plan(kernel, self.device, values, whole and is_exact(kernel, vars))
+
+        def on_host() -> Checker:
+            expects = special_expectations(kernel, values, vars) if data.special else expectations(kernel, values, vars, whole)
+            return Checker(expects, self._checking())
+
         shapes = [inputs.shape(b, kernel, vars) for b in kernel.buffers]
         copies = rotations(kernel, vars, self.device.target) if batch.TIME in _STEPS.get(data.kind, (batch.TIME,)) else 1
         operands = Operands([b.name for b in kernel.buffers], [b.dtype for b in kernel.buffers], shapes, values, copies)
         order = [vars[s.arg.name] for s in kernel.symbols]
-        return Bench(self.device, self.setup.threads, operands, Checker(expects, self._checking()), order, Slots(None), data.kind)
+        checker = on_host() if reference is None else Checker({}, None)
+        bench = Bench(self.device, self.setup.threads, operands, checker, order, Slots(None), data.kind)
+        bench.reference, bench.otherwise = reference, on_host
+        return bench
 
     def _checking(self) -> Device | None:
         """The device that compares results, in the host's memory."""

@@ -20,9 +20,38 @@ from typing import Any
 
 Call = Callable[[], Any]
 KERNELS = frozenset(
-    "matmul matmul_nt matmul_tn matmul_mixed matmul_bias_relu matmul_bias_gelu batched_matmul matvec sum_rows sum_cols sum_all softmax "
-    "log_softmax layernorm layernorm_stats rmsnorm cross_entropy gelu add transpose conv2d max_pool2d argmax cumsum embedding "
-    "embedding_grad attention attention_full attention_window attention_grouped".split()
+    [
+        "matmul",
+        "matmul_nt",
+        "matmul_tn",
+        "matmul_mixed",
+        "matmul_bias_relu",
+        "matmul_bias_gelu",
+        "batched_matmul",
+        "matvec",
+        "sum_rows",
+        "sum_cols",
+        "sum_all",
+        "softmax",
+        "log_softmax",
+        "layernorm",
+        "layernorm_stats",
+        "rmsnorm",
+        "cross_entropy",
+        "gelu",
+        "add",
+        "transpose",
+        "conv2d",
+        "max_pool2d",
+        "argmax",
+        "cumsum",
+        "embedding",
+        "embedding_grad",
+        "attention",
+        "attention_full",
+        "attention_window",
+        "attention_grouped",
+    ]
 )
 """What has a twin in PyTorch: one call that computes the same from arrays of the same layout."""
 FLOATS = ("float32", "float16", "bfloat16", "float64")
