@@ -17,13 +17,14 @@ from ..ir.dtypes import DType, float32, float64, uint8
 from ..ir.errors import DeviceError, OptError, TilewrightError
 from ..ir.evaluation.bounded import ERROR, bounded
 from ..ir.evaluation.certainty import OVERFLOW
+from ..ir.evaluation.reference import SLACK
 from ..ir.functions import absolute, maximum
 from ..ir.kernel import Kernel
 from ..ir.node import Node, const
 from ..ir.operators import where
 from ..log import logger
 from .device_compare import DeviceExpect, element, trusted
-from .verify import HALF_SUBNORMAL, SLACK, TINY, expected
+from .verify import HALF_SUBNORMAL, TINY, expected
 
 if TYPE_CHECKING:
     import numpy as np

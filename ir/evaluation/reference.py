@@ -102,8 +102,8 @@ def evaluate_points(kernel: Kernel, inputs: Mapping[str, Array], count: int, see
     if not prefix:
         raise KernelError(f"kernel {kernel.name} has no axis that all of it shares: evaluate it whole")
     rng = np.random.default_rng(seed)
-    points = [{family: (at := int(rng.integers(n)), at + 1) for family, n in prefix} for _ in range(count)]
-    out = {}
+    points = [{family: (i := int(rng.integers(n)), i + 1) for family, n in prefix} for _ in range(count)]
+    out: dict[str, tuple[Array, Array, Array]] = {}
     results = _run(kernel, inputs, {}, Errors(SLACK), None, slices=points)
     for b in kernel.outputs:
         value, error = results[b.name].value.reshape(-1), results[b.name].error.reshape(-1)
