@@ -65,13 +65,13 @@ def _phase(s: Scheduled, chip: Chip, number: int) -> GpuEstimate:
     resident = resident_groups(s, chip, registers)
     items = prod(max(1, p.trips) for p in s.grid)
     at_once = max(1, min(items, resident * chip.cores))
-    work = group_work(s, chip, chip.latency)
+    work = group_work(s, chip, chip.latency, resident)
     moved = memory_bytes(s, work.fetches, at_once, chip)
     taken = items * sum(f.taken for f in work.fetches if not f.stored) + 1
     far = min(1.0, moved / taken)
     latency = chip.l2_latency + (chip.latency - chip.l2_latency) * far
     if latency < chip.latency:
-        work = group_work(s, chip, latency)
+        work = group_work(s, chip, latency, resident)
     spilled = max(0.0, registers - (s.regs or g.registers))
     work.issued *= 1 + g.spill * spilled / g.registers
     # the busiest multiprocessor: whole rounds of resident groups, and a last one with fewer
@@ -87,7 +87,7 @@ def _phase(s: Scheduled, chip: Chip, number: int) -> GpuEstimate:
     memory = moved / chip.memory
     names["memory"] = memory
     longest = max(cycles, memory)
-    total = longest + g.unhidden * (cycles + memory - longest) + chip.latency
+    total = longest + g.unhidden * max(0.0, sum(names.values()) - longest) + chip.latency
     waves = items / (resident * chip.cores)
     terms = tuple(
         Term(name, c / chip.clock, _why(name, work, resident, moved, chip)) for name, c in sorted(names.items(), key=lambda e: -e[1]) if c

@@ -32,7 +32,8 @@ class GroupWork:
     """One group, over its whole life. `issued`: instructions of warps; `float32`: those among them that need a unit for floats;
     `passes`: cycles of the shared memory and the first cache; `tensor`: cycles of the matrix units; `alone`: cycles that it
     would take by itself, its waits among them, but for copies through a ring; `ring`: what those would take; `near`: bytes
-    that it keeps under way while it waits (the most of its nests); `spilled`: bytes of its threads' own arrays that pass the L2."""
+    that it keeps under way while it waits (the most of its nests); `spilled`: bytes of its threads' own arrays that pass the L2;
+    `room`: bytes of the first cache that it has."""
 
     issued: float = 0.0
     float32: float = 0.0
@@ -42,12 +43,14 @@ class GroupWork:
     ring: float = 0.0
     near: float = 0.0
     spilled: float = 0.0
+    room: float = 0.0
     fetches: list[Fetch] = field(default_factory=list)
 
 
-def group_work(s: Scheduled, chip: Chip, latency: float) -> GroupWork:
-    """The work of one group; `latency`: cycles that a load from global memory takes."""
-    work = GroupWork()
+def group_work(s: Scheduled, chip: Chip, latency: float, resident: int) -> GroupWork:
+    """The work of one group; `latency`: cycles that a load from global memory takes; `resident`: groups that
+    share a multiprocessor, and its first cache."""
+    work = GroupWork(room=chip.costs.kept * chip.l1 / resident)
     for n in s.nests:
         if not n.empty:
             _nest(s, n, chip, latency, work)
@@ -69,7 +72,7 @@ def _keep(s: Scheduled, chip: Chip, work: GroupWork) -> None:
         work.issued += k.accesses * warps * (1 + g.addressed)
         work.passes += k.accesses * warps
         work.alone += k.accesses * g.chain
-    if private > g.kept:
+    if private > work.room:
         work.spilled += sum(k.accesses * g.word * s.group for k in found if k.private)
 
 
@@ -87,7 +90,7 @@ def _nest(s: Scheduled, n: Nest, chip: Chip, latency: float, work: GroupWork) ->
     for a in found:
         if tensor is not None and not a.stored:
             if a.stage is None:  # fragments are loaded element by element
-                work.fetches.append(direct(s, n, a, chip))
+                work.fetches.append(direct(s, n, a, chip, work.room))
                 waits = max(waits, a.times * (1 + a.depth))
             continue
         each = a.instructions * a.times
@@ -96,7 +99,7 @@ def _nest(s: Scheduled, n: Nest, chip: Chip, latency: float, work: GroupWork) ->
             passed += each * warps * warp_passes(s, a, g)
             continue
         passed += each * warps * max(1.0, warp_sectors(s, a, g) * g.sector / g.shared)
-        work.fetches.append(direct(s, n, a, chip))
+        work.fetches.append(direct(s, n, a, chip, work.room))
         if not a.stored:
             at_once = 1.0 if a.masked else max(1.0, min(g.loaded / a.instructions, _innermost(s, n)))
             waits = max(waits, a.times * (1 + a.depth) / at_once * (a.instructions if a.masked else 1))

@@ -10,7 +10,9 @@ from ...opts.defaults import points
 from ...opts.opt import Opts
 from ...opts.structure import Contraction, contractions, extent, nests, shared_axes
 from ...targets import Target
-from .gpu import Tiles, columns, contraction, folds, guesses, rows, transposed
+from .gpu_contractions import Tiles, contraction, guesses, tile_cost
+from .gpu_folds import folds
+from .gpu_rows import columns, rows, transposed
 
 FEW = 64
 """Groups below which a launch leaves most of a machine idle whatever its tile."""
@@ -42,7 +44,7 @@ def _products(kernel: Kernel, target: Target, c: Contraction) -> Iterator[Opts]:
     shared = [g for g in found if g.gk > 1]  # few results: threads share the reduction
     for gk in (256, 32):
         yield from (contraction(kernel, c, g) for g in [g for g in shared if g.gk == gk][:1])
-    order = sorted((g for g in found if g.gk == 1), key=lambda g: (_cost(g, target, c, free), -g.kt))
+    order = sorted((g for g in found if g.gk == 1), key=lambda g: (tile_cost(g, target, c, free), -g.kt))
     kinds: dict[tuple[int, int, int], Tiles] = {}
     for g in order:
         kinds.setdefault((g.um, g.un, g.sk), g)
@@ -53,14 +55,3 @@ def _products(kernel: Kernel, target: Target, c: Contraction) -> Iterator[Opts]:
         yield contraction(kernel, c, g)
     if prod(extent(a) for a in c.nest.axes) <= FEW * FEW * FEW:
         yield rows(kernel, target, 32, 1, False)
-
-
-def _cost(g: Tiles, target: Target, c: Contraction, free: int) -> float:
-    """Relative time of a product: operands read for each product of a register tile, what tiles waste, and how evenly
-    their groups fill the machine; to two digits, so that equals stay in order."""
-    tall, wide = max((extent(a) for a in c.rows), default=1), extent(c.lane)
-    down, across = -(-tall // (g.lm * g.um)), -(-wide // (g.ln * g.un))
-    groups = max(1, down * across * free * g.sk)
-    rounds = -(-groups // target.cores) * target.cores / groups
-    waste = down * g.lm * g.um * across * g.ln * g.un / max(1, tall * wide)
-    return round(rounds * waste * (1 + 2 * (g.um + g.un) / (g.um * g.un)), 2)
