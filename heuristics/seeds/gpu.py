@@ -19,14 +19,13 @@ from ..machine import DEFAULT
 from ..model.gpu import estimate_gpu
 from ..model.gpu_chip import chip_of
 from ..model.gpu_occupancy import statements, thread_registers
+from .effects import EXACT
 from .gpu_contractions import contraction, with_rings
 from .gpu_folds import folds
 from .gpu_rows import columns, rows, transposed
 from .gpu_tensor import tensor_seeds
 from .legal import Trials
 
-EXACT = frozenset({"REASSOC"})
-"""Effects of seeds where nothing else is said."""
 LONG = 1700
 """Instructions of a text that takes a compiler longer than a seed may."""
 FOLDED = 1100

@@ -31,6 +31,8 @@ SHAPES = (
 """(warps along m, warps along n, rows of each, columns of each)."""
 RINGS = ((64, 4), (128, 3), (128, 4), (64, 3), (128, 2), (64, 1))
 """(bytes of the reduction in a tile, slots)."""
+QUICK = (128, 3)
+"""The ring of a seed that is chosen among few."""
 BANDS = (8, 4, 2)
 CHUNK = 4
 """Tiles of the reduction that a chunk has at least."""
@@ -90,6 +92,23 @@ def tensor_seeds(kernel: Kernel, target: Target, allowed: Set[str] = ANY) -> Ite
     if found:
         p = max(found, key=lambda p: prod(extent(a) for a in p.nest.all_axes))
         yield from (tensor_product(kernel, p, w) for w in warps(p, target))
+
+
+def quick_tensor(kernel: Kernel, target: Target, allowed: Set[str]) -> Iterator[Opts]:
+    """The likeliest of `tensor_seeds`, best first, without asking the model: the cheapest shapes in three slots of 128 bytes, the reduction
+    in chunks where tiles are few."""
+    found = find_products(kernel, target, allowed)
+    if not found:
+        return
+    p = max(found, key=lambda p: prod(extent(a) for a in p.nest.all_axes))
+    kt, depth = (max(p.row.k, QUICK[0] // p.row.a.size), QUICK[1])
+    while kt > max(p.row.k, extent(p.k) // 2):
+        kt //= 2
+    for shape in sorted((s for s in SHAPES if _fits(s, p)), key=lambda s: shape_cost(s, p, target))[:KEPT]:
+        tiles = _tiles(shape, p)
+        # a second phase costs a launch: only where most of the machine would be idle without
+        split = chunks(tiles, extent(p.k) // (CHUNK * kt), target) if 4 * tiles <= target.cores else []
+        yield tensor_product(kernel, p, Warps(*shape, kt, depth, sk=split[0] if split else 1))
 
 
 def warps(p: Product, target: Target, kept: int = KEPT) -> Iterator[Warps]:
