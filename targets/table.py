@@ -42,6 +42,13 @@ def tensor_features(cpu: str) -> frozenset[str]:
     return frozenset(found | ({"sm90a"} if cpu == "sm_90a" else set()))
 
 
+def amd(cpu: str, units: int, l1: int, l2: int, l3: int, wave: int) -> Target:
+    """A GPU of AMD. `units`: compute units; `l1` is theirs, `l2` and `l3` are all caches of that kind together; `wave`: threads that
+    run in step. A group may have 64 KiB of shared memory (LDS) and 1024 threads, a thread 256 vector registers (of gfx90a and
+    gfx942 another 256 for accumulators)."""
+    return Target(cpu, "hip", "amdgcn", cpu, frozenset({"fp16", "fp64"}), 16, 256, units, l1, l2, l3, "gpu", 64 * _KIB, 1024, wave)
+
+
 def opencl(
     name: str, cpu: str, kind: str, features: frozenset[str], cores: int, shared: int, max_threads: int, base: Target | None = None
 ) -> Target:
@@ -85,6 +92,10 @@ _TABLE = {
         nvidia("sm_86", 84, 99 * _KIB, 6 * _MIB),
         nvidia("sm_89", 128, 99 * _KIB, 72 * _MIB),
         nvidia("sm_90a", 132, 227 * _KIB, 50 * _MIB),
+        # one die of an MI250X, an MI300X, a Radeon RX 7900 XTX (AMD's data sheets and the ISA manuals of CDNA2, CDNA3, RDNA3)
+        amd("gfx90a", 110, 16 * _KIB, 8 * _MIB, 8 * _MIB, 64),
+        amd("gfx942", 304, 32 * _KIB, 32 * _MIB, 256 * _MIB, 64),
+        amd("gfx1100", 96, 32 * _KIB, 6 * _MIB, 96 * _MIB, 32),
     )
 }
 _TABLE["opencl-gpu"] = opencl("opencl-gpu", "generic-gpu", "gpu", frozenset({"fp64"}), 32, 32 * _KIB, 256)
