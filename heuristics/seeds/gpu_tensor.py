@@ -17,8 +17,9 @@ from ...ir.node import Node, axes_of
 from ...opts.defaults import family_name
 from ...opts.nests import Nest
 from ...opts.opt import Opt, Opts, opt
-from ...opts.structure import extent, nests
-from ...opts.tensor_cores import fitting_rows, places
+from ...opts.structure import extent, lane_axis, nests
+from ...opts.tensor_cores import products, sides, takes
+from ...opts.tensor_moves import fitting_rows, places
 from ...targets import Target
 from ...targets.tensor_rows import TensorRow
 
@@ -34,6 +35,10 @@ RINGS = ((64, 4), (128, 3), (128, 4), (64, 3), (128, 2), (64, 1))
 QUICK = (128, 3)
 """The ring of a seed that is chosen among few."""
 BANDS = (8, 4, 2)
+CHUNK_BYTES, ROWS = 16, 8
+"""Bytes of a chunk that is copied at once, and rows that are read together."""
+PLACES = 1 << 10
+"""More places than a sum of products can be made along; among equals the first is taken, whose k is the longest."""
 CHUNK = 4
 """Tiles of the reduction that a chunk has at least."""
 KEPT = 6
@@ -73,17 +78,20 @@ def find_products(kernel: Kernel, target: Target, allowed: Set[str] = ANY) -> li
     ones), along the largest axes; those that lose digits only where DOWNCONVERT is allowed."""
     out = []
     for nest in nests(kernel):
-        rows = [(r, exact) for r, exact in fitting_rows(target, nest) if exact or "DOWNCONVERT" in allowed]
-        found = list(places(nest)) if rows else []
-        if found:
-            m, n, k = max(found, key=lambda p: (prod(extent(a) for a in p), nest.all_axes.index(p[0]), -nest.all_axes.index(p[-1])))
-            out.append(Product(nest, *_row(rows), m, n, k))
+        lane = lane_axis(kernel, nest) if nest.kind == "reduce" else None
+        best: tuple[float, Product] | None = None
+        for place, (m, n, k) in enumerate(places(nest)):
+            if lane in (m, n) and n is not lane:
+                continue  # neighbouring threads store neighbours along n
+            found = next(iter(fitting_rows(target, nest, m)), None)
+            exact = found is not None and takes(found, nest.expr.dtype, sides(products(nest.expr)[0], m))
+            if found is None or (not exact and "DOWNCONVERT" not in allowed):
+                continue
+            size = prod(extent(a) for a in (m, n, k)) + (0.5 if n is lane else 0.0) - place / PLACES
+            if best is None or size > best[0]:
+                best = (size, Product(nest, found, bool(exact), m, n, k))
+        out += [best[1]] if best is not None else []
     return out
-
-
-def _row(rows: list[tuple[TensorRow, bool]]) -> tuple[TensorRow, bool]:
-    """The first exact row; of those that lose digits the one that loses fewest (tf32 has float32's exponents)."""
-    return rows[0] if rows[0][1] else next((r for r in rows if r[0].operands == "tf32"), rows[0])
 
 
 def tensor_seeds(kernel: Kernel, target: Target, allowed: Set[str] = ANY) -> Iterator[Opts]:
@@ -192,10 +200,11 @@ def operands(p: Product) -> list[tuple[Buffer, tuple[Node, ...]]]:
 
 
 def staged(b: Buffer, indices: tuple[Node, ...], at: str, sizes: dict[Node, int], depth: int) -> Opt:
-    """STAGE of an operand as it lies in memory, its chunks of 16 bytes exchanged among as many rows as a row has chunks, at most 8."""
+    """STAGE of an operand as it lies in memory, its chunks of 16 bytes exchanged among eight rows where a row has as many, else with rows apart by
+    one chunk: either way eight rows' chunks lie in different banks."""
     if any(i.op not in ("axis", "const") for i in indices):  # windows overlap, and begin anywhere
         return opt("STAGE", b.name, at=at, order="row")
     last = next((n for a, n in sizes.items() if a in axes_of(indices[-1])), 0)
-    chunks = last * b.dtype.size // 16
-    swizzle = next((w for w in (8, 4, 2) if chunks >= w and chunks & (chunks - 1) == 0), 0)
-    return opt("STAGE", b.name, at=at, order="row", swizzle=swizzle, depth=depth)
+    chunks = last * b.dtype.size // CHUNK_BYTES
+    layout = {"swizzle": ROWS} if chunks >= ROWS and chunks & (chunks - 1) == 0 else {"pad": CHUNK_BYTES // b.dtype.size}
+    return opt("STAGE", b.name, at=at, order="row", depth=depth, **layout)

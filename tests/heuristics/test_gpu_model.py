@@ -36,8 +36,8 @@ def tensor(wm: int, wn: int, um: int, un: int, kt: int = 64, depth: int = 3, sk:
         *(opt("UPCAST", a, n) for a, n, least in (("m", um, 16), ("n", un, 8)) if n > least),
         opt("TILE", "k", kt),
         opt("UNROLL", "k", kt // 16),
-        opt("STAGE", "a", swizzle=8 if kt >= 64 else 4, **stage),
-        opt("STAGE", "b", swizzle=8 if wn * un >= 64 else 4, **stage),
+        opt("STAGE", "a", **stage, **({"swizzle": 8} if kt >= 64 else {"pad": 8})),
+        opt("STAGE", "b", **stage, **({"swizzle": 8} if wn * un >= 64 else {"pad": 8})),
         *([opt("SWIZZLE", "grid", band)] if band else []),
     ]
 
