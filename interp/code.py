@@ -11,7 +11,7 @@ from ..ir.dtypes import bool_, index
 from ..ir.errors import VerifyError
 from ..ir.evaluation import integers, twin
 from ..program.ops import ACCESSES, ASYNCS, COMPARISONS, HINTS, SIGNS, SYNCS, TWIN_ONLY
-from ..program.program import Block, For, If, Instr, Phase, Program, Val
+from ..program.program import Block, For, If, Instr, Phase, Program, Roles, Val
 from . import ops
 
 NESTED = 15
@@ -77,6 +77,8 @@ class Coder:
                 self._if(s, depth, loops)
             elif isinstance(s, Instr):
                 self._instr(s, depth)
+            elif isinstance(s, Roles):
+                raise VerifyError("roles stand in a phase of one thread")
             elif loops >= NESTED:
                 f = self._fresh("nested")
                 self._emit(depth, f"def {f}():")

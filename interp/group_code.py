@@ -24,7 +24,7 @@ class GroupCoder(Coder):
         super().__init__(program, as_twin)
 
     def _wants(self, phase: Phase) -> bool:
-        return phase.threads > 1
+        return phase.threads > 1 and not phase.asynchronous
 
     def _head(self, i: int, phase: Phase) -> None:
         assert phase.thread is not None

@@ -14,6 +14,8 @@ from ..program.program import Program, touched
 from .code import Coder
 from .group_code import GroupCoder
 from .group_memory import GroupMemory
+from .hopper_code import HopperCoder
+from .hopper_run import HopperRun
 from .memory import Clock, WorkerBuffer, WorkerMemory
 from .ops import Array
 from .threads import ThreadBatch, batches
@@ -39,6 +41,9 @@ def run(
     `twin=True` runs the integer twin (`ir.twin`): float parameters are uint32 arrays, and the Program must have been
     lowered with `expand=False`.
 
+    Phases with Hopper's asynchronous units run a cluster at a time, roles as coroutines (`cluster`): boxes land as late as they may,
+    and who touches shared memory must know of those before, by vector clocks (`shared_bytes`).
+
     Phases of several threads run many of them side by side; `warp` of them exchange values by shuffles. `races=False`
     is for Programs whose barriers are still to be placed: threads of one group run a statement at a time together,
     and are not held to have disturbed one another.
@@ -58,7 +63,9 @@ class Interpreter:
         self.program, self.twin, self.warp, self.races = program, twin, warp, races
         self.coders = (Coder(program, twin), GroupCoder(program, twin))
         self._code = compile("".join(c.source for c in self.coders), f"<program {program.name}>", "exec")
-        self._accesses = [[*a, *b] for a, b in zip(*(c.accesses for c in self.coders), strict=True)]
+        self._hopper = HopperCoder(program, twin)
+        coders = (*self.coders, self._hopper)
+        self._accesses = [[x for some in found for x in some] for found in zip(*(c.accesses for c in coders), strict=True)]
 
     def run(self, arrays: Sequence[Array] | Mapping[str, Array], vars: Sequence[int] = (), items: Order | None = None) -> None:
         """As the module's `run`."""
@@ -80,6 +87,9 @@ class Interpreter:
                 count = ix.evaluate(phase.items, dict(symbols))
                 order = range(count) if items is None else items(count)
                 memory.phase, clock.before = i, clock.now
+                if phase.threads > 1 and phase.asynchronous:
+                    HopperRun(self._hopper, memory, i, self.warp, self.races, scope).run(list(order), symbols)
+                    continue
                 (self._groups if phase.threads > 1 else self._workers)(i, order, tuple(symbols.values()), scope, memory)
 
     def _workers(self, i: int, order: Iterable[int], symbols: tuple[int, ...], scope: dict[str, Any], memory: WorkerMemory) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from ..ir.dtypes import dtype, index
 from ..ir.node import Node, SymInfo, const, make
+from ..program.maps import TensorMap
 from ..program.program import Param, Signature
 
 _OPS = ("sum", "prod", "div", "mod", "min", "max")
@@ -13,7 +14,7 @@ _OPS = ("sum", "prod", "div", "mod", "min", "max")
 
 def encode(signature: Signature) -> dict[str, Any]:
     """Plain data that `decode` turns back into an equal signature."""
-    return {
+    out = {
         "name": signature.name,
         "params": [[p.name, p.dtype.name, [_put(d) for d in p.shape], p.role, *([p.alias] if p.alias else [])] for p in signature.params],
         "symbols": list(signature.symbols),
@@ -25,6 +26,13 @@ def encode(signature: Signature) -> dict[str, Any]:
         "align": signature.align,
         "once": signature.once,
     }
+    if signature.maps or any(n > 1 for n in signature.clusters):
+        out["clusters"] = list(signature.clusters)
+        out["maps"] = [
+            [m.param, m.dtype.name, [_put(d) for d in m.dims], [_put(d) for d in m.strides], list(m.box), m.swizzle, _put(m.offset)]
+            for m in signature.maps
+        ]
+    return out
 
 
 def decode(data: Any) -> Signature:
@@ -34,8 +42,15 @@ def decode(data: Any) -> Signature:
     )
     items = tuple(i if isinstance(i, Node) else const(i) for i in map(_get, data["items"]))
     return Signature(
-        str(data["name"]), params, tuple(map(str, data["symbols"])), items, int(data["scratch"]), int(data["work"]), *_groups(data)
-    )
+        str(data["name"]), params, tuple(map(str, data["symbols"])), items, int(data["scratch"]), int(data["work"]), *_groups(data),
+        tuple(map(_map, data.get("maps", ()))), tuple(int(n) for n in data.get("clusters", ())),
+    )  # fmt: skip
+
+
+def _map(data: Any) -> TensorMap:
+    param, name, dims, strides, box, swizzle, offset = data
+    sizes = tuple(map(_get, dims)), tuple(map(_get, strides))
+    return TensorMap(int(param), dtype(name), sizes[0], sizes[1], tuple(int(x) for x in box), int(swizzle), _get(offset))
 
 
 def _groups(data: Any) -> tuple[tuple[int, ...], int, int, int]:

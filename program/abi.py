@@ -116,9 +116,9 @@ def grids(signature: Signature, values: Sequence[int] = ()) -> tuple[int, ...]:
                 raise BuildError(f"{signature.name}: the grid depends on {n.arg.name}, which is not one of its symbols")
             symbols[n] = by_name[n.arg.name]
     out = tuple(evaluate(n, symbols) for n in signature.items)
-    for n, c in zip(out, signature.clusters):
-        if n % c:
-            raise BuildError(f"{signature.name}: {n} groups are no whole number of clusters of {c}")
+    for count, c in zip(out, signature.clusters):
+        if count % c:
+            raise BuildError(f"{signature.name}: {count} groups are no whole number of clusters of {c}")
     return out
 
 

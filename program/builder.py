@@ -12,7 +12,7 @@ from typing import Any
 from ..ir.dtypes import DType, bool_, index
 from ..ir.node import Node
 from .ops import COMPARISONS
-from .program import AsyncCopy, Attr, Block, For, If, Instr, Mem, Number, Phase, Val
+from .program import AsyncCopy, Attr, Block, For, If, Instr, Mem, Number, Phase, Role, Roles, Val
 
 
 class _Scope:
@@ -44,15 +44,15 @@ class Builder:
 
     # blocks -------------------------------------------------------------------------------------------------------
     @contextmanager
-    def phase(self, items: Node, symbols: Sequence[Node], threads: int = 1) -> Iterator[Phase]:
-        """Open a phase of groups of `threads` threads; its `item`, `vars` and (above one thread) `thread` are defined at depth 0."""
+    def phase(self, items: Node, symbols: Sequence[Node], threads: int = 1, cluster: int = 1) -> Iterator[Phase]:
+        """Open a phase of groups of `threads` threads, of which `cluster` run at once; its `item`, `vars` and (above one thread) `thread` are defined at depth 0."""
         if self._scopes:
             raise AssertionError("a phase cannot be nested")
         block = Block()
         self._scopes = [_Scope(block, False)]
         item = self._val(index, 1, 0, "item")
         thread = self._val(index, 1, 0, "thread") if threads > 1 else None
-        yield Phase(items, item, [self._val(index, 1, 0, s.arg.name) for s in symbols], block, threads, thread)
+        yield Phase(items, item, [self._val(index, 1, 0, s.arg.name) for s in symbols], block, threads, thread, cluster)
         self._scopes = []
 
     @contextmanager
@@ -76,6 +76,22 @@ class Builder:
         yield
         self._scopes.pop()
         self._scopes[-1].block.stmts.append(If(cond, body))
+
+    @contextmanager
+    def roles(self) -> Iterator[Roles]:
+        """Open a Roles; `role` opens each of its bodies."""
+        out = Roles([])
+        yield out
+        self._scopes[-1].block.stmts.append(out)
+
+    @contextmanager
+    def role(self, roles: Roles, name: str, first: int, threads: int, registers: int = 0) -> Iterator[None]:
+        """Open the body of threads `first` to `first + threads - 1`."""
+        body = Block()
+        self._scopes.append(_Scope(body, True))
+        yield
+        self._scopes.pop()
+        roles.roles.append(Role(name, first, threads, body, registers))
 
     # instructions -------------------------------------------------------------------------------------------------
     def const(self, value: Number | tuple[Number, ...], dtype: DType = index, lanes: int = 1) -> Val:
@@ -194,6 +210,14 @@ class Builder:
     def ldmatrix(self, mem: Mem, at: Val, lanes: int, transposed: bool = False) -> Val:
         """`lanes` elements of 8×8 matrices in shared memory, of which each thread of a warp names a row of 16 bytes, see `program`."""
         return self._here("ldmatrix_t" if transposed else "ldmatrix", mem.dtype, lanes, (at,), mem)
+
+    def emit(self, op: str, *args: Val, attr: Any = None) -> None:
+        """An operation without a result; it stays here."""
+        self._scopes[-1].block.stmts.append(Instr(op, None, args, attr))
+
+    def here(self, op: str, like: Val, *args: Val, attr: Any = None) -> Val:
+        """An operation whose result has the type of `like`; it stays here."""
+        return self._here(op, like.dtype, like.lanes, args, attr)
 
     # placement ----------------------------------------------------------------------------------------------------
     def _val(self, dtype: DType, lanes: int, depth: int, name: str = "") -> Val:

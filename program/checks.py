@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
 from ..ir.dtypes import DType, bool_, index
 from ..targets import tensor_rows
 from ..targets.instructions import BY_NAME
+from .hopper import BoxLoad, BoxStore, MBar, WarpgroupProduct
 from .ops import ACCESSES, MATRIX_LOADS, Op, Operand
 from .program import AsyncCopy, Instr, Mem, Program, Val
 
+_CLASSES = {"mbarrier": MBar, "box load": BoxLoad, "box store": BoxStore, "product": WarpgroupProduct}
 SPACES = ("param", "scratch", "shared", "work")
 
 
 def check_types(op: Op, s: Instr) -> str | None:
     """Operands and result: how many, of which types, and how many lanes. The attribute has been looked at."""
     most, given = len(op.operands), len(s.args)
+    if most and op.operands[-1].repeated and most <= given < most + 5:
+        op = replace(op, operands=(*op.operands, *[op.operands[-1]] * (given - most)))
+        most = given
     if given != most and not (given == most - 1 and op.operands[-1].optional):
         return (
             f"{s.op} takes {most} operands{', of which the last may be left out,' if most and op.operands[-1].optional else ''} not {given}"
@@ -126,6 +132,8 @@ def check_attribute(op: Op, s: Instr, program: Program) -> str | None:
         fine = _whole(a, 1)
     elif kind == "row":
         fine = isinstance(a, str) and a in BY_NAME
+    elif kind in _CLASSES:
+        fine = isinstance(a, _CLASSES[kind])
     elif kind == "groups":
         fine = _whole(a, 0)
     elif kind == "copy":

@@ -55,8 +55,8 @@ class TensorMap:
         row = self.box[0] * unit
         if row % 16:
             return f"the rows of a box are {row} bytes, no multiple of 16"
-        if self.swizzle not in SWIZZLES or 0 < self.swizzle < row:
-            return f"rows of {row} bytes do not fit the swizzle of {self.swizzle} bytes"
+        if self.swizzle not in SWIZZLES or 0 < self.swizzle != row:
+            return f"rows of {row} bytes are not those of the swizzle of {self.swizzle} bytes"
         for s in self.strides:
             if isinstance(s, int) and s * unit % 16:
                 return f"a pitch of {s * unit} bytes is no multiple of 16"

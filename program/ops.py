@@ -19,14 +19,18 @@ ResultType = Literal["same", "bool", "memory", "free"]
 """The result's element type: that of the operands marked `same`; bool; the memory's; or what the instruction says (casts, constants)."""
 ResultLanes = Literal["all", "one", "free", "attribute"]
 """The result's lanes: the operation's; one; what the instruction says; or as many as the attribute lists."""
-Effect = Literal["pure", "read", "write", "hint", "sync", "async"]
+Effect = Literal["pure", "read", "write", "hint", "sync", "async", "warpgroup"]
 """What running an operation does: computes a result and nothing else; reads memory; writes memory; asks the processor for something
-that changes no result; makes the threads of a group meet; or has to do with a copy that goes on beside the thread (`copy_async`)."""
-Attribute = Literal["none", "number", "positive", "lane", "lanes", "distance", "row", "tensor row", "alignment", "memory", "copy", "groups"]
+that changes no result; makes the threads of a group meet; has to do with a copy that goes on beside the thread (`copy_async`); or starts
+and awaits what Hopper's units do (`program.hopper`)."""
+Attribute = Literal[
+    "none", "number", "positive", "lane", "lanes", "distance", "row", "tensor row", "alignment", "memory", "copy", "groups",
+    "mbarrier", "box load", "box store", "product",
+]  # fmt: skip
 """What `Instr.attr` is: None; a number, or a tuple of one a lane; a positive int; a lane of the first operand; a tuple of lanes of all
 operands put in a row; a number of threads; the name of a row of `targets.instructions` or of `targets.tensor_rows`; (parameter, bytes);
-a Mem; an AsyncCopy; or a number of groups of copies, 0 or more."""
-Needs = Literal["", "groups", "tensor_cores", "async_copies"]
+a Mem; an AsyncCopy; a number of groups of asynchronous work, 0 or more; or one of the classes of `program.hopper`."""
+Needs = Literal["", "groups", "tensor_cores", "async_copies", "warpgroups"]
 """The capability of a language (`targets.languages`) without which it does not have the operation."""
 
 NUMBERS, INTEGERS, FLOATS, BOOLS, ANY = "fiu", "iu", "f", "b", "fiub"
@@ -37,7 +41,7 @@ NUMBERS, INTEGERS, FLOATS, BOOLS, ANY = "fiu", "iu", "f", "b", "fiub"
 class Operand:
     """One operand. `kinds`: the kinds of element types it may have; `same`: its type is the operation's type variable; `index`: it is
     an int64 that counts elements; `halves`: it may be a float of 16 or 8 bits, which can be moved and converted but not computed with;
-    `stored`: its type is the memory's; `optional`: it may be left out (masks are)."""
+    `stored`: its type is the memory's; `optional`: it may be left out (masks are); `repeated`: there may be several of it (the last)."""
 
     name: str
     kinds: str = ANY
@@ -47,6 +51,7 @@ class Operand:
     halves: bool = False
     stored: bool = False
     optional: bool = False
+    repeated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +107,19 @@ def _tensor(name: str, operands: tuple[Operand, ...], **more: Any) -> Op:
     """An operation of a whole warp on fragments."""
     return Op(name, operands, hoists="never", meets="warp", needs="tensor_cores", **more)
 
+
+def _hopper(name: str, operands: tuple[Operand, ...] = (), attribute: Attribute = "none", **more: Any) -> Op:
+    """An operation of Hopper's asynchronous units."""
+    return Op(
+        name,
+        operands,
+        **{"dtype": None, "lanes": "one", "attribute": attribute, "effect": "warpgroup", "hoists": "never", "needs": "warpgroups", **more},
+    )
+
+
+_AT = Operand("at", INTEGERS, "one", same=False, index=True)
+_SLOT = Operand("slot", INTEGERS, "one", same=False, index=True)
+_COORDINATE = Operand("coordinate", INTEGERS, "one", same=False, index=True, repeated=True)
 
 _TABLE = (
     Op("const", (), "free", "free", "number", unit="none"),
@@ -181,6 +199,34 @@ _TABLE = (
     ),
     _tensor("ldmatrix", (_INDEX,), dtype="memory", lanes="free", attribute="memory", effect="read"),
     _tensor("ldmatrix_t", (_INDEX,), dtype="memory", lanes="free", attribute="memory", effect="read"),
+    # Hopper's asynchronous units
+    _hopper("mbar_init", attribute="mbarrier"),
+    _hopper("mbar_arrive", (_SLOT, Operand("rank", INTEGERS, "one", same=False, index=True, optional=True)), "mbarrier"),
+    _hopper("mbar_expect", (_SLOT, Operand("bytes", INTEGERS, "one", same=False, index=True)), "mbarrier"),
+    _hopper("mbar_wait", (_SLOT, Operand("parity", INTEGERS, "one", same=False, index=True)), "mbarrier"),
+    _hopper("box_load", (_SLOT, _AT, _COORDINATE), "box load"),
+    _hopper("box_store", (_AT, _COORDINATE), "box store"),
+    _hopper("box_commit"),
+    _hopper("box_wait", attribute="groups"),
+    _hopper("proxy_fence"),
+    _hopper(
+        "wgmma",
+        (
+            Operand("acc", halves=True),
+            Operand("a", same=False, lanes="any", halves=True),
+            _AT,
+            Operand("add", BOOLS, "one", same=False, optional=True),
+        ),
+        "product",
+        dtype="same",
+        lanes="all",
+    ),
+    _hopper("wgmma_fence"),
+    _hopper("wgmma_commit"),
+    _hopper("wgmma_wait", attribute="groups"),
+    _hopper("wgmma_result", (Operand("acc", halves=True),), dtype="same", lanes="all"),
+    _hopper("meet", attribute="positive"),
+    _hopper("cluster_barrier"),
 )
 
 OPS: dict[str, Op] = {op.name: op for op in _TABLE}
@@ -206,7 +252,9 @@ HINTS = _where(lambda op: op.effect == "hint")
 """What changes no result and may be left out."""
 ASYNCS = _where(lambda op: op.effect == "async")
 """What begins, groups and awaits copies that go on beside the thread."""
-FIXED = SYNCS | HINTS | ASYNCS
+HOPPER = _where(lambda op: op.effect == "warpgroup")
+"""What Hopper does beside the threads, and what starts and awaits it."""
+FIXED = SYNCS | HINTS | ASYNCS | HOPPER
 """What stays where it was written: reordering passes take it for a wall."""
 CONSECUTIVE = _where(lambda op: op.name in ACCESSES - SYNCS and any(o.index and o.lanes == "one" for o in op.operands))
 """A thread's accesses to neighbouring elements from one index on, whose alignment may be claimed."""

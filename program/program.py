@@ -38,6 +38,25 @@ Operations (a, b, c are Vals; vectors are element-wise; comparisons give bool). 
                 on; it gets of each matrix (as many as its lanes make 32-bit words) the word l % 4 of row l // 4
     ldmatrix_t  the same of 16-bit elements with each matrix transposed: elements l // 4 of the rows 2·(l % 4) and the one after
 
+Of Hopper (places are byte offsets in shared memory, in the attribute of `program.hopper`; indices count elements):
+    mbar_init   (), attr = MBar: sets up its barriers and makes them known to TMA; one thread does it, then a barrier follows
+    mbar_arrive (slot[, rank]), attr = MBar: this thread arrives at one of them; at that of group `rank` of the cluster
+    mbar_expect (slot, bytes), attr = MBar: arrives, and announces bytes that TMA brings before the phase is over
+    mbar_wait   (slot, parity), attr = MBar: goes on once the latest phase of this parity is over
+    box_load    (slot, at, coordinates…), attr = BoxLoad: TMA copies a box to shared memory; one thread does it
+    box_store   (at, coordinates…), attr = BoxStore: TMA writes a box from shared memory; one thread does it
+    box_commit  (): this thread's box_stores so far are a group;   box_wait  (), attr = n: all but its n newest groups have read their boxes
+    proxy_fence (): what this thread wrote to shared memory by stores is seen by TMA and wgmma (after a barrier, by those that others start)
+    wgmma       (acc, a, b[, add]), attr = WarpgroupProduct: acc + A · B, by the 128 threads of a warpgroup; a is an index or a fragment
+    wgmma_fence (): before the first wgmma, and after registers of accumulators or fragments changed
+    wgmma_commit(): the products so far are a group;   wgmma_wait  (), attr = n: all but the n newest groups are done
+    wgmma_result(acc): the accumulator of a product that has been waited for. The result of a wgmma goes into other products, through
+                loops, and through this, and an accumulator is used once: it has one place in registers
+    meet        (), attr = n: a barrier of each n consecutive threads of a role (128, or all of it)
+    cluster_barrier (): every thread of every group of the cluster
+
+`Roles` gives parts of a group bodies of their own. Inside, there is no `barrier`.
+
 A phase runs `items` groups of `threads` threads. Barriers stand where every thread of the group comes by; shuffles, mma and ldmatrix
 where every thread of a warp does."""
 
@@ -49,7 +68,9 @@ from typing import cast
 
 from ..ir.dtypes import DType
 from ..ir.node import Node
+from .hopper import HopperAttr
 from .maps import TensorMap
+from .ops import HOPPER
 
 
 class Val:
@@ -100,7 +121,7 @@ class AsyncCopy:
 
 
 Number = bool | int | float
-Attr = None | Number | str | Mem | AsyncCopy | tuple[Number, ...]
+Attr = None | Number | str | Mem | AsyncCopy | tuple[Number, ...] | HopperAttr
 """What an operation is told beside its operands; `program.ops` says of which kind each operation's is."""
 
 
@@ -172,7 +193,33 @@ class If:
     body: Block
 
 
-Stmt = Instr | For | If
+@dataclass(slots=True)
+class Role:
+    """Threads `first` to `first + threads - 1` of the group run `body`. `registers`: each of them may use so many from there on
+    (setmaxnreg; 0: as many as the kernel began with, `hopper.launch_registers`)."""
+
+    name: str
+    first: int
+    threads: int
+    body: Block
+    registers: int = 0
+
+
+@dataclass(slots=True)
+class Roles:
+    """Parts of the group run bodies of their own at once; threads of no role go past. Nothing in a role waits for the whole group."""
+
+    roles: list[Role]
+
+
+Stmt = Instr | For | If | Roles
+
+
+def bodies(s: Stmt) -> tuple[Block, ...]:
+    """The blocks inside a statement."""
+    if isinstance(s, Instr):
+        return ()
+    return tuple(r.body for r in s.roles) if isinstance(s, Roles) else (s.body,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +247,11 @@ class Phase:
     threads: int = 1
     thread: Val | None = None
     cluster: int = 1
+
+    @property
+    def asynchronous(self) -> bool:
+        """Whether it has operations of Hopper's units, or groups that reach one another."""
+        return self.cluster > 1 or any(isinstance(s, Roles) or (isinstance(s, Instr) and s.op in HOPPER) for s in statements(self.body))
 
 
 @dataclass(slots=True)
@@ -236,7 +288,7 @@ class Program:
         return Signature(
             self.name, self.params, tuple(s.arg.name for s in self.symbols), tuple(p.items for p in self.phases), self.scratch, self.work,
             tuple(p.threads for p in self.phases), self.shared, self.align, self.once,
-            self.maps, tuple(p.cluster for p in self.phases),
+            self.maps, tuple(p.cluster for p in self.phases) if any(p.cluster > 1 for p in self.phases) else (),
         )  # fmt: skip
 
 
@@ -245,7 +297,7 @@ class Signature:
     """How to call a compiled Program: phase i is the symbol `{name}_p{i}` with
     `void (void **bufs, int64 *vars, void *scratch, int64 lo, int64 hi)` running grid items [lo, hi). `bufs` holds the
     parameters, then the workspace pointer. Phases run in order, each complete before the next. `threads` and `clusters` (a phase),
-    `shared`, `align`, `once` and `maps` are as in Program; languages with thread groups say in their renderer how arguments are passed."""
+    `shared`, `align`, `once` and `maps` are as in Program (`clusters` is empty where all are 1); languages with thread groups say in their renderer how arguments are passed."""
 
     name: str
     params: tuple[Param, ...]
@@ -276,5 +328,5 @@ def statements(block: Block) -> Iterator[Stmt]:
     """Every statement below `block`, outer before inner."""
     for s in block.stmts:
         yield s
-        if isinstance(s, (For, If)):
-            yield from statements(s.body)
+        for body in bodies(s):
+            yield from statements(body)

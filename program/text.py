@@ -8,8 +8,8 @@ from typing import Any
 
 from ..ir.text import number
 from ..ir.text import show as show_node
-from .ops import SIGNS, WRITES
-from .program import AsyncCopy, Block, For, If, Instr, Mem, Phase, Program, Stmt, Val
+from .ops import HOPPER, SIGNS, WRITES
+from .program import AsyncCopy, Block, For, If, Instr, Mem, Phase, Program, Roles, Stmt, Val
 
 
 @dataclass
@@ -28,6 +28,10 @@ def show(program: Program, names: Names | None = None) -> str:
         out.append(f"  {p.role} {p.name}: {p.dtype}[{', '.join(_extent(d) for d in p.shape)}]")
     for s in program.symbols:
         out.append(f"  symbol {s.arg.name} in {s.arg.lo}..{s.arg.hi}")
+    for i, m in enumerate(program.maps):
+        dims, pitches = (", ".join(_extent(x) for x in xs) for xs in (m.dims, m.strides))
+        box = " × ".join(map(str, m.box))
+        out.append(f"  map{i}: {program.params[m.param].name}[{dims}] strides [{pitches}] in boxes of {box}, swizzle {m.swizzle}")
     for what in ("scratch", "work", "shared"):
         if getattr(program, what):
             out.append(f"  {what} {getattr(program, what)} bytes")
@@ -39,6 +43,7 @@ def show(program: Program, names: Names | None = None) -> str:
         out.append(f"  at most {program.regs} registers a thread")
     for i, phase in enumerate(program.phases):
         groups = f" of {phase.threads} threads" if phase.threads > 1 else ""
+        groups += f" in clusters of {phase.cluster}" if phase.cluster > 1 else ""
         once = ", once" if i < program.once else ""
         out.append(f"phase {i}{once}: {_extent(phase.items)} items{groups}")
         out.extend(Printer(program, names).phase(phase))
@@ -93,6 +98,12 @@ class Printer:
         elif isinstance(s, If):
             yield f"{indent}if {self.name(s.cond)}:"
             yield from self._block(s.body, indent + "  ")
+        elif isinstance(s, Roles):
+            yield f"{indent}roles:"
+            for r in s.roles:
+                more = f", {r.registers} registers" if r.registers else ""
+                yield f"{indent}  {r.name}, threads {r.first} to {r.first + r.threads - 1}{more}:"
+                yield from self._block(r.body, indent + "    ")
         else:
             yield from self._for(s, indent)
 
@@ -125,6 +136,8 @@ def _operation(program: Program, s: Instr, args: list[str]) -> str:
         return f"aligned {program.params[s.picks[0]].name} to {s.picks[1]} bytes"
     if s.op == "const":
         return f"({', '.join(number(x) for x in s.picks)})"
+    if s.op in HOPPER:
+        return s.op + (f" {s.attr}" if s.attr is not None else "") + (f" ({', '.join(args)})" if args else "")
     if not args and s.attr is None:
         return s.op
     if isinstance(s.attr, AsyncCopy):

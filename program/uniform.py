@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from .ops import MATRIX_LOADS, OPS
-from .program import Block, If, Instr, Mem, Phase, Val
+from .program import Block, If, Instr, Mem, Phase, Roles, Val
 
 Each = list[int]
 """A number for each thread."""
@@ -41,6 +41,9 @@ class Uniformity:
                     self._kept.setdefault(s.mem.base, []).extend((*s.args, *control))
             elif isinstance(s, If):
                 self._scan(s.body, (*control, s.cond))
+            elif isinstance(s, Roles):
+                for role in s.roles:
+                    self._scan(role.body, control)
             else:
                 self._from[s.var.id] = (s.lo, s.hi)
                 for c, r, start, end in zip(s.carried, s.results, s.init, s.yields, strict=True):
@@ -108,5 +111,8 @@ def _barriers(block: Block, control: tuple[Val, ...]) -> Iterator[tuple[Instr, t
         if isinstance(s, Instr):
             if s.op == "barrier":
                 yield s, control
+        elif isinstance(s, Roles):
+            for r in s.roles:
+                yield from _barriers(r.body, control)
         else:
             yield from _barriers(s.body, (*control, *((s.cond,) if isinstance(s, If) else (s.lo, s.hi))))

@@ -11,8 +11,9 @@ import os
 from ..ir.dtypes import bool_, index
 from ..ir.errors import InternalError
 from .checks import check_attribute, check_copy, check_memory, check_types
+from .hopper_checks import check_hopper, check_phase, check_program
 from .ops import ASYNCS, OPS, SYNCS
-from .program import Block, For, If, Instr, Phase, Program, Stmt, Val
+from .program import Block, For, If, Instr, Phase, Program, Roles, Stmt, Val
 from .text import excerpt
 from .uniform import Uniformity
 
@@ -71,6 +72,8 @@ class _Verifier:
             )
         if not 0 <= p.once <= len(p.phases):
             self.fail(f"{p.once} of {len(p.phases)} phases run once")
+        if (wrong := check_program(p)) is not None:
+            self.fail(wrong)
         for i, phase in enumerate(p.phases):
             self.at = i, None
             self._phase(phase)
@@ -85,6 +88,9 @@ class _Verifier:
             self._counts(v, "what a phase begins with")
             self._define(v, 0)
         self._block(phase.body, 0)
+        for where, what in check_phase(phase):
+            self.at = self.at[0], where
+            self.fail(what)
         if phase.threads > 1:
             uniform = Uniformity(phase)
             for barrier, conds in uniform.barriers():
@@ -104,6 +110,9 @@ class _Verifier:
                 if s.cond.dtype is not bool_ or s.cond.lanes != 1:
                     self.fail(f"the condition is a {s.cond.type}, not one bool")
                 self._inside(s.body, depth + 1, ())
+            elif isinstance(s, Roles):
+                for r in s.roles:
+                    self._inside(r.body, depth + 1, ())
             else:
                 self._for(s, depth)
 
@@ -148,6 +157,8 @@ class _Verifier:
         wrong = check_attribute(op, s, self.program) or check_types(op, s)
         if wrong is None and op.attribute == "memory":
             wrong = check_memory(op, s, self.program, self.consts.get(s.args[0].id))
+        if wrong is None and op.effect == "warpgroup":
+            wrong = check_hopper(s, self.program, self.consts)
         if wrong is None and op.attribute == "copy":
             wrong = check_copy(op, s, self.program)
         if wrong is not None:

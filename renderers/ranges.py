@@ -11,7 +11,7 @@ from ..ir.dtypes import index
 from ..ir.index import bounds
 from ..ir.intervals import BIG
 from ..ir.node import Node
-from ..program.program import Block, For, If, Instr, Phase, Val
+from ..program.program import Block, For, Instr, Phase, Val, bodies
 
 Range = tuple[int, int]
 INT32: Range = (-(1 << 31), (1 << 31) - 1)
@@ -53,8 +53,9 @@ def _block(block: Block, found: dict[int, Range]) -> None:
                 if inside(r, INT64):
                     found[s.var.id] = r
             _block(s.body, found)
-        elif isinstance(s, If):
-            _block(s.body, found)
+        else:
+            for body in bodies(s):
+                _block(body, found)
 
 
 def _of(s: Instr, found: dict[int, Range]) -> Range | None:

@@ -25,6 +25,7 @@ class Language:
     unaligned: vectors are loaded from and stored to any address; else only where it is known to be a multiple of their size.
     nontemporal: stores can go past the caches.
     tensor_cores: it can name a row of `targets.tensor_rows` (TC on GPUs), where the target's features have it.
+    warpgroups: Hopper's asynchronous units: mbarriers, TMA, wgmma, roles (where the target has the feature sm90a).
     static_shared: bytes of shared memory that may be declared with its size; more is given at launch; 0: there is no such limit.
     """
 
@@ -43,6 +44,7 @@ class Language:
     unaligned: bool = False
     nontemporal: bool = False
     tensor_cores: bool = False
+    warpgroups: bool = False
     static_shared: int = 0
 
 
@@ -84,8 +86,10 @@ _LANGUAGES = {
             vectors=1,
             nontemporal=True,
             tensor_cores=True,
+            warpgroups=True,
             static_shared=48 << 10,
         ),
+        Language("hip", "HIP", groups=True, shuffles="always", halves="always", fuses=True, vectors=1, static_shared=64 << 10),
     )
 }
 

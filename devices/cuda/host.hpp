@@ -55,6 +55,7 @@ using Whole = void (*)(Thread* warp, unsigned count);  // what is done once, by 
 struct Thread {
     ucontext_t context;
     Index index;
+    unsigned rank;      // of its group in the cluster
     State state;
     int line;           // where it waits
     unsigned barriers;  // how many it came to
@@ -69,8 +70,12 @@ static Thread threads[MOST];
 static Thread* now;
 static ucontext_t scheduler;
 static Index group, group_size, grid_size;
+static unsigned first_group;  // of the cluster
 static char* stacks;
 static char* dynamic;  // dynamic shared memory
+static char* memories[8];  // that of each group of the cluster
+static unsigned cluster_size;
+static unsigned idle;  // rounds in which threads did nothing but poll
 static const char* failure;
 static char text[512];
 static void (*body)(const void*, const uint64_t*);
@@ -167,8 +172,15 @@ static bool exchanged(Thread* warp, unsigned count) {
     return any;
 }
 
-// Whether all threads went on, being at one barrier.
-static bool released(unsigned count) {
+// Go on with the thread `now`, in its group.
+static void resume() {
+    group = {first_group + now->rank, 0, 0};
+    dynamic = memories[now->rank];
+    swapcontext(&scheduler, &now->context);
+}
+
+// Whether all of a group's threads went on, being at one barrier.
+static bool released(Thread* threads, unsigned count) {
     Thread *waits = nullptr, *other = nullptr;
     for (unsigned i = 0; i < count; i++) {
         if (threads[i].state == DONE) continue;
@@ -208,7 +220,7 @@ static bool run_warp(Thread* warp, unsigned count, bool reverse) {
         const int line = warp[i].line;
         now = &warp[i];
         now->state = READY;
-        swapcontext(&scheduler, &now->context);
+        resume();
         if (failure) return true;
         worked |= warp[i].state != POLLING || warp[i].line != line;
     }
@@ -218,7 +230,7 @@ static bool run_warp(Thread* warp, unsigned count, bool reverse) {
             now = &warp[reverse ? count - 1 - k : k];
             if (now->state != READY) continue;
             again = worked = true;
-            swapcontext(&scheduler, &now->context);
+            resume();
             if (failure) return true;
         }
         now = nullptr;
@@ -229,10 +241,11 @@ static bool run_warp(Thread* warp, unsigned count, bool reverse) {
     return worked;
 }
 
-// One group, to its end or to a failure.
-static void run_group(unsigned count, bool reverse, size_t dynamic_bytes) {
+// The groups of a cluster, which begins with `first_group`, to their end or to a failure; `count` threads each.
+static void run_cluster(unsigned each, bool reverse, size_t dynamic_bytes) {
+    const unsigned count = cluster_size * each;
     if (__stop_tilewright_shared != __start_tilewright_shared) memset(__start_tilewright_shared, 0xFF, __stop_tilewright_shared - __start_tilewright_shared);
-    if (dynamic_bytes) memset(dynamic, 0xFF, dynamic_bytes);
+    for (unsigned r = 0; dynamic_bytes && r < cluster_size; r++) memset(memories[r], 0xFF, dynamic_bytes);
     for (unsigned i = 0; i < hook_count; i++) hooks[i][0]();
     for (unsigned i = 0; i < count; i++) {
         Thread& t = threads[i];
@@ -240,12 +253,13 @@ static void run_group(unsigned count, bool reverse, size_t dynamic_bytes) {
         t.context.uc_stack.ss_sp = stacks + i * (STACK + PAGE) + PAGE;
         t.context.uc_stack.ss_size = STACK;
         t.context.uc_link = nullptr;
-        t.index = {i, 0, 0};
+        t.index = {i % each, 0, 0};
+        t.rank = i / each;
         t.state = READY;
         t.barriers = 0;
         makecontext(&t.context, begin, 0);
     }
-    for (unsigned idle = 0;;) {
+    for (idle = 0;;) {
         bool worked = false;
         for (unsigned i = 0; i < count; i += WARP) {
             const unsigned w = reverse ? (count - 1) / WARP * WARP - i : i;
@@ -260,35 +274,47 @@ static void run_group(unsigned count, bool reverse, size_t dynamic_bytes) {
         for (unsigned i = 0; ended && i < hook_count; i++) hooks[i][1]();
         if (ended) return;
         idle = worked ? 0 : idle + 1;
-        if (released(count)) idle = 0;
+        bool met = false;
+        for (unsigned r = 0; r < cluster_size; r++) met |= released(threads + r * each, each);
+        if (met) idle = 0;
         else if (!worked && (!polls || idle > PATIENCE)) stuck(count);
     }
 }
 
 static void run_grid(uint64_t groups, unsigned count, bool reverse, size_t dynamic_bytes) {
-    for (uint64_t g = 0; g < groups && !failure; g++) {
-        group = {(unsigned)(reverse ? groups - 1 - g : g), 0, 0};
-        run_group(count, reverse, dynamic_bytes);
+    for (uint64_t g = 0; g < groups && !failure; g += cluster_size) {
+        first_group = (unsigned)(reverse ? groups - cluster_size - g : g);
+        group = {first_group, 0, 0};
+        run_cluster(count, reverse, dynamic_bytes);
     }
 }
 
+// An argument: words of 8 bytes, as many as it has.
 template <class A>
 A word(const uint64_t*& from) {
-    static_assert(sizeof(A) == 8, "arguments are pointers and 64-bit integers");
-    return bits<A>(*from++);
+    static_assert(sizeof(A) % 8 == 0, "arguments are pointers, 64-bit integers and tensor maps");
+    A out;
+    memcpy(&out, from, sizeof out);
+    from += sizeof out / 8;
+    return out;
 }
 template <class... A>
 struct Call {
     Call(void (*f)(A...), A... a) { f(a...); }
 };
 
-// Runs a grid; nullptr, or what went wrong (valid until the next launch). Arguments are words of 8 bytes. `memory` is dynamic shared memory.
+// Runs a grid; nullptr, or what went wrong (valid until the next launch). Arguments are words of 8 bytes. `memory`: dynamic
+// shared memory, of each group of a cluster.
 template <class... A>
-const char* launch(void (*function)(A...), uint64_t groups, unsigned count, char* memory, size_t dynamic_bytes, const uint64_t* arguments, bool reverse) {
+const char* launch(void (*function)(A...), uint64_t groups, unsigned count, char** memory, unsigned cluster, size_t dynamic_bytes, const uint64_t* arguments, bool reverse) {
     body = [](const void* f, const uint64_t* w) { Call<A...>{(void (*)(A...))f, word<A>(w)...}; };  // in braces, from left to right
     if (!count || count > MOST) return "a group has 1 to 1024 threads";
-    kernel = (const void*)function, words = arguments, dynamic = memory, failure = nullptr, now = nullptr;
+    if (!cluster || cluster > 8 || cluster * count > MOST || groups % cluster) return "a cluster has up to 8 groups, and up to 1024 threads here";
+    if (cluster > 1 && count % WARP) return "the groups of a cluster have whole warps";
+    for (unsigned r = 0; r < cluster; r++) memories[r] = memory[r];
+    kernel = (const void*)function, words = arguments, dynamic = memory[0], cluster_size = cluster, failure = nullptr, now = nullptr;
     group_size = {count, 1, 1}, grid_size = {(unsigned)groups, 1, 1};
+    count *= cluster;
     const size_t size = count * (STACK + PAGE);
     stacks = (char*)mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (stacks == MAP_FAILED) return stacks = nullptr, "no memory for the stacks of the threads";
@@ -301,7 +327,7 @@ const char* launch(void (*function)(A...), uint64_t groups, unsigned count, char
     action.sa_sigaction = signalled, action.sa_flags = SA_SIGINFO | SA_ONSTACK;
     const int signals[4] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
     for (int i = 0; i < 4; i++) sigaction(signals[i], &action, &old[i]);
-    run_grid(groups, count, reverse, dynamic_bytes);
+    run_grid(groups, count / cluster, reverse, dynamic_bytes);
     for (int i = 0; i < 4; i++) sigaction(signals[i], &old[i], nullptr);
     sigaltstack(&before, nullptr);
     munmap(stacks, size);
@@ -354,6 +380,8 @@ TILEWRIGHT_UNDEFINED(divrem_overflow, "a division by zero or that overflows", vo
 #define __host__
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
+#define __cluster_dims__(...)
+#define __grid_constant__
 #define __maxnreg__(...)
 #define __align__(n) __attribute__((aligned(n)))
 #define __shared__ static __attribute__((section("tilewright_shared")))

@@ -13,6 +13,7 @@ import mmap
 import os
 import re
 import shutil
+import struct
 import subprocess
 import tempfile
 import threading
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...ir import index as ix
 from ...ir.errors import BuildError, DeviceError, VerifyError
-from ...program import abi
+from ...program import abi, maps
 from ..base import SourceLike
 
 if TYPE_CHECKING:
@@ -34,7 +35,12 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 HEADER = Path(__file__).with_name("host.hpp")
-MODELS = {"tilewright_tensor::": Path(__file__).with_name("host_tensor.hpp"), "cp_async": Path(__file__).with_name("host_async.hpp")}
+MODEL_OF_HOPPER = "tilewright_hopper::"
+MODELS = {
+    "tilewright_tensor::": Path(__file__).with_name("host_tensor.hpp"),
+    "cp_async": Path(__file__).with_name("host_async.hpp"),
+    MODEL_OF_HOPPER: Path(__file__).with_name("host_hopper.hpp"),
+}
 """Further headers, by what is in the text that needs them: without them a build takes less time."""
 COMPILERS = ("g++", "clang++", "c++")
 FLAGS = (
@@ -59,25 +65,40 @@ class HostModule:
         for name in names:
             getattr(self._library, f"tilewright_launch_{name}").restype = ctypes.c_char_p
 
-    def launch(self, name: str, groups: int, threads: int, args: Sequence[int], dynamic_shared: int = 0, reverse: bool = False) -> None:
-        """Run a grid of `groups` × `threads` threads to its end. `args`: addresses and integers. Groups and threads go in
-        ascending order, or `reverse`. Raises VerifyError with what a thread did wrong."""
-        words = (ctypes.c_uint64 * max(1, len(args)))(*(a & (1 << 64) - 1 for a in args))
+    def launch(
+        self,
+        name: str,
+        groups: int | tuple[int, int],
+        threads: int,
+        args: Sequence[int | bytes],
+        dynamic_shared: int = 0,
+        reverse: bool = False,
+    ) -> None:
+        """Run a grid of `groups` × `threads` threads to its end; `groups` may be (groups, how many of them are a cluster). `args`:
+        addresses, integers, and tensor maps as bytes. Groups and threads go in ascending order, or `reverse`. Raises VerifyError with
+        what a thread did wrong."""
+        groups, cluster = groups if isinstance(groups, tuple) else (groups, 1)
+        every = [w for a in args for w in (struct.unpack(f"<{len(a) // 8}Q", a) if isinstance(a, bytes) else (a & (1 << 64) - 1,))]
+        words = (ctypes.c_uint64 * max(1, len(every)))(*every)
+        # what TMA fills must start at a multiple of 1024, and may end before the page that nobody may touch
+        align = 1024 if MODEL_OF_HOPPER in self.text else 16
         with _LOCK:
-            memory = Guarded(dynamic_shared, 16)
+            memories = [Guarded(dynamic_shared, align) for _ in range(cluster)]
             found = getattr(self._library, f"tilewright_launch_{name}")(
                 ctypes.c_uint64(groups),
                 ctypes.c_uint(threads),
-                ctypes.c_void_p(memory.address),
+                (ctypes.c_void_p * cluster)(*(m.address for m in memories)),
+                ctypes.c_uint(cluster),
                 ctypes.c_size_t(dynamic_shared),
                 words,
                 ctypes.c_bool(reverse),
             )
             message = found.decode() if found else ""
             if message and (at := re.search(r"address 0x([0-9a-f]+)", message)):
-                where = memory.where(int(at[1], 16))
+                where = next(filter(None, (m.where(int(at[1], 16)) for m in memories)), "")
                 message += f" ({where} dynamic shared memory)" if where else ""
-            memory.free()
+            for m in memories:
+                m.free()
         if message:
             raise VerifyError(f"kernel {name}, {message}")
 
@@ -198,12 +219,17 @@ class HostProgram:
         if size := abi.arena_bytes(signature, target, vars):
             buffers["the arena"] = Guarded(size, abi.ALIGN)
         by_kind = {"work": "the workspace", "arena": "the arena"}
-        args = []
+        args: list[int | bytes] = []
         for arg in abi.arguments(signature, target):
+            if arg.kind == "map":
+                name = signature.params[signature.maps[arg.at].param].name
+                args.append(encoded(maps.numbers(signature.maps[arg.at], name, symbols), buffers[name].address))
+                continue
             args.append(vars[arg.at] if arg.kind == "symbol" else buffers[by_kind.get(arg.kind) or signature.params[arg.at].name].address)
         try:
-            for name, groups, threads in zip(self._names, abi.grids(signature, vars), signature.threads, strict=True):
-                self._module.launch(name, groups, threads, args, abi.dynamic_shared(signature, target), reverse)
+            clusters = signature.clusters or (1,) * len(self._names)
+            for name, groups, threads, c in zip(self._names, abi.grids(signature, vars), signature.threads, clusters, strict=True):
+                self._module.launch(name, (groups, c), threads, args, abi.dynamic_shared(signature, target), reverse)
                 for at, b in buffers.items():
                     if how := b.broken():
                         raise VerifyError(f"kernel {name} wrote beside {at}, {how}")
@@ -216,6 +242,16 @@ class HostProgram:
     def close(self) -> None:
         """Unload it."""
         self._module.close()
+
+
+def encoded(m: maps.MapNumbers, address: int) -> bytes:
+    """A tensor map as `host_hopper.hpp` reads it. Raises VerifyError where TMA could not address the array."""
+    if address % 16:
+        raise VerifyError(f"TMA wants an array at a multiple of 16 bytes, not at {address:#x}")
+    rank, t = len(m.dims), m.map
+    dims, pitches, box = (*m.dims, *[1] * (5 - rank)), (*m.pitches, *[0] * (5 - rank)), (*t.box, *[1] * (5 - rank))
+    head = struct.pack("<Q5Q4Q5H4B", address + m.offset, *dims, *pitches, *box, rank, t.dtype.size, t.swizzle, 0)
+    return head.ljust(maps.BYTES, b"\0")
 
 
 def _operand(p: Param, a: Array, symbols: Mapping[str, int], align: int) -> Guarded:
@@ -250,8 +286,8 @@ def _translation(text: str, names: Sequence[str]) -> str:
     # a reference to the pointer: the memory is new at each launch
     body = _DYNAMIC.sub(r"static \1*& \2 = *(\1**)&tilewright_host::dynamic;", text)
     launchers = "\n".join(
-        f'extern "C" const char* tilewright_launch_{n}(uint64_t groups, unsigned threads, char* memory, size_t bytes, const uint64_t* args, bool reverse) '
-        f"{{ return tilewright_host::launch({n}, groups, threads, memory, bytes, args, reverse); }}"
+        f'extern "C" const char* tilewright_launch_{n}(uint64_t groups, unsigned threads, char** memory, unsigned cluster, size_t bytes, const uint64_t* args, bool reverse) '
+        f"{{ return tilewright_host::launch({n}, groups, threads, memory, cluster, bytes, args, reverse); }}"
         for n in names
     )
     return f'#line 1 "kernel.cu"\n{body}\n{launchers}\n'

@@ -21,7 +21,7 @@ import numpy as np
 
 from ...ir.errors import OptError
 from ...program.ops import SYNCS
-from ...program.program import Block, For, If, Instr, Phase, Stmt, Val, statements, touched
+from ...program.program import Block, For, If, Instr, Phase, Roles, Stmt, Val, statements, touched
 from .conflicts import SharedAccess, access, clash, merged
 from .divergence import Spread
 
@@ -103,6 +103,8 @@ class _Placer:
                 return None
             one = [access(self.spread, s, conds)]
             return _Summary(one, [] if s.op == "copy_async" else one)
+        if isinstance(s, Roles):
+            return None  # roles meet at mbarriers, which whoever writes them has placed
         varying = [v for v in ((s.cond,) if isinstance(s, If) else (s.lo, s.hi)) if self.spread.varies(v)]
         if varying:
             return self._divergent(s, varying, loops, conds)
@@ -220,6 +222,8 @@ class _Placer:
                 raise OptError(f"{what} stands in code that not all threads of the group run")
             if self._counts(s):
                 found.append((access(self.spread, s, conds), repeated))
+            return
+        if isinstance(s, Roles):
             return
         inner = (s.cond,) if isinstance(s, If) else (s.lo, s.hi)
         conds = (*conds, s.cond) if isinstance(s, If) else conds

@@ -15,7 +15,7 @@ import numpy as np
 
 from ...ir.dtypes import bool_
 from ...program.ops import COMPARISONS, MATRIX_LOADS
-from ...program.program import Block, For, If, Instr, Mem, Phase, Val
+from ...program.program import Block, For, If, Instr, Mem, Phase, Roles, Val
 
 Array = np.ndarray[Any, Any]
 SLOTS = 16
@@ -77,6 +77,9 @@ class Spread:
                     self._kept.setdefault(s.attr.base, set()).update(s.args, control)
             elif isinstance(s, If):
                 self._scan(s.body, around, (*control, s.cond))
+            elif isinstance(s, Roles):
+                for role in s.roles:
+                    self._scan(role.body, around, control)
             else:
                 inside = (*around, s.var)
                 self.deepest = max(self.deepest, len(inside))

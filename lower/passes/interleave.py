@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import insort
 
 from ...program.ops import ACCESSES, DIVIDES, FIXED, FREE
-from ...program.program import Block, For, If, Instr, Phase, Stmt, Val
+from ...program.program import Block, Instr, Phase, Stmt, Val, bodies
 
 LATENCY, UNITS, DIVIDER = 4, 2, 5 / 32
 """Cycles until a result can be used, vector operations begun in a cycle, and cycles for which a division keeps the
@@ -40,8 +40,8 @@ def _block(block: Block, registers: int) -> None:
         out += _run(run, registers)
         out.append(s)
         run = []
-        if isinstance(s, (For, If)):
-            _block(s.body, registers)
+        for body in bodies(s):
+            _block(body, registers)
     out += _run(run, registers)
     block.stmts = out
 

@@ -17,14 +17,15 @@ from ...program import abi
 from ...program.program import Program
 from ...targets.languages import language
 from ...targets.target import Target
-from . import cuda_tensor, half, ops
+from . import cuda_hopper, cuda_tensor, half, ops
 from .cuda_async import AsyncCopies
+from .cuda_hopper import HopperEmitter
 from .dialect import atom
 from .emitter import prelude
 from .groups import GroupEmitter
 
 LANGUAGE = language("cuda")
-OPS = {**ops.table(LANGUAGE), "shuffle": cuda_tensor.shuffle}
+OPS = {**ops.table(LANGUAGE), **cuda_hopper.TABLE, "shuffle": cuda_tensor.shuffle}
 """What writes each operation of Programs."""
 _REGISTERS, _WARP = 65536, 32
 
@@ -38,7 +39,7 @@ def render(program: Program, target: Target) -> str:
     return "\n".join([f"// {program.name} for {target.name}", *prelude(helpers), *kernels, ""])
 
 
-class CudaEmitter(cuda_tensor.TensorText, AsyncCopies, GroupEmitter):
+class CudaEmitter(HopperEmitter, AsyncCopies, GroupEmitter):
     """Writes one phase as a kernel."""
 
     LANGUAGE, TABLE = LANGUAGE, OPS
@@ -57,15 +58,21 @@ class CudaEmitter(cuda_tensor.TensorText, AsyncCopies, GroupEmitter):
         """The lines of the kernel."""
         body = self.body()
         shared = []
-        if "shared" in self.spaces:
+        asynchronous = self.phase.asynchronous
+        if "shared" in self.spaces or asynchronous:
             size = "" if abi.dynamic_shared(self.signature, self.target) else str(self.shared)
-            shared = [f"    {'' if size else 'extern '}__shared__ __align__(16) {self.type(uint8)} shared[{size}];"]
-        head = f'extern "C" __global__ void __launch_bounds__({self._bounds()}) {name}({", ".join(self.parameters())}) {{'
+            shared = [
+                f"    {'' if size else 'extern '}__shared__ __align__({1024 if asynchronous else 16}) {self.type(uint8)} shared[{size}];"
+            ]
+        cluster = f"__cluster_dims__({self.phase.cluster}, 1, 1) " if self.phase.cluster > 1 else ""
+        head = f'extern "C" __global__ void {cluster}__launch_bounds__({self._bounds()}) {name}({", ".join(self.parameters())}) {{'
         return ["", head, *shared, *body, "}"]
 
     def _bounds(self) -> str:
         """Threads a group, and where registers are capped the groups that fit a multiprocessor then."""
         threads = self.phase.threads
+        if self.phase.asynchronous:
+            return f"{threads}, 1"  # setmaxnreg wants it
         if not self.program.regs:
             return str(threads)
         warps = -(-threads // _WARP)

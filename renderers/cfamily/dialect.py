@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from ...ir.dtypes import DType
 from ...ir.errors import BuildError
-from ...program.program import Instr, Mem, Val
+from ...program.program import Instr, Mem, Roles, Val
 from ...targets.languages import Language
 
 
@@ -46,6 +46,10 @@ class Dialect(ABC):
     def barrier(self) -> None:
         """Write a barrier (languages with groups of threads)."""
         raise self._no_groups("barriers")
+
+    def roles(self, s: Roles) -> None:
+        """Write threads with bodies of their own (languages with warpgroups)."""
+        raise BuildError(f"{self.LANGUAGE.title} has no roles: they are for GPUs with warpgroups")
 
     def prefetch(self, at: str) -> None:
         """Ask for the line at an address that will be used."""

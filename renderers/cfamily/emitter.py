@@ -16,7 +16,7 @@ from ...ir.dtypes import DType, bool_, float32, index, int32
 from ...ir.errors import BuildError
 from ...program.abi import arguments
 from ...program.ops import ASYNCS, READS, WRITES
-from ...program.program import Block, For, Instr, Phase, Program, Val, statements, touched
+from ...program.program import Block, For, Instr, Phase, Program, Roles, Val, statements, touched
 from ...targets.target import Target
 from ..ranges import INT32, inside, ranges
 from .dialect import Dialect, atom
@@ -231,12 +231,15 @@ class CFamilyEmitter(Dialect):
                 write(self, s)
             elif isinstance(s, For):
                 self._for(s)
+            elif isinstance(s, Roles):
+                self.roles(s)
             else:
                 self.line(f"if ({self.of(s.cond)[0]}) {{")
                 self._inner(s.body)
                 self.line("}")
 
     def _inner(self, block: Block) -> None:
+        """Write a block one step further in."""
         self.depth += 1
         self.block(block)
         self.depth -= 1

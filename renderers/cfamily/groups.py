@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 
 from ...ir.dtypes import DType, bool_, index, int32
+from ...ir.errors import BuildError
 from ...program import abi
 from ...program.program import Phase, Program, Val
 from ...targets.target import Target
@@ -49,11 +50,17 @@ class GroupEmitter(CFamilyEmitter):
                 m = memory(self.program.params[a.at].dtype)
                 restrict = "" if a.at in self.program.shared_params else self.RESTRICT
                 out.append(f"{self.pointer_type('param', m, ('param', a.at) not in written)}{restrict} {a.name}")
+            elif a.kind == "map":
+                out.append(self.map_type(a.name))
             elif a.kind == "symbol":
                 out.append(f"{self.type(index)} {a.name}")
             else:
                 out.append(f"{self.pointer_type('work', memory(bool_))}{self.RESTRICT} {a.name}")
         return out
+
+    def map_type(self, name: str) -> str:
+        """The declaration of a tensor map."""
+        raise BuildError(f"{self.LANGUAGE.title} has no tensor maps: leave out what copies by TMA")
 
     RESTRICT = "restrict"
 

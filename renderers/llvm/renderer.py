@@ -109,8 +109,10 @@ class PhaseWriter(LlvmEmitter):
                     self.names[s.out.id] = x
             elif isinstance(s, For):
                 self._for(s)
-            else:
+            elif isinstance(s, If):
                 self._if(s)
+            else:
+                raise BuildError("LLVM IR has no roles: they are for GPUs with warpgroups")
 
     def _for(self, s: For) -> None:
         n = self.fresh()

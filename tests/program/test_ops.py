@@ -29,7 +29,8 @@ def test_sets_are_what_their_names_say() -> None:
     assert {"ldmatrix", "ldmatrix_t"} == ops.MATRIX_LOADS
     assert {"barrier", "shfl_xor", "mma", "ldmatrix", "ldmatrix_t"} == ops.SYNCS
     assert {"copy_async", "commit", "wait"} == ops.ASYNCS
-    assert ops.SYNCS | ops.ASYNCS | {"prefetch"} == ops.FIXED
+    assert {"mbar_wait", "box_load", "wgmma", "cluster_barrier"} < ops.HOPPER
+    assert ops.SYNCS | ops.ASYNCS | ops.HOPPER | {"prefetch"} == ops.FIXED
     assert {"lt", "le", "eq", "ne"} == ops.COMPARISONS
     assert {"const", "splat", "aligned"} == ops.FREE
     assert {"div", "sqrt", "quot"} == ops.DIVIDES
@@ -38,7 +39,8 @@ def test_sets_are_what_their_names_say() -> None:
 
 @pytest.mark.parametrize("op", ops.OPS.values(), ids=lambda op: op.name)
 def test_a_row_agrees_with_itself(op: ops.Op) -> None:
-    assert (op.dtype is None) == (op.effect in ("write", "hint", "async") or op.name == "barrier")
+    none = op.effect in ("write", "hint", "async") or op.name == "barrier"
+    assert (op.dtype is None) == (none or (op.effect == "warpgroup" and op.name not in ("wgmma", "wgmma_result")))
     assert (op.attribute == "memory") == (op.effect in ("read", "write", "hint"))
     assert (op.hoists == "always") == (op.effect == "pure")
     assert not any(o.optional for o in op.operands[:-1]), "only the last operand may be left out"
@@ -52,7 +54,7 @@ def test_a_row_agrees_with_itself(op: ops.Op) -> None:
 def test_a_language_writes_exactly_the_operations_it_must(lang: str) -> None:
     table = import_module(f"tilewright.renderers.{WRITERS[lang]}").OPS
     said = languages.language(lang)
-    some = [(said.groups, ops.GROUPED), (said.tensor_cores, ops.TENSOR), (said.async_copies, ops.COPYING)]
+    some = [(said.groups, ops.GROUPED), (said.tensor_cores, ops.TENSOR), (said.async_copies, ops.COPYING), (said.warpgroups, ops.HOPPER)]
     assert set(table) == ops.RENDERED.union(*(names for has, names in some if has))
 
 

@@ -1,0 +1,96 @@
+"""Memory of one group in a phase with asynchronous copies: shared memory by bytes (`shared_bytes`), the rest as any group has it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..program.ops import CONSECUTIVE
+from ..program.program import Instr
+from .group_memory import GroupMemory
+from .hopper_batch import HopperBatch
+from .ops import Array, zero
+from .threads import On
+
+
+class HopperMemory(GroupMemory):
+    """Makes the access functions of the phase for one group of a cluster."""
+
+    batch: HopperBatch
+
+    def begin(self) -> None:
+        """Another group runs from now on; its shared memory comes with its cluster."""
+        pieces, self.pieces = self.pieces, {k: p for k, p in self.pieces.items() if k[0] != "shared"}
+        super().begin()
+        self.pieces = pieces
+
+    def load(self, s: Instr) -> Callable[..., Any]:
+        """A function (on, index[, mask]) → value."""
+        if s.mem.space != "shared":
+            return super().load(s)
+        assert s.out is not None
+        mem, lanes, batch = s.mem, s.out.lanes, self.batch
+        nothing, pick = zero(mem.dtype, 1, self.memory.as_twin), self._bytes(s, lanes)
+        shape = () if lanes == 1 else (lanes,)
+
+        def run(on: On, at: Any, mask: Any = None) -> Any:
+            first, who, active = pick(on, at, mask)
+            batch.memory.read(batch.memory.bytes_of(first, mem.dtype.size), np.repeat(who, mem.dtype.size))
+            found = batch.memory.get(first, mem.dtype)
+            if active is None:
+                return found.reshape(batch.count, *shape)
+            out = np.full((batch.count, *shape), nothing, found.dtype)
+            out[active] = found
+            return out
+
+        return run
+
+    def store(self, s: Instr) -> Callable[..., None]:
+        """A function (on, index, value[, mask]) that writes."""
+        if s.mem.space != "shared":
+            return super().store(s)
+        mem, lanes, batch = s.mem, max(a.lanes for a in s.args[:2]), self.batch
+        pick, shape = self._bytes(s, lanes), () if lanes == 1 else (lanes,)
+
+        def run(on: On, at: Any, value: Any, mask: Any = None) -> None:
+            first, who, active = pick(on, at, mask)
+            batch.memory.write(batch.memory.bytes_of(first, mem.dtype.size), np.repeat(who, mem.dtype.size))
+            value = np.broadcast_to(value, (batch.count, *shape))
+            batch.memory.put(first, value.reshape(-1) if active is None else value[active], mem.dtype)
+
+        return run
+
+    def _bytes(self, s: Instr, lanes: int) -> Callable[..., tuple[Array, Array, Array | None]]:
+        """A function (on, index, mask) → (first byte of each element, the actor of each, who takes part or None for all)."""
+        mem, batch, wide = s.mem, self.batch, lanes > 1
+        consecutive, unit = s.op in CONSECUTIVE, mem.dtype.size
+        steps: Any = np.arange(lanes) + mem.offset if wide and consecutive else mem.offset
+        align = mem.align if consecutive else 1
+
+        def pick(on: On, at: Any, mask: Any) -> tuple[Array, Array, Array | None]:
+            shape = (batch.count, lanes) if wide else (batch.count,)
+            i = np.asarray(at)
+            i = np.broadcast_to((i[..., None] if wide and consecutive else i) + steps, shape)
+            active = self._active(on, mask, wide, shape)
+            lane = np.repeat(batch.lane, lanes) if wide else batch.lane
+            if active is None:
+                i = i.reshape(-1)
+            else:
+                i, lane = i[active], lane.reshape(shape)[active]
+            who = batch.cluster.thread(batch.rank, lane)
+            batch.cluster.statement = s
+            first = mem.base + i * unit
+            outside = (first < 0) | (first + unit > batch.memory.size)
+            if outside.any():
+                k = int(outside.argmax())
+                batch.cluster.wrong(f"byte {first[k]} is outside the {batch.memory.size} bytes of shared memory", int(who[k]))
+            if align > unit and i.size:
+                start = mem.base + (np.broadcast_to(at, batch.count)[lane] + mem.offset) * unit
+                if (start % align).any():
+                    k = int((start % align != 0).argmax())
+                    batch.cluster.wrong(f"byte {start[k]} of shared memory is not aligned to {align} bytes", int(who[k]))
+            return first, who, active
+
+        return pick
