@@ -1,136 +1,107 @@
-"""On an NVIDIA GPU: fp32 matmul tuned from an empty cache against cuBLAS (no TF32), and row kernels against the GPU's own copy.
+"""On an NVIDIA GPU: each kernel tuned from an empty cache, beside cuBLAS, the GPU's own copy, PyTorch (FlashAttention, cuDNN) and Triton.
 
-    python benchmarks/gpu_vs_cublas.py [--budget 120s] [--kernel matmul softmax layernorm] [--shape m=4096,n=4096,k=4096]
+    python benchmarks/gpu_vs_cublas.py [--only fp32 bf16 skinny odd rows attention conv] [--budget 120s] [--seeds-only] [--torch PYTHON]
 
-Both sides run on the same buffers of the device and are timed by its events, in bursts that take turns. cuBLAS comes from the pip package
-nvidia-cublas or a toolkit, through ctypes. `ratio` is the median over rounds of cuBLAS' time over ours, or of our compulsory
-bytes a second over those of the copy kernel, measured right before and after: 1.0 is as fast. Exit code 3 where there is no GPU.
-"""
+`ratio` is above 1 where ours is faster: the median over rounds of cuBLAS' time over ours on the same buffers in turns (no TF32); of our
+compulsory bytes a second over those of the copy kernel, measured right before and after; of PyTorch's time over ours in turns, each in
+a process of its own (`tilewright.measure.rival`). Triton is what PyTorch's compiler makes. Data are random. `to_95_s`: seconds from an
+empty cache to 95 % of the speed that the search ended with; `measured_per_second`: valid measurements a second.
+
+cuBLAS comes from the pip package nvidia-cublas or a toolkit, through ctypes. --torch: an interpreter that has PyTorch, default this one.
+What is missing is named in the row (`missing`). --only: groups, or parts of names; --seeds-only: the seed schedule, no tuning; --smoke:
+the kernels' small odd shapes, to try the benchmark itself. One JSON line a kernel, then one a group: the geometric mean. Exit code 3
+where there is no GPU."""
 
 from __future__ import annotations
 
 import argparse
-import ctypes
 import json
-import os
+import math
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("NVIDIA_TF32_OVERRIDE", "0")  # cuBLAS reads it when it is loaded
-
-import numpy as np
+import gpu_cublas
 import tilewright
+from gpu_cases import CASES, GOALS, GROUPS, GpuCase
+from tilewright.cli.beside import peak_share
 from tilewright.devices import get
-from tilewright.devices.cuda import nvrtc
 from tilewright.devices.cuda.device import CudaDevice
-from tilewright.devices.cuda.session import CudaSession
-from tilewright.devices.cuda.timing import timed
+from tilewright.heuristics import seeds
 from tilewright.ir import DeviceError, TilewrightError
-from tilewright.kernels import make, parse_shape
+from tilewright.ir.cost import cost
+from tilewright.ir.normalise import normalise
+from tilewright.kernels import get as kernel_def
+from tilewright.kernels import make
+from tilewright.measure.inputs import generate
+from tilewright.measure.rival.versus import Rivalry, against_torch, check
 from tilewright.plan import compile
+from tilewright.plan.remote import Copying
+from tilewright.search import Result
 
-CASES = {"matmul": "m=4096,n=4096,k=4096", "softmax": "m=8192,n=8192", "layernorm": "m=8192,n=8192"}
 BURST = 10
+NEAR = 0.95
 
 
-class CuBlas:
-    """sgemm for row-major matrices."""
-
-    def __init__(self) -> None:
-        """Raises DeviceError, with the fix, where the library is missing. A GPU must be open in this thread."""
-        self._lib = _library()
-        self._handle = ctypes.c_void_p()
-        self._check(self._lib.cublasCreate_v2(ctypes.byref(self._handle)), "cublasCreate")
-        self._check(self._lib.cublasSetMathMode(self._handle, 0), "cublasSetMathMode")  # the default: float32 is float32
-        self._one, self._zero = ctypes.c_float(1.0), ctypes.c_float(0.0)
-
-    def queue(self, m: int, n: int, k: int) -> Callable[[Sequence[int]], None]:
-        """What starts C (m, n) = A (m, k) · B (k, n) for device addresses (A, B, C)."""
-
-        def start(pointers: Sequence[int]) -> None:
-            a, b, c = (ctypes.c_void_p(p) for p in pointers)
-            one, zero = ctypes.byref(self._one), ctypes.byref(self._zero)
-            # cuBLAS has columns where we have rows: Cᵀ = Bᵀ · Aᵀ
-            self._check(self._lib.cublasSgemm_v2(self._handle, 0, 0, n, m, k, one, b, n, a, k, zero, c, n), "cublasSgemm")
-
-        return start
-
-    def _check(self, status: int, call: str) -> None:
-        if status:
-            raise DeviceError(f"{call} failed with status {status}; see that the nvidia-cublas package fits the driver's CUDA")
-
-
-def _library() -> Any:
-    folders = [p / "lib" for p in nvrtc.packages()] + [p.parent / "cublas" / "lib" for p in nvrtc.packages()]
-    folders += [h / "lib64" for h in nvrtc.toolkits()]
-    for path in (*(str(f) for d in folders for f in sorted(d.glob("libcublas.so.*"), reverse=True)), "libcublas.so.13", "libcublas.so.12"):
-        try:
-            for companion in sorted(Path(path).parent.glob("libcublasLt.so.*")) if os.path.isabs(path) else ():
-                ctypes.CDLL(str(companion), mode=ctypes.RTLD_GLOBAL)
-            return ctypes.CDLL(path)
-        except OSError:
-            continue
-    raise DeviceError("cuBLAS is not installed: pip install 'nvidia-cublas==13.0.*', or set CUDA_HOME to a CUDA toolkit")
-
-
-def tuned(device: CudaDevice, name: str, shape: dict[str, int], budget: str) -> tuple[Any, Any]:
-    """(what the search says, the winner's executable, loaded in this process)."""
+def search(device: CudaDevice, case: GpuCase, args: argparse.Namespace) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """(options, what is told of the search) for a case: tuned from an empty cache, or the first seed schedule."""
+    kernel = make(case.kernel, case.shape, case.dtype)
+    if args.seeds_only:
+        opts = seeds(normalise(kernel), device.target)[0]
+        return opts, {"opts": [o.json for o in opts]}
     with tempfile.TemporaryDirectory() as folder:
-        result = tilewright.tune(name, shape=shape, dtype="float32", device=device, budget=budget, cache=Path(folder) / "cache.db")
+        cache = Path(folder) / "cache.db"
+        result = tilewright.tune(
+            case.kernel, shape=case.shape, dtype=case.dtype, device=device, budget=args.budget, trials=args.trials, cache=cache
+        )
     if result.t_min is None:
-        raise DeviceError(f"{name}: {result.message}")
-    built = compile(make(name, shape, "float32"), result.opts, device)
-    return result, device.load(built.obj, built.signature, 1)
-
-
-def matmul(device: CudaDevice, shape: dict[str, int], budget: str, rounds: int) -> dict[str, Any]:
-    """Tune, then take turns with cuBLAS."""
-    result, ours = tuned(device, "matmul", shape, budget)
-    m, n, k = shape["m"], shape["n"], shape["k"]
-    session: CudaSession = device._open()
-    memory = device.memory()
-    rng = np.random.default_rng(0)
-    a, b = rng.standard_normal((m, k), np.float32), rng.standard_normal((k, n), np.float32)
-    c = [np.empty((m, n), np.float32) for _ in range(2)]
-    at = [memory.alloc(x.nbytes) for x in (a, b, *c)]
-    for handle, x in zip(at, (a, b), strict=False):
-        memory.write(handle, x.ctypes.data, x.nbytes)
-    rival = CuBlas().queue(m, n, k)
-    with session.lock:
-        rival([at[0], at[1], at[3]])
-    ours.run(at[:3])
-    for handle, x in zip(at[2:], c, strict=True):
-        memory.read(handle, x.ctypes.data, x.nbytes)
-    pairs = []
-    for r in range(rounds):
-        got = {}
-        for who in (("ours", "cublas"), ("cublas", "ours"))[r % 2]:
-            if who == "ours":
-                times = ours.time([at[:3]], (), BURST)
-            else:
-                with session.lock:
-                    times = timed(session, rival, 1, [[at[0], at[1], at[3]]], BURST)
-            got[who] = sorted(times[1:])[(BURST - 2) // 4]
-        pairs.append((got["ours"], got["cublas"]))
-    ratios = sorted(theirs / own for own, theirs in pairs)
-    flops = 2e-9 * m * n * k
-    return {
-        "kernel": "matmul",
-        "shape": shape,
-        "ratio": round(ratios[len(ratios) // 2], 3),
-        "ratio_range": [round(ratios[0], 3), round(ratios[-1], 3)],
-        "ours_gflops": round(flops / min(o for o, _ in pairs), 1),
-        "cublas_gflops": round(flops / min(t for _, t in pairs), 1),
-        "relative_difference": float(np.abs(c[0] - c[1]).max() / np.abs(c[1]).max()),
-        **_search(result),
+        raise DeviceError(f"{case.name}: {result.message}")
+    share = peak_share(result, args.device)
+    told = {
+        "tuning_seconds": round(result.seconds, 1),
+        "to_95_s": near(result),
+        "measured_per_second": round(result.measured_per_second, 2),
+        "counts": dict(result.counts),
+        "us": round(1e6 * result.t_min, 2),
+        "gflops": result.gflops and round(result.gflops, 1),
+        "peak": {"unit": share.unit, "percent": round(share.percent, 1)} if share else None,
+        "opts": [o.json for o in result.opts],
     }
+    return result.opts, told
 
 
-def rows(device: CudaDevice, name: str, shape: dict[str, int], budget: str, rounds: int) -> dict[str, Any]:
-    """Tune, then set against the copy kernel of the limits."""
+def near(result: Result) -> float | None:
+    """Seconds of the search until it had 95 % of the speed that it ended with."""
+    best = min((h["t_min"] for h in result.history), default=None)
+    return next((round(h["seconds"], 1) for h in result.history if best and best / h["t_min"] >= NEAR), None)
+
+
+def beside(device: CudaDevice, case: GpuCase, what: str, opts: tuple[Any, ...], args: argparse.Namespace) -> dict[str, Any]:
+    """The case set beside one thing; DeviceError and others where that is missing."""
+    if what in ("torch", "inductor"):
+        check(case.kernel, case.dtype, device, args.torch)
+        how = Rivalry(args.torch, args.rounds, args.device, compiled=what == "inductor")
+        found = against_torch(case.kernel, case.shape, case.dtype, opts, device, 1, how)
+        if found.why:
+            raise DeviceError(found.why)
+        return {k: v for k, v in found.to_json().items() if k != "why"}
+    kernel = make(case.kernel, case.shape, case.dtype)
+    built = compile(kernel, opts, device)
+    ours = device.load(built.obj, built.signature, 1)
+    try:
+        if what == "cublas":
+            arrays = list(generate(kernel, {}, 0).values())
+            return gpu_cublas.beside(device, ours, arrays, case.dtype, args.rounds)
+        return copying(device, kernel, ours, args.rounds)
+    finally:
+        ours.close()
+
+
+def copying(device: CudaDevice, kernel: Any, ours: Any, rounds: int) -> dict[str, Any]:
+    """Our compulsory bytes a second over those of the copy kernel, which is measured before and after."""
 
     def copy() -> float:
         limits = device.limits(probe=True)
@@ -138,67 +109,97 @@ def rows(device: CudaDevice, name: str, shape: dict[str, int], budget: str, roun
         return max(limits.rates[1].copy, limits.rates[1].copy_nt)
 
     before = copy()
-    result, ours = tuned(device, name, shape, budget)
-    from tilewright.ir.cost import cost
-
-    nbytes = cost(make(name, shape, "float32"), {}).bytes
     memory = device.memory()
-    sizes = [int(np.prod([int(d) for d in p.shape])) * p.dtype.size for p in ours.signature.params]
-    handles = [memory.alloc(size) for size in sizes]
-    rng = np.random.default_rng(0)
-    for handle, size in zip(handles, sizes, strict=True):
-        x = rng.standard_normal(size // 4, np.float32)
-        memory.write(handle, x.ctypes.data, size)
-    medians = [sorted(ours.time([handles], (), BURST))[BURST // 2] for _ in range(rounds)]
-    limit = max(before, copy())
-    median = sorted(medians)[rounds // 2]
-    return {
-        "kernel": name,
-        "shape": shape,
-        "ratio": round(nbytes / median / limit, 3),
-        "gbytes_s": round(nbytes / median / 1e9, 1),
-        "copy_gbytes_s": round(limit / 1e9, 1),
-        "us": round(median * 1e6, 1),
-        **_search(result),
-    }
+    assert memory is not None
+    whole = Copying(ours, memory)
+    arrays = {**generate(kernel, {}, 0), **{b.name: _empty(b, kernel) for b in kernel.outputs}}
+    pointers = [arrays[p.name].ctypes.data for p in ours.signature.params]
+    whole.run(pointers)
+    medians = sorted(sorted(whole.time([pointers], (), BURST))[BURST // 2] for _ in range(rounds))
+    limit, median, nbytes = max(before, copy()), medians[rounds // 2], cost(kernel, {}).bytes
+    return {"ratio": round(nbytes / median / limit, 3), "gbytes_s": round(nbytes / median / 1e9, 1), "copy_gbytes_s": round(limit / 1e9, 1)}
 
 
-def _search(result: Any) -> dict[str, Any]:
-    return {"tuning_seconds": round(result.seconds, 1), "opts": [o.json for o in result.opts], "counts": dict(result.counts)}
+def _empty(buffer: Any, kernel: Any) -> Any:
+    from tilewright.measure.inputs import shape
+    from tilewright.plan import empty
+
+    return empty(shape(buffer, kernel, {}), buffer.dtype.np)
+
+
+def row(device: CudaDevice, case: GpuCase, args: argparse.Namespace, about: Mapping[str, Any]) -> dict[str, Any]:
+    """One line: the search, and whatever it can be set beside."""
+    out = {"name": case.name, "group": case.group, "kernel": case.kernel, "shape": dict(case.shape), "dtype": case.dtype, **about}
+    try:
+        opts, told = search(device, case, args)
+    except TilewrightError as e:
+        return {**out, "error": str(e)}
+    against, missing = {}, {}
+    for what in case.beside:
+        try:
+            against[what] = beside(device, case, what, opts, args)
+        except TilewrightError as e:
+            missing[what] = str(e)
+    return {**out, **told, "against": against, **({"missing": missing} if missing else {})}
+
+
+def summaries(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """One line a group and rival: the geometric mean of the ratios, and the worst."""
+    for group in dict.fromkeys(r["group"] for r in rows):
+        for what in ("cublas", "copy", "torch", "inductor"):
+            found = {r["name"]: r["against"][what]["ratio"] for r in rows if r["group"] == group and what in r.get("against", {})}
+            if found:
+                mean = math.exp(sum(map(math.log, found.values())) / len(found))
+                worst = min(found, key=lambda n: found[n])
+                yield {"group": group, "beside": what, "cases": len(found), "mean_ratio": round(mean, 3), "goal": GOALS[group],
+                       "worst": [worst, round(found[worst], 3)]}  # fmt: skip
+
+
+def chosen(args: argparse.Namespace) -> list[GpuCase]:
+    """The cases that the arguments ask for."""
+    found = [c for c in CASES if not args.only or c.group in args.only or any(part in c.name for part in args.only)]
+    if not found:
+        raise TilewrightError(f"no case is called {' or '.join(args.only)}; groups are {', '.join(GROUPS)}")
+    if args.smoke:
+        found = [replace(c, shape={k: v for k, v in kernel_def(c.kernel).odd_shape.items() if isinstance(v, int)}) for c in found]
+    return found
+
+
+def arguments() -> argparse.ArgumentParser:
+    """The command line."""
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--only", nargs="*", default=[])
+    p.add_argument("--budget", default="120s", help="of each search")
+    p.add_argument("--trials", type=int)
+    p.add_argument("--device", default="cuda", help="cuda, cuda:N, or file.py:factory of a device like it")
+    p.add_argument("--rounds", type=int, default=10)
+    p.add_argument("--torch", default=sys.executable, metavar="PYTHON")
+    p.add_argument("--seeds-only", action="store_true")
+    p.add_argument("--smoke", action="store_true")
+    return p
 
 
 def main() -> int:
-    """Print one JSON line a kernel; the exit code."""
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--budget", default="120s")
-    p.add_argument("--kernel", nargs="*", choices=list(CASES), default=list(CASES))
-    p.add_argument("--shape", help="of the one kernel chosen")
-    p.add_argument("--device", default="cuda", help="cuda, cuda:N, or file.py:factory of a device like it")
-    p.add_argument("--rounds", type=int, default=10)
-    args = p.parse_args()
+    """Print JSON lines; the exit code."""
+    args = arguments().parse_args()
     try:
+        cases = chosen(args)
         device = get(args.device)
         if not isinstance(device, CudaDevice):
             raise DeviceError(f"this benchmark runs on NVIDIA GPUs, not on {device.name}")
         device.check()
-        about = {
-            "device": device.name,
-            "gpu": device.fingerprint()["cpu"],
-            "driver": device.fingerprint()["driver"],
-            "by": device.fingerprint()["by"],
-        }
-        if "matmul" in args.kernel:
-            _library()  # to miss it after the search would be late
-        for name in args.kernel:
-            shape = parse_shape(args.shape or CASES[name])
-            row = (
-                matmul(device, shape, args.budget, args.rounds) if name == "matmul" else rows(device, name, shape, args.budget, args.rounds)
-            )
-            print(json.dumps({**row, **about}), flush=True)
+        shown = device.fingerprint()
+        about = {"device": args.device, "gpu": shown["cpu"], "driver": shown["driver"], "by": shown["by"]}
+        rows = []
+        for case in cases:
+            rows.append(row(device, case, args, about))
+            print(json.dumps(rows[-1]), flush=True)
+        for line in summaries(rows):
+            print(json.dumps(line), flush=True)
     except TilewrightError as e:
         print(f"cannot run: {e}", file=sys.stderr)
         return 3 if isinstance(e, DeviceError) else 1
-    return 0
+    return 0 if any("against" in r for r in rows) else 1
 
 
 if __name__ == "__main__":

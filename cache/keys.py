@@ -9,12 +9,30 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from ..ir.errors import UsageError
 from .strict import canon
 
 DEFAULT_POLICY = "REASSOC"
 """Sums may be re-associated; neither lower precision inside (DOWNCONVERT) nor run-to-run differences (NONDET)."""
 
 FIELDS = ("kernel", "target", "threads", "compiler", "policy")
+
+
+EFFECTS = {
+    "DOWNCONVERT": "factors of sums of products may be rounded to what matrix instructions take: float32 to tf32, or to 16 bits "
+    "beside a 16-bit factor",
+    "NONDET": "results may differ from run to run",
+}
+"""What a caller may allow beyond `DEFAULT_POLICY`, and what it means."""
+
+
+def allowed(allow: Iterable[str] = ()) -> frozenset[str]:
+    """The effects a schedule may have: the default ones and those asked for, in any case of letters. UsageError for others."""
+    asked = [a.upper() for a in ([allow] if isinstance(allow, str) else allow)]
+    wrong = [a for a in asked if a not in EFFECTS and a != DEFAULT_POLICY]
+    if wrong:
+        raise UsageError(f"no effect is called {wrong[0].lower()!r}; what can be allowed: {', '.join(e.lower() for e in EFFECTS)}")
+    return frozenset({DEFAULT_POLICY, *asked})
 
 
 def policy(effects: Iterable[str]) -> str:

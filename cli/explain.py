@@ -30,6 +30,7 @@ UNCLEAR = 0.1
 def run(args: Namespace) -> int:
     """Measure and print. Raises CacheMiss, with the command that tunes it, where the cache has no schedule of its own for the kernel."""
     from .. import cache, devices
+    from ..cache.keys import allowed, policy
     from ..ir.normalise import normalise
     from ..plan.resolve import resolve
     from ..search.budget import parse_seconds
@@ -41,7 +42,7 @@ def run(args: Namespace) -> int:
     device.check()
     threads = args.threads or device.threads
     with cache.open(args.cache) as store:
-        plan = resolve(kernel, device, threads, store)
+        plan = resolve(kernel, device, threads, store, policy=policy(allowed(args.allow or ())))
     if plan.origin not in ("exact", "stale"):
         named = {
             "kernel": args.kernel,
@@ -65,7 +66,7 @@ def run(args: Namespace) -> int:
     if args.format == "json":
         print(json.dumps(_plain(found, roof) | {"kernels": [c.to_json() for c in code]}, indent=1))
     else:
-        _print(found, roof, code, f"{kernel.name} on {device.name}, {threads} thread{'s' * (threads != 1)}")
+        _print(found, roof, code, _peak(kernel, device), f"{kernel.name} on {device.name}, {threads} thread{'s' * (threads != 1)}")
     return INTERRUPTED if found.interrupted else 0
 
 
@@ -109,7 +110,14 @@ def _machine_code(kernel: Kernel, found: Explanation, device: Device) -> tuple[K
     return contents(render(lower(apply(kernel, found.opts, device.target)), device.target))
 
 
-def _print(found: Explanation, roof: Roofline | None, code: Sequence[KernelContents], what: str) -> None:
+def _peak(kernel: Kernel, device: Device) -> str:
+    """What the arithmetic of the roofline counts at."""
+    from ..measure.tensor_peak import unit
+
+    return "the peak of tensor cores" if unit(kernel, device.target) == "tensor cores" else "the measured peak"
+
+
+def _print(found: Explanation, roof: Roofline | None, code: Sequence[KernelContents], peak: str, what: str) -> None:
     from rich.text import Text
 
     out = console()
@@ -118,7 +126,7 @@ def _print(found: Explanation, roof: Roofline | None, code: Sequence[KernelConte
     out.print(opts_text(found.opts), soft_wrap=True)
     if roof:
         limit = (
-            "arithmetic: its operations at the measured peak"
+            f"arithmetic: its operations at {peak}"
             if roof.bound == "compute"
             else f"{roof.bound}: its bytes at the measured bandwidth"
         )

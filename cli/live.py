@@ -6,15 +6,16 @@ two seconds without a report does a thread redraw it (about 2 ms), so that the c
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..measure.roofline import share
 from .live_log import LogAbove
-from .style import OUTCOMES, clock, console, duration, opts_text, rate
+from .style import OUTCOMES, clock, console, duration, flops, opts_text, rate
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -46,7 +47,7 @@ def rates(best: Rated) -> str:
     """`1.234 ms  1740 GFLOP/s  10.2 GB/s  87 % of roofline`, leaving out what the kernel does not have."""
     parts = [duration(best.t_min) if best.t_min else "-"]
     if best.gflops:
-        parts.append(rate(best.gflops, "GFLOP/s"))
+        parts.append(flops(best.gflops))
     if best.gbytes_s:
         parts.append(rate(best.gbytes_s, "GB/s"))
     if best.roofline_pct:
@@ -76,6 +77,8 @@ class Quiet:
         self.name = "starting"
         self.counts: Counter[str] = Counter()
         self.top: Result | None = None
+        self.clocks: Mapping[str, Any] = {}
+        self._quickest = math.inf
 
     def __enter__(self) -> Quiet:
         return self
@@ -95,6 +98,8 @@ class Quiet:
     def candidate(self, measurement: Measurement) -> None:
         """One candidate has an outcome."""
         self.counts[str(measurement.outcome.value)] += 1
+        if measurement.t_min is not None and measurement.t_min < self._quickest:
+            self._quickest, self.clocks = measurement.t_min, measurement.clocks
         self.draw(False)
 
     def best(self, best: Result) -> None:

@@ -56,6 +56,16 @@ def _add_kernel(p: ArgumentParser, required: bool, device: str | None, kernel: b
     _add_cache(p)
 
 
+def _add_allow(p: ArgumentParser) -> None:
+    p.add_argument(
+        "--allow",
+        action="append",
+        metavar="EFFECT",
+        help="allow what is refused otherwise: downconvert (matrix instructions may round float32 factors to tf32, or to 16 bits beside a "
+        "16-bit factor; entries of their own in the cache)",
+    )
+
+
 def _add_cache(p: ArgumentParser) -> None:
     p.add_argument("--cache", metavar="PATH|URL", help="cache file or database URL; default: TILEWRIGHT_CACHE, else the user's data folder")
 
@@ -79,6 +89,7 @@ def _add_run(p: ArgumentParser) -> None:
     p.add_argument(
         "--seeds", choices=("auto", "none"), help="start from the seed schedules (auto, the default), or from the empty schedule"
     )
+    _add_allow(p)
     p.add_argument(
         "--strategy",
         metavar="NAME",
@@ -96,12 +107,18 @@ def _add_run(p: ArgumentParser) -> None:
         help="use: from the cache, else search (default; tune is the same); require: from the cache or fail (with --manifest this needs no device); record: measure the seed schedules only; refresh: search again",
     )
     p.add_argument("--retune", action="store_true", help="search again although a result is cached")
+    p.add_argument(
+        "--against",
+        metavar="torch[:PYTHON]",
+        help="time PyTorch's own kernel beside the best, in turns; PYTHON: an interpreter that has it",
+    )
     p.add_argument("--json", metavar="FILE", help="write the result as JSON (- is standard output)")
     p.add_argument("--quiet", action="store_true", help="no progress, only the result")
 
 
 def _add_show(p: ArgumentParser) -> None:
     _add_kernel(p, required=True, device="cpu")
+    _add_allow(p)
     p.add_argument(
         "--target",
         metavar="NAME",
@@ -255,6 +272,7 @@ def build_parser() -> ArgumentParser:
     _add_profile(sub.add_parser("profile", help="run a script and say where its kernels' time goes"))
     explain = sub.add_parser("explain", help="what each option of the cached best is worth, measured now")
     _add_kernel(explain, required=True, device="cpu")
+    _add_allow(explain)
     explain.add_argument("--budget", default="30s", metavar="TIME", help="time to measure for (default 30s)")
     explain.add_argument("--format", choices=("table", "json"), default="table")
     plot = sub.add_parser("plot", help="a picture of what the cache holds (needs matplotlib)")

@@ -8,9 +8,12 @@ import signal
 import sys
 import warnings
 from argparse import Namespace
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from ..ir.errors import DeviceError, UsageError
+from .beside import against, beside_rows, facts, interpreter, peak_share
 from .json_file import writable, write
 from .live import Quiet, display, outcomes, rates
 from .style import console, duration, gain, opts_text, shape_text
@@ -37,6 +40,8 @@ def run(args: Namespace) -> int:
 
 def _run(args: Namespace) -> int:
     if args.manifest is not None:
+        if args.against:
+            raise UsageError("--against is for one --kernel")
         from .manifest import run as run_manifest
 
         return run_manifest(args)
@@ -56,6 +61,7 @@ def _run(args: Namespace) -> int:
     from ..search.budget import Budget
 
     shape = parse_shape(args.shape) if args.shape else None
+    python = interpreter(args)
     budget = Budget.make(args.budget, args.trials)
     writable(args.json)
     out = console(sys.stderr if args.json == "-" else None)
@@ -78,12 +84,16 @@ def _run(args: Namespace) -> int:
             mode=args.mode,
             retune=args.retune,
             study=args.study,
+            allow=args.allow or (),
             progress=progress,
             interrupt="return",
         )
-    summary(out, args, result)
+    found = result.found and result.exit_code == 0
+    rival = against(result, python, args.device) if python and found else None
+    share = peak_share(result, args.device) if found else None
+    summary(out, args, result, beside_rows(share, progress.clocks, rival))
     if args.json:
-        write(args.json, json.dumps(result.to_json(), indent=1) + "\n")
+        write(args.json, json.dumps(result.to_json() | facts(share, progress.clocks, rival), indent=1) + "\n")
     return result.exit_code
 
 
@@ -91,6 +101,7 @@ def probe_once(args: Namespace, shape: dict[str, int] | None, progress: Quiet) -
     """Measure the machine's limits where that never happened (a few seconds, kept) and a search is coming: without them there is no
     share of the roofline to show, and the model ranks by guesses."""
     from .. import cache
+    from ..cache.keys import allowed, policy
     from ..devices import get
     from ..kernels import make
     from ..plan import key_of
@@ -100,7 +111,8 @@ def probe_once(args: Namespace, shape: dict[str, int] | None, progress: Quiet) -
     if args.mode == "require" or device.limits() is not None:
         return
     with cache.open(args.cache) as store:
-        if not args.retune and store.best(key_of(make(args.kernel, shape, args.dtype), device, args.threads)) is not None:
+        key = key_of(make(args.kernel, shape, args.dtype), device, args.threads, policy(allowed(args.allow or ())))
+        if not args.retune and store.best(key) is not None:
             return
     progress.phase("measuring this machine's limits, once")
     try:
@@ -110,8 +122,8 @@ def probe_once(args: Namespace, shape: dict[str, int] | None, progress: Quiet) -
     progress.restart()
 
 
-def summary(out: Console, args: Namespace, result: Result) -> None:
-    """What was found, in a few lines; the last one reproduces it."""
+def summary(out: Console, args: Namespace, result: Result, beside: Mapping[str, str] = MappingProxyType({})) -> None:
+    """What was found, in a few lines; the last one reproduces it. `beside`: more lines, by their headings."""
     from rich.table import Table
     from rich.text import Text
 
@@ -132,6 +144,8 @@ def summary(out: Console, args: Namespace, result: Result) -> None:
             grid.add_row("as written", f"{duration(result.plain_s)}; the best is {gain(result.plain_s, result.t_min)} as fast")
         if result.seed_s:
             grid.add_row("seed", f"{duration(result.seed_s)}; {against_seed(result)}")
+        for heading, text in beside.items():
+            grid.add_row(heading, Text(text))
         grid.add_row("opts", opts_text(result.opts))
     if result.counts:
         total = sum(result.counts.values())
@@ -141,9 +155,12 @@ def summary(out: Console, args: Namespace, result: Result) -> None:
         grid.add_row("note", Text(result.message))
     out.print(grid)
     where = ["--cache", args.cache] if args.cache else []
+    allow = [word for effect in args.allow or () for word in ("--allow", effect)]
     if result.found:
         out.print(
-            Text.assemble(("look at it  ", "dim"), shlex.join([*command_prefix(result.device), *show_words(args.kernel, result), *where])),
+            Text.assemble(
+                ("look at it  ", "dim"), shlex.join([*command_prefix(result.device), *show_words(args.kernel, result), *allow, *where])
+            ),
             soft_wrap=True,
         )
     out.print(Text.assemble(("reproduce   ", "dim"), " ".join(filter(None, (result.reproduce, shlex.join(where))))), soft_wrap=True)

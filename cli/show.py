@@ -93,10 +93,11 @@ def choose(args: Namespace, kernel: Kernel) -> tuple[Target, tuple[Opt, ...], st
 
         return target, seeds(kernel, target, threads)[0], f"seed schedule for {threads} threads"
     from ..cache import open as open_cache
+    from ..cache.keys import allowed, policy
     from ..plan.resolve import resolve
 
     with open_cache(args.cache) as store:
-        plan = resolve(kernel, device, threads, store)
+        plan = resolve(kernel, device, threads, store, policy=policy(allowed(args.allow or ())))
     return (
         target,
         plan.opts,

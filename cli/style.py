@@ -105,6 +105,11 @@ def rate(value: float | None, unit: str) -> str:
     return "-" if not value else (f"{value:.3g} {unit}" if value < 100 else f"{value:.0f} {unit}").rstrip()
 
 
+def flops(gflops: float | None) -> str:
+    """`1234 GFLOP/s`, and `61.7 TFLOP/s` from ten of these on."""
+    return rate(gflops, "GFLOP/s") if not gflops or gflops < 10_000 else f"{gflops / 1000:.{1 if gflops < 1e6 else 0}f} TFLOP/s"
+
+
 def percent(roofline_s: float | None, t: float) -> str:
     """Share of the roofline that a time of `t` seconds reaches: `87 %`, `187 %!` where it cannot be right."""
     return share(100 * roofline_s / t) if roofline_s else "-"

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from .gpu_machine import Gpu
+
 
 class Bandwidth(Protocol):
     """What the model asks of a device's measured limits."""
@@ -188,90 +190,6 @@ class Dots:
     """Cycles an element to fill a panel from rows that are woven as vectors."""
     single: float = 1.6
     """Cycles an element to fill a panel one by one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Gpu:
-    """Rates of one multiprocessor of a GPU and its share of the memory."""
-
-    clock: float = 1.6e9
-    """Cycles a second."""
-    issue: float = 128.0
-    """Thread instructions a multiprocessor issues in a cycle."""
-    shared: float = 128.0
-    """Bytes of shared memory a multiprocessor reads in a cycle."""
-    l2: float = 24.0
-    """Bytes a cycle from the L2 cache for each multiprocessor."""
-    dram: float = 14.0
-    """Bytes a cycle from memory for each multiprocessor."""
-    latency: float = 28.0
-    """Cycles from one dependent instruction to the next, a shared-memory read between."""
-    launch: float = 4e-6
-    """Seconds to launch a phase."""
-    exp: float = 12.0
-    """Instructions of an exponential function."""
-    log: float = 14.0
-    """The same of a logarithm."""
-    tanh: float = 22.0
-    """The same of a hyperbolic tangent."""
-    erf: float = 24.0
-    """The same of the error function."""
-    div: float = 8.0
-    """The same of a division."""
-    sqrt: float = 8.0
-    """The same of a square root."""
-    sector: int = 32
-    """Bytes that an access to memory moves at least."""
-    warp: int = 32
-    """Threads that run in step."""
-    registers: float = 255.0
-    """Registers a thread may have."""
-    base_registers: float = 24.0
-    """Registers a thread needs beside its accumulators."""
-    operand_registers: float = 1.25
-    """Registers for each accumulator, its operands counted."""
-    file: int = 65536
-    """Registers of a multiprocessor."""
-    threads: int = 2048
-    """Threads that are resident on a multiprocessor at most."""
-    groups: int = 32
-    """Groups that are resident on a multiprocessor at most."""
-    unlimited: int = 1 << 20
-    """Bytes of shared memory where the target does not say."""
-    independent: float = 8.0
-    """Independent instructions of one thread that the hardware can overlap at most."""
-    spill: float = 4
-    """Instructions for each register that is spilled."""
-    copied: float = 3.0
-    """Instructions to copy a pair of elements into shared memory."""
-    pair: float = 2
-    """Elements that one load or copy of a thread moves."""
-    barrier: float = 4
-    """Instructions to wait for the group after a tile was filled."""
-    overhead: float = 2.0
-    """Instructions a loop adds to its body."""
-    vector: int = 4
-    """Elements in one vector read of shared memory."""
-    vector_share: float = 0.5
-    """The bytes that a vector read takes of the shared memory, as a share of what it brings: halves of a warp share some of it."""
-    combined: float = 4.0
-    """Instructions for each halving of partial sums among threads."""
-    broadcast: float = 8.0
-    """Threads that share an element which all of them read."""
-    l2_start: float = 0.25
-    """The share of the L2's rate that one warp gets."""
-    l2_warps: float = 16
-    """Warps times independent instructions that add the whole of the L2's rate once more."""
-    cached: float = 32
-    """Times the L2 cache's size up to which what is read again comes from there."""
-    missed: float = 2
-    """Beyond that, every so manieth byte that is read comes from memory."""
-    dram_threads: float = 512
-    """Threads of a multiprocessor that draw its share of the memory's rate."""
-    least: float = 0.05
-    """The share of the memory's rate that the smallest launch gets."""
-    least_busy: float = 0.01
-    """The share of multiprocessors counted as busy at least."""
 
 
 @dataclass(frozen=True, slots=True)

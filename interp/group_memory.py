@@ -160,6 +160,7 @@ class GroupMemory:
 
         def run(on: On, at: Any) -> Any:
             warps = batch.whole(on, s, WARP)
+            shape = (batch.count, lanes) if lanes > 1 else (batch.count,)
             first = np.broadcast_to(np.asarray(at) + mem.offset, batch.count)
             units = np.arange(batch.count // WARP) if warps is None else np.flatnonzero(warps)
             named = units[:, None, None] * WARP + namer
@@ -176,10 +177,10 @@ class GroupMemory:
             for who in (lane, got):
                 piece.shadow.read(i, self.who(who), self.epoch(who), number)
             if warps is None:
-                return piece.data[i].reshape(batch.count, lanes)
+                return piece.data[i].reshape(shape)
             out = np.zeros((batch.count // WARP, WARP, lanes), piece.data.dtype)
             out[units] = piece.data[i].reshape(-1, WARP, lanes)
-            return out.reshape(batch.count, lanes)
+            return out.reshape(shape)
 
         return run
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..ir.buffer import Extent
+from ..ir.buffer import Buffer, Extent
 from ..ir.dtypes import DType
 from ..ir.errors import KernelError
 from ..ir.functions import erf
@@ -26,13 +27,16 @@ def span(dtype: DType) -> tuple[int, int] | None:
     return (-128, 127) if dtype.size == 1 else (-(1 << 20), 1 << 20)
 
 
-def groups_of(kernel: str, k: Extent, name: str, group: Extent) -> int:
-    """How many groups of `group` elements k has. KernelError where they are no ints, or do not come out even."""
-    if not isinstance(k, int) or not isinstance(group, int):
-        raise KernelError(f"{kernel}: sizes k and {name} must be ints")
-    if k % group:
-        raise KernelError(f"{kernel}: {name}={group} must divide k={k}")
-    return k // group
+def ceil_div(kernel: str, name: str, s: Mapping[str, Any], group: str) -> int:
+    """⌈size / size⌉ of two sizes by name. KernelError where one is no int."""
+    if not isinstance(s[name], int) or not isinstance(s[group], int):
+        raise KernelError(f"{kernel}: sizes {name} and {group} must be ints")
+    return -(-int(s[name]) // int(s[group]))
+
+
+def upto(k: int, group: int, b: Buffer, row: Node, element: Node) -> Node:
+    """An element of a row, and 0 past the end of k where groups do not come out even."""
+    return b[row, element] if k % group == 0 else b.masked(element < k, row, element)
 
 
 def sum_type(dtype: DType) -> DType:

@@ -2,8 +2,8 @@
 and what is summed over are channels of dy and taps.
 
 dx[n, c, y, x] = Σ_{o, r, t} dy[n, o, (y + pad − r) / stride, (x + pad − t) / stride] · w[o, c, r, t] over the taps for which
-the divisions leave no rest. Pixels are parted by their remainder by the stride (`phase_h`, `phase_w`): those of one phase
-meet the same taps, every stride-th, so that no product is made in vain. With stride 1 there is one phase."""
+the divisions leave no rest. Pixels are parted by the remainder of y + pad by the stride (`phase_h`, `phase_w`): those of one
+phase meet the same taps, every stride-th, so that no product is made in vain. With stride 1 there is one phase."""
 
 from __future__ import annotations
 
@@ -15,22 +15,26 @@ from ..ir.errors import KernelError
 from ..ir.kernel import Kernel
 from ..ir.node import Node
 from .common import FLOATS, f64
-from .conv2d import flops, output_size
+from .conv2d import output_size
 from .definition import Arrays, KernelDef, Shape
 
 if TYPE_CHECKING:
     import numpy as np
 
 
+def _blocks(size: int, s: Shape) -> int:
+    """How many pixels of one phase there are in a dimension: pixel + pad = stride · block + phase."""
+    return int((size - 1 + s["pad"]) // s["stride"] - s["pad"] // s["stride"] + 1)
+
+
 def _along(kb: KernelBuilder, size: int, window: int, s: Shape, names: tuple[str, str, str]) -> tuple[list[Node], Node, Node, Node, Node]:
     """One dimension: (axes of the pixel, axis of the taps, pixel, tap, place in dy)."""
-    step = s["stride"]
-    block, tap = kb.axis(names[0], -(-size // step)), kb.axis(names[2], -(-window // step))
+    step, pad = s["stride"], s["pad"]
+    block, tap = kb.axis(names[0], _blocks(size, s)), kb.axis(names[2], -(-window // step))
     if step == 1:
-        return [block], tap, block, tap, block - tap + s["pad"]
+        return [block], tap, block, tap, block - tap + pad
     phase = kb.axis(names[1], step)
-    start = phase + s["pad"]
-    return [block, phase], tap, block * step + phase, tap * step + start % step, block + start // step - tap
+    return [block, phase], tap, block * step + phase - pad % step, tap * step + phase, block - tap + pad // step
 
 
 def make(s: Shape, dtype: DType) -> Kernel:
@@ -54,11 +58,9 @@ def make(s: Shape, dtype: DType) -> Kernel:
     spatial = (b, *(() if g is None else (g,)), ci, *rows, *columns)
     inside = (p >= 0) & (p < oh) & (q >= 0) & (q < ow)
     there = (tap_h < kh) & (tap_w < kw)
-    kernel = (
-        weight[o if g is None else out_channel, ci, tap_h, tap_w] if stride == 1 else weight.masked(there, out_channel, ci, tap_h, tap_w)
-    )
+    kernel = weight[out_channel, ci, tap_h, tap_w] if stride == 1 else weight.masked(there, out_channel, ci, tap_h, tap_w)
     acc = kb.sum("acc", spatial, (r, t, o), dy.masked(inside, b, out_channel, p, q) * kernel)
-    mask = (y < h) & (z < w) if h % stride or w % stride else None
+    mask = (y >= 0) & (y < h) & (z >= 0) & (z < w) if stride > 1 else None
     kb.store("dx", dtype, (n, c, h, w), spatial, acc[spatial], indices=(b, in_channel, y, z), mask=mask)
     return kb.build()
 
@@ -78,6 +80,12 @@ def reference(x: Arrays, s: Shape) -> dict[str, np.ndarray[Any, Any]]:
     return {"dx": padded[:, :, pad : pad + s["h"], pad : pad + s["w"]]}
 
 
+def flops(s: Shape) -> int:
+    """A multiply and an add for each tap of each pixel (those beyond an edge included)."""
+    taps = -(-s["kh"] // s["stride"]) * -(-s["kw"] // s["stride"]) * (s["oc"] // s["groups"])
+    return int(2 * s["n"] * s["c"] * _blocks(s["h"], s) * _blocks(s["w"], s) * s["stride"] ** 2 * taps)
+
+
 def nbytes(s: Shape, dtype: DType) -> int:
     """All of dy, all weights, and the gradient."""
     oh, ow = output_size(s)
@@ -90,7 +98,7 @@ DEF = KernelDef(
     "gradient of conv2d's x from weight and dy",
     ("n", "c", "h", "w", "oc", "kh", "kw", "stride", "pad", "groups"),
     {"n": 1, "c": 64, "h": 56, "w": 56, "oc": 64, "kh": 3, "kw": 3, "stride": 1, "pad": 1, "groups": 1},
-    {"n": 2, "c": 6, "h": 7, "w": 11, "oc": 10, "kh": 3, "kw": 3, "stride": 2, "pad": 1, "groups": 2},
+    {"n": 2, "c": 4, "h": 5, "w": 7, "oc": 6, "kh": 3, "kw": 3, "stride": 2, "pad": 1, "groups": 2},
     FLOATS,
     make,
     reference,

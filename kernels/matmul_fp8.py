@@ -1,8 +1,8 @@
 """c[m, n] = scale_a[m] · scale_b[n] · Σₖ a[m, k] · b[n, k] of 8-bit floats, accumulated in float32, bfloat16 out.
 
 Both operands have k last, as the tensor cores of Hopper take 8-bit operands, and as linear layers keep their weights.
-With `per_row=1` each row of `a` (token) and each column of the result (channel) has a scale; with `per_row=0` each
-operand has one. `matmul_fp8_blocks` has scales of blocks."""
+Each row of `a` (token) and each column of the result (channel) has a scale; the scale of a whole operand is the same
+number in each. `matmul_fp8_blocks` has scales of blocks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir.builder import KernelBuilder
 from ..ir.dtypes import DType, bfloat16, float32
-from ..ir.errors import KernelError
 from ..ir.kernel import Kernel
 from .common import FP8, f64
 from .definition import Arrays, KernelDef, Shape
@@ -20,17 +19,14 @@ if TYPE_CHECKING:
 
 
 def make(s: Shape, dtype: DType) -> Kernel:
-    """a (m, k), b (n, k) in `dtype`, scale_a (m or 1), scale_b (n or 1) in float32 → c (m, n) in bfloat16."""
-    m, n, k, per_row = s["m"], s["n"], s["k"], s["per_row"]
-    if per_row not in (0, 1):
-        raise KernelError(f"matmul_fp8: size per_row is {per_row}; give 1 for a scale for each row and column, or 0 for one number each")
+    """a (m, k), b (n, k) in `dtype`, scale_a (m), scale_b (n) in float32 → c (m, n) in bfloat16."""
+    m, n, k = s["m"], s["n"], s["k"]
     kb = KernelBuilder("matmul_fp8")
     i, j, l = kb.axis("m", m), kb.axis("n", n), kb.axis("k", k)
     a, b = kb.input("a", (m, k), dtype), kb.input("b", (n, k), dtype)
-    scale_a, scale_b = kb.input("scale_a", (m if per_row else 1,), float32), kb.input("scale_b", (n if per_row else 1,), float32)
+    scale_a, scale_b = kb.input("scale_a", (m,), float32), kb.input("scale_b", (n,), float32)
     acc = kb.sum("acc", (i, j), l, a[i, l] * b[j, l])
-    scaled = acc[i, j] * scale_a[i if per_row else 0] * scale_b[j if per_row else 0]
-    kb.store("c", bfloat16, (m, n), (i, j), scaled)
+    kb.store("c", bfloat16, (m, n), (i, j), acc[i, j] * scale_a[i] * scale_b[j])
     return kb.build()
 
 
@@ -46,20 +42,18 @@ def flops(s: Shape) -> int:
 
 def nbytes(s: Shape, dtype: DType) -> int:
     """a, b, the scales and c once."""
-    scales = s["m"] + s["n"] if s["per_row"] else 2
-    return int((s["m"] + s["n"]) * s["k"] * dtype.size + scales * float32.size + s["m"] * s["n"] * bfloat16.size)
+    return int((s["m"] + s["n"]) * (s["k"] * dtype.size + float32.size) + s["m"] * s["n"] * bfloat16.size)
 
 
 DEF = KernelDef(
     "matmul_fp8",
     "c = (a * scale_a) @ (b * scale_b).T, 8-bit floats, a scale a row",
-    ("m", "n", "k", "per_row"),
-    {"m": 1024, "n": 1024, "k": 1024, "per_row": 1},
-    {"m": 13, "n": 37, "k": 29, "per_row": 1},
+    ("m", "n", "k"),
+    {"m": 1024, "n": 1024, "k": 1024},
+    {"m": 13, "n": 37, "k": 29},
     FP8,
     make,
     reference,
     flops,
     nbytes,
-    {"per_row": 0},
 )

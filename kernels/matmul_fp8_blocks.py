@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..ir.builder import KernelBuilder
 from ..ir.dtypes import DType, bfloat16, float32
 from ..ir.kernel import Kernel
-from .common import FP8, f64, groups_of
+from .common import FP8, ceil_div, f64, upto
 from .definition import Arrays, KernelDef, Shape
 
 if TYPE_CHECKING:
@@ -19,37 +19,38 @@ if TYPE_CHECKING:
 
 
 def make(s: Shape, dtype: DType) -> Kernel:
-    """a (m, k), b (n, k) in `dtype`, scale_a (m, k / block), scale_b (⌈n / block⌉, k / block) in float32 → c (m, n) in
-    bfloat16. KernelError where block does not divide k."""
+    """a (m, k), b (n, k) in `dtype`, scale_a (m, ⌈k / block⌉), scale_b (⌈n / block⌉, ⌈k / block⌉) in float32 → c (m, n) in
+    bfloat16."""
     m, n, k, block = s["m"], s["n"], s["k"], s["block"]
-    blocks = groups_of("matmul_fp8_blocks", k, "block", block)
+    blocks, columns = ceil_div("matmul_fp8_blocks", "k", s, "block"), ceil_div("matmul_fp8_blocks", "n", s, "block")
     kb = KernelBuilder("matmul_fp8_blocks")
     i, j, g, l = kb.axis("m", m), kb.axis("n", n), kb.axis("block", blocks), kb.axis("k", block)
+    outer, element = kb.axis("block@acc", blocks), g * block + l
     a, b = kb.input("a", (m, k), dtype), kb.input("b", (n, k), dtype)
-    scale_a, scale_b = kb.input("scale_a", (m, blocks), float32), kb.input("scale_b", ((n + block - 1) // block, blocks), float32)
-    part = kb.sum("part", (i, j, g), l, a[i, g * block + l] * b[j, g * block + l])
-    acc = kb.sum("acc", (i, j), g, part[i, j, g] * (scale_a[i, g] * scale_b[j // block, g]))
+    scale_a, scale_b = kb.input("scale_a", (m, blocks), float32), kb.input("scale_b", (columns, blocks), float32)
+    part = kb.sum("part", (i, j, g), l, upto(k, block, a, i, element) * upto(k, block, b, j, element))
+    acc = kb.sum("acc", (i, j), outer, part[i, j, outer] * (scale_a[i, outer] * scale_b[j // block, outer]))
     kb.store("c", bfloat16, (m, n), (i, j), acc[i, j])
     return kb.build()
 
 
 def reference(x: Arrays, s: Shape) -> dict[str, np.ndarray[Any, Any]]:
     """NumPy's own product of operands that were scaled element by element."""
-    block = s["block"]
-    a = f64(x["a"]) * f64(x["scale_a"]).repeat(block, 1)
-    b = f64(x["b"]) * f64(x["scale_b"]).repeat(block, 0)[: s["n"]].repeat(block, 1)
+    block, k = s["block"], s["k"]
+    a = f64(x["a"]) * f64(x["scale_a"]).repeat(block, 1)[:, :k]
+    b = f64(x["b"]) * f64(x["scale_b"]).repeat(block, 0)[: s["n"]].repeat(block, 1)[:, :k]
     return {"c": a @ b.T}
 
 
 def flops(s: Shape) -> int:
-    """A multiply and an add for each term and for each block, and the product of two scales."""
-    return int(2 * s["m"] * s["n"] * s["k"] + 3 * s["m"] * s["n"] * (s["k"] // s["block"]))
+    """A multiply and an add for each term (those past the end of k included) and for each block, and the product of two
+    scales."""
+    return int(s["m"] * s["n"] * -(-s["k"] // s["block"]) * (2 * s["block"] + 3))
 
 
 def nbytes(s: Shape, dtype: DType) -> int:
     """a, b, the scales and c once."""
-    blocks = s["k"] // s["block"]
-    scales = (s["m"] + (s["n"] + s["block"] - 1) // s["block"]) * blocks
+    scales = (s["m"] + -(-s["n"] // s["block"])) * -(-s["k"] // s["block"])
     return int((s["m"] + s["n"]) * s["k"] * dtype.size + scales * float32.size + s["m"] * s["n"] * bfloat16.size)
 
 
@@ -58,7 +59,7 @@ DEF = KernelDef(
     "c = a @ b.T, 8-bit floats with a scale for each block of k",
     ("m", "n", "k", "block"),
     {"m": 1024, "n": 1024, "k": 1024, "block": 128},
-    {"m": 7, "n": 37, "k": 48, "block": 16},
+    {"m": 7, "n": 37, "k": 45, "block": 16},
     FP8,
     make,
     reference,

@@ -74,11 +74,7 @@ class Storage:
                     continue
                 if self.ctx.sched.elsewhere(reader, i):
                     return False
-                if (
-                    i.op != "axis"
-                    or i.arg.family != a.arg.family
-                    or plans[i].dealt != plans[a].dealt
-                ):
+                if i.op != "axis" or i.arg.family != a.arg.family or plans[i].dealt != plans[a].dealt:
                     return False
                 even = all(isinstance(p.extent, int) and p.extent % p.block == 0 for p in (plans[a], plans[i]))
                 if not even and plans[i].block != plans[a].block:

@@ -158,7 +158,7 @@ class NestEval(MemoryAccess):
                     address = ix.add(address, p.var, stride)
                 return mem, address, None, False
             at = [over_parts(i, self.low.ctx.axis_index) for i in indices]
-            address = const(0)
+            address = plan.offset
             for d, base, _, stride in plan.box:
                 address = ix.add(address, ix.add(at[d], base, -1), stride)
             return mem, address, None, False

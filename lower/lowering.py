@@ -6,9 +6,9 @@ scope, and put what is made into storage."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 from ..ir.body import Value
 from ..ir.node import Node, const
@@ -29,13 +29,22 @@ from .scope import Scope
 from .storage import Array
 
 
+class Turning(Protocol):
+    """Tiles in slots that are filled ahead of the loop in which they are used; its first slots are filled when it is made."""
+
+    def iteration(self, var: Val) -> AbstractContextManager[None]:
+        """Inside one iteration of the loop: waits for its tiles, and fills a slot ahead."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Emitters:
-    """Who emits what: nests by their kind, folds, and copies of staged tiles."""
+    """Who emits what: nests by their kind, folds, copies of the tiles that are staged at one place, and rings of slots."""
 
     nests: Mapping[str, Callable[[Lowering, Nest], None]]
     fold: Callable[[Lowering, Folded], None]
-    stage: Callable[[Lowering, StagePlan], None]
+    stage: Callable[[Lowering, Sequence[StagePlan]], None]
+    ring: Callable[[Lowering, Part, tuple[Node, Node], Sequence[StagePlan]], Turning]
 
 
 class Lowering:
@@ -69,13 +78,16 @@ class Lowering:
     def open(self, part: Part, init: Sequence[Val] = (), piece: Piece = ALL) -> Iterator[Loop]:
         """Open the loop over `part` (or over a piece of it), bind its variable, and fill what is staged inside it."""
         lo, hi = piece.between or (const(0), pieces.trips(self.sched, self.scope, part))
+        staged = [s for s in self.sched.stages.values() if s.at.name == part.name and self._uses(s)]
+        turning = [s for s in staged if s.depth > 1]
+        ring = self.emitters.ring(self, part, (lo, hi), turning) if turning else None
         with self._iterations(part, lo, hi, init, piece.at) as loop:
             inside = pieces.entered(self.sched, self.scope, part, piece)
             with self.within(inside, opened={**inside.opened, part.name: part}), self.scalars.bind(part.var, loop.var):
-                for s in self.sched.stages.values():
-                    if s.at.name == part.name and self._uses(s):
-                        self.stage(s)
-                yield loop
+                with nullcontext() if ring is None else ring.iteration(loop.var):
+                    self._fill(turning)
+                    self.stage([s for s in staged if s.depth == 1])
+                    yield loop
 
     @contextmanager
     def _iterations(self, part: Part, lo: Node, hi: Node, init: Sequence[Val], at: int | None) -> Iterator[Loop]:
@@ -108,11 +120,16 @@ class Lowering:
     def _uses(self, s: StagePlan) -> bool:
         return s.buffer.name not in self.scope.tiles and any(n is m for n in s.nests for m in self.scope.nests)
 
-    def stage(self, s: StagePlan) -> None:
-        """Copy a staged tile into scratch and redirect its readers, until the loop that is open is left."""
-        with self.within(nests=()):
-            self.emitters.stage(self, s)
-        self.scope = replace(self.scope, tiles={**self.scope.tiles, s.buffer.name: (s, self.storage.panels[s.buffer.name])})
+    def stage(self, plans: Sequence[StagePlan]) -> None:
+        """Copy staged tiles into scratch or shared memory and redirect their readers, until the loop that is open is left."""
+        if plans:
+            with self.within(nests=()):
+                self.emitters.stage(self, plans)
+            self._fill(plans)
+
+    def _fill(self, plans: Sequence[StagePlan]) -> None:
+        filled = {s.buffer.name: (s, self.storage.panels[s.buffer.name]) for s in plans}
+        self.scope = replace(self.scope, tiles={**self.scope.tiles, **filled})
 
     def staged(self, buffer: str, nest: Nest) -> tuple[StagePlan, Mem] | None:
         """The filled tile of a buffer for a nest."""

@@ -143,9 +143,7 @@ def _work_item(low: Lowering, grid: Sequence[Part]) -> None:
             with _among(low, part, piece, alone=len(cuts) == 1), low.within(inside):
                 _work_item(low, grid[1:])
         return
-    for s in low.sched.stages.values():
-        if s.at.kind == "grid":
-            low.stage(s)
+    low.stage([s for s in low.sched.stages.values() if s.at.kind == "grid"])
     emit_tree(low, low.sched.tree.items)
 
 

@@ -82,25 +82,25 @@ class Bench:
         return verdict
 
     def first_outputs(self, slot: int) -> FirstOutputs | DeviceFirstOutputs:
-        """What keeps the first outputs of the candidate in a slot; it takes addresses of `operands` where `compares`, else the
-        host's."""
+        """What keeps the first outputs of the candidate in a slot: on the device, where that compares and has room, and then it takes
+        addresses of `operands`; or on the host, and then it takes the host's."""
         if slot not in self.kept:
             self.kept[slot] = self._first_outputs()
         return self.kept[slot]
 
     def _first_outputs(self) -> FirstOutputs | DeviceFirstOutputs:
-        if self.compares:
-            from .device_compare import DeviceFirstOutputs
-
-            return DeviceFirstOutputs(self._device, self._device.memory)
         from .first_outputs import FirstOutputs
 
-        return FirstOutputs(self.host)
+        if self.judge is not None:
+            from .device_compare import DeviceFirstOutputs
 
-    @property
-    def compares(self) -> bool:
-        """Whether results are compared with the first ones on the device."""
-        return self.on_device is not None and self.on_device.compares
+            try:
+                return DeviceFirstOutputs(self._device, self._device.memory)
+            except MeasureError as e:
+                if self.broken():
+                    raise
+                log.info("runs are compared on the host: %s", e)
+        return FirstOutputs(self.host)
 
     @property
     def _device(self) -> DeviceOperands:

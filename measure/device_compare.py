@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..devices.memory import FREE, SIGNED, SPECIAL, Comparison, Found
 from ..ir.dtypes import DType, dtype
+from ..ir.errors import DeviceError, MeasureError
 from ..ir.evaluation.certainty import OVERFLOW
 from .memory import view
 from .verify import WORST, Expect, Verdict, check, described
@@ -122,13 +123,13 @@ def trusted(like: Expect, memory: Memory) -> None:
     infinite. Raises DeviceError where it does not."""
     import numpy as np
 
-    from ..ir.errors import DeviceError
-
     if like.dtype.is_float and (like.weight is None or like.weight.itemsize != 4):
         raise DeviceError(f"{like.dtype.name} with bounds in float64 is compared on the host")
     n = 3001
     rng = np.random.default_rng(5)
-    value = (rng.standard_normal(n) if like.dtype.is_float else rng.integers(0, 100, n)).astype(np.float64 if like.dtype.is_float else like.dtype.np)
+    value = (rng.standard_normal(n) if like.dtype.is_float else rng.integers(0, 100, n)).astype(
+        np.float64 if like.dtype.is_float else like.dtype.np
+    )
     weight = None if like.weight is None else rng.uniform(1e2, 1e6, n).astype(np.float32)
     small = Expect(like.name, like.dtype, (n,), value, weight)
     judge = DeviceExpect(small, memory)
@@ -165,14 +166,20 @@ class DeviceFirstOutputs:
     """`first_outputs.FirstOutputs` on the device: a copy of every output, to compare later runs with bit for bit."""
 
     def __init__(self, operands: DeviceOperands, memory: Memory) -> None:
+        """Raises MeasureError where there is no room."""
         self._operands, self._memory = operands, memory
         self._copies: dict[str, int] = {}
+        try:
+            for name, _, nbytes in operands.written(operands.checked):
+                self._copies[name] = memory.alloc(nbytes)
+        except MeasureError:
+            for handle in self._copies.values():
+                memory.free(handle)
+            raise
 
     def keep(self, handles: Sequence[int]) -> None:
-        """Remember what the outputs of this set hold now. Raises MeasureError where there is no room."""
+        """Remember what the outputs of this set hold now."""
         for name, handle, nbytes in self._operands.written(handles):
-            if name not in self._copies:
-                self._copies[name] = self._memory.alloc(nbytes)
             self._memory.copy(self._copies[name], handle, nbytes)
 
     def difference(self, handles: Sequence[int]) -> str:

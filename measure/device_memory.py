@@ -10,6 +10,7 @@ import ctypes
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..ir.errors import MeasureError
 from .device_compare import upload
 from .memory import OperandPlace, Operands
 
@@ -58,10 +59,16 @@ class DeviceOperands:
         """Bytes of the host's operands."""
         return self._host.nbytes
 
-    @property
-    def compares(self) -> bool:
-        """Whether results can stay on the device to be checked."""
-        return self.memory.compares
+    def _stale_there(self, name: str, values: np.ndarray[Any, Any]) -> int:
+        """A buffer of the device with an output's stale values; 0 where it has no room for one or copies nothing."""
+        if name not in self._stale:
+            try:
+                self._stale[name] = upload(self.memory, values) if self.memory.compares else 0
+            except MeasureError:
+                if not self.memory.sound():
+                    raise
+                self._stale[name] = 0
+        return self._stale[name]
 
     def place(self, name: str) -> OperandPlace:
         """Type and shape of a parameter."""
@@ -78,10 +85,8 @@ class DeviceOperands:
         """As `Operands.poison`, on the device."""
         for name, handle in self._outputs(handles):
             size = self._host.places[name].nbytes
-            if name in stale and self.memory.compares:
-                if name not in self._stale:
-                    self._stale[name] = upload(self.memory, stale[name])
-                self.memory.copy(handle, self._stale[name], size)
+            if name in stale and (there := self._stale_there(name, stale[name])):
+                self.memory.copy(handle, there, size)
             elif name in stale:
                 self.memory.write(handle, stale[name].ctypes.data, size)
             else:

@@ -100,7 +100,7 @@ class Watch:
 
     def _place(self, addresses: Sequence[int]) -> Sequence[int]:
         """Where what a run wrote is compared: where it is, or on the host."""
-        return addresses if self.bench.compares else self.bench.operands.fetch(addresses)
+        return self.bench.operands.fetch(addresses) if isinstance(self._kept, FirstOutputs) else addresses
 
     # timing ---------------------------------------------------------------------------------------------------------
     def time(
@@ -127,7 +127,7 @@ class Watch:
         self._bursts += 1
         written = min(sets, repeats)
         size = sum(bench.host.places[n].nbytes for n in bench.host.outputs)
-        most = 1 if bench.on_device is not None and not bench.compares else max(1, _MOST_BYTES // max(size, 1))
+        most = 1 if bench.on_device is not None and bench.judge is None else max(1, _MOST_BYTES // max(size, 1))
         if repeats < sets:
             first = 0  # the first ones are written whatever the time limit is
         return [(first + k) % written for k in range(min(most, written))]

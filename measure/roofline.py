@@ -92,17 +92,19 @@ def roofline(
 
 def _compute(kernel: Kernel, c: Cost, limits: Limits, threads: int, vars: Mapping[str, int], target: Target | None) -> float:
     """The least seconds of the arithmetic. Each operation counts at the FMA peak of its type; sums of products at
-    that of the matrix instruction which fits them. Types of one unit add up; floating point and integers, which may
+    that of the matrix instruction, or of the tensor cores, which fit them. Types of one unit add up; floating point and integers, which may
     run side by side, do not. Vectors hold as many more integers as these are narrower."""
     from ..ir import index as ix
     from ..ir.dtypes import dtype
     from ..ir.node import as_node
     from ..opts.dots import at_once
+    from .tensor_peak import tensor_times
 
     left = dict(c.types)
     seconds = {True: 0.0, False: 0.0}
     env = {s: vars[s.arg.name] for s in kernel.symbols}
-    for name, times in (at_once(kernel, target) if target is not None else {}).items():
+    fitting: dict[str, float] = {**at_once(kernel, target), **tensor_times(kernel, target)} if target is not None else {}
+    for name, times in fitting.items():
         v = kernel.values[name]
         points = math.prod(ix.evaluate(as_node(a.arg.extent), env) for a in (*v.axes, *v.reduce_axes))
         work = min(2 * points, left.get(v.dtype.name, 0))

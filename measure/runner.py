@@ -93,10 +93,10 @@ class Runner:
         whole = data.kind == "whole"
         if data.special:
             values = special.generate(kernel, vars, data.seed, wild=data.kind == "special", subnormal=data.subnormal)
-            expects = special_expectations(kernel, values, vars)
+            expects = special_expectations(self.setup.judged, values, vars)
         else:
             values = inputs.generate(kernel, vars, data.seed, whole)
-            expects = expectations(kernel, values, vars, whole)
+            expects = expectations(self.setup.judged, values, vars, whole)
         shapes = [inputs.shape(b, kernel, vars) for b in kernel.buffers]
         copies = rotations(kernel, vars, self.device.target) if batch.TIME in _STEPS.get(data.kind, (batch.TIME,)) else 1
         operands = Operands([b.name for b in kernel.buffers], [b.dtype for b in kernel.buffers], shapes, values, copies)

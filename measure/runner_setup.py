@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class RunnerSetup:
     """What a runner is started with. `vars` maps symbol names to values; `memory_limit` is in bytes, on top of the operands.
-    `hashed`: say which bits every candidate's outputs hold."""
+    `hashed`: say which bits every candidate's outputs hold. `reference`: the kernel whose error bound results are held to, where it
+    is not `kernel` itself (see `ir.lower_precision`)."""
 
     kernel: Kernel
     device: Any
@@ -22,6 +23,12 @@ class RunnerSetup:
     deadline_s: float
     memory_limit: int
     hashed: bool = False
+    reference: Kernel | None = None
+
+    @property
+    def judged(self) -> Kernel:
+        """The kernel that results are compared with."""
+        return self.reference or self.kernel
 
 
 @dataclass(frozen=True)

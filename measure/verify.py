@@ -273,9 +273,10 @@ def _errors(expect: Expect, got: Array, part: slice) -> Array:
         error = np.abs(got.astype(np.float64) - value.astype(np.float64)) * expect.weight[part]
     else:
         wide = got.astype(np.float64)
-        over = np.isnan(wide) if _has_no_infinity(expect.dtype) else np.isinf(wide)
+        signless = _has_no_infinity(expect.dtype)
+        over = np.isnan(wide) if signless else np.isinf(wide)
         if over.any():  # what is too large where the reference just fits is no further off than what rounds to it
-            wide = np.where(over & np.isfinite(value), np.copysign(OVERFLOW[expect.dtype.name], value), wide)
+            wide = np.where(over & np.isfinite(value), np.copysign(OVERFLOW[expect.dtype.name], value if signless else wide), wide)
         error = np.abs(wide - value) * expect.weight[part]
         np.nan_to_num(error, copy=False, nan=WORST, posinf=WORST)
         np.minimum(error, WORST, out=error)

@@ -24,12 +24,18 @@ _PIECES = (16, 8, 4)
 """Bytes that one asynchronous copy moves (PTX ISA, cp.async)."""
 
 
-def with_depth(o: Opt, plan: StagePlan, sched: Scheduled) -> StagePlan:
-    """`plan` in as many slots as `o` asks for. OptError where its loop does not come round again, or where nothing can copy ahead."""
+def in_slots(o: Opt, plan: StagePlan, sched: Scheduled) -> StagePlan:
+    """`plan`, a tile of a group, in as many slots as `o` asks for. OptError where its loop does not come round again, or where nothing can
+    copy ahead."""
     depth = o.fields["depth"]
     assert isinstance(depth, int)
-    if depth == 1:
-        return plan
+    out = plan if depth == 1 else _ahead(o, plan, sched, depth)
+    # what one copy turns into so many rows goes to as many places of one column
+    turned = bool(out.box) and sorted(out.box)[-1][3] != 1
+    return replace(out, every=(out.chunk or tile_width(out, sched)) if turned and out.swizzle else 1)
+
+
+def _ahead(o: Opt, plan: StagePlan, sched: Scheduled, depth: int) -> StagePlan:
     if plan.at.kind in ("grid", ONCE):
         raise OptError(f"{o}: depth is for a tile that is filled again and again; stage at a loop inside the group, not at {plan.at.name}")
     target = sched.target

@@ -8,7 +8,7 @@ from .nests import FoldItem, Nest, flat
 from .opt import dumps, short
 from .plans import StagePlan
 from .schedule import Scheduled
-from .show import nest_lines
+from .show import nest_lines, slots
 
 
 def schedule_text(s: Scheduled) -> str:
@@ -73,4 +73,4 @@ def _stage(p: StagePlan) -> str:
     where = "before the first call" if p.once else "for a work item" if p.at.kind == "grid" else f"in loop {p.at.name}"
     swizzle = f", rows swizzled by {p.swizzle}" if p.swizzle else ""
     size = f"{p.elements} elements of {p.dtype}, {p.bytes} bytes"
-    return f"input {p.buffer.name} is copied {where}: {p.order} {dims}, {size}{swizzle}"
+    return f"input {p.buffer.name} is copied {where}: {p.order} {dims}, {size}{swizzle}{slots(p)}"

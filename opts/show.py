@@ -9,7 +9,7 @@ from ..ir.buffer import load_parts
 from ..ir.node import Node
 from .axis_plan import Part
 from .nests import Nest, flat
-from .plans import ONCE
+from .plans import ONCE, StagePlan
 from .schedule import Scheduled
 
 
@@ -105,8 +105,16 @@ def _stages(s: Scheduled, at: str, depth: int, nest: Nest | None = None) -> list
         if here:
             size = f"{st.bytes / 1024:.3g} KiB"
             dims = " x ".join(f"{p.name}:{p.trips}" for p, _ in st.parts) if st.parts else " x ".join(str(e) for _, _, e, _ in st.box)
-            out.append(NestLine(depth, f"stage {name}", size, "stage", f"{st.order} {dims}{', once' if st.once else ''}"))
+            out.append(NestLine(depth, f"stage {name}", size, "stage", f"{st.order} {dims}{', once' if st.once else ''}{slots(st)}"))
     return out
+
+
+def slots(st: StagePlan) -> str:
+    """How a tile is copied ahead of its use, as it follows other words; nothing where it is not."""
+    if st.depth == 1:
+        return ""
+    how = f"asynchronously, {st.chunk * st.dtype.size} bytes at a time" if st.chunk else "through registers"
+    return f", {st.depth} slots, copied {how}"
 
 
 def _extent(p: Part) -> str:

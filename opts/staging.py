@@ -14,7 +14,7 @@ from .axis_plan import Part
 from .nests import Nest
 from .opt import Opt
 from .plans import ONCE, StagePlan
-from .ring import with_depth
+from .ring import in_slots
 from .schedule import Scheduled
 
 MAX_STAGE_BYTES = 1 << 26
@@ -71,7 +71,7 @@ def plan_stage(sched: Scheduled, o: Opt) -> StagePlan:
     for i in first.index:
         _affine(o, i, {p.var for p in inner})
     if sched.group > 1:
-        return with_depth(o, _kept_type(sched, _shared(o, _row(t), sched)), sched)
+        return in_slots(o, _kept_type(sched, _shared(o, _row(t), sched)), sched)
     if o.fields["depth"] != 1:
         raise OptError(f"{o}: depth is for tiles that the threads of a group share; use LOCAL or GROUP")
     if o.fields["swizzle"]:

@@ -6,29 +6,26 @@ know nothing. Its operands are expressions of the kernel, evaluated at places th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import prod
 
-from ..ir.dtypes import DType
+from ..ir.dtypes import DType, float32
 from ..ir.errors import OptError
 from ..ir.node import Node, axes_of
 from ..ir.skippable import conjuncts
-from ..targets import Target, tensor_rows
 from ..targets.tensor_rows import Parts, TensorRow
 from .axis_plan import AxisPlan
 from .builder import ScheduleBuilder
 from .groups import check_size, family_sites
 from .loops import Loops
-from .neighbourhood import Neighbourhood
 from .nests import Nest
-from .opt import Opt, Opts, opt
+from .opt import Opt
 from .plans import TensorPlan
 from .schedule import Scheduled
 
 MAX_ACCUMULATORS = 128
 """Registers of a thread that accumulators may take: as many again hold operands, addresses and what comes after the sum."""
-_DIGITS = {"float16": 11, "bfloat16": 8, "float32": 24, "int8": 8, "uint8": 8, "bool": 1}
+_DIGITS = {"float16": 11, "bfloat16": 8, "float8_e4m3": 4, "float8_e5m2": 3, "float32": 24, "int8": 8, "uint8": 8, "bool": 1}
 """Significant binary digits of types: those of what is narrower fit a wider type exactly."""
 _TF32 = 11
 
@@ -52,6 +49,12 @@ def products(expr: Node) -> tuple[Node, tuple[Node, ...]]:
     return expr, tuple(conds)
 
 
+def sides(product: Node, m: Node) -> tuple[Node, Node]:
+    """The factors of a product, the one over `m` first."""
+    a, b = product.src
+    return (b, a) if m in axes_of(b) else (a, b)
+
+
 def factors(expr: Node, t: TensorPlan) -> Factors:
     """The operands of the sum `t` of `expr`; OptError where it is no product of one thing over m and another over n."""
     expr, conds = products(expr)
@@ -59,9 +62,7 @@ def factors(expr: Node, t: TensorPlan) -> Factors:
         raise OptError(f"{t.what}: {t.value} is not a sum of products")
     if any({t.m, t.n} & axes_of(c) for c in conds):
         raise OptError(f"{t.what}: which products of {t.value} count depends on {t.m.arg.name} or {t.n.arg.name}")
-    a, b = expr.src
-    if t.m in axes_of(b):
-        a, b = b, a
+    a, b = sides(expr, t.m)
     for x, mine, other in ((a, t.m, t.n), (b, t.n, t.m)):
         found = axes_of(x)
         if mine not in found or other in found:
@@ -76,42 +77,29 @@ def _bare(x: Node, to: DType) -> Node:
     return x.src[0] if x.op == "cast" and x.src[0].dtype is to else x
 
 
-def takes(row: TensorRow, c: DType, expr: Node) -> bool | None:
-    """Whether `row` can make a sum in `c` of the products `expr`: True, False where operands lose digits on the way (DOWNCONVERT), None
-    where it cannot."""
-    expr, _ = products(expr)
-    if expr.op != "mul" or c is not row.c:
+def source(x: Node) -> DType:
+    """The type of a factor before it is widened for the product."""
+    return x.src[0].dtype if x.op == "cast" else x.dtype
+
+
+def takes(row: TensorRow, c: DType, operands: tuple[Node, Node]) -> bool | None:
+    """Whether `row` can make a sum in `c` of products of `operands`: True, False where they lose digits on the way (DOWNCONVERT), None
+    where it cannot. Two float32 factors become tf32 and nothing less (`ir.lower_precision`)."""
+    if c is not row.c or (row.operands != "tf32" and row.a.is_float and all(source(x) is float32 for x in operands)):
         return None
-    exact = [_fits(x, to, row.operands == "tf32") for x, to in zip(expr.src, (row.a, row.b), strict=True)]
+    exact = [_fits(x, to, row.operands == "tf32") for x, to in zip(operands, (row.a, row.b), strict=True)]
     return None if None in exact else all(exact)
 
 
 def _fits(x: Node, to: DType, tf32: bool) -> bool | None:
     """Whether a factor has the type `to` exactly; None where it must not be made one."""
-    source = x.src[0].dtype if x.op == "cast" else x.dtype
-    if source is to and not tf32:
+    t = source(x)
+    if t is to and not tf32:
         return True
     if not to.is_float or not x.dtype.is_float:
         return None
-    exact = _DIGITS.get(source.name, 64) <= (_TF32 if tf32 else _DIGITS[to.name])
-    return exact and (not source.is_float or tf32)
-
-
-def fitting_rows(target: Target, nest: Nest) -> list[tuple[TensorRow, bool]]:
-    """The rows of `target` that could make a sum of products, each with whether its operands keep all digits; those that do first."""
-    if nest.kind != "reduce" or nest.value is None or getattr(nest.value.expr, "combine", "") != "add":
-        return []
-    found = [(r, takes(r, nest.expr.dtype, nest.expr)) for r in tensor_rows.available(target)]
-    return sorted(((r, exact) for r, exact in found if exact is not None), key=lambda x: not x[1])
-
-
-def places(nest: Nest) -> Iterator[tuple[Node, Node, Node]]:
-    """(m, n, k) that a sum of products could be made along."""
-    a, b = (axes_of(x) for x in products(nest.expr)[0].src)
-    for m in nest.axes:
-        for n in nest.axes:
-            if m in a and m not in b and n in b and n not in a and m.arg.family != n.arg.family:
-                yield from ((m, n, k) for k in nest.reduce_axes if k in a and k in b)
+    exact = _DIGITS.get(t.name, 64) <= (_TF32 if tf32 else _DIGITS[to.name])
+    return exact and (not t.is_float or tf32)
 
 
 def unit_parts(row: TensorRow, operand: str, axis: str) -> Parts:
@@ -141,9 +129,10 @@ def act(s: ScheduleBuilder, o: Opt, t: TensorPlan, nest: Nest) -> None:
     if t.m.arg.family == t.n.arg.family:
         raise OptError(f"{o}: m and n must be axes of two families, not both of {t.m.arg.family}")
     factors(nest.expr, t)
-    exact = takes(t.row, nest.expr.dtype, nest.expr)
+    operands = sides(products(nest.expr)[0], t.m)
+    exact = takes(t.row, nest.expr.dtype, operands)
     if exact is None:
-        found = " by ".join(str((x.src[0] if x.op == "cast" else x).dtype) for x in products(nest.expr)[0].src)
+        found = " by ".join(str(source(x)) for x in operands)
         raise OptError(f"{o}: {t.row.name} multiplies {t.row.a} by {t.row.b} into {t.row.c}; here it is {found} into {nest.expr.dtype}")
     s.tensors[t.value] = t
     steps = {x.k for x in s.tensors.values()}
@@ -163,12 +152,16 @@ def check(s: Scheduled) -> None:
         nest = next(n for n in s.nests if n.name == t.value)
         factors(nest.expr, t)
         if nest.fills:
-            raise OptError(f"{t.what}: it would make {', '.join(nest.fills)} on the way; stage that where it gets a nest of its own, or not")
+            raise OptError(
+                f"{t.what}: it would make {', '.join(nest.fills)} on the way; stage that where it gets a nest of its own, or not"
+            )
         _check_axes(s, t, nest)
         _check_loops(s, t, nest)
         held = prod(p.trips for p in s.registers(nest) if p.axis in nest.axes) * t.row.c.size // 4
         if held > MAX_ACCUMULATORS:
-            raise OptError(f"{t.what}: a thread would hold {held} accumulators, and at most {MAX_ACCUMULATORS} fit; UPCAST less, or LOCAL more")
+            raise OptError(
+                f"{t.what}: a thread would hold {held} accumulators, and at most {MAX_ACCUMULATORS} fit; UPCAST less, or LOCAL more"
+            )
 
 
 def _check_axes(s: Scheduled, t: TensorPlan, nest: Nest) -> None:
@@ -196,15 +189,6 @@ def _check_loops(s: Scheduled, t: TensorPlan, nest: Nest) -> None:
         if p.axis in nest.reduce_axes and p.kind == "serial":
             reducing = reducing or p.name
         elif p.kind == "serial" and reducing is not None:
-            raise OptError(f"{t.what}: loop {reducing} of the sum runs outside loop {p.name}, so sums would leave registers: MOVE it inside")
-
-
-def propose(near: Neighbourhood) -> Iterator[Opts]:
-    """Matrix instructions for sums of products that have none yet."""
-    s = near.schedule
-    for nest in s.nests if "NOLOCAL" not in near.ops else ():
-        if nest.name in s.tensors:
-            continue
-        for row, _ in fitting_rows(s.target, nest):
-            for m, n, k in places(nest):
-                yield (opt("TC", nest.name, m=m.arg.name, n=n.arg.name, k=k.arg.name, row=row.name),)
+            raise OptError(
+                f"{t.what}: loop {reducing} of the sum runs outside loop {p.name}, so sums would leave registers: MOVE it inside"
+            )

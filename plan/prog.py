@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..devices import BoundCall
@@ -206,6 +206,7 @@ def best(
     *,
     store: Artefacts | None = None,
     seed: Choice = "ranked",
+    allow: Iterable[str] = (),
 ) -> Prog:
     """The best known program for a kernel, without searching: from the cache, else from a similar kernel in it, else the seed schedule
     (`Prog.origin` tells). With `exact_only`, raises CacheMiss unless this very kernel was tuned for this device and thread count.
@@ -213,13 +214,17 @@ def best(
     `kernel`: a name (then with `shape` and `dtype`), `my.py:function`, or a Kernel. `threads`: default, all usable cores.
     `cache`: a path, a database URL or an open Cache; default as for the command line. `store`: where compiled code is kept
     between runs; default, the platform's cache folder. `seed`: 'quick' chooses a seed schedule among a few, in a few
-    milliseconds, where 'ranked' has the model rank all that are known.
+    milliseconds, where 'ranked' has the model rank all that are known. `allow`: effects that are refused otherwise, as for
+    `tune`: ["downconvert"] for what a search found that was allowed to lower precision.
 
     A schedule that this machine cannot load, having no memory for its workspace for one, is left out with a warning,
     unless `exact_only`."""
     from ..cache import Cache, open
+    from ..cache.keys import allowed
+    from ..cache.keys import policy as policy_of
     from ..devices import get
 
+    policy = policy_of(allowed(allow))
     kernel = _kernel(kernel, shape, dtype)
     if threads is not None and threads < 1:
         raise UsageError(f"threads is {threads}; give at least 1, or None for all usable cores")
@@ -233,7 +238,9 @@ def best(
     failed: list[tuple[Opt, ...]] = []
     known = apart(kernel)  # what was tuned: rows remember the source without outputs in place
     while True:
-        plan = resolve(known, place, threads, opened, exact_only, shape=numbers or None, store=store, excluded=failed, seed=seed)
+        plan = resolve(
+            known, place, threads, opened, exact_only, shape=numbers or None, policy=policy, store=store, excluded=failed, seed=seed
+        )
         try:
             rendered = plan.rendered if known is kernel else None
             built = build(rendered or render(normalise(kernel), plan.opts, place, store), place, store)

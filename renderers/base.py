@@ -13,7 +13,7 @@ from ..targets.target import Target
 
 Renderer = Callable[[Program, Target], str]
 
-_MODULES = {"llvm": ".llvm.renderer", "c": ".cfamily.c", "opencl": ".cfamily.opencl", "cuda": ".cfamily.cuda"}
+_MODULES = {"llvm": ".llvm.renderer", "c": ".cfamily.c", "opencl": ".cfamily.opencl", "cuda": ".cfamily.cuda", "hip": ".cfamily.hip"}
 _RENDERERS: dict[str, Renderer] = {}
 
 

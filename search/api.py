@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
@@ -63,6 +63,7 @@ def tune(
     vars: Mapping[str, int] | None = None,
     study: str | None = None,
     interrupt: str = "raise",
+    allow: Iterable[str] = (),
 ) -> Result:
     """Search for the fastest schedule of `kernel` and record every measurement in `cache`.
 
@@ -73,6 +74,9 @@ def tune(
     tuned (default: the middle of its range). `cache`: path or URL (default: TILEWRIGHT_CACHE, else the user's).
     `study`: an Optuna storage (sqlite:///study.db, the path of a journal file, …) where the trials of an `optuna:`
     strategy are kept and resumed; without a strategy, it is `optuna:tpe`.
+
+    `allow`: effects that are refused otherwise, such as "downconvert" (`cache.keys.EFFECTS`): schedules may then
+    compute in lower precision, are held to the wider error bound that follows, and have cache entries of their own.
 
     `mode`: "use" and "tune" answer from the cache when it has this key and the search behind the answer was as
     thorough as `budget` and `trials` ask, else they search, going on from all that was measured; an answer that was
@@ -87,7 +91,7 @@ def tune(
     limit = Budget.make(budget, trials, stop_at, patience)
     strategy = _checked(mode, seeds, retune, threads, strategy, study)
     show.phase("preparing")
-    task = TuningTask(kernel, shape, dtype, device, threads, vars)
+    task = TuningTask(kernel, shape, dtype, device, threads, vars, allow)
     with SignalWatch((signal.SIGINT,)) as watch, _opened(cache) as store:
         release()
         asked = None if not limit.wish else limit if budget is not None or trials is not None else GLANCE
@@ -158,7 +162,9 @@ def _tune(
     if mode == "require":
         from ..plan import resolve
 
-        found = answer(job, resolve(task.kernel, task.device, task.threads, cache, exact_only=True), time.monotonic() - started)
+        found = answer(
+            job, resolve(task.kernel, task.device, task.threads, cache, exact_only=True, policy=task.key.policy), time.monotonic() - started
+        )
         show.done(found)
         return found
     plan = _look(task, cache)
@@ -179,10 +185,17 @@ def _tune(
     deadline = 10.0 if budget.seconds is None else min(10.0, max(2.0, budget.seconds / 6))
     # first, so that its processes start while the rest is prepared
     with Measurer(
-        task.kernel, task.device, task.threads, seed=seed, vars=task.vars, deadline_s=deadline, hash_outputs=bool(kept)
+        task.kernel,
+        task.device,
+        task.threads,
+        seed=seed,
+        vars=task.vars,
+        deadline_s=deadline,
+        hash_outputs=bool(kept),
+        reference=task.reference,
     ) as measurer:
         cache.ensure_writable()
-        space = Space(OptEngine(task.kernel, task.device.target, task.threads, task.device.limits()))
+        space = Space(OptEngine(task.kernel, task.device.target, task.threads, task.device.limits()), task.effects)
         recorder = _recorder(task, cache, space, job)
         earlier = None if plan is None or plan.row is None else Effort.of(plan.row)
         starts = _starts(task, space, cache, recorder.loose, job, seeds)
@@ -203,7 +216,7 @@ def _look(task: TuningTask, cache: Cache) -> Plan | None:
     """The cache's own answer, if its options still mean what was measured."""
     from ..plan import resolve
 
-    plan = resolve(task.kernel, task.device, task.threads, cache, own_only=True)
+    plan = resolve(task.kernel, task.device, task.threads, cache, own_only=True, policy=task.key.policy)
     return plan if plan.origin == "exact" else None
 
 

@@ -17,7 +17,7 @@ FOUND, NOTHING_VALID, NOTHING_MEASURED, INTERRUPTED = 0, 4, 6, 130
 class Job:
     """What is tuned, and how: everything of a result that is known before the search. `flops` and `bytes` are of one
     call (bytes: compulsory traffic); `roofline_s` is the shortest possible time in seconds, None where the machine's
-    limits were never measured."""
+    limits were never measured. `allow`: effects allowed beyond the default ones."""
 
     kernel: str
     shape: Mapping[str, int]
@@ -32,6 +32,7 @@ class Job:
     seeds: str = "auto"
     budget: str = ""
     trials: int | None = None
+    allow: tuple[str, ...] = ()
 
     def reproduce(self) -> str:
         """The command that runs this search again."""
@@ -45,6 +46,7 @@ class Job:
         words += ["--seeds", self.seeds] if self.seeds != "auto" else []
         words += ["--budget", self.budget] if self.budget else []
         words += ["--trials", str(self.trials)] if self.trials is not None else []
+        words += [word for effect in self.allow for word in ("--allow", effect.lower())]
         return shlex.join([*words, "--retune"])
 
 

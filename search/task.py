@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from ..ir.errors import UsageError
@@ -26,8 +26,10 @@ class TuningTask:
         device: str | Device,
         threads: int | None,
         vars: Mapping[str, int] | None = None,
+        allow: Iterable[str] = (),
     ) -> None:
         from .. import devices, kernels
+        from ..cache.keys import allowed, policy
         from ..ir.dtypes import dtype as dtype_of
         from ..ir.normalise import normalise
         from ..plan.identity import canonical_of, key_of
@@ -51,7 +53,15 @@ class TuningTask:
         self.device.check_threads(self.threads)
         self.vars = _values(self.kernel, vars or {})
         self.canonical = canonical_of(self.kernel)
-        self.key = key_of(self.kernel, self.device, self.threads)
+        self.effects = allowed(allow)
+        self.key = key_of(self.kernel, self.device, self.threads, policy(self.effects))
+
+    @property
+    def reference(self) -> Kernel | None:
+        """The kernel to whose error bound results are held, where lower precision is allowed."""
+        from ..ir.lower_precision import lower_precision
+
+        return lower_precision(self.kernel) if "DOWNCONVERT" in self.effects else None
 
     def roofline(self) -> Roofline | None:
         """What bounds the kernel here; None where the machine's limits are not known."""
@@ -62,6 +72,7 @@ class TuningTask:
 
     def job(self, strategy: str, seeds: str, seed: int, budget: Budget) -> Job:
         """The description a result carries."""
+        from ..cache.keys import allowed
         from ..ir.cost import cost
 
         work = cost(self.kernel, self.vars)
@@ -80,6 +91,7 @@ class TuningTask:
             seeds=seeds,
             budget="" if budget.seconds is None else f"{budget.seconds:g}s",
             trials=budget.trials,
+            allow=tuple(sorted(self.effects - allowed())),
         )
 
 

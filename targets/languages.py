@@ -89,6 +89,7 @@ _LANGUAGES = {
             warpgroups=True,
             static_shared=48 << 10,
         ),
+        Language("hip", "HIP", groups=True, shuffles="always", halves="always", fuses=True, vectors=1, static_shared=64 << 10),
     )
 }
 

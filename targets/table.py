@@ -24,11 +24,13 @@ def _arm(name: str, cpu: str, cores: int, l1: int, l2: int, l3: int) -> Target:
     return Target(name, "llvm", "aarch64", cpu, _NEON, 16, 32, cores, l1, l2, l3)
 
 
-def nvidia(cpu: str, multiprocessors: int, shared: int, l2: int) -> Target:
+def nvidia(cpu: str, multiprocessors: int, shared: int, l2: int, clock: float = 0.0, bandwidth: float = 0.0) -> Target:
     """An NVIDIA GPU. `cpu` is what to compile for (sm_80); sizes are bytes; `shared` is what one group may ask for,
-    which is a KiB less than a multiprocessor has."""
+    which is a KiB less than a multiprocessor has. `clock` (cycles a second) and `bandwidth` (bytes a second): what its driver says."""
     features = frozenset({"fp16", "fp64"}) | tensor_features(cpu)
-    return Target(cpu, "cuda", "nvptx64", cpu, features, 16, 255, multiprocessors, 128 * _KIB, l2, l2, "gpu", shared, 1024, 32)
+    return Target(
+        cpu, "cuda", "nvptx64", cpu, features, 16, 255, multiprocessors, 128 * _KIB, l2, l2, "gpu", shared, 1024, 32, clock, bandwidth
+    )
 
 
 def tensor_features(cpu: str) -> frozenset[str]:
@@ -38,6 +40,13 @@ def tensor_features(cpu: str) -> frozenset[str]:
     number = int(digits) if digits else 0
     found = {f"sm{least}" for least in (80, 89) if number >= least}
     return frozenset(found | ({"sm90a"} if cpu == "sm_90a" else set()))
+
+
+def amd(cpu: str, units: int, l1: int, l2: int, l3: int, wave: int) -> Target:
+    """A GPU of AMD. `units`: compute units; `l1` is theirs, `l2` and `l3` are all caches of that kind together; `wave`: threads that
+    run in step. A group may have 64 KiB of shared memory (LDS) and 1024 threads, a thread 256 vector registers (of gfx90a and
+    gfx942 another 256 for accumulators)."""
+    return Target(cpu, "hip", "amdgcn", cpu, frozenset({"fp16", "fp64"}), 16, 256, units, l1, l2, l3, "gpu", 64 * _KIB, 1024, wave)
 
 
 def opencl(
@@ -83,6 +92,10 @@ _TABLE = {
         nvidia("sm_86", 84, 99 * _KIB, 6 * _MIB),
         nvidia("sm_89", 128, 99 * _KIB, 72 * _MIB),
         nvidia("sm_90a", 132, 227 * _KIB, 50 * _MIB),
+        # one die of an MI250X, an MI300X, a Radeon RX 7900 XTX (AMD's data sheets and the ISA manuals of CDNA2, CDNA3, RDNA3)
+        amd("gfx90a", 110, 16 * _KIB, 8 * _MIB, 8 * _MIB, 64),
+        amd("gfx942", 304, 32 * _KIB, 32 * _MIB, 256 * _MIB, 64),
+        amd("gfx1100", 96, 32 * _KIB, 6 * _MIB, 96 * _MIB, 32),
     )
 }
 _TABLE["opencl-gpu"] = opencl("opencl-gpu", "generic-gpu", "gpu", frozenset({"fp64"}), 32, 32 * _KIB, 256)

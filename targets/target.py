@@ -12,12 +12,15 @@ from .languages import Language, language
 class Target:
     """One processor as the renderers see it.
 
-    `lang` picks the renderer: 'llvm', 'c', 'opencl' or 'cuda'. `features` holds only flags that a renderer can act
+    `lang` picks the renderer: 'llvm', 'c', 'opencl', 'cuda' or 'hip'. `features` holds only flags that a renderer can act
     on: sse41 avx2 fma f16c avx512 (F, BW, CD, DQ and VL together) avx512vnni avx512bf16, or without avx512 avxvnni on
     x86-64, neon on AArch64. `cpu` is LLVM's name, used for scheduling; the instructions allowed follow from
     `features` alone. `vector_bytes` is one register, `registers` their number; `l1` and `l2` are bytes per core, `l3`
     is the bytes that all cores share; `cores` is nominal for a named target and what this process may use (affinity
     and cgroup) for the host.
+
+    `clock` (cycles a second, the highest) and `bandwidth` (bytes a second of memory, nominal) are what a GPU's driver
+    says of it, 0 where nobody asked one: `gpu_rates.rates_of` knows the architecture's. They are no part of the key.
 
     `kind` is 'cpu' or 'gpu': whether parallel work is a few vector cores or thousands of threads; an OpenCL driver for processors is
     'cpu' and takes both forms. Languages with thread groups: `shared` is the bytes of shared memory a group may use, `max_threads` the
@@ -40,6 +43,8 @@ class Target:
     shared: int = 0
     max_threads: int = 1
     warp: int = 1
+    clock: float = 0.0
+    bandwidth: float = 0.0
 
     def lanes(self, dtype: DType) -> int:
         """Elements of the compute type of `dtype` in one vector register, at least 1."""

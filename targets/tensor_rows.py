@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..ir.dtypes import DType, bfloat16, float16, float32, int8, int32, uint8
+from ..ir.dtypes import DType, bfloat16, float8_e4m3, float8_e5m2, float16, float32, int8, int32, uint8
 from .target import Target
 from .tensor_step import RULES, Adding, add_integers, add_products, generation
 
@@ -137,6 +137,10 @@ ROWS = (
     _mma("u8", "sm80", (uint8, uint8, int32), "", 2048),
     _mma("u8.s8", "sm80", (uint8, int8, int32), "", 2048),
     _mma("s8.u8", "sm80", (int8, uint8, int32), "", 2048),
+    _mma("e4m3", "sm89", (float8_e4m3, float8_e4m3, float32), "fp8", 1024),
+    _mma("e5m2", "sm89", (float8_e5m2, float8_e5m2, float32), "fp8", 1024),
+    _mma("e4m3.e5m2", "sm89", (float8_e4m3, float8_e5m2, float32), "fp8", 1024),
+    _mma("e5m2.e4m3", "sm89", (float8_e5m2, float8_e4m3, float32), "fp8", 1024),
 )
 BY_NAME = {r.name: r for r in ROWS}
 

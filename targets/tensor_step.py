@@ -6,8 +6,9 @@ time are added to the accumulator. A term's exponent is the sum of its factors' 
 exponent of its type), and a term that is zero has an exponent of its own, far below. All terms are cut toward zero so many bits below
 the largest exponent and added without error; the sum is rounded once. An overflow gives infinity, any NaN the bits 7FFFFFFF (7FFF).
 
-Not known from there, and chosen: a sum of exactly zero is +0. What fp8 does in `mma.sync` on Hopper is not in MMA-Sim; see
-`RULES`."""
+Not in MMA-Sim: fp8 in `mma.sync` on Hopper and sm_100. Machine code for sm_90a and sm_100a says what it is there: F2FP.F16.E4M3.UNPACK_B
+of the lower and of the upper half of each register, and an HMMA.16816.F32 after each (`widened` in `RULES`). Not known, and chosen: a
+sum of exactly zero is +0."""
 
 from __future__ import annotations
 
@@ -20,44 +21,51 @@ from .target import Target
 class Adding(NamedTuple):
     """How one generation adds products. `terms`: products added to the accumulator at once; `fraction`: bits kept below the largest
     exponent; `zero`: the exponent of a term that is zero; `result`: 'f32' (cut toward zero), 'e8m13' (float32 cut to 13 bits of
-    fraction) or 'f16' (nearest even)."""
+    fraction) or 'f16' (nearest even). `widened`: 8-bit operands become float16 first, and of each four neighbours in k, which share
+    a register, the first two go into the first addition and the others into the second."""
 
     terms: int
     fraction: int
     zero: int
     result: str
+    widened: bool = False
 
 
-GENERATIONS = ("ampere", "ada", "hopper", "blackwell")
+GENERATIONS = ("ampere", "ada", "hopper", "blackwell", "rtx-blackwell")
 RULES: dict[tuple[str, str], dict[str, Adding]] = {
     ("tf32", "float32"): {
         "ampere": Adding(4, 24, -132, "f32"),
         "ada": Adding(4, 24, -132, "f32"),
         "hopper": Adding(8, 25, -133, "f32"),
         "blackwell": Adding(8, 25, -133, "f32"),
+        "rtx-blackwell": Adding(8, 25, -133, "f32"),
     },
     ("16 bits", "float32"): {
         "ampere": Adding(8, 24, -132, "f32"),
         "ada": Adding(8, 24, -132, "f32"),
         "hopper": Adding(16, 25, -133, "f32"),
         "blackwell": Adding(16, 25, -133, "f32"),
+        "rtx-blackwell": Adding(16, 25, -133, "f32"),
     },
     ("16 bits", "float16"): {
         "ampere": Adding(8, 24, -21, "f16"),
         "ada": Adding(8, 24, -21, "f16"),
         "hopper": Adding(16, 25, -22, "f16"),
         "blackwell": Adding(16, 25, -22, "f16"),
+        "rtx-blackwell": Adding(16, 25, -22, "f16"),
     },
     # wgmma keeps 13 bits of what it adds (the paper, and DeepGEMM, which adds to float32 every 128 of k)
     ("fp8 wgmma", "float32"): {"hopper": Adding(32, 13, -133, "e8m13")},
-    # Hopper has no fp8 tensor cores for mma.sync: the assembler widens to float16 and adds 16 products twice
     ("fp8", "float32"): {
         "ada": Adding(16, 13, -132, "e8m13"),
-        "hopper": Adding(16, 25, -133, "f32"),
-        "blackwell": Adding(32, 25, -133, "f32"),
+        "hopper": Adding(16, 25, -133, "f32", widened=True),
+        "blackwell": Adding(16, 25, -133, "f32", widened=True),
+        "rtx-blackwell": Adding(32, 25, -133, "f32"),
     },
 }
 """By kind of the operands and type of the accumulator, then by generation (tables 3 and 4 of the paper; `zero` from the code)."""
+WIDE = -14
+"""The least exponent of a widened operand's normal numbers."""
 
 LEAST = {"float32": -126, "bfloat16": -126, "float16": -14, "float8_e5m2": -14, "float8_e4m3": -6}
 """The exponent of the least normal number of a type, which its subnormal numbers have too."""
@@ -67,7 +75,9 @@ def generation(target: Target) -> str:
     """Which rule an NVIDIA GPU follows: one of `GENERATIONS`."""
     digits = "".join(c for c in target.cpu.partition("_")[2] if c.isdigit())
     number = int(digits) if digits else 80
-    return "ampere" if number < 89 else "ada" if number == 89 else "hopper" if number < 100 else "blackwell"
+    if number < 90:
+        return "ada" if number == 89 else "ampere"
+    return "hopper" if number < 100 else "blackwell" if number < 120 else "rtx-blackwell"
 
 
 def add_products(rule: Adding, acc: Any, a: Any, b: Any, types: tuple[DType, DType, DType], cut: int = 0) -> Any:
@@ -75,9 +85,12 @@ def add_products(rule: Adding, acc: Any, a: Any, b: Any, types: tuple[DType, DTy
     the accumulator's). Of float32 operands the lowest `cut` bits count as zero (tf32: 13)."""
     import numpy as np
 
-    x, y = (np.asarray(_cut(v, cut), np.float64) for v in (a, b))
     with np.errstate(all="ignore"):
-        ex, ey = _exponents(x, types[0]), _exponents(y, types[1])
+        x, y = (np.asarray(_cut(v, cut), np.float64) for v in (a, b))
+        if rule.widened:
+            order = np.argsort(np.arange(x.shape[-1]) % 4 // 2, kind="stable")
+            x, y = x[..., order], y[..., order, :]
+        ex, ey = (_exponents(v, WIDE if rule.widened else LEAST[t.name]) for v, t in ((x, types[0]), (y, types[1])))
         out = np.asarray(acc)
         for k in range(0, x.shape[-1], rule.terms):
             some = slice(k, k + rule.terms)
@@ -93,11 +106,11 @@ def _cut(v: Any, bits: int) -> Any:
     return v if not bits else (np.ascontiguousarray(v, np.float32).view(np.uint32) & np.uint32(-1 << bits & 0xFFFFFFFF)).view(np.float32)
 
 
-def _exponents(x: Any, dtype: DType) -> Any:
-    """Exponent fields, as int32."""
+def _exponents(x: Any, least: int) -> Any:
+    """Exponent fields of a type whose normal numbers begin at 2^least, as int32."""
     import numpy as np
 
-    return np.maximum(np.frexp(x)[1] - 1, LEAST[dtype.name])
+    return np.maximum(np.frexp(x)[1] - 1, least)
 
 
 def _added(rule: Adding, acc: Any, products: Any, fields: Any, dtype: DType) -> Any:
@@ -106,7 +119,7 @@ def _added(rule: Adding, acc: Any, products: Any, fields: Any, dtype: DType) -> 
 
     c = np.asarray(acc, np.float64)
     fields = np.where(products == 0, rule.zero, fields)
-    own = np.where(c == 0, rule.zero, _exponents(c, dtype))
+    own = np.where(c == 0, rule.zero, _exponents(c, LEAST[dtype.name]))
     top = np.maximum(fields.max(-1), own)
     # at most 33 terms below 4 · 2^fraction: whole numbers that a float64 adds exactly
     total = np.trunc(np.ldexp(products, (rule.fraction - top)[..., None])).sum(-1) + np.trunc(np.ldexp(c, rule.fraction - top))

@@ -19,6 +19,7 @@ from tilewright.ir.body import Fold
 from tilewright.ir.evaluation import twin
 from tilewright.ir.evaluation.reference import evaluate
 from tilewright.ir.kernel import Kernel
+from tilewright.ir.lower_precision import lower_precision
 from tilewright.lower import Program, lower
 from tilewright.measure.inputs import generate, shape
 from tilewright.measure.memory import Operands
@@ -57,13 +58,15 @@ def twin_of(program: Program, kernel: Kernel, vars: Mapping[str, int], seed: int
 
 
 def check_floats(kernel: Kernel, opts: Opts, target: Target, vars: Mapping[str, int] | None = None, seed: int = 0) -> None:
-    """The interpreted Program, polynomials and all, is within the verifier's bound."""
+    """The interpreted Program, polynomials and all, is within the verifier's bound (that of lower precision where the schedule has it)."""
     vars = vars or {}
-    program = lower(apply(kernel, opts, target))
+    scheduled = apply(kernel, opts, target)
+    program = lower(scheduled)
     inputs = generate(kernel, vars, seed)
     outputs = {b.name: np.empty(shape(b, kernel, vars), b.dtype.np) for b in kernel.outputs}
     interpret(program, {**inputs, **outputs}, [vars[s.arg.name] for s in program.symbols])
-    for name, expect in expectations(kernel, inputs, vars).items():
+    judged = lower_precision(kernel) if "DOWNCONVERT" in scheduled.effects else kernel
+    for name, expect in expectations(judged, inputs, vars).items():
         if outputs[name].size:
             verdict = check(expect, outputs[name].ctypes.data)
             assert verdict.ok, verdict.detail

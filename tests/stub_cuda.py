@@ -17,7 +17,6 @@ import tempfile
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import pytest
 from cuda_build import needs_cxx
@@ -47,10 +46,11 @@ def has(package: str) -> bool:
         return False
 
 
-def needs_stub(test: Any) -> Any:
-    """Skips a test where the stub library cannot be built."""
-    reason = "the stub driver is built by gcc, on Linux"
-    return pytest.mark.skipif(_compiler() is None or not sys.platform.startswith("linux"), reason=reason)(needs_cxx(test))
+needs_stub = pytest.mark.skipif(
+    _compiler() is None or not sys.platform.startswith("linux") or bool(needs_cxx.args[0]),
+    reason="the stub driver is built by gcc and g++, on Linux",
+)
+"""Skips a test where the stub library cannot be built."""
 
 
 @functools.cache
@@ -65,7 +65,9 @@ def library() -> Path:
         made = Path(tempfile.mkdtemp(prefix="tilewright-stub-"))
         for source, soname in (("libcuda_stub.c", "libcuda.so.1"), ("libnvml_stub.c", "libnvidia-ml.so.1")):
             text = (SOURCES / source).read_text()
-            more = [f"Result {n}(void) {{ return 801; }}" for n in wanted if f"Result {n}(" not in text] if source == "libcuda_stub.c" else []
+            more = (
+                [f"Result {n}(void) {{ return 801; }}" for n in wanted if f"Result {n}(" not in text] if source == "libcuda_stub.c" else []
+            )
             (made / source).write_text("\n".join([text, *more]))
             flags = ["-shared", "-fPIC", "-O1", "-w", f"-Wl,-soname,{soname}", "-o", str(made / soname)]
             subprocess.run([str(_compiler()), *flags, str(made / source), "-ldl", "-lpthread"], check=True)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 from tilewright.ir.dtypes import DType
 from tilewright.ir.node import const
 from tilewright.program.builder import Builder
@@ -29,6 +32,7 @@ class Tile:
     deep: int = 32
     turned: bool = False
     swizzle: bool = True
+    barriers: bool = True
     generation: str = "hopper"
     mutant: str = ""
 
@@ -53,8 +57,10 @@ class Tile:
 class Writer:
     """Writes one phase of a `Tile`."""
 
-    def __init__(self, tile: Tile, b: Builder, phase: Phase) -> None:
+    def __init__(self, tile: Tile, b: Builder, phase: Phase, first: int = 0) -> None:
+        """`first`: the number of the parameter A; B and C come after it."""
         assert phase.thread is not None
+        self.first = first
         self.t, self.b, self.thread = tile, b, phase.thread
         c = tile.n // tile.columns
         self.row0 = b.op("mul", b.op("idiv", phase.item, attr=c), b.const(tile.rows))
@@ -94,7 +100,7 @@ class Writer:
             row, chunk = b.op("idiv", number, attr=chunks), b.op("imod", number, attr=chunks)
             source = self.plus(self.times(self.plus(first, row), pitch), col, self.times(chunk, self.chunk))
             with b.when(b.op("lt", number, b.const(rows * chunks))):
-                value = b.load(Mem("param", param, dtype, 0, 16), source, self.chunk, invariant=True)
+                value = b.load(Mem("param", self.first + param, dtype, 0, 16), source, self.chunk, invariant=True)
                 b.store(mem, self.place(row, chunk, width), value)
 
     def fragment_a(self, i: int, s: int) -> Val:
@@ -102,8 +108,11 @@ class Writer:
         t, b = self.t, self.b
         row = self.plus(self.times(self.down, t.high * t.table.m), b.const(i * t.table.m), b.op("imod", self.lane, attr=16))
         chunk = self.plus(b.const(s * t.table.k // self.chunk), b.op("idiv", self.lane, attr=16))
-        swizzle = t.mutant != "swizzle"
-        return b.ldmatrix(self.a, self.place(row, chunk, t.deep, swizzle), t.table.elements("a"), t.mutant == "transposed")
+        at = self.place(row, chunk, t.deep, t.mutant != "swizzle")
+        if t.mutant in ("stride", "element"):
+            # rows that are thought to be a chunk, or an element, closer to each other than they are
+            at = b.op("sub", at, b.op("mul", row, b.const(self.chunk if t.mutant == "stride" else 1)))
+        return b.ldmatrix(self.a, at, t.table.elements("a"), t.mutant == "transposed")
 
     def fragment_b(self, j: int, s: int) -> Val:
         """B's fragment: two matrices. Rows of k are transposed on the way (16-bit types), rows of n are not."""
@@ -121,13 +130,14 @@ class Writer:
         t, b, row = self.t, self.b, self.t.table
         zero = b.const(0, row.c, row.elements("c"))
         with b.loop("k", b.const(0), b.const(t.k), t.deep, [zero] * (t.high * t.wide)) as loop:
-            b.barrier()
+            if t.barriers:
+                b.barrier()
             self.fill(self.a, 0, row.a, self.row0, loop.var, t.rows, t.deep, t.k)
             if t.turned:
                 self.fill(self.bm, 1, row.b, self.col0, loop.var, self.outer, self.inner, t.k)
             else:
                 self.fill(self.bm, 1, row.b, loop.var, self.col0, self.outer, self.inner, t.n)
-            if t.mutant != "barrier":
+            if t.barriers and t.mutant != "barrier":
                 b.barrier()
             acc = list(loop.carried)
             for s in range(t.deep // row.k):
@@ -156,18 +166,42 @@ class Writer:
                 at = self.plus(self.times(r, t.n), c)
                 for half in range(2):
                     pair = b.shuffle(results[i * t.wide + j], results[i * t.wide + j], (2 * half, 2 * half + 1))
-                    b.store(Mem("param", 2, row.c, 8 * half * t.n, 2 * row.c.size), at, pair)
+                    b.store(Mem("param", self.first + 2, row.c, 8 * half * t.n, 2 * row.c.size), at, pair)
 
 
-def matmul(tile: Tile) -> Program:
-    """The Program of a tile; see `Tile`. `mutant` leaves something out or does it wrong."""
-    row = tile.table
-    shape = (tile.n, tile.k) if tile.turned else (tile.k, tile.n)
-    params = (Param("A", row.a, (tile.m, tile.k), "in"), Param("B", row.b, shape, "in"), Param("C", row.c, (tile.m, tile.n), "out"))
-    b = Builder()
-    with b.phase(const(tile.m // tile.rows * (tile.n // tile.columns)), (), tile.threads) as phase:
-        writer = Writer(tile, b, phase)
-        writer.body()
-    shared = writer.second + tile.deep * tile.columns * row.b.size
-    generation = tile.generation if row.rules else ""
-    return Program("tensor_matmul", params, (), [phase], shared=shared, align=16, generation=generation)
+def matmul(*tiles: Tile) -> Program:
+    """The Program of some tiles of one generation, a phase each, with parameters A0, B0, C0, A1 …; see `Tile`. `mutant` leaves something
+    out or does it wrong."""
+    b, phases, params, shared = Builder(), [], [], 0
+    for i, tile in enumerate(tiles):
+        row = tile.table
+        shape = (tile.n, tile.k) if tile.turned else (tile.k, tile.n)
+        params += [Param(f"A{i}", row.a, (tile.m, tile.k), "in"), Param(f"B{i}", row.b, shape, "in")]
+        params += [Param(f"C{i}", row.c, (tile.m, tile.n), "out")]
+        with b.phase(const(tile.m // tile.rows * (tile.n // tile.columns)), (), tile.threads) as phase:
+            writer = Writer(tile, b, phase, 3 * i)
+            writer.body()
+        phases.append(phase)
+        shared = max(shared, writer.second + tile.deep * tile.columns * row.b.size)
+    return Program("tensor_matmul", tuple(params), (), phases, shared=shared, align=16, generation=tiles[0].generation)
+
+
+def operands(tile: Tile, rng: np.random.Generator, how: str = "small") -> list[Any]:
+    """A, B and an empty C: small whole numbers, of which sums are exact; `near` one; or any `bits`."""
+    row, shapes = tile.table, ((tile.m, tile.k), (tile.n, tile.k) if tile.turned else (tile.k, tile.n))
+    out = []
+    for dtype, shape in zip((row.a, row.b), shapes, strict=True):
+        if how == "bits":
+            size = 8 * dtype.size
+            out.append(rng.integers(0, 2**size, shape, np.uint64).astype(f"uint{size}").view(dtype.np))
+        elif how == "near" and dtype.is_float:
+            out.append(rng.standard_normal(shape).astype(dtype.np))
+        else:
+            out.append(rng.integers(0 if dtype.kind == "u" else -4, 5, shape).astype(dtype.np))
+    return [*out, np.zeros((tile.m, tile.n), row.c.np)]
+
+
+def product(tile: Tile, arrays: Sequence[Any]) -> Any:
+    """A · B in float64."""
+    a, b = (np.asarray(x, np.float64) for x in arrays[:2])
+    return a @ (b.T if tile.turned else b)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ...search.manifest.tune_all import Done, Overall
 
 MISSING = 5
-NOT_FOR_FUNCTIONS = ("study",)
+NOT_FOR_FUNCTIONS = ("study", "against")
 _FLOPS_PER_BYTE = 8.0
 """Operations in the time of a byte, where nobody measured the machine: only the order of the kernels depends on it."""
 

@@ -5,7 +5,6 @@ driver. Memory, modules and events are plain handles."""
 
 from __future__ import annotations
 
-import ctypes
 import importlib
 import threading
 from collections.abc import Callable, Sequence
@@ -161,8 +160,6 @@ class _Event:
 
     def __del__(self) -> None:
         self._api.cuEventDestroy(self.handle)  # a lost context has no events left, and says so: nothing to do about it
-
-
 
 
 class CtypesDriver(CudaBindings):

@@ -45,7 +45,7 @@ _FLOAT = """    const double infinity = __longlong_as_double(0x7ff0000000000000l
     if (flags & {special} && same) error = 0.0;
     if (flags & {signed} && wide == 0.0 && sign(wide) != sign(value)) error = {most};"""
 _EQUAL = "    double error = {} ? 0.0 : 2.0;"
-_WEIGHED = "    double error = fabs((double)got - (double)value) * (double)weight;"
+_WEIGHED = "    double error = fabs((double){0}got - (double){0}value) * (double)weight;"
 _KERNEL = """static __device__ bool sign(double x) {{ return __double_as_longlong(x) < 0; }}
 static __device__ double widened({stored} x) {{
     {widen}
@@ -94,7 +94,7 @@ def text(c: Comparison) -> str:
     if of.is_float:
         rule = _FLOAT.format(overflow=repr(float(c.overflow)), most=repr(float(c.most)), special=SPECIAL, signed=SIGNED)
     elif c.weight:
-        rule = _WEIGHED
+        rule = _WEIGHED.format("!!" if of.kind == "b" else "")
     else:
         rule = _EQUAL.format("!got == !value" if of.kind == "b" else "got == value")
     ones = {"float64": "__double_as_longlong(x) == -1", "float32": "__float_as_int(x) == -1"}.get(of.name, "x == 0xffff")

@@ -85,8 +85,10 @@ def architecture(major: int, minor: int) -> str:
 
 
 def target_of(d: Mapping[str, Any]) -> Target:
-    """The Target of a GPU as `describe` gives it. Multiprocessors, L2 and shared memory tell apart cards of one architecture."""
-    return nvidia(architecture(d["major"], d["minor"]), d["multiprocessors"], d["shared"], d["l2"])
+    """The Target of a GPU as `describe` gives it. Multiprocessors, L2 and shared memory tell apart cards of one
+    architecture; clock and memory bandwidth (two transfers a clock) are for the model, and no part of the key."""
+    bandwidth = 2e3 * d["memory_clock_khz"] * d["memory_bits"] / 8
+    return nvidia(architecture(d["major"], d["minor"]), d["multiprocessors"], d["shared"], d["l2"], 1e3 * d["clock_khz"], bandwidth)
 
 
 def describe() -> dict[str, Any]:

@@ -108,14 +108,16 @@ static inline int field(double x, int least) {
     return e < least ? least : e;
 }
 
-template <class A, class B, class C, int TERMS, int FRACTION, int ZERO> static void multiply(Thread* warp, unsigned count) {
+// WIDENED: operands of 8 bits become F16 first, and the lower two of each four neighbours in k are added before the upper two.
+template <class A, class B, class C, int TERMS, int FRACTION, int ZERO, bool WIDENED> static void multiply(Thread* warp, unsigned count) {
     everybody(warp, count);
     constexpr int K = 32 / A::SIZE;
     static double x[16][K], y[8][K];
     static int ex[16][K], ey[8][K];
     for (int k = 0; k < K; k++) {
-        for (int i = 0; i < 16; i++) x[i][k] = A::value(of_a<A>(warp, i, k)), ex[i][k] = field(x[i][k], A::LEAST);
-        for (int j = 0; j < 8; j++) y[j][k] = B::value(of_b<B>(warp, k, j)), ey[j][k] = field(y[j][k], B::LEAST);
+        const int from = WIDENED ? k % 16 / 2 * 4 + k / 16 * 2 + k % 2 : k;
+        for (int i = 0; i < 16; i++) x[i][k] = A::value(of_a<A>(warp, i, from)), ex[i][k] = field(x[i][k], WIDENED ? F16::LEAST : A::LEAST);
+        for (int j = 0; j < 8; j++) y[j][k] = B::value(of_b<B>(warp, from, j)), ey[j][k] = field(y[j][k], WIDENED ? F16::LEAST : B::LEAST);
     }
     uint32_t out[16][8];
     for (int i = 0; i < 16; i++)

@@ -31,7 +31,7 @@ class CudaMemory(Memory):
 
     def alloc(self, nbytes: int) -> int:
         with self._s.lock:
-            return self._s.use().alloc(max(1, nbytes))
+            return self._s.alloc(max(1, nbytes))
 
     def free(self, handle: int) -> None:
         with self._s.lock:
@@ -88,7 +88,7 @@ class CudaExecutable(Executable):
                 for f in self._functions:
                     driver.allow_shared(f, self._shared)
             if signature.work:
-                self._own["work"] = (driver.alloc(signature.work), signature.work)
+                self._own["work"] = (s.alloc(signature.work), signature.work)
 
     def _plan(self, vars: Sequence[int]) -> Callable[[Sequence[int]], None]:
         """What queues one call with these values of the symbols. Arguments are packed when a set of pointers comes for the
@@ -104,7 +104,7 @@ class CudaExecutable(Executable):
         if need > self._own.get("arena", (0, 0))[1]:
             if "arena" in self._own:
                 driver.free(self._own.pop("arena")[0])
-            self._own["arena"] = (driver.alloc(need), need)
+            self._own["arena"] = (self._s.alloc(need), need)
             self._plans.clear()
         if (known := self._plans.get(tuple(vars))) is not None:
             return known

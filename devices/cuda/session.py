@@ -71,6 +71,17 @@ class CudaSession:
         self.driver.open(self.index)
         return self.driver
 
+    def alloc(self, nbytes: int) -> int:
+        """Memory of the device. Raises MeasureError that says how much is free, where there is too little."""
+        driver = self.use()
+        try:
+            return driver.alloc(nbytes)
+        except MeasureError as e:
+            if driver.lost:
+                raise
+            free, total = driver.memory()
+            raise MeasureError(f"{nbytes / 2**20:.3g} MiB wanted, {free >> 20} of {total >> 20} MiB are free: {e}") from e
+
     @contextmanager
     def held(self) -> Iterator[None]:
         """The GPU waits while this is entered, and does what was queued meanwhile afterwards, with no gaps.

@@ -49,9 +49,7 @@ def timed(
     return out
 
 
-def _batch(
-    s: CudaSession, queue: Queue, launches: int, sets: Sequence[Sequence[int]], first: int, count: int, group: int
-) -> list[float]:
+def _batch(s: CudaSession, queue: Queue, launches: int, sets: Sequence[Sequence[int]], first: int, count: int, group: int) -> list[float]:
     """Seconds of `count` calls, the first one being number `first`. A batch whose hold ran out before all was queued (this program
     stood still) is made again."""
     driver = s.use()

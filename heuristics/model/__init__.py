@@ -1,5 +1,6 @@
 """The analytic model: how long a schedule takes, from its structure and the target alone."""
 
 from .cpu import estimate
+from .gpu import estimates as gpu_estimates
 
-__all__ = ["estimate"]
+__all__ = ["estimate", "gpu_estimates"]

@@ -24,7 +24,7 @@ def estimate(scheduled: Scheduled, threads: int = 1, limits: Bandwidth | None = 
     """Predicted seconds on `threads` threads of `machine`, whose bandwidth is that of `limits` where they are given.
     Symbolic extents count with their upper bounds."""
     if scheduled.target.kind == "gpu":
-        return estimate_gpu(scheduled, machine)
+        return estimate_gpu(scheduled, machine, limits)
     if scheduled.phases:
         return sum(estimate(p, threads, limits, machine) for p in scheduled.phases)
     clock, caches = machine.core.clock, machine.caches

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..lowering import Emitters
 from ..staged.fill import fill
+from ..staged.ring import Ring
 from .fold import fold
 from .point import point
 from .reduce import reduce
@@ -14,4 +15,5 @@ EMITTERS = Emitters(
     nests={"reduce": reduce, "scan": scan, "point": point, "store": store, "init": init},
     fold=fold,
     stage=fill,
+    ring=Ring,
 )

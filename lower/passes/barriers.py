@@ -6,18 +6,22 @@ write, write after read, write after write); `clash` knows who touches what. Sta
 since the last barrier; the barrier goes in front of the statement that would come too early, as late as possible, which is the
 fewest in straight-line code (the greedy cover of intervals by points). A loop is settled on its own first: what its last statements did
 meets its first ones in the next iteration. From outside it is then one statement, so that a hazard with what came before it puts the
-barrier in front of the loop. Code that not all threads run is one statement too, and no barrier can stand in it."""
+barrier in front of the loop. Code that not all threads run is one statement too, and no barrier can stand in it.
+
+A copy beside the thread may write from its beginning on: what came before must be separated from it there. What it has written others
+see after a barrier that follows the wait, so that to what comes later it is a write at the wait. (What touches its destination between
+the two is wrong with or without barriers.)"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from ...ir.errors import OptError
 from ...program.ops import SYNCS
-from ...program.program import Block, For, If, Instr, Mem, Phase, Roles, Stmt, Val, statements
+from ...program.program import Block, For, If, Instr, Phase, Roles, Stmt, Val, statements, touched
 from .conflicts import SharedAccess, access, clash, merged
 from .divergence import Spread
 
@@ -61,9 +65,13 @@ class _Placer:
         read: set[tuple[str, int]] = set()
         written: set[tuple[str, int]] = set()
         for s in statements(phase.body):
-            if isinstance(s, Instr) and isinstance(s.attr, Mem) and s.attr.space != "scratch":
-                (written if s.out is None else read).add((s.attr.space, s.attr.base))
+            for mem, writes in touched(s) if isinstance(s, Instr) else ():
+                if mem.space != "scratch":
+                    (written if writes else read).add((mem.space, mem.base))
         self.pieces = read & written
+        copies = [s for s in statements(phase.body) if isinstance(s, Instr) and s.op == "copy_async" and self._counts(s)]
+        self.landing = [replace(access(self.spread, s, ()), landing=True) for s in copies]
+        """What waits see land: what any copy writes, in any iteration."""
 
     # summaries ------------------------------------------------------------------------------------------------------
     def block(self, block: Block, loops: tuple[Val, ...], conds: tuple[Val, ...], wraps: bool = False) -> _Summary:
@@ -89,10 +97,12 @@ class _Placer:
         if isinstance(s, Instr):
             if s.op == "barrier":
                 return _Summary(passes=False)
+            if s.op == "wait" and self.landing:
+                return _Summary([], self.landing)
             if not self._counts(s):
                 return None
             one = [access(self.spread, s, conds)]
-            return _Summary(one, one)
+            return _Summary(one, [] if s.op == "copy_async" else one)
         if isinstance(s, Roles):
             return None  # roles meet at mbarriers, which whoever writes them has placed
         varying = [v for v in ((s.cond,) if isinstance(s, If) else (s.lo, s.hi)) if self.spread.varies(v)]
@@ -104,7 +114,7 @@ class _Placer:
         return self.block(s.body, (*loops, s.var), conds, wraps=True)
 
     def _counts(self, s: Instr) -> bool:
-        return isinstance(s.attr, Mem) and (s.attr.space, s.attr.base) in self.pieces
+        return any((mem.space, mem.base) in self.pieces for mem, _ in touched(s)[:1])
 
     # where barriers go ----------------------------------------------------------------------------------------------
     def _marks(self, items: Sequence[_Summary], loops: tuple[Val, ...], wraps: bool) -> list[int]:
@@ -201,7 +211,7 @@ class _Placer:
                         f"{a.instr.op} and {b.instr.op} of {_name(a.piece)} touch one element; choose amounts that divide the extents, or share another axis"
                     )
         accesses = [a for a, _ in found]
-        return _Summary(accesses, accesses) if accesses else None
+        return _Summary(accesses, [a for a in accesses if a.instr.op != "copy_async"]) if accesses else None
 
     def _collect(
         self, s: Stmt, conds: tuple[Val, ...], repeated: bool, found: list[tuple[SharedAccess, bool]], varying: Sequence[Val]

@@ -14,7 +14,7 @@ from math import gcd
 import numpy as np
 
 from ...program.ops import MATRIX_LOADS
-from ...program.program import Instr, Val
+from ...program.program import Instr, Val, touched
 from .divergence import LIMIT, Array, Form, Spread
 
 
@@ -29,20 +29,24 @@ class SharedAccess:
     lanes: int
     active: Array | None
     """Who takes part, where known: as `Form.known`, of bools."""
+    landing: bool = False
+    """It is what a copy beside the thread writes, at a wait: of any iteration."""
 
     @property
     def size(self) -> int:
         """Bytes of an element."""
-        return self.instr.mem.dtype.size
+        return touched(self.instr)[0][0].dtype.size
 
     @property
-    def kind(self) -> tuple[bool, bool]:
-        """Whether it writes, and whether other threads get what it reads."""
-        return self.writes, self.instr.op in MATRIX_LOADS
+    def kind(self) -> tuple[bool, bool, bool]:
+        """Whether it writes, and at a wait, and whether other threads get what it reads."""
+        return self.writes, self.landing, self.instr.op in MATRIX_LOADS
 
 
 def access(spread: Spread, s: Instr, conds: Sequence[Val]) -> SharedAccess:
     """What an instruction touches, in a block that threads enter where `conds` hold."""
+    if s.op == "copy_async":
+        return _copied(spread, s, conds)
     mem = s.mem
     at, value = s.args[0], s.out if s.out is not None else s.args[1]
     form = spread.of(at) if at.lanes == 1 else None
@@ -57,18 +61,29 @@ def access(spread: Spread, s: Instr, conds: Sequence[Val]) -> SharedAccess:
     return SharedAccess((mem.space, mem.base), s.out is None, s, form, lanes, active)
 
 
+def _copied(spread: Spread, s: Instr, conds: Sequence[Val]) -> SharedAccess:
+    """What a copy beside the thread writes, zeros where its mask does not hold included."""
+    to, form = s.copy.to, spread.of(s.args[0])
+    known = [a for c in conds if (f := spread.of(c)) is not None and (a := spread.spelled(f)) is not None]
+    active = reduce(operator.and_, [a != 0 for a in known]) if known else None
+    form = None if form is None else Form(form.terms, form.known + to.offset)
+    return SharedAccess((to.space, to.base), True, s, form, s.copy.lanes, active)
+
+
 def clash(spread: Spread, a: SharedAccess, b: SharedAccess, same: Sequence[Val], following: Val | None = None) -> bool:
     """Whether one thread may touch by `a` what another touches by `b`, in one and the same iteration of the loops `same` (variables,
     outermost first), with `b` in the iteration after that of `a` of the loop `following` in them, and in any iterations of the others."""
     if a.form is None or b.form is None or a.piece != b.piece:
         return a.piece == b.piece
+    if a.landing:
+        same, following = (), None
     listed: list[Val] = []
     modulus, shift, room = 0, 0, LIMIT // max(spread.threads, a.form.known.size, b.form.known.size)
     scale_a, scale_b = (1, 1) if a.size == b.size else (a.size, b.size)
     for u in {**a.form.terms, **b.form.terms}:
         ka, kb = a.form.terms.get(u, 0) * scale_a, b.form.terms.get(u, 0) * scale_b
         fixed = all(v in same for v in spread.around.get(u, ()))
-        trips = spread.trips(u) if u in spread.loops else None
+        trips = spread.trips(u) if u in spread.loops and u not in spread.periods else None
         if ka == kb and (fixed or u is following):
             shift += 0 if fixed else kb
             continue
@@ -90,6 +105,8 @@ def clash(spread: Spread, a: SharedAccess, b: SharedAccess, same: Sequence[Val],
         who_b = who_b + spread.threads  # whoever names a row, another thread may get what it holds
     if axes and axes[-1] == len(same):
         keys_a[-1] = keys_a[-1] + 1
+        if following in spread.periods:
+            keys_a[-1] = keys_a[-1] % spread.periods[following]
     if modulus:
         keys_a, keys_b = [[k % modulus if i == 0 else k for i, k in enumerate(ks)] for ks in (keys_a, keys_b)]
     return _meet(keys_a, who_a, keys_b, who_b)
@@ -110,7 +127,7 @@ def merged(spread: Spread, accesses: Sequence[SharedAccess]) -> list[SharedAcces
         if len(group) > 1 and first.form is not None:
             known = _stacked(spread, [a.form.known for a in group if a.form is not None])
             active = None if first.active is None else _stacked(spread, [a.active for a in group if a.active is not None])
-            first = SharedAccess(first.piece, first.writes, first.instr, Form(first.form.terms, known), first.lanes, active)
+            first = SharedAccess(first.piece, first.writes, first.instr, Form(first.form.terms, known), first.lanes, active, first.landing)
         out.append(first)
     return out
 

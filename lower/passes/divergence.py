@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import lcm
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,10 @@ from ...program.ops import COMPARISONS, MATRIX_LOADS
 from ...program.program import Block, For, If, Instr, Mem, Phase, Roles, Val
 
 Array = np.ndarray[Any, Any]
+SLOTS = 16
+"""The largest divisor of a remainder that may be the number of a slot."""
+SHORT = 8
+"""Iterations of a loop that is always spelled out."""
 LIMIT = 1 << 15
 """Numbers in one array at most; what would need more is not spelled out."""
 _EXACT: dict[str, Callable[..., Any]] = {
@@ -57,7 +62,11 @@ class Spread:
         self._uniform: dict[Val, bool] = {}
         self._trips: dict[Val, int | None] = {}
         self.deepest = 0
+        self.periods: dict[Val, int] = {}
+        """Loops of many iterations of which remainders matter, as of those that go through slots in turn: what those repeat after. The
+        axis of such a loop in `Form.known` counts remainders, not iterations."""
         self._scan(phase.body, (), ())
+        self._find_periods()
 
     def _scan(self, block: Block, around: tuple[Val, ...], control: tuple[Val, ...]) -> None:
         for s in block.stmts:
@@ -81,6 +90,18 @@ class Spread:
                     self.around[c], self.around[r] = inside, around
                     self._sources[c], self._sources[r] = (start, end), (start, end, s.lo, s.hi)
                 self._scan(s.body, inside, (*control, s.lo, s.hi))
+
+    def _find_periods(self) -> None:
+        found: dict[Val, int] = {}
+        for s in self._made.values():
+            if s.op == "imod" and 1 < s.number <= SLOTS and self._agreed(s.args[0]):
+                form = self.of(s.args[0])
+                for u, c in form.terms.items() if form is not None else ():
+                    if u in self.loops and c % s.number and (self.trips(u) or SHORT + 1) > SHORT:
+                        found[u] = lcm(found.get(u, 1), s.number)
+        self.periods = {u: n for u, n in found.items() if n <= 4 * SLOTS}
+        if self.periods:
+            self._forms.clear()
 
     # the same in all threads? ---------------------------------------------------------------------------------------
     def varies(self, v: Val) -> bool:
@@ -171,7 +192,10 @@ class Spread:
     def _divided(self, f: Form, op: str, n: int) -> Form | None:
         """Multiples of n pass through a division; the rest must be known."""
         whole = {u: c // n for u, c in f.terms.items() if c % n == 0}
-        rest = self.spelled(Form({u: c for u, c in f.terms.items() if c % n}, f.known))
+        left, known = {u: c for u, c in f.terms.items() if c % n}, f.known
+        for u in [u for u in left if op == "imod" and u in self.periods and self.periods[u] % n == 0]:
+            known = known + self._along(u, left.pop(u) * np.arange(self.periods[u]))
+        rest = self.spelled(Form(left, known))
         if rest is None:
             return None
         return Form(whole, rest // n) if op == "idiv" else Form({}, rest % n)
@@ -192,12 +216,15 @@ class Spread:
         """The known part with these atoms (all of them) counted through; None where one is no short loop."""
         out = f.known
         for u in f.terms if atoms is None else atoms:
-            trips = self.trips(u) if u in self.loops else None
+            trips = self.trips(u) if u in self.loops and u not in self.periods else None
             if trips is None or out.size * trips > LIMIT:
                 return None
-            axis = len(self.around[u]) - 1
-            out = out + (f.terms.get(u, 0) * np.arange(max(1, trips))).reshape((-1,) + (1,) * (axis + 1))
+            out = out + self._along(u, f.terms.get(u, 0) * np.arange(max(1, trips)))
         return out if out.size <= LIMIT else None
+
+    def _along(self, loop: Val, numbers: Array) -> Array:
+        """Numbers for the iterations of a loop, along its axis."""
+        return numbers.reshape((-1,) + (1,) * len(self.around[loop]))
 
 
 def _sum(a: Form, b: Form, sign: int) -> Form:

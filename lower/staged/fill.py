@@ -1,12 +1,18 @@
-"""Fills a staged tile: threads of a group share the copy, a single worker makes it alone."""
+"""Fills staged tiles: threads of a group share the copies, a single worker makes them alone."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from ...opts.plans import StagePlan
 from ..lowering import Lowering
 from . import copy, tile
 
 
-def fill(low: Lowering, s: StagePlan) -> None:
-    """Emit the copy of `s` at the current position."""
-    (tile.fill if low.sched.group > 1 else copy.fill)(low, s)
+def fill(low: Lowering, plans: Sequence[StagePlan]) -> None:
+    """Emit the copies of the tiles that are staged at the current position."""
+    if low.sched.group > 1:
+        tile.fill(low, plans)
+    else:
+        for s in plans:
+            copy.fill(low, s)

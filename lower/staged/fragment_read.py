@@ -11,13 +11,14 @@ from dataclasses import dataclass
 
 from ...ir import index as ix
 from ...ir.buffer import load_parts
-from ...ir.node import Node, axes_of, axis, const
+from ...ir.node import Node, axes_of, axis
 from ...opts.axis_plan import Part
 from ...opts.plans import StagePlan
 from ...program.program import Mem, Val
 from ..expr import NestEval
 from ..lowering import Lowering
 from ..storage import Assignment, Key
+from .swizzle import swizzled
 
 ROW = 16
 """Bytes of a row of a matrix."""
@@ -122,25 +123,3 @@ def _of_lane(low: Lowering, divisor: int, count: int) -> Node:
         at = low.thread if divisor == 1 else low.b.op("idiv", low.thread, attr=divisor)
         low.scalars.bound[var] = low.b.op("imod", at, attr=count)
     return var
-
-
-def swizzled(low: Lowering, plan: StagePlan, base: Node, c: int) -> tuple[Val, int]:
-    """(element index, constant to add) of an element base + c of a tile. In a swizzled one the row is looked for among the terms, so that
-    what it gives is the same for all elements of a row."""
-    if not plan.swizzle:
-        return low.scalar(base), c
-    terms, fixed = ix.parts(ix.add(base, const(c)))
-    pitch, period = plan.pitch, plan.pitch * plan.swizzle
-    whole, inside = divmod(fixed, pitch)
-    rows = ix.linear({t: k // pitch for t, k in terms.items() if k % pitch == 0}, 0)
-    along = ix.linear({t: k for t, k in terms.items() if k % pitch}, inside)
-    lo, hi = ix.bounds(along)
-    b = low.b
-    if lo < 0 or hi >= pitch:
-        from .tile_read import place
-
-        return place(b, plan, low.scalar(ix.add(base, const(c)))), 0
-    far, near = divmod(whole * pitch, period)
-    rows = ix.add(rows, const(near // pitch))
-    turned = b.op("xor", low.scalar(along), b.op("mul", b.op("imod", low.scalar(rows), attr=plan.swizzle), b.const(plan.vector)))
-    return b.op("add", low.scalar(ix.mul(rows, const(pitch))), turned), far * period

@@ -6,19 +6,10 @@ from ...ir import index as ix
 from ...ir.node import Node, const
 from ...opts.axis_plan import Part
 from ...opts.plans import StagePlan
-from ...program.builder import Builder
 from ...program.program import Mem, Val
 from ..memory_access import MemoryAccess
 from ..storage import Assignment
-
-
-def place(b: Builder, s: StagePlan, at: Val) -> Val:
-    """Where element `at` of a tile lies: in row r, chunk c of the row goes to c XOR (r % swizzle). (The layout that libraries of
-    GPU templates call a swizzle; it spreads what a warp reads of one column over the banks.)"""
-    if not s.swizzle:
-        return at
-    row = b.op("imod", b.op("idiv", at, attr=s.pitch), attr=s.swizzle)
-    return b.op("xor", at, b.op("mul", row, b.const(s.vector)))
+from .swizzle import place, swizzled
 
 
 def neighbours(ev: MemoryAccess, plan: StagePlan, mem: Mem, address: Node, asg: Assignment) -> Part | None:
@@ -39,12 +30,17 @@ def read(ev: MemoryAccess, plan: StagePlan, mem: Mem, address: Node, asg: Assign
     lanes = copies if copies > 1 else ev.width if lane else 1
     if not plan.swizzle:
         return ev.b.load(ev.low.at(mem, base, c, lanes), ev.low.scalar(base), lanes) if copies > 1 else ev.read(mem, address, asg)
-    at = ev.low.scalar(ix.add(base, const(c)))
     if (
         vec is None
         and lane in (0, 1)
         and lanes <= plan.vector
         and (lanes == 1 or ev.low.at(mem, base, c, lanes).align >= lanes * mem.dtype.size)
     ):
-        return ev.b.load(Mem(mem.space, mem.base, mem.dtype, 0, lanes * mem.dtype.size), place(ev.b, plan, at), lanes)
-    return ev.b.gather(mem, place(ev.b, plan, ev.join(at, lane, vec)))
+        at, offset = swizzled(ev.low, plan, base, c)
+        return ev.b.load(Mem(mem.space, mem.base, mem.dtype, offset, lanes * mem.dtype.size), at, lanes)
+    terms, fixed = ix.parts(ix.add(base, const(c)))
+    slot = terms.pop(plan.slot, 0) if plan.depth > 1 else 0
+    spots = place(ev.b, plan, ev.join(ev.low.scalar(ix.linear(terms, fixed)), lane, vec))
+    if slot:
+        spots = ev.b.op("add", spots, ev.low.scalar(ix.mul(plan.slot, const(slot))))
+    return ev.b.gather(mem, spots)

@@ -3,6 +3,7 @@ the environment that they run in."""
 
 from __future__ import annotations
 
+import importlib
 import os
 
 LEVELS: tuple[tuple[str, dict[str, str]], ...] = (
@@ -40,9 +41,8 @@ def settings() -> dict[str, str]:
 
 def _numpy_dispatches() -> list[str]:
     """The features of this machine that NumPy has loops of their own for."""
-    from numpy._core._multiarray_umath import __cpu_dispatch__, __cpu_features__
-
-    return [f for f in __cpu_dispatch__ if __cpu_features__[f]]
+    umath = importlib.import_module("numpy._core._multiarray_umath")
+    return [f for f in umath.__cpu_dispatch__ if umath.__cpu_features__[f]]
 
 
 SLOWING = (

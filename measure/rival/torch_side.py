@@ -1,7 +1,7 @@
 """PyTorch's side of a comparison: a process that prepares a kernel in PyTorch, then times bursts of calls when it is told to.
 
 It imports nothing of Tilewright and runs as a script, so that PyTorch may live in an interpreter of its own. Talk is one JSON line each
-way on stdin and stdout: {"folder", "kernel", "shape", "dtype", "inputs", "threads", "device"} prepares, and answers {"ready", "version"}
+way on stdin and stdout: {"folder", "kernel", "shape", "dtype", "inputs", "threads", "device", "compiled"} prepares, and answers {"ready", "version"}
 or {"error"}; {"calls": n} answers {"times": seconds of each call}. Inputs are `NAME.npy` in the folder (types that NumPy lacks as
 float32). The output of the first call is left there as `rival.npy`.
 
@@ -10,6 +10,8 @@ On a GPU the device's events are the clock, and calls are queued while it is hel
 
 from __future__ import annotations
 
+import importlib
+import itertools
 import json
 import os
 import sys
@@ -20,9 +22,38 @@ from typing import Any
 
 Call = Callable[[], Any]
 KERNELS = frozenset(
-    "matmul matmul_nt matmul_tn matmul_mixed matmul_bias_relu matmul_bias_gelu batched_matmul matvec sum_rows sum_cols sum_all softmax "
-    "log_softmax layernorm layernorm_stats rmsnorm cross_entropy gelu add transpose conv2d max_pool2d argmax cumsum embedding "
-    "embedding_grad attention attention_full attention_window attention_grouped".split()
+    [
+        "matmul",
+        "matmul_nt",
+        "matmul_tn",
+        "matmul_mixed",
+        "matmul_bias_relu",
+        "matmul_bias_gelu",
+        "batched_matmul",
+        "matvec",
+        "sum_rows",
+        "sum_cols",
+        "sum_all",
+        "softmax",
+        "log_softmax",
+        "layernorm",
+        "layernorm_stats",
+        "rmsnorm",
+        "cross_entropy",
+        "gelu",
+        "add",
+        "transpose",
+        "conv2d",
+        "max_pool2d",
+        "argmax",
+        "cumsum",
+        "embedding",
+        "embedding_grad",
+        "attention",
+        "attention_full",
+        "attention_window",
+        "attention_grouped",
+    ]
 )
 """What has a twin in PyTorch: one call that computes the same from arrays of the same layout."""
 FLOATS = ("float32", "float16", "bfloat16", "float64")
@@ -76,6 +107,27 @@ def twin(torch: Any, kernel: str, x: dict[str, Any], s: dict[str, int]) -> Call:
         "max_pool2d": lambda: F.max_pool2d(first, (s["kh"], s["kw"]), s["stride"], s["pad"]),
     }
     return calls[kernel] if kernel in calls else _table(torch, kernel, x, s)
+
+
+def compiled(torch: Any, kernel: str, x: dict[str, Any], s: dict[str, int]) -> Call:
+    """A row kernel as Inductor compiles it: on GPUs to Triton. Raises KeyError for any other."""
+    F = torch.nn.functional
+    first = next(iter(x.values()))
+    forms: dict[str, Call] = {
+        "softmax": lambda: F.softmax(first, 1),
+        "log_softmax": lambda: F.log_softmax(first, 1),
+        "layernorm": lambda: F.layer_norm(first, (s["n"],), x["weight"], x["bias"], EPSILON[kernel]),
+        "rmsnorm": lambda: F.rms_norm(first, (s["n"],), x["weight"], EPSILON[kernel]),
+        "cross_entropy": lambda: F.cross_entropy(first, x["label"], reduction="none"),
+        "gelu": lambda: F.gelu(first),
+        "add": lambda: first + x["b"],
+        "transpose": lambda: first.t().contiguous(),
+        "sum_rows": lambda: first.sum(1),
+        "sum_cols": lambda: first.sum(0),
+        "sum_all": lambda: first.sum(),
+    }
+    call: Call = torch.compile(forms[kernel])
+    return call
 
 
 def _product(torch: Any, kernel: str, x: dict[str, Any]) -> Call:
@@ -137,7 +189,7 @@ def prepare(torch: Any, job: dict[str, Any]) -> Call:
         kept = np.load(folder / f"{name}.npy")
         found = torch.from_numpy(kept).to(device)
         x[name] = found.to(getattr(torch, job["dtype"])) if found.is_floating_point() else found
-    call = twin(torch, job["kernel"], x, job["shape"])
+    call = (compiled if job.get("compiled") else twin)(torch, job["kernel"], x, job["shape"])
     out = call()
     out = out.float() if out.dtype in (torch.bfloat16, torch.float16) else out
     np.save(folder / "rival.npy", out.cpu().numpy())
@@ -166,7 +218,7 @@ def timed_by_events(torch: Any, call: Call, calls: int, typical: float) -> list[
             call()
         event.record()
     torch.cuda.synchronize()
-    spans = [a.elapsed_time(b) * 1e-3 for a, b in zip(events, events[1:])]
+    spans = [a.elapsed_time(b) * 1e-3 for a, b in itertools.pairwise(events)]
     return [t / size for size, t in zip(sizes, spans) for _ in range(size)]
 
 
@@ -177,8 +229,7 @@ def main() -> None:
     job = json.loads(sys.stdin.readline())
     torch: Any = None
     try:
-        import torch
-
+        torch = importlib.import_module("torch")
         call = prepare(torch, job)
         answer = {"ready": True, "version": torch.__version__}
     except Exception as e:  # a rival that cannot run is a line of the report, not the end of it

@@ -80,7 +80,9 @@ def check(kernel: str, dtype: str, device: Device, python: str = sys.executable)
     except (OSError, subprocess.TimeoutExpired) as e:
         raise UsageError(f"cannot run {python}: {e}; --against torch:PYTHON takes an interpreter that has PyTorch") from e
     if missing:
-        raise UsageError(f"PyTorch is not installed in {python}: pip install 'tilewright[torch]', or name one that has it: --against torch:PYTHON")
+        raise UsageError(
+            f"PyTorch is not installed in {python}: pip install 'tilewright[torch]', or name one that has it: --against torch:PYTHON"
+        )
 
 
 def place(device: Device) -> str:
@@ -104,9 +106,16 @@ def against_torch(
     """Time a schedule of a named kernel (with its whole shape) and PyTorch's twin of it in turns. Raises MeasureError where our own side
     fails; what PyTorch cannot do is told by the result."""
     how = how or Rivalry()
-    job = {"kernel": kernel.partition(":")[0], "shape": dict(shape), "dtype": dtype, "threads": threads, "device": how.place or place(device)}
+    job = {
+        "kernel": kernel.partition(":")[0],
+        "shape": dict(shape),
+        "dtype": dtype,
+        "threads": threads,
+        "device": how.place or place(device),
+    }
     with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
         job |= {"folder": folder, "inputs": _put_inputs(job, Path(folder)), "opts": [o.json for o in opts], "spec": how.spec or device.name}
+        job["compiled"] = how.compiled
         env = environment(threads)
         ours = Side([sys.executable, "-P", "-m", _HOME_SIDE], env, job)
         theirs = None
@@ -131,12 +140,13 @@ def against_torch(
 @dataclass(frozen=True)
 class Rivalry:
     """How to compare: PyTorch's interpreter; rounds; `spec`: what `devices.get` takes in another process, where that is not the device's
-    name; `place`: PyTorch's device, where that is not the usual one."""
+    name; `place`: PyTorch's device, where that is not the usual one; `compiled`: by Inductor, where that has the kernel."""
 
     python: str = sys.executable
     rounds: int = ROUNDS
     spec: str = ""
     place: str = ""
+    compiled: bool = False
 
 
 class Side:

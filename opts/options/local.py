@@ -13,6 +13,8 @@ from ..registry import Doc, Option
 from ..structure import extent
 
 THREADS = (4, 8, 16, 32, 64, 128, 256)
+UNITS = (2, 4, 8)
+"""Warps, where a matrix instruction takes all threads of one."""
 
 
 def act(b: ScheduleBuilder, o: Opt) -> None:
@@ -28,7 +30,8 @@ def propose(near: Neighbourhood) -> Iterator[Opts]:
     """Threads for every family that is not shared yet, at most half of them idle."""
     for name, sites in near.families.items() if near.may_group else ():
         if not near.reduced.intersection(sites):
-            yield from ((opt("LOCAL", name, n),) for n in THREADS if n <= 2 * max(extent(a) for a in sites))
+            tile = max(near.schedule.plans[a].tile for a in sites)
+            yield from ((opt("LOCAL", name, n),) for n in (UNITS if tile > 1 else THREADS) if n * tile <= 2 * max(extent(a) for a in sites))
 
 
 LOCAL = Option(
@@ -39,7 +42,8 @@ LOCAL = Option(
     docs=(
         Doc(
             "LOCAL(axis, n)",
-            "n threads of a group share a spatial axis. Each takes one vector's worth of neighbouring elements, then the next thread does.",
+            "n threads of a group share a spatial axis. Each takes one vector's worth of neighbouring elements, then the next thread does. "
+            "Along an axis of tensor cores' tiles, n counts warps ([below](#tensor-cores)).",
             groups=True,
         ),
     ),

@@ -25,6 +25,8 @@ TOGETHER = (128, 256, 512)
 """Blocks of a reduction whose panel is packed."""
 SHARED = (8, 16, 32, 64)
 """Blocks of a reduction whose operands threads keep in shared memory."""
+DEPTHS = (2, 3, 4)
+"""Slots of their tiles, where the next ones are copied while one is used."""
 
 
 def act(s: ScheduleBuilder, o: Opt) -> None:
@@ -117,6 +119,8 @@ def _inputs(near: Neighbourhood) -> Iterator[Opts]:
                     yield (opt("STAGE", b.name, at=p.name, order="row", pad=1),)
                     yield (opt("STAGE", b.name, at=p.name, order="panel", pad=4),)
                     yield (opt("STAGE", b.name, at=p.name, swizzle=8),)
+                    if p.kind != "grid":  # filled again and again: the next tile while this one is used
+                        yield (opt("STAGE", b.name, at=p.name, order="row", depth=2),)
 
 
 def _values(near: Neighbourhood) -> Iterator[Opts]:
@@ -164,7 +168,8 @@ def _shared_blocks(near: Neighbourhood) -> Iterator[Opts]:
             continue
         for block in SHARED:
             if s.plans[k].block <= block < extent(k):
-                yield (opt("TILE", k.arg.name, block), *(opt("STAGE", b.name, at=k.arg.name) for b in buffers))
+                for depth in (1, *DEPTHS):
+                    yield (opt("TILE", k.arg.name, block), *(opt("STAGE", b.name, at=k.arg.name, depth=depth) for b in buffers))
 
 
 STAGE = Option(
@@ -178,9 +183,10 @@ STAGE = Option(
         + ("/row" if f["order"] == "row" else "")
         + (f"+{f['pad']}" if f["pad"] else "")
         + (f"^{f['swizzle']}" if f["swizzle"] else "")
+        + (f"x{f['depth']}" if f["depth"] != 1 else "")
     ),
     loop_fields=("at",),
-    choices={"order": ("panel", "row"), "pad": (0, 1, 4, 8, 16), "swizzle": (0, 4, 8)},
+    choices={"order": ("panel", "row"), "pad": (0, 1, 4, 8, 16), "swizzle": (0, 4, 8), "depth": (1, *DEPTHS)},
     kind="stage",
     legend="stage",
     docs=(
@@ -204,12 +210,16 @@ STAGE = Option(
             "Accumulate in scratch memory and not in the output.",
         ),
         Doc(
-            "STAGE(input, at=loop, order, pad, swizzle)",
+            "STAGE(input, at=loop, order, pad, swizzle, depth)",
             "The group keeps the box of the input that its threads touch in shared memory. The threads copy it "
             "together, and neighbours read neighbouring words. `row` keeps the dimensions in the buffer's order. "
             "`panel` puts first those that are reduced over, so that a thread reads its register tile as vectors. "
             "`pad` adds elements to a row. `swizzle=w` lets 16-byte chunks of a row change places, by XOR with "
-            "the row's number mod w.",
+            "the row's number mod w; of a panel whose rows are turned, by the number of the rows that one copy fills. "
+            "`depth=d` keeps d tiles: while the threads compute with one, the next are copied. On GPUs that have "
+            "asynchronous copies up to d − 1 of them are under way, in pieces of 4, 8 or 16 bytes that are known to be "
+            "aligned; elsewhere d is 2, and threads hold the next tile in registers. All tiles of a loop with more than "
+            "one slot have as many.",
             groups=True,
         ),
         Doc(

@@ -17,7 +17,7 @@ from ...ir.node import Node, axes_of
 from ...targets import instructions, tensor_rows
 from ...targets.instructions import Instruction
 from ...targets.tensor_rows import TensorRow
-from .. import tensor_cores
+from .. import tensor_cores, tensor_moves
 from ..axis_plan import MAX_EXTRA_WORK
 from ..builder import ScheduleBuilder
 from ..dots import fitting, inner_loops, shift_of
@@ -170,7 +170,7 @@ def _widths(s: Scheduled) -> list[DType]:
 def propose(near: Neighbourhood) -> Iterator[Opts]:
     """A matrix instruction for a sum of products, with the lanes and the panel it needs where they are not there yet."""
     s = near.schedule
-    yield from tensor_cores.propose(near)
+    yield from tensor_moves.propose(near)
     known = {c.nest.name: c.lane for c in contractions(s.kernel)}
     for nest in s.nests:
         if nest.kind != "reduce" or nest.name in s.dots:
@@ -216,6 +216,13 @@ TC = Option(
             "TC(sum, m=axis, n=axis, k=axis, row=name)",
             "Do a sum of products by an instruction of the table in `targets/instructions.py` "
             "([below](#matrix-instructions)). `m` may be left out where the row's tile has one row.",
+        ),
+        Doc(
+            "TC(sum, m=axis, n=axis, k=axis, row=name)",
+            "The threads of a warp make a sum of products together, by an instruction of tensor cores from the table in "
+            "`targets/tensor_rows.py` ([below](#tensor-cores)). `LOCAL` and `GROUP` of m and n then count warps, and `UPCAST` "
+            "counts the elements that a warp has.",
+            groups=True,
         ),
     ),
     act=act,

@@ -42,6 +42,9 @@ def propose(near: Neighbourhood) -> Iterator[Opts]:
             amounts = ACROSS
         elif near.cpu and not is_reduce:
             amounts += tuple(n for n in ODD if size % n == 0)
+        tile = max(near.schedule.plans[a].tile for a in axes)
+        if tile > 1:  # a unit of threads makes whole tiles of a matrix instruction
+            amounts, size = tuple(tile * n for n in THREAD), 2 * size
         yield from ((opt("UPCAST", name, n),) for n in amounts if n <= size)
 
 

@@ -128,7 +128,7 @@ class TensorText(VectorAccess):
             return f"({MODEL}::multiply_integers<{MODEL}::{a}, {MODEL}::{b}>)"
         rule = row.rules[self.program.generation]
         types = f"{MODEL}::{a}, {MODEL}::{b}, {MODEL}::{_RESULTS[rule.result]}"
-        return f"({MODEL}::multiply<{types}, {rule.terms}, {rule.fraction}, {rule.zero}>)"
+        return f"({MODEL}::multiply<{types}, {rule.terms}, {rule.fraction}, {rule.zero}, {str(rule.widened).lower()}>)"
 
     def _choice(self, name: str, params: list[str], body: str, model: str) -> None:
         """A function of PTX, or its model."""

@@ -23,8 +23,12 @@ OPTS = (Opt("LOCAL", "n", 8), Opt("SPLITK", "k", 2))
 @pytest.fixture
 def explained(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The command, with a cache that has the schedule and nothing measured."""
-    monkeypatch.setattr(import_module("tilewright.plan.resolve"), "resolve", lambda *args: SimpleNamespace(origin="exact", opts=OPTS))
-    monkeypatch.setattr(import_module("tilewright.search.explain"), "explain", lambda *args: Explanation(OPTS, 1e-3, None, (), 1, True))
+    monkeypatch.setattr(
+        import_module("tilewright.plan.resolve"), "resolve", lambda *args, **more: SimpleNamespace(origin="exact", opts=OPTS)
+    )
+    monkeypatch.setattr(
+        import_module("tilewright.search.explain"), "explain", lambda *args, **more: Explanation(OPTS, 1e-3, None, (), 1, True)
+    )
     return lambda *args: tune("explain", "--kernel", "matmul", "--shape", "m=16,n=16,k=16", "--device", SPEC, *args)
 
 
@@ -48,5 +52,6 @@ def test_without_nvdisasm_it_says_what_to_install(explained: Any, monkeypatch: p
 
     monkeypatch.setattr(sass, "disassemble", missing)
     done = explained()
-    assert done.code == 0 and "matmul_p0: 8 threads of " in done.out
+    assert done.code == 0 and "matmul_p0: 8 threads of " in done.out and "its operations at the measured peak take" in done.out
+    assert "its operations at the peak of tensor cores take" in explained("--dtype", "bfloat16").out
     assert done.out.count("instructions are not counted: nvdisasm is not installed; pip install 'tilewright[sass]'") == 1

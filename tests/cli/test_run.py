@@ -117,6 +117,8 @@ def test_every_argument_reaches_the_search(tune: Tune, search: Search) -> None:
         "--retune",
         "--study",
         "s.log",
+        "--allow",
+        "downconvert",
     )
     del search.given["progress"]
     assert search.given == {
@@ -134,6 +136,7 @@ def test_every_argument_reaches_the_search(tune: Tune, search: Search) -> None:
         "mode": "tune",
         "retune": True,
         "study": "s.log",
+        "allow": ["downconvert"],
         "interrupt": "return",
     }
 

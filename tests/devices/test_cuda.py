@@ -150,7 +150,13 @@ def test_gpus_are_asked_for_once_and_handed_down(asked: list[Any], monkeypatch: 
     first, second = CudaDevice(), CudaDevice("1")
     assert (first.target.cpu, second.target.cpu) == ("sm_90a", "sm_80") and second.name == "cuda:1"
     assert first.target == named("sm_90a").__class__(
-        **{**{f: getattr(named("sm_90a"), f) for f in Target.__slots__}, "l2": 1 << 20, "l3": 1 << 20}
+        **{
+            **{f: getattr(named("sm_90a"), f) for f in Target.__slots__},
+            "l2": 1 << 20,
+            "l3": 1 << 20,
+            "clock": 1e9,
+            "bandwidth": 2 * 2e9 * 5120 / 8,
+        }  # two transfers a clock
     )
     assert len(asked) == 2  # the reply, and one start
     assert second.fingerprint()["cpu"] == "Other" and second.fingerprint()["memory_clock_mhz"] == 2000

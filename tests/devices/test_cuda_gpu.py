@@ -21,6 +21,8 @@ from tilewright.plan.remote import Copying
 from tilewright.program.program import Signature
 from tilewright.renderers import Source
 
+pytestmark = pytest.mark.gpu
+
 
 @pytest.fixture(scope="module")
 def gpu() -> CudaDevice:

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from checks import in_child
 from tilewright import devices, kernels
-from tilewright.ir import KernelBuilder, dtype, float32, int32, minimum, where
+from tilewright.ir import KernelBuilder, dtype, float16, float32, int32, minimum, where
 from tilewright.ir.node import const
 from tilewright.measure.compare import Checker, Comparer
 from tilewright.measure.exact import is_exact
 from tilewright.measure.inputs import generate
 from tilewright.measure.memory import Operands, view
-from tilewright.measure.verify import WORST, check, expectations
+from tilewright.measure.verify import WORST, Expect, check, expectations
 
 
 def scaled(n, type_="float32", factor=2.0):
@@ -259,3 +259,11 @@ def test_all_outputs_are_checked():
         got = checker.check(ops, ops.checked)
         assert not got.ok and got.detail.startswith(name)
         place.flat[1] = kept
+
+
+def test_an_infinity_of_the_other_sign_is_wrong_where_the_reference_just_fits() -> None:
+    just = np.array([65510.0, -65510.0])
+    e = Expect("y", float16, (2,), just, np.full(2, 1 / 50, np.float32))
+    for signs, ok in (((1, -1), True), ((1, 1), False), ((-1, -1), False)):
+        got = np.array([s * np.inf for s in signs], np.float16)
+        assert check(e, got.ctypes.data).ok == ok

@@ -40,7 +40,7 @@ CASES: list[tuple[str, list[Any], str]] = [
     ("matmul", [["STAGE", "b", {"at": "q"}]], "no loop 'q' around a use of b (loops: k, m, n)"),
     ("matmul", [["STAGE", "b", {"at": "n"}], ["STAGE", "b", {"at": "m"}]], "b is staged already"),
     ("matmul", [["STAGE", "b", {"at": "n", "order": "tall"}]], "order must be panel or row, not 'tall'"),
-    ("matmul", [["STAGE", "b", {"at": "n", "depth": 2}]], "needs asynchronous copies, which znver5 has not"),
+    ("matmul", [["STAGE", "b", {"at": "n", "depth": 2}]], "depth is for tiles that the threads of a group share"),
     ("matmul", [["STAGE", "b", {"at": "n", "pad": 999}]], "pad must be between 0 and 256 elements"),
     ("matmul", [["STAGE", "c", {"at": "k"}]], "it is stored in the loops m, n"),
     ("softmax", [["STAGE", "e", {"at": "n@out"}]], "its uses share the loops m; stage it at one of them"),

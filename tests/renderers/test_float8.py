@@ -10,10 +10,13 @@ import ml_dtypes
 import numpy as np
 import pytest
 import run_text
+from cuda_build import needs_nvrtc
 from hand_built import apply, elementwise
 from tilewright import targets
+from tilewright.devices.cuda import nvrtc
 from tilewright.interp import run as run_interpreted
 from tilewright.ir.dtypes import FORMATS, dtype
+from tilewright.renderers import render
 from tilewright.renderers.llvm.types import literal
 
 TYPES = {"float8_e4m3": np.dtype(ml_dtypes.float8_e4m3fn), "float8_e5m2": np.dtype(ml_dtypes.float8_e5m2)}
@@ -114,3 +117,17 @@ def test_other_types_are_rounded_once(way: str, name: str) -> None:
         same(WAYS[way](y, name, 8), y.astype("float32").astype(TYPES[name]))
         n = np.arange(-512, 512, dtype=np.int32)
         same(WAYS[way](n, name, 4), n.astype("float32").astype(TYPES[name]))
+
+
+@pytest.mark.slow
+@needs_nvrtc
+@pytest.mark.parametrize("arch", ["sm_80", "sm_89", "sm_90a"])
+@kind
+def test_nvrtc_builds_the_conversions(arch: str, name: str) -> None:
+    """From compute capability 8.9 on they are instructions, before that integer code."""
+    texts = []
+    for a, b in ((name, "float32"), ("float32", name)):
+        program = elementwise([a], b, 4, 64, lambda p, v, b=b: p.op("cast", v, dtype=dtype(b)))
+        texts.append(render(program, targets.named(arch)).text)
+    log = "".join(nvrtc.compile(t, arch)[1] for t in texts)
+    assert all(r.spill_stores == 0 for r in nvrtc.resources(log).values()) and all("cvt" in t for t in texts)

@@ -24,6 +24,7 @@ TARGETS = {
     "c": replace(targets.named("znver5"), name="znver5-c", lang="c"),
     "opencl": targets.named("opencl-gpu"),
     "cuda": targets.named("sm_90a"),
+    "hip": targets.named("gfx90a"),
 }
 X, Y = Param("x", float32, (64,), "in"), Param("y", float32, (64,), "out")
 IN, OUT = Mem("param", 0, float32, align=4), Mem("param", 1, float32, align=4)

@@ -32,7 +32,7 @@ static const struct { Result code; const char *name, *text; } ERRORS[] = {
 };
 
 // settings ---------------------------------------------------------------------------------------------------------------
-// STUB_VERSION (13000), STUB_COUNT (1), STUB_FREE (MiB of device memory that other processes leave, 1024), STUB_FAIL: "cuName=code,…",
+// STUB_VERSION (13000), STUB_COUNT (1), STUB_FREE (KiB of device memory that other processes leave, 1 GiB), STUB_FAIL: "cuName=code,…",
 // calls that return a code; "cuName@3=code": from the third on. STUB_LOG: a file that gets a line for each call.
 static long setting(const char *name, long otherwise) {
     const char *found = getenv(name);
@@ -211,11 +211,11 @@ Result cuDevicePrimaryCtxRetain(void **context, int device) {
 Result cuDevicePrimaryCtxRelease_v2(int device) { (void)device; return OK; }
 Result cuCtxSetCurrent(void *context) { BEGIN("cuCtxSetCurrent"); note("cuCtxSetCurrent"); return current = context, OK; }
 Result cuCtxGetCurrent(void **context) { return *context = current, OK; }
-Result cuCtxPushCurrent_v2(void *context) { BEGIN("cuCtxPushCurrent"); stack[depth++] = current; return current = context, OK; }
+Result cuCtxPushCurrent_v2(void *context) { stack[depth++] = current; return current = context, OK; }
 Result cuCtxPopCurrent_v2(void **context) {
     if (!depth) return INVALID_CONTEXT;
     if (context) *context = current;
-    return current = stack[--depth], sticky;
+    return current = stack[--depth], OK;  // no work of the GPU
 }
 Result cuCtxGetDevice(int *device) { if (!current) return INVALID_CONTEXT; return *device = ((struct Context *)current)->device, OK; }
 Result cuCtxGetApiVersion(void *context, unsigned *version) { (void)context; return *version = 3020, OK; }
@@ -296,7 +296,7 @@ static size_t taken;
 static size_t whole(size_t nbytes) { return (nbytes + 4095) / 4096 * 4096; }
 Result cuMemGetInfo_v2(size_t *left, size_t *total) {
     IN_CONTEXT("cuMemGetInfo");
-    *total = 2048ul << 20, *left = ((size_t)setting("STUB_FREE", 1024) << 20) - taken;
+    *total = 2048ul << 20, *left = ((size_t)setting("STUB_FREE", 1 << 20) << 10) - taken;
     return OK;
 }
 Result cuMemAlloc_v2(Address *address, size_t nbytes) {
@@ -304,7 +304,7 @@ Result cuMemAlloc_v2(Address *address, size_t nbytes) {
     size_t size = whole(nbytes);
     note("cuMemAlloc %zu", nbytes);
     if (!nbytes || nbytes > 1ul << 40) return nbytes ? OUT_OF_MEMORY : INVALID_VALUE;
-    if (taken + size > (size_t)setting("STUB_FREE", 1024) << 20) return OUT_OF_MEMORY;
+    if (taken + size > (size_t)setting("STUB_FREE", 1 << 20) << 10) return OUT_OF_MEMORY;
     // a page on either side that nobody may touch
     char *all = mmap(NULL, size + 8192, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (all == MAP_FAILED || mprotect(all + 4096, size, PROT_READ | PROT_WRITE)) return OUT_OF_MEMORY;

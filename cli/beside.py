@@ -1,0 +1,103 @@
+"""What `tune run` sets a result beside: the peak of the GPU's arithmetic units and its clocks, and PyTorch's own kernel."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..ir.errors import MeasureError, UsageError
+from .style import flops
+
+if TYPE_CHECKING:
+    from ..measure.rival.versus import Versus
+    from ..search import Result
+
+LIBRARY = "torch"
+
+
+@dataclass(frozen=True)
+class PeakShare:
+    """`flops_s`: operations a second that the `unit` of the GPU does at most, on the kernel's types in its proportions; `percent`: what
+    the fastest call reached of that, in %."""
+
+    unit: str
+    flops_s: float
+    percent: float
+
+    @property
+    def text(self) -> str:
+        """`62 % of 989 TFLOP/s by tensor cores`."""
+        return f"{self.percent:.0f} % of {flops(self.flops_s * 1e-9)} by {self.unit}"
+
+
+def interpreter(args: Namespace) -> str:
+    """The Python that has the rival of --against, checked before a search; '' without the option. Raises UsageError with the fix where
+    no comparison is possible."""
+    if not args.against:
+        return ""
+    from ..devices import get
+    from ..ir.dtypes import dtype
+    from ..kernels import get as kernel
+    from ..kernels import is_path
+    from ..measure.rival.versus import check
+
+    library, _, python = args.against.partition(":")
+    if library != LIBRARY:
+        raise UsageError(f"--against takes torch, or torch:PYTHON for another interpreter, not {args.against[:40]!r}")
+    if is_path(args.kernel) or ":" in args.kernel:
+        raise UsageError("--against is for kernels of `tune kernels` as they are: PyTorch knows no others")
+    device = get(args.device)
+    device.check()
+    name = dtype(args.dtype).name if args.dtype else kernel(args.kernel).dtypes[0]
+    check(args.kernel, name, device, python or sys.executable)
+    return python or sys.executable
+
+
+def against(result: Result, python: str, spec: str) -> Versus:
+    """The found schedule and PyTorch in turns. What fails is told by the answer: the search's result stands."""
+    from ..devices import get
+    from ..measure.rival.versus import Rivalry, Versus, against_torch
+
+    device = get(spec)
+    try:
+        return against_torch(result.kernel, result.shape, result.dtype, result.opts, device, result.threads, Rivalry(python, spec=spec))
+    except MeasureError as e:
+        return Versus(why=str(e))
+
+
+def peak_share(result: Result, spec: str) -> PeakShare | None:
+    """How near a result comes to the peak of a GPU's units; None on processors, without limits, and for kernels in files."""
+    from ..devices import get
+    from ..kernels import is_path, make
+
+    if is_path(result.kernel) or not result.gflops:
+        return None
+    device = get(spec)
+    limits = device.limits()
+    if device.target.kind != "gpu" or limits is None:
+        return None
+    from ..ir.normalise import normalise
+    from ..measure.roofline import roofline
+    from ..measure.tensor_peak import unit
+
+    kernel = normalise(make(result.kernel, dict(result.shape), result.dtype))
+    most = roofline(kernel, limits, result.threads, target=device.target).peak
+    return PeakShare(unit(kernel, device.target), most, 100e9 * result.gflops / most)
+
+
+def beside_rows(share: PeakShare | None, clocks: Mapping[str, Any], rival: Versus | None) -> dict[str, str]:
+    """The lines of the summary, by heading; only those that say something."""
+    from .report.sections import clocks as text_of
+
+    rows = {"peak": share.text if share else "", "clocks": text_of({"clocks": dict(clocks)}), "against": rival.text if rival else ""}
+    return {heading: text for heading, text in rows.items() if text}
+
+
+def facts(share: PeakShare | None, clocks: Mapping[str, Any], rival: Versus | None) -> dict[str, Any]:
+    """The same as plain data, for --json; nothing where nothing is known."""
+    out: dict[str, Any] = {"peak": asdict(share)} if share else {}
+    out |= {"clocks": dict(clocks)} if clocks else {}
+    return out | ({"against": {LIBRARY: rival.to_json()}} if rival else {})

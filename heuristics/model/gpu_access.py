@@ -1,0 +1,136 @@
+"""Loads and stores of a nest as the threads of a group do them: how wide each is, and where neighbours touch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass
+from math import prod
+
+from ...ir import index as ix
+from ...ir.buffer import Buffer, load_parts
+from ...ir.node import Node, axes_of
+from ...opts.nests import Nest
+from ...opts.plans import StagePlan
+from ...opts.schedule import Scheduled
+from ..gpu_machine import Gpu
+from .warp import lane_offsets, passes, sectors
+
+
+@dataclass(frozen=True, eq=False)
+class Access:
+    """One load or store. `terms`: elements it moves by index variable; `reach`: by dimension, what each part adds to the index;
+    `width`: consecutive elements that one instruction takes; `copies`: how many elements a thread takes in one step of the
+    innermost loop; `times`: how often it comes to that in a thread's life; `depth`: loads whose results its address needs."""
+
+    buffer: Buffer
+    indices: tuple[Node, ...]
+    axes: Set[Node]
+    terms: Mapping[Node, int]
+    stage: StagePlan | None
+    stored: bool
+    masked: bool
+    width: int
+    copies: float
+    times: float
+    depth: int
+
+    @property
+    def instructions(self) -> float:
+        """Of one thread, in one step."""
+        return self.copies / self.width
+
+    @property
+    def size(self) -> int:
+        """Bytes that one instruction takes."""
+        return self.width * self.buffer.dtype.size
+
+
+def accesses(s: Scheduled, nest: Nest, g: Gpu) -> Iterator[Access]:
+    """What a nest loads, then what it stores."""
+    for n in nest.loads:
+        buffer, indices, mask = load_parts(n)
+        plan = s.stages.get(buffer.name)
+        mine = plan if plan is not None and any(m is nest for m in plan.nests) else None
+        yield _access(s, nest, (buffer, indices, mask), mine, g)
+    if nest.store is not None:
+        yield _access(s, nest, (nest.store.buffer, nest.indices, nest.mask), None, g, stored=True)
+
+
+def _access(
+    s: Scheduled, nest: Nest, what: tuple[Buffer, tuple[Node, ...], Node | None], plan: StagePlan | None, g: Gpu, stored: bool = False
+) -> Access:
+    buffer, indices, mask = what
+    axes: Set[Node] = frozenset(nest.axes) if stored else axes_of(*indices)
+    terms = tile_terms(s, plan, indices) if plan is not None else _terms(s, buffer, indices)
+    masked = plan is None and (mask is not None or any(s.plans[a].masked for a in axes if a in s.plans))
+    width = 1 if masked else _width(s, nest, terms, plan, buffer.dtype.size, g)
+    copies = float(prod(p.trips for p in s.registers(nest) if p.axis in axes))
+    return Access(buffer, indices, axes, terms, plan, stored, masked, width, copies, loop_trips(s, nest, axes), _depth(indices))
+
+
+def loop_trips(s: Scheduled, nest: Nest, axes: Set[Node]) -> float:
+    """How often a thread comes to what varies with `axes`: what does not vary with a loop is computed outside of it."""
+    loops = [p for p in s.loops(nest) if p.kind != "grid"]
+    last = max((i for i, p in enumerate(loops) if p.axis in axes or p.kind == "fold"), default=-1)
+    return float(prod(max(1, p.trips) for p in loops[: last + 1]))
+
+
+def _terms(s: Scheduled, buffer: Buffer, indices: tuple[Node, ...]) -> dict[Node, int]:
+    total: dict[Node, int] = {}
+    stride = 1
+    for i, d in zip(reversed(indices), reversed(buffer.shape), strict=True):
+        for t, k in s.terms(i).items():
+            total[t] = total.get(t, 0) + k * stride
+        stride *= max(1, ix.upper(d))
+    return total
+
+
+def tile_terms(s: Scheduled, plan: StagePlan, indices: tuple[Node, ...]) -> dict[Node, int]:
+    """Elements of a staged tile by index variable of a read."""
+    total: dict[Node, int] = {}
+    for d, _, _, stride in plan.box:
+        for t, k in s.terms(indices[d]).items():
+            total[t] = total.get(t, 0) + k * stride
+    if plan.order == "panel" and plan.parts:
+        total |= {p.var: stride for p, stride in plan.parts}
+    return total
+
+
+def _width(s: Scheduled, nest: Nest, terms: Mapping[Node, int], plan: StagePlan | None, size: int, g: Gpu) -> int:
+    """Consecutive elements that one instruction takes: along a register part, where every other step keeps them aligned."""
+    lanes = s.lanes(nest)
+    for p in s.registers(nest):
+        if p.kind != "upcast" or terms.get(p.var) != 1:
+            continue
+        if plan is not None:
+            width = p.trips if p.trips & (p.trips - 1) == 0 and p.trips <= plan.vector else 1
+        else:
+            width = lanes.width if p is lanes.lane else 1
+        width = min(width, max(1, g.access // size))
+        if width > 1 and all(k % width == 0 for v, k in terms.items() if v is not p.var):
+            return width
+    return 1
+
+
+def _depth(indices: tuple[Node, ...]) -> int:
+    """How many loads have to arrive, one after another, before an address is known."""
+    found = [n for i in indices for n in ix.parts(i)[0] if n.op == "load"]
+    return 1 + max((_depth(load_parts(n)[1]) for n in found), default=0) if found else 0
+
+
+def warp_sectors(s: Scheduled, a: Access, g: Gpu) -> int:
+    """Sectors that one instruction of a warp touches."""
+    size = a.buffer.dtype.size
+    return sectors(tuple(o * size for o in lane_offsets(s, a.terms, g.warp)), a.size, g.sector)
+
+
+def warp_passes(s: Scheduled, a: Access, g: Gpu) -> int:
+    """Cycles of the shared memory for one instruction of a warp that reads a staged tile."""
+    assert a.stage is not None
+    size, at = a.buffer.dtype.size, lane_offsets(s, a.terms, g.warp)
+    return passes([place(a.stage, o) * size for o in at], a.size, g)
+
+
+def place(plan: StagePlan, at: int) -> int:
+    """Where element `at` of a tile lies, once its chunks have changed places."""
+    return at ^ (at // plan.pitch // plan.every % plan.swizzle * plan.vector) if plan.swizzle else at

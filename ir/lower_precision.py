@@ -1,0 +1,54 @@
+"""What a kernel may compute where DOWNCONVERT is allowed: factors of sums of products rounded to what matrix instructions take.
+
+Values stay those of the kernel; what changes is how far a right result may lie from them, which the error bound
+(`ir.evaluation.reference.evaluate_error`) reads from the casts put in here."""
+
+from __future__ import annotations
+
+from .body import Reduce, Value
+from .dtypes import DType, bfloat16, float16, float32
+from .kernel import Kernel
+from .node import Node
+from .operators import cast
+from .rewrite import Rewriter
+
+TF32_ROUNDINGS = 2
+"""tf32 has float16's digits and cuts where float16 rounds: an error of up to two of float16's roundings."""
+
+
+def lower_precision(kernel: Kernel) -> Kernel:
+    """The kernel with every float32 factor of a sum of products rounded as a matrix instruction would take it: beside a factor of a
+    16-bit type to that type, beside another float32 to tf32. A kernel without such sums comes back as it is."""
+    return _Rounding(kernel).run() if any(rounds(v) for v in kernel.values.values()) else kernel
+
+
+def rounds(v: Value) -> bool:
+    """Whether a value is a sum of products with a factor that may be rounded."""
+    e = v.expr
+    if not isinstance(e, Reduce) or e.combine != "add" or e.dtype is not float32 or e.expr.op != "mul":
+        return False
+    return any(_held(x) is float32 for x in e.expr.src)
+
+
+def _held(x: Node) -> DType:
+    """The type that a factor has before it is widened."""
+    return x.src[0].dtype if x.op == "cast" else x.dtype
+
+
+class _Rounding(Rewriter):
+    def value(self, v: Value) -> Value:
+        new = super().value(v)
+        if not rounds(v) or not isinstance(new.expr, Reduce):
+            return new
+        x, y = new.expr.expr.src
+        x, y = _rounded(x, _held(y)), _rounded(y, _held(x))
+        return Value(new.name, new.axes, Reduce("add", new.expr.axes, x * y, float32), new.dtype)
+
+
+def _rounded(x: Node, other: DType) -> Node:
+    if _held(x) is not float32:
+        return x
+    to, times = (other, 1) if other in (float16, bfloat16) else (float16, TF32_ROUNDINGS)
+    for _ in range(times):
+        x = cast(cast(x, to), float32)
+    return x

@@ -1,0 +1,154 @@
+"""CUDA text of tensor cores: what NVRTC makes of it, and the models in C++, which have the interpreter's bits in both orders of threads."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from cuda_build import needs_cxx, needs_nvdisasm, needs_nvrtc
+from tensor_programs import Tile, matmul, operands, product
+from tilewright import targets
+from tilewright.devices.cuda import nvrtc, sass
+from tilewright.devices.cuda.host import HostModule, HostProgram, entries
+from tilewright.interp import run
+from tilewright.ir import VerifyError
+from tilewright.renderers import Source, render
+from tilewright.targets.tensor_rows import BY_NAME
+
+pytestmark = pytest.mark.slow
+GENERATIONS = {"ampere": "sm_80", "ada": "sm_89", "hopper": "sm_90a"}
+
+
+def tiles(generation: str) -> list[Tile]:
+    """One tile of each row that a generation has, some of them both ways."""
+    out = []
+    for row in BY_NAME.values():
+        if row.rules and generation not in row.rules:
+            continue
+        deep = 16 if row.k == 8 else 64 if row.k == 32 else 32
+        out.append(Tile(row.name, turned=row.a.size != 2, deep=deep, generation=generation))
+    return [*out, Tile("mma.m16n8k16.bf16", turned=True, down=1, across=2, wide=2, generation=generation)]
+
+
+def rendered(*some: Tile) -> Source:
+    return render(matmul(*some), targets.named(GENERATIONS[some[0].generation]))
+
+
+@needs_cxx
+@pytest.mark.parametrize("generation", GENERATIONS)
+def test_the_models_have_the_interpreters_bits(generation: str) -> None:
+    """Near one, and any bits at all: subnormal numbers, infinities, NaNs."""
+    some = tiles(generation)
+    p, host = matmul(*some), HostProgram(rendered(*some))
+    try:
+        for how in ("near", "bits"):
+            rng = np.random.default_rng(7)
+            given = [x for t in some for x in operands(t, rng, how)]
+            found = []
+            for execute in (run, lambda p, a: host.run(a), lambda p, a: host.run(a, reverse=True)):
+                arrays = [x.copy() for x in given]
+                execute(p, arrays)
+                found.append([c.tobytes() for c in arrays[2::3]])
+            for i, t in enumerate(some):
+                assert found[0][i] == found[1][i] == found[2][i], (t.row, how)
+    finally:
+        host.close()
+
+
+MUTANTS = {
+    "barrier": "", "transposed": "", "swizzle": "", "stride": "",
+    "lane": r"waits in line \d+ for the other lanes of mask ffffffff to come to the same mma_m16n8k16_bf16|mma_m16n8k16_bf16 without lane 31",
+    "element": r"ldmatrix_x4 from an address that is no multiple of 16|not aligned",
+}  # fmt: skip
+"""What is said of each; '' where a result is wrong and nothing is said."""
+
+
+@pytest.fixture(scope="module")
+def mutants() -> Iterator[dict[str, Any]]:
+    """(kernel, tile) of each, in one module."""
+    some = {m: Tile("mma.m16n8k16.bf16", mutant=m) for m in ("", *MUTANTS)}
+    source = rendered(*some.values())
+    module = HostModule(source.text, entries(source))
+    yield {"module": module, "kernels": dict(zip(some, zip(entries(source), some.values(), strict=True), strict=True))}
+    module.close()
+
+
+def launched(mutants: dict[str, Any], mutant: str) -> tuple[bool, str]:
+    """(whether some result is wrong, what is said) of both orders."""
+    wrong, said = False, ""
+    name, tile = mutants["kernels"][mutant]
+    at = list(mutants["kernels"]).index(mutant)
+    for reverse in (False, True):
+        arrays = operands(tile, np.random.default_rng(8))
+        args = [0] * (3 * len(mutants["kernels"]))
+        args[3 * at : 3 * at + 3] = [x.ctypes.data for x in arrays]
+        try:
+            mutants["module"].launch(name, 1, tile.threads, args, 0, reverse)
+            wrong |= not np.array_equal(arrays[2], product(tile, arrays))
+        except VerifyError as e:
+            said = str(e)
+    return wrong, said
+
+
+@needs_cxx
+def test_without_a_fault_nothing_is_found(mutants: dict[str, Any]) -> None:
+    assert launched(mutants, "") == (False, "")
+
+
+@needs_cxx
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_a_mutant_is_found_on_the_host(mutants: dict[str, Any], mutant: str) -> None:
+    """The one without its barrier too: a warp runs ahead of the others, and reads what nobody has written."""
+    wrong, said = launched(mutants, mutant)
+    assert re.search(MUTANTS[mutant], said) if MUTANTS[mutant] else wrong
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("generation", GENERATIONS)
+def test_every_row_builds_without_spills(generation: str) -> None:
+    some = tiles(generation)
+    code, log = nvrtc.compile(rendered(*some).text, GENERATIONS[generation])
+    found = nvrtc.resources(log)
+    assert code and len(found) == len(some)
+    assert all(r.spill_stores == 0 for r in found.values())
+
+
+def _built(tile: Tile) -> Any:
+    code, _ = nvrtc.compile(rendered(tile).text, GENERATIONS[tile.generation])
+    return sass.counts(code)
+
+
+@needs_nvrtc
+@needs_nvdisasm
+def test_fragments_stay_in_their_registers() -> None:
+    """Between `ldmatrix` and `mma` nothing is taken apart and put together again."""
+    found = _built(Tile("mma.m16n8k16.bf16"))
+    # a step of k: 2 × 4 tiles, from 2 + 4 fragments
+    assert found["HMMA.16816.F32.BF16"] % 8 == 0 and found["LDSM"] * 8 == found["HMMA.16816.F32.BF16"] * 6 > 0
+    assert not found["PRMT"]
+
+
+@needs_nvrtc
+@needs_nvdisasm
+@pytest.mark.parametrize(
+    ("row", "generation", "word"),
+    [
+        ("mma.m16n8k16.f16", "hopper", "HMMA.16816.F32"), ("mma.m16n8k16.f16.f16", "hopper", "HMMA.16816.F16"),
+        ("mma.m16n8k8.tf32", "ampere", "HMMA.1688.F32.TF32"), ("mma.m16n8k32.s8", "ampere", "IMMA.16832.S8.S8"),
+        ("mma.m16n8k32.e4m3", "ada", "QMMA.16832.F32.E4M3.E4M3"),
+    ],
+)  # fmt: skip
+def test_a_row_becomes_its_instruction(row: str, generation: str, word: str) -> None:
+    deep = 16 if "k8" in row else 64 if "k32" in row else 32
+    assert _built(Tile(row, turned="16." not in row, deep=deep, generation=generation))[word] > 0
+
+
+@needs_nvrtc
+@needs_nvdisasm
+def test_hopper_widens_fp8() -> None:
+    """What the table says of Hopper: two HMMA of float16 for one of fp8, after conversions."""
+    found = _built(Tile("mma.m16n8k32.e4m3", turned=True, deep=64))
+    assert found["HMMA.16816.F32"] % (2 * 2 * 4 * 2) == 0 < found["HMMA.16816.F32"] and found["F2FP"] and not found["QMMA"]

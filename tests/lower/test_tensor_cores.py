@@ -1,0 +1,85 @@
+"""Sums that units of threads make by matrix instructions of tensor cores: random schedules of kernels of every kind around one give the
+integer twin's bits, and floats within the bound."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from checks import check_floats, check_twin
+from random_schedules import shortest
+from tensor_kernels import SUMS, Sum, draw
+from tilewright import kernels, targets
+from tilewright.ir import OptError
+from tilewright.lower import lower
+from tilewright.opts import apply, parse
+from tilewright.opts.schedule_text import schedule_text
+from tilewright.program.program import Instr, statements
+from tilewright.program.text import show
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden"
+BF16 = ["TC", "acc", {"m": "m", "n": "n", "k": "k", "row": "mma.m16n8k16.bf16"}]
+BLOCK = [["TILE", "k", 32], *(["STAGE", x, {"at": "k", "order": "row", "swizzle": 4}] for x in "ab")]
+
+
+@pytest.mark.many
+@pytest.mark.parametrize("of", SUMS, ids=lambda s: s.name)
+def test_random_schedules_compute_what_the_kernel_says(of: Sum, request: pytest.FixtureRequest) -> None:
+    asked = request.config.getoption("--examples")
+    start = random.SystemRandom().randrange(1 << 30) if asked else 0
+    for i in range(start, start + (asked or 6)):
+        case = draw(of, random.Random(f"{of.name}/{i}").randrange)
+
+        def said(c=case) -> str:
+            try:
+                check_twin(c.kernel, c.opts, c.target, c.vars, c.seed)
+                check_floats(c.kernel, c.opts, c.target, c.vars, c.seed)
+            except OptError as e:
+                return "" if "TC" not in str(e) else str(e)
+            except Exception as e:
+                return f"{type(e).__name__}: {e}"
+            return ""
+
+        if said():
+            case = shortest(case, lambda c: bool(said(c)))
+            pytest.fail(f"{case}\n  {said(case)}")
+
+
+def test_the_cases_have_what_tensor_cores_have() -> None:
+    """Both ways of reading rows of shared memory, plain loads, masks past the end of k, several warps, and all kinds of staged tiles."""
+    seen: Counter[str] = Counter()
+    for of in SUMS:
+        for i in range(6):
+            case = draw(of, random.Random(f"{of.name}/{i}").randrange)
+            try:
+                program = lower(apply(case.kernel, case.opts, case.target))
+            except OptError:
+                continue
+            ops = {s.op for p in program.phases for s in statements(p.body) if isinstance(s, Instr)}
+            assert "mma" in ops
+            seen.update(ops & {"ldmatrix", "ldmatrix_t", "select", "barrier", "shfl_xor"}, cases=1, warps=program.phases[0].threads > 32)
+            seen.update({o.op for o in case.opts}, swizzled=any(o.op == "STAGE" and o.fields["swizzle"] for o in case.opts))
+    assert seen["cases"] >= 5 * len(SUMS), seen
+    assert all(seen[x] >= 5 for x in ("ldmatrix", "ldmatrix_t", "select", "barrier", "shfl_xor", "warps", "swizzled")), seen
+    assert all(seen[x] >= 3 for x in ("SPLITK", "SWIZZLE", "GROUP", "LOCAL", "UNROLL", "TILE")), seen
+
+
+TEXTS = {
+    "staged": ("matmul", {"m": 32, "n": 32, "k": 64}, [["UPCAST", "m", 32], ["UPCAST", "n", 16], ["LOCAL", "n", 2], *BLOCK]),
+    "ragged": ("matmul_nt", {"m": 21, "n": 27, "k": 45}, [["UPCAST", "n", 16]]),
+}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_schedule_and_program_are_as_kept(name: str) -> None:
+    """To accept a change run `TILEWRIGHT_GOLDEN=write python -m pytest tests/lower/test_tensor_cores.py` and review what git shows."""
+    kernel, shape, opts = TEXTS[name]
+    s = apply(kernels.make(kernel, dict(shape), "bfloat16"), parse([BF16, *opts]), targets.named("sm_80"))
+    text = f"{schedule_text(s)}\n{show(lower(s))}"
+    path = GOLDEN / f"tensor-{name}.txt"
+    if os.environ.get("TILEWRIGHT_GOLDEN") == "write":
+        path.write_text(text)
+    assert path.exists() and text == path.read_text(), f"{path.name} differs; if that is meant, write it with TILEWRIGHT_GOLDEN=write"

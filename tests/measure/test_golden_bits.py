@@ -1,0 +1,79 @@
+"""Fixed bits through every instruction of tensor cores: what is predicted, what is found to differ, and what GPUs have said."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from cuda_build import needs_cxx, needs_nvrtc
+from tilewright import targets
+from tilewright.devices.cuda import nvrtc
+from tilewright.interp import run
+from tilewright.ir import UsageError
+from tilewright.measure import golden_bits
+from tilewright.renderers import render
+from tilewright.targets.tensor_rows import available
+
+RECORDED = sorted((Path(__file__).resolve().parents[2] / "results").glob("*/golden_bits*.npz"))
+
+
+def interpreted(source: Any, arrays: Any, programs: dict[str, Any]) -> None:
+    program = programs[source.signature.name]
+    run(program, [arrays[p.name] for p in program.params])
+
+
+@pytest.mark.parametrize("name", ["sm_80", "sm_89", "sm_90a"])
+def test_the_interpreter_gives_what_is_predicted(name: str) -> None:
+    target = targets.named(name)
+    found = golden_bits.cases(target)
+    assert {c.name for c in found} >= {r.name for r in available(target)} | {"ldmatrix_x4", "ldmatrix_x2_t"}
+    programs = {c.program.name: c.program for c in found}
+    observed = golden_bits.observe(target, lambda s, a: interpreted(s, a, programs))
+    assert all(entry["different"] == 0 for entry in golden_bits.differences(target, observed))
+
+
+def test_a_difference_is_named() -> None:
+    target = targets.named("sm_90a")
+    found = {c.name: c.want.copy() for c in golden_bits.cases(target)}
+    found["mma.m16n8k16.bf16"].view(np.uint32)[41, 2] ^= 1
+    wrong = [e for e in golden_bits.differences(target, found) if e["different"]]
+    assert len(wrong) == 1 and wrong[0]["case"] == "mma.m16n8k16.bf16" and wrong[0]["by_kind"]["near"] == 1
+    assert (wrong[0]["first"]["tile"], wrong[0]["first"]["lane"], wrong[0]["first"]["element"]) == (1, 9, 2)
+
+
+def test_inputs_are_the_same_each_time() -> None:
+    first, second = (golden_bits.cases(targets.named("sm_80")) for _ in range(2))
+    assert all(a.inputs[n].tobytes() == b.inputs[n].tobytes() for a, b in zip(first, second, strict=True) for n in a.inputs)
+
+
+def test_a_target_without_tensor_cores_is_refused() -> None:
+    with pytest.raises(UsageError, match="no tensor cores"):
+        golden_bits.cases(targets.named("avx2"))
+
+
+@pytest.mark.slow
+@needs_cxx
+def test_the_command_runs_the_models_and_keeps_their_bits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert golden_bits.main(["--host", "sm_80", "--out", str(tmp_path / "r" / "golden_bits")]) == 0
+    assert "mma.m16n8k8.tf32: as the table says" in capsys.readouterr().out
+    name, bits = golden_bits.kept(tmp_path / "r" / "golden_bits.npz")
+    assert all(e["different"] == 0 for e in golden_bits.differences(targets.named(name), bits)) and len(bits) > 8
+    assert len(json.loads((tmp_path / "r" / "golden_bits.json").read_text())["cases"]) == len(bits)
+
+
+@pytest.mark.slow
+@needs_nvrtc
+def test_every_case_builds() -> None:
+    target = targets.named("sm_90a")
+    for case in golden_bits.cases(target):
+        assert nvrtc.compile(render(case.program, target).text, "sm_90a")[0]
+
+
+@pytest.mark.parametrize("file", RECORDED, ids=lambda f: f"{f.parent.name}-{f.stem}")
+def test_the_table_says_what_a_gpu_said(file: Path) -> None:
+    """Bits that a GPU gave are what the table gives today."""
+    name, bits = golden_bits.kept(file)
+    assert [e for e in golden_bits.differences(targets.named(name), bits) if e["different"]] == []
