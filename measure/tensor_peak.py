@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ..ir.kernel import Kernel
 from ..opts.nests import Nest, flat, plain
-from ..opts.tensor_cores import fitting_rows, places, products
+from ..opts.tensor_cores import products, sides, takes
+from ..opts.tensor_moves import fitting_rows, places
 from ..targets import Target
 from ..targets.tensor_rows import TensorRow, rate
 from ..targets.tensor_step import generation
@@ -25,7 +26,12 @@ def tensor_times(kernel: Kernel, target: Target) -> dict[str, float]:
         return {}
     found: dict[str, float] = {}
     for n in flat(plain(kernel)):
-        rates = [_products(row, target) for row, exact in fitting_rows(target, n) if (exact or _half_exact(row, n)) and any(places(n))]
+        rates = [
+            _products(row, target)
+            for m in {m: None for m, _, _ in places(n)}
+            for row in fitting_rows(target, n, m)
+            if takes(row, n.expr.dtype, sides(products(n.expr)[0], m)) or _half_exact(row, n)
+        ]
         if rates:
             found[n.name] = max(rates) / _FMAS.get(target.cpu, 128)
     return found
