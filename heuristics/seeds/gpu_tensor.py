@@ -84,7 +84,7 @@ def find_products(kernel: Kernel, target: Target, allowed: Set[str] = ANY) -> li
             if lane in (m, n) and n is not lane:
                 continue  # neighbouring threads store neighbours along n
             found = next(iter(fitting_rows(target, nest, m)), None)
-            exact = found is not None and takes(found, nest.expr.dtype, sides(products(nest.expr)[0], m))
+            exact = found is not None and takes(found, nest.expr.dtype, sides(products(nest.expr)[0], m), target)
             if found is None or (not exact and "DOWNCONVERT" not in allowed):
                 continue
             size = prod(extent(a) for a in (m, n, k)) + (0.5 if n is lane else 0.0) - place / PLACES
@@ -164,7 +164,7 @@ def shape_cost(shape: tuple[int, int, int, int], p: Product, target: Target) -> 
     rounds = -(-tiles // (target.cores * per)) * target.cores * per / tiles if tiles > target.cores else target.cores / tiles
     waste = -(-extent(p.m) // (wm * um)) * wm * um * -(-extent(p.n) // (wn * un)) * wn * un / (extent(p.m) * extent(p.n))
     read = (um + un) / (um * un) + (wm * um + wn * un) / (wm * um * wn * un)
-    return rounds**0.5 * waste * (1 + 16 * read)
+    return float(rounds**0.5 * waste * (1 + 16 * read))
 
 
 def tensor_product(kernel: Kernel, p: Product, w: Warps) -> Opts:
