@@ -26,6 +26,7 @@ TILES = [
 EACH = pytest.mark.parametrize("tile", TILES, ids=lambda t: f"{t.row}-{'turned' if t.turned else 'straight'}-{t.k}")
 
 
+@pytest.mark.many
 @EACH
 def test_a_matmul_of_small_whole_numbers_is_exact(tile: Tile) -> None:
     p = matmul(tile)
@@ -35,6 +36,7 @@ def test_a_matmul_of_small_whole_numbers_is_exact(tile: Tile) -> None:
     assert (np.asarray(arrays[2], np.float64) == product(tile, arrays)).all() and arrays[2].any()
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("generation", ["ampere", "ada", "hopper"])
 def test_sums_have_the_bits_of_their_generation(generation: str) -> None:
     tile = Tile("mma.m16n8k16.bf16", generation=generation)
@@ -64,6 +66,7 @@ def test_the_twin_adds_products_that_wrap() -> None:
     assert (c == a @ b).all()
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("row", tensor_rows.ROWS, ids=lambda r: r.name)
 def test_fragments_and_tiles_are_the_same_elements(row: Any) -> None:
     for operand in "abc":
@@ -104,6 +107,7 @@ def matrices(words: int, dtype: Any, transposed: bool, spoil: str = "") -> Progr
     return program(body, [(dtype, 32 * chunk)], [(dtype, 32 * lanes)], 1, 32, shared=512)
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("words", [1, 2, 4])
 @pytest.mark.parametrize(("dtype", "transposed"), [(uint16, False), (uint16, True), (uint8, False), (float32, False), (int32, False)])
 def test_ldmatrix_deals_out_words(words: int, dtype: Any, transposed: bool) -> None:
@@ -170,6 +174,7 @@ MUTANTS = {
 """What is said of each; '' where the result is wrong and nothing is said."""
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_a_mutant_is_found(mutant: str) -> None:
     tile = Tile("mma.m16n8k16.bf16", mutant=mutant)
