@@ -21,11 +21,11 @@ from . import cuda_hopper, cuda_tensor, half, ops
 from .cuda_async import AsyncCopies
 from .cuda_hopper import HopperEmitter
 from .dialect import atom
-from .emitter import prelude
+from .emitter import Table, prelude
 from .groups import GroupEmitter
 
 LANGUAGE = language("cuda")
-OPS = {**ops.table(LANGUAGE), **cuda_hopper.TABLE, "shuffle": cuda_tensor.shuffle}
+OPS: Table = {**ops.table(LANGUAGE), **cuda_hopper.TABLE, "shuffle": cuda_tensor.shuffle}
 """What writes each operation of Programs."""
 _REGISTERS, _WARP = 65536, 32
 
