@@ -22,7 +22,7 @@ from tilewright.program.text import show
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 BF16 = ["TC", "acc", {"m": "m", "n": "n", "k": "k", "row": "mma.m16n8k16.bf16"}]
-BLOCK = [["TILE", "k", 32], *(["STAGE", x, {"at": "k", "order": "row", "swizzle": 4}] for x in "ab")]
+BLOCK = [["TILE", "k", 32], *(["STAGE", x, {"at": "k", "order": "row", "pad": 8, "depth": 3}] for x in "ab")]
 
 
 @pytest.mark.many
@@ -68,7 +68,7 @@ def test_the_cases_have_what_tensor_cores_have() -> None:
 
 
 TEXTS = {
-    "staged": ("matmul", {"m": 32, "n": 32, "k": 64}, [["UPCAST", "m", 32], ["UPCAST", "n", 16], ["LOCAL", "n", 2], *BLOCK]),
+    "staged": ("matmul", {"m": 32, "n": 32, "k": 96}, [["UPCAST", "m", 32], ["UPCAST", "n", 16], ["LOCAL", "n", 2], *BLOCK]),
     "ragged": ("matmul_nt", {"m": 21, "n": 27, "k": 45}, [["UPCAST", "n", 16]]),
 }
 

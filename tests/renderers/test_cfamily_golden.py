@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from cuda_build import needs_nvrtc
+from group_programs import ring
 from hand_built import exp_half, grouped_sum, masked_sum, matmul
 from tilewright import targets
 from tilewright.devices.cpu import cc, elf
@@ -32,6 +33,7 @@ CASES: dict[str, Callable[[], Program]] = {
     "masked_sum-sm_90a.cu": masked_sum,
     "grouped_sum-sm_90a.cu": lambda: grouped_sum(True),
     "exp-half-sm_90a.cu": exp_half,
+    "ring-sm_80.cu": lambda: ring(mask=True),
 }
 
 
