@@ -9,8 +9,7 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
-from hopper_programs import Gemm, gemm, operands, worst
+from hopper_programs import Gemm, operands, worst
 from tilewright.interp import run
 from tilewright.ir import VerifyError
 from tilewright.program.hopper import BoxLoad, MBar, WarpgroupProduct

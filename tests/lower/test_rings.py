@@ -13,7 +13,6 @@ from cuda_text import check_cuda
 from group_mutants import found, place_of
 from tilewright import kernels, targets
 from tilewright.devices.cuda import nvrtc, sass
-from tilewright.interp import run
 from tilewright.ir import OptError, VerifyError
 from tilewright.lower import lower
 from tilewright.opts import Opts, apply, opt
