@@ -15,6 +15,7 @@ from typing import ClassVar
 from ...ir.dtypes import FORMATS, DType, bool_, float32, index, uint8, uint16, uint32, uint64
 from ...program import abi
 from ...program.program import Program
+from ...targets.exp2 import COEFFICIENTS, FAR
 from ...targets.languages import language
 from ...targets.target import Target
 from . import cuda_hopper, cuda_tensor, half, ops
@@ -129,6 +130,17 @@ class CudaEmitter(HopperEmitter, AsyncCopies, GroupEmitter):
         else:
             body = f"    return {plain};"
         return f"{self.need(name, f'{self.INLINE}{t} {name}({t} a, {t} b) {{{chr(10)}{body}{chr(10)}}}')}({a}, {b})"
+
+    def exp2(self, x: str, form: DType, width: int) -> str:
+        poly = repr(COEFFICIENTS[-1])
+        for c in reversed(COEFFICIENTS[:-1]):
+            poly = f"({poly} * f + {c!r})"
+        plain = (
+            f"double y = x < {-FAR} ? {-FAR} : x > {FAR} ? {FAR} : (double)x;\n    double n = rint(y), f = y - n;\n    if (x != x) return x;\n"
+            f"    return (float)({poly} * __longlong_as_double(((long long)n + 1023) << 52));"
+        )
+        body = self.instruction('float y;\n    asm("ex2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));\n    return y;', plain)
+        return f"{self.need('exp2_approx', f'{self.INLINE}float exp2_approx(float x) {{{chr(10)}{body}{chr(10)}}}')}({x})"
 
     def native_half(self, way: str, name: str, x: str, width: int) -> str | None:
         plain = half.plain(self, way, name, 1)
