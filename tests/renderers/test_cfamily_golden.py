@@ -35,8 +35,8 @@ CASES: dict[str, Callable[[], Program]] = {
     "masked_sum-sm_90a.cu": masked_sum,
     "grouped_sum-sm_90a.cu": lambda: grouped_sum(True),
     "exp-half-sm_90a.cu": exp_half,
-    "tensor_matmul-sm_90a.cu": lambda: tensor_matmul(Tile("mma.m16n8k16.bf16", m=16, n=16, k=32, down=1, high=1, wide=2)),
     "ring-sm_80.cu": lambda: ring(mask=True),
+    "tensor_matmul-sm_90a.cu": lambda: tensor_matmul(Tile("mma.m16n8k16.bf16", m=16, n=16, k=32, down=1, high=1, wide=2)),
 }
 
 
