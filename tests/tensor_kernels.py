@@ -157,9 +157,9 @@ def draw(of: Sum, choose: Choose) -> Case:
     depth = (1, 1, 2, 3)[choose(4)]
     for b in kernel.inputs:
         layout: dict[str, Any] = [{"pad": 0}, {"pad": 16 // b.dtype.size}, {"swizzle": 4}, {"swizzle": 8}, {"pad": 1}][choose(5)]
-        wishes += [opt("STAGE", b.name, at=("k", "n", "grid")[choose(3) // 2], order=("row", "panel")[choose(4) // 3], depth=depth, **layout)] * (
-            choose(4) > 0
-        )
+        wishes += [
+            opt("STAGE", b.name, at=("k", "n", "grid")[choose(3) // 2], order=("row", "panel")[choose(4) // 3], depth=depth, **layout)
+        ] * (choose(4) > 0)
     opts = legal(kernel, tuple(wishes), target)
     return Case(of.name, "", {"m": m, "n": n, "k": k}, kernel, target, opts, {}, 1, choose(1000))
 
