@@ -9,7 +9,8 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class GpuCase:
     """One kernel. `beside`: 'cublas', 'copy' (the GPU's own copy bandwidth), 'torch' (eager PyTorch: FlashAttention, cuDNN), 'inductor'
-    (PyTorch's compiled form: Triton)."""
+    (PyTorch's compiled form: Triton). `allow`: effects that the search may use, as `tune run --allow` has them: FlashAttention's
+    probabilities are of 16 bits too."""
 
     name: str
     group: str
@@ -17,6 +18,7 @@ class GpuCase:
     shape: Mapping[str, int]
     dtype: str
     beside: tuple[str, ...]
+    allow: tuple[str, ...] = ()
 
 
 def _product(group: str, dtype: str, m: int, n: int, k: int) -> GpuCase:
@@ -29,7 +31,7 @@ def _row(kernel: str, dtype: str = "float32", **shape: int) -> GpuCase:
 
 def _attention(kernel: str, d: int, s: int) -> GpuCase:
     shape = {"b": 4, "h": 16, "s": s, "d": d}
-    return GpuCase(f"{kernel}-d{d}", "attention", kernel, shape, "bfloat16", ("torch",))
+    return GpuCase(f"{kernel}-d{d}", "attention", kernel, shape, "bfloat16", ("torch",), ("downconvert",))
 
 
 def _conv(dtype: str, n: int, c: int, size: int, kh: int = 3, stride: int = 1) -> GpuCase:

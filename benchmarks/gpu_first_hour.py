@@ -56,7 +56,8 @@ TUNED = (
     "layernorm-float32", "gelu-float32", "sum_all-float32", "transpose-float32", "attention-d128", "conv2d-bfloat16-c128",
 )  # fmt: skip
 """Cases that are tuned, the most important first; the others follow while there is time."""
-_TUNING_S = 30
+_TUNING_S, _BESIDE_S = 30, 35
+"""Seconds of a search, and of the comparisons after it."""
 _ASK = "name,driver_version,clocks.sm,clocks.mem,clocks.max.sm,temperature.gpu,power.draw,power.limit,memory.used,memory.total"
 
 
@@ -73,12 +74,16 @@ def steps(args: argparse.Namespace) -> list[Step]:
         Step("golden", "bits of every helper", (sys.executable, str(golden), "--device", args.device), 10, 90, str(golden)),
         Step("limits", "bandwidths, launches, peaks", tuple(limits), 20, 90),
     ]
-    once = ["--seeds-only", "--rounds", "5", *smoke]
-    found += [Step(f"seeds-{g}", f"seeds of {g}", (*bench, *once, "--only", g), 30, 120) for g in GROUPS]
+    once = ["--seeds-only", "--rounds", "5", *smoke, "--beside", "cublas", "copy"]
+    # attention and convolution have nothing but PyTorch to be set beside
+    found += [
+        Step(f"seeds-{g}", f"seeds of {g}", (*bench, *once, *(["torch"] if g in ("attention", "conv") else []), "--only", g), 40, 120)
+        for g in GROUPS
+    ]
     names = [c.name for part in TUNED for c in CASES if c.name.startswith(part)]
     names += [c.name for c in CASES if c.name not in names]
-    tune = ["--budget", f"{args.tuning:.0f}s", *smoke]
-    expected = args.tuning + 20
+    tune = ["--budget", f"{args.tuning:.0f}s", *smoke, "--beside", "cublas", "copy", "torch"]
+    expected = args.tuning + _BESIDE_S
     found += [Step(f"tune-{n}", f"tune {n}", (*bench, *tune, "--only", n), expected, 3 * expected) for n in names]
     return [s for s in found if not args.only or any(s.name.startswith(o) for o in args.only)]
 

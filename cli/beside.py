@@ -56,19 +56,20 @@ def interpreter(args: Namespace) -> str:
     return python or sys.executable
 
 
-def against(result: Result, python: str, spec: str) -> Versus:
-    """The found schedule and PyTorch in turns. What fails is told by the answer: the search's result stands."""
+def against(result: Result, python: str, spec: str, lossy: bool) -> Versus:
+    """The found schedule and PyTorch in turns (with TF32 where `lossy`). What fails is told by the answer: the search's result stands."""
     from ..devices import get
     from ..measure.rival.versus import Rivalry, Versus, against_torch
 
     device = get(spec)
+    how = Rivalry(python, spec=spec, tf32=lossy)
     try:
-        return against_torch(result.kernel, result.shape, result.dtype, result.opts, device, result.threads, Rivalry(python, spec=spec))
+        return against_torch(result.kernel, result.shape, result.dtype, result.opts, device, result.threads, how)
     except MeasureError as e:
         return Versus(why=str(e))
 
 
-def peak_share(result: Result, spec: str) -> PeakShare | None:
+def peak_share(result: Result, spec: str, lossy: bool = False) -> PeakShare | None:
     """How near a result comes to the peak of a GPU's units; None on processors, without limits, and for kernels in files."""
     from ..devices import get
     from ..kernels import is_path, make
@@ -84,8 +85,8 @@ def peak_share(result: Result, spec: str) -> PeakShare | None:
     from ..measure.tensor_peak import unit
 
     kernel = normalise(make(result.kernel, dict(result.shape), result.dtype))
-    most = roofline(kernel, limits, result.threads, target=device.target).peak
-    return PeakShare(unit(kernel, device.target), most, 100e9 * result.gflops / most)
+    most = roofline(kernel, limits, result.threads, target=device.target, lossy=lossy).peak
+    return PeakShare(unit(kernel, device.target, lossy), most, 100e9 * result.gflops / most)
 
 
 def beside_rows(share: PeakShare | None, clocks: Mapping[str, Any], rival: Versus | None) -> dict[str, str]:

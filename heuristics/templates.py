@@ -13,7 +13,7 @@ from ..opts.opt import Opts, opt
 from ..opts.options.fetch import fetching
 from ..opts.structure import contractions, extent, nests, shared_axes
 from ..targets import Target
-from .seeds import gpu as gpu_seeds
+from .seeds import gpu_contractions, gpu_rows
 from .seeds.constants import packed_once
 from .seeds.contractions import Blocks, contraction
 
@@ -98,12 +98,12 @@ def _for_groups(kernel: Kernel, target: Target) -> list[Template]:
             "band": (0, 2, 4, 8),
             "sk": (1, *(n for n in (2, 4, 8, 16) if depth >= 16 * n)),
         }
-        out.append(Template("tiles", tiles, lambda p: gpu_seeds.contraction(kernel, c, gpu_seeds.Tiles(**p))))
+        out.append(Template("tiles", tiles, lambda p: gpu_contractions.contraction(kernel, c, gpu_contractions.Tiles(**p))))
     space: dict[str, tuple[int, ...]] = {"threads": (16, 32, 64, 128, 256, 512, 1024), "vector": (1, 2, 4, 8, 16)}
-    if gpu_seeds.rows(kernel, target, 32, 1, False):
+    if gpu_rows.rows(kernel, target, 32, 1, False):
         out.append(
             Template(
-                "rows", {**space, "stage": (0, 1)}, lambda p: gpu_seeds.rows(kernel, target, p["threads"], p["vector"], bool(p["stage"]))
+                "rows", {**space, "stage": (0, 1)}, lambda p: gpu_rows.rows(kernel, target, p["threads"], p["vector"], bool(p["stage"]))
             )
         )
     out.append(Template("points", space, lambda p: points(kernel, p["threads"], p["vector"])))

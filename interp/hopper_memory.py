@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from ..program.ops import CONSECUTIVE
-from ..program.program import Instr
+from ..program.ops import CONSECUTIVE, MATRIX_LOADS
+from ..program.program import Instr, Mem
+from .collective import matrix_reader
 from .group_memory import GroupMemory
 from .hopper_batch import HopperBatch
+from .hopper_copies import HopperCopies
+from .memory import WorkerMemory
 from .ops import Array, zero
 from .threads import On
 
@@ -20,19 +23,33 @@ class HopperMemory(GroupMemory):
 
     batch: HopperBatch
 
+    def __init__(self, memory: WorkerMemory, batch: HopperBatch, accesses: Sequence[Instr], races: bool = True) -> None:
+        super().__init__(memory, batch, accesses, races)
+        self.copied = HopperCopies(batch, memory.as_twin)
+
     def begin(self) -> None:
         """Another group runs from now on; its shared memory comes with its cluster."""
+        self.copied.begin()
         pieces, self.pieces = self.pieces, {k: p for k, p in self.pieces.items() if k[0] != "shared"}
         super().begin()
         self.pieces = pieces
+
+    def access(self, s: Instr) -> Callable[..., Any]:
+        """The function of an access."""
+        if s.op != "copy_async":
+            return super().access(s)
+        c, piece = s.copy, self.piece(s.copy.source)
+        return self.copied.start(s, self._bytes(s, c.to, c.lanes), piece, self.picker(s, c.source, piece, c.lanes))
 
     def load(self, s: Instr) -> Callable[..., Any]:
         """A function (on, index[, mask]) → value."""
         if s.mem.space != "shared":
             return super().load(s)
         assert s.out is not None
+        if s.op in MATRIX_LOADS:
+            return self._matrices(s, s.out.lanes)
         mem, lanes, batch = s.mem, s.out.lanes, self.batch
-        nothing, pick = zero(mem.dtype, 1, self.memory.as_twin), self._bytes(s, lanes)
+        nothing, pick = zero(mem.dtype, 1, self.memory.as_twin), self._bytes(s, mem, lanes)
         shape = () if lanes == 1 else (lanes,)
 
         def run(on: On, at: Any, mask: Any = None) -> Any:
@@ -47,12 +64,34 @@ class HopperMemory(GroupMemory):
 
         return run
 
+    def _matrices(self, s: Instr, lanes: int) -> Callable[..., Any]:
+        mem, batch, find = s.mem, self.batch, matrix_reader(s, lanes)
+        unit = mem.dtype.size
+
+        def run(on: On, at: Any) -> Any:
+            rows, cluster = find(batch, on, at), batch.cluster
+            cluster.statement = s
+            who = [cluster.thread(batch.rank, lane) for lane in (rows.namer, rows.getter)]
+            at_byte, start = mem.base + rows.element * unit, mem.base + rows.first * unit
+            if (start % 16).any():
+                k = int((start % 16 != 0).argmax())
+                cluster.wrong(f"byte {start[k]} of shared memory is not aligned to 16 bytes", int(who[0][k]))
+            outside = (at_byte < 0) | (at_byte + unit > batch.memory.size)
+            if outside.any():
+                k = int(outside.argmax())
+                cluster.wrong(f"byte {at_byte[k]} is outside the {batch.memory.size} bytes of shared memory", int(who[0][k]))
+            for w in who:
+                batch.memory.read(batch.memory.bytes_of(at_byte, unit), np.repeat(w, unit))
+            return rows.dealt(batch.memory.get(at_byte, mem.dtype))
+
+        return run
+
     def store(self, s: Instr) -> Callable[..., None]:
         """A function (on, index, value[, mask]) that writes."""
         if s.mem.space != "shared":
             return super().store(s)
         mem, lanes, batch = s.mem, max(a.lanes for a in s.args[:2]), self.batch
-        pick, shape = self._bytes(s, lanes), () if lanes == 1 else (lanes,)
+        pick, shape = self._bytes(s, mem, lanes), () if lanes == 1 else (lanes,)
 
         def run(on: On, at: Any, value: Any, mask: Any = None) -> None:
             first, who, active = pick(on, at, mask)
@@ -62,10 +101,10 @@ class HopperMemory(GroupMemory):
 
         return run
 
-    def _bytes(self, s: Instr, lanes: int) -> Callable[..., tuple[Array, Array, Array | None]]:
+    def _bytes(self, s: Instr, mem: Mem, lanes: int) -> Callable[..., tuple[Array, Array, Array | None]]:
         """A function (on, index, mask) → (first byte of each element, the actor of each, who takes part or None for all)."""
-        mem, batch, wide = s.mem, self.batch, lanes > 1
-        consecutive, unit = s.op in CONSECUTIVE, mem.dtype.size
+        batch, wide = self.batch, lanes > 1
+        consecutive, unit = s.op in CONSECUTIVE or s.op == "copy_async", mem.dtype.size
         steps: Any = np.arange(lanes) + mem.offset if wide and consecutive else mem.offset
         align = mem.align if consecutive else 1
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ..ir.kernel import Kernel
+from ..ir.node import Node
 from ..opts.nests import Nest, flat, plain
 from ..opts.tensor_cores import products, sides, takes
-from ..opts.tensor_moves import fitting_rows, places
+from ..opts.tensor_moves import places
 from ..targets import Target
-from ..targets.tensor_rows import TensorRow, rate
+from ..targets.tensor_rows import TensorRow, available, rate
 from ..targets.tensor_step import generation
 
 _FMAS = {"sm_80": 64}
@@ -18,23 +21,27 @@ _WARP_SHARE = {"hopper": 0.6}
 "Benchmarking and Dissecting the Nvidia Hopper GPU Architecture")."""
 
 
-def tensor_times(kernel: Kernel, target: Target) -> dict[str, float]:
+def tensor_times(kernel: Kernel, target: Target, lossy: bool = False) -> dict[str, float]:
     """By sum of products that tensor cores of `target` can make: how many times the rate of its FMA units on float32 they reach. A sum
-    counts where the instruction's types are the kernel's own, or one factor's are and the other is a value that the kernel makes, as
-    attention's probabilities; float32 data do not become tf32. Empty for targets without tensor cores."""
+    counts where no factor loses digits on the way; with `lossy` (DOWNCONVERT is allowed) also where float32 becomes tf32, or the type
+    of 16 bits of the other factor. Empty for targets without tensor cores."""
     if not target.language.tensor_cores:
         return {}
     found: dict[str, float] = {}
     for n in flat(plain(kernel)):
-        rates = [
-            _products(row, target)
-            for m in {m: None for m, _, _ in places(n)}
-            for row in fitting_rows(target, n, m)
-            if takes(row, n.expr.dtype, sides(products(n.expr)[0], m)) or _half_exact(row, n)
-        ]
+        rates = [_products(row, target) for m, _, _ in places(n) for row in _rows(n, m, target, lossy)]
         if rates:
             found[n.name] = max(rates) / _FMAS.get(target.cpu, 128)
     return found
+
+
+def _rows(nest: Nest, m: Node, target: Target, lossy: bool) -> Iterator[TensorRow]:
+    """The rows that could make a sum of products with `m` along their axis m."""
+    operands = sides(products(nest.expr)[0], m)
+    for row in available(target):
+        exact = takes(row, nest.expr.dtype, operands, target)
+        if exact or (lossy and exact is False):
+            yield row
 
 
 def _products(row: TensorRow, target: Target) -> float:
@@ -43,14 +50,8 @@ def _products(row: TensorRow, target: Target) -> float:
     return rate(row, target) * row.m * row.n * row.k / share
 
 
-def _half_exact(row: TensorRow, nest: Nest) -> bool:
-    """Whether one factor has the row's narrow type already."""
-    types = [x.src[0].dtype if x.op == "cast" else x.dtype for x in products(nest.expr)[0].src]
-    return any(t is to and to.size < 4 for t, to in zip(types, (row.a, row.b), strict=True))
-
-
-def unit(kernel: Kernel, target: Target) -> str:
+def unit(kernel: Kernel, target: Target, lossy: bool = False) -> str:
     """What does the kernel's arithmetic at the peak that its roofline counts: 'tensor cores' or 'FMA units'; '' for processors."""
     if target.kind != "gpu":
         return ""
-    return "tensor cores" if tensor_times(kernel, target) else "FMA units"
+    return "tensor cores" if tensor_times(kernel, target, lossy) else "FMA units"

@@ -38,6 +38,7 @@ class CudaDevice(Device):
     """One GPU. An object is a line of JSON (what it was built for and takes, and a checksum) and a cubin."""
 
     isolation = "worker"
+    compares = True
 
     def __init__(self, selector: str = "") -> None:
         """`selector`: the GPU's number; the first one where it is empty. Raises DeviceError."""

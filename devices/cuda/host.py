@@ -1,8 +1,7 @@
 """Runs CUDA text as C++ on this machine's processor: the check of CUDA kernels where there is no GPU.
 
-`host.hpp` defines what is CUDA's in the text: a thread is a fiber, barriers and warp exchanges check who comes to them. Every
-buffer ends at an inaccessible page and inputs cannot be written, so that an access outside a buffer is found and named. This is
-for tests and small shapes: it is thousands of times slower than a GPU, and says nothing about speed. Needs a C++ compiler."""
+`host.hpp` defines what is CUDA's in the text: a thread is a fiber, barriers and warp exchanges check who comes to them. A buffer ends
+at an inaccessible page and inputs cannot be written, so an access outside is found and named. For tests and small shapes."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """PyTorch's side of a comparison: a process that prepares a kernel in PyTorch, then times bursts of calls when it is told to.
 
 It imports nothing of Tilewright and runs as a script, so that PyTorch may live in an interpreter of its own. Talk is one JSON line each
-way on stdin and stdout: {"folder", "kernel", "shape", "dtype", "inputs", "threads", "device", "compiled"} prepares, and answers {"ready", "version"}
-or {"error"}; {"calls": n} answers {"times": seconds of each call}. Inputs are `NAME.npy` in the folder (types that NumPy lacks as
-float32). The output of the first call is left there as `rival.npy`.
+way on stdin and stdout: {"folder", "kernel", "shape", "dtype", "inputs", "threads", "device", "compiled", "tf32"} prepares, and answers
+{"ready", "version"} or {"error"}; {"calls": n} answers {"times": seconds of each call}. Inputs are `NAME.npy` in the folder (types
+that NumPy lacks as float32). The output of the first call is left there as `rival.npy`.
 
 On a GPU the device's events are the clock, and calls are queued while it is held busy, so launching from Python is no part of the time.
 """
@@ -178,9 +178,9 @@ def prepare(torch: Any, job: dict[str, Any]) -> Call:
     folder, device = Path(job["folder"]), job["device"]
     torch.set_grad_enabled(False)
     torch.set_num_threads(job["threads"])
-    # float32 is float32, not TF32; cuDNN may try what it has
-    torch.set_float32_matmul_precision("highest")
-    torch.backends.cudnn.allow_tf32 = False
+    # float32 is float32, not TF32, unless ours may be lower too; cuDNN may try what it has
+    torch.set_float32_matmul_precision("high" if job["tf32"] else "highest")
+    torch.backends.cudnn.allow_tf32 = job["tf32"]
     torch.backends.cudnn.benchmark = True
     if device != "cpu" and not torch.cuda.is_available():
         raise RuntimeError(f"this PyTorch ({torch.__version__}) cannot use the GPU: install a build for CUDA")

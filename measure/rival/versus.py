@@ -115,7 +115,7 @@ def against_torch(
     }
     with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
         job |= {"folder": folder, "inputs": _put_inputs(job, Path(folder)), "opts": [o.json for o in opts], "spec": how.spec or device.name}
-        job["compiled"] = how.compiled
+        job |= {"compiled": how.compiled, "tf32": how.tf32}
         env = environment(threads)
         ours = Side([sys.executable, "-P", "-m", _HOME_SIDE], env, job)
         theirs = None
@@ -140,13 +140,15 @@ def against_torch(
 @dataclass(frozen=True)
 class Rivalry:
     """How to compare: PyTorch's interpreter; rounds; `spec`: what `devices.get` takes in another process, where that is not the device's
-    name; `place`: PyTorch's device, where that is not the usual one; `compiled`: by Inductor, where that has the kernel."""
+    name; `place`: PyTorch's device, where that is not the usual one; `compiled`: by Inductor, where that has the kernel;
+    `tf32`: it may take tf32 for float32, as our schedule may."""
 
     python: str = sys.executable
     rounds: int = ROUNDS
     spec: str = ""
     place: str = ""
     compiled: bool = False
+    tf32: bool = False
 
 
 class Side:

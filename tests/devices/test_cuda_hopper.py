@@ -26,6 +26,7 @@ SHAPES = {
     "fragments": Gemm(64, 64, 192, slots=2, a_registers=True),
     "cluster": Gemm(200, 128, 192, columns=128, cluster=2, b_along="n"),
     "staged": Gemm(72, 136, 128, staged=True),
+    "copies": Gemm(128, 64, 192, consumers=2, slots=1, roles=False, copied=True),
     "tf32": Gemm(64, 64, 64, "float32"),
     "s8": Gemm(64, 64, 256, "int8"),
     "fp8": Gemm(64, 64, 256, "float8_e4m3"),
