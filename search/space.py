@@ -180,4 +180,4 @@ class OptEngine:
     def templates(self) -> Sequence[Any]:
         from .. import heuristics
 
-        return heuristics.templates(self.kernel, self.target, self.threads)
+        return heuristics.templates(self.kernel, self.target, self.threads, self.allowed)

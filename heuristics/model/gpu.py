@@ -99,13 +99,14 @@ def _phase(s: Scheduled, chip: Chip, number: int) -> GpuEstimate:
 def _shares(work: GroupWork, resident: int, latency: float, chip: Chip) -> dict[str, float]:
     """Cycles that each thing takes of a multiprocessor for one group, with `resident` groups at once and loads that take `latency`."""
     g = chip.costs
+    waits, ring = work.alone + work.waits * latency, work.ring * latency
     taken = work.spilled + sum(f.taken for f in work.fetches)
     return {
         "instructions": max(work.issued / g.schedulers, work.float32 * g.warp / chip.float32),
         "matrix units": work.tensor,
         "shared memory": work.passes,
         "L2": taken / chip.l2,
-        "waiting": (max(work.alone + work.waits * latency, work.ring * latency) + g.entry) / resident,
+        "waiting": (max(waits, ring) + g.unhidden * min(waits, ring) + g.entry) / resident,
     }
 
 

@@ -83,3 +83,11 @@ def test_schedule_and_program_are_as_kept(name: str) -> None:
     if os.environ.get("TILEWRIGHT_GOLDEN") == "write":
         path.write_text(text)
     assert path.exists() and text == path.read_text(), f"{path.name} differs; if that is meant, write it with TILEWRIGHT_GOLDEN=write"
+
+
+def test_a_row_of_ldmatrix_goes_to_other_threads_than_the_one_that_names_it() -> None:
+    """Each thread names just the row that it wrote itself: the rows still go to others, so that there must be a barrier."""
+    of = next(s for s in SUMS if s.name == "bfloat16tt")
+    instruction = ["TC", "acc", {"k": "k", "m": "n", "n": "m", "row": "mma.m16n8k16.bf16"}]
+    opts = parse([instruction, ["UNROLL", "k", 2], ["STAGE", "a", {"at": "n", "order": "row", "pad": 8}]])
+    check_twin(of.make(16, 8, 21), opts, targets.named("sm_90a"))

@@ -20,6 +20,7 @@ from tilewright.targets.tensor_rows import available
 RECORDED = sorted((Path(__file__).resolve().parents[2] / "results").glob("*/golden*.json"))
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", ["sm_80", "sm_89", "sm_90a"])
 def test_the_interpreter_gives_what_is_predicted(name: str) -> None:
     target = targets.named(name)
