@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING, Any
 from ..ir.errors import CacheMiss
 from ..measure.roofline import share
 from .live_log import LogAbove
+from .predicted import lines, predicted, to_json
 from .style import console, duration, factor, opts_text, table
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from ..devices import Device
     from ..devices.cuda.contents import KernelContents
     from ..ir.kernel import Kernel
@@ -63,10 +66,12 @@ def run(args: Namespace) -> int:
         found = explain(kernel, plan.opts, device, threads, parse_seconds(args.budget), show)
     roof = _roofline(kernel, device, threads)
     code = _machine_code(kernel, found, device)
+    model = predicted(kernel, found.opts, device)
     if args.format == "json":
-        print(json.dumps(_plain(found, roof) | {"kernels": [c.to_json() for c in code]}, indent=1))
+        print(json.dumps(_plain(found, roof) | {"kernels": [c.to_json() for c in code], "model": to_json(model)}, indent=1))
     else:
-        _print(found, roof, code, _peak(kernel, device), f"{kernel.name} on {device.name}, {threads} thread{'s' * (threads != 1)}")
+        notes: list[str | Text] = [*_code_lines(code), *lines(model)]
+        _print(found, roof, notes, _peak(kernel, device), f"{kernel.name} on {device.name}, {threads} thread{'s' * (threads != 1)}")
     return INTERRUPTED if found.interrupted else 0
 
 
@@ -117,7 +122,7 @@ def _peak(kernel: Kernel, device: Device) -> str:
     return "the peak of tensor cores" if unit(kernel, device.target) == "tensor cores" else "the measured peak"
 
 
-def _print(found: Explanation, roof: Roofline | None, code: Sequence[KernelContents], peak: str, what: str) -> None:
+def _print(found: Explanation, roof: Roofline | None, notes: Sequence[str | Text], peak: str, what: str) -> None:
     from rich.text import Text
 
     out = console()
@@ -125,11 +130,7 @@ def _print(found: Explanation, roof: Roofline | None, code: Sequence[KernelConte
     out.print(Text.assemble((name, "bold"), f" {where}: {duration(found.seconds)} a call"), soft_wrap=True)
     out.print(opts_text(found.opts), soft_wrap=True)
     if roof:
-        limit = (
-            f"arithmetic: its operations at {peak}"
-            if roof.bound == "compute"
-            else f"{roof.bound}: its bytes at the measured bandwidth"
-        )
+        limit = f"arithmetic: its operations at {peak}" if roof.bound == "compute" else f"{roof.bound}: its bytes at the measured bandwidth"
         out.print(
             f"bound by {limit} take {duration(roof.seconds)}; it reaches {share(roof.percent(found.seconds))} of that", soft_wrap=True
         )
@@ -137,12 +138,8 @@ def _print(found: Explanation, roof: Roofline | None, code: Sequence[KernelConte
         out.print(
             f"as written, with no options: about {duration(found.plain)}, {found.plain / found.seconds:.3g} times slower", soft_wrap=True
         )
-    for c in code:
-        out.print(Text.assemble((c.name, "bold"), f": {c.takes}"), soft_wrap=True)
-        for heading, counts in c.families.items():
-            out.print(Text(f"  {heading}: {counts}"), soft_wrap=True)
-    for why in dict.fromkeys(c.why for c in code if c.why):
-        out.print(Text(f"instructions are not counted: {why}", style="dim"), soft_wrap=True)
+    for note in notes:
+        out.print(note, soft_wrap=True, markup=False, highlight=False)
     t = table("what each option is worth", "option", ">time without it", "falls with it", "best neighbour", ">time with that")
     for w in found.worths:
         t.add_row(opts_text((w.opt,)), _cell(w.without) if w.without else w.why, opts_text(w.falls) if w.falls else "",
@@ -157,6 +154,17 @@ def _print(found: Explanation, roof: Roofline | None, code: Sequence[KernelConte
         out.print("interrupted; this is what was measured until then", style="dim")
     elif not found.complete:
         out.print("the budget ended before everything was measured; a longer --budget fills the gaps", style="dim")
+
+
+def _code_lines(code: Sequence[KernelContents]) -> Iterator[Text]:
+    """What kernels take and hold."""
+    from rich.text import Text
+
+    for c in code:
+        yield Text.assemble((c.name, "bold"), f": {c.takes}")
+        yield from (Text(f"  {heading}: {counts}") for heading, counts in c.families.items())
+    for why in dict.fromkeys(c.why for c in code if c.why):
+        yield Text(f"instructions are not counted: {why}", style="dim")
 
 
 def _cell(r: Ratio) -> str:

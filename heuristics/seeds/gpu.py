@@ -1,7 +1,8 @@
 """Seed schedules for GPUs, from the kernel's structure: read `opts/structure.py` first, then `gathered.py`.
 
-Sums of products are in `gpu_tensor.py` and `gpu_contractions.py`, folds in `gpu_folds.py`, everything else in `gpu_rows.py`. Here they are
-gathered and ranked. What a compiler would take long for, or find no registers for, is no seed (`benchmarks/gpu_seeds.py` builds them all)."""
+Sums of products are in `gpu_tensor.py` and `gpu_contractions.py`, folds in `gpu_folds.py`, everything else in
+`gpu_rows.py`. Here they are gathered and ranked. What a compiler would take long for, or find no registers for, is no
+seed (`benchmarks/gpu_seeds.py` builds them all)."""
 
 from __future__ import annotations
 
@@ -55,8 +56,8 @@ def gpu_candidates(trials: Trials, allowed: Set[str] = EXACT) -> list[Opts]:
 
 
 def buildable(s: Scheduled) -> bool:
-    """Whether a compiler is likely to build it soon, without spilling registers; and whether a warp alone does not fill a multiprocessor's
-    shared memory."""
+    """Whether a compiler is likely to build it soon, without spilling registers; and whether a warp alone does not fill
+    a multiprocessor's shared memory."""
     if s.phases:
         return all(buildable(p) for p in s.phases)
     if s.target.kind != "gpu" or not s.opts:
