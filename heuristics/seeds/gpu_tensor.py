@@ -88,11 +88,17 @@ def find_products(kernel: Kernel, target: Target, allowed: Set[str] = ANY) -> li
             exact = found is not None and takes(found, nest.expr.dtype, sides(products(nest.expr)[0], m))
             if found is None or (not exact and "DOWNCONVERT" not in allowed):
                 continue
-            size = prod(extent(a) for a in (m, n, k)) + (0.5 if n is lane else 0.0) - place / PLACES
+            size = prod(extent(a) for a in (m, n, k)) + (0.5 if n is lane else 0.0) + 0.25 * _rows_along(nest, k) - place / PLACES
             if best is None or size > best[0]:
                 best = (size, TensorProduct(nest, found, bool(exact), m, n, k))
         out += [best[1]] if best is not None else []
     return out
+
+
+def _rows_along(nest: Nest, k: Node) -> bool:
+    """Whether every input that is read along `k` is consecutive along it."""
+    found = [load_parts(x)[1] for x in nest.loads if k in axes_of(*load_parts(x)[1])]
+    return all(k in axes_of(i[-1]) for i in found)
 
 
 def tensor_seeds(kernel: Kernel, target: Target, allowed: Set[str] = ANY) -> Iterator[Opts]:
