@@ -85,7 +85,7 @@ def find_products(kernel: Kernel, target: Target, allowed: Set[str] = ANY) -> li
             if lane in (m, n) and n is not lane:
                 continue  # neighbouring threads store neighbours along n
             found = next(iter(fitting_rows(target, nest, m)), None)
-            exact = found is not None and takes(found, nest.expr.dtype, sides(products(nest.expr)[0], m))
+            exact = found is not None and takes(found, nest.expr.dtype, sides(products(nest.expr)[0], m), target)
             if found is None or (not exact and "DOWNCONVERT" not in allowed):
                 continue
             size = prod(extent(a) for a in (m, n, k)) + (0.5 if n is lane else 0.0) + 0.25 * _rows_along(nest, k) - place / PLACES
