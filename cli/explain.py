@@ -71,12 +71,9 @@ def run(args: Namespace) -> int:
     if args.format == "json":
         print(json.dumps(_plain(found, roof) | {"kernels": [c.to_json() for c in code], "model": to_json(model)}, indent=1))
     else:
-<<<<<<< HEAD
         notes: list[str | Text] = [*_code_lines(code), *lines(model)]
-        _print(found, roof, notes, _peak(kernel, device), f"{kernel.name} on {device.name}, {threads} thread{'s' * (threads != 1)}")
-=======
-        _print(found, roof, code, _peak(kernel, device, lossy), f"{kernel.name} on {device.name}, {threads} thread{'s' * (threads != 1)}")
->>>>>>> main
+        peak = _peak(kernel, device, lossy)
+        _print(found, roof, notes, peak, f"{kernel.name} on {device.name}, {threads} thread{'s' * (threads != 1)}")
     return INTERRUPTED if found.interrupted else 0
 
 
