@@ -127,6 +127,16 @@ class Indices(ABC):
         at = known.arg + c + sum(k * asg[name] for k, name in copies)
         return tuple(_HOLDS[op](0, at + lane * i) for i in range(self.width if lane else 1))
 
+    def _alike(self, op: str, base: Node, c: int, lane: int) -> bool:
+        """Whether 0 < (or <=) base + c + lane·i is the same for all lanes i, because the sum for lane 0 steps over whole vectors. Then an
+        access under that mask is one of a whole vector, or none."""
+        whole, step = abs(lane) * self.width, abs(lane)
+        terms, fixed = ix.parts(base)
+        if any(k % whole for k in terms.values()):
+            return False
+        wanted = {("lt", False): 0, ("le", False): -step, ("lt", True): step, ("le", True): 0}.get((op, lane > 0))
+        return wanted is not None and (fixed + c - wanted) % whole == 0
+
     def _compare(self, op: str, x: Node, y: Node, asg: Assignment) -> Val:
         """A comparison of indices; along the lanes it is done in 32 bits against constant lane numbers."""
         b, table = self.b, self.low.ctx.axis_index
@@ -138,6 +148,8 @@ class Indices(ABC):
             return b.op(op, b.const(0), self.join(self.low.scalar(ix.add(base, const(c))), lane, vec))
         if not lane:
             return b.op(op, b.const(0), self.low.scalar(ix.add(base, const(c))))
+        if self.low.sched.target.kind == "gpu" and self._alike(op, base, c, lane):
+            return b.splat(b.op(op, b.const(0), self.low.scalar(ix.add(base, const(c)))), self.width)
         reach = abs(lane) * self.width + 1
         at = ix.minmax("max", const(-reach), ix.minmax("min", const(reach), ix.mul(ix.add(base, const(c)), const(-1))))
         scalar = b.op("cast", self.low.scalar(at), dtype=int32)

@@ -83,11 +83,11 @@ class Lowering:
         ring = self.emitters.ring(self, part, (lo, hi), turning) if turning else None
         with self._iterations(part, lo, hi, init, piece.at) as loop:
             inside = pieces.entered(self.sched, self.scope, part, piece)
-            with self.within(inside, opened={**inside.opened, part.name: part}), self.scalars.bind(part.var, loop.var):
-                with nullcontext() if ring is None else ring.iteration(loop.var):
-                    self._fill(turning)
-                    self.stage([s for s in staged if s.depth == 1])
-                    yield loop
+            turn = nullcontext() if ring is None else ring.iteration(loop.var)
+            with self.within(inside, opened={**inside.opened, part.name: part}), self.scalars.bind(part.var, loop.var), turn:
+                self._fill(turning)
+                self.stage([s for s in staged if s.depth == 1])
+                yield loop
 
     @contextmanager
     def _iterations(self, part: Part, lo: Node, hi: Node, init: Sequence[Val], at: int | None) -> Iterator[Loop]:

@@ -38,7 +38,7 @@ def _rows(nest: Nest, m: Node, target: Target, lossy: bool) -> Iterator[TensorRo
     """The rows that could make a sum of products with `m` along their axis m."""
     operands = sides(products(nest.expr)[0], m)
     for row in available(target):
-        exact = takes(row, nest.expr.dtype, operands)
+        exact = takes(row, nest.expr.dtype, operands, target)
         if exact or (lossy and exact is False):
             yield row
 

@@ -29,8 +29,10 @@ def check_stages(s: Scheduled) -> None:
     if s.group > 1:
         total = sum(p.bytes for p in s.stages.values())
         if total > s.target.shared:
-            each = " and ".join(f"{p.bytes} for {p.buffer.name}{f' in {p.depth} slots' if p.depth > 1 else ''}" for p in s.stages.values())
-            raise OptError(f"STAGE: the tiles take {each} bytes of shared memory; {s.target.name} has {s.target.shared}: use smaller tiles")
+            tiles = " and ".join(f"{p.bytes} for {p.buffer.name}{f' in {p.depth} slots' if p.depth > 1 else ''}" for p in s.stages.values())
+            raise OptError(
+                f"STAGE: the tiles take {tiles} bytes of shared memory; {s.target.name} has {s.target.shared}: use smaller tiles"
+            )
         return
     once = sum(p.bytes for p in s.stages.values() if p.once)
     each = sum(p.bytes for p in s.stages.values() if not p.once)

@@ -30,9 +30,11 @@ def in_slots(o: Opt, plan: StagePlan, sched: Scheduled) -> StagePlan:
     depth = o.fields["depth"]
     assert isinstance(depth, int)
     out = plan if depth == 1 else _ahead(o, plan, sched, depth)
-    # what one copy turns into so many rows goes to as many places of one column
-    turned = bool(out.box) and sorted(out.box)[-1][3] != 1
-    return replace(out, every=(out.chunk or tile_width(out, sched)) if turned and out.swizzle else 1)
+    last = sorted(out.box)[-1] if out.box else None
+    if not out.swizzle or last is None or last[3] == 1:
+        return out
+    # a piece of the buffer is turned into so many rows of one column; pieces beside it go to other chunks
+    return replace(out, every=max(1, min(out.chunk or tile_width(out, sched), last[2] // out.swizzle)))
 
 
 def _ahead(o: Opt, plan: StagePlan, sched: Scheduled, depth: int) -> StagePlan:

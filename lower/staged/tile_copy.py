@@ -17,6 +17,9 @@ from ..lowering import Lowering
 from ..storage import linear_index
 from .swizzle import place
 
+_BLOCK = (8, 4)
+"""Elements along the buffer's last dimension (a sector of 32 bytes) and across it that a warp copies where they are turned."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Bound:
@@ -144,11 +147,27 @@ class TileCopy:
             yield guard
 
     def _coordinates(self, chunk: Val) -> list[Val]:
-        b, out, rest = self.low.b, [], chunk
-        for n in reversed(self.sizes[1:]):
+        """Of a piece, by its number. Neighbours go along the buffer's last dimension; single elements that are turned go in blocks, so
+        that a warp writes some columns of some rows, which lie in different banks, and still reads whole sectors."""
+        b, rest = self.low.b, chunk
+        along, across = _BLOCK
+        if self.stride != 1 and self.width == 1 and self.sizes[1:] and not (self.sizes[-1] % along or self.sizes[-2] % across):
+            near = [b.op("imod", rest, attr=along), b.op("imod", b.op("idiv", rest, attr=along), attr=across)]
+            far = self._dealt(
+                b.op("idiv", rest, attr=along * across), [*self.sizes[:-2], self.sizes[-2] // across, self.sizes[-1] // along]
+            )
+            far[-1] = b.op("add", b.op("mul", far[-1], b.const(along)), near[0])
+            far[-2] = b.op("add", b.op("mul", far[-2], b.const(across)), near[1])
+            return far
+        return self._dealt(rest, self.sizes)
+
+    def _dealt(self, rest: Val, sizes: Sequence[int]) -> list[Val]:
+        """Coordinates, the last varying fastest."""
+        b, out = self.low.b, list[Val]()
+        for n in reversed(sizes[1:]):
             out.append(b.op("imod", rest, attr=n) if n > 1 else b.const(0))
             rest = b.op("idiv", rest, attr=n) if n > 1 else rest
-        return [rest, *reversed(out)] if self.sizes else []
+        return [rest, *reversed(out)] if sizes else []
 
     def _mask(self, guard: Val | None) -> Val | None:
         low, b, mask = self.low, self.low.b, guard

@@ -34,11 +34,15 @@ TOGETHER = (2, 4, 8)
 LEAST = 64
 """Elements of a chunk that is worth a work item."""
 WORK = "work"
+FEW = 32
+"""Results for which one thread each is too little, on a GPU."""
+_WARP, _MOST = 32, 256
 
 
 @lru_cache(maxsize=64)
-def split(kernel: Kernel, o: Opt) -> tuple[Kernel, Kernel]:
-    """(partial results, the rest) of `kernel` with the reduce axis `o.on` cut into `o.amount` chunks."""
+def split(kernel: Kernel, o: Opt, unit: int = 1) -> tuple[Kernel, Kernel]:
+    """(partial results, the rest) of `kernel` with the reduce axis `o.on` cut into `o.amount` chunks, or a few less: each is a multiple of
+    `unit` elements."""
     value = next((v for v in kernel.body if isinstance(v, Value) and any(o.on in (a.arg.name, a.arg.family) for a in v.reduce_axes)), None)
     if value is None or not isinstance(value.expr, Reduce):
         if any(isinstance(i, Fold) for i in kernel.body):
@@ -52,6 +56,7 @@ def split(kernel: Kernel, o: Opt) -> tuple[Kernel, Kernel]:
     if not 2 <= o.amount <= size:
         raise OptError(f"{o}: cut it into 2 to {size} chunks")
     chunk = -(-size // o.amount)
+    chunk = -(-chunk // unit) * unit
     if any(not isinstance(a.arg.extent, int) for a in value.axes):
         raise OptError(f"{o}: {value.name} has a symbolic axis")
     check_work(o, prod((-(-size // chunk), *(a.arg.extent for a in value.axes))) * value.dtype.size)
@@ -115,7 +120,7 @@ def rewrite(r: Rewriting) -> Scheduled:
     kept = next((x for x in r.opts if OPTIONS[x.op].outlives_call(x)), None)
     if kept is not None:
         raise OptError(f"{kept}: the workspace between the phases of {o} is made anew by each call; use one of them")
-    first, second = split(r.kernel, o)
+    first, second = split(r.kernel, o, _unit(r, o))
     value = first.body[0]
     assert isinstance(value, Value)
     chunks = opt("PARALLEL", value.axes[0].arg.name)
@@ -134,8 +139,30 @@ def _second(r: Rewriting, kernel: Kernel) -> Opts:
         return r.apply(kernel, o, r.target)
 
     if r.target.kind == "gpu":
-        return legal_prefix(points(kernel, 128, 1), legal) or ()
+        found = legal_prefix(points(kernel, 128, 1), legal) or ()
+        total = next(v for v in kernel.body if isinstance(v, Value) and isinstance(v.expr, Reduce) and _from_work(v))
+        chunks, few = extent(total.reduce_axes[0]), prod(extent(a) for a in total.axes) <= FEW
+        if few and chunks >= 2 * _WARP:  # one thread would wait for one chunk after the other
+            threads = min(_MOST, 1 << (chunks.bit_length() - 1))
+            found = legal_prefix((opt("GROUP", str(total.reduce_axes[0].arg.name), threads),), legal) or found
+        return found
     return legal_prefix(rows(kernel, r.target, 2, 2 * max(1, r.target.lanes(kernel.outputs[0].dtype.compute)), False), legal) or ()
+
+
+def _from_work(value: Value) -> bool:
+    return any(n.op == "load" and n.arg[0].name == WORK for n in walk(value.body))
+
+
+def _unit(r: Rewriting, o: Opt) -> int:
+    """What chunks are multiples of on a GPU: four rounds of vectors of all the threads that share one, so that no load but the last
+    chunk's is masked; fewer where that would be more than an eighth of a chunk."""
+    axis = next((a for v in r.kernel.body if isinstance(v, Value) for a in v.reduce_axes if o.on in (a.arg.name, a.arg.family)), None)
+    if r.target.kind != "gpu" or axis is None or not isinstance(axis.arg.extent, int):
+        return 1
+    amounts = {x.op: x.amount for x in r.others if x.on in (axis.arg.name, axis.arg.family) and x.op in ("GROUP", "UPCAST")}
+    vector, threads = amounts.get("UPCAST", 1), amounts.get("GROUP", 1)
+    chunk = -(-axis.arg.extent // o.amount)
+    return next((n for n in (4 * threads * vector, threads * vector, vector) if 8 * n <= chunk), 1)
 
 
 def propose(near: Neighbourhood) -> Iterator[Opts]:

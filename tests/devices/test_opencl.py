@@ -64,6 +64,18 @@ def test_a_kernel_of_groups(device: OpenClDevice) -> None:
     assert (b == 2 * a).all()
 
 
+def test_tiles_in_two_slots(device: OpenClDevice) -> None:
+    kernel = kernels.make("matmul", {"m": 33, "n": 37, "k": 200})
+    cuts = [opt("PARALLEL", "m"), opt("LOCAL", "m", 4), opt("LOCAL", "n", 8), opt("UPCAST", "n", 4), opt("TILE", "k", 16)]
+    stages = [opt("STAGE", x, at="k", depth=2, order=order) for x, order in (("a", "panel"), ("b", "row"))]
+    made = render(lower(apply(kernel, [*cuts, *stages], device.target)), device.target)
+    inputs = generate(kernel, {}, 3)
+    outputs = {b.name: np.zeros(shape(b, kernel, {}), np.float32) for b in kernel.outputs}
+    call(device, made, [*inputs.values(), *outputs.values()])
+    for name, want in expectations(kernel, inputs, {}).items():
+        assert check(want, outputs[name].ctypes.data).ok
+
+
 def test_phases_share_a_workspace_and_threads_share_group_memory(device: OpenClDevice) -> None:
     text = """
 __kernel void k_p0(__global const float *a, __global float *b, __global uchar *work) {

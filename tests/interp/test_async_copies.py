@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from cuda_build import needs_cxx, needs_nvdisasm, needs_nvrtc
 from group_mutants import found, place_of
-from group_programs import param, shared
+from group_programs import STEPS, THREADS, TILE, WIDE, param, ring, shared
 from tilewright import targets
 from tilewright.devices.cuda import nvrtc, sass
 from tilewright.devices.cuda.host import run_on_host
@@ -26,49 +26,6 @@ from tilewright.program.verify import verify
 from tilewright.renderers import render
 
 pytestmark = pytest.mark.many
-
-THREADS, WIDE, STEPS = 32, 4, 6
-TILE = THREADS * WIDE
-
-
-def ring(depth: int = 3, wait: int | None = None, slots: int | None = None, ahead: int | None = None, mask: bool = False) -> Program:
-    """y[t] = Σ over steps of x[step, (t + 1) % threads] of tiles of 32 × 4 elements that go through a ring of `depth` slots in shared
-    memory, a neighbour reading what a thread has copied; faults by the other arguments. `mask`: the second half of a tile is zeros."""
-    slots = depth if slots is None else slots
-    ahead = depth - 1 if ahead is None else ahead
-    b = Builder(expand=False)
-
-    def fill(step, guard=None):
-        slot = b.op("mul", b.op("imod", step, attr=slots), b.const(TILE))
-        at = b.op("mul", thread, b.const(WIDE))
-        to = shared(0, align=16)
-        copy = AsyncCopy(to, param(0, align=16), WIDE)
-        source = b.op("add", b.op("mul", step, b.const(TILE)), at)
-        b.copy_async(copy, b.op("add", slot, at), source, b.op("lt", thread, b.const(THREADS // 2)) if mask else None)
-
-    with b.phase(const(1), (), THREADS) as phase:
-        thread = phase.thread
-        assert thread is not None
-        for j in range(depth - 1):
-            fill(b.const(j))
-            b.commit()
-        with b.loop("k", b.const(0), b.const(STEPS), 1, [b.const(0.0, float32)]) as loop:
-            b.wait(depth - 2 if wait is None else wait)
-            b.barrier()
-            later = b.op("add", loop.var, b.const(ahead))
-            with b.when(b.op("lt", later, b.const(STEPS))):
-                fill(later)
-            b.commit()
-            slot = b.op("mul", b.op("imod", loop.var, attr=slots), b.const(TILE))
-            other = b.op("mul", b.op("imod", b.op("add", thread, b.const(1)), attr=THREADS), b.const(WIDE))
-            v = b.load(shared(0, align=16), b.op("add", slot, other), WIDE)
-            total = loop.carried[0]
-            for i in range(WIDE):
-                total = b.op("add", total, b.extract(v, i))
-            loop.yields = [total]
-        b.store(param(1), thread, loop.results[0])
-    params = (Param("x", float32, (STEPS * TILE,), "in"), Param("y", float32, (THREADS,), "out"))
-    return Program("ring", params, (), [phase], shared=slots * TILE * 4, align=16)
 
 
 def data() -> tuple[np.ndarray, np.ndarray]:

@@ -65,8 +65,17 @@ def conv2d(choose: Choose) -> tuple[dict[str, int], Opts]:
     return shape, (opt("LOCAL", "ow", 4), opt("LOCAL", "oc", 4), *stages)
 
 
+def tensor_cores(choose: Choose) -> tuple[dict[str, int], Opts]:
+    shape = {"m": 64, "n": 64, "k": _one(choose, 80, 160)}
+    row = opt("TC", "acc", m="m", n="n", k="k", row="mma.m16n8k16.f16")
+    cuts = [opt("LOCAL", "m", 2), opt("LOCAL", "n", 2), opt("UPCAST", "m", 32), opt("UPCAST", "n", 32), opt("TILE", "k", 32)]
+    depth = 2 + choose(3)
+    return shape, (row, *cuts, *(opt("STAGE", x, at="k", order="row", depth=depth, swizzle=4 * choose(2)) for x in "ab"))
+
+
 DRAWN: dict[str, Callable[[Choose], tuple[dict[str, int], Opts]]] = {
     "matmul": matmul, "batched_matmul": batched, "attention": attention, "conv2d": conv2d,
+    "matmul by tensor cores": tensor_cores,
 }  # fmt: skip
 
 
@@ -76,7 +85,8 @@ def cases(name: str, count: int, some: tuple[str, ...]) -> list[tuple[Any, Opts,
     rng = random.Random(name)
     for _ in range(40 * count):
         shape, opts = DRAWN[name](rng.randrange)
-        kernel, target = kernels.make(name, shape, rng.choice(("float32", "float32", "float16"))), targets.named(rng.choice(some))
+        dtype = "float16" if name.endswith("cores") else rng.choice(("float32", "float32", "float16"))
+        kernel, target = kernels.make(name.split()[0], shape, dtype), targets.named(rng.choice(some))
         try:
             lower(apply(kernel, opts, target))
         except OptError:
