@@ -76,19 +76,12 @@ def steps(args: argparse.Namespace) -> list[Step]:
     ]
     smoke = ["--smoke", "--trials", "1"] if args.smoke else []
     limits = [sys.executable, str(ROOT / "benchmarks" / "gpu_limits.py"), "--device", args.device, *smoke[:1]]
-    golden = ROOT / "benchmarks" / "gpu_golden.py"
+    golden = (sys.executable, str(ROOT / "benchmarks" / "gpu_golden.py"))
     tests = ["tests/devices", "tests/measure", "tests/targets", "tests/lower"]
     found = [
         Step("look", "the GPU, its driver and what is installed", (*limits, "--look"), 10, 60),
         Step("tests", "the tests that need a GPU", (sys.executable, "-m", "pytest", "-q", "-m", "gpu", *tests), 60, 240),
-        Step(
-            "golden",
-            "bits of every helper",
-            (sys.executable, str(golden), "--device", args.device),
-            10,
-            90,
-            str(golden),
-        ),
+        Step("golden", "bits of every helper", (*golden, "--device", args.device), 20, 120, golden[1]),
         Step("limits", "bandwidths, launches, peaks", tuple(limits), 20, 90),
     ]
     once = ["--seeds-only", "--rounds", "5", *smoke, "--beside", "cublas", "copy"]
