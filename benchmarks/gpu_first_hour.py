@@ -191,15 +191,9 @@ def keep(folder: Path, run: StepRun, state: StepFile) -> Path:
     shown = next((r for r in state.runs["look"].rows if "gpu" in r), {}) if "look" in state.runs else {}
     place = folder / slug(str(shown.get("gpu", "unknown")))
     place.mkdir(parents=True, exist_ok=True)
-    if run.rows or run.status != "ok":
-        data = {
-            "step": run.name,
-            "device": shown,
-            "versions": about(),
-            **{k: v for k, v in asdict(run).items() if k != "name"},
-        }
-        data["command"] = " ".join(_shown(w) for w in run.command)
-        (place / f"{run.name}.json").write_text(json.dumps(data, indent=1) + "\n")
+    data = {"step": run.name, "device": shown, "versions": about(), **{k: v for k, v in asdict(run).items() if k != "name"}}
+    data["command"] = " ".join(_shown(w) for w in run.command)
+    (place / f"{run.name}.json").write_text(json.dumps(data, indent=1) + "\n")
     ended = {n: {"status": r.status, "seconds": r.seconds, "why": _why(r)} for n, r in state.runs.items()}
     summary = {"device": shown, "spent_s": round(state.spent, 1), "steps": ended}
     (place / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
