@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class GpuCase:
-    """One kernel. `beside`: 'cublas', 'copy' (the GPU's own copy bandwidth), 'torch' (eager PyTorch: FlashAttention, cuDNN), 'inductor'
-    (PyTorch's compiled form: Triton)."""
+    """One kernel. `beside`: 'cublas', 'copy' (the GPU's own copy bandwidth), 'torch' (eager PyTorch: FlashAttention,
+    cuDNN), 'inductor' (PyTorch's compiled form: Triton). `allow`: effects that the search may use, as `tune run
+    --allow` has them: FlashAttention's probabilities are of 16 bits too."""
 
     name: str
     group: str
@@ -17,6 +18,7 @@ class GpuCase:
     shape: Mapping[str, int]
     dtype: str
     beside: tuple[str, ...]
+    allow: tuple[str, ...] = ()
 
 
 def _product(group: str, dtype: str, m: int, n: int, k: int) -> GpuCase:
@@ -29,20 +31,33 @@ def _row(kernel: str, dtype: str = "float32", **shape: int) -> GpuCase:
 
 def _attention(kernel: str, d: int, s: int) -> GpuCase:
     shape = {"b": 4, "h": 16, "s": s, "d": d}
-    return GpuCase(f"{kernel}-d{d}", "attention", kernel, shape, "bfloat16", ("torch",))
+    return GpuCase(f"{kernel}-d{d}", "attention", kernel, shape, "bfloat16", ("torch",), ("downconvert",))
 
 
 def _conv(dtype: str, n: int, c: int, size: int, kh: int = 3, stride: int = 1) -> GpuCase:
-    shape = {"n": n, "c": c, "h": size, "w": size, "oc": c, "kh": kh, "kw": kh, "stride": stride, "pad": kh // 2, "groups": 1}
+    shape = {
+        "n": n,
+        "c": c,
+        "h": size,
+        "w": size,
+        "oc": c,
+        "kh": kh,
+        "kw": kh,
+        "stride": stride,
+        "pad": kh // 2,
+        "groups": 1,
+    }
     return GpuCase(f"conv2d-{dtype}-c{c}-{size}-k{kh}", "conv", "conv2d", shape, dtype, ("torch",))
 
 
+SKINNY = ((16, 8192, 8192), (64, 8192, 8192), (256, 8192, 8192), (8192, 64, 8192), (512, 512, 65536))
+ODD = ((4095, 4095, 4095), (1000, 3000, 2000), (4104, 4104, 4104), (3333, 1111, 2222))
 CASES = (
     _product("fp32", "float32", 4096, 4096, 4096),
     _product("bf16", "bfloat16", 8192, 8192, 8192),
     _product("bf16", "bfloat16", 4096, 4096, 4096),
-    *(_product("skinny", "bfloat16", *mnk) for mnk in ((16, 8192, 8192), (64, 8192, 8192), (256, 8192, 8192), (8192, 64, 8192), (512, 512, 65536))),
-    *(_product("odd", "bfloat16", *mnk) for mnk in ((4095, 4095, 4095), (1000, 3000, 2000), (4104, 4104, 4104), (3333, 1111, 2222))),
+    *(_product("skinny", "bfloat16", *mnk) for mnk in SKINNY),
+    *(_product("odd", "bfloat16", *mnk) for mnk in ODD),
     _product("odd", "float32", 4095, 4095, 4095),
     *(_row(k) for k in ("softmax", "layernorm", "rmsnorm", "gelu", "add", "transpose", "sum_rows", "sum_cols")),
     _row("sum_all", n=1 << 26),

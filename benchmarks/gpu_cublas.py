@@ -1,7 +1,8 @@
 """cuBLAS by ctypes: products of row-major matrices, timed in turns with an executable of ours on the same buffers.
 
-The library comes from the pip package nvidia-cublas or from a toolkit. Numbers of types and modes are those of library_types.h and
-cublas_api.h (NVIDIA's "cuBLAS Library User Guide", cublasGemmEx). TF32 is off: float32 is float32."""
+The library comes from the pip package nvidia-cublas or from a toolkit. Numbers of types and modes are those of
+library_types.h and cublas_api.h (NVIDIA's "cuBLAS Library User Guide", cublasGemmEx). TF32 is off: float32 is
+float32."""
 
 from __future__ import annotations
 
@@ -44,7 +45,25 @@ class CuBlas:
             one, zero = ctypes.byref(self._one), ctypes.byref(self._zero)
             # cuBLAS has columns where we have rows: Cᵀ = Bᵀ · Aᵀ
             status = self._lib.cublasGemmEx(
-                self._handle, 0, 0, n, m, k, one, b, kind, n, a, kind, k, zero, c, kind, n, _COMPUTE_32F, _DEFAULT_ALGORITHM
+                self._handle,
+                0,
+                0,
+                n,
+                m,
+                k,
+                one,
+                b,
+                kind,
+                n,
+                a,
+                kind,
+                k,
+                zero,
+                c,
+                kind,
+                n,
+                _COMPUTE_32F,
+                _DEFAULT_ALGORITHM,
             )
             self._check(status, "cublasGemmEx")
 
@@ -59,7 +78,11 @@ def library() -> Any:
     """cuBLAS, loaded. Raises DeviceError where it is missing."""
     folders = [p / "lib" for p in nvrtc.packages()] + [p.parent / "cublas" / "lib" for p in nvrtc.packages()]
     folders += [h / "lib64" for h in nvrtc.toolkits()]
-    for path in (*(str(f) for d in folders for f in sorted(d.glob("libcublas.so.*"), reverse=True)), "libcublas.so.13", "libcublas.so.12"):
+    for path in (
+        *(str(f) for d in folders for f in sorted(d.glob("libcublas.so.*"), reverse=True)),
+        "libcublas.so.13",
+        "libcublas.so.12",
+    ):
         try:
             for companion in sorted(os.scandir(os.path.dirname(path)), key=lambda f: f.name) if os.path.isabs(path) else ():
                 if companion.name.startswith("libcublasLt.so."):
@@ -71,8 +94,8 @@ def library() -> Any:
 
 
 def beside(device: CudaDevice, ours: Any, arrays: Sequence[Any], dtype: str, rounds: int) -> dict[str, Any]:
-    """Our product and cuBLAS' in turns, on random a (m, k) and b (k, n): medians, the ratio of each round, and how the outputs differ.
-    `ours`: a loaded executable. Raises DeviceError without cuBLAS."""
+    """Our product and cuBLAS' in turns, on random a (m, k) and b (k, n): medians, the ratio of each round, and how
+    the outputs differ. `ours`: a loaded executable. Raises DeviceError without cuBLAS."""
     a, b = arrays
     (m, k), n = a.shape, b.shape[1]
     session, memory = device._open(), device.memory()

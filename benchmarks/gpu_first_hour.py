@@ -1,18 +1,21 @@
-"""The first hour with an NVIDIA GPU: install, test, record, measure and tune, without a network, in calls of some minutes.
+"""The first hour with an NVIDIA GPU: install, test, record, measure and tune, without a network, in calls of some
+minutes.
 
     scripts/gpu_first_hour.sh [--for 540] [--wheels FOLDER] [--results FOLDER] [--dry-run]
 
-Steps, in order: what is missing is installed from a folder of wheels; the tests that need a GPU run; the bits that every helper of CUDA text
-gives on random operands are recorded; limits are measured (copy bandwidth, launches, FMA and tensor peaks, L2); seed schedules are set
-beside cuBLAS, PyTorch and copy bandwidth; then the table of kernels is tuned. All of it takes at most --total seconds (25 minutes). A call
-begins no step that its own --for seconds have no room for, and the next call goes on: call it until it says that all is done (exit code 0;
-75 while something is left). A step that fails is recorded, and the next one goes on.
+Steps, in order: what is missing is installed from a folder of wheels; the tests that need a GPU run; the bits that
+every helper of CUDA text gives on random operands are recorded; limits are measured (copy bandwidth, launches, FMA
+and tensor peaks, L2); seed schedules are set beside cuBLAS, PyTorch and copy bandwidth; then the table of kernels is
+tuned. All of it takes at most --total seconds (25 minutes). A call begins no step that its own --for seconds have no
+room for, and the next call goes on: call it until it says that all is done (exit code 0; 75 while something is left).
+A step that fails is recorded, and the next one goes on.
 
-`FOLDER/GPU/STEP.json` holds what each step measured: its rows, the device, versions, clocks before and after, date and command;
-`FOLDER/GPU/summary.json` how each ended. What is done is remembered in --state. --again STEP: forget that a step is done.
+`FOLDER/GPU/STEP.json` holds what each step measured: its rows, the device, versions, clocks before and after, date
+and command; `FOLDER/GPU/summary.json` how each ended. What is done is remembered in --state. --again STEP: forget
+that a step is done.
 
---wheels: default $TILEWRIGHT_WHEELS, else the folder `wheels` beside the checkout. --torch: an interpreter that has PyTorch, default this
-one. --device FILE.py:FACTORY with --smoke tries the script itself without a GPU."""
+--wheels: default $TILEWRIGHT_WHEELS, else the folder `wheels` beside the checkout. --torch: an interpreter that has
+PyTorch, default this one. --device FILE.py:FACTORY with --smoke tries the script itself without a GPU."""
 
 from __future__ import annotations
 
@@ -56,13 +59,21 @@ TUNED = (
     "layernorm-float32", "gelu-float32", "sum_all-float32", "transpose-float32", "attention-d128", "conv2d-bfloat16-c128",
 )  # fmt: skip
 """Cases that are tuned, the most important first; the others follow while there is time."""
-_TUNING_S = 30
+_TUNING_S, _BESIDE_S = 30, 35
+"""Seconds of a search, and of the comparisons after it."""
 _ASK = "name,driver_version,clocks.sm,clocks.mem,clocks.max.sm,temperature.gpu,power.draw,power.limit,memory.used,memory.total"
 
 
 def steps(args: argparse.Namespace) -> list[Step]:
     """Everything there is to do, in order."""
-    bench = [sys.executable, str(ROOT / "benchmarks" / "gpu_vs_cublas.py"), "--device", args.device, "--torch", args.torch]
+    bench = [
+        sys.executable,
+        str(ROOT / "benchmarks" / "gpu_vs_cublas.py"),
+        "--device",
+        args.device,
+        "--torch",
+        args.torch,
+    ]
     smoke = ["--smoke", "--trials", "1"] if args.smoke else []
     limits = [sys.executable, str(ROOT / "benchmarks" / "gpu_limits.py"), "--device", args.device, *smoke[:1]]
     golden = ROOT / "benchmarks" / "gpu_golden.py"
@@ -70,21 +81,39 @@ def steps(args: argparse.Namespace) -> list[Step]:
     found = [
         Step("look", "the GPU, its driver and what is installed", (*limits, "--look"), 10, 60),
         Step("tests", "the tests that need a GPU", (sys.executable, "-m", "pytest", "-q", "-m", "gpu", *tests), 60, 240),
-        Step("golden", "bits of every helper", (sys.executable, str(golden), "--device", args.device), 10, 90, str(golden)),
+        Step(
+            "golden",
+            "bits of every helper",
+            (sys.executable, str(golden), "--device", args.device),
+            10,
+            90,
+            str(golden),
+        ),
         Step("limits", "bandwidths, launches, peaks", tuple(limits), 20, 90),
     ]
-    once = ["--seeds-only", "--rounds", "5", *smoke]
-    found += [Step(f"seeds-{g}", f"seeds of {g}", (*bench, *once, "--only", g), 30, 120) for g in GROUPS]
+    once = ["--seeds-only", "--rounds", "5", *smoke, "--beside", "cublas", "copy"]
+    # attention and convolution have nothing but PyTorch to be set beside
+    found += [
+        Step(
+            f"seeds-{g}",
+            f"seeds of {g}",
+            (*bench, *once, *(["torch"] if g in ("attention", "conv") else []), "--only", g),
+            40,
+            120,
+        )
+        for g in GROUPS
+    ]
     names = [c.name for part in TUNED for c in CASES if c.name.startswith(part)]
     names += [c.name for c in CASES if c.name not in names]
-    tune = ["--budget", f"{args.tuning:.0f}s", *smoke]
-    expected = args.tuning + 20
+    tune = ["--budget", f"{args.tuning:.0f}s", *smoke, "--beside", "cublas", "copy", "torch"]
+    expected = args.tuning + _BESIDE_S
     found += [Step(f"tune-{n}", f"tune {n}", (*bench, *tune, "--only", n), expected, 3 * expected) for n in names]
     return [s for s in found if not args.only or any(s.name.startswith(o) for o in args.only)]
 
 
 def install(wheels: Path, site: Path) -> list[str]:
-    """Put Tilewright (a link) and what is missing of `wheels` into `site`; what failed. A wheel whose package is there already is left."""
+    """Put Tilewright (a link) and what is missing of `wheels` into `site`; what failed. A wheel whose package is
+    there already is left."""
     site.mkdir(parents=True, exist_ok=True)
     link = site / "tilewright"
     if not link.exists():
@@ -156,7 +185,11 @@ def about() -> dict[str, str]:
             found[name] = version(name)
         except PackageNotFoundError:
             continue
-    commit = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=False).stdout
+    words = ["git", "-C", str(ROOT), "rev-parse", "--short=12", "HEAD"]
+    try:
+        commit = subprocess.run(words, capture_output=True, text=True, check=False).stdout
+    except OSError:  # no git there
+        commit = ""
     return {"python": platform.python_version(), "system": platform.platform(), "commit": commit.strip(), **found}
 
 
@@ -166,7 +199,12 @@ def keep(folder: Path, run: StepRun, state: StepFile) -> Path:
     place = folder / slug(str(shown.get("gpu", "unknown")))
     place.mkdir(parents=True, exist_ok=True)
     if run.rows or run.status != "ok":
-        data = {"step": run.name, "device": shown, "versions": about(), **{k: v for k, v in asdict(run).items() if k != "name"}}
+        data = {
+            "step": run.name,
+            "device": shown,
+            "versions": about(),
+            **{k: v for k, v in asdict(run).items() if k != "name"},
+        }
         data["command"] = " ".join(_shown(w) for w in run.command)
         (place / f"{run.name}.json").write_text(json.dumps(data, indent=1) + "\n")
     ended = {n: {"status": r.status, "seconds": r.seconds, "why": _why(r)} for n, r in state.runs.items()}
@@ -199,7 +237,12 @@ def arguments() -> argparse.ArgumentParser:
     p.add_argument("--for", dest="call", type=float, default=540.0, metavar="SECONDS", help="of this call (default 540)")
     p.add_argument("--total", type=float, default=1500.0, metavar="SECONDS", help="of all calls (default 1500)")
     p.add_argument("--tuning", type=float, default=_TUNING_S, metavar="SECONDS", help=f"of each search (default {_TUNING_S})")
-    p.add_argument("--wheels", type=Path, default=Path(os.environ.get("TILEWRIGHT_WHEELS", ROOT.parent / "wheels")), metavar="FOLDER")
+    p.add_argument(
+        "--wheels",
+        type=Path,
+        default=Path(os.environ.get("TILEWRIGHT_WHEELS", ROOT.parent / "wheels")),
+        metavar="FOLDER",
+    )
     p.add_argument("--results", type=Path, default=ROOT / "results", metavar="FOLDER")
     p.add_argument("--state", type=Path, default=ROOT / "build" / "gpu_first_hour" / "state.json", metavar="FILE")
     p.add_argument("--device", default="cuda")
@@ -233,7 +276,10 @@ def main(given: list[str] | None = None) -> int:
 
     def told(run: StepRun) -> None:
         place = keep(args.results, run, state)
-        print(f"{run.name}: {run.status} in {run.seconds:.0f} s {_why(run)[:200]}  [{place.name}/{run.name}.json]", flush=True)
+        print(
+            f"{run.name}: {run.status} in {run.seconds:.0f} s {_why(run)[:200]}  [{place.name}/{run.name}.json]",
+            flush=True,
+        )
 
     finished = play(todo, state, args.call, args.total, environment(site), told, clocks)
     ends: Mapping[str, int] = {s: sum(r.status == s for r in state.runs.values()) for s in ("ok", "failed", "timeout", "left out")}

@@ -2,9 +2,10 @@
 
     python benchmarks/gpu_limits.py [--device cuda] [--look] [--smoke]
 
-`limits` are those of `tune devices --probe`. `l2`: bytes a second of copies whose two arrays are together so large. `launch`: seconds of
-an empty kernel among many, and of this program for giving one to the GPU. `tensor`: operations a second of mma.sync on random operands
-(a product and its addition are two), from registers, by two groups of eight warps on each multiprocessor. --look: only say what is here."""
+`limits` are those of `tune devices --probe`. `l2`: bytes a second of copies whose two arrays are together so large.
+`launch`: seconds of an empty kernel among many, and of this program for giving one to the GPU. `tensor`: operations a
+second of mma.sync on random operands (a product and its addition are two), from registers, by two groups of eight
+warps on each multiprocessor. --look: only say what is here."""
 
 from __future__ import annotations
 
@@ -33,8 +34,9 @@ TENSOR = {
     "tf32": ("m16n8k8.row.col.f32.tf32.tf32.f32", 8, 4, 2, "f", 0x007FFFFF, 0x3F800000),
     "s8": ("m16n8k32.row.col.s32.s8.s8.s32", 32, 4, 2, "r", 0xFFFFFFFF, 0),
 }
-"""mma.sync by type of operands (PTX ISA, "Matrix multiply-accumulate operation using mma instruction"): its form, k, registers of A and of
-B, the constraint of the accumulator, and the bits of an operand's word that are random and set: numbers of [1, 2) with random signs."""
+"""mma.sync by type of operands (PTX ISA, "Matrix multiply-accumulate operation using mma instruction"): its form, k,
+registers of A and of B, the constraint of the accumulator, and the bits of an operand's word that are random and set:
+numbers of [1, 2) with random signs."""
 
 
 def tensor_text(kind: str) -> str:
@@ -53,7 +55,8 @@ def tensor_text(kind: str) -> str:
     for (int k = 0; k < {_STEPS}; k++) {{
 #pragma unroll
         for (int c = 0; c < {_CHAINS}; c++)
-            asm volatile("mma.sync.aligned.{form} {{%0, %1, %2, %3}}, {{{operands}}}, {{{second}}}, {{%0, %1, %2, %3}};" : {sums} : {given});
+            asm volatile("mma.sync.aligned.{form} {{%0, %1, %2, %3}}, {{{operands}}}, {{{second}}}, {{%0, %1, %2, %3}};"
+                         : {sums} : {given});
     }}
     float total = 0;
     for (int c = 0; c < {_CHAINS}; c++) for (int i = 0; i < 4; i++) total += d[c][i];
@@ -65,7 +68,15 @@ def tensor_text(kind: str) -> str:
 def seconds(device: CudaDevice, name: str, text: str, arrays: list[int], groups: int, repeats: int = 50) -> float:
     """The shortest of some calls of `NAME_p0` of a text."""
     signature = Signature(
-        name, tuple(Param(f"b{i}", float32, (1,), "inout") for i in range(len(arrays))), (), (const(groups),), 0, 0, (_THREADS,), 0, 16
+        name,
+        tuple(Param(f"b{i}", float32, (1,), "inout") for i in range(len(arrays))),
+        (),
+        (const(groups),),
+        0,
+        0,
+        (_THREADS,),
+        0,
+        16,
     )
     exe = device.load(device.build(Source(text, "cuda", device.target, signature)), signature, 1)
     try:
@@ -86,7 +97,11 @@ def rows(device: CudaDevice, smoke: bool) -> Iterator[dict[str, Any]]:
     arrays = [memory.alloc(64 << 10 if smoke else 64 * _MIB) for _ in range(2)]
     try:
         empty = 'extern "C" __global__ void __launch_bounds__(256) empty_p0(float* b0) {}'
-        yield {"what": "launch", "seconds": seconds(device, "empty", empty, arrays[:1], 1), "host_s": _launching(device, arrays[:1])}
+        yield {
+            "what": "launch",
+            "seconds": seconds(device, "empty", empty, arrays[:1], 1),
+            "host_s": _launching(device, arrays[:1]),
+        }
         for size in (4 << 10,) if smoke else tuple(m * _MIB for m in (4, 8, 16, 32, 64, 128)):
             took = seconds(device, "copy", probe.stream("copy", size // 2 // 16), arrays, 4 if smoke else 8 * target.cores)
             yield {"what": "l2", "bytes": size, "bytes_s": size / took}

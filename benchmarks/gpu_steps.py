@@ -1,5 +1,5 @@
-"""Steps that are done once, over several calls of a script: what is done is written down, a step that fails is too, and the next one
-goes on. Used by `gpu_first_hour.py`."""
+"""Steps that are done once, over several calls of a script: what is done is written down, a step that fails is too,
+and the next one goes on. Used by `gpu_first_hour.py`."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _GRACE_S = 5.0
 
 @dataclass(frozen=True)
 class Step:
-    """A command that prints JSON lines. `expected`: seconds that it usually takes; `limit`: after which it is ended; `needs`: a
-    file that it cannot do without."""
+    """A command that prints JSON lines. `expected`: seconds that it usually takes; `limit`: after which it is ended;
+    `needs`: a file that it cannot do without."""
 
     name: str
     title: str
@@ -36,8 +36,8 @@ class Step:
 
 @dataclass(frozen=True)
 class StepRun:
-    """How a step ended: 'ok', 'failed', 'timeout', 'cut', or 'left out' for want of time. `rows`: the JSON objects that it printed;
-    `tail`: the last lines of everything else."""
+    """How a step ended: 'ok', 'failed', 'timeout', 'cut', or 'left out' for want of time. `rows`: the JSON objects
+    that it printed; `tail`: the last lines of everything else."""
 
     name: str
     status: str
@@ -52,7 +52,8 @@ class StepRun:
 
 
 class StepFile:
-    """What is done, in a file of JSON that each step replaces whole: a call that is killed loses the step under way only."""
+    """What is done, in a file of JSON that each step replaces whole: a call that is killed loses the step under way
+    only."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -87,9 +88,9 @@ def play(
     look: Callable[[], dict[str, Any]] = dict,
     clock: Callable[[], float] = time.monotonic,
 ) -> bool:
-    """Do what is not done, for at most `call_s` seconds now and `total_s` over all calls; whether everything is done or left out for
-    want of the total. A step begins only where the time it is expected to take is left; `told` hears of each; `look` is asked for the
-    device's clocks before and after."""
+    """Do what is not done, for at most `call_s` seconds now and `total_s` over all calls; whether everything is done
+    or left out for want of the total. A step begins only where the time it is expected to take is left; `told` hears
+    of each; `look` is asked for the device's clocks before and after."""
     begin, before = clock(), state.spent
     for step in steps:
         if state.done(step):
@@ -138,7 +139,18 @@ def carry_out(step: Step, limit: float, env: Mapping[str, str], look: Callable[[
         _ended(process)
         raise
     rows, rest = parted(text)
-    return StepRun(step.name, status, round(time.monotonic() - begin, 1), process.returncode, rows, rest, step.command, date, seen, look())
+    return StepRun(
+        step.name,
+        status,
+        round(time.monotonic() - begin, 1),
+        process.returncode,
+        rows,
+        rest,
+        step.command,
+        date,
+        seen,
+        look(),
+    )
 
 
 def _ended(process: subprocess.Popen[str]) -> str:

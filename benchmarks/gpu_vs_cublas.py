@@ -1,16 +1,19 @@
-"""On an NVIDIA GPU: each kernel tuned from an empty cache, beside cuBLAS, the GPU's own copy, PyTorch (FlashAttention, cuDNN) and Triton.
+"""On an NVIDIA GPU: each kernel tuned from an empty cache, beside cuBLAS, the GPU's own copy, PyTorch
+(FlashAttention, cuDNN) and Triton.
 
     python benchmarks/gpu_vs_cublas.py [--only fp32 bf16 skinny odd rows attention conv] [--budget 120s] [--seeds-only] [--torch PYTHON]
 
-`ratio` is above 1 where ours is faster: the median over rounds of cuBLAS' time over ours on the same buffers in turns (no TF32); of our
-compulsory bytes a second over those of the copy kernel, measured right before and after; of PyTorch's time over ours in turns, each in
-a process of its own (`tilewright.measure.rival`). Triton is what PyTorch's compiler makes. Data are random. `to_95_s`: seconds from an
-empty cache to 95 % of the speed that the search ended with; `measured_per_second`: valid measurements a second.
+`ratio` is above 1 where ours is faster: the median over rounds of cuBLAS' time over ours on the same buffers in turns
+(no TF32); of our compulsory bytes a second over those of the copy kernel, measured right before and after; of
+PyTorch's time over ours in turns, each in a process of its own (`tilewright.measure.rival`). Triton is what PyTorch's
+compiler makes. Data are random. `to_95_s`: seconds from an empty cache to 95 % of the speed that the search ended
+with; `measured_per_second`: valid measurements a second.
 
-cuBLAS comes from the pip package nvidia-cublas or a toolkit, through ctypes. --torch: an interpreter that has PyTorch, default this one.
-What is missing is named in the row (`missing`). --only: groups, or parts of names; --seeds-only: the seed schedule, no tuning; --smoke:
-the kernels' small odd shapes, to try the benchmark itself. One JSON line a kernel, then one a group: the geometric mean. Exit code 3
-where there is no GPU."""
+cuBLAS comes from the pip package nvidia-cublas or a toolkit, through ctypes. --torch: an interpreter that has
+PyTorch, default this one. What is missing is named in the row (`missing`). --only: groups, or parts of names;
+--seeds-only: the seed schedule, no tuning; --smoke: the kernels' small odd shapes, to try the benchmark itself;
+--beside: only these of cublas, copy, torch, inductor. One JSON line a kernel, then one a group: the geometric mean.
+Exit code 3 where there is no GPU."""
 
 from __future__ import annotations
 
@@ -43,6 +46,7 @@ from tilewright.plan.remote import Copying
 from tilewright.search import Result
 
 BURST = 10
+BESIDE = ("cublas", "copy", "torch", "inductor")
 NEAR = 0.95
 
 
@@ -55,11 +59,12 @@ def search(device: CudaDevice, case: GpuCase, args: argparse.Namespace) -> tuple
     with tempfile.TemporaryDirectory() as folder:
         cache = Path(folder) / "cache.db"
         result = tilewright.tune(
-            case.kernel, shape=case.shape, dtype=case.dtype, device=device, budget=args.budget, trials=args.trials, cache=cache
-        )
+            case.kernel, shape=case.shape, dtype=case.dtype, device=device, budget=args.budget, trials=args.trials, cache=cache,
+            allow=case.allow,
+        )  # fmt: skip
     if result.t_min is None:
         raise DeviceError(f"{case.name}: {result.message}")
-    share = peak_share(result, args.device)
+    share = peak_share(result, args.device, bool(case.allow))
     told = {
         "tuning_seconds": round(result.seconds, 1),
         "to_95_s": near(result),
@@ -117,7 +122,11 @@ def copying(device: CudaDevice, kernel: Any, ours: Any, rounds: int) -> dict[str
     whole.run(pointers)
     medians = sorted(sorted(whole.time([pointers], (), BURST))[BURST // 2] for _ in range(rounds))
     limit, median, nbytes = max(before, copy()), medians[rounds // 2], cost(kernel, {}).bytes
-    return {"ratio": round(nbytes / median / limit, 3), "gbytes_s": round(nbytes / median / 1e9, 1), "copy_gbytes_s": round(limit / 1e9, 1)}
+    return {
+        "ratio": round(nbytes / median / limit, 3),
+        "gbytes_s": round(nbytes / median / 1e9, 1),
+        "copy_gbytes_s": round(limit / 1e9, 1),
+    }
 
 
 def _empty(buffer: Any, kernel: Any) -> Any:
@@ -129,13 +138,20 @@ def _empty(buffer: Any, kernel: Any) -> Any:
 
 def row(device: CudaDevice, case: GpuCase, args: argparse.Namespace, about: Mapping[str, Any]) -> dict[str, Any]:
     """One line: the search, and whatever it can be set beside."""
-    out = {"name": case.name, "group": case.group, "kernel": case.kernel, "shape": dict(case.shape), "dtype": case.dtype, **about}
+    out = {
+        "name": case.name,
+        "group": case.group,
+        "kernel": case.kernel,
+        "shape": dict(case.shape),
+        "dtype": case.dtype,
+        **about,
+    }
     try:
         opts, told = search(device, case, args)
     except TilewrightError as e:
         return {**out, "error": str(e)}
     against, missing = {}, {}
-    for what in case.beside:
+    for what in (b for b in case.beside if b in args.beside):
         try:
             against[what] = beside(device, case, what, opts, args)
         except TilewrightError as e:
@@ -146,7 +162,7 @@ def row(device: CudaDevice, case: GpuCase, args: argparse.Namespace, about: Mapp
 def summaries(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """One line a group and rival: the geometric mean of the ratios, and the worst."""
     for group in dict.fromkeys(r["group"] for r in rows):
-        for what in ("cublas", "copy", "torch", "inductor"):
+        for what in BESIDE:
             found = {r["name"]: r["against"][what]["ratio"] for r in rows if r["group"] == group and what in r.get("against", {})}
             if found:
                 mean = math.exp(sum(map(math.log, found.values())) / len(found))
@@ -174,6 +190,7 @@ def arguments() -> argparse.ArgumentParser:
     p.add_argument("--device", default="cuda", help="cuda, cuda:N, or file.py:factory of a device like it")
     p.add_argument("--rounds", type=int, default=10)
     p.add_argument("--torch", default=sys.executable, metavar="PYTHON")
+    p.add_argument("--beside", nargs="*", choices=BESIDE, default=list(BESIDE))
     p.add_argument("--seeds-only", action="store_true")
     p.add_argument("--smoke", action="store_true")
     return p

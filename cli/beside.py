@@ -1,4 +1,5 @@
-"""What `tune run` sets a result beside: the peak of the GPU's arithmetic units and its clocks, and PyTorch's own kernel."""
+"""What `tune run` sets a result beside: the peak of the GPU's arithmetic units and its clocks, and PyTorch's own
+kernel."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ LIBRARY = "torch"
 
 @dataclass(frozen=True)
 class PeakShare:
-    """`flops_s`: operations a second that the `unit` of the GPU does at most, on the kernel's types in its proportions; `percent`: what
-    the fastest call reached of that, in %."""
+    """`flops_s`: operations a second that the `unit` of the GPU does at most, on the kernel's types in its
+    proportions; `percent`: what the fastest call reached of that, in %."""
 
     unit: str
     flops_s: float
@@ -34,8 +35,8 @@ class PeakShare:
 
 
 def interpreter(args: Namespace) -> str:
-    """The Python that has the rival of --against, checked before a search; '' without the option. Raises UsageError with the fix where
-    no comparison is possible."""
+    """The Python that has the rival of --against, checked before a search; '' without the option. Raises UsageError
+    with the fix where no comparison is possible."""
     if not args.against:
         return ""
     from ..devices import get
@@ -56,20 +57,23 @@ def interpreter(args: Namespace) -> str:
     return python or sys.executable
 
 
-def against(result: Result, python: str, spec: str) -> Versus:
-    """The found schedule and PyTorch in turns. What fails is told by the answer: the search's result stands."""
+def against(result: Result, python: str, spec: str, lossy: bool) -> Versus:
+    """The found schedule and PyTorch in turns (with TF32 where `lossy`). What fails is told by the answer: the
+    search's result stands."""
     from ..devices import get
     from ..measure.rival.versus import Rivalry, Versus, against_torch
 
     device = get(spec)
+    how = Rivalry(python, spec=spec, tf32=lossy)
     try:
-        return against_torch(result.kernel, result.shape, result.dtype, result.opts, device, result.threads, Rivalry(python, spec=spec))
+        return against_torch(result.kernel, result.shape, result.dtype, result.opts, device, result.threads, how)
     except MeasureError as e:
         return Versus(why=str(e))
 
 
-def peak_share(result: Result, spec: str) -> PeakShare | None:
-    """How near a result comes to the peak of a GPU's units; None on processors, without limits, and for kernels in files."""
+def peak_share(result: Result, spec: str, lossy: bool = False) -> PeakShare | None:
+    """How near a result comes to the peak of a GPU's units; None on processors, without limits, and for kernels in
+    files."""
     from ..devices import get
     from ..kernels import is_path, make
 
@@ -84,15 +88,19 @@ def peak_share(result: Result, spec: str) -> PeakShare | None:
     from ..measure.tensor_peak import unit
 
     kernel = normalise(make(result.kernel, dict(result.shape), result.dtype))
-    most = roofline(kernel, limits, result.threads, target=device.target).peak
-    return PeakShare(unit(kernel, device.target), most, 100e9 * result.gflops / most)
+    most = roofline(kernel, limits, result.threads, target=device.target, lossy=lossy).peak
+    return PeakShare(unit(kernel, device.target, lossy), most, 100e9 * result.gflops / most)
 
 
 def beside_rows(share: PeakShare | None, clocks: Mapping[str, Any], rival: Versus | None) -> dict[str, str]:
     """The lines of the summary, by heading; only those that say something."""
     from .report.sections import clocks as text_of
 
-    rows = {"peak": share.text if share else "", "clocks": text_of({"clocks": dict(clocks)}), "against": rival.text if rival else ""}
+    rows = {
+        "peak": share.text if share else "",
+        "clocks": text_of({"clocks": dict(clocks)}),
+        "against": rival.text if rival else "",
+    }
     return {heading: text for heading, text in rows.items() if text}
 
 

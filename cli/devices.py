@@ -82,7 +82,10 @@ def _describe(name: str, device: Device, limits: Limits | None) -> None:
             "lowered", f"by {made['lowered']}: code uses no more than that; the machine has {' '.join(sorted(machine().features))}"
         )
     if t.kind == "gpu":
-        grid.add_row("processors", f"{t.cores} multiprocessors, {t.registers} registers a thread")
+        clock = f", up to {t.clock / 1e6:.0f} MHz" if t.clock else ""
+        grid.add_row("processors", f"{t.cores} multiprocessors{clock}, {t.registers} registers a thread")
+        if t.bandwidth:
+            grid.add_row("memory", f"{rate(t.bandwidth / 1e9, 'GB/s')} by its bus")
         grid.add_row("caches", f"L2 {bytes_text(t.l2)}")
     else:
         grid.add_row("registers", f"{t.registers} of {t.vector_bytes} bytes")

@@ -61,12 +61,13 @@ def run(args: Namespace) -> int:
         show = (lambda text: None) if quiet else stack.enter_context(_line())
         show("building")
         found = explain(kernel, plan.opts, device, threads, parse_seconds(args.budget), show)
-    roof = _roofline(kernel, device, threads)
+    lossy = "DOWNCONVERT" in allowed(args.allow or ())
+    roof = _roofline(kernel, device, threads, lossy)
     code = _machine_code(kernel, found, device)
     if args.format == "json":
         print(json.dumps(_plain(found, roof) | {"kernels": [c.to_json() for c in code]}, indent=1))
     else:
-        _print(found, roof, code, _peak(kernel, device), f"{kernel.name} on {device.name}, {threads} thread{'s' * (threads != 1)}")
+        _print(found, roof, code, _peak(kernel, device, lossy), f"{kernel.name} on {device.name}, {threads} thread{'s' * (threads != 1)}")
     return INTERRUPTED if found.interrupted else 0
 
 
@@ -91,11 +92,11 @@ def _line() -> Iterator[Callable[[str], None]]:
             log.end()
 
 
-def _roofline(kernel: Kernel, device: Device, threads: int) -> Roofline | None:
+def _roofline(kernel: Kernel, device: Device, threads: int, lossy: bool) -> Roofline | None:
     from ..measure.roofline import roofline
 
     limits = device.limits()
-    return roofline(kernel, limits, threads, target=device.target) if limits and not kernel.symbols else None
+    return roofline(kernel, limits, threads, target=device.target, lossy=lossy) if limits and not kernel.symbols else None
 
 
 def _machine_code(kernel: Kernel, found: Explanation, device: Device) -> tuple[KernelContents, ...]:
@@ -110,11 +111,11 @@ def _machine_code(kernel: Kernel, found: Explanation, device: Device) -> tuple[K
     return contents(render(lower(apply(kernel, found.opts, device.target)), device.target))
 
 
-def _peak(kernel: Kernel, device: Device) -> str:
+def _peak(kernel: Kernel, device: Device, lossy: bool) -> str:
     """What the arithmetic of the roofline counts at."""
     from ..measure.tensor_peak import unit
 
-    return "the peak of tensor cores" if unit(kernel, device.target) == "tensor cores" else "the measured peak"
+    return "the peak of tensor cores" if unit(kernel, device.target, lossy) == "tensor cores" else "the measured peak"
 
 
 def _print(found: Explanation, roof: Roofline | None, code: Sequence[KernelContents], peak: str, what: str) -> None:
@@ -125,11 +126,7 @@ def _print(found: Explanation, roof: Roofline | None, code: Sequence[KernelConte
     out.print(Text.assemble((name, "bold"), f" {where}: {duration(found.seconds)} a call"), soft_wrap=True)
     out.print(opts_text(found.opts), soft_wrap=True)
     if roof:
-        limit = (
-            f"arithmetic: its operations at {peak}"
-            if roof.bound == "compute"
-            else f"{roof.bound}: its bytes at the measured bandwidth"
-        )
+        limit = f"arithmetic: its operations at {peak}" if roof.bound == "compute" else f"{roof.bound}: its bytes at the measured bandwidth"
         out.print(
             f"bound by {limit} take {duration(roof.seconds)}; it reaches {share(roof.percent(found.seconds))} of that", soft_wrap=True
         )

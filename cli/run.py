@@ -56,6 +56,7 @@ def _run(args: Namespace) -> int:
 
         return run_function(args)
     args.device = args.device or "cpu"
+    from ..cache.keys import allowed
     from ..kernels import get, is_path, parse_shape
     from ..search import tune
     from ..search.budget import Budget
@@ -89,8 +90,9 @@ def _run(args: Namespace) -> int:
             interrupt="return",
         )
     found = result.found and result.exit_code == 0
-    rival = against(result, python, args.device) if python and found else None
-    share = peak_share(result, args.device) if found else None
+    lossy = "DOWNCONVERT" in allowed(args.allow or ())
+    rival = against(result, python, args.device, lossy) if python and found else None
+    share = peak_share(result, args.device, lossy) if found else None
     summary(out, args, result, beside_rows(share, progress.clocks, rival))
     if args.json:
         write(args.json, json.dumps(result.to_json() | facts(share, progress.clocks, rival), indent=1) + "\n")

@@ -108,6 +108,8 @@ class Device(ABC):
     the device: `target`, `threads` and `compiler_id` must not need it open (drivers do not survive a fork)."""
     first_launch_s: float = 0.0
     """Seconds that loading and the first run may take on top of what a candidate may: for drivers that compile only then."""
+    compares: bool = False
+    """Whether its memory compares (`Memory.compares`), known without opening it."""
     spec: str = ""
     """What `devices.get` takes to make this device again in another process; set by the registry."""
 

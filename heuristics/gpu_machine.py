@@ -68,8 +68,8 @@ class Gpu:
     """Registers of a multiprocessor."""
     reserved: int = 1024
     """Bytes of shared memory that each group takes beside its own."""
-    kept: float = 65536.0
-    """Bytes of the first cache of a multiprocessor that may hold what its groups read again."""
+    kept: float = 0.75
+    """The share of the first cache of a multiprocessor that may hold what its groups read again."""
     l2_usable: float = 0.7
     """The share of the L2 cache that what is read again may take."""
     spill: float = 8.0
@@ -86,7 +86,7 @@ class Gpu:
     """Instructions to round to a 16-bit float, for each element."""
     phase: float = 3e-6
     """Seconds between the end of a phase and the start of the next, beside launching it."""
-    unhidden: float = 0.1
+    unhidden: float = 0.05
     """The part of what takes less time than the longest of a kernel's terms that is not hidden behind it."""
     half_size: int = 2
     """Bytes of a 16-bit float, whose matrix instructions the rates are of."""

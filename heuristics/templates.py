@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 
 from ..ir.kernel import Kernel
-from ..opts.defaults import points, rows
+from ..opts.defaults import rows
 from ..opts.dots import fitting
 from ..opts.nests import Nest, build
 from ..opts.opt import Opts, opt
 from ..opts.options.fetch import fetching
 from ..opts.structure import contractions, extent, nests, shared_axes
 from ..targets import Target
-from .seeds import gpu as gpu_seeds
+from .gpu_templates import gpu_templates
 from .seeds.constants import packed_once
 from .seeds.contractions import Blocks, contraction
+from .seeds.effects import EXACT
 
 
 @dataclass(frozen=True)
@@ -27,10 +28,10 @@ class Template:
     make: Callable[[Mapping[str, int]], Opts]
 
 
-def templates(kernel: Kernel, target: Target, threads: int = 1) -> list[Template]:
-    """The templates that fit a kernel's structure, most specific first."""
+def templates(kernel: Kernel, target: Target, threads: int = 1, allowed: Set[str] = EXACT) -> list[Template]:
+    """The templates that fit a kernel's structure, most specific first. `allowed`: effects that they may have on GPUs."""
     if target.kind == "gpu":
-        return _for_groups(kernel, target)
+        return [Template(*t) for t in gpu_templates(kernel, target, allowed)]
     out = []
     found = contractions(kernel)
     if found:
@@ -77,36 +78,6 @@ def templates(kernel: Kernel, target: Target, threads: int = 1) -> list[Template
 
     sizes: dict[str, tuple[int, ...]] = {"vectors": (1, 2, 4, 8, 16), "stage": (0, 1), "copies": (1, 2, 4, 8), "nt": (0, 1)}
     out.append(Template("rows", {**sizes, "fetch": (0, 1)} if fetched else sizes, make_rows))
-    return out
-
-
-def _for_groups(kernel: Kernel, target: Target) -> list[Template]:
-    out = []
-    found = contractions(kernel)
-    if found:
-        c = max(found, key=lambda c: _volume(c.nest))
-        rows_, width = max((extent(a) for a in c.rows), default=1), extent(c.lane)
-        depth = max(extent(a) for a in c.reduce)
-        tiles = {
-            "lm": tuple(n for n in (1, 2, 4, 8, 16, 32) if n < 2 * rows_),
-            "ln": tuple(n for n in (1, 2, 4, 8, 16, 32, 64) if n < 2 * width),
-            "um": tuple(n for n in (1, 2, 4, 6, 8, 12, 16) if n < 2 * rows_),
-            "un": tuple(n for n in (1, 2, 4, 8, 16) if n < 2 * width),
-            "kt": (0, *(n for n in (4, 8, 16, 32, 64) if n <= depth)),
-            "gk": (1, *(n for n in (8, 32, 128, 256) if n <= depth)),
-            "pad": (0, 1, 4),
-            "band": (0, 2, 4, 8),
-            "sk": (1, *(n for n in (2, 4, 8, 16) if depth >= 16 * n)),
-        }
-        out.append(Template("tiles", tiles, lambda p: gpu_seeds.contraction(kernel, c, gpu_seeds.Tiles(**p))))
-    space: dict[str, tuple[int, ...]] = {"threads": (16, 32, 64, 128, 256, 512, 1024), "vector": (1, 2, 4, 8, 16)}
-    if gpu_seeds.rows(kernel, target, 32, 1, False):
-        out.append(
-            Template(
-                "rows", {**space, "stage": (0, 1)}, lambda p: gpu_seeds.rows(kernel, target, p["threads"], p["vector"], bool(p["stage"]))
-            )
-        )
-    out.append(Template("points", space, lambda p: points(kernel, p["threads"], p["vector"])))
     return out
 
 

@@ -196,6 +196,9 @@ class Coder:
     def _scale2(self, s: Instr, out: Val, a: list[str]) -> str:
         return f"ops.scale2({a[0]}, {a[1]})"
 
+    def _exp2(self, s: Instr, out: Val, a: list[str]) -> str:
+        return f"ops.exp2({a[0]})"
+
     def _minmax(self, s: Instr, out: Val, a: list[str]) -> str:
         if out.lanes == 1:
             return f"({a[0]} if {a[0]} {'>=' if s.op == 'max' else '<='} {a[1]} or {a[0]} != {a[0]} else {a[1]})"
@@ -278,6 +281,7 @@ class Coder:
         "div": _div,
         "fma": _fma,
         "scale2": _scale2,
+        "exp2": _exp2,
         "shl": _shl,
         "neg": _neg,
         "not": _not,

@@ -4,6 +4,7 @@ fragments again; and `ldmatrix`, by which a warp reads shared memory. Many warps
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -72,3 +73,39 @@ def matrix_places(words: int, size: int, transposed: bool) -> tuple[Array, Array
     full = np.broadcast_shapes(row.shape, element.shape, (WARP, words, 4 // size))
     flat = (np.broadcast_to(x, full).reshape(WARP, -1) for x in (row, element))
     return next(flat), next(flat)
+
+
+@dataclass(slots=True)
+class MatrixRows:
+    """What one `ldmatrix` reads, an entry an element: the `element` itself, the `first` of its row, the lane that names the row (`namer`)
+    and the one that gets it (`getter`). `shape` is that of the result, of which the warps `units` get something."""
+
+    element: Array
+    first: Array
+    namer: Array
+    getter: Array
+    units: Array
+    shape: tuple[int, ...]
+
+    def dealt(self, found: Array) -> Array:
+        """The elements as what each thread gets: (threads, elements), or (threads,) where that is one; zero outside of the warps."""
+        out = np.zeros((self.shape[0] // WARP, found.size // (len(self.units) or 1)), found.dtype)
+        out[self.units] = found.reshape(len(self.units), -1)
+        return out.reshape(self.shape)
+
+
+def matrix_reader(s: Instr, lanes: int) -> Callable[[ThreadBatch, On, Any], MatrixRows]:
+    """The function (batch, on, index) → MatrixRows of an `ldmatrix` or `ldmatrix_t` that gives so many elements."""
+    mem = s.mem
+    names, places = matrix_places(lanes * mem.dtype.size // 4, mem.dtype.size, s.op == "ldmatrix_t")
+
+    def find(batch: ThreadBatch, on: On, at: Any) -> MatrixRows:
+        warps = batch.whole(on, s, WARP)
+        units = np.arange(batch.count // WARP) if warps is None else np.flatnonzero(warps)
+        namer = (units[:, None, None] * WARP + names).reshape(-1)
+        first = np.broadcast_to(np.asarray(at) + mem.offset, batch.count)[namer]
+        element = first + np.broadcast_to(places, (len(units), *places.shape)).reshape(-1)
+        getter = np.repeat(units[:, None] * WARP + np.arange(WARP), lanes)
+        return MatrixRows(element, first, namer, getter, units, (batch.count, lanes) if lanes > 1 else (batch.count,))
+
+    return find

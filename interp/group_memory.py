@@ -11,12 +11,11 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ..ir.dtypes import DType
-from ..ir.errors import VerifyError
 from ..program.ops import ASYNCS, CONSECUTIVE, MATRIX_LOADS
 from ..program.program import Instr, Mem, touched
 from ..program.text import locate
 from .async_copies import CopiesUnderWay
-from .collective import WARP, matrix_places
+from .collective import matrix_reader
 from .group_buffer import GroupBuffer
 from .memory import WorkerMemory
 from .ops import Array, zero
@@ -151,36 +150,25 @@ class GroupMemory:
         return run
 
     def _matrices(self, s: Instr, lanes: int) -> Callable[..., Any]:
-        """A function (on, index) → elements: `ldmatrix`, where the index of a lane says where a row begins. Both the lane that names a
-        row and those that get its elements count as readers, so that neither may have written it without a barrier since."""
+        """A function (on, index) → elements: `ldmatrix`. Both the lane that names a row and those that get its elements count as readers,
+        so that neither may have written it without a barrier since."""
         piece, mem, batch, number = self.piece(s.mem), s.mem, self.batch, self.numbers[id(s)]
-        if piece.shadow is None and not piece.rows:
-            raise VerifyError(f"{s.op} reads shared memory, not {piece.name}")
-        namer, element = matrix_places(lanes * mem.dtype.size // 4, mem.dtype.size, s.op == "ldmatrix_t")
+        find = matrix_reader(s, lanes)
 
         def run(on: On, at: Any) -> Any:
-            warps = batch.whole(on, s, WARP)
-            shape = (batch.count, lanes) if lanes > 1 else (batch.count,)
-            first = np.broadcast_to(np.asarray(at) + mem.offset, batch.count)
-            units = np.arange(batch.count // WARP) if warps is None else np.flatnonzero(warps)
-            named = units[:, None, None] * WARP + namer
-            i, lane, got = first[named] + element, named.reshape(-1), np.repeat(units[:, None] * WARP + np.arange(WARP), lanes)
-            i = i.reshape(-1)
-            if ((piece.base + first[lane] * mem.dtype.size) % 16).any():
-                k = int(((piece.base + first[lane] * mem.dtype.size) % 16 != 0).argmax())
-                self._wrong(piece, int(first[lane[k]]), " is not aligned to 16 bytes", s, int(batch.me[lane[k]]))
-            if i.size and (i.min() < 0 or i.max() >= piece.size):
-                k = int(((i < 0) | (i >= piece.size)).argmax())
-                self._wrong(piece, int(i[k]), f" is outside its {piece.size} elements", s, int(batch.me[lane[k]]))
-            i = i + lane // batch.threads * piece.size
+            rows = find(batch, on, at)
             assert piece.shadow is not None
-            for who in (lane, got):
+            for bad, why in (
+                ((piece.base + rows.first * mem.dtype.size) % 16 != 0, " is not aligned to 16 bytes"),
+                ((rows.element < 0) | (rows.element >= piece.size), f" is outside its {piece.size} elements"),
+            ):
+                if bad.any():
+                    k = int(bad.argmax())
+                    self._wrong(piece, int(rows.element[k]), why, s, int(batch.me[rows.namer[k]]))
+            i = rows.element + rows.namer // batch.threads * piece.size
+            for who in (rows.namer, rows.getter):
                 piece.shadow.read(i, self.who(who), self.epoch(who), number)
-            if warps is None:
-                return piece.data[i].reshape(shape)
-            out = np.zeros((batch.count // WARP, WARP, lanes), piece.data.dtype)
-            out[units] = piece.data[i].reshape(-1, WARP, lanes)
-            return out.reshape(shape)
+            return rows.dealt(piece.data[i])
 
         return run
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ..program.ops import CONSECUTIVE
+from ..program.ops import CONSECUTIVE, MATRIX_LOADS
 from ..program.program import Instr
+from .collective import matrix_reader
 from .group_memory import GroupMemory
 from .hopper_batch import HopperBatch
 from .ops import Array, zero
@@ -31,6 +32,8 @@ class HopperMemory(GroupMemory):
         if s.mem.space != "shared":
             return super().load(s)
         assert s.out is not None
+        if s.op in MATRIX_LOADS:
+            return self._matrices(s, s.out.lanes)
         mem, lanes, batch = s.mem, s.out.lanes, self.batch
         nothing, pick = zero(mem.dtype, 1, self.memory.as_twin), self._bytes(s, lanes)
         shape = () if lanes == 1 else (lanes,)
@@ -44,6 +47,28 @@ class HopperMemory(GroupMemory):
             out = np.full((batch.count, *shape), nothing, found.dtype)
             out[active] = found
             return out
+
+        return run
+
+    def _matrices(self, s: Instr, lanes: int) -> Callable[..., Any]:
+        mem, batch, find = s.mem, self.batch, matrix_reader(s, lanes)
+        unit = mem.dtype.size
+
+        def run(on: On, at: Any) -> Any:
+            rows, cluster = find(batch, on, at), batch.cluster
+            cluster.statement = s
+            who = [cluster.thread(batch.rank, lane) for lane in (rows.namer, rows.getter)]
+            at_byte, start = mem.base + rows.element * unit, mem.base + rows.first * unit
+            if (start % 16).any():
+                k = int((start % 16 != 0).argmax())
+                cluster.wrong(f"byte {start[k]} of shared memory is not aligned to 16 bytes", int(who[0][k]))
+            outside = (at_byte < 0) | (at_byte + unit > batch.memory.size)
+            if outside.any():
+                k = int(outside.argmax())
+                cluster.wrong(f"byte {at_byte[k]} is outside the {batch.memory.size} bytes of shared memory", int(who[0][k]))
+            for w in who:
+                batch.memory.read(batch.memory.bytes_of(at_byte, unit), np.repeat(w, unit))
+            return rows.dealt(batch.memory.get(at_byte, mem.dtype))
 
         return run
 

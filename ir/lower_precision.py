@@ -18,7 +18,8 @@ TF32_ROUNDINGS = 2
 
 def lower_precision(kernel: Kernel) -> Kernel:
     """The kernel with every float32 factor of a sum of products rounded as a matrix instruction would take it: beside a factor of a
-    16-bit type to that type, beside another float32 to tf32. A kernel without such sums comes back as it is."""
+    16-bit type to that type, beside another float32 to tf32; and every product of two 8-bit floats as tensor cores that keep few digits
+    of their sum would take it. A kernel without such sums comes back as it is."""
     return _Rounding(kernel).run() if any(rounds(v) for v in kernel.values.values()) else kernel
 
 
@@ -27,7 +28,13 @@ def rounds(v: Value) -> bool:
     e = v.expr
     if not isinstance(e, Reduce) or e.combine != "add" or e.dtype is not float32 or e.expr.op != "mul":
         return False
-    return any(_held(x) is float32 for x in e.expr.src)
+    held = [_held(x) for x in e.expr.src]
+    return float32 in held or _narrow(held)
+
+
+def _narrow(held: list[DType]) -> bool:
+    """Whether factors are 8-bit floats, of whose sum some tensor cores keep 13 digits below the largest term."""
+    return all(t.is_float and t.size == 1 for t in held)
 
 
 def _held(x: Node) -> DType:
@@ -41,6 +48,8 @@ class _Rounding(Rewriter):
         if not rounds(v) or not isinstance(new.expr, Reduce):
             return new
         x, y = new.expr.expr.src
+        if _narrow([_held(x), _held(y)]):
+            return Value(new.name, new.axes, Reduce("add", new.expr.axes, cast(cast(x * y, float16), float32), float32), new.dtype)
         x, y = _rounded(x, _held(y)), _rounded(y, _held(x))
         return Value(new.name, new.axes, Reduce("add", new.expr.axes, x * y, float32), new.dtype)
 

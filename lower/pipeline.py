@@ -13,6 +13,7 @@ from ..ir.node import Node, const
 from ..log import logger
 from ..opts.axis_plan import Part
 from ..opts.memory_limits import check_program
+from ..opts.options.persist import groups_of, persistent
 from ..opts.phases import phases, plain
 from ..opts.schedule import Scheduled
 from ..program.builder import Builder
@@ -89,13 +90,25 @@ def _phase(low: Lowering, items: Node) -> Phase:
         items = ix.mul(items, p.size if isinstance(p.size, Node) else const(p.size))
     if not low.sched.tree.items:
         items = const(0)
-    with low.phase(items, low.sched.group) as phase:
+    groups = groups_of(low.sched, items)
+    with low.phase(groups, low.sched.group) as phase:
         if not (items.op == "const" and items.arg == 0):
-            _split_grid(low, phase.item)
             _split_threads(low, phase.thread)
-            with low.within(opened={p.name: p for p in low.sched.grid}):
-                _work_item(low, low.sched.grid)
+            with _items(low, phase.item, items, groups) as item:
+                _split_grid(low, item)
+                with low.within(opened={p.name: p for p in low.sched.grid}):
+                    _work_item(low, low.sched.grid)
     return phase
+
+
+@contextmanager
+def _items(low: Lowering, group: Val, items: Node, groups: Node) -> Iterator[Val]:
+    """Each work item of a group: its own, or (PERSIST) every so many from its own on."""
+    if groups is items:
+        yield group
+        return
+    with low.b.loop("item", group, low.scalars.get(items), persistent(low.sched)) as loop:
+        yield loop.var
 
 
 def _split_threads(low: Lowering, thread: Val | None) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .compare import Checker
     from .device_compare import DeviceChecker, DeviceFirstOutputs
     from .device_memory import DeviceOperands
+    from .device_reference import DeviceReference
     from .first_outputs import FirstOutputs
     from .memory import Operands
     from .verify import Verdict
@@ -37,6 +38,9 @@ class Bench:
     on_device: DeviceOperands | None = None
     judge: DeviceChecker | None = None
     """Compares on the device, where that is possible."""
+    reference: DeviceReference | None = None
+    """Makes the references on the device; `checker` is empty then, and `otherwise` makes the host's where that fails."""
+    otherwise: Callable[[], Checker] | None = None
     kept: dict[int, FirstOutputs | DeviceFirstOutputs] = field(default_factory=dict)
 
     @property
@@ -59,11 +63,17 @@ class Bench:
         from .device_compare import DeviceChecker
 
         try:
-            self.judge = DeviceChecker(self.checker, memory)
+            if self.reference is not None:
+                self.judge = DeviceChecker(self.reference.compute(self.device, self._device, memory))
+            else:
+                self.judge = DeviceChecker.of(self.checker, memory)
         except (DeviceError, MeasureError) as e:
             if not memory.sound():
                 raise
             log.info("results are compared on the host: %s", e)
+            if self.reference is not None:
+                assert self.otherwise is not None
+                self.reference, self.checker = None, self.otherwise()
 
     def broken(self) -> bool:
         """After an error of the device: whether nothing that it holds for this process can be relied on."""
@@ -71,8 +81,8 @@ class Bench:
 
     def check(self, addresses: Sequence[int], full: bool = False) -> Verdict:
         """The verdict on the outputs of one set of operands, by whoever is quickest; `full`: by NumPy, which also has the last word on
-        what the device says of the same outputs."""
-        if self.judge is not None and not full:
+        what the device says of the same outputs. Where the reference is the device's own, so is the verdict."""
+        if self.judge is not None and (not full or self.reference is not None):
             return self.judge.check(self._device, addresses)
         verdict = self.checker.check(self.host, self.operands.fetch(addresses), full=full)
         if self.judge is not None and (there := self.judge.check(self._device, addresses)) != verdict:

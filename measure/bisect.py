@@ -199,7 +199,7 @@ class _Checker:
     def _twin_reference(self, cuts: Mapping[str, int]) -> _Reference:
         from ..ir.evaluation import twin
         from ..ir.evaluation.reference import evaluate
-        from .verify import unwritten
+        from .unwritten import unwritten
 
         key = tuple(sorted(cuts.items()))
         if key not in self._twins:

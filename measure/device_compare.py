@@ -7,11 +7,12 @@ the first candidate of every kind of inputs (`Bench.check`)."""
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ..devices.memory import FREE, SIGNED, SPECIAL, Comparison, Found
-from ..ir.dtypes import DType, dtype
+from ..ir.dtypes import DType, dtype, float32, float64
 from ..ir.errors import DeviceError, MeasureError
 from ..ir.evaluation.certainty import OVERFLOW
 from .memory import view
@@ -42,40 +43,48 @@ def upload(memory: Memory, a: Array) -> int:
 
 
 class DeviceExpect:
-    """One output's reference on the device."""
+    """One output's reference in the device's memory: handles of its values, weights (0: none) and flags (0: none), as in `Comparison`,
+    which are this object's own."""
 
-    def __init__(self, expect: Expect, memory: Memory) -> None:
-        """Raises MeasureError where there is no room."""
-        self.expect, self._memory = expect, memory
-        self._own: list[int] = []
+    def __init__(self, name: str, of: DType, shape: tuple[int, ...], memory: Memory, handles: tuple[int, int, int]) -> None:
+        self.name, self.dtype, self.shape, self._memory = name, of, shape, memory
+        self._value, self._weight, self._flags = handles
+
+    @classmethod
+    def of(cls, e: Expect, memory: Memory) -> DeviceExpect:
+        """The host's, copied. Raises MeasureError where there is no room."""
+        made: list[int] = []
         try:
-            self.value = self._upload(expect.value)
-            self.weight = 0 if expect.weight is None else self._upload(expect.weight)
-            self.flags = 0 if (flags := _flags(expect)) is None else self._upload(flags)
+            for a in (e.value, e.weight, _flags(e)):
+                made.append(0 if a is None else upload(memory, a))
         except BaseException:
-            self.free()
+            _free(memory, made)
             raise
-
-    def _upload(self, a: Array) -> int:
-        self._own.append(upload(self._memory, a))
-        return self._own[-1]
+        return cls(e.name, e.dtype, e.shape, memory, (made[0], made[1], made[2]))
 
     def free(self) -> None:
         """Give the memory back."""
-        while self._own:
-            self._memory.free(self._own.pop())
+        _free(self._memory, [self._value, self._weight, self._flags])
 
     def check(self, handle: int) -> Verdict:
         """The verdict of `verify.check` on the output at a handle. Raises DeviceError for types that are not compared there."""
-        e = self.expect
-        c = Comparison(
-            e.dtype, e.value.size, handle, self.value, self.weight, self.flags, OVERFLOW[e.dtype.name] if e.dtype.is_float else 0.0, WORST
-        )
+        top = OVERFLOW[self.dtype.name] if self.dtype.is_float else 0.0
+        c = Comparison(self.dtype, prod(self.shape), handle, self._value, self._weight, self._flags, top, WORST)
         found = self._memory.compare(c)
         if found.worst <= 1.0:
             return Verdict(found.worst)
-        got = element(self._memory, handle, e.dtype, found.at)
-        return Verdict(found.worst, described(e, found.worst, found.at, got, found.bad, found.untouched))
+        value = element(self._memory, self._value, float64 if self.dtype.is_float else self.dtype, found.at)
+        weight = element(self._memory, self._weight, float32, found.at) if self._weight else None
+        got = element(self._memory, handle, self.dtype, found.at)
+        return Verdict(
+            found.worst, described(self.name, self.shape, found.worst, found.at, (got, value, weight), found.bad, found.untouched)
+        )
+
+
+def _free(memory: Memory, handles: Sequence[int]) -> None:
+    if memory.sound():
+        for handle in filter(None, handles):
+            memory.free(handle)
 
 
 def _flags(expect: Expect) -> Array | None:
@@ -90,17 +99,22 @@ def _flags(expect: Expect) -> Array | None:
 class DeviceChecker:
     """Verifies all outputs of a kernel, on the device."""
 
-    def __init__(self, checker: Checker, memory: Memory) -> None:
-        """Raises MeasureError where the references have no room, DeviceError where the device cannot compare such elements."""
-        self._expects: dict[str, DeviceExpect] = {}
+    def __init__(self, expects: Mapping[str, DeviceExpect]) -> None:
+        self._expects = expects
+
+    @classmethod
+    def of(cls, checker: Checker, memory: Memory) -> DeviceChecker:
+        """The host's, copied. Raises MeasureError where the references have no room, DeviceError where the device cannot compare such
+        elements."""
+        made: dict[str, DeviceExpect] = {}
         try:
             for name, comparer in checker.comparers.items():
-                trusted(comparer.expect, memory)
-                _warm(comparer.expect.dtype, memory)
-                self._expects[name] = DeviceExpect(comparer.expect, memory)
+                trusted(comparer.expect.dtype, comparer.expect.weight, memory)
+                made[name] = DeviceExpect.of(comparer.expect, memory)
         except BaseException:
-            self.free()
+            cls(made).free()
             raise
+        return cls(made)
 
     def free(self) -> None:
         """Give the memory of the references back."""
@@ -118,44 +132,33 @@ class DeviceChecker:
         return worst
 
 
-def trusted(like: Expect, memory: Memory) -> None:
-    """See that the device judges as NumPy does, on a small array of the kind of `like`: right, a little off, at the bound, NaN and
-    infinite. Raises DeviceError where it does not."""
+def trusted(of: DType, weight: Array | None, memory: Memory) -> None:
+    """See that the device judges results of a type as NumPy does, on a small array: right, wrong at either end, in the middle, twice. Also
+    has it build what compares bits, before a candidate's time runs. Raises DeviceError where it does not."""
     import numpy as np
 
-    if like.dtype.is_float and (like.weight is None or like.weight.itemsize != 4):
-        raise DeviceError(f"{like.dtype.name} with bounds in float64 is compared on the host")
+    if of.is_float and (weight is None or weight.itemsize != 4):
+        raise DeviceError(f"{of.name} with bounds in float64 is compared on the host")
     n = 3001
     rng = np.random.default_rng(5)
-    value = (rng.standard_normal(n) if like.dtype.is_float else rng.integers(0, 100, n)).astype(
-        np.float64 if like.dtype.is_float else like.dtype.np
-    )
-    weight = None if like.weight is None else rng.uniform(1e2, 1e6, n).astype(np.float32)
-    small = Expect(like.name, like.dtype, (n,), value, weight)
-    judge = DeviceExpect(small, memory)
-    result = memory.alloc(n * like.dtype.size)
+    value = rng.standard_normal(n) if of.is_float else rng.integers(0, 100, n).astype(of.np)
+    small = Expect("y", of, (n,), value, None if weight is None else rng.uniform(1e2, 1e6, n).astype(np.float32))
+    judge = DeviceExpect.of(small, memory)
+    result = 0
     try:
+        result = memory.alloc(n * of.size)
         for planted in ((), (0,), (1500,), (n - 1,), (7, 2900)):
-            got = np.ascontiguousarray(value.astype(like.dtype.np))
+            got = np.ascontiguousarray(value.astype(of.np))
             for at in planted:
-                got[at] = np.nan if like.dtype.is_float else ~got[at]
+                got[at] = np.nan if of.is_float else ~got[at]
             memory.write(result, got.ctypes.data, got.nbytes)
             here, there = check(small, got.ctypes.data), judge.check(result)
             if here != there:
                 raise DeviceError(f"the device's comparison says {there}, NumPy {here}")
+        memory.compare(Comparison(_bits(of), n, result, result))
     finally:
-        memory.free(result)
         judge.free()
-
-
-def _warm(of: DType, memory: Memory) -> None:
-    """Have the device build what compares bits, before a candidate's time runs."""
-    one = memory.alloc(of.size)
-    try:
-        memory.fill(one, 0, of.size)
-        memory.compare(Comparison(_bits(of), 1, one, one))
-    finally:
-        memory.free(one)
+        _free(memory, [result])
 
 
 def _bits(of: DType) -> DType:

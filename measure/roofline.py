@@ -65,16 +65,17 @@ def roofline(
     vars: Mapping[str, int] | None = None,
     target: Target | None = None,
     rotating: bool = True,
+    lossy: bool = False,
 ) -> Roofline:
     """max(compulsory bytes ÷ bandwidth, operations ÷ peak) at that thread count. The bandwidth is the best the
     machine showed for any kind of store where the operands lie. That is memory if timing rotates through twice the
     last-level cache, or without `target`; else it is what the machine showed for a set that is no larger, and the
     name is that of the smallest cache that could hold it. `rotating` false: each call has the same operands, which may
-    stay in a cache. Limits without figures for caches give no such bound."""
+    stay in a cache. `lossy`: tensor cores may take operands with fewer digits (DOWNCONVERT). Limits without figures for caches give no such bound."""
     from ..ir.cost import cost
 
     c = cost(kernel, dict(vars or {}))
-    compute = _compute(kernel, c, limits, threads, vars or {}, target)
+    compute = _compute(kernel, c, (limits, threads), vars or {}, target, lossy)
     writes = c.writes > _NEGLIGIBLE * c.bytes
     bandwidth = limits.bandwidth(threads, writes=False)
     if writes:
@@ -90,7 +91,7 @@ def roofline(
     return Roofline(max(compute, moving), place if moving > compute else "compute", flops, c.bytes, peak, bandwidth, place)
 
 
-def _compute(kernel: Kernel, c: Cost, limits: Limits, threads: int, vars: Mapping[str, int], target: Target | None) -> float:
+def _compute(kernel: Kernel, c: Cost, here: tuple[Limits, int], vars: Mapping[str, int], target: Target | None, lossy: bool) -> float:
     """The least seconds of the arithmetic. Each operation counts at the FMA peak of its type; sums of products at
     that of the matrix instruction, or of the tensor cores, which fit them. Types of one unit add up; floating point and integers, which may
     run side by side, do not. Vectors hold as many more integers as these are narrower."""
@@ -100,10 +101,11 @@ def _compute(kernel: Kernel, c: Cost, limits: Limits, threads: int, vars: Mappin
     from ..opts.dots import at_once
     from .tensor_peak import tensor_times
 
+    limits, threads = here
     left = dict(c.types)
     seconds = {True: 0.0, False: 0.0}
     env = {s: vars[s.arg.name] for s in kernel.symbols}
-    fitting: dict[str, float] = {**at_once(kernel, target), **tensor_times(kernel, target)} if target is not None else {}
+    fitting: dict[str, float] = {**at_once(kernel, target), **tensor_times(kernel, target, lossy)} if target is not None else {}
     for name, times in fitting.items():
         v = kernel.values[name]
         points = math.prod(ix.evaluate(as_node(a.arg.extent), env) for a in (*v.axes, *v.reduce_axes))

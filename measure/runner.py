@@ -17,13 +17,13 @@ import traceback
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from ..ir.errors import DeviceError, MeasureError, TilewrightError
+from ..ir.errors import MeasureError, TilewrightError
 from ..log import logger
-from . import batch, inputs, process
-from . import special_inputs as special
+from . import batch, process
 from .batch import BatchJob, BatchResult, BatchTask
 from .bench import Bench
 from .outcome import Outcome
+from .preparing import prepare
 from .protocol import Channel, Closed, pair
 from .runner_setup import Data, RunnerSetup
 from .slots import Slots
@@ -77,44 +77,11 @@ class Runner:
             size = max((b.nbytes for b in self._benches.values()), default=0)
             if len(self._benches) >= _KEPT or size > self.setup.memory_limit // _KEPT:
                 self._benches = dict(list(self._benches.items())[:1])
-            found = self._benches[data] = self._prepare(data)
+            found = self._benches[data] = prepare(self.setup, self.device, data, batch.TIME in _STEPS.get(data.kind, (batch.TIME,)))
             # the children share these pages: nothing here may be moved or freed by a collection in one of them
             gc.collect()
             gc.freeze()
         return found
-
-    def _prepare(self, data: Data) -> Bench:
-        from .compare import Checker
-        from .memory import Operands
-        from .roofline import rotations
-        from .verify import expectations, special_expectations
-
-        kernel, vars = self.setup.kernel, self.setup.vars
-        whole = data.kind == "whole"
-        if data.special:
-            values = special.generate(kernel, vars, data.seed, wild=data.kind == "special", subnormal=data.subnormal)
-            expects = special_expectations(self.setup.judged, values, vars)
-        else:
-            values = inputs.generate(kernel, vars, data.seed, whole)
-            expects = expectations(self.setup.judged, values, vars, whole)
-        shapes = [inputs.shape(b, kernel, vars) for b in kernel.buffers]
-        copies = rotations(kernel, vars, self.device.target) if batch.TIME in _STEPS.get(data.kind, (batch.TIME,)) else 1
-        operands = Operands([b.name for b in kernel.buffers], [b.dtype for b in kernel.buffers], shapes, values, copies)
-        order = [vars[s.arg.name] for s in kernel.symbols]
-        return Bench(self.device, self.setup.threads, operands, Checker(expects, self._checking()), order, Slots(None), data.kind)
-
-    def _checking(self) -> Device | None:
-        """The device that compares results, in the host's memory."""
-        if self.device.isolation == "fork":
-            return self.device
-        from .. import devices
-
-        try:
-            cpu = devices.get("cpu")
-            cpu.check()
-        except DeviceError:
-            return None  # NumPy compares
-        return cpu
 
     # children -----------------------------------------------------------------------------------------------------
     def _fresh(self, data: Data) -> bool:

@@ -13,18 +13,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from math import prod
 from typing import TYPE_CHECKING, Any
 
-from ..ir.buffer import loads
 from ..ir.dtypes import FORMATS
 from ..ir.evaluation.certainty import OVERFLOW
 from ..ir.evaluation.reference import SLACK
 from ..ir.kernel import Kernel
-from ..ir.node import Node, const, walk
 from ..targets import usable_cores
 from .exact import is_exact
 from .inputs import shape
 from .memory import view
+from .unwritten import unwritten
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 WORST = 1e30
 """Stands for an infinite ratio, so that an error is always a finite number."""
 _CHUNK = 1 << 19
-_TINY, _TINIEST = 1e-38, 1e-300
+TINY, TINIEST = 1e-38, 1e-300
 """The narrowest bound whose inverse float32, and float64, holds."""
-_HALF_SUBNORMAL = {"float64": 2.0**-1075, "float32": 2.0**-150, "float16": 2.0**-25, "bfloat16": 2.0**-134} | {
+HALF_SUBNORMAL = {"float64": 2.0**-1075, "float32": 2.0**-150, "float16": 2.0**-25, "bfloat16": 2.0**-134} | {
     name: f.least / 2 for name, f in FORMATS.items()
 }
 
@@ -110,7 +110,7 @@ def expectations(kernel: Kernel, inputs: Mapping[str, Array], vars: Mapping[str,
     out = {}
     for b in kernel.outputs:
         value, scale = results[b.name]
-        out[b.name] = _expect(b.name, b.dtype, shape(b, kernel, vars), np.asarray(value), np.asarray(scale), free.get(b.name), exact)
+        out[b.name] = expected(b.name, b.dtype, shape(b, kernel, vars), np.asarray(value), np.asarray(scale), free.get(b.name), exact)
     return out
 
 
@@ -128,7 +128,7 @@ def special_expectations(kernel: Kernel, inputs: Mapping[str, Array], vars: Mapp
         value, scale, loose, unsure = results[b.name]
         dims = shape(b, kernel, vars)
         undefined = [m.reshape(-1) for m in (free.get(b.name), None if loose is None else np.broadcast_to(loose, dims)) if m is not None]
-        e = _expect(
+        e = expected(
             b.name,
             b.dtype,
             dims,
@@ -145,7 +145,7 @@ def special_expectations(kernel: Kernel, inputs: Mapping[str, Array], vars: Mapp
     return out
 
 
-def _expect(
+def expected(
     name: str,
     dtype: DType,
     dims: tuple[int, ...],
@@ -155,10 +155,12 @@ def _expect(
     exact: bool,
     weights: np.dtype[Any] | None = None,
 ) -> Expect:
+    """What an output of some type and shape must hold, of the reference's `value` and `scale` (`ir.evaluate_error`). `free`: elements that
+    are not looked at; `exact`: no rounding can happen but the last; `weights`: the type of the bounds' inverses (float32)."""
     import numpy as np
 
     weights = np.dtype(np.float32) if weights is None else weights
-    least = _TINY if weights.itemsize == 4 else _TINIEST
+    least = TINY if weights.itemsize == 4 else TINIEST
 
     value = value.reshape(-1)
     scale = np.broadcast_to(scale, dims).reshape(-1)
@@ -176,7 +178,7 @@ def _expect(
             v = value[part]
             rounded = v.astype(dtype.np)
             odd = ~np.isfinite(rounded.astype(np.float64))
-            bound = unit * scale[part] + np.maximum(np.abs(v) * (dtype.eps / 2), _HALF_SUBNORMAL[dtype.name])
+            bound = unit * scale[part] + np.maximum(np.abs(v) * (dtype.eps / 2), HALF_SUBNORMAL[dtype.name])
             if exact:
                 value[part] = rounded.astype(np.float64)
                 bound = np.zeros_like(v)
@@ -189,43 +191,6 @@ def _expect(
     if any(o is not None for o in odd):
         special = np.concatenate([np.zeros(min(_CHUNK, value.size - i * _CHUNK), bool) if o is None else o for i, o in enumerate(odd)])
     return Expect(name, dtype, dims, value, weight, special, free)
-
-
-def unwritten(kernel: Kernel, inputs: Mapping[str, Array], vars: Mapping[str, int]) -> dict[str, Array]:
-    """Flat masks of the output elements that no store reaches, for outputs where that can be (masked or indexed stores)."""
-    import dataclasses
-
-    import numpy as np
-
-    from ..ir.evaluation.reference import evaluate
-
-    stores = {s.buffer: s for s in kernel.stores}
-    out = {}
-    for b, s in stores.items():
-        dims = shape(b, kernel, vars)
-        covers = s.mask is None and len(set(s.indices)) == len(s.indices) and all(i.op == "axis" or d == 1 for i, d in zip(s.indices, dims))
-        whole = all(i.op != "axis" or i.arg.extent is e or i.arg.extent == e for i, e in zip(s.indices, b.shape))
-        if s.combine is not None or (covers and whole):
-            continue
-        # the same stores with the constant 1: what stays 0 is not written
-        mark = dataclasses.replace(s, expr=const(1, b.dtype))
-        roots = [*mark.indices, *([mark.mask] if mark.mask is not None else [])]
-        used = tuple(dict.fromkeys(buffer for buffer, _, _ in loads(*roots)))
-        ones = evaluate(
-            Kernel(
-                kernel.name, kernel.body if _uses_values(roots) else (), (mark,), (*(used if not _uses_values(roots) else kernel.inputs), b)
-            ),
-            inputs,
-            vars,
-        )
-        hit = np.asarray(ones[b.name]).reshape(-1) == 1
-        if not hit.all():
-            out[b.name] = ~hit
-    return out
-
-
-def _uses_values(roots: list[Node]) -> bool:
-    return any(n.op == "ref" for r in roots for n in walk(r))
 
 
 def check(expect: Expect, address: int) -> Verdict:
@@ -246,18 +211,21 @@ def check(expect: Expect, address: int) -> Verdict:
                 missing += _untouched(expect, got[part], error)
     if worst <= 1.0:
         return Verdict(worst)
-    return Verdict(worst, described(expect, worst, at, got[at], bad, missing))
+    weight = None if expect.weight is None else expect.weight[at]
+    return Verdict(worst, described(expect.name, expect.shape, worst, at, (got[at], expect.value[at], weight), bad, missing))
 
 
-def described(expect: Expect, worst: float, at: int, got: Any, bad: int, missing: int) -> str:
-    """What is wrong with an output, in words: element `at` is the worst, `bad` are wrong, `missing` of those as they began."""
+def described(name: str, shape: tuple[int, ...], worst: float, at: int, found: tuple[Any, Any, Any | None], bad: int, missing: int) -> str:
+    """What is wrong with an output, in words: element `at` is the worst, and `found` its (result, reference, weight); `bad` are wrong,
+    `missing` of those as they began."""
     import numpy as np
 
-    where = ", ".join(str(int(i)) for i in np.unravel_index(at, expect.shape)) if expect.shape else ""
-    text = f"{expect.name}[{where}] is {got}, expected {expect.value[at]}"
-    if expect.weight is not None and worst < WORST:
-        text += f" ± {1.0 / float(expect.weight[at]):.3g}"
-    text += f"; {bad} of {expect.value.size} elements wrong"
+    got, value, weight = found
+    where = ", ".join(str(int(i)) for i in np.unravel_index(at, shape)) if shape else ""
+    text = f"{name}[{where}] is {got}, expected {value}"
+    if weight is not None and worst < WORST:
+        text += f" ± {1.0 / float(weight):.3g}"
+    text += f"; {bad} of {prod(shape)} elements wrong"
     if missing:
         text += f", {missing} hold the poison they began with"
     return text

@@ -30,7 +30,9 @@ def check_stages(s: Scheduled) -> None:
         total = sum(p.bytes for p in s.stages.values())
         if total > s.target.shared:
             tiles = " and ".join(f"{p.bytes} for {p.buffer.name}{f' in {p.depth} slots' if p.depth > 1 else ''}" for p in s.stages.values())
-            raise OptError(f"STAGE: the tiles take {tiles} bytes of shared memory; {s.target.name} has {s.target.shared}: use smaller tiles")
+            raise OptError(
+                f"STAGE: the tiles take {tiles} bytes of shared memory; {s.target.name} has {s.target.shared}: use smaller tiles"
+            )
         return
     once = sum(p.bytes for p in s.stages.values() if p.once)
     each = sum(p.bytes for p in s.stages.values() if not p.once)

@@ -75,12 +75,13 @@ def strides_of(buffer: Buffer, indices: tuple[Node, ...]) -> dict[Node, int | No
 
 @lru_cache(maxsize=64)
 def contractions(kernel: Kernel) -> tuple[Contraction, ...]:
-    """Reductions of a product of two inputs, outermost first."""
+    """Reductions of a product of two inputs, outermost first. Besides its input a factor may read what stays the same over the
+    reduction (zero points of quantised weights)."""
     out = []
     for n in nests(kernel):
         if n.kind != "reduce" or n.expr.op != "mul" or n.value is None:
             continue
-        sides = [list(loads(s)) for s in n.expr.src]
+        sides = [_inputs(s, n.reduce_axes) for s in n.expr.src]
         if len(sides) != 2 or any(len(s) != 1 for s in sides):
             continue
         lane = lane_axis(kernel, n)
@@ -99,13 +100,25 @@ def contractions(kernel: Kernel) -> tuple[Contraction, ...]:
     return tuple(out)
 
 
+def _inputs(expr: Node, over: tuple[Node, ...]) -> list[tuple[Buffer, tuple[Node, ...], Node | None]]:
+    """The loads of a factor; where there are several, those that vary along the axes `over`."""
+    found = list(loads(expr))
+    return found if len(found) == 1 else [x for x in found if axes_of(*x[1]) & set(over)]
+
+
 def lane_axis(kernel: Kernel, nest: Nest) -> Node | None:
-    """The spatial axis of a value that is consecutive where the value is finally stored."""
+    """The spatial axis of a value that is consecutive where the value is finally stored; of a sum that is summed again, where
+    that one is."""
     target = {nest.name}
+    families = {a.arg.family for a in nest.axes}
     for n in nests(kernel):
-        if n.store is None or n.kind == "init":
+        if n.kind == "init":
             continue
         refs = {r.arg for r in walk(n.expr) if r.op == "ref"}
+        if n.kind == "reduce" and refs & target and {a.arg.family for a in n.reduce_axes} <= families:
+            target.add(n.name)
+        if n.store is None:
+            continue
         if refs & target or n is nest:
             for a, s in strides_of(n.store.buffer, n.indices).items():
                 if s == 1 and a in nest.axes:

@@ -13,7 +13,9 @@ from ..ir.dtypes import DType, float32
 from ..ir.errors import OptError
 from ..ir.node import Node, axes_of
 from ..ir.skippable import conjuncts
+from ..targets import Target
 from ..targets.tensor_rows import Parts, TensorRow
+from ..targets.tensor_step import generation
 from .axis_plan import AxisPlan
 from .builder import ScheduleBuilder
 from .groups import check_size, family_sites
@@ -28,6 +30,8 @@ MAX_ACCUMULATORS = 128
 _DIGITS = {"float16": 11, "bfloat16": 8, "float8_e4m3": 4, "float8_e5m2": 3, "float32": 24, "int8": 8, "uint8": 8, "bool": 1}
 """Significant binary digits of types: those of what is narrower fit a wider type exactly."""
 _TF32 = 11
+_SUM = 23
+"""Bits below the largest term's that a sum must keep, so that it is as good as one in float32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +86,15 @@ def source(x: Node) -> DType:
     return x.src[0].dtype if x.op == "cast" else x.dtype
 
 
-def takes(row: TensorRow, c: DType, operands: tuple[Node, Node]) -> bool | None:
-    """Whether `row` can make a sum in `c` of products of `operands`: True, False where they lose digits on the way (DOWNCONVERT), None
+def takes(row: TensorRow, c: DType, operands: tuple[Node, Node], target: Target) -> bool | None:
+    """Whether `row` can make a sum in `c` of products of `operands`: True, False where digits are lost on the way (DOWNCONVERT), None
     where it cannot. Two float32 factors become tf32 and nothing less (`ir.lower_precision`)."""
     if c is not row.c or (row.operands != "tf32" and row.a.is_float and all(source(x) is float32 for x in operands)):
         return None
+    rule = row.rules.get(generation(target))
+    keeps = rule is None or rule.fraction >= _SUM
     exact = [_fits(x, to, row.operands == "tf32") for x, to in zip(operands, (row.a, row.b), strict=True)]
-    return None if None in exact else all(exact)
+    return None if None in exact else all(exact) and keeps
 
 
 def _fits(x: Node, to: DType, tf32: bool) -> bool | None:
@@ -96,10 +102,10 @@ def _fits(x: Node, to: DType, tf32: bool) -> bool | None:
     t = source(x)
     if t is to and not tf32:
         return True
-    if not to.is_float or not x.dtype.is_float:
+    if not to.is_float or not x.dtype.is_float or to.size < 2:  # (8 bits would want scales)
         return None
     exact = _DIGITS.get(t.name, 64) <= (_TF32 if tf32 else _DIGITS[to.name])
-    return exact and (not t.is_float or tf32)
+    return exact and (tf32 or not t.is_float or t.size < to.size)
 
 
 def unit_parts(row: TensorRow, operand: str, axis: str) -> Parts:
@@ -130,7 +136,7 @@ def act(s: ScheduleBuilder, o: Opt, t: TensorPlan, nest: Nest) -> None:
         raise OptError(f"{o}: m and n must be axes of two families, not both of {t.m.arg.family}")
     factors(nest.expr, t)
     operands = sides(products(nest.expr)[0], t.m)
-    exact = takes(t.row, nest.expr.dtype, operands)
+    exact = takes(t.row, nest.expr.dtype, operands, s.target)
     if exact is None:
         found = " by ".join(str(source(x)) for x in operands)
         raise OptError(f"{o}: {t.row.name} multiplies {t.row.a} by {t.row.b} into {t.row.c}; here it is {found} into {nest.expr.dtype}")

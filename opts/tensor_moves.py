@@ -20,6 +20,8 @@ BLOCKS = ((64, 64, 2, 2), (64, 32, 2, 2), (32, 64, 2, 2), (32, 32, 2, 2), (64, 6
 """(elements of m, elements of n that a unit of threads makes; units along m, along n) of a group."""
 STEPS = (2, 4, 1, 8)
 """Steps of the instruction for which operands are staged at once."""
+DEPTHS = (3, 1)
+"""Slots of staged operands."""
 CHUNK = 16
 """Bytes that are moved at once, and so by what rows in shared memory are shifted to lie on different banks."""
 
@@ -28,7 +30,7 @@ def fitting_rows(target: Target, nest: Nest, m: Node) -> list[TensorRow]:
     """The rows of `target` that could make a sum of products with `m` along its axis m: those of the operands' own types, or else those
     that keep all their digits, or else any."""
     operands = sides(products(nest.expr)[0], m)
-    found = [(r, takes(r, nest.expr.dtype, operands)) for r in tensor_rows.available(target)] if target.lang == "cuda" else []
+    found = [(r, takes(r, nest.expr.dtype, operands, target)) for r in tensor_rows.available(target)] if target.lang == "cuda" else []
     own = [r for r, exact in found if exact and [r.a, r.b] == [source(x) for x in operands] and r.operands != "tf32"]
     return own or [r for r, exact in found if exact] or [r for r, exact in found if exact is False]
 
@@ -77,10 +79,13 @@ def _blocks(near: Neighbourhood, nest: Nest, axes: tuple[Node, Node, Node], row:
         tile += [opt("LOCAL", _family(near, a), x) for a, x in ((m, down), (n, across)) if x > 1]
         for steps in STEPS:
             block = steps * row.k
-            staged = _staged(near, nest, block, {m: high * down, n: wide * across, k: block}, k)
-            if block < extent(k) and staged:
-                yield (*first, *tile, opt("TILE", k.arg.name, block), *staged)
-                break
+            if block >= extent(k):
+                continue
+            for depth in DEPTHS:
+                staged = _staged(near, nest, {m: high * down, n: wide * across, k: block}, k, depth)
+                if staged:
+                    yield (*first, *tile, opt("TILE", k.arg.name, block), *staged)
+            break
 
 
 def _family(near: Neighbourhood, a: Node) -> str:
@@ -88,7 +93,7 @@ def _family(near: Neighbourhood, a: Node) -> str:
     return str(a.arg.family if several else a.arg.name)
 
 
-def _staged(near: Neighbourhood, nest: Nest, block: int, blocks: dict[Node, int], k: Node) -> Sequence[Opt]:
+def _staged(near: Neighbourhood, nest: Nest, blocks: dict[Node, int], k: Node, depth: int) -> Sequence[Opt]:
     """The inputs that both operands read along k, in shared memory: with swizzled rows of at least 128 bytes, else with padded ones."""
     found: dict[str, Opt] = {}
     for n in nest.loads:
@@ -99,5 +104,5 @@ def _staged(near: Neighbourhood, nest: Nest, block: int, blocks: dict[Node, int]
         pitch = blocks.get(next((a for a, c in terms.items() if c == 1), k), 1)
         plain = len(terms) == 1 and pitch & (pitch - 1) == 0 and pitch * buffer.dtype.size >= 8 * CHUNK
         layout: dict[str, int] = {"swizzle": 8} if plain else {"pad": CHUNK // buffer.dtype.size}
-        found[buffer.name] = opt("STAGE", buffer.name, at=k.arg.name, order="row", **layout)
+        found[buffer.name] = opt("STAGE", buffer.name, at=k.arg.name, order="row", depth=depth, **layout)
     return tuple(found.values())

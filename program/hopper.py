@@ -1,7 +1,25 @@
 """What operations of Hopper's asynchronous units are told: mbarriers, boxes that TMA copies, operands of wgmma in shared memory.
 
 All places are byte offsets in the group's shared memory, which starts at a multiple of 1024; what an operation takes as an index beside
-them counts elements. `hopper_calls` has a function for each operation.
+them counts elements. `hopper_calls` has a function for each operation:
+
+    mbar_init   (), attr = MBar: sets up its barriers and makes them known to TMA; one thread does it, then a barrier follows
+    mbar_arrive (slot[, rank]), attr = MBar: this thread arrives at one of them; at that of group `rank` of the cluster
+    mbar_expect (slot, bytes), attr = MBar: arrives, and announces bytes that TMA brings before the phase is over
+    mbar_wait   (slot, parity), attr = MBar: goes on once the latest phase of this parity is over
+    box_load    (slot, at, coordinates…), attr = BoxLoad: TMA copies a box to shared memory; one thread does it
+    box_store   (at, coordinates…), attr = BoxStore: TMA writes a box from shared memory; one thread does it
+    box_commit  (): this thread's box_stores so far are a group;   box_wait  (), attr = n: all but its n newest groups have read their boxes
+    proxy_fence (): what this thread wrote to shared memory by stores is seen by TMA and wgmma (after a barrier, by those that others start)
+    wgmma       (acc, a, b[, add]), attr = WarpgroupProduct: acc + A · B, by the 128 threads of a warpgroup; a is an index or a fragment
+    wgmma_fence (): before the first wgmma, and after registers of accumulators or fragments changed
+    wgmma_commit(): the products so far are a group;   wgmma_wait  (), attr = n: all but the n newest groups are done
+    wgmma_result(acc): the accumulator of a product that has been waited for. The result of a wgmma goes into other products, through
+                loops, and through this, and an accumulator is used once: it has one place in registers
+    meet        (), attr = n: a barrier of each n consecutive threads of a role (128, or all of it)
+    cluster_barrier (): every thread of every group of the cluster
+
+`Roles` gives parts of a group bodies of their own. Inside, there is no `barrier`.
 
 Sources of the rules: PTX ISA, "Asynchronous Warpgroup Level Matrix Multiply-Accumulate", "mbarrier", "cp.async.bulk.tensor" and
 "setmaxnreg"; CUTLASS `mma_traits_sm90_gmma.hpp` for what a descriptor's fields mean."""

@@ -137,6 +137,7 @@ _TABLE = (
     _elementwise("round", FLOATS, 1),
     _elementwise("fma", NUMBERS, 3, commutes=True),
     _elementwise("scale2", FLOATS, 2),
+    _elementwise("exp2", FLOATS, 1),
     _elementwise("idiv", INTEGERS, 1, attribute="positive", sign="//"),
     _elementwise("imod", INTEGERS, 1, attribute="positive", sign="%"),
     _elementwise("quot", INTEGERS, 2, unit="divider"),

@@ -9,7 +9,8 @@ Operations (a, b, c are Vals; vectors are element-wise; comparisons give bool). 
     add sub mul div max min          same types; int wraps; max/min propagate NaN (fmax does not do), of two zeros
     give either; div is float only neg abs sqrt floor round         round = nearest even; floor and round keep the
     float type fma         a*b + c, one rounding scale2      a · 2^b, one rounding; b whole or NaN (or -inf where a is
-    0); from `expand` for targets with avx512 only idiv imod   floor division / remainder of an index by the positive
+    0); from `expand` for targets with avx512 only exp2        2^x of float32 within 2 ulp (interpreted: correctly rounded but
+    for rare ties); from `expand` for NVIDIA GPUs only idiv imod   floor division / remainder of an index by the positive
     int `attr` quot        a / b of integers rounded towards 0; 0 where b is 0, and the least number by -1 is itself lt le eq ne and or not xor shl shr   shr is arithmetic on signed, logical on unsigned types; and/or/xor
     also on ints select      (cond, a, b) cast        to out.dtype: float→int truncates (saturation not required),
     int→int wraps, bool→number 0/1, nearest even bitcast     same size exp expm1 log log1p tanh erf sin cos atan trunc     only in Programs lowered
@@ -38,24 +39,7 @@ Operations (a, b, c are Vals; vectors are element-wise; comparisons give bool). 
                 on; it gets of each matrix (as many as its lanes make 32-bit words) the word l % 4 of row l // 4
     ldmatrix_t  the same of 16-bit elements with each matrix transposed: elements l // 4 of the rows 2·(l % 4) and the one after
 
-Of Hopper (places are byte offsets in shared memory, in the attribute of `program.hopper`; indices count elements):
-    mbar_init   (), attr = MBar: sets up its barriers and makes them known to TMA; one thread does it, then a barrier follows
-    mbar_arrive (slot[, rank]), attr = MBar: this thread arrives at one of them; at that of group `rank` of the cluster
-    mbar_expect (slot, bytes), attr = MBar: arrives, and announces bytes that TMA brings before the phase is over
-    mbar_wait   (slot, parity), attr = MBar: goes on once the latest phase of this parity is over
-    box_load    (slot, at, coordinates…), attr = BoxLoad: TMA copies a box to shared memory; one thread does it
-    box_store   (at, coordinates…), attr = BoxStore: TMA writes a box from shared memory; one thread does it
-    box_commit  (): this thread's box_stores so far are a group;   box_wait  (), attr = n: all but its n newest groups have read their boxes
-    proxy_fence (): what this thread wrote to shared memory by stores is seen by TMA and wgmma (after a barrier, by those that others start)
-    wgmma       (acc, a, b[, add]), attr = WarpgroupProduct: acc + A · B, by the 128 threads of a warpgroup; a is an index or a fragment
-    wgmma_fence (): before the first wgmma, and after registers of accumulators or fragments changed
-    wgmma_commit(): the products so far are a group;   wgmma_wait  (), attr = n: all but the n newest groups are done
-    wgmma_result(acc): the accumulator of a product that has been waited for. The result of a wgmma goes into other products, through
-                loops, and through this, and an accumulator is used once: it has one place in registers
-    meet        (), attr = n: a barrier of each n consecutive threads of a role (128, or all of it)
-    cluster_barrier (): every thread of every group of the cluster
-
-`Roles` gives parts of a group bodies of their own. Inside, there is no `barrier`.
+Of Hopper's units: see `program.hopper`.
 
 A phase runs `items` groups of `threads` threads. Barriers stand where every thread of the group comes by; shuffles, mma and ldmatrix
 where every thread of a warp does."""
@@ -71,6 +55,8 @@ from ..ir.node import Node
 from .hopper import HopperAttr
 from .maps import TensorMap
 from .ops import HOPPER
+from .signature import Param as Param
+from .signature import Signature as Signature
 
 
 class Val:
@@ -222,18 +208,6 @@ def bodies(s: Stmt) -> tuple[Block, ...]:
     return tuple(r.body for r in s.roles) if isinstance(s, Roles) else (s.body,)
 
 
-@dataclass(frozen=True, slots=True)
-class Param:
-    """One buffer argument, element-aligned only. It is distinct from every other (noalias), but for an output with an
-    `alias`, which may be the memory of the input of that name: each element is read before it is written."""
-
-    name: str
-    dtype: DType
-    shape: tuple[int | Node, ...]
-    role: str
-    alias: str = ""
-
-
 @dataclass(slots=True)
 class Phase:
     """`items` (an index expression over the symbols) independent executions of `body`; `item` is the grid index.
@@ -290,31 +264,6 @@ class Program:
             tuple(p.threads for p in self.phases), self.shared, self.align, self.once,
             self.maps, tuple(p.cluster for p in self.phases) if any(p.cluster > 1 for p in self.phases) else (),
         )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Signature:
-    """How to call a compiled Program: phase i is the symbol `{name}_p{i}` with
-    `void (void **bufs, int64 *vars, void *scratch, int64 lo, int64 hi)` running grid items [lo, hi). `bufs` holds the
-    parameters, then the workspace pointer. Phases run in order, each complete before the next. `threads` and `clusters` (a phase),
-    `shared`, `align`, `once` and `maps` are as in Program (`clusters` is empty where all are 1); languages with thread groups say in their renderer how arguments are passed."""
-
-    name: str
-    params: tuple[Param, ...]
-    symbols: tuple[str, ...]
-    items: tuple[Node, ...]
-    scratch: int
-    work: int
-    threads: tuple[int, ...] = ()
-    shared: int = 0
-    align: int = 1
-    once: int = 0
-    maps: tuple[TensorMap, ...] = ()
-    clusters: tuple[int, ...] = ()
-
-    def entry(self, phase: int) -> str:
-        """The function name of a phase."""
-        return f"{self.name}_p{phase}"
 
 
 def touched(s: Instr) -> tuple[tuple[Mem, bool], ...]:

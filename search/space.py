@@ -154,13 +154,13 @@ class Space:
 class OptEngine:
     """The options package as an engine: one kernel on one target with a number of threads."""
 
-    def __init__(self, kernel: Kernel, target: Target, threads: int, limits: Any = None) -> None:
-        self.kernel, self.target, self.threads, self.limits = kernel, target, threads, limits
+    def __init__(self, kernel: Kernel, target: Target, threads: int, limits: Any = None, allowed: frozenset[str] = ALLOWED) -> None:
+        self.kernel, self.target, self.threads, self.limits, self.allowed = kernel, target, threads, limits, allowed
 
     def seeds(self) -> Sequence[Schedule]:
         from .. import heuristics
 
-        return heuristics.seeds(self.kernel, self.target, self.threads)
+        return heuristics.seeds(self.kernel, self.target, self.threads, self.allowed)
 
     def apply(self, schedule: Schedule) -> Any:
         from .. import opts
@@ -180,4 +180,4 @@ class OptEngine:
     def templates(self) -> Sequence[Any]:
         from .. import heuristics
 
-        return heuristics.templates(self.kernel, self.target, self.threads)
+        return heuristics.templates(self.kernel, self.target, self.threads, self.allowed)

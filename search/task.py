@@ -68,7 +68,8 @@ class TuningTask:
         from ..measure.roofline import roofline
 
         limits = self.device.limits()
-        return None if limits is None else roofline(self.kernel, limits, self.threads, self.vars, self.device.target)
+        lossy = "DOWNCONVERT" in self.effects
+        return None if limits is None else roofline(self.kernel, limits, self.threads, self.vars, self.device.target, lossy=lossy)
 
     def job(self, strategy: str, seeds: str, seed: int, budget: Budget) -> Job:
         """The description a result carries."""

@@ -14,7 +14,7 @@ from tilewright.interp import run as interpret
 from tilewright.ir.kernel import Kernel
 from tilewright.lower import Program, lower
 from tilewright.measure.inputs import generate, shape
-from tilewright.measure.verify import unwritten
+from tilewright.measure.unwritten import unwritten
 from tilewright.opts import Opts, apply
 from tilewright.renderers import Source, render
 from tilewright.targets import Target

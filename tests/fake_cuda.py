@@ -179,6 +179,8 @@ class FakeSession(CudaSession):
 class FakeCudaDevice(CudaDevice):
     """See the module's text. `log`: what NVRTC said of some text."""
 
+    compares = False
+
     def __init__(self, log: Callable[[str], str] | None = None) -> None:
         super().__init__()
         self.name = "fake-cuda"

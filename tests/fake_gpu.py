@@ -1,5 +1,5 @@
-"""A whole GPU without one, for whatever runs a search on a cuda device: `fake_cuda.FakeCudaDevice` (its kernels run as C++ on the
-processor) with limits that need no measuring, which would take the processor minutes."""
+"""A whole GPU without one, for whatever runs a search on a cuda device: `fake_cuda.FakeCudaDevice` (its kernels run
+as C++ on the processor) with limits that need no measuring, which would take the processor minutes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Planted faults of Hopper's units: right Programs with one thing put wrong, and what the interpreter must say of each.
 
-`MUTANTS` maps a name to (the right Program's shape, the fault, what is said). A fault that only gives wrong numbers says 'differs'. `HOST`
-names those that the text finds as well when it runs on the processor: races that need another order than its own it cannot."""
+`MUTANTS` maps a name to (the right Program's shape, the fault, what is said). A fault that only gives wrong numbers says 'differs'. The text
+that runs on the processor finds all but `INTERPRETER_ALONE`: it knows no proxies, and not who has been told of what."""
 
 from __future__ import annotations
 
@@ -227,3 +227,10 @@ MUTANTS: dict[str, tuple[Gemm, Fault, str]] = {
     "groups begin before the other has its mbarriers": (CLUSTER, drop("cluster_barrier", 0), "set"),
 }
 """Each is found; those with '' by one of several signs."""
+INTERPRETER_ALONE = {
+    "no barrier before a slot is filled again",
+    "no fence before TMA reads a tile",
+    "the fence comes after the barrier",
+    "slots are given back to one producer",
+}
+"""Those that the text on the processor misses in both of its orders."""

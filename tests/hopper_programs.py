@@ -14,7 +14,7 @@ from tilewright.program.maps import TensorMap
 from tilewright.program.program import Mem, Param, Program, Val
 from tilewright.targets import wgmma_rows
 
-SUFFIX = {"bfloat16": "bf16", "float16": "f16", "float32": "tf32", "int8": "s8"}
+SUFFIX = {"bfloat16": "bf16", "float16": "f16", "float32": "tf32", "int8": "s8", "float8_e4m3": "e4m3"}
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,14 @@ from random_schedules import Case, Choose
 from tilewright import targets
 from tilewright.ir import OptError
 from tilewright.ir.builder import KernelBuilder
-from tilewright.ir.dtypes import DType, bfloat16, float16, float32, int8, int32, uint8
+from tilewright.ir.dtypes import DType, bfloat16, float8_e4m3, float8_e5m2, float16, float32, int8, int32, uint8
 from tilewright.ir.functions import exp, maximum
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.node import Node
 from tilewright.ir.operators import cast
 from tilewright.opts import Opt, Opts, apply, opt
 from tilewright.targets import Target
+from tilewright.targets.tensor_rows import BY_NAME
 
 TARGETS = ("sm_80", "sm_89", "sm_90a")
 EXTENTS = (8, 13, 16, 24, 33, 40, 48)
@@ -35,7 +36,8 @@ class Sum:
 
 ROWS = {
     bfloat16: ("mma.m16n8k16.bf16",), float16: ("mma.m16n8k16.f16",), int8: ("mma.m16n8k32.s8",),
-    float32: ("mma.m16n8k8.tf32", "mma.m16n8k16.bf16", "mma.m16n8k16.f16"),
+    float8_e4m3: ("mma.m16n8k32.e4m3",), float8_e5m2: ("mma.m16n8k32.e5m2",),
+    float32: ("mma.m16n8k8.tf32",),
 }  # fmt: skip
 
 
@@ -123,6 +125,8 @@ SUMS = (
     Sum("float16nn", product(float16, False, False, "bias"), ROWS[float16]),
     Sum("float32nn", product(float32, False, False), ROWS[float32]),
     Sum("float32tt", product(float32, True, True, "bias"), ROWS[float32]),
+    Sum("float8nt", product(float8_e4m3, False, True), ROWS[float8_e4m3]),
+    Sum("float8nn", product(float8_e5m2, False, False), ROWS[float8_e5m2]),
     Sum("turned", product(bfloat16, False, True, "turned"), ROWS[bfloat16]),
     Sum("rows", product(bfloat16, False, True, "rows"), ROWS[bfloat16]),
     Sum("decoded", decoded(bfloat16, False), ROWS[bfloat16]),
@@ -139,6 +143,8 @@ def draw(of: Sum, choose: Choose) -> Case:
     m, n, k = EXTENTS[choose(len(EXTENTS))], EXTENTS[choose(len(EXTENTS))], DEEP[choose(len(DEEP))]
     kernel, target = of.make(m, n, k), targets.named(TARGETS[choose(len(TARGETS))])
     row = of.rows[choose(len(of.rows))]
+    if BY_NAME[row].flag != "sm80":  # (8-bit floats, whose sums keep 13 bits before Hopper)
+        target = targets.named("sm_90a")
     swap = choose(4) == 3 and row != "mma.m16n8k32.u8.s8"
     wishes = [opt("TC", "acc", m="n" if swap else "m", n="m" if swap else "n", k="k", row=row)]
     for axis, step in (("n", 8), ("m", 16)) if not swap else (("m", 8), ("n", 16)):
@@ -148,11 +154,12 @@ def draw(of: Sum, choose: Choose) -> Case:
     wishes += [[], [opt("TILE", "k", block)], [opt("UNROLL", "k", 2)], [opt("TILE", "k", 2 * block), opt("UNROLL", "k", 2)]][choose(4)]
     wishes += [opt("SPLITK", "k", 2)] * (choose(6) == 0) + [opt("SWIZZLE", "grid", 2)] * (choose(6) == 0)
     wishes += [opt("LOCAL", "z", 3)] * (choose(3) == 0)
+    depth = (1, 1, 2, 3)[choose(4)]
     for b in kernel.inputs:
         layout: dict[str, Any] = [{"pad": 0}, {"pad": 16 // b.dtype.size}, {"swizzle": 4}, {"swizzle": 8}, {"pad": 1}][choose(5)]
-        wishes += [opt("STAGE", b.name, at=("k", "n", "grid")[choose(3) // 2], order=("row", "panel")[choose(4) // 3], **layout)] * (
-            choose(4) > 0
-        )
+        wishes += [
+            opt("STAGE", b.name, at=("k", "n", "grid")[choose(3) // 2], order=("row", "panel")[choose(4) // 3], depth=depth, **layout)
+        ] * (choose(4) > 0)
     opts = legal(kernel, tuple(wishes), target)
     return Case(of.name, "", {"m": m, "n": n, "k": k}, kernel, target, opts, {}, 1, choose(1000))
 

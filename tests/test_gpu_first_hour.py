@@ -1,4 +1,5 @@
-"""The first hour with a GPU, without one: what is done is remembered, what fails is told, and the measuring scripts run to their end."""
+"""The first hour with a GPU, without one: what is done is remembered, what fails is told, and the measuring scripts
+run to their end."""
 
 from __future__ import annotations
 
@@ -85,7 +86,12 @@ def test_a_call_goes_on_where_the_last_one_ended(tmp_path: Path) -> None:
 
 
 def test_what_the_whole_time_has_no_room_for_is_left_out_and_told(tmp_path: Path) -> None:
-    finished, told = play([step("long", "", expected=300), step("short", "print(1)", expected=1)], StepFile(tmp_path / "s.json"), 1000, 200)
+    finished, told = play(
+        [step("long", "", expected=300), step("short", "print(1)", expected=1)],
+        StepFile(tmp_path / "s.json"),
+        1000,
+        200,
+    )
     assert finished and [r.status for r in told] == ["left out", "ok"] and "the 200 s of all steps are over" in told[0].tail
 
 
@@ -102,7 +108,14 @@ def test_the_plan_names_every_step(capsys: pytest.CaptureFixture[str], tmp_path:
     given = ["--state", str(tmp_path / "s.json"), "--results", str(tmp_path / "r")]
     assert gpu_first_hour.main([*given, "--dry-run"]) == 0
     said = capsys.readouterr().out
-    for name in ("look", "tests", "golden", "limits", *(f"seeds-{g}" for g in GROUPS), *(f"tune-{c.name}" for c in CASES)):
+    for name in (
+        "look",
+        "tests",
+        "golden",
+        "limits",
+        *(f"seeds-{g}" for g in GROUPS),
+        *(f"tune-{c.name}" for c in CASES),
+    ):
         assert f"  {name} " in said
     assert str(ROOT) not in said and sys.executable not in said and not (tmp_path / "r").exists() and "25" not in said.splitlines()[0]
     steps = gpu_first_hour.steps(gpu_first_hour.arguments().parse_args(given))
@@ -154,7 +167,17 @@ def test_from_wheels_to_results(tmp_path: Path) -> None:
 @pytest.mark.slow
 @needs_cxx
 def test_the_benchmark_tunes_and_compares_on_a_gpu_that_is_none() -> None:
-    words = [sys.executable, str(ROOT / "benchmarks" / "gpu_vs_cublas.py"), "--device", FAKE, "--smoke", "--trials", "1", "--rounds", "1"]
+    words = [
+        sys.executable,
+        str(ROOT / "benchmarks" / "gpu_vs_cublas.py"),
+        "--device",
+        FAKE,
+        "--smoke",
+        "--trials",
+        "1",
+        "--rounds",
+        "1",
+    ]
     done = subprocess.run([*words, "--only", "sum_all"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     row, summary = map(json.loads, done.stdout.splitlines())

@@ -1,4 +1,5 @@
-"""What is in the machine code of a schedule, for people: each kernel's instructions by kind, registers, shared memory, occupancy."""
+"""What is in the machine code of a schedule, for people: each kernel's instructions by kind, registers, shared
+memory, occupancy."""
 
 from __future__ import annotations
 
@@ -15,9 +16,9 @@ from .occupancy import Occupancy, occupancy
 
 @dataclass(frozen=True)
 class KernelContents:
-    """One phase. `shared`: bytes of static and dynamic shared memory a group; `spills`: bytes that a thread stores of registers it has
-    no room for; `stack`: bytes of its own memory. `counts` is what `sass.counts` says of it; empty where nothing could read the machine
-    code, and then `why` says what to install."""
+    """One phase. `shared`: bytes of static and dynamic shared memory a group; `spills`: bytes that a thread stores of
+    registers it has no room for; `stack`: bytes of its own memory. `counts` is what `sass.counts` says of it; empty
+    where nothing could read the machine code, and then `why` says what to install."""
 
     name: str
     threads: int
@@ -46,16 +47,18 @@ class KernelContents:
     def to_json(self) -> dict[str, Any]:
         """Plain data; sizes are bytes."""
         o = self.occupancy
-        return {
-            "name": self.name, "threads": self.threads, "registers": self.registers, "shared": self.shared, "spills": self.spills,
-            "stack": self.stack, "occupancy": {"groups": o.groups, "warps": o.warps, "share": o.share, "full": o.full} if o else None,
-            "instructions": dict(sorted(self.counts.items())), "why": self.why or None,
-        }  # fmt: skip
+        figures = ("name", "threads", "registers", "shared", "spills", "stack")
+        return {name: getattr(self, name) for name in figures} | {
+            "occupancy": {"groups": o.groups, "warps": o.warps, "share": o.share, "full": o.full} if o else None,
+            "instructions": dict(sorted(self.counts.items())),
+            "why": self.why or None,
+        }
 
 
 def contents(source: SourceLike) -> tuple[KernelContents, ...]:
-    """Every phase of CUDA text, in their order, from a build of its own. Raises DeviceError where NVRTC is missing, BuildError where
-    it rejects the text. Machine code that cannot be read (no nvdisasm, a GPU that it does not know) leaves counts out."""
+    """Every phase of CUDA text, in their order, from a build of its own. Raises DeviceError where NVRTC is missing,
+    BuildError where it rejects the text. Machine code that cannot be read (no nvdisasm, a GPU that it does not know)
+    leaves counts out."""
     cubin, log = nvrtc.compile(source.text, source.target.cpu)
     try:
         found, why = sass.by_kernel(cubin), ""
@@ -65,8 +68,8 @@ def contents(source: SourceLike) -> tuple[KernelContents, ...]:
 
 
 def listing(source: SourceLike) -> str:
-    """The machine code of CUDA text, and before it what each kernel takes. Raises DeviceError where NVRTC or nvdisasm is missing,
-    BuildError where either rejects what it is given."""
+    """The machine code of CUDA text, and before it what each kernel takes. Raises DeviceError where NVRTC or nvdisasm
+    is missing, BuildError where either rejects what it is given."""
     sass.find()  # to miss it after a build would be late
     cubin, log = nvrtc.compile(source.text, source.target.cpu)
     text = sass.disassemble(cubin)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import BuildError, DeviceError
 from ...program import abi
+from ...program.maps import numbers
 from .. import limits as limits_file
 from ..base import Device, Executable, SourceLike
 from ..limits import Limits
@@ -38,6 +39,7 @@ class CudaDevice(Device):
     """One GPU. An object is a line of JSON (what it was built for and takes, and a checksum) and a cubin."""
 
     isolation = "worker"
+    compares = True
 
     def __init__(self, selector: str = "") -> None:
         """`selector`: the GPU's number; the first one where it is empty. Raises DeviceError."""
@@ -112,6 +114,7 @@ class CudaDevice(Device):
         if target.lang != "cuda":
             raise BuildError(f"the {self.name} device builds cuda, not {target.lang}: render for a 'cuda' target such as sm_90a")
         abi.shared_bytes(source.signature, target)
+        lacking(source.signature, target)
         code, log = self._compile(source)
         figures = nvrtc.resources(log)
         for i in range(len(source.signature.items)):
@@ -159,6 +162,15 @@ class CudaDevice(Device):
         found = found.best(before) if before else found
         limits_file.write(file, found, self._identity())
         return found
+
+
+def lacking(signature: Signature, target: Target) -> None:
+    """Raise BuildError, before anything is compiled, for a kernel that asks the GPU for what it has not, or TMA for an array that it cannot
+    address."""
+    if abi.asynchronous(signature) and "sm90a" not in target.features:
+        raise BuildError(f"{signature.name} copies by TMA or runs in clusters, and {target.name} has neither: leave out those options")
+    for m in signature.maps if not signature.symbols else ():
+        numbers(m, signature.params[m.param].name, {})
 
 
 def veto(signature: Signature, phase: int, target: Target, takes: nvrtc.Resources | None) -> None:

@@ -1,8 +1,7 @@
 """Runs CUDA text as C++ on this machine's processor: the check of CUDA kernels where there is no GPU.
 
-`host.hpp` defines what is CUDA's in the text: a thread is a fiber, barriers and warp exchanges check who comes to them. Every
-buffer ends at an inaccessible page and inputs cannot be written, so that an access outside a buffer is found and named. This is
-for tests and small shapes: it is thousands of times slower than a GPU, and says nothing about speed. Needs a C++ compiler."""
+`host.hpp` defines what is CUDA's in the text: a thread is a fiber, barriers and warp exchanges check who comes to them. A buffer ends
+at an inaccessible page and inputs cannot be written, so an access outside is found and named. For tests and small shapes."""
 
 from __future__ import annotations
 
@@ -25,6 +24,7 @@ from ...ir import index as ix
 from ...ir.errors import BuildError, DeviceError, VerifyError
 from ...program import abi, maps
 from ..base import SourceLike
+from . import tensor_map
 
 if TYPE_CHECKING:
     import numpy as np
@@ -223,7 +223,7 @@ class HostProgram:
         for arg in abi.arguments(signature, target):
             if arg.kind == "map":
                 name = signature.params[signature.maps[arg.at].param].name
-                args.append(encoded(maps.numbers(signature.maps[arg.at], name, symbols), buffers[name].address))
+                args.append(tensor_map.for_host(maps.numbers(signature.maps[arg.at], name, symbols), buffers[name].address))
                 continue
             args.append(vars[arg.at] if arg.kind == "symbol" else buffers[by_kind.get(arg.kind) or signature.params[arg.at].name].address)
         try:
@@ -242,16 +242,6 @@ class HostProgram:
     def close(self) -> None:
         """Unload it."""
         self._module.close()
-
-
-def encoded(m: maps.MapNumbers, address: int) -> bytes:
-    """A tensor map as `host_hopper.hpp` reads it. Raises VerifyError where TMA could not address the array."""
-    if address % 16:
-        raise VerifyError(f"TMA wants an array at a multiple of 16 bytes, not at {address:#x}")
-    rank, t = len(m.dims), m.map
-    dims, pitches, box = (*m.dims, *[1] * (5 - rank)), (*m.pitches, *[0] * (5 - rank)), (*t.box, *[1] * (5 - rank))
-    head = struct.pack("<Q5Q4Q5H4B", address + m.offset, *dims, *pitches, *box, rank, t.dtype.size, t.swizzle, 0)
-    return head.ljust(maps.BYTES, b"\0")
 
 
 def _operand(p: Param, a: Array, symbols: Mapping[str, int], align: int) -> Guarded:

@@ -43,6 +43,7 @@ static inline void mbarrier_arrive(void* bar, int bytes) {
     x.missing--, x.bytes += bytes;
     put(bar, x);
 }
+constexpr unsigned ROUNDS = 64;  // in which all threads wait, before it is said that they do so for ever
 static inline void running(unsigned rank, const char* what) {
     if (rank >= cluster_size) fail("%s group %u of a cluster of %u", what, rank, cluster_size);
     for (unsigned i = 0; i < group_size.x; i++)
@@ -52,6 +53,11 @@ static inline void running(unsigned rank, const char* what) {
 static inline void mbarrier_arrive_at(void* bar, unsigned rank) {
     running(rank, "arrives at an mbarrier of");
     mbarrier_arrive(in_group(bar, rank), 0);
+}
+
+// Others go first, so that who gives something back too early is found.
+static inline void last_of_all(const char* what) {
+    for (int i = 0; i < 2; i++) poll(0, what);
 }
 
 // Boxes -------------------------------------------------------------------------------------------------------------------
@@ -129,8 +135,13 @@ static inline void land(unsigned i) {
 static inline void mbarrier_wait(void* bar, unsigned parity) {
     if (parity > 1) fail("a parity of %u", parity);
     while (word_at(bar).parity == parity) {
-        if (idle > 1 && load_count) land(load_count - 1);
-        else poll(0, "an mbarrier");
+        if (idle > 1 && load_count) {
+            land(load_count - 1);
+            continue;
+        }
+        const Word x = word_at(bar);
+        if (idle > ROUNDS) fail("waits for the mbarrier at byte %llu, where %u arrivals and %d bytes are missing and nobody can go on", (unsigned long long)offset(bar), x.missing, x.bytes);
+        poll(0, "an mbarrier");
     }
 }
 static inline void box_store(const void* map, const void* from, const int* first) {
@@ -144,6 +155,7 @@ static inline void box_store(const void* map, const void* from, const int* first
 }
 static inline void box_commit() { stores_committed[now - threads]++; }
 static inline void box_wait(unsigned left) {
+    last_of_all("TMA to read a box");
     unsigned kept = 0;
     for (unsigned i = 0; i < store_count; i++) {
         const Box b = stores[i];
@@ -374,6 +386,7 @@ static void check(const Flight& f) {
     }
 }
 static inline void wgmma_wait(unsigned left) {
+    last_of_all("wgmma_wait");
     const unsigned t = now - threads;
     auto over = [&](const Flight& f) { return f.steps[f.step_count - 1]->group + left < committed[t]; };
     together("wgmma_wait", {left, 0, false, (void*)&check}, [&](Warpgroup&) {

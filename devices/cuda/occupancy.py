@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
+
+from ...targets.gpu_rates import RATES
 
 WARP = 32
 _REGISTERS = 64 << 10
@@ -17,33 +17,9 @@ _SYSTEM = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class SmSizes:
-    """What one multiprocessor holds at most: warps, groups, and bytes of shared memory."""
-
-    warps: int
-    groups: int
-    shared: int
-
-
-SIZES: Mapping[str, SmSizes] = MappingProxyType(
-    {
-        "sm_75": SmSizes(32, 16, 64 << 10),
-        "sm_80": SmSizes(64, 32, 164 << 10),
-        "sm_86": SmSizes(48, 16, 100 << 10),
-        "sm_87": SmSizes(48, 16, 164 << 10),
-        "sm_89": SmSizes(48, 24, 100 << 10),
-        "sm_90": SmSizes(64, 32, 228 << 10),
-        "sm_100": SmSizes(64, 32, 228 << 10),
-        "sm_120": SmSizes(48, 24, 100 << 10),
-    }
-)
-"""CUDA C++ Programming Guide, "Technical Specifications per Compute Capability"."""
-
-
-@dataclass(frozen=True, slots=True)
 class Occupancy:
-    """`groups` resident on a multiprocessor at once, their `warps`, the `share` of the warps it could hold, and what is `full` first:
-    'registers', 'shared memory', 'warps' or 'groups'."""
+    """`groups` resident on a multiprocessor at once, their `warps`, the `share` of the warps it could hold, and what
+    is `full` first: 'registers', 'shared memory', 'warps' or 'groups'."""
 
     groups: int
     warps: int
@@ -53,7 +29,8 @@ class Occupancy:
     @property
     def text(self) -> str:
         """`2 groups a multiprocessor (16 warps, 25 %): registers are full`."""
-        what = f"{self.groups} group{'s' * (self.groups != 1)} a multiprocessor ({self.warps} warps, {100 * self.share:.0f} %)"
+        share = f"{self.warps} warps, {100 * self.share:.0f} %"
+        what = f"{self.groups} group{'s' * (self.groups != 1)} a multiprocessor ({share})"
         return (
             f"{what}: {self.full} {'is' if self.full == 'shared memory' else 'are'} full"
             if self.groups
@@ -62,23 +39,23 @@ class Occupancy:
 
 
 def occupancy(arch: str, threads: int, registers: int, shared: int) -> Occupancy | None:
-    """What fits for groups of `threads` that take `registers` a thread and `shared` bytes, static and dynamic, on an architecture such
-    as 'sm_90a'; None for one whose sizes are not known. The rules are those of NVIDIA's occupancy calculator: registers are handed
-    out by warp, in each of the four parts of a multiprocessor."""
-    sizes = SIZES.get(arch.rstrip("abcdefghijklmnopqrstuvwxyz"))
+    """What fits for groups of `threads` that take `registers` a thread and `shared` bytes, static and dynamic, on an
+    architecture such as 'sm_90a'; None for one whose sizes are not known. The rules are those of NVIDIA's occupancy
+    calculator: registers are handed out by warp, in each of the four parts of a multiprocessor."""
+    sizes = RATES.get(arch) or RATES.get(f"{arch}a")
     if sizes is None:
         return None
     warps = -(-threads // WARP)
     each = -(-max(1, registers) * WARP // _REGISTER_UNIT) * _REGISTER_UNIT
     by_registers = _REGISTERS // _SCHEDULERS // each * _SCHEDULERS // warps
-    system = 0 if arch.startswith("sm_7") else _SYSTEM
-    taken = -(-(shared + system) // _SHARED_UNIT) * _SHARED_UNIT
+    taken = -(-(shared + _SYSTEM) // _SHARED_UNIT) * _SHARED_UNIT
+    held = sizes.threads // WARP
     fits = {
-        "warps": sizes.warps // warps,
+        "warps": held // warps,
         "registers": by_registers,
-        "shared memory": sizes.shared // taken if taken else sizes.groups,
+        "shared memory": sizes.shared // taken,
         "groups": sizes.groups,
     }
     full = min(fits, key=lambda what: fits[what])
     groups = fits[full]
-    return Occupancy(groups, groups * warps, groups * warps / sizes.warps, full)
+    return Occupancy(groups, groups * warps, groups * warps / held, full)

@@ -1,8 +1,9 @@
-"""Machine code of NVIDIA GPUs as text, and what is in it: NVIDIA's nvdisasm reads a cubin of any architecture, with no GPU.
+"""Machine code of NVIDIA GPUs as text, and what is in it: NVIDIA's nvdisasm reads a cubin of any architecture, with
+no GPU.
 
-The program comes from the pip package nvidia-cuda-nvdisasm (extra `sass`), from a toolkit, or from the path. Instructions are counted
-where they stand, not as often as they run: a loop's body counts once. What the words mean is in NVIDIA's "CUDA Binary Utilities",
-chapter "Instruction Set Reference"."""
+The program comes from the pip package nvidia-cuda-nvdisasm (extra `sass`), from a toolkit, or from the path.
+Instructions are counted where they stand, not as often as they run: a loop's body counts once. What the words mean is
+in NVIDIA's "CUDA Binary Utilities", chapter "Instruction Set Reference"."""
 
 from __future__ import annotations
 
@@ -52,19 +53,21 @@ def find() -> Path:
 def disassemble(cubin: bytes) -> str:
     """The machine code of every kernel of a cubin, as text.
 
-    Raises DeviceError where nvdisasm is missing or hangs, BuildError where it cannot read this (no cubin, or of a GPU newer than it)."""
+    Raises DeviceError where nvdisasm is missing or hangs, BuildError where it cannot read this (no cubin, or of a GPU
+    newer than it)."""
     tool = find()
     with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
         file = Path(folder) / "kernel.cubin"
         file.write_bytes(cubin)
         try:
-            done = subprocess.run([tool, "-c", file], capture_output=True, text=True, timeout=_READ_S, check=False, errors="replace")
+            done = subprocess.run([tool, "-c", file], capture_output=True, timeout=_READ_S, check=False)
         except (OSError, subprocess.TimeoutExpired) as e:
             raise DeviceError(f"{tool} does not run here: {e}; {INSTALL}") from e
     if done.returncode:
-        why = done.stderr.replace(str(file), "it").strip() or f"status {done.returncode}"
-        raise BuildError(f"{tool.name} cannot read this machine code: {why}; install the nvdisasm of a newer CUDA for a newer GPU")
-    return done.stdout
+        why = done.stderr.decode(errors="replace").replace(str(file), "it").strip() or f"status {done.returncode}"
+        fix = "install the nvdisasm of a newer CUDA for a newer GPU"
+        raise BuildError(f"{tool.name} cannot read this machine code: {why}; {fix}")
+    return done.stdout.decode(errors="replace")
 
 
 def by_kernel(cubin: bytes) -> dict[str, Counter[str]]:
@@ -73,10 +76,11 @@ def by_kernel(cubin: bytes) -> dict[str, Counter[str]]:
 
 
 def counts(cubin: bytes) -> Counter[str]:
-    """How many instructions of each kind all kernels of a cubin hold, by the first word of their names: HMMA, LDSM, LDGSTS, HGMMA,
-    UTMALDG, FFMA, BAR, SHFL and so on; what is not there counts 0. Loads and stores count by their width in bits as well
-    (LDG.128, STS.32, LDGSTS.128), and instructions of tensor cores under their whole name (HMMA.16816.F32.BF16). LDL and STL access a
-    thread's own memory: spilled registers, and arrays without registers. Raises as `disassemble` does."""
+    """How many instructions of each kind all kernels of a cubin hold, by the first word of their names: HMMA, LDSM,
+    LDGSTS, HGMMA, UTMALDG, FFMA, BAR, SHFL and so on; what is not there counts 0. Loads and stores count by their
+    width in bits as well (LDG.128, STS.32, LDGSTS.128), and instructions of tensor cores under their whole name
+    (HMMA.16816.F32.BF16). LDL and STL access a thread's own memory: spilled registers, and arrays without registers.
+    Raises as `disassemble` does."""
     total: Counter[str] = Counter()
     for found in by_kernel(cubin).values():
         total.update(found)
@@ -105,8 +109,8 @@ def _names(whole: str) -> tuple[str, ...]:
 
 
 def families(found: Mapping[str, int]) -> dict[str, str]:
-    """The counts of one kernel for a reader, by heading: {'global memory': '4 LDG.128, 4 STG.32'}. Headings with nothing are left out;
-    the rest of the instructions is none of these."""
+    """The counts of one kernel for a reader, by heading: {'global memory': '4 LDG.128, 4 STG.32'}. Headings with
+    nothing are left out; the rest of the instructions is none of these."""
     out = {}
     for heading, names in FAMILIES.items():
         parts = [part for name in names if found.get(name) for part in _detail(name, found)]

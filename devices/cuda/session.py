@@ -54,6 +54,8 @@ class CudaSession:
     def __init__(self, driver: Driver, index: int, target: Target) -> None:
         self.driver, self.index, self.target = driver, index, target
         self.lock = threading.RLock()
+        self.queues = os.environ.get("CUDA_LAUNCH_BLOCKING", "0") != "1"
+        """Whether a launch returns before it is done. The driver's variable makes each wait, and so would a hold: until its end."""
         self.clocks: dict[str, Any] = {}
         """What `sample` found last."""
         self._hold: Any = None
@@ -142,6 +144,8 @@ class CudaSession:
 
     def hold_clock(self) -> None:
         """Once the GPU is done: add the multiprocessors' clock during the last hold, where that was long enough to tell."""
+        if self._word is None:
+            return
         cycles, nanoseconds = self._word[1], self._word[2]
         if nanoseconds >= _CLOCK_S * 1e9:
             self.clocks["sm_mhz_held"] = round(cycles * 1e3 / nanoseconds)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import struct
 from typing import Any
 
-from ...ir.errors import BuildError, DeviceError
+from ...ir.errors import BuildError, DeviceError, VerifyError
 from ...program.maps import BYTES, MapNumbers
 from .driver import NO_DRIVER
 from .libcuda import LIBRARY
@@ -69,3 +70,13 @@ def encode(m: MapNumbers, address: int) -> bytes:
             "options that copy by TMA"
         )
     return ctypes.string_at(at, BYTES)
+
+
+def for_host(m: MapNumbers, address: int) -> bytes:
+    """A tensor map as `host_hopper.hpp` reads it. Raises VerifyError where TMA could not address the array."""
+    if address % 16:
+        raise VerifyError(f"TMA wants an array at a multiple of 16 bytes, not at {address:#x}")
+    rank, t = len(m.dims), m.map
+    dims, pitches, box = (*m.dims, *[1] * (5 - rank)), (*m.pitches, *[0] * (5 - rank)), (*t.box, *[1] * (5 - rank))
+    head = struct.pack("<Q5Q4Q5H4B", address + m.offset, *dims, *pitches, *box, rank, t.dtype.size, t.swizzle, 0)
+    return head.ljust(BYTES, b"\0")

@@ -55,8 +55,9 @@ def _batch(s: CudaSession, queue: Queue, launches: int, sets: Sequence[Sequence[
     driver = s.use()
     sizes = [min(group, count - i) for i in range(0, count, group)]
     events = [driver.event() for _ in range(len(sizes) + 1)]
+    hold = s.queues and count * (launches + 1) <= _DEPTH
     for _ in range(_TRIES):
-        with s.held() if count * (launches + 1) <= _DEPTH else nullcontext():
+        with s.held() if hold else nullcontext():
             driver.record(events[0])
             at = first
             for size, event in zip(sizes, events[1:], strict=True):
@@ -66,6 +67,6 @@ def _batch(s: CudaSession, queue: Queue, launches: int, sets: Sequence[Sequence[
                 driver.record(event)
         s.sample()
         s.wait()
-        if s.complete():
+        if not hold or s.complete():
             break
     return [driver.seconds(a, b) / size for size, a, b in zip(sizes, events[:-1], events[1:], strict=True) for _ in range(size)]

@@ -24,11 +24,20 @@ def describe() -> list[dict[str, Any]]:
                     "platform": platform.name.strip(), "platform_version": platform.version.strip(), "at": i, "name": d.name.strip(), "vendor": d.vendor.strip(),
                     "driver": d.driver_version.strip(), "version": d.version.strip(), "kind": kind, "units": d.max_compute_units, "shared": d.local_mem_size,
                     "group": min(d.max_work_group_size, d.max_work_item_sizes[0]), "memory": d.global_mem_size, "buffer": d.max_mem_alloc_size,
-                    "cache": d.global_mem_cache_size, "clock_mhz": d.max_clock_frequency, "rounded": rounded, "extensions": sorted(d.extensions.split()),
+                    "subgroup": _subgroup(d), "tick_ns": d.profiling_timer_resolution, "cache": d.global_mem_cache_size, "clock_mhz": d.max_clock_frequency, "rounded": rounded, "extensions": sorted(d.extensions.split()),
                 }
             )  # fmt: skip
     # a loader that reads both ways of naming a driver shows it twice
     return [d for i, d in enumerate(out) if d not in out[:i]]
+
+
+def _subgroup(d: Any) -> int:
+    """Threads that run in step and can exchange values, where the device says so; else 0. Intel's GPUs have subgroups of 16 since
+    Gen8 (cl_intel_required_subgroup_size: a kernel chooses its own among them), AMD's waves of 64 or 32."""
+    extensions = set(d.extensions.split())
+    if {"cl_intel_subgroups", "cl_intel_required_subgroup_size"} <= extensions:
+        return 16
+    return int(d.wavefront_width_amd) if "cl_amd_device_attribute_query" in extensions else 0
 
 
 def _why_not(library: str, error: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...ir.errors import DeviceError
@@ -14,6 +14,8 @@ from .drivers import INSTALL, drivers
 
 CHECKS = "Oclgrind checks kernels (tune check) and is no device to tune for"
 _EXTENSIONS = {"fp64": ("cl_khr_fp64", "cl_amd_fp64"), "fp16": ("cl_khr_fp16",), "subgroups": ("cl_khr_subgroup_shuffle",)}
+_INTEL = {"cl_intel_subgroups", "cl_intel_required_subgroup_size"}
+"""Subgroups of a size that a kernel chooses, and shuffles with names of their own."""
 
 
 @dataclass(frozen=True)
@@ -77,10 +79,15 @@ def target_of(d: Mapping[str, Any]) -> Target:
     """The Target of a device as its driver describes it."""
     features = {name for name, any_of in _EXTENSIONS.items() if set(any_of) & set(d["extensions"])}
     if d["kind"] != "cpu":
+        if set(d["extensions"]) >= _INTEL:
+            features |= {"subgroups", "intel_subgroups"}
         # a GPU's name alone may be a code ("gfx90a") or a brand
-        return as_target(
-            _word(d["name"]), _word(f"{d['vendor']} {d['name']}"), "gpu", frozenset(features), d["units"], d["shared"], d["group"]
-        )
+        name, cpu = _word(d["name"]), _word(f"{d['vendor']} {d['name']}")
+        gpu = as_target(name, cpu, "gpu", frozenset(features), d["units"], d["shared"], d["group"])
+        # without its size a subgroup is of no use, as nothing says who is in it
+        warp = max(1, d.get("subgroup", 0)) if "subgroups" in features else 1
+        cache = d["cache"] or gpu.l2
+        return replace(gpu, warp=warp, l2=cache, l3=cache)
     platform = d["platform"].lower()
     if "intel" in platform:
         features.add("simt")  # its compiler vectorises across work-items; PoCL's hardly does

@@ -112,18 +112,24 @@ class ClExecutable(Executable):
         self, pointer_sets: Sequence[Sequence[int]], vars: Sequence[int] = (), repeats: int = 1, limit_s: float = float("inf")
     ) -> list[float]:
         out: list[float] = []
-        spent, batch = 0.0, 1
+        spent, batch, together = 0.0, 1, 1
         with self._lock, self._failing():
             while len(out) < max(1, repeats) and (not out or spent <= limit_s):
                 first = len(out)
                 calls = [self._launch(pointer_sets[i % len(pointer_sets)], vars) for i in range(first, min(first + batch, max(1, repeats)))]
                 self._s.queue.finish()
-                # the device's clock, from the start of a call's first phase to the end of its last
-                out += [(events[-1].profile.end - events[0].profile.start) * 1e-9 if events else 0.0 for events in calls]
+                out += _spans(calls, together)
                 spent = sum(out)
                 slowest = max(out[first:])
+                if together == 1 and (together := self._together(slowest)) > 1:
+                    out.clear()  # a tick or two: too coarse to be told
                 batch = max(1, min(_BATCH, int(min(_BATCH_S, max(0.0, limit_s - spent)) / max(slowest, 1e-7))))
         return out
+
+    def _together(self, seconds: float) -> int:
+        """How many calls of that length are timed as one: so many that a tick of a GPU's clock is no hundredth of them."""
+        least = 100 * self._s.about.get("tick_ns", 0) * 1e-9
+        return 1 if self._target.kind == "cpu" or seconds >= least else min(_BATCH, int(least / max(seconds, 1e-7)) + 1)
 
     @contextlib.contextmanager
     def _failing(self) -> Any:
@@ -144,3 +150,15 @@ class ClExecutable(Executable):
                 self._s.drop(handle)
             self._own.clear()
             self._kernels, self._grids, self._set = [], [], ()
+
+
+def _spans(calls: Sequence[Sequence[Any]], together: int) -> list[float]:
+    """Seconds of each call by the device's clock, from the start of its first phase to the end of its last. With `together`, so many
+    calls share the time from the first one's start to the last one's end."""
+    out: list[float] = []
+    for lo in range(0, len(calls), together):
+        group = [e for e in calls[lo : lo + together] if e]
+        span = (group[-1][-1].profile.end - group[0][0].profile.start) * 1e-9 if group else 0.0
+        count = len(calls[lo : lo + together])
+        out += [span / max(1, len(group))] * count
+    return out

@@ -78,8 +78,9 @@ class ClSession:
 
     def options(self) -> list[str]:
         """What programs are compiled with: no more than the standard lets compilers do, and division and square root
-        rounded as IEEE 754 says."""
-        return ["-cl-std=CL1.2", *(["-cl-fp32-correctly-rounded-divide-sqrt"] if self.about["rounded"] else [])]
+        rounded as IEEE 754 says. Khronos's shuffles of subgroups are functions of OpenCL C 2.0 on."""
+        wide = "cl_khr_subgroup_shuffle" in self.about["extensions"] and self.about["kind"] != "cpu" and " 1." not in self.about["version"]
+        return [f"-cl-std=CL{'2.0' if wide else '1.2'}", *(["-cl-fp32-correctly-rounded-divide-sqrt"] if self.about["rounded"] else [])]
 
     def compile(self, text: str) -> Any:
         """A program. Raises BuildError with the log's first lines."""

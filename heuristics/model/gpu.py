@@ -65,13 +65,11 @@ def _phase(s: Scheduled, chip: Chip, number: int) -> GpuEstimate:
     resident = resident_groups(s, chip, registers)
     items = prod(max(1, p.trips) for p in s.grid)
     at_once = max(1, min(items, resident * chip.cores))
-    work = group_work(s, chip, chip.latency)
+    work = group_work(s, chip, resident)
     moved = memory_bytes(s, work.fetches, at_once, chip)
     taken = items * sum(f.taken for f in work.fetches if not f.stored) + 1
     far = min(1.0, moved / taken)
     latency = chip.l2_latency + (chip.latency - chip.l2_latency) * far
-    if latency < chip.latency:
-        work = group_work(s, chip, latency)
     spilled = max(0.0, registers - (s.regs or g.registers))
     work.issued *= 1 + g.spill * spilled / g.registers
     # the busiest multiprocessor: whole rounds of resident groups, and a last one with fewer
@@ -81,13 +79,13 @@ def _phase(s: Scheduled, chip: Chip, number: int) -> GpuEstimate:
     cycles = 0.0
     for count, here in ((rounds, resident), (1 if rest else 0, rest)):
         if count:
-            found = {name: count * here * c for name, c in _shares(work, here, chip).items()}
+            found = {name: count * here * c for name, c in _shares(work, here, latency, chip).items()}
             cycles += max(found.values())
             names = {name: names.get(name, 0.0) + c for name, c in found.items()}
     memory = moved / chip.memory
     names["memory"] = memory
     longest = max(cycles, memory)
-    total = longest + g.unhidden * (cycles + memory - longest) + chip.latency
+    total = longest + g.unhidden * max(0.0, sum(names.values()) - longest) + chip.latency
     waves = items / (resident * chip.cores)
     terms = tuple(
         Term(name, c / chip.clock, _why(name, work, resident, moved, chip)) for name, c in sorted(names.items(), key=lambda e: -e[1]) if c
@@ -98,16 +96,17 @@ def _phase(s: Scheduled, chip: Chip, number: int) -> GpuEstimate:
     )  # fmt: skip
 
 
-def _shares(work: GroupWork, resident: int, chip: Chip) -> dict[str, float]:
-    """Cycles that each thing takes of a multiprocessor for one group, with `resident` groups at once."""
+def _shares(work: GroupWork, resident: int, latency: float, chip: Chip) -> dict[str, float]:
+    """Cycles that each thing takes of a multiprocessor for one group, with `resident` groups at once and loads that take `latency`."""
     g = chip.costs
+    waits, ring = work.alone + work.waits * latency, work.ring * latency
     taken = work.spilled + sum(f.taken for f in work.fetches)
     return {
         "instructions": max(work.issued / g.schedulers, work.float32 * g.warp / chip.float32),
         "matrix units": work.tensor,
         "shared memory": work.passes,
         "L2": taken / chip.l2,
-        "waiting": (max(work.alone, work.ring) + g.entry) / resident,
+        "waiting": (max(waits, ring) + g.unhidden * min(waits, ring) + g.entry) / resident,
     }
 
 

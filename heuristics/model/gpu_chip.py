@@ -23,6 +23,7 @@ class Chip:
     float32: float
     latency: float
     l2_latency: float
+    l1: int
     l2_size: int
     shared: int
     threads: int
@@ -41,5 +42,5 @@ def chip_of(target: Target, costs: Gpu, limits: Bandwidth | None = None) -> Chip
     shared = max(r.shared, target.shared + costs.reserved) if target.shared else r.shared
     return Chip(
         costs, target.cores, r.clock, memory / r.clock, min(r.l2, r.l2_all / max(1, target.cores)), r.float32,
-        r.latency * r.clock, r.l2_latency * r.clock, target.l2, shared, r.threads, r.groups,
+        r.latency * r.clock, r.l2_latency * r.clock, target.l1, target.l2, shared, r.threads, r.groups,
     )  # fmt: skip

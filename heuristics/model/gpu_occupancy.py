@@ -9,6 +9,8 @@ from ...ir.dtypes import index
 from ...ir.node import axes_of
 from ...opts.nests import Nest
 from ...opts.schedule import Scheduled
+from ..gpu_machine import Gpu
+from ..machine import SLOW
 from .gpu_chip import Chip
 from .gpu_kept import kept_arrays
 
@@ -73,15 +75,20 @@ def resident_groups(s: Scheduled, chip: Chip, registers: float) -> int:
     return max(1, min(chip.groups, g.file // (each * threads), chip.threads // threads, chip.shared // shared))
 
 
-def statements(s: Scheduled) -> float:
+def statements(s: Scheduled, g: Gpu) -> float:
     """Instructions of the text, about: what a compiler has to read, and takes time for."""
     total = 0.0
     for n in s.nests:
-        copies = [p.trips for p in s.registers(n)]
+        regs = s.registers(n)
+        t = s.tensors.get(n.name)
+        if t is not None:
+            held = [p.trips for p in regs if p.kind != "dot"]
+            total += prod(held) * t.row.unit / (t.row.m * t.row.n)
+            continue
         for e in n.all_nodes:
             if e.op not in ("const", "axis", "sym", "ref") and e.dtype is not index:
                 axes = axes_of(e)
-                total += prod(p.trips for p in s.registers(n) if p.axis in axes)
+                total += prod(p.trips for p in regs if p.axis in axes) * (getattr(g, SLOW[e.op]) if e.op in SLOW else 1.0)
         if n.kind == "reduce":
-            total += prod(copies)
+            total += prod(p.trips for p in regs)
     return total

@@ -27,8 +27,9 @@ class Fetch:
     stored: bool
 
 
-def direct(s: Scheduled, nest: Nest, a: Access, chip: Chip) -> Fetch:
-    """An access to global memory: what its threads ask for, but for what the first cache still has."""
+def direct(s: Scheduled, nest: Nest, a: Access, chip: Chip, room: float) -> Fetch:
+    """An access to global memory: what its threads ask for, but for what the first cache still has, of which a group has
+    `room` bytes."""
     g = chip.costs
     warps = -(-s.group // g.warp)
     asked = a.instructions * a.times * warps * warp_sectors(s, a, g) * g.sector
@@ -39,7 +40,7 @@ def direct(s: Scheduled, nest: Nest, a: Access, chip: Chip) -> Fetch:
     if not a.stored:
         for depth in range(len(loops) + 1):
             each = footprint(s, a.buffer, a.indices, [*loops[depth:], *inside], g.sector)
-            if each <= g.kept:
+            if each <= room:
                 taken = min(asked, each * prod(max(1, p.trips) for p in loops[:depth] if p.axis in a.axes or p.kind == "fold"))
                 break
     return Fetch(a.buffer, max(taken, min(unique, asked)), min(unique, asked), grid_of(s, a.indices), a.stored)

@@ -31,31 +31,34 @@ from .warp import passes
 class GroupWork:
     """One group, over its whole life. `issued`: instructions of warps; `float32`: those among them that need a unit for floats;
     `passes`: cycles of the shared memory and the first cache; `tensor`: cycles of the matrix units; `alone`: cycles that it
-    would take by itself, its waits among them, but for copies through a ring; `ring`: what those would take; `near`: bytes
-    that it keeps under way while it waits (the most of its nests); `spilled`: bytes of its threads' own arrays that pass the L2."""
+    would take by itself if memory answered at once; `waits`: how often it waits for memory; `ring`: the same for its copies through
+    a ring, which go on beside the rest; `near`: bytes that it keeps under way while it waits (the most of its nests); `spilled`:
+    bytes of its threads' own arrays that pass the L2; `room`: bytes of the first cache that it has."""
 
     issued: float = 0.0
     float32: float = 0.0
     passes: float = 0.0
     tensor: float = 0.0
     alone: float = 0.0
+    waits: float = 0.0
     ring: float = 0.0
     near: float = 0.0
     spilled: float = 0.0
+    room: float = 0.0
     fetches: list[Fetch] = field(default_factory=list)
 
 
-def group_work(s: Scheduled, chip: Chip, latency: float) -> GroupWork:
-    """The work of one group; `latency`: cycles that a load from global memory takes."""
-    work = GroupWork()
+def group_work(s: Scheduled, chip: Chip, resident: int) -> GroupWork:
+    """The work of one group; `resident`: groups that share a multiprocessor, and its first cache."""
+    work = GroupWork(room=chip.costs.kept * chip.l1 / resident)
     for n in s.nests:
         if not n.empty:
-            _nest(s, n, chip, latency, work)
+            _nest(s, n, chip, work)
     fills: dict[tuple[str, int], list[StagePlan]] = {}
     for st in s.stages.values():
         fills.setdefault((st.at.name, st.depth), []).append(st)
     for (_, depth), plans in sorted(fills.items(), key=lambda f: f[0]):
-        _fill(s, plans, depth, chip, latency, work)
+        _fill(s, plans, depth, chip, work)
     _keep(s, chip, work)
     return work
 
@@ -69,7 +72,7 @@ def _keep(s: Scheduled, chip: Chip, work: GroupWork) -> None:
         work.issued += k.accesses * warps * (1 + g.addressed)
         work.passes += k.accesses * warps
         work.alone += k.accesses * g.chain
-    if private > g.kept:
+    if private > work.room:
         work.spilled += sum(k.accesses * g.word * s.group for k in found if k.private)
 
 
@@ -77,7 +80,7 @@ def _warps(s: Scheduled, chip: Chip) -> int:
     return -(-max(1, s.group) // chip.costs.warp)
 
 
-def _nest(s: Scheduled, n: Nest, chip: Chip, latency: float, work: GroupWork) -> None:
+def _nest(s: Scheduled, n: Nest, chip: Chip, work: GroupWork) -> None:
     """Add a nest to `work`."""
     g, warps = chip.costs, _warps(s, chip)
     found = list(accesses(s, n, g))
@@ -87,7 +90,7 @@ def _nest(s: Scheduled, n: Nest, chip: Chip, latency: float, work: GroupWork) ->
     for a in found:
         if tensor is not None and not a.stored:
             if a.stage is None:  # fragments are loaded element by element
-                work.fetches.append(direct(s, n, a, chip))
+                work.fetches.append(direct(s, n, a, chip, work.room))
                 waits = max(waits, a.times * (1 + a.depth))
             continue
         each = a.instructions * a.times
@@ -96,7 +99,7 @@ def _nest(s: Scheduled, n: Nest, chip: Chip, latency: float, work: GroupWork) ->
             passed += each * warps * warp_passes(s, a, g)
             continue
         passed += each * warps * max(1.0, warp_sectors(s, a, g) * g.sector / g.shared)
-        work.fetches.append(direct(s, n, a, chip))
+        work.fetches.append(direct(s, n, a, chip, work.room))
         if not a.stored:
             at_once = 1.0 if a.masked else max(1.0, min(g.loaded / a.instructions, _innermost(s, n)))
             waits = max(waits, a.times * (1 + a.depth) / at_once * (a.instructions if a.masked else 1))
@@ -106,7 +109,8 @@ def _nest(s: Scheduled, n: Nest, chip: Chip, latency: float, work: GroupWork) ->
     work.passes += passed
     # by itself it issues with as many schedulers as it has warps for, or waits for its own results
     own = issued * -(-warps // g.schedulers)
-    work.alone += max(own, _chained(s, n, chip) if tensor is None else tensor.alone) + waits * latency
+    work.alone += max(own, _chained(s, n, chip) if tensor is None else tensor.alone)
+    work.waits += waits
     work.alone += _combined(s, n, chip, work)
 
 
@@ -176,7 +180,7 @@ def _combined(s: Scheduled, n: Nest, chip: Chip, work: GroupWork) -> float:
     return cycles
 
 
-def _fill(s: Scheduled, plans: list[StagePlan], depth: int, chip: Chip, latency: float, work: GroupWork) -> None:
+def _fill(s: Scheduled, plans: list[StagePlan], depth: int, chip: Chip, work: GroupWork) -> None:
     """Add copying the tiles that are filled at one place, all together."""
     g, warps = chip.costs, _warps(s, chip)
     plan = plans[0]
@@ -193,10 +197,12 @@ def _fill(s: Scheduled, plans: list[StagePlan], depth: int, chip: Chip, latency:
     waiting = -(-chunks // max(1, s.group)) / g.loaded  # all loads of a thread are asked for before the first is stored
     work.near = max(work.near, max(1, depth - 1) * sum(st.elements * st.dtype.size for st in plans))
     if depth > 1:
-        work.ring += fills * latency / (depth - 1)
-        work.alone += fills * g.barrier + latency
+        work.ring += fills / (depth - 1)
+        work.alone += fills * g.barrier
+        work.waits += 1
     else:
-        work.alone += fills * (latency * max(1.0, waiting) + g.barrier + g.barrier)
+        work.alone += fills * (g.barrier + g.barrier)
+        work.waits += fills * max(1.0, waiting)
 
 
 def _around(s: Scheduled, plan: StagePlan) -> list[Part]:

@@ -32,18 +32,19 @@ def sectors(offsets: Sequence[int], size: int, sector: int) -> int:
 
 def passes(offsets: Sequence[int], size: int, g: Gpu) -> int:
     """Cycles of the shared memory for one instruction of a warp, where lane i takes `size` bytes from byte offsets[i]:
-    in each, a bank gives one word, to all lanes that ask for it. Accesses of 8 and 16 bytes are done for a half and a quarter of
-    the lanes at a time (NVIDIA's "CUDA C++ Best Practices Guide", shared memory; measured by many for 128-bit loads)."""
+    in each, a bank gives one word, to all lanes that ask for it (NVIDIA's "CUDA C++ Best Practices Guide", shared memory). Accesses of
+    8 and 16 bytes are done for a half and a quarter of the lanes at a time, of which two are done together where they ask for the
+    same (seen by many who count conflicts of 128-bit loads; it is not documented)."""
     return _passes(tuple(offsets), size, g.banks, g.word)
 
 
 @cache
 def _passes(offsets: tuple[int, ...], size: int, banks: int, word: int) -> int:
     at_once = max(1, banks * word // max(size, word))
-    total = 0
-    for start in range(0, len(offsets), at_once):
-        total += _worst(offsets[start : start + at_once], size, banks, word)
-    return total
+    shares = [_worst(offsets[start : start + at_once], size, banks, word) for start in range(0, len(offsets), at_once)]
+    if len(shares) == 1:
+        return shares[0]
+    return max(_worst(offsets, size, banks, word), -(-sum(shares) // (1 + 1)))
 
 
 def _worst(offsets: Iterable[int], size: int, banks: int, word: int) -> int:

@@ -6,7 +6,7 @@ Read `opts/structure.py` first. Contractions have their seeds in `contractions.p
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 
 from ...ir.buffer import loads
 from ...ir.kernel import Kernel
@@ -22,6 +22,7 @@ from ...targets import Target
 from ..model import estimate
 from .constants import constant_seeds
 from .contractions import best_contractions
+from .effects import EXACT
 from .folds import fold_seeds
 from .gpu import gpu_candidates
 from .legal import Trials
@@ -32,12 +33,12 @@ KEPT = 12
 log = logger("heuristics")
 
 
-def seeds(kernel: Kernel, target: Target, threads: int = 1) -> list[Opts]:
-    """Legal seed schedules, best guess first; never empty."""
+def seeds(kernel: Kernel, target: Target, threads: int = 1, allowed: Set[str] = EXACT) -> list[Opts]:
+    """Legal seed schedules, best guess first; never empty. `allowed`: effects that they may have on GPUs."""
     found: dict[Opts, None] = {}
     trials = Trials(kernel, target)
     if target.kind == "gpu":
-        found |= dict.fromkeys(gpu_candidates(trials)[:KEPT])
+        found |= dict.fromkeys(gpu_candidates(trials, allowed)[:KEPT])
         return list(found | {(): None})
     each = list(_candidates(trials, threads))
     if any(b.constant for b in kernel.inputs):

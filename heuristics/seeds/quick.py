@@ -6,7 +6,7 @@ its size allows. `benchmarks/jit_seed.py` records what that costs, in time and i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from itertools import chain, islice
 
 from ...ir.kernel import Kernel
@@ -16,6 +16,7 @@ from ...opts.structure import contractions, extent, nests
 from ...targets import Target
 from ..model import estimate
 from .constants import constant_seeds
+from .effects import EXACT
 from .folds import fold_seeds
 from .gathered import gathers, owners, row_lanes, work
 from .legal import Trials
@@ -69,11 +70,12 @@ def most_guesses(kernel: Kernel) -> int:
     return max(2, min(MOST, int(COST / (EACH + NODE * nodes))))
 
 
-def quick_seeds(kernel: Kernel, target: Target, threads: int = 1) -> list[Opts]:
-    """Few legal seed schedules, best guess first; never empty. Deterministic: nothing is timed."""
+def quick_seeds(kernel: Kernel, target: Target, threads: int = 1, allowed: Set[str] = EXACT) -> list[Opts]:
+    """Few legal seed schedules, best guess first; never empty. Deterministic: nothing is timed. `allowed`: effects that they may
+    have on GPUs."""
     choice = _Choice(kernel, target, threads)
     if target.kind == "gpu":
-        choice.ask_all(gpu_wishes(kernel, target))
+        choice.ask_all(gpu_wishes(kernel, target, allowed))
         return list(dict.fromkeys((*choice.best_first(), ())))
     _of_processor(choice, kernel, target)
     found = choice.best_first()

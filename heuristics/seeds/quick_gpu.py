@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
+from itertools import islice
 from math import prod
 
 from ...ir.kernel import Kernel
@@ -10,30 +11,45 @@ from ...opts.defaults import points
 from ...opts.opt import Opts
 from ...opts.structure import Contraction, contractions, extent, nests, shared_axes
 from ...targets import Target
-from .gpu import Tiles, columns, contraction, folds, guesses, rows, transposed
+from .effects import EXACT
+from .gpu_contractions import Tiles, contraction, guesses, tile_cost
+from .gpu_folds import folds
+from .gpu_rows import LANES, columns, rows, transposed
+from .gpu_tensor import quick_tensor
 
+UNITS = 3
+"""Schedules with matrix instructions that are asked about."""
 FEW = 64
 """Groups below which a launch leaves most of a machine idle whatever its tile."""
 
 
-def gpu_wishes(kernel: Kernel, target: Target) -> Iterator[Opts]:
-    """Guesses, perhaps illegal: a fold's with long tiles first, a product's by a closed form, reductions across
-    memory, tiles of a transposition, rows, and a thread a few elements. The empty list is one of them, as what has an
+def gpu_wishes(kernel: Kernel, target: Target, allowed: Set[str] = EXACT) -> Iterator[Opts]:
+    """Guesses, perhaps illegal: a fold's that are soon built, a product's by matrix instructions and by a closed form, reductions
+    across memory, tiles of a transposition, rows, and a thread a few elements. The empty list is one of them, as what has an
     order has no better."""
-    yield from reversed(folds(kernel))
+    yield from _folds(kernel)
+    yield from islice(quick_tensor(kernel, target, allowed), UNITS)
     products, across = contractions(kernel), columns(kernel)
     if products:
         c = max(products, key=lambda c: prod(extent(a) for a in c.nest.all_axes))
         yield from _products(kernel, target, c)
-    yield from (across[i] for i in (3, 6, 2) if i < len(across))
-    yield from transposed(kernel)[:1]
+    yield from (across[i] for i in (12, 3, 6, 2) if i < len(across))
+    turned = transposed(kernel)
+    yield from (turned[i] for i in (3, 0) if i < len(turned))
     reduced = any(n.kind == "reduce" for n in nests(kernel))
     few = reduced and prod(extent(a) for a in shared_axes(kernel)) <= FEW
     for threads in ((1024, 256, 64, 32) if few else (64, 32, 256)) if reduced else ():
-        yield rows(kernel, target, threads, 8 if threads == 1024 else 1, True)
+        yield rows(kernel, target, threads, 8 if threads == 1024 else LANES, True)
+    yield points(kernel, 64, 2 * LANES)
+    yield points(kernel, 64, LANES)
     yield ()
     yield points(kernel, 64, 1)
-    yield points(kernel, 64, 2)
+
+
+def _folds(kernel: Kernel) -> list[Opts]:
+    """Those that a few threads share first: the likeliest to fit registers."""
+    found = folds(kernel)
+    return sorted(found, key=lambda o: -next((x.amount for x in o if x.op == "GROUP"), 0))
 
 
 def _products(kernel: Kernel, target: Target, c: Contraction) -> Iterator[Opts]:
@@ -42,7 +58,7 @@ def _products(kernel: Kernel, target: Target, c: Contraction) -> Iterator[Opts]:
     shared = [g for g in found if g.gk > 1]  # few results: threads share the reduction
     for gk in (256, 32):
         yield from (contraction(kernel, c, g) for g in [g for g in shared if g.gk == gk][:1])
-    order = sorted((g for g in found if g.gk == 1), key=lambda g: (_cost(g, target, c, free), -g.kt))
+    order = sorted((g for g in found if g.gk == 1), key=lambda g: (tile_cost(g, target, c, free), -g.kt))
     kinds: dict[tuple[int, int, int], Tiles] = {}
     for g in order:
         kinds.setdefault((g.um, g.un, g.sk), g)
@@ -53,14 +69,3 @@ def _products(kernel: Kernel, target: Target, c: Contraction) -> Iterator[Opts]:
         yield contraction(kernel, c, g)
     if prod(extent(a) for a in c.nest.axes) <= FEW * FEW * FEW:
         yield rows(kernel, target, 32, 1, False)
-
-
-def _cost(g: Tiles, target: Target, c: Contraction, free: int) -> float:
-    """Relative time of a product: operands read for each product of a register tile, what tiles waste, and how evenly
-    their groups fill the machine; to two digits, so that equals stay in order."""
-    tall, wide = max((extent(a) for a in c.rows), default=1), extent(c.lane)
-    down, across = -(-tall // (g.lm * g.um)), -(-wide // (g.ln * g.un))
-    groups = max(1, down * across * free * g.sk)
-    rounds = -(-groups // target.cores) * target.cores / groups
-    waste = down * g.lm * g.um * across * g.ln * g.un / max(1, tall * wide)
-    return round(rounds * waste * (1 + 2 * (g.um + g.un) / (g.um * g.un)), 2)

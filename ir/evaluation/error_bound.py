@@ -20,7 +20,7 @@ from .algebra import BINARY, UNARY, Algebra, Array
 from .contraction import ProductLayout
 from .integers import INTEGER
 
-_SMALLEST = {"float64": 2.0**-1074, "float32": 2.0**-149, "float16": 2.0**-25, "bfloat16": 2.0**-134} | {
+SMALLEST = {"float64": 2.0**-1074, "float32": 2.0**-149, "float16": 2.0**-25, "bfloat16": 2.0**-134} | {
     name: f.least / 2 for name, f in FORMATS.items()
 }
 """The absolute rounding of subnormal results."""
@@ -88,7 +88,7 @@ class Errors(Algebra):
         return Pair(value, np.broadcast_to(error, value.shape))
 
     def _rounded(self, value: Array, error: Array | None, dtype: DType, roundings: float = 1.0) -> Pair:
-        return self._pair(value, error, roundings * dtype.eps, _SMALLEST.get(dtype.name, 0.0))
+        return self._pair(value, error, roundings * dtype.eps, SMALLEST.get(dtype.name, 0.0))
 
     # leaves -------------------------------------------------------------------------------------------------------
     def leaf(self, raw: Array, dtype: DType) -> Pair:
@@ -120,13 +120,13 @@ class Errors(Algebra):
             if op == "exp":
                 e = _exp_error(v, e)
             elif op == "log":
-                e = e / np.maximum(np.abs(x) - e, _SMALLEST["float32"])
+                e = e / np.maximum(np.abs(x) - e, SMALLEST["float32"])
             elif op == "sqrt":
-                e = np.minimum(e / np.maximum(v, _SMALLEST["float32"]), np.sqrt(e))
+                e = np.minimum(e / np.maximum(v, SMALLEST["float32"]), np.sqrt(e))
             elif op == "expm1":
                 e = _exp_error(v + 1.0, e)
             elif op == "log1p":
-                e = e / np.maximum(1.0 + x - e, _SMALLEST["float32"])
+                e = e / np.maximum(1.0 + x - e, SMALLEST["float32"])
             elif op in ("sin", "cos"):
                 e = np.minimum(e, 2.0)
             elif op == "atan":
@@ -170,7 +170,7 @@ class Errors(Algebra):
             return self._rounded(v, e, dtype)
         if known:
             e = _zero(ex) if ey is None else np.abs(v) * ey + _zero(ex)
-            return self._rounded(v, e * (1.0 / np.maximum(np.abs(y) - _zero(ey), _SMALLEST["float32"])), dtype)
+            return self._rounded(v, e * (1.0 / np.maximum(np.abs(y) - _zero(ey), SMALLEST["float32"])), dtype)
         return self._rounded(v, None, dtype)
 
     def where(self, cond: Pair, a: Pair, b: Pair, dtype: DType) -> Pair:
@@ -190,9 +190,9 @@ class Errors(Algebra):
             e = e / self.slack
         if source.is_float and to.is_int:
             return Pair(v, None if e is None else self._steps(x, e, np.trunc))
-        if to.is_float and source.is_float and (to.eps > source.eps or _SMALLEST[to.name] > _SMALLEST[source.name]):
+        if to.is_float and source.is_float and (to.eps > source.eps or SMALLEST[to.name] > SMALLEST[source.name]):
             if to.narrow:  # exactly half a unit in the last place, which `slack` must not multiply
-                return self._pair(v, e, to.eps / (2 * self.slack), _SMALLEST[to.name] / self.slack)
+                return self._pair(v, e, to.eps / (2 * self.slack), SMALLEST[to.name] / self.slack)
             return self._rounded(v, e, to)
         if to.is_float and source.is_int and 8 * source.size > {8: 53, 4: 24, 2: 8, 1: 3}[to.size]:
             return self._rounded(v, e, to)
@@ -226,10 +226,10 @@ class Errors(Algebra):
             grown = np.sqrt(np.maximum(extra, 0.0))
             grown += np.abs(s)
             grown *= eps * np.sqrt(count)
-            grown += count * _SMALLEST[dtype.name]
+            grown += count * SMALLEST[dtype.name]
             return self._pair(s, grown if e is None else grown + e)
         if combine == "mul" and dtype.is_float:
-            return self._pair(s, np.maximum(extra - np.abs(s), 0.0) + count * (eps * np.abs(s) + _SMALLEST[dtype.name]))
+            return self._pair(s, np.maximum(extra - np.abs(s), 0.0) + count * (eps * np.abs(s) + SMALLEST[dtype.name]))
         return self._pair(s, e)
 
     def product(self, x: Pair, y: Pair, layout: ProductLayout, dtype: DType) -> Any:
@@ -251,9 +251,9 @@ class Errors(Algebra):
         count = np.arange(1, x.shape[position] + 1).reshape([-1 if i == position else 1 for i in range(x.ndim)])
         if combine == "add":
             grown = np.sqrt(np.cumsum(s * s, axis=position)) + np.sqrt(count * np.cumsum(x * x, axis=position))
-            return self._pair(s, dtype.eps * grown + count * _SMALLEST[dtype.name] + (0.0 if e is None else np.cumsum(e, axis=position)))
+            return self._pair(s, dtype.eps * grown + count * SMALLEST[dtype.name] + (0.0 if e is None else np.cumsum(e, axis=position)))
         reach = np.cumprod(np.abs(x) + _zero(e), axis=position)
-        return self._pair(s, np.maximum(reach - np.abs(s), 0.0) + count * (dtype.eps * np.abs(s) + _SMALLEST[dtype.name]))
+        return self._pair(s, np.maximum(reach - np.abs(s), 0.0) + count * (dtype.eps * np.abs(s) + SMALLEST[dtype.name]))
 
     # memory -------------------------------------------------------------------------------------------------------
     def blank(self, shape: Sequence[int], dtype: DType) -> Pair:

@@ -87,6 +87,31 @@ def evaluate_error(
     return out
 
 
+def evaluate_points(kernel: Kernel, inputs: Mapping[str, Array], count: int, seed: int) -> dict[str, tuple[Array, Array, Array]]:
+    """What `evaluate_error` gives for some elements of every output, by name: (flat positions, values, scales).
+
+    `count` times, each of the leading axes that all values and stores share is set to a random index; everything that belongs to
+    such a point is evaluated. Raises KernelError for kernels without such axes."""
+    import numpy as np
+
+    from .dense import Env
+    from .error_bound import Errors
+
+    symbols = bind(kernel, inputs, {})
+    prefix = _prefix(kernel, Env(Errors(SLACK), _inputs(kernel, inputs, symbols), symbols))
+    if not prefix:
+        raise KernelError(f"kernel {kernel.name} has no axis that all of it shares: evaluate it whole")
+    rng = np.random.default_rng(seed)
+    points = [{family: (i := int(rng.integers(n)), i + 1) for family, n in prefix} for _ in range(count)]
+    out: dict[str, tuple[Array, Array, Array]] = {}
+    results = _run(kernel, inputs, {}, Errors(SLACK), None, slices=points)
+    for b in kernel.outputs:
+        value, error = results[b.name].value.reshape(-1), results[b.name].error.reshape(-1)
+        at = np.flatnonzero(~np.isnan(value))
+        out[b.name] = at, value[at], error[at] / b.dtype.acc.eps
+    return out
+
+
 def evaluate_kinds(
     kernel: Kernel, inputs: Mapping[str, Array], vars: Mapping[str, int] | None = None, threads: int = 1
 ) -> dict[str, tuple[Array, Array, Array | None, Array | None]]:
@@ -169,6 +194,7 @@ def _run(
     algebra: Algebra,
     tile: int | Mapping[str, int] | None,
     threads: int = 1,
+    slices: list[dict[str, Span]] | None = None,
 ) -> dict[str, Any]:
     import numpy as np
 
@@ -195,7 +221,7 @@ def _run(
 
     # threads may not write one element, nor in another order
     threads = threads if all(stores.apart(s) for s in kernel.stores) else 1
-    slices = _slices(kernel, env, threads)
+    slices = _slices(kernel, env, threads) if slices is None else slices
     if threads == 1 or len(slices) == 1:
         for ranges in slices:
             run(ranges)

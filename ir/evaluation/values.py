@@ -54,7 +54,7 @@ class _Body:
         self.combine = expr.combine if isinstance(expr, (Reduce, Scan)) else ""
         self.dims = (*v.axes, *v.reduce_axes)
         self.fixed = {expr.axis} if isinstance(expr, Scan) else set()
-        self.factors = _factors(v.body, v.dtype) if isinstance(expr, Reduce) and self.combine == "add" else [v.body]
+        self.factors = factors_of(v.body, v.dtype) if isinstance(expr, Reduce) and self.combine == "add" else [v.body]
         eps = (
             [v.dtype.eps, *(n.dtype.eps for n in walk(v.body) if n.op == "mul" and n.dtype.is_float)]
             if len(self.factors) > 1
@@ -114,7 +114,7 @@ def _two(c: DenseContext, qs: list[Quantity], dtype: DType) -> tuple[Quantity, Q
     return qs[0], qs[1]
 
 
-def _factors(expr: Node, acc: DType) -> list[Node]:
+def factors_of(expr: Node, acc: DType) -> list[Node]:
     """The factors of a product to be summed in `acc`, or [expr] where a matrix product gains nothing."""
     out: list[Node] = []
     stack = [expr]

@@ -101,7 +101,7 @@ def clash(spread: Spread, a: SharedAccess, b: SharedAccess, same: Sequence[Val],
     axes = [d for d in range(len(same) + (following is not None)) if any(_long(x, d) for x in (at_a, at_b, a.active, b.active))]
     keys_a, who_a = _touched(spread, at_a, a.active, lanes_a, axes, at_b, b.active)
     keys_b, who_b = _touched(spread, at_b, b.active, lanes_b, axes, at_a, a.active)
-    if a.kind[1] or b.kind[1]:
+    if MATRIX_LOADS & {a.instr.op, b.instr.op}:
         who_b = who_b + spread.threads  # whoever names a row, another thread may get what it holds
     if axes and axes[-1] == len(same):
         keys_a[-1] = keys_a[-1] + 1

@@ -1,7 +1,8 @@
-"""Our side of a comparison: `python -m tilewright.measure.rival.home_side` prepares one schedule and times bursts of its calls.
+"""Our side of a comparison: `python -m tilewright.measure.rival.home_side` prepares one schedule and times bursts of
+its calls.
 
-It talks as `torch_side` does; the job holds also {"opts", "spec"}: the options as JSON, and what `devices.get` takes. Calls are timed by the
-device's own clock (`Executable.time`). The first output is left as `ours.npy`."""
+It talks as `torch_side` does; the job holds also {"opts", "spec"}: the options as JSON, and what `devices.get` takes.
+Calls are timed by the device's own clock (`Executable.time`). The first output is left as `ours.npy`."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 
 
 def prepare(job: dict[str, Any]) -> tuple[Executable, Callable[[int], list[float]]]:
-    """(what runs, what times so many calls) of a job, run once; its first output is written for comparison. Raises TilewrightError."""
+    """(what runs, what times so many calls) of a job, run once; its first output is written for comparison. Raises
+    TilewrightError."""
     import numpy as np
 
     from ...devices import get
@@ -46,7 +48,10 @@ def prepare(job: dict[str, Any]) -> tuple[Executable, Callable[[int], list[float
     whole = Copying(exe, memory) if memory is not None else exe
     whole.run([arrays[p.name].ctypes.data for p in built.signature.params])
     out = arrays[raw.outputs[0].name]
-    np.save(Path(job["folder"]) / "ours.npy", out.astype(np.float32) if raw.outputs[0].dtype.is_float and out.itemsize < 4 else out)
+    np.save(
+        Path(job["folder"]) / "ours.npy",
+        out.astype(np.float32) if raw.outputs[0].dtype.is_float and out.itemsize < 4 else out,
+    )
 
     def timed(calls: int) -> list[float]:
         return whole.time([[arrays[p.name].ctypes.data for p in built.signature.params]], (), calls)

@@ -1,11 +1,14 @@
-"""PyTorch's side of a comparison: a process that prepares a kernel in PyTorch, then times bursts of calls when it is told to.
+"""PyTorch's side of a comparison: a process that prepares a kernel in PyTorch, then times bursts of calls when it is
+told to.
 
-It imports nothing of Tilewright and runs as a script, so that PyTorch may live in an interpreter of its own. Talk is one JSON line each
-way on stdin and stdout: {"folder", "kernel", "shape", "dtype", "inputs", "threads", "device", "compiled"} prepares, and answers {"ready", "version"}
-or {"error"}; {"calls": n} answers {"times": seconds of each call}. Inputs are `NAME.npy` in the folder (types that NumPy lacks as
-float32). The output of the first call is left there as `rival.npy`.
+It imports nothing of Tilewright and runs as a script, so that PyTorch may live in an interpreter of its own. Talk is
+one JSON line each way on stdin and stdout: {"folder", "kernel", "shape", "dtype", "inputs", "threads", "device",
+"compiled", "tf32"} prepares, and answers {"ready", "version"} or {"error"}; {"calls": n} answers {"times": seconds of
+each call}. Inputs are `NAME.npy` in the folder (types that NumPy lacks as float32). The output of the first call is
+left there as `rival.npy`.
 
-On a GPU the device's events are the clock, and calls are queued while it is held busy, so launching from Python is no part of the time.
+On a GPU the device's events are the clock, and calls are queued while it is held busy, so launching from Python is no
+part of the time.
 """
 
 from __future__ import annotations
@@ -75,8 +78,8 @@ def has_twin(kernel: str, dtype: str) -> bool:
 
 
 def twin(torch: Any, kernel: str, x: dict[str, Any], s: dict[str, int]) -> Call:
-    """The call on inputs `x` by name (of a kernel that `has_twin`), which returns the first output; into an output that is made here
-    once, where PyTorch takes one."""
+    """The call on inputs `x` by name (of a kernel that `has_twin`), which returns the first output; into an output
+    that is made here once, where PyTorch takes one."""
     F, ops = torch.nn.functional, torch.ops.aten
     first = next(iter(x.values()))
     if "matmul" in kernel or kernel == "matvec":
@@ -87,6 +90,7 @@ def twin(torch: Any, kernel: str, x: dict[str, Any], s: dict[str, int]) -> Call:
         along = 1 if kernel == "sum_rows" else 0
         total = first.new_empty(first.shape[1 - along])
         return lambda: torch.sum(first, dim=along, out=total)
+    epsilon = EPSILON.get(kernel, 0.0)
     y = torch.empty_like(first)
     turned = first.new_empty(first.shape[::-1])
     at = first.new_empty(first.shape[0], dtype=torch.int64)
@@ -96,7 +100,7 @@ def twin(torch: Any, kernel: str, x: dict[str, Any], s: dict[str, int]) -> Call:
         "log_softmax": lambda: ops._log_softmax.out(first, 1, False, out=y),
         "gelu": lambda: ops.gelu.out(first, out=y),
         "layernorm": lambda: F.layer_norm(first, (s["n"],), x["weight"], x["bias"], EPSILON[kernel]),
-        "layernorm_stats": lambda: torch.native_layer_norm(first, (s["n"],), x["weight"], x["bias"], EPSILON[kernel])[0],
+        "layernorm_stats": lambda: torch.native_layer_norm(first, (s["n"],), x["weight"], x["bias"], epsilon)[0],
         "rmsnorm": lambda: F.rms_norm(first, (s["n"],), x["weight"], EPSILON[kernel]),
         "cross_entropy": lambda: F.cross_entropy(first, x["label"], reduction="none"),
         "cumsum": lambda: torch.cumsum(first, dim=1, out=y),
@@ -178,9 +182,9 @@ def prepare(torch: Any, job: dict[str, Any]) -> Call:
     folder, device = Path(job["folder"]), job["device"]
     torch.set_grad_enabled(False)
     torch.set_num_threads(job["threads"])
-    # float32 is float32, not TF32; cuDNN may try what it has
-    torch.set_float32_matmul_precision("highest")
-    torch.backends.cudnn.allow_tf32 = False
+    # float32 is float32, not TF32, unless ours may be lower too; cuDNN may try what it has
+    torch.set_float32_matmul_precision("high" if job["tf32"] else "highest")
+    torch.backends.cudnn.allow_tf32 = job["tf32"]
     torch.backends.cudnn.benchmark = True
     if device != "cpu" and not torch.cuda.is_available():
         raise RuntimeError(f"this PyTorch ({torch.__version__}) cannot use the GPU: install a build for CUDA")
@@ -207,7 +211,8 @@ def timed(call: Call, calls: int) -> list[float]:
 
 
 def timed_by_events(torch: Any, call: Call, calls: int, typical: float) -> list[float]:
-    """Seconds of each of so many calls on the GPU, where one takes about `typical` seconds; short ones share their group's mean."""
+    """Seconds of each of so many calls on the GPU, where one takes about `typical` seconds; short ones share their
+    group's mean."""
     group = max(1, min(_GROUP, calls, round(_SHORT_S / max(typical, 1e-6))))
     sizes = [min(group, calls - i) for i in range(0, calls, group)]
     events = [torch.cuda.Event(enable_timing=True) for _ in range(len(sizes) + 1)]

@@ -1,10 +1,11 @@
 """One schedule against PyTorch's own kernel, in turns.
 
-Each side is a process of its own, so that neither's threads, allocator or clocks are the other's, and each is timed by the clock that it
-would be timed by alone: native loops or `perf_counter` on processors, the device's events on GPUs. Both get the same random inputs. They
-take turns in bursts whose order swaps from round to round, with every pool of threads asleep before each; the first calls of a burst are
-dropped, and its lower quartile counts, since other work only ever adds time. What is compared is the pair of one round. Variables of the
-environment that slow libraries down are cleared (`environment`)."""
+Each side is a process of its own, so that neither's threads, allocator or clocks are the other's, and each is timed
+by the clock that it would be timed by alone: native loops or `perf_counter` on processors, the device's events on
+GPUs. Both get the same random inputs. They take turns in bursts whose order swaps from round to round, with every
+pool of threads asleep before each; the first calls of a burst are dropped, and its lower quartile counts, since other
+work only ever adds time. What is compared is the pair of one round. Variables of the environment that slow libraries
+down are cleared (`environment`)."""
 
 from __future__ import annotations
 
@@ -38,10 +39,11 @@ _TELLS = "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch')
 
 @dataclass(frozen=True)
 class Versus:
-    """How a schedule compares with PyTorch. `ratio`: the median over the rounds of PyTorch's time over ours, above 1 ours is faster;
-    `noise`: half of its 95 % confidence interval, as a share of it; `significant`: it differs from 1 by more than the rounds differ among
-    themselves. `ours_s`, `theirs_s`: medians, in seconds a call. `difference`: the largest one between the two outputs, over the largest
-    element. `clocks`: what the device says of its clocks. `why`: how PyTorch failed; then nothing else is known."""
+    """How a schedule compares with PyTorch. `ratio`: the median over the rounds of PyTorch's time over ours, above 1
+    ours is faster; `noise`: half of its 95 % confidence interval, as a share of it; `significant`: it differs from 1
+    by more than the rounds differ among themselves. `ours_s`, `theirs_s`: medians, in seconds a call. `difference`:
+    the largest one between the two outputs, over the largest element. `clocks`: what the device says of its clocks.
+    `why`: how PyTorch failed; then nothing else is known."""
 
     version: str = ""
     ratio: float | None = None
@@ -60,7 +62,8 @@ class Versus:
         if self.ratio is None or self.noise is None or self.theirs_s is None:
             return f"PyTorch could not: {self.why}"
         share = f"±{100 * self.noise:.1f} %" if self.noise < 0.1 else f"±{100 * self.noise:.0f} %"
-        how = f"{self.ratio:.2f}x as fast as" if self.significant else f"as fast as (no clear difference, {self.ratio:.2f}x)"
+        ratio = f"{self.ratio:.2f}x"
+        how = f"{ratio} as fast as" if self.significant else f"as fast as (no clear difference, {ratio})"
         what = f"{how} PyTorch {self.version} {share} ({1e3 * self.theirs_s:.4g} ms), in {self.rounds} rounds"
         return f"{what}; outputs differ by {self.difference:.1g} of the largest"
 
@@ -70,19 +73,20 @@ class Versus:
 
 
 def check(kernel: str, dtype: str, device: Device, python: str = sys.executable) -> None:
-    """Raise UsageError, with the reason and the fix, where no comparison is possible: PyTorch is missing in the interpreter `python`,
-    has no twin of the kernel, or does not run on such a device."""
+    """Raise UsageError, with the reason and the fix, where no comparison is possible: PyTorch is missing in the
+    interpreter `python`, has no twin of the kernel, or does not run on such a device."""
     if not has_twin(kernel, dtype):
-        raise UsageError(f"PyTorch has no one call for {kernel} of {dtype}; leave --against out, or see `tune kernels` for others")
+        fix = "leave --against out, or see `tune kernels` for others"
+        raise UsageError(f"PyTorch has no one call for {kernel} of {dtype}; {fix}")
     place(device)
     try:
         missing = subprocess.run([python, "-c", _TELLS], capture_output=True, timeout=60, check=False).returncode
     except (OSError, subprocess.TimeoutExpired) as e:
-        raise UsageError(f"cannot run {python}: {e}; --against torch:PYTHON takes an interpreter that has PyTorch") from e
+        fix = "--against torch:PYTHON takes an interpreter that has PyTorch"
+        raise UsageError(f"cannot run {python}: {e}; {fix}") from e
     if missing:
-        raise UsageError(
-            f"PyTorch is not installed in {python}: pip install 'tilewright[torch]', or name one that has it: --against torch:PYTHON"
-        )
+        fix = "pip install 'tilewright[torch]', or name one that has it: --against torch:PYTHON"
+        raise UsageError(f"PyTorch is not installed in {python}: {fix}")
 
 
 def place(device: Device) -> str:
@@ -103,8 +107,8 @@ def against_torch(
     threads: int,
     how: Rivalry | None = None,
 ) -> Versus:
-    """Time a schedule of a named kernel (with its whole shape) and PyTorch's twin of it in turns. Raises MeasureError where our own side
-    fails; what PyTorch cannot do is told by the result."""
+    """Time a schedule of a named kernel (with its whole shape) and PyTorch's twin of it in turns. Raises MeasureError
+    where our own side fails; what PyTorch cannot do is told by the result."""
     how = how or Rivalry()
     job = {
         "kernel": kernel.partition(":")[0],
@@ -114,8 +118,13 @@ def against_torch(
         "device": how.place or place(device),
     }
     with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
-        job |= {"folder": folder, "inputs": _put_inputs(job, Path(folder)), "opts": [o.json for o in opts], "spec": how.spec or device.name}
-        job["compiled"] = how.compiled
+        job |= {
+            "folder": folder,
+            "inputs": _put_inputs(job, Path(folder)),
+            "opts": [o.json for o in opts],
+            "spec": how.spec or device.name,
+        }
+        job |= {"compiled": how.compiled, "tf32": how.tf32}
         env = environment(threads)
         ours = Side([sys.executable, "-P", "-m", _HOME_SIDE], env, job)
         theirs = None
@@ -134,19 +143,30 @@ def against_torch(
             return Versus(theirs.answer["version"], why=why)
         ratio, significant = compare([(b, a) for a, b in pairs])
         between = median([a for a, _ in pairs]), median([b for _, b in pairs])
-        return Versus(theirs.answer["version"], ratio, noise(pairs), significant, *between, len(pairs), difference(Path(folder)), clocks)
+        return Versus(
+            theirs.answer["version"],
+            ratio,
+            noise(pairs),
+            significant,
+            *between,
+            len(pairs),
+            difference(Path(folder)),
+            clocks,
+        )
 
 
 @dataclass(frozen=True)
 class Rivalry:
-    """How to compare: PyTorch's interpreter; rounds; `spec`: what `devices.get` takes in another process, where that is not the device's
-    name; `place`: PyTorch's device, where that is not the usual one; `compiled`: by Inductor, where that has the kernel."""
+    """How to compare: PyTorch's interpreter; rounds; `spec`: what `devices.get` takes in another process, where that
+    is not the device's name; `place`: PyTorch's device, where that is not the usual one; `compiled`: by Inductor,
+    where that has the kernel; `tf32`: it may take tf32 for float32, as our schedule may."""
 
     python: str = sys.executable
     rounds: int = ROUNDS
     spec: str = ""
     place: str = ""
     compiled: bool = False
+    tf32: bool = False
 
 
 class Side:
@@ -166,7 +186,8 @@ class Side:
             line = self._process.stdout.readline()
         except BrokenPipeError:
             line = ""
-        found: dict[str, Any] = json.loads(line) if line else {"error": f"its process ended (status {self._process.poll()})"}
+        ended = {"error": f"its process ended (status {self._process.poll()})"}
+        found: dict[str, Any] = json.loads(line) if line else ended
         return found
 
     def close(self) -> None:
@@ -197,7 +218,8 @@ def difference(folder: Path) -> float:
 
 
 def _play(ours: Side, theirs: Side, rounds: int) -> tuple[list[tuple[float, float]], dict[str, Any], str]:
-    """(seconds a call of both in each round, clocks at the end, how PyTorch ended where it did). Raises MeasureError where we did."""
+    """(seconds a call of both in each round, clocks at the end, how PyTorch ended where it did). Raises MeasureError
+    where we did."""
     sides, calls = {"ours": ours, "theirs": theirs}, {"ours": _LEAST, "theirs": _LEAST}
     pairs: list[tuple[float, float]] = []
     clocks: dict[str, Any] = {}

@@ -13,6 +13,7 @@ from .nt import NT
 from .own import OWN
 from .padto import PADTO
 from .parallel import PARALLEL
+from .persist import PERSIST
 from .splitk import SPLITK
 from .stage import STAGE
 from .swizzle import SWIZZLE
@@ -23,6 +24,6 @@ from .upcast import UPCAST
 
 for option in (
     *(TILE, MOVE, UPCAST, UNROLL, PARALLEL, LOCAL, GROUP, SPLITK),
-    *(STAGE, TC, SWIZZLE, PADTO, NOLOCAL, LAUNCH, NT, FETCH, OWN),
+    *(STAGE, TC, SWIZZLE, PERSIST, PADTO, NOLOCAL, LAUNCH, NT, FETCH, OWN),
 ):
     register(option)

@@ -228,5 +228,5 @@ TC = Option(
     act=act,
     check=check,
     propose=propose,
-    flushes=lambda o: "bf16" in str(o.fields["row"]),
+    flushes=lambda o: "bf16" in str(o.fields["row"]) and o.fields["row"] in instructions.BY_NAME,
 )

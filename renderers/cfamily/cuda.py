@@ -15,17 +15,18 @@ from typing import ClassVar
 from ...ir.dtypes import FORMATS, DType, bool_, float32, index, uint8, uint16, uint32, uint64
 from ...program import abi
 from ...program.program import Program
+from ...targets.exp2 import COEFFICIENTS, FAR
 from ...targets.languages import language
 from ...targets.target import Target
 from . import cuda_hopper, cuda_tensor, half, ops
 from .cuda_async import AsyncCopies
 from .cuda_hopper import HopperEmitter
 from .dialect import atom
-from .emitter import prelude
+from .emitter import Table, prelude
 from .groups import GroupEmitter
 
 LANGUAGE = language("cuda")
-OPS = {**ops.table(LANGUAGE), **cuda_hopper.TABLE, "shuffle": cuda_tensor.shuffle}
+OPS: Table = {**ops.table(LANGUAGE), **cuda_hopper.TABLE, "cast": cuda_tensor.cast, "shuffle": cuda_tensor.shuffle}
 """What writes each operation of Programs."""
 _REGISTERS, _WARP = 65536, 32
 
@@ -123,17 +124,23 @@ class CudaEmitter(HopperEmitter, AsyncCopies, GroupEmitter):
         plain = super().extreme(op, "a", "b", form, width)
         t, name = self.type(form), f"{op}_{self.type(form)}"
         if form is float32:
-            body = self._instruction(
+            body = self.instruction(
                 f'float y;\n    asm("{op}.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));\n    return y;', f"return {plain};"
             )
         else:
             body = f"    return {plain};"
         return f"{self.need(name, f'{self.INLINE}{t} {name}({t} a, {t} b) {{{chr(10)}{body}{chr(10)}}}')}({a}, {b})"
 
-    @staticmethod
-    def _instruction(ptx: str, plain: str, least: int = 800) -> str:
-        """The body of a function: PTX of a compute capability (8.0) and above, or plain C++."""
-        return f"#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= {least}\n    {ptx}\n#else\n    {plain}\n#endif"
+    def exp2(self, x: str, form: DType, width: int) -> str:
+        poly = repr(COEFFICIENTS[-1])
+        for c in reversed(COEFFICIENTS[:-1]):
+            poly = f"({poly} * f + {c!r})"
+        plain = (
+            f"double y = x < {-FAR} ? {-FAR} : x > {FAR} ? {FAR} : (double)x;\n    double n = rint(y), f = y - n;\n    if (x != x) return x;\n"
+            f"    return (float)({poly} * __longlong_as_double(((long long)n + 1023) << 52));"
+        )
+        body = self.instruction('float y;\n    asm("ex2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));\n    return y;', plain)
+        return f"{self.need('exp2_approx', f'{self.INLINE}float exp2_approx(float x) {{{chr(10)}{body}{chr(10)}}}')}({x})"
 
     def native_half(self, way: str, name: str, x: str, width: int) -> str | None:
         plain = half.plain(self, way, name, 1)
@@ -146,7 +153,7 @@ class CudaEmitter(HopperEmitter, AsyncCopies, GroupEmitter):
         op = f"cvt.f32.{short}" if way == "widen" else f"cvt.rn.{short}.f32"
         f, u = self.type(float32), self.type(uint16)
         a, b = (u, f) if way == "widen" else (f, u)
-        body = self._instruction(f'{b} y;\n    asm("{op} %0, %1;" : "={result}"(y) : "{source}"(x));\n    return y;', "\n    ".join(plain))
+        body = self.instruction(f'{b} y;\n    asm("{op} %0, %1;" : "={result}"(y) : "{source}"(x));\n    return y;', "\n    ".join(plain))
         full = f"{way}_{name}"
         self.need(full, f"{self.INLINE}{b} {full}({a} x) {{\n{body}\n}}")
         return f"{full}({x})"
@@ -174,7 +181,7 @@ class CudaEmitter(HopperEmitter, AsyncCopies, GroupEmitter):
                     f"return ({b})(magnitude > {f.overflow:#x}u ? large : y);",
                 ]
             )
-        body = self._instruction(ptx, "\n    ".join(plain), 890)
+        body = self.instruction(ptx, "\n    ".join(plain), 890)
         full = self.need(f"{way}_{name}", f"{self.INLINE}{b} {way}_{name}({a} x) {{\n{body}\n}}")
         return f"{full}({x})"
 

@@ -48,7 +48,7 @@ class VectorAccess(CFamilyEmitter):
             else:
                 t, members = self._vector(m, n)
                 text = f"*(const {t} *)({address(self, mem, at, i)})"
-                if mem.nt:
+                if mem.nt and self.LANGUAGE.nontemporal:
                     text = f"__ldcs((const {t} *)({address(self, mem, at, i)}))"
                 zero = f"make_{t}({', '.join(['0'] * members)})" if members > 1 else "0u"
             text = f"{atom(cond)} ? {text} : {zero}" if cond else text
@@ -81,7 +81,7 @@ class VectorAccess(CFamilyEmitter):
             if self._types.get(q) == t and parts == [f"{q}.{x}" for x in _MEMBERS[:members]]:
                 whole = q
             where = f"({t} *)({address(self, mem, at, i)})"
-            self.line(f"__stcs({where}, {whole});" if mem.nt else f"*{where} = {whole};")
+            self.line(f"__stcs({where}, {whole});" if mem.nt and self.LANGUAGE.nontemporal else f"*{where} = {whole};")
         return True
 
     def _vector(self, m: DType, n: int) -> tuple[str, int]:

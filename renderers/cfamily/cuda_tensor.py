@@ -9,10 +9,11 @@ them where all threads of the warp come by."""
 
 from __future__ import annotations
 
-from ...ir.dtypes import uint32
-from ...program.program import Block, Instr, Val
+from ...ir.dtypes import float32, uint16, uint32
+from ...program.program import Block, Instr, Phase, Program, Val
+from ...targets.target import Target
 from ...targets.tensor_rows import BY_NAME, TensorRow
-from . import lanes
+from . import conversions, lanes
 from .cuda_memory import VectorAccess
 from .emitter import CFamilyEmitter
 from .memory import address
@@ -23,6 +24,7 @@ MODEL = "tilewright_tensor"
 _PTX = {
     "float16": "f16", "bfloat16": "bf16", "float32": "tf32", "int8": "s8", "uint8": "u8", "float8_e4m3": "e4m3", "float8_e5m2": "e5m2",
 }  # fmt: skip
+_PAIRS = {"float16": "f16x2", "bfloat16": "bf16x2"}
 _SUMS = {"float32": ("f32", "float", "f"), "float16": ("f16", "u32", "r"), "int32": ("s32", "int", "r")}
 """Of accumulators: PTX's type, the text's, and the letter of the register."""
 _RESULTS = {"f32": "F32", "e8m13": "E8m13", "f16": "Half"}
@@ -38,8 +40,22 @@ def shuffle(e: CFamilyEmitter, s: Instr) -> None:
         e.hold(s.result, words)
 
 
+def cast(e: CFamilyEmitter, s: Instr) -> None:
+    """`cast`: what 16-bit floats were made of is remembered, since two are packed and rounded by one instruction."""
+    assert isinstance(e, TensorText)
+    conversions.cast(e, s)
+    (a,), out = s.args, s.result
+    if out.dtype.name in _PAIRS and a.dtype is float32:
+        e.narrowed.update({x: (out.dtype.name, y) for x, y in zip(e.lanes(out), e.lanes(a), strict=True)})
+
+
 class TensorText(VectorAccess):
     """The part of CUDA's emitter that writes instructions of tensor cores."""
+
+    def __init__(self, program: Program, target: Target, phase: Phase, helpers: dict[str, str], widest: int) -> None:
+        super().__init__(program, target, phase, helpers, widest)
+        self.narrowed: dict[str, tuple[str, str]] = {}
+        """16-bit floats that were float32: their type, and the float32, by name."""
 
     def _inner(self, block: Block) -> None:
         # what was packed inside a block is not declared behind it
@@ -67,11 +83,31 @@ class TensorText(VectorAccess):
         if f.size == 4:
             texts = values if f is uint32 else [self.reinterpret(x, f, uint32, 1) for x in values]
             return texts
-        texts, q = self._words(values, f), self.fresh("r")
+        texts, q = self._packed(values) if f.size == 2 else self._words(values, f), self.fresh("r")
         names = [f"{q}_{i}" for i in range(len(texts))]
         self.line(f"{self.type(uint32)} {', '.join(f'{n} = {x}' for n, x in zip(names, texts, strict=True))};")
         self.registers[v.id] = names
         return names
+
+    def _packed(self, values: list[str]) -> list[str]:
+        """Elements of 16 bits, two in each word."""
+        out = []
+        for low, high in zip(values[::2], values[1::2], strict=True):
+            a, b = self.narrowed.get(low), self.narrowed.get(high)
+            if a is None or b is None or a[0] != b[0]:
+                out += self._words([low, high], uint16)
+                continue
+            name, u = f"pack_{a[0]}", self.type(uint32)
+            ptx = f'{u} y;\n    asm("cvt.rn.{_PAIRS[a[0]]}.f32 %0, %1, %2;" : "=r"(y) : "f"(high), "f"(low));\n    return y;'
+            plain = f"return ({u})narrow_{a[0]}(low) | ({u})narrow_{a[0]}(high) << 16;"
+            self.need(name, f"{self.INLINE}{u} {name}(float low, float high) {{\n{self.instruction(ptx, plain)}\n}}")
+            out.append(f"{name}({a[1]}, {b[1]})")
+        return out
+
+    @staticmethod
+    def instruction(ptx: str, plain: str, least: int = 800) -> str:
+        """The body of a function: PTX of a compute capability (8.0) and above, or plain C++."""
+        return f"#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= {least}\n    {ptx}\n#else\n    {plain}\n#endif"
 
     def picked(self, s: Instr) -> list[str] | None:
         """The registers that a shuffle gives, where it takes only whole ones; else None."""

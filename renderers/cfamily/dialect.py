@@ -87,6 +87,10 @@ class Dialect(ABC):
         """x · 2^n with one rounding."""
         raise BuildError(f"{self.LANGUAGE.title} has no scale2: lower the kernel for the target it is rendered for")
 
+    def exp2(self, x: str, form: DType, width: int) -> str:
+        """2^x within 2 ulp."""
+        raise BuildError(f"{self.LANGUAGE.title} has no exp2: lower the kernel for the target it is rendered for")
+
     @abstractmethod
     def aligned(self, pointer: str, size: int) -> str:
         """Whether an address is a multiple of `size`."""

@@ -19,7 +19,7 @@ from .dialect import atom
 from .emitter import prelude
 
 LANGUAGE = language("hip")
-OPS = ops.table(LANGUAGE)
+OPS = dict(ops.table(LANGUAGE))
 """What writes each operation of Programs."""
 _HEAD = """#ifndef __HIPCC_RTC__
 #include <hip/hip_runtime.h>

@@ -2,7 +2,7 @@
 
 Kernels are named and called as `program.abi` says. Division and square root are only as exact as Programs mean them where the driver is
 asked for it (-cl-fp32-correctly-rounded-divide-sqrt). No extension is used but cl_khr_fp64 for float64, cl_khr_fp16 to convert float16
-where the target has it, and cl_khr_subgroup_shuffle where threads exchange values."""
+where the target has it, and cl_khr_subgroup_shuffle, or Intel's cl_intel_subgroups, where threads exchange values."""
 
 from __future__ import annotations
 
@@ -71,6 +71,8 @@ class OpenClEmitter(GroupEmitter):
         if "shared" in self.spaces or (self.place == "shared" and "scratch" in self.spaces):
             shared = [f"    __local uchar shared[{self.shared}] __attribute__((aligned(64)));"]
         size = f"__attribute__((reqd_work_group_size({self.phase.threads}, 1, 1)))"
+        if "intel_subgroups" in self.target.features:
+            size += f" __attribute__((intel_reqd_sub_group_size({self.target.warp})))"
         return ["", f"__kernel {size} void {name}({', '.join(self.parameters())}) {{", *shared, *body, "}"]
 
     def group(self) -> str:
@@ -143,6 +145,12 @@ class OpenClEmitter(GroupEmitter):
     def shuffle_xor(self, x: str, form: DType, distance: int) -> str:
         if not has(LANGUAGE.shuffles, self.target.features):
             raise BuildError(f"{self.target.name} has no shuffles between threads: lower for a target whose warp is 1")
+        if "intel_subgroups" in self.target.features:
+            self.need("subgroups", "#pragma OPENCL EXTENSION cl_intel_subgroups : enable")
+            narrow = form is bool_ or form.size < 4
+            return (
+                f"{f'({self.type(form)})' if narrow else ''}intel_sub_group_shuffle_xor({f'(int){atom(x)}' if narrow else x}, {distance})"
+            )
         self.need("subgroups", "#pragma OPENCL EXTENSION cl_khr_subgroup_shuffle : enable")
         return f"sub_group_shuffle_xor({f'(int){x}' if form is bool_ else x}, {distance})"
 

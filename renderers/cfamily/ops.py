@@ -117,6 +117,12 @@ def _scale2(e: CFamilyEmitter, s: Instr) -> None:
     each(e, s, out, work, lambda w, x, n: e.scale2(x, n, work, w))
 
 
+def _exp2(e: CFamilyEmitter, s: Instr) -> None:
+    check(s)
+    out, work = s.result, form(s.result.dtype)
+    each(e, s, out, work, lambda w, x: e.exp2(x, work, w))
+
+
 def _shift(e: CFamilyEmitter, s: Instr) -> None:
     out, work = begin(e, s)
     u = UNSIGNED[max(4, work.size)]
@@ -218,6 +224,7 @@ _EVERY: Table = {
     "abs": _abs,
     "fma": _fma,
     "scale2": _scale2,
+    "exp2": _exp2,
     "select": _select,
     "cast": conversions.cast,
     "bitcast": conversions.bitcast,

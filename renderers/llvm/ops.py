@@ -239,6 +239,10 @@ def _const(e: LlvmEmitter, s: Instr) -> str:
     return constant(s.attr, s.out.dtype, s.out.lanes)
 
 
+def _exp2(e: LlvmEmitter, s: Instr) -> str:
+    raise BuildError(f"{e.target.name} has no exp2: lower the kernel for the target it is rendered for")
+
+
 def _elementary(e: LlvmEmitter, s: Instr) -> str:
     raise BuildError(f"{s.op} reached the renderer: lower the kernel with expand=True")
 
@@ -258,6 +262,7 @@ OPS: dict[str, Callable[[LlvmEmitter, Instr], str]] = {
     "sqrt": _sqrt,
     "fma": _fma,
     "scale2": scale2,
+    "exp2": _exp2,
     "select": _select,
     "cast": _cast,
     "bitcast": _bitcast,

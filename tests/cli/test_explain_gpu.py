@@ -24,10 +24,14 @@ OPTS = (Opt("LOCAL", "n", 8), Opt("SPLITK", "k", 2))
 def explained(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The command, with a cache that has the schedule and nothing measured."""
     monkeypatch.setattr(
-        import_module("tilewright.plan.resolve"), "resolve", lambda *args, **more: SimpleNamespace(origin="exact", opts=OPTS)
+        import_module("tilewright.plan.resolve"),
+        "resolve",
+        lambda *args, **more: SimpleNamespace(origin="exact", opts=OPTS),
     )
     monkeypatch.setattr(
-        import_module("tilewright.search.explain"), "explain", lambda *args, **more: Explanation(OPTS, 1e-3, None, (), 1, True)
+        import_module("tilewright.search.explain"),
+        "explain",
+        lambda *args, **more: Explanation(OPTS, 1e-3, None, (), 1, True),
     )
     return lambda *args: tune("explain", "--kernel", "matmul", "--shape", "m=16,n=16,k=16", "--device", SPEC, *args)
 
@@ -38,7 +42,13 @@ def explained(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_instructions_of_each_phase(explained: Any) -> None:
     done = explained()
     assert done.code == 0, done.err
-    for line in ("matmul_p0: 8 threads of ", "matmul_p1: ", "  arithmetic: ", "  global memory: ", "groups a multiprocessor ("):
+    for line in (
+        "matmul_p0: 8 threads of ",
+        "matmul_p1: ",
+        "  arithmetic: ",
+        "  global memory: ",
+        "groups a multiprocessor (",
+    ):
         assert line in done.out
     data = json.loads(explained("--format", "json").out)
     assert [k["name"] for k in data["kernels"]] == ["matmul_p0", "matmul_p1"]

@@ -449,3 +449,15 @@ def test_a_plot_goes_through_a_link(tune: Tune, filled: Path, tmp_path: Path) ->
     (tmp_path / "p.svg").symlink_to("old.svg")
     assert tune("plot", str(tmp_path / "p.svg"), "--kind", "outcomes").code == 0
     assert (tmp_path / "p.svg").is_symlink() and "<svg" in (tmp_path / "old.svg").read_text()
+
+
+def test_what_the_device_was_like_is_said_as_far_as_it_is_known() -> None:
+    from tilewright.cli.report.sections import clocks
+
+    known = {"sm_mhz": 1755, "sm_mhz_held": 1760, "memory_mhz": 3201, "temperature_c": 41, "power_w": 512.3, "throttle": ["power cap", "sync boost"]}
+    assert clocks({"clocks": known}) == (
+        "multiprocessors at 1755 MHz, 1760 MHz by their own count just before, memory at 3201 MHz, 41 °C, 512 W, slowed by power cap, sync boost"
+    )
+    assert clocks({"clocks": {"sm_mhz_held": 1760, "throttle": []}}) == "1760 MHz by their own count just before"
+    # a row that came with a bundle may hold anything
+    assert clocks({}) == clocks({"clocks": "fast"}) == clocks({"clocks": {"sm_mhz": "x", "throttle": 3}}) == ""

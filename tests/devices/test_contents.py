@@ -24,7 +24,6 @@ from tilewright.renderers import Source, render
         ("sm_80", 256, 64, 80 << 10, 2, 16, "shared memory"),
         ("sm_80", 256, 64, (82 << 10) - 512, 1, 8, "shared memory"),  # a group takes a KiB more
         ("sm_89", 512, 32, 0, 3, 48, "warps"),
-        ("sm_75", 128, 32, 16 << 10, 4, 16, "shared memory"),
     ],
 )
 def test_what_fits_on_a_multiprocessor(arch: str, threads: int, registers: int, shared: int, groups: int, warps: int, full: str) -> None:

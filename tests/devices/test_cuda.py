@@ -30,6 +30,7 @@ from tilewright.ir import BuildError, DeviceError, MeasureError, UsageError
 from tilewright.ir.dtypes import float32
 from tilewright.ir.node import const, sym
 from tilewright.plan import CallReplay
+from tilewright.program.maps import TensorMap
 from tilewright.program.program import Param, Signature
 from tilewright.renderers import Source
 from tilewright.targets import Target, named
@@ -118,6 +119,21 @@ def test_what_can_be_launched_builds() -> None:
 def test_more_shared_memory_than_the_target_has() -> None:
     with pytest.raises(BuildError, match="wants 200000 bytes of shared memory and sm_80 has 166912"):
         CudaDevice().build(source(target=named("sm_80"), shared=200_000))
+
+
+@pytest.mark.parametrize(
+    "arch, pitch, why",
+    [
+        ("sm_80", 64, "copies by TMA or runs in clusters, and sm_80 has neither"),
+        ("sm_90a", 30, "TMA cannot address a: a pitch of 120 bytes"),
+    ],
+)
+def test_what_the_gpu_lacks_is_refused_before_it_is_compiled(arch: str, pitch: int, why: str) -> None:
+    mapped = TensorMap(0, float32, (60, 60), (pitch,), (32, 32))
+    plain = tuple(Param(n, float32, (60 * 64,), role) for n, role in (("a", "in"), ("b", "out")))
+    text = Source("no CUDA at all", "cuda", named(arch), signature(params=plain, symbols=(), maps=(mapped,)))
+    with pytest.raises(BuildError, match=why):
+        CudaDevice().build(text)
 
 
 @pytest.mark.parametrize(
@@ -498,6 +514,21 @@ def test_a_batch_whose_hold_ran_out_is_made_again(device: FakeCudaDevice, monkey
     monkeypatch.setattr(device._open(), "complete", lambda: next(done))
     assert exe.time([[256, 512]], [1], 1) == pytest.approx([1e-3])
     assert len(calls(device, "launch")) == 4 and next(done, None) is None
+
+
+@needs_cxx
+@pytest.mark.parametrize("blocking", [True, False])
+def test_nothing_is_held_where_launches_wait_or_are_too_many(
+    device: FakeCudaDevice, blocking: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cuda_session, "_IDLE_S", float("inf"))
+    if blocking:
+        monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1")
+    else:
+        monkeypatch.setattr(cuda_timing, "_DEPTH", 2)
+    exe = device.load(device.build(source()), signature(), 1)
+    Clock(device, lambda i: 1e-3)
+    assert exe.time([[256, 512]], [1], 2) == pytest.approx([1e-3] * 2) and not calls(device, "hold")
 
 
 @needs_cxx

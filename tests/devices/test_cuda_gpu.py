@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import numpy as np
@@ -9,12 +10,16 @@ import pytest
 from cuda_build import needs_cxx
 from cuda_text import SEEDED, sources
 from tilewright import devices, kernels
+from tilewright.devices.cuda import comparing
 from tilewright.devices.cuda.device import CudaDevice
 from tilewright.devices.cuda.host import run_on_host
 from tilewright.heuristics import seeds
 from tilewright.ir import DeviceError
+from tilewright.ir.dtypes import DType, dtype
 from tilewright.ir.node import const
 from tilewright.measure import Measurer, Outcome
+from tilewright.measure.device_compare import trusted
+from tilewright.measure.device_reference import plan
 from tilewright.measure.inputs import generate, shape
 from tilewright.plan import Built, compile
 from tilewright.plan.remote import Copying
@@ -87,3 +92,35 @@ def test_limits_are_those_of_a_gpu(gpu: CudaDevice, monkeypatch: Any, tmp_path: 
     assert limits is not None
     r = limits.rates[1]
     assert r.peak_f32 >= r.peak_f64 > 0 and min(r.read, r.copy, r.copy_nt, r.triad, r.triad_nt) > 0
+
+
+def test_a_hold_lasts_until_it_is_released(gpu: CudaDevice) -> None:
+    """And its own count of cycles is a clock that such a GPU can have."""
+    s = gpu._open()
+    with s.lock:
+        s.use()
+        s.wake()
+        with s.held():
+            time.sleep(0.02)
+        s.wait()
+        s.hold_clock()
+        assert s.complete() and s._word[2] >= 15e6
+    assert 200 <= s.clocks["sm_mhz_held"] <= 4000
+
+
+@pytest.mark.parametrize("of", [dtype(n) for n in comparing._STORED], ids=lambda d: d.name)
+def test_the_gpu_judges_as_numpy_does(gpu: CudaDevice, of: DType) -> None:
+    memory = gpu.memory()
+    trusted(of, np.ones(1, np.float32), memory)
+    if not of.is_float:
+        trusted(of, None, memory)
+
+
+def test_a_heavy_reference_is_computed_on_the_gpu(gpu: CudaDevice) -> None:
+    """4096³: the worker makes it, 64 of its points are the host's, and candidates are judged by it."""
+    kernel = kernels.make("matmul", {"m": 4096, "n": 4096, "k": 4096}, "bfloat16")
+    inputs = generate(kernel, {}, 0)
+    assert plan(kernel, gpu, inputs, False) is not None
+    with Measurer(kernel, "cuda", builders=4) as m:
+        (got,) = m.measure([compile(kernel, seeds(kernel, gpu.target)[0], gpu)])
+    assert got.ok and got.error is not None and 0 < got.error <= 1, got

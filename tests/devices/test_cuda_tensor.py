@@ -12,9 +12,13 @@ from cuda_build import needs_cxx, needs_nvdisasm, needs_nvrtc
 from tensor_programs import Tile, matmul, operands, product
 from tilewright import targets
 from tilewright.devices.cuda import nvrtc, sass
-from tilewright.devices.cuda.host import HostModule, HostProgram, entries
+from tilewright.devices.cuda.host import HostModule, HostProgram, entries, run_on_host
 from tilewright.interp import run
 from tilewright.ir import VerifyError
+from tilewright.ir.dtypes import DType, bfloat16, float16, float32
+from tilewright.ir.node import const
+from tilewright.program.builder import Builder
+from tilewright.program.program import Mem, Param, Program
 from tilewright.renderers import Source, render
 from tilewright.targets.tensor_rows import BY_NAME
 
@@ -144,6 +148,47 @@ def test_fragments_stay_in_their_registers() -> None:
 def test_a_row_becomes_its_instruction(row: str, generation: str, word: str) -> None:
     deep = 16 if "k8" in row else 64 if "k32" in row else 32
     assert _built(Tile(row, turned="16." not in row, deep=deep, generation=generation))[word] > 0
+
+
+def chained(kind: DType) -> Program:
+    """Attention's way: two accumulators of m16n8 side by side are rounded and become the A of the next product, in registers."""
+    row = f"mma.m16n8k16.{'bf16' if kind is bfloat16 else 'f16'}"
+    params = (Param("x", float32, (32, 8), "in"), Param("b", kind, (32, 4), "in"), Param("y", float32, (32, 4), "out"))
+    b = Builder()
+    with b.phase(const(1), (), 32) as phase:
+        assert phase.thread is not None
+        at = b.op("mul", phase.thread, b.const(8))
+        tiles = [b.load(Mem("param", 0, float32, 4 * i, 16), at, 4) for i in range(2)]
+        left, right = (b.op("cast", b.op("add", t, b.const(0.25, float32, 4)), dtype=kind) for t in tiles)
+        a = b.shuffle(left, right, tuple(range(8)))
+        half = b.op("mul", phase.thread, b.const(4))
+        y = b.mma(row, b.const(0.5, float32, 4), a, b.load(Mem("param", 1, kind, 0, 8), half, 4))
+        b.store(Mem("param", 2, float32, 0, 16), half, y)
+    return Program("chained", params, (), [phase], align=16, generation="hopper")
+
+
+@needs_cxx
+@pytest.mark.parametrize("kind", [bfloat16, float16])
+def test_accumulators_become_the_next_operand(kind: DType) -> None:
+    """Two of them are rounded and packed by one instruction."""
+    p, rng = chained(kind), np.random.default_rng(9)
+    x, weights = rng.standard_normal((32, 8)).astype(np.float32), rng.standard_normal((32, 4)).astype(kind.np)
+    x[3, 2], x[5, 1] = np.nan, 1e30
+    found = []
+    source = render(p, targets.named("sm_90a"))
+    for execute in (lambda a: run(p, a), lambda a: run_on_host(source, a)):
+        y = np.zeros((32, 4), np.float32)
+        execute([x, weights, y])
+        found.append(y.tobytes())
+    assert found[0] == found[1] and np.isfinite(np.frombuffer(found[0], np.float32)).any()
+
+
+@needs_nvrtc
+@needs_nvdisasm
+def test_two_numbers_are_rounded_and_packed_at_once() -> None:
+    code, _ = nvrtc.compile(render(chained(bfloat16), targets.named("sm_90a")).text, "sm_90a")
+    found = sass.counts(code)
+    assert found["F2FP"] == 4 and not found["PRMT"] and found["HMMA"] == 1
 
 
 @needs_nvrtc

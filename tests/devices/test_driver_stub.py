@@ -242,6 +242,8 @@ def test_two_gpus_have_targets_and_keys_of_their_own() -> None:
 from tilewright import devices
 first, second = devices.get("cuda:0"), devices.get("cuda:1")
 assert (first.target.cpu, second.target.cpu) == ("sm_90a", "sm_80") and first.target.key != second.target.key
+assert first.target.bandwidth == 2 * 3.201e9 * 768 and first.target.clock == 1e9
+assert {"sm80", "sm90a"} <= first.target.features and "sm90a" not in second.target.features
 assert first.target.cores == 132 and second.target.cores == 108 and second.target.l2 == 40 << 20
 assert first.fingerprint()["cpu"] == "Stub H200" and second.fingerprint()["cpu"] == "Stub A100"
 refused(DeviceError, "there is no GPU number 2: use one of cuda:0: Stub H200; cuda:1: Stub A100", lambda: devices.get("cuda:2").target)

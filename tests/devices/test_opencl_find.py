@@ -215,6 +215,12 @@ def test_targets() -> None:
     assert cpu.name == f"pocl-{here.name}" and cpu.features == {"fp64"} and not cpu.simt
     assert (gpu.kind, gpu.vector_bytes, gpu.warp, gpu.max_threads, gpu.shared) == ("gpu", 16, 1, 1024, 65536)
     assert gpu.name == "gfx1100" and gpu.cpu == "advanced-micro-devices-inc.-gfx1100" and gpu.features == {"fp64", "fp16", "subgroups"}
+    assert gpu.l2 == gpu.l3 == GPU["cache"]
+    # shuffles where the size of a subgroup is known
+    assert opencl_find.target_of(GPU | {"subgroup": 32}).warp == 32
+    assert opencl_find.target_of(GPU | {"subgroup": 32, "extensions": ["cl_khr_fp16"]}).warp == 1
+    arc = opencl_find.target_of(GPU | {"subgroup": 16, "extensions": ["cl_intel_required_subgroup_size", "cl_intel_subgroups"]})
+    assert arc.warp == 16 and arc.features == {"subgroups", "intel_subgroups"}
     intel = opencl_find.target_of(CPU | {"platform": "Intel(R) OpenCL"})
     assert intel.simt and intel.name == f"intel-{here.name}" and intel.key != cpu.key
 

@@ -1,4 +1,5 @@
-"""Machine code as text: what nvdisasm shows is counted by kernel, and where it is missing the error says what to install."""
+"""Machine code as text: what nvdisasm shows is counted by kernel, and where it is missing the error says what to
+install."""
 
 from __future__ import annotations
 

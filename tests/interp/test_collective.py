@@ -13,6 +13,7 @@ from tilewright.interp.collective import fragments, tiles
 from tilewright.ir.dtypes import float32, int32, uint8, uint16
 from tilewright.ir.errors import InternalError, VerifyError
 from tilewright.lower.passes.barriers import place
+from tilewright.program import hopper_calls as hc
 from tilewright.program.program import Instr, Program, statements
 from tilewright.program.verify import verify
 from tilewright.targets import tensor_rows
@@ -26,6 +27,7 @@ TILES = [
 EACH = pytest.mark.parametrize("tile", TILES, ids=lambda t: f"{t.row}-{'turned' if t.turned else 'straight'}-{t.k}")
 
 
+@pytest.mark.many
 @EACH
 def test_a_matmul_of_small_whole_numbers_is_exact(tile: Tile) -> None:
     p = matmul(tile)
@@ -35,6 +37,7 @@ def test_a_matmul_of_small_whole_numbers_is_exact(tile: Tile) -> None:
     assert (np.asarray(arrays[2], np.float64) == product(tile, arrays)).all() and arrays[2].any()
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("generation", ["ampere", "ada", "hopper"])
 def test_sums_have_the_bits_of_their_generation(generation: str) -> None:
     tile = Tile("mma.m16n8k16.bf16", generation=generation)
@@ -64,6 +67,7 @@ def test_the_twin_adds_products_that_wrap() -> None:
     assert (c == a @ b).all()
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("row", tensor_rows.ROWS, ids=lambda r: r.name)
 def test_fragments_and_tiles_are_the_same_elements(row: Any) -> None:
     for operand in "abc":
@@ -76,14 +80,17 @@ def test_fragments_and_tiles_are_the_same_elements(row: Any) -> None:
 
 
 # ldmatrix ----------------------------------------------------------------------------------------------------------------
-def matrices(words: int, dtype: Any, transposed: bool, spoil: str = "") -> Program:
-    """256 rows of 16 bytes go to shared memory; each lane names row 7·lane % 32 of them and stores what it gets."""
+def matrices(words: int, dtype: Any, transposed: bool, spoil: str = "", hopper: bool = False) -> Program:
+    """32 rows of 16 bytes go to shared memory; each lane names row 7·lane % 32 of them and stores what it gets. `hopper`: in a phase with
+    asynchronous copies, whose memory the interpreter keeps by bytes."""
     chunk = 16 // dtype.size
     lanes = words * 4 // dtype.size
 
     def body(b: Any, p: Any) -> None:
         mem = shared(0, dtype=dtype, align=16)
         at = b.op("mul", p.thread, b.const(chunk))
+        if hopper:
+            hc.proxy_fence(b)
         if spoil != "unwritten":
             b.store(mem, at, b.load(param(0, dtype, align=16), at, chunk))
         if spoil != "race":
@@ -104,10 +111,12 @@ def matrices(words: int, dtype: Any, transposed: bool, spoil: str = "") -> Progr
     return program(body, [(dtype, 32 * chunk)], [(dtype, 32 * lanes)], 1, 32, shared=512)
 
 
+@pytest.mark.many
+@pytest.mark.parametrize("hopper", [False, True])
 @pytest.mark.parametrize("words", [1, 2, 4])
 @pytest.mark.parametrize(("dtype", "transposed"), [(uint16, False), (uint16, True), (uint8, False), (float32, False), (int32, False)])
-def test_ldmatrix_deals_out_words(words: int, dtype: Any, transposed: bool) -> None:
-    p = matrices(words, dtype, transposed)
+def test_ldmatrix_deals_out_words(words: int, dtype: Any, transposed: bool, hopper: bool) -> None:
+    p = matrices(words, dtype, transposed, hopper=hopper)
     verify(p)
     rows = np.random.default_rng(words).integers(0, 200, (32, 16 // dtype.size)).astype(dtype.np)
     each = 4 // dtype.size
@@ -121,17 +130,18 @@ def test_ldmatrix_deals_out_words(words: int, dtype: Any, transposed: bool) -> N
                 assert got[lane, j, e] == want
 
 
+@pytest.mark.parametrize("hopper", [False, True])
 @pytest.mark.parametrize(
     ("spoil", "why"),
     [
         ("unwritten", "is read before it is written"), ("race", "is read with no barrier since"), ("unaligned", "is not aligned to 16 bytes"),
-        ("outside", "is outside its 256 elements"), ("alone", r"thread 7 does not come to ldmatrix, to which others of its 32 threads come"),
+        ("outside", r"is outside (its 256 elements|the 512 bytes)"), ("alone", r"thread 7 does not come to ldmatrix, to which others of its 32 threads come"),
     ],
 )  # fmt: skip
-def test_what_ldmatrix_may_not_do(spoil: str, why: str) -> None:
+def test_what_ldmatrix_may_not_do(spoil: str, why: str, hopper: bool) -> None:
     rows, got = np.zeros(256, np.uint16), np.zeros(256, np.uint16)
     with pytest.raises(VerifyError, match=why):
-        run(matrices(4, uint16, False, spoil), [rows, got])
+        run(matrices(4, uint16, False, spoil, hopper), [rows, got])
 
 
 def test_a_row_that_a_lane_wrote_itself_wants_a_barrier_too() -> None:
@@ -170,6 +180,7 @@ MUTANTS = {
 """What is said of each; '' where the result is wrong and nothing is said."""
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_a_mutant_is_found(mutant: str) -> None:
     tile = Tile("mma.m16n8k16.bf16", mutant=mutant)

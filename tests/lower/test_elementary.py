@@ -14,13 +14,20 @@ import numpy as np
 import pytest
 from hand_built import apply, elementwise
 from tilewright import targets
+from tilewright.interp import run
+from tilewright.ir import functions
+from tilewright.ir.builder import KernelBuilder
 from tilewright.ir.dtypes import float16, float32
 from tilewright.ir.errors import KernelError
 from tilewright.ir.functions import SINE_END
+from tilewright.lower import lower
 from tilewright.lower.elementary import NAMES, expand
+from tilewright.opts import Opt
+from tilewright.opts import apply as schedule
 from tilewright.program.builder import Builder
 from tilewright.program.program import statements
 from tilewright.targets import Target
+from tilewright.targets.exp2 import exp2
 
 HOST = targets.host()
 NO_FMA = replace(HOST, name="no fma", features=HOST.features - {"fma", "f16c", "avx512", "avx512vnni", "avx512bf16"}, vector_bytes=16)
@@ -268,3 +275,32 @@ def test_turns_are_counted_up_to_what_is_said(op: str) -> None:
     assert np.isnan(evaluate(op, np.array([SINE_END, -1e300]))).all()
     below = np.array([np.nextafter(SINE_END, 0), -SINE_END * 0.75])
     assert ulps(evaluate(op, below), reference(op, below)).max() <= 1.9
+
+
+def on_gpu(x: np.ndarray) -> np.ndarray:
+    """exp by a thread for each element, interpreted."""
+    count, x = len(x), np.resize(x, -(-len(x) // 256) * 256)
+    kb = KernelBuilder("exp")
+    i = kb.axis("i", len(x))
+    kb.store("y", float32, (len(x),), (i,), functions.exp(kb.input("x", (len(x),), float32)[i]))
+    y = np.empty_like(x)
+    run(lower(schedule(kb.build(), [Opt("LOCAL", "i", 256)], targets.named("sm_90a"))), {"x": x, "y": y})
+    return y[:count]
+
+
+def test_exp_by_a_gpus_own_power_of_two() -> None:
+    x = samples("exp", "float32", 20_000)
+    error = ulps(on_gpu(x), reference("exp", x))
+    assert error.max() <= 2.5  # (what is interpreted rounds 2^x right; a GPU's is up to 2 ulp off, which makes 4 at most)
+    special = np.array([math.inf, -math.inf, math.nan, 0.0, -0.0, 88.7, 89.5, -103.9, -104.0, 3.4e38, -3.4e38], np.float32)
+    with np.errstate(all="ignore"):
+        want = np.exp(special.astype(np.float64)).astype(np.float32)
+    np.testing.assert_allclose(on_gpu(special), want, rtol=4e-7)
+
+
+def test_a_power_of_two_is_rounded_once() -> None:
+    x = np.concatenate([np.arange(-150, 129, dtype=np.float32), np.random.default_rng(1).uniform(-151, 130, 20_000).astype(np.float32)])
+    with np.errstate(all="ignore"):
+        want = np.exp2(x.astype(WIDE)).astype(np.float32)
+    assert (exp2(x) == want).mean() > 0.9999 and (exp2(x)[:279] == want[:279]).all()
+    assert math.isnan(exp2(np.float32("nan"))) and exp2(np.float32("inf")) == math.inf and exp2(np.float32("-inf")) == 0

@@ -22,7 +22,7 @@ from tilewright.program.text import show
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 BF16 = ["TC", "acc", {"m": "m", "n": "n", "k": "k", "row": "mma.m16n8k16.bf16"}]
-BLOCK = [["TILE", "k", 32], *(["STAGE", x, {"at": "k", "order": "row", "swizzle": 4}] for x in "ab")]
+BLOCK = [["TILE", "k", 32], *(["STAGE", x, {"at": "k", "order": "row", "pad": 8, "depth": 3}] for x in "ab")]
 
 
 @pytest.mark.many
@@ -68,7 +68,7 @@ def test_the_cases_have_what_tensor_cores_have() -> None:
 
 
 TEXTS = {
-    "staged": ("matmul", {"m": 32, "n": 32, "k": 64}, [["UPCAST", "m", 32], ["UPCAST", "n", 16], ["LOCAL", "n", 2], *BLOCK]),
+    "staged": ("matmul", {"m": 32, "n": 32, "k": 96}, [["UPCAST", "m", 32], ["UPCAST", "n", 16], ["LOCAL", "n", 2], *BLOCK]),
     "ragged": ("matmul_nt", {"m": 21, "n": 27, "k": 45}, [["UPCAST", "n", 16]]),
 }
 
@@ -83,3 +83,11 @@ def test_schedule_and_program_are_as_kept(name: str) -> None:
     if os.environ.get("TILEWRIGHT_GOLDEN") == "write":
         path.write_text(text)
     assert path.exists() and text == path.read_text(), f"{path.name} differs; if that is meant, write it with TILEWRIGHT_GOLDEN=write"
+
+
+def test_a_row_of_ldmatrix_goes_to_other_threads_than_the_one_that_names_it() -> None:
+    """Each thread names just the row that it wrote itself: the rows still go to others, so that there must be a barrier."""
+    of = next(s for s in SUMS if s.name == "bfloat16tt")
+    instruction = ["TC", "acc", {"k": "k", "m": "n", "n": "m", "row": "mma.m16n8k16.bf16"}]
+    opts = parse([instruction, ["UNROLL", "k", 2], ["STAGE", "a", {"at": "n", "order": "row", "pad": 8}]])
+    check_twin(of.make(16, 8, 21), opts, targets.named("sm_90a"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,24 +13,22 @@ from tilewright.devices.cuda import nvrtc
 from tilewright.interp import run
 from tilewright.ir import UsageError
 from tilewright.measure import golden_bits
+from tilewright.program.verify import verify
 from tilewright.renderers import render
 from tilewright.targets.tensor_rows import available
 
-RECORDED = sorted((Path(__file__).resolve().parents[2] / "results").glob("*/golden_bits*.npz"))
+RECORDED = sorted((Path(__file__).resolve().parents[2] / "results").glob("*/golden*.json"))
 
 
-def interpreted(source: Any, arrays: Any, programs: dict[str, Any]) -> None:
-    program = programs[source.signature.name]
-    run(program, [arrays[p.name] for p in program.params])
-
-
+@pytest.mark.many
 @pytest.mark.parametrize("name", ["sm_80", "sm_89", "sm_90a"])
 def test_the_interpreter_gives_what_is_predicted(name: str) -> None:
     target = targets.named(name)
     found = golden_bits.cases(target)
     assert {c.name for c in found} >= {r.name for r in available(target)} | {"ldmatrix_x4", "ldmatrix_x2_t"}
-    programs = {c.program.name: c.program for c in found}
-    observed = golden_bits.observe(target, lambda s, a: interpreted(s, a, programs))
+    p = golden_bits.program(found, target)
+    verify(p)
+    observed = golden_bits.observe(target, lambda _, arrays: run(p, [arrays[x.name] for x in p.params]))
     assert all(entry["different"] == 0 for entry in golden_bits.differences(target, observed))
 
 
@@ -46,7 +43,7 @@ def test_a_difference_is_named() -> None:
 
 def test_inputs_are_the_same_each_time() -> None:
     first, second = (golden_bits.cases(targets.named("sm_80")) for _ in range(2))
-    assert all(a.inputs[n].tobytes() == b.inputs[n].tobytes() for a, b in zip(first, second, strict=True) for n in a.inputs)
+    assert all([x.tobytes() for x in a.inputs] == [x.tobytes() for x in b.inputs] for a, b in zip(first, second, strict=True))
 
 
 def test_a_target_without_tensor_cores_is_refused() -> None:
@@ -56,20 +53,29 @@ def test_a_target_without_tensor_cores_is_refused() -> None:
 
 @pytest.mark.slow
 @needs_cxx
-def test_the_command_runs_the_models_and_keeps_their_bits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert golden_bits.main(["--host", "sm_80", "--out", str(tmp_path / "r" / "golden_bits")]) == 0
-    assert "mma.m16n8k8.tf32: as the table says" in capsys.readouterr().out
-    name, bits = golden_bits.kept(tmp_path / "r" / "golden_bits.npz")
-    assert all(e["different"] == 0 for e in golden_bits.differences(targets.named(name), bits)) and len(bits) > 8
-    assert len(json.loads((tmp_path / "r" / "golden_bits.json").read_text())["cases"]) == len(bits)
+def test_the_command_runs_the_models_and_prints_their_bits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert golden_bits.main(["--host", "sm_80"]) == 0
+    file = tmp_path / "golden.json"
+    lines = capsys.readouterr().out
+    rows = [json.loads(x) for x in lines.splitlines()]
+    assert any(r["case"] == "mma.m16n8k8.tf32" and not r["different"] for r in rows)
+    for text in (lines, json.dumps({"rows": rows}, indent=1)):
+        file.write_text(text)
+        name, bits = golden_bits.kept(file)
+        found = golden_bits.differences(targets.named(name), bits)
+        assert len(found) == len(rows) and all(e["different"] == 0 for e in found)
+
+
+def test_without_a_gpu_the_command_says_why(capsys: pytest.CaptureFixture[str]) -> None:
+    assert golden_bits.main(["--host", "avx2"]) == 2 and "no tensor cores" in capsys.readouterr().err
 
 
 @pytest.mark.slow
 @needs_nvrtc
 def test_every_case_builds() -> None:
     target = targets.named("sm_90a")
-    for case in golden_bits.cases(target):
-        assert nvrtc.compile(render(case.program, target).text, "sm_90a")[0]
+    source = render(golden_bits.program(golden_bits.cases(target), target), target)
+    assert nvrtc.compile(source.text, "sm_90a")[0]
 
 
 @pytest.mark.parametrize("file", RECORDED, ids=lambda f: f"{f.parent.name}-{f.stem}")

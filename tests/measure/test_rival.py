@@ -100,11 +100,22 @@ def test_what_cannot_be_compared_is_refused_before(monkeypatch: pytest.MonkeyPat
 
 
 def test_variables_that_slow_a_rival_are_cleared(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("OPENBLAS_CORETYPE", "MKL_CBWR", "KMP_AFFINITY", "ATEN_CPU_CAPABILITY", "NVIDIA_TF32_OVERRIDE", "CUDA_LAUNCH_BLOCKING"):
+    for name in (
+        "OPENBLAS_CORETYPE",
+        "MKL_CBWR",
+        "KMP_AFFINITY",
+        "ATEN_CPU_CAPABILITY",
+        "NVIDIA_TF32_OVERRIDE",
+        "CUDA_LAUNCH_BLOCKING",
+    ):
         monkeypatch.setenv(name, "1")
     monkeypatch.delenv("TILEWRIGHT_TARGET", raising=False)
     env = environment.environment(3)
-    assert not {n for n in env if n.startswith(environment.SLOWING)} - {"OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"}
+    assert not {n for n in env if n.startswith(environment.SLOWING)} - {
+        "OPENBLAS_NUM_THREADS",
+        "OMP_NUM_THREADS",
+        "MKL_NUM_THREADS",
+    }
     assert env["OMP_NUM_THREADS"] == "3" and env["PATH"]
 
 

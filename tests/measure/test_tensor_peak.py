@@ -38,10 +38,16 @@ def test_sums_of_products_in_types_of_tensor_cores(name: str, dtype: str, times:
         assert 0.9 * times * 60e12 < roof.peak <= 1.001 * times * 60e12
 
 
-def test_both_products_of_attention_count() -> None:
-    kernel = normalise(kernels.make("attention", None, "bfloat16"))
-    assert len(tensor_times(kernel, targets.named("sm_90a"))) == 2
-    assert not tensor_times(normalise(kernels.make("attention", None, "float32")), targets.named("sm_90a"))
+def test_fewer_digits_count_where_they_are_allowed() -> None:
+    here = targets.named("sm_90a")
+    attention = normalise(kernels.make("attention", None, "bfloat16"))  # its probabilities are float32
+    assert (len(tensor_times(attention, here)), len(tensor_times(attention, here, lossy=True))) == (1, 2)
+    matmul = normalise(kernels.make("matmul", None, "float32"))
+    assert tensor_times(matmul, here) == {} and unit(matmul, here) == "FMA units"
+    assert list(tensor_times(matmul, here, lossy=True).values()) == [pytest.approx(8)] and unit(matmul, here, True) == "tensor cores"
+    exact, lossy = (roofline(matmul, LIMITS, 1, target=here, lossy=x) for x in (False, True))
+    assert lossy.peak == pytest.approx(8 * exact.peak, rel=0.01)
+    assert tensor_times(normalise(kernels.make("matmul", None, "float64")), here, lossy=True) == {}
 
 
 @pytest.mark.parametrize("target", ["avx2", "neon", "opencl-gpu", "opencl-cpu"])

@@ -17,7 +17,7 @@ from tilewright.program.program import Instr, Mem, Param, Program
 from tilewright.program.verify import verify
 from tilewright.targets import languages
 
-WRITERS = {"llvm": "llvm.renderer", "c": "cfamily.c", "opencl": "cfamily.opencl", "cuda": "cfamily.cuda"}
+WRITERS = {"llvm": "llvm.renderer", "c": "cfamily.c", "opencl": "cfamily.opencl", "cuda": "cfamily.cuda", "hip": "cfamily.hip"}
 """Where each language's table is."""
 
 

@@ -13,6 +13,8 @@ import pytest
 from cuda_build import needs_nvrtc
 from group_programs import ring
 from hand_built import exp_half, grouped_sum, masked_sum, matmul
+from tensor_programs import Tile
+from tensor_programs import matmul as tensor_matmul
 from tilewright import targets
 from tilewright.devices.cpu import cc, elf
 from tilewright.devices.cuda import nvrtc
@@ -34,6 +36,7 @@ CASES: dict[str, Callable[[], Program]] = {
     "grouped_sum-sm_90a.cu": lambda: grouped_sum(True),
     "exp-half-sm_90a.cu": exp_half,
     "ring-sm_80.cu": lambda: ring(mask=True),
+    "tensor_matmul-sm_90a.cu": lambda: tensor_matmul(Tile("mma.m16n8k16.bf16", m=16, n=16, k=32, down=1, high=1, wide=2)),
 }
 
 

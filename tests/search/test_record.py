@@ -97,6 +97,14 @@ def test_names_are_canonical_for_look_ups_and_plain_for_people(cache: caches.Cac
     assert (row.name, row.shape_dict, row.flops, row.effects) == ("matmul", {"m": 64, "n": 64, "k": 64}, 2 * 64**3, "REASSOC")
 
 
+def test_clocks_are_kept_beside_a_time(cache: caches.Cache) -> None:
+    r = recorder(cache)
+    r.add(dataclasses.replace(ok(A, 1e-3), clocks={"sm_mhz": 1755, "throttle": ["power cap"]}), "beam")
+    r.add(ok(B, 1e-3), "beam")
+    r.flush()
+    assert [x.facts.get("clocks") for x in cache.rows()] == [{"sm_mhz": 1755, "throttle": ["power cap"]}, None]
+
+
 def test_only_the_winner_answers(cache: caches.Cache) -> None:
     r = recorder(cache)
     r.add(ok(A, 1e-3), "beam")

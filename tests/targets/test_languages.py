@@ -89,7 +89,7 @@ def test_conversions_of_16_bits(lang: str, feature: str) -> None:
 
     target = replace(TARGETS[lang], features=frozenset({feature}))
     text = render(program(write, params=(half, Y)), target).text
-    instruction = "cvt.f32.f16" in text or "fpext <" in text or "fpext half" in text or "as_half" in text
+    instruction = "cvt.f32.f16" in text or "fpext <" in text or "fpext half" in text or "as_half" in text or "_Float16" in text
     assert instruction == has(language(lang).halves, target.features)
 
 
@@ -119,7 +119,7 @@ def test_vectors_at_any_address(lang: str) -> None:
     """Four floats at a multiple of four bytes: one access, or four."""
     p = program(lambda b: b.store(OUT, b.const(0), b.load(IN, b.const(0), 4)))
     text = render(p, TARGETS[lang]).text
-    once = {"llvm": "load <4 x float>", "c": "*(const f32x4u *)", "opencl": "vload4", "cuda": "float4"}[lang]
+    once = {"llvm": "load <4 x float>", "c": "*(const f32x4u *)", "opencl": "vload4", "cuda": "float4", "hip": "float4"}[lang]
     assert (once in text) == language(lang).unaligned
 
 

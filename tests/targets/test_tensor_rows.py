@@ -55,3 +55,9 @@ def test_every_row_says_how_it_adds(row: tensor_rows.TensorRow) -> None:
     assert bool(row.rules) == row.c.is_float
     assert all(g in GENERATIONS and 0 < rule.terms <= row.k for g, rule in row.rules.items())
     assert row.elements("a") * row.a.size % 4 == row.elements("b") * row.b.size % 4 == 0
+
+
+def test_fp8_keeps_few_bits_on_ada_alone() -> None:
+    row = tensor_rows.BY_NAME["mma.m16n8k32.e4m3"]
+    assert tensor_rows.kept_bits(row, targets.named("sm_89")) == 13 and tensor_rows.kept_bits(row, targets.named("sm_90a")) == 23
+    assert tensor_rows.kept_bits(tensor_rows.BY_NAME["mma.m16n8k32.s8"], targets.named("sm_80")) == 0

@@ -93,7 +93,7 @@ static Result configured(const char *call) {
     } while (0)
 
 // the queue --------------------------------------------------------------------------------------------------------------
-typedef const char *Launcher(uint64_t groups, unsigned threads, char *memory, size_t bytes, const uint64_t *args, char reverse);
+typedef const char *Launcher(uint64_t groups, unsigned threads, char **memory, unsigned cluster, size_t bytes, const uint64_t *args, char reverse);
 typedef struct Event { double seconds; } Event;
 typedef struct Work {
     struct Work *next;
@@ -121,7 +121,7 @@ static void finish(Work *w) {
     } else if (w->kernel && !sticky) {
         char *memory = NULL;
         if (w->shared && posix_memalign((void **)&memory, 1024, w->shared)) abort();
-        const char *message = w->kernel(w->groups, w->threads, memory, w->shared, w->words, 0);
+        const char *message = w->kernel(w->groups, w->threads, &memory, 1, w->shared, w->words, 0);
         free(memory);
         if (message) note("fault: %s", message), sticky = strstr(message, "that traps") ? 715 : ILLEGAL_ADDRESS;
     } else if (!sticky) {

@@ -1,0 +1,239 @@
+"""A kernel's reference as another kernel: in float64, with a second output for each that holds the error a correct result may have.
+
+`bounded(kernel)` is what `error_bound.Errors` computes, written as a kernel, so that a device can compute the reference of a kernel that takes
+long on the host. It knows sums, maxima and arithmetic of floats (matmuls, convolutions and what follows them); for everything
+else it is None, and the host evaluates. The formulas are those of `error_bound`, whose sources it names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+
+from ..body import Reduce, Store, Value
+from ..buffer import load, load_parts
+from ..dtypes import DType, float64
+from ..functions import absolute, maximum, minimum, sqrt
+from ..kernel import Kernel
+from ..node import Node, const, ref, walk
+from ..operators import where
+from .error_bound import SMALLEST
+from .reference import SLACK
+from .stores import apart, unrounded
+from .values import factors_of
+
+ERROR = "_error"
+"""What the name of a value or an output has behind it for its error."""
+
+
+@dataclass(frozen=True, slots=True)
+class BoundedNode:
+    """A value in float64 and its error (None: exact), as expressions."""
+
+    value: Node
+    error: Node | None
+
+
+class UnknownError(Exception):
+    """No formula here for the error of this."""
+
+
+def bounded(kernel: Kernel) -> Kernel | None:
+    """The kernel whose output NAME is the float64 value of `kernel`'s, and NAME_error its error: a correct result, before it is rounded to the
+    output's type, is within SLACK · error of the value, as `evaluate_error` says (its scale is error ÷ eps of the type's `acc`).
+
+    Inputs are those of `kernel`, in their own types and in order. None where there is no formula: folds, scans, functions
+    such as exp, masked or combining stores, integers, symbols, outputs of other types than floats."""
+    if kernel.symbols or not all(_covers(s) and s.buffer.dtype.is_float and s.buffer.dtype.size > 1 for s in kernel.stores):
+        return None
+    names = {*kernel.values, *(b.name for b in kernel.buffers)}
+    if len(kernel.stores) != len(kernel.outputs) or any(f"{n}{suffix}" in names for n in names for suffix in (ERROR, _SQUARES, _TERMS)):
+        return None
+    try:
+        made = _Values(kernel)
+    except UnknownError:
+        return None
+    return Kernel(f"{kernel.name}_bounded", tuple(made.body), tuple(made.stores), (*kernel.inputs, *(s.buffer for s in made.stores)))
+
+
+def _covers(s: Store) -> bool:
+    """Whether it writes as many elements as there are (no store of a kernel writes one twice)."""
+    sizes = [*s.buffer.shape, *(a.arg.extent for a in s.axes)]
+    if s.mask is not None or s.combine is not None or not all(isinstance(n, int) for n in sizes):
+        return False
+    return apart(s) or prod(s.buffer.shape) == prod(a.arg.extent for a in s.axes)
+
+
+_SQUARES, _TERMS = "_squares", "_terms"
+
+
+class _Values:
+    """The values of a bounded kernel, in order."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.body: list[Value] = []
+        self.stores: list[Store] = []
+        self._known: dict[str, bool] = {}
+        """Whether a value has an error."""
+        self._memo: dict[Node, BoundedNode] = {}
+        for item in kernel.body:
+            if not isinstance(item, Value) or not item.dtype.is_float:
+                raise UnknownError
+            if isinstance(item.expr, Reduce):
+                self._reduce(item, item.expr)
+            elif isinstance(item.expr, Node):
+                self._pair(item, self.of(item.expr))
+            else:
+                raise UnknownError
+        for s in kernel.stores:
+            got = self.of(unrounded(s))
+            for suffix, expr in (("", got.value), (ERROR, got.error if got.error is not None else _number(0.0))):
+                buffer = replace(s.buffer, name=s.buffer.name + suffix, dtype=float64, alias="")
+                self.stores.append(replace(s, buffer=buffer, expr=expr))
+
+    def _pair(self, v: Value, p: BoundedNode) -> None:
+        self.body.append(Value(v.name, v.axes, p.value, float64))
+        self._known[v.name] = p.error is not None
+        if p.error is not None:
+            self.body.append(Value(v.name + ERROR, v.axes, p.error, float64))
+
+    def _sum(self, name: str, v: Value, combine: str, over: tuple[Node, ...], term: Node) -> Node:
+        self.body.append(Value(name, v.axes, Reduce(combine, over, term, float64), float64))
+        return ref(name, v.axes, float64)
+
+    def _reduce(self, v: Value, r: Reduce) -> None:
+        if r.combine == "mul":
+            raise UnknownError
+        if r.combine != "add":
+            p = self.of(r.expr)
+            self._sum(v.name, v, r.combine, r.axes, p.value)
+            self._known[v.name] = p.error is not None
+            if p.error is not None:
+                self._sum(v.name + ERROR, v, "max", r.axes, p.error)
+            return
+        term, terms, eps = self._terms(v, r)
+        s = self._sum(v.name, v, "add", r.axes, term)
+        squares = self._sum(v.name + _SQUARES, v, "add", r.axes, term * term)
+        count = prod(_extent(a) for a in r.axes)
+        grown = (sqrt(squares) + absolute(s)) * (eps * count**0.5) + count * SMALLEST[r.dtype.name]
+        if terms is not None:
+            grown = grown + self._sum(v.name + _TERMS, v, "add", r.axes, terms)
+        self.body.append(Value(v.name + ERROR, v.axes, grown, float64))
+        self._known[v.name] = True
+
+    def _terms(self, v: Value, r: Reduce) -> tuple[Node, Node | None, float]:
+        """What a sum adds up: (term, its error, the eps of one rounding). Products of two factors are exact there, as in a chain
+        of fused multiplications and additions."""
+        factors = factors_of(v.body, v.dtype)
+        if len(factors) == 1:
+            p = self.of(r.expr)
+            return p.value, p.error, v.dtype.eps
+        if len(factors) > 2:
+            raise UnknownError
+        x, y = map(self.of, factors)
+        parts = []
+        if x.error is not None:
+            parts.append(x.error * (absolute(y.value) + _or_zero(y.error)))
+        if y.error is not None:
+            parts.append(absolute(x.value) * y.error)
+        eps = max([v.dtype.eps, *(n.dtype.eps for n in walk(v.body) if n.op == "mul" and n.dtype.is_float)])
+        return x.value * y.value, _total(*parts), eps
+
+    # expressions ----------------------------------------------------------------------------------------------------
+    def of(self, root: Node) -> BoundedNode:
+        """The pair of a float expression. Raises UnknownError."""
+        found = self._memo.get(root)
+        if found is None:
+            found = self._memo[root] = self._node(root)
+        return found
+
+    def _node(self, n: Node) -> BoundedNode:
+        if not n.dtype.is_float or n.dtype.size == 1:
+            raise UnknownError
+        if n.op == "const":
+            import numpy as np
+
+            return BoundedNode(_number(float(np.array(n.arg).astype(n.dtype.np).astype(np.float64))), None)
+        if n.op == "load":
+            buffer, indices, mask = load_parts(n)
+            self._plain(*indices, *(() if mask is None else (mask,)))
+            return BoundedNode(load(buffer, indices, mask).cast(float64), None)
+        if n.op == "ref":
+            self._plain(*n.src)
+            error = ref(n.arg + ERROR, n.src, float64) if self._known[n.arg] else None
+            return BoundedNode(ref(n.arg, n.src, float64), error)
+        if n.op == "cast":
+            return self._cast(n)
+        if n.op == "where":
+            self._plain(n.src[0])
+            a, b = self.of(n.src[1]), self.of(n.src[2])
+            known = a.error is not None or b.error is not None
+            error = where(n.src[0], _or_zero(a.error), _or_zero(b.error)) if known else None
+            return BoundedNode(where(n.src[0], a.value, b.value), error)
+        if len(n.src) == 1:
+            a = self.of(n.src[0])
+            if n.op not in ("neg", "abs"):
+                raise UnknownError
+            return BoundedNode(-a.value if n.op == "neg" else absolute(a.value), a.error)
+        return self._binary(n.op, self.of(n.src[0]), self.of(n.src[1]), n.dtype)
+
+    def _plain(self, *roots: Node) -> None:
+        """Indices and conditions may not depend on what was rounded, or on integers from memory."""
+        if any(m.dtype.is_float or m.op in ("load", "ref") for m in walk(*roots)):
+            raise UnknownError
+
+    def _binary(self, op: str, a: BoundedNode, b: BoundedNode, of: DType) -> BoundedNode:
+        x, y, ex, ey = a.value, b.value, a.error, b.error
+        if op in ("max", "min"):
+            value = maximum(x, y) if op == "max" else minimum(x, y)
+            return BoundedNode(value, None if ex is None and ey is None else maximum(_or_zero(ex), _or_zero(ey)))
+        if op in ("add", "sub"):
+            return _rounded(x + y if op == "add" else x - y, _total(ex, ey), of)
+        if op != "mul":
+            raise UnknownError
+        parts = [] if ex is None else [ex * (absolute(y) + _or_zero(ey))]
+        if ey is not None:
+            parts.append(ey * absolute(x))
+        return _rounded(x * y, _total(*parts), of)
+
+    def _cast(self, n: Node) -> BoundedNode:
+        source, to = n.src[0].dtype, n.dtype
+        if not source.is_float:
+            raise UnknownError
+        a = self.of(n.src[0])
+        if to.eps <= source.eps:
+            return a
+        if to.size == 2:  # exactly half a unit in the last place, which SLACK must not multiply
+            return _pair(a.value, a.error, to.eps / (2 * SLACK), SMALLEST[to.name] / SLACK)
+        return _rounded(a.value, a.error, to)
+
+
+def _extent(axis: Node) -> int:
+    if not isinstance(axis.arg.extent, int):
+        raise UnknownError
+    return int(axis.arg.extent)
+
+
+def _number(x: float) -> Node:
+    return const(x, float64)
+
+
+def _or_zero(e: Node | None) -> Node:
+    return _number(0.0) if e is None else e
+
+
+def _total(*errors: Node | None) -> Node | None:
+    known = [e for e in errors if e is not None]
+    out = known[0] if known else None
+    for e in known[1:]:
+        assert out is not None
+        out = out + e
+    return out
+
+
+def _pair(value: Node, error: Node | None, eps: float, smallest: float) -> BoundedNode:
+    fresh = absolute(value) * eps + smallest
+    return BoundedNode(value, fresh if error is None else fresh + error)
+
+
+def _rounded(value: Node, error: Node | None, of: DType) -> BoundedNode:
+    return _pair(value, error, of.eps, SMALLEST.get(of.name, 0.0))

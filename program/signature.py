@@ -1,0 +1,46 @@
+"""How compiled Programs are called: buffers, grids, and what a device must give."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..ir.dtypes import DType
+from ..ir.node import Node
+from .maps import TensorMap
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """One buffer argument, element-aligned only. It is distinct from every other (noalias), but for an output with an
+    `alias`, which may be the memory of the input of that name: each element is read before it is written."""
+
+    name: str
+    dtype: DType
+    shape: tuple[int | Node, ...]
+    role: str
+    alias: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """How to call a compiled Program: phase i is the symbol `{name}_p{i}` with
+    `void (void **bufs, int64 *vars, void *scratch, int64 lo, int64 hi)` running grid items [lo, hi). `bufs` holds the
+    parameters, then the workspace pointer. Phases run in order, each complete before the next. `threads` and `clusters` (a phase),
+    `shared`, `align`, `once` and `maps` are as in Program (`clusters` is empty where all are 1); languages with thread groups say in their renderer how arguments are passed."""
+
+    name: str
+    params: tuple[Param, ...]
+    symbols: tuple[str, ...]
+    items: tuple[Node, ...]
+    scratch: int
+    work: int
+    threads: tuple[int, ...] = ()
+    shared: int = 0
+    align: int = 1
+    once: int = 0
+    maps: tuple[TensorMap, ...] = ()
+    clusters: tuple[int, ...] = ()
+
+    def entry(self, phase: int) -> str:
+        """The function name of a phase."""
+        return f"{self.name}_p{phase}"
