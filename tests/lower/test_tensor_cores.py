@@ -49,6 +49,7 @@ def test_random_schedules_compute_what_the_kernel_says(of: Sum, request: pytest.
             pytest.fail(f"{case}\n  {said(case)}")
 
 
+@pytest.mark.slow
 def test_the_cases_have_what_tensor_cores_have() -> None:
     """Both ways of reading rows of shared memory, plain loads, masks past the end of k, several warps, and all kinds of staged tiles."""
     seen: Counter[str] = Counter()
