@@ -67,6 +67,8 @@ def library() -> Path:
     wanted = _symbols_of_pycuda()
     name = hashlib.sha256("\0".join([*texts, *wanted]).encode()).hexdigest()[:16]
     folder = Path(tempfile.gettempdir()) / f"tilewright-stub-{os.getuid()}-{name}"
+    if folder.exists() and folder.stat().st_uid != os.getuid():
+        folder = Path(tempfile.mkdtemp(prefix="tilewright-stub-")) / name  # nobody else's code
     if not folder.exists():
         made = Path(tempfile.mkdtemp(prefix="tilewright-stub-"))
         for source, soname in (("libcuda_stub.c", "libcuda.so.1"), ("libnvml_stub.c", "libnvidia-ml.so.1")):
