@@ -76,19 +76,12 @@ def steps(args: argparse.Namespace) -> list[Step]:
     ]
     smoke = ["--smoke", "--trials", "1"] if args.smoke else []
     limits = [sys.executable, str(ROOT / "benchmarks" / "gpu_limits.py"), "--device", args.device, *smoke[:1]]
-    golden = ROOT / "benchmarks" / "gpu_golden.py"
+    golden = (sys.executable, str(ROOT / "benchmarks" / "gpu_golden.py"))
     tests = ["tests/devices", "tests/measure", "tests/targets", "tests/lower"]
     found = [
         Step("look", "the GPU, its driver and what is installed", (*limits, "--look"), 10, 60),
         Step("tests", "the tests that need a GPU", (sys.executable, "-m", "pytest", "-q", "-m", "gpu", *tests), 60, 240),
-        Step(
-            "golden",
-            "bits of every helper",
-            (sys.executable, str(golden), "--device", args.device),
-            10,
-            90,
-            str(golden),
-        ),
+        Step("golden", "bits of every helper", (*golden, "--device", args.device), 20, 120, golden[1]),
         Step("limits", "bandwidths, launches, peaks", tuple(limits), 20, 90),
     ]
     once = ["--seeds-only", "--rounds", "5", *smoke, "--beside", "cublas", "copy"]
@@ -198,15 +191,9 @@ def keep(folder: Path, run: StepRun, state: StepFile) -> Path:
     shown = next((r for r in state.runs["look"].rows if "gpu" in r), {}) if "look" in state.runs else {}
     place = folder / slug(str(shown.get("gpu", "unknown")))
     place.mkdir(parents=True, exist_ok=True)
-    if run.rows or run.status != "ok":
-        data = {
-            "step": run.name,
-            "device": shown,
-            "versions": about(),
-            **{k: v for k, v in asdict(run).items() if k != "name"},
-        }
-        data["command"] = " ".join(_shown(w) for w in run.command)
-        (place / f"{run.name}.json").write_text(json.dumps(data, indent=1) + "\n")
+    data = {"step": run.name, "device": shown, "versions": about(), **{k: v for k, v in asdict(run).items() if k != "name"}}
+    data["command"] = " ".join(_shown(w) for w in run.command)
+    (place / f"{run.name}.json").write_text(json.dumps(data, indent=1) + "\n")
     ended = {n: {"status": r.status, "seconds": r.seconds, "why": _why(r)} for n, r in state.runs.items()}
     summary = {"device": shown, "spent_s": round(state.spent, 1), "steps": ended}
     (place / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")

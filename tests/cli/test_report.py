@@ -454,7 +454,14 @@ def test_a_plot_goes_through_a_link(tune: Tune, filled: Path, tmp_path: Path) ->
 def test_what_the_device_was_like_is_said_as_far_as_it_is_known() -> None:
     from tilewright.cli.report.sections import clocks
 
-    known = {"sm_mhz": 1755, "sm_mhz_held": 1760, "memory_mhz": 3201, "temperature_c": 41, "power_w": 512.3, "throttle": ["power cap", "sync boost"]}
+    known = {
+        "sm_mhz": 1755,
+        "sm_mhz_held": 1760,
+        "memory_mhz": 3201,
+        "temperature_c": 41,
+        "power_w": 512.3,
+        "throttle": ["power cap", "sync boost"],
+    }
     assert clocks({"clocks": known}) == (
         "multiprocessors at 1755 MHz, 1760 MHz by their own count just before, memory at 3201 MHz, 41 °C, 512 W, slowed by power cap, sync boost"
     )
