@@ -2,10 +2,10 @@
 
     python benchmarks/gpu_seeds.py [--target sm_90a,sm_80] [--kernel matmul] [--dtype float32] [--first N] [--each]
 
-A line of JSON for each kernel, dtype and target: how many seeds there are, the seconds of the slowest build, the most registers and
-spilled bytes, what the model says of the first. `faults` lists every seed that spills more than SPILLED bytes, cannot be launched or takes longer
-to build than LONGEST seconds; the exit status is 1 where there is one. With --each, a line for each seed, and the model's registers
-beside the assembler's."""
+A line of JSON for each kernel, dtype and target: how many seeds there are, the seconds of the slowest build, the most
+registers and spilled bytes, what the model says of the first. `faults` lists every seed that spills more than SPILLED
+bytes, cannot be launched or takes longer to build than LONGEST seconds; the exit status is 1 where there is one. With
+--each, a line for each seed, and the model's registers beside the assembler's."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from tilewright.targets import Target
 LONGEST = 2.0
 """Seconds that building a seed may take."""
 SPILLED = 64
-"""Bytes stored and loaded that are no fault: the assembler gives up a few registers of its own accord to make room for one more group
-(32 bytes at 40 registers a thread, where it may take 255)."""
+"""Bytes stored and loaded that are no fault: the assembler gives up a few registers of its own accord to make room for
+one more group (32 bytes at 40 registers a thread, where it may take 255)."""
 
 
 def main() -> int:

@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING, Any
 from ..ir.errors import CacheMiss
 from ..measure.roofline import share
 from .live_log import LogAbove
+from .predicted import lines, predicted, to_json
 from .style import console, duration, factor, opts_text, table
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from ..devices import Device
     from ..devices.cuda.contents import KernelContents
     from ..ir.kernel import Kernel
@@ -64,10 +67,13 @@ def run(args: Namespace) -> int:
     lossy = "DOWNCONVERT" in allowed(args.allow or ())
     roof = _roofline(kernel, device, threads, lossy)
     code = _machine_code(kernel, found, device)
+    model = predicted(kernel, found.opts, device)
     if args.format == "json":
-        print(json.dumps(_plain(found, roof) | {"kernels": [c.to_json() for c in code]}, indent=1))
+        print(json.dumps(_plain(found, roof) | {"kernels": [c.to_json() for c in code], "model": to_json(model)}, indent=1))
     else:
-        _print(found, roof, code, _peak(kernel, device, lossy), f"{kernel.name} on {device.name}, {threads} thread{'s' * (threads != 1)}")
+        notes: list[str | Text] = [*_code_lines(code), *lines(model)]
+        peak = _peak(kernel, device, lossy)
+        _print(found, roof, notes, peak, f"{kernel.name} on {device.name}, {threads} thread{'s' * (threads != 1)}")
     return INTERRUPTED if found.interrupted else 0
 
 
@@ -118,7 +124,7 @@ def _peak(kernel: Kernel, device: Device, lossy: bool) -> str:
     return "the peak of tensor cores" if unit(kernel, device.target, lossy) == "tensor cores" else "the measured peak"
 
 
-def _print(found: Explanation, roof: Roofline | None, code: Sequence[KernelContents], peak: str, what: str) -> None:
+def _print(found: Explanation, roof: Roofline | None, notes: Sequence[str | Text], peak: str, what: str) -> None:
     from rich.text import Text
 
     out = console()
@@ -134,12 +140,8 @@ def _print(found: Explanation, roof: Roofline | None, code: Sequence[KernelConte
         out.print(
             f"as written, with no options: about {duration(found.plain)}, {found.plain / found.seconds:.3g} times slower", soft_wrap=True
         )
-    for c in code:
-        out.print(Text.assemble((c.name, "bold"), f": {c.takes}"), soft_wrap=True)
-        for heading, counts in c.families.items():
-            out.print(Text(f"  {heading}: {counts}"), soft_wrap=True)
-    for why in dict.fromkeys(c.why for c in code if c.why):
-        out.print(Text(f"instructions are not counted: {why}", style="dim"), soft_wrap=True)
+    for note in notes:
+        out.print(note, soft_wrap=True, markup=False, highlight=False)
     t = table("what each option is worth", "option", ">time without it", "falls with it", "best neighbour", ">time with that")
     for w in found.worths:
         t.add_row(opts_text((w.opt,)), _cell(w.without) if w.without else w.why, opts_text(w.falls) if w.falls else "",
@@ -154,6 +156,17 @@ def _print(found: Explanation, roof: Roofline | None, code: Sequence[KernelConte
         out.print("interrupted; this is what was measured until then", style="dim")
     elif not found.complete:
         out.print("the budget ended before everything was measured; a longer --budget fills the gaps", style="dim")
+
+
+def _code_lines(code: Sequence[KernelContents]) -> Iterator[Text]:
+    """What kernels take and hold."""
+    from rich.text import Text
+
+    for c in code:
+        yield Text.assemble((c.name, "bold"), f": {c.takes}")
+        yield from (Text(f"  {heading}: {counts}") for heading, counts in c.families.items())
+    for why in dict.fromkeys(c.why for c in code if c.why):
+        yield Text(f"instructions are not counted: {why}", style="dim")
 
 
 def _cell(r: Ratio) -> str:

@@ -11,15 +11,15 @@ from ..opts.opt import Opts
 from ..opts.structure import contractions, extent
 from ..targets import Target
 from .seeds import gpu_contractions, gpu_rows
-from .seeds.gpu_tensor import Product, Warps, find_products, tensor_product
+from .seeds.gpu_tensor import TensorProduct, Warps, find_products, tensor_product
 
 Made = tuple[str, dict[str, tuple[int, ...]], Callable[[Mapping[str, int]], Opts]]
 """A template: its name, the choices of each parameter, and the options that one choice of each makes."""
 
 
 def gpu_templates(kernel: Kernel, target: Target, allowed: Set[str]) -> Iterator[Made]:
-    """Those that fit a kernel's structure: sums of products by matrix instructions, then by threads, rows, and a thread for a few elements.
-    `allowed`: effects that they may have."""
+    """Those that fit a kernel's structure: sums of products by matrix instructions, then by threads, rows, and a thread
+    for a few elements. `allowed`: effects that they may have."""
     by_units = find_products(kernel, target, allowed)
     if by_units:
         yield _units(kernel, max(by_units, key=lambda p: prod(extent(a) for a in p.nest.all_axes)))
@@ -52,7 +52,7 @@ def gpu_templates(kernel: Kernel, target: Target, allowed: Set[str]) -> Iterator
     yield "points", space, lambda p: points(kernel, p["threads"], p["vector"])
 
 
-def _units(kernel: Kernel, p: Product) -> Made:
+def _units(kernel: Kernel, p: TensorProduct) -> Made:
     """Warps, what each makes, how much of the reduction is staged in how many slots, bands and chunks."""
     row, deep = p.row, extent(p.k)
     choices = {

@@ -1,10 +1,10 @@
 """How fast GPUs are, by architecture: clocks, bandwidths, what a multiprocessor holds and does in a cycle.
 
-What a device says of itself (`Target.clock`, `Target.bandwidth`) goes first. Sizes of a multiprocessor are those of the CUDA C++
-Programming Guide ("Technical Specifications per Compute Capability") and operations a cycle those of its "Arithmetic Instructions";
-rates of matrix instructions are in `tensor_rows`.
-L2 rates: A100's whitepaper (5120 bytes a clock), DeepGEMM's `heuristics/sm90.hpp` for Hopper (64 bytes a clock and
-multiprocessor, 6150 in all); the others are estimates, as latencies under load are."""
+What a device says of itself (`Target.clock`, `Target.bandwidth`) goes first. Sizes of a multiprocessor are those of the
+CUDA C++ Programming Guide ("Technical Specifications per Compute Capability") and operations a cycle those of its
+"Arithmetic Instructions"; rates of matrix instructions are in `tensor_rows`. L2 rates: A100's whitepaper (5120 bytes a
+clock), DeepGEMM's `heuristics/sm90.hpp` for Hopper (64 bytes a clock and multiprocessor, 6150 in all); the others are
+estimates, as latencies under load are."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from .target import Target
 
 @dataclass(frozen=True, slots=True)
 class GpuRates:
-    """Rates of one GPU. Bandwidths and clock are what its data sheet says; how much of them is reached is the model's business."""
+    """Rates of one GPU. Bandwidths and clock are what its data sheet says; how much of them is reached is the model's
+    business."""
 
     clock: float
     """Cycles a second under load."""

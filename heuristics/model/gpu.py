@@ -1,10 +1,11 @@
 """The analytic model for GPUs: good enough to rank candidates before anything is built.
 
-A multiprocessor works through its groups, as many at once as are resident. Each takes the longest of what its instructions,
-matrix units, shared memory and share of the L2 cache need, and of what it waits: by Little's law, a wait that r resident groups share
-costs each a r-th of it (Volkov, "Better Performance at Lower Occupancy", 2010). The busiest multiprocessor decides, which is
-DeepGEMM's wave efficiency. Beside all that memory moves what the L2 cache does not hold. What things cost is data:
-`gpu_machine.Gpu`, `targets.gpu_rates` and what a device says or measured of itself."""
+A multiprocessor works through its groups, as many at once as are resident. Each takes the longest of what its
+instructions, matrix units, shared memory and share of the L2 cache need, and of what it waits: by Little's law, a wait
+that r resident groups share costs each a r-th of it (Volkov, "Better Performance at Lower Occupancy", 2010). The
+busiest multiprocessor decides, which is DeepGEMM's wave efficiency. Beside all that memory moves what the L2 cache does
+not hold. What things cost is data: `gpu_machine.Gpu`, `targets.gpu_rates` and what a device says or measured of
+itself."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from .gpu_work import GroupWork, group_work
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
+class TimeTerm:
     """One thing that takes time. `seconds`: if nothing else did; `why`: the figures it follows from."""
 
     name: str
@@ -31,13 +32,14 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class GpuEstimate:
-    """One phase. `terms`: what takes time, the longest first; `launch`: seconds before it; `groups` of `threads`, `resident` on
-    each multiprocessor at once (`registers` each); `waves`: how often the multiprocessors are filled; `under_way` and `needed`:
-    bytes in flight on a multiprocessor while it waits, and those that keep its memory busy."""
+    """One phase. `terms`: what takes time, the longest first; `launch`: seconds before it; `groups` of `threads`,
+    `resident` on each multiprocessor at once (`registers` each); `waves`: how often the multiprocessors are filled;
+    `under_way` and `needed`: bytes in flight on a multiprocessor while it waits, and those that keep its memory
+    busy."""
 
     seconds: float
     launch: float
-    terms: tuple[Term, ...]
+    terms: tuple[TimeTerm, ...]
     groups: int
     threads: int
     resident: int
@@ -88,7 +90,9 @@ def _phase(s: Scheduled, chip: Chip, number: int) -> GpuEstimate:
     total = longest + g.unhidden * max(0.0, sum(names.values()) - longest) + chip.latency
     waves = items / (resident * chip.cores)
     terms = tuple(
-        Term(name, c / chip.clock, _why(name, work, resident, moved, chip)) for name, c in sorted(names.items(), key=lambda e: -e[1]) if c
+        TimeTerm(name, c / chip.clock, _why(name, work, resident, moved, chip))
+        for name, c in sorted(names.items(), key=lambda e: -e[1])
+        if c
     )
     launch = g.launch if number == 0 else g.phase
     return GpuEstimate(
@@ -97,7 +101,8 @@ def _phase(s: Scheduled, chip: Chip, number: int) -> GpuEstimate:
 
 
 def _shares(work: GroupWork, resident: int, latency: float, chip: Chip) -> dict[str, float]:
-    """Cycles that each thing takes of a multiprocessor for one group, with `resident` groups at once and loads that take `latency`."""
+    """Cycles that each thing takes of a multiprocessor for one group, with `resident` groups at once and loads that
+    take `latency`."""
     g = chip.costs
     waits, ring = work.alone + work.waits * latency, work.ring * latency
     taken = work.spilled + sum(f.taken for f in work.fetches)

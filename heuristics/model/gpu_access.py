@@ -17,10 +17,11 @@ from .warp import lane_offsets, passes, sectors
 
 
 @dataclass(frozen=True, eq=False)
-class Access:
-    """One load or store. `terms`: elements it moves by index variable; `reach`: by dimension, what each part adds to the index;
-    `width`: consecutive elements that one instruction takes; `copies`: how many elements a thread takes in one step of the
-    innermost loop; `times`: how often it comes to that in a thread's life; `depth`: loads whose results its address needs."""
+class ThreadAccess:
+    """One load or store. `terms`: elements it moves by index variable; `reach`: by dimension, what each part adds to
+    the index; `width`: consecutive elements that one instruction takes; `copies`: how many elements a thread takes in
+    one step of the innermost loop; `times`: how often it comes to that in a thread's life; `depth`: loads whose results
+    its address needs."""
 
     buffer: Buffer
     indices: tuple[Node, ...]
@@ -45,7 +46,7 @@ class Access:
         return self.width * self.buffer.dtype.size
 
 
-def accesses(s: Scheduled, nest: Nest, g: Gpu) -> Iterator[Access]:
+def accesses(s: Scheduled, nest: Nest, g: Gpu) -> Iterator[ThreadAccess]:
     """What a nest loads, then what it stores."""
     for n in nest.loads:
         buffer, indices, mask = load_parts(n)
@@ -58,14 +59,14 @@ def accesses(s: Scheduled, nest: Nest, g: Gpu) -> Iterator[Access]:
 
 def _access(
     s: Scheduled, nest: Nest, what: tuple[Buffer, tuple[Node, ...], Node | None], plan: StagePlan | None, g: Gpu, stored: bool = False
-) -> Access:
+) -> ThreadAccess:
     buffer, indices, mask = what
     axes: Set[Node] = frozenset(nest.axes) if stored else axes_of(*indices)
     terms = tile_terms(s, plan, indices) if plan is not None else _terms(s, buffer, indices)
     masked = plan is None and (mask is not None or any(s.plans[a].masked for a in axes if a in s.plans))
     width = 1 if masked else _width(s, nest, terms, plan, buffer.dtype.size, g)
     copies = float(prod(p.trips for p in s.registers(nest) if p.axis in axes))
-    return Access(buffer, indices, axes, terms, plan, stored, masked, width, copies, loop_trips(s, nest, axes), _depth(indices))
+    return ThreadAccess(buffer, indices, axes, terms, plan, stored, masked, width, copies, loop_trips(s, nest, axes), _depth(indices))
 
 
 def loop_trips(s: Scheduled, nest: Nest, axes: Set[Node]) -> float:
@@ -97,7 +98,8 @@ def tile_terms(s: Scheduled, plan: StagePlan, indices: tuple[Node, ...]) -> dict
 
 
 def _width(s: Scheduled, nest: Nest, terms: Mapping[Node, int], plan: StagePlan | None, size: int, g: Gpu) -> int:
-    """Consecutive elements that one instruction takes: along a register part, where every other step keeps them aligned."""
+    """Consecutive elements that one instruction takes: along a register part, where every other step keeps them
+    aligned."""
     lanes = s.lanes(nest)
     for p in s.registers(nest):
         if p.kind != "upcast" or terms.get(p.var) != 1:
@@ -118,13 +120,13 @@ def _depth(indices: tuple[Node, ...]) -> int:
     return 1 + max((_depth(load_parts(n)[1]) for n in found), default=0) if found else 0
 
 
-def warp_sectors(s: Scheduled, a: Access, g: Gpu) -> int:
+def warp_sectors(s: Scheduled, a: ThreadAccess, g: Gpu) -> int:
     """Sectors that one instruction of a warp touches."""
     size = a.buffer.dtype.size
     return sectors(tuple(o * size for o in lane_offsets(s, a.terms, g.warp)), a.size, g.sector)
 
 
-def warp_passes(s: Scheduled, a: Access, g: Gpu) -> int:
+def warp_passes(s: Scheduled, a: ThreadAccess, g: Gpu) -> int:
     """Cycles of the shared memory for one instruction of a warp that reads a staged tile."""
     assert a.stage is not None
     size, at = a.buffer.dtype.size, lane_offsets(s, a.terms, g.warp)

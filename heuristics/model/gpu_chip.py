@@ -13,7 +13,8 @@ from ..machine import Bandwidth
 @dataclass(frozen=True, slots=True)
 class Chip:
     """One GPU. `memory`: bytes a cycle, of all multiprocessors together; `l2`: bytes a cycle of each while all ask;
-    `float32`: operations a multiprocessor's threads do in a cycle; `latency` and `l2_latency`: cycles; sizes in bytes."""
+    `float32`: operations a multiprocessor's threads do in a cycle; `latency` and `l2_latency`: cycles; sizes in
+    bytes."""
 
     costs: Gpu
     cores: int
@@ -31,7 +32,8 @@ class Chip:
 
     @property
     def needed(self) -> float:
-        """Bytes that have to be under way on a multiprocessor to keep the memory busy (Little's law: rate × latency)."""
+        """Bytes that have to be under way on a multiprocessor to keep the memory busy (Little's law: rate ×
+        latency)."""
         return self.memory * self.latency / self.cores
 
 

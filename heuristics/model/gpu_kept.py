@@ -1,5 +1,5 @@
-"""Values that wait for a later nest and have no register: arrays of each thread (in the GPU's local memory, which is memory behind the
-first cache), or of the group in shared memory. Where lowering puts them is `lower.allocation`."""
+"""Values that wait for a later nest and have no register: arrays of each thread (in the GPU's local memory, which is
+memory behind the first cache), or of the group in shared memory. Where lowering puts them is `lower.allocation`."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ...opts.schedule import Scheduled
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """One array: `shared` bytes for the group, or `private` bytes for each thread; `accesses`: how many of its elements a thread
-    reads and writes in its life."""
+class KeptArray:
+    """One array: `shared` bytes for the group, or `private` bytes for each thread; `accesses`: how many of its elements
+    a thread reads and writes in its life."""
 
     shared: float
     private: float
@@ -24,9 +24,9 @@ class Kept:
 
 
 @lru_cache
-def kept_arrays(s: Scheduled) -> Mapping[str, Kept]:
+def kept_arrays(s: Scheduled) -> Mapping[str, KeptArray]:
     """The values of a schedule that are kept in arrays, by name."""
-    out: dict[str, Kept] = {}
+    out: dict[str, KeptArray] = {}
     readers: dict[str, list[tuple[Nest, tuple[Node, ...]]]] = {}
     for n in s.nests:
         for r in n.refs:
@@ -38,7 +38,7 @@ def kept_arrays(s: Scheduled) -> Mapping[str, Kept]:
     return out
 
 
-def _kept(s: Scheduled, maker: Nest, what: tuple[str, tuple[Node, ...]], readers: list[tuple[Nest, tuple[Node, ...]]]) -> Kept:
+def _kept(s: Scheduled, maker: Nest, what: tuple[str, tuple[Node, ...]], readers: list[tuple[Nest, tuple[Node, ...]]]) -> KeptArray:
     _, axes = what
     opened = {p.name for p in s.loops(maker)}
     for n, _ in readers:
@@ -50,8 +50,8 @@ def _kept(s: Scheduled, maker: Nest, what: tuple[str, tuple[Node, ...]], readers
     read = sum(_visits(s, n) for n, _ in readers)
     threads = prod(s.plans[a].threads for a in axes)
     if threads > 1 and not _own(s, axes, readers):
-        return Kept(size * elements * threads, 0.0, written + read)
-    return Kept(0.0, size * elements, written + read)
+        return KeptArray(size * elements * threads, 0.0, written + read)
+    return KeptArray(0.0, size * elements, written + read)
 
 
 def _visits(s: Scheduled, n: Nest) -> float:

@@ -1,8 +1,8 @@
 """What matrix instructions of a GPU cost: their own cycles, and those of the shared memory that holds their operands.
 
-A unit (a warp, or the four warps of a Hopper instruction) reads its rows of A and its columns of B once for each step along the
-reduction. So the larger its own tile, the fewer bytes an operation takes: 64 × 64 for a warp, 64 × 256 for four (DeepGEMM's
-`heuristics/sm90.hpp` counts both sides the same way)."""
+A unit (a warp, or the four warps of a Hopper instruction) reads its rows of A and its columns of B once for each step
+along the reduction. So the larger its own tile, the fewer bytes an operation takes: 64 × 64 for a warp, 64 × 256 for
+four (DeepGEMM's `heuristics/sm90.hpp` counts both sides the same way)."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from .warp import passes
 
 @dataclass(frozen=True, slots=True)
 class TensorWork:
-    """Of one group, over its life: cycles of the matrix units, cycles of the shared memory, instructions of each warp, and the
-    cycles it would take by itself."""
+    """Of one group, over its life: cycles of the matrix units, cycles of the shared memory, instructions of each warp,
+    and the cycles it would take by itself."""
 
     cycles: float
     passes: float
@@ -35,7 +35,8 @@ class TensorWork:
 
 @dataclass(frozen=True, slots=True)
 class _Unit:
-    """What one unit of threads makes in a step of the innermost loop: elements along axes, by the parts it has alone."""
+    """What one unit of threads makes in a step of the innermost loop: elements along axes, by the parts it has
+    alone."""
 
     s: Scheduled
     nest: Nest
@@ -73,7 +74,8 @@ def tensor_work(s: Scheduled, n: Nest, chip: Chip) -> TensorWork | None:
 
 
 def _operand(unit: _Unit, x: Node, chip: Chip) -> tuple[float, float]:
-    """(instructions of a warp, cycles of the shared memory) to load the fragments of a unit from one buffer for one step."""
+    """(instructions of a warp, cycles of the shared memory) to load the fragments of a unit from one buffer for one
+    step."""
     g, s = chip.costs, unit.s
     buffer, indices, _ = load_parts(x)
     elements, size = unit.extent(axes_of(*indices)), buffer.dtype.size

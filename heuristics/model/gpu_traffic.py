@@ -1,4 +1,5 @@
-"""What groups fetch: bytes from the L2 cache for each, and bytes from memory for all, given which of them run at the same time."""
+"""What groups fetch: bytes from the L2 cache for each, and bytes from memory for all, given which of them run at the
+same time."""
 
 from __future__ import annotations
 
@@ -11,14 +12,14 @@ from ...ir.node import Node, axes_of
 from ...opts.axis_plan import Part
 from ...opts.nests import Nest
 from ...opts.schedule import Scheduled
-from .gpu_access import Access, warp_sectors
+from .gpu_access import ThreadAccess, warp_sectors
 from .gpu_chip import Chip
 
 
 @dataclass(frozen=True, slots=True)
-class Fetch:
-    """What one group takes of a buffer: bytes from the L2 cache, the bytes among them that differ, and the loops of the grid that
-    choose them."""
+class GroupFetch:
+    """What one group takes of a buffer: bytes from the L2 cache, the bytes among them that differ, and the loops of the
+    grid that choose them."""
 
     buffer: Buffer
     taken: float
@@ -27,9 +28,9 @@ class Fetch:
     stored: bool
 
 
-def direct(s: Scheduled, nest: Nest, a: Access, chip: Chip, room: float) -> Fetch:
-    """An access to global memory: what its threads ask for, but for what the first cache still has, of which a group has
-    `room` bytes."""
+def direct(s: Scheduled, nest: Nest, a: ThreadAccess, chip: Chip, room: float) -> GroupFetch:
+    """An access to global memory: what its threads ask for, but for what the first cache still has, of which a group
+    has `room` bytes."""
     g = chip.costs
     warps = -(-s.group // g.warp)
     asked = a.instructions * a.times * warps * warp_sectors(s, a, g) * g.sector
@@ -43,7 +44,7 @@ def direct(s: Scheduled, nest: Nest, a: Access, chip: Chip, room: float) -> Fetc
             if each <= room:
                 taken = min(asked, each * prod(max(1, p.trips) for p in loops[:depth] if p.axis in a.axes or p.kind == "fold"))
                 break
-    return Fetch(a.buffer, max(taken, min(unique, asked)), min(unique, asked), grid_of(s, a.indices), a.stored)
+    return GroupFetch(a.buffer, max(taken, min(unique, asked)), min(unique, asked), grid_of(s, a.indices), a.stored)
 
 
 def footprint(s: Scheduled, buffer: Buffer, indices: tuple[Node, ...], inner: list[Part], sector: int) -> float:
@@ -71,9 +72,9 @@ def grid_of(s: Scheduled, indices: tuple[Node, ...]) -> frozenset[str]:
     return frozenset(p.name for p in s.grid if p.var in used or p.var in axes)
 
 
-def memory_bytes(s: Scheduled, fetches: list[Fetch], at_once: int, chip: Chip) -> float:
-    """Bytes that pass between memory and the L2 cache. A buffer that fits the cache passes once; of one that does not, each
-    wave of `at_once` groups reads what differs among its own."""
+def memory_bytes(s: Scheduled, fetches: list[GroupFetch], at_once: int, chip: Chip) -> float:
+    """Bytes that pass between memory and the L2 cache. A buffer that fits the cache passes once; of one that does not,
+    each wave of `at_once` groups reads what differs among its own."""
     items = prod(max(1, p.trips) for p in s.grid)
     held = chip.costs.l2_usable * chip.l2_size
     passed: dict[tuple[str, bool], list[float]] = {}

@@ -1,8 +1,9 @@
 """What one group does: warp instructions, cycles of shared memory and of matrix instructions, and how long it waits.
 
-Instructions are counted as lowering will emit them, each once for every assignment of the register parts it varies with, in the innermost
-loop it varies with. A thread's loads of one step are under way at once, and so are those of a few steps where the compiler may spell
-the loop out; a copy into a ring of d slots is under way while d - 1 others are used."""
+Instructions are counted as lowering will emit them, each once for every assignment of the register parts it varies
+with, in the innermost loop it varies with. A thread's loads of one step are under way at once, and so are those of a
+few steps where the compiler may spell the loop out; a copy into a ring of d slots is under way while d - 1 others are
+used."""
 
 from __future__ import annotations
 
@@ -22,18 +23,19 @@ from .gpu_access import accesses, loop_trips, place, warp_passes, warp_sectors
 from .gpu_chip import Chip
 from .gpu_kept import kept_arrays
 from .gpu_tensor import TensorWork, tensor_work
-from .gpu_traffic import Fetch, direct, footprint, grid_of
+from .gpu_traffic import GroupFetch, direct, footprint, grid_of
 from .trips import trips
 from .warp import passes
 
 
 @dataclass(slots=True)
 class GroupWork:
-    """One group, over its whole life. `issued`: instructions of warps; `float32`: those among them that need a unit for floats;
-    `passes`: cycles of the shared memory and the first cache; `tensor`: cycles of the matrix units; `alone`: cycles that it
-    would take by itself if memory answered at once; `waits`: how often it waits for memory; `ring`: the same for its copies through
-    a ring, which go on beside the rest; `near`: bytes that it keeps under way while it waits (the most of its nests); `spilled`:
-    bytes of its threads' own arrays that pass the L2; `room`: bytes of the first cache that it has."""
+    """One group, over its whole life. `issued`: instructions of warps; `float32`: those among them that need a unit for
+    floats; `passes`: cycles of the shared memory and the first cache; `tensor`: cycles of the matrix units; `alone`:
+    cycles that it would take by itself if memory answered at once; `waits`: how often it waits for memory; `ring`: the
+    same for its copies through a ring, which go on beside the rest; `near`: bytes that it keeps under way while it
+    waits (the most of its nests); `spilled`: bytes of its threads' own arrays that pass the L2; `room`: bytes of the
+    first cache that it has."""
 
     issued: float = 0.0
     float32: float = 0.0
@@ -45,7 +47,7 @@ class GroupWork:
     near: float = 0.0
     spilled: float = 0.0
     room: float = 0.0
-    fetches: list[Fetch] = field(default_factory=list)
+    fetches: list[GroupFetch] = field(default_factory=list)
 
 
 def group_work(s: Scheduled, chip: Chip, resident: int) -> GroupWork:
@@ -64,7 +66,8 @@ def group_work(s: Scheduled, chip: Chip, resident: int) -> GroupWork:
 
 
 def _keep(s: Scheduled, chip: Chip, work: GroupWork) -> None:
-    """Add reading and writing kept arrays. What threads keep for themselves passes the first cache, and what that does not hold the L2."""
+    """Add reading and writing kept arrays. What threads keep for themselves passes the first cache, and what that does
+    not hold the L2."""
     g, warps = chip.costs, _warps(s, chip)
     found = kept_arrays(s).values()
     private = s.group * sum(k.private for k in found)
@@ -219,7 +222,8 @@ def chunk_width(s: Scheduled, st: StagePlan) -> int:
 
 
 def _stored_passes(s: Scheduled, st: StagePlan, width: int, chip: Chip) -> float:
-    """Cycles of the shared memory for one instruction of a warp that copies into a tile: lanes take chunks in the buffer's order."""
+    """Cycles of the shared memory for one instruction of a warp that copies into a tile: lanes take chunks in the
+    buffer's order."""
     g = chip.costs
     dims = sorted(st.box)
     if not dims:
@@ -238,7 +242,7 @@ def _stored_passes(s: Scheduled, st: StagePlan, width: int, chip: Chip) -> float
     return float(each if whole else each * width)
 
 
-def _fetched(s: Scheduled, st: StagePlan, fills: float, chip: Chip) -> Fetch:
+def _fetched(s: Scheduled, st: StagePlan, fills: float, chip: Chip) -> GroupFetch:
     """What a group takes to fill a tile, over all times."""
     g = chip.costs
     dims = sorted(st.box)
@@ -249,4 +253,4 @@ def _fetched(s: Scheduled, st: StagePlan, fills: float, chip: Chip) -> Fetch:
     inner = [p for p in s.loops(st.nests[0]) if p.kind != "grid"]
     indices = next(i for b, i, _ in map(load_parts, st.nests[0].loads) if b == st.buffer)
     unique = footprint(s, st.buffer, indices, [*inner, *s.registers(st.nests[0]), *s.shared(st.nests[0])], g.sector)
-    return Fetch(st.buffer, taken, min(taken, unique), grid_of(s, indices), False)
+    return GroupFetch(st.buffer, taken, min(taken, unique), grid_of(s, indices), False)

@@ -1,7 +1,7 @@
 """What the lanes of a warp touch together: sectors of memory, and words in banks of shared memory.
 
-Both are counted for the first warp of a group, lane by lane, from the strides of the access along each dimension of the group: other
-warps lie at other multiples of the same strides."""
+Both are counted for the first warp of a group, lane by lane, from the strides of the access along each dimension of the
+group: other warps lie at other multiples of the same strides."""
 
 from __future__ import annotations
 
@@ -26,15 +26,16 @@ def _offsets(dims: tuple[tuple[int, int, int], ...], lanes: int) -> tuple[int, .
 
 @cache
 def sectors(offsets: Sequence[int], size: int, sector: int) -> int:
-    """Sectors of memory that one instruction of a warp touches, where lane i takes `size` bytes from byte offsets[i]."""
+    """Sectors of memory that one instruction of a warp touches, where lane i takes `size` bytes from byte
+    offsets[i]."""
     return len({b // sector for o in offsets for b in range(o, o + size, min(size, sector))} | {(o + size - 1) // sector for o in offsets})
 
 
 def passes(offsets: Sequence[int], size: int, g: Gpu) -> int:
     """Cycles of the shared memory for one instruction of a warp, where lane i takes `size` bytes from byte offsets[i]:
-    in each, a bank gives one word, to all lanes that ask for it (NVIDIA's "CUDA C++ Best Practices Guide", shared memory). Accesses of
-    8 and 16 bytes are done for a half and a quarter of the lanes at a time, of which two are done together where they ask for the
-    same (seen by many who count conflicts of 128-bit loads; it is not documented)."""
+    in each, a bank gives one word, to all lanes that ask for it (NVIDIA's "CUDA C++ Best Practices Guide", shared
+    memory). Accesses of 8 and 16 bytes are done for a half and a quarter of the lanes at a time, of which two are done
+    together where they ask for the same (seen by many who count conflicts of 128-bit loads; it is not documented)."""
     return _passes(tuple(offsets), size, g.banks, g.word)
 
 

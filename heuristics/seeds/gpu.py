@@ -1,7 +1,8 @@
 """Seed schedules for GPUs, from the kernel's structure: read `opts/structure.py` first, then `gathered.py`.
 
-Sums of products are in `gpu_tensor.py` and `gpu_contractions.py`, folds in `gpu_folds.py`, everything else in `gpu_rows.py`. Here they are
-gathered and ranked. What a compiler would take long for, or find no registers for, is no seed (`benchmarks/gpu_seeds.py` builds them all)."""
+Sums of products are in `gpu_tensor.py` and `gpu_contractions.py`, folds in `gpu_folds.py`, everything else in
+`gpu_rows.py`. Here they are gathered and ranked. What a compiler would take long for, or find no registers for, is no
+seed (`benchmarks/gpu_seeds.py` builds them all)."""
 
 from __future__ import annotations
 
@@ -32,6 +33,8 @@ FOLDED = 1100
 """The same where a fold's partial results are merged as well."""
 REGISTERS = 224
 """Registers above which a thread's are likely to be spilled."""
+SAFE = 0.75
+"""The share of a multiprocessor's registers that a group may be expected to take: estimates are about that good."""
 FEW = 12
 """Schedules without matrix instructions that are tried where there are some with them."""
 LEAST_WARP = 31 << 10
@@ -55,8 +58,8 @@ def gpu_candidates(trials: Trials, allowed: Set[str] = EXACT) -> list[Opts]:
 
 
 def buildable(s: Scheduled) -> bool:
-    """Whether a compiler is likely to build it soon, without spilling registers; and whether a warp alone does not fill a multiprocessor's
-    shared memory."""
+    """Whether a compiler is likely to build it soon, without spilling registers; and whether a warp alone does not fill
+    a multiprocessor's shared memory."""
     if s.phases:
         return all(buildable(p) for p in s.phases)
     if s.target.kind != "gpu" or not s.opts:
@@ -65,7 +68,9 @@ def buildable(s: Scheduled) -> bool:
     if s.group <= s.target.warp and shared > LEAST_WARP:
         return False
     folded = any(isinstance(i, FoldItem) for i in s.items)
-    return statements(s, DEFAULT.gpu) <= (FOLDED if folded else LONG) and thread_registers(s, chip_of(s.target, DEFAULT.gpu)) <= REGISTERS
+    registers = thread_registers(s, chip_of(s.target, DEFAULT.gpu))
+    room = min(REGISTERS, SAFE * DEFAULT.gpu.file / max(1, s.group))
+    return statements(s, DEFAULT.gpu) <= (FOLDED if folded else LONG) and registers <= room
 
 
 def _wishes(kernel: Kernel, target: Target, allowed: Set[str]) -> Iterable[Opts]:
@@ -78,11 +83,12 @@ def _wishes(kernel: Kernel, target: Target, allowed: Set[str]) -> Iterable[Opts]
         some = with_rings(c, target, free)
         for guess in some[:: -(-len(some) // FEW) if by_units else 1]:
             yield contraction(kernel, c, guess)
+    folded = folds(kernel)
+    yield from folded
     for threads in (32, 64, 128, 256, 512, 1024):
-        for vector in (1, 2, 4, 8, 16):
+        for vector in (1, 2, 4, 8, 16) if not folded else (1,):  # a fold's rows have values enough to keep
             for stage in (False, True):
                 yield rows(kernel, target, threads, vector, stage)
-    yield from folds(kernel)
     yield from columns(kernel)
     for threads in (64, 128, 256):
         for vector in (1, 2, 4, 8):

@@ -1,6 +1,7 @@
-"""Seeds of sums of products for groups of threads, without matrix instructions: a tile of the output for each group, a register tile for
-each thread, and both operands staged in shared memory a block of the reduce axis at a time (Volkov & Demmel, "Benchmarking GPUs to Tune
-Dense Linear Algebra", 2008), in a few slots so that the next block is on its way while one is used."""
+"""Seeds of sums of products for groups of threads, without matrix instructions: a tile of the output for each group, a
+register tile for each thread, and both operands staged in shared memory a block of the reduce axis at a time (Volkov &
+Demmel, "Benchmarking GPUs to Tune Dense Linear Algebra", 2008), in a few slots so that the next block is on its way
+while one is used."""
 
 from __future__ import annotations
 
@@ -103,7 +104,8 @@ def contraction(kernel: Kernel, c: Contraction, t: Tiles) -> Opts:
         at = str(k.arg.name) if blocked else ""
         out.append(opt("UNROLL", str(k.arg.name), min(t.kt, 8)))
         if at:
-            # the tall operand is turned, so that a thread reads its rows as one vector; the padding keeps its columns on other banks
+            # the tall operand is turned, so that a thread reads its rows as one vector; the padding keeps its columns
+            # on other banks
             turned = {"swizzle": t.swizzle} if t.swizzle and c.plain else {"pad": t.pad if c.plain else 0}
             out += [opt("STAGE", c.tall.name, at=at, depth=t.depth, **turned), opt("STAGE", c.wide.name, at=at, depth=t.depth)]
     if t.band:

@@ -1,7 +1,8 @@
-"""Seeds of folds in block form (attention) for groups of threads, without matrix instructions (Dao et al., "FlashAttention", 2022).
+"""Seeds of folds in block form (attention) for groups of threads, without matrix instructions (Dao et al.,
+"FlashAttention", 2022).
 
-A few threads share what a row keeps, so that its accumulators fit their registers: with all 64 of them in one thread, builds took up to
-ten seconds and 254 registers."""
+A few threads share what a row keeps, so that its accumulators fit their registers: with all 64 of them in one thread,
+builds took up to ten seconds and 254 registers."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ STEPS = 16
 
 
 def folds(kernel: Kernel) -> list[Opts]:
-    """A few threads for each row keep its state in registers, and the group stages what all rows read of one tile of the folded axis."""
+    """A few threads for each row keep its state in registers, and the group stages what all rows read of one tile of
+    the folded axis."""
     out: list[Opts] = []
     shared = shared_axes(kernel)
     for fold in kernel.body:

@@ -1,5 +1,5 @@
-"""Seeds for groups of threads where data is used once or a few times: rows shared by threads, columns, and tiles that are turned. Threads
-load 16 bytes at a time, and enough of them at once to keep memory busy."""
+"""Seeds for groups of threads where data is used once or a few times: rows shared by threads, columns, and tiles that
+are turned. Threads load 16 bytes at a time, and enough of them at once to keep memory busy."""
 
 from __future__ import annotations
 
@@ -49,15 +49,16 @@ def rows(kernel: Kernel, target: Target, threads: int, vector: int, stage: bool)
 
 
 def _chunks(size: int, step: int, most: int) -> int:
-    """Into how many chunks to cut `size` elements: about `most`, each a whole number of `step` where that is possible, so that no load is
-    under a condition."""
+    """Into how many chunks to cut `size` elements: about `most`, each a whole number of `step` where that is possible,
+    so that no load is under a condition."""
     steps = max(2, size // step)
     whole = [n for n in range(max(2, most // 2), min(most, steps) + 1) if size % (n * step) == 0]
     return whole[-1] if whole else max(2, min(most, steps))
 
 
 def columns(kernel: Kernel) -> list[Opts]:
-    """Reductions along another axis than the consecutive one: neighbours take columns, 16 bytes each or one, a few threads share them."""
+    """Reductions along another axis than the consecutive one: neighbours take columns, 16 bytes each or one, a few
+    threads share them."""
     out: list[Opts] = []
     for n in nests(kernel):
         along = contiguous(kernel, n)[:1]
@@ -77,8 +78,8 @@ def columns(kernel: Kernel) -> list[Opts]:
 
 
 def transposed(kernel: Kernel) -> list[Opts]:
-    """A store consecutive along one axis, its load along another: square tiles through shared memory, padded or with chunks that change
-    places, so that neither side meets the same banks."""
+    """A store consecutive along one axis, its load along another: square tiles through shared memory, padded or with
+    chunks that change places, so that neither side meets the same banks."""
     out: list[Opts] = []
     for n in nests(kernel):
         found = _turned(kernel, n) if n.store is not None and n.kind == "store" and len(nests(kernel)) == 1 else None

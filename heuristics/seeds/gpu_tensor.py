@@ -1,15 +1,16 @@
-"""Seeds of sums of products by matrix instructions of a GPU (`opts/tensor_cores.py`): a tile of the output for each group, made by warps of
-64 × 64 where there is enough of it, operands in a few slots of shared memory whose chunks change places, groups in bands.
+"""Seeds of sums of products by matrix instructions of a GPU (`opts/tensor_cores.py`): a tile of the output for each
+group, made by warps of 64 × 64 where there is enough of it, operands in a few slots of shared memory whose chunks
+change places, groups in bands.
 
-The shapes are those that libraries use: 128 × 128 and 128 × 256 by warps of 64 × 64 (CUTLASS's defaults for sm_80; a warp that makes
-64 × 64 is what took a ladder of kernels from 78 to 106 % of cuBLAS), smaller ones where the output is small or thin, and chunks of the
-reduction where there are fewer tiles than multiprocessors."""
+The shapes are those that libraries use: 128 × 128 and 128 × 256 by warps of 64 × 64 (CUTLASS's defaults for sm_80; a
+warp that makes 64 × 64 is what took a ladder of kernels from 78 to 106 % of cuBLAS), smaller ones where the output is
+small or thin, and chunks of the reduction where there are fewer tiles than multiprocessors."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Set
 from dataclasses import dataclass, replace
-from math import prod
+from math import prod, sqrt
 
 from ...ir.buffer import Buffer, load_parts
 from ...ir.kernel import Kernel
@@ -62,7 +63,7 @@ class Warps:
 
 
 @dataclass(frozen=True, eq=False)
-class Product:
+class TensorProduct:
     """A sum of products, the instruction that can make it, and the axes along which it does."""
 
     nest: Nest
@@ -73,13 +74,13 @@ class Product:
     k: Node
 
 
-def find_products(kernel: Kernel, target: Target, allowed: Set[str] = ANY) -> list[Product]:
-    """The sums of a kernel that matrix instructions could make, each by the first row that fits (its operands' own type before wider
-    ones), along the largest axes; those that lose digits only where DOWNCONVERT is allowed."""
+def find_products(kernel: Kernel, target: Target, allowed: Set[str] = ANY) -> list[TensorProduct]:
+    """The sums of a kernel that matrix instructions could make, each by the first row that fits (its operands' own type
+    before wider ones), along the largest axes; those that lose digits only where DOWNCONVERT is allowed."""
     out = []
     for nest in nests(kernel):
         lane = lane_axis(kernel, nest) if nest.kind == "reduce" else None
-        best: tuple[float, Product] | None = None
+        best: tuple[float, TensorProduct] | None = None
         for place, (m, n, k) in enumerate(places(nest)):
             if lane in (m, n) and n is not lane:
                 continue  # neighbouring threads store neighbours along n
@@ -87,11 +88,17 @@ def find_products(kernel: Kernel, target: Target, allowed: Set[str] = ANY) -> li
             exact = found is not None and takes(found, nest.expr.dtype, sides(products(nest.expr)[0], m), target)
             if found is None or (not exact and "DOWNCONVERT" not in allowed):
                 continue
-            size = prod(extent(a) for a in (m, n, k)) + (0.5 if n is lane else 0.0) - place / PLACES
+            size = prod(extent(a) for a in (m, n, k)) + (0.5 if n is lane else 0.0) + 0.25 * _rows_along(nest, k) - place / PLACES
             if best is None or size > best[0]:
-                best = (size, Product(nest, found, bool(exact), m, n, k))
+                best = (size, TensorProduct(nest, found, bool(exact), m, n, k))
         out += [best[1]] if best is not None else []
     return out
+
+
+def _rows_along(nest: Nest, k: Node) -> bool:
+    """Whether every input that is read along `k` is consecutive along it."""
+    found = [load_parts(x)[1] for x in nest.loads if k in axes_of(*load_parts(x)[1])]
+    return all(k in axes_of(i[-1]) for i in found)
 
 
 def tensor_seeds(kernel: Kernel, target: Target, allowed: Set[str] = ANY) -> Iterator[Opts]:
@@ -103,8 +110,8 @@ def tensor_seeds(kernel: Kernel, target: Target, allowed: Set[str] = ANY) -> Ite
 
 
 def quick_tensor(kernel: Kernel, target: Target, allowed: Set[str]) -> Iterator[Opts]:
-    """The likeliest of `tensor_seeds`, best first, without asking the model: the cheapest shapes in three slots of 128 bytes, the reduction
-    in chunks where tiles are few."""
+    """The likeliest of `tensor_seeds`, best first, without asking the model: the cheapest shapes in three slots of 128
+    bytes, the reduction in chunks where tiles are few."""
     found = find_products(kernel, target, allowed)
     if not found:
         return
@@ -119,7 +126,7 @@ def quick_tensor(kernel: Kernel, target: Target, allowed: Set[str]) -> Iterator[
         yield tensor_product(kernel, p, Warps(*shape, kt, depth, sk=split[0] if split else 1))
 
 
-def warps(p: Product, target: Target, kept: int = KEPT) -> Iterator[Warps]:
+def warps(p: TensorProduct, target: Target, kept: int = KEPT) -> Iterator[Warps]:
     """Numbers for `tensor_product`, the likeliest first."""
     size, deep = p.row.a.size, extent(p.k)
     shapes = sorted((s for s in SHAPES if _fits(s, p)), key=lambda s: shape_cost(s, p, target))
@@ -135,40 +142,42 @@ def warps(p: Product, target: Target, kept: int = KEPT) -> Iterator[Warps]:
 
 
 def chunks(tiles: int, most: int, target: Target) -> list[int]:
-    """Into how many chunks to cut a reduction so that `tiles` groups become enough for a machine: about one for each multiprocessor, or two."""
+    """Into how many chunks to cut a reduction so that `tiles` groups become enough for a machine: about one for each
+    multiprocessor, or two."""
     if tiles >= target.cores:
         return []
     least = 1 << (target.cores // tiles).bit_length() - 1
     return [n for n in (least, 2 * least) if 2 <= n <= most]
 
 
-def _fits(shape: tuple[int, int, int, int], p: Product) -> bool:
+def _fits(shape: tuple[int, int, int, int], p: TensorProduct) -> bool:
     wm, wn, um, un = shape
     small = um == p.row.m and un == p.row.n * 2
     rows, columns = wm * max(um, p.row.m), wn * max(un, p.row.n)
     return small or (rows < 2 * max(p.row.m, extent(p.m)) and columns < 2 * max(p.row.n, extent(p.n)))
 
 
-def _tiles(shape: tuple[int, int, int, int], p: Product) -> int:
+def _tiles(shape: tuple[int, int, int, int], p: TensorProduct) -> int:
     wm, wn, um, un = shape
     others = prod(extent(a) for a in p.nest.axes if a is not p.m and a is not p.n)
     return -(-extent(p.m) // (wm * um)) * -(-extent(p.n) // (wn * un)) * others
 
 
-def shape_cost(shape: tuple[int, int, int, int], p: Product, target: Target) -> float:
-    """Relative time of a shape: how evenly its groups fill the machine, what tiles waste, and the bytes of shared memory that a warp reads
-    for each product."""
+def shape_cost(shape: tuple[int, int, int, int], p: TensorProduct, target: Target) -> float:
+    """Relative time of a shape: how evenly its groups fill the machine, what tiles waste, and the bytes of shared
+    memory that a warp reads for each product."""
     wm, wn, um, un = shape
     tiles = _tiles(shape, p)
     per = max(1, 16 // (wm * wn))  # small groups share a multiprocessor
     rounds = -(-tiles // (target.cores * per)) * target.cores * per / tiles if tiles > target.cores else target.cores / tiles
     waste = -(-extent(p.m) // (wm * um)) * wm * um * -(-extent(p.n) // (wn * un)) * wn * un / (extent(p.m) * extent(p.n))
     read = (um + un) / (um * un) + (wm * um + wn * un) / (wm * um * wn * un)
-    return float(rounds**0.5 * waste * (1 + 16 * read))
+    return sqrt(rounds) * waste * (1 + 16 * read)
 
 
-def tensor_product(kernel: Kernel, p: Product, w: Warps) -> Opts:
-    """wm × wn warps of um × un each; operands staged kt of the reduction at a time in `depth` slots; sk chunks of the reduction."""
+def tensor_product(kernel: Kernel, p: TensorProduct, w: Warps) -> Opts:
+    """wm × wn warps of um × un each; operands staged kt of the reduction at a time in `depth` slots; sk chunks of the
+    reduction."""
     m, n = family_name(kernel, p.m), family_name(kernel, p.n)
     k = str(p.k.arg.name)
     out: list[Opt] = [opt("SPLITK", k, w.sk)] * (w.sk > 1)
@@ -189,7 +198,7 @@ def tensor_product(kernel: Kernel, p: Product, w: Warps) -> Opts:
     return tuple(out)
 
 
-def operands(p: Product) -> list[tuple[Buffer, tuple[Node, ...]]]:
+def operands(p: TensorProduct) -> list[tuple[Buffer, tuple[Node, ...]]]:
     """The buffers that the factors read, once each; scalars and what has no axis of the tile are left out."""
     out: dict[str, tuple[Buffer, tuple[Node, ...]]] = {}
     for x in p.nest.loads:
@@ -200,8 +209,8 @@ def operands(p: Product) -> list[tuple[Buffer, tuple[Node, ...]]]:
 
 
 def staged(b: Buffer, indices: tuple[Node, ...], at: str, sizes: dict[Node, int], depth: int) -> Opt:
-    """STAGE of an operand as it lies in memory, its chunks of 16 bytes exchanged among eight rows where a row has as many, else with rows apart by
-    one chunk: either way eight rows' chunks lie in different banks."""
+    """STAGE of an operand as it lies in memory, its chunks of 16 bytes exchanged among eight rows where a row has as
+    many, else with rows apart by one chunk: either way eight rows' chunks lie in different banks."""
     if any(i.op not in ("axis", "const") for i in indices):  # windows overlap, and begin anywhere
         return opt("STAGE", b.name, at=at, order="row")
     last = next((n for a, n in sizes.items() if a in axes_of(indices[-1])), 0)

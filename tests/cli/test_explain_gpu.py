@@ -62,6 +62,7 @@ def test_without_nvdisasm_it_says_what_to_install(explained: Any, monkeypatch: p
 
     monkeypatch.setattr(sass, "disassemble", missing)
     done = explained()
+    assert "phase 0 expects " in done.out and "  waiting: " in done.out and " keep its memory busy" in done.out
     assert done.code == 0 and "matmul_p0: 8 threads of " in done.out and "its operations at the measured peak take" in done.out
     assert "its operations at the peak of tensor cores take" in explained("--dtype", "bfloat16").out
     assert done.out.count("instructions are not counted: nvdisasm is not installed; pip install 'tilewright[sass]'") == 1
