@@ -70,9 +70,9 @@ class Lowering:
         out.scalars = Scalars(self.b, dict(self.symbols))
         return out
 
-    def add_map(self, tensor: TensorMap, buffer: str) -> int:
-        """The place in the phase's maps of a map of a buffer."""
-        self.maps.append(replace(tensor, param=self.ctx.params[buffer]))
+    def add_map(self, tensor: TensorMap) -> int:
+        """The place of a map among the phase's."""
+        self.maps.append(tensor)
         return len(self.maps) - 1
 
     @contextmanager

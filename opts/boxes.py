@@ -1,19 +1,19 @@
 """Staged operands of a warpgroup's products as boxes that TMA copies: which rectangles of the input make a tile, and how they lie.
 
-Both operands lie in rows of 128 bytes with TMA's swizzle (`program.hopper.SharedOperand`). Where k is consecutive in the input, one box
+Both operands lie in rows of 128 bytes with TMA's swizzle (`SharedOperand` of Programs). Where k is consecutive in the input, one box
 is the tile: a row of it holds 128 bytes of k of one m (or n). Where m or n is consecutive, a box holds 64 elements of it (128 bytes) for
 every k, and the boxes lie one after another."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 from ..ir import index as ix
 from ..ir.buffer import load_parts
+from ..ir.dtypes import DType
 from ..ir.errors import OptError
 from ..ir.node import Node, const
-from ..program.hopper import SharedOperand
-from ..program.maps import TensorMap
 from .axis_plan import Part
 from .nests import Nest
 from .plans import StagePlan, TensorPlan
@@ -25,33 +25,41 @@ ROW = 128
 """Bytes of a row."""
 ALIGN = 1024
 """Where the swizzle's pattern begins: bytes that tiles are multiples of."""
+CHUNK = 16
+"""Bytes of which addresses and pitches are multiples."""
 MOST = 256
 """Elements of a box along a dimension at most."""
 
 
 @dataclass(frozen=True, slots=True)
 class BoxPlan:
-    """A staged operand as boxes. `map` names its parameter by -1 (lowering knows its place). `starts`: of each box, the first element along
-    each dimension of the input, outermost first, over the loops around the tile. `across`: k counts rows. `rows`: rows of a box."""
+    """A staged operand as boxes: `box` elements of the input along each of its dimensions, outermost first. `starts`: of each box, the
+    first element along each dimension, over the loops around the tile. `across`: k counts rows. `rows`: rows of a box."""
 
     stage: StagePlan
-    map: TensorMap
+    box: tuple[int, ...]
     starts: tuple[tuple[Node, ...], ...]
     across: bool
     rows: int
 
     @property
+    def dtype(self) -> DType:
+        """The type of the elements."""
+        return self.stage.buffer.dtype
+
+    @property
+    def elements(self) -> int:
+        """Elements of a box."""
+        return prod(self.box)
+
+    @property
     def bytes(self) -> int:
         """Bytes of a tile."""
-        return len(self.starts) * self.map.bytes
-
-    def operand(self, base: int) -> SharedOperand:
-        """The operand whose first slot begins at byte `base`."""
-        return SharedOperand(base, self.map.dtype, ALIGN, self.rows * ROW if self.across else 16, self.across)
+        return len(self.starts) * self.elements * self.dtype.size
 
     def place(self, s: Scheduled, t: TensorPlan, axis: Node) -> Node:
         """The element at which a product's operand begins in the tile, over the parts of m (or n) and k outside the instruction."""
-        row, out = ROW // self.map.dtype.size, const(0)
+        row, out = ROW // self.dtype.size, const(0)
         for a in (axis, t.k):
             for p in outer_parts(s, a):
                 if p.loop:
@@ -87,7 +95,7 @@ def operand_boxes(s: Scheduled, t: TensorPlan, nest: Nest, operand: str) -> BoxP
         raise OptError(f"{what}: TMA copies arrays of up to five dimensions, as they are")
     if len(stage.nests) > 1 or len({indices_of(s, n, buffer.name) for n in stage.nests}) != 1:
         raise OptError(f"{what}: what TMA copies is read by one sum, in one way")
-    places = {a: next((d for d, i in enumerate(indices) if i is a), None) for a in (axis, t.k)}
+    places = {a: next((d for d, i in enumerate(indices) if ix.parts(i)[0].get(a) == 1), None) for a in (axis, t.k)}
     x, k = places[axis], places[t.k]
     if x is None or k is None:
         raise OptError(f"{what}: it must be indexed by {axis.arg.name} and {t.k.arg.name} themselves")
@@ -108,20 +116,19 @@ def operand_boxes(s: Scheduled, t: TensorPlan, nest: Nest, operand: str) -> BoxP
         )
     if across and any(p.stride % row for p in outer_parts(s, axis) if not p.loop):
         raise OptError(f"{what}: each product must take a multiple of {row} of {axis.arg.name}")
-    if s.plans[t.k].masked and buffer.shape[k] != t.k.arg.extent:
+    if s.plans[t.k].masked and (indices[k] is not t.k or buffer.shape[k] != t.k.arg.extent):
         raise OptError(f"{what}: it has elements past the end of {t.k.arg.name}")
     box = {d: 1 for d in range(len(indices))} | {x: row if across else sizes[x], k: sizes[k]}
-    strides = dense(buffer.shape)
-    tensor = TensorMap(
-        -1, dtype, tuple(reversed(buffer.shape)), tuple(reversed(strides[:-1])), tuple(box[d] for d in reversed(range(len(indices)))), ROW
-    )
-    wrong = tensor.check()
-    if wrong is not None:
-        raise OptError(f"{what}: TMA cannot address {buffer.name}: {wrong}; leave out WARPSPEC")
+    pitch = next((p for p in dense(buffer.shape)[:-1] if isinstance(p, int) and p * dtype.size % CHUNK), None)
+    if pitch is not None:
+        raise OptError(
+            f"{what}: TMA cannot address {buffer.name}: a pitch of {pitch * dtype.size} bytes is no multiple of {CHUNK}; use instructions of a "
+            f"warp, whose operands threads copy"
+        )
     boxes = []
     for i in range(sizes[x] // row if across else 1):
         boxes.append(tuple(ix.add(starts[d], const(i * row)) if across and d == x else starts[d] for d in range(len(indices))))
-    return BoxPlan(stage, tensor, tuple(boxes), across, sizes[k] if across else sizes[x])
+    return BoxPlan(stage, tuple(box[d] for d in range(len(indices))), tuple(boxes), across, sizes[k] if across else sizes[x])
 
 
 def indices_of(s: Scheduled, nest: Nest, buffer: str) -> tuple[tuple[Node, ...], ...]:

@@ -130,6 +130,15 @@ def test_the_plan_names_every_step(capsys: pytest.CaptureFixture[str], tmp_path:
     assert gpu_first_hour.main([*given, "--only", "nothing"]) == 2 and gpu_first_hour.main([*given, "--again", "nothing"]) == 2
 
 
+@pytest.mark.slow
+def test_without_a_gpu_it_says_so_and_does_nothing(tmp_path: Path) -> None:
+    places = ["--state", str(tmp_path / "state.json"), "--results", str(tmp_path / "r"), "--wheels", str(tmp_path / "none")]
+    words = [sys.executable, str(ROOT / "benchmarks" / "gpu_first_hour.py"), "--device", "cpu", *places]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.returncode == 3 and done.stderr == "cannot run: this benchmark runs on NVIDIA GPUs, not on cpu\n"
+    assert not (tmp_path / "r").exists()
+
+
 def test_a_gpu_has_a_folder() -> None:
     assert gpu_first_hour.slug("NVIDIA H200") == "h200" and gpu_first_hour.slug("NVIDIA GeForce RTX 4090") == "rtx-4090"
     assert gpu_first_hour.slug("NVIDIA H100 80GB HBM3") == "h100-80gb-hbm3" and gpu_first_hour.slug("") == "gpu"

@@ -11,6 +11,7 @@ from ...opts.tensor_cores import factors
 from ...program import hopper_calls as hc
 from ...program.hopper import WarpgroupProduct
 from ...program.program import Val
+from ..staged.boxes import operand
 from ..storage import Assignment, Key
 from .mma import TensorAccumulators
 
@@ -26,7 +27,7 @@ class WarpgroupAccumulators(TensorAccumulators):
         places = zip(self.boxes, (self.plan.m, self.plan.n), strict=True)
         self.places = [ix.add(p.stage.offset, p.place(low.sched, self.plan, axis)) for p, axis in places]
         bases = [low.storage.panels[p.stage.buffer.name].base for p in self.boxes]
-        self.product = WarpgroupProduct(self.plan.row.name, self.boxes[1].operand(bases[1]), self.boxes[0].operand(bases[0]))
+        self.product = WarpgroupProduct(self.plan.row.name, operand(self.boxes[1], bases[1]), operand(self.boxes[0], bases[0]))
 
     def _steps(self, accs: list[Val]) -> list[Val]:
         b, accs = self.low.b, list(accs)

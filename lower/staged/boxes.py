@@ -12,15 +12,28 @@ from contextlib import contextmanager
 
 from ...ir.node import Node
 from ...opts.axis_plan import Part
-from ...opts.boxes import ALIGN, BoxPlan
+from ...opts.boxes import ALIGN, ROW, BoxPlan
 from ...opts.plans import StagePlan
+from ...opts.strides import dense
 from ...program import hopper_calls as hc
-from ...program.hopper import BoxLoad, MBar
+from ...program.hopper import BoxLoad, MBar, SharedOperand
+from ...program.maps import TensorMap
 from ...program.program import Mem, Val
 from ..box_room import DONE, BoxRoom
 from ..lowering import Lowering
 
 WARPGROUP = 128
+
+
+def tensor_map(plan: BoxPlan, param: int) -> TensorMap:
+    """The map of an operand that is a parameter's."""
+    shape = plan.stage.buffer.shape
+    return TensorMap(param, plan.dtype, tuple(reversed(shape)), tuple(reversed(dense(shape)[:-1])), tuple(reversed(plan.box)), ROW)
+
+
+def operand(plan: BoxPlan, base: int) -> SharedOperand:
+    """An operand whose first slot begins at byte `base`, as products read it."""
+    return SharedOperand(base, plan.dtype, ALIGN, plan.rows * ROW if plan.across else 16, plan.across)
 
 
 def make_room(low: Lowering, boxes: Mapping[str, BoxPlan], consumers: int) -> BoxRoom:
@@ -29,8 +42,8 @@ def make_room(low: Lowering, boxes: Mapping[str, BoxPlan], consumers: int) -> Bo
     depth = next(iter(boxes.values())).stage.depth
     for name, plan in boxes.items():
         base = shared.exactly(depth * plan.bytes, ALIGN)
-        low.storage.panels[name] = Mem("shared", base, plan.map.dtype, align=ALIGN)
-        maps[name] = low.add_map(plan.map, name)
+        low.storage.panels[name] = Mem("shared", base, plan.dtype, align=ALIGN)
+        maps[name] = low.add_map(tensor_map(plan, low.ctx.params[name]))
     bars = [shared.exactly(8 * depth, 8) for _ in range(2)]
     return BoxRoom(boxes, maps, MBar(bars[0], depth, 1), MBar(bars[1], depth, consumers))
 
@@ -80,7 +93,7 @@ def produce(low: Lowering, part: Part, bounds: tuple[Node, Node]) -> None:
         hc.expect(b, room.full, slot, b.const(total))
         for name, plan in room.boxes.items():
             to = BoxLoad(room.maps[name], low.storage.panels[name].base, room.full)
-            size = plan.map.bytes // plan.map.dtype.size
+            size = plan.elements
             first = b.op("mul", slot, b.const(len(plan.starts) * size))
             for i, start in enumerate(plan.starts):
                 at = b.op("add", first, b.const(i * size)) if i else first

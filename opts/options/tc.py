@@ -28,6 +28,7 @@ from ..plans import ONCE, DotPlan, TensorPlan
 from ..registry import Doc, Option
 from ..schedule import Scheduled
 from ..structure import contractions, extent
+from .warpspec import consumers
 
 
 def act(s: ScheduleBuilder, o: Opt) -> None:
@@ -115,6 +116,9 @@ def _types(o: Opt, row: Instruction, c: DType, a: DType, b: DType) -> int:
 def check(s: Scheduled) -> None:
     """Raise OptError unless every matrix instruction finds its lanes and its panel, or its operands and its registers."""
     tensor_cores.check(s)
+    alone = next((t for t in s.tensors.values() if t.row.unit > s.target.warp and not consumers(s)), None)
+    if alone is not None:
+        raise OptError(f"{alone.what}: warpgroups read both operands from tiles that another one copies by TMA; add WARPSPEC")
     for d in s.dots.values():
         nest = next(n for n in s.nests if n.name == d.value)
         what = f"TC({d.value}, row={d.row.name})"

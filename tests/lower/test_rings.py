@@ -13,7 +13,7 @@ from cuda_text import check_cuda
 from group_mutants import found, place_of
 from tilewright import kernels, targets
 from tilewright.devices.cuda import nvrtc, sass
-from tilewright.ir import OptError, VerifyError
+from tilewright.ir import OptError, VerifyError, sym
 from tilewright.lower import lower
 from tilewright.opts import Opts, apply, opt
 from tilewright.program.program import For, Instr, Program, statements
@@ -102,6 +102,14 @@ def cases(name: str, count: int, some: tuple[str, ...]) -> list[tuple[Any, Opts,
 def test_the_twin_is_equal_in_every_bit(name: str) -> None:
     for kernel, opts, target in cases(name, 6, ("sm_80", "sm_90a", "opencl-gpu", "opencl-cpu")):
         check_twin(kernel, opts, target)
+
+
+@pytest.mark.parametrize(("depth", "target"), [(2, "opencl-gpu"), (2, "sm_80"), (3, "sm_90a")])
+def test_loops_of_any_length_and_of_one_iteration(depth: int, target: str) -> None:
+    kernel = kernels.make("matmul", {"m": 9, "n": 20, "k": sym("k", 1, 300)})
+    cuts = [opt("LOCAL", "m", 4), opt("LOCAL", "n", 4), opt("UPCAST", "n", 4), opt("TILE", "k", 16)]
+    for k in (1, 16, 17, 100):
+        check_twin(kernel, [*cuts, *(opt("STAGE", x, at="k", depth=depth) for x in "ab")], targets.named(target), {"k": k})
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ from cuda_build import needs_cxx, needs_nvrtc
 from cuda_text import check_cuda, sources
 from tilewright import kernels, targets
 from tilewright.devices.cuda import nvrtc
+from tilewright.heuristics import seeds
 from tilewright.ir import OptError
 from tilewright.ir.kernel import Kernel
 from tilewright.opts import Opts, apply, parse
@@ -61,6 +62,7 @@ CASES = {
     "two consumers, ragged": (matmul(m=136, n=72, k=328), options(2, slots=3)),
     "epilogue": (matmul("matmul_bias_gelu", "float16", m=64, n=64, k=128), options(suffix="f16")),
     "batch": (matmul("batched_matmul", b=2, m=64, n=64, k=128), options(names="xy")),
+    "chunks": (matmul(m=64, n=64, k=512), options(more=[["SPLITK", "k", 2]])),
     "128 rows each": (matmul(m=128, n=64, k=128), options(rows=128, slots=4)),
 }
 
@@ -119,3 +121,11 @@ def test_cards_without_it_say_so() -> None:
         apply(matmul(m=64, n=64, k=128), options(), targets.named("sm_80"))
     with pytest.raises(OptError, match="sm_80 has no TMA and no wgmma"):
         apply(matmul(m=64, n=64, k=128), parse('[["WARPSPEC", "grid", 1]]'), targets.named("sm_80"))
+
+
+def test_seeds_for_hopper_are_warpgroups_where_the_output_is_large() -> None:
+    """Two warpgroups of 64 × 256 beside a producer, a group a multiprocessor (DeepGEMM's and CUTLASS's choice)."""
+    first = seeds(matmul(m=8192, n=8192, k=8192), SM90)[0]
+    assert [(o.op, o.amount) for o in first if o.op in ("WARPSPEC", "PERSIST", "LOCAL")] == [("LOCAL", 2), ("WARPSPEC", 2), ("PERSIST", 1)]
+    assert "wgmma.m64n256k16.bf16" in str(first)
+    assert "wgmma" not in str(seeds(matmul(m=8192, n=8192, k=8192), targets.named("sm_80")))
