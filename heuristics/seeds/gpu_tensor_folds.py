@@ -17,7 +17,7 @@ from ...opts.tensor_moves import fitting_rows, places
 from ...targets import Target
 from .gpu_tensor import TensorProduct, staged
 
-TILES = (64, 32, 128)
+TILES = (32, 64, 128)
 """Elements of the folded axis in a tile."""
 WARPS = (4, 8)
 DEPTHS = (2, 1)
