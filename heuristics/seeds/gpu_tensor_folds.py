@@ -39,7 +39,8 @@ def tensor_folds(kernel: Kernel, target: Target, allowed: Set[str]) -> Iterator[
 
 
 def _products(kernel: Kernel, fold: Fold, target: Target, allowed: Set[str]) -> list[TensorProduct]:
-    """The sums of a fold's block along its rows, that is the last axis which all values share."""
+    """The sums of a fold's block along its rows, that is the last axis which all values share; none where one of them
+    would lose digits that may not be lost."""
     row, names = shared_axes(kernel)[-1], {v.name for v in fold.block}
     out = []
     for nest in nests(kernel):
@@ -51,8 +52,9 @@ def _products(kernel: Kernel, fold: Fold, target: Target, allowed: Set[str]) -> 
         # one operand was computed, the other has a type of its own, whose numbers another type may not hold
         r = next((r for r in rows if any(source(x) is r.a for x in operands)), rows[0])
         exact = takes(r, nest.expr.dtype, operands, target)
-        if exact or "DOWNCONVERT" in allowed:
-            out.append(TensorProduct(nest, r, bool(exact), *place))
+        if not exact and "DOWNCONVERT" not in allowed:
+            return []  # one sum by threads beside another by warps would not fit their registers
+        out.append(TensorProduct(nest, r, bool(exact), *place))
     return out
 
 
