@@ -7,7 +7,7 @@ Steps, in order: what is missing is installed from a folder of wheels; the tests
 every helper of CUDA text gives on random operands are recorded; limits are measured (copy bandwidth, launches, FMA
 and tensor peaks, L2); seed schedules are set beside cuBLAS, PyTorch and copy bandwidth; then the table of kernels is
 tuned. All of it takes at most --total seconds (25 minutes). A call begins no step that its own --for seconds have no
-room for, and the next call goes on: call it until it says that all is done (exit code 0; 75 while something is left).
+room for, and the next call goes on: call it until it says that all is done (exit code 0; 75 while something is left, 3 where there is no GPU).
 A step that fails is recorded, and the next one goes on.
 
 `FOLDER/GPU/STEP.json` holds what each step measured: its rows, the device, versions, clocks before and after, date
@@ -36,11 +36,13 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from gpu_cases import CASES, GROUPS
-from gpu_steps import Step, StepFile, StepRun, play
+from gpu_steps import Step, StepFile, StepRun, carry_out, play
 
 ROOT = Path(__file__).resolve().parent.parent
 MORE = 75
 """Exit code while steps are left: EX_TEMPFAIL of sysexits.h."""
+NO_GPU = 3
+"""Exit code where there is no GPU."""
 PACKAGES = (
     "numpy",
     "llvmlite",
@@ -64,6 +66,12 @@ _TUNING_S, _BESIDE_S = 30, 35
 _ASK = "name,driver_version,clocks.sm,clocks.mem,clocks.max.sm,temperature.gpu,power.draw,power.limit,memory.used,memory.total"
 
 
+def look(args: argparse.Namespace) -> Step:
+    """The step that says what is here; it ends with `NO_GPU` where that is no GPU."""
+    words = (sys.executable, str(ROOT / "benchmarks" / "gpu_limits.py"), "--device", args.device, "--look")
+    return Step("look", "the GPU, its driver and what is installed", words, 10, 60)
+
+
 def steps(args: argparse.Namespace) -> list[Step]:
     """Everything there is to do, in order."""
     bench = [
@@ -76,19 +84,12 @@ def steps(args: argparse.Namespace) -> list[Step]:
     ]
     smoke = ["--smoke", "--trials", "1"] if args.smoke else []
     limits = [sys.executable, str(ROOT / "benchmarks" / "gpu_limits.py"), "--device", args.device, *smoke[:1]]
-    golden = ROOT / "benchmarks" / "gpu_golden.py"
+    golden = (sys.executable, str(ROOT / "benchmarks" / "gpu_golden.py"))
     tests = ["tests/devices", "tests/measure", "tests/targets", "tests/lower"]
     found = [
-        Step("look", "the GPU, its driver and what is installed", (*limits, "--look"), 10, 60),
+        look(args),
         Step("tests", "the tests that need a GPU", (sys.executable, "-m", "pytest", "-q", "-m", "gpu", *tests), 60, 240),
-        Step(
-            "golden",
-            "bits of every helper",
-            (sys.executable, str(golden), "--device", args.device),
-            10,
-            90,
-            str(golden),
-        ),
+        Step("golden", "bits of every helper", (*golden, "--device", args.device), 20, 120, golden[1]),
         Step("limits", "bandwidths, launches, peaks", tuple(limits), 20, 90),
     ]
     once = ["--seeds-only", "--rounds", "5", *smoke, "--beside", "cublas", "copy"]
@@ -198,15 +199,9 @@ def keep(folder: Path, run: StepRun, state: StepFile) -> Path:
     shown = next((r for r in state.runs["look"].rows if "gpu" in r), {}) if "look" in state.runs else {}
     place = folder / slug(str(shown.get("gpu", "unknown")))
     place.mkdir(parents=True, exist_ok=True)
-    if run.rows or run.status != "ok":
-        data = {
-            "step": run.name,
-            "device": shown,
-            "versions": about(),
-            **{k: v for k, v in asdict(run).items() if k != "name"},
-        }
-        data["command"] = " ".join(_shown(w) for w in run.command)
-        (place / f"{run.name}.json").write_text(json.dumps(data, indent=1) + "\n")
+    data = {"step": run.name, "device": shown, "versions": about(), **{k: v for k, v in asdict(run).items() if k != "name"}}
+    data["command"] = " ".join(_shown(w) for w in run.command)
+    (place / f"{run.name}.json").write_text(json.dumps(data, indent=1) + "\n")
     ended = {n: {"status": r.status, "seconds": r.seconds, "why": _why(r)} for n, r in state.runs.items()}
     summary = {"device": shown, "spent_s": round(state.spent, 1), "steps": ended}
     (place / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
@@ -255,7 +250,7 @@ def arguments() -> argparse.ArgumentParser:
 
 
 def main(given: list[str] | None = None) -> int:
-    """The exit code: 0 all is done, 75 call again, 2 bad usage."""
+    """The exit code: 0 all is done, 75 call again, 2 bad usage, 3 no GPU."""
     args = arguments().parse_args(given)
     state, todo = StepFile(args.state), steps(args)
     unknown = [n for n in args.again if n not in {s.name for s in todo}]
@@ -281,7 +276,12 @@ def main(given: list[str] | None = None) -> int:
             flush=True,
         )
 
-    finished = play(todo, state, args.call, args.total, environment(site), told, clocks)
+    env = environment(site)
+    first = carry_out(look(args), 60.0, env)
+    if first.code == NO_GPU:  # there is nothing to do here
+        print(_why(first), file=sys.stderr)
+        return NO_GPU
+    finished = play(todo, state, args.call, args.total, env, told, clocks)
     ends: Mapping[str, int] = {s: sum(r.status == s for r in state.runs.values()) for s in ("ok", "failed", "timeout", "left out")}
     print(", ".join(f"{n} {s}" for s, n in ends.items() if n) + f"; {state.spent:.0f} s spent" + ("" if finished else "; call again"))
     return 0 if finished else MORE

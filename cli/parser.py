@@ -50,7 +50,7 @@ def _add_kernel(p: ArgumentParser, required: bool, device: str | None, kernel: b
     if kernel:
         p.add_argument("--kernel", required=required, metavar="NAME", help=_KERNEL)
     p.add_argument("--shape", metavar="m=..,n=..", help="extents by name; those left out take their default; of tensors x=64x128,float32")
-    p.add_argument("--dtype", help="float32, float16, bfloat16, float64, int8 (what the kernel takes)")
+    p.add_argument("--dtype", help="float32, float16, bfloat16, float64, int8, fp8, float8_e5m2 (what the kernel takes)")
     p.add_argument("--device", default=device, help="where it runs (`tune devices`)" + (f"; default {device}" if device else ""))
     p.add_argument("--threads", type=_at_least(1), metavar="N", help="threads used" + ("; default: every usable core" if required else ""))
     _add_cache(p)
@@ -201,7 +201,7 @@ def _add_check(p: ArgumentParser) -> None:
         metavar="m=..,n=..",
         help="extents by name; default: a small, odd shape (checking takes about a microsecond an operation)",
     )
-    p.add_argument("--dtype", help="float32, float16, bfloat16, float64, int8 (what the kernel takes)")
+    p.add_argument("--dtype", help="float32, float16, bfloat16, float64, int8, fp8, float8_e5m2 (what the kernel takes)")
     where = p.add_mutually_exclusive_group()
     where.add_argument(
         "--target",
@@ -217,7 +217,7 @@ def _add_check(p: ArgumentParser) -> None:
 def _add_bisect(p: ArgumentParser) -> None:
     p.add_argument("--kernel", required=True, metavar="NAME", help="a named kernel (`tune kernels`) or my.py:function")
     p.add_argument("--shape", metavar="m=..,n=..", help="extents by name; default: a small, odd shape")
-    p.add_argument("--dtype", help="float32, float16, bfloat16, float64, int8 (what the kernel takes)")
+    p.add_argument("--dtype", help="float32, float16, bfloat16, float64, int8, fp8, float8_e5m2 (what the kernel takes)")
     p.add_argument("--opts", required=True, metavar="JSON", help='the options that are wrong, e.g. \'[["UPCAST","n",16]]\'')
     where = p.add_mutually_exclusive_group()
     where.add_argument("--device", default="cpu", help="the device that is wrong (`tune devices`); default cpu")

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..program.ops import CONSECUTIVE, MATRIX_LOADS
-from ..program.program import Instr
+from ..program.program import Instr, Mem
 from .collective import matrix_reader
 from .group_memory import GroupMemory
 from .hopper_batch import HopperBatch
+from .hopper_copies import HopperCopies
+from .memory import WorkerMemory
 from .ops import Array, zero
 from .threads import On
 
@@ -21,11 +23,23 @@ class HopperMemory(GroupMemory):
 
     batch: HopperBatch
 
+    def __init__(self, memory: WorkerMemory, batch: HopperBatch, accesses: Sequence[Instr], races: bool = True) -> None:
+        super().__init__(memory, batch, accesses, races)
+        self.copied = HopperCopies(batch, memory.as_twin)
+
     def begin(self) -> None:
         """Another group runs from now on; its shared memory comes with its cluster."""
+        self.copied.begin()
         pieces, self.pieces = self.pieces, {k: p for k, p in self.pieces.items() if k[0] != "shared"}
         super().begin()
         self.pieces = pieces
+
+    def access(self, s: Instr) -> Callable[..., Any]:
+        """The function of an access."""
+        if s.op != "copy_async":
+            return super().access(s)
+        c, piece = s.copy, self.piece(s.copy.source)
+        return self.copied.start(s, self._bytes(s, c.to, c.lanes), piece, self.picker(s, c.source, piece, c.lanes))
 
     def load(self, s: Instr) -> Callable[..., Any]:
         """A function (on, index[, mask]) → value."""
@@ -35,7 +49,7 @@ class HopperMemory(GroupMemory):
         if s.op in MATRIX_LOADS:
             return self._matrices(s, s.out.lanes)
         mem, lanes, batch = s.mem, s.out.lanes, self.batch
-        nothing, pick = zero(mem.dtype, 1, self.memory.as_twin), self._bytes(s, lanes)
+        nothing, pick = zero(mem.dtype, 1, self.memory.as_twin), self._bytes(s, mem, lanes)
         shape = () if lanes == 1 else (lanes,)
 
         def run(on: On, at: Any, mask: Any = None) -> Any:
@@ -77,7 +91,7 @@ class HopperMemory(GroupMemory):
         if s.mem.space != "shared":
             return super().store(s)
         mem, lanes, batch = s.mem, max(a.lanes for a in s.args[:2]), self.batch
-        pick, shape = self._bytes(s, lanes), () if lanes == 1 else (lanes,)
+        pick, shape = self._bytes(s, mem, lanes), () if lanes == 1 else (lanes,)
 
         def run(on: On, at: Any, value: Any, mask: Any = None) -> None:
             first, who, active = pick(on, at, mask)
@@ -87,10 +101,10 @@ class HopperMemory(GroupMemory):
 
         return run
 
-    def _bytes(self, s: Instr, lanes: int) -> Callable[..., tuple[Array, Array, Array | None]]:
+    def _bytes(self, s: Instr, mem: Mem, lanes: int) -> Callable[..., tuple[Array, Array, Array | None]]:
         """A function (on, index, mask) → (first byte of each element, the actor of each, who takes part or None for all)."""
-        mem, batch, wide = s.mem, self.batch, lanes > 1
-        consecutive, unit = s.op in CONSECUTIVE, mem.dtype.size
+        batch, wide = self.batch, lanes > 1
+        consecutive, unit = s.op in CONSECUTIVE or s.op == "copy_async", mem.dtype.size
         steps: Any = np.arange(lanes) + mem.offset if wide and consecutive else mem.offset
         align = mem.align if consecutive else 1
 

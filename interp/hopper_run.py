@@ -45,12 +45,13 @@ class HopperRun:
             for batch, own, boxes, function in groups:
                 batch.enter(cluster)
                 own.begin()
-                cluster.add(self._whole(batch, boxes, function, tuple(symbols.values())), f"item {batch.items[0]}")
+                cluster.add(self._whole(batch, own, boxes, function, tuple(symbols.values())), f"item {batch.items[0]}")
             cluster.run()
 
     @staticmethod
-    def _whole(batch: HopperBatch, boxes: BoxMover, function: Any, symbols: tuple[int, ...]) -> Any:
+    def _whole(batch: HopperBatch, own: HopperMemory, boxes: BoxMover, function: Any, symbols: tuple[int, ...]) -> Any:
         yield from function(batch, boxes, batch.item, batch.thread, *symbols)
+        own.copied.end()
         batch.finish()
 
     def _group(self, rank: int, maps: Sequence[MapNumbers], code: Any) -> tuple[HopperBatch, HopperMemory, BoxMover, Any]:
@@ -62,6 +63,7 @@ class HopperRun:
         names = {**self.scope, **self.coder.globals}
         for name, s in accesses:
             names[name] = own.access(s)
+        names["copies"] = own.copied
         exec(code, names)
         pieces = [own.piece(Mem("param", m.map.param, m.map.dtype)) for m in maps]
         return batch, own, BoxMover(batch, maps, pieces), names[f"hopper{self.phase}"]

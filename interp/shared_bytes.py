@@ -84,9 +84,22 @@ class SharedBytes:
             k = int(twice.argmax())
             self._fail(at[k], f"is written by {self.report.actor(int(self.writer[at[k]]))} at once", who[k])
 
+    def begin_store(self, at: Array, who: Array) -> None:
+        """Threads `who` begin copies to bytes `at`, which hold nothing until then."""
+        self._free(at, who, "is overwritten by a copy")
+        self.flying[at] += 1
+        self.writer[at], self.written_at[at], self.fenced_at[at] = who, np.iinfo(np.int32).max, 0
+        self.reader[at] = self.other[at] = NOBODY
+        self.data[at] = 0xFF
+
+    def end_store(self, at: Array, who: Array) -> None:
+        """Their threads have waited for them: they are stores of that time."""
+        self.flying[at] -= 1
+        self.written_at[at] = self.clocks.now(who)
+
     def fence(self, who: Array) -> None:
         """What threads `who` stored may be read by TMA and wgmma from now on."""
-        own = (self.fenced_at == 0) & np.isin(self.writer, who)
+        own = (self.fenced_at == 0) & (self.flying == 0) & np.isin(self.writer, who)
         self.fenced_at[own] = self.clocks.now(self.writer[own])
 
     # asynchronous accesses --------------------------------------------------------------------------------------------
@@ -132,7 +145,7 @@ class SharedBytes:
     def _present(self, at: Array, who: Array) -> None:
         for wrong, what in (
             (self.barrier[at], "is part of an mbarrier, and is read"),
-            (self.flying[at] > 0, "is read while a box is on its way to it: wait for its mbarrier"),
+            (self.flying[at] > 0, "is read while a box or a copy is on its way to it: wait for it"),
             (self.writer[at] == NOBODY, "is read before it is written"),
         ):
             if wrong.any():
@@ -143,7 +156,7 @@ class SharedBytes:
         """That nobody else is at it."""
         for wrong, why in (
             (self.barrier[at], "and is part of an mbarrier"),
-            (self.flying[at] > 0, "while a box is on its way to it"),
+            (self.flying[at] > 0, "while a box or a copy is on its way to it"),
             (self.held[at] > 0, "while TMA or a wgmma still reads it"),
         ):
             if wrong.any():

@@ -2,7 +2,8 @@
 
 8-bit floats with a scale for 1 × `block` elements of activations and `block` × `block` of weights, as DeepSeek-V3 is
 trained (DeepSeek-AI, "DeepSeek-V3 Technical Report", 2024, §3.3.2: blocks of 128). The sum of a block is finished
-before it is scaled, so that tensor cores which keep few bits of a sum add up no more than a block."""
+before it is scaled, so that tensor cores which keep few bits of a sum add up no more than a block. The outer
+sum is a fold over blocks, so that a block's sum is in registers when it is scaled."""
 
 from __future__ import annotations
 
@@ -24,12 +25,13 @@ def make(s: Shape, dtype: DType) -> Kernel:
     m, n, k, block = s["m"], s["n"], s["k"], s["block"]
     blocks, columns = ceil_div("matmul_fp8_blocks", "k", s, "block"), ceil_div("matmul_fp8_blocks", "n", s, "block")
     kb = KernelBuilder("matmul_fp8_blocks")
-    i, j, g, l = kb.axis("m", m), kb.axis("n", n), kb.axis("block", blocks), kb.axis("k", block)
-    outer, element = kb.axis("block@acc", blocks), g * block + l
+    i, j, g, l = kb.axis("m", m), kb.axis("n", n), kb.axis("block@part", blocks), kb.axis("k", block)
+    element, h = g * block + l, kb.axis("block@scaled", blocks)
     a, b = kb.input("a", (m, k), dtype), kb.input("b", (n, k), dtype)
     scale_a, scale_b = kb.input("scale_a", (m, blocks), float32), kb.input("scale_b", (columns, blocks), float32)
-    part = kb.sum("part", (i, j, g), l, upto(k, block, a, i, element) * upto(k, block, b, j, element))
-    acc = kb.sum("acc", (i, j), outer, part[i, j, outer] * (scale_a[i, outer] * scale_b[j // block, outer]))
+    part = kb.block_reduce("add", "part", (i, j, g), l, upto(k, block, a, i, element) * upto(k, block, b, j, element))
+    acc = kb.block_reduce("add", "acc", (i, j), h, part[i, j, h] * (scale_a[i, h] * scale_b[j // block, h]))
+    kb.fold("sum", kb.axis("block", blocks), (part, acc), (acc,), (0.0,), (kb.lhs(acc) + kb.rhs(acc),))
     kb.store("c", bfloat16, (m, n), (i, j), acc[i, j])
     return kb.build()
 

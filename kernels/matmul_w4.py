@@ -3,7 +3,7 @@
 Byte i of a channel holds element 2i in its low half and element 2i + 1 in its high half. A group of `group` elements of
 k has a scale and a zero point (0 to 15), as GPTQ (Frantar et al., 2022) and AWQ (Lin et al., 2023) quantise weights. The
 sum of a group is finished before it is scaled: its terms are products with whole numbers from −15 to 15, which every
-float type holds."""
+float type holds. The outer sum is a fold over groups, so that a group's sum is in registers when it is scaled."""
 
 from __future__ import annotations
 
@@ -26,16 +26,17 @@ def make(s: Shape, dtype: DType) -> Kernel:
     m, n, k, group = s["m"], s["n"], s["k"], s["group"]
     groups = ceil_div("matmul_w4", "k", s, "group")
     kb = KernelBuilder("matmul_w4")
-    i, j, g, l = kb.axis("m", m), kb.axis("n", n), kb.axis("group", groups), kb.axis("k", group)
-    outer, element = kb.axis("group@acc", groups), g * group + l
+    i, j, g, l = kb.axis("m", m), kb.axis("n", n), kb.axis("group@part", groups), kb.axis("k", group)
+    element, h = g * group + l, kb.axis("group@scaled", groups)
     x, w = kb.input("x", (m, k), dtype), kb.input("w", (n, -(-k // 2)), uint8, range=(0, 255))
     scale, zero = kb.input("scale", (n, groups), dtype), kb.input("zero", (n, groups), uint8, range=(0, 15))
     byte = w[j, element // 2] if k % group == 0 else w.masked(element < k, j, element // 2)
     bits = (cast(byte, int32) >> cast(element % 2 * 4, int32)) & 15
     # as int8, which 16-bit floats hold: tensor cores may multiply it
     weight = cast(cast(bits - cast(zero[j, g], int32), int8), float32)
-    part = kb.sum("part", (i, j, g), l, upto(k, group, x, i, element) * weight)
-    acc = kb.sum("acc", (i, j), outer, part[i, j, outer] * scale[j, outer])
+    part = kb.block_reduce("add", "part", (i, j, g), l, upto(k, group, x, i, element) * weight)
+    acc = kb.block_reduce("add", "acc", (i, j), h, part[i, j, h] * scale[j, h])
+    kb.fold("sum", kb.axis("group", groups), (part, acc), (acc,), (0.0,), (kb.lhs(acc) + kb.rhs(acc),))
     kb.store("y", dtype, (m, n), (i, j), acc[i, j])
     return kb.build()
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -19,9 +20,11 @@ from ..opts.nests import Nest
 from ..opts.plans import StagePlan
 from ..opts.schedule import Scheduled
 from ..program.builder import Builder, Loop
+from ..program.maps import TensorMap
 from ..program.program import Mem, Phase, Val
 from . import pieces
 from .allocation import Storage
+from .box_room import BoxRoom
 from .context import Context
 from .pieces import ALL, Piece
 from .scalars import Scalars
@@ -56,13 +59,28 @@ class Lowering:
         self.storage = Storage(ctx)
         self.scope = Scope()
         self.scalars = Scalars(builder, {})
+        self.symbols: dict[Node, Val] = {}
         self.thread: Val
+        self.boxes: BoxRoom | None = None
+        self.maps: list[TensorMap] = []
+
+    def beside(self) -> Lowering:
+        """A lowering of the same phase for other threads: with no index computed yet."""
+        out = copy(self)
+        out.scalars = Scalars(self.b, dict(self.symbols))
+        return out
+
+    def add_map(self, tensor: TensorMap) -> int:
+        """The place of a map among the phase's."""
+        self.maps.append(tensor)
+        return len(self.maps) - 1
 
     @contextmanager
     def phase(self, items: Node, threads: int = 1) -> Iterator[Phase]:
         """Open a phase of `items` groups of `threads` threads."""
         with self.b.phase(items, self.ctx.symbols, threads) as phase:
-            self.scalars = Scalars(self.b, dict(zip(self.ctx.symbols, phase.vars, strict=True)))
+            self.symbols = dict(zip(self.ctx.symbols, phase.vars, strict=True))
+            self.scalars = Scalars(self.b, dict(self.symbols))
             yield phase
 
     # scope --------------------------------------------------------------------------------------------------------

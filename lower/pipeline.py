@@ -14,18 +14,20 @@ from ..log import logger
 from ..opts.axis_plan import Part
 from ..opts.memory_limits import check_program
 from ..opts.options.persist import groups_of, persistent
+from ..opts.options.warpspec import consumers
 from ..opts.phases import phases, plain
 from ..opts.schedule import Scheduled
 from ..program.builder import Builder
 from ..program.program import Instr, Param, Phase, Program, Val, statements
 from ..program.verify import after_pass
 from ..targets.tensor_step import generation
-from . import passes, pieces
+from . import passes, pieces, warpspec
 from .context import Context
 from .emit.emitters import EMITTERS
 from .emit.pack_once import pack
 from .lowering import Lowering
 from .pieces import Piece
+from .staged.boxes import WARPGROUP
 from .storage import Arena
 from .walk import emit_tree
 
@@ -75,11 +77,14 @@ def _emit(scheduled: Scheduled, expand: bool) -> Program:
                 low.storage.panels |= first.storage.panels
                 low.scope = replace(low.scope, tiles={**low.scope.tiles, **first.scope.tiles})
         out.phases.append(_phase(low, gate))
+        out.maps += tuple(low.maps)
         out.scratch = max(out.scratch, low.storage.scratch.size)
         out.shared = max(out.shared, low.storage.shared.size)
         out.work = max(out.work, ctx.work, packed.size)
         out.regs = max(out.regs, sub.regs)
-    if target.language.tensor_cores and any(isinstance(s, Instr) and s.op == "mma" for p in out.phases for s in statements(p.body)):
+    if target.language.tensor_cores and any(
+        isinstance(s, Instr) and s.op in ("mma", "wgmma") for p in out.phases for s in statements(p.body)
+    ):
         out.generation = generation(target)
     return out
 
@@ -91,14 +96,40 @@ def _phase(low: Lowering, items: Node) -> Phase:
     if not low.sched.tree.items:
         items = const(0)
     groups = groups_of(low.sched, items)
-    with low.phase(groups, low.sched.group) as phase:
+    apart = consumers(low.sched) > 0
+    with low.phase(groups, low.sched.group + apart * WARPGROUP) as phase:
         if not (items.op == "const" and items.arg == 0):
             _split_threads(low, phase.thread)
-            with _items(low, phase.item, items, groups) as item:
-                _split_grid(low, item)
-                with low.within(opened={p.name: p for p in low.sched.grid}):
-                    _work_item(low, low.sched.grid)
+            work = _Work(phase.item, items, groups)
+            if apart:
+                warpspec.emit(low, work)
+            else:
+                work.through(low, lambda item: _work_item(low, low.sched.grid))
     return phase
+
+
+class _Work:
+    """The work items of a group, and the loop over them."""
+
+    def __init__(self, group: Val, items: Node, groups: Node) -> None:
+        self.group, self.items, self.groups = group, items, groups
+
+    def through(self, low: Lowering, each: Callable[[Val], None]) -> None:
+        """Emit `each` for every work item."""
+        with _items(low, self.group, self.items, self.groups) as item:
+            _split_grid(low, item)
+            with low.within(opened={p.name: p for p in low.sched.grid}):
+                each(item)
+
+    def one(self, low: Lowering) -> None:
+        """A work item, where its part of the grid is known."""
+        _work_item(low, low.sched.grid)
+
+    def before(self, low: Lowering, item: Val) -> Val:
+        """How many items a group has done before this one."""
+        if self.groups is self.items:
+            return low.b.const(0)
+        return low.b.op("idiv", low.b.op("sub", item, self.group), attr=persistent(low.sched))
 
 
 @contextmanager

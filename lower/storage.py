@@ -60,6 +60,12 @@ class Arena:
         self.size += (elements * dtype.size + 127) // 64 * 64
         return Mem(self.space, base, dtype, align=dtype.size)
 
+    def exactly(self, nbytes: int, align: int) -> int:
+        """The first byte of `nbytes` that start at a multiple of `align`, with nothing behind them."""
+        base = -(-self.size // align) * align
+        self.size = base + nbytes
+        return base
+
 
 def linear_index(indices: Iterable[Node], strides: Iterable[int | Node]) -> Node:
     """Σ index·stride, in elements."""

@@ -6,7 +6,6 @@ the first candidate of every kind of inputs (`Bench.check`)."""
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,7 @@ from ..devices.memory import FREE, SIGNED, SPECIAL, Comparison, Found
 from ..ir.dtypes import DType, dtype, float32, float64
 from ..ir.errors import DeviceError, MeasureError
 from ..ir.evaluation.certainty import OVERFLOW
-from .memory import view
+from .device_memory import element, upload
 from .verify import WORST, Expect, Verdict, check, described
 
 if TYPE_CHECKING:
@@ -26,20 +25,6 @@ if TYPE_CHECKING:
     from .device_memory import DeviceOperands
 
     Array = np.ndarray[Any, Any]
-
-
-def element(memory: Memory, handle: int, of: DType, at: int) -> Any:
-    """One element of a buffer, as NumPy's scalar."""
-    room = ctypes.create_string_buffer(of.size)
-    memory.read(handle, ctypes.addressof(room), of.size, at * of.size)
-    return view(ctypes.addressof(room), of, (1,))[0]
-
-
-def upload(memory: Memory, a: Array) -> int:
-    """A buffer that holds an array. Raises MeasureError where there is no room."""
-    handle = memory.alloc(a.nbytes)
-    memory.write(handle, a.ctypes.data, a.nbytes)
-    return handle
 
 
 class DeviceExpect:

@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import MeasureError
-from .device_compare import upload
-from .memory import OperandPlace, Operands
+from .memory import OperandPlace, Operands, view
 
 if TYPE_CHECKING:
     import numpy as np
 
     from ..devices import Memory
+    from ..ir.dtypes import DType
 
 GUARD = 256
 """Bytes of pattern behind every output, and before it as far as the device gives them."""
@@ -130,3 +130,17 @@ class DeviceOperands:
     def _margins(self, nbytes: int) -> list[tuple[int, int]]:
         """(offset, size) of the bytes around a buffer of so many."""
         return [(nbytes, GUARD), *([(-self.memory.margin, self.memory.margin)] if self.memory.margin else [])]
+
+
+def element(memory: Memory, handle: int, of: DType, at: int) -> Any:
+    """One element of a buffer, as NumPy's scalar."""
+    room = ctypes.create_string_buffer(of.size)
+    memory.read(handle, ctypes.addressof(room), of.size, at * of.size)
+    return view(ctypes.addressof(room), of, (1,))[0]
+
+
+def upload(memory: Memory, a: np.ndarray[Any, Any]) -> int:
+    """A buffer that holds an array. Raises MeasureError where there is no room."""
+    handle = memory.alloc(a.nbytes)
+    memory.write(handle, a.ctypes.data, a.nbytes)
+    return handle

@@ -23,7 +23,8 @@ from ..ir.kernel import Kernel
 from ..ir.node import Node, const
 from ..ir.operators import where
 from ..log import logger
-from .device_compare import DeviceExpect, element, trusted
+from .device_compare import DeviceExpect, trusted
+from .device_memory import element
 from .verify import HALF_SUBNORMAL, TINY, expected
 
 if TYPE_CHECKING:

@@ -251,7 +251,7 @@ def _errors(expect: Expect, got: Array, part: slice) -> Array:
         if expect.special is not None:
             odd = expect.special[part]
             rounded = value.astype(got.dtype)
-            same = (np.isnan(wide) & np.isnan(rounded)) | (got == rounded)
+            same = (np.isnan(got) & np.isnan(rounded)) | (got == rounded)
             error[odd & same] = 0.0
     if expect.signed is not None:
         error[expect.signed[part] & (got == 0) & (np.signbit(wide) != np.signbit(value))] = WORST

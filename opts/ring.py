@@ -20,6 +20,8 @@ MOST = 8
 """Slots of one tile at most."""
 IN_REGISTERS = 8
 """Pieces of a tile that a thread holds at most while it computes."""
+BANKS = 128
+"""Bytes of shared memory that lie in different banks."""
 _PIECES = (16, 8, 4)
 """Bytes that one asynchronous copy moves (PTX ISA, cp.async)."""
 
@@ -31,8 +33,10 @@ def in_slots(o: Opt, plan: StagePlan, sched: Scheduled) -> StagePlan:
     assert isinstance(depth, int)
     out = plan if depth == 1 else _ahead(o, plan, sched, depth)
     last = sorted(out.box)[-1] if out.box else None
-    if not out.swizzle or last is None or last[3] == 1:
+    if not out.swizzle or last is None:
         return out
+    if last[3] == 1:  # rows that lie in other banks anyway change places alike
+        return replace(out, every=max(1, BANKS // (out.pitch * out.dtype.size)))
     # a piece of the buffer is turned into so many rows of one column; pieces beside it go to other chunks
     return replace(out, every=max(1, min(out.chunk or tile_width(out, sched), last[2] // out.swizzle)))
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ..ir import index as ix
-from ..ir.body import Scan
+from ..ir.body import Fold, Scan
 from ..ir.buffer import Buffer, load_parts, loads
 from ..ir.kernel import Kernel
 from ..ir.node import FUNCTIONS, Node, axes_of, walk
@@ -104,6 +104,17 @@ def _inputs(expr: Node, over: tuple[Node, ...]) -> list[tuple[Buffer, tuple[Node
     """The loads of a factor; where there are several, those that vary along the axes `over`."""
     found = list(loads(expr))
     return found if len(found) == 1 else [x for x in found if axes_of(*x[1]) & set(over)]
+
+
+@lru_cache(maxsize=64)
+def stepped(kernel: Kernel, nest: Nest) -> tuple[str, ...]:
+    """Axes of folds that are best walked one element at a time: those of which each element brings a sum of products of its own (a block
+    of scaled numbers), which is to stay in registers."""
+    if nest.kind != "reduce" or nest.expr.op != "mul":
+        return ()
+    shared = {a.arg.family for a in nest.axes if all(a in axes_of(s) for s in nest.expr.src)}
+    found = (f for f in kernel.body if isinstance(f, Fold) and any(v.name == nest.name for v in f.block))
+    return tuple(str(f.axis.arg.name) for f in found if f.axis.arg.family in shared)
 
 
 def lane_axis(kernel: Kernel, nest: Nest) -> Node | None:

@@ -14,11 +14,11 @@ from ..ir.errors import OptError
 from ..ir.node import Node, axes_of
 from ..ir.skippable import conjuncts
 from ..targets import Target
-from ..targets.tensor_rows import Parts, TensorRow
-from ..targets.tensor_step import generation
+from ..targets.tensor_rows import Parts, TensorRow, kept_bits
 from .axis_plan import AxisPlan
 from .builder import ScheduleBuilder
 from .groups import check_size, family_sites
+from .legality import MAX_STATEMENTS
 from .loops import Loops
 from .nests import Nest
 from .opt import Opt
@@ -91,8 +91,7 @@ def takes(row: TensorRow, c: DType, operands: tuple[Node, Node], target: Target)
     where it cannot. Two float32 factors become tf32 and nothing less (`ir.lower_precision`)."""
     if c is not row.c or (row.operands != "tf32" and row.a.is_float and all(source(x) is float32 for x in operands)):
         return None
-    rule = row.rules.get(generation(target))
-    keeps = rule is None or rule.fraction >= _SUM
+    keeps = not row.c.is_float or kept_bits(row, target) >= _SUM
     exact = [_fits(x, to, row.operands == "tf32") for x, to in zip(operands, (row.a, row.b), strict=True)]
     return None if None in exact else all(exact) and keeps
 
@@ -168,6 +167,9 @@ def check(s: Scheduled) -> None:
             raise OptError(
                 f"{t.what}: a thread would hold {held} accumulators, and at most {MAX_ACCUMULATORS} fit; UPCAST less, or LOCAL more"
             )
+        spelled = prod(p.trips for p in s.registers(nest) if p.kind != "dot") // t.row.elements("c")
+        if spelled > MAX_STATEMENTS:
+            raise OptError(f"{t.what}: {spelled} instructions would be spelled out, more than the limit of {MAX_STATEMENTS}; UNROLL less")
 
 
 def _check_axes(s: Scheduled, t: TensorPlan, nest: Nest) -> None:

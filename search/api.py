@@ -7,7 +7,7 @@ import signal
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..cache.choice import Standing
 from ..ir.errors import UsageError
@@ -162,9 +162,8 @@ def _tune(
     if mode == "require":
         from ..plan import resolve
 
-        found = answer(
-            job, resolve(task.kernel, task.device, task.threads, cache, exact_only=True, policy=task.key.policy), time.monotonic() - started
-        )
+        known_ = resolve(task.kernel, task.device, task.threads, cache, exact_only=True, policy=task.key.policy)
+        found = answer(job, known_, time.monotonic() - started)
         show.done(found)
         return found
     plan = _look(task, cache)
@@ -184,16 +183,14 @@ def _tune(
     # one endless loop must not cost the whole budget
     deadline = 10.0 if budget.seconds is None else min(10.0, max(2.0, budget.seconds / 6))
     # first, so that its processes start while the rest is prepared
-    with Measurer(
-        task.kernel,
-        task.device,
-        task.threads,
-        seed=seed,
-        vars=task.vars,
-        deadline_s=deadline,
-        hash_outputs=bool(kept),
-        reference=task.reference,
-    ) as measurer:
+    told: dict[str, Any] = {
+        "seed": seed,
+        "vars": task.vars,
+        "deadline_s": deadline,
+        "hash_outputs": bool(kept),
+        "reference": task.reference,
+    }
+    with Measurer(task.kernel, task.device, task.threads, **told) as measurer:
         cache.ensure_writable()
         engine = OptEngine(task.kernel, task.device.target, task.threads, task.device.limits(), task.effects)
         space = Space(engine, task.effects)
@@ -244,7 +241,10 @@ def _study(task: TuningTask, job: Job, url: str) -> StudyKeeper:
         "target": task.key.target,
     }
     return StudyKeeper(
-        url, name, templates(task.kernel, task.device.target, task.threads), {**about, "compiler": task.key.compiler, "flops": job.flops}
+        url,
+        name,
+        templates(task.kernel, task.device.target, task.threads, task.effects),
+        {**about, "compiler": task.key.compiler, "flops": job.flops},
     )
 
 

@@ -22,6 +22,7 @@ STAGED = Gemm(64, 64, 64, slots=2, staged=True)
 CLUSTER = Gemm(128, 64, 320, slots=2, cluster=2)
 FRAGMENTS = Gemm(64, 64, 192, slots=2, a_registers=True)
 TOGETHER = Gemm(128, 64, 320, slots=2, roles=False, consumers=2)
+COPIED = Gemm(128, 64, 192, consumers=2, slots=1, roles=False, copied=True)
 LIMIT = 1e-6
 """Of the error by the sum of the absolute products, far above what cutting to 25 bits brings."""
 
@@ -192,14 +193,14 @@ MUTANTS: dict[str, tuple[Gemm, Fault, str]] = {
     "no wait after the last product": (Gemm(64, 64, 64, slots=2), drop("wgmma_wait"), BEFORE),
     "a slot is given back before wgmma is done": (PLAIN, late_wait, "no barrier since a wgmma"),
     "wrong parity of the full barrier": (PLAIN, flipped("mbar_wait", 1), ""),
-    "too few bytes are announced": (PLAIN, plus("mbar_expect", 1, -8192), "a box is on its way"),
+    "too few bytes are announced": (PLAIN, plus("mbar_expect", 1, -8192), "on its way to it"),
     "a step of k of 16 bytes in A": (PLAIN, plus("wgmma", 1, 8, 1), "differs"),
     "wrong stride of eights of rows": (PLAIN, told("wgmma", operand("b", stride=512)), "differs"),
     "B taken with k along its rows": (ACROSS, told("wgmma", operand("b", across=False)), "no barrier since a box"),
     "the producer does not wait for empty slots": (PLAIN, drop("mbar_wait", 0), "more threads arrive"),
     "an operand at half an atom": (PLAIN, plus("wgmma", 2, 256, 0), "no start of eight rows"),
     # waiting and telling
-    "consumers do not wait for full slots": (PLAIN, drop("mbar_wait", 1), "a box is on its way"),
+    "consumers do not wait for full slots": (PLAIN, drop("mbar_wait", 1), "on its way to it"),
     "too many bytes are announced": (PLAIN, plus("mbar_expect", 1, 16), "nobody can go on"),
     "nobody gives slots back": (PLAIN, drop("mbar_arrive"), "nobody can go on"),
     "the empty barrier counts one more": (PLAIN, arrivals(1, 2), "nobody can go on"),
@@ -212,13 +213,18 @@ MUTANTS: dict[str, tuple[Gemm, Fault, str]] = {
     "a group of products may stay under way": (PLAIN, told("wgmma_wait", lambda n: 1), "no barrier since a wgmma"),
     "one thread comes to the fence": (PLAIN, one_thread_multiplies, "units of 128"),
     "wrong stride of 64s of columns": (ACROSS, told("wgmma", operand("b", lead=1024)), "differs"),
-    "fragments are read before the slot is full": (FRAGMENTS, drop("mbar_wait", 1), "a box is on its way"),
+    "fragments are read before the slot is full": (FRAGMENTS, drop("mbar_wait", 1), "on its way to it"),
     # a tile that is stored
     "no fence before TMA reads a tile": (STAGED, drop("proxy_fence"), "no proxy_fence"),
     "the fence comes after the barrier": (STAGED, fence_after_meeting, "no proxy_fence"),
     "no barrier before TMA reads a tile": (STAGED, drop("meet"), "no barrier since"),
     "nobody waits until TMA has read": (STAGED, drop("box_wait"), "box_wait"),
     "a stored box is not committed": (STAGED, drop("box_commit"), "box_wait"),
+    # tiles that threads copy
+    "no fence after copies": (COPIED, drop("proxy_fence"), "no proxy_fence"),
+    "no wait for copies": (COPIED, drop("wait"), "on its way to it"),
+    "no barrier after copies": (COPIED, drop("barrier", 1), "no barrier since thread"),
+    "no barrier before the next copies": (COPIED, drop("barrier", 2), "with no barrier since a wgmma"),
     # clusters
     "a box goes to one group alone": (CLUSTER, loads(lambda x: dataclasses.replace(x, multicast=0), 1), "nobody can go on"),
     "a box goes to the other group alone": (CLUSTER, loads(lambda x: dataclasses.replace(x, multicast=1), 1), ""),

@@ -11,7 +11,7 @@ from tilewright.program import hopper_calls as hc
 from tilewright.program.builder import Builder
 from tilewright.program.hopper import BoxLoad, BoxStore, MBar, SharedOperand, WarpgroupProduct
 from tilewright.program.maps import TensorMap
-from tilewright.program.program import Mem, Param, Program, Val
+from tilewright.program.program import AsyncCopy, Mem, Param, Program, Val
 from tilewright.targets import wgmma_rows
 
 SUFFIX = {"bfloat16": "bf16", "float16": "f16", "float32": "tf32", "int8": "s8", "float8_e4m3": "e4m3"}
@@ -21,7 +21,8 @@ SUFFIX = {"bfloat16": "bf16", "float16": "f16", "float32": "tf32", "int8": "s8",
 class Gemm:
     """C (m, n) = A (m, k) · B. `b_along`: whether k or n is consecutive in B, which is (n, k) or (k, n). A group makes 64 · `consumers`
     rows and `columns` columns. `roles`: a producer and consumers, else all threads do everything. `a_registers`: A comes in fragments.
-    `cluster`: groups that share their columns of B. `staged`: C goes through shared memory and TMA."""
+    `cluster`: groups that share their columns of B. `staged`: C goes through shared memory and TMA. `copied`
+    (without roles, whole tiles): all threads copy the tiles, by copies of their own that a proxy_fence follows."""
 
     m: int
     n: int
@@ -36,6 +37,7 @@ class Gemm:
     cluster: int = 1
     staged: bool = False
     registers: bool = True
+    copied: bool = False
 
     @property
     def a(self) -> DType:
@@ -193,6 +195,8 @@ class _Writer:
 
     def all_in_one(self) -> None:
         g, b = self.g, self.b
+        if g.copied:
+            return self.by_copies()
         warpgroup = b.op("idiv", self.thread, attr=128)
         first = b.op("eq", self.thread, b.const(0))
         count = -(-g.k // g.deep)
@@ -211,6 +215,32 @@ class _Writer:
                 self.fill(slot, later)
             k.yields = [out]
         self.write(hc.result(b, k.results[0]), warpgroup, b.op("eq", b.op("imod", self.thread, attr=128), b.const(0)))
+
+    def by_copies(self) -> None:
+        """One slot: every thread copies chunks of 16 bytes to where the swizzle has them."""
+        g, b = self.g, self.b
+        warpgroup = b.op("idiv", self.thread, attr=128)
+        each, zero = 16 // g.a.size, b.const(0)
+        with b.loop("k", zero, self.blocks, 1, [b.const(0.0, g.c, self.row.elements("c"))]) as k:
+            for number, (base, rows, top) in enumerate(((0, g.rows, self.row0), (g.a_bytes, g.columns, self.col0))):
+                for i in range(rows * 8 // (128 * g.consumers)):
+                    chunk = b.op("add", self.thread, b.const(i * 128 * g.consumers))
+                    row, place = b.op("idiv", chunk, attr=8), b_mod(b, chunk, 8)
+                    moved = b.op("add", b.op("mul", row, b.const(8)), b.op("xor", place, b_mod(b, row, 8)))
+                    at = b.op("add", b.op("mul", b.op("add", top, row), b.const(g.k)), b.op("mul", k.var, b.const(g.deep)))
+                    source = b.op("add", at, b.op("mul", place, b.const(each)))
+                    what = AsyncCopy(Mem("shared", base, g.a, align=16), Mem("param", number, g.a, align=16), each)
+                    b.emit("copy_async", b.op("mul", moved, b.const(each)), source, attr=what)
+            b.emit("commit")
+            b.emit("wait", attr=0)
+            hc.proxy_fence(b)
+            b.barrier()
+            out = self.multiply(k.carried[0], zero, warpgroup)
+            hc.commit(b)
+            hc.finish(b)
+            b.barrier()
+            k.yields = [out]
+        self.write(hc.result(b, k.results[0]), warpgroup, b.op("eq", b_mod(b, self.thread, 128), b.const(0)))
 
     # parts ----------------------------------------------------------------------------------------------------------------
     def fill(self, slot: Val, block: Val) -> None:

@@ -10,6 +10,7 @@ import functools
 import hashlib
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -23,15 +24,20 @@ from cuda_build import needs_cxx
 from fake_cuda import NAMES
 from tilewright.devices import SourceLike
 from tilewright.devices.cuda.device import CudaDevice
-from tilewright.devices.cuda.host import HEADER, build_library
+from tilewright.devices.cuda.host import HEADER, MODELS, build_library
 from tilewright.devices.cuda.open_driver import open_driver
 from tilewright.devices.cuda.session import CudaSession
 
 SPEC = f"{Path(__file__).resolve()}:StubCudaDevice"
 SOURCES = Path(__file__).with_name("devices") / "stub"
 WORDS = """
-template <class... A> constexpr unsigned stub_words(void (*)(A...)) { return sizeof...(A); }
+template <class... A> unsigned stub_sizes(void (*)(A...), unsigned* sizes) {
+    const unsigned all[] = {(unsigned)sizeof(A)..., 0};
+    for (unsigned i = 0; i < sizeof...(A); i++) sizes[i] = all[i];
+    return sizeof...(A);
+}
 """
+CLUSTERS = re.compile(r"__cluster_dims__\((\d+)[^)]*\)\s*(?:__\w+__\s*\([^)]*\)\s*)*(\w+)\s*\(")
 
 
 def _compiler() -> str | None:
@@ -61,6 +67,8 @@ def library() -> Path:
     wanted = _symbols_of_pycuda()
     name = hashlib.sha256("\0".join([*texts, *wanted]).encode()).hexdigest()[:16]
     folder = Path(tempfile.gettempdir()) / f"tilewright-stub-{os.getuid()}-{name}"
+    if folder.exists() and folder.stat().st_uid != os.getuid():
+        folder = Path(tempfile.mkdtemp(prefix="tilewright-stub-")) / name  # nobody else's code
     if not folder.exists():
         made = Path(tempfile.mkdtemp(prefix="tilewright-stub-"))
         for source, soname in (("libcuda_stub.c", "libcuda.so.1"), ("libnvml_stub.c", "libnvidia-ml.so.1")):
@@ -102,13 +110,18 @@ def run(script: str, *args: str, **settings: str) -> subprocess.CompletedProcess
 def image(text: str) -> bytes:
     """CUDA text as what the stub loads for a module."""
     names = NAMES.findall(text)
-    key = hashlib.sha256("\0".join([text, WORDS, HEADER.read_text()]).encode()).hexdigest()[:32]
+    clusters = {name: int(count) for count, name in CLUSTERS.findall(text)}
+    about = "".join(
+        f'extern "C" unsigned stub_about_{n}(unsigned* sizes, unsigned* cluster) {{ *cluster = {clusters.get(n, 1)}; return stub_sizes({n}, sizes); }}\n'
+        for n in names
+    )
+    headers = [p.read_text() for p in (HEADER, *MODELS.values())]
+    key = hashlib.sha256("\0".join([text, WORDS, about, *headers]).encode()).hexdigest()[:32]
     kept = library() / f"{key}.image"
     if kept.exists():  # g++ takes a second, and every worker needs the comparing kernels
         return kept.read_bytes()
     with tempfile.TemporaryDirectory(prefix="tilewright-stub-") as folder:
-        words = "".join(f'extern "C" unsigned stub_words_{n}() {{ return stub_words({n}); }}\n' for n in names)
-        made = build_library(f"{text}{WORDS}{words}", names, Path(folder))
+        made = build_library(f"{text}{WORDS}{about}", names, Path(folder))
         partial = kept.with_suffix(f".{os.getpid()}")
         partial.write_bytes(made.read_bytes())
         partial.rename(kept)

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from ...ir.errors import DeviceError
 from .driver import FATAL, NO_DRIVER, failure
-from .launch import Arguments
+from .launch import PackedArguments
 
 _MAPPED, _PORTABLE = 2, 1
 """CU_MEMHOSTALLOC_DEVICEMAP and CU_MEMHOSTALLOC_PORTABLE of cuda.h."""
@@ -103,7 +103,7 @@ class CudaBindings:
         self._call("cuFuncSetAttribute", function, which, nbytes)
 
     def bind(self, function: Any, groups: int, threads: int, shared: int, words: Sequence[int | bytes]) -> Callable[[], None]:
-        arguments, launch = Arguments(words), self._api.cuLaunchKernel
+        arguments, launch = PackedArguments(words), self._api.cuLaunchKernel
         places = arguments.places
 
         def start() -> None:

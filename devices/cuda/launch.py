@@ -10,7 +10,7 @@ MAP_BYTES = 128
 _ALIGN = 64
 
 
-class Arguments:
+class PackedArguments:
     """Kernel arguments in memory of their own: words of 8 bytes (addresses and signed integers) and tensor maps of 128. The driver reads
     them during the launch, either through an array of their addresses (`places`) or as they lie (`raw`): maps come
     first, so that nothing needs padding."""

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from ...ir.errors import DeviceError
 from .driver import FATAL, NO_DRIVER, TEXTS, failure
-from .launch import Arguments
+from .launch import PackedArguments
 
 
 class PyCuda:
@@ -103,7 +103,7 @@ class PyCuda:
         self._call("cuFuncSetAttribute", function.set_attribute, self._api.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, nbytes)
 
     def bind(self, function: Any, groups: int, threads: int, shared: int, words: Sequence[int | bytes]) -> Callable[[], None]:
-        raw, grid, block, api, launch = Arguments(words).raw, (groups, 1, 1), (threads, 1, 1), self._api, function._launch_kernel
+        raw, grid, block, api, launch = PackedArguments(words).raw, (groups, 1, 1), (threads, 1, 1), self._api, function._launch_kernel
 
         def start() -> None:
             # what prepared_call ends in; before that it packs the words anew and makes a call that CUDA has deprecated

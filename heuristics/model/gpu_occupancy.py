@@ -45,6 +45,8 @@ def _live(s: Scheduled, n: Nest, chip: Chip) -> float:
             prod(p.trips for p in regs if p.axis is a) / prod(x.count for x in t.row.c_parts if x.axis == letter and x.kind != "thread")
             for letter, a in (("m", t.m), ("n", t.n))
         ]
+        if t.row.unit > chip.costs.warp:  # operands stay in shared memory
+            return tiles[0] * tiles[1] * words[-1]
         # fragments of a step along the reduction are loaded while those before are used
         return tiles[0] * tiles[1] * words[-1] + (1 + 1) * (tiles[0] * words[0] + tiles[1] * words[1])
     if n.kind != "reduce":  # each element is finished before the next, but for what is loaded ahead

@@ -69,7 +69,8 @@ def tensor_work(s: Scheduled, n: Nest, chip: Chip) -> TensorWork | None:
     issued += sum(unit.extent(axes_of(e)) for e in arithmetic) / g.warp
     # by itself, a unit keeps the matrix units of one scheduler busy, and waits for what it reads and for its own sums
     chained = unit.extent({t.k}) / row.k * g.product
-    own = max(instructions * g.schedulers / speed * -(-units * row.unit // (g.warp * g.schedulers)), chained)
+    shared = g.schedulers if row.unit == g.warp else 1  # a warpgroup has the matrix units of all schedulers
+    own = max(instructions * shared / speed * -(-units // shared), chained)
     return TensorWork(cycles, steps * units * passed, steps * issued, steps * (own + g.shared_latency))
 
 

@@ -13,7 +13,7 @@ from ...opts.axis_plan import MAX_EXTRA_WORK
 from ...opts.defaults import waste
 from ...opts.dots import Fit, fitting
 from ...opts.opt import Opt, Opts, opt
-from ...opts.structure import Contraction, extent, shared_axes
+from ...opts.structure import Contraction, extent, shared_axes, stepped
 from ...targets import Target
 from ..model import estimate
 from .legal import Trials
@@ -165,7 +165,7 @@ def contraction(kernel: Kernel, target: Target, threads: int, c: Contraction, bl
     fit = fitting(target, c.nest, c.lane) if blocks.tc else None
     p = _Plan(c, blocks, row_axis, row, _name(c.lane), _name(max(c.reduce, key=extent)), nr, nr <= blocks.nb < extent(c.lane), fit)
     grid, at, inner_row = _grid(kernel, threads, p)
-    out = [*_register_tile(p), *grid]
+    out = [*(opt("TILE", a, 1) for a in stepped(kernel, c.nest)), *_register_tile(p), *grid]
     if blocks.unroll > 1:
         out.append(opt("UNROLL", p.k, blocks.unroll))
     steps, at = _reduce_loops(p, at, inner_row)

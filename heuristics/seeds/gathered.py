@@ -17,7 +17,7 @@ from ...opts.nests import Nest
 from ...opts.opt import Opts, opt, short
 from ...opts.options.own import ownable
 from ...opts.pages import is_far
-from ...opts.structure import contractions, extent, nests
+from ...opts.structure import contractions, extent, nests, stepped
 from ...targets import Target
 from ..model import estimate
 from .constants import constant_seeds
@@ -64,8 +64,9 @@ def seeds(kernel: Kernel, target: Target, threads: int = 1, allowed: Set[str] = 
 
 def _candidates(trials: Trials, threads: int) -> Iterable[Opts]:
     kernel, target = trials.kernel, trials.target
-    yield from _ranked(trials, threads, fold_seeds(kernel, target, threads))[:6]
     found = contractions(kernel)
+    if not any(stepped(kernel, c.nest) for c in found):
+        yield from _ranked(trials, threads, fold_seeds(kernel, target, threads))[:6]
     plain: dict[Opts, float] = {}
     if found:
         main = max(found, key=lambda c: work(c.nest))

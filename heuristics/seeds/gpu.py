@@ -23,6 +23,7 @@ from ..model.gpu_occupancy import statements, thread_registers
 from .effects import EXACT
 from .gpu_contractions import contraction, with_rings
 from .gpu_folds import folds
+from .gpu_hopper import hopper_seeds
 from .gpu_rows import columns, rows, transposed
 from .gpu_tensor import tensor_seeds
 from .gpu_tensor_folds import tensor_folds
@@ -90,7 +91,11 @@ def buildable(s: Scheduled) -> bool:
 
 
 def _wishes(kernel: Kernel, target: Target, allowed: Set[str]) -> Iterable[Opts]:
-    by_units = [*tensor_folds(kernel, target, allowed), *tensor_seeds(kernel, target, allowed)]
+    by_units = [
+        *tensor_folds(kernel, target, allowed),
+        *hopper_seeds(kernel, target, allowed),
+        *tensor_seeds(kernel, target, allowed),
+    ]
     yield from by_units
     found = contractions(kernel)
     if found:

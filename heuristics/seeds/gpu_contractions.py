@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from ...ir.kernel import Kernel
 from ...opts.defaults import family_name
 from ...opts.opt import Opt, Opts, opt
-from ...opts.structure import Contraction, extent
+from ...opts.structure import Contraction, extent, stepped
 from ...targets import Target
 
 LANES = 4
@@ -91,7 +91,8 @@ def contraction(kernel: Kernel, c: Contraction, t: Tiles) -> Opts:
     threads share the reduction, or sk chunks of it are summed by a second phase (perhaps illegal)."""
     k, lane = max(c.reduce, key=extent), c.lane
     row = max(c.rows, key=extent, default=None)
-    out: list[Opt] = [opt("SPLITK", str(k.arg.name), t.sk)] * (t.sk > 1)
+    out: list[Opt] = [opt("TILE", a, 1) for a in stepped(kernel, c.nest)]
+    out += [opt("SPLITK", str(k.arg.name), t.sk)] * (t.sk > 1)
     if row is not None:
         out += [opt("LOCAL", family_name(kernel, row), t.lm)] * (t.lm > 1) + [opt("UPCAST", family_name(kernel, row), t.um)] * (t.um > 1)
     out += [opt("LOCAL", family_name(kernel, lane), t.ln)] * (t.ln > 1) + [opt("UPCAST", family_name(kernel, lane), t.un)] * (t.un > 1)

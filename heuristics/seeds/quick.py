@@ -12,7 +12,7 @@ from itertools import chain, islice
 from ...ir.kernel import Kernel
 from ...opts.defaults import rows
 from ...opts.opt import Opts
-from ...opts.structure import contractions, extent, nests
+from ...opts.structure import contractions, extent, nests, stepped
 from ...targets import Target
 from ..model import estimate
 from .constants import constant_seeds
@@ -90,12 +90,12 @@ def quick_seeds(kernel: Kernel, target: Target, threads: int = 1, allowed: Set[s
 
 def _of_processor(choice: _Choice, kernel: Kernel, target: Target) -> None:
     """The first kind of guesses that has a legal one: as in `gathered.seeds`, what has a fold's seeds needs no other."""
-    folds = list(fold_seeds(kernel, target, choice.threads))
+    found = contractions(kernel)
+    folds = [] if any(stepped(kernel, c.nest) for c in found) else list(fold_seeds(kernel, target, choice.threads))
     first = next((o for w in _spread(folds) if (o := choice.trials.legal_at_once(w)) is not None), None)
     if first is not None:  # the likeliest is hardly ever worse than another, and asking about it takes as long as making it
         choice.found[first] = 0.0
         return
-    found = contractions(kernel)
     main = max(found, key=lambda c: work(c.nest)) if found else None
     if main is not None and any(extent(a) > 1 for a in main.rows):
         ask_contractions(choice.trials, choice.threads, main, choice.ask)

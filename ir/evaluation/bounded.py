@@ -1,7 +1,7 @@
 """A kernel's reference as another kernel: in float64, with a second output for each that holds the error a correct result may have.
 
 `bounded(kernel)` is what `error_bound.Errors` computes, written as a kernel, so that a device can compute the reference of a kernel that takes
-long on the host. It knows sums, maxima and arithmetic of floats (matmuls, convolutions and what follows them); for everything
+long on the host. It knows sums, maxima, arithmetic and some functions of floats (matmuls, convolutions and what follows them); for everything
 else it is None, and the host evaluates. The formulas are those of `error_bound`, whose sources it names."""
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from math import prod
 from ..body import Reduce, Store, Value
 from ..buffer import load, load_parts
 from ..dtypes import DType, float64
-from ..functions import absolute, maximum, minimum, sqrt
+from ..functions import absolute, erf, exp, expm1, maximum, minimum, sqrt, tanh
 from ..kernel import Kernel
 from ..node import Node, const, ref, walk
 from ..operators import where
-from .error_bound import SMALLEST
+from .error_bound import FUNCTION_ULP, SMALLEST
 from .reference import SLACK
 from .stores import apart, unrounded
 from .values import factors_of
@@ -41,8 +41,8 @@ def bounded(kernel: Kernel) -> Kernel | None:
     """The kernel whose output NAME is the float64 value of `kernel`'s, and NAME_error its error: a correct result, before it is rounded to the
     output's type, is within SLACK · error of the value, as `evaluate_error` says (its scale is error ÷ eps of the type's `acc`).
 
-    Inputs are those of `kernel`, in their own types and in order. None where there is no formula: folds, scans, functions
-    such as exp, masked or combining stores, integers, symbols, outputs of other types than floats."""
+    Inputs are those of `kernel`, in their own types and in order. None where there is no formula: folds, scans, other
+    functions, masked or combining stores, integers, symbols, outputs of other types than floats."""
     if kernel.symbols or not all(_covers(s) and s.buffer.dtype.is_float and s.buffer.dtype.size > 1 for s in kernel.stores):
         return None
     names = {*kernel.values, *(b.name for b in kernel.buffers)}
@@ -170,10 +170,7 @@ class _Values:
             error = where(n.src[0], _or_zero(a.error), _or_zero(b.error)) if known else None
             return BoundedNode(where(n.src[0], a.value, b.value), error)
         if len(n.src) == 1:
-            a = self.of(n.src[0])
-            if n.op not in ("neg", "abs"):
-                raise UnknownError
-            return BoundedNode(-a.value if n.op == "neg" else absolute(a.value), a.error)
+            return _unary(n.op, self.of(n.src[0]), n.src[0].dtype)
         return self._binary(n.op, self.of(n.src[0]), self.of(n.src[1]), n.dtype)
 
     def _plain(self, *roots: Node) -> None:
@@ -188,6 +185,8 @@ class _Values:
             return BoundedNode(value, None if ex is None and ey is None else maximum(_or_zero(ex), _or_zero(ey)))
         if op in ("add", "sub"):
             return _rounded(x + y if op == "add" else x - y, _total(ex, ey), of)
+        if op == "div":
+            return _quotient(a, b, of)
         if op != "mul":
             raise UnknownError
         parts = [] if ex is None else [ex * (absolute(y) + _or_zero(ey))]
@@ -205,6 +204,34 @@ class _Values:
         if to.size == 2:  # exactly half a unit in the last place, which SLACK must not multiply
             return _pair(a.value, a.error, to.eps / (2 * SLACK), SMALLEST[to.name] / SLACK)
         return _rounded(a.value, a.error, to)
+
+
+def _unary(op: str, a: BoundedNode, of: DType) -> BoundedNode:
+    """Functions whose error grows by their slope. Where `error_bound` chooses a formula by the largest error of all, this does so for each
+    element: what is above 1 has the formula for large errors."""
+    x, e = a.value, a.error
+    if op in ("neg", "abs"):
+        return BoundedNode(-x if op == "neg" else absolute(x), e)
+    if op not in ("exp", "tanh", "erf"):
+        raise UnknownError
+    v = {"exp": exp, "tanh": tanh, "erf": erf}[op](x)
+    if e is not None:
+        least = maximum(0.0, absolute(x) - SLACK * e)
+        if op == "exp":
+            e = where(e > 1.0, where(v.eq(0.0), 0.0, v * expm1(e)), (1.0 + e) * e * v)
+        elif op == "tanh":
+            e = where(e < 1.0, e * minimum(1.0, 1.0 - v * v + e), e * (1.0 - tanh(least) * tanh(least)))
+        else:
+            e = where(e < 1.0, e * minimum(1.1284, 1.1284 * exp(-x * x) + e), e * (1.1284 * exp(-(least * least))))
+    return _pair(v, e, FUNCTION_ULP * of.eps, SMALLEST.get(of.name, 0.0))
+
+
+def _quotient(a: BoundedNode, b: BoundedNode, of: DType) -> BoundedNode:
+    v, ey = a.value / b.value, b.error
+    if a.error is None and ey is None:
+        return _rounded(v, None, of)
+    e = _or_zero(a.error) if ey is None else absolute(v) * ey + _or_zero(a.error)
+    return _rounded(v, e * (1.0 / maximum(absolute(b.value) - _or_zero(ey), SMALLEST["float32"])), of)
 
 
 def _extent(axis: Node) -> int:

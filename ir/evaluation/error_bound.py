@@ -25,7 +25,7 @@ SMALLEST = {"float64": 2.0**-1074, "float32": 2.0**-149, "float16": 2.0**-25, "b
 }
 """The absolute rounding of subnormal results."""
 _COMPARE = ("lt", "le", "eq", "ne")
-_FUNCTION_ULP = 2.0
+FUNCTION_ULP = 2.0
 """Roundings that one elementary function counts as."""
 _STEPS: dict[str, Callable[[Array], Array]] = {"floor": np.floor, "round": np.rint, "trunc": np.trunc}
 
@@ -139,7 +139,7 @@ class Errors(Algebra):
                     if e.max(initial=0.0) < 1.0
                     else e * (1.1284 * np.exp(-(self._least(x, e) ** 2)))
                 )
-        return self._rounded(v, e, dtype, 1.0 if op == "sqrt" else _FUNCTION_ULP)
+        return self._rounded(v, e, dtype, 1.0 if op == "sqrt" else FUNCTION_ULP)
 
     def _least(self, x: Array, e: Array) -> Array:
         """The smallest magnitude that a computed x may have, where functions that end flat are steepest."""

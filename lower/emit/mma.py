@@ -28,8 +28,12 @@ class TensorAccumulators(Accumulators):
         self.inside = own_parts(low.sched.plans, self.plan, "c")
         self.live = ev.assignments([p for p in self.space if p not in self.inside])
         self.keys = [(s, {}) for s in self.live]
-        found = factors(n.expr, self.plan)
-        self.a, self.b = (Fragments(low, n, self.plan, x, found) for x in "ab")
+        self.operands()
+
+    def operands(self) -> None:
+        """Find the operands."""
+        found = factors(self.n.expr, self.plan)
+        self.a, self.b = (Fragments(self.low, self.n, self.plan, x, found) for x in "ab")
 
     def identity(self) -> Val:
         """A fragment of zeros."""

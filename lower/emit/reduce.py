@@ -17,6 +17,12 @@ from .fills import prepare_fills
 from .loops import through
 from .mma import TensorAccumulators
 from .partials import across_threads
+from .wgmma import WarpgroupAccumulators
+
+
+def _accumulators(low: Lowering, n: Nest) -> type[Accumulators]:
+    t = low.sched.tensors.get(n.name)
+    return Accumulators if t is None else WarpgroupAccumulators if t.row.unit > low.sched.target.warp else TensorAccumulators
 
 
 def reduce(low: Lowering, n: Nest) -> None:
@@ -39,7 +45,7 @@ def reduce(low: Lowering, n: Nest) -> None:
 
     def body() -> None:
         ev = NestEval(low, n)
-        acc = (TensorAccumulators if n.name in low.sched.tensors else Accumulators)(low, n, ev, combine)
+        acc = _accumulators(low, n)(low, n, ev, combine)
         start = [acc.identity() for _ in acc.keys]
         apart = acc.partial or bool(low.sched.shared_by(n.reduce_axes))
         if straddled and not apart:

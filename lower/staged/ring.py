@@ -17,7 +17,7 @@ from ...opts.plans import StagePlan
 from ...program.program import Val
 from ..lowering import Lowering
 from .tile import UNROLLED, room
-from .tile_copy import LoadedPiece, TileCopy
+from .tile_copy import CopySteps, LoadedPiece, TileCopy
 
 
 class TileSlots:
@@ -93,14 +93,14 @@ class Ring:
     def _begin(self) -> None:
         for c in self.beside:
             if c.steps <= UNROLLED:
-                c.begin(c.starts(0, c.steps))
+                c.begin(c.all_steps)
             else:
                 b = self.low.b
                 with b.loop(f"{c.s.buffer.name}.copy", b.const(0), b.const(c.steps)) as loop:
-                    c.begin([b.op("mul", loop.var, b.const(self.low.sched.group))], always=True)
+                    c.begin(CopySteps(1, b.op("mul", loop.var, b.const(self.low.sched.group)), any_last=True))
 
     def _load(self, more: Val | None) -> list[list[LoadedPiece]]:
-        return [c.load(c.starts(0, c.steps), more) for c in self.held]
+        return [c.load(c.all_steps, more) for c in self.held]
 
     def _store(self, loaded: Sequence[Sequence[LoadedPiece]]) -> None:
         for c, some in zip(self.held, loaded):

@@ -9,7 +9,7 @@ from ...opts import ring
 from ...opts.plans import StagePlan
 from ...program.program import Mem
 from ..lowering import Lowering
-from .tile_copy import TileCopy
+from .tile_copy import CopySteps, TileCopy
 
 UNROLLED = ring.IN_REGISTERS
 """Steps of a copy that are spelled out, all loads before the stores, so that they are under way at once."""
@@ -21,7 +21,7 @@ def fill(low: Lowering, plans: Sequence[StagePlan]) -> None:
     """Emit the copies at the current position."""
     copies = [TileCopy(low, s, room(low, s), ring.tile_width(s, low.sched)) for s in plans]
     for some in _together(low, [c for c in copies if c.steps <= UNROLLED]):
-        found = [(c, c.load(c.starts(0, c.steps))) for c in some]
+        found = [(c, c.load(c.all_steps)) for c in some]
         for c, loaded in found:
             c.store(loaded)
     for c in copies:
@@ -57,4 +57,4 @@ def _loop(low: Lowering, c: TileCopy) -> None:
     b = low.b
     with b.loop(f"{c.s.buffer.name}.copy", b.const(0), b.const(c.steps // several)) as loop:
         first = b.op("mul", loop.var, b.const(several * low.sched.group))
-        c.store(c.load([b.op("add", first, b.const(i * low.sched.group)) if i else first for i in range(several)], always=True))
+        c.store(c.load(CopySteps(several, first, any_last=True)))

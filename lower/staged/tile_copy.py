@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass, replace
 
 from ...ir import index as ix
 from ...ir.dtypes import index
-from ...ir.node import Node, const
+from ...ir.node import Node, axes_of, const
 from ...ir.node import axis as make_axis
 from ...opts import ring
 from ...opts.plans import StagePlan
@@ -31,13 +31,35 @@ class _Bound:
 
 
 @dataclass(frozen=True, slots=True)
+class TilePiece:
+    """A thread's piece of one step: the condition under which there is one (None: always), and by how much the indices and bounds of a
+    tile's copy are ahead of what is bound."""
+
+    guard: Val | None
+    source: int
+    target: int
+    bounds: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class LoadedPiece:
-    """A piece on its way: the condition under which there is one, where it goes in its slot and where that begins, and what it holds."""
+    """A piece on its way: where it goes in its slot (an index and a constant to add), where that begins, and what it holds."""
 
     guard: Val | None
     at: Val
+    offset: int
     slot: Val | None
     value: Val
+
+
+@dataclass(frozen=True, slots=True)
+class CopySteps:
+    """Steps of a copy that are spelled out: pieces from `first` (None: 0) on, each as many further as the group has threads. `any_last`:
+    any of them may be one past the tile, not just the last."""
+
+    count: int
+    first: Val | None = None
+    any_last: bool = False
 
 
 class TileCopy:
@@ -80,31 +102,28 @@ class TileCopy:
         """Registers that a thread needs to hold its pieces."""
         return self.steps * -(-self.width * self.mem.dtype.size // 4)
 
-    def starts(self, first: int, last: int) -> list[Val]:
-        """Where steps begin, in pieces."""
-        return [self.low.b.const(i * self.low.sched.group) for i in range(first, last)]
+    @property
+    def all_steps(self) -> CopySteps:
+        """The whole tile."""
+        return CopySteps(self.steps)
 
     # through registers ------------------------------------------------------------------------------------------------
-    def load(self, starts: Sequence[Val], more: Val | None = None, always: bool = False) -> list[LoadedPiece]:
-        """Load the pieces `start + thread`, where `more` holds. `always`: any of the starts may be one past the tile."""
-        out, param = [], self.low.param(self.s.buffer.name)
-        for i, start in enumerate(starts):
-            with self._piece(start, always or i == len(starts) - 1) as guard:
-                mask = self._mask(guard if more is None else more if guard is None else self.low.b.op("and", guard, more))
-                mask = None if mask is None else self.low.b.splat(mask, self.width)
-                mem = self.low.at(param, self.source, 0, self.width)
-                value = self.low.b.load(mem, self.low.scalar(self.source), self.width, mask, invariant=True)
-                out.append(LoadedPiece(guard, self.low.scalar(self.target), self._slot(), value))
+    def load(self, steps: CopySteps, more: Val | None = None) -> list[LoadedPiece]:
+        """Load this thread's pieces of some steps, where `more` holds."""
+        out, low, param = [], self.low, self.low.param(self.s.buffer.name)
+        for x in self._pieces(steps):
+            mask = self._mask(x, x.guard if more is None else more if x.guard is None else low.b.op("and", x.guard, more))
+            mask = None if mask is None else low.b.splat(mask, self.width)
+            mem = low.at(param, self.source, x.source, self.width)
+            value = low.b.load(mem, low.scalar(self.source), self.width, mask, invariant=True)
+            out.append(LoadedPiece(x.guard, low.scalar(self.target), x.target, self._slot(), value))
         return out
 
     def store(self, loaded: Sequence[LoadedPiece]) -> None:
         """Store what was loaded."""
         for x in loaded:
-            if x.guard is None:
+            with nullcontext() if x.guard is None else self.low.b.when(x.guard):
                 self._store(x)
-            else:
-                with self.low.b.when(x.guard):
-                    self._store(x)
 
     def _store(self, x: LoadedPiece) -> None:
         b, s, mem = self.low.b, self.s, self.mem
@@ -112,68 +131,86 @@ class TileCopy:
             aligned = (s.pitch % self.width == 0 or len(self.sizes) == 1) and all(
                 stride % self.width == 0 for _, _, _, stride in s.box[:-1]
             )
-            size = mem.dtype.size * (self.width if aligned else 1)
-            b.store(Mem(mem.space, mem.base, mem.dtype, 0, size), self._at(x.at, x.slot), x.value)
+            at, offset = self._at(x.at, x.offset, x.slot)
+            b.store(Mem(mem.space, mem.base, mem.dtype, offset, mem.dtype.size * (self.width if aligned else 1)), at, x.value)
             return
+        same = s.every if s.swizzle else self.width  # rows that are swizzled alike
         for i in range(self.width):
-            spot = b.op("add", x.at, b.const(i * self.stride)) if i else x.at
-            b.store(mem, self._at(spot, x.slot), b.extract(x.value, i))
+            at, offset = self._at(x.at, x.offset + i // same * same * self.stride, x.slot)
+            b.store(replace(mem, offset=offset + i % same * self.stride), at, b.extract(x.value, i))
 
     # beside the threads -----------------------------------------------------------------------------------------------
-    def begin(self, starts: Sequence[Val], always: bool = False) -> None:
-        """Begin asynchronous copies of the pieces `start + thread`; outside the buffer there are zeros."""
-        low, size = self.low, self.width * self.mem.dtype.size
-        to = Mem(self.mem.space, self.mem.base, self.mem.dtype, 0, size)
-        for i, start in enumerate(starts):
-            with self._piece(start, always or i == len(starts) - 1) as guard:
-                copy = AsyncCopy(to, low.at(low.param(self.s.buffer.name), self.source, 0, self.width), self.width)
-                args = (copy, self._at(low.scalar(self.target), self._slot()), low.scalar(self.source), self._mask(None))
-                if guard is None:
-                    low.b.copy_async(*args)
-                else:
-                    with low.b.when(guard):
-                        low.b.copy_async(*args)
+    def begin(self, steps: CopySteps) -> None:
+        """Begin asynchronous copies of this thread's pieces of some steps; outside the buffer there are zeros."""
+        low, mem, param = self.low, self.mem, self.low.param(self.s.buffer.name)
+        for x in self._pieces(steps):
+            at, offset = self._at(low.scalar(self.target), x.target, self._slot())
+            to = Mem(mem.space, mem.base, mem.dtype, offset, self.width * mem.dtype.size)
+            copy = AsyncCopy(to, low.at(param, self.source, x.source, self.width), self.width)
+            source, mask = low.scalar(self.source), self._mask(x, None)
+            with nullcontext() if x.guard is None else low.b.when(x.guard):
+                low.b.copy_async(copy, at, source, mask)
 
     # where ------------------------------------------------------------------------------------------------------------
-    @contextmanager
-    def _piece(self, start: Val, last: bool) -> Iterator[Val | None]:
-        """Inside, the coordinates of this thread's piece are bound; gives the condition under which there is one."""
-        low, b = self.low, self.low.b
-        chunk = b.op("add", low.thread, start)
-        guard = b.op("lt", chunk, b.const(self.count)) if last and self.count % low.sched.group != 0 else None
-        with ExitStack() as bound:
-            for axis, v in zip(self.axes, self._coordinates(chunk)):
-                bound.enter_context(low.scalars.bind(axis, v))
-            yield guard
+    def _pieces(self, steps: CopySteps) -> Iterator[TilePiece]:
+        """The pieces of this thread, each with its coordinates bound as far as they are not the same constant for all threads: then
+        the addresses of all steps are one index and constants."""
+        low, b, group = self.low, self.low.b, self.low.sched.group
+        number = low.thread if steps.first is None else b.op("add", low.thread, steps.first)
+        for i in range(steps.count):
+            guard = None
+            if (steps.any_last or i == steps.count - 1) and self.count % group:
+                guard = b.op("lt", b.op("add", number, b.const(i * group)) if i else number, b.const(self.count))
+            found = self._coordinates(number, i * group)
+            if not self._linear:
+                found = [(b.op("add", v, b.const(c)) if c else v, 0) for v, c in found]
+            ahead = dict(zip(self.axes, (c for _, c in found)))
+            with ExitStack() as bound:
+                for axis, (v, _) in zip(self.axes, found):
+                    bound.enter_context(low.scalars.bind(axis, v))
+                shifts = (_shift(x.index, ahead) for x in self.bounds)
+                yield TilePiece(guard, _shift(self.source, ahead), _shift(self.target, ahead), tuple(shifts))
 
-    def _coordinates(self, chunk: Val) -> list[Val]:
-        """Of a piece, by its number. Neighbours go along the buffer's last dimension; single elements that are turned go in blocks, so
-        that a warp writes some columns of some rows, which lie in different banks, and still reads whole sectors."""
-        b, rest = self.low.b, chunk
-        along, across = _BLOCK
-        if self.stride != 1 and self.width == 1 and self.sizes[1:] and not (self.sizes[-1] % along or self.sizes[-2] % across):
-            near = [b.op("imod", rest, attr=along), b.op("imod", b.op("idiv", rest, attr=along), attr=across)]
-            far = self._dealt(
-                b.op("idiv", rest, attr=along * across), [*self.sizes[:-2], self.sizes[-2] // across, self.sizes[-1] // along]
-            )
-            far[-1] = b.op("add", b.op("mul", far[-1], b.const(along)), near[0])
-            far[-2] = b.op("add", b.op("mul", far[-2], b.const(across)), near[1])
-            return far
-        return self._dealt(rest, self.sizes)
+    @property
+    def _linear(self) -> bool:
+        """Whether a step along any dimension moves all indices by a constant."""
+        every = (self.source, self.target, *(x.index for x in self.bounds))
+        return all(t in self.axes or not axes_of(t).intersection(self.axes) for n in every for t in ix.parts(n)[0])
 
-    def _dealt(self, rest: Val, sizes: Sequence[int]) -> list[Val]:
-        """Coordinates, the last varying fastest."""
-        b, out = self.low.b, list[Val]()
+    def _coordinates(self, number: Val, ahead: int) -> list[tuple[Val, int]]:
+        """Of the piece `number + ahead`, each as a value and a constant. Neighbours go along the buffer's last dimension; single elements
+        that are turned go in blocks, so that a warp writes some columns of some rows, which lie in different banks, and still reads
+        whole sectors."""
+        b, (along, across) = self.low.b, _BLOCK
+        block = along * across
+        blocked = self.stride != 1 and self.width == 1 and self.sizes[1:] and ahead % block == 0
+        if not blocked or self.sizes[-1] % along or self.sizes[-2] % across or self.low.sched.group % block:
+            return self._dealt(number, ahead, self.sizes)
+        near = b.op("imod", number, attr=along), b.op("imod", b.op("idiv", number, attr=along), attr=across)
+        sizes = [*self.sizes[:-2], self.sizes[-2] // across, self.sizes[-1] // along]
+        far = self._dealt(b.op("idiv", number, attr=block), ahead // block, sizes)
+        for d, n, first in ((-1, along, near[0]), (-2, across, near[1])):
+            far[d] = b.op("add", b.op("mul", far[d][0], b.const(n)), first), far[d][1] * n
+        return far
+
+    def _dealt(self, rest: Val, ahead: int, sizes: Sequence[int]) -> list[tuple[Val, int]]:
+        """Coordinates of the piece `rest + ahead`, the last varying fastest."""
+        b, out = self.low.b, list[tuple[Val, int]]()
         for n in reversed(sizes[1:]):
-            out.append(b.op("imod", rest, attr=n) if n > 1 else b.const(0))
-            rest = b.op("idiv", rest, attr=n) if n > 1 else rest
-        return [rest, *reversed(out)] if sizes else []
+            if n == 1:
+                out.append((b.const(0), 0))
+                continue
+            if ahead % n:
+                rest, ahead = b.op("add", rest, b.const(ahead)), 0
+            out.append((b.op("imod", rest, attr=n), 0))
+            rest, ahead = b.op("idiv", rest, attr=n), ahead // n
+        return [(rest, ahead), *reversed(out)] if sizes else []
 
-    def _mask(self, guard: Val | None) -> Val | None:
+    def _mask(self, piece: TilePiece, guard: Val | None) -> Val | None:
         low, b, mask = self.low, self.low.b, guard
         wide = any(x.each for x in self.bounds) and self.width > 1
-        for x in self.bounds:
-            v = low.scalar(x.index)
+        for x, shift in zip(self.bounds, piece.bounds, strict=True):
+            v = low.scalar(ix.add(x.index, const(shift)))
             step = ix.parts(x.index)[0].get(self.axes[-1], 0) // self.width
             if x.each and step and self.width > 1:
                 v = b.op("add", v, b.const(tuple(step * i for i in range(self.width)), index, self.width))
@@ -186,11 +223,20 @@ class TileCopy:
     def _slot(self) -> Val | None:
         return self.low.scalar(self.s.offset) if self.s.depth > 1 else None
 
-    def _at(self, at: Val, slot: Val | None) -> Val:
-        """Where an element of the tile lies."""
-        found = place(self.low.b, self.s, at)
-        return found if slot is None else self.low.b.op("add", slot, found)
+    def _at(self, at: Val, offset: int, slot: Val | None) -> tuple[Val, int]:
+        """Where the element `at + offset` of the tile lies: an index and a constant."""
+        b, s = self.low.b, self.s
+        if s.swizzle and offset % (s.pitch * s.every * s.swizzle):
+            at, offset = b.op("add", at, b.const(offset)), 0
+        found = place(b, s, at)
+        return (found if slot is None else b.op("add", slot, found)), offset
 
 
 def _holds(condition: Node) -> bool:
     return condition.op == "const" and bool(condition.arg)
+
+
+def _shift(index: Node, ahead: Mapping[Node, int]) -> int:
+    """By how much an index moves where these axes are so far ahead."""
+    terms, _ = ix.parts(index)
+    return sum(k * ahead.get(t, 0) for t, k in terms.items())

@@ -24,40 +24,13 @@ from pathlib import Path
 from typing import Any
 
 Call = Callable[[], Any]
-KERNELS = frozenset(
-    [
-        "matmul",
-        "matmul_nt",
-        "matmul_tn",
-        "matmul_mixed",
-        "matmul_bias_relu",
-        "matmul_bias_gelu",
-        "batched_matmul",
-        "matvec",
-        "sum_rows",
-        "sum_cols",
-        "sum_all",
-        "softmax",
-        "log_softmax",
-        "layernorm",
-        "layernorm_stats",
-        "rmsnorm",
-        "cross_entropy",
-        "gelu",
-        "add",
-        "transpose",
-        "conv2d",
-        "max_pool2d",
-        "argmax",
-        "cumsum",
-        "embedding",
-        "embedding_grad",
-        "attention",
-        "attention_full",
-        "attention_window",
-        "attention_grouped",
-    ]
-)
+_NAMES = """
+matmul matmul_nt matmul_tn matmul_mixed matmul_bias_relu matmul_bias_gelu batched_matmul matvec sum_rows
+sum_cols sum_all softmax log_softmax layernorm layernorm_stats rmsnorm cross_entropy gelu add transpose
+conv2d conv2d_dx conv2d_dw max_pool2d argmax cumsum embedding embedding_grad attention attention_full
+attention_window attention_grouped
+"""
+KERNELS = frozenset(_NAMES.split())
 """What has a twin in PyTorch: one call that computes the same from arrays of the same layout."""
 FLOATS = ("float32", "float16", "bfloat16", "float64")
 INTEGERS = {"matmul": ("int8",), "matmul_nt": ("int8",), "add": ("int32",), "transpose": ("int8",)}
@@ -110,6 +83,8 @@ def twin(torch: Any, kernel: str, x: dict[str, Any], s: dict[str, int]) -> Call:
         "conv2d": lambda: F.conv2d(first, x["weight"], stride=s["stride"], padding=s["pad"], groups=s["groups"]),
         "max_pool2d": lambda: F.max_pool2d(first, (s["kh"], s["kw"]), s["stride"], s["pad"]),
     }
+    if kernel in ("conv2d_dx", "conv2d_dw"):
+        return _convolution_gradient(torch, kernel, x, s)
     return calls[kernel] if kernel in calls else _table(torch, kernel, x, s)
 
 
@@ -165,6 +140,17 @@ def _attention(torch: Any, kernel: str, x: dict[str, Any], s: dict[str, int]) ->
     if kernel == "attention_grouped":
         return lambda: attend(q, k, v, is_causal=True, enable_gqa=True)
     return lambda: attend(q, k, v, is_causal=True)
+
+
+def _convolution_gradient(torch: Any, kernel: str, x: dict[str, Any], s: dict[str, int]) -> Call:
+    """One of the gradients of a convolution, by the call that autograd makes (and cuDNN does)."""
+    dy = x["dy"]
+    wants = [kernel == "conv2d_dx", kernel == "conv2d_dw", False]
+    of = x["x"] if "x" in x else dy.new_empty((s["n"], s["c"], s["h"], s["w"]))
+    weight = x["weight"] if "weight" in x else dy.new_empty((s["oc"], s["c"] // s["groups"], s["kh"], s["kw"]))
+    how = (None, [s["stride"]] * 2, [s["pad"]] * 2, [1, 1], False, [0, 0], s["groups"], wants)
+    which = wants.index(True)
+    return lambda: torch.ops.aten.convolution_backward(dy, of, weight, *how)[which]
 
 
 def _table(torch: Any, kernel: str, x: dict[str, Any], s: dict[str, int]) -> Call:

@@ -32,6 +32,8 @@ ROUNDS = 10
 _BURST_S = 0.1
 _LEAST, _MOST = 5, 200
 _SLEEP_S = 0.06
+_TOO_BUSY = 1.0
+"""Noise above which rounds say nothing."""
 _TORCH_SIDE = Path(__file__).with_name("torch_side.py")
 _HOME_SIDE = "tilewright.measure.rival.home_side"
 _TELLS = "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)"
@@ -61,7 +63,10 @@ class Versus:
         """`1.12x as fast as PyTorch 2.9.0 ±1.5 % (1.2 ms), side by side in 10 rounds; outputs differ by 2e-7`."""
         if self.ratio is None or self.noise is None or self.theirs_s is None:
             return f"PyTorch could not: {self.why}"
-        share = f"±{100 * self.noise:.1f} %" if self.noise < 0.1 else f"±{100 * self.noise:.0f} %"
+        if self.noise > _TOO_BUSY:
+            share = "(unclear: run it again when the machine has less to do)"
+        else:
+            share = f"±{100 * self.noise:.1f} %" if self.noise < 0.1 else f"±{100 * self.noise:.0f} %"
         ratio = f"{self.ratio:.2f}x"
         how = f"{ratio} as fast as" if self.significant else f"as fast as (no clear difference, {ratio})"
         what = f"{how} PyTorch {self.version} {share} ({1e3 * self.theirs_s:.4g} ms), in {self.rounds} rounds"

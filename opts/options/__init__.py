@@ -21,9 +21,10 @@ from .tc import TC
 from .tile import TILE
 from .unroll import UNROLL
 from .upcast import UPCAST
+from .warpspec import WARPSPEC
 
 for option in (
     *(TILE, MOVE, UPCAST, UNROLL, PARALLEL, LOCAL, GROUP, SPLITK),
-    *(STAGE, TC, SWIZZLE, PERSIST, PADTO, NOLOCAL, LAUNCH, NT, FETCH, OWN),
+    *(STAGE, TC, SWIZZLE, PERSIST, WARPSPEC, PADTO, NOLOCAL, LAUNCH, NT, FETCH, OWN),
 ):
     register(option)

@@ -14,7 +14,7 @@ from ...ir.buffer import load_parts
 from ...ir.dtypes import DType, index
 from ...ir.errors import OptError
 from ...ir.node import Node, axes_of
-from ...targets import instructions, tensor_rows
+from ...targets import instructions, tensor_rows, wgmma_rows
 from ...targets.instructions import Instruction
 from ...targets.tensor_rows import TensorRow
 from .. import tensor_cores, tensor_moves
@@ -28,6 +28,7 @@ from ..plans import ONCE, DotPlan, TensorPlan
 from ..registry import Doc, Option
 from ..schedule import Scheduled
 from ..structure import contractions, extent
+from .warpspec import consumers
 
 
 def act(s: ScheduleBuilder, o: Opt) -> None:
@@ -65,7 +66,7 @@ def _row(s: ScheduleBuilder, o: Opt) -> Instruction | TensorRow:
     name = str(o.fields["row"])
     known: tuple[Instruction | TensorRow, ...] = (*instructions.available(s.target), *tensor_rows.available(s.target))
     has = ", ".join(r.name for r in known) or "none"
-    row = instructions.BY_NAME.get(name) or tensor_rows.BY_NAME.get(name)
+    row = instructions.BY_NAME.get(name) or tensor_rows.BY_NAME.get(name) or wgmma_rows.find(name)
     if row is None:
         raise OptError(f"{o}: there is no instruction row {name!r} ({s.target.name} has: {has})")
     if row.flag not in s.target.features:
@@ -115,6 +116,9 @@ def _types(o: Opt, row: Instruction, c: DType, a: DType, b: DType) -> int:
 def check(s: Scheduled) -> None:
     """Raise OptError unless every matrix instruction finds its lanes and its panel, or its operands and its registers."""
     tensor_cores.check(s)
+    alone = next((t for t in s.tensors.values() if t.row.unit > s.target.warp and not consumers(s)), None)
+    if alone is not None:
+        raise OptError(f"{alone.what}: warpgroups read both operands from tiles that another one copies by TMA; add WARPSPEC")
     for d in s.dots.values():
         nest = next(n for n in s.nests if n.name == d.value)
         what = f"TC({d.value}, row={d.row.name})"

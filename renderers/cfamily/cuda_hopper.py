@@ -11,7 +11,7 @@ from typing import Any
 
 from ...ir.dtypes import DType, uint32
 from ...program.hopper import WARPGROUP, BoxLoad, BoxStore, MBar, SharedOperand, WarpgroupProduct, launch_registers
-from ...program.program import For, Instr, Phase, Program, Role, Roles, Val, statements
+from ...program.program import For, Instr, Phase, Program, Role, Roles, Val, bodies, statements
 from ...targets.target import Target
 from . import hopper_ptx as ptx
 from .cuda_tensor import TensorText
@@ -27,6 +27,9 @@ class HopperEmitter(TensorText):
         self._arrays: dict[int, str] = {}
         """The array that an accumulator is, by the value's id."""
         self._uses = uses(phase) if phase.asynchronous else Counter()
+        self._ahead = ahead(phase) if phase.asynchronous else {}
+        self._ready: dict[int, tuple[str | None, str | None]] = {}
+        """By product: the array it adds to and that of its fragment, where its fence has made them."""
         self._role = 0, phase.threads
 
     # helpers ------------------------------------------------------------------------------------------------------------
@@ -112,11 +115,23 @@ class HopperEmitter(TensorText):
         name, text = ptx.product(what)
         self.need("shared_address", ptx.ADDRESS)
         self.need(name, text)
-        d = self._arrays[acc.id] if self._ours(acc, s.result.depth) else self._array(s.result, self.of(acc))
-        left = self._fragment_words(a) if what.a is None else self._descriptor(what.a, a)
+        d, left = self._ready.get(id(s), (None, None))
+        d = d or (self._arrays[acc.id] if self._ours(acc, s.result.depth) else self._array(s.result, self.of(acc)))
+        left = left or (self._fragment_words(a) if what.a is None else self._descriptor(what.a, a))
         add = self.of(rest[0])[0] if rest else "true"
         self.line(f"{name}({d}, {left}, {self._descriptor(what.b, b)}, {add});")
         self._is(s.result, d)
+
+    def fence(self, s: Instr) -> None:
+        """Write a wgmma_fence, and before it what moves registers that the products behind it use: the assembler puts in fences of its
+        own where that comes later (C7519)."""
+        for p in self._ahead.get(id(s), ()):
+            acc, a = p.args[:2]
+            made = acc.id in self._pieces or acc.id in self._consts
+            d = self._array(p.result, self.of(acc)) if made and not self._ours(acc, p.result.depth) else None
+            fragment = isinstance(p.attr, WarpgroupProduct) and p.attr.a is None and a.id in self._pieces
+            self._ready[id(p)] = d, self._fragment_words(a) if fragment else None
+        self.line(self.call_hopper("wgmma_fence") + ";")
 
     def result(self, s: Instr) -> None:
         """Write where an accumulator may be used again."""
@@ -155,6 +170,21 @@ class HopperEmitter(TensorText):
             args = [self.in_shared(load.to, s.args[1], size), name, self.barrier_at(load.bar, s.args[0]), *cast, *first]
         self.need(f, text)
         self.line(f"{f}({', '.join(args)});")
+
+
+def ahead(phase: Phase) -> dict[int, list[Instr]]:
+    """The products that come between a wgmma_fence and the next commit in its block, by the fence's id."""
+    found: dict[int, list[Instr]] = {}
+    for block in (phase.body, *(b for s in statements(phase.body) for b in bodies(s))):
+        some: list[Instr] = []
+        for s in block.stmts:
+            if not isinstance(s, Instr) or s.op == "wgmma_commit":
+                some = []
+            elif s.op == "wgmma_fence":
+                some = found[id(s)] = []
+            elif s.op == "wgmma":
+                some.append(s)
+    return found
 
 
 def uses(phase: Phase) -> Counter[int]:
@@ -237,11 +267,9 @@ TABLE: Mapping[str, Callable[[Any, Instr], None]] = {
     "box_load": lambda e, s: e.boxed(s, s.attr),
     "box_store": lambda e, s: e.boxed(s, s.attr),
     "wgmma": lambda e, s: e.product(s, s.attr),
+    "wgmma_fence": lambda e, s: e.fence(s),
     "wgmma_result": lambda e, s: e.result(s),
     "meet": _meet,
-    **{
-        name: _plain(name)
-        for name in ("box_commit", "box_wait", "proxy_fence", "wgmma_fence", "wgmma_commit", "wgmma_wait", "cluster_barrier")
-    },
+    **{name: _plain(name) for name in ("box_commit", "box_wait", "proxy_fence", "wgmma_commit", "wgmma_wait", "cluster_barrier")},
 }
 """What writes each operation; functions `(emitter, instr)`."""

@@ -7,6 +7,7 @@ import re
 import numpy as np
 import pytest
 from cuda_build import needs_cxx, needs_nvdisasm, needs_nvrtc
+from hopper_chain import TILE, chain, reference
 from hopper_mutants import INTERPRETER_ALONE, LIMIT, MUTANTS
 from hopper_programs import Gemm, gemm, operands, worst
 from tilewright import targets
@@ -14,6 +15,7 @@ from tilewright.devices.cuda import nvrtc, sass
 from tilewright.devices.cuda.host import HostProgram
 from tilewright.interp import run
 from tilewright.ir.errors import VerifyError
+from tilewright.program.verify import verify
 from tilewright.renderers import render
 
 pytestmark = pytest.mark.slow
@@ -26,6 +28,7 @@ SHAPES = {
     "fragments": Gemm(64, 64, 192, slots=2, a_registers=True),
     "cluster": Gemm(200, 128, 192, columns=128, cluster=2, b_along="n"),
     "staged": Gemm(72, 136, 128, staged=True),
+    "copies": Gemm(128, 64, 192, consumers=2, slots=1, roles=False, copied=True),
     "tf32": Gemm(64, 64, 64, "float32"),
     "s8": Gemm(64, 64, 256, "int8"),
     "fp8": Gemm(64, 64, 256, "float8_e4m3"),
@@ -55,6 +58,28 @@ def test_it_builds_without_spills_and_products_stay_asynchronous(g: Gemm) -> Non
     (found,) = nvrtc.resources(log).values()
     assert found.spill_stores == 0 == found.stack
     assert not re.findall(r"C75\d\d", log)
+
+
+@needs_cxx
+@needs_nvrtc
+def test_a_chain_of_products_through_registers() -> None:
+    """As attention has it: the assembler needs no fence of its own (C7519) between products whose fragments were accumulators."""
+    program = chain(3)
+    verify(program)
+    rng = np.random.default_rng(0)
+    q, k, v = (rng.standard_normal(p.shape).astype(p.dtype.np) for p in program.params[:3])
+    want = np.full((TILE, TILE), np.nan, np.float32)
+    run(program, [q, k, v, want])
+    assert np.abs(want - reference(q, k, v)).max() < 1e-6 * np.abs(want).max()
+    source = render(program, TARGET)
+    _, log = nvrtc.compile(source.text, "sm_90a")
+    assert nvrtc.resources(log)["chain_p0"].spill_stores == 0 and not re.findall(r"C75\d\d", log)
+    host = HostProgram(source)
+    for reverse in (False, True):
+        got = np.full_like(want, np.nan)
+        host.run([q, k, v, got], reverse=reverse)
+        assert (got.view(np.uint32) == want.view(np.uint32)).all()
+    host.close()
 
 
 @needs_nvrtc

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hopper_mutants import ACROSS, CLUSTER, FRAGMENTS, LIMIT, MUTANTS, PLAIN, STAGED, TOGETHER, checked
+from hopper_mutants import ACROSS, CLUSTER, COPIED, FRAGMENTS, LIMIT, MUTANTS, PLAIN, STAGED, TOGETHER, checked
 from hopper_programs import Gemm, gemm, operands, worst
 from tilewright.interp import run
 from tilewright.ir.evaluation import twin
@@ -22,6 +22,7 @@ RIGHT = {
     "fragments": FRAGMENTS,
     "together": TOGETHER,
     "two consumers": Gemm(128, 64, 192, consumers=2, slots=2),
+    "copies": COPIED,
     "f16": Gemm(64, 64, 128, "float16"),
     "tf32": Gemm(64, 64, 64, "float32"),
     "s8": Gemm(64, 64, 256, "int8"),

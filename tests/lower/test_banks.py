@@ -85,6 +85,16 @@ def test_turned_panels_that_are_swizzled_do_not_conflict(dtype: str, block: int,
     assert set(tiled(dtype, block, depth, swizzle=8).values()) == {1}
 
 
+def test_matrices_of_short_rows_do_not_conflict() -> None:
+    kernel = kernels.make("matmul", {"m": 64, "n": 64, "k": 64}, "bfloat16")
+    cuts = [opt("LOCAL", "m", 2), opt("LOCAL", "n", 2), opt("UPCAST", "m", 32), opt("UPCAST", "n", 32), opt("TILE", "k", 32)]
+    row = opt("TC", "acc", m="m", n="n", k="k", row="mma.m16n8k16.bf16")
+    stages = [opt("STAGE", x, at="k", order="row", depth=2, swizzle=w) for x, w in (("a", 4), ("b", 8))]
+    p = lower(apply(kernel, [row, *cuts, *stages], targets.named("sm_80")))
+    assert {u.instr.op for u in bank_uses(p)} == {"ldmatrix", "ldmatrix_t", "copy_async"}
+    assert worst(p) == 1
+
+
 def test_padding_alone_leaves_conflicts() -> None:
     assert tiled("float32", 32, 1, pad=4)["store"] == 4
     assert tiled("float32", 32, 2, pad=4)["copy_async"] == 1, "single elements are dealt in blocks"

@@ -7,13 +7,14 @@ import os
 import random
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from checks import check_floats, check_twin
 from random_schedules import shortest
 from tensor_kernels import SUMS, Sum, draw
 from tilewright import kernels, targets
-from tilewright.ir import OptError
+from tilewright.ir import OptError, sym
 from tilewright.lower import lower
 from tilewright.opts import apply, parse
 from tilewright.opts.schedule_text import schedule_text
@@ -48,6 +49,7 @@ def test_random_schedules_compute_what_the_kernel_says(of: Sum, request: pytest.
             pytest.fail(f"{case}\n  {said(case)}")
 
 
+@pytest.mark.slow
 def test_the_cases_have_what_tensor_cores_have() -> None:
     """Both ways of reading rows of shared memory, plain loads, masks past the end of k, several warps, and all kinds of staged tiles."""
     seen: Counter[str] = Counter()
@@ -91,3 +93,15 @@ def test_a_row_of_ldmatrix_goes_to_other_threads_than_the_one_that_names_it() ->
     instruction = ["TC", "acc", {"k": "k", "m": "n", "n": "m", "row": "mma.m16n8k16.bf16"}]
     opts = parse([instruction, ["UNROLL", "k", 2], ["STAGE", "a", {"at": "n", "order": "row", "pad": 8}]])
     check_twin(of.make(16, 8, 21), opts, targets.named("sm_90a"))
+
+
+@pytest.mark.many
+@pytest.mark.parametrize("size", ["m", "n", "k"])
+def test_sizes_may_be_symbols(size: str) -> None:
+    shape: dict[str, Any] = {"m": 40, "n": 24, "k": 64}
+    kernel = kernels.make("matmul", shape | {size: sym(size, 1, 90)}, "bfloat16")
+    for opts in (
+        [BF16],
+        [BF16, ["UPCAST", "m", 32], ["LOCAL", "n", 2], *BLOCK[:1], *(["STAGE", x, {"at": "k", "order": "row"}] for x in "ab")],
+    ):
+        check_twin(kernel, parse(opts), targets.named("sm_90a"), {size: 37})

@@ -19,7 +19,7 @@ from tilewright.opts.schedule_text import schedule_text
 from tilewright.program.text import show
 
 BF16, F16, TF32, S8 = "mma.m16n8k16.bf16", "mma.m16n8k16.f16", "mma.m16n8k8.tf32", "mma.m16n8k32.s8"
-LARGE = {"m": 256, "n": 256, "k": 256}
+LARGE = {"m": 256, "n": 256, "k": 512}
 
 
 def tc(row: str = BF16, m: str = "m", n: str = "n", k: str = "k", on: str = "acc") -> list[Any]:
@@ -39,7 +39,7 @@ def test_the_instruction_is_the_innermost_part_of_its_axes() -> None:
         "m": ("grid", 2, 128), "m.w": ("thread", 2, 64), "m.v": ("upcast", 4, 16), "m.c": ("upcast", 2, 8), "m.l": ("thread", 8, 1),
     }  # fmt: skip
     assert n == {"n": ("grid", 8, 32), "n.v": ("upcast", 4, 8), "n.l": ("thread", 4, 2), "n.u": ("upcast", 2, 1)}
-    assert k == {"k": ("serial", 4, 64), "k.t": ("serial", 4, 16), "k.d": ("dot", 16, 1)}
+    assert k == {"k": ("serial", 8, 64), "k.t": ("serial", 4, 16), "k.d": ("dot", 16, 1)}
     assert [(t.var.arg.name, t.count, t.stride) for t in s.threads] == [("n.l", 4, 1), ("m.l", 8, 4), ("m.w", 2, 32)]
     assert s.group == 64
 
@@ -72,6 +72,7 @@ def test_options_commute() -> None:
         ([tc(), ["UPCAST", "m", 24]], "must be a multiple of the instruction's 16"),
         ([["UPCAST", "n", 4], tc()], "must be a multiple of the instruction's 8"),
         ([tc(), ["UPCAST", "m", 128], ["UPCAST", "n", 64]], "a thread would hold 256 accumulators, and at most 128 fit"),
+        ([tc(), ["UPCAST", "m", 64], ["UPCAST", "n", 64], ["UNROLL", "k", 32]], "1024 instructions would be spelled out"),
         ([tc(), ["UPCAST", "k", 2]], "spell its steps out with UNROLL"),
         ([tc(), ["GROUP", "k", 2]], "a unit of threads sums over it together"),
         ([["GROUP", "k", 2], tc()], "a unit of threads sums over it together"),

@@ -102,7 +102,7 @@ typedef struct Work {
     Address fill;
     size_t nbytes;
     int byte;
-    unsigned groups, threads, shared;
+    unsigned groups, threads, shared, cluster;
     uint64_t words[];
 } Work;
 static Work *first, *last;
@@ -119,10 +119,11 @@ static void finish(Work *w) {
     if (w->event) {
         w->event->seconds = seconds();
     } else if (w->kernel && !sticky) {
-        char *memory = NULL;
-        if (w->shared && posix_memalign((void **)&memory, 1024, w->shared)) abort();
-        const char *message = w->kernel(w->groups, w->threads, &memory, 1, w->shared, w->words, 0);
-        free(memory);
+        char *memory[8] = {NULL};
+        for (unsigned i = 0; w->shared && i < w->cluster; i++)
+            if (posix_memalign((void **)&memory[i], 1024, w->shared)) abort();
+        const char *message = w->kernel(w->groups, w->threads, memory, w->cluster, w->shared, w->words, 0);
+        for (unsigned i = 0; i < 8; i++) free(memory[i]);
         if (message) note("fault: %s", message), sticky = strstr(message, "that traps") ? 715 : ILLEGAL_ADDRESS;
     } else if (!sticky) {
         memset((void *)w->fill, w->byte, w->nbytes);
@@ -228,7 +229,8 @@ Result cuCtxSynchronize(void) {
 }
 
 // modules and launches ---------------------------------------------------------------------------------------------------
-typedef struct Function { Launcher *launch; unsigned words; int shared; char name[120]; } Function;
+enum { PARAMETERS = 64 };
+typedef struct Function { Launcher *launch; unsigned parameters, cluster, bytes, sizes[PARAMETERS]; int shared; char name[120]; } Function;
 
 Result cuModuleLoadData(void **module, const void *image) {
     IN_CONTEXT("cuModuleLoadData");
@@ -254,11 +256,12 @@ Result cuModuleGetFunction(Function **found, void *module, const char *name) {
     char symbol[160];
     snprintf(symbol, sizeof symbol, "tilewright_launch_%s", name);
     Launcher *launch = (Launcher *)dlsym(module, symbol);
-    snprintf(symbol, sizeof symbol, "stub_words_%s", name);
-    unsigned (*words)(void) = (unsigned (*)(void))dlsym(module, symbol);
-    if (!launch || !words) return NOT_FOUND;
+    snprintf(symbol, sizeof symbol, "stub_about_%s", name);
+    unsigned (*about)(unsigned *, unsigned *) = (unsigned (*)(unsigned *, unsigned *))dlsym(module, symbol);
+    if (!launch || !about) return NOT_FOUND;
     Function *f = calloc(1, sizeof *f);  // a few per test: never freed
-    f->launch = launch, f->words = words(), f->shared = 48 << 10;
+    f->launch = launch, f->parameters = about(f->sizes, &f->cluster), f->shared = 48 << 10;
+    for (unsigned i = 0; i < f->parameters; i++) f->bytes += f->sizes[i];
     strncpy(f->name, name, sizeof f->name - 1);
     return *found = f, OK;
 }
@@ -277,14 +280,13 @@ Result cuFuncSetAttribute(Function *f, int which, int value) {
 Result cuLaunchKernel(Function *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, void *stream, void **params, void **extra) {
     IN_CONTEXT("cuLaunchKernel");
     if (gy != 1 || gz != 1 || by != 1 || bz != 1 || stream || !gx || !bx || bx > 1024 || (int)shared > f->shared) return INVALID_VALUE;
-    Work *w = new_work(f->words);
-    for (unsigned i = 0; i < f->words; i++) {
-        if (params) memcpy(&w->words[i], params[i], 8);
-        else memcpy(&w->words[i], (char *)extra[1] + 8 * i, 8);  // CU_LAUNCH_PARAM_BUFFER_POINTER, the buffer, …_SIZE, its size
-    }
-    if (!params && *(size_t *)extra[3] != 8ul * f->words) return INVALID_VALUE;
-    w->kernel = f->launch, w->groups = gx, w->threads = bx, w->shared = shared;
-    note("cuLaunchKernel %s %u x %u, %u bytes, %u words by %s", f->name, gx, bx, shared, f->words, params ? "params" : "extra");
+    if (gx % f->cluster || (!params && *(size_t *)extra[3] != f->bytes)) return INVALID_VALUE;
+    Work *w = new_work(f->bytes / 8);
+    char *to = (char *)w->words;
+    for (unsigned i = 0; params && i < f->parameters; to += f->sizes[i++]) memcpy(to, params[i], f->sizes[i]);
+    if (!params) memcpy(to, extra[1], f->bytes);  // CU_LAUNCH_PARAM_BUFFER_POINTER, the buffer, …_SIZE, its size
+    w->kernel = f->launch, w->groups = gx, w->threads = bx, w->shared = shared, w->cluster = f->cluster;
+    note("cuLaunchKernel %s %u x %u, %u bytes, %u words by %s", f->name, gx, bx, shared, f->bytes / 8, params ? "params" : "extra");
     return push(w), OK;
 }
 Result cuFuncSetBlockShape(Function *f, int x, int y, int z) { (void)f, (void)x, (void)y, (void)z; return note("cuFuncSetBlockShape, which is deprecated"), OK; }
@@ -383,16 +385,21 @@ Result cuEventQuery(Event *event) { (void)event; return pending ? 600 : sticky; 
 Result cuEventElapsedTime(float *milliseconds, Event *a, Event *b) { IN_CONTEXT("cuEventElapsedTime"); return *milliseconds = 1e3 * (b->seconds - a->seconds), OK; }
 Result cuEventElapsedTime_v2(float *milliseconds, Event *a, Event *b) { return cuEventElapsedTime(milliseconds, a, b); }
 
-// tensor maps: what was asked for lies in the map as it came, for tests to read
+// Tensor maps have the form that devices/cuda/host_hopper.hpp reads.
 Result cuTensorMapEncodeTiled(uint64_t *map, int type, unsigned rank, void *address, const uint64_t *extents, const uint64_t *pitches, const uint32_t *box, const uint32_t *steps,
                               int interleave, int swizzle, int promotion, int fill) {
     BEGIN("cuTensorMapEncodeTiled");
     if ((uintptr_t)map % 64 || (uintptr_t)address % 16 || rank < 1 || rank > 5) return INVALID_VALUE;
     for (unsigned i = 0; i < rank; i++)
         if (!box[i] || box[i] > 256 || !extents[i] || steps[i] != 1 || (i + 1 < rank && pitches[i] % 16)) return INVALID_VALUE;
+    static const uint8_t SIZES[] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4};
+    if (type < 0 || type > 12 || interleave || swizzle < 0 || swizzle > 3 || promotion < 0 || promotion > 3 || fill) return INVALID_VALUE;
+    struct Map { uint64_t base, dims[5], pitches[4]; uint16_t box[5]; uint8_t rank, size, swizzle, unused; } *m = (struct Map *)map;
     memset(map, 0, 128);
-    map[0] = (uintptr_t)address, map[1] = (uint64_t)rank << 32 | type, map[2] = (uint64_t)swizzle << 32 | fill, map[3] = (uint64_t)interleave << 32 | promotion;
-    for (unsigned i = 0; i < rank; i++) map[4 + i] = extents[i], map[10 + i] = box[i];
+    m->base = (uintptr_t)address, m->rank = rank, m->size = SIZES[type], m->swizzle = swizzle ? 16 << swizzle : 0;
+    for (unsigned i = 0; i < 5; i++) m->dims[i] = i < rank ? extents[i] : 1, m->box[i] = i < rank ? box[i] : 1;
+    for (unsigned i = 0; i + 1 < rank; i++) m->pitches[i] = pitches[i];
+    note("cuTensorMapEncodeTiled of rank %u, elements of %u bytes, swizzle %u", rank, m->size, m->swizzle);
     return OK;
 }
 

@@ -1,0 +1,100 @@
+"""Operands that one warpgroup copies by TMA into slots, and others multiply (WARPSPEC): mbarriers tell which slots are full, and which empty.
+
+The producer waits until slot i % d is empty, announces the bytes of all boxes of iteration i at the slot's `full` barrier, and has them
+copied. A consumer waits for `full`, multiplies, and one thread of each of its warpgroups arrives at `empty` when the products are done.
+Iterations are counted through all work items of a group, so that slots and parities go on where the last item left them. (As in CUTLASS'
+warp-specialised kernels and DeepGEMM.)"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from ...ir.node import Node
+from ...opts.axis_plan import Part
+from ...opts.boxes import ALIGN, ROW, BoxPlan
+from ...opts.plans import StagePlan
+from ...opts.strides import dense
+from ...program import hopper_calls as hc
+from ...program.hopper import BoxLoad, MBar, SharedOperand
+from ...program.maps import TensorMap
+from ...program.program import Mem, Val
+from ..box_room import DONE, BoxRoom
+from ..lowering import Lowering
+
+WARPGROUP = 128
+
+
+def tensor_map(plan: BoxPlan, param: int) -> TensorMap:
+    """The map of an operand that is a parameter's."""
+    shape = plan.stage.buffer.shape
+    return TensorMap(param, plan.dtype, tuple(reversed(shape)), tuple(reversed(dense(shape)[:-1])), tuple(reversed(plan.box)), ROW)
+
+
+def operand(plan: BoxPlan, base: int) -> SharedOperand:
+    """An operand whose first slot begins at byte `base`, as products read it."""
+    return SharedOperand(base, plan.dtype, ALIGN, plan.rows * ROW if plan.across else 16, plan.across)
+
+
+def make_room(low: Lowering, boxes: Mapping[str, BoxPlan], consumers: int) -> BoxRoom:
+    """Take shared memory for every slot and barrier, and give each operand a map."""
+    shared, maps = low.storage.shared, {}
+    depth = next(iter(boxes.values())).stage.depth
+    for name, plan in boxes.items():
+        base = shared.exactly(depth * plan.bytes, ALIGN)
+        low.storage.panels[name] = Mem("shared", base, plan.dtype, align=ALIGN)
+        maps[name] = low.add_map(tensor_map(plan, low.ctx.params[name]))
+    bars = [shared.exactly(8 * depth, 8) for _ in range(2)]
+    return BoxRoom(boxes, maps, MBar(bars[0], depth, 1), MBar(bars[1], depth, consumers))
+
+
+class BoxSlots:
+    """Which slot an iteration uses, and the parity of its phase: `done` iterations went before the loop's first."""
+
+    def __init__(self, low: Lowering, room: BoxRoom, bounds: tuple[Node, Node], done: Val) -> None:
+        self.low, self.room, self.first, self.done = low, room, low.scalar(bounds[0]), done
+
+    def at(self, var: Val) -> tuple[Val, Val]:
+        """(slot, parity) of the iteration with this loop variable."""
+        b = self.low.b
+        count = b.op("add", b.op("sub", var, self.first), self.done)
+        return b.op("imod", count, attr=self.room.depth), b.op("imod", b.op("idiv", count, attr=self.room.depth), attr=2)
+
+
+class Consumed:
+    """The consumers' side of a loop; stands for `ring.Ring` there."""
+
+    def __init__(self, low: Lowering, part: Part, bounds: tuple[Node, Node], plans: Sequence[StagePlan]) -> None:
+        assert low.boxes is not None
+        self.low, self.plan, self.room = low, plans[0], low.boxes
+        self.slots = BoxSlots(low, low.boxes, bounds, low.scalars.bound[DONE])
+
+    @contextmanager
+    def iteration(self, var: Val) -> Iterator[None]:
+        """Inside an iteration of the loop: its slot is full, and given back afterwards."""
+        low, b = self.low, self.low.b
+        slot, parity = self.slots.at(var)
+        hc.wait(b, self.room.full, slot, parity)
+        with low.scalars.bind(self.plan.slot, slot):
+            yield
+        with b.when(b.op("eq", b.op("imod", low.thread, attr=WARPGROUP), b.const(0))):
+            hc.arrive(b, self.room.empty, slot)
+
+
+def produce(low: Lowering, part: Part, bounds: tuple[Node, Node]) -> None:
+    """The producer's loop, which one thread runs."""
+    assert low.boxes is not None
+    b, room = low.b, low.boxes
+    slots = BoxSlots(low, room, bounds, low.scalars.bound[DONE])
+    total = sum(p.bytes for p in room.boxes.values())
+    with b.loop(part.name, low.scalar(bounds[0]), low.scalar(bounds[1])) as loop, low.scalars.bind(part.var, loop.var):
+        slot, parity = slots.at(loop.var)
+        hc.wait(b, room.empty, slot, b.op("sub", b.const(1), parity))
+        hc.expect(b, room.full, slot, b.const(total))
+        for name, plan in room.boxes.items():
+            to = BoxLoad(room.maps[name], low.storage.panels[name].base, room.full)
+            size = plan.elements
+            first = b.op("mul", slot, b.const(len(plan.starts) * size))
+            for i, start in enumerate(plan.starts):
+                at = b.op("add", first, b.const(i * size)) if i else first
+                hc.load(b, to, slot, at, [low.scalar(n) for n in reversed(start)])

@@ -1,0 +1,131 @@
+"""Products of warpgroups beside a producer: lowered to roles, TMA and wgmma; the interpreter's bits as C++, and right; what is refused."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from checks import check_floats, check_twin
+from cuda_build import needs_cxx, needs_nvrtc
+from cuda_text import check_cuda, sources
+from tilewright import kernels, targets
+from tilewright.devices.cuda import nvrtc
+from tilewright.heuristics import seeds
+from tilewright.ir import OptError
+from tilewright.ir.kernel import Kernel
+from tilewright.opts import Opts, apply, parse
+from tilewright.program.program import Roles, statements
+
+SM90 = targets.named("sm_90a")
+STEP = {"bf16": 16, "f16": 16, "s8": 32}
+
+
+def options(
+    consumers: int = 1,
+    rows: int = 64,
+    columns: int = 64,
+    deep: int = 64,
+    slots: int = 2,
+    suffix: str = "bf16",
+    names: str = "ab",
+    more: Any = (),
+) -> Opts:
+    """A group of so many warpgroups of 64 rows, each with `columns` columns."""
+    step = STEP[suffix]
+    return parse(
+        json.dumps(
+            [
+                ["TC", "acc", {"m": "m", "n": "n", "k": "k", "row": f"wgmma.m64n{columns}k{step}.{suffix}"}],
+                *([["LOCAL", "m", consumers]] if consumers > 1 else []),
+                ["UPCAST", "m", rows],
+                ["UPCAST", "n", columns],
+                ["TILE", "k", deep],
+                ["UNROLL", "k", deep // step],
+                *(["STAGE", x, {"at": "k", "order": "row", "depth": slots}] for x in names),
+                ["WARPSPEC", "grid", consumers],
+                *more,
+            ]
+        )
+    )
+
+
+def matmul(name: str = "matmul", dtype: str = "bfloat16", **shape: int) -> Kernel:
+    return kernels.make(name, shape, dtype)
+
+
+CASES = {
+    "n consecutive": (matmul(m=64, n=64, k=128), options()),
+    "k consecutive, 40 columns": (matmul("matmul_nt", m=64, n=40, k=128), options(columns=40, slots=3)),
+    "m consecutive": (matmul("matmul_tn", m=64, n=64, k=128), options()),
+    "two consumers, ragged": (matmul(m=136, n=72, k=328), options(2, slots=3)),
+    "epilogue": (matmul("matmul_bias_gelu", "float16", m=64, n=64, k=128), options(suffix="f16")),
+    "batch": (matmul("batched_matmul", b=2, m=64, n=64, k=128), options(names="xy")),
+    "chunks": (matmul(m=64, n=64, k=512), options(more=[["SPLITK", "k", 2]])),
+    "128 rows each": (matmul(m=128, n=64, k=128), options(rows=128, slots=4)),
+}
+
+
+@pytest.mark.slow
+@needs_cxx
+@pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
+def test_it_is_right_and_the_text_gives_the_interpreters_bits(case: tuple[Kernel, Opts]) -> None:
+    kernel, opts = case
+    check_twin(kernel, opts, SM90)
+    check_floats(kernel, opts, SM90)
+    check_cuda(kernel, opts, SM90)
+
+
+@pytest.mark.slow
+@needs_cxx
+def test_slots_go_on_from_item_to_item() -> None:
+    """Three blocks of k in two slots: the second item of a group begins in the middle of a round."""
+    kernel, opts = matmul(m=256, n=128, k=192), options(more=[["PERSIST", "grid", 1], ["SWIZZLE", "grid", 2]])
+    small = replace(SM90, cores=3)
+    check_twin(kernel, opts, small)
+    check_cuda(kernel, opts, small)
+
+
+@needs_nvrtc
+@pytest.mark.parametrize(("consumers", "columns"), [(1, 256), (2, 256), (2, 128), (3, 64)])
+def test_large_tiles_keep_their_accumulators_in_registers(consumers: int, columns: int) -> None:
+    kernel = matmul(m=64 * consumers * 8, n=1024, k=1024)
+    ((program, source),) = sources(kernel, [options(consumers, columns=columns, slots=4)], SM90)
+    assert sum(isinstance(s, Roles) for s in statements(program.phases[0].body)) == 1
+    assert program.phases[0].threads == 128 * (consumers + 1) and len(program.maps) == 2
+    _, log = nvrtc.compile(source.text, "sm_90a")
+    (found,) = nvrtc.resources(log).values()
+    assert found.spill_stores == 0 and "C7508" not in log and "C7510" not in log
+
+
+REFUSED = [
+    (matmul(m=64, n=64, k=128), [["WARPSPEC", "grid", 1]], "the schedule has 1"),
+    (matmul(m=64, n=64, k=128), [["WARPSPEC", "grid", 9]], "one WARPSPEC, of 1, 2, 3 warpgroups"),
+    (matmul(m=64, n=64, k=260), None, "its elements are not in pieces|TMA cannot address a"),
+    (matmul(m=64, n=64, k=128), {"slots": 1}, "with depth=2 or more"),
+    (matmul(m=64, n=64, k=128), {"deep": 32}, "rows of 128 bytes"),
+    (matmul(m=64, n=96, k=128), {"columns": 96}, "a multiple of 64 of n"),
+]
+
+
+@pytest.mark.parametrize(("kernel", "given", "why"), REFUSED, ids=range(len(REFUSED)))
+def test_what_is_refused(kernel: Kernel, given: Any, why: str) -> None:
+    opts = parse(json.dumps(given)) if isinstance(given, list) else options(**(given or {}))
+    with pytest.raises(OptError, match=why):
+        apply(kernel, opts, SM90)
+
+
+def test_cards_without_it_say_so() -> None:
+    with pytest.raises(OptError, match="sm_80 cannot execute wgmma"):
+        apply(matmul(m=64, n=64, k=128), options(), targets.named("sm_80"))
+    with pytest.raises(OptError, match="sm_80 has no TMA and no wgmma"):
+        apply(matmul(m=64, n=64, k=128), parse('[["WARPSPEC", "grid", 1]]'), targets.named("sm_80"))
+
+
+def test_seeds_for_hopper_are_warpgroups_where_the_output_is_large() -> None:
+    """Two warpgroups of 64 × 256 beside a producer, a group a multiprocessor (DeepGEMM's and CUTLASS's choice)."""
+    first = seeds(matmul(m=8192, n=8192, k=8192), SM90)[0]
+    assert [(o.op, o.amount) for o in first if o.op in ("WARPSPEC", "PERSIST", "LOCAL")] == [("LOCAL", 2), ("WARPSPEC", 2), ("PERSIST", 1)]
+    assert "wgmma.m64n256k16.bf16" in str(first)
+    assert "wgmma" not in str(seeds(matmul(m=8192, n=8192, k=8192), targets.named("sm_80")))
