@@ -35,8 +35,8 @@ class Gpu:
     """Seconds to launch a phase."""
     entry: float = 300.0
     """Cycles from a group's end to the next one's first load: it is started, and computes its addresses."""
-    exp: float = 23.0
-    """Instructions of an exponential function."""
+    exp: float = 11.0
+    """Instructions of an exponential function, by the GPU's own power of two."""
     log: float = 24.0
     """The same of a logarithm."""
     tanh: float = 30.0

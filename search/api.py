@@ -182,7 +182,8 @@ def _tune(
     # first, so that its processes start while the rest is prepared
     with _measurer(task, budget, seed, bool(kept)) as measurer:
         cache.ensure_writable()
-        space = Space(OptEngine(task.kernel, task.device.target, task.threads, task.device.limits(), task.effects), task.effects)
+        engine = OptEngine(task.kernel, task.device.target, task.threads, task.device.limits(), task.effects)
+        space = Space(engine, task.effects)
         recorder = _recorder(task, cache, space, job)
         earlier = None if plan is None or plan.row is None else Effort.of(plan.row)
         starts = _starts(task, space, cache, recorder.loose, job, seeds)

@@ -9,6 +9,7 @@ from math import prod
 from ...ir import index as ix
 from ...ir.buffer import Buffer, load_parts
 from ...ir.node import Node, axes_of
+from ...opts.axis_plan import Part
 from ...opts.nests import Nest
 from ...opts.plans import StagePlan
 from ...opts.schedule import Scheduled
@@ -69,10 +70,15 @@ def _access(
     return ThreadAccess(buffer, indices, axes, terms, plan, stored, masked, width, copies, loop_trips(s, nest, axes), _depth(indices))
 
 
+def varies(s: Scheduled, p: Part, axes: Set[Node]) -> bool:
+    """Whether what varies with `axes` does with a loop; the loop over a fold's tiles moves every site of its axis."""
+    return p.axis in axes or (p.kind == "fold" and any(s.plans[a].fold is not None for a in axes if a in s.plans))
+
+
 def loop_trips(s: Scheduled, nest: Nest, axes: Set[Node]) -> float:
     """How often a thread comes to what varies with `axes`: what does not vary with a loop is computed outside of it."""
     loops = [p for p in s.loops(nest) if p.kind != "grid"]
-    last = max((i for i, p in enumerate(loops) if p.axis in axes or p.kind == "fold"), default=-1)
+    last = max((i for i, p in enumerate(loops) if varies(s, p, axes)), default=-1)
     return float(prod(max(1, p.trips) for p in loops[: last + 1]))
 
 

@@ -3,7 +3,7 @@ memory behind the first cache), or of the group in shared memory. Where lowering
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
@@ -16,11 +16,12 @@ from ...opts.schedule import Scheduled
 @dataclass(frozen=True, slots=True)
 class KeptArray:
     """One array: `shared` bytes for the group, or `private` bytes for each thread; `accesses`: how many of its elements
-    a thread reads and writes in its life."""
+    a thread reads and writes in its life; `registers`: those of a small one whose places are all known."""
 
     shared: float
     private: float
     accesses: float
+    registers: float = 0.0
 
 
 @lru_cache
@@ -46,17 +47,20 @@ def _kept(s: Scheduled, maker: Nest, what: tuple[str, tuple[Node, ...]], readers
     inside = [p for a in axes for p in s.parts(a) if p.name not in opened and (p.kind != "thread")]
     elements = prod(max(1, p.trips) for p in inside)
     size = maker.expr.dtype.size
-    written = _visits(s, maker)
+    written = _visits(s, maker, frozenset(maker.reduce_axes))
     read = sum(_visits(s, n) for n, _ in readers)
     threads = prod(s.plans[a].threads for a in axes)
     if threads > 1 and not _own(s, axes, readers):
         return KeptArray(size * elements * threads, 0.0, written + read)
+    if all(p.register for p in inside):  # every index is known, so a compiler keeps the elements in registers
+        return KeptArray(0.0, 0.0, 0.0, elements)
     return KeptArray(0.0, size * elements, written + read)
 
 
-def _visits(s: Scheduled, n: Nest) -> float:
-    """How many points of its spatial axes and reduction a thread goes through."""
-    return float(prod(max(1, p.trips) for p in (*s.loops(n), *s.registers(n)) if p.kind != "grid"))
+def _visits(s: Scheduled, n: Nest, without: Set[Node] = frozenset()) -> float:
+    """How many points of its axes a thread goes through, but for some."""
+    parts = [p for p in (*s.loops(n), *s.registers(n)) if p.kind != "grid" and p.axis not in without]
+    return float(prod(max(1, p.trips) for p in parts))
 
 
 def _own(s: Scheduled, axes: tuple[Node, ...], readers: list[tuple[Nest, tuple[Node, ...]]]) -> bool:

@@ -24,7 +24,8 @@ def thread_registers(s: Scheduled, chip: Chip) -> float:
     for n in s.nests:
         waiting = sum(w for name, w in kept.items() if name not in n.made)
         most = max(most, _live(s, n, chip) + waiting + _ahead(s, n, chip))
-    return g.base_registers + g.address_registers * len(s.kernel.buffers) + most
+    small = sum(k.registers for k in kept_arrays(s).values())
+    return g.base_registers + g.address_registers * len(s.kernel.buffers) + most + small
 
 
 def _words(s: Scheduled, n: Nest, chip: Chip) -> float:

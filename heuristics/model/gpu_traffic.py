@@ -12,7 +12,7 @@ from ...ir.node import Node, axes_of
 from ...opts.axis_plan import Part
 from ...opts.nests import Nest
 from ...opts.schedule import Scheduled
-from .gpu_access import ThreadAccess, warp_sectors
+from .gpu_access import ThreadAccess, varies, warp_sectors
 from .gpu_chip import Chip
 
 
@@ -42,7 +42,7 @@ def direct(s: Scheduled, nest: Nest, a: ThreadAccess, chip: Chip, room: float) -
         for depth in range(len(loops) + 1):
             each = footprint(s, a.buffer, a.indices, [*loops[depth:], *inside], g.sector)
             if each <= room:
-                taken = min(asked, each * prod(max(1, p.trips) for p in loops[:depth] if p.axis in a.axes or p.kind == "fold"))
+                taken = min(asked, each * prod(max(1, p.trips) for p in loops[:depth] if varies(s, p, a.axes)))
                 break
     return GroupFetch(a.buffer, max(taken, min(unique, asked)), min(unique, asked), grid_of(s, a.indices), a.stored)
 

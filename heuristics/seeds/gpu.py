@@ -26,6 +26,7 @@ from .gpu_folds import folds
 from .gpu_hopper import hopper_seeds
 from .gpu_rows import columns, rows, transposed
 from .gpu_tensor import tensor_seeds
+from .gpu_tensor_folds import tensor_folds
 from .legal import Trials
 
 LONG = 1700
@@ -36,6 +37,8 @@ REGISTERS = 224
 """Registers above which a thread's are likely to be spilled."""
 SAFE = 0.75
 """The share of a multiprocessor's registers that a group may be expected to take: estimates are about that good."""
+ALIKE = 2
+"""Seeds of one tile that come before those of others."""
 FEW = 12
 """Schedules without matrix instructions that are tried where there are some with them."""
 LEAST_WARP = 31 << 10
@@ -55,7 +58,20 @@ def gpu_candidates(trials: Trials, allowed: Set[str] = EXACT) -> list[Opts]:
         s = trials.apply(opts)
         if s.hash not in ranked and s.effects <= allowed and buildable(s):
             ranked[s.hash] = (estimate_gpu(s), str(opts), opts)
-    return [opts for _, _, opts in sorted(ranked.values())]
+    return _varied([opts for _, _, opts in sorted(ranked.values())])
+
+
+def _varied(found: list[Opts]) -> list[Opts]:
+    """The same in another order: what differs in its rings and blocks alone from ALIKE better ones comes after all
+    others, so that the first few are not one tile over and over."""
+    counts: dict[Opts, int] = {}
+    first: list[Opts] = []
+    later: list[Opts] = []
+    for opts in found:
+        kind = tuple(o for o in opts if o.op in ("TC", "LOCAL", "GROUP", "UPCAST", "SPLITK"))
+        counts[kind] = counts.get(kind, 0) + 1
+        (first if counts[kind] <= ALIKE else later).append(opts)
+    return first + later
 
 
 def buildable(s: Scheduled) -> bool:
@@ -75,7 +91,11 @@ def buildable(s: Scheduled) -> bool:
 
 
 def _wishes(kernel: Kernel, target: Target, allowed: Set[str]) -> Iterable[Opts]:
-    by_units = [*hopper_seeds(kernel, target, allowed), *tensor_seeds(kernel, target, allowed)]
+    by_units = [
+        *tensor_folds(kernel, target, allowed),
+        *hopper_seeds(kernel, target, allowed),
+        *tensor_seeds(kernel, target, allowed),
+    ]
     yield from by_units
     found = contractions(kernel)
     if found:

@@ -19,6 +19,7 @@ from .constants import constant_seeds
 from .effects import EXACT
 from .folds import fold_seeds
 from .gathered import gathers, owners, row_lanes, work
+from .gpu import buildable
 from .legal import Trials
 from .quick_contractions import ask_contractions
 from .quick_gpu import gpu_wishes
@@ -47,6 +48,8 @@ class _Choice:
             return None
         opts = self.trials.legal_at_once(wish)
         if opts is None:
+            return None
+        if opts not in self.found and self.trials.target.kind == "gpu" and not buildable(self.trials.apply(opts)):
             return None
         if opts not in self.found:
             self.found[opts] = estimate(self.trials.apply(opts), self.threads)

@@ -16,6 +16,7 @@ from .gpu_contractions import Tiles, contraction, guesses, tile_cost
 from .gpu_folds import folds
 from .gpu_rows import LANES, columns, rows, transposed
 from .gpu_tensor import quick_tensor
+from .gpu_tensor_folds import tensor_folds
 
 UNITS = 3
 """Schedules with matrix instructions that are asked about."""
@@ -27,6 +28,7 @@ def gpu_wishes(kernel: Kernel, target: Target, allowed: Set[str] = EXACT) -> Ite
     """Guesses, perhaps illegal: a fold's that are soon built, a product's by matrix instructions and by a closed form, reductions
     across memory, tiles of a transposition, rows, and a thread a few elements. The empty list is one of them, as what has an
     order has no better."""
+    yield from islice(tensor_folds(kernel, target, allowed), UNITS)
     yield from _folds(kernel)
     yield from islice(quick_tensor(kernel, target, allowed), UNITS)
     products, across = contractions(kernel), columns(kernel)
