@@ -140,13 +140,15 @@ def act(s: ScheduleBuilder, o: Opt, t: TensorPlan, nest: Nest) -> None:
     if exact is None:
         found = " by ".join(str(source(x)) for x in operands)
         raise OptError(f"{o}: {t.row.name} multiplies {t.row.a} by {t.row.b} into {t.row.c}; here it is {found} into {nest.expr.dtype}")
+    together = any(x.k is t.k and x.row.k == t.row.k for x in s.tensors.values())  # two sums in the same steps
     s.tensors[t.value] = t
     steps = {x.k for x in s.tensors.values()}
     for letter, axis in (("m", t.m), ("n", t.n)):
         for site in family_sites(s, o, axis.arg.family):
             if site not in steps:
                 s.plans[site] = s.plans[site].with_unit(str(o), unit_parts(t.row, "c", letter))
-    s.plans[t.k] = replace(s.plans[t.k], unit=(), threads=1, lanes=1).with_dot(str(o), t.row.k)
+    if not together:
+        s.plans[t.k] = replace(s.plans[t.k], unit=(), threads=1, lanes=1).with_dot(str(o), t.row.k)
     check_size(s, o)
     s.effects |= {"REASSOC"} if t.row.c.is_float else set()
     s.effects |= set() if exact else {"DOWNCONVERT"}
@@ -187,7 +189,8 @@ def _check_axes(s: Scheduled, t: TensorPlan, nest: Nest) -> None:
         if shared is not None:
             raise OptError(f"{t.what}: {shared} shares {t.k.arg.name} among threads; a unit of threads sums over it together")
     for other in s.nests:
-        if other is not nest and t.k in other.all_axes:
+        also = s.tensors.get(other.name)
+        if other is not nest and t.k in other.all_axes and (also is None or also.k is not t.k or also.row.k != t.row.k):
             raise OptError(f"{t.what}: {other.name} runs over {t.k.arg.name} as well, without the instruction; give it a site of its own")
 
 
