@@ -5,11 +5,14 @@ Values stay those of the kernel; what changes is how far a right result may lie 
 
 from __future__ import annotations
 
+from math import prod
+
+from . import index as ix
 from .body import Reduce, Value
 from .dtypes import DType, bfloat16, float16, float32
 from .kernel import Kernel
 from .node import Node
-from .operators import cast
+from .operators import cast, rebuild
 from .rewrite import Rewriter
 
 TF32_ROUNDINGS = 2
@@ -21,6 +24,36 @@ def lower_precision(kernel: Kernel) -> Kernel:
     16-bit type to that type, beside another float32 to tf32; and every product of two 8-bit floats as tensor cores that keep few digits
     of their sum would take it. A kernel without such sums comes back as it is."""
     return _Rounding(kernel).run() if any(rounds(v) for v in kernel.values.values()) else kernel
+
+
+LONG = 1024
+"""Terms of a sum from which on what tensor cores cut off it counts."""
+
+
+def cut_sums(kernel: Kernel) -> Kernel:
+    """The kernel with every long sum of products rounded as tensor cores may leave it: they cut the running sum toward zero again and
+    again, where the error bound expects roundings that go both ways. Sums of one sign lose up to K / 8 units of 2^-24 by it (on Ampere; MMA-Sim,
+    arXiv 2511.10909), which float16's 2^-12 covers to K = 32768."""
+    names = {n for n, v in kernel.values.items() if _long(v)}
+    return _Cutting(kernel, names).run() if names else kernel
+
+
+def _long(v: Value) -> bool:
+    e = v.expr
+    if not isinstance(e, Reduce) or e.combine != "add" or e.dtype is not float32 or e.expr.op != "mul":
+        return False
+    return prod(ix.upper(a.arg.extent) for a in e.axes) >= LONG
+
+
+class _Cutting(Rewriter):
+    def __init__(self, kernel: Kernel, names: set[str]) -> None:
+        super().__init__(kernel)
+        self.names = names
+
+    def node(self, n: Node) -> Node | None:
+        if n.op != "ref" or n.arg not in self.names:
+            return None
+        return cast(cast(rebuild(n, tuple(self.go(s) for s in n.src)), float16), float32)
 
 
 def rounds(v: Value) -> bool:

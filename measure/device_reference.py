@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..devices.memory import SPECIAL
 from ..ir.body import Store
 from ..ir.dtypes import DType, float32, float64, uint8
-from ..ir.errors import DeviceError, OptError, TilewrightError
+from ..ir.errors import DeviceError, TilewrightError
 from ..ir.evaluation.bounded import ERROR, bounded
 from ..ir.evaluation.certainty import OVERFLOW
 from ..ir.evaluation.reference import SLACK
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     import numpy as np
 
     from ..devices import Device, Memory
-    from ..opts.opt import Opt
     from ..plan import Built
     from .device_memory import DeviceOperands
 
@@ -97,6 +96,7 @@ def plan(kernel: Kernel, device: Device, inputs: Mapping[str, Array], exact: boo
     """How the device makes the references, or None where the host shall: for kernels that are soon done, or have no bounded form.
     `exact`: no rounding can happen on these inputs, so results must be equal."""
     from ..ir.cost import cost
+    from ..opts.defaults import plain_threads
     from ..plan import compile as build
 
     if not device.compares or kernel.symbols or cost(kernel).flops < HEAVY:
@@ -105,7 +105,7 @@ def plan(kernel: Kernel, device: Device, inputs: Mapping[str, Array], exact: boo
     if made is None:
         return None
     try:
-        built = build(made, plain_schedule(made, device), device)
+        built = build(made, plain_threads(made, device.target), device)
         return DeviceReference(built, {b.name: (b.dtype, _shape(b.shape)) for b in kernel.outputs}, _points(kernel, inputs, exact))
     except TilewrightError as e:
         log.info("the reference is computed on the host: %s", e)
@@ -139,21 +139,6 @@ def _bound(of: DType, value: Node, error: Node) -> Node:
     size = absolute(value)
     known = where(size < const(float("inf"), float64), where(error.eq(error), error, const(0.0, float64)), const(0.0, float64))
     return known * SLACK + maximum(size * (of.eps / 2), const(HALF_SUBNORMAL[of.name], float64))
-
-
-def plain_schedule(kernel: Kernel, device: Device) -> tuple[Opt, ...]:
-    """Groups of threads over the last axes that are stored along, an element a thread; nothing is staged, cut or reordered."""
-    from ..opts import Opt, apply
-
-    axes = [a.arg.name for a in kernel.stores[0].axes if isinstance(a.arg.extent, int) and a.arg.extent > 1]
-    for sizes in ((8, 32), (32,), (8, 16), (16,), (8,), (4,)):
-        opts = tuple(Opt("LOCAL", axis, size) for axis, size in zip(axes[-len(sizes) :], sizes[-len(axes) :], strict=False))
-        try:
-            apply(kernel, opts, device.target)
-        except OptError:
-            continue
-        return opts
-    return ()
 
 
 def _points(kernel: Kernel, inputs: Mapping[str, Array], exact: bool) -> dict[str, tuple[Array, Array, Array]]:

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from ..ir.kernel import Kernel
 from ..ir.node import Node
 from ..opts.nests import Nest, flat, plain
+from ..opts.options.tensor_moves import places
 from ..opts.tensor_cores import products, sides, takes
-from ..opts.tensor_moves import places
 from ..targets import Target
 from ..targets.gpu_rates import rates_of
 from ..targets.tensor_rows import TensorRow, available, rate

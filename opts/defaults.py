@@ -10,6 +10,7 @@ from ..ir.errors import OptError
 from ..ir.kernel import Kernel
 from ..ir.node import Node
 from ..targets import Target
+from .apply_options import apply
 from .nests import Nest
 from .opt import Opt, Opts, opt
 from .registry import OPTIONS
@@ -55,6 +56,19 @@ def rows(kernel: Kernel, target: Target, threads: int, width: int, stage: bool, 
             at = site_name(best[0])
             out += [opt("STAGE", v, at=at) for v in stageable_values(kernel)]
     return (*out, *(o for option in OPTIONS.values() if option.with_rows is not None for o in option.with_rows(kernel, target)))
+
+
+def plain_threads(kernel: Kernel, target: Target) -> Opts:
+    """Groups of threads over the last axes that are stored along, an element a thread; nothing is staged, cut or reordered."""
+    axes = [a.arg.name for a in kernel.stores[0].axes if isinstance(a.arg.extent, int) and a.arg.extent > 1]
+    for sizes in ((8, 32), (32,), (8, 16), (16,), (8,), (4,)):
+        opts = tuple(opt("LOCAL", axis, size) for axis, size in zip(axes[-len(sizes) :], sizes[-len(axes) :], strict=False))
+        try:
+            apply(kernel, opts, target)
+        except OptError:
+            continue
+        return opts
+    return ()
 
 
 def points(kernel: Kernel, threads: int, vector: int) -> Opts:

@@ -23,6 +23,7 @@ from .loops import Loops
 from .nests import Nest
 from .opt import Opt
 from .plans import TensorPlan
+from .registry import OPTIONS
 from .schedule import Scheduled
 
 MAX_ACCUMULATORS = 128
@@ -182,7 +183,7 @@ def _check_axes(s: Scheduled, t: TensorPlan, nest: Nest) -> None:
         if plan.masked and axis is not t.k:
             raise OptError(f"{t.what}: the copies of {axis.arg.name} reach past its extent; take a number that divides it")
     if not any(p.unit for a, p in s.plans.items() if a.arg.family == t.k.arg.family):
-        shared = next((o for o in s.opts if o.op in ("GROUP", "LOCAL") and o.on in (t.k.arg.name, t.k.arg.family)), None)
+        shared = next((o for o in s.opts if OPTIONS[o.op].kind == "thread" and o.on in (t.k.arg.name, t.k.arg.family)), None)
         if shared is not None:
             raise OptError(f"{t.what}: {shared} shares {t.k.arg.name} among threads; a unit of threads sums over it together")
     for other in s.nests:

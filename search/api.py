@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ..cache import Cache, Row
     from ..devices import Device
     from ..ir.kernel import Kernel
+    from ..measure import Measurer
     from ..plan import Plan
     from .optuna.study import StudyKeeper
 
@@ -177,20 +178,9 @@ def _tune(
         found = answer(job, plan, time.monotonic() - started)
         show.done(found)
         return found
-    from ..measure import Measurer
-
     kept = {"study": _study(task, job, study)} if study and mode != "record" else {}
-    # one endless loop must not cost the whole budget
-    deadline = 10.0 if budget.seconds is None else min(10.0, max(2.0, budget.seconds / 6))
     # first, so that its processes start while the rest is prepared
-    told: dict[str, Any] = {
-        "seed": seed,
-        "vars": task.vars,
-        "deadline_s": deadline,
-        "hash_outputs": bool(kept),
-        "reference": task.reference,
-    }
-    with Measurer(task.kernel, task.device, task.threads, **told) as measurer:
+    with _measurer(task, budget, seed, bool(kept)) as measurer:
         cache.ensure_writable()
         engine = OptEngine(task.kernel, task.device.target, task.threads, task.device.limits(), task.effects)
         space = Space(engine, task.effects)
@@ -208,6 +198,15 @@ def _tune(
         finally:
             if chosen is not None:
                 chosen.close()
+
+
+def _measurer(task: TuningTask, budget: Budget, seed: int, hashed: bool) -> Measurer:
+    """What measures a task's candidates. One endless loop must not cost the whole budget."""
+    from ..measure import Measurer
+
+    deadline = 10.0 if budget.seconds is None else min(10.0, max(2.0, budget.seconds / 6))
+    told: dict[str, Any] = {"seed": seed, "vars": task.vars, "deadline_s": deadline, "hash_outputs": hashed, "reference": task.reference}
+    return Measurer(task.kernel, task.device, task.threads, **told)
 
 
 def _look(task: TuningTask, cache: Cache) -> Plan | None:

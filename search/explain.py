@@ -121,16 +121,16 @@ def explain(
     """Measure a schedule (of a kernel in normal form) with each option taken out, and each replaced. What does not
     fit into the budget is left out (`complete` says so), and so is the rest after Ctrl-C, once the schedule itself is
     measured. Raises MeasureError where the schedule itself fails."""
-    from ..ir.lower_precision import lower_precision
     from ..measure import Measurer
     from ..opts import apply
+    from .task import judged
 
     opts = tuple(opts)
     lower = "DOWNCONVERT" in apply(kernel, opts, device.target).effects
     begin = time.monotonic()
     bare = [without(kernel, opts, i, device) for i in range(len(opts))]
     others = [_legal(kernel, opts, i, device) for i in range(len(opts))]
-    with Measurer(kernel, device, threads, reference=lower_precision(kernel) if lower else None) as m:
+    with Measurer(kernel, device, threads, reference=judged(kernel, device.target, lower)) as m:
         trial = _Trial(m, opts, [(), *(left for left, _ in bare), *(o for more in others for o in more)], report)
         interrupted = False
         try:

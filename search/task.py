@@ -13,6 +13,16 @@ if TYPE_CHECKING:
     from ..devices import Device
     from ..ir.kernel import Kernel
     from ..measure.roofline import Roofline
+    from ..targets import Target
+
+
+def judged(kernel: Kernel, target: Target, lower: bool) -> Kernel | None:
+    """The kernel to whose error bound results on a target are held, None where it is the kernel itself. `lower`: factors may be rounded."""
+    from ..ir.lower_precision import cut_sums, lower_precision
+
+    found = lower_precision(kernel) if lower else kernel
+    found = cut_sums(found) if target.language.tensor_cores else found
+    return None if found is kernel else found
 
 
 class TuningTask:
@@ -58,10 +68,8 @@ class TuningTask:
 
     @property
     def reference(self) -> Kernel | None:
-        """The kernel to whose error bound results are held, where lower precision is allowed."""
-        from ..ir.lower_precision import lower_precision
-
-        return lower_precision(self.kernel) if "DOWNCONVERT" in self.effects else None
+        """The kernel to whose error bound results are held, where it is not the kernel itself."""
+        return judged(self.kernel, self.device.target, "DOWNCONVERT" in self.effects)
 
     def roofline(self) -> Roofline | None:
         """What bounds the kernel here; None where the machine's limits are not known."""

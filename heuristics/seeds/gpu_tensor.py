@@ -18,9 +18,9 @@ from ...ir.node import Node, axes_of
 from ...opts.defaults import family_name
 from ...opts.nests import Nest
 from ...opts.opt import Opt, Opts, opt
+from ...opts.options.tensor_moves import fitting_rows, places
 from ...opts.structure import extent, lane_axis, nests, stepped
 from ...opts.tensor_cores import products, sides, takes
-from ...opts.tensor_moves import fitting_rows, places
 from ...targets import Target
 from ...targets.tensor_rows import TensorRow
 

@@ -13,7 +13,7 @@ from ...opts.defaults import family_name
 from ...opts.opt import Opt, Opts, opt
 from ...opts.structure import extent, nests, shared_axes, stageable_values
 from ...opts.tensor_cores import products, sides, source, takes
-from ...opts.tensor_moves import fitting_rows, places
+from ...opts.options.tensor_moves import fitting_rows, places
 from ...targets import Target
 from .gpu_tensor import TensorProduct, staged
 

@@ -17,7 +17,7 @@ from ...ir.node import Node, axes_of
 from ...targets import instructions, tensor_rows, wgmma_rows
 from ...targets.instructions import Instruction
 from ...targets.tensor_rows import TensorRow
-from .. import tensor_cores, tensor_moves
+from .. import tensor_cores
 from ..axis_plan import MAX_EXTRA_WORK
 from ..builder import ScheduleBuilder
 from ..dots import fitting, inner_loops, shift_of
@@ -28,6 +28,7 @@ from ..plans import ONCE, DotPlan, TensorPlan
 from ..registry import Doc, Option
 from ..schedule import Scheduled
 from ..structure import contractions, extent
+from . import tensor_moves
 from .warpspec import consumers
 
 

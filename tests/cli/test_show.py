@@ -52,7 +52,9 @@ def test_the_nest_is_coloured_on_a_terminal() -> None:
 def test_source_for_a_machine_that_is_not_here(tune: Tune, target: str) -> None:
     done = tune(*MATMUL, "--target", target, "--seed-schedule", "--source")
     assert done.code == 0, done.err
-    head, word = {"llvm": (";", "define "), "opencl": ("//", "__kernel "), "cuda": ("//", "__global__ ")}[targets.named(target).lang]
+    head, word = {"llvm": (";", "define "), "opencl": ("//", "__kernel "), "cuda": ("//", "__global__ "), "hip": ("//", "__global__ ")}[
+        targets.named(target).lang
+    ]
     assert done.out.startswith(f"{head} matmul for {target}\n") and word in done.out
 
 

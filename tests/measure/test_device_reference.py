@@ -19,7 +19,7 @@ from tilewright.ir.evaluation.reference import evaluate, evaluate_error, evaluat
 from tilewright.measure import device_reference
 from tilewright.measure.batch import BatchTask
 from tilewright.measure.device_memory import DeviceOperands
-from tilewright.measure.device_reference import FLAGS, WEIGHT, DeviceReference, judged, plain_schedule, plan
+from tilewright.measure.device_reference import FLAGS, WEIGHT, DeviceReference, judged, plan
 from tilewright.measure.exact import is_exact
 from tilewright.measure.inputs import generate, shape
 from tilewright.measure.memory import Operands
@@ -27,6 +27,7 @@ from tilewright.measure.outcome import Outcome
 from tilewright.measure.runner import Runner
 from tilewright.measure.runner_setup import Data, RunnerSetup
 from tilewright.measure.verify import expectations
+from tilewright.opts.defaults import plain_threads
 from tilewright.plan import Built, compile, render
 
 KNOWN = [
@@ -112,7 +113,7 @@ def test_the_plain_schedule_has_a_thread_an_element_and_builds(name: str, dims: 
     made = judged(kernel, False)
     assert made is not None
     device = FakeCudaDevice()
-    opts = plain_schedule(made, device)
+    opts = plain_threads(made, device.target)
     assert opts and all(o.op == "LOCAL" for o in opts)
     source = render(made, opts, device).source
     assert source.signature.threads == (256,) and len(source.signature.items) == 1

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tilewright import kernels, tune
+from tilewright import kernels, targets, tune
 from tilewright.cache.keys import allowed, policy
 from tilewright.ir import UsageError
 from tilewright.ir.evaluation.reference import evaluate_error
-from tilewright.ir.lower_precision import lower_precision, rounds
+from tilewright.ir.lower_precision import cut_sums, lower_precision, rounds
 from tilewright.measure.inputs import generate
 from tilewright.measure.verify import expectations
 from tilewright.search.budget import Budget
-from tilewright.search.task import TuningTask
+from tilewright.search.task import TuningTask, judged
+from tilewright.targets import tensor_rows
 
 
 def test_what_is_allowed_is_text_of_the_key() -> None:
@@ -79,3 +80,19 @@ def test_only_sums_of_products_of_float32_are_rounded() -> None:
         kernel = kernels.make(name, kernels.get(name).odd_shape, dtype)
         assert any(rounds(v) for v in kernel.values.values()) is want
         assert (lower_precision(kernel) is kernel) is not want
+
+
+def test_long_sums_of_one_sign_may_be_cut_where_tensor_cores_make_them() -> None:
+    kernel = kernels.make("matmul", {"m": 16, "n": 8, "k": 4096}, "float16")
+    inputs = {n: np.abs(x) for n, x in generate(kernel, {}, 3).items()}
+    cut = judged(kernel, targets.named("sm_80"), lower=False)
+    assert cut is not None and judged(kernel, targets.named("avx2"), lower=False) is None
+    a, b = (np.asarray(inputs[n], np.float64) for n in "ab")
+    row = tensor_rows.BY_NAME["mma.m16n8k16.f16"]
+    acc = np.zeros((16, 8), np.float32)
+    for k in range(0, 4096, 16):
+        acc = row.step(acc, a[:, k : k + 16], b[k : k + 16], "ampere")
+    value, scale = evaluate_error(cut, inputs)["c"]
+    assert (np.abs(acc - value) <= 4 * 2.0**-23 * scale).all()
+    assert (np.abs(a[:, 16:] @ b[16:] - value) > 4 * 2.0**-23 * scale).all()
+    assert cut_sums(kernels.make("matmul", {"m": 16, "n": 8, "k": 512}, "float16")).name == "matmul"

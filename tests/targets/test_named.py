@@ -43,9 +43,9 @@ def test_the_levels_of_x86_go_by_several_names() -> None:
 @pytest.mark.parametrize("name", OTHERS)
 def test_a_target_with_thread_groups_is_consistent(name: str) -> None:
     t = targets.named(name)
-    assert t.name == name and t.lang in ("opencl", "cuda") and t.groups and pickle.loads(pickle.dumps(t)) == t
+    assert t.name == name and t.lang in ("opencl", "cuda", "hip") and t.groups and pickle.loads(pickle.dumps(t)) == t
     assert t.max_threads >= 256 and t.max_threads % t.warp == 0 and t.shared >= 32 << 10 and t.l1 < t.l2 and t.cores >= 1
-    assert (t.kind == "gpu") == (t.vector_bytes == 16) and (t.warp == 32) == (t.lang == "cuda")
+    assert (t.kind == "gpu") == (t.vector_bytes == 16) and t.warp in {"opencl": (1,), "cuda": (32,), "hip": (32, 64)}[t.lang]
 
 
 @pytest.mark.parametrize("name", PROCESSORS)

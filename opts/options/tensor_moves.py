@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import permutations
 
-from ..ir import index as ix
-from ..ir.buffer import load_parts
-from ..ir.node import Node, axes_of
-from ..targets import Target, tensor_rows
-from ..targets.tensor_rows import TensorRow
-from .neighbourhood import Neighbourhood
-from .nests import Nest
-from .opt import Opt, Opts, opt
-from .structure import extent, lane_axis
-from .tensor_cores import products, sides, source, takes
+from ...ir import index as ix
+from ...ir.buffer import load_parts
+from ...ir.node import Node, axes_of
+from ...targets import Target, tensor_rows
+from ...targets.tensor_rows import TensorRow
+from ..neighbourhood import Neighbourhood
+from ..nests import Nest
+from ..opt import Opt, Opts, opt
+from ..structure import extent, lane_axis
+from ..tensor_cores import products, sides, source, takes
 
 BLOCKS = ((64, 64, 2, 2), (64, 32, 2, 2), (32, 64, 2, 2), (32, 32, 2, 2), (64, 64, 2, 1), (16, 64, 1, 2), (16, 32, 1, 2), (16, 16, 1, 1))
 """(elements of m, elements of n that a unit of threads makes; units along m, along n) of a group."""
