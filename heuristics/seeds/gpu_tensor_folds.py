@@ -11,9 +11,9 @@ from ...ir.kernel import Kernel
 from ...ir.node import Node, axes_of
 from ...opts.defaults import family_name
 from ...opts.opt import Opt, Opts, opt
+from ...opts.options.tensor_moves import fitting_rows, places
 from ...opts.structure import extent, nests, shared_axes, stageable_values
 from ...opts.tensor_cores import products, sides, source, takes
-from ...opts.options.tensor_moves import fitting_rows, places
 from ...targets import Target
 from .gpu_tensor import TensorProduct, staged
 
