@@ -29,7 +29,7 @@ from .gpu_tensor import tensor_seeds
 from .gpu_tensor_folds import tensor_folds
 from .legal import Trials
 
-LONG = 1700
+LONG = 4500
 """Instructions of a text that takes a compiler longer than a seed may."""
 FOLDED = 1100
 """The same where a fold's partial results are merged as well."""

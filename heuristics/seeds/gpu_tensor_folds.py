@@ -11,9 +11,9 @@ from ...ir.kernel import Kernel
 from ...ir.node import Node, axes_of
 from ...opts.defaults import family_name
 from ...opts.opt import Opt, Opts, opt
+from ...opts.options.tensor_moves import fitting_rows, places
 from ...opts.structure import extent, nests, shared_axes, stageable_values
 from ...opts.tensor_cores import products, sides, source, takes
-from ...opts.options.tensor_moves import fitting_rows, places
 from ...targets import Target
 from .gpu_tensor import TensorProduct, staged
 
@@ -70,9 +70,9 @@ def _fold(kernel: Kernel, fold: Fold, found: list[TensorProduct], numbers: tuple
             if a in shared:
                 continue
             if p is not None:
-                cuts[a] = opt("UNROLL", str(a.arg.name), size // p.row.k)
+                cuts[a] = opt("UNROLL", str(a.arg.name), max(1, size // p.row.k))
             elif a.arg.family == family or any(a is q.n for q in found):
-                cuts[a] = opt("UPCAST", str(a.arg.name), min(WIDE, size))
+                cuts[a] = opt("UPCAST", str(a.arg.name), max(1, min(WIDE, size)))
     at = str(fold.axis.arg.name)
     tiles: dict[str, Opt] = {}
     for p in found:

