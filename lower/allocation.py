@@ -9,8 +9,11 @@ from typing import TypeVar
 from ..ir import index as ix
 from ..ir.body import Value
 from ..ir.errors import OptError
-from ..ir.node import Node, const
+from ..ir.node import Node, const, walk
+from ..opts.axis_plan import AxisPlan
+from ..opts.nests import Nest
 from ..opts.strides import dense
+from ..opts.tensor_cores import factors, operand_plans
 from ..program.program import Mem
 from .context import Context
 from .scope import Scope
@@ -72,14 +75,33 @@ class Storage:
             for a, i in zip(axes, src, strict=True):
                 if not plans[a].shared:
                     continue
-                if self.ctx.sched.elsewhere(reader, i):
+                if self.ctx.sched.elsewhere(reader, i) or i.op != "axis" or i.arg.family != a.arg.family:
                     return False
-                if i.op != "axis" or i.arg.family != a.arg.family or plans[i].dealt != plans[a].dealt:
+                theirs = self._read_plan(name, reader, i)
+                if theirs is None or self._dealt(theirs) != self._dealt(plans[a]):
                     return False
                 even = all(isinstance(p.extent, int) and p.extent % p.block == 0 for p in (plans[a], plans[i]))
                 if not even and plans[i].block != plans[a].block:
                     return False
         return True
+
+    def _read_plan(self, name: str, reader: Nest, axis: Node) -> AxisPlan | None:
+        """How a nest that reads a value deals `axis` out; None where operands of a matrix instruction would come from other threads."""
+        sched = self.ctx.sched
+        t = sched.tensors.get(reader.name)
+        if t is None or axis is not t.k:
+            return sched.plans[axis]
+        found = factors(reader.expr, t)
+        if any(n.op == "ref" and n.arg == name for n in walk(found.b, *found.conds)):
+            return None
+        return operand_plans(sched, t, "a").get(axis)
+
+    def _dealt(self, plan: AxisPlan) -> tuple[object, ...]:
+        """Which of an axis' elements each thread of the group has."""
+        if not plan.unit:
+            return plan.dealt
+        numbers = {v: t.stride for t in self.ctx.sched.threads for v in t.variables}
+        return tuple((numbers[p.var], p.size, p.stride) for p in plan.parts if p.kind == "thread")
 
     def _local(self, scope: Scope, a: Node, own: bool) -> tuple[Node, int]:
         """(first index, padded count) of an axis under the open loops; with `own`, of one thread's elements."""
