@@ -10,8 +10,9 @@ from ..opts.defaults import points
 from ..opts.opt import Opts
 from ..opts.structure import contractions, extent
 from ..targets import Target
-from .seeds import gpu_contractions, gpu_rows
-from .seeds.gpu_tensor import TensorProduct, Warps, find_products, tensor_product
+from .seeds.gpu import contractions as gpu_contractions
+from .seeds.gpu import rows as gpu_rows
+from .seeds.gpu.warps import TensorProduct, Warps, find_products, tensor_product
 
 Made = tuple[str, dict[str, tuple[int, ...]], Callable[[Mapping[str, int]], Opts]]
 """A template: its name, the choices of each parameter, and the options that one choice of each makes."""

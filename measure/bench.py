@@ -13,11 +13,11 @@ from .slots import Slots
 if TYPE_CHECKING:
     from ..devices import Device, Memory
     from .compare import Checker
-    from .device_compare import DeviceChecker, DeviceFirstOutputs
-    from .device_memory import DeviceOperands
-    from .device_reference import DeviceReference
     from .first_outputs import FirstOutputs
     from .memory import Operands
+    from .on_device.compare import DeviceChecker, DeviceFirstOutputs
+    from .on_device.memory import DeviceOperands
+    from .on_device.reference import DeviceReference
     from .verify import Verdict
 
 log = logger("measure")
@@ -52,7 +52,7 @@ class Bench:
         """In a child: open the device's memory, if it has one, and get the operands ready."""
         memory = self.device.memory()
         if memory is not None:
-            from .device_memory import DeviceOperands
+            from .on_device.memory import DeviceOperands
 
             self.on_device = DeviceOperands(self.host, memory)
         self.operands.touch()
@@ -60,7 +60,7 @@ class Bench:
             self._judged_there(memory)
 
     def _judged_there(self, memory: Memory) -> None:
-        from .device_compare import DeviceChecker
+        from .on_device.compare import DeviceChecker
 
         try:
             if self.reference is not None:
@@ -102,7 +102,7 @@ class Bench:
         from .first_outputs import FirstOutputs
 
         if self.judge is not None:
-            from .device_compare import DeviceFirstOutputs
+            from .on_device.compare import DeviceFirstOutputs
 
             try:
                 return DeviceFirstOutputs(self._device, self._device.memory)

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 def prepare(setup: RunnerSetup, device: Device, data: Data, timed: bool) -> Bench:
     """What candidates are measured on. `timed`: they will be, so operands are there as often as it takes to pass the caches."""
-    from . import device_reference
     from .compare import Checker
     from .exact import is_exact
     from .memory import Operands
+    from .on_device import reference as device_reference
     from .roofline import rotations
     from .verify import expectations, special_expectations
 

@@ -15,7 +15,7 @@ from .first_outputs import FirstOutputs
 if TYPE_CHECKING:
     from ..devices import Executable
     from .bench import Bench
-    from .device_compare import DeviceFirstOutputs
+    from .on_device.compare import DeviceFirstOutputs
     from .shifted_addresses import Shifted
 
 _MOST_BYTES = 64 << 20

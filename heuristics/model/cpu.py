@@ -15,7 +15,7 @@ from ...opts.nests import FoldItem, Nest
 from ...opts.schedule import Scheduled
 from ..machine import DEFAULT, Bandwidth, MachineModel
 from .compute import compute_cycles
-from .gpu import estimate_gpu
+from .gpu.estimate import estimate_gpu
 from .own import owned_work
 from .traffic import Traffic
 

@@ -24,7 +24,7 @@ from .constants import constant_seeds
 from .contractions import best_contractions
 from .effects import EXACT
 from .folds import fold_seeds
-from .gpu import gpu_candidates
+from .gpu.candidates import gpu_candidates
 from .legal import Trials
 from .rows import columns, scans, transposed, windows
 

@@ -19,10 +19,10 @@ from .constants import constant_seeds
 from .effects import EXACT
 from .folds import fold_seeds
 from .gathered import gathers, owners, row_lanes, work
-from .gpu import buildable
+from .gpu.candidates import buildable
+from .gpu.quick import gpu_wishes
 from .legal import Trials
 from .quick_contractions import ask_contractions
-from .quick_gpu import gpu_wishes
 from .rows import columns, scans, transposed, windows
 
 COST = 9.5

@@ -18,9 +18,9 @@ from tilewright.ir import DeviceError
 from tilewright.ir.dtypes import DType, dtype
 from tilewright.ir.node import const
 from tilewright.measure import Measurer, Outcome
-from tilewright.measure.device_compare import trusted
-from tilewright.measure.device_reference import plan
 from tilewright.measure.inputs import generate, shape
+from tilewright.measure.on_device.compare import trusted
+from tilewright.measure.on_device.reference import plan
 from tilewright.plan import Built, compile
 from tilewright.plan.remote import Copying
 from tilewright.program.program import Signature

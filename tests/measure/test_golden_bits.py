@@ -12,7 +12,7 @@ from tilewright import targets
 from tilewright.devices.cuda import nvrtc
 from tilewright.interp import run
 from tilewright.ir import UsageError
-from tilewright.measure import golden_bits
+from tilewright.measure.golden import bits as golden_bits
 from tilewright.program.verify import verify
 from tilewright.renderers import render
 from tilewright.targets.tensor_rows import available

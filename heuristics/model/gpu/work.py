@@ -10,21 +10,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from math import prod
 
-from ...ir.buffer import load_parts
-from ...ir.dtypes import index
-from ...ir.node import Node, axes_of
-from ...opts.axis_plan import Part
-from ...opts.nests import Nest
-from ...opts.plans import StagePlan
-from ...opts.ring import tile_width
-from ...opts.schedule import Scheduled
-from ..machine import SLOW
-from .gpu_access import accesses, loop_trips, place, warp_passes, warp_sectors
-from .gpu_chip import Chip
-from .gpu_kept import kept_arrays
-from .gpu_tensor import TensorWork, tensor_work
-from .gpu_traffic import GroupFetch, direct, footprint, grid_of
-from .trips import trips
+from ....ir.buffer import load_parts
+from ....ir.dtypes import index
+from ....ir.node import Node, axes_of
+from ....opts.axis_plan import Part
+from ....opts.nests import Nest
+from ....opts.plans import StagePlan
+from ....opts.ring import tile_width
+from ....opts.schedule import Scheduled
+from ...machine import SLOW
+from ..trips import trips
+from .access import accesses, loop_trips, place, warp_passes, warp_sectors
+from .chip import Chip
+from .kept import kept_arrays
+from .tensor import TensorWork, tensor_work
+from .traffic import GroupFetch, direct, footprint, grid_of
 from .warp import passes
 
 

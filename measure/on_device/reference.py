@@ -11,28 +11,28 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from ..devices.memory import SPECIAL
-from ..ir.body import Store
-from ..ir.dtypes import DType, float32, float64, uint8
-from ..ir.errors import DeviceError, TilewrightError
-from ..ir.evaluation.bounded import ERROR, bounded
-from ..ir.evaluation.certainty import OVERFLOW
-from ..ir.evaluation.reference import SLACK
-from ..ir.functions import absolute, maximum
-from ..ir.kernel import Kernel
-from ..ir.node import Node, const
-from ..ir.operators import where
-from ..log import logger
-from .device_compare import DeviceExpect, trusted
-from .device_memory import element
-from .verify import HALF_SUBNORMAL, TINY, expected
+from ...devices.memory import SPECIAL
+from ...ir.body import Store
+from ...ir.dtypes import DType, float32, float64, uint8
+from ...ir.errors import DeviceError, TilewrightError
+from ...ir.evaluation.bounded import ERROR, bounded
+from ...ir.evaluation.certainty import OVERFLOW
+from ...ir.evaluation.reference import SLACK
+from ...ir.functions import absolute, maximum
+from ...ir.kernel import Kernel
+from ...ir.node import Node, const
+from ...ir.operators import where
+from ...log import logger
+from ..verify import HALF_SUBNORMAL, TINY, expected
+from .compare import DeviceExpect, trusted
+from .memory import element
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..devices import Device, Memory
-    from ..plan import Built
-    from .device_memory import DeviceOperands
+    from ...devices import Device, Memory
+    from ...plan import Built
+    from .memory import DeviceOperands
 
     Array = np.ndarray[Any, Any]
 
@@ -95,9 +95,9 @@ class DeviceReference:
 def plan(kernel: Kernel, device: Device, inputs: Mapping[str, Array], exact: bool) -> DeviceReference | None:
     """How the device makes the references, or None where the host shall: for kernels that are soon done, or have no bounded form.
     `exact`: no rounding can happen on these inputs, so results must be equal."""
-    from ..ir.cost import cost
-    from ..opts.defaults import plain_threads
-    from ..plan import compile as build
+    from ...ir.cost import cost
+    from ...opts.defaults import plain_threads
+    from ...plan import compile as build
 
     if not device.compares or kernel.symbols or cost(kernel).flops < HEAVY:
         return None
@@ -144,7 +144,7 @@ def _bound(of: DType, value: Node, error: Node) -> Node:
 def _points(kernel: Kernel, inputs: Mapping[str, Array], exact: bool) -> dict[str, tuple[Array, Array, Array]]:
     """What the host makes of some points of each output: (flat positions, values, weights). Raises DeviceError where it cannot be asked for
     points alone."""
-    from ..ir.evaluation.reference import evaluate_points
+    from ...ir.evaluation.reference import evaluate_points
 
     out = {}
     results = evaluate_points(kernel, inputs, POINTS, seed=1)

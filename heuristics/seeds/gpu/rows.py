@@ -3,13 +3,13 @@ are turned. Threads load 16 bytes at a time, and enough of them at once to keep 
 
 from __future__ import annotations
 
-from ...ir.kernel import Kernel
-from ...ir.node import Node
-from ...opts.defaults import family_name
-from ...opts.nests import Nest
-from ...opts.opt import Opt, Opts, opt
-from ...opts.structure import accesses, contiguous, extent, nests, shared_axes, stageable_values
-from ...targets import Target
+from ....ir.kernel import Kernel
+from ....ir.node import Node
+from ....opts.defaults import family_name
+from ....opts.nests import Nest
+from ....opts.opt import Opt, Opts, opt
+from ....opts.structure import accesses, contiguous, extent, nests, shared_axes, stageable_values
+from ....targets import Target
 
 LANES = 4
 """Elements of float32 in one load of a thread."""

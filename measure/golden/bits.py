@@ -1,7 +1,7 @@
 """Fixed random bits through every instruction of tensor cores, on a GPU or on this processor, against what the table says they give.
 
-    python -m tilewright.measure.golden_bits --device cuda     # one JSON object a case
-    python -m tilewright.measure.golden_bits --host sm_90a     # the models in C++, no GPU
+    python -m tilewright.measure.golden.bits --device cuda     # one JSON object a case
+    python -m tilewright.measure.golden.bits --host sm_90a     # the models in C++, no GPU
 
 A case is a kernel of whole warps that loads fragments, does one instruction, and stores what each thread holds then. So nothing of
 lowering is in it: what differs on a GPU is a fault of `targets.tensor_rows` (which thread holds what), of `targets.tensor_step` (how
@@ -22,20 +22,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import targets
-from ..ir.errors import TilewrightError, UsageError
-from ..ir.node import const
-from ..program.builder import Builder
-from ..program.program import Param, Program
-from ..renderers import Source, render
-from ..targets import Target
-from ..targets.tensor_rows import available
-from ..targets.tensor_step import generation
-from . import golden_wgmma
-from .golden_cases import KINDS, Array, BitCase, of_ldmatrix, of_row
+from ... import targets
+from ...ir.errors import TilewrightError, UsageError
+from ...ir.node import const
+from ...program.builder import Builder
+from ...program.program import Param, Program
+from ...renderers import Source, render
+from ...targets import Target
+from ...targets.tensor_rows import available
+from ...targets.tensor_step import generation
+from . import wgmma as golden_wgmma
+from .cases import KINDS, Array, BitCase, of_ldmatrix, of_row
 
 if TYPE_CHECKING:
-    from ..devices.base import Device
+    from ...devices.base import Device
 
 Run = Callable[[Source, Mapping[str, Array]], None]
 
@@ -67,7 +67,7 @@ def program(found: Sequence[BitCase], target: Target) -> Program:
 # running -------------------------------------------------------------------------------------------------------------------
 def on_device(device: Device) -> Run:
     """Runs text on a device."""
-    from ..plan.remote import Copying
+    from ...plan.remote import Copying
 
     def execute(source: Source, arrays: Mapping[str, Array]) -> None:
         memory = device.memory()
@@ -81,7 +81,7 @@ def on_device(device: Device) -> Run:
 
 def on_host(source: Source, arrays: Mapping[str, Array]) -> None:
     """Runs text as C++ on this processor."""
-    from ..devices.cuda.host import run_on_host
+    from ...devices.cuda.host import run_on_host
 
     run_on_host(source, arrays)
 
@@ -146,7 +146,7 @@ def main(argv: list[str] | None = None) -> int:
         if args.host:
             target = targets.named(args.host)
         else:
-            from .. import devices
+            from ... import devices
 
             device = devices.get(args.device)
             device.check()

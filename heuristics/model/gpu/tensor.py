@@ -10,15 +10,15 @@ from collections.abc import Set
 from dataclasses import dataclass
 from math import prod
 
-from ...ir.buffer import load_parts
-from ...ir.node import Node, axes_of
-from ...opts.nests import Nest
-from ...opts.plans import TensorPlan
-from ...opts.schedule import Scheduled
-from ...targets.tensor_rows import rate
-from .gpu_access import place, tile_terms
-from .gpu_chip import Chip
-from .trips import trips
+from ....ir.buffer import load_parts
+from ....ir.node import Node, axes_of
+from ....opts.nests import Nest
+from ....opts.plans import TensorPlan
+from ....opts.schedule import Scheduled
+from ....targets.tensor_rows import rate
+from ..trips import trips
+from .access import place, tile_terms
+from .chip import Chip
 from .warp import passes
 
 

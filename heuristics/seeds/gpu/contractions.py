@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ...ir.kernel import Kernel
-from ...opts.defaults import family_name
-from ...opts.opt import Opt, Opts, opt
-from ...opts.structure import Contraction, extent, stepped
-from ...targets import Target
+from ....ir.kernel import Kernel
+from ....opts.defaults import family_name
+from ....opts.opt import Opt, Opts, opt
+from ....opts.structure import Contraction, extent, stepped
+from ....targets import Target
 
 LANES = 4
 """Elements of float32 in one load of a thread."""

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 
-from ...ir.node import Node
-from ...opts.nests import Nest
-from ...opts.schedule import Scheduled
+from ....ir.node import Node
+from ....opts.nests import Nest
+from ....opts.schedule import Scheduled
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,17 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Set
 
-from ...ir.body import Fold
-from ...ir.buffer import load_parts
-from ...ir.kernel import Kernel
-from ...ir.node import Node, axes_of
-from ...opts.defaults import family_name
-from ...opts.opt import Opt, Opts, opt
-from ...opts.options.tensor_moves import fitting_rows, places
-from ...opts.structure import extent, nests, shared_axes, stageable_values
-from ...opts.tensor_cores import products, sides, source, takes
-from ...targets import Target
-from .gpu_tensor import TensorProduct, staged
+from ....ir.body import Fold
+from ....ir.buffer import load_parts
+from ....ir.kernel import Kernel
+from ....ir.node import Node, axes_of
+from ....opts.defaults import family_name
+from ....opts.opt import Opt, Opts, opt
+from ....opts.options.tensor_moves import fitting_rows, places
+from ....opts.structure import extent, nests, shared_axes, stageable_values
+from ....opts.tensor_cores import products, sides, source, takes
+from ....targets import Target
+from .warps import TensorProduct, staged
 
 TILES = (32, 64, 128)
 """Elements of the folded axis in a tile."""

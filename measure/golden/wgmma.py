@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..interp.collective import fragments, tiles
-from ..ir.dtypes import DType
-from ..program import hopper_calls as hc
-from ..program.builder import Builder
-from ..program.hopper import WARPGROUP, SharedOperand, WarpgroupProduct
-from ..program.program import Mem, Phase, Val
-from ..targets import wgmma_rows
-from ..targets.tensor_rows import TensorRow
-from .golden_cases import KINDS, BitCase, held, hold, numbers
+from ...interp.collective import fragments, tiles
+from ...ir.dtypes import DType
+from ...program import hopper_calls as hc
+from ...program.builder import Builder
+from ...program.hopper import WARPGROUP, SharedOperand, WarpgroupProduct
+from ...program.program import Mem, Phase, Val
+from ...targets import wgmma_rows
+from ...targets.tensor_rows import TensorRow
+from .cases import KINDS, BitCase, held, hold, numbers
 
 _N, _EACH = 16, 1
 """Columns, and tiles of each kind of numbers."""

@@ -9,13 +9,13 @@ from collections.abc import Iterator, Set
 from dataclasses import dataclass, replace
 from math import prod
 
-from ...ir.errors import KernelError
-from ...ir.kernel import Kernel
-from ...opts.defaults import family_name
-from ...opts.opt import Opt, Opts, opt
-from ...opts.structure import extent
-from ...targets import Target, wgmma_rows
-from .gpu_tensor import BANDS, CHUNK, TensorProduct, chunks, find_products, operands
+from ....ir.errors import KernelError
+from ....ir.kernel import Kernel
+from ....opts.defaults import family_name
+from ....opts.opt import Opt, Opts, opt
+from ....opts.structure import extent
+from ....targets import Target, wgmma_rows
+from .warps import BANDS, CHUNK, TensorProduct, chunks, find_products, operands
 
 SHAPES = ((2, 256), (2, 192), (2, 128), (1, 256), (1, 128), (1, 64), (1, 32), (1, 16))
 """(warpgroups along m, columns of each)."""

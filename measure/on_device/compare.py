@@ -10,19 +10,19 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from ..devices.memory import FREE, SIGNED, SPECIAL, Comparison, Found
-from ..ir.dtypes import DType, dtype, float32, float64
-from ..ir.errors import DeviceError, MeasureError
-from ..ir.evaluation.certainty import OVERFLOW
-from .device_memory import element, upload
-from .verify import WORST, Expect, Verdict, check, described
+from ...devices.memory import FREE, SIGNED, SPECIAL, Comparison, Found
+from ...ir.dtypes import DType, dtype, float32, float64
+from ...ir.errors import DeviceError, MeasureError
+from ...ir.evaluation.certainty import OVERFLOW
+from ..verify import WORST, Expect, Verdict, check, described
+from .memory import element, upload
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..devices import Memory
-    from .compare import Checker
-    from .device_memory import DeviceOperands
+    from ...devices import Memory
+    from ..compare import Checker
+    from .memory import DeviceOperands
 
     Array = np.ndarray[Any, Any]
 
@@ -180,7 +180,7 @@ class DeviceFirstOutputs:
         return ""
 
     def _describe(self, name: str, handle: int, found: Found) -> str:
-        from .first_outputs import changed
+        from ..first_outputs import changed
 
         place = self._operands.place(name)
         was, now = (element(self._memory, h, place.dtype, found.at) for h in (self._copies[name], handle))

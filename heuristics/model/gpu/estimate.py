@@ -12,13 +12,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from ...opts.schedule import Scheduled
-from ..gpu_machine import GIB, KIB, MIB
-from ..machine import DEFAULT, Bandwidth, MachineModel
-from .gpu_chip import Chip, chip_of
-from .gpu_occupancy import resident_groups, thread_registers
-from .gpu_traffic import memory_bytes
-from .gpu_work import GroupWork, group_work
+from ....opts.schedule import Scheduled
+from ...gpu_machine import GIB, KIB, MIB
+from ...machine import DEFAULT, Bandwidth, MachineModel
+from .chip import Chip, chip_of
+from .occupancy import resident_groups, thread_registers
+from .traffic import memory_bytes
+from .work import GroupWork, group_work
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from math import prod
 
-from ...ir.buffer import load_parts
-from ...ir.dtypes import index
-from ...ir.node import axes_of
-from ...opts.nests import Nest
-from ...opts.schedule import Scheduled
-from ..gpu_machine import Gpu
-from ..machine import SLOW
-from .gpu_chip import Chip
-from .gpu_kept import kept_arrays
+from ....ir.buffer import load_parts
+from ....ir.dtypes import index
+from ....ir.node import axes_of
+from ....opts.nests import Nest
+from ....opts.schedule import Scheduled
+from ...gpu_machine import Gpu
+from ...machine import SLOW
+from .chip import Chip
+from .kept import kept_arrays
 
 
 def thread_registers(s: Scheduled, chip: Chip) -> float:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...targets import Target
-from ...targets.gpu_rates import rates_of
-from ..gpu_machine import Gpu
-from ..machine import Bandwidth
+from ....targets import Target
+from ....targets.gpu_rates import rates_of
+from ...gpu_machine import Gpu
+from ...machine import Bandwidth
 
 
 @dataclass(frozen=True, slots=True)

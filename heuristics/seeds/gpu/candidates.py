@@ -1,7 +1,7 @@
 """Seed schedules for GPUs, from the kernel's structure: read `opts/structure.py` first, then `gathered.py`.
 
-Sums of products are in `gpu_tensor.py` and `gpu_contractions.py`, folds in `gpu_folds.py`, everything else in
-`gpu_rows.py`. Here they are gathered and ranked. What a compiler would take long for, or find no registers for, is no
+Sums of products are in `warpgroups.py`, `warps.py` and `contractions.py`, folds in `tensor_folds.py` and `folds.py`, everything else in
+`rows.py`. Here they are gathered and ranked. What a compiler would take long for, or find no registers for, is no
 seed (`benchmarks/gpu_seeds.py` builds them all)."""
 
 from __future__ import annotations
@@ -9,25 +9,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Set
 from math import prod
 
-from ...ir.kernel import Kernel
-from ...opts.defaults import points
-from ...opts.nests import FoldItem
-from ...opts.opt import Opts, opt
-from ...opts.schedule import Scheduled
-from ...opts.structure import contractions, extent, shared_axes
-from ...targets import Target
-from ..machine import DEFAULT
-from ..model.gpu import estimate_gpu
-from ..model.gpu_chip import chip_of
-from ..model.gpu_occupancy import statements, thread_registers
-from .effects import EXACT
-from .gpu_contractions import contraction, with_rings
-from .gpu_folds import folds
-from .gpu_hopper import hopper_seeds
-from .gpu_rows import columns, rows, transposed
-from .gpu_tensor import tensor_seeds
-from .gpu_tensor_folds import tensor_folds
-from .legal import Trials
+from ....ir.kernel import Kernel
+from ....opts.defaults import points
+from ....opts.nests import FoldItem
+from ....opts.opt import Opts, opt
+from ....opts.schedule import Scheduled
+from ....opts.structure import contractions, extent, shared_axes
+from ....targets import Target
+from ...machine import DEFAULT
+from ...model.gpu.chip import chip_of
+from ...model.gpu.estimate import estimate_gpu
+from ...model.gpu.occupancy import statements, thread_registers
+from ..effects import EXACT
+from ..legal import Trials
+from .contractions import contraction, with_rings
+from .folds import folds
+from .rows import columns, rows, transposed
+from .tensor_folds import tensor_folds
+from .warpgroups import hopper_seeds
+from .warps import tensor_seeds
 
 LONG = 4500
 """Instructions of a text that takes a compiler longer than a seed may."""

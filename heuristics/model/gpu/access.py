@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from math import prod
 
-from ...ir import index as ix
-from ...ir.buffer import Buffer, load_parts
-from ...ir.node import Node, axes_of
-from ...opts.axis_plan import Part
-from ...opts.nests import Nest
-from ...opts.plans import StagePlan
-from ...opts.schedule import Scheduled
-from ..gpu_machine import Gpu
+from ....ir import index as ix
+from ....ir.buffer import Buffer, load_parts
+from ....ir.node import Node, axes_of
+from ....opts.axis_plan import Part
+from ....opts.nests import Nest
+from ....opts.plans import StagePlan
+from ....opts.schedule import Scheduled
+from ...gpu_machine import Gpu
 from .warp import lane_offsets, passes, sectors
 
 

@@ -6,17 +6,17 @@ from collections.abc import Iterator, Set
 from itertools import islice
 from math import prod
 
-from ...ir.kernel import Kernel
-from ...opts.defaults import points
-from ...opts.opt import Opts
-from ...opts.structure import Contraction, contractions, extent, nests, shared_axes
-from ...targets import Target
-from .effects import EXACT
-from .gpu_contractions import Tiles, contraction, guesses, tile_cost
-from .gpu_folds import folds
-from .gpu_rows import LANES, columns, rows, transposed
-from .gpu_tensor import quick_tensor
-from .gpu_tensor_folds import tensor_folds
+from ....ir.kernel import Kernel
+from ....opts.defaults import points
+from ....opts.opt import Opts
+from ....opts.structure import Contraction, contractions, extent, nests, shared_axes
+from ....targets import Target
+from ..effects import EXACT
+from .contractions import Tiles, contraction, guesses, tile_cost
+from .folds import folds
+from .rows import LANES, columns, rows, transposed
+from .tensor_folds import tensor_folds
+from .warps import quick_tensor
 
 UNITS = 3
 """Schedules with matrix instructions that are asked about."""

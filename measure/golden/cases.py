@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from ..interp.collective import WARP, fragments, matrix_places, tiles
-from ..ir.dtypes import DType, uint16
-from ..program.builder import Builder
-from ..program.program import Mem, Phase, Val
-from ..targets import Target
-from ..targets.tensor_rows import TensorRow
-from ..targets.tensor_step import LEAST, generation
+from ...interp.collective import WARP, fragments, matrix_places, tiles
+from ...ir.dtypes import DType, uint16
+from ...program.builder import Builder
+from ...program.program import Mem, Phase, Val
+from ...targets import Target
+from ...targets.tensor_rows import TensorRow
+from ...targets.tensor_step import LEAST, generation
 
 Array = np.ndarray[Any, Any]
 KINDS = ("near", "wide", "tiny", "bits")

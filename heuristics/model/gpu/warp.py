@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 
-from ...ir.node import Node
-from ...opts.schedule import Scheduled
-from ..gpu_machine import Gpu
+from ....ir.node import Node
+from ....opts.schedule import Scheduled
+from ...gpu_machine import Gpu
 
 
 def lane_offsets(s: Scheduled, terms: Mapping[Node, int], warp: int) -> tuple[int, ...]:

@@ -6,14 +6,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from ...ir import index as ix
-from ...ir.buffer import Buffer
-from ...ir.node import Node, axes_of
-from ...opts.axis_plan import Part
-from ...opts.nests import Nest
-from ...opts.schedule import Scheduled
-from .gpu_access import ThreadAccess, varies, warp_sectors
-from .gpu_chip import Chip
+from ....ir import index as ix
+from ....ir.buffer import Buffer
+from ....ir.node import Node, axes_of
+from ....opts.axis_plan import Part
+from ....opts.nests import Nest
+from ....opts.schedule import Scheduled
+from .access import ThreadAccess, varies, warp_sectors
+from .chip import Chip
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""The analytic model of GPUs: what a group does, what a chip gives, and the time that follows (`estimate`)."""
