@@ -23,6 +23,7 @@ import os
 import tempfile
 import time
 import warnings
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,6 +46,11 @@ LIMIT = 512 << 20
 _TOUCH_S = 3600.0
 """An entry's use is noted when the last note is older than this: reading costs no write otherwise."""
 _TRIM_EVERY = 128
+"""Writes of this process after which a store is looked through."""
+_TRIM_S = 3600.0
+"""It is looked through at the first write as well, when nobody did for so long: it may hold tens of thousands of files."""
+_LOOKED = ".trimmed"
+_writes: Counter[Path] = Counter()
 
 
 class Artefacts:
@@ -52,7 +58,6 @@ class Artefacts:
 
     def __init__(self, folder: str | os.PathLike[str], limit: int = LIMIT) -> None:
         self.folder, self.limit = Path(folder), limit
-        self._writes = 0
         self._warned = False
         self._checked: bool | None = None
 
@@ -196,9 +201,9 @@ class Artefacts:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(temporary)
                 raise
-            if self._writes % _TRIM_EVERY == 0:
+            _writes[self.folder] += 1
+            if _writes[self.folder] % _TRIM_EVERY == 0 or (_writes[self.folder] == 1 and self._due()):
                 self.trim()
-            self._writes += 1
         except OSError as e:
             self._warn(e)
 
@@ -218,6 +223,13 @@ class Artefacts:
             self._warned = True
             warnings.warn(text, CacheWarning, stacklevel=4)
 
+    def _due(self) -> bool:
+        """Whether nobody has looked through the store lately."""
+        try:
+            return time.time() - (self.folder / _LOOKED).stat().st_mtime > _TRIM_S
+        except FileNotFoundError:
+            return True
+
     def trim(self) -> int:
         """Remove the least recently used entries, and what interrupted writers left, until the store holds 80 % of its limit (if
         it is past it). Returns the bytes removed."""
@@ -226,11 +238,17 @@ class Artefacts:
                 return 0
         except OSError:
             return 0  # there is none
+        try:
+            (self.folder / _LOOKED).touch(mode=0o600)
+        except OSError as e:
+            self._warn(e)
         entries: list[tuple[float, int, Path]] = []
         now, removed = time.time(), 0
         for top, _, files in os.walk(self.folder):
             for name in files:
                 path = Path(top) / name
+                if name == _LOOKED:
+                    continue
                 try:
                     st = path.stat()
                 except FileNotFoundError:

@@ -200,3 +200,13 @@ def test_symbolic_kernels_come_back_from_the_store(cpu: Device, store: Artefacts
     kernel = normalise(kernels.make("softmax", {"m": sym("rows", 1, 100), "n": 16}, "float32"))
     cold, warm = compile(kernel, (), cpu, store), compile(kernel, (), cpu, store)
     assert warm.lower_s == 0 and warm.signature == cold.signature and warm.signature.symbols == ("rows",)
+
+
+def test_a_store_is_looked_through_once_in_a_while_and_not_by_everybody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may hold tens of thousands of files, and programs open it again and again."""
+    looked: list[int] = []
+    whole = Artefacts.trim
+    monkeypatch.setattr(Artefacts, "trim", lambda self: looked.append(1) or whole(self))
+    for i in range(5):
+        Artefacts(tmp_path).put_object(str(i), "c", b"x")
+    assert len(looked) == 1
