@@ -23,7 +23,7 @@ from tilewright.program.program import Param, Signature
 
 
 def files(store: Artefacts) -> list[Path]:
-    return sorted(p for p in store.folder.rglob("*") if p.is_file())
+    return sorted(p for p in store.folder.rglob("*") if p.is_file() and p.name != ".trimmed")
 
 
 def test_objects_come_back(store: Artefacts) -> None:
