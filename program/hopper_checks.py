@@ -202,7 +202,10 @@ def _loop(s: For, pending: set[int], used: set[int]) -> Iterator[tuple[Stmt | No
 def _yielded(s: For) -> set[int]:
     """What a loop carries that its own products leave under way, by id."""
     made = {x.result.id for x in s.body.stmts if isinstance(x, Instr) and x.op == "wgmma"}
-    made |= {r.id for x in s.body.stmts if isinstance(x, For) for r, c in zip(x.results, x.carried, strict=True) if c.id in _yielded(x)}
+    for x in s.body.stmts:
+        if isinstance(x, For) and x.carried:
+            inner = _yielded(x)
+            made |= {r.id for r, c in zip(x.results, x.carried, strict=True) if c.id in inner}
     return {c.id for c, y in zip(s.carried, s.yields, strict=True) if y.id in made}
 
 

@@ -22,6 +22,8 @@ DATA = {
     "tilewright/py.typed",
     "tilewright/cli/report/report.html",
     "tilewright/devices/cuda/host.hpp",
+    "tilewright/devices/cuda/host_async.hpp",
+    "tilewright/devices/cuda/host_hopper.hpp",
     "tilewright/devices/cuda/host_tensor.hpp",
 }
 

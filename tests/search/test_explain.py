@@ -63,7 +63,7 @@ class Fake:
     def __init__(self, takes: Callable[[tuple[Opt, ...]], float], noise: float, stop_after: int = 1000) -> None:
         self.takes, self.noise, self.calls, self.stop_after = takes, noise, [], stop_after  # type: ignore[var-annotated]
 
-    def __call__(self, *_: object) -> Fake:
+    def __call__(self, *_: object, **__: object) -> Fake:
         return self
 
     def __enter__(self) -> Fake:
