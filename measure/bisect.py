@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import OptError, TilewrightError, VerifyError
 from . import inputs
+from .judged_kernel import judged
 
 if TYPE_CHECKING:
     from ..ir.kernel import Kernel
@@ -117,6 +118,7 @@ class _Checker:
     _known: dict[Opts, tuple[tuple[str, str], ...]] = field(default_factory=dict)
     _twins: dict[tuple[tuple[str, int], ...], _Reference] = field(default_factory=dict)
     _expected: tuple[dict[str, Any], dict[str, Any]] | None = None
+    _reference: Kernel | None = None
 
     def stages(self, opts: Opts) -> tuple[tuple[str, str], ...]:
         """(stage, '' or what is wrong), up to the first that is wrong. Raises OptError."""
@@ -135,6 +137,9 @@ class _Checker:
             raise
         except Exception as e:
             return ((SCHEDULE, _raised("applying the options", e)),)
+        reference = judged(self.kernel, self.target, "DOWNCONVERT" in scheduled.effects)
+        if reference is not self._reference:
+            self._reference, self._expected = reference, None
         names = [EMIT, *(p.name for p in passes.of(self.target))]
         wrong = self._lowered(scheduled, names, len(names), twin=True, cuts=_cuts(scheduled))
         # the twin is exact, and floats only have to be looked at up to where it fails
@@ -218,7 +223,7 @@ class _Checker:
 
         if self._expected is None:
             given = inputs.generate(self.kernel, self.vars, self.seed)
-            self._expected = given, dict(expectations(self.kernel, given, self.vars))
+            self._expected = given, dict(expectations(self._reference or self.kernel, given, self.vars))
         given, expected = self._expected
         outputs = {b.name: np.empty(inputs.shape(b, self.kernel, self.vars), b.dtype.np) for b in self.kernel.outputs}
         for made in outputs.values():

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..devices.opencl import oclgrind
 from ..ir.errors import TilewrightError, VerifyError
 from . import inputs
+from .judged_kernel import judged
 from .verify import check as compare
 from .verify import expectations
 
@@ -56,7 +57,9 @@ def sanitise(
 
     opts, values = tuple(opts), dict(vars or {})
     begin = time.monotonic()
-    program = lower(apply(kernel, opts, target))
+    scheduled = apply(kernel, opts, target)
+    program = lower(scheduled)
+    reference = judged(kernel, target, "DOWNCONVERT" in scheduled.effects)
     source = render(program, target)
     data = inputs.generate(kernel, values, seed)
     order = [values[s.arg.name] for s in kernel.symbols]
@@ -64,7 +67,7 @@ def sanitise(
     arrays = _arrays(kernel, data, values)
     try:
         interp.run(program, arrays, order)
-        wrong = _compare(kernel, arrays, data, values)
+        wrong = _compare(reference, arrays, data, values)
     except VerifyError as e:
         wrong = f"the interpreter: {e}"
     report, why = None, ""
@@ -74,7 +77,7 @@ def sanitise(
         arrays = _arrays(kernel, data, values)
         try:
             report = oclgrind.check(source, arrays, order, limit_s)
-            if not report.findings and not wrong and (wrong := _compare(kernel, arrays, data, values)):
+            if not report.findings and not wrong and (wrong := _compare(reference, arrays, data, values)):
                 wrong = f"under Oclgrind: {wrong}"
         except TilewrightError as e:
             why = str(e)

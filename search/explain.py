@@ -122,8 +122,8 @@ def explain(
     fit into the budget is left out (`complete` says so), and so is the rest after Ctrl-C, once the schedule itself is
     measured. Raises MeasureError where the schedule itself fails."""
     from ..measure import Measurer
+    from ..measure.judged_kernel import judged
     from ..opts import apply
-    from .task import judged
 
     opts = tuple(opts)
     lower = "DOWNCONVERT" in apply(kernel, opts, device.target).effects

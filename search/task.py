@@ -13,16 +13,6 @@ if TYPE_CHECKING:
     from ..devices import Device
     from ..ir.kernel import Kernel
     from ..measure.roofline import Roofline
-    from ..targets import Target
-
-
-def judged(kernel: Kernel, target: Target, lower: bool) -> Kernel | None:
-    """The kernel to whose error bound results on a target are held, None where it is the kernel itself. `lower`: factors may be rounded."""
-    from ..ir.lower_precision import cut_sums, lower_precision
-
-    found = lower_precision(kernel) if lower else kernel
-    found = cut_sums(found) if target.language.tensor_cores else found
-    return None if found is kernel else found
 
 
 class TuningTask:
@@ -69,7 +59,10 @@ class TuningTask:
     @property
     def reference(self) -> Kernel | None:
         """The kernel to whose error bound results are held, where it is not the kernel itself."""
-        return judged(self.kernel, self.device.target, "DOWNCONVERT" in self.effects)
+        from ..measure.judged_kernel import judged
+
+        found = judged(self.kernel, self.device.target, "DOWNCONVERT" in self.effects)
+        return None if found is self.kernel else found
 
     def roofline(self) -> Roofline | None:
         """What bounds the kernel here; None where the machine's limits are not known."""

@@ -10,8 +10,9 @@ from tilewright.heuristics import seeds
 from tilewright.ir import DeviceError, OptError
 from tilewright.ir.normalise import normalise
 from tilewright.measure import sanitise as module
+from tilewright.measure.bisect import bisect
 from tilewright.measure.sanitise import sanitise
-from tilewright.opts import opt
+from tilewright.opts import apply, opt, parse
 from tilewright.renderers import Source
 from tilewright.targets import named
 
@@ -105,3 +106,12 @@ def test_without_oclgrind_the_interpreter_checks(monkeypatch: pytest.MonkeyPatch
 def test_illegal_options_are_refused() -> None:
     with pytest.raises(OptError):
         sanitise(small("matmul"), [opt("LOCAL", "m", 4)], named("avx2"))
+
+
+def test_lower_precision_that_a_schedule_says_is_no_fault() -> None:
+    """tf32 keeps 11 digits: outside the kernel's own bound, inside that of the effect."""
+    kernel, target = kernels.make("matmul", {"m": 16, "n": 16, "k": 64}, "float32"), named("sm_80")
+    opts = parse('[["TC", "acc", {"m": "m", "n": "n", "k": "k", "row": "mma.m16n8k8.tf32"}]]')
+    assert apply(kernel, opts, target).effects >= {"DOWNCONVERT"}
+    assert not sanitise(kernel, opts, target).wrong
+    assert not bisect(kernel, opts, target).culprit
