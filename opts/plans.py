@@ -86,7 +86,7 @@ class StagePlan:
     unsigned range). Groups of threads keep boxes only: with order panel, dimensions that are reduced
     over come first. `swizzle` > 0: in row r of `pitch` elements, chunks of `vector` elements change places by XOR with
     (r // every) % swizzle. `depth` > 1: so many slots, of which iteration i of the loop `at` uses number i % depth; `chunk` is then
-    how many elements one asynchronous copy moves, 0 where copies go through registers."""
+    how many elements one asynchronous copy moves, 0 where copies go through registers. `boxed`: TMA copies it, in an order of its own."""
 
     buffer: Buffer
     at: Part
@@ -104,6 +104,7 @@ class StagePlan:
     every: int = 1
     depth: int = 1
     chunk: int = 0
+    boxed: bool = False
 
     @property
     def once(self) -> bool:

@@ -113,6 +113,8 @@ def slots(st: StagePlan) -> str:
     """How a tile is copied ahead of its use, as it follows other words; nothing where it is not."""
     if st.depth == 1:
         return ""
+    if st.boxed:
+        return f", {st.depth} slots, copied by TMA"
     how = f"asynchronously, {st.chunk * st.dtype.size} bytes at a time" if st.chunk else "through registers"
     return f", {st.depth} slots, copied {how}"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from ...ir.errors import OptError
 from ..boxes import BoxPlan, operand_boxes
@@ -32,6 +33,11 @@ def consumers(s: Scheduled) -> int:
     """Warpgroups that multiply while another copies; 0 without WARPSPEC."""
     found = s.marked("WARPSPEC").get("grid")
     return found if isinstance(found, int) else 0
+
+
+def finish(s: Scheduled, b: ScheduleBuilder) -> Scheduled:
+    """What is staged comes by TMA."""
+    return replace(s, stages={name: replace(plan, boxed=True) for name, plan in s.stages.items()})
 
 
 def check(s: Scheduled) -> None:
@@ -107,6 +113,7 @@ WARPSPEC = Option(
         ),
     ),
     act=act,
+    finish=finish,
     check=check,
     propose=propose,
 )
