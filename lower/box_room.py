@@ -15,12 +15,15 @@ DONE = axis("iterations.done", 1)
 
 @dataclass(frozen=True, slots=True)
 class BoxRoom:
-    """The operands as boxes, by input; the place of each one's map in the Program; and the barriers of slots that are full and empty."""
+    """The operands as boxes, by input; the place of each one's map in the Program; and the barriers of slots that are full and empty.
+    `groups`: of a cluster; `shared`: operands of which each of them brings a part for all."""
 
     boxes: Mapping[str, BoxPlan]
     maps: Mapping[str, int]
     full: MBar
     empty: MBar
+    groups: int = 1
+    shared: tuple[str, ...] = ()
 
     @property
     def depth(self) -> int:

@@ -76,9 +76,9 @@ class Lowering:
         return len(self.maps) - 1
 
     @contextmanager
-    def phase(self, items: Node, threads: int = 1) -> Iterator[Phase]:
-        """Open a phase of `items` groups of `threads` threads."""
-        with self.b.phase(items, self.ctx.symbols, threads) as phase:
+    def phase(self, items: Node, threads: int = 1, cluster: int = 1) -> Iterator[Phase]:
+        """Open a phase of `items` groups of `threads` threads, of which `cluster` run at once."""
+        with self.b.phase(items, self.ctx.symbols, threads, cluster) as phase:
             self.symbols = dict(zip(self.ctx.symbols, phase.vars, strict=True))
             self.scalars = Scalars(self.b, dict(self.symbols))
             yield phase

@@ -13,6 +13,7 @@ from ..ir.node import Node, const
 from ..log import logger
 from ..opts.axis_plan import Part
 from ..opts.memory_limits import check_program
+from ..opts.options.cluster import clustered
 from ..opts.options.persist import groups_of, persistent
 from ..opts.options.warpspec import consumers
 from ..opts.phases import phases, plain
@@ -97,7 +98,7 @@ def _phase(low: Lowering, items: Node) -> Phase:
         items = const(0)
     groups = groups_of(low.sched, items)
     apart = consumers(low.sched) > 0
-    with low.phase(groups, low.sched.group + apart * WARPGROUP) as phase:
+    with low.phase(groups, low.sched.group + apart * WARPGROUP, clustered(low.sched)) as phase:
         if not (items.op == "const" and items.arg == 0):
             _split_threads(low, phase.thread)
             work = _Work(phase.item, items, groups)

@@ -8,8 +8,10 @@ from typing import Protocol
 
 from ..ir.errors import OptError
 from ..ir.node import const
+from ..opts.options.cluster import clustered, shared
 from ..opts.options.warpspec import REGISTERS, boxes, consumers
 from ..program import hopper_calls as hc
+from ..program.builder import Builder
 from ..program.ops import ACCESSES
 from ..program.program import Block, Instr, Val, statements
 from . import pieces
@@ -19,7 +21,9 @@ from .staged.boxes import WARPGROUP, Consumed, make_room, produce
 
 
 class Work(Protocol):
-    """The work items of a group."""
+    """The work items of a group, whose number is `group`."""
+
+    group: Val
 
     def through(self, low: Lowering, each: Callable[[Val], None]) -> None:
         """Emit `each` for every work item."""
@@ -36,11 +40,13 @@ def emit(low: Lowering, work: Work) -> None:
     """Emit both roles. OptError where the consumers would need barriers of their own."""
     b, count = low.b, consumers(low.sched)
     plans = boxes(low.sched)
-    low.boxes = make_room(low, plans, count)
+    groups = clustered(low.sched)
+    low.boxes = make_room(low, plans, count, groups, shared(low.sched))
     with b.when(b.op("eq", low.thread, b.const(0))):
         hc.init(b, low.boxes.full)
         hc.init(b, low.boxes.empty)
-    b.barrier()
+    together = hc.cluster_barrier if groups > 1 else Builder.barrier
+    together(b)
     part = next(iter(plans.values())).stage.at
     trips = pieces.trips(low.sched, low.scope, part)
     if trips.op != "const":
@@ -58,7 +64,7 @@ def emit(low: Lowering, work: Work) -> None:
 
     def fill(item: Val) -> None:
         counted(other, item)
-        produce(other, part, (const(0), trips))
+        produce(other, part, (const(0), trips), b.op("imod", work.group, attr=groups))
 
     with b.roles() as roles:
         with b.role(roles, "consumers", 0, count * WARPGROUP, many):
@@ -68,6 +74,8 @@ def emit(low: Lowering, work: Work) -> None:
             b.when(b.op("eq", low.thread, b.const(count * WARPGROUP))),
         ):
             work.through(other, fill)
+    if groups > 1:  # nobody ends while another group may still reach its memory
+        hc.cluster_barrier(b)
     _check(roles.roles[0].body)
 
 

@@ -34,13 +34,14 @@ MOST = 256
 @dataclass(frozen=True, slots=True)
 class BoxPlan:
     """A staged operand as boxes: `box` elements of the input along each of its dimensions, outermost first. `starts`: of each box, the
-    first element along each dimension, over the loops around the tile. `across`: k counts rows. `rows`: rows of a box."""
+    first element along each dimension, over the loops around the tile. `across`: k counts rows. `rows`: rows of a box. `dim`: the dimension of m or n."""
 
     stage: StagePlan
     box: tuple[int, ...]
     starts: tuple[tuple[Node, ...], ...]
     across: bool
     rows: int
+    dim: int
 
     @property
     def dtype(self) -> DType:
@@ -128,7 +129,7 @@ def operand_boxes(s: Scheduled, t: TensorPlan, nest: Nest, operand: str) -> BoxP
     boxes = []
     for i in range(sizes[x] // row if across else 1):
         boxes.append(tuple(ix.add(starts[d], const(i * row)) if across and d == x else starts[d] for d in range(len(indices))))
-    return BoxPlan(stage, tuple(box[d] for d in range(len(indices))), tuple(boxes), across, sizes[k] if across else sizes[x])
+    return BoxPlan(stage, tuple(box[d] for d in range(len(indices))), tuple(boxes), across, sizes[k] if across else sizes[x], x)
 
 
 def indices_of(s: Scheduled, nest: Nest, buffer: str) -> tuple[tuple[Node, ...], ...]:

@@ -25,10 +25,11 @@ from ..lowering import Lowering
 WARPGROUP = 128
 
 
-def tensor_map(plan: BoxPlan, param: int) -> TensorMap:
-    """The map of an operand that is a parameter's."""
+def tensor_map(plan: BoxPlan, param: int, parts: int = 1) -> TensorMap:
+    """The map of an operand that is a parameter's, a box of which is brought in so many parts."""
     shape = plan.stage.buffer.shape
-    return TensorMap(param, plan.dtype, tuple(reversed(shape)), tuple(reversed(dense(shape)[:-1])), tuple(reversed(plan.box)), ROW)
+    box = tuple(n // parts if d == plan.dim and not plan.across else n for d, n in enumerate(plan.box))
+    return TensorMap(param, plan.dtype, tuple(reversed(shape)), tuple(reversed(dense(shape)[:-1])), tuple(reversed(box)), ROW)
 
 
 def operand(plan: BoxPlan, base: int) -> SharedOperand:
@@ -36,16 +37,17 @@ def operand(plan: BoxPlan, base: int) -> SharedOperand:
     return SharedOperand(base, plan.dtype, ALIGN, plan.rows * ROW if plan.across else 16, plan.across)
 
 
-def make_room(low: Lowering, boxes: Mapping[str, BoxPlan], consumers: int) -> BoxRoom:
+def make_room(low: Lowering, boxes: Mapping[str, BoxPlan], consumers: int, groups: int, shared_by: tuple[str, ...]) -> BoxRoom:
     """Take shared memory for every slot and barrier, and give each operand a map."""
     shared, maps = low.storage.shared, {}
     depth = next(iter(boxes.values())).stage.depth
     for name, plan in boxes.items():
         base = shared.exactly(depth * plan.bytes, ALIGN)
         low.storage.panels[name] = Mem("shared", base, plan.dtype, align=ALIGN)
-        maps[name] = low.add_map(tensor_map(plan, low.ctx.params[name]))
+        maps[name] = low.add_map(tensor_map(plan, low.ctx.params[name], groups if name in shared_by else 1))
     bars = [shared.exactly(8 * depth, 8) for _ in range(2)]
-    return BoxRoom(boxes, maps, MBar(bars[0], depth, 1), MBar(bars[1], depth, consumers))
+    full, empty = MBar(bars[0], depth, 1), MBar(bars[1], depth, consumers * groups)
+    return BoxRoom(boxes, maps, full, empty, groups, shared_by)
 
 
 class BoxSlots:
@@ -78,11 +80,12 @@ class Consumed:
         with low.scalars.bind(self.plan.slot, slot):
             yield
         with b.when(b.op("eq", b.op("imod", low.thread, attr=WARPGROUP), b.const(0))):
-            hc.arrive(b, self.room.empty, slot)
+            for rank in range(self.room.groups):
+                hc.arrive(b, self.room.empty, slot, b.const(rank) if self.room.groups > 1 else None)
 
 
-def produce(low: Lowering, part: Part, bounds: tuple[Node, Node]) -> None:
-    """The producer's loop, which one thread runs."""
+def produce(low: Lowering, part: Part, bounds: tuple[Node, Node], rank: Val) -> None:
+    """The producer's loop, which one thread runs. `rank`: which group of its cluster this is."""
     assert low.boxes is not None
     b, room = low.b, low.boxes
     slots = BoxSlots(low, room, bounds, low.scalars.bound[DONE])
@@ -91,10 +94,24 @@ def produce(low: Lowering, part: Part, bounds: tuple[Node, Node]) -> None:
         slot, parity = slots.at(loop.var)
         hc.wait(b, room.empty, slot, b.op("sub", b.const(1), parity))
         hc.expect(b, room.full, slot, b.const(total))
-        for name, plan in room.boxes.items():
-            to = BoxLoad(room.maps[name], low.storage.panels[name].base, room.full)
-            size = plan.elements
-            first = b.op("mul", slot, b.const(len(plan.starts) * size))
-            for i, start in enumerate(plan.starts):
-                at = b.op("add", first, b.const(i * size)) if i else first
-                hc.load(b, to, slot, at, [low.scalar(n) for n in reversed(start)])
+        for name in room.boxes:
+            _bring(low, name, slot, rank)
+
+
+def _bring(low: Lowering, name: str, slot: Val, rank: Val) -> None:
+    """Begin to copy this group's part of an operand's tile."""
+    assert low.boxes is not None
+    b, room = low.b, low.boxes
+    plan, size = room.boxes[name], room.boxes[name].elements
+    first = b.op("mul", slot, b.const(len(plan.starts) * size))
+    groups = room.groups if name in room.shared else 1
+    to = BoxLoad(room.maps[name], low.storage.panels[name].base, room.full, (1 << groups) - 1 if groups > 1 else 0)
+    # a part is every so many of the boxes, or so many rows of the only one
+    each, rows = (size, plan.box[plan.dim]) if plan.across else (size // groups, plan.box[plan.dim] // groups)
+    for i in range(0, len(plan.starts), groups if plan.across else 1):
+        at = b.op("add", first, b.const(i * size)) if i else first
+        coordinates = [low.scalar(n) for n in plan.starts[i]]
+        if groups > 1:
+            at = b.op("add", at, b.op("mul", rank, b.const(each)))
+            coordinates[plan.dim] = b.op("add", coordinates[plan.dim], b.op("mul", rank, b.const(rows)))
+        hc.load(b, to, slot, at, coordinates[::-1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..registry import register
+from .cluster import CLUSTER
 from .fetch import FETCH
 from .group import GROUP
 from .launch import LAUNCH
@@ -25,6 +26,6 @@ from .warpspec import WARPSPEC
 
 for option in (
     *(TILE, MOVE, UPCAST, UNROLL, PARALLEL, LOCAL, GROUP, SPLITK),
-    *(STAGE, TC, SWIZZLE, PERSIST, WARPSPEC, PADTO, NOLOCAL, LAUNCH, NT, FETCH, OWN),
+    *(STAGE, TC, SWIZZLE, PERSIST, WARPSPEC, CLUSTER, PADTO, NOLOCAL, LAUNCH, NT, FETCH, OWN),
 ):
     register(option)

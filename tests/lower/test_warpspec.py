@@ -15,8 +15,10 @@ from tilewright.devices.cuda import nvrtc
 from tilewright.heuristics import seeds
 from tilewright.ir import OptError
 from tilewright.ir.kernel import Kernel
+from tilewright.lower import lower
 from tilewright.opts import Opts, apply, parse
-from tilewright.program.program import Roles, statements
+from tilewright.program.hopper import BoxLoad
+from tilewright.program.program import Instr, Roles, statements
 
 SM90 = targets.named("sm_90a")
 STEP = {"bf16": 16, "f16": 16, "s8": 32}
@@ -77,6 +79,35 @@ def test_it_is_right_and_the_text_gives_the_interpreters_bits(case: tuple[Kernel
     check_cuda(kernel, opts, SM90)
 
 
+PAIRS: Any = [["SWIZZLE", "grid", 2], ["CLUSTER", "grid", 2]]
+CLUSTERS = {
+    "neighbours along n share a": (matmul(m=64, n=256, k=128), options(more=PAIRS[1:])),
+    "neighbours along m share b, which comes in two boxes": (matmul(m=256, n=256, k=192), options(columns=128, slots=3, more=PAIRS)),
+    "b comes in one box, half a box each": (matmul("matmul_nt", m=136, n=200, k=328), options(2, more=PAIRS[1:])),
+}
+
+
+@pytest.mark.slow
+@needs_cxx
+@pytest.mark.parametrize("case", CLUSTERS.values(), ids=list(CLUSTERS))
+def test_pairs_of_groups_bring_halves_for_both(case: tuple[Kernel, Opts]) -> None:
+    kernel, opts = case
+    check_twin(kernel, opts, SM90)
+    check_floats(kernel, opts, SM90)
+    check_cuda(kernel, opts, SM90)
+    program = lower(apply(kernel, opts, SM90))
+    boxes = [s.attr for s in statements(program.phases[0].body) if isinstance(s, Instr) and isinstance(s.attr, BoxLoad)]
+    assert program.phases[0].cluster == 2 and {b.multicast for b in boxes} == {0, 3}
+
+
+@pytest.mark.slow
+def test_pairs_go_through_their_items_together() -> None:
+    kernel, opts = matmul(m=256, n=256, k=192), options(columns=128, more=[["PERSIST", "grid", 1], *PAIRS])
+    check_twin(kernel, opts, replace(SM90, cores=2))
+    with pytest.raises(OptError, match="are odd"):
+        apply(kernel, opts, replace(SM90, cores=3))
+
+
 @pytest.mark.slow
 @needs_cxx
 def test_slots_go_on_from_item_to_item() -> None:
@@ -106,6 +137,9 @@ REFUSED = [
     (matmul(m=64, n=64, k=128), {"slots": 1}, "with depth=2 or more"),
     (matmul(m=64, n=64, k=128), {"deep": 32}, "rows of 128 bytes"),
     (matmul(m=64, n=96, k=128), {"columns": 96}, "a multiple of 64 of n"),
+    (matmul(m=64, n=192, k=128), {"more": [["CLUSTER", "grid", 2]]}, "are odd"),
+    (matmul(m=128, n=64, k=128), {"more": PAIRS}, "no two halves"),
+    (matmul(m=128, n=64, k=128), PAIRS[1:], "add WARPSPEC"),
 ]
 
 
