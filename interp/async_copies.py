@@ -15,6 +15,7 @@ import numpy as np
 from ..program.program import Instr, Mem
 from .group_buffer import GroupBuffer
 from .ops import Array, zero
+from .pending_copies import PendingCopies
 from .threads import On, ThreadBatch
 
 Pick = Callable[..., tuple[Array, Array, Array | None]]
@@ -65,24 +66,12 @@ class _UnderWay:
         return _UnderWay(self.instr, self.number, self.to, *parts, self.source, self.read[which])
 
 
-class CopiesUnderWay:
+class CopiesUnderWay(PendingCopies[_UnderWay]):
     """The copies of one phase's threads."""
 
     def __init__(self, memory: CopyMemory, batch: ThreadBatch, as_twin: bool) -> None:
-        self.memory, self.batch, self.as_twin = memory, batch, as_twin
-        self.committed: Array = np.zeros(0, np.int64)
-        """Groups that each thread has closed."""
-        self.pending: list[_UnderWay] = []
-
-    def begin(self) -> None:
-        """Other groups run from now on."""
-        self.committed, self.pending = np.zeros(self.batch.count, np.int64), []
-
-    def end(self) -> None:
-        """The groups have ended: every copy must have been waited for. Raises VerifyError."""
-        if self.pending:
-            p = self.pending[0]
-            self.batch.fail("a copy is under way when its thread ends: nobody waited for it", p.instr, int(self.batch.me[p.lane[0]]))
+        super().__init__(batch)
+        self.memory, self.as_twin = memory, as_twin
 
     def start(self, s: Instr) -> Callable[..., None]:
         """A function (on, to, source[, mask]) that begins copies."""
@@ -112,23 +101,6 @@ class CopiesUnderWay:
             return np.ones(count, bool)
         full = some if some.ndim == 2 else np.repeat(some[:, None], lanes, 1)
         return full.reshape(-1) if on is None else full[on].reshape(-1)
-
-    def commit(self, on: On) -> None:
-        """The copies of these threads since their last group are a group."""
-        self.committed[slice(None) if on is None else on] += 1
-
-    def wait(self, on: On, groups: int) -> None:
-        """Land what these threads began, but for their newest groups."""
-        left: list[_UnderWay] = []
-        for p in self.pending:
-            lands = p.group < self.committed[p.lane] - groups
-            if on is not None:
-                lands &= on[p.lane]
-            if lands.any():
-                self._land(p.kept(lands))
-            if not lands.all():
-                left.append(p.kept(~lands))
-        self.pending = left
 
     def _land(self, p: _UnderWay) -> None:
         memory, shadow = self.memory, p.to.shadow

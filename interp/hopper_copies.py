@@ -17,6 +17,7 @@ from .async_copies import Pick
 from .group_buffer import GroupBuffer
 from .hopper_batch import HopperBatch
 from .ops import Array, zero
+from .pending_copies import PendingCopies
 from .threads import On
 
 
@@ -39,23 +40,14 @@ class _Copied:
         return _Copied(self.instr, self.dtype, *parts, self.source, self.read[which])
 
 
-class HopperCopies:
+class HopperCopies(PendingCopies[_Copied]):
     """The copies of one group's threads."""
 
+    batch: HopperBatch
+
     def __init__(self, batch: HopperBatch, as_twin: bool) -> None:
-        self.batch, self.as_twin = batch, as_twin
-        self.committed: Array = np.zeros(0, np.int64)
-        self.pending: list[_Copied] = []
-
-    def begin(self) -> None:
-        """Another group runs from now on."""
-        self.committed, self.pending = np.zeros(self.batch.count, np.int64), []
-
-    def end(self) -> None:
-        """The group has ended. Raises VerifyError where a copy is under way."""
-        if self.pending:
-            p = self.pending[0]
-            self.batch.fail("a copy is under way when its thread ends: nobody waited for it", p.instr, int(self.batch.me[p.lane[0]]))
+        super().__init__(batch)
+        self.as_twin = as_twin
 
     def start(self, s: Instr, to: Pick, source: GroupBuffer, pick: Pick) -> Callable[..., None]:
         """A function (on, to, source[, mask]) that begins copies. `to` finds bytes, `pick` elements of the source."""
@@ -75,23 +67,6 @@ class HopperCopies:
             self.pending.append(_Copied(s, c.to.dtype, first, lane, self.committed[lane], values, source, read))
 
         return run
-
-    def commit(self, on: On) -> None:
-        """The copies of these threads since their last group are a group."""
-        self.committed[slice(None) if on is None else on] += 1
-
-    def wait(self, on: On, groups: int) -> None:
-        """Land what these threads began, but for their newest groups."""
-        left: list[_Copied] = []
-        for p in self.pending:
-            lands = p.group < self.committed[p.lane] - groups
-            if on is not None:
-                lands &= on[p.lane]
-            if lands.any():
-                self._land(p.kept(lands))
-            if not lands.all():
-                left.append(p.kept(~lands))
-        self.pending = left
 
     def _land(self, p: _Copied) -> None:
         memory, size = self.batch.memory, p.dtype.size
