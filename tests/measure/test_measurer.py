@@ -1,6 +1,5 @@
 """Measuring right candidates: incumbents, confirmation, duels, lost runners, and what is left behind at the end."""
 
-import math
 import os
 import signal
 import subprocess
@@ -55,7 +54,7 @@ def slow():
 def test_a_candidate_three_times_slower_than_the_incumbent_is_timed_no_further(m, fast, slow):
     quick, first = m.measure([fast, slow])  # the incumbent follows the batch
     assert quick.ok and first.outcome is Outcome.slow
-    assert first.n <= max(3, math.ceil(0.005 / first.t_min)), "three calls, or as many as take 5 ms"
+    # how many calls that takes is held by test_stats, whose clock nothing disturbs
     assert first.t_min > 3 * quick.t_min and first.error <= 1 and first.sha
     (alone,) = m.measure([slow])
     assert alone.ok and alone.n >= 3
