@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import odd_borders
 from tilewright.ir.buffer import Extent
 from tilewright.ir.builder import KernelBuilder
 from tilewright.ir.dtypes import bool_, float32, float64, int8, int32, int64, uint8
@@ -294,4 +295,4 @@ def staircase(m: Size, n: Size) -> Kernel:
     return kb.build()
 
 
-KERNELS |= {"fold_reads": (fold_reads, (7, 29)), "staircase": (staircase, (9, 23))}
+KERNELS |= {"fold_reads": (fold_reads, (7, 29)), "staircase": (staircase, (9, 23)), **odd_borders.KERNELS}
