@@ -15,6 +15,7 @@ from .own import OWN
 from .padto import PADTO
 from .parallel import PARALLEL
 from .persist import PERSIST
+from .private import PRIVATE
 from .splitk import SPLITK
 from .stage import STAGE
 from .swizzle import SWIZZLE
@@ -26,6 +27,6 @@ from .warpspec import WARPSPEC
 
 for option in (
     *(TILE, MOVE, UPCAST, UNROLL, PARALLEL, LOCAL, GROUP, SPLITK),
-    *(STAGE, TC, SWIZZLE, PERSIST, WARPSPEC, CLUSTER, PADTO, NOLOCAL, LAUNCH, NT, FETCH, OWN),
+    *(STAGE, TC, SWIZZLE, PERSIST, WARPSPEC, CLUSTER, PADTO, NOLOCAL, LAUNCH, NT, FETCH, OWN, PRIVATE),
 ):
     register(option)
