@@ -17,6 +17,7 @@ from .padto import PADTO
 from .parallel import PARALLEL
 from .persist import PERSIST
 from .phase import PHASE
+from .private import PRIVATE
 from .splitk import SPLITK
 from .stage import STAGE
 from .swizzle import SWIZZLE
@@ -28,6 +29,6 @@ from .warpspec import WARPSPEC
 
 for option in (
     *(TILE, MOVE, UPCAST, UNROLL, PARALLEL, LOCAL, GROUP, PHASE, HALO, SPLITK),
-    *(STAGE, TC, SWIZZLE, PERSIST, WARPSPEC, CLUSTER, PADTO, NOLOCAL, LAUNCH, NT, FETCH, OWN),
+    *(STAGE, TC, SWIZZLE, PERSIST, WARPSPEC, CLUSTER, PADTO, NOLOCAL, LAUNCH, NT, FETCH, OWN, PRIVATE),
 ):
     register(option)
