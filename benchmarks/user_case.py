@@ -1,6 +1,6 @@
-"""One case of `user_kernels.py`, in a process of its own: compile C, tune ours, check both with NumPy, time them in turns.
+"""One case of `user_kernels.py`, in a process of its own: compile C, tune ours, check both, time them in turns.
 
-    python benchmarks/user_case.py '{"file": …, "name": …, "threads": 1, "march": …, "budget": "12s", "rounds": 9, "burst": 0.1}'
+    python benchmarks/user_case.py '{"file": …, "name": …, "threads": 1, "march": …, "budget": "12s", "rounds": 9, …}'
 
 Prints one JSON line. An empty budget times the seed alone. What goes wrong on our side is a row with "error", and C is
 timed all the same."""
@@ -79,7 +79,7 @@ def compiled(text: str, sizes: Mapping[str, int], march: str, folder: Path) -> C
 
 
 def expected(kernel: Any, inputs: Mapping[str, Any], want: Mapping[str, Any]) -> dict[str, Any]:
-    """What NumPy says of each output, with our error bound around it. SystemExit where the kernel means something else."""
+    """What NumPy says of each output, within our error bound. SystemExit where the kernel means something else."""
     from dataclasses import replace
 
     import numpy as np

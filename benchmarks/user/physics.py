@@ -1,4 +1,4 @@
-"""Physics, finance and distances: kernels as users write them, the same loops in C, and NumPy's answers (stencils.py)."""
+"""Physics, finance and distances, as users write them, with the same loops in C and NumPy's answers (stencils.py)."""
 
 from __future__ import annotations
 

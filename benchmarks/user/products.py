@@ -1,4 +1,4 @@
-"""Products (quantised, of three arrays, bilinear, complex, rotated): kernels as users write them, the same loops in C, and
+"""Products: quantised, of three arrays, bilinear, complex, rotated; as users write them, with the same loops in C and
 NumPy's answers (stencils.py)."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Statistics of rows, and scans: kernels as users write them, the same loops in C, and NumPy's answers (stencils.py)."""
+"""Statistics of rows, and scans, as users write them, with the same loops in C and NumPy's answers (stencils.py)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signals, scatters and gathers: kernels as users write them, the same loops in C, and NumPy's answers (stencils.py)."""
+"""Signals, scatters and gathers, as users write them, with the same loops in C and NumPy's answers (stencils.py)."""
 
 from __future__ import annotations
 

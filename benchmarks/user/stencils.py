@@ -1,7 +1,7 @@
 """Stencils and image pipelines: each kernel as a user writes it, the same loops in C, and NumPy's answer.
 
-`tune run --kernel benchmarks/user/stencils.py:clamped2d` tunes one. The C function is `kernel`. It gets the inputs, then the
-outputs, and the sizes as macros in capitals."""
+`tune run --kernel benchmarks/user/stencils.py:clamped2d` tunes one. The C function is `kernel`. It gets the inputs,
+then the outputs, and the sizes as macros in capitals."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def blur_chain_numpy(x: Arrays, s: Sizes) -> Arrays:
 
 
 def harris(h: int = 1024, w: int = 1024) -> Kernel:
-    """Corners: the response of products of Sobel's gradients, summed over 3 × 3 windows. The border has two elements."""
+    """Corners: the response of products of Sobel's gradients, summed over 3 × 3 windows. The border is two wide."""
     kb = KernelBuilder("harris")
     p, q = kb.axis("p", h + 2), kb.axis("q", w + 2)
     i, j, a, b = kb.axis("h", h), kb.axis("w", w), kb.axis("dy", 3), kb.axis("dx", 3)
