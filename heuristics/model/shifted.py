@@ -21,7 +21,7 @@ Residue = tuple[tuple[tuple[Node, int], ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class ShiftedReads:
     """Reads (or a write) of an array at places that differ by constants: `indices` of one of them, and by how many elements the
     furthest two differ in each dimension."""
 
@@ -30,7 +30,7 @@ class Access:
     spread: tuple[int, ...]
 
 
-def together(s: Scheduled, reads: Iterable[tuple[Buffer, tuple[Node, ...]]]) -> Iterator[Access]:
+def together(s: Scheduled, reads: Iterable[tuple[Buffer, tuple[Node, ...]]]) -> Iterator[ShiftedReads]:
     """Reads, with those as one that differ by constants."""
     groups: dict[tuple[Buffer, Residue], list[tuple[tuple[Node, ...], list[int]]]] = {}
     for buffer, indices in reads:
@@ -38,7 +38,7 @@ def together(s: Scheduled, reads: Iterable[tuple[Buffer, tuple[Node, ...]]]) -> 
         groups.setdefault((buffer, residue), []).append((indices, at))
     for (buffer, _), found in groups.items():
         columns = list(zip(*(at for _, at in found), strict=True))
-        yield Access(buffer, found[0][0], tuple(max(c) - min(c) for c in columns))
+        yield ShiftedReads(buffer, found[0][0], tuple(max(c) - min(c) for c in columns))
 
 
 def _place(s: Scheduled, indices: Sequence[Node]) -> tuple[Residue, list[int]]:

@@ -6,7 +6,7 @@ caches: the model chooses. (Ragan-Kelley et al., "Halide", 2013; Mullapudi et al
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 
 from ...ir.body import Value
@@ -26,6 +26,8 @@ TILES = ((1, 8), (2, 4), (1, 4), (4, 4), (4, 1))
 BLOCKS = (8, 16, 32, 64, 128)
 SPELLED = 9
 """Taps of a window that are spelled out."""
+KEPT = 4
+"""Values of a chain of which a search may say whether they are kept."""
 INLINED = 600
 """Operations of an expression into which values are put that may be kept instead."""
 
@@ -52,6 +54,45 @@ def chain_guesses(kernel: Kernel, target: Target, threads: int, lanes: int) -> I
             yield _once((*before, *_nests(rest, tile), *_parallel(rest, rest.stores[0].axes[0]), *far))
         yield from (_once((*before, *found, *far)) for found in _overlapped(rest, chain, target, threads, tile))
         yield _once((*before, *_phases(rest, chain, tile), *far))
+
+
+def chain_sizes(kernel: Kernel, target: Target) -> dict[str, tuple[int, ...]] | None:
+    """The numbers that `chain_schedule` leaves open; None where the kernel is no chain of stencils."""
+    chain = [v for v in read_elsewhere(kernel) if _shifted(kernel, v)]
+    if not chain or target.kind == "gpu" or any(s.combine is not None for s in kernel.stores):
+        return None
+    outer = len(kernel.stores[0].axes) - 1
+    blocks = (0, *(n for n in BLOCKS if n < max(extent(a) for a in kernel.stores[0].axes)))
+    found = {"vectors": (1, 2, 4, 8), "copies": (1, 2, 4, 8, 16), "keep": tuple(range(1 << min(len(chain), KEPT)))}
+    found |= {f"block{i}": blocks for i in range(min(outer, 2))}
+    return found | {"kept_copies": (1, 2, 4, 8), "phase": (0, 1), "nt": (0, 1)}
+
+
+def chain_schedule(kernel: Kernel, lanes: int, p: Mapping[str, int]) -> Opts:
+    """A schedule of a chain: `keep` says by its bits which of the values read at shifted places are kept, in blocks (of `block0`
+    rows, and of `block1` along the axis before; 0: not cut) or with `phase` in phases of their own. It may be illegal."""
+    values = [v for v in read_elsewhere(kernel) if _shifted(kernel, v)]
+    kept = [v for i, v in enumerate(values) if p["keep"] >> i & 1]
+    tile = (p["vectors"] * lanes, p["copies"])
+    whole = tuple(v for v in read_elsewhere(kernel) if v not in values)
+    before = [opt("PHASE", v) for v in whole]
+    kernel = phased(kernel, whole)[-1]
+    past = [opt("NT", b.name) for b in kernel.outputs if p["nt"]]
+    if p["phase"] and kept:
+        return _once((*before, *_phases(kernel, kept, tile), *past))
+    store = kernel.stores[0]
+    outer = [a for a in store.axes if a is not _lane(store.axes, kernel)]
+    sizes = [(a, p.get(f"block{i}", 0)) for i, a in enumerate(reversed(outer))]
+    cuts = [opt("HALO", a.arg.name, n) for a, n in reversed(sizes) if 0 < n < extent(a)]
+    try:
+        inner = kernel
+        for o in cuts:
+            inner = tiled(inner, o)
+    except OptError:
+        return _once((*before, *cuts))
+    at = [opt("STAGE", v, at=f"{cuts[-1].on}.h") for v in kept if cuts and isinstance(kernel.values[v].expr, Node)]
+    grid = [opt("PARALLEL", f"{o.on}.h") for o in cuts] or _parallel(kernel, store.axes[0])
+    return _once((*before, *cuts, *at, *_nests(inner, tile, kept, p["kept_copies"]), *grid, *past))
 
 
 def _shifted(kernel: Kernel, name: str) -> bool:
@@ -89,11 +130,12 @@ def _lane(axes: Sequence[Node], kernel: Kernel) -> Node:
     return axes[-1]
 
 
-def _nests(kernel: Kernel, tile: tuple[int, int], kept: Sequence[str] = ()) -> list[Opt]:
-    """A register tile for the stores, for kept values and for reductions, whose short windows are spelled out."""
+def _nests(kernel: Kernel, tile: tuple[int, int], kept: Sequence[str] = (), copies: int = 0) -> list[Opt]:
+    """A register tile for the stores, for kept values (of `copies` rows, if not as many) and for reductions, whose short windows are
+    spelled out."""
     out: list[Opt] = []
     for v in (i for i in kernel.body if isinstance(i, Value) and (i.name in kept or not isinstance(i.expr, Node))):
-        out += _tile(v.axes, _lane(v.axes, kernel), tile)
+        out += _tile(v.axes, _lane(v.axes, kernel), (tile[0], copies or tile[1]))
         out += [opt("UNROLL", a.arg.name, extent(a)) for a in v.reduce_axes if 1 < extent(a) <= SPELLED]
     for s in kernel.stores:
         out += _tile(s.axes, _lane(s.axes, kernel), tile)
