@@ -176,6 +176,20 @@ def extent(a: Node) -> int:
     return ix.upper(e)
 
 
+@lru_cache(maxsize=64)
+def read_elsewhere(kernel: Kernel) -> tuple[str, ...]:
+    """Values (not of folds) of which some reader wants more than an item of the same loops would make: what lies at shifted places,
+    as stencils do, at those that data says, or all of it."""
+    found: set[str] = set()
+    bodies = [((v.body,), v.axes) for v in kernel.values.values()]
+    bodies += [((s.expr, *s.indices, *(() if s.mask is None else (s.mask,))), s.axes) for s in kernel.stores]
+    for roots, axes in bodies:
+        for n in walk(*roots):
+            if n.op == "ref" and (any(i.op not in ("axis", "const") for i in n.src) or not any(i in axes for i in n.src)):
+                found.add(n.arg)
+    return tuple(i.name for i in kernel.body if i.name in found and not isinstance(i, Fold))
+
+
 def stageable_values(kernel: Kernel) -> list[str]:
     """Pointwise values worth keeping: read more than once (or by loops over more axes than theirs), and holding an
     elementary function, a division or a load."""

@@ -7,6 +7,7 @@ from .cluster import CLUSTER
 from .fetch import FETCH
 from .fuse import FUSE
 from .group import GROUP
+from .halo import HALO
 from .launch import LAUNCH
 from .local import LOCAL
 from .move import MOVE
@@ -16,6 +17,7 @@ from .own import OWN
 from .padto import PADTO
 from .parallel import PARALLEL
 from .persist import PERSIST
+from .phase import PHASE
 from .private import PRIVATE
 from .splitk import SPLITK
 from .stage import STAGE
@@ -27,7 +29,7 @@ from .upcast import UPCAST
 from .warpspec import WARPSPEC
 
 for option in (
-    *(TILE, MOVE, UPCAST, UNROLL, PARALLEL, LOCAL, GROUP, SPLITK, FUSE),
+    *(TILE, MOVE, UPCAST, UNROLL, PARALLEL, LOCAL, GROUP, PHASE, HALO, SPLITK, FUSE),
     *(STAGE, TC, SWIZZLE, PERSIST, WARPSPEC, CLUSTER, PADTO, NOLOCAL, LAUNCH, NT, FETCH, OWN, PRIVATE),
 ):
     register(option)
