@@ -29,6 +29,7 @@ from .gpu.candidates import gpu_candidates
 from .legal import Trials
 from .rows import columns, scans, transposed, windows
 from .scatters import private_copies
+from .tiny_axes import in_registers
 
 KEPT = 12
 """Seeds of a GPU."""
@@ -97,6 +98,7 @@ def _candidates(trials: Trials, threads: int) -> Iterable[Opts]:
     for wish in (
         *owners(kernel, target, threads, lanes),
         *private_copies(kernel, target, threads, lanes),
+        *in_registers(kernel, target, threads, lanes),
         *columns(kernel, lanes, threads),
         *windows(kernel, lanes),
         *scans(kernel, lanes),

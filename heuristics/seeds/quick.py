@@ -26,6 +26,7 @@ from .legal import Trials
 from .quick_contractions import ask_contractions
 from .rows import columns, scans, transposed, windows
 from .scatters import private_copies
+from .tiny_axes import in_registers
 
 COST = 9.5
 """What all guesses of a kernel may cost together; applying and estimating one costs `EACH`, and `NODE` for every
@@ -131,6 +132,7 @@ def _row_wishes(kernel: Kernel, target: Target, threads: int, lanes: int) -> Ite
     special = [
         _picked(owners(kernel, target, threads, lanes), (3, 12, 0)),
         _picked(private_copies(kernel, target, threads, lanes), (0, 2)),
+        _picked(in_registers(kernel, target, threads, lanes), (0, 1)),
         _picked(columns(kernel, lanes, threads), (1, 0)),
         _picked(windows(kernel, lanes), (3, 5, 1, 0)),
         _picked(scans(kernel, lanes), (2, 4, 0)),
@@ -143,6 +145,8 @@ def _row_wishes(kernel: Kernel, target: Target, threads: int, lanes: int) -> Ite
         yield row(4)
     if any(gathers(n) for n in found):
         yield from (row(8, 8), row(8, 4))
+    if any(o.op == "FUSE" for o in row(1)):  # more accumulators
+        yield from (row(2), row(4), row(1))
     yield from (row(4, 2), row(8), row(4)) if several else (row(8), row(4))
 
 

@@ -130,3 +130,22 @@ def test_seeds_actions_and_the_model_know_it() -> None:
 
 def _last(found: Any) -> Opts:
     return tuple(found)[-1:]
+
+
+def test_siblings_are_split_together() -> None:
+    """SPLITK beside FUSE: all partial results in one loop of the first phase, each in a workspace of its own."""
+    opts = [["SPLITK", "n", 4], ["FUSE", "n"], ["UPCAST", "n", 8]]
+    kb = KernelBuilder("covariance")
+    j, k = kb.axis("n", 300), kb.axis("n@y", 300)
+    x, y = kb.input("x", (300,), float32), kb.input("y", (300,), float32)
+    for v in (kb.sum("xy", (), j, x[j] * y[j]), kb.sum("yy", (), k, y[k] * y[k]), kb.max("top", (), j, x[j])):
+        kb.store(f"o_{v.name}", float32, (), (), v[()])
+    kernel = kb.build()
+    s = apply(kernel, opts, AVX2)
+    assert [len(p.siblings) for p in s.phases] == [1, 1]
+    assert len({b.name for b in s.phases[0].kernel.outputs}) == 3
+    for target in (AVX2, GPU):
+        check_twin(kernel, parse(opts), target)
+    check_compiled(kernel, parse(opts), None, threads=2)
+    alone = apply(kernel, [["SPLITK", "n", 4]], AVX2)
+    assert len(alone.phases[0].kernel.outputs) == 1
