@@ -84,7 +84,7 @@ class Indices(ABC):
             known = self.low.known(substitute(t, {v: const(asg[p.name]) for v, p in self._vars.items() if p is not self.lane}))
             if known.op == "const":
                 return b.const(known.arg)
-        if t.op in ("load", "ref", "where", "cast") or t.op in INTEGER:
+        if t.dtype is not index or t.op in ("load", "ref", "where", "cast") or t.op in INTEGER:
             v = self.value(t, asg)
             return v if v.dtype is index or v.dtype is int64 else b.op("cast", v, dtype=int64)
         args = [self.index(s, asg) for s in t.src]

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import gcd, prod
 
+from ...ir import index as ix
 from ...ir.body import Scan
 from ...ir.buffer import Buffer, load_parts
 from ...ir.dtypes import index
 from ...ir.node import COMPARE, Node, axes_of
 from ...opts.axis_plan import Part
-from ...opts.nests import Nest
+from ...opts.nests import Nest, scatter_ordered
 from ...opts.plans import DotPlan
 from ...opts.schedule import Scheduled
 from ...opts.strides import picked
@@ -166,13 +167,13 @@ def _spilled(body: Body, space: list[Part], accs: int, unroll: int) -> float:
 def _pointwise(body: Body, work: BodyWork) -> float:
     """Cycles of a nest that stores or keeps each element it computes."""
     s, nest, core, lane, arith = body.scheduled, body.nest, body.core, body.lane, work.arith
-    stores = 0.0
+    stores, chain = 0.0, 1.0
     if nest.store is not None:
         stride = stride_of(s, nest, "", nest.indices, nest.store.buffer.shape, lane) if lane is not None else 0
         stores = prod(body.copies.values()) * (body.width if lane is not None and stride != 1 else 1.0)
+        chain = max(chain, stores * _waits(body))
     elif nest.kind in ("point", "scan"):
         stores = prod(body.copies.values())
-    chain = 1.0
     if nest.value is not None and isinstance(nest.value.expr, Scan):
         # the value carried from one vector or element to the next; a vector of prefixes takes a shift and a combination for each doubling
         axis = nest.value.expr.axis
@@ -182,6 +183,16 @@ def _pointwise(body: Body, work: BodyWork) -> float:
         arith / core.ports, work.loads / core.load_ports, stores, (arith + work.loads + stores + core.overhead) / core.issue, chain
     )
     return trips(s.loops(nest)) * (cycles + core.branch)
+
+
+def _waits(body: Body) -> float:
+    """Cycles that a point of a scatter waits for one shortly before it that wrote to the same place: the more often, the fewer places
+    there are, and copies of the output there are none of."""
+    store = body.nest.store
+    if store is None or not scatter_ordered(store):
+        return 0.0
+    places = prod(ix.upper(d) for d, i in zip(store.buffer.shape, store.indices, strict=True) if i.op != "axis")
+    return body.core.latency * min(1.0, body.core.met / max(1, places))
 
 
 def _slides(body: Body) -> bool:

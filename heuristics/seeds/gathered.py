@@ -28,6 +28,7 @@ from .gpu.candidates import gpu_candidates
 from .legal import Trials
 from .phased import phase_seeds
 from .rows import columns, scans, transposed, windows
+from .scatters import private_copies
 
 KEPT = 12
 """Seeds of a GPU."""
@@ -96,6 +97,7 @@ def _candidates(trials: Trials, threads: int) -> Iterable[Opts]:
                 plain[opts] = estimate(trials.apply(opts), threads)
     for wish in (
         *owners(kernel, target, threads, lanes),
+        *private_copies(kernel, target, threads, lanes),
         *columns(kernel, lanes, threads),
         *windows(kernel, lanes),
         *scans(kernel, lanes),

@@ -25,6 +25,7 @@ from .legal import Trials
 from .phased import phase_seeds
 from .quick_contractions import ask_contractions
 from .rows import columns, scans, transposed, windows
+from .scatters import private_copies
 
 COST = 9.5
 """What all guesses of a kernel may cost together; applying and estimating one costs `EACH`, and `NODE` for every
@@ -134,6 +135,7 @@ def _row_wishes(kernel: Kernel, target: Target, threads: int, lanes: int) -> Ite
     several = len(found) > 1
     special = [
         _picked(owners(kernel, target, threads, lanes), (3, 12, 0)),
+        _picked(private_copies(kernel, target, threads, lanes), (0, 2)),
         _picked(columns(kernel, lanes, threads), (1, 0)),
         _picked(windows(kernel, lanes), (3, 5, 1, 0)),
         _picked(scans(kernel, lanes), (2, 4, 0)),

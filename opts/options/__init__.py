@@ -18,6 +18,7 @@ from .padto import PADTO
 from .parallel import PARALLEL
 from .persist import PERSIST
 from .phase import PHASE
+from .private import PRIVATE
 from .splitk import SPLITK
 from .stage import STAGE
 from .swizzle import SWIZZLE
@@ -29,6 +30,6 @@ from .warpspec import WARPSPEC
 
 for option in (
     *(TILE, MOVE, UPCAST, UNROLL, PARALLEL, LOCAL, GROUP, FACTOR, PHASE, HALO, SPLITK),
-    *(STAGE, TC, SWIZZLE, PERSIST, WARPSPEC, CLUSTER, PADTO, NOLOCAL, LAUNCH, NT, FETCH, OWN),
+    *(STAGE, TC, SWIZZLE, PERSIST, WARPSPEC, CLUSTER, PADTO, NOLOCAL, LAUNCH, NT, FETCH, OWN, PRIVATE),
 ):
     register(option)
