@@ -20,6 +20,7 @@ from ...opts.pages import is_far
 from ...opts.structure import contractions, extent, nests, stepped
 from ...targets import Target
 from ..model import estimate
+from .chains import chain_guesses
 from .constants import constant_seeds
 from .contractions import best_contractions
 from .effects import EXACT
@@ -101,6 +102,7 @@ def _candidates(trials: Trials, threads: int) -> Iterable[Opts]:
         *columns(kernel, lanes, threads),
         *windows(kernel, lanes),
         *scans(kernel, lanes),
+        *chain_guesses(kernel, target, threads, lanes),
     ):
         opts = trials.legal(wish)
         if opts is not None:

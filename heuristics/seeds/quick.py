@@ -15,6 +15,7 @@ from ...opts.opt import Opts
 from ...opts.structure import contractions, extent, nests, stepped
 from ...targets import Target
 from ..model import estimate
+from .chains import chain_guesses
 from .constants import constant_seeds
 from .effects import EXACT
 from .folds import fold_seeds
@@ -139,6 +140,7 @@ def _row_wishes(kernel: Kernel, target: Target, threads: int, lanes: int) -> Ite
         _picked(columns(kernel, lanes, threads), (1, 0)),
         _picked(windows(kernel, lanes), (3, 5, 1, 0)),
         _picked(scans(kernel, lanes), (2, 4, 0)),
+        _picked(chain_guesses(kernel, target, threads, lanes), (0, 2, 1)),
     ]
     if any(special):
         yield from chain.from_iterable(s[:2] for s in special)
