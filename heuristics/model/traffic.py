@@ -108,11 +108,19 @@ class Traffic:
         items = trips([p for p in s.loops(nest) if p.kind == "grid"])
         asked = 0.0
         if nest.store is not None and nest.store.buffer.name in s.nt:
-            asked += self._footprint(nest.store.buffer, nest.indices, item) * items / self.dram
+            slower = self.machine.caches.pieces if self._in_pieces(nest) else 1.0
+            asked += slower * self._footprint(nest.store.buffer, nest.indices, item) * items / self.dram
         for f in fetches(s).get(nest.name, ()):
             row = self._footprint(f.buffer, f.indices, item)
             asked += (1 if f.later else self.machine.caches.written) * row * items / self.dram
         return asked
+
+    def _in_pieces(self, nest: Nest) -> bool:
+        """Whether a nest stores pieces of lines, those of several rows in turns."""
+        lane = self.scheduled.lanes(nest).lane
+        rows = prod(p.trips for p in self.scheduled.registers(nest) if lane is None or p.axis is not lane.axis)
+        size = nest.expr.dtype.size * (1 if lane is None else lane.trips)
+        return rows > 1 and size < self.machine.caches.line
 
     def _through_caches(self, nest: Nest, uses: list[Use], staged: list[StagePlan], panels: list[StagePlan], near: list[bool]) -> float:
         """Cycles over all cache levels. `near`: which accesses, then which panels, are never fetched from memory."""

@@ -21,8 +21,10 @@ from ...opts.pages import is_far
 from ...opts.structure import extent, read_elsewhere, shared_axes, strides_of
 from ...targets import Target
 
-TILES = ((1, 8), (2, 4), (1, 4), (4, 4), (4, 1))
-"""Register tiles: vectors along the lanes, rows."""
+TILES = ((1, 8), (2, 4), (1, 4), (4, 4), (1, 2), (4, 1))
+"""Register tiles: cache lines along the lanes, rows. (Pieces of lines that several rows store past the caches in turns are slow.)"""
+LINE = 64
+"""Bytes of a cache line."""
 BLOCKS = (8, 16, 32, 64, 128)
 SPELLED = 9
 """Taps of a window that are spelled out."""
@@ -48,8 +50,9 @@ def chain_guesses(kernel: Kernel, target: Target, threads: int, lanes: int) -> I
     if not chain:
         yield _once((*before, *rows(rest, target, threads, 4 * lanes, True), *far))
         return
-    for vectors, copies in TILES:
-        tile = (vectors * lanes, copies)
+    unit = max(lanes, LINE // kernel.outputs[0].dtype.size)
+    for lines, copies in TILES:
+        tile = (lines * unit, copies)
         if _operations(rest) <= INLINED:
             yield _once((*before, *_nests(rest, tile), *_parallel(rest, rest.stores[0].axes[0]), *far))
         yield from (_once((*before, *found, *far)) for found in _overlapped(rest, chain, target, threads, tile))
