@@ -23,6 +23,7 @@ from .gathered import gathers, owners, row_lanes, work
 from .gpu.candidates import buildable
 from .gpu.quick import gpu_wishes
 from .legal import Trials
+from .phased import phase_seeds
 from .quick_contractions import ask_contractions
 from .rows import columns, scans, transposed, windows
 from .scatters import private_copies
@@ -93,6 +94,11 @@ def quick_seeds(kernel: Kernel, target: Target, threads: int = 1, allowed: Set[s
 
 def _of_processor(choice: _Choice, kernel: Kernel, target: Target) -> None:
     """The first kind of guesses that has a legal one: as in `gathered.seeds`, what has a fold's seeds needs no other."""
+    ordered = next(phase_seeds(choice.trials, lambda k: quick_seeds(k, target, choice.threads)), None)
+    ordered = choice.trials.legal_at_once(ordered) if ordered else None
+    if ordered is not None:  # another order of contraction saves more than any schedule of the sum as it is written
+        choice.found[ordered] = 0.0
+        return
     found = contractions(kernel)
     folds = [] if any(stepped(kernel, c.nest) for c in found) else list(fold_seeds(kernel, target, choice.threads))
     first = next((o for w in _spread(folds) if (o := choice.trials.legal_at_once(w)) is not None), None)
