@@ -34,6 +34,7 @@ TOGETHER = (2, 4, 8)
 LEAST = 64
 """Elements of a chunk that is worth a work item."""
 WORK = "work"
+"""What the workspace is called, unless the kernel calls something so."""
 FEW = 32
 """Results for which one thread each is too little, on a GPU."""
 _WARP, _MOST = 32, 256
@@ -65,13 +66,19 @@ def split(kernel: Kernel, o: Opt, unit: int = 1) -> tuple[Kernel, Kernel]:
     inner = make_axis(name, chunk, name)
     at = ix.add(ix.mul(part, const(chunk)), inner)
     first = _partial(kernel, value, axis, part, inner, at, size)
-    work = Buffer(WORK, value.dtype, tuple(b for b in first.outputs[0].shape))
+    work = Buffer(_work(kernel), value.dtype, tuple(b for b in first.outputs[0].shape))
     again = make_axis(f"{name}.sum", part.arg.extent, f"{name}.sum")
     total = Value(value.name, value.axes, Reduce(value.expr.combine, (again,), load(work, (again, *value.axes)), value.dtype), value.dtype)
     body = tuple(total if v is value else v for v in kernel.body)
     used = {b for e in _expressions(body, kernel.stores) for n in walk(e) if n.op == "load" for b in (n.arg[0],)}
     buffers = (*(b for b in kernel.inputs if b in used), work, *kernel.outputs)
     return first, Kernel(kernel.name, body, kernel.stores, buffers)
+
+
+def _work(kernel: Kernel) -> str:
+    """A name for the workspace that nothing else has."""
+    taken = {*(b.name for b in kernel.buffers), *kernel.values}
+    return next(n for n in (WORK, *(f"{WORK}.{i}" for i in range(len(taken)))) if n not in taken)
 
 
 def _partial(kernel: Kernel, value: Value, axis: Node, part: Node, inner: Node, at: Node, size: int) -> Kernel:
@@ -93,7 +100,7 @@ def _partial(kernel: Kernel, value: Value, axis: Node, part: Node, inner: Node, 
         expr = substitute(expr, {axis: at})
     rest = tuple(inner if a is axis else a for a in value.expr.axes)
     shape = (part.arg.extent, *(a.arg.extent for a in value.axes))
-    out = Buffer(WORK, value.dtype, shape, "out")
+    out = Buffer(_work(kernel), value.dtype, shape, "out")
     v = Value(value.name, (part, *value.axes), Reduce(value.expr.combine, rest, expr, value.dtype), value.dtype)
     store = Store(out, (part, *value.axes), v[(part, *value.axes)], (part, *value.axes))
     used = {n.arg[0] for n in walk(expr) if n.op == "load"}
@@ -140,7 +147,7 @@ def _second(r: Rewriting, kernel: Kernel) -> Opts:
 
     if r.target.kind == "gpu":
         found = legal_prefix(points(kernel, 128, 1), legal) or ()
-        total = next(v for v in kernel.body if isinstance(v, Value) and isinstance(v.expr, Reduce) and _from_work(v))
+        total = next(v for v in kernel.body if isinstance(v, Value) and isinstance(v.expr, Reduce) and _from_work(v, r.kernel))
         chunks, few = extent(total.reduce_axes[0]), prod(extent(a) for a in total.axes) <= FEW
         if few and chunks >= 2 * _WARP:  # one thread would wait for one chunk after the other
             threads = min(_MOST, 1 << (chunks.bit_length() - 1))
@@ -149,8 +156,8 @@ def _second(r: Rewriting, kernel: Kernel) -> Opts:
     return legal_prefix(rows(kernel, r.target, 2, 2 * max(1, r.target.lanes(kernel.outputs[0].dtype.compute)), False), legal) or ()
 
 
-def _from_work(value: Value) -> bool:
-    return any(n.op == "load" and n.arg[0].name == WORK for n in walk(value.body))
+def _from_work(value: Value, kernel: Kernel) -> bool:
+    return any(n.op == "load" and n.arg[0] not in kernel.buffers for n in walk(value.body))
 
 
 def _unit(r: Rewriting, o: Opt) -> int:
