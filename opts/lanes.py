@@ -46,7 +46,9 @@ def choose_lanes(s: Loops, tree: LoopTree) -> tuple[dict[str, Vectors], dict[str
 
     kept: dict[str, tuple[Node, ...]] = {}
     for nest in s.nests:
-        found = lanes[nest.name] = vectors(s, nest, nest.evaluated, held)
+        # siblings have the same lanes, so that what they have in common is the same
+        exprs = [e for n in s.together(nest) for e in n.evaluated]
+        found = lanes[nest.name] = vectors(s, nest, exprs, held)
         kept |= nest.made
         for name, axes in nest.made.items():
             if s.group == 1 and found.lane is not None and found.lane.axis in axes:

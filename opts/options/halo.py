@@ -180,5 +180,6 @@ HALO = Option(
         )
     },
     rewrite=rewrite,
+    by_phase=True,
     propose=propose,
 )
