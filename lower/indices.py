@@ -135,6 +135,10 @@ class Indices(ABC):
             return b.op(t.op, *args)
         raise OptError(f"cannot lower the index term {t!r}")
 
+    def span(self, node: Node) -> tuple[int, int]:
+        """The least and the largest value of an index over loops that are open."""
+        return bounds(self.low.known(node), self.low.scope.ranges)
+
     def index(self, node: Node, asg: Assignment) -> Val:
         """An index over parts as a Val (a vector where it varies along the lanes)."""
         base, c, lane, vec = self.split(node, asg)

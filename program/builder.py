@@ -107,6 +107,10 @@ class Builder:
         found = self._truths.get(a)
         return found if isinstance(found, bool) else None
 
+    def lanes_of(self, a: Val) -> Number | tuple[Number, ...] | None:
+        """What a bool is: in all lanes, or in each, where that is known."""
+        return self._truths.get(a)
+
     def op(self, op: str, *args: Val, dtype: DType | None = None, attr: Attr = None) -> Val:
         """An element-wise operation; scalars meeting vectors are splatted. `dtype` defaults to the operands' (bool for
         comparisons)."""

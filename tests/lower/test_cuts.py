@@ -43,6 +43,13 @@ def test_the_inside_has_whole_vectors_only(kind: int) -> None:
     assert not any(s.op in ("min", "max", "imod", "select") for f in inside for s in statements(f.body) if isinstance(s, Instr))
 
 
+@pytest.mark.parametrize("target", [V2, AVX2], ids=lambda t: t.name)
+@pytest.mark.parametrize("kind", [0, 1, 2, 5], ids=[KINDS[k] for k in (0, 1, 2, 5)])
+def test_borders_are_shuffled_together(kind: int, target: Any) -> None:
+    found = [s for s in statements(program(borders(9, 64, kind, 3), WIDE, target).phases[0].body) if isinstance(s, Instr)]
+    assert not any(s.op == "gather" for s in found) and any(s.op == "shuffle" for s in found)
+
+
 @pytest.mark.parametrize("kind", range(4))
 def test_sums_over_windows_too(kind: int) -> None:
     p = program(bordered_sum(6, 96, kind, 5), [["UPCAST", "n", 16], ["UPCAST", "m", 2]])
