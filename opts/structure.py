@@ -13,6 +13,7 @@ from ..ir.body import Fold, Scan
 from ..ir.buffer import Buffer, load_parts, loads
 from ..ir.kernel import Kernel
 from ..ir.node import FUNCTIONS, Node, axes_of, walk
+from .interior import interior
 from .nests import Nest, flat, plain, scatter_ordered
 
 
@@ -64,6 +65,7 @@ def strides_of(buffer: Buffer, indices: tuple[Node, ...]) -> dict[Node, int | No
     out: dict[Node, int | None] = {}
     stride = 1
     for size, i in zip(reversed(buffer.shape), reversed(indices)):
+        i = interior(i)
         terms, _ = ix.parts(i)
         for a in axes_of(i):
             k = terms.get(a)

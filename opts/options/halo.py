@@ -213,5 +213,6 @@ HALO = Option(
         )
     },
     rewrite=rewrite,
+    by_phase=True,
     propose=propose,
 )
