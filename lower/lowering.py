@@ -134,7 +134,8 @@ class Lowering:
 
     def pieces(self, part: Part) -> list[Piece]:
         """The pieces of a loop that is about to be opened, in order."""
-        return pieces.pieces(self.sched, self.scope, part)
+        nests = self.sched.nests if part.kind == "grid" else self.scope.nests
+        return pieces.pieces(self.sched, self.scope, nests, part)
 
     # staged tiles -------------------------------------------------------------------------------------------------
     def _uses(self, s: StagePlan) -> bool:

@@ -15,6 +15,7 @@ from ..ir.node import Node
 from ..ir.operators import substitute
 from ..targets import Target
 from .axis_plan import AxisPlan, Part
+from .interior import interior
 from .nests import Item, Nest, flat
 from .opt import Opts
 from .plans import DotPlan, StagePlan, TensorPlan, ThreadAxis
@@ -134,10 +135,11 @@ class Loops:
         return found
 
     def terms(self, node: Node) -> Mapping[Node, int]:
-        """The coefficient of each term of an index expression over axes, once it is rewritten over part variables."""
+        """The coefficient of each term of an index expression over axes, as it is for most points, once it is rewritten over part
+        variables. (Threads of GPUs are not told apart by where they are.)"""
         found = self._terms.get(node)
         if found is None:
-            found = self._terms[node] = ix.parts(self.at_parts(node))[0]
+            found = self._terms[node] = ix.parts(self.at_parts(node if self.target.kind == "gpu" else interior(node)))[0]
         return found
 
     @cached_property

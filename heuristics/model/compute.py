@@ -19,6 +19,7 @@ from ...opts.strides import picked
 from ...opts.strides import stride as stride_of
 from ..machine import SLOW, Core, MachineModel
 from .dots import dot_work
+from .shifted import vectors_loaded
 from .trips import trips
 
 
@@ -104,10 +105,12 @@ def _work(body: Body, known: Collection[Node] = ()) -> BodyWork:
     if body.dot is not None:
         roots, latency = [], body.dot.row.latency
         arith, loads = dot_work(s, nest, body.dot, body.copies, body.machine.dots)
+    shifted = vectors_loaded(s, nest, body.regs, body.copies, (body.lane, body.width))
+    loads += sum(k for n, k in shifted.items() if n.op == "ref")
     for n in _evaluated(s, roots):
         if n in known:
             continue
-        k = body.times(n)
+        k = shifted.get(n, body.times(n))
         if n.op == "load":
             more_arith, more_loads = _load(body, n, k, loads)
             arith, loads = arith + more_arith, more_loads

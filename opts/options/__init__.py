@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..registry import register
 from .cluster import CLUSTER
+from .factor import FACTOR
 from .fetch import FETCH
 from .fuse import FUSE
 from .group import GROUP
@@ -29,7 +30,7 @@ from .upcast import UPCAST
 from .warpspec import WARPSPEC
 
 for option in (
-    *(TILE, MOVE, UPCAST, UNROLL, PARALLEL, LOCAL, GROUP, PHASE, HALO, SPLITK, FUSE),
+    *(TILE, MOVE, UPCAST, UNROLL, PARALLEL, LOCAL, GROUP, FACTOR, PHASE, HALO, SPLITK, FUSE),
     *(STAGE, TC, SWIZZLE, PERSIST, WARPSPEC, CLUSTER, PADTO, NOLOCAL, LAUNCH, NT, FETCH, OWN, PRIVATE),
 ):
     register(option)

@@ -7,6 +7,7 @@ other: they may run in parallel, and STAGE keeps a block's part of a value in a 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
@@ -96,6 +97,8 @@ def _blocked(kernel: Kernel, stores: list[Store], block: Node, atom: Node) -> tu
             if n.op == "ref":
                 reads.setdefault(n.arg, []).append(n.src)
 
+    taken = Counter(a for item in kernel.body for v in values_of(item) for a in (*v.axes, *v.reduce_axes))
+    taken += Counter(a for s in kernel.stores for a in s.axes)
     for s in stores:
         note(*store_roots(s))
     for item in reversed(needed(kernel.body, (r for s in stores for r in store_roots(s)))):
@@ -103,7 +106,7 @@ def _blocked(kernel: Kernel, stores: list[Store], block: Node, atom: Node) -> tu
             tile = _tile(item, reads[item.name], atom)
             if any(tile):
                 tiles[item.name] = tile
-                item = _over_blocks(item, tile, block)
+                item = _over_blocks(item, tile, block, taken, len(tiles) - 1)
         note(*(v.body for v in values_of(item)))
         body.append(item)
     return tuple(reversed(body)), tiles
@@ -117,12 +120,19 @@ def _tile(v: Value, reads: list[tuple[Node, ...]], atom: Node) -> Tile:
     )
 
 
-def _over_blocks(v: Value, tile: Tile, block: Node) -> Value:
-    """A value over blocks and places in their tiles."""
-    axes = tuple(a if t is None else make_axis(a.arg.name, t.extent, a.arg.name) for a, t in zip(v.axes, tile, strict=True))
-    table = {old: ix.add(t.start, new) for old, new, t in zip(v.axes, axes, tile, strict=True) if t is not None}
+def _over_blocks(v: Value, tile: Tile, block: Node, taken: Mapping[Node, int], number: int) -> Value:
+    """A value over blocks and places in their tiles. From the first axis that is cut on, axes that others walk as well become its own,
+    named by its `number`: what blocks need along them differs, and loops of each nest are to be in the order of its own axes."""
+    table: dict[Node, Node] = {}
+    axes: list[Node] = []
+    for d, (a, t) in enumerate(zip(v.axes, tile, strict=True)):
+        name = a.arg.name if taken[a] == 1 or not any(tile[: d + 1]) else f"{a.arg.name}.v{number}"
+        axes.append(make_axis(name, a.arg.extent, a.arg.family) if t is None else make_axis(name, t.extent, name))
+        table[a] = axes[-1] if t is None else ix.add(t.start, axes[-1])
     body = substitute(v.body, table)
     expr: Node | Reduce | Scan = body if isinstance(v.expr, Node) else replace(v.expr, expr=body)
+    if isinstance(expr, Scan):
+        expr = replace(expr, axis=table[expr.axis])
     return replace(v, axes=(block, *axes), expr=expr)
 
 
@@ -180,5 +190,6 @@ HALO = Option(
         )
     },
     rewrite=rewrite,
+    by_phase=True,
     propose=propose,
 )

@@ -81,11 +81,12 @@ def rewrite(r: Rewriting) -> Scheduled:
     names = {o.on for o in r.mine}
     kernels = phased(r.kernel, tuple(item.name for item in r.kernel.body if item.name in names))
     check_work(r.mine[0], sum(_bytes(k.outputs[0]) for k in kernels[:-1]))
-    lost = next((o for o in r.others if not any(concerns(o, k) for k in kernels)), None)
+    axes = frozenset(x for k in kernels for x in _axes(k))
+    lost = next((o for o in r.others if not any(concerns(o, k, axes) for k in kernels)), None)
     if lost is not None:
         known = sorted({a.arg.name for k in kernels for a in k.axes} | {b.name for k in kernels for b in k.buffers})
         raise OptError(f"{lost}: no phase has what it names (there are: {', '.join(known)})")
-    found = [r.apply(k, tuple(o for o in r.others if concerns(o, k)), r.target) for k in kernels]
+    found = [r.apply(k, tuple(o for o in r.others if concerns(o, k, axes)), r.target) for k in kernels]
     return r.schedule(tuple(found), frozenset().union(*(s.effects for s in found)))
 
 
@@ -102,18 +103,27 @@ def _check(kernel: Kernel, o: Opt) -> None:
         raise OptError(f"{o}: {o.on} has no elements")
 
 
-def concerns(o: Opt, kernel: Kernel) -> bool:
-    """Whether a kernel has all that an option names: the axes its loops belong to, its buffers and values."""
-    form = OPTIONS[o.op]
-    axes = {x for a in kernel.axes for x in (a.arg.name, a.arg.family)}
+def concerns(o: Opt, kernel: Kernel, known: frozenset[str]) -> bool:
+    """Whether a kernel has all that an option names: the axes its loops belong to, its buffers and values. `known`: the axes and
+    families of all phases. A loop is of the axis with the longest name that its own begins with: `k.f1.t` of `k.f1`, not of `k`."""
+    form, axes = OPTIONS[o.op], _axes(kernel)
     tensors = {b.name for b in kernel.buffers} | set(kernel.values)
 
     def loop(name: str) -> bool:
         base, _, part = name.partition(".")  # (y.0 clears dimension 0 of a scatter's output y)
-        return name in axes or base in (tensors if part[:1].isdigit() else axes) or name in ("grid", ONCE)
+        if part[:1].isdigit() and base in tensors:
+            return True
+        while name not in known and "." in name:
+            name = name.rpartition(".")[0]
+        return name in axes or name in ("grid", ONCE)
 
     here = form.on == "grid" or (o.on in tensors if form.on == "tensor" else loop(o.on))
     return here and all(loop(str(o.fields[f])) for f in form.named_fields if o.fields[f])
+
+
+@lru_cache(maxsize=256)
+def _axes(kernel: Kernel) -> frozenset[str]:
+    return frozenset(x for a in kernel.axes for x in (a.arg.name, a.arg.family))
 
 
 def _bytes(b: Buffer) -> int:
@@ -144,5 +154,6 @@ PHASE = Option(
     ),
     golden={"phase": Golden("softmax", {"m": 4, "n": 32}, [["PHASE", "e"], ["UPCAST", "n", 16], ["PARALLEL", "m"]])},
     rewrite=rewrite,
+    by_phase=True,
     propose=propose,
 )
