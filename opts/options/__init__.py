@@ -13,6 +13,7 @@ from .local import LOCAL
 from .move import MOVE
 from .nolocal import NOLOCAL
 from .nt import NT
+from .operands import OPERANDS
 from .own import OWN
 from .padto import PADTO
 from .parallel import PARALLEL
@@ -29,7 +30,7 @@ from .upcast import UPCAST
 from .warpspec import WARPSPEC
 
 for option in (
-    *(TILE, MOVE, UPCAST, UNROLL, PARALLEL, LOCAL, GROUP, FACTOR, PHASE, HALO, SPLITK),
+    *(TILE, MOVE, UPCAST, UNROLL, PARALLEL, LOCAL, GROUP, FACTOR, OPERANDS, PHASE, HALO, SPLITK),
     *(STAGE, TC, SWIZZLE, PERSIST, WARPSPEC, CLUSTER, PADTO, NOLOCAL, LAUNCH, NT, FETCH, OWN, PRIVATE),
 ):
     register(option)
