@@ -1,10 +1,16 @@
-"""Loads of every second, third or fourth element (a window that moves by more than one): whole vectors, and shuffles
-that pick from them."""
+"""Loads of every second, third or fourth element (a window that moves by more than one, one component of pairs, pixels
+or points): whole vectors, and shuffles that pick from them; and stores of all components of such groups at once, woven
+into whole vectors."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from ..ir import index as ix
+from ..ir.dtypes import bool_
 from ..ir.node import Node
 from ..opts.strides import picks
+from ..program.builder import Builder
 from ..program.program import Mem, Val
 from .indices import Indices
 
@@ -12,12 +18,23 @@ LEAST = 4
 """Lanes of the shortest vector worth it."""
 
 
-def strided_read(ev: Indices, mem: Mem, base: Node, offset: int, step: int, invariant: bool) -> Val | None:
-    """A vector of the elements `step` apart from base + offset on, reading nothing past the last of them; None where
-    it is better gathered."""
-    if not picks(step) or ev.width < LEAST or ev.low.sched.target.kind == "gpu":
+def strided_read(ev: Indices, mem: Mem, base: Node, offset: int, step: int, invariant: bool, mask: Val | None = None) -> Val | None:
+    """A vector of the elements `step` apart from base + offset on; None where it is better gathered. Where memory is
+    known to consist of whole groups of `step` elements, those groups are loaded from the first component of the first
+    to the last of the last, so that all components come from the same loads. Elsewhere nothing past the last element
+    that is wanted is read. Of the lanes, `mask` says which exist: only groups will do then, and only where it is known
+    before anything runs."""
+    if not picks(step) or ev.width < 2 or ev.low.sched.target.kind == "gpu":
         return None
     b, width = ev.b, ev.width
+    component = _component(ev, mem, base, offset, step) if invariant else None
+    known = None if mask is None else b.known(mask)
+    if component is not None and (mask is None or isinstance(known, tuple)):
+        there = [known[i // step] if isinstance(known, tuple) else True for i in range(step * width)]
+        cuts = range(0, step * width, width)
+        return unwoven(b, [_whole(ev, mem, base, offset - component + at, there[at : at + width]) for at in cuts], component)
+    if width < LEAST or mask is not None:
+        return None
     # the last vector ends with the last element that is wanted
     starts = [*(i * width for i in range(step - 1)), (width - 1) * (step - 1)]
     vectors = [b.load(ev.low.at(mem, base, offset + s, width), ev.low.scalar(base), width, None, invariant) for s in starts]
@@ -28,3 +45,65 @@ def strided_read(ev: Indices, mem: Mem, base: Node, offset: int, step: int, inva
         before = [w % width if n == 1 else i for i, w in enumerate(wanted)]
         found = b.shuffle(found, v, tuple(width + w - start if now else at for w, now, at in zip(wanted, here, before)))
     return found
+
+
+def _whole(ev: Indices, mem: Mem, base: Node, offset: int, there: Sequence[bool]) -> Val:
+    """A vector of consecutive elements, of those that are there."""
+    b, width = ev.b, ev.width
+    if not any(there):
+        return b.const(0, mem.dtype, width)
+    mask = None if all(there) else b.const(tuple(there), bool_, width)
+    return b.load(ev.low.at(mem, base, offset, width), ev.low.scalar(base), width, mask, True)
+
+
+def _component(ev: Indices, mem: Mem, base: Node, offset: int, step: int) -> int | None:
+    """Which element of its group an access is to: a parameter of whole groups, in which base counts whole groups. None
+    where that is not known."""
+    if mem.space != "param" or not ev.low.ctx.grouped(mem.base, step):
+        return None
+    terms, fixed = ix.parts(base)
+    return None if any(k % step for k in terms.values()) else (fixed + offset) % step
+
+
+def unwoven(b: Builder, vectors: Sequence[Val], component: int) -> Val:
+    """One component of groups of two, three or four that lie one after the other in as many vectors of equal length, a power
+    of two. (Equal shuffles are one, so that components share what they can.)"""
+    step, width = len(vectors), vectors[0].lanes
+    if step == 3:
+        # no two elements of one component are in the same lane: their vectors are laid over each other, then put in order
+        at = [divmod(3 * i + component, width) for i in range(width)]
+        source = dict((lane, vector) for vector, lane in at)
+        x = b.shuffle(vectors[0], vectors[1], tuple(lane + width * (source[lane] == 1) for lane in range(width)))
+        x = b.shuffle(x, vectors[2], tuple(lane + width * (source[lane] == 2) for lane in range(width)))
+        return b.shuffle(x, x, tuple(lane for _, lane in at))
+    while len(vectors) > 1:
+        order = tuple(range(component % 2, 2 * width, 2))
+        vectors = [b.shuffle(x, y, order) for x, y in zip(vectors[::2], vectors[1::2])]
+        component //= 2
+    return vectors[0]
+
+
+def woven(b: Builder, components: Sequence[Val]) -> list[Val]:
+    """Groups of two, three or four components one after the other, as many vectors as there are components; all are of
+    equal length, a power of two."""
+    width = components[0].lanes
+    if len(components) == 3:
+        # each component's elements go to lanes of their own, whatever the vector: one order for each, then a choice by lane
+        spread = []
+        for c, x in enumerate(components):
+            order = [0] * width
+            for i in range(width):
+                order[(3 * i + c) % width] = i
+            spread.append(b.shuffle(x, x, tuple(order)))
+        out = []
+        for n in range(3):
+            of = [(n * width + lane) % 3 for lane in range(width)]
+            x = b.shuffle(spread[0], spread[1], tuple(lane + width * (c == 1) for lane, c in enumerate(of)))
+            out.append(b.shuffle(x, spread[2], tuple(lane + width * (c == 2) for lane, c in enumerate(of))))
+        return out
+    if len(components) == 4:
+        even, odd = woven(b, components[::2]), woven(b, components[1::2])
+        return [v for x, y in zip(even, odd) for v in woven(b, [x, y])]
+    x, y = components
+    zipped = [i + side for i in range(width) for side in (0, width)]
+    return [b.shuffle(x, y, tuple(zipped[:width])), b.shuffle(x, y, tuple(zipped[width:]))]

@@ -25,6 +25,7 @@ from .contractions import best_contractions
 from .effects import EXACT
 from .folds import fold_seeds
 from .gpu.candidates import gpu_candidates
+from .groups import groups
 from .legal import Trials
 from .rows import columns, scans, transposed, windows
 
@@ -64,6 +65,7 @@ def seeds(kernel: Kernel, target: Target, threads: int = 1, allowed: Set[str] = 
 
 def _candidates(trials: Trials, threads: int) -> Iterable[Opts]:
     kernel, target = trials.kernel, trials.target
+    yield from groups(trials, row_lanes(kernel, target))
     found = contractions(kernel)
     if not any(stepped(kernel, c.nest) for c in found):
         yield from _ranked(trials, threads, fold_seeds(kernel, target, threads))[:6]

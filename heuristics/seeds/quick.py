@@ -21,6 +21,7 @@ from .folds import fold_seeds
 from .gathered import gathers, owners, row_lanes, work
 from .gpu.candidates import buildable
 from .gpu.quick import gpu_wishes
+from .groups import groups
 from .legal import Trials
 from .quick_contractions import ask_contractions
 from .rows import columns, scans, transposed, windows
@@ -90,6 +91,11 @@ def quick_seeds(kernel: Kernel, target: Target, threads: int = 1, allowed: Set[s
 
 def _of_processor(choice: _Choice, kernel: Kernel, target: Target) -> None:
     """The first kind of guesses that has a legal one: as in `gathered.seeds`, what has a fold's seeds needs no other."""
+    lanes = row_lanes(kernel, target)
+    near = next(groups(choice.trials, lanes), None)
+    if near is not None:
+        choice.found[near] = 0.0
+        return
     found = contractions(kernel)
     folds = [] if any(stepped(kernel, c.nest) for c in found) else list(fold_seeds(kernel, target, choice.threads))
     first = next((o for w in _spread(folds) if (o := choice.trials.legal_at_once(w)) is not None), None)
@@ -101,7 +107,6 @@ def _of_processor(choice: _Choice, kernel: Kernel, target: Target) -> None:
         ask_contractions(choice.trials, choice.threads, main, choice.ask)
         if choice.found:
             return
-    lanes = row_lanes(kernel, target)
     turned = next((o for o in transposed(kernel, target, lanes) if choice.trials.legal(o) is not None), None)
     if turned is not None:  # tiles in scratch beat strided accesses whatever the width
         choice.ask(turned)

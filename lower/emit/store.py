@@ -10,6 +10,7 @@ from ...program.program import Val
 from ..expr import NestEval
 from ..lowering import Lowering
 from ..storage import Assignment
+from ..woven import write_all
 from .fills import prepare_fills
 from .loops import through
 
@@ -70,14 +71,13 @@ def _store(low: Lowering, n: Nest, mine: bool = False) -> None:
     at = low.ctx.address(n.store.buffer.name, n.indices)
     mem = low.param(n.store.buffer.name)
     there = [a for a in ev.assignments(ev.regs) if not ev.nowhere(conds, a)]
-    values = [(a, None if n.store.combine and n.kind == "store" else ev.value(n.expr, a)) for a in there]
-    for asg, v in values:
-        if v is None:  # scatter: read, combine, write, in order
-            old = ev.read(mem, at, asg, _guard(ev, conds, asg))
-            old = old if old.dtype is n.expr.dtype else low.b.op("cast", old, dtype=n.expr.dtype)
-            ev.write(mem, at, asg, low.b.op(n.store.combine or "add", old, ev.value(n.expr, asg)), conds)
-        else:
-            ev.write(mem, at, asg, v, conds)
+    if n.kind != "store" or not n.store.combine:
+        write_all(ev, mem, at, [(a, ev.value(n.expr, a)) for a in there], conds)
+        return
+    for asg in there:  # scatter: read, combine, write, in order
+        old = ev.read(mem, at, asg, _guard(ev, conds, asg))
+        old = old if old.dtype is n.expr.dtype else low.b.op("cast", old, dtype=n.expr.dtype)
+        ev.write(mem, at, asg, low.b.op(n.store.combine, old, ev.value(n.expr, asg)), conds)
 
 
 def _guard(ev: NestEval, conds: Sequence[Node], asg: Assignment) -> Val | None:
