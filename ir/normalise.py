@@ -1,5 +1,5 @@
 """The same kernel with fewer axes: unit axes dropped, adjacent axes merged where every access allows, constants
-folded, masked weights masked (`masked_weights`).
+folded, masked weights masked (`masked_weights`), narrow integers computed narrowly (`narrowing`).
 
 Two families a, b (b's extent E an int) become one, of extent |a|·E, when every nest binds both next to each other or
 neither, and a and b are used only as a·E + b: in a dimension's index, or as the indices of two adjacent dimensions of
@@ -19,6 +19,7 @@ from .buffer import Buffer, Extent, loads
 from .dtypes import index
 from .kernel import Kernel
 from .masked_weights import mask_weights
+from .narrowing import narrow
 from .node import Node, as_node, axis, const, make
 from .rewrite import Rewriter
 
@@ -34,7 +35,7 @@ def normalise(kernel: Kernel) -> Kernel:
     merged = _merge_once(found)
     while merged is not None:
         found, merged = merged, _merge_once(merged)
-    found = mask_weights(found)
+    found = narrow(mask_weights(found))
     found = kernel if _same(kernel, found) else found
     _DONE[found] = None
     if found is not kernel:

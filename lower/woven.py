@@ -12,7 +12,7 @@ from ..program.builder import Builder
 from ..program.program import Mem, Val
 from .memory_access import MemoryAccess
 from .storage import Assignment
-from .strided import woven
+from .strided import chunk, woven
 
 Copy = tuple[Assignment, Val]
 
@@ -45,13 +45,18 @@ def _write_group(ev: MemoryAccess, mem: Mem, base: Node, first: int, copies: Seq
         return False
     (condition,) = conditions
 
+    # (a non-temporal store is of a whole vector)
+    size = width if mem.nt else chunk(ev.low.sched.target, mem.dtype.size, len(copies), width)
+
     def store() -> None:
-        vectors = woven(b, [b.splat(v, width) for _, v in copies])
-        for i, (v, mask) in enumerate(zip(vectors, masks, strict=True)):
-            if mask is None or b.truth(mask) is not False:
-                b.store(
-                    ev.low.at(mem, base, first + i * width, width), ev.low.scalar(base), v, None if mask is None or b.truth(mask) else mask
-                )
+        vectors = woven(b, [b.splat(v, width) for _, v in copies], size)
+        for at in range(0, width * len(copies), size):
+            there = masks[at : at + size]
+            lanes, n = divmod(at // size, len(copies))
+            v = vectors[n] if size == width else b.shuffle(vectors[n], vectors[n], tuple(range(lanes * size, (lanes + 1) * size)))
+            if any(there):
+                mask = None if all(there) else b.const(tuple(there), bool_, size)
+                b.store(ev.low.at(mem, base, first + at, size), ev.low.scalar(base), v, mask)
 
     if condition is None:
         store()
@@ -61,13 +66,9 @@ def _write_group(ev: MemoryAccess, mem: Mem, base: Node, first: int, copies: Seq
     return True
 
 
-def _masks(b: Builder, masks: Sequence[Val | None], width: int) -> list[Val | None] | None:
-    """The masks of the woven vectors; None where one is not known before anything runs."""
-    if all(m is None for m in masks):
-        return [None] * len(masks)
+def _masks(b: Builder, masks: Sequence[Val | None], width: int) -> list[bool] | None:
+    """Which of the woven elements are there; None where that is not known before anything runs."""
     known = [True if m is None else b.known(m) for m in masks]
     if any(k is None for k in known):
         return None
-    flat = [bool(k[i] if isinstance(k, tuple) else k) for i in range(width) for k in known]
-    cut = [tuple(flat[n * width : (n + 1) * width]) for n in range(len(masks))]
-    return [b.const(c[0] if len(set(c)) == 1 else c, bool_, width) for c in cut]
+    return [bool(k[i] if isinstance(k, tuple) else k) for i in range(width) for k in known]
