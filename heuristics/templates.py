@@ -22,6 +22,7 @@ from .seeds.computed import paired, phases_first
 from .seeds.constants import packed_once
 from .seeds.contractions import Blocks, contraction
 from .seeds.effects import EXACT
+from .seeds.groups import group_schedule, grouped
 from .seeds.phased import together
 from .seeds.quick import quick_seeds
 
@@ -62,6 +63,13 @@ def templates(kernel: Kernel, target: Target, threads: int = 1, allowed: Set[str
             opts = (*opts, *(opt("NT", b.name) for b in kernel.outputs))
         return (*opts, *(opt("FETCH", name) for name in fetched)) if p.get("fetch") and not p["nt"] else opts
 
+    if (groups := grouped(kernel)) is not None:
+
+        def make_groups(p: Mapping[str, int]) -> Opts:
+            past = tuple(opt("NT", b.name) for b in kernel.outputs) if p["nt"] else ()
+            return (*group_schedule(kernel, groups, p["vectors"] * lanes), *past)
+
+        out.append(Template("groups", {"vectors": (1, 2, 4, 8), "nt": (0, 1)}, make_groups))
     sizes: dict[str, tuple[int, ...]] = {"vectors": (1, 2, 4, 8, 16), "stage": (0, 1), "copies": (1, 2, 4, 8), "nt": (0, 1)}
     out.append(Template("rows", {**sizes, "fetch": (0, 1)} if fetched else sizes, make_rows))
     return out

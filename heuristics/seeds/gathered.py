@@ -29,6 +29,7 @@ from .contractions import best_contractions
 from .effects import EXACT
 from .folds import fold_seeds
 from .gpu.candidates import gpu_candidates
+from .groups import groups
 from .legal import Trials
 from .phased import phase_seeds
 from .rows import columns, scans, transposed, windows
@@ -71,6 +72,7 @@ def seeds(kernel: Kernel, target: Target, threads: int = 1, allowed: Set[str] = 
 
 def _candidates(trials: Trials, threads: int) -> Iterable[Opts]:
     kernel, target = trials.kernel, trials.target
+    yield from groups(trials, row_lanes(kernel, target))
     found = all_contractions(kernel)
     computed = list(phase_seeds(trials, lambda k: seeds(k, target, threads)))
     if much_cheaper(kernel):

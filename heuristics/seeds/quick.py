@@ -24,6 +24,7 @@ from .folds import fold_seeds
 from .gathered import gathers, owners, row_lanes, work
 from .gpu.candidates import buildable
 from .gpu.quick import gpu_wishes
+from .groups import groups
 from .legal import Trials
 from .phased import joined, phase_seeds
 from .quick_contractions import ask_contractions
@@ -96,6 +97,11 @@ def quick_seeds(kernel: Kernel, target: Target, threads: int = 1, allowed: Set[s
 
 def _of_processor(choice: _Choice, kernel: Kernel, target: Target) -> None:
     """The first kind of guesses that has a legal one: as in `gathered.seeds`, what has a fold's seeds needs no other."""
+    lanes = row_lanes(kernel, target)
+    near = next(groups(choice.trials, lanes), None)
+    if near is not None:
+        choice.found[near] = 0.0
+        return
     if _computed(choice, kernel, target):
         return
     found = all_contractions(kernel)
@@ -109,7 +115,6 @@ def _of_processor(choice: _Choice, kernel: Kernel, target: Target) -> None:
         ask_contractions(choice.trials, choice.threads, main, choice.ask)
         if choice.found:
             return
-    lanes = row_lanes(kernel, target)
     turned = next((o for o in transposed(kernel, target, lanes) if choice.trials.legal(o) is not None), None)
     if turned is not None:  # tiles in scratch beat strided accesses whatever the width
         choice.ask(turned)
