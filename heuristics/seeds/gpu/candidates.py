@@ -22,6 +22,7 @@ from ...model.gpu.estimate import estimate_gpu
 from ...model.gpu.occupancy import statements, thread_registers
 from ..effects import EXACT
 from ..legal import Trials
+from .chains import chains
 from .contractions import contraction, with_rings
 from .folds import folds
 from .rows import columns, rows, transposed
@@ -111,6 +112,7 @@ def _wishes(kernel: Kernel, target: Target, allowed: Set[str]) -> Iterable[Opts]
             for stage in (False, True):
                 yield rows(kernel, target, threads, vector, stage)
     yield from columns(kernel)
+    yield from chains(kernel)
     for threads in (64, 128, 256):
         for vector in (1, 2, 4, 8):
             yield points(kernel, threads, vector)

@@ -12,6 +12,7 @@ from ....opts.opt import Opts
 from ....opts.structure import Contraction, contractions, extent, nests, shared_axes
 from ....targets import Target
 from ..effects import EXACT
+from .chains import chains
 from .contractions import Tiles, contraction, guesses, tile_cost
 from .folds import folds
 from .rows import LANES, columns, rows, transposed
@@ -30,6 +31,7 @@ def gpu_wishes(kernel: Kernel, target: Target, allowed: Set[str] = EXACT) -> Ite
     order has no better."""
     yield from islice(tensor_folds(kernel, target, allowed), UNITS)
     yield from _folds(kernel)
+    yield from islice(chains(kernel), 2)
     yield from islice(quick_tensor(kernel, target, allowed), UNITS)
     products, across = contractions(kernel), columns(kernel)
     if products:
