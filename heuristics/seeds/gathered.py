@@ -27,6 +27,7 @@ from .effects import EXACT
 from .folds import fold_seeds
 from .gpu.candidates import gpu_candidates
 from .legal import Trials
+from .neighbours import neighbour_tiles
 from .phased import phase_seeds
 from .rows import columns, scans, transposed, windows
 from .scatters import private_copies
@@ -103,6 +104,7 @@ def _candidates(trials: Trials, threads: int) -> Iterable[Opts]:
         *in_registers(kernel, target, threads, lanes),
         *columns(kernel, lanes, threads),
         *windows(kernel, lanes),
+        *neighbour_tiles(kernel, target, threads, lanes),
         *scans(kernel, lanes),
         *chain_guesses(kernel, target, threads, lanes),
     ):
