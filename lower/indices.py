@@ -9,7 +9,8 @@ from collections.abc import Callable
 from ..ir import index as ix
 from ..ir.dtypes import bool_, index, int32, int64
 from ..ir.errors import OptError
-from ..ir.node import INTEGER, Node, axes_of, const
+from ..ir.node import Node, axes_of, const
+from ..ir.op_names import INTEGER
 from ..ir.operators import substitute
 from ..opts.lanes import Vectors
 from ..opts.nests import Nest

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..ir.node import INTEGER, Node, pending, walk
+from ..ir.node import Node, pending, walk
+from ..ir.op_names import INTEGER
 from ..ir.operators import substitute
 
 Split = tuple[Node, int, int, list[tuple[int, str]], list[tuple[Node, int]]]

@@ -12,7 +12,8 @@ from ..ir import index as ix
 from ..ir.body import Fold, Scan
 from ..ir.buffer import Buffer, load_parts, loads
 from ..ir.kernel import Kernel
-from ..ir.node import FUNCTIONS, Node, axes_of, walk
+from ..ir.node import Node, axes_of, walk
+from ..ir.op_names import FUNCTIONS
 from .nests import Nest, flat, plain, scatter_ordered
 
 

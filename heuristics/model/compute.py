@@ -9,7 +9,8 @@ from math import gcd, prod
 from ...ir.body import Scan
 from ...ir.buffer import Buffer, load_parts
 from ...ir.dtypes import index
-from ...ir.node import COMPARE, Node, axes_of
+from ...ir.node import Node, axes_of
+from ...ir.op_names import COMPARE
 from ...opts.axis_plan import Part
 from ...opts.nests import Nest
 from ...opts.plans import DotPlan
