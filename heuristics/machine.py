@@ -75,6 +75,8 @@ class Core:
     """Cycles from which on a reduction's body hides its loop's branch."""
     entry: float = 4
     """Cycles to enter a reduction's loop."""
+    met: float = 16
+    """Points of a scatter under way at once: one that writes to the same place as one of them waits for it."""
     revisited: float = 2.0
     """Instructions an accumulator costs in each visit where a loop outside of it goes on with the reduction: it is loaded and stored."""
     combined: float = 3
@@ -130,6 +132,8 @@ class Caches:
     """The part of the shorter one of computing and waiting for data that the longer one does not hide."""
     written: int = 2
     """How often a stored line passes: it is read before it is written."""
+    pieces: float = 10.0
+    """How much dearer lines are that are stored past the caches in pieces, those of several rows in turns."""
     copied: float = 1.5
     """Cycles a vector to copy a tile whose consecutive elements are consecutive in memory."""
     copied_across: float = 1.3

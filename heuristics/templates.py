@@ -14,6 +14,7 @@ from ..opts.options.fetch import fetching
 from ..opts.structure import contractions, extent, nests, shared_axes
 from ..targets import Target
 from .gpu_templates import gpu_templates
+from .seeds.chains import chain_schedule, chain_sizes
 from .seeds.constants import packed_once
 from .seeds.contractions import Blocks, contraction
 from .seeds.effects import EXACT
@@ -64,6 +65,9 @@ def templates(kernel: Kernel, target: Target, threads: int = 1, allowed: Set[str
 
         out.append(Template("contraction", params, make))
     lanes = max(1, min(target.lanes(n.expr.dtype.compute) for n in nests(kernel)))
+    open_sizes = chain_sizes(kernel, target)
+    if open_sizes is not None:
+        out.append(Template("chain", open_sizes, lambda p: chain_schedule(kernel, lanes, p)))
     shared = [a.arg.name for a in shared_axes(kernel)]
 
     fetched = [b.name for b in kernel.buffers if fetching(build(kernel, {}), b) is not None]

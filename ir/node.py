@@ -22,6 +22,8 @@ from .dtypes import DType, bool_, float32, index
 from .errors import KernelError
 from .misuse import NoValue, number
 
+from .op_names import COMMUTATIVE as COMMUTATIVE, COMPARE as COMPARE, FUNCTIONS as FUNCTIONS, INTEGER as INTEGER, UNARY as UNARY  # isort: skip
+
 Number = Union[int, float, bool]
 Expr = Union["Node", int, float, bool]
 
@@ -82,7 +84,6 @@ class Node(NoValue):
     def __repr__(self) -> str:
         return _rules.text(self)
 
-    # arithmetic -------------------------------------------------------------------------------------------------
     def __add__(self, other: Expr) -> Node:
         return _rules.arith("add", self, other)
 

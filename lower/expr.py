@@ -108,6 +108,10 @@ class NestEval(MemoryAccess):
                 return b.op("fma", self.value(y.src[0], asg), self.value(y.src[1], asg), self.value(x, asg))
         if op == "where" and self.low.scope.holds and all(self._holds(c) for c in conjuncts(node.src[0])):
             return self.value(node.src[1], asg)
+        if op == "where":
+            known = b.truth(self.value(node.src[0], asg))
+            if known is not None:
+                return self.value(node.src[1 if known else 2], asg)
         args = [self.value(s, asg) for s in node.src]
         if op == "cast":
             return b.op("cast", args[0], dtype=node.dtype)

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from math import gcd, prod
 
+from ...ir import index as ix
 from ...ir.body import Scan
 from ...ir.buffer import Buffer, load_parts
 from ...ir.dtypes import index
 from ...ir.node import Node, axes_of
 from ...ir.op_names import COMPARE
 from ...opts.axis_plan import Part
-from ...opts.nests import Nest
+from ...opts.nests import Nest, scatter_ordered
 from ...opts.plans import DotPlan
 from ...opts.schedule import Scheduled
 from ...opts.strides import picked
 from ...opts.strides import stride as stride_of
 from ..machine import SLOW, Core, MachineModel
 from .dots import dot_work
+from .shifted import vectors_loaded
 from .trips import trips
 
 
@@ -68,7 +70,23 @@ class BodyWork:
 
 
 def compute_cycles(s: Scheduled, nest: Nest, machine: MachineModel) -> float:
-    """Cycles of a nest on one core, over all its iterations, data in L1."""
+    """Cycles of a nest on one core, over all its iterations, data in L1. Reductions in one loop count with the first of them."""
+    group = s.together(nest)
+    if nest is not group[0]:
+        return 0.0
+    body = _body(s, nest, machine)
+    work = _work(body)
+    if nest.kind != "reduce":
+        return _pointwise(body, work)
+    known = set(_evaluated(s, [*nest.evaluated])) if len(group) > 1 else set()
+    for other in group[1:]:
+        more = _work(_body(s, other, machine), known)
+        work = BodyWork(work.arith + more.arith, work.loads + more.loads, work.latency)
+        known |= set(_evaluated(s, [*other.evaluated]))
+    return _reduction(body, work, len(group))
+
+
+def _body(s: Scheduled, nest: Nest, machine: MachineModel) -> Body:
     regs = s.registers(nest)
     found = s.lanes(nest)
     lane, width = found.lane, found.width
@@ -76,13 +94,11 @@ def compute_cycles(s: Scheduled, nest: Nest, machine: MachineModel) -> float:
     dot = s.dots.get(nest.name)
     if dot is not None:
         copies |= {p.name: 1 for p in regs if p.kind == "dot"}
-    body = Body(s, nest, machine, tuple(regs), lane, width, copies, dot)
-    work = _work(body)
-    return _reduction(body, work) if nest.kind == "reduce" else _pointwise(body, work)
+    return Body(s, nest, machine, tuple(regs), lane, width, copies, dot)
 
 
-def _work(body: Body) -> BodyWork:
-    """The instructions of a body but for a reduction's accumulating ones and stores."""
+def _work(body: Body, known: Collection[Node] = ()) -> BodyWork:
+    """The instructions of a body but for a reduction's accumulating ones and stores, and for nodes that are `known` already."""
     s, nest, core = body.scheduled, body.nest, body.core
     arith = loads = 0.0
     latency: float = core.latency
@@ -90,8 +106,12 @@ def _work(body: Body) -> BodyWork:
     if body.dot is not None:
         roots, latency = [], body.dot.row.latency
         arith, loads = dot_work(s, nest, body.dot, body.copies, body.machine.dots)
+    shifted = vectors_loaded(s, nest, body.regs, body.copies, (body.lane, body.width))
+    loads += sum(k for n, k in shifted.items() if n.op == "ref")
     for n in _evaluated(s, roots):
-        k = body.times(n)
+        if n in known:
+            continue
+        k = shifted.get(n, body.times(n))
         if n.op == "load":
             more_arith, more_loads = _load(body, n, k, loads)
             arith, loads = arith + more_arith, more_loads
@@ -127,12 +147,12 @@ def _load(body: Body, n: Node, k: int, loads: float) -> tuple[float, float]:
     return arith, loads
 
 
-def _reduction(body: Body, work: BodyWork) -> float:
-    """Cycles of a reduction: the innermost loops over its axes, and what is done around them."""
+def _reduction(body: Body, work: BodyWork, together: int = 1) -> float:
+    """Cycles of a reduction, or of several `together`: the innermost loops over its axes, and what is done around them."""
     s, nest, core, dot, lane, arith = body.scheduled, body.nest, body.core, body.dot, body.lane, work.arith
     space = [p for p in body.regs if p.axis in nest.axes]
     partial = [p for p in body.parts("upcast") if p.axis in nest.reduce_axes]
-    accs, unroll = body.count([*space, *partial]), body.count(body.parts("unroll"))
+    accs, unroll = together * body.count([*space, *partial]), body.count(body.parts("unroll"))
     steps = accs * unroll
     arith += steps if dot is None else steps * core.ports / dot.row.rate
     loops = s.loops(nest)
@@ -140,7 +160,7 @@ def _reduction(body: Body, work: BodyWork) -> float:
     last_spatial = max((i for i, p in enumerate(loops) if p.axis in nest.axes), default=-1)
     rest = loops[last_spatial + 1 :]
     visits = core.revisited if any(p in inner for p in loops[: last_spatial + 1]) else 1.0
-    halvings = core.combined * body.width.bit_length() * body.count(space) if lane is not None and lane in partial else 0
+    halvings = together * core.combined * body.width.bit_length() * body.count(space) if lane is not None and lane in partial else 0
     once = accs * visits + halvings
     busy = max(arith / core.ports, work.loads / core.load_ports, work.latency * unroll, (arith + work.loads + core.overhead) / core.issue)
     cycles = busy + _spilled(body, space, accs, unroll) * unroll
@@ -167,13 +187,13 @@ def _spilled(body: Body, space: list[Part], accs: int, unroll: int) -> float:
 def _pointwise(body: Body, work: BodyWork) -> float:
     """Cycles of a nest that stores or keeps each element it computes."""
     s, nest, core, lane, arith = body.scheduled, body.nest, body.core, body.lane, work.arith
-    stores = 0.0
+    stores, chain = 0.0, 1.0
     if nest.store is not None:
         stride = stride_of(s, nest, "", nest.indices, nest.store.buffer.shape, lane) if lane is not None else 0
         stores = prod(body.copies.values()) * (body.width if lane is not None and stride != 1 else 1.0)
+        chain = max(chain, stores * _waits(body))
     elif nest.kind in ("point", "scan"):
         stores = prod(body.copies.values())
-    chain = 1.0
     if nest.value is not None and isinstance(nest.value.expr, Scan):
         # the value carried from one vector or element to the next; a vector of prefixes takes a shift and a combination for each doubling
         axis = nest.value.expr.axis
@@ -183,6 +203,16 @@ def _pointwise(body: Body, work: BodyWork) -> float:
         arith / core.ports, work.loads / core.load_ports, stores, (arith + work.loads + stores + core.overhead) / core.issue, chain
     )
     return trips(s.loops(nest)) * (cycles + core.branch)
+
+
+def _waits(body: Body) -> float:
+    """Cycles that a point of a scatter waits for one shortly before it that wrote to the same place: the more often, the fewer places
+    there are, and copies of the output there are none of."""
+    store = body.nest.store
+    if store is None or not scatter_ordered(store):
+        return 0.0
+    places = prod(ix.upper(d) for d, i in zip(store.buffer.shape, store.indices, strict=True) if i.op != "axis")
+    return body.core.latency * min(1.0, body.core.met / max(1, places))
 
 
 def _slides(body: Body) -> bool:

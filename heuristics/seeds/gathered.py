@@ -20,13 +20,17 @@ from ...opts.pages import is_far
 from ...opts.structure import contractions, extent, nests, stepped
 from ...targets import Target
 from ..model import estimate
+from .chains import chain_guesses
 from .constants import constant_seeds
 from .contractions import best_contractions
 from .effects import EXACT
 from .folds import fold_seeds
 from .gpu.candidates import gpu_candidates
 from .legal import Trials
+from .phased import phase_seeds
 from .rows import columns, scans, transposed, windows
+from .scatters import private_copies
+from .tiny_axes import in_registers
 
 KEPT = 12
 """Seeds of a GPU."""
@@ -64,6 +68,7 @@ def seeds(kernel: Kernel, target: Target, threads: int = 1, allowed: Set[str] = 
 
 def _candidates(trials: Trials, threads: int) -> Iterable[Opts]:
     kernel, target = trials.kernel, trials.target
+    yield from _ranked(trials, threads, phase_seeds(trials, lambda k: seeds(k, target, threads)))[:6]
     found = contractions(kernel)
     if not any(stepped(kernel, c.nest) for c in found):
         yield from _ranked(trials, threads, fold_seeds(kernel, target, threads))[:6]
@@ -94,9 +99,12 @@ def _candidates(trials: Trials, threads: int) -> Iterable[Opts]:
                 plain[opts] = estimate(trials.apply(opts), threads)
     for wish in (
         *owners(kernel, target, threads, lanes),
+        *private_copies(kernel, target, threads, lanes),
+        *in_registers(kernel, target, threads, lanes),
         *columns(kernel, lanes, threads),
         *windows(kernel, lanes),
         *scans(kernel, lanes),
+        *chain_guesses(kernel, target, threads, lanes),
     ):
         opts = trials.legal(wish)
         if opts is not None:

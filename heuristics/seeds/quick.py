@@ -15,6 +15,7 @@ from ...opts.opt import Opts
 from ...opts.structure import contractions, extent, nests, stepped
 from ...targets import Target
 from ..model import estimate
+from .chains import chain_guesses
 from .constants import constant_seeds
 from .effects import EXACT
 from .folds import fold_seeds
@@ -22,8 +23,11 @@ from .gathered import gathers, owners, row_lanes, work
 from .gpu.candidates import buildable
 from .gpu.quick import gpu_wishes
 from .legal import Trials
+from .phased import phase_seeds
 from .quick_contractions import ask_contractions
 from .rows import columns, scans, transposed, windows
+from .scatters import private_copies
+from .tiny_axes import in_registers
 
 COST = 9.5
 """What all guesses of a kernel may cost together; applying and estimating one costs `EACH`, and `NODE` for every
@@ -90,6 +94,11 @@ def quick_seeds(kernel: Kernel, target: Target, threads: int = 1, allowed: Set[s
 
 def _of_processor(choice: _Choice, kernel: Kernel, target: Target) -> None:
     """The first kind of guesses that has a legal one: as in `gathered.seeds`, what has a fold's seeds needs no other."""
+    ordered = next(phase_seeds(choice.trials, lambda k: quick_seeds(k, target, choice.threads)), None)
+    ordered = choice.trials.legal_at_once(ordered) if ordered else None
+    if ordered is not None:  # another order of contraction saves more than any schedule of the sum as it is written
+        choice.found[ordered] = 0.0
+        return
     found = contractions(kernel)
     folds = [] if any(stepped(kernel, c.nest) for c in found) else list(fold_seeds(kernel, target, choice.threads))
     first = next((o for w in _spread(folds) if (o := choice.trials.legal_at_once(w)) is not None), None)
@@ -128,9 +137,12 @@ def _row_wishes(kernel: Kernel, target: Target, threads: int, lanes: int) -> Ite
     several = len(found) > 1
     special = [
         _picked(owners(kernel, target, threads, lanes), (3, 12, 0)),
+        _picked(private_copies(kernel, target, threads, lanes), (0, 2)),
+        _picked(in_registers(kernel, target, threads, lanes), (0, 1)),
         _picked(columns(kernel, lanes, threads), (1, 0)),
         _picked(windows(kernel, lanes), (3, 5, 1, 0)),
         _picked(scans(kernel, lanes), (2, 4, 0)),
+        _picked(chain_guesses(kernel, target, threads, lanes), (0, 2, 1)),
     ]
     if any(special):
         yield from chain.from_iterable(s[:2] for s in special)
@@ -139,6 +151,8 @@ def _row_wishes(kernel: Kernel, target: Target, threads: int, lanes: int) -> Ite
         yield row(4)
     if any(gathers(n) for n in found):
         yield from (row(8, 8), row(8, 4))
+    if any(o.op == "FUSE" for o in row(1)):  # more accumulators
+        yield from (row(2), row(4), row(1))
     yield from (row(4, 2), row(8), row(4)) if several else (row(8), row(4))
 
 

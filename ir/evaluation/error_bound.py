@@ -25,6 +25,8 @@ SMALLEST = {"float64": 2.0**-1074, "float32": 2.0**-149, "float16": 2.0**-25, "b
 }
 """The absolute rounding of subnormal results."""
 _COMPARE = ("lt", "le", "eq", "ne")
+MANTISSA = {8: 53, 4: 24, 2: 8, 1: 3}
+"""Bits of whole numbers that every float of so many bytes holds."""
 FUNCTION_ULP = 2.0
 """Roundings that one elementary function counts as."""
 _STEPS: dict[str, Callable[[Array], Array]] = {"floor": np.floor, "round": np.rint, "trunc": np.trunc}
@@ -202,7 +204,7 @@ class Errors(Algebra):
             if to.narrow:  # exactly half a unit in the last place, which `slack` must not multiply
                 return self._pair(v, e, to.eps / (2 * self.slack), SMALLEST[to.name] / self.slack, to)
             return self._rounded(v, e, to)
-        if to.is_float and source.is_int and 8 * source.size > {8: 53, 4: 24, 2: 8, 1: 3}[to.size]:
+        if to.is_float and source.is_int and 8 * source.size > MANTISSA[to.size]:
             return self._rounded(v, e, to)
         return self._pair(v, e)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tilewright.ir import KernelBuilder, exp, float32, log, sqrt
 from tilewright.ir.kernel import Kernel
-from tilewright.measure import inputs, special_inputs
+from tilewright.measure import compiled_reference, inputs, special_inputs
 from tilewright.measure.cause import cause
 from tilewright.measure.exact import is_exact
 from tilewright.measure.verify import Verdict, check, expectations
@@ -107,3 +107,12 @@ def test_causes() -> None:
     ]
     assert [s[:14] for s in said] == ["nothing was st", "NaN comes of m", "a value on the", "the kernel as ", "just outside w"]
     assert "threads race" in cause(2.0, 1.0, 1e6, 0, 9)
+
+
+@pytest.mark.slow
+def test_compiled_references_leave_overflow_to_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled_reference, "HEAVY", 0)
+    inside, beyond = kernel(gate, range=(-2, 2)), kernel(gate)
+    found = compiled_reference.compiled_expectations(inside, inputs.generate(inside, {}, 0), False)
+    assert found is not None and found["y"].note == ""
+    assert compiled_reference.compiled_expectations(beyond, inputs.generate(beyond, {}, 0), False) is None
