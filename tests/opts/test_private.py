@@ -31,7 +31,7 @@ def histogram(points: int | Any = 101, bins: int = 9, combine: str = "add", dtyp
     if computed:
         at = cast(minimum(maximum(x[i] * 2.0 + 4.0, 0.0), float(bins - 1)), int32)
     else:
-        at = kb.input("at", (points,), uint8 if bins <= 256 else int32, range=(0, bins - 1))[i]
+        at = kb.input("at", (points,), uint8 if bins <= 256 else int32, range=(0, max(0, bins - 1)))[i]
     kb.store("y", dtype, (bins,), (i,), cast(x[i] * 4.0, dtype), indices=(at,), combine=combine)
     return kb.build()
 
@@ -141,7 +141,10 @@ def test_refusals() -> None:
     assert "at most as many" in refusal(plain, [["PRIVATE", "y", {"chunks": 200}]])
     assert "take copies alone" in refusal(histogram(sym("n", 1, 64)), [["PRIVATE", "y", {"chunks": 2}]])
     assert "MiB" in refusal(histogram(1 << 20, 1 << 22), [["PRIVATE", "y", {"chunks": 64}]])
-    assert "are known" in refusal(histogram(bins=0), [["PRIVATE", "y", {"copies": 2}]])
+    kb = KernelBuilder("no_bins")
+    at = kb.input("at", (8,), int32)
+    kb.store("y", int32, (0,), (i := kb.axis("i", 8),), at[i], indices=(at[i],), combine="add", mask=at[i] < 0)
+    assert "are known" in refusal(kb.build(), [["PRIVATE", "y", {"copies": 2}]])
     assert "only the innermost" in refusal(joint(), [["UPCAST", "i", 2]])
 
 
