@@ -10,12 +10,13 @@ from ...ir import index as ix
 from ...ir.body import Scan
 from ...ir.buffer import Buffer, load_parts
 from ...ir.dtypes import index
-from ...ir.node import COMPARE, Node, axes_of
+from ...ir.node import Node, axes_of
+from ...ir.op_names import COMPARE
 from ...opts.axis_plan import Part
 from ...opts.nests import Nest, scatter_ordered
 from ...opts.plans import DotPlan
 from ...opts.schedule import Scheduled
-from ...opts.strides import picked
+from ...opts.strides import grouped, picked, shuffles, weaves
 from ...opts.strides import stride as stride_of
 from ...opts.thresholds import holds_inside
 from ..machine import SLOW, Core, MachineModel
@@ -134,7 +135,9 @@ def _load(body: Body, n: Node, k: int, loads: float) -> tuple[float, float]:
     gathered = stride is None or stride not in (0, 1)
     step = picked(s, body.nest, n, lane) if lane is not None else None
     if step is not None:
-        loads, arith, gathered = loads + k * (step - 1), arith + k * (step - 1), False
+        # what other components of the same groups load as well is loaded once
+        more = (0, shuffles(step)) if grouped(buffer.shape, step) else (step - 1, step - 1)
+        loads, arith, gathered = loads + k * more[0], arith + k * more[1], False
     if gathered and any(p is not lane and p.trips % core.transposed_block == 0 and body.stride(buffer, indices, p) == 1 for p in body.regs):
         arith, gathered = arith + core.transposed * k, False  # read along that part, and transposed
     if (
@@ -192,7 +195,9 @@ def _pointwise(body: Body, work: BodyWork) -> float:
     stores, chain = 0.0, 1.0
     if nest.store is not None:
         stride = stride_of(s, nest, "", nest.indices, nest.store.buffer.shape, lane) if lane is not None else 0
-        stores = prod(body.copies.values()) * (body.width if lane is not None and stride != 1 else 1.0)
+        step = weaves(s, nest, lane) if lane is not None else None
+        stores = prod(body.copies.values()) * (body.width if lane is not None and stride != 1 and step is None else 1.0)
+        arith += stores * shuffles(step) if step is not None else 0.0
         chain = max(chain, stores * _waits(body))
     elif nest.kind in ("point", "scan"):
         stores = prod(body.copies.values())

@@ -37,6 +37,7 @@ TOGETHER = (2, 4, 8)
 LEAST = 64
 """Elements of a chunk that is worth a work item."""
 WORK = "work"
+"""What the workspace is called, unless the kernel calls something so."""
 FEW = 32
 """Results for which one thread each is too little, on a GPU."""
 _WARP, _MOST = 32, 256
@@ -69,10 +70,11 @@ def split(kernel: Kernel, o: Opt, unit: int = 1, together: bool = False) -> tupl
     inner = make_axis(name, chunk, name)
     place = value.reduce_axes.index(axis)
     again = make_axis(f"{name}.sum", part.arg.extent, f"{name}.sum")
+    workspace = _work(kernel)
     partial, stores, totals, works = [], [], {}, []
     for v in values:
         assert isinstance(v.expr, Reduce)
-        v1, store = _partial(kernel, v, v.reduce_axes[place], part, inner, WORK if v is value else f"{WORK}.{v.name}")
+        v1, store = _partial(kernel, v, v.reduce_axes[place], part, inner, workspace if v is value else f"{workspace}.{v.name}")
         work = replace(store.buffer, role="in")
         total = Reduce(v.expr.combine, (again,), load(work, (again, *v.axes)), v.dtype)
         partial.append(v1)
@@ -91,6 +93,12 @@ def _group(kernel: Kernel, value: Value, family: str) -> tuple[Value, ...]:
     """The value with its siblings over a family, in the kernel's order."""
     names = {n.name for g in siblings(plain(kernel), family) if any(n.name == value.name for n in g) for n in g} | {value.name}
     return tuple(v for v in kernel.body if isinstance(v, Value) and v.name in names)
+
+
+def _work(kernel: Kernel) -> str:
+    """A name for the workspace that nothing else has."""
+    taken = {*(b.name for b in kernel.buffers), *kernel.values}
+    return next(n for n in (WORK, *(f"{WORK}.{i}" for i in range(len(taken)))) if n not in taken)
 
 
 def _partial(kernel: Kernel, value: Value, axis: Node, part: Node, inner: Node, name: str) -> tuple[Value, Store]:
@@ -148,7 +156,7 @@ def _second(r: Rewriting, kernel: Kernel) -> Opts:
 
     if r.target.kind == "gpu":
         found = legal_prefix(points(kernel, 128, 1), legal) or ()
-        total = next(v for v in kernel.body if isinstance(v, Value) and isinstance(v.expr, Reduce) and _from_work(v))
+        total = next(v for v in kernel.body if isinstance(v, Value) and isinstance(v.expr, Reduce) and _from_work(v, r.kernel))
         chunks, few = extent(total.reduce_axes[0]), prod(extent(a) for a in total.axes) <= FEW
         if few and chunks >= 2 * _WARP:  # one thread would wait for one chunk after the other
             threads = min(_MOST, 1 << (chunks.bit_length() - 1))
@@ -162,8 +170,8 @@ def _alike(kernel: Kernel, one: str, other: str) -> bool:
     return any({one, other} <= {family, *(a.arg.name for a in sites)} for family, sites in kernel.families.items())
 
 
-def _from_work(value: Value) -> bool:
-    return any(n.op == "load" and n.arg[0].name.split(".")[0] == WORK for n in walk(value.body))
+def _from_work(value: Value, kernel: Kernel) -> bool:
+    return any(n.op == "load" and n.arg[0] not in kernel.buffers for n in walk(value.body))
 
 
 def _unit(r: Rewriting, o: Opt) -> int:
