@@ -8,6 +8,7 @@ from . import arguments as given
 from . import node as N
 from .body import COMBINES, Fold, Monoid, Reduce, Scan, Store, Value
 from .buffer import Buffer, Extent
+from .check import check_reads
 from .dtypes import DType, bool_
 from .errors import KernelError
 from .kernel import Kernel
@@ -167,6 +168,7 @@ class KernelBuilder:
         unused = [a for a in self._axes if a not in made.axes]
         if unused:
             raise KernelError(f"kernel {self.name}: nothing goes through axis {unused[0]!r}; use it in a value or a store, or leave it out")
+        check_reads(made)
         check_written_once(made)
         return made
 
