@@ -74,12 +74,6 @@ def _refs(kernel: KernelBody, root: Node, known: dict[str, Value], buffers: set[
                 raise KernelError(f"kernel {kernel.name} refers to {n.arg}, which is not an earlier value")
             if len(n.src) != len(target.axes):
                 raise KernelError(f"{n.arg} has {len(target.axes)} axes and was indexed with {len(n.src)}")
-        elif n.op == "load" and load_parts(n)[0].role == "out" and load_parts(n)[0] in buffers:
-            name = load_parts(n)[0].name
-            raise KernelError(
-                f"kernel {kernel.name} reads {name}, which is an output and holds nothing yet: give what is stored there a name, "
-                f"v = kb.value(...), and use v[...] both in the store and here"
-            )
         elif n.op == "load" and load_parts(n)[0] not in buffers:
             raise KernelError(f"kernel {kernel.name} loads from {load_parts(n)[0].name}, which is not its parameter")
 
