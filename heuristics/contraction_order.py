@@ -27,6 +27,9 @@ MOST = 10
 GAIN = 1.05
 """A sum that is no cheaper than this many times less is left as it is written."""
 
+MUCH = 4
+"""How many times less is so much that a kernel is not looked at as it is written."""
+
 
 @dataclass(frozen=True)
 class Order:
@@ -60,6 +63,11 @@ def best_orders(kernel: Kernel) -> tuple[Order, ...]:
 def order_opts(kernel: Kernel) -> Opts:
     """Options for the cheapest order of all sums; none where the kernel gains by no other order than the one it is written in."""
     return tuple(o for order in best_orders(kernel) for o in order.opts)
+
+
+def much_cheaper(kernel: Kernel) -> bool:
+    """Whether an order saves so many operations that no schedule of the kernel as it is written needs a look."""
+    return any(order.operations * MUCH < order.written for order in best_orders(kernel))
 
 
 def reordered(kernel: Kernel) -> Kernel:

@@ -8,7 +8,8 @@ from . import arguments as given
 from . import node as N
 from .associative import check_associative
 from .body import COMBINES, Fold, Monoid, Reduce, Scan, Store, Value, values_of
-from .buffer import Buffer, Extent, loads
+from .buffer import Buffer, Extent
+from .check import check_reads
 from .dtypes import DType, bool_
 from .errors import KernelError
 from .kernel import Kernel
@@ -209,7 +210,6 @@ class KernelBuilder:
         ordered = sorted(self._buffers, key=lambda b: b.role == "out")
         roots = [v.body for item in self._body for v in values_of(item)]
         roots += [e for s in self._stores for e in (s.expr, *s.indices, *(() if s.mask is None else (s.mask,)))]
-        _check_reads(self.name, roots)
         used = {n.arg for n in N.walk(*roots) if n.op == "ref"}
         # a component of a tuple scan that nobody reads is no value of its own
         body = tuple(v for v in self._body if isinstance(v, Fold) or v.name in used or v.body.op != "tuple")
@@ -217,22 +217,13 @@ class KernelBuilder:
         unused = [a for a in self._axes if a not in made.axes]
         if unused:
             raise KernelError(f"kernel {self.name}: nothing goes through axis {unused[0]!r}; use it in a value or a store, or leave it out")
+        check_reads(made)
         check_written_once(made)
         return made
 
     def _add(self, v: Value) -> Value:
         self._body.append(v)
         return v
-
-
-def _check_reads(kernel: str, roots: Sequence[Node]) -> None:
-    """Raise KernelError where an output is read."""
-    for buffer, _, _ in loads(*roots):
-        if buffer.role == "out":
-            raise KernelError(
-                f"kernel {kernel} reads {buffer.name}, which is an output and holds nothing yet: give what is stored there a name, "
-                "v = kb.value(...), and use v[...] both in the store and here"
-            )
 
 
 def known_combine(combine: str, what: str) -> None:

@@ -29,7 +29,7 @@ def known_lanes(ev: Indices, mem: Mem, address: Node, asg: Assignment, mask: Val
     if ev.lane is None or ev.width < LEAST or mem.space != "param" or ev.low.sched.target.kind == "gpu":
         return None
     base, c, lane, left = ev.placed(address, asg)
-    there = None if mask is None else ev.b.lanes_of(mask)
+    there = None if mask is None else ev.b.known(mask)
     if not isinstance(there, tuple):
         if mask is not None:
             return None

@@ -34,7 +34,8 @@ class AccessPattern:
 class Contraction:
     """Σ of a product: `lane` is consecutive in the store, `rows` are spatial axes of the other operand only, `wide`
     is the operand that holds the lane axis (packed into panels; `plain` if each of its dimensions is one axis),
-    `tall` the one whose elements are broadcast."""
+    `tall` the one whose elements are broadcast. Where an operand is computed (`opts.computed`), that is the largest input it reads:
+    `wide_value` and `tall_value` name the values that operands are, and `stages` says whether `wide` is all that it reads."""
 
     nest: Nest
     lane: Node
@@ -43,6 +44,9 @@ class Contraction:
     wide: Buffer
     tall: Buffer
     plain: bool
+    wide_value: str = ""
+    tall_value: str = ""
+    stages: bool = True
 
 
 @lru_cache(maxsize=64)

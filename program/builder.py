@@ -107,9 +107,10 @@ class Builder:
         found = self._truths.get(a)
         return found if isinstance(found, bool) else None
 
-    def lanes_of(self, a: Val) -> Number | tuple[Number, ...] | None:
-        """What a bool is: in all lanes, or in each, where that is known."""
-        return self._truths.get(a)
+    def known(self, a: Val) -> bool | tuple[bool, ...] | None:
+        """What a bool is, in every lane or lane by lane, where that is known."""
+        found = self._truths.get(a)
+        return tuple(map(bool, found)) if isinstance(found, tuple) else None if found is None else bool(found)
 
     def op(self, op: str, *args: Val, dtype: DType | None = None, attr: Attr = None) -> Val:
         """An element-wise operation; scalars meeting vectors are splatted. `dtype` defaults to the operands' (bool for

@@ -17,8 +17,9 @@ from ...opts.axis_plan import Part
 from ...opts.nests import Nest, scatter_ordered
 from ...opts.plans import DotPlan
 from ...opts.schedule import Scheduled
-from ...opts.strides import picked
+from ...opts.strides import grouped, picked, shuffles, weaves
 from ...opts.strides import stride as stride_of
+from ...opts.thresholds import holds_inside
 from ..machine import SLOW, Core, MachineModel
 from .dots import dot_work
 from .shifted import vectors_loaded
@@ -79,11 +80,11 @@ def compute_cycles(s: Scheduled, nest: Nest, machine: MachineModel) -> float:
     work = _work(body)
     if nest.kind != "reduce":
         return _pointwise(body, work)
-    known = set(_evaluated(s, [*nest.evaluated])) if len(group) > 1 else set()
+    known = set(_evaluated(s, nest, [*nest.evaluated])) if len(group) > 1 else set()
     for other in group[1:]:
         more = _work(_body(s, other, machine), known)
         work = BodyWork(work.arith + more.arith, work.loads + more.loads, work.latency)
-        known |= set(_evaluated(s, [*other.evaluated]))
+        known |= set(_evaluated(s, other, [*other.evaluated]))
     return _reduction(body, work, len(group))
 
 
@@ -109,7 +110,7 @@ def _work(body: Body, known: Collection[Node] = ()) -> BodyWork:
         arith, loads = dot_work(s, nest, body.dot, body.copies, body.machine.dots)
     shifted = vectors_loaded(s, nest, body.regs, body.copies, (body.lane, body.width))
     loads += sum(k for n, k in shifted.items() if n.op == "ref")
-    for n in _evaluated(s, roots):
+    for n in _evaluated(s, nest, roots):
         if n in known:
             continue
         k = shifted.get(n, body.times(n))
@@ -129,11 +130,15 @@ def _load(body: Body, n: Node, k: int, loads: float) -> tuple[float, float]:
     """(arithmetic that a load of `k` vectors takes, `loads` with what it adds)."""
     s, core, lane, arith = body.scheduled, body.core, body.lane, 0.0
     buffer, indices, mask = load_parts(n)
+    if mask is not None and holds_inside(s, body.nest, mask):
+        mask = None
     stride = body.stride(buffer, indices, lane) if lane is not None else 0
     gathered = stride is None or stride not in (0, 1)
     step = picked(s, body.nest, n, lane) if lane is not None else None
     if step is not None:
-        loads, arith, gathered = loads + k * (step - 1), arith + k * (step - 1), False
+        # what other components of the same groups load as well is loaded once
+        more = (0, shuffles(step)) if grouped(buffer.shape, step) else (step - 1, step - 1)
+        loads, arith, gathered = loads + k * more[0], arith + k * more[1], False
     if gathered and any(p is not lane and p.trips % core.transposed_block == 0 and body.stride(buffer, indices, p) == 1 for p in body.regs):
         arith, gathered = arith + core.transposed * k, False  # read along that part, and transposed
     if (
@@ -191,7 +196,9 @@ def _pointwise(body: Body, work: BodyWork) -> float:
     stores, chain = 0.0, 1.0
     if nest.store is not None:
         stride = stride_of(s, nest, "", nest.indices, nest.store.buffer.shape, lane) if lane is not None else 0
-        stores = prod(body.copies.values()) * (body.width if lane is not None and stride != 1 else 1.0)
+        step = weaves(s, nest, lane) if lane is not None else None
+        stores = prod(body.copies.values()) * (body.width if lane is not None and stride != 1 and step is None else 1.0)
+        arith += stores * shuffles(step) if step is not None else 0.0
         chain = max(chain, stores * _waits(body))
     elif nest.kind in ("point", "scan"):
         stores = prod(body.copies.values())
@@ -240,8 +247,8 @@ def _apart(body: Body, indices: tuple[Node, ...]) -> int:
     return prod(p.trips for p in symbolic if p.axis in axes_of(*indices))
 
 
-def _evaluated(s: Scheduled, roots: list[Node]) -> list[Node]:
-    """The nodes that cost an instruction: not indices, nor the masks of staged tiles."""
+def _evaluated(s: Scheduled, nest: Nest, roots: list[Node]) -> list[Node]:
+    """The nodes that cost an instruction: not indices, nor the masks of staged tiles, nor what only borders ask."""
     out: dict[Node, None] = {}
     stack = [r for r in roots if r.dtype is not index]
     while stack:
@@ -255,8 +262,10 @@ def _evaluated(s: Scheduled, roots: list[Node]) -> list[Node]:
         out[n] = None
         if n.op == "load":
             buffer, _, mask = load_parts(n)
-            if mask is not None and buffer.name not in s.stages:
+            if mask is not None and buffer.name not in s.stages and not holds_inside(s, nest, mask):
                 stack.append(mask)
+        elif n.op == "where" and holds_inside(s, nest, n.src[0]):
+            stack.append(n.src[1])
         elif not (n.op in COMPARE and n.src[0].dtype is index):
             stack.extend(n.src)
     return list(out)

@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from itertools import product
 
 from ...ir import index as ix
+from ...ir.body import Value
 from ...ir.buffer import Buffer, load_parts
 from ...ir.node import Node, axes_of
 from ...opts.axis_plan import Part
 from ...opts.nests import Nest
 from ...opts.schedule import Scheduled
 from ...opts.structure import shifted_dimensions
+from ...opts.thresholds import holds_inside
 
 Residue = tuple[tuple[tuple[Node, int], ...], ...]
 
@@ -42,7 +44,7 @@ def together(s: Scheduled, reads: Iterable[tuple[Buffer, tuple[Node, ...]]]) -> 
 
 
 def _place(s: Scheduled, indices: Sequence[Node]) -> tuple[Residue, list[int]]:
-    split = [ix.parts(s.at_parts(i)) for i in indices]
+    split = [ix.parts(s.inside(i)) for i in indices]
     return tuple(tuple(sorted(terms.items(), key=lambda t: ix.order_key(t[0]))) for terms, _ in split), [c for _, c in split]
 
 
@@ -57,11 +59,21 @@ def kept(s: Scheduled, name: str, indices: Sequence[Node]) -> tuple[Buffer, tupl
 
 
 def kept_reads(s: Scheduled, nest: Nest) -> Iterator[tuple[Buffer, tuple[Node, ...]]]:
-    """What a nest reads of values that are kept for readers at shifted places."""
+    """What a nest reads of values that are kept for readers at shifted places, or as operands."""
     for n in nest.refs:
-        found = None if n.arg in nest.fills else kept(s, n.arg, n.src)
+        found = None if n.arg in nest.fills else kept(s, n.arg, n.src) or _operand(s, nest, n)
         if found is not None:
             yield found
+
+
+def _operand(s: Scheduled, nest: Nest, n: Node) -> tuple[Buffer, tuple[Node, ...]] | None:
+    """A kept value that a reduction reads again and again, for axes that the value does not have: an operand that is computed once a
+    panel. (Those of folds are small: a tile's.)"""
+    body = {item.name: item for item in s.kernel.body}
+    v = body.get(n.arg)
+    if nest.kind != "reduce" or n.arg not in s.value_stages or not isinstance(v, Value) or not set(nest.axes) - axes_of(*n.src):
+        return None
+    return Buffer(v.name, v.dtype, tuple(a.arg.extent for a in v.axes)), n.src
 
 
 def kept_writes(s: Scheduled, nest: Nest) -> Iterator[tuple[Buffer, tuple[Node, ...]]]:
@@ -98,7 +110,7 @@ def _groups(s: Scheduled, nest: Nest) -> dict[str, list[tuple[Node, tuple[Node, 
     groups: dict[str, list[tuple[Node, tuple[Node, ...]]]] = {}
     for n in nest.loads:
         buffer, indices, mask = load_parts(n)
-        if mask is None and buffer.name not in s.stages:
+        if (mask is None or holds_inside(s, nest, mask)) and buffer.name not in s.stages:
             groups.setdefault(buffer.name, []).append((n, indices))
     groups = {name: found for name, found in groups.items() if len(found) > 1}
     for n in nest.refs:

@@ -10,20 +10,24 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from itertools import chain, islice
 
 from ...ir.kernel import Kernel
+from ...opts.computed import all_contractions
 from ...opts.defaults import rows
 from ...opts.opt import Opts
-from ...opts.structure import contractions, extent, nests, stepped
+from ...opts.structure import extent, nests, stepped
 from ...targets import Target
 from ..model import estimate
 from .chains import chain_guesses
+from .computed import paired, phases_first
 from .constants import constant_seeds
 from .effects import EXACT
 from .folds import fold_seeds
 from .gathered import gathers, owners, row_lanes, work
 from .gpu.candidates import buildable
 from .gpu.quick import gpu_wishes
+from .groups import groups
 from .legal import Trials
-from .phased import phase_seeds
+from .neighbours import neighbour_tiles
+from .phased import joined, phase_seeds
 from .quick_contractions import ask_contractions
 from .rows import columns, scans, transposed, windows
 from .scatters import private_copies
@@ -94,12 +98,14 @@ def quick_seeds(kernel: Kernel, target: Target, threads: int = 1, allowed: Set[s
 
 def _of_processor(choice: _Choice, kernel: Kernel, target: Target) -> None:
     """The first kind of guesses that has a legal one: as in `gathered.seeds`, what has a fold's seeds needs no other."""
-    ordered = next(phase_seeds(choice.trials, lambda k: quick_seeds(k, target, choice.threads)), None)
-    ordered = choice.trials.legal_at_once(ordered) if ordered else None
-    if ordered is not None:  # another order of contraction saves more than any schedule of the sum as it is written
-        choice.found[ordered] = 0.0
+    lanes = row_lanes(kernel, target)
+    near = next(groups(choice.trials, lanes), None)
+    if near is not None:
+        choice.found[near] = 0.0
         return
-    found = contractions(kernel)
+    if _computed(choice, kernel, target):
+        return
+    found = all_contractions(kernel)
     folds = [] if any(stepped(kernel, c.nest) for c in found) else list(fold_seeds(kernel, target, choice.threads))
     first = next((o for w in _spread(folds) if (o := choice.trials.legal_at_once(w)) is not None), None)
     if first is not None:  # the likeliest is hardly ever worse than another, and asking about it takes as long as making it
@@ -110,7 +116,6 @@ def _of_processor(choice: _Choice, kernel: Kernel, target: Target) -> None:
         ask_contractions(choice.trials, choice.threads, main, choice.ask)
         if choice.found:
             return
-    lanes = row_lanes(kernel, target)
     turned = next((o for o in transposed(kernel, target, lanes) if choice.trials.legal(o) is not None), None)
     if turned is not None:  # tiles in scratch beat strided accesses whatever the width
         choice.ask(turned)
@@ -120,6 +125,26 @@ def _of_processor(choice: _Choice, kernel: Kernel, target: Target) -> None:
         choice.ask_all(islice(wishes, 2))
         ask_contractions(choice.trials, choice.threads, main, choice.ask)
     choice.ask_all(wishes)
+
+
+def _computed(choice: _Choice, kernel: Kernel, target: Target) -> bool:
+    """Whether there is a guess of another order of contraction, of a computed operand, or of what needs a phase first: these save more
+    than any schedule of the kernel as it is written."""
+
+    def quick(k: Kernel) -> Sequence[Opts]:
+        return quick_seeds(k, target, choice.threads)
+
+    wishes = [*islice(phase_seeds(choice.trials, quick), 1)]
+    wishes += [next(joined(choice.trials, first, quick)) for first in phases_first(kernel, target)]
+    choice.ask_all(wishes)
+    for first, new, c in paired(kernel) if not wishes else ():
+
+        def ask(wish: Opts, first: Opts = first, trials: Trials = Trials(new, target)) -> float | None:  # noqa: B008
+            opts = trials.legal_at_once(wish)
+            return None if opts is None else choice.ask((*first, *opts))
+
+        ask_contractions(Trials(new, target), choice.threads, c, ask)
+    return bool(choice.found)
 
 
 def _spread(folds: Sequence[Opts]) -> list[Opts]:
@@ -142,6 +167,7 @@ def _row_wishes(kernel: Kernel, target: Target, threads: int, lanes: int) -> Ite
         _picked(columns(kernel, lanes, threads), (1, 0)),
         _picked(windows(kernel, lanes), (3, 5, 1, 0)),
         _picked(scans(kernel, lanes), (2, 4, 0)),
+        _picked(neighbour_tiles(kernel, target, threads, lanes), (0, 1)),
         _picked(chain_guesses(kernel, target, threads, lanes), (0, 2, 1)),
     ]
     if any(special):

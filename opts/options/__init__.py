@@ -14,6 +14,7 @@ from .local import LOCAL
 from .move import MOVE
 from .nolocal import NOLOCAL
 from .nt import NT
+from .operands import OPERANDS
 from .own import OWN
 from .padto import PADTO
 from .parallel import PARALLEL
@@ -30,7 +31,7 @@ from .upcast import UPCAST
 from .warpspec import WARPSPEC
 
 for option in (
-    *(TILE, MOVE, UPCAST, UNROLL, PARALLEL, LOCAL, GROUP, FACTOR, PHASE, HALO, SPLITK, FUSE),
+    *(TILE, MOVE, UPCAST, UNROLL, PARALLEL, LOCAL, GROUP, FACTOR, OPERANDS, PHASE, HALO, SPLITK, FUSE),
     *(STAGE, TC, SWIZZLE, PERSIST, WARPSPEC, CLUSTER, PADTO, NOLOCAL, LAUNCH, NT, FETCH, OWN, PRIVATE),
 ):
     register(option)

@@ -26,7 +26,7 @@ CASES: list[tuple[Make, list[Any]]] = [
     (blur_sums, [["PHASE", "rows"], ["HALO", "y", 4], ["PARALLEL", "y1"], *SPREAD]),
     (clamped, [["HALO", "y", 5], ["STAGE", "one", {"at": "y.h"}], ["STAGE", "two", {"at": "y.h"}], *SPREAD]),
     (clamped, [["PHASE", "one"], ["PHASE", "two"], ["PARALLEL", "y"], ["UPCAST", "x", 8]]),
-    (same_axes, [["HALO", "y", 5], ["STAGE", "one", {"at": "y.h"}], ["STAGE", "two", {"at": "y.h"}], *SPREAD]),
+    (same_axes, [["HALO", "y", 3], ["STAGE", "one", {"at": "y.h"}], ["STAGE", "two", {"at": "y.h"}], *SPREAD]),
     (halved, [["PHASE", "mean"], ["HALO", "y", 3], ["STAGE", "v", {"at": "y.h"}], *SPREAD]),
 ]
 
