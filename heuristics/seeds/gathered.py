@@ -26,6 +26,7 @@ from .effects import EXACT
 from .folds import fold_seeds
 from .gpu.candidates import gpu_candidates
 from .legal import Trials
+from .neighbours import neighbours
 from .rows import columns, scans, transposed, windows
 from .scatters import private_copies
 
@@ -99,6 +100,7 @@ def _candidates(trials: Trials, threads: int) -> Iterable[Opts]:
         *columns(kernel, lanes, threads),
         *windows(kernel, lanes),
         *scans(kernel, lanes),
+        *neighbours(kernel, target, lanes),
     ):
         opts = trials.legal(wish)
         if opts is not None:

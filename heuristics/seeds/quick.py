@@ -22,6 +22,7 @@ from .gathered import gathers, owners, row_lanes, work
 from .gpu.candidates import buildable
 from .gpu.quick import gpu_wishes
 from .legal import Trials
+from .neighbours import neighbours
 from .quick_contractions import ask_contractions
 from .rows import columns, scans, transposed, windows
 from .scatters import private_copies
@@ -133,6 +134,7 @@ def _row_wishes(kernel: Kernel, target: Target, threads: int, lanes: int) -> Ite
         _picked(columns(kernel, lanes, threads), (1, 0)),
         _picked(windows(kernel, lanes), (3, 5, 1, 0)),
         _picked(scans(kernel, lanes), (2, 4, 0)),
+        _picked(neighbours(kernel, target, lanes), (1, 3)),
     ]
     if any(special):
         yield from chain.from_iterable(s[:2] for s in special)
