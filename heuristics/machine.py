@@ -138,6 +138,8 @@ class Caches:
     """The part of the shorter one of computing and waiting for data that the longer one does not hide."""
     written: int = 2
     """How often a stored line passes: it is read before it is written."""
+    pieces: float = 10.0
+    """How much dearer lines are that are stored past the caches in pieces, those of several rows in turns."""
     copied: float = 1.5
     """Cycles a vector to copy a tile whose consecutive elements are consecutive in memory."""
     copied_across: float = 1.3

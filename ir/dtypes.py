@@ -121,6 +121,7 @@ _ALIASES = {
     "float8_e4m3fn": "float8_e4m3",
     "e4m3": "float8_e4m3",
     "e5m2": "float8_e5m2",
+    "bool_": "bool",
 }
 
 
@@ -166,11 +167,15 @@ FORMATS = {
 """The formats of the 8-bit floats."""
 
 
-def dtype(name: str | DType) -> DType:
-    """The element type called `name`; raises KernelError with the list of names."""
+def dtype(name: Any) -> DType:
+    """The element type of that name, or of a type of NumPy's; raises KernelError with the list of names."""
     if isinstance(name, DType):
         return name
-    found = _ALL.get(_ALIASES.get(name, name))
+    if name is float or name is int:
+        raise KernelError(f"Python's {name.__name__} has no size; give {'float32 or float64' if name is float else 'int32 or int64'}")
+    if not isinstance(name, str):
+        name = getattr(name, "name", None) or getattr(name, "__name__", None) or name
+    found = _ALL.get(_ALIASES.get(name, name)) if isinstance(name, str) else None
     if found is None:
         raise KernelError(f"unknown dtype {name!r}; use one of {', '.join(_ALL)}")
     return found

@@ -117,7 +117,7 @@ def _bounds(node: Node) -> Interval:
         return f(a, c), f(b, d)
     if op == "load":
         buffer, _, mask = load_parts(node)
-        lo, hi = buffer.range or (-BIG, BIG)
+        lo, hi = buffer.whole_range or (-BIG, BIG)
         return (min(lo, 0), max(hi, 0)) if mask is not None else (lo, hi)
     if op == "cast":
         source = node.src[0]

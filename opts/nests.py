@@ -15,6 +15,7 @@ from ..ir.kernel import Kernel
 from ..ir.node import Node, const, ref, walk
 from ..ir.node import axis as make_axis
 from ..ir.operators import substitute
+from ..ir.written_once import writes
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,7 +227,9 @@ class _Items:
             tile = Value(f"{s.buffer.name}.tile", s.axes, expr, expr.dtype)
             self.items.append(self.reader(Nest(tile.name, "point", s.axes, (), expr, value=tile)))
             expr = ref(tile.name, s.axes, expr.dtype)
-        nest = self.reader(Nest(s.buffer.name, "store", s.axes, (), expr, store=s, indices=indices, mask=mask))
+        taken = {n.name for n in flat(self.items)}
+        name = s.buffer.name if s.buffer.name not in taken else f"{s.buffer.name}.{len(taken)}"
+        nest = self.reader(Nest(name, "store", s.axes, (), expr, store=s, indices=indices, mask=mask))
         if s.combine is not None:
             self.items.append(_init_nest(s, indices))
         self.items.append(nest)
@@ -278,8 +281,11 @@ def identity(combine: str, dtype: DType) -> Node:
 
 
 def scatter_ordered(s: Store) -> set[Node]:
-    """Axes of a combining store along which writes can meet: they stay serial and in order."""
+    """Axes of a store along which writes can meet: they stay serial and in order. Of a store that combines nothing, only
+    where data decides what is written, and the last write counts."""
+    if s.combine is None and (writes(s).once or all(n.op not in ("load", "ref") for n in walk(*s.indices))):
+        return set()
     free = {i for i in s.indices if i.op == "axis"}
     if s.own is not None:
         free.add(s.own[0])
-    return set() if s.combine is None else {a for a in s.axes if a not in free}
+    return {a for a in s.axes if a not in free}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from math import gcd, prod
 
@@ -16,10 +16,11 @@ from ...opts.neighbours import joined
 from ...opts.nests import Nest, scatter_ordered
 from ...opts.plans import DotPlan
 from ...opts.schedule import Scheduled
-from ...opts.strides import picked
+from ...opts.strides import grouped, picked, shuffles, weaves
 from ...opts.strides import stride as stride_of
 from ..machine import SLOW, Core, MachineModel
 from .dots import dot_work
+from .shifted import vectors_loaded
 from .trips import trips
 
 
@@ -69,7 +70,23 @@ class BodyWork:
 
 
 def compute_cycles(s: Scheduled, nest: Nest, machine: MachineModel) -> float:
-    """Cycles of a nest on one core, over all its iterations, data in L1."""
+    """Cycles of a nest on one core, over all its iterations, data in L1. Reductions in one loop count with the first of them."""
+    group = s.together(nest)
+    if nest is not group[0]:
+        return 0.0
+    body = _body(s, nest, machine)
+    work = _work(body)
+    if nest.kind != "reduce":
+        return _pointwise(body, work)
+    known = set(_evaluated(s, [*nest.evaluated])) if len(group) > 1 else set()
+    for other in group[1:]:
+        more = _work(_body(s, other, machine), known)
+        work = BodyWork(work.arith + more.arith, work.loads + more.loads, work.latency)
+        known |= set(_evaluated(s, [*other.evaluated]))
+    return _reduction(body, work, len(group))
+
+
+def _body(s: Scheduled, nest: Nest, machine: MachineModel) -> Body:
     regs = s.registers(nest)
     found = s.lanes(nest)
     lane, width = found.lane, found.width
@@ -77,13 +94,11 @@ def compute_cycles(s: Scheduled, nest: Nest, machine: MachineModel) -> float:
     dot = s.dots.get(nest.name)
     if dot is not None:
         copies |= {p.name: 1 for p in regs if p.kind == "dot"}
-    body = Body(s, nest, machine, tuple(regs), lane, width, copies, dot)
-    work = _work(body)
-    return _reduction(body, work) if nest.kind == "reduce" else _pointwise(body, work)
+    return Body(s, nest, machine, tuple(regs), lane, width, copies, dot)
 
 
-def _work(body: Body) -> BodyWork:
-    """The instructions of a body but for a reduction's accumulating ones and stores."""
+def _work(body: Body, known: Collection[Node] = ()) -> BodyWork:
+    """The instructions of a body but for a reduction's accumulating ones and stores, and for nodes that are `known` already."""
     s, nest, core = body.scheduled, body.nest, body.core
     arith = loads = 0.0
     latency: float = core.latency
@@ -92,8 +107,12 @@ def _work(body: Body) -> BodyWork:
         roots, latency = [], body.dot.row.latency
         arith, loads = dot_work(s, nest, body.dot, body.copies, body.machine.dots)
     twos = nest.kind == "reduce" and body.dot is None and joined(s, nest, body.lane, body.width)
+    shifted = vectors_loaded(s, nest, body.regs, body.copies, (body.lane, body.width))
+    loads += sum(k for n, k in shifted.items() if n.op == "ref")
     for n in _evaluated(s, roots):
-        k = body.times(n)
+        if n in known:
+            continue
+        k = shifted.get(n, body.times(n))
         if twos and n.op in ("load", "cast"):
             loads += k / core.neighbours if n.op == "load" else 0.0  # two vectors by one load, and nothing is widened
         elif n.op == "load":
@@ -118,7 +137,9 @@ def _load(body: Body, n: Node, k: int, loads: float) -> tuple[float, float]:
     gathered = stride is None or stride not in (0, 1)
     step = picked(s, body.nest, n, lane) if lane is not None else None
     if step is not None:
-        loads, arith, gathered = loads + k * (step - 1), arith + k * (step - 1), False
+        # what other components of the same groups load as well is loaded once
+        more = (0, shuffles(step)) if grouped(buffer.shape, step) else (step - 1, step - 1)
+        loads, arith, gathered = loads + k * more[0], arith + k * more[1], False
     if gathered and any(p is not lane and p.trips % core.transposed_block == 0 and body.stride(buffer, indices, p) == 1 for p in body.regs):
         arith, gathered = arith + core.transposed * k, False  # read along that part, and transposed
     if (
@@ -133,12 +154,12 @@ def _load(body: Body, n: Node, k: int, loads: float) -> tuple[float, float]:
     return arith, loads
 
 
-def _reduction(body: Body, work: BodyWork) -> float:
-    """Cycles of a reduction: the innermost loops over its axes, and what is done around them."""
+def _reduction(body: Body, work: BodyWork, together: int = 1) -> float:
+    """Cycles of a reduction, or of several `together`: the innermost loops over its axes, and what is done around them."""
     s, nest, core, dot, lane, arith = body.scheduled, body.nest, body.core, body.dot, body.lane, work.arith
     space = [p for p in body.regs if p.axis in nest.axes]
     partial = [p for p in body.parts("upcast") if p.axis in nest.reduce_axes]
-    accs, unroll = body.count([*space, *partial]), body.count(body.parts("unroll"))
+    accs, unroll = together * body.count([*space, *partial]), body.count(body.parts("unroll"))
     steps = accs * unroll
     arith += steps if dot is None else steps * core.ports / dot.row.rate
     loops = s.loops(nest)
@@ -147,7 +168,7 @@ def _reduction(body: Body, work: BodyWork) -> float:
     rest = loops[last_spatial + 1 :]
     visits = core.revisited if any(p in inner for p in loops[: last_spatial + 1]) else 1.0
     combined = core.combined if nest.expr.dtype.is_float else core.combined_whole
-    halvings = combined * body.width.bit_length() * body.count(space) if lane is not None and lane in partial else 0
+    halvings = together * combined * body.width.bit_length() * body.count(space) if lane is not None and lane in partial else 0
     once = accs * visits + halvings
     busy = max(arith / core.ports, work.loads / core.load_ports, work.latency * unroll, (arith + work.loads + core.overhead) / core.issue)
     cycles = busy + _spilled(body, space, accs, unroll) * unroll
@@ -177,7 +198,9 @@ def _pointwise(body: Body, work: BodyWork) -> float:
     stores, chain = 0.0, 1.0
     if nest.store is not None:
         stride = stride_of(s, nest, "", nest.indices, nest.store.buffer.shape, lane) if lane is not None else 0
-        stores = prod(body.copies.values()) * (body.width if lane is not None and stride != 1 else 1.0)
+        step = weaves(s, nest, lane) if lane is not None else None
+        stores = prod(body.copies.values()) * (body.width if lane is not None and stride != 1 and step is None else 1.0)
+        arith += stores * shuffles(step) if step is not None else 0.0
         chain = max(chain, stores * _waits(body))
     elif nest.kind in ("point", "scan"):
         stores = prod(body.copies.values())

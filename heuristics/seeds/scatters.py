@@ -17,6 +17,10 @@ from ...targets import Target
 
 STEPS = (8, 16)
 """Points that are spelled out: enough that what they have in common is computed once."""
+FEWEST = 64
+"""Points of a GPU's thread that are worth a copy to clear and to combine."""
+ROOM = 1 << 26
+"""Bytes of all copies of a GPU's threads."""
 
 
 def private_copies(kernel: Kernel, target: Target, threads: int, lanes: int) -> Iterator[Opts]:
@@ -36,6 +40,20 @@ def private_copies(kernel: Kernel, target: Target, threads: int, lanes: int) -> 
                 if chunks * n > 1:
                     yield from ((opt("PRIVATE", b.name, chunks=chunks, copies=n), *rest) for rest in _steps(store, lanes, n))
         yield from _steps(store, lanes, 1)
+
+
+def thread_copies(kernel: Kernel, target: Target) -> Iterator[Opts]:
+    """Guesses for a GPU: a chunk and a copy for each thread, as many as the copies leave room for."""
+    for b in kernel.outputs:
+        found = privatisable(kernel, b.name)
+        if found is None:
+            continue
+        long, size = serial_axes(found[0])[0], math.prod(ix.upper(d) for d in b.shape) * b.dtype.size
+        most = min(ROOM // max(1, size), extent(long) // FEWEST)
+        for each in (256, 64, 16):
+            chunks = min(most, target.cores * each)
+            if chunks >= target.cores:
+                yield from ((opt("PRIVATE", b.name, chunks=chunks), opt("LOCAL", f"{site_name(long)}.s", n)) for n in (32, 64))
 
 
 def _steps(store: Store, lanes: int, copies: int) -> Iterator[tuple[Opt, ...]]:

@@ -16,7 +16,7 @@ CHUNK = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Folded:
+class LaneGroups:
     """A vector of groups of lanes: `of[g]` is the result that the lanes of group g are still to be combined to."""
 
     val: Val
@@ -52,7 +52,7 @@ def _alone(b: Builder, v: Val, combine: str) -> Val:
 
 def _together(b: Builder, vectors: Sequence[Val], combine: str) -> list[Val]:
     """The same for at most as many vectors as they have lanes, and two at least: a power of two of them."""
-    left = [Folded(v, (i,)) for i, v in enumerate(vectors)]
+    left = [LaneGroups(v, (i,)) for i, v in enumerate(vectors)]
     while len(left) > 1:
         left = [_fold(b, left[i], left[i + 1], combine) for i in range(0, len(left), 2)]
     last = left[0]
@@ -61,7 +61,7 @@ def _together(b: Builder, vectors: Sequence[Val], combine: str) -> list[Val]:
     return [b.extract(last.val, last.of.index(i)) for i in range(len(vectors))]
 
 
-def _fold(b: Builder, x: Folded, y: Folded, combine: str) -> Folded:
+def _fold(b: Builder, x: LaneGroups, y: LaneGroups, combine: str) -> LaneGroups:
     """Two vectors of equal groups in one, each group half as long."""
     lanes, half = x.val.lanes, x.size // 2
     chunk = max(1, CHUNK // (x.size * x.val.dtype.size))
@@ -69,13 +69,13 @@ def _fold(b: Builder, x: Folded, y: Folded, combine: str) -> Folded:
     starts = [vector * lanes + g * x.size for vector, g in order]
     low = b.shuffle(x.val, y.val, tuple(s + i for s in starts for i in range(half)))
     high = b.shuffle(x.val, y.val, tuple(s + half + i for s in starts for i in range(half)))
-    return Folded(b.op(combine, low, high), tuple((x, y)[vector].of[g] for vector, g in order))
+    return LaneGroups(b.op(combine, low, high), tuple((x, y)[vector].of[g] for vector, g in order))
 
 
-def _halve(b: Builder, x: Folded, combine: str) -> Folded:
+def _halve(b: Builder, x: LaneGroups, combine: str) -> LaneGroups:
     """One vector of half the lanes."""
     half = x.size // 2
     starts = [g * x.size for g in range(len(x.of))]
     low = b.shuffle(x.val, x.val, tuple(s + i for s in starts for i in range(half)))
     high = b.shuffle(x.val, x.val, tuple(s + half + i for s in starts for i in range(half)))
-    return Folded(b.op(combine, low, high), x.of)
+    return LaneGroups(b.op(combine, low, high), x.of)

@@ -18,7 +18,7 @@ from ...program.program import Block, For, If, Instr, Program, Stmt, Val, bodies
 
 
 @dataclass(slots=True)
-class Terms:
+class PartialSum:
     """One partial sum of a loop, by the value that is carried: the products added to it in a step, and the additions, first to last."""
 
     carried: Val
@@ -27,7 +27,7 @@ class Terms:
 
 
 @dataclass(slots=True)
-class Rewriter:
+class NeighbourSums:
     """What is known of a Program while its loops are rewritten. `made`: the instruction behind each value; `uses`: how often
     each is read; `readers`: the instruction that reads it last."""
 
@@ -78,13 +78,13 @@ def join(program: Program) -> None:
     """Rewrite what can be, in place: results are the same to the bit."""
     if not any(p.dtype in NARROW for p in program.params):
         return
-    known = Rewriter(program)
+    known = NeighbourSums(program)
     known.look()
     for phase in program.phases:
         _block(known, phase.body)
 
 
-def _block(known: Rewriter, block: Block) -> None:
+def _block(known: NeighbourSums, block: Block) -> None:
     for s in list(block.stmts):
         if isinstance(s, For) and any(v.dtype is int32 and v.lanes > 1 for v in s.carried):
             _loop(known, block, s)
@@ -92,7 +92,7 @@ def _block(known: Rewriter, block: Block) -> None:
             _block(known, body)
 
 
-def _loop(known: Rewriter, block: Block, loop: For) -> None:
+def _loop(known: NeighbourSums, block: Block, loop: For) -> None:
     """Join the partial sums of a loop that are added up behind it."""
     if any(not isinstance(s, Instr) or s.out is None for s in loop.body.stmts):
         return  # loops inside, or something that writes memory
@@ -110,12 +110,12 @@ def _loop(known: Rewriter, block: Block, loop: For) -> None:
         _sweep(known, loop)
 
 
-def _terms(known: Rewriter, loop: For, position: int) -> Terms | None:
+def _terms(known: NeighbourSums, loop: For, position: int) -> PartialSum | None:
     """What a step adds to a partial sum; None where it is not a sum of products that begins with 0."""
     carried, init = loop.carried[position], known.made.get(loop.init[position])
     if carried.dtype is not int32 or carried.lanes == 1 or init is None or not _zero(known, init):
         return None
-    found = Terms(carried, [], [])
+    found = PartialSum(carried, [], [])
     at = loop.yields[position]
     while at is not carried:
         s = known.made.get(at)
@@ -131,14 +131,14 @@ def _terms(known: Rewriter, loop: For, position: int) -> Terms | None:
     return found if found.products and known.uses[carried] == 1 else None
 
 
-def _zero(known: Rewriter, s: Instr) -> bool:
+def _zero(known: NeighbourSums, s: Instr) -> bool:
     if s.op == "splat":
         inner = known.made.get(s.args[0])
         return inner is not None and _zero(known, inner)
     return s.op == "const" and (s.attr == 0 or (isinstance(s.attr, tuple) and not any(s.attr)))
 
 
-def _sources(known: Rewriter, product: Instr) -> tuple[Instr, Instr] | None:
+def _sources(known: NeighbourSums, product: Instr) -> tuple[Instr, Instr] | None:
     """The loads of the two factors of narrow integers."""
     loads = []
     for v in product.args:
@@ -155,7 +155,7 @@ def _follows(a: Instr, b: Instr) -> bool:
     return a.args[0] is b.args[0] and b.mem == replace(a.mem, offset=a.mem.offset + a.result.lanes, align=b.mem.align)
 
 
-def _joined(known: Rewriter, loop: For, first: Terms, second: Terms, wide: dict[object, Val]) -> bool:
+def _joined(known: NeighbourSums, loop: For, first: PartialSum, second: PartialSum, wide: dict[object, Val]) -> bool:
     """Make the first partial sum of both, if every product of the second is one of what follows that of the first."""
     if len(first.products) != len(second.products):
         return False
@@ -176,7 +176,7 @@ def _joined(known: Rewriter, loop: For, first: Terms, second: Terms, wide: dict[
     return True
 
 
-def _pairs(known: Rewriter, loads: tuple[Instr, Instr], like: Val, wide: dict[object, Val]) -> Iterator[Instr]:
+def _pairs(known: NeighbourSums, loads: tuple[Instr, Instr], like: Val, wide: dict[object, Val]) -> Iterator[Instr]:
     """The sums of neighbouring products of two vectors of twice the lanes."""
     lanes, factors = like.lanes, []
     for load in loads:
@@ -195,7 +195,7 @@ def _pairs(known: Rewriter, loads: tuple[Instr, Instr], like: Val, wide: dict[ob
     yield Instr("add", total, (even, odd))
 
 
-def _forget(known: Rewriter, block: Block, loop: For, gone: Val) -> None:
+def _forget(known: NeighbourSums, block: Block, loop: For, gone: Val) -> None:
     """Take a partial sum out of a loop, and the addition of its result out of what follows."""
     at, addition = loop.results.index(gone), known.readers[gone]
     for part in (loop.init, loop.carried, loop.yields, loop.results):
@@ -216,7 +216,7 @@ def _replace(block: Block, old: Val, new: Val) -> None:
             s.yields = [new if v is old else v for v in s.yields]
 
 
-def _sweep(known: Rewriter, loop: For) -> None:
+def _sweep(known: NeighbourSums, loop: For) -> None:
     """Leave out what nothing reads any more."""
     while True:
         known.look()

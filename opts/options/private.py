@@ -194,7 +194,10 @@ def _grid(store: Store, o: Opt) -> Opts:
 
 def _copies(store: Store, o: Opt, given: Opts) -> Opts:
     """One point for each copy at a time, unless the options say how many."""
-    last, copies = serial_axes(store)[-1].arg, int(o.fields["copies"])
+    serial, copies = serial_axes(store), int(o.fields["copies"])
+    if not serial:  # a copy for each point
+        return ()
+    last = serial[-1].arg
     if copies == 1 or any(x.op == "UPCAST" and x.on in (last.name, last.family) for x in given):
         return ()
     return (opt("UPCAST", str(last.name), copies),)

@@ -31,7 +31,7 @@ def histogram(points: int | Any = 101, bins: int = 9, combine: str = "add", dtyp
     if computed:
         at = cast(minimum(maximum(x[i] * 2.0 + 4.0, 0.0), float(bins - 1)), int32)
     else:
-        at = kb.input("at", (points,), uint8, range=(0, bins - 1))[i]
+        at = kb.input("at", (points,), uint8 if bins <= 256 else int32, range=(0, bins - 1))[i]
     kb.store("y", dtype, (bins,), (i,), cast(x[i] * 4.0, dtype), indices=(at,), combine=combine)
     return kb.build()
 
