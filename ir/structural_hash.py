@@ -15,7 +15,8 @@ from .body import Fold, Reduce, Scan, Store, Value, values_of
 from .buffer import Buffer, Extent, load_parts
 from .dtypes import index
 from .kernel import Kernel
-from .node import COMMUTATIVE, Node, as_node, const, pending, walk
+from .node import Node, as_node, const, pending, walk
+from .op_names import COMMUTATIVE
 from .rewrite import rounded
 
 

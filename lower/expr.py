@@ -10,7 +10,8 @@ from typing import Any
 from ..ir import index as ix
 from ..ir.buffer import load_parts
 from ..ir.dtypes import index
-from ..ir.node import COMPARE, FUNCTIONS, INTEGER, Node, axes_of, const, pending
+from ..ir.node import Node, axes_of, const, pending
+from ..ir.op_names import COMPARE, FUNCTIONS, INTEGER
 from ..ir.operators import depth
 from ..ir.skippable import conjuncts
 from ..opts.axis_plan import Part

@@ -10,7 +10,8 @@ from ...ir import index as ix
 from ...ir.body import Scan
 from ...ir.buffer import Buffer, load_parts
 from ...ir.dtypes import index
-from ...ir.node import COMPARE, Node, axes_of
+from ...ir.node import Node, axes_of
+from ...ir.op_names import COMPARE
 from ...opts.axis_plan import Part
 from ...opts.neighbours import joined
 from ...opts.nests import Nest, scatter_ordered
@@ -18,6 +19,7 @@ from ...opts.plans import DotPlan
 from ...opts.schedule import Scheduled
 from ...opts.strides import grouped, picked, shuffles, weaves
 from ...opts.strides import stride as stride_of
+from ...opts.thresholds import holds_inside
 from ..machine import SLOW, Core, MachineModel
 from .dots import dot_work
 from .shifted import vectors_loaded
@@ -78,11 +80,11 @@ def compute_cycles(s: Scheduled, nest: Nest, machine: MachineModel) -> float:
     work = _work(body)
     if nest.kind != "reduce":
         return _pointwise(body, work)
-    known = set(_evaluated(s, [*nest.evaluated])) if len(group) > 1 else set()
+    known = set(_evaluated(s, nest, [*nest.evaluated])) if len(group) > 1 else set()
     for other in group[1:]:
         more = _work(_body(s, other, machine), known)
         work = BodyWork(work.arith + more.arith, work.loads + more.loads, work.latency)
-        known |= set(_evaluated(s, [*other.evaluated]))
+        known |= set(_evaluated(s, other, [*other.evaluated]))
     return _reduction(body, work, len(group))
 
 
@@ -109,7 +111,7 @@ def _work(body: Body, known: Collection[Node] = ()) -> BodyWork:
     twos = nest.kind == "reduce" and body.dot is None and joined(s, nest, body.lane, body.width)
     shifted = vectors_loaded(s, nest, body.regs, body.copies, (body.lane, body.width))
     loads += sum(k for n, k in shifted.items() if n.op == "ref")
-    for n in _evaluated(s, roots):
+    for n in _evaluated(s, nest, roots):
         if n in known:
             continue
         k = shifted.get(n, body.times(n))
@@ -133,6 +135,8 @@ def _load(body: Body, n: Node, k: int, loads: float) -> tuple[float, float]:
     """(arithmetic that a load of `k` vectors takes, `loads` with what it adds)."""
     s, core, lane, arith = body.scheduled, body.core, body.lane, 0.0
     buffer, indices, mask = load_parts(n)
+    if mask is not None and holds_inside(s, body.nest, mask):
+        mask = None
     stride = body.stride(buffer, indices, lane) if lane is not None else 0
     gathered = stride is None or stride not in (0, 1)
     step = picked(s, body.nest, n, lane) if lane is not None else None
@@ -244,8 +248,8 @@ def _apart(body: Body, indices: tuple[Node, ...]) -> int:
     return prod(p.trips for p in symbolic if p.axis in axes_of(*indices))
 
 
-def _evaluated(s: Scheduled, roots: list[Node]) -> list[Node]:
-    """The nodes that cost an instruction: not indices, nor the masks of staged tiles."""
+def _evaluated(s: Scheduled, nest: Nest, roots: list[Node]) -> list[Node]:
+    """The nodes that cost an instruction: not indices, nor the masks of staged tiles, nor what only borders ask."""
     out: dict[Node, None] = {}
     stack = [r for r in roots if r.dtype is not index]
     while stack:
@@ -259,8 +263,10 @@ def _evaluated(s: Scheduled, roots: list[Node]) -> list[Node]:
         out[n] = None
         if n.op == "load":
             buffer, _, mask = load_parts(n)
-            if mask is not None and buffer.name not in s.stages:
+            if mask is not None and buffer.name not in s.stages and not holds_inside(s, nest, mask):
                 stack.append(mask)
+        elif n.op == "where" and holds_inside(s, nest, n.src[0]):
+            stack.append(n.src[1])
         elif not (n.op in COMPARE and n.src[0].dtype is index):
             stack.extend(n.src)
     return list(out)

@@ -43,7 +43,7 @@ def chain_guesses(kernel: Kernel, target: Target, threads: int, lanes: int) -> I
     kernels = phased(kernel, whole) if whole else (kernel,)
     before: list[Opt] = [opt("PHASE", v) for v in whole]
     for k in kernels[:-1]:
-        before += rows(k, target, threads, 4 * lanes, False)
+        before += _whole(k, target, threads, lanes)
     rest = kernels[-1]
     chain = tuple(v for v in read_elsewhere(rest) if v in rest.values)
     far = [opt("NT", b.name) for b in kernel.outputs if is_far(target, b.shape, b.dtype.size)]
@@ -101,6 +101,15 @@ def chain_schedule(kernel: Kernel, lanes: int, p: Mapping[str, int]) -> Opts:
 def _shifted(kernel: Kernel, name: str) -> bool:
     """Whether a value is read at shifted places (and not only whole, along reduced axes)."""
     return any(n.op == "ref" and n.arg == name and any(i.op not in ("axis", "const") for i in n.src) for n in walk(*kernel.expressions()))
+
+
+def _whole(kernel: Kernel, target: Target, threads: int, lanes: int) -> list[Opt]:
+    """The phase of a value that is needed whole: rows, or chunks of a reduction that has none to spread."""
+    found = list(rows(kernel, target, threads, 4 * lanes, False))
+    reduced = [a for v in kernel.values.values() for a in v.reduce_axes if extent(a) >= 8 * threads]
+    if threads > 1 and reduced and not any(o.op in ("PARALLEL", "SPLITK") for o in found):
+        found.append(opt("SPLITK", reduced[0].arg.name, 8 * threads))
+    return found
 
 
 def _once(opts: Sequence[Opt]) -> Opts:

@@ -1,32 +1,50 @@
-"""Seeds for sums of products of narrow integers where neighbours are added by one instruction: lanes along the reduction."""
+"""Seeds for kernels that read an array at several neighbouring places: several rows at once share what they read.
+
+A row of a stencil reads the rows beside it, which the next rows read again. A register tile of a few rows loads each of them once, and
+brings a plane from memory once where it would be brought for each of its neighbours (register tiling of stencils, as in
+G. Rivera and C.-W. Tseng, "Tiling Optimizations for 3D Scientific Computations", 2000)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...ir import index as ix
+from ...ir.buffer import load_parts
 from ...ir.kernel import Kernel
-from ...opts.defaults import fit, site_name
-from ...opts.neighbours import factors
+from ...ir.node import Node
+from ...opts.defaults import rows
+from ...opts.interior import interior
+from ...opts.nests import Nest
 from ...opts.opt import Opts, opt
-from ...opts.structure import accesses, extent, nests, shared_axes
+from ...opts.structure import contiguous, extent, nests, shared_axes
 from ...targets import Target
 
-ITEM = 512
-"""Results of a work item where they have one axis."""
+TILES = ((1, 4), (2, 4), (2, 2), (4, 2))
+"""(vectors, rows) of a register tile."""
 
 
-def neighbours(kernel: Kernel, target: Target, lanes: int) -> Iterator[Opts]:
-    """Guesses, the likeliest first: one or two double vectors of the reduction, for a few results at a time."""
-    for n in nests(kernel):
-        if n.kind != "reduce" or factors(n, target) is None:
-            continue
-        along = next((a for a in n.reduce_axes if all(x.strides.get(a) == 1 for x in accesses(kernel, n) if not x.store)), None)
-        if along is None or extent(along) < 2 * lanes:
-            continue
-        few = [a for a in n.axes if extent(a) > 1][-2:]
-        outer = [opt("PARALLEL", site_name(a)) for a in shared_axes(kernel)[:1]]
-        if len(few) == 1 and extent(few[0]) > ITEM:  # a work item is more than a few results
-            outer = [opt("TILE", site_name(few[0]), ITEM), *outer]
-        for vectors, copies in ((2, (4, 2)), (2, (8, 1)), (4, (4, 1)), (2, (4, 1))):
-            tile = [opt("UPCAST", site_name(a), c) for a, k in zip(few[::-1], copies) if (c := fit(extent(a), k)) > 1]
-            yield (opt("UPCAST", site_name(along), vectors * lanes), *tile, *outer)
+def neighbour_tiles(kernel: Kernel, target: Target, threads: int, lanes: int) -> Iterator[Opts]:
+    """Rows side by side along each axis of which neighbours are read, perhaps illegal; none where nothing is read twice."""
+    shared = shared_axes(kernel)
+    found = dict.fromkeys(a for n in nests(kernel) for a in _slid(n, [*shared]) if a not in contiguous(kernel, n)[:1])
+    for a in found:
+        for vectors, copies in TILES:
+            if extent(a) >= 4 * copies:
+                first, *rest = rows(kernel, target, threads, vectors * lanes, False) or (None,)
+                if first is not None:
+                    yield (first, opt("UPCAST", str(a.arg.name), copies), *rest)
+
+
+def _slid(n: Nest, axes: list[Node]) -> list[Node]:
+    """Those of some axes along which a nest reads an array at several places that differ by constants."""
+    places: dict[tuple[object, ...], set[int]] = {}
+    for load in n.loads:
+        buffer, indices, _ = load_parts(load)
+        split = [ix.parts(interior(i)) for i in indices]
+        for d, (terms, c) in enumerate(split):
+            mine = [a for a in terms if a in axes]
+            rest = tuple((j, t, k) for j, (each, _) in enumerate(split) for t, k in each.items())
+            others = tuple(k for j, (_, k) in enumerate(split) if j != d)
+            if len(mine) == 1:
+                places.setdefault((mine[0], buffer.name, d, rest, others), set()).add(c)
+    return list(dict.fromkeys(key[0] for key, found in places.items() if len(found) > 1 and isinstance(key[0], Node)))

@@ -9,6 +9,7 @@ memory). The second kernel combines the copies in order, so the result is determ
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from math import prod
 from typing import overload
@@ -161,7 +162,7 @@ def _combined(kernel: Kernel, store: Store, work: Buffer) -> Kernel:
     over = tuple(make_axis(f"{name}.copy{d}", n, f"{name}.copy{d}") for d, n in enumerate(count))
     axes = tuple(make_axis(f"{name}.{d}", n, f"{name}.{d}") for d, n in enumerate(store.buffer.shape))
     assert store.combine is not None
-    dtype = work.dtype.compute
+    dtype, work = work.dtype.compute, replace(work, role="in")
     total = Value(f"{name}.sum", axes, Reduce(store.combine, over, cast(load(work, (*over, *axes)), dtype), dtype), dtype)
     again = Store(store.buffer, axes, cast(total[axes], store.buffer.dtype), axes)
     body = (*kernel.body, total)

@@ -25,6 +25,7 @@ from ..effects import EXACT
 from ..legal import Trials
 from ..scatters import thread_copies
 from ..tiny_axes import copies
+from .chains import chains
 from .contractions import contraction, with_rings
 from .folds import folds
 from .rows import columns, rows, transposed
@@ -122,6 +123,7 @@ def _apart(kernel: Kernel, target: Target, allowed: Set[str]) -> Iterable[Opts]:
             for stage in (False, True):
                 yield rows(kernel, target, threads, vector, stage)
     yield from columns(kernel)
+    yield from chains(kernel)
     for threads in (64, 128, 256):
         for vector in (1, 2, 4, 8):
             yield points(kernel, threads, vector)

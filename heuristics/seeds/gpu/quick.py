@@ -15,6 +15,7 @@ from ....targets import Target
 from ..effects import EXACT
 from ..scatters import thread_copies
 from ..tiny_axes import copies
+from .chains import chains
 from .contractions import Tiles, contraction, guesses, tile_cost
 from .folds import folds
 from .rows import LANES, columns, rows, transposed
@@ -40,6 +41,7 @@ def _apart(kernel: Kernel, target: Target, allowed: Set[str]) -> Iterator[Opts]:
     yield from islice(thread_copies(kernel, target), 1)
     yield from islice(tensor_folds(kernel, target, allowed), UNITS)
     yield from _folds(kernel)
+    yield from islice(chains(kernel), 2)
     yield from islice(quick_tensor(kernel, target, allowed), UNITS)
     products, across = contractions(kernel), columns(kernel)
     if products:
