@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from ..ir import index as ix
 from ..ir.buffer import load_parts
+from ..ir.dtypes import index
 from ..ir.node import Node, axes_of, axis, ref, walk
 from ..ir.operators import substitute
 from .loops import Loops
@@ -21,7 +22,8 @@ def rings(s: Loops, blocks: Node) -> dict[str, RollPlan]:
     """The values with a nest of their own that may roll along the axis `blocks`, and have something to keep."""
     found: dict[str, RollPlan] = {}
     for nest in s.nests:
-        if nest.kind in ("reduce", "point") and blocks in nest.axes:
+        # (what a nest fills on its way has readers of its own, who want all of a block)
+        if nest.kind in ("reduce", "point") and blocks in nest.axes and not nest.fills:
             ring = next((r for r in _candidates(nest, blocks) if _rolls(nest, blocks, r, found)), None)
             if ring is not None:
                 found[nest.name] = ring
@@ -32,7 +34,7 @@ def _candidates(nest: Nest, blocks: Node) -> Iterator[RollPlan]:
     """(axis, step) such that some index is over step·blocks + axis; values that are made of others alone are tried with theirs."""
     indices = [i for n in nest.loads for i in load_parts(n)[1]] + [i for n in nest.refs for i in n.src]
     seen = set()
-    for terms in (ix.parts(i)[0] for i in indices):
+    for terms in (ix.parts(i)[0] for i in walk(*indices) if i.dtype is index):
         for a in nest.axes:
             if a is not blocks and a in terms and isinstance(a.arg.extent, int):
                 steps = [terms[blocks] // terms[a]] if blocks in terms and terms[blocks] % terms[a] == 0 else []

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from chains import blur, blur_sums, chained, clamped, halved, same_axes
+from chains import blur, blur_sums, bordered, chained, clamped, halved, same_axes
 from checks import check_compiled, check_floats, check_twin
 from tilewright.ir import KernelBuilder, OptError, float32, sym
 from tilewright.ir import index as ix
@@ -35,6 +35,8 @@ CASES: list[tuple[Make, list[Any]]] = [
     (blur, [["HALO", "y", 1], ["ROLL", "y.h"], ["STAGE", "rows", {"at": "y.h"}], ["UPCAST", "x", 8]]),
     (blur_sums, [["HALO", "x", 8], ["PARALLEL", "x.h"], *STRIPS, *SPREAD[:1]]),
     (chained, [*STRIPS, ["STAGE", "one", {"at": "y.h2"}], ["STAGE", "two", {"at": "y.h2"}], ["UPCAST", "x", 8], ["UPCAST", "x1", 8]]),
+    (bordered, [*STRIPS, ["STAGE", "two", {"at": "y.h2"}], ["UPCAST", "x2", 8], *SPREAD]),
+    (bordered, [*STRIPS, ["STAGE", "one", {"at": "y.h2"}], ["UPCAST", "x1", 8], *SPREAD]),
     (halved, [["PHASE", "mean"], *STRIPS, ["STAGE", "v", {"at": "y.h2"}], *SPREAD]),
     (halved, [["PHASE", "mean"], ["HALO", "y", 3], ["STAGE", "v", {"at": "y.h"}], *SPREAD]),
 ]
@@ -93,6 +95,9 @@ def test_what_rolls_is_seen_from_the_expression() -> None:
     assert rings(blur_sums(12, 24), STRIPS) == {"rows": (2, 4, 4)}  # (of columns, blocks share nothing)
     both = [["STAGE", "one", {"at": "y.h2"}], ["STAGE", "two", {"at": "y.h2"}]]
     assert rings(chained(12, 24), [*STRIPS, *both]) == {"one": (2, 6, 8), "two": (2, 4, 4)}
+    # what `two` fills on its way is wanted whole by others
+    with pytest.raises(OptError, match="no value has the same elements"):
+        rings(bordered(12, 24), [*STRIPS, *both])
     # every second row: four rows further from block to block
     kernel, listed = halved(12, 24), [["HALO", "y", 6], ["HALO", "y", 2], ["ROLL", "y.h2"], ["STAGE", "v", {"at": "y.h2"}]]
     assert rings(kernel, listed) == {"v": (4, 5, 8)}
