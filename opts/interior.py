@@ -53,22 +53,26 @@ def _decided(n: Node) -> Node:
         q = at // n.arg
         return const(q) if n.op == "div" else ix.add(n.src[0], const(-q * n.arg))
     if n.op == "where":
-        holds = _likely(n.src[0])
+        holds = likely(n.src[0])
         return n if holds is None else n.src[1] if holds else n.src[2]
     return n
 
 
 def _sign(a: Node, b: Node) -> int | None:
-    return middle(ix.add(a, b, -1))
+    """About a − b; None where it may be either for many values of several axes, which no cut of one of them decides."""
+    place = ix.add(a, b, -1)
+    lo, hi = ix.bounds(place)
+    even = min(-lo, hi) * MOST > max(-lo, hi)
+    return None if even and len(axes_of(place)) > 1 else middle(place)
 
 
-def _likely(cond: Node) -> bool | None:
+def likely(cond: Node) -> bool | None:
     """Whether a condition on places holds for most points."""
     if cond.op in COMPARE and cond.src[0].dtype is index:
         at = _sign(*cond.src)
         return None if at is None else {"lt": at < 0, "le": at <= 0, "eq": False, "ne": True}[cond.op]
     if cond.op in ("and", "or"):
-        found = [_likely(s) for s in cond.src]
+        found = [likely(s) for s in cond.src]
         if None in found:
             return None
         return all(found) if cond.op == "and" else any(found)

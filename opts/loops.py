@@ -135,12 +135,16 @@ class Loops:
             found = self._at_parts[node] = substitute(node, self._axis_index)
         return found
 
+    def inside(self, node: Node) -> Node:
+        """An index expression as it is for most points (`interior`), over part variables. Threads of GPUs are not told apart by where
+        they are."""
+        return self.at_parts(node if self.target.kind == "gpu" else interior(node))
+
     def terms(self, node: Node) -> Mapping[Node, int]:
-        """The coefficient of each term of an index expression over axes, as it is for most points, once it is rewritten over part
-        variables. (Threads of GPUs are not told apart by where they are.)"""
+        """The coefficient of each term of an index expression `inside`."""
         found = self._terms.get(node)
         if found is None:
-            found = self._terms[node] = ix.parts(self.at_parts(node if self.target.kind == "gpu" else interior(node)))[0]
+            found = self._terms[node] = ix.parts(self.inside(node))[0]
         return found
 
     @cached_property

@@ -17,6 +17,7 @@ from ...opts.axis_plan import Part
 from ...opts.nests import Nest
 from ...opts.schedule import Scheduled
 from ...opts.structure import shifted_dimensions
+from ...opts.thresholds import holds_inside
 
 Residue = tuple[tuple[tuple[Node, int], ...], ...]
 
@@ -43,7 +44,7 @@ def together(s: Scheduled, reads: Iterable[tuple[Buffer, tuple[Node, ...]]]) -> 
 
 
 def _place(s: Scheduled, indices: Sequence[Node]) -> tuple[Residue, list[int]]:
-    split = [ix.parts(s.at_parts(i)) for i in indices]
+    split = [ix.parts(s.inside(i)) for i in indices]
     return tuple(tuple(sorted(terms.items(), key=lambda t: ix.order_key(t[0]))) for terms, _ in split), [c for _, c in split]
 
 
@@ -109,7 +110,7 @@ def _groups(s: Scheduled, nest: Nest) -> dict[str, list[tuple[Node, tuple[Node, 
     groups: dict[str, list[tuple[Node, tuple[Node, ...]]]] = {}
     for n in nest.loads:
         buffer, indices, mask = load_parts(n)
-        if mask is None and buffer.name not in s.stages:
+        if (mask is None or holds_inside(s, nest, mask)) and buffer.name not in s.stages:
             groups.setdefault(buffer.name, []).append((n, indices))
     groups = {name: found for name, found in groups.items() if len(found) > 1}
     for n in nest.refs:

@@ -31,6 +31,8 @@ from .folds import fold_seeds
 from .gpu.candidates import gpu_candidates
 from .groups import groups
 from .legal import Trials
+from .narrow import narrow_sums
+from .neighbours import neighbour_tiles
 from .phased import phase_seeds
 from .rows import columns, scans, transposed, windows
 from .scatters import private_copies
@@ -115,7 +117,9 @@ def _candidates(trials: Trials, threads: int) -> Iterable[Opts]:
         *in_registers(kernel, target, threads, lanes),
         *columns(kernel, lanes, threads),
         *windows(kernel, lanes),
+        *neighbour_tiles(kernel, target, threads, lanes),
         *scans(kernel, lanes),
+        *narrow_sums(kernel, target, lanes),
         *chain_guesses(kernel, target, threads, lanes),
     ):
         opts = trials.legal(wish)

@@ -12,8 +12,8 @@ from tilewright import targets
 from tilewright.ir import KernelBuilder, float32, sym
 from tilewright.ir.functions import maximum, minimum, where
 from tilewright.ir.kernel import Kernel
-from tilewright.lower import Program, cuts, lower
-from tilewright.opts import apply, parse
+from tilewright.lower import Program, lower
+from tilewright.opts import apply, parse, thresholds
 from tilewright.program.program import For, Instr, statements
 
 AVX2, V2, NEON = (targets.named(n) for n in ("avx2", "v2", "neon"))
@@ -95,7 +95,7 @@ def test_a_loop_has_few_pieces_and_long_code_is_not_cut(monkeypatch: pytest.Monk
     kb.store("y", float32, (512,), (j,), total)
     kernel = kb.build()
     assert 1 < len(list(loops(program(kernel, [["UPCAST", "n", 8]]), "n"))) <= 4
-    monkeypatch.setattr(cuts, "LONG", 10)
+    monkeypatch.setattr(thresholds, "LONG", 10)
     assert len(list(loops(program(kernel, [["UPCAST", "n", 8]]), "n"))) == 1
 
 
