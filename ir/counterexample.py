@@ -25,7 +25,7 @@ _SOME = 1 << 12
 """Most points that are tried where there are more."""
 
 
-class UnknownError(Exception):
+class OpenIndexError(Exception):
     """What an expression reads from memory is not known."""
 
 
@@ -62,7 +62,7 @@ def search(a: Access) -> Counterexample:
         if not whole:
             points = _edges(a, points)
         outside = _outside(a, points)
-    except UnknownError:
+    except OpenIndexError:
         return Counterexample(None, False)
     if not outside.any():
         return Counterexample(None, whole)
@@ -83,7 +83,7 @@ def _variables(a: Access, roots: tuple[Node, ...]) -> dict[Node, tuple[int, int]
         if n.op == "load":
             buffer, _, mask = load_parts(n)
             if buffer.whole_range is None or mask is not None or any(v.op == "load" and load_parts(v)[0] is buffer for v in out):
-                raise UnknownError  # two elements of one buffer may be the same one
+                raise OpenIndexError  # two elements of one buffer may be the same one
             out[n] = buffer.whole_range
         elif n.op == "axis":
             out[n] = (0, ix.bounds(n)[1])
@@ -105,7 +105,7 @@ def _points(variables: dict[Node, tuple[int, int]]) -> tuple[dict[Node, Array], 
         each = max(2, int(_SOME ** (1 / len(variables)) + 1e-9))
         values = [_some(lo, hi, each) for lo, hi in variables.values()]
         if prod(len(v) for v in values) > 1 << 18:
-            raise UnknownError
+            raise OpenIndexError
     grid = np.meshgrid(*values, indexing="ij")
     return {v: g.ravel() for v, g in zip(variables, grid, strict=True)}, whole
 
@@ -151,7 +151,7 @@ def _outside(a: Access, points: dict[Node, Array]) -> Array:
 
 
 def value_at(n: Node, points: dict[Node, Array]) -> Array:
-    """An index or mask at every point; raises UnknownError where it depends on anything else."""
+    """An index or mask at every point; raises OpenIndexError where it depends on anything else."""
     import numpy as np
 
     if n in points:
@@ -161,7 +161,7 @@ def value_at(n: Node, points: dict[Node, Array]) -> Array:
     if op == "const":
         return np.full(count, n.arg, bool if n.dtype is bool_ else np.int64)
     if op == "load" or not n.src:
-        raise UnknownError
+        raise OpenIndexError
     v = [value_at(s, points) for s in n.src]
     if op == "sum":
         return np.asarray(sum((x * k for x, k in zip(v, n.arg[0], strict=True)), np.full(count, n.arg[1], np.int64)))
@@ -186,5 +186,5 @@ def value_at(n: Node, points: dict[Node, Array]) -> Array:
         "or": np.bitwise_or,
     }
     if op not in known or not all(s.dtype.is_int or s.dtype is bool_ for s in n.src):
-        raise UnknownError
+        raise OpenIndexError
     return np.asarray(known[op](v[0], v[1]))

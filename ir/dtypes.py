@@ -166,6 +166,15 @@ FORMATS = {
 }
 """The formats of the 8-bit floats."""
 
+OVERFLOW = {
+    "float64": 2.0**1023 * (2 - 2.0**-52),
+    "float32": 2.0**127 * (2 - 2.0**-24),
+    "bfloat16": 2.0**127 * (2 - 2.0**-8),
+    "float16": 65520.0,
+    **{name: f.limit for name, f in FORMATS.items()},
+}
+"""From here on numbers round to infinity, or NaN where a type has none (the largest finite float64 instead of its own bound, which it cannot hold)."""
+
 
 def dtype(name: Any) -> DType:
     """The element type of that name, or of a type of NumPy's; raises KernelError with the list of names."""

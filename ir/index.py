@@ -14,7 +14,8 @@ from .dtypes import bool_, index
 from .errors import KernelError
 from .intervals import BIG as BIG
 from .intervals import Interval, integer_bounds
-from .node import INTEGER, Node, const, make
+from .node import Node, const, make
+from .op_names import INTEGER
 from .order import order_key as order_key
 
 

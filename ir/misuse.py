@@ -21,6 +21,9 @@ class NoValue:
     def _refuse(self, what: str) -> NoReturn:
         raise KernelError(f"{what} needs a number, and {self!r} has none yet: use the functions of tilewright.ir (exp, sqrt, where, ...)")
 
+    def __bool__(self) -> bool:
+        raise KernelError(f"{self!r} has no truth value: use where(), &, | and eq(); maximum() and minimum() for max() and min()")
+
     def __float__(self) -> float:
         self._refuse("float()")
 

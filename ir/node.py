@@ -22,17 +22,10 @@ from .dtypes import DType, bool_, float32, index
 from .errors import KernelError
 from .misuse import NoValue, number
 
+from .op_names import COMMUTATIVE as COMMUTATIVE, COMPARE as COMPARE, FUNCTIONS as FUNCTIONS, INTEGER as INTEGER, UNARY as UNARY  # isort: skip
+
 Number = Union[int, float, bool]
 Expr = Union["Node", int, float, bool]
-
-FUNCTIONS = frozenset({"exp", "expm1", "log", "log1p", "tanh", "erf", "sin", "cos", "atan"})
-"""Elementary functions, which are evaluated by polynomials."""
-UNARY = FUNCTIONS | {"neg", "abs", "sqrt", "floor", "round", "trunc", "not"}
-BINARY = frozenset({"add", "sub", "mul", "div", "max", "min", "lt", "le", "eq", "ne", "and", "or"})
-INTEGER = frozenset({"and", "or", "xor", "not", "shl", "shr", "floordiv", "remainder"})
-"""What integers have beside arithmetic. Indices of these operators are plain values: `ir.index` keeps no normal form of them."""
-COMMUTATIVE = frozenset({"add", "mul", "max", "min", "eq", "ne", "and", "or", "xor"})
-COMPARE = frozenset({"lt", "le", "eq", "ne"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +84,6 @@ class Node(NoValue):
     def __repr__(self) -> str:
         return _rules.text(self)
 
-    def __bool__(self) -> bool:
-        raise KernelError(f"{self!r} has no truth value: use where(), &, | and eq(); maximum() and minimum() for max() and min()")
-
-    # arithmetic -------------------------------------------------------------------------------------------------
     def __add__(self, other: Expr) -> Node:
         return _rules.arith("add", self, other)
 

@@ -7,7 +7,8 @@ from .buffer import load
 from .dtypes import DType, bool_, dtype, float64, index
 from .errors import KernelError
 from .misuse import condition, number
-from .node import COMPARE, INTEGER, UNARY, Expr, Node, Number, as_node, const, make, pending
+from .node import Expr, Node, Number, as_node, const, make, pending
+from .op_names import COMPARE, INTEGER, UNARY
 
 
 def arith(op: str, a: Expr, b: Expr) -> Node:

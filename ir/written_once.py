@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from . import index as ix
 from .access_bounds import largest
 from .body import KernelBody, Store
-from .counterexample import EVERY, UnknownError, value_at
+from .counterexample import EVERY, OpenIndexError, value_at
 from .errors import KernelError
 from .node import Node, axes_of, const
 from .node import axis as make_axis
@@ -43,7 +43,7 @@ def writes(store: Store) -> Writes:
     try:
         points, whole = _some_points(store)
         return _collision(store, points, whole)
-    except UnknownError:
+    except OpenIndexError:
         return Writes(False)
 
 
@@ -115,7 +115,7 @@ def _some_points(store: Store) -> tuple[Points, bool]:
 
     extents = [a.arg.extent for a in store.axes]
     if any(not isinstance(e, int) for e in extents):  # the least of the symbol is still a real kernel
-        raise UnknownError
+        raise OpenIndexError
     whole = prod(extents) <= EVERY
     most = max(2, int(EVERY ** (1 / max(1, len(extents)))))
     room, sizes = EVERY, []
@@ -166,7 +166,7 @@ def _check_pair(kernel: KernelBody, a: Store, b: Store) -> None:
     try:
         (p, all_p), (q, all_q) = _some_points(a), _some_points(b)
         (x, of_x), (y, of_y) = _elements(a, p), _elements(b, q)
-    except UnknownError:
+    except OpenIndexError:
         raise KernelError(f"{what} may write one element twice; {advice}") from None
     known = {tuple(row): n for n, row in enumerate(x.tolist())}
     met = next((n for n, row in enumerate(y.tolist()) if tuple(row) in known), None)

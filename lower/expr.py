@@ -4,13 +4,14 @@ Memoising on (node, the assignments it depends on) makes equal loads and subexpr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..ir import index as ix
 from ..ir.buffer import load_parts
 from ..ir.dtypes import index
-from ..ir.node import COMPARE, FUNCTIONS, INTEGER, Node, axes_of, const, pending
+from ..ir.node import Node, axes_of, const, pending
+from ..ir.op_names import COMPARE, FUNCTIONS, INTEGER
 from ..ir.operators import depth
 from ..ir.skippable import conjuncts
 from ..opts.axis_plan import Part
@@ -67,6 +68,13 @@ class NestEval(MemoryAccess):
             if not self._climbing and depth(node) > 2 * DEEP:
                 self._climb(node, asg)
             found = self._memo[key] = self._value(node, asg)
+        return found
+
+    def with_given(self, given: Mapping[Node, Val], nodes: Sequence[Node]) -> list[Val]:
+        """Expressions over placeholders that have these values, and over nothing else."""
+        known, self._memo = self._memo, {(n,): v for n, v in given.items()}
+        found = [self.value(n, {}) for n in nodes]
+        self._memo = known
         return found
 
     def _climb(self, root: Node, asg: Assignment) -> None:
