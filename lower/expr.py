@@ -121,11 +121,10 @@ class NestEval(MemoryAccess):
             known = b.truth(self.value(node.src[0], asg))
             if known is not None:
                 return self.value(node.src[1 if known else 2], asg)
-        if op == "div" and b.expand and "avx512" in b.features and reciprocal_root.applies(node):
-            square = self.value(node.src[1].src[0], asg)
-            if square.lanes > 1:
-                inverse = reciprocal_root.reciprocal_root(b, square)
-                return b.op("mul", self.value(node.src[0], asg), inverse) if node.src[0].arg != 1.0 else inverse
+        if op == "div" and b.expand and "avx512" in b.features:
+            found = self._by_root(node, asg)
+            if found is not None:
+                return found
         args = [self.value(s, asg) for s in node.src]
         if op == "cast":
             return b.op("cast", args[0], dtype=node.dtype)
@@ -151,6 +150,18 @@ class NestEval(MemoryAccess):
         if sign and x.op == "mul" and "fma" in b.features:
             return b.op("fma", self.value(x.src[0], asg), self.value(x.src[1], asg), b.op("neg", self.value(y, asg)))
         return None
+
+    def _by_root(self, node: Node, asg: Assignment) -> Val | None:
+        """A quotient by an odd power of a root, as a product; None where it is better divided."""
+        found = reciprocal_root.powers(node)
+        square = None if found is None else self.value(found[0], asg)
+        if found is None or square is None or square.lanes == 1:
+            return None
+        inverse = reciprocal_root.reciprocal_root(self.b, square)
+        out = inverse if node.src[0].arg == 1.0 else self.b.op("mul", self.value(node.src[0], asg), inverse)
+        for _ in range(found[1] - 1):
+            out = self.b.op("mul", out, inverse)
+        return out
 
     # memory -------------------------------------------------------------------------------------------------------
     def _load(self, node: Node, asg: Assignment) -> Val:

@@ -1,4 +1,4 @@
-"""a / sqrt(x) in lanes without a root or a division, where x is known to be a positive normal number.
+"""a / sqrt(x), and a / (x sqrt(x)), in lanes without a root or a division, where x is known to be a positive normal number.
 
 A vector of AVX-512 takes about twenty cycles for a division and as many for a root, and that unit does nothing else
 meanwhile; thirteen other instructions take seven. (With shorter vectors and half the registers both take as long, and
@@ -20,6 +20,8 @@ from .float_emitter import FloatEmitter
 GUESS = 0x5F3759DF
 NORMAL = 2.0**-126
 """The least normal number."""
+_FACTORS = 3
+"""Factors of a divisor."""
 _DEPTH = 64
 """Operators that are looked through."""
 
@@ -42,9 +44,21 @@ def at_least(node: Node, depth: int = _DEPTH) -> float:
     return -math.inf
 
 
-def applies(node: Node) -> bool:
-    """Whether a quotient is of the form above."""
-    return node.op == "div" and node.dtype is float32 and node.src[1].op == "sqrt" and at_least(node.src[1].src[0]) >= NORMAL
+def powers(node: Node) -> tuple[Node, int] | None:
+    """(x, n) of a quotient a / x^(n/2) whose divisor is a product of roots of x and at most a few x, n odd; None for others."""
+    if node.op != "div" or node.dtype is not float32:
+        return None
+    factors, last = [node.src[1]], 0
+    while last < len(factors) <= _FACTORS:
+        if factors[last].op == "mul":
+            factors[last : last + 1] = factors[last].src
+        else:
+            last += 1
+    root = next((f.src[0] for f in factors if f.op == "sqrt"), None)
+    if root is None or len(factors) > _FACTORS or not all(f is root or (f.op == "sqrt" and f.src[0] is root) for f in factors):
+        return None
+    n = sum(2 if f is root else 1 for f in factors)
+    return (root, n) if n % 2 and at_least(root) >= NORMAL else None
 
 
 def reciprocal_root(b: Builder, x: Val) -> Val:
