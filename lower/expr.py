@@ -109,6 +109,10 @@ class NestEval(MemoryAccess):
                 return self.value(node.src[1 if known else 2], asg)
         if op == "where" and self.low.scope.holds and all(self._holds(c) for c in conjuncts(node.src[0])):
             return self.value(node.src[1], asg)
+        if op == "div" and node.src[1].op == "sqrt" and b.ordinary is not None:
+            quick = self._over_root(node, asg)
+            if quick is not None:
+                return quick
         args = [self.value(s, asg) for s in node.src]
         if op == "cast":
             return b.op("cast", args[0], dtype=node.dtype)
@@ -134,6 +138,14 @@ class NestEval(MemoryAccess):
         if sign and x.op == "mul" and "fma" in b.features:
             return b.op("fma", self.value(x.src[0], asg), self.value(x.src[1], asg), b.op("neg", self.value(y, asg)))
         return None
+
+    def _over_root(self, node: Node, asg: Assignment) -> Val | None:
+        """A quotient by a square root as a product, where that is quicker."""
+        from . import elementary
+
+        over, root = node.src
+        r = elementary.reciprocal_root(self.b, self.value(root.src[0], asg)) if self.b.expand else None
+        return r if r is None or (over.op == "const" and over.arg == 1) else self.b.op("mul", self.value(over, asg), r)
 
     # memory -------------------------------------------------------------------------------------------------------
     def _load(self, node: Node, asg: Assignment) -> Val:

@@ -13,6 +13,7 @@ from ..storage import Assignment
 from ..woven import write_all
 from .fills import prepare_fills
 from .loops import through
+from .quickly import quickly
 
 
 def store(low: Lowering, n: Nest) -> None:
@@ -72,7 +73,7 @@ def _store(low: Lowering, n: Nest, mine: bool = False) -> None:
     mem = low.param(n.store.buffer.name)
     there = [a for a in ev.assignments(ev.regs) if not ev.nowhere(conds, a)]
     if n.kind != "store" or not n.store.combine:
-        write_all(ev, mem, at, [(a, ev.value(n.expr, a)) for a in there], conds)
+        quickly(low, n, ev, lambda ev: write_all(ev, mem, at, [(a, ev.value(n.expr, a)) for a in there], conds))
         return
     for asg in there:  # scatter: read, combine, write, in order
         old = ev.read(mem, at, asg, _guard(ev, conds, asg))
