@@ -108,7 +108,8 @@ class _Narrow(Rewriter):
         if n.op == "const":
             found = (int(rounded(n.arg, n.dtype)),) * 2
         elif n.op == "load":
-            found = load_parts(n)[0].range or every
+            stated = load_parts(n)[0].range
+            found = every if stated is None else (int(stated[0]), int(stated[1]))
             if load_parts(n)[2] is not None:  # 0 under a mask that does not hold
                 found = min(0, found[0]), max(0, found[1])
         elif n.op == "cast":

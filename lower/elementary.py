@@ -20,8 +20,6 @@ from .float_emitter import FloatEmitter
 
 _ROOT = {"float32": 0x3F3504F3, "float64": 0x3FE6A09E667F3BCD}
 """The bits of sqrt(1/2)."""
-_GUESS = {"float32": 0x5F375A86, "float64": 0x5FE6EB50C7B537A9}
-"""What half the bits of a number are taken from for a guess at 1 / sqrt."""
 LOG2E = float.fromhex("0x1.715476p+0"), float.fromhex("0x1.4ae0cp-26")
 """1 / ln 2 in float32, and what is missing."""
 
@@ -84,7 +82,7 @@ def _expm1(e: FloatEmitter, x: Val) -> Val:
 
 def _log(e: FloatEmitter, x: Val) -> Val:
     if e.quick():
-        e.suppose(_normal(e, x))
+        e.suppose(e.normal(x))
         k, m = _split_normal(e, x)
         return _log_sum(e, e.op("sub", m, e.num(1.0)), k)
     k, m = _split(e, x)
@@ -121,12 +119,6 @@ def _split(e: FloatEmitter, x: Val) -> tuple[Val, Val]:
     k = e.op("sub", biased, e.op("select", tiny, e.num(f.bias + f.mantissa), e.num(f.bias)))
     m = e.number(e.op("add", e.op("and", moved, e.whole((1 << f.mantissa) - 1)), e.whole(root)))
     return k, m
-
-
-def _normal(e: FloatEmitter, x: Val) -> Val:
-    """Whether x is a normal number above 0."""
-    least, one = 1 << e.f.mantissa, e.f.bias << e.f.mantissa
-    return e.op("lt", e.op("sub", e.bits(x), e.whole(least)), e.whole(2 * one))
 
 
 def _split_normal(e: FloatEmitter, x: Val) -> tuple[Val, Val]:
@@ -167,23 +159,6 @@ def _log_sum(e: FloatEmitter, f: Val, k: Val) -> Val:
     rest = e.fma(z, e.poly(minimax.LOG64, z), half)
     tail = e.op("sub", half, e.fma(s, rest, e.op("mul", k, low)))
     return e.fma(k, high, e.op("sub", f, tail))
-
-
-def reciprocal_root(b: Builder, x: Val) -> Val | None:
-    """1 / sqrt(x) of ordinary numbers within 2 units in the last place; None where it is better divided.
-
-    A first guess by half the exponent (C. Lomont, "Fast inverse square root", 2003), and steps of the third and the second
-    order (A. S. Householder, 1970): 11 instructions where a root and a division take 26 cycles, 16 in float64."""
-    e = FloatEmitter(b, x)
-    if not (e.quick() and "fma" in b.features):
-        return None
-    e.suppose(_normal(e, x))
-    r = e.number(e.op("sub", e.whole(_GUESS[e.dtype.name]), e.op("shr", e.bits(x), e.whole(1))))
-    for last in (False, True) if e.dtype is float32 else (False, False, True):
-        h = e.fma(e.op("neg", e.op("mul", x, r)), r, e.num(1.0))
-        part = e.num(0.5) if last else e.fma(h, e.num(0.375), e.num(0.5))
-        r = e.fma(e.op("mul", r, h), part, r)
-    return r
 
 
 def _tanh(e: FloatEmitter, x: Val) -> Val:

@@ -4,20 +4,21 @@ Memoising on (node, the assignments it depends on) makes equal loads and subexpr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..ir import index as ix
 from ..ir.buffer import load_parts
 from ..ir.dtypes import index
-from ..ir.node import COMPARE, FUNCTIONS, INTEGER, Node, axes_of, const, pending
+from ..ir.node import Node, axes_of, const, pending, walk
+from ..ir.op_names import FUNCTIONS, INTEGER
 from ..ir.operators import depth
 from ..ir.skippable import conjuncts
 from ..opts.axis_plan import Part
 from ..opts.lanes import Vectors
 from ..opts.nests import Nest
 from ..program.program import Mem, Val
-from . import integers
+from . import integers, reciprocal_root
 from .lanes import lanes_of
 from .lowering import Lowering
 from .memory_access import MemoryAccess
@@ -69,6 +70,13 @@ class NestEval(MemoryAccess):
             found = self._memo[key] = self._value(node, asg)
         return found
 
+    def with_given(self, given: Mapping[Node, Val], nodes: Sequence[Node]) -> list[Val]:
+        """Expressions over placeholders that have these values, and over nothing else."""
+        known, self._memo = self._memo, {(n,): v for n, v in given.items()}
+        found = [self.value(n, {}) for n in nodes]
+        self._memo = known
+        return found
+
     def _climb(self, root: Node, asg: Assignment) -> None:
         """Evaluate what is below a deep expression at intervals of DEEP, from the bottom up, so that no recursion is deep."""
         self._climbing = True
@@ -103,16 +111,16 @@ class NestEval(MemoryAccess):
             fused = self._fused(node, asg)
             if fused is not None:
                 return fused
-        if op == "where" and node.src[0].op in COMPARE and not self.nest.fills:
+        if op == "where" and self.low.scope.holds and all(self._holds(c) for c in conjuncts(node.src[0])):
+            return self.value(node.src[1], asg)
+        if op == "where" and not self._fills_in(node):
             known = b.truth(self.value(node.src[0], asg))
             if known is not None:  # such as which component of a pair this is
                 return self.value(node.src[1 if known else 2], asg)
-        if op == "where" and self.low.scope.holds and all(self._holds(c) for c in conjuncts(node.src[0])):
-            return self.value(node.src[1], asg)
-        if op == "div" and node.src[1].op == "sqrt" and b.ordinary is not None:
-            quick = self._over_root(node, asg)
-            if quick is not None:
-                return quick
+        if op == "div" and node.src[1].op == "sqrt" and b.expand:
+            product = reciprocal_root.over_root(b, node, lambda n: self.value(n, asg))
+            if product is not None:
+                return product
         args = [self.value(s, asg) for s in node.src]
         if op == "cast":
             return b.op("cast", args[0], dtype=node.dtype)
@@ -139,13 +147,9 @@ class NestEval(MemoryAccess):
             return b.op("fma", self.value(x.src[0], asg), self.value(x.src[1], asg), b.op("neg", self.value(y, asg)))
         return None
 
-    def _over_root(self, node: Node, asg: Assignment) -> Val | None:
-        """A quotient by a square root as a product, where that is quicker."""
-        from . import elementary
-
-        over, root = node.src
-        r = elementary.reciprocal_root(self.b, self.value(root.src[0], asg)) if self.b.expand else None
-        return r if r is None or (over.op == "const" and over.arg == 1) else self.b.op("mul", self.value(over, asg), r)
+    def _fills_in(self, node: Node) -> bool:
+        """Whether what is kept on the way would be left out with a part of `node` (others read it in whole vectors)."""
+        return bool(self.nest.fills) and any(n.op == "ref" and n.arg in self.nest.fills for n in walk(*node.src[1:]))
 
     # memory -------------------------------------------------------------------------------------------------------
     def _load(self, node: Node, asg: Assignment) -> Val:

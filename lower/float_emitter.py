@@ -113,6 +113,11 @@ class FloatEmitter:
         assert self.b.ordinary is not None
         self.b.ordinary.append(ordinary)
 
+    def normal(self, x: Val) -> Val:
+        """Whether x is a normal number above 0."""
+        least, one = 1 << self.f.mantissa, self.f.bias << self.f.mantissa
+        return self.op("lt", self.op("sub", self.bits(x), self.whole(least)), self.whole(2 * one))
+
     def sum(self, a: Val, b: Val) -> tuple[Val, Val]:
         """(a + b rounded, what the rounding lost), whichever is the larger (D. E. Knuth, 1969)."""
         total = self.op("add", a, b)

@@ -9,6 +9,7 @@ from ..ir.errors import OptError
 from ..ir.node import Node, axes_of, const
 from ..program.program import Mem, Val
 from .bounds import Bounds
+from .known_lanes import known_lanes
 from .storage import Assignment
 from .strided import strided_read
 from .transpose import transposed_read
@@ -28,6 +29,9 @@ class MemoryAccess(Bounds):
             columns = transposed_read(self, mem, address, asg, invariant)
             if columns is not None:
                 return columns
+        picked = known_lanes(self, mem, address, asg, mask, invariant)
+        if picked is not None:
+            return picked
         base, c, lane, vec = self.split(address, asg)
         b = self.b
         if lane in (0, 1) and (vec is None or (lane and vec.lanes == 1)):

@@ -9,13 +9,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from ..ir.buffer import load_parts
+from ..ir.dtypes import index
 from ..ir.node import Node, axes_of, walk
 from .axis_plan import Part
 from .loop_tree import LoopTree
 from .loops import Loops
-from .nests import Nest
+from .nests import Nest, scatter_ordered
 from .strides import dense, picked, stride, weaves
 
+_MOVED = frozenset(("load", "cast", "const"))
+"""What computes nothing."""
 PAIRED = 8
 """Lanes that are better kept as they are than exchanged for lanes over groups of neighbours."""
 Held = Callable[[str], Sequence[int | Node] | Part | None]
@@ -45,7 +48,9 @@ def choose_lanes(s: Loops, tree: LoopTree) -> tuple[dict[str, Vectors], dict[str
 
     kept: dict[str, tuple[Node, ...]] = {}
     for nest in s.nests:
-        found = lanes[nest.name] = vectors(s, nest, nest.evaluated, held)
+        # siblings have the same lanes, so that what they have in common is the same
+        exprs = [e for n in s.together(nest) for e in n.evaluated]
+        found = lanes[nest.name] = vectors(s, nest, exprs, held)
         kept |= nest.made
         for name, axes in nest.made.items():
             if s.group == 1 and found.lane is not None and found.lane.axis in axes:
@@ -94,6 +99,8 @@ def _across_groups(s: Loops, nest: Nest, exprs: Sequence[Node], best: Vectors) -
 
 def _score(s: Loops, nest: Nest, part: Part, exprs: Sequence[Node], held: Held) -> float:
     """The accesses that are consecutive along a part, less those that are strided; a store counts twice."""
+    if nest.kind == "store" and nest.store is not None and part.axis in scatter_ordered(nest.store):
+        return _points(s, nest, part, exprs)
     score = 0.0
     for n in walk(*exprs):
         if n.op == "load":
@@ -106,6 +113,14 @@ def _score(s: Loops, nest: Nest, part: Part, exprs: Sequence[Node], held: Held) 
         # a value kept in registers is free to have any lanes: a small push towards spatial ones
         score += 0.25 if part.axis in nest.axes else 0.125
     return score
+
+
+def _points(s: Loops, nest: Nest, part: Part, exprs: Sequence[Node]) -> float:
+    """Points of a scatter write one after the other: lanes are for what is computed on the way there, if anything is."""
+    found = list(walk(*exprs))
+    if all(n.op in _MOVED or n.dtype is index for n in found):
+        return 0.0
+    return max(0.0, 0.5 + sum(_load(s, nest, part, n) for n in found if n.op == "load"))
 
 
 def _read(s: Loops, part: Part, ref: Node, held: Sequence[int | Node] | Part | None) -> float:

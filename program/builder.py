@@ -121,7 +121,7 @@ class Builder:
         lanes = max(a.lanes for a in args)
         if lanes > 1:
             args = tuple(self.splat(a, lanes) for a in args)
-        if op in ("and", "select") and args[0].dtype is bool_ and self._truths:
+        if op in ("and", "or", "select") and args[0].dtype is bool_ and self._truths:
             known = self._decided(op, *args)
             if known is not None:
                 return known
@@ -135,6 +135,8 @@ class Builder:
         if op == "select":
             return None if first is None else b if first else rest[0]
         second = self.truth(b)
+        if op == "or":
+            return a if first is True or second is False else b if second is True or first is False else None
         return b if first is True or second is False else a if second is True or first is False else None
 
     def aligned(self, param: int, size: int) -> Val:

@@ -10,11 +10,14 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from itertools import chain, islice
 
 from ...ir.kernel import Kernel
+from ...opts.computed import all_contractions
 from ...opts.defaults import rows
 from ...opts.opt import Opts
-from ...opts.structure import contractions, extent, nests, stepped
+from ...opts.structure import extent, nests, stepped
 from ...targets import Target
 from ..model import estimate
+from .chains import chain_guesses
+from .computed import paired, phases_first
 from .constants import constant_seeds
 from .effects import EXACT
 from .folds import fold_seeds
@@ -23,8 +26,13 @@ from .gpu.candidates import buildable
 from .gpu.quick import gpu_wishes
 from .groups import groups
 from .legal import Trials
+from .narrow import narrow_sums
+from .neighbours import neighbour_tiles
+from .phased import joined, phase_seeds
 from .quick_contractions import ask_contractions
 from .rows import columns, scans, transposed, windows
+from .scatters import private_copies
+from .tiny_axes import in_registers
 
 COST = 9.5
 """What all guesses of a kernel may cost together; applying and estimating one costs `EACH`, and `NODE` for every
@@ -96,7 +104,9 @@ def _of_processor(choice: _Choice, kernel: Kernel, target: Target) -> None:
     if near is not None:
         choice.found[near] = 0.0
         return
-    found = contractions(kernel)
+    if _computed(choice, kernel, target):
+        return
+    found = all_contractions(kernel)
     folds = [] if any(stepped(kernel, c.nest) for c in found) else list(fold_seeds(kernel, target, choice.threads))
     first = next((o for w in _spread(folds) if (o := choice.trials.legal_at_once(w)) is not None), None)
     if first is not None:  # the likeliest is hardly ever worse than another, and asking about it takes as long as making it
@@ -118,6 +128,26 @@ def _of_processor(choice: _Choice, kernel: Kernel, target: Target) -> None:
     choice.ask_all(wishes)
 
 
+def _computed(choice: _Choice, kernel: Kernel, target: Target) -> bool:
+    """Whether there is a guess of another order of contraction, of a computed operand, or of what needs a phase first: these save more
+    than any schedule of the kernel as it is written."""
+
+    def quick(k: Kernel) -> Sequence[Opts]:
+        return quick_seeds(k, target, choice.threads)
+
+    wishes = [*islice(phase_seeds(choice.trials, quick), 1)]
+    wishes += [next(joined(choice.trials, first, quick)) for first in phases_first(kernel, target)]
+    choice.ask_all(wishes)
+    for first, new, c in paired(kernel) if not wishes else ():
+
+        def ask(wish: Opts, first: Opts = first, trials: Trials = Trials(new, target)) -> float | None:  # noqa: B008
+            opts = trials.legal_at_once(wish)
+            return None if opts is None else choice.ask((*first, *opts))
+
+        ask_contractions(Trials(new, target), choice.threads, c, ask)
+    return bool(choice.found)
+
+
 def _spread(folds: Sequence[Opts]) -> list[Opts]:
     """Guesses for a fold, the likeliest first: the short tile of the second register tile, of the first, then all."""
     return [folds[i] for i in (TILES, 0, *range(len(folds))) if i < len(folds)]
@@ -133,9 +163,14 @@ def _row_wishes(kernel: Kernel, target: Target, threads: int, lanes: int) -> Ite
     several = len(found) > 1
     special = [
         _picked(owners(kernel, target, threads, lanes), (3, 12, 0)),
+        _picked(private_copies(kernel, target, threads, lanes), (0, 2)),
+        _picked(in_registers(kernel, target, threads, lanes), (0, 1)),
         _picked(columns(kernel, lanes, threads), (1, 0)),
         _picked(windows(kernel, lanes), (3, 5, 1, 0)),
         _picked(scans(kernel, lanes), (2, 4, 0)),
+        _picked(narrow_sums(kernel, target, lanes), (1, 3)),
+        _picked(neighbour_tiles(kernel, target, threads, lanes), (0, 1)),
+        _picked(chain_guesses(kernel, target, threads, lanes), (0, 2, 1)),
     ]
     if any(special):
         yield from chain.from_iterable(s[:2] for s in special)
@@ -144,6 +179,8 @@ def _row_wishes(kernel: Kernel, target: Target, threads: int, lanes: int) -> Ite
         yield row(4)
     if any(gathers(n) for n in found):
         yield from (row(8, 8), row(8, 4))
+    if any(o.op == "FUSE" for o in row(1)):  # more accumulators
+        yield from (row(2), row(4), row(1))
     yield from (row(4, 2), row(8), row(4)) if several else (row(8), row(4))
 
 
