@@ -5,11 +5,13 @@ meanwhile; thirteen other instructions take seven. (With shorter vectors and hal
 the root stays.) Here the bits of x give a first guess within 3.5 % (C. Lomont, "Fast inverse square root", 2003), one step of third
 order (1 − e)^(−1/2) = 1 + e/2 + 3e²/8 + … leaves 2^-13, and one of Newton's less than a rounding. The result is within
 2 ulp. Zero and subnormal numbers would need more, so x must be a sum of what is not negative and of a positive constant
-(softened distances, variances with an epsilon)."""
+(softened distances, variances with an epsilon); or the step is one that is computed for ordinary arguments first
+(`emit.quickly`). There it pays in float64 for AVX2 as well, with one more step of third order."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from ..ir.dtypes import float32
 from ..ir.node import Node
@@ -17,7 +19,7 @@ from ..program.builder import Builder
 from ..program.program import Val
 from .float_emitter import FloatEmitter
 
-GUESS = 0x5F3759DF
+GUESS, GUESS64 = 0x5F3759DF, 0x5FE6EB50C7B537A9
 NORMAL = 2.0**-126
 """The least normal number."""
 _FACTORS = 3
@@ -59,6 +61,38 @@ def powers(node: Node) -> tuple[Node, int] | None:
         return None
     n = sum(2 if f is root else 1 for f in factors)
     return (root, n) if n % 2 and at_least(root) >= NORMAL else None
+
+
+def over_root(b: Builder, node: Node, value: Callable[[Node], Val]) -> Val | None:
+    """A quotient by a root, or by an odd power of one, as a product, where that is quicker; None where it is not. `value` evaluates
+    operands."""
+    found = powers(node) if "avx512" in b.features else None
+    if found is not None and (square := value(found[0])).lanes > 1:
+        inverse: Val | None = reciprocal_root(b, square)
+        times = found[1]
+    elif node.src[1].op == "sqrt":
+        inverse, times = ordinary_root(b, value(node.src[1].src[0])), 1
+    else:
+        return None
+    if inverse is None:
+        return None
+    out = inverse if node.src[0].arg == 1.0 else b.op("mul", value(node.src[0]), inverse)
+    for _ in range(times - 1):
+        out = b.op("mul", out, inverse)
+    return out
+
+
+def ordinary_root(b: Builder, x: Val) -> Val | None:
+    """1 / sqrt(x) of ordinary numbers; None where others are not looked after, or it is better divided."""
+    e = FloatEmitter(b, x)
+    if not e.quick() or ("avx512" if e.dtype is float32 else "fma") not in b.features:
+        return None
+    e.suppose(e.normal(x))
+    y = e.number(e.op("sub", e.whole(GUESS if e.dtype is float32 else GUESS64), e.op("shr", e.bits(x), e.whole(1))))
+    for last in (False, True) if e.dtype is float32 else (False, False, True):
+        rest = e.fma(e.op("neg", e.op("mul", x, y)), y, e.num(1.0))
+        y = e.fma(e.op("mul", y, rest), e.num(0.5) if last else e.fma(rest, e.num(0.375), e.num(0.5)), y)
+    return y
 
 
 def reciprocal_root(b: Builder, x: Val) -> Val:
