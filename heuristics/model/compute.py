@@ -14,6 +14,7 @@ from ...ir.node import Node, axes_of, walk
 from ...ir.op_names import COMPARE
 from ...ir.tuple_scan import tuple_scan
 from ...opts.axis_plan import Part
+from ...opts.neighbours import joined
 from ...opts.nests import Nest, scatter_ordered
 from ...opts.plans import DotPlan
 from ...opts.schedule import Scheduled
@@ -108,13 +109,16 @@ def _work(body: Body, known: Collection[Node] = ()) -> BodyWork:
     if body.dot is not None:
         roots, latency = [], body.dot.row.latency
         arith, loads = dot_work(s, nest, body.dot, body.copies, body.machine.dots)
+    twos = nest.kind == "reduce" and body.dot is None and joined(s, nest, body.lane, body.width)
     shifted = vectors_loaded(s, nest, body.regs, body.copies, (body.lane, body.width))
     loads += sum(k for n, k in shifted.items() if n.op == "ref")
     for n in _evaluated(s, nest, roots):
         if n in known:
             continue
         k = shifted.get(n, body.times(n))
-        if n.op == "load":
+        if twos and n.op in ("load", "cast"):
+            loads += k / core.neighbours if n.op == "load" else 0.0  # two vectors by one load, and nothing is widened
+        elif n.op == "load":
             more_arith, more_loads = _load(body, n, k, loads)
             arith, loads = arith + more_arith, more_loads
         elif n.op in SLOW:
@@ -123,6 +127,8 @@ def _work(body: Body, known: Collection[Node] = ()) -> BodyWork:
             arith += k * (core.compared if body.lane is not None and body.lane.axis in axes_of(n) else core.compared_once)
         elif not (n.op == "mul" and n is nest.expr and nest.kind == "reduce"):
             arith += k
+        elif n.dtype.is_int and not twos:
+            arith += k * core.whole_product
     return BodyWork(arith, loads, latency)
 
 
@@ -166,7 +172,8 @@ def _reduction(body: Body, work: BodyWork, together: int = 1) -> float:
     last_spatial = max((i for i, p in enumerate(loops) if p.axis in nest.axes), default=-1)
     rest = loops[last_spatial + 1 :]
     visits = core.revisited if any(p in inner for p in loops[: last_spatial + 1]) else 1.0
-    halvings = together * core.combined * body.width.bit_length() * body.count(space) if lane is not None and lane in partial else 0
+    combined = core.combined if nest.expr.dtype.is_float else core.combined_whole
+    halvings = together * combined * body.width.bit_length() * body.count(space) if lane is not None and lane in partial else 0
     once = accs * visits + halvings
     busy = max(arith / core.ports, work.loads / core.load_ports, work.latency * unroll, (arith + work.loads + core.overhead) / core.issue)
     cycles = busy + _spilled(body, space, accs, unroll) * unroll

@@ -63,19 +63,24 @@ class Traffic:
 
     def _footprint(self, buffer: Buffer, indices: tuple[Node, ...], inner: set[str], spread: tuple[int, ...] = ()) -> float:
         """Bytes that an access touches inside a set of parts, in whole lines; `spread`: of accesses that differ by so much."""
-        elements, contiguous = 1.0, 1.0
+        each = []
         found = self._reaches.get(indices)
         if found is None:
             found = self._reaches[indices] = [self._reach(i) for i in indices]
         for d, parts in enumerate(found):
             reach = 1.0 + sum(r for name, r in parts if name in inner) + (spread[d] if spread else 0)
-            full = buffer.shape[d]
-            reach = min(reach, float(ix.upper(full)))
-            elements *= max(1.0, reach)
-            if d == len(indices) - 1:
-                contiguous = max(1.0, reach)
-        line = max(float(self.machine.caches.line), contiguous * buffer.dtype.size)
-        return elements / contiguous * line
+            full = float(ix.upper(buffer.shape[d]))
+            each.append((max(1.0, min(reach, full)), full))
+        line = float(self.machine.caches.line)
+        run = pitch = float(buffer.dtype.size)
+        runs = 1.0
+        for reach, full in reversed(each):
+            if runs == 1 and pitch <= max(line, run):  # rows that share lines, or follow each other
+                run += (reach - 1) * pitch
+            else:
+                runs *= reach
+            pitch *= full
+        return runs * max(line, run)
 
     def _reach(self, i: Node) -> list[tuple[str, float]]:
         """How far each part moves an index."""

@@ -31,6 +31,7 @@ from .folds import fold_seeds
 from .gpu.candidates import gpu_candidates
 from .groups import groups
 from .legal import Trials
+from .narrow import narrow_sums
 from .neighbours import neighbour_tiles
 from .phased import phase_seeds
 from .rows import columns, scans, transposed, windows
@@ -118,6 +119,7 @@ def _candidates(trials: Trials, threads: int) -> Iterable[Opts]:
         *windows(kernel, lanes),
         *neighbour_tiles(kernel, target, threads, lanes),
         *scans(kernel, lanes),
+        *narrow_sums(kernel, target, lanes),
         *chain_guesses(kernel, target, threads, lanes),
     ):
         opts = trials.legal(wish)

@@ -26,6 +26,7 @@ from .gpu.candidates import buildable
 from .gpu.quick import gpu_wishes
 from .groups import groups
 from .legal import Trials
+from .narrow import narrow_sums
 from .neighbours import neighbour_tiles
 from .phased import joined, phase_seeds
 from .quick_contractions import ask_contractions
@@ -167,6 +168,7 @@ def _row_wishes(kernel: Kernel, target: Target, threads: int, lanes: int) -> Ite
         _picked(columns(kernel, lanes, threads), (1, 0)),
         _picked(windows(kernel, lanes), (3, 5, 1, 0)),
         _picked(scans(kernel, lanes), (2, 4, 0)),
+        _picked(narrow_sums(kernel, target, lanes), (1, 3)),
         _picked(neighbour_tiles(kernel, target, threads, lanes), (0, 1)),
         _picked(chain_guesses(kernel, target, threads, lanes), (0, 2, 1)),
     ]

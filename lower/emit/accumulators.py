@@ -12,6 +12,7 @@ from ...program.program import Val
 from ..expr import NestEval
 from ..lowering import Lowering
 from ..storage import Array, Assignment, Key
+from .across import across
 from .dot import Dot
 from .loops import carry
 from .prefetch import fetch
@@ -87,14 +88,16 @@ class Accumulators:
         b = self.low.b
         out: dict[Key, Val] = {}
         n = len(self.partials)
-        for i, s in enumerate(self.live):
+        found: list[Val] = []
+        for i in range(len(self.live)):
             vals = accs[i * n : (i + 1) * n]
             while len(vals) > 1:
                 half = (len(vals) + 1) // 2
                 vals = [b.op(self.combine, vals[j], vals[j + half]) if j + half < len(vals) else vals[j] for j in range(half)]
-            v = vals[0]
-            if self.ev.lane is not None and self.lane is None:
-                v = _across(low=self.low, v=v, combine=self.combine)
+            found.append(vals[0])
+        if self.ev.lane is not None and self.lane is None and found:
+            found = across(b, found, self.combine)
+        for v, s in zip(found, self.live):
             if self.dot is not None:
                 v = self.dot.corrected(v, s)
             out[tuple((p.name, s[p.name]) for p in self.space)] = v
@@ -155,16 +158,3 @@ def run_together(
 
     final = carry(low, loops, [v for s in starts for v in s], steps)
     return [final[lo:hi] for lo, hi in pairwise(ends)]
-
-
-def _across(low: Lowering, v: Val, combine: str) -> Val:
-    """One value from all lanes, halving the vector each step."""
-    b = low.b
-    while v.lanes > 1:
-        half = v.lanes // 2
-        a = b.shuffle(v, v, tuple(range(half)))
-        c = b.shuffle(v, v, tuple(range(half, 2 * half)))
-        if half == 1:
-            a, c = b.extract(v, 0), b.extract(v, 1)
-        v = b.op(combine, a, c)
-    return v
