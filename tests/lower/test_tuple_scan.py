@@ -18,6 +18,7 @@ from tilewright import targets
 from tilewright.ir import KernelBuilder, KernelError, OptError, cast, exp, float32, int32, maximum, where
 from tilewright.ir.canonical import canonical
 from tilewright.ir.cost import cost
+from tilewright.ir.evaluation import tuple_scans
 from tilewright.ir.evaluation.reference import evaluate
 from tilewright.ir.kernel import Kernel
 from tilewright.measure.inputs import generate
@@ -118,8 +119,16 @@ EXACT = (linear, segmented)
 
 
 @pytest.mark.parametrize("write", SCANS, ids=lambda f: f.__name__)
-def test_the_reference_is_the_recurrence(write: Any) -> None:
+@pytest.mark.parametrize("long", [False, True])
+def test_the_reference_is_the_recurrence(monkeypatch: pytest.MonkeyPatch, write: Any, long: bool) -> None:
+    if long:  # blocks of 5 steps, the last with one
+        monkeypatch.setattr(tuple_scans, "LONG", 8)
     k = kernel(write)
+    if long:
+        given = generate(k, {}, 1)
+        e = next(iter(expectations(k, given, {}).values()))
+        y = by_hand(write.__name__, given["x"], given["w"])[e.name].astype(np.float32)
+        assert check(e, y.ctypes.data).ok
     given = generate(k, {}, 0)
     want = by_hand(write.__name__, given["x"], given["w"])
     for name, got in evaluate(k, given).items():
