@@ -21,9 +21,9 @@ FAMILIES = ("heat", "bodies", "anything", "filtering", "dispersion", "product")
 FIRST_SEED = 700
 
 
-def spaces(each: int) -> Iterator[tuple[str, Recording]]:
+def spaces(each: int, families: list[str]) -> Iterator[tuple[str, Recording]]:
     """(name, space): the first `each` of every family that are neither too easy nor too long."""
-    for family in FAMILIES:
+    for family in families:
         found, seed = 0, FIRST_SEED
         while found < each:
             recording = made_up(family, seed)
@@ -38,9 +38,10 @@ def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--repeats", type=int, default=10)
     p.add_argument("--each", type=int, default=2, help="spaces of each family")
+    p.add_argument("--families", nargs="*", choices=FAMILIES, default=list(FAMILIES))
     p.add_argument("--strategies", default=",".join(available()))
     given = p.parse_args()
-    found = dict(spaces(given.each))
+    found = dict(spaces(given.each, given.families))
     for name in given.strategies.split(","):
         (scores,) = score_all(found, [name], given.repeats)
         mean, low, high = scores.interval

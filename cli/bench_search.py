@@ -61,24 +61,27 @@ def _record(args: Namespace) -> int:
 
     if not args.record or not args.kernel:
         raise UsageError("--record FILE and --kernel NAME go together: name both")
+    if args.trials < 1:
+        raise UsageError(f"--trials must be at least 1, not {args.trials}")
     if args.files:
         raise UsageError("--record measures; spaces to score are not named with it")
     if not str(args.record).endswith((".jsonl", ".jsonl.gz")):
         raise UsageError(f"--record writes .jsonl or .jsonl.gz; give the file such an ending, not {args.record!r}")
     writable(args.record)
-    task = TuningTask(args.kernel, parse_shape(args.shape) if args.shape else None, args.dtype, args.device, 1)
-    engine = OptEngine(task.kernel, task.device.target, 1, task.device.limits(), task.effects)
+    threads = 1 if args.device.startswith("cpu") else None
+    task = TuningTask(args.kernel, parse_shape(args.shape) if args.shape else None, args.dtype, args.device, threads)
+    engine = OptEngine(task.kernel, task.device.target, task.threads, task.device.limits(), task.effects)
     about = {
         "kernel": task.name,
         "shape": task.shape,
         "dtype": task.dtype,
         "device": task.device.name,
         "target": lowered() or "the whole machine",
-        "threads": 1,
+        "threads": task.threads,
         "time": "the least of a burst of calls; of the fastest fifth the least of two bursts, at different times",
         "cost": "seconds of building and measuring, the mean of its batch",
     }
-    with Measurer(task.kernel, task.device, 1, reference=task.reference) as measurer:
+    with Measurer(task.kernel, task.device, task.threads, reference=task.reference) as measurer:
         recording = record_space(Space(engine, task.effects), measurer, args.trials, about)
     recording.save(args.record)
     right = sum(e.t_min is not None for e in recording.entries)

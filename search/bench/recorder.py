@@ -41,7 +41,7 @@ def record_space(
     while len(entries) < trials and idle < 20:
         asked = [o for _, o in zip(range(BATCH), drawn)] or _walked(space, walks, entries, rng)
         before = len(entries)
-        for opts, m, cost in _measured(space, measurer, asked[: trials - before], entries):
+        for opts, m, cost in _measured(space, measurer, asked, entries, trials - before):
             _enter(space, points, entries, opts, m, cost)
         idle = 0 if len(entries) > before else idle + 1
     for _ in range(rounds - 1):
@@ -82,9 +82,9 @@ def _walked(space: Space, walks: RandomWalk, entries: Mapping[str, RecordedEntry
 
 
 def _measured(
-    space: Space, measurer: MeasurerLike, asked: list[Schedule], known: Mapping[str, RecordedEntry]
+    space: Space, measurer: MeasurerLike, asked: list[Schedule], known: Mapping[str, RecordedEntry], most: int | None = None
 ) -> Iterator[tuple[Schedule, Measurement, float]]:
-    """(schedule, measurement, seconds that it took) of those that are legal and new."""
+    """(schedule, measurement, seconds that it took) of those that are legal and new, at most `most`."""
     import time
 
     from ...measure import Measurement
@@ -93,7 +93,7 @@ def _measured(
     began = time.perf_counter()
     built: list[Any] = []
     failed: list[Measurement] = []
-    for _, got in measurer.build(list(fresh.values())):
+    for _, got in measurer.build(list(fresh.values())[:most]):
         (failed if isinstance(got, Measurement) else built).append(got)
     measured = [*failed, *(measurer.measure(built) if built else [])]
     each = (time.perf_counter() - began) / max(1, len(measured))
