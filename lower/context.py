@@ -14,7 +14,7 @@ from ..ir.kernel import Kernel
 from ..ir.node import Node
 from ..opts.loop_tree import Reads
 from ..opts.schedule import Scheduled
-from ..opts.strides import dense
+from ..opts.strides import dense, grouped
 from ..program.program import Mem
 from .part_index import over_parts
 from .storage import linear_index
@@ -23,21 +23,17 @@ from .storage import linear_index
 @dataclass(frozen=True, eq=False)
 class Context:
     """One schedule on its way to a phase of a Program. `params` gives a buffer's position in the Program's parameter list; buffers
-    without one lie in the workspace between phases."""
+    without one lie in the workspace between phases, from the byte on that `work` says."""
 
     sched: Scheduled
     params: Mapping[str, int]
     symbols: tuple[Node, ...]
+    work: Mapping[str, int]
 
     @property
     def kernel(self) -> Kernel:
         """The kernel that is lowered."""
         return self.sched.kernel
-
-    @cached_property
-    def work(self) -> int:
-        """Bytes of workspace for buffers that are no parameters."""
-        return sum(_bytes(b) for b in self.kernel.buffers if b.name not in self.params)
 
     @cached_property
     def dtypes(self) -> dict[str, DType]:
@@ -53,6 +49,12 @@ class Context:
     def axis_index(self) -> dict[Node, Node]:
         """Each axis as an index over the parts that it is cut into."""
         return {a: p.index for a, p in self.sched.plans.items()}
+
+    def grouped(self, position: int, step: int) -> bool:
+        """Whether the parameter at a position is known to hold whole groups of `step` elements, which nobody writes to."""
+        written = {b.alias for b in self.kernel.outputs}
+        found = [b for b in self.kernel.inputs if self.params.get(b.name) == position and b.name not in written]
+        return any(grouped(b.shape, step) for b in found)
 
     @property
     def width(self) -> int:
@@ -78,7 +80,7 @@ class Context:
         """The memory of a buffer; `nt`: stores to it are non-temporal."""
         dtype = self.dtypes[name]
         if name not in self.params:
-            return Mem("work", 0, dtype, align=dtype.size)
+            return Mem("work", self.work[name], dtype, align=dtype.size)
         return Mem("param", self.params[name], dtype, align=dtype.size, nt=nt)
 
     def at(self, mem: Mem, base: Node, offset: int, lanes: int) -> Mem:
@@ -97,6 +99,18 @@ class Context:
         """The element of a buffer at indices over axes, rewritten over parts by `table` (`axis_index` if not given)."""
         over = self.axis_index if table is None else table
         return linear_index((over_parts(i, over) for i in indices), self.strides[buffer])
+
+
+def places_between(kernels: Iterable[Kernel], params: Mapping[str, int]) -> tuple[dict[str, int], int]:
+    """Where each buffer that is no parameter lies in the workspace between phases, in bytes, and the bytes of it all. Buffers of one
+    name have one place."""
+    sizes: dict[str, int] = {}
+    for b in (b for k in kernels for b in k.buffers if b.name not in params):
+        sizes[b.name] = max(sizes.get(b.name, 0), _bytes(b))
+    places, top = {}, 0
+    for name, size in sizes.items():
+        places[name], top = top, top + size
+    return places, top
 
 
 def _bytes(buffer: Buffer) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..ir.dtypes import index
 from ..ir.node import INTEGER, Node, pending, walk
 from ..ir.operators import substitute
 
@@ -17,7 +18,9 @@ def over_parts(node: Node, table: dict[Node, Node]) -> Node:
 
 
 def reads_memory(node: Node) -> bool:
-    """Whether an index term is computed as values are: it needs a load, or an operator of integers (memoised)."""
+    """Whether an index term is computed as values are: it needs a load, an operator of integers, or arithmetic of another type than
+    indices have, such as int32 (memoised)."""
     for n in pending(node, lambda n: "reads" in n._memo):
-        n._memo["reads"] = n.op in ("load", "ref") or n.op in INTEGER or any(s._memo["reads"] for s in n.src)
+        own = n.op in ("load", "ref") or n.op in INTEGER or (n.dtype.is_int and n.dtype is not index and n.op != "const")
+        n._memo["reads"] = own or any(s._memo["reads"] for s in n.src)
     return bool(node._memo["reads"])

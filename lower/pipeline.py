@@ -23,7 +23,7 @@ from ..program.program import Instr, Param, Phase, Program, Val, statements
 from ..program.verify import after_pass
 from ..targets.tensor_step import generation
 from . import passes, pieces, warpspec
-from .context import Context
+from .context import Context, places_between
 from .emit.emitters import EMITTERS
 from .emit.pack_once import pack
 from .lowering import Lowering
@@ -67,8 +67,10 @@ def _emit(scheduled: Scheduled, expand: bool) -> Program:
     places = {b.name: i for i, b in enumerate(kernel.buffers)}
     out = Program(kernel.name, params, kernel.symbols, [], align=target.vector_bytes if target.groups else 1)
     packed = Arena("work")
-    for sub, gate in phases(scheduled):
-        ctx = Context(sub, places, kernel.symbols)
+    subs = list(phases(scheduled))
+    between, out.work = places_between((sub.kernel for sub, _ in subs), places)
+    for sub, gate in subs:
+        ctx = Context(sub, places, kernel.symbols, between)
         low = Lowering(ctx, Builder(expand, target.features), EMITTERS)
         for s in sub.stages.values():
             if s.once:
@@ -81,7 +83,7 @@ def _emit(scheduled: Scheduled, expand: bool) -> Program:
         out.maps += tuple(low.maps)
         out.scratch = max(out.scratch, low.storage.scratch.size)
         out.shared = max(out.shared, low.storage.shared.size)
-        out.work = max(out.work, ctx.work, packed.size)
+        out.work = max(out.work, packed.size)
         out.regs = max(out.regs, sub.regs)
     if target.language.tensor_cores and any(
         isinstance(s, Instr) and s.op in ("mma", "wgmma") for p in out.phases for s in statements(p.body)
@@ -198,7 +200,8 @@ def _among(low: Lowering, part: Part, piece: Piece, alone: bool) -> Iterator[Non
     if alone or piece.between is None:
         yield
         return
-    lo, hi = (low.b.const(n.arg) for n in piece.between)
-    at = low.scalars.bound[part.var]
-    with low.b.when(low.b.op("lt", at, hi) if piece.at is None else low.b.op("le", lo, at)):
+    (lo, hi), at, b = (n.arg for n in piece.between), low.scalars.bound[part.var], low.b
+    inside = [b.op("le", b.const(lo), at)] if lo else []
+    inside += [b.op("lt", at, b.const(hi))] if hi < part.trips else []
+    with b.when(inside[0] if len(inside) == 1 else b.op("and", *inside)):
         yield

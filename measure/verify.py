@@ -16,14 +16,15 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from ..ir.dtypes import FORMATS
-from ..ir.evaluation.certainty import OVERFLOW
+from ..ir.dtypes import FORMATS, OVERFLOW
 from ..ir.evaluation.reference import SLACK
 from ..ir.kernel import Kernel
 from ..targets import usable_cores
+from .cause import cause
 from .exact import is_exact
 from .inputs import shape
 from .memory import view
+from .overflow import noted, with_overflow
 from .unwritten import unwritten
 
 if TYPE_CHECKING:
@@ -36,6 +37,10 @@ if TYPE_CHECKING:
 WORST = 1e30
 """Stands for an infinite ratio, so that an error is always a finite number."""
 _CHUNK = 1 << 19
+SPECIAL_WORK = 1 << 26
+"""Elements of arrays (`evaluation_work`) up to which a kernel's whole output is compared on special inputs: seconds of NumPy."""
+SAMPLED_WORK = 1 << 24
+"""The same of what is compared of larger kernels."""
 TINY, TINIEST = 1e-38, 1e-300
 """The narrowest bound whose inverse float32, and float64, holds."""
 HALF_SUBNORMAL = {"float64": 2.0**-1075, "float32": 2.0**-150, "float16": 2.0**-25, "bfloat16": 2.0**-134} | {
@@ -48,7 +53,7 @@ class Expect:
     """What one output must hold. `value` is flat: float64, or the output's own type for integers and bools; `weight`
     (float32) is one over the bound (None: equality; float64 on special inputs). `special` marks elements compared by
     kind (not finite in the output type), `free` those that the kernel leaves unwritten or undefined, `signed` zeros
-    whose sign counts; None where there are none."""
+    whose sign counts; None where there are none. `note`: what to tell whoever tunes, or ''."""
 
     name: str
     dtype: DType
@@ -58,6 +63,9 @@ class Expect:
     special: Array | None = None
     free: Array | None = None
     signed: Array | None = None
+    note: str = ""
+    looked: float = 1.0
+    """The share of elements that are looked at at all; the others are `free`."""
 
     @property
     def plain(self) -> bool:
@@ -68,11 +76,12 @@ class Expect:
 
     @property
     def strict(self) -> float:
-        """The share of elements that must be a certain finite number."""
+        """The share, of the elements that are looked at, of those that must be a certain finite number."""
         import numpy as np
 
         left = [m for m in (self.special, self.free) if m is not None]
-        return 1.0 - float(np.logical_or.reduce(left).mean()) if left and self.value.size else 1.0
+        loose = float(np.logical_or.reduce(left).mean()) if left and self.value.size else 0.0
+        return (1.0 - loose) / self.looked
 
     def stale(self) -> Array | None:
         """Values that differ from the right ones everywhere, to poison an integer output with (None for floats: NaN does it)."""
@@ -103,31 +112,43 @@ def expectations(kernel: Kernel, inputs: Mapping[str, Array], vars: Mapping[str,
 
     from ..ir.evaluation.reference import evaluate_error
 
+    overflows: set[str] = set()
     with np.errstate(all="ignore"):
-        results = evaluate_error(kernel, inputs, vars, threads=usable_cores())
+        results = evaluate_error(kernel, inputs, vars, threads=usable_cores(), overflows=overflows)
         free = unwritten(kernel, inputs, vars)
-    exact = whole and is_exact(kernel, vars)
+    written = {name: ~mask for name, mask in free.items()}
+    if overflows:
+        results, free = with_overflow(kernel, inputs, vars, results, free)
+    exact = whole and not overflows and is_exact(kernel, vars)
     out = {}
     for b in kernel.outputs:
         value, scale = results[b.name]
-        out[b.name] = expected(b.name, b.dtype, shape(b, kernel, vars), np.asarray(value), np.asarray(scale), free.get(b.name), exact)
+        e = expected(b.name, b.dtype, shape(b, kernel, vars), np.asarray(value), np.asarray(scale), free.get(b.name), exact)
+        out[b.name] = replace(e, note=noted(b.name, e.value, (e.special, e.free), written.get(b.name)))
     return out
 
 
-def special_expectations(kernel: Kernel, inputs: Mapping[str, Array], vars: Mapping[str, int]) -> dict[str, Expect]:
-    """The same on inputs of `special.generate`."""
+def special_expectations(kernel: Kernel, inputs: Mapping[str, Array], vars: Mapping[str, int], seed: int = 0) -> dict[str, Expect]:
+    """The same on inputs of `special.generate`. Of kernels that NumPy would take long for, parts of the outer axis alone: the first, the
+    last, and others by `seed`."""
     import numpy as np
 
     from ..ir.evaluation.reference import evaluate_kinds
+    from ..ir.evaluation.sampling import reached, sampled_slices
+    from ..ir.evaluation.work import evaluation_work
 
+    work = evaluation_work(kernel)
+    slices = sampled_slices(kernel, inputs, vars, SAMPLED_WORK / work, seed) if work > SPECIAL_WORK else None
     with np.errstate(all="ignore"):
-        results = evaluate_kinds(kernel, inputs, vars, threads=usable_cores())
+        results = evaluate_kinds(kernel, inputs, vars, usable_cores(), slices)
         free = unwritten(kernel, inputs, vars)
+        seen = {} if slices is None else reached(kernel, inputs, vars, slices)
     out = {}
     for b in kernel.outputs:
         value, scale, loose, unsure = results[b.name]
         dims = shape(b, kernel, vars)
         undefined = [m.reshape(-1) for m in (free.get(b.name), None if loose is None else np.broadcast_to(loose, dims)) if m is not None]
+        undefined += [~seen[b.name]] if b.name in seen else []
         e = expected(
             b.name,
             b.dtype,
@@ -141,7 +162,7 @@ def special_expectations(kernel: Kernel, inputs: Mapping[str, Array], vars: Mapp
         if b.dtype.is_float:
             zeros = e.value == 0
             e = replace(e, signed=zeros if unsure is None else zeros & ~np.broadcast_to(unsure, dims).reshape(-1))
-        out[b.name] = e
+        out[b.name] = replace(e, looked=float(seen[b.name].mean())) if b.name in seen else e
     return out
 
 
@@ -228,7 +249,7 @@ def described(name: str, shape: tuple[int, ...], worst: float, at: int, found: t
     text += f"; {bad} of {prod(shape)} elements wrong"
     if missing:
         text += f", {missing} hold the poison they began with"
-    return text
+    return f"{text} ({cause(float(got), float(value), worst, missing, bad)})"
 
 
 def _errors(expect: Expect, got: Array, part: slice) -> Array:

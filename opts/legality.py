@@ -79,9 +79,23 @@ def _nest(s: Scheduled, nest: Nest) -> None:
     if nest.store is not None:
         if nest.store.own is not None and s.plans[nest.store.own[0]].block > 1:
             raise OptError(f"{nest.store.own[0].arg.name}: an item owns one block; make the blocks of OWN larger instead")
-        for a in scatter_ordered(nest.store):
-            if s.plans[a].block > 1 or s.plans[a].grid:
-                raise OptError(f"{a.arg.name}: writes of {nest.name} can meet along it, so it stays serial")
+        _scatter(s, nest, scatter_ordered(nest.store))
+
+
+def _scatter(s: Scheduled, nest: Nest, ordered: set[Node]) -> None:
+    """Points whose writes can meet follow each other: copies in registers write in order, one after the other."""
+    for a in ordered:
+        plan = s.plans[a]
+        if plan.grid or any(p.kind == "thread" for p in plan.parts):
+            raise OptError(f"{a.arg.name}: writes of {nest.name} can meet along it, so it stays serial")
+        if plan.block > 1 and plan.masked and s.group > 1:
+            raise OptError(f"{a.arg.name}: threads of a group write in turns of {plan.block} points, which must divide their number")
+        within = [p.name for p in s.loops(nest) if p.axis is not a and p.axis in ordered]
+        mine = [s.position[p.name] for p in plan.parts if p.loop]
+        if plan.block > 1 and any(s.position[p] > min(mine, default=-1) for p in within):
+            raise OptError(
+                f"{a.arg.name}: writes of {nest.name} can meet along it; only the innermost of such axes has copies in registers"
+            )
 
 
 def _fold(s: Scheduled, item: FoldItem) -> None:

@@ -36,7 +36,8 @@ class Rewriting:
         return tuple(o for o in self.opts if all(o is not m for m in self.mine))
 
     def schedule(self, phases: tuple[Scheduled, ...], effects: frozenset[str]) -> Scheduled:
-        """The schedule of the whole: of `phases` that run one after another."""
+        """The schedule of the whole: of `phases` that run one after another (of one that has phases itself, of those)."""
+        phases = tuple(p for s in phases for p in (s.phases or (s,)))
         whole = ScheduleBuilder(self.kernel, self.target)
         return Scheduled(
             self.kernel, self.opts, self.target, whole.plans, tuple(whole.order), plain(self.kernel), {}, {},

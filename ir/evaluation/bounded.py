@@ -1,22 +1,24 @@
 """A kernel's reference as another kernel: in float64, with a second output for each that holds the error a correct result may have.
 
 `bounded(kernel)` is what `error_bound.Errors` computes, written as a kernel, so that a device can compute the reference of a kernel that takes
-long on the host. It knows sums, maxima, arithmetic and some functions of floats (matmuls, convolutions and what follows them); for everything
-else it is None, and the host evaluates. The formulas are those of `error_bound`, whose sources it names."""
+long in NumPy. It knows sums, maxima, arithmetic, some functions of floats, and integers that no float decides (matmuls, convolutions, forces,
+distances, decoded weights, gathers and what follows them); for everything else it is None, and NumPy evaluates. The formulas are those of
+`error_bound`, whose sources it names."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
 from ..body import Reduce, Store, Value
 from ..buffer import load, load_parts
 from ..dtypes import DType, float64
-from ..functions import absolute, erf, exp, expm1, maximum, minimum, sqrt, tanh
+from ..functions import absolute, maximum, minimum, sqrt
 from ..kernel import Kernel
-from ..node import Node, const, ref, walk
-from ..operators import where
-from .error_bound import FUNCTION_ULP, SMALLEST
+from ..node import COMPARE, Node, axes_of, ref, walk
+from ..operators import rebuild, where
+from .bounded_node import BoundedNode, UnknownError, number, or_zero, paired, quotient, rounded, total, unary
+from .error_bound import MANTISSA, SMALLEST
 from .reference import SLACK
 from .stores import apart, unrounded
 from .values import factors_of
@@ -25,24 +27,12 @@ ERROR = "_error"
 """What the name of a value or an output has behind it for its error."""
 
 
-@dataclass(frozen=True, slots=True)
-class BoundedNode:
-    """A value in float64 and its error (None: exact), as expressions."""
-
-    value: Node
-    error: Node | None
-
-
-class UnknownError(Exception):
-    """No formula here for the error of this."""
-
-
 def bounded(kernel: Kernel) -> Kernel | None:
     """The kernel whose output NAME is the float64 value of `kernel`'s, and NAME_error its error: a correct result, before it is rounded to the
     output's type, is within SLACK · error of the value, as `evaluate_error` says (its scale is error ÷ eps of the type's `acc`).
 
     Inputs are those of `kernel`, in their own types and in order. None where there is no formula: folds, scans, other
-    functions, masked or combining stores, integers, symbols, outputs of other types than floats."""
+    functions, masked or combining stores, integers and conditions that a rounding decides, symbols, outputs of other types than floats."""
     if kernel.symbols or not all(_covers(s) and s.buffer.dtype.is_float and s.buffer.dtype.size > 1 for s in kernel.stores):
         return None
     names = {*kernel.values, *(b.name for b in kernel.buffers)}
@@ -76,19 +66,27 @@ class _Values:
         """Whether a value has an error."""
         self._memo: dict[Node, BoundedNode] = {}
         for item in kernel.body:
-            if not isinstance(item, Value) or not item.dtype.is_float:
+            if not isinstance(item, Value) or not isinstance(item.expr, (Reduce, Node)):
                 raise UnknownError
-            if isinstance(item.expr, Reduce):
+            if not item.dtype.is_float:
+                self._whole(item)
+            elif isinstance(item.expr, Reduce):
                 self._reduce(item, item.expr)
-            elif isinstance(item.expr, Node):
-                self._pair(item, self.of(item.expr))
             else:
-                raise UnknownError
+                self._pair(item, self.of(item.expr))
         for s in kernel.stores:
             got = self.of(unrounded(s))
-            for suffix, expr in (("", got.value), (ERROR, got.error if got.error is not None else _number(0.0))):
+            for suffix, expr in (("", got.value), (ERROR, got.error if got.error is not None else number(0.0))):
                 buffer = replace(s.buffer, name=s.buffer.name + suffix, dtype=float64, alias="")
                 self.stores.append(replace(s, buffer=buffer, expr=expr))
+
+    def _whole(self, v: Value) -> None:
+        """A value of integers or bools that no rounding can change: it stays as it is, but for the floats that it compares."""
+        if isinstance(v.expr, Reduce):
+            self.body.append(replace(v, expr=replace(v.expr, expr=self._plain(v.expr.expr))))
+        else:
+            assert isinstance(v.expr, Node)
+            self.body.append(replace(v, expr=self._plain(v.expr)))
 
     def _pair(self, v: Value, p: BoundedNode) -> None:
         self.body.append(Value(v.name, v.axes, p.value, float64))
@@ -127,16 +125,24 @@ class _Values:
         if len(factors) == 1:
             p = self.of(r.expr)
             return p.value, p.error, v.dtype.eps
-        if len(factors) > 2:
-            raise UnknownError
-        x, y = map(self.of, factors)
+        x, y = self._two([(axes_of(f), self.of(f)) for f in factors], v.dtype)
         parts = []
         if x.error is not None:
-            parts.append(x.error * (absolute(y.value) + _or_zero(y.error)))
+            parts.append(x.error * (absolute(y.value) + or_zero(y.error)))
         if y.error is not None:
             parts.append(absolute(x.value) * y.error)
         eps = max([v.dtype.eps, *(n.dtype.eps for n in walk(v.body) if n.op == "mul" and n.dtype.is_float)])
-        return x.value * y.value, _total(*parts), eps
+        return x.value * y.value, total(*parts), eps
+
+    def _two(self, factors: list[tuple[set[Node], BoundedNode]], of: DType) -> tuple[BoundedNode, BoundedNode]:
+        """Factors multiplied together, the smallest result first, until two are left: as `values` does it."""
+        while len(factors) > 2:
+            pairs = [(i, j) for i in range(len(factors)) for j in range(i)]
+            i, j = min(pairs, key=lambda p: prod(_extent(a) for a in factors[p[0]][0] | factors[p[1]][0]))
+            merged = self._product(factors[i][1], factors[j][1], of)
+            axes = factors[i][0] | factors[j][0]
+            factors = [f for k, f in enumerate(factors) if k not in (i, j)] + [(axes, merged)]
+        return factors[0][1], factors[1][1]
 
     # expressions ----------------------------------------------------------------------------------------------------
     def of(self, root: Node) -> BoundedNode:
@@ -152,115 +158,73 @@ class _Values:
         if n.op == "const":
             import numpy as np
 
-            return BoundedNode(_number(float(np.array(n.arg).astype(n.dtype.np).astype(np.float64))), None)
+            return BoundedNode(number(float(np.array(n.arg).astype(n.dtype.np).astype(np.float64))), None)
         if n.op == "load":
             buffer, indices, mask = load_parts(n)
-            self._plain(*indices, *(() if mask is None else (mask,)))
-            return BoundedNode(load(buffer, indices, mask).cast(float64), None)
+            kept = None if mask is None else self._plain(mask)
+            return BoundedNode(load(buffer, [self._plain(i) for i in indices], kept).cast(float64), None)
         if n.op == "ref":
-            self._plain(*n.src)
-            error = ref(n.arg + ERROR, n.src, float64) if self._known[n.arg] else None
-            return BoundedNode(ref(n.arg, n.src, float64), error)
+            at = tuple(self._plain(i) for i in n.src)
+            error = ref(n.arg + ERROR, at, float64) if self._known[n.arg] else None
+            return BoundedNode(ref(n.arg, at, float64), error)
         if n.op == "cast":
             return self._cast(n)
         if n.op == "where":
-            self._plain(n.src[0])
+            condition = self._plain(n.src[0])
             a, b = self.of(n.src[1]), self.of(n.src[2])
             known = a.error is not None or b.error is not None
-            error = where(n.src[0], _or_zero(a.error), _or_zero(b.error)) if known else None
-            return BoundedNode(where(n.src[0], a.value, b.value), error)
+            error = where(condition, or_zero(a.error), or_zero(b.error)) if known else None
+            return BoundedNode(where(condition, a.value, b.value), error)
         if len(n.src) == 1:
-            return _unary(n.op, self.of(n.src[0]), n.src[0].dtype)
+            return unary(n.op, self.of(n.src[0]), n.src[0].dtype)
         return self._binary(n.op, self.of(n.src[0]), self.of(n.src[1]), n.dtype)
 
-    def _plain(self, *roots: Node) -> None:
-        """Indices and conditions may not depend on what was rounded, or on integers from memory."""
-        if any(m.dtype.is_float or m.op in ("load", "ref") for m in walk(*roots)):
+    def _plain(self, n: Node) -> Node:
+        """An index, an integer or a condition that no rounding can change; the floats that it compares are compared in float64.
+        Raises UnknownError where one could."""
+        if n.dtype.is_float:
             raise UnknownError
+        if n.op in COMPARE and n.src[0].dtype.is_float:
+            a, b = map(self.of, n.src)
+            if a.error is not None or b.error is not None:
+                raise UnknownError
+            return rebuild(n, (a.value, b.value))
+        return rebuild(n, tuple(map(self._plain, n.src))) if n.src else n
 
     def _binary(self, op: str, a: BoundedNode, b: BoundedNode, of: DType) -> BoundedNode:
         x, y, ex, ey = a.value, b.value, a.error, b.error
         if op in ("max", "min"):
             value = maximum(x, y) if op == "max" else minimum(x, y)
-            return BoundedNode(value, None if ex is None and ey is None else maximum(_or_zero(ex), _or_zero(ey)))
+            return BoundedNode(value, None if ex is None and ey is None else maximum(or_zero(ex), or_zero(ey)))
         if op in ("add", "sub"):
-            return _rounded(x + y if op == "add" else x - y, _total(ex, ey), of)
+            return rounded(x + y if op == "add" else x - y, total(ex, ey), of)
         if op == "div":
-            return _quotient(a, b, of)
+            return quotient(a, b, of)
         if op != "mul":
             raise UnknownError
-        parts = [] if ex is None else [ex * (absolute(y) + _or_zero(ey))]
+        return self._product(a, b, of)
+
+    def _product(self, a: BoundedNode, b: BoundedNode, of: DType) -> BoundedNode:
+        x, y, ex, ey = a.value, b.value, a.error, b.error
+        parts = [] if ex is None else [ex * (absolute(y) + or_zero(ey))]
         if ey is not None:
             parts.append(ey * absolute(x))
-        return _rounded(x * y, _total(*parts), of)
+        return rounded(x * y, total(*parts), of)
 
     def _cast(self, n: Node) -> BoundedNode:
         source, to = n.src[0].dtype, n.dtype
         if not source.is_float:
-            raise UnknownError
+            whole = BoundedNode(self._plain(n.src[0]).cast(float64), None)
+            return rounded(whole.value, None, to) if 8 * source.size > MANTISSA[to.size] else whole
         a = self.of(n.src[0])
         if to.eps <= source.eps:
             return a
         if to.size == 2:  # exactly half a unit in the last place, which SLACK must not multiply
-            return _pair(a.value, a.error, to.eps / (2 * SLACK), SMALLEST[to.name] / SLACK)
-        return _rounded(a.value, a.error, to)
-
-
-def _unary(op: str, a: BoundedNode, of: DType) -> BoundedNode:
-    """Functions whose error grows by their slope. Where `error_bound` chooses a formula by the largest error of all, this does so for each
-    element: what is above 1 has the formula for large errors."""
-    x, e = a.value, a.error
-    if op in ("neg", "abs"):
-        return BoundedNode(-x if op == "neg" else absolute(x), e)
-    if op not in ("exp", "tanh", "erf"):
-        raise UnknownError
-    v = {"exp": exp, "tanh": tanh, "erf": erf}[op](x)
-    if e is not None:
-        least = maximum(0.0, absolute(x) - SLACK * e)
-        if op == "exp":
-            e = where(e > 1.0, where(v.eq(0.0), 0.0, v * expm1(e)), (1.0 + e) * e * v)
-        elif op == "tanh":
-            e = where(e < 1.0, e * minimum(1.0, 1.0 - v * v + e), e * (1.0 - tanh(least) * tanh(least)))
-        else:
-            e = where(e < 1.0, e * minimum(1.1284, 1.1284 * exp(-x * x) + e), e * (1.1284 * exp(-(least * least))))
-    return _pair(v, e, FUNCTION_ULP * of.eps, SMALLEST.get(of.name, 0.0))
-
-
-def _quotient(a: BoundedNode, b: BoundedNode, of: DType) -> BoundedNode:
-    v, ey = a.value / b.value, b.error
-    if a.error is None and ey is None:
-        return _rounded(v, None, of)
-    e = _or_zero(a.error) if ey is None else absolute(v) * ey + _or_zero(a.error)
-    return _rounded(v, e * (1.0 / maximum(absolute(b.value) - _or_zero(ey), SMALLEST["float32"])), of)
+            return paired(a.value, a.error, to.eps / (2 * SLACK), SMALLEST[to.name] / SLACK)
+        return rounded(a.value, a.error, to)
 
 
 def _extent(axis: Node) -> int:
     if not isinstance(axis.arg.extent, int):
         raise UnknownError
     return int(axis.arg.extent)
-
-
-def _number(x: float) -> Node:
-    return const(x, float64)
-
-
-def _or_zero(e: Node | None) -> Node:
-    return _number(0.0) if e is None else e
-
-
-def _total(*errors: Node | None) -> Node | None:
-    known = [e for e in errors if e is not None]
-    out = known[0] if known else None
-    for e in known[1:]:
-        assert out is not None
-        out = out + e
-    return out
-
-
-def _pair(value: Node, error: Node | None, eps: float, smallest: float) -> BoundedNode:
-    fresh = absolute(value) * eps + smallest
-    return BoundedNode(value, fresh if error is None else fresh + error)
-
-
-def _rounded(value: Node, error: Node | None, of: DType) -> BoundedNode:
-    return _pair(value, error, of.eps, SMALLEST.get(of.name, 0.0))

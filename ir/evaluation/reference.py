@@ -55,7 +55,7 @@ def evaluate(
     if mode not in ("float64", "twin"):
         raise KernelError(f"unknown evaluation mode {mode!r}; use float64 or twin")
     algebra: Algebra = Twin() if mode == "twin" else Algebra()
-    return {name: _plain(q) for name, q in _run(kernel, inputs, vars or {}, algebra, tile).items()}
+    return {name: _plain(q) for name, q in run(kernel, inputs, vars or {}, algebra, tile).items()}
 
 
 def evaluate_error(
@@ -64,6 +64,7 @@ def evaluate_error(
     vars: Mapping[str, int] | None = None,
     tile: int | Mapping[str, int] | None = None,
     threads: int = 1,
+    overflows: set[str] | None = None,
 ) -> dict[str, tuple[Array, Array]]:
     """(value, scale) of every output: a correct schedule's result r, before it is rounded to the output's type, satisfies
     |r − value| <= SLACK·eps·scale, where eps is `dtype.acc.eps` of the output's type. For integer outputs `scale` is the
@@ -73,13 +74,18 @@ def evaluate_error(
     √K for sums of K terms (Higham and Mary, SIAM J. Sci. Comput. 41, 2019) instead of K.
 
     Up to `threads` threads share the work where outputs can be cut along an outer axis; they have ended when this returns.
+    `overflows` gets the kernel's name where a value on the way is too large for its type: what follows from it is then not
+    what this says (`evaluate_kinds` knows).
     """
     import numpy as np
 
     from .error_bound import Errors, Pair
 
     out: dict[str, tuple[Array, Array]] = {}
-    results = _run(kernel, inputs, vars or {}, Errors(SLACK), tile, threads)
+    algebra = Errors(SLACK)
+    results = run(kernel, inputs, vars or {}, algebra, tile, threads)
+    if algebra.overflowed and overflows is not None:
+        overflows.add(kernel.name)
     for b in kernel.outputs:
         q: Pair = results[b.name]
         e = np.zeros(q.value.shape) if q.error is None else q.error
@@ -90,21 +96,22 @@ def evaluate_error(
 def evaluate_points(kernel: Kernel, inputs: Mapping[str, Array], count: int, seed: int) -> dict[str, tuple[Array, Array, Array]]:
     """What `evaluate_error` gives for some elements of every output, by name: (flat positions, values, scales).
 
-    `count` times, each of the leading axes that all values and stores share is set to a random index; everything that belongs to
-    such a point is evaluated. Raises KernelError for kernels without such axes."""
+    `count` times, each of the leading axes that all values and stores share is set to a random index, and once each to its first
+    and its last; everything that belongs to such a point is evaluated. Raises KernelError for kernels without such axes."""
     import numpy as np
 
     from .dense import Env
     from .error_bound import Errors
 
     symbols = bind(kernel, inputs, {})
-    prefix = _prefix(kernel, Env(Errors(SLACK), _inputs(kernel, inputs, symbols), symbols))
+    prefix = shared_prefix(kernel, Env(Errors(SLACK), checked_inputs(kernel, inputs, symbols), symbols))
     if not prefix:
         raise KernelError(f"kernel {kernel.name} has no axis that all of it shares: evaluate it whole")
     rng = np.random.default_rng(seed)
-    points = [{family: (i := int(rng.integers(n)), i + 1) for family, n in prefix} for _ in range(count)]
+    points: list[dict[str, Span]] = [{f: (i := int(rng.integers(n)), i + 1) for f, n in prefix} for _ in range(count)]
+    points += [{f: (0, 1) for f, _ in prefix}, {f: (n - 1, n) for f, n in prefix}]
     out: dict[str, tuple[Array, Array, Array]] = {}
-    results = _run(kernel, inputs, {}, Errors(SLACK), None, slices=points)
+    results = run(kernel, inputs, {}, Errors(SLACK), None, slices=points)
     for b in kernel.outputs:
         value, error = results[b.name].value.reshape(-1), results[b.name].error.reshape(-1)
         at = np.flatnonzero(~np.isnan(value))
@@ -113,13 +120,18 @@ def evaluate_points(kernel: Kernel, inputs: Mapping[str, Array], count: int, see
 
 
 def evaluate_kinds(
-    kernel: Kernel, inputs: Mapping[str, Array], vars: Mapping[str, int] | None = None, threads: int = 1
+    kernel: Kernel,
+    inputs: Mapping[str, Array],
+    vars: Mapping[str, int] | None = None,
+    threads: int = 1,
+    slices: list[dict[str, Span]] | None = None,
 ) -> dict[str, tuple[Array, Array, Array | None, Array | None]]:
     """(value, scale, loose, unsure) of every output, for inputs with special values: as `evaluate_error`, and masks
     of the elements for which any result is right, and of the zeros that may have either sign (None: none). See
     `ir.kinds`.
 
-    Kernels with folds are evaluated uncut and in tiles: what is not of one kind in both is loose."""
+    Kernels with folds are evaluated uncut and in tiles: what is not of one kind in both is loose. `slices`: only these parts
+    of the outer axes are evaluated (`sampling.sampled_slices`)."""
     import numpy as np
 
     from ..skippable import skippable
@@ -130,7 +142,7 @@ def evaluate_kinds(
     algebra = Kinds(SLACK, any(skippable(f) for f in folds))
     symbols = bind(kernel, inputs, vars or {}) if folds else {}
     tiles = {f.name: max(1, -(-(e if isinstance(e := f.axis.arg.extent, int) else ix.evaluate(e, symbols)) // _TILES)) for f in folds}
-    runs = [_run(kernel, inputs, vars or {}, algebra, t, threads) for t in ((None, tiles) if folds else (None,))]
+    runs = [run(kernel, inputs, vars or {}, algebra, t, threads, slices) for t in ((None, tiles) if folds else (None,))]
     out: dict[str, tuple[Array, Array, Array | None, Array | None]] = {}
     for b in kernel.outputs:
         first, *rest = (r[b.name] for r in runs)
@@ -170,7 +182,8 @@ def bind(kernel: Kernel, inputs: Mapping[str, Array], vars: Mapping[str, int]) -
     return out
 
 
-def _inputs(kernel: Kernel, inputs: Mapping[str, Array], symbols: dict[Node, int]) -> dict[Buffer, Array]:
+def checked_inputs(kernel: Kernel, inputs: Mapping[str, Array], symbols: dict[Node, int]) -> dict[Buffer, Array]:
+    """The arrays by buffer, in the shapes that the kernel declares. Raises KernelError for those that are missing or misshapen."""
     import numpy as np
 
     out: dict[Buffer, Array] = {}
@@ -187,7 +200,7 @@ def _inputs(kernel: Kernel, inputs: Mapping[str, Array], symbols: dict[Node, int
     return out
 
 
-def _run(
+def run(
     kernel: Kernel,
     inputs: Mapping[str, Array],
     vars: Mapping[str, int],
@@ -196,6 +209,7 @@ def _run(
     threads: int = 1,
     slices: list[dict[str, Span]] | None = None,
 ) -> dict[str, Any]:
+    """Every output by name, as a quantity of `algebra`. `tile` as in `evaluate`; `slices`: spans of families, instead of all there is."""
     import numpy as np
 
     from . import stores
@@ -203,12 +217,12 @@ def _run(
     from .values import compute, fold
 
     symbols = bind(kernel, inputs, vars)
-    env = Env(algebra, _inputs(kernel, inputs, symbols), symbols)
+    env = Env(algebra, checked_inputs(kernel, inputs, symbols), symbols)
     outputs: dict[str, stores.Output] = {}
     for s in kernel.stores:
         outputs.setdefault(s.buffer.name, stores.Output(env, s))
 
-    def run(ranges: dict[str, Span]) -> None:
+    def part(ranges: dict[str, Span]) -> None:
         mine = Env(algebra, env.inputs, symbols)
         with np.errstate(all="ignore"):
             for item in kernel.body:
@@ -224,10 +238,10 @@ def _run(
     slices = _slices(kernel, env, threads) if slices is None else slices
     if threads == 1 or len(slices) == 1:
         for ranges in slices:
-            run(ranges)
+            part(ranges)
     else:
         with ThreadPoolExecutor(min(threads, len(slices))) as pool:
-            list(pool.map(run, slices))
+            list(pool.map(part, slices))
     with np.errstate(all="ignore"):
         return {name: out.result(env) for name, out in outputs.items()}
 
@@ -242,7 +256,7 @@ def _slices(kernel: Kernel, env: Env, threads: int) -> list[dict[str, Span]]:
     if parts <= 1:
         return [{}]
     out: list[dict[str, Span]] = [{}]
-    for family, n in _prefix(kernel, env):
+    for family, n in shared_prefix(kernel, env):
         pieces = min(parts, n)
         step = -(-n // max(1, pieces))
         out = [{**r, family: (lo, min(lo + step, n))} for r in out for lo in range(0, n, step)]
@@ -252,7 +266,7 @@ def _slices(kernel: Kernel, env: Env, threads: int) -> list[dict[str, Span]]:
     return out
 
 
-def _prefix(kernel: Kernel, env: Env) -> list[tuple[str, int]]:
+def shared_prefix(kernel: Kernel, env: Env) -> list[tuple[str, int]]:
     """(family, extent) of the leading axes that all values and stores share and hand through unchanged."""
     values = list(kernel.values.values())
     bound = [v.axes for v in values] + [s.axes for s in kernel.stores]

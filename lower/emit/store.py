@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 
-from ...ir.node import Node, axes_of
-from ...opts.nests import Nest
-from ...program.program import Val
+from ...ir import index as ix
+from ...ir.node import Node, axes_of, const
+from ...opts.nests import Nest, scatter_ordered
+from ...program.program import Mem, Val
 from ..expr import NestEval
 from ..lowering import Lowering
 from ..storage import Assignment
+from ..woven import write_all
 from .fills import prepare_fills
 from .loops import through
 
@@ -70,14 +73,39 @@ def _store(low: Lowering, n: Nest, mine: bool = False) -> None:
     at = low.ctx.address(n.store.buffer.name, n.indices)
     mem = low.param(n.store.buffer.name)
     there = [a for a in ev.assignments(ev.regs) if not ev.nowhere(conds, a)]
-    values = [(a, None if n.store.combine and n.kind == "store" else ev.value(n.expr, a)) for a in there]
-    for asg, v in values:
-        if v is None:  # scatter: read, combine, write, in order
-            old = ev.read(mem, at, asg, _guard(ev, conds, asg))
-            old = old if old.dtype is n.expr.dtype else low.b.op("cast", old, dtype=n.expr.dtype)
-            ev.write(mem, at, asg, low.b.op(n.store.combine or "add", old, ev.value(n.expr, asg)), conds)
-        else:
-            ev.write(mem, at, asg, v, conds)
+    if n.kind != "store" or not n.store.combine:
+        write_all(ev, mem, at, [(a, ev.value(n.expr, a)) for a in there], conds)
+        return
+    for asg in there:
+        if ev.lane is not None and ev.lane.axis in scatter_ordered(n.store):
+            _one_by_one(low, n, ev, mem, at, asg, conds)
+            continue
+        # scatter: read, combine, write, in order
+        old = ev.read(mem, at, asg, _guard(ev, conds, asg))
+        old = old if old.dtype is n.expr.dtype else low.b.op("cast", old, dtype=n.expr.dtype)
+        ev.write(mem, at, asg, low.b.op(n.store.combine, old, ev.value(n.expr, asg)), conds)
+
+
+def _one_by_one(low: Lowering, n: Nest, ev: NestEval, mem: Mem, at: Node, asg: Assignment, conds: Sequence[Node]) -> None:
+    """The lanes' points of a scatter, whose writes can meet: what is combined, and where, is computed in all lanes at once; then each
+    is read, combined and written in turn."""
+    assert n.store is not None
+    b, value, guard = low.b, ev.value(n.expr, asg), _guard(ev, conds, asg)
+    if guard is not None and b.truth(guard) is not None:
+        if not b.truth(guard):
+            return
+        guard = None
+    base, c, step, vec = ev.split(at, asg)
+    for i in range(ev.width):
+        place = low.scalar(ix.add(base, const(c + step * i)))
+        if vec is not None:
+            place = b.op("add", place, b.extract(vec, i))
+        there = nullcontext() if guard is None else b.when(b.extract(guard, i))
+        with there:
+            old = b.load(mem, place)
+            old = old if old.dtype is n.expr.dtype else b.op("cast", old, dtype=n.expr.dtype)
+            new = b.op(n.store.combine or "add", old, b.extract(value, i))
+            b.store(mem, place, new if new.dtype is mem.dtype else b.op("cast", new, dtype=mem.dtype))
 
 
 def _guard(ev: NestEval, conds: Sequence[Node], asg: Assignment) -> Val | None:

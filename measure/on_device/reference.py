@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from ...devices.memory import SPECIAL
 from ...ir.body import Store
-from ...ir.dtypes import DType, float32, float64, uint8
+from ...ir.dtypes import OVERFLOW, DType, float32, float64, uint8
 from ...ir.errors import DeviceError, TilewrightError
 from ...ir.evaluation.bounded import ERROR, bounded
-from ...ir.evaluation.certainty import OVERFLOW
 from ...ir.evaluation.reference import SLACK
 from ...ir.functions import absolute, maximum
 from ...ir.kernel import Kernel
@@ -41,7 +40,7 @@ log = logger("measure")
 HEAVY = 2e10
 """Operations from which the host would take longer than the device needs to be told: half a second of a few cores."""
 POINTS = 64
-_CLOSE = 1e-6
+CLOSE = 1e-6
 """How much of an element's error two evaluations in float64 may differ by: they round a billion times finer than float32."""
 WEIGHT, FLAGS = "_weight", "_flags"
 
@@ -88,7 +87,7 @@ class DeviceReference:
         for at, value, weight in zip(*self.points[name], strict=True):
             there = float(element(memory, made[name], float64, int(at)))
             bound = float(element(memory, made[name + WEIGHT], float32, int(at)))
-            if not (abs(there - value) * weight <= _CLOSE and abs(bound - weight) <= _CLOSE * weight):
+            if not (abs(there - value) * weight <= CLOSE and abs(bound - weight) <= CLOSE * weight):
                 raise DeviceError(f"the device's reference of {name} is {there} (weight {bound}) at {at}, the host's {value} ({weight})")
 
 
@@ -106,7 +105,7 @@ def plan(kernel: Kernel, device: Device, inputs: Mapping[str, Array], exact: boo
         return None
     try:
         built = build(made, plain_threads(made, device.target), device)
-        return DeviceReference(built, {b.name: (b.dtype, _shape(b.shape)) for b in kernel.outputs}, _points(kernel, inputs, exact))
+        return DeviceReference(built, {b.name: (b.dtype, _shape(b.shape)) for b in kernel.outputs}, sampled_points(kernel, inputs, exact))
     except TilewrightError as e:
         log.info("the reference is computed on the host: %s", e)
         return None
@@ -126,7 +125,7 @@ def judged(kernel: Kernel, exact: bool) -> Kernel | None:
         kept = value.expr
         if exact:
             weight = const(1.0 / TINY, float64)
-            kept = kept.cast(float32).cast(b.dtype).cast(float64) if b.dtype.size < 4 else kept
+            kept = kept.cast(float32).cast(b.dtype).cast(float64) if b.dtype.size <= 4 else kept
         finite = absolute(value.expr) < const(OVERFLOW[b.dtype.name], float64)
         special = where(finite, const(0.0, float32), const(float(SPECIAL), float32)).cast(uint8)
         for suffix, of, expr in (("", float64, kept), (WEIGHT, float32, weight.cast(float32)), (FLAGS, uint8, special)):
@@ -141,7 +140,7 @@ def _bound(of: DType, value: Node, error: Node) -> Node:
     return known * SLACK + maximum(size * (of.eps / 2), const(HALF_SUBNORMAL[of.name], float64))
 
 
-def _points(kernel: Kernel, inputs: Mapping[str, Array], exact: bool) -> dict[str, tuple[Array, Array, Array]]:
+def sampled_points(kernel: Kernel, inputs: Mapping[str, Array], exact: bool) -> dict[str, tuple[Array, Array, Array]]:
     """What the host makes of some points of each output: (flat positions, values, weights). Raises DeviceError where it cannot be asked for
     points alone."""
     from ...ir.evaluation.reference import evaluate_points

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from ..registry import register
 from .cluster import CLUSTER
+from .factor import FACTOR
 from .fetch import FETCH
+from .fuse import FUSE
 from .group import GROUP
+from .halo import HALO
 from .launch import LAUNCH
 from .local import LOCAL
 from .move import MOVE
 from .nolocal import NOLOCAL
 from .nt import NT
+from .operands import OPERANDS
 from .own import OWN
 from .padto import PADTO
 from .parallel import PARALLEL
 from .persist import PERSIST
+from .phase import PHASE
+from .private import PRIVATE
 from .splitk import SPLITK
 from .stage import STAGE
 from .swizzle import SWIZZLE
@@ -25,7 +31,7 @@ from .upcast import UPCAST
 from .warpspec import WARPSPEC
 
 for option in (
-    *(TILE, MOVE, UPCAST, UNROLL, PARALLEL, LOCAL, GROUP, SPLITK),
-    *(STAGE, TC, SWIZZLE, PERSIST, WARPSPEC, CLUSTER, PADTO, NOLOCAL, LAUNCH, NT, FETCH, OWN),
+    *(TILE, MOVE, UPCAST, UNROLL, PARALLEL, LOCAL, GROUP, FACTOR, OPERANDS, PHASE, HALO, SPLITK, FUSE),
+    *(STAGE, TC, SWIZZLE, PERSIST, WARPSPEC, CLUSTER, PADTO, NOLOCAL, LAUNCH, NT, FETCH, OWN, PRIVATE),
 ):
     register(option)

@@ -177,3 +177,17 @@ def test_the_verifier_takes_them() -> None:
     for opts in value_kernels.LANES.values():
         check_compiled(kernel, parse(opts))
         check_floats(kernel, parse(opts), targets.named("avx2"))
+
+
+@pytest.mark.parametrize("way", ["next", "twice", "place", "both"])
+def test_places_are_computed_in_the_type_of_what_was_read(way: str) -> None:
+    """An index may be arithmetic of int32: of a number from memory, and of an axis that was cast."""
+    kb = KernelBuilder("places")
+    i = kb.axis("n", 24)
+    x, at = kb.input("x", (200,), float32), kb.input("at", (24,), int32, range=(0, 90))
+    place = {"next": at[i] + 1, "twice": at[i] * 2, "place": cast(i, int32) + 1, "both": (at[i] * 2 + cast(i, int32)) >> 1}[way]
+    kb.store("y", float32, (24,), (i,), x[place])
+    kernel = kb.build()
+    for opts in ("[]", '[["UPCAST","n",8]]'):
+        check_compiled(kernel, parse(opts))
+        check_floats(kernel, parse(opts), targets.named("avx2"))

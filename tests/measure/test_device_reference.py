@@ -31,21 +31,20 @@ from tilewright.opts.defaults import plain_threads
 from tilewright.plan import Built, compile, render
 
 KNOWN = [
-    n
-    for n in (
-        "matmul",
-        "matmul_bias_relu",
-        "batched_matmul",
-        "conv2d",
-        "conv2d_dw",
-        "max_pool2d",
-        "sum_rows",
-        "attention_delta",
-        "add",
-        "matmul_bias_gelu",
-        "softmax",
-        "gelu",
-    )
+    "matmul",
+    "matmul_bias_relu",
+    "batched_matmul",
+    "conv2d",
+    "conv2d_dw",
+    "max_pool2d",
+    "sum_rows",
+    "attention_delta",
+    "add",
+    "matmul_bias_gelu",
+    "softmax",
+    "gelu",
+    "embedding",
+    "layernorm",
 ]
 
 
@@ -69,10 +68,10 @@ def test_values_and_errors_are_those_of_the_evaluation(name: str, of: str) -> No
         np.testing.assert_allclose(got[output + ERROR], error, rtol=1e-12, atol=0)
 
 
-@pytest.mark.parametrize("name", ["attention", "argmax", "cumsum", "embedding", "matmul_w8", "layernorm"])
+@pytest.mark.parametrize("name", ["attention", "argmax", "cumsum", "embedding_grad", "matmul_int8"])
 def test_what_has_no_formula_is_left_to_the_host(name: str) -> None:
     workload = kernels.get(name)
-    kernel = kernels.make(name, workload.odd_shape, "bfloat16" if name == "matmul_w8" else "float32")
+    kernel = kernels.make(name, workload.odd_shape, "float32" if "float32" in workload.dtypes else None)
     assert bounded(kernel) is None and judged(kernel, False) is None
 
 
@@ -100,7 +99,7 @@ def test_points_are_parts_of_the_whole() -> None:
     inputs = generate(kernel, {}, 3)
     value, scale = evaluate_error(kernel, inputs)["y"]
     at, some, scales = evaluate_points(kernel, inputs, 20, 1)["y"]
-    assert 10 < len(at) <= 20
+    assert 10 < len(at) <= 22 and at[0] == 0 and at[-1] == value.size - 1
     np.testing.assert_allclose(some, value.reshape(-1)[at], rtol=1e-12)
     np.testing.assert_allclose(scales, scale.reshape(-1)[at], rtol=1e-12)
 
@@ -185,7 +184,7 @@ def test_a_reference_that_is_not_the_hosts_is_refused(light: None) -> None:
 def test_the_runner_measures_by_the_devices_reference(light: None, believed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the device's own is not believed, the worker makes the host's."""
     if not believed:
-        monkeypatch.setattr(device_reference, "_CLOSE", -1.0)
+        monkeypatch.setattr(device_reference, "CLOSE", -1.0)
     kernel, device = small("matmul", "float32"), Judging()
     good = compile(kernel, (), device)
     right, wrong = (BatchTask(g.obj, g.signature) for g in (good, _spoilt(good, device)))

@@ -35,7 +35,15 @@ def histogram(bins: int, points: int, combine: str = "add") -> Kernel:
 @pytest.mark.many
 @pytest.mark.parametrize("rows", [1, 2, 7, 8, 16, 22])
 @pytest.mark.parametrize(
-    "rest", [[], [["UPCAST", "d", 16]], [["PARALLEL", "d"], ["UPCAST", "d", 5]], [["MOVE", "d", {"before": "n"}]]], ids=str
+    "rest",
+    [
+        [],
+        [["UPCAST", "d", 16], ["UPCAST", "n", 4]],
+        [["UPCAST", "d", 16]],
+        [["PARALLEL", "d"], ["UPCAST", "d", 5]],
+        [["MOVE", "d", {"before": "n"}]],
+    ],
+    ids=str,
 )
 def test_results_do_not_depend_on_it(rows: int, rest: list[Any]) -> None:
     kernel = kernels.make("embedding_grad", SHAPE)
@@ -92,7 +100,7 @@ def test_one_comparison_a_point_outside_the_loops_over_its_row() -> None:
         ("embedding_grad", [["OWN", "dtable", 0]], "the amount must be a positive int"),
         ("embedding_grad", [["OWN", "dtable", 8], ["OWN", "dtable", 4]], "the output has owners already"),
         ("embedding_grad", [["OWN", "dtable", 8], ["UPCAST", "n.own", 3]], "make the blocks of OWN larger instead"),
-        ("embedding_grad", [["OWN", "dtable", 8], ["UPCAST", "n", 2]], "writes of dtable can meet along it"),
+        ("embedding_grad", [["OWN", "dtable", 8], ["PARALLEL", "n"]], "dtable.init does not run over it"),
     ],
 )
 def test_what_is_refused(name: str, opts: list[Any], message: str) -> None:

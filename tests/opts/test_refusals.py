@@ -79,7 +79,7 @@ CASES: list[tuple[Callable[[], Kernel], list[Any], str]] = [
     (odd("gram"), [["PARALLEL", "n@i"]], "PARALLEL(n@i): y reads g at n@j, which another item may compute"),
     (odd("scan_columns"), [["PARALLEL", "m"]], "m is scanned in order: it cannot be parallel"),
     (odd("two_sums"), [["PARALLEL", "m"]], "PARALLEL(m): c does not run over it"),
-    (odd("histogram"), [["UPCAST", "n", 4]], "n: writes of y can meet along it, so it stays serial"),
+    (odd("histogram"), [["PARALLEL", "n"]], "y.init does not run over it"),
     (lambda: normalise(named("embedding", v=9, n=1, d=8)()), [["STAGE", "ids", {"at": "d"}]], "ids is one element, which stays in a register"),
     (odd("gathered"), [["UPCAST", "n", 4], ["STAGE", "x", {"at": "n"}]], "is not linear in the loops inside the tile"),
     (named("embedding", v=9, n=8, d=8), [["STAGE", "table", {"at": "n"}]], "the index of table is read from memory"),

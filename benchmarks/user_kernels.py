@@ -1,0 +1,159 @@
+"""Kernels that users might write, tuned from an empty cache, against plain loops in C.
+
+    python benchmarks/user_kernels.py [--target v2|v3|v4|native] [--set worked|held_out] [--only REGEX] [--threads 1]
+        [--budget 12s | --seeds-only] [--rounds 9] [--json]
+
+The kernels lie in `benchmarks/user/`: a function of the public builder, the loops as a good programmer writes them in
+one go (no intrinsics, no blocking, OpenMP on the obvious outer loop), NumPy's answer, and the class. C is compiled by
+`gcc -Ofast -march=LEVEL -fopenmp`, with the sizes as constants, which ours has as well. Everyone's output is compared
+with NumPy within our own error bound.
+
+Each case is a process of its own. C, the seed and the tuned schedule take turns in bursts whose order changes from
+round to round; above one thread every pool sleeps 60 ms before. One thread is timed by the processor time of the
+calling thread, on which all of them run, so that others on the machine disturb less. `ratio` is C over ours, the
+median over rounds of the quotient of the bursts' lower quartiles: above 1 ours is faster. `seed_ratio` is the same for
+the schedule that a user gets without tuning. --json: keep it as results/user_kernels-LEVEL.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import re
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).with_name("user")
+HELD_OUT = ("held_out.py", "held_out_more.py")
+"""The kernels on which nothing is worked."""
+LIMIT_S = 600.0
+"""Seconds after which a case is given up."""
+
+
+def files(which: str) -> list[Path]:
+    """The files of 'worked' kernels, of those 'held_out', or of 'all'."""
+    found = sorted(FOLDER.glob("*.py"))
+    return [f for f in found if which == "all" or (f.name in HELD_OUT) == (which == "held_out")]
+
+
+def cases(which: str, only: str = "") -> list[tuple[Path, str, str]]:
+    """(file, name, class) of every kernel of a set whose name or class has `only` (a regular expression) in it."""
+    from user_case import load
+
+    found = [(f, name, kind) for f in files(which) for name, (kind, _) in load(f)["CASES"].items()]
+    return [c for c in found if re.search(only, f"{c[1]} {c[2]}")]
+
+
+def run(case: tuple[Path, str, str], args: argparse.Namespace) -> dict[str, Any]:
+    """The row of one case, from a process of its own; with "error" where that failed."""
+    import rivals
+
+    file, name, kind = case
+    job = {"file": str(file), "name": name, "threads": args.threads, "march": march(args.target), "rounds": args.rounds}
+    job |= {"budget": "" if args.seeds_only else args.budget, "burst": args.burst}
+    which = "held_out" if file.name in HELD_OUT else "worked"
+    row = {"kernel": name, "class": kind, "set": which, "threads": args.threads}
+    env = rivals.environment(args.threads) | {"OMP_PROC_BIND": "false"}
+    command = [sys.executable, str(Path(__file__).with_name("user_case.py")), json.dumps(job)]
+    try:
+        done = subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True, timeout=LIMIT_S)
+    except subprocess.TimeoutExpired:
+        return row | {"error": f"took more than {LIMIT_S:.0f} s"}
+    if done.returncode or not done.stdout.strip():
+        return row | {"error": f"the process ended with {done.returncode}"}
+    return row | dict(json.loads(done.stdout.strip().splitlines()[-1]))
+
+
+def march(target: str) -> str:
+    """What gcc calls the level."""
+    return target if target == "native" else f"x86-64-{target}"
+
+
+def mean(values: Iterable[float]) -> float:
+    """Geometric."""
+    return math.exp(statistics.fmean(math.log(v) for v in values))
+
+
+def summary(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One line a class, then one for all: geometric means of the ratios, and the worst. What failed is only counted."""
+    lines = []
+    for kind in (*dict.fromkeys(r["class"] for r in rows), "all"):
+        mine = [r for r in rows if kind in (r["class"], "all")]
+        line: dict[str, Any] = {"summary": kind, "cases": len(mine), "failed": sum("ratio" not in r for r in mine)}
+        for key in ("ratio", "seed_ratio"):
+            known = [(r[key], r["kernel"]) for r in mine if key in r]
+            if known:
+                line |= {key: round(mean(v for v, _ in known), 3), f"worst_{key}": list(min(known))}
+        lines.append(line)
+    return lines
+
+
+def table(rows: list[dict[str, Any]], lines: list[dict[str, Any]]) -> None:
+    """Everything at a glance, on stderr."""
+    from rich.console import Console
+    from rich.table import Table
+
+    out = Console(stderr=True, width=150)
+    t = Table(title="C / ours: above 1 ours is faster")
+    for head in ("kernel", "class", "C ms", "ours ms", "C / ours", "C / seed", "measured", "valid", "what is wrong"):
+        t.add_column(head, justify="left" if head in ("kernel", "class", "what is wrong") else "right")
+    for r in rows:
+        ms, ratios = r.get("ms", {}), [f"{r[k]:.2f}" if k in r else "" for k in ("ratio", "seed_ratio")]
+        times = [f"{ms[k]:.2f}" if k in ms else "" for k in ("c", "ours")]
+        counts = r.get("counts", {})
+        told = [str(sum(counts.values())), str(counts.get("ok", 0))] if counts else ["", ""]
+        t.add_row(r["kernel"], r["class"], *times, *ratios, *told, r.get("error", "")[:200])
+    out.print(t)
+    t = Table(title="geometric means")
+    for head in ("class", "cases", "failed", "C / ours", "C / seed"):
+        t.add_column(head, justify="left" if head == "class" else "right")
+    for line in lines:
+        told = [str(line.get(k, "")) for k in ("cases", "failed", "ratio", "seed_ratio")]
+        t.add_row(line["summary"], *told)
+    out.print(t)
+
+
+def main() -> None:
+    """One JSON line a case on stdout, then one a class; the tables on stderr."""
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--target", choices=("v2", "v3", "v4", "native"), default="native")
+    p.add_argument("--set", choices=("worked", "held_out", "all"), default="worked")
+    p.add_argument("--only", default="", metavar="REGEX", help="kernels whose name or class has it")
+    p.add_argument("--threads", type=int, default=1)
+    p.add_argument("--budget", default="12s")
+    p.add_argument("--seeds-only", action="store_true")
+    p.add_argument("--rounds", type=int, default=9)
+    p.add_argument("--burst", type=float, default=0.1, help="seconds of a burst")
+    p.add_argument("--json", action="store_true", help="keep the rows under results/")
+    args = p.parse_args()
+    os.environ.pop("TILEWRIGHT_TARGET", None)
+    if args.target != "native":
+        os.environ["TILEWRIGHT_TARGET"] = args.target
+    chosen = cases(args.set, args.only)
+    if not chosen:
+        known = ", ".join(name for _, name, _ in cases(args.set))
+        raise SystemExit(f"no kernel has {args.only} in its name or class: {known}")
+    rows = []
+    for case in chosen:
+        rows.append(run(case, args))
+        print(json.dumps(rows[-1]), flush=True)
+    lines = summary(rows)
+    for line in lines:
+        print(json.dumps(line), flush=True)
+    table(rows, lines)
+    if args.json:
+        import record
+        from tilewright.targets import lowered
+
+        name = "user_kernels" if lowered() else f"user_kernels-{args.target}"
+        record.keep(name, f"python benchmarks/user_kernels.py {' '.join(sys.argv[1:])}", rows + lines)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""Parts of a large kernel's outer axes, for references that would take too long on its whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ..body import Store
+from ..dtypes import float32
+from ..kernel import Kernel
+from ..node import const, walk
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from .dense import Span
+
+    Array = np.ndarray[Any, Any]
+
+RUN = 16
+"""Consecutive places of a slice: twice the period of `measure.special_inputs`."""
+_LEAST = 3
+"""Slices at least: the first, the last, and one between."""
+
+
+def sampled_slices(
+    kernel: Kernel, inputs: Mapping[str, Array], vars: Mapping[str, int], share: float, seed: int
+) -> list[dict[str, Span]] | None:
+    """Spans of the longest outer axis that all of `kernel` shares, about `share` of it: the first and the last `RUN` places, and others
+    at random (by `seed`). None where such parts do not make whole results (no shared axis, stores that combine or whose place
+    a value decides), or would be most of it anyway."""
+    import numpy as np
+
+    from .algebra import Algebra
+    from .dense import Env
+    from .reference import bind, checked_inputs, shared_prefix
+
+    if any(s.combine is not None or _by_values(s) for s in kernel.stores):
+        return None
+    symbols = bind(kernel, inputs, vars)
+    prefix = shared_prefix(kernel, Env(Algebra(), checked_inputs(kernel, inputs, symbols), symbols))
+    if not prefix:
+        return None
+    family, n = max(prefix, key=lambda p: p[1])
+    blocks = -(-n // RUN)
+    count = max(_LEAST, int(share * blocks))
+    if 2 * count > blocks:
+        return None
+    between = np.random.default_rng(seed).choice(np.arange(1, blocks - 1), count - 2, replace=False)
+    return [{family: (int(b) * RUN, min(n, (int(b) + 1) * RUN))} for b in (0, *sorted(between), blocks - 1)]
+
+
+def reached(kernel: Kernel, inputs: Mapping[str, Array], vars: Mapping[str, int], slices: list[dict[str, Span]]) -> dict[str, Array]:
+    """Flat masks, by output, of the elements that belong to slices of `sampled_slices`."""
+    import numpy as np
+
+    from .algebra import Algebra
+    from .reference import run
+
+    stores = tuple(replace(s, expr=const(1.0, float32), buffer=replace(s.buffer, dtype=float32, alias="")) for s in kernel.stores)
+    marked = Kernel(kernel.name, (), stores, (*kernel.inputs, *dict.fromkeys(s.buffer for s in stores)))
+    found = run(marked, inputs, vars, Algebra(), None, slices=slices)
+    return {name: ~np.isnan(np.asarray(q)).reshape(-1) for name, q in found.items()}
+
+
+def _by_values(s: Store) -> bool:
+    roots = [*s.indices, *([] if s.mask is None else [s.mask])]
+    return any(n.op == "ref" for n in walk(*roots))

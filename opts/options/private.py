@@ -1,0 +1,296 @@
+"""PRIVATE: a scatter into copies of its output, which are combined in a second phase.
+
+Writes of a scatter can meet, so the axis they come along stays serial, and a write waits for the one before it where
+both go to one place. With private copies of the output, chunks of that axis are work items, each with copies of its
+own; and within a chunk, points that follow each other write to several copies in turn, so that equal indices need not
+wait for each other (Nugteren et al. 2011, "High performance predictable histogramming on GPUs", do the same in shared
+memory). The second kernel combines the copies in order, so the result is deterministic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from math import prod
+from typing import overload
+
+from ...ir import index as ix
+from ...ir.body import Reduce, Store, Value
+from ...ir.buffer import Buffer, load, load_parts
+from ...ir.dtypes import DType
+from ...ir.errors import OptError
+from ...ir.kernel import Kernel
+from ...ir.node import Node, axes_of, const, walk
+from ...ir.node import axis as make_axis
+from ...ir.operators import cast, substitute
+from ..defaults import fit, legal_prefix, points, rows
+from ..kernel_parts import loaded
+from ..memory_limits import check_work
+from ..neighbourhood import Neighbourhood
+from ..nests import Nest, flat, plain, scatter_ordered
+from ..opt import Opt, Opts, opt
+from ..registry import OPTIONS, Doc, Golden, Option
+from ..rewriting import Rewriting
+from ..schedule import Scheduled
+from ..structure import extent
+
+COPIES = (2, 4, 8)
+CHUNKS = (2, 4, 8, 16)
+LEAST = 1024
+"""Points of a chunk that is worth a work item."""
+MOST = 1 << 22
+"""Bytes of all copies together that are worth a try."""
+_LINE, _PAGE, _TRIES = 64, 4096, 64
+
+
+def privatisable(kernel: Kernel, name: str) -> tuple[Store, Nest] | None:
+    """The scatter into the output `name`, and its nest, if nothing but pointwise values and inputs decides it; else None."""
+    if sum(s.buffer.name == name for s in kernel.stores) != 1:
+        return None
+    nest = next((n for n in flat(plain(kernel)) if n.kind == "store" and n.name == name), None)
+    if nest is None or nest.store is None or nest.store.combine is None or nest.store.own is not None:
+        return None
+    if any(n.op == "ref" for n in nest.nodes) or not scatter_ordered(nest.store):
+        return None
+    if not nest.store.buffer.shape or not all(isinstance(d, int) and d > 0 for d in nest.store.buffer.shape):
+        return None
+    return nest.store, nest
+
+
+def alike(kernel: Kernel) -> list[tuple[str, ...]]:
+    """The outputs that may have private copies, those over the same points together."""
+    found: dict[tuple[Node, ...], list[str]] = {}
+    for b in kernel.outputs:
+        known = privatisable(kernel, b.name)
+        if known is not None:
+            found.setdefault(serial_axes(known[0]), []).append(b.name)
+    return [tuple(names) for names in found.values()]
+
+
+def serial_axes(store: Store) -> tuple[Node, ...]:
+    """The axes of a scatter along which its writes can meet, in the order they run."""
+    ordered = scatter_ordered(store)
+    return tuple(a for a in store.axes if a in ordered)
+
+
+@lru_cache(maxsize=64)
+def privatised(kernel: Kernel, mine: Opts) -> tuple[Kernel, Kernel]:
+    """(the scatters into copies, the rest of `kernel`, which combines them), for one output or several. OptError where that cannot be
+    done."""
+    stores: list[Store] = []
+    rest, serial = kernel, None
+    for o in mine:
+        found = privatisable(kernel, o.on)
+        if found is None:
+            raise OptError(
+                f"{o}: PRIVATE takes an output that is scattered into with a combine, from inputs alone, and whose sizes are known"
+            )
+        store, nest = found
+        chunks, copies = int(o.fields["chunks"]), int(o.fields["copies"])
+        if min(chunks, copies) < 1 or chunks * copies < 2:
+            raise OptError(f"{o}: give it at least 2 chunks or copies")
+        if o is not mine[0] and (o.arg != mine[0].arg or serial_axes(store) != serial or any(x.on == o.on for x in mine if x is not o)):
+            raise OptError(
+                f"{o}: copies of several outputs are made in one loop over the same points; write it as {mine[0]}, for each once"
+            )
+        serial = serial_axes(store)
+        stores.append(_scattered(o, store, nest, chunks, copies))
+        rest = _combined(rest, store, stores[-1].buffer)
+    first = Kernel(f"{kernel.name}_copies", (), tuple(stores), (*loaded(kernel.inputs, (), stores), *(s.buffer for s in stores)))
+    return first, rest
+
+
+def _scattered(o: Opt, store: Store, nest: Nest, chunks: int, copies: int) -> Store:
+    """The scatter into copies, a buffer (chunks, copies, *shape) without a 1 in front."""
+    serial = serial_axes(store)
+    long, last = serial[0], serial[-1]
+    table: dict[Node, Node] = {}
+    inside: list[Node] = []
+    lead: list[Node] = []
+    axes = [*store.axes]
+    if chunks > 1:
+        size = long.arg.extent
+        if not isinstance(size, int) or chunks > size:
+            raise OptError(f"{o}: {long.arg.name} has {size} points; take at most as many chunks" if isinstance(size, int)
+                           else f"{o}: {long.arg.name} has a symbolic extent; take copies alone")  # fmt: skip
+        length = -(-size // chunks)
+        length = -(-length // copies) * copies if long is last else length
+        if length >= size:
+            raise OptError(f"{o}: {size} points are too few for that; take fewer chunks or copies")
+        part = make_axis(f"{long.arg.name}.s", -(-size // length), f"{long.arg.name}.s")
+        inner = make_axis(long.arg.name, length, long.arg.name)
+        at = ix.add(ix.mul(part, const(length)), inner)
+        table[long] = at
+        inside.append(ix.compare("lt", at, const(size)))
+        lead.append(part)
+        axes = [part, *(inner if a is long else a for a in axes)]
+        last = inner if last is long else last
+    if copies > 1:
+        lead.append(ix.mod(last, copies))
+    count = (*((lead[0].arg.extent,) if chunks > 1 else ()), *((copies,) if copies > 1 else ()))
+    dtype = _kept(store)
+    shape = _padded(store, dtype)
+    check_work(o, prod((*count, *shape)) * dtype.size)
+    work = Buffer(f"{o.on}.copies", dtype, (*count, *shape), "out")
+    masks = [c for c in inside if c.op != "const"]
+    expr, mask = _placed(nest.expr, table, masks), _placed(nest.mask, table, masks)
+    indices = tuple(_placed(i, table, masks) for i in nest.indices)
+    for c in masks:
+        mask = c if mask is None else mask & c
+    return Store(work, (*lead, *indices), cast(_unrounded(expr, dtype), dtype), tuple(axes), store.combine, mask)
+
+
+@overload
+def _placed(e: Node, table: Mapping[Node, Node], masks: Sequence[Node]) -> Node: ...
+@overload
+def _placed(e: None, table: Mapping[Node, Node], masks: Sequence[Node]) -> None: ...
+def _placed(e: Node | None, table: Mapping[Node, Node], masks: Sequence[Node]) -> Node | None:
+    """An expression with the chunks' indices put in; what it loads past the last point touches no memory."""
+    if e is None:
+        return None
+    guarded = {}
+    for n in walk(e) if masks else ():
+        if n.op == "load" and axes_of(n) & table.keys():
+            buffer, indices, mask = load_parts(n)
+            guarded[n] = load(buffer, indices, masks[0] if mask is None else mask & masks[0])
+    return substitute(substitute(e, guarded), dict(table))
+
+
+def _kept(store: Store) -> DType:
+    """The type of the copies: that of the output; where it rounds, the type that is computed with."""
+    dtype = store.buffer.dtype
+    return dtype.compute if dtype.is_float else dtype
+
+
+def _unrounded(expr: Node, dtype: DType) -> Node:
+    return expr.src[0] if expr.op == "cast" and expr.dtype.is_float and expr.src[0].dtype is dtype else expr
+
+
+def _padded(store: Store, dtype: DType) -> tuple[int, ...]:
+    """The shape of one copy: that of the output, with a few more rows where copies would share a line, or lie a multiple of a page
+    apart, so that a read would seem to wait for the write before it."""
+    shape = [ix.upper(d) for d in store.buffer.shape]
+    by = next((d for d, i in enumerate(store.indices) if i.op != "axis"), None)
+    if by is None:
+        return tuple(shape)
+    row = prod(shape) // shape[by] * dtype.size
+    more = next((n for n in range(_TRIES) if (shape[by] + n) * row % _LINE == 0 and (shape[by] + n) * row % _PAGE), 0)
+    shape[by] += more
+    return tuple(shape)
+
+
+def _combined(kernel: Kernel, store: Store, work: Buffer) -> Kernel:
+    """The kernel with the scatter's output read from its copies, which are combined in order."""
+    name, size = store.buffer.name, len(store.buffer.shape)
+    count = work.shape[: len(work.shape) - size]
+    over = tuple(make_axis(f"{name}.copy{d}", n, f"{name}.copy{d}") for d, n in enumerate(count))
+    axes = tuple(make_axis(f"{name}.{d}", n, f"{name}.{d}") for d, n in enumerate(store.buffer.shape))
+    assert store.combine is not None
+    dtype, work = work.dtype.compute, replace(work, role="in")
+    total = Value(f"{name}.sum", axes, Reduce(store.combine, over, cast(load(work, (*over, *axes)), dtype), dtype), dtype)
+    again = Store(store.buffer, axes, cast(total[axes], store.buffer.dtype), axes)
+    body = (*kernel.body, total)
+    stores = tuple(again if s is store else s for s in kernel.stores)
+    return Kernel(kernel.name, body, stores, (*loaded(kernel.inputs, body, stores), work, *kernel.outputs))
+
+
+def rewrite(r: Rewriting) -> Scheduled:
+    """Two schedules: the options are for the scatter, but for those that belong to the outputs; the second has a fixed one."""
+    o = r.mine[0]
+    kept = next((x for x in r.opts if OPTIONS[x.op].outlives_call(x)), None)
+    if kept is not None:
+        raise OptError(f"{kept}: the copies of {o} are made anew by each call; use one of them")
+    first, second = privatised(r.kernel, r.mine)
+    store = first.stores[0]
+    names = {b.name for b in r.kernel.outputs}
+    late = tuple(x for x in r.others if OPTIONS[x.op].phase == "last" or (OPTIONS[x.op].phase == "outputs" and x.on in names))
+    early = tuple(x for x in r.others if x not in late)
+    mine = (*_grid(store, o), *_copies(store, o, early), *(x for s in first.stores for x in _cleared(r, s, early)))
+    a = r.apply(first, (*mine, *early), r.target)
+    b = r.apply(second, (*_second(r, second), *late), r.target)
+    reorders = any(s.combine in ("add", "mul") and s.buffer.dtype.is_float for s in first.stores)
+    return r.schedule((a, b), a.effects | ({"REASSOC"} if reorders else frozenset()))
+
+
+def _grid(store: Store, o: Opt) -> Opts:
+    return (opt("PARALLEL", str(store.axes[0].arg.name)),) if int(o.fields["chunks"]) > 1 else ()
+
+
+def _copies(store: Store, o: Opt, given: Opts) -> Opts:
+    """One point for each copy at a time, unless the options say how many."""
+    serial, copies = serial_axes(store), int(o.fields["copies"])
+    if not serial:  # a copy for each point
+        return ()
+    last = serial[-1].arg
+    if copies == 1 or any(x.op == "UPCAST" and x.on in (last.name, last.family) for x in given):
+        return ()
+    return (opt("UPCAST", str(last.name), copies),)
+
+
+def _cleared(r: Rewriting, store: Store, given: Opts) -> Opts:
+    """Whole vectors of a copy cleared at once, where its rows are not those of the scatter."""
+    d = len(store.indices) - 1
+    size, lanes = ix.upper(store.buffer.shape[d]), r.target.lanes(store.buffer.dtype.compute)
+    width = fit(size, 4 * lanes) if r.target.kind == "cpu" else 1
+    name = f"{store.buffer.name}.{d}"
+    if store.indices[d].op == "axis" or width < 2 or any(x.on == name for x in given):
+        return ()
+    return (opt("UPCAST", name, width),)
+
+
+def _second(r: Rewriting, kernel: Kernel) -> Opts:
+    """The fixed schedule of the phase that combines the copies: lanes along what is consecutive, rows in parallel."""
+
+    def legal(o: Opts) -> Scheduled:
+        return r.apply(kernel, o, r.target)
+
+    if r.target.kind == "gpu":
+        return legal_prefix(points(kernel, 128, 1), legal) or ()
+    return legal_prefix(rows(kernel, r.target, 2, 2 * max(1, r.target.lanes(kernel.outputs[0].dtype.compute)), False), legal) or ()
+
+
+def propose(near: Neighbourhood) -> Iterator[Opts]:
+    """Chunks and copies of each output that is scattered into."""
+    if "PRIVATE" in near.ops or "OWN" in near.ops:
+        return
+    for names in alike(near.kernel):
+        found = privatisable(near.kernel, names[0])
+        assert found is not None
+        yield from (tuple(opt("PRIVATE", n, **f) for n in names) for f in _worth(found[0], (1, *CHUNKS), (1, *COPIES)))
+
+
+def _worth(store: Store, chunks: Sequence[int], copies: Sequence[int]) -> Iterator[dict[str, int]]:
+    """The numbers of chunks and copies that leave enough points to a chunk, and need not too much memory."""
+    points_ = extent(serial_axes(store)[0])
+    size = prod(ix.upper(d) for d in store.buffer.shape) * _kept(store).size
+    for c in chunks:
+        for n in copies:
+            if c * n > 1 and c * n * size <= MOST and c * LEAST <= points_:
+                yield {"chunks": c, "copies": n}
+
+
+PRIVATE = Option(
+    name="PRIVATE",
+    letter="V",
+    on="tensor",
+    arg={"chunks": int, "copies": int},
+    defaults={"chunks": 1, "copies": 1},
+    short=lambda on, f: f"{on}{f['chunks']}x{f['copies']}",
+    choices={"chunks": (1, *CHUNKS), "copies": (1, *COPIES)},
+    kind="grid",
+    legend="copies of a scatter's output",
+    docs=(
+        Doc(
+            "PRIVATE(output, chunks=n, copies=c)",
+            "Scatter into private copies of the output, which a second phase combines in order (`REASSOC` for sums of floats) "
+            "([below](#scatters-into-copies)).",
+        ),
+    ),
+    golden={
+        "private": Golden(
+            "embedding_grad", {"v": 6, "n": 64, "d": 16}, [["PRIVATE", "dtable", {"chunks": 2, "copies": 2}], ["UPCAST", "d", 16]]
+        )
+    },
+    rewrite=rewrite,
+    propose=propose,
+)

@@ -1,0 +1,99 @@
+"""References that compiled code makes, and special inputs that are compared in parts."""
+
+import os
+import signal
+
+import numpy as np
+import pytest
+from tilewright.ir import Kernel, KernelBuilder, cast, float32, int8, sqrt, where
+from tilewright.measure import compiled_reference, process, special_inputs, verify
+from tilewright.measure.compiled_reference import compiled_expectations
+from tilewright.measure.inputs import generate
+from tilewright.measure.verify import expectations, special_expectations
+
+pytestmark = pytest.mark.slow
+
+
+def forces(n: int = 70) -> Kernel:
+    """Three sums that share an inverse distance; conditions on inputs; a value decoded from integers."""
+    kb = KernelBuilder("forces")
+    i, j = kb.axis("i", n), kb.axis("j", n)
+    p, w, s = kb.input("p", (n, 3), float32), kb.input("w", (n,), int8), kb.input("s", (n // 10,), float32)
+    d = [p[j, c] - p[i, c] for c in range(3)]
+    near = d[0] * d[0] + d[1] * d[1] + d[2] * d[2] + 0.01
+    mass = where(p[j, 0] > 0.0, cast(w[j], float32) * s[j // 10], 1.0)
+    for c in range(3):
+        total = kb.sum(f"t{c}", (i,), j, d[c] * mass / (near * sqrt(near)))
+        kb.store(f"f{c}", float32, (n,), (i,), total[i])
+    return kb.build()
+
+
+@pytest.fixture
+def light(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled_reference, "HEAVY", 0)
+    monkeypatch.setattr(verify, "SPECIAL_WORK", 0)
+    monkeypatch.setattr(verify, "SAMPLED_WORK", 1)
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_compiled_code_gives_what_numpy_gives(light: None, whole: bool) -> None:
+    kernel = forces()
+    inputs = generate(kernel, {}, 3, whole)
+    got = compiled_expectations(kernel, inputs, False)
+    assert got is not None
+    for name, want in expectations(kernel, inputs, {}).items():
+        e = got[name]
+        assert (e.dtype, e.shape, e.free, e.plain) == (want.dtype, want.shape, None, want.plain)
+        assert want.weight is not None and e.weight is not None
+        assert float((np.abs(e.value - want.value) * want.weight).max()) < 1e-6
+        np.testing.assert_allclose(e.weight, want.weight, rtol=1e-6)
+
+
+@pytest.mark.parametrize("fault", ["wrong", "killed"])
+def test_code_that_is_wrong_or_dies_makes_no_reference(light: None, fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = forces()
+    inputs = generate(kernel, {}, 3)
+    if fault == "wrong":
+        once = compiled_reference._computed
+
+        def spoilt(made: Kernel, given: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+            arrays = once(made, given)
+            arrays["f1"][-1] *= 1.0 + 1e-3  # one element, at an end
+            return arrays
+
+        monkeypatch.setattr(compiled_reference, "_computed", spoilt)
+    else:
+        monkeypatch.setattr(process, "die_with_parent", lambda parent: os.kill(os.getpid(), signal.SIGKILL))
+    assert compiled_expectations(kernel, inputs, False) is None
+
+
+def test_light_kernels_and_those_without_a_formula_are_left_to_numpy(light: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    kb = KernelBuilder("counts")
+    i = kb.axis("i", 64)
+    x = kb.input("x", (64,), int8, range=(0, 3))
+    kb.store("h", float32, (4,), (i,), cast(x[i], float32), indices=(x[i],), combine="add")
+    counts = kb.build()
+    assert compiled_expectations(counts, generate(counts, {}, 3), False) is None
+    monkeypatch.setattr(compiled_reference, "HEAVY", 1 << 26)
+    kernel = forces()
+    assert compiled_expectations(kernel, generate(kernel, {}, 3), False) is None
+
+
+def test_special_inputs_of_heavy_kernels_are_compared_in_parts(light: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    kb = KernelBuilder("lengths")
+    i, j = kb.axis("i", 300), kb.axis("j", 9)
+    x = kb.input("x", (300, 9), float32)
+    kb.store("y", float32, (300, 9), (i, j), sqrt(x[i, j] * x[i, j] + 1.0))
+    kernel = kb.build()
+    inputs = special_inputs.generate(kernel, {}, 1)
+    parts = special_expectations(kernel, inputs, {}, 1)["y"]
+    monkeypatch.setattr(verify, "SPECIAL_WORK", 1 << 40)
+    whole = special_expectations(kernel, inputs, {}, 1)["y"]
+    assert parts.free is not None and whole.weight is not None and parts.weight is not None
+    looked = ~parts.free.reshape(300, 9)[:, 8]
+    assert looked[:16].all() and looked[-12:].all() and 30 < looked.sum() <= 48
+    assert whole.looked == 1.0 and parts.looked == pytest.approx(looked.mean(), abs=0.01)
+    assert parts.strict == pytest.approx(whole.strict, abs=0.1)
+    seen = ~parts.free
+    np.testing.assert_array_equal(parts.value[seen], whole.value[seen])
+    np.testing.assert_allclose(parts.weight[seen], whole.weight[seen], rtol=1e-6)
