@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from . import arguments as given
 from . import node as N
-from .body import COMBINES, Fold, Monoid, Reduce, Scan, Store, Value
+from .associative import check_associative
+from .body import COMBINES, Fold, Monoid, Reduce, Scan, Store, Value, values_of
 from .buffer import Buffer, Extent
 from .check import check_reads
 from .dtypes import DType, bool_
@@ -14,6 +15,7 @@ from .errors import KernelError
 from .kernel import Kernel
 from .node import Expr, Node
 from .operators import cast
+from .tuple_scan import COMBINE, TupleScan, sides
 from .written_once import check_written_once
 
 
@@ -86,6 +88,48 @@ class KernelBuilder:
         expr = given.expression(f"scan {name}", expr)
         acc = expr.dtype.acc if dtype is None else given.element_type(f"scan {name}", dtype)
         return self._add(Value(given.name("a scan", name), bound, Scan(combine, axis, cast(expr, acc), acc), acc))
+
+    def associative_scan(
+        self,
+        names: Sequence[str],
+        axes: Sequence[Node],
+        along: Node,
+        elements: Sequence[Node],
+        identity: Sequence[float | int | bool],
+        merge: Callable[[tuple[Node, ...], tuple[Node, ...]], Sequence[Node]],
+    ) -> tuple[Value, ...]:
+        """Inclusive prefixes, along one of `axes`, of tuples that an associative rule combines: a value for each component.
+
+        `elements` is the tuple at each point, `identity` the one before the first, and `merge(before, after)` the rule, over the
+        components of two neighbouring parts. A linear recurrence h[t] = a[t]·h[t−1] + b[t]:
+
+            _, h = kb.associative_scan(("p", "h"), (i, t), t, (a[i, t], b[i, t]), (1.0, 0.0),
+                                       lambda x, y: (x[0] * y[0], x[1] * y[0] + y[1]))
+
+        Raises KernelError where the rule is not associative on some numbers, or the identity changes what follows it."""
+        what = f"scan {', '.join(names)}"
+        bound, axis = given.axes(what, axes), given.axes(f"the axis of {what}", along)[0]
+        values = [given.expression(what, e) for e in elements]
+        if not len(names) == len(values) == len(identity):
+            raise KernelError(f"{what}: {len(names)} names, {len(values)} elements, {len(identity)} identities; give as many of each")
+        values = [cast(e, e.dtype.acc) for e in values]
+        before, after = sides(e.dtype for e in values)
+        rule = [given.expression(f"the rule of {what}", m) for m in merge(before, after)]
+        if len(rule) != len(values):
+            raise KernelError(f"{what}: the rule gives {len(rule)} components of {len(values)}")
+        alien = next((n for n in N.walk(*rule) if n.op in ("load", "ref", "axis", "sym")), None)
+        if alien is not None:
+            raise KernelError(f"{what}: the rule uses {alien!r}; it may use the components of both sides and numbers only")
+        types = [e.dtype for e in values]
+        parts = tuple(cast(m, t) for m, t in zip(rule, types, strict=True))
+        start = tuple(N.const(x, t) for x, t in zip(identity, types, strict=True))
+        scans = [TupleScan(tuple(values), start, parts, k) for k in range(len(values))]
+        check_associative(what, scans[0])
+        found = [
+            Value(given.name("a scan", n), bound, Scan(COMBINE, axis, s.node, t), t) for n, s, t in zip(names, scans, types, strict=True)
+        ]
+        self._body += found
+        return tuple(found)
 
     def fold(
         self,
@@ -164,7 +208,12 @@ class KernelBuilder:
         """The finished kernel; raises KernelError where it is malformed, where an index leaves its dimension, and where an
         element is written twice, with the points."""
         ordered = sorted(self._buffers, key=lambda b: b.role == "out")
-        made = Kernel(self.name, tuple(self._body), tuple(self._stores), tuple(ordered))
+        roots = [v.body for item in self._body for v in values_of(item)]
+        roots += [e for s in self._stores for e in (s.expr, *s.indices, *(() if s.mask is None else (s.mask,)))]
+        used = {n.arg for n in N.walk(*roots) if n.op == "ref"}
+        # a component of a tuple scan that nobody reads is no value of its own
+        body = tuple(v for v in self._body if isinstance(v, Fold) or v.name in used or v.body.op != "tuple")
+        made = Kernel(self.name, body, tuple(self._stores), tuple(ordered))
         unused = [a for a in self._axes if a not in made.axes]
         if unused:
             raise KernelError(f"kernel {self.name}: nothing goes through axis {unused[0]!r}; use it in a value or a store, or leave it out")

@@ -24,6 +24,7 @@ from .node import axis as make_axis
 from .op_names import FUNCTIONS
 from .operators import substitute
 from .skippable import skippable, threshold
+from .tuple_scan import tuple_scan
 
 FLOP = frozenset({"add", "sub", "mul", "div", "max", "min", "neg", "abs", "sqrt", "floor", "round", "trunc"})
 """Operators of one flop; comparisons, selections, conversions and index arithmetic are free."""
@@ -84,7 +85,13 @@ def cost(kernel: Kernel, vars: Mapping[str, int] | None = None) -> Cost:
     def body(axes: tuple[Node, ...], root: Node, fold: Fold | None = None, mask: Node | None = None) -> None:
         nonlocal elementary, poly
         alike = {} if fold is not None else stand_ins(axes)
-        for n in walk(root):
+        roots: tuple[Node, ...] = (root,)
+        rule: set[Node] = set()
+        if root.op == "tuple":  # its rule runs at every point
+            scan = tuple_scan(root)
+            steps = [scan.merge[c] for c in scan.needed(False)]
+            roots, rule = (*scan.elements, *steps), set(walk(*steps))
+        for n in walk(*roots):
             if n.dtype is index or (n.src and n.src[0].dtype is index):
                 continue
             if n.op in FLOP or n.op in ELEMENTARY:
@@ -92,7 +99,7 @@ def cost(kernel: Kernel, vars: Mapping[str, int] | None = None) -> Cost:
                 if same in seen:
                     continue
                 seen.add(same)
-                times = size.points(axes_of(n), fold)
+                times = size.points(axes, fold) if n in rule else size.points(axes_of(n), fold)
                 if mask is not None and axes_of(mask) <= axes_of(n):
                     times = round(times * size.share(mask))
             if n.op in FLOP:
@@ -106,7 +113,7 @@ def cost(kernel: Kernel, vars: Mapping[str, int] | None = None) -> Cost:
     folds = {v.name: f for f in kernel.body if isinstance(f, Fold) for v in f.block}
     for v in needed(kernel):
         body((*v.axes, *v.reduce_axes), v.body, folds.get(v.name))
-        if isinstance(v.expr, (Reduce, Scan)):
+        if isinstance(v.expr, (Reduce, Scan)) and v.body.op != "tuple":
             count(v.expr.dtype.compute, size.points((*v.axes, *v.reduce_axes), folds.get(v.name)))
     for s in kernel.stores:
         body(s.axes, s.expr, mask=s.mask)

@@ -174,7 +174,7 @@ class Colours:
         if op == "axis":
             return digest("axis", self.extent(n.arg.extent))
         if op == "arg":
-            return digest("arg", self.arguments[n.arg])
+            return digest("arg", self.arguments.get(n.arg, n.arg))
         if op == "load":
             buffer, indices, mask = load_parts(n)
             at = [self.of(i, nest) for i in self.access(buffer, indices)]

@@ -4,7 +4,7 @@ Memoising on (node, the assignments it depends on) makes equal loads and subexpr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..ir import index as ix
@@ -18,7 +18,7 @@ from ..opts.axis_plan import Part
 from ..opts.lanes import Vectors
 from ..opts.nests import Nest
 from ..program.program import Mem, Val
-from . import integers
+from . import integers, reciprocal_root
 from .lanes import lanes_of
 from .lowering import Lowering
 from .memory_access import MemoryAccess
@@ -70,6 +70,13 @@ class NestEval(MemoryAccess):
             found = self._memo[key] = self._value(node, asg)
         return found
 
+    def with_given(self, given: Mapping[Node, Val], nodes: Sequence[Node]) -> list[Val]:
+        """Expressions over placeholders that have these values, and over nothing else."""
+        known, self._memo = self._memo, {(n,): v for n, v in given.items()}
+        found = [self.value(n, {}) for n in nodes]
+        self._memo = known
+        return found
+
     def _climb(self, root: Node, asg: Assignment) -> None:
         """Evaluate what is below a deep expression at intervals of DEEP, from the bottom up, so that no recursion is deep."""
         self._climbing = True
@@ -114,6 +121,11 @@ class NestEval(MemoryAccess):
             known = b.truth(self.value(node.src[0], asg))
             if known is not None:
                 return self.value(node.src[1 if known else 2], asg)
+        if op == "div" and b.expand and "avx512" in b.features and reciprocal_root.applies(node):
+            square = self.value(node.src[1].src[0], asg)
+            if square.lanes > 1:
+                inverse = reciprocal_root.reciprocal_root(b, square)
+                return b.op("mul", self.value(node.src[0], asg), inverse) if node.src[0].arg != 1.0 else inverse
         args = [self.value(s, asg) for s in node.src]
         if op == "cast":
             return b.op("cast", args[0], dtype=node.dtype)

@@ -134,6 +134,9 @@ def _build(kernel: Kernel, staged: Mapping[str, bool], held: Collection[str], ag
             made.fold(item)
         else:
             made.value(item)
+    scatters = [s for s in kernel.stores if s.combine is not None]
+    for s in scatters if len(scatters) > 1 else ():  # all cleared before any point, so that points may share their loop
+        made.clear(s)
     for s in kernel.stores:
         made.store(s, tiled=s.buffer.name in held and s.combine is None and not _stores_value(kernel, made.expand(s.expr)))
     return made.items
@@ -230,9 +233,14 @@ class _Items:
         taken = {n.name for n in flat(self.items)}
         name = s.buffer.name if s.buffer.name not in taken else f"{s.buffer.name}.{len(taken)}"
         nest = self.reader(Nest(name, "store", s.axes, (), expr, store=s, indices=indices, mask=mask))
-        if s.combine is not None:
-            self.items.append(_init_nest(s, indices))
+        self.clear(s)
         self.items.append(nest)
+
+    def clear(self, s: Store) -> None:
+        """The nest that fills a scatter's output with the identity, if it needs one and has none yet."""
+        cleared = any(isinstance(n, Nest) and n.kind == "init" and n.store is not None and n.store.buffer is s.buffer for n in self.items)
+        if s.combine is not None and not cleared:
+            self.items.append(_init_nest(s, tuple(self.expand(i) for i in s.indices)))
 
 
 def _stores_value(kernel: Kernel, expr: Node) -> bool:

@@ -10,8 +10,9 @@ from ...ir import index as ix
 from ...ir.body import Scan
 from ...ir.buffer import Buffer, load_parts
 from ...ir.dtypes import index
-from ...ir.node import Node, axes_of
+from ...ir.node import Node, axes_of, walk
 from ...ir.op_names import COMPARE
+from ...ir.tuple_scan import tuple_scan
 from ...opts.axis_plan import Part
 from ...opts.neighbours import joined
 from ...opts.nests import Nest, scatter_ordered
@@ -212,7 +213,12 @@ def _pointwise(body: Body, work: BodyWork) -> float:
         # the value carried from one vector or element to the next; a vector of prefixes takes a shift and a combination for each doubling
         axis = nest.value.expr.axis
         chain = core.latency * body.count([p for p in body.regs if p.axis is axis])
-        arith += stores * (core.scanned * (body.width.bit_length() - 1) + core.scanned if lane is not None and lane.axis is axis else 0)
+        doubled = core.scanned * (body.width.bit_length() - 1) + core.scanned if lane is not None and lane.axis is axis else 0
+        if nest.expr.op == "tuple":
+            rule = max(1, len({n for m in tuple_scan(nest.expr).merge for n in walk(m) if n.src}))
+            chain, arith = chain * rule, arith + stores * rule * (1 + doubled)
+        else:
+            arith += stores * doubled
     cycles = max(
         arith / core.ports, work.loads / core.load_ports, stores, (arith + work.loads + stores + core.overhead) / core.issue, chain
     )

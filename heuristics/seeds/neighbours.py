@@ -16,20 +16,27 @@ from ...opts.defaults import rows
 from ...opts.interior import interior
 from ...opts.nests import Nest
 from ...opts.opt import Opts, opt
-from ...opts.structure import contiguous, extent, nests, shared_axes
+from ...opts.structure import accesses, contiguous, extent, nests, shared_axes
 from ...targets import Target
 
-TILES = ((1, 4), (2, 4), (2, 2), (4, 2))
-"""(vectors, rows) of a register tile."""
+LINE = 64
+"""Bytes of a cache line. Rows side by side are stored in turns, which takes long where that is in pieces of lines: half as long again as
+rows one after the other, measured on 32-byte stores and on rows of other lengths."""
 
 
 def neighbour_tiles(kernel: Kernel, target: Target, threads: int, lanes: int) -> Iterator[Opts]:
     """Rows side by side along each axis of which neighbours are read, perhaps illegal; none where nothing is read twice."""
     shared = shared_axes(kernel)
     found = dict.fromkeys(a for n in nests(kernel) for a in _slid(n, [*shared]) if a not in contiguous(kernel, n)[:1])
+    stored = [x for n in nests(kernel) for x in accesses(kernel, n) if x.store]
+    # vectors of a line, and no more accumulators than half the registers
+    vectors = max(1, LINE // (lanes * min((x.buffer.dtype.size for x in stored), default=1)))
+    vectors = min(vectors, max(1, target.registers // 4))
     for a in found:
-        for vectors, copies in TILES:
-            if extent(a) >= 4 * copies:
+        if any((x.stride(a) or 0) * x.buffer.dtype.size % LINE for x in stored):
+            continue
+        for copies in (4, 2):
+            if extent(a) >= 4 * copies and vectors * copies <= target.registers // 2:
                 first, *rest = rows(kernel, target, threads, vectors * lanes, False) or (None,)
                 if first is not None:
                     yield (first, opt("UPCAST", str(a.arg.name), copies), *rest)

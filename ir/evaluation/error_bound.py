@@ -89,10 +89,8 @@ class Errors(Algebra):
             return Pair(value, None)
         total = np.sum(error)
         if of is not None and not total < 0.25 * of.eps * OVERFLOW[of.name]:  # at least eps of what overflows
-            finite = np.where(np.isfinite(value), np.abs(value), 0.0)
-            self.overflowed = self.overflowed or bool(
-                np.any(finite + self.slack * np.where(np.isfinite(error), error, 0.0) >= OVERFLOW[of.name])
-            )
+            reach = np.abs(value) + self.slack * error
+            self.overflowed |= bool(np.any(np.isfinite(value) & ~(reach < OVERFLOW[of.name])))
         if not np.isfinite(total):
             error = np.where(np.isfinite(value) & ~np.isnan(error), error, 0.0)
         return Pair(value, np.broadcast_to(error, value.shape))
