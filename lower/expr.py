@@ -126,6 +126,11 @@ class NestEval(MemoryAccess):
             if square.lanes > 1:
                 inverse = reciprocal_root.reciprocal_root(b, square)
                 return b.op("mul", self.value(node.src[0], asg), inverse) if node.src[0].arg != 1.0 else inverse
+        if op == "div" and b.expand and "avx512" in b.features and (x := reciprocal_root.cubed(node)) is not None:
+            square = self.value(x, asg)
+            if square.lanes > 1:
+                inverse = reciprocal_root.reciprocal_root(b, square)
+                return b.op("mul", b.op("mul", self.value(node.src[0], asg), inverse), b.op("mul", inverse, inverse))
         args = [self.value(s, asg) for s in node.src]
         if op == "cast":
             return b.op("cast", args[0], dtype=node.dtype)

@@ -1,4 +1,4 @@
-"""a / sqrt(x) in lanes without a root or a division, where x is known to be a positive normal number.
+"""a / sqrt(x) and a / (x · sqrt(x)) in lanes without a root or a division, where x is known to be a positive normal number.
 
 A vector of AVX-512 takes about twenty cycles for a division and as many for a root, and that unit does nothing else
 meanwhile; thirteen other instructions take seven. (With shorter vectors and half the registers both take as long, and
@@ -20,6 +20,8 @@ from .float_emitter import FloatEmitter
 GUESS = 0x5F3759DF
 NORMAL = 2.0**-126
 """The least normal number."""
+LEAST_CUBED = 2.0**-80
+"""From here on x^(-3/2) is far from infinite."""
 _DEPTH = 64
 """Operators that are looked through."""
 
@@ -45,6 +47,16 @@ def at_least(node: Node, depth: int = _DEPTH) -> float:
 def applies(node: Node) -> bool:
     """Whether a quotient is of the form above."""
     return node.op == "div" and node.dtype is float32 and node.src[1].op == "sqrt" and at_least(node.src[1].src[0]) >= NORMAL
+
+
+def cubed(node: Node) -> Node | None:
+    """The x of a / (x · sqrt(x)) (a force over the cube of a distance), where its inverse cube is a float as well."""
+    if node.op != "div" or node.dtype is not float32 or node.src[1].op != "mul":
+        return None
+    for x, root in (node.src[1].src, node.src[1].src[::-1]):
+        if root.op == "sqrt" and root.src[0] is x and at_least(x) >= LEAST_CUBED:
+            return x
+    return None
 
 
 def reciprocal_root(b: Builder, x: Val) -> Val:
