@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import tilewright
+from tilewright.ir import int32
+from tilewright.ir.evaluation.error_bound import Errors, Pair
 from tilewright.ir.evaluation.reference import evaluate
 from tilewright.measure.verify import check, expectations
 
@@ -71,3 +73,9 @@ def test_numpy_is_believed_only_where_the_kernel_agrees() -> None:
     other = {"y": names["clamped2d_numpy"](inputs, sizes)["y"] + 1.0}
     with pytest.raises(SystemExit, match="definition differ"):
         user_case.expected(kernel, inputs, other)
+
+
+def test_integers_with_an_error_have_no_limit_to_overflow() -> None:
+    """A large sum of whole numbers comes in parts, with errors of 0; what is computed of it is whole still."""
+    whole = Errors(4.0).binary("add", Pair(np.array([7.0]), np.zeros(1)), Pair(np.array([5.0]), None), int32)
+    assert whole.value[0] == 12.0 and whole.error is not None and whole.error[0] == 0.0

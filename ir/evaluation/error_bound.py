@@ -96,7 +96,7 @@ class Errors(Algebra):
         return Pair(value, np.broadcast_to(error, value.shape))
 
     def _rounded(self, value: Array, error: Array | None, dtype: DType, roundings: float = 1.0) -> Pair:
-        return self._pair(value, error, roundings * dtype.eps, SMALLEST.get(dtype.name, 0.0), dtype)
+        return self._pair(value, error, roundings * dtype.eps, SMALLEST.get(dtype.name, 0.0), dtype if dtype.is_float else None)
 
     # leaves -------------------------------------------------------------------------------------------------------
     def leaf(self, raw: Array, dtype: DType) -> Pair:
