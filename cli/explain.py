@@ -34,6 +34,7 @@ def run(args: Namespace) -> int:
     """Measure and print. Raises CacheMiss, with the command that tunes it, where the cache has no schedule of its own for the kernel."""
     from .. import cache, devices
     from ..cache.keys import allowed, policy
+    from ..heuristics.contraction_order import order_lines
     from ..ir.normalise import normalise
     from ..plan.resolve import resolve
     from ..search.budget import parse_seconds
@@ -71,7 +72,7 @@ def run(args: Namespace) -> int:
     if args.format == "json":
         print(json.dumps(_plain(found, roof) | {"kernels": [c.to_json() for c in code], "model": to_json(model)}, indent=1))
     else:
-        notes: list[str | Text] = [*_code_lines(code), *lines(model)]
+        notes: list[str | Text] = [*order_lines(kernel, found.opts), *_code_lines(code), *lines(model)]
         peak = _peak(kernel, device, lossy)
         _print(found, roof, notes, peak, f"{kernel.name} on {device.name}, {threads} thread{'s' * (threads != 1)}")
     return INTERRUPTED if found.interrupted else 0

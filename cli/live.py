@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ..measure.roofline import share
 from .live_log import LogAbove
-from .style import OUTCOMES, clock, console, duration, flops, opts_text, rate
+from .style import MOST_SAID, OUTCOMES, clock, console, duration, flops, opts_text, rate
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -78,6 +78,7 @@ class Quiet:
         self.counts: Counter[str] = Counter()
         self.top: Result | None = None
         self.clocks: Mapping[str, Any] = {}
+        self.failures: dict[str, str] = {}
         self._quickest = math.inf
 
     def __enter__(self) -> Quiet:
@@ -100,6 +101,10 @@ class Quiet:
         self.counts[str(measurement.outcome.value)] += 1
         if measurement.t_min is not None and measurement.t_min < self._quickest:
             self._quickest, self.clocks = measurement.t_min, measurement.clocks
+        outcome = str(measurement.outcome.value)
+        if outcome not in ("ok", "slow") and measurement.detail and outcome not in self.failures:
+            self.failures[outcome] = f"{opts_text(measurement.opts).plain}: {measurement.detail}"[:MOST_SAID]
+            self.failed(outcome)
         self.draw(False)
 
     def best(self, best: Result) -> None:
@@ -133,6 +138,9 @@ class Quiet:
 
     def improved(self) -> None:
         """Show that there is a new best."""
+
+    def failed(self, outcome: str) -> None:
+        """Show why the first candidate of this outcome failed."""
 
     def close(self) -> None:
         """Take the display down."""
@@ -169,6 +177,9 @@ class Plain(Quiet):
     def improved(self) -> None:
         assert self.top is not None
         self.line(f"{self.left():>12}  best {rates(self.top)}  {opts_text(self.top.opts).plain}")
+
+    def failed(self, outcome: str) -> None:
+        self.line(f"{self.left():>12}  first {outcome}: {self.failures[outcome]}")
 
 
 class Board(Quiet):
@@ -224,6 +235,8 @@ class Board(Quiet):
         grid.add_row("best", Text(rates(self.top), style="bold green") if self.top else "nothing valid yet")
         if self.top:
             grid.add_row("", opts_text(self.top.opts))
+        for outcome, text in self.failures.items():
+            grid.add_row(f"first {outcome}", Text(text, style=OUTCOMES.get(outcome, "")))
         return grid
 
     def draw(self, must: bool) -> None:

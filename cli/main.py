@@ -149,6 +149,8 @@ def handler(args: Namespace) -> Callable[[Namespace], int]:
         from .plot import run as chosen
     elif args.command == "cache":
         from .cachecmd import run as chosen
+    elif args.command == "bench-search":
+        from .bench_search import run as chosen
     elif args.command == "devices":
         from .devices import run as chosen
     else:

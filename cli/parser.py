@@ -6,7 +6,7 @@ from argparse import REMAINDER, ArgumentParser, ArgumentTypeError, RawDescriptio
 from collections.abc import Callable
 
 from .. import __version__
-from . import shapes
+from . import bench_search_options, shapes
 
 EXITS = """exit codes:
   0    found, or already in the cache
@@ -95,7 +95,8 @@ def _add_run(p: ArgumentParser) -> None:
     p.add_argument(
         "--strategy",
         metavar="NAME",
-        help="portfolio (default), beam, evolve, random, exhaustive, or optuna:SAMPLER (tpe, gp, cmaes, nsga2, qmc, random)",
+        help="portfolio (default), beam, evolve, random, choices, anneal, genetic, uniform, exhaustive, or optuna:SAMPLER (tpe, gp, "
+        "cmaes, nsga2, qmc, random)",
     )
     p.add_argument(
         "--study",
@@ -284,6 +285,7 @@ def build_parser() -> ArgumentParser:
     )
     _add_selection(plot)
     _add_cache_commands(sub.add_parser("cache", help="list, explain, move or delete what is remembered"))
+    bench_search_options.add(sub.add_parser("bench-search", help="score every search strategy on recorded spaces, without a device"))
     devices = sub.add_parser("devices", help="devices and what they can do")
     devices.add_argument("--probe", action="store_true", help="measure peak arithmetic and bandwidth once and keep them (about 10 s)")
     kernels = sub.add_parser("kernels", help="named kernels, their shapes and dtypes")

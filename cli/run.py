@@ -16,7 +16,7 @@ from ..ir.errors import DeviceError, UsageError
 from .beside import against, beside_rows, facts, interpreter, peak_share
 from .json_file import writable, write
 from .live import Quiet, display, outcomes, rates
-from .style import console, duration, gain, opts_text, shape_text
+from .style import MOST_SAID, OUTCOMES, console, duration, gain, opts_text, shape_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -157,6 +157,8 @@ def summary(out: Console, args: Namespace, result: Result, beside: Mapping[str, 
         total = sum(result.counts.values())
         after = f", after {result.earlier} in earlier searches" if result.earlier else ""
         grid.add_row("search", f"{total} candidates in {result.seconds:.1f} s with {result.strategy}{after}: {outcomes(result.counts)}")
+    for outcome, text in result.failures.items():
+        grid.add_row(f"first {outcome}", Text(text[:MOST_SAID], style=OUTCOMES.get(outcome, "")))
     if result.message:
         grid.add_row("note", Text(result.message))
     out.print(grid)

@@ -50,6 +50,7 @@ def run(args: Namespace) -> int:
         return 0
     from rich.text import Text
 
+    from ..heuristics.contraction_order import order_lines
     from ..opts.opt import dumps
 
     out = console()
@@ -57,6 +58,8 @@ def run(args: Namespace) -> int:
     out.print(opts_text(opts), soft_wrap=True)
     out.print(Text(f"--opts {shlex.quote(dumps(opts))}", style="dim"), soft_wrap=True)
     out.print(legend(), style="dim")
+    for line in order_lines(kernel, opts):
+        out.print(Text(line), soft_wrap=True)
     out.print()
     out.print(nest_text(scheduled), soft_wrap=True)
     out.print()

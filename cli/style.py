@@ -43,6 +43,9 @@ OUTCOMES = {
     "illegal": "dim yellow",
 }
 
+MOST_SAID = 600
+"""Characters of a failing candidate's detail that are shown."""
+
 
 def legend() -> str:
     """What the letters of the options' short form mean."""

@@ -39,6 +39,10 @@ class Core:
     """Additions that a unit could do in the time of a division."""
     sqrt: float = 10.0
     """The same of a square root."""
+    neighbours: int = 2
+    """Vectors of narrow integers that are loaded and multiplied as one."""
+    whole_product: float = 1.0
+    """Additions that a unit could do while it multiplies vectors of integers, whose product is no part of an addition."""
     latency: float = 4
     """Cycles from an addition or a fused product to the next one that needs its result."""
     issue: float = 3.1
@@ -81,6 +85,8 @@ class Core:
     """Instructions an accumulator costs in each visit where a loop outside of it goes on with the reduction: it is loaded and stored."""
     combined: float = 3
     """Cycles for each halving of a vector of partial sums."""
+    combined_whole: float = 1
+    """The same of integers, which do not wait for each other as long."""
     large_file: int = 32
     """Registers of a file that has some to spare."""
     spare_registers: int = 2
@@ -132,6 +138,8 @@ class Caches:
     """The part of the shorter one of computing and waiting for data that the longer one does not hide."""
     written: int = 2
     """How often a stored line passes: it is read before it is written."""
+    pieces: float = 10.0
+    """How much dearer lines are that are stored past the caches in pieces, those of several rows in turns."""
     copied: float = 1.5
     """Cycles a vector to copy a tile whose consecutive elements are consecutive in memory."""
     copied_across: float = 1.3

@@ -6,17 +6,25 @@ from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 
 from ..ir.kernel import Kernel
+from ..opts.apply_options import apply
+from ..opts.computed import all_contractions
 from ..opts.defaults import rows
 from ..opts.dots import fitting
 from ..opts.nests import Nest, build
 from ..opts.opt import Opts, opt
 from ..opts.options.fetch import fetching
-from ..opts.structure import contractions, extent, nests, shared_axes
+from ..opts.structure import Contraction, extent, nests, shared_axes
 from ..targets import Target
+from .contraction_order import much_cheaper, order_opts
 from .gpu_templates import gpu_templates
+from .seeds.chains import chain_schedule, chain_sizes
+from .seeds.computed import paired, phases_first
 from .seeds.constants import packed_once
 from .seeds.contractions import Blocks, contraction
 from .seeds.effects import EXACT
+from .seeds.groups import group_schedule, grouped
+from .seeds.phased import together
+from .seeds.quick import quick_seeds
 
 
 @dataclass(frozen=True)
@@ -32,38 +40,17 @@ def templates(kernel: Kernel, target: Target, threads: int = 1, allowed: Set[str
     """The templates that fit a kernel's structure, most specific first. `allowed`: effects that they may have on GPUs."""
     if target.kind == "gpu":
         return [Template(*t) for t in gpu_templates(kernel, target, allowed)]
-    out = []
-    found = contractions(kernel)
+    out = phased_templates(kernel, target, threads)
+    if out and much_cheaper(kernel):
+        return out
+    found = all_contractions(kernel)
     if found:
-        c = max(found, key=lambda c: _volume(c.nest))
-        width, rows_ = extent(c.lane), max((extent(a) for a in c.rows), default=1)
-        depth = max(extent(a) for a in c.reduce)
-        params = {
-            "mr": tuple(n for n in (1, 2, 4, 6, 8, 10, 12, 14, 16) if n <= max(1, rows_)),
-            "nv": (1, 2, 3, 4, 6),
-            "nb": tuple(n for n in (32, 64, 96, 128, 192, 256, 384, 512, 1024, 4096) if n < 2 * width) or (width,),
-            "kc": (0, *(n for n in (64, 128, 192, 256, 384, 512, 1024) if n < depth)),
-            "rows": (0, 1),
-            "mc": tuple(n for n in (0, 48, 96, 192, 384) if n < max(1, rows_)),
-            "pack": (0, 1),
-            "pack_tall": (0, 1),
-            "unroll": (1, 2, 4),
-        }
-
-        if fitting(target, c.nest, c.lane) is not None:
-            params["tc"] = (0, 1)
-        if c.wide.constant or c.tall.constant:
-            params["once"] = (0, 1)
-
-        def make(p: Mapping[str, int]) -> Opts:
-            lanes = target.lanes(c.nest.expr.dtype)
-            nr = p["nv"] * lanes
-            sizes = {k: v for k, v in p.items() if k != "once"} | {"nb": max(nr, p["nb"] // nr * nr), "mc": p["mc"] // p["mr"] * p["mr"]}
-            opts = contraction(kernel, target, threads, c, Blocks(**sizes))
-            return packed_once(kernel, opts, target) if p.get("once") else opts
-
-        out.append(Template("contraction", params, make))
+        out.append(contraction_template(kernel, target, threads, max(found, key=lambda c: _volume(c.nest))))
+    out += [contraction_template(new, target, threads, c, first) for first, new, c in paired(kernel)]
     lanes = max(1, min(target.lanes(n.expr.dtype.compute) for n in nests(kernel)))
+    open_sizes = chain_sizes(kernel, target)
+    if open_sizes is not None:
+        out.append(Template("chain", open_sizes, lambda p: chain_schedule(kernel, lanes, p)))
     shared = [a.arg.name for a in shared_axes(kernel)]
 
     fetched = [b.name for b in kernel.buffers if fetching(build(kernel, {}), b) is not None]
@@ -76,8 +63,62 @@ def templates(kernel: Kernel, target: Target, threads: int = 1, allowed: Set[str
             opts = (*opts, *(opt("NT", b.name) for b in kernel.outputs))
         return (*opts, *(opt("FETCH", name) for name in fetched)) if p.get("fetch") and not p["nt"] else opts
 
+    if (groups := grouped(kernel)) is not None:
+
+        def make_groups(p: Mapping[str, int]) -> Opts:
+            past = tuple(opt("NT", b.name) for b in kernel.outputs) if p["nt"] else ()
+            return (*group_schedule(kernel, groups, p["vectors"] * lanes), *past)
+
+        out.append(Template("groups", {"vectors": (1, 2, 4, 8), "nt": (0, 1)}, make_groups))
     sizes: dict[str, tuple[int, ...]] = {"vectors": (1, 2, 4, 8, 16), "stage": (0, 1), "copies": (1, 2, 4, 8), "nt": (0, 1)}
     out.append(Template("rows", {**sizes, "fetch": (0, 1)} if fetched else sizes, make_rows))
+    return out
+
+
+def contraction_template(kernel: Kernel, target: Target, threads: int, c: Contraction, first: Opts = ()) -> Template:
+    """The template of a contraction of `kernel`, which the options `first` made of another one."""
+    width, rows_ = extent(c.lane), max((extent(a) for a in c.rows), default=1)
+    depth = max(extent(a) for a in c.reduce)
+    params: dict[str, tuple[int, ...]] = {
+        "mr": tuple(n for n in (1, 2, 4, 6, 8, 10, 12, 14, 16) if n <= max(1, rows_)),
+        "nv": (1, 2, 3, 4, 6),
+        "nb": tuple(n for n in (32, 64, 96, 128, 192, 256, 384, 512, 1024, 4096) if n < 2 * width) or (width,),
+        "kc": (0, *(n for n in (64, 128, 192, 256, 384, 512, 1024) if n < depth)),
+        "rows": (0, 1),
+        "mc": tuple(n for n in (0, 48, 96, 192, 384) if n < max(1, rows_)),
+        "pack": (0, 1),
+        "pack_tall": (0, 1),
+        "unroll": (1, 2, 4),
+    }
+    if fitting(target, c.nest, c.lane) is not None:
+        params["tc"] = (0, 1)
+    if c.wide.constant or c.tall.constant:
+        params["once"] = (0, 1)
+
+    def make(p: Mapping[str, int]) -> Opts:
+        lanes = target.lanes(c.nest.expr.dtype)
+        nr = p["nv"] * lanes
+        sizes = {k: v for k, v in p.items() if k != "once"} | {"nb": max(nr, p["nb"] // nr * nr), "mc": p["mc"] // p["mr"] * p["mr"]}
+        opts = (*first, *contraction(kernel, target, threads, c, Blocks(**sizes)))
+        return packed_once(kernel, opts, target) if p.get("once") else opts
+
+    return Template("operands" if first else "contraction", params, make)
+
+
+def phased_templates(kernel: Kernel, target: Target, threads: int) -> list[Template]:
+    """Of kernels that are better in several phases, a template for each phase: its numbers are open, the other phases have their quick
+    seeds."""
+    out = []
+    for first in (order_opts(kernel), *phases_first(kernel, target)):
+        kernels = [p.kernel for p in apply(kernel, first, target).phases] if first else []
+        each = [quick_seeds(k, target, threads)[0] for k in kernels]
+        for i, k in enumerate(kernels):
+            inner = templates(k, target, threads)[0]
+
+            def make(p: Mapping[str, int], first: Opts = first, i: int = i, inner: Template = inner, each: list[Opts] = each) -> Opts:
+                return together(first, [*each[:i], inner.make(p), *each[i + 1 :]])
+
+            out.append(Template(f"phase {i}: {inner.name}", inner.params, make))
     return out
 
 

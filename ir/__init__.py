@@ -36,9 +36,17 @@ from .errors import (
 )
 from .functions import (
     absolute,
+    acos,
+    acosh,
+    asin,
+    asinh,
     atan,
+    atan2,
+    atanh,
     ceil,
+    copysign,
     cos,
+    cosh,
     erf,
     exp,
     expm1,
@@ -52,7 +60,10 @@ from .functions import (
     minimum,
     power,
     round_even,
+    rsqrt,
+    sigmoid,
     sin,
+    sinh,
     sqrt,
     tan,
     tanh,
@@ -62,12 +73,15 @@ from .functions import (
 from .kernel import Kernel
 from .node import Node, axis, const, sym
 from .operators import cast
+from .rules import OPERATORS as OPERATORS
 
 __all__ = [
     "Buffer", "BuildError", "CacheError", "CacheMiss", "DType", "DeviceError", "Fold", "Kernel", "KernelBuilder",
     "KernelError", "MeasureError", "Monoid", "Node", "OptError", "Reduce", "Scan", "Store", "TilewrightError",
-    "UsageError", "Value", "VerifyError", "absolute", "atan", "axis", "bfloat16", "bool_", "cast", "ceil", "const",
-    "cos", "dtype", "erf", "exp", "expm1", "float16", "float32", "float64", "float8_e4m3", "float8_e5m2", "floor", "int16", "int32", "int64", "int8",
-    "isfinite", "isinf", "isnan", "log", "log1p", "maximum", "minimum", "power", "round_even", "sin", "sqrt", "sym",
-    "tan", "tanh", "trunc", "uint16", "uint32", "uint64", "uint8", "where",
+    "UsageError", "Value", "VerifyError", "absolute", "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh",
+    "axis", "bfloat16", "bool_", "cast", "ceil", "const", "copysign", "cos", "cosh", "dtype", "erf", "exp",
+    "expm1", "float16", "float32", "float64", "float8_e4m3", "float8_e5m2", "floor", "int16", "int32", "int64",
+    "int8", "isfinite", "isinf", "isnan", "log", "log1p", "maximum", "minimum", "power", "round_even", "rsqrt",
+    "sigmoid", "sin", "sinh", "sqrt", "sym", "tan", "tanh", "trunc", "uint16", "uint32", "uint64", "uint8",
+    "where",
 ]  # fmt: skip

@@ -13,6 +13,7 @@ from functools import cached_property
 from .buffer import Buffer
 from .dtypes import DType
 from .errors import KernelError
+from .misuse import NotIndexed
 from .node import Expr, Node, as_node, axes_of, ref, walk
 
 IDENTITY = {"add": 0, "mul": 1}
@@ -40,7 +41,7 @@ class Scan:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Value:
+class Value(NotIndexed):
     """A named value over its spatial `axes`."""
 
     name: str

@@ -8,15 +8,16 @@ from typing import Union
 
 from .dtypes import DType
 from .errors import KernelError
+from .misuse import NotIndexed
 from .node import Expr, Node, as_node, const, make, walk
 
 Extent = Union[int, Node]
 
 
 @dataclass(frozen=True, slots=True)
-class Buffer:
-    """A parameter in row-major order. `role` is 'in' or 'out'; `constant` inputs may be packed once; integer inputs may
-    state the inclusive `range` their elements lie in (input generation and bounds analysis use it). An output with an `alias` may lie
+class Buffer(NotIndexed):
+    """A parameter in row-major order. `role` is 'in' or 'out'; `constant` inputs may be packed once; inputs may state
+    the inclusive `range` their elements lie in (input generation and, of integers, bounds analysis use it). An output with an `alias` may lie
     in the memory of the input of that name (`ir.in_place`)."""
 
     name: str
@@ -24,8 +25,13 @@ class Buffer:
     shape: tuple[Extent, ...]
     role: str = "in"
     constant: bool = False
-    range: tuple[int, int] | None = None
+    range: tuple[int, int] | tuple[float, float] | None = None
     alias: str = ""
+
+    @property
+    def whole_range(self) -> tuple[int, int] | None:
+        """The range of an integer input's elements, if one is stated."""
+        return None if self.range is None or self.dtype.is_float else (int(self.range[0]), int(self.range[1]))
 
     def __getitem__(self, indices: Expr | tuple[Expr, ...]) -> Node:
         return load(self, indices if isinstance(indices, tuple) else (indices,))
@@ -40,6 +46,9 @@ def load(buffer: Buffer, indices: Iterable[Expr], mask: Node | None = None) -> N
     src = tuple(as_node(i) for i in indices)
     if len(src) != len(buffer.shape):
         raise KernelError(f"{buffer.name} has {len(buffer.shape)} dimensions and was indexed with {len(src)}")
+    for i in src:
+        if not i.dtype.is_int:
+            raise KernelError(f"{buffer.name} is indexed with {i!r}, which is {i.dtype}; an index is an integer (cast it to int64)")
     if mask is not None and mask.op == "const":
         if not mask.arg:
             return const(0, buffer.dtype)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from . import arguments as given
 from . import node as N
-from .body import COMBINES, Fold, Monoid, Reduce, Scan, Store, Value
+from .associative import check_associative
+from .body import COMBINES, Fold, Monoid, Reduce, Scan, Store, Value, values_of
 from .buffer import Buffer, Extent
-from .dtypes import DType, bool_, index
+from .check import check_reads
+from .dtypes import DType, bool_
 from .errors import KernelError
 from .kernel import Kernel
 from .node import Expr, Node
 from .operators import cast
+from .tuple_scan import COMBINE, TupleScan, sides
+from .written_once import check_written_once
 
 
 class KernelBuilder:
@@ -25,38 +30,44 @@ class KernelBuilder:
     """
 
     def __init__(self, name: str) -> None:
-        self.name = name
+        self.name = given.name("a kernel", name)
         self._buffers: list[Buffer] = []
         self._body: list[Value | Fold] = []
         self._stores: list[Store] = []
+        self._axes: list[Node] = []
 
     # declarations -------------------------------------------------------------------------------------------------
     def axis(self, name: str, extent: Extent) -> Node:
-        """An axis; `n@max` is the site `max` of family `n`."""
-        return N.axis(name, extent)
+        """An axis; `n@max` is the site `max` of family `n`: axes of one family go through the same dimension."""
+        self._axes.append(N.axis(given.name("an axis", name), given.extent(f"the extent of axis {name}", extent)))
+        return self._axes[-1]
 
     def input(
-        self, name: str, shape: Sequence[Extent], dtype: DType, *, constant: bool = False, range: tuple[int, int] | None = None
+        self,
+        name: str,
+        shape: Sequence[Extent],
+        dtype: DType,
+        *,
+        constant: bool = False,
+        range: tuple[int, int] | tuple[float, float] | None = None,
     ) -> Buffer:
-        """An input parameter (row-major)."""
-        buffer = Buffer(name, dtype, tuple(shape), "in", constant, range)
+        """An input parameter (row-major). `range`: the least and largest element it ever has, which test data keeps to."""
+        of = given.element_type(given.name("an input", name), dtype)
+        buffer = Buffer(name, of, given.shape(name, shape), "in", constant, given.limits(name, of, range))
         self._buffers.append(buffer)
         return buffer
 
     # values -------------------------------------------------------------------------------------------------------
     def value(self, name: str, axes: Sequence[Node], expr: Node) -> Value:
         """A pointwise value: inlined where it is used, unless staged."""
-        return self._add(Value(name, tuple(axes), expr, expr.dtype))
+        expr = given.expression(f"value {name}", expr)
+        return self._add(Value(given.name("a value", name), given.axes(f"value {name}", axes), expr, expr.dtype))
 
     def reduce(
         self, combine: str, name: str, axes: Sequence[Node], over: Node | Sequence[Node], expr: Node, dtype: DType | None = None
     ) -> Value:
         """A reduction of `expr` over axes, accumulated in `dtype` (default: the accumulate type of the expression)."""
-        if combine not in COMBINES:
-            raise KernelError(f"unknown combine {combine!r}; use one of {', '.join(COMBINES)}")
-        over = (over,) if isinstance(over, Node) else tuple(over)
-        acc = dtype or (expr.dtype.acc if combine in ("add", "mul") else expr.dtype.compute)
-        return self._add(Value(name, tuple(axes), Reduce(combine, over, cast(expr, acc), acc), acc))
+        return self._add(_reduced(combine, given.name("a value", name), axes, over, expr, dtype))
 
     def sum(self, name: str, axes: Sequence[Node], over: Node | Sequence[Node], expr: Node, dtype: DType | None = None) -> Value:
         """Σ expr."""
@@ -72,8 +83,53 @@ class KernelBuilder:
 
     def scan(self, combine: str, name: str, axes: Sequence[Node], along: Node, expr: Node, dtype: DType | None = None) -> Value:
         """Inclusive prefix along one of `axes`."""
-        acc = dtype or expr.dtype.acc
-        return self._add(Value(name, tuple(axes), Scan(combine, along, cast(expr, acc), acc), acc))
+        known_combine(combine, f"scan {name}")
+        bound, axis = given.axes(f"scan {name}", axes), given.axes(f"the axis of scan {name}", along)[0]
+        expr = given.expression(f"scan {name}", expr)
+        acc = expr.dtype.acc if dtype is None else given.element_type(f"scan {name}", dtype)
+        return self._add(Value(given.name("a scan", name), bound, Scan(combine, axis, cast(expr, acc), acc), acc))
+
+    def associative_scan(
+        self,
+        names: Sequence[str],
+        axes: Sequence[Node],
+        along: Node,
+        elements: Sequence[Node],
+        identity: Sequence[float | int | bool],
+        merge: Callable[[tuple[Node, ...], tuple[Node, ...]], Sequence[Node]],
+    ) -> tuple[Value, ...]:
+        """Inclusive prefixes, along one of `axes`, of tuples that an associative rule combines: a value for each component.
+
+        `elements` is the tuple at each point, `identity` the one before the first, and `merge(before, after)` the rule, over the
+        components of two neighbouring parts. A linear recurrence h[t] = a[t]·h[t−1] + b[t]:
+
+            _, h = kb.associative_scan(("p", "h"), (i, t), t, (a[i, t], b[i, t]), (1.0, 0.0),
+                                       lambda x, y: (x[0] * y[0], x[1] * y[0] + y[1]))
+
+        Raises KernelError where the rule is not associative on some numbers, or the identity changes what follows it."""
+        what = f"scan {', '.join(names)}"
+        bound, axis = given.axes(what, axes), given.axes(f"the axis of {what}", along)[0]
+        values = [given.expression(what, e) for e in elements]
+        if not len(names) == len(values) == len(identity):
+            raise KernelError(f"{what}: {len(names)} names, {len(values)} elements, {len(identity)} identities; give as many of each")
+        values = [cast(e, e.dtype.acc) for e in values]
+        before, after = sides(e.dtype for e in values)
+        rule = [given.expression(f"the rule of {what}", m) for m in merge(before, after)]
+        if len(rule) != len(values):
+            raise KernelError(f"{what}: the rule gives {len(rule)} components of {len(values)}")
+        alien = next((n for n in N.walk(*rule) if n.op in ("load", "ref", "axis", "sym")), None)
+        if alien is not None:
+            raise KernelError(f"{what}: the rule uses {alien!r}; it may use the components of both sides and numbers only")
+        types = [e.dtype for e in values]
+        parts = tuple(cast(m, t) for m, t in zip(rule, types, strict=True))
+        start = tuple(N.const(x, t) for x, t in zip(identity, types, strict=True))
+        scans = [TupleScan(tuple(values), start, parts, k) for k in range(len(values))]
+        check_associative(what, scans[0])
+        found = [
+            Value(given.name("a scan", n), bound, Scan(COMBINE, axis, s.node, t), t) for n, s, t in zip(names, scans, types, strict=True)
+        ]
+        self._body += found
+        return tuple(found)
 
     def fold(
         self,
@@ -100,9 +156,7 @@ class KernelBuilder:
         combine: str, name: str, axes: Sequence[Node], over: Node | Sequence[Node], expr: Node, dtype: DType | None = None
     ) -> Value:
         """A reduction inside a fold's block."""
-        over = (over,) if isinstance(over, Node) else tuple(over)
-        acc = dtype or (expr.dtype.acc if combine in ("add", "mul") else expr.dtype.compute)
-        return Value(name, tuple(axes), Reduce(combine, over, cast(expr, acc), acc), acc)
+        return _reduced(combine, given.name("a value", name), axes, over, expr, dtype)
 
     @staticmethod
     def lhs(v: Value) -> Node:
@@ -126,20 +180,69 @@ class KernelBuilder:
         combine: str | None = None,
         mask: Node | None = None,
     ) -> Buffer:
-        """An output: `name[indices] = expr` (indices default to the axes), converted to `dtype`."""
-        buffer = Buffer(name, dtype, tuple(shape), "out")
-        ix = tuple(N.as_node(i, index) for i in (axes if indices is None else indices))
-        if mask is not None and mask.dtype is not bool_:
+        """An output: `name[indices] = expr` (indices default to the axes), converted to `dtype`; only where `mask` holds.
+
+        With `combine` elements that several points write are combined; without, each is written once. Several stores may
+        write parts of one output that have no element in common (concatenation): each names the whole shape."""
+        what = f"the store to {given.name('an output', name)}"
+        bound, of = given.axes(what, axes), given.element_type(name, dtype)
+        buffer = Buffer(name, of, given.shape(name, shape), "out")
+        at = bound if indices is None else (indices,) if isinstance(indices, N.Node) else tuple(indices)
+        ix = tuple(given.plain_index(f"index {d} of {what}", i) for d, i in enumerate(at))
+        if mask is not None and given.expression(f"the mask of {name}", mask).dtype is not bool_:
             raise KernelError(f"the mask of {name} is {mask.dtype}, not bool")
-        self._buffers.append(buffer)
-        self._stores.append(Store(buffer, ix, cast(expr, dtype), tuple(axes), combine, mask))
-        return buffer
+        if combine is not None:
+            known_combine(combine, what)
+        earlier = next((b for b in self._buffers if b.name == name and b.role == "out"), None)
+        if earlier is not None and earlier != buffer:
+            raise KernelError(
+                f"{what}: it is {earlier.dtype}{list(earlier.shape)} in an earlier store and {of}{list(buffer.shape)} in this one; "
+                "stores to one output name its whole shape"
+            )
+        if earlier is None:
+            self._buffers.append(buffer)
+        self._stores.append(Store(earlier or buffer, ix, cast(given.expression(what, expr), of), bound, combine, mask))
+        return earlier or buffer
 
     def build(self) -> Kernel:
-        """The finished kernel; raises KernelError where it is malformed."""
+        """The finished kernel; raises KernelError where it is malformed, where an index leaves its dimension, and where an
+        element is written twice, with the points."""
         ordered = sorted(self._buffers, key=lambda b: b.role == "out")
-        return Kernel(self.name, tuple(self._body), tuple(self._stores), tuple(ordered))
+        roots = [v.body for item in self._body for v in values_of(item)]
+        roots += [e for s in self._stores for e in (s.expr, *s.indices, *(() if s.mask is None else (s.mask,)))]
+        used = {n.arg for n in N.walk(*roots) if n.op == "ref"}
+        # a component of a tuple scan that nobody reads is no value of its own
+        body = tuple(v for v in self._body if isinstance(v, Fold) or v.name in used or v.body.op != "tuple")
+        made = Kernel(self.name, body, tuple(self._stores), tuple(ordered))
+        unused = [a for a in self._axes if a not in made.axes]
+        if unused:
+            raise KernelError(f"kernel {self.name}: nothing goes through axis {unused[0]!r}; use it in a value or a store, or leave it out")
+        check_reads(made)
+        check_written_once(made)
+        return made
 
     def _add(self, v: Value) -> Value:
         self._body.append(v)
         return v
+
+
+def known_combine(combine: str, what: str) -> None:
+    """Raise KernelError where nothing is called so."""
+    if combine not in COMBINES:
+        hint = {"sum": "add", "+": "add", "prod": "mul", "*": "mul", "maximum": "max", "minimum": "min"}.get(combine)
+        known = repr(hint) if hint else f"one of {', '.join(COMBINES)}"
+        raise KernelError(f"{what}: unknown combine {combine!r}; use {known}")
+
+
+def _reduced(combine: str, name: str, axes: Sequence[Node], over: Node | Sequence[Node], expr: Node, dtype: DType | None) -> Value:
+    known_combine(combine, f"value {name}")
+    bound, folded = given.axes(f"value {name}", axes), given.axes(f"the reduce axes of {name}", over)
+    both = next((a for a in folded if a in bound), None)
+    if both is not None:
+        raise KernelError(
+            f"value {name} reduces over {both!r}, which is one of its own axes too; leave it out there, or make kb.axis('{both!r}@2', ...)"
+        )
+    expr = given.expression(f"value {name}", expr)
+    default = expr.dtype.acc if combine in ("add", "mul") else expr.dtype.compute
+    acc = default if dtype is None else given.element_type(f"value {name}", dtype)
+    return Value(name, bound, Reduce(combine, folded, cast(expr, acc), acc), acc)

@@ -71,7 +71,7 @@ class Canonical:
     ) -> list[Any]:
         op, on, *rest = o
         if names is not None and names.on == "tensor":
-            new = tensors.get(on)
+            new = _tensor(on, tensors)
             if new is None:
                 raise OptError(f"{op}({on}): the kernel has no buffer or value {on!r} (it has {', '.join(tensors)})")
         else:
@@ -83,6 +83,13 @@ class Canonical:
                 arg = {k: _loop(op, v, loops, loops, tensors) if k in named and v else v for k, v in arg.items()}
             out.append(arg)
         return out
+
+
+def _tensor(name: str, known: dict[str, str]) -> str | None:
+    """The name of a buffer or value, or of one that an option makes of it: `acc.f1` is made of `acc`."""
+    base, dot, suffix = name.partition(".")
+    found = known.get(name)
+    return found if found is not None or not dot or base not in known else known[base] + dot + suffix
 
 
 def _loop(op: str, name: str, whole: dict[str, str], loops: dict[str, str], tensors: dict[str, str]) -> str:

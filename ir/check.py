@@ -78,6 +78,18 @@ def _refs(kernel: KernelBody, root: Node, known: dict[str, Value], buffers: set[
             raise KernelError(f"kernel {kernel.name} loads from {load_parts(n)[0].name}, which is not its parameter")
 
 
+def check_reads(kernel: KernelBody) -> None:
+    """Raise KernelError where a kernel that somebody wrote reads one of its outputs. (A schedule's phases may: PRIVATE's second
+    phase reads copies of the output.)"""
+    for n in walk(*kernel.expressions()):
+        if n.op == "load" and load_parts(n)[0].role == "out":
+            name = load_parts(n)[0].name
+            raise KernelError(
+                f"kernel {kernel.name} reads {name}, which is an output and holds nothing yet: give what is stored there a name, "
+                f"v = kb.value(...), and use v[...] both in the store and here"
+            )
+
+
 def _extents(kernel: KernelBody) -> None:
     for family, axes in kernel.families.items():
         extents = {a.arg.extent for a in axes}

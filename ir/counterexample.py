@@ -25,7 +25,7 @@ _SOME = 1 << 12
 """Most points that are tried where there are more."""
 
 
-class _UnknownError(Exception):
+class OpenIndexError(Exception):
     """What an expression reads from memory is not known."""
 
 
@@ -62,12 +62,12 @@ def search(a: Access) -> Counterexample:
         if not whole:
             points = _edges(a, points)
         outside = _outside(a, points)
-    except _UnknownError:
+    except OpenIndexError:
         return Counterexample(None, False)
     if not outside.any():
         return Counterexample(None, whole)
     n = int(outside.argmax())
-    return Counterexample((int(_value(a.position, points)[n]), {v: int(x[n]) for v, x in points.items()}), whole)
+    return Counterexample((int(value_at(a.position, points)[n]), {v: int(x[n]) for v, x in points.items()}), whole)
 
 
 def _variables(a: Access, roots: tuple[Node, ...]) -> dict[Node, tuple[int, int]]:
@@ -82,9 +82,9 @@ def _variables(a: Access, roots: tuple[Node, ...]) -> dict[Node, tuple[int, int]
         seen.add(n)
         if n.op == "load":
             buffer, _, mask = load_parts(n)
-            if buffer.range is None or mask is not None or any(v.op == "load" and load_parts(v)[0] is buffer for v in out):
-                raise _UnknownError  # two elements of one buffer may be the same one
-            out[n] = buffer.range
+            if buffer.whole_range is None or mask is not None or any(v.op == "load" and load_parts(v)[0] is buffer for v in out):
+                raise OpenIndexError  # two elements of one buffer may be the same one
+            out[n] = buffer.whole_range
         elif n.op == "axis":
             out[n] = (0, ix.bounds(n)[1])
         elif n.op == "sym":
@@ -105,7 +105,7 @@ def _points(variables: dict[Node, tuple[int, int]]) -> tuple[dict[Node, Array], 
         each = max(2, int(_SOME ** (1 / len(variables)) + 1e-9))
         values = [_some(lo, hi, each) for lo, hi in variables.values()]
         if prod(len(v) for v in values) > 1 << 18:
-            raise _UnknownError
+            raise OpenIndexError
     grid = np.meshgrid(*values, indexing="ij")
     return {v: g.ravel() for v, g in zip(variables, grid, strict=True)}, whole
 
@@ -121,7 +121,7 @@ def _edges(a: Access, points: dict[Node, Array]) -> dict[Node, Array]:
     """The points, and those moved along one variable to where the index is −1 or the size: masks mostly fail further out."""
     import numpy as np
 
-    at, size = _value(a.position, points), _value(as_node(a.size), points)
+    at, size = value_at(a.position, points), value_at(as_node(a.size), points)
     found = [points]
     for v, k in ix.parts(a.position)[0].items():
         if v not in points:
@@ -140,18 +140,18 @@ def _outside(a: Access, points: dict[Node, Array]) -> Array:
     """At which points the index is outside: those that the axes reach, and where the mask holds."""
     import numpy as np
 
-    at = _value(a.position, points)
-    out = np.asarray((at < 0) | (at >= _value(as_node(a.size), points)))
+    at = value_at(a.position, points)
+    out = np.asarray((at < 0) | (at >= value_at(as_node(a.size), points)))
     for x in a.axes:
-        extent = _value(as_node(x.arg.extent), points)
+        extent = value_at(as_node(x.arg.extent), points)
         out = out & (points[x] < extent if x in points else extent > 0)
     if out.any() and a.mask is not None:
-        out = out & _value(a.mask, points)
+        out = out & value_at(a.mask, points)
     return np.asarray(out)
 
 
-def _value(n: Node, points: dict[Node, Array]) -> Array:
-    """An index or mask at every point; raises _UnknownError where it depends on anything else."""
+def value_at(n: Node, points: dict[Node, Array]) -> Array:
+    """An index or mask at every point; raises OpenIndexError where it depends on anything else."""
     import numpy as np
 
     if n in points:
@@ -161,8 +161,8 @@ def _value(n: Node, points: dict[Node, Array]) -> Array:
     if op == "const":
         return np.full(count, n.arg, bool if n.dtype is bool_ else np.int64)
     if op == "load" or not n.src:
-        raise _UnknownError
-    v = [_value(s, points) for s in n.src]
+        raise OpenIndexError
+    v = [value_at(s, points) for s in n.src]
     if op == "sum":
         return np.asarray(sum((x * k for x, k in zip(v, n.arg[0], strict=True)), np.full(count, n.arg[1], np.int64)))
     if op == "prod":
@@ -186,5 +186,5 @@ def _value(n: Node, points: dict[Node, Array]) -> Array:
         "or": np.bitwise_or,
     }
     if op not in known or not all(s.dtype.is_int or s.dtype is bool_ for s in n.src):
-        raise _UnknownError
+        raise OpenIndexError
     return np.asarray(known[op](v[0], v[1]))

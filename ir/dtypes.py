@@ -121,6 +121,7 @@ _ALIASES = {
     "float8_e4m3fn": "float8_e4m3",
     "e4m3": "float8_e4m3",
     "e5m2": "float8_e5m2",
+    "bool_": "bool",
 }
 
 
@@ -165,12 +166,25 @@ FORMATS = {
 }
 """The formats of the 8-bit floats."""
 
+OVERFLOW = {
+    "float64": 2.0**1023 * (2 - 2.0**-52),
+    "float32": 2.0**127 * (2 - 2.0**-24),
+    "bfloat16": 2.0**127 * (2 - 2.0**-8),
+    "float16": 65520.0,
+    **{name: f.limit for name, f in FORMATS.items()},
+}
+"""From here on numbers round to infinity, or NaN where a type has none (the largest finite float64 instead of its own bound, which it cannot hold)."""
 
-def dtype(name: str | DType) -> DType:
-    """The element type called `name`; raises KernelError with the list of names."""
+
+def dtype(name: Any) -> DType:
+    """The element type of that name, or of a type of NumPy's; raises KernelError with the list of names."""
     if isinstance(name, DType):
         return name
-    found = _ALL.get(_ALIASES.get(name, name))
+    if name is float or name is int:
+        raise KernelError(f"Python's {name.__name__} has no size; give {'float32 or float64' if name is float else 'int32 or int64'}")
+    if not isinstance(name, str):
+        name = getattr(name, "name", None) or getattr(name, "__name__", None) or name
+    found = _ALL.get(_ALIASES.get(name, name)) if isinstance(name, str) else None
     if found is None:
         raise KernelError(f"unknown dtype {name!r}; use one of {', '.join(_ALL)}")
     return found

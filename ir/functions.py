@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .dtypes import float64
-from .errors import KernelError
-from .node import Expr, Node, as_node, const
-from .operators import arith, cast, unary, where
+from .node import Expr, Node, const
+from .operators import arith, unary, where
+from .powers import floating, sign_bit
+from .powers import general_power as power
 
 __all__ = [
     "absolute", "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "ceil", "copysign", "cos", "cosh", "erf", "exp", "expm1", "floor",
-    "isfinite", "isinf", "isnan", "log", "log1p", "maximum", "minimum", "power", "round_even", "sign_bit", "sin", "sinh", "sqrt", "tan", "tanh",
-    "trunc", "where",
+    "isfinite", "isinf", "isnan", "log", "log1p", "maximum", "minimum", "power", "round_even", "rsqrt", "sigmoid", "sign_bit", "sin",
+    "sinh", "sqrt", "tan", "tanh", "trunc", "where",
 ]  # fmt: skip
 _INF, _PI, _LN2 = float("inf"), 3.141592653589793, 0.6931471805599453
 SINE_END = 2.0**50
@@ -50,9 +50,19 @@ def round_even(a: Node) -> Node:
     return unary("round", a)
 
 
+def rsqrt(a: Node) -> Node:
+    """1 / √a, each rounded once."""
+    return 1.0 / sqrt(floating(a, "rsqrt"))
+
+
+def sigmoid(a: Node) -> Node:
+    """1 / (1 + e⁻ᵃ)."""
+    return 1.0 / (1.0 + exp(-floating(a, "sigmoid")))
+
+
 def ceil(a: Node) -> Node:
     """The least whole number that is not below (−0 for what lies in (−1, 0))."""
-    return -floor(-_float(a, "ceil"))
+    return -floor(-floating(a, "ceil"))
 
 
 # kinds of numbers -------------------------------------------------------------------------------------------------
@@ -71,17 +81,9 @@ def isnan(a: Node) -> Node:
     return ~(absolute(a) <= _INF) if a.dtype.is_float else const(False)
 
 
-def sign_bit(a: Node) -> Node:
-    """Whether a number is negative, −0 included; of NaN always false."""
-    if not a.dtype.is_float:
-        return a < 0
-    a = cast(a, a.dtype.compute)
-    return (a < 0.0) | (a.eq(0.0) & (1.0 / a < 0.0))
-
-
 def copysign(size: Node, sign: Node) -> Node:
     """|size| with the sign of `sign` (NaN counts as positive)."""
-    size = absolute(_float(size, "copysign"))
+    size = absolute(floating(size, "copysign"))
     return where(sign_bit(sign), -size, size)
 
 
@@ -93,19 +95,19 @@ def tan(x: Node) -> Node:
 
 def asin(x: Node) -> Node:
     """atan(x / √((1 − x)(1 + x))); NaN beyond ±1."""
-    x = _float(x, "asin")
+    x = floating(x, "asin")
     return atan(x / sqrt((1.0 - x) * (1.0 + x)))
 
 
 def acos(x: Node) -> Node:
     """2·atan(√((1 − x) / (1 + x))), which loses nothing near 1; NaN beyond ±1."""
-    x = _float(x, "acos")
+    x = floating(x, "acos")
     return 2.0 * atan(sqrt((1.0 - x) / (1.0 + x)))
 
 
 def atan2(y: Node, x: Node) -> Node:
     """The angle of the point (x, y) in [−π, π], by the signs of both, zeros and infinities included."""
-    y, x = _float(y, "atan2"), _float(x, "atan2")
+    y, x = floating(y, "atan2"), floating(x, "atan2")
     size_y, size_x = absolute(y), absolute(x)
     same = size_y.eq(size_x) & (size_y.eq(0.0) | size_y.eq(_INF))
     # 0/0 is no angle and inf/inf is half a right one
@@ -117,7 +119,7 @@ def atan2(y: Node, x: Node) -> Node:
 
 def sinh(x: Node) -> Node:
     """By expm1, so that nothing is lost near 0; by halves of the exponent where exp would overflow first."""
-    x = _float(x, "sinh")
+    x = floating(x, "sinh")
     a = absolute(x)
     e = expm1(a)
     half = exp(0.5 * a)
@@ -126,14 +128,14 @@ def sinh(x: Node) -> Node:
 
 def cosh(x: Node) -> Node:
     """(eˣ + e⁻ˣ) / 2; by halves of the exponent where exp would overflow first."""
-    a = absolute(_float(x, "cosh"))
+    a = absolute(floating(x, "cosh"))
     e, half = exp(a), exp(0.5 * a)
     return where(a < 40.0, 0.5 * (e + 1.0 / e), (0.5 * half) * half)
 
 
 def asinh(x: Node) -> Node:
     """log(|x| + √(x² + 1)) with the sign of x, by log1p near 0."""
-    x = _float(x, "asinh")
+    x = floating(x, "asinh")
     a = absolute(x)
     near = log1p(a + a * a / (1.0 + sqrt(a * a + 1.0)))
     return copysign(where(a < 1e9, near, log(a) + _LN2), x)
@@ -141,39 +143,13 @@ def asinh(x: Node) -> Node:
 
 def acosh(x: Node) -> Node:
     """log(x + √(x² − 1)), by log1p near 1; NaN below 1."""
-    x = _float(x, "acosh")
+    x = floating(x, "acosh")
     t = x - 1.0
     return where(x < 1e9, log1p(t + sqrt(t) * sqrt(t + 2.0)), log(x) + _LN2)
 
 
 def atanh(x: Node) -> Node:
     """log((1 + x) / (1 − x)) / 2, by log1p; NaN beyond ±1."""
-    x = _float(x, "atanh")
+    x = floating(x, "atanh")
     a = absolute(x)
     return copysign(0.5 * log1p(2.0 * a / (1.0 - a)), x)
-
-
-def power(x: Node, y: Node) -> Node:
-    """xʸ as C's pow has it, zeros, infinities and NaN included: NaN of a negative x and a y that is not whole.
-
-    float32 (and narrower) numbers go through float64 and are right within one unit in the last place. In float64 the relative
-    error is up to |y·log x| + 2 units."""
-    x, y = _float(x, "power"), _float(y, "power")
-    if x.dtype is not y.dtype:
-        raise KernelError(f"power of {x.dtype} and {y.dtype}: cast one of them")
-    dtype = x.dtype
-    x, y = cast(x, float64), cast(y, float64)
-    whole = floor(y).eq(y)
-    odd = whole & ~floor(0.5 * y).eq(0.5 * y)
-    size = exp(y * log(absolute(x)))
-    out = where(sign_bit(x) & odd, -size, where((x < 0.0) & ~whole & isfinite(x), const(float("nan"), float64), size))
-    one = y.eq(0.0) | x.eq(1.0) | (x.eq(-1.0) & isinf(y))
-    return cast(where(one, const(1.0, float64), out), dtype)
-
-
-def _float(x: Expr, name: str) -> Node:
-    """An operand in the type that it is computed in; KernelError for what is no float."""
-    node = as_node(x)
-    if not node.dtype.is_float:
-        raise KernelError(f"{name} of {node.dtype}: cast it to a float type")
-    return cast(node, node.dtype.compute)

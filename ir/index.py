@@ -14,7 +14,8 @@ from .dtypes import bool_, index
 from .errors import KernelError
 from .intervals import BIG as BIG
 from .intervals import Interval, integer_bounds
-from .node import INTEGER, Node, const, make
+from .node import Node, const, make
+from .op_names import INTEGER
 from .order import order_key as order_key
 
 
@@ -117,7 +118,7 @@ def _bounds(node: Node) -> Interval:
         return f(a, c), f(b, d)
     if op == "load":
         buffer, _, mask = load_parts(node)
-        lo, hi = buffer.range or (-BIG, BIG)
+        lo, hi = buffer.whole_range or (-BIG, BIG)
         return (min(lo, 0), max(hi, 0)) if mask is not None else (lo, hi)
     if op == "cast":
         source = node.src[0]

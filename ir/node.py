@@ -20,18 +20,12 @@ from typing import Any, Protocol, Union
 
 from .dtypes import DType, bool_, float32, index
 from .errors import KernelError
+from .misuse import NoValue, number
+
+from .op_names import COMMUTATIVE as COMMUTATIVE, COMPARE as COMPARE, FUNCTIONS as FUNCTIONS, INTEGER as INTEGER, UNARY as UNARY  # isort: skip
 
 Number = Union[int, float, bool]
 Expr = Union["Node", int, float, bool]
-
-FUNCTIONS = frozenset({"exp", "expm1", "log", "log1p", "tanh", "erf", "sin", "cos", "atan"})
-"""Elementary functions, which are evaluated by polynomials."""
-UNARY = FUNCTIONS | {"neg", "abs", "sqrt", "floor", "round", "trunc", "not"}
-BINARY = frozenset({"add", "sub", "mul", "div", "max", "min", "lt", "le", "eq", "ne", "and", "or"})
-INTEGER = frozenset({"and", "or", "xor", "not", "shl", "shr", "floordiv", "remainder"})
-"""What integers have beside arithmetic. Indices of these operators are plain values: `ir.index` keeps no normal form of them."""
-COMMUTATIVE = frozenset({"add", "mul", "max", "min", "eq", "ne", "and", "or", "xor"})
-COMPARE = frozenset({"lt", "le", "eq", "ne"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +55,7 @@ class Rules(Protocol):
     def cast(self, a: Node, to: DType) -> Node: ...
     def integer(self, op: str, a: Expr, b: Expr) -> Node: ...
     def divide(self, op: str, a: Expr, b: Expr) -> Node: ...
+    def power(self, a: Expr, b: Expr) -> Node: ...
     def text(self, a: Node) -> str: ...
 
 
@@ -73,7 +68,7 @@ def install(rules: Rules) -> None:
     _rules = rules
 
 
-class Node:
+class Node(NoValue):
     """One interned expression. Build with the functions and operators of this module, never directly."""
 
     __slots__ = ("__weakref__", "_memo", "arg", "dtype", "op", "src")
@@ -89,10 +84,6 @@ class Node:
     def __repr__(self) -> str:
         return _rules.text(self)
 
-    def __bool__(self) -> bool:
-        raise KernelError(f"{self!r} has no truth value: use where(), &, | and eq()")
-
-    # arithmetic -------------------------------------------------------------------------------------------------
     def __add__(self, other: Expr) -> Node:
         return _rules.arith("add", self, other)
 
@@ -128,6 +119,15 @@ class Node:
 
     def __rmod__(self, other: Expr) -> Node:
         return _rules.divide("remainder", other, self)
+
+    def __pow__(self, other: Expr) -> Node:
+        return _rules.power(self, other)
+
+    def __rpow__(self, other: Expr) -> Node:
+        return _rules.power(other, self)
+
+    def __abs__(self) -> Node:
+        return _rules.unary("abs", self)
 
     def __neg__(self) -> Node:
         return self * -1 if self.dtype is index else _rules.unary("neg", self)
@@ -206,6 +206,8 @@ def make(op: str, dtype: DType, src: tuple[Node, ...] = (), arg: Any = None) -> 
 
 def const(value: Number, dtype: DType | None = None) -> Node:
     """A constant; without `dtype` an int is an index and a float is float32."""
+    if type(value) not in (int, float, bool):
+        value = number(value)
     if dtype is None:
         dtype = bool_ if isinstance(value, bool) else index if isinstance(value, int) else float32
     if dtype.is_float:
@@ -213,7 +215,7 @@ def const(value: Number, dtype: DType | None = None) -> Node:
     elif dtype is bool_:
         value = bool(value)
     elif isinstance(value, float):
-        raise KernelError(f"constant {value} is not a whole number, but its type is {dtype}")
+        raise KernelError(f"{value} is not a whole number, but its type is {dtype}")
     return make("const", dtype, (), value)
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from . import index as ix
 from .buffer import load
-from .dtypes import DType, bool_, float64, index
+from .dtypes import DType, bool_, dtype, float64, index
 from .errors import KernelError
-from .node import COMPARE, INTEGER, UNARY, Expr, Node, Number, as_node, const, install, make, pending
-from .text import show
+from .misuse import condition, number
+from .node import Expr, Node, Number, as_node, const, make, pending
+from .op_names import COMPARE, INTEGER, UNARY
 
 
 def arith(op: str, a: Expr, b: Expr) -> Node:
@@ -32,14 +33,17 @@ def _both(a: Expr, b: Expr) -> tuple[Node, Node]:
 
 
 def _number(value: Number, like: Node) -> Node:
-    dtype = like.dtype.compute
+    dtype, value = like.dtype.compute, number(value)
     if isinstance(value, float) and dtype is index:
         raise KernelError(f"{value} meets an index: cast the index to a float type first")
     return const(value, dtype)
 
 
 def logical(op: str, a: Expr, b: Expr) -> Node:
-    """`and` / `or` of bools with constants folded, or of the bits of two integers."""
+    """`and` / `or` of bools with constants folded, or of the bits of two integers. Raises KernelError for a Python bool."""
+    for n in (a, b):
+        if isinstance(n, bool):
+            condition(n, "&" if op == "and" else "|")
     if any(isinstance(n, Node) and n.dtype is not bool_ for n in (a, b)):
         return integer(op, a, b)
     x, y = as_node(a, bool_), as_node(b, bool_)
@@ -110,6 +114,12 @@ def unary(op: str, a: Node) -> Node:
 
 def cast(a: Node, to: DType) -> Node:
     """Conversion; the identity when the type is already right."""
+    if not isinstance(a, Node):
+        if isinstance(a, bool):
+            condition(a, "cast()")
+        a = const(number(a), to if to.is_float else None)
+    if type(to) is not DType:
+        to = dtype(to)
     if a.dtype is to:
         return a
     if a.op == "const":
@@ -118,7 +128,10 @@ def cast(a: Node, to: DType) -> Node:
 
 
 def where(cond: Node, a: Expr, b: Expr) -> Node:
-    """`a` where `cond` holds, else `b`; both sides are defined everywhere."""
+    """`a` where `cond` holds, else `b`; both sides are defined everywhere. Raises KernelError for a Python bool."""
+    condition(cond, "where()")
+    if cond.dtype is not bool_:
+        raise KernelError(f"where(): {cond!r} is {cond.dtype}, not a condition; write x.ne(0), x > 0 or the like")
     like = a if isinstance(a, Node) else b if isinstance(b, Node) else None
     dtype = like.dtype.compute if like is not None else None
     x, y = as_node(a, dtype), as_node(b, dtype)
@@ -168,18 +181,3 @@ def rebuild(node: Node, src: tuple[Node, ...]) -> Node:
         buffer, masked = node.arg
         return load(buffer, src[:-1] if masked else src, src[-1] if masked else None)
     return make(op, node.dtype, src, node.arg)
-
-
-class _Rules:
-    """The operators of nodes, as this module has them."""
-
-    arith = staticmethod(arith)
-    logical = staticmethod(logical)
-    unary = staticmethod(unary)
-    cast = staticmethod(cast)
-    integer = staticmethod(integer)
-    divide = staticmethod(divide)
-    text = staticmethod(show)
-
-
-install(_Rules())

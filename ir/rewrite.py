@@ -11,7 +11,8 @@ from .body import Fold, Monoid, Reduce, Scan, Store, Value
 from .buffer import Buffer
 from .dtypes import DType, bool_, index
 from .kernel import Kernel
-from .node import COMPARE, Node, const
+from .node import Node, const
+from .op_names import COMPARE
 from .operators import rebuild
 
 _ARITH: dict[str, Callable[[Any, Any], Any]] = {

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from .axis_ties import AxisTies
 from .body import Fold, Reduce
 from .dtypes import bool_, index
-from .node import UNARY, Node, axes_of, make, walk
+from .node import Node, axes_of, make, walk
+from .op_names import UNARY
 from .operators import rebuild
 from .raw_nests import INSIDE, own_name
 

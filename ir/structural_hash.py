@@ -15,7 +15,8 @@ from .body import Fold, Reduce, Scan, Store, Value, values_of
 from .buffer import Buffer, Extent, load_parts
 from .dtypes import index
 from .kernel import Kernel
-from .node import COMMUTATIVE, Node, as_node, const, pending, walk
+from .node import Node, as_node, const, pending, walk
+from .op_names import COMMUTATIVE
 from .rewrite import rounded
 
 
@@ -173,7 +174,7 @@ class Colours:
         if op == "axis":
             return digest("axis", self.extent(n.arg.extent))
         if op == "arg":
-            return digest("arg", self.arguments[n.arg])
+            return digest("arg", self.arguments.get(n.arg, n.arg))
         if op == "load":
             buffer, indices, mask = load_parts(n)
             at = [self.of(i, nest) for i in self.access(buffer, indices)]

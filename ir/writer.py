@@ -143,7 +143,7 @@ class KernelWriter:
         if n.op == "axis":
             return self._axis(n)
         if n.op == "arg":
-            return self.arguments[n.arg]
+            return self.arguments.get(n.arg, str(n.arg))
         if n.op == "sym":
             name = self.symbols.get(n.arg.name)
             if name is None:

@@ -14,7 +14,7 @@ from ..ir.kernel import Kernel
 from ..ir.node import Node
 from ..opts.loop_tree import Reads
 from ..opts.schedule import Scheduled
-from ..opts.strides import dense
+from ..opts.strides import dense, grouped
 from ..program.program import Mem
 from .part_index import over_parts
 from .storage import linear_index
@@ -49,6 +49,12 @@ class Context:
     def axis_index(self) -> dict[Node, Node]:
         """Each axis as an index over the parts that it is cut into."""
         return {a: p.index for a, p in self.sched.plans.items()}
+
+    def grouped(self, position: int, step: int) -> bool:
+        """Whether the parameter at a position is known to hold whole groups of `step` elements, which nobody writes to."""
+        written = {b.alias for b in self.kernel.outputs}
+        found = [b for b in self.kernel.inputs if self.params.get(b.name) == position and b.name not in written]
+        return any(grouped(b.shape, step) for b in found)
 
     @property
     def width(self) -> int:

@@ -4,20 +4,21 @@ Memoising on (node, the assignments it depends on) makes equal loads and subexpr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..ir import index as ix
 from ..ir.buffer import load_parts
 from ..ir.dtypes import index
-from ..ir.node import FUNCTIONS, INTEGER, Node, axes_of, const, pending
+from ..ir.node import Node, axes_of, const, pending
+from ..ir.op_names import COMPARE, FUNCTIONS, INTEGER
 from ..ir.operators import depth
 from ..ir.skippable import conjuncts
 from ..opts.axis_plan import Part
 from ..opts.lanes import Vectors
 from ..opts.nests import Nest
 from ..program.program import Mem, Val
-from . import integers
+from . import integers, reciprocal_root
 from .lanes import lanes_of
 from .lowering import Lowering
 from .memory_access import MemoryAccess
@@ -69,6 +70,13 @@ class NestEval(MemoryAccess):
             found = self._memo[key] = self._value(node, asg)
         return found
 
+    def with_given(self, given: Mapping[Node, Val], nodes: Sequence[Node]) -> list[Val]:
+        """Expressions over placeholders that have these values, and over nothing else."""
+        known, self._memo = self._memo, {(n,): v for n, v in given.items()}
+        found = [self.value(n, {}) for n in nodes]
+        self._memo = known
+        return found
+
     def _climb(self, root: Node, asg: Assignment) -> None:
         """Evaluate what is below a deep expression at intervals of DEEP, from the bottom up, so that no recursion is deep."""
         self._climbing = True
@@ -99,14 +107,25 @@ class NestEval(MemoryAccess):
             return self.index(over_parts(node, self.low.ctx.axis_index), asg)
         if op in ("lt", "le", "eq", "ne") and node.src[0].dtype is index and not _unbounded(node.src):
             return self._compare(op, node.src[0], node.src[1], asg)
-        if op == "add" and node.dtype.is_float:
-            x, y = node.src
-            if y.op != "mul":
-                x, y = y, x
-            if y.op == "mul":
-                return b.op("fma", self.value(y.src[0], asg), self.value(y.src[1], asg), self.value(x, asg))
+        if op in ("add", "sub") and node.dtype.is_float:
+            fused = self._fused(node, asg)
+            if fused is not None:
+                return fused
+        if op == "where" and node.src[0].op in COMPARE and not self.nest.fills:
+            known = b.truth(self.value(node.src[0], asg))
+            if known is not None:  # such as which component of a pair this is
+                return self.value(node.src[1 if known else 2], asg)
         if op == "where" and self.low.scope.holds and all(self._holds(c) for c in conjuncts(node.src[0])):
             return self.value(node.src[1], asg)
+        if op == "where":
+            known = b.truth(self.value(node.src[0], asg))
+            if known is not None:
+                return self.value(node.src[1 if known else 2], asg)
+        if op == "div" and b.expand and "avx512" in b.features and reciprocal_root.applies(node):
+            square = self.value(node.src[1].src[0], asg)
+            if square.lanes > 1:
+                inverse = reciprocal_root.reciprocal_root(b, square)
+                return b.op("mul", self.value(node.src[0], asg), inverse) if node.src[0].arg != 1.0 else inverse
         args = [self.value(s, asg) for s in node.src]
         if op == "cast":
             return b.op("cast", args[0], dtype=node.dtype)
@@ -119,6 +138,19 @@ class NestEval(MemoryAccess):
 
             return elementary.expand(b, op, args[0])
         return b.op(op, *args, dtype=node.dtype)
+
+    def _fused(self, node: Node, asg: Assignment) -> Val | None:
+        """A product and a sum, or a difference where there is an instruction that negates on the way, in one operation."""
+        x, y = node.src
+        b, sign = self.b, node.op == "sub"
+        if y.op != "mul" and not sign:
+            x, y = y, x
+        if y.op == "mul" and not (sign and "fma" not in b.features):
+            left, right = (self.value(s, asg) for s in y.src)
+            return b.op("fma", b.op("neg", left) if sign else left, right, self.value(x, asg))
+        if sign and x.op == "mul" and "fma" in b.features:
+            return b.op("fma", self.value(x.src[0], asg), self.value(x.src[1], asg), b.op("neg", self.value(y, asg)))
+        return None
 
     # memory -------------------------------------------------------------------------------------------------------
     def _load(self, node: Node, asg: Assignment) -> Val:

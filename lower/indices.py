@@ -10,15 +10,24 @@ from ..ir import index as ix
 from ..ir.dtypes import bool_, index, int32, int64
 from ..ir.errors import OptError
 from ..ir.node import INTEGER, Node, axes_of, const
+from ..ir.node import axis as make_axis
 from ..ir.operators import substitute
 from ..opts.lanes import Vectors
 from ..opts.nests import Nest
 from ..program.program import Val
 from .lowering import Lowering
+from .narrow import bounds, narrowed
 from .part_index import Split, over_parts, reads_memory
 from .storage import Assignment
 
 _HOLDS: dict[str, Callable[[int, int], bool]] = {"lt": operator.lt, "le": operator.le, "eq": operator.eq, "ne": operator.ne}
+
+
+def decided(op: str, lo: int, hi: int) -> bool:
+    """Whether 0 OP x is the same for all x from `lo` to `hi`."""
+    if op in ("lt", "le"):
+        return _HOLDS[op](0, lo) == _HOLDS[op](0, hi)
+    return lo > 0 or hi < 0 or lo == hi
 
 
 class Indices(ABC):
@@ -30,6 +39,9 @@ class Indices(ABC):
         self.regs, self.lane, self.width = list(vectors.regs), vectors.lane, vectors.width
         self._vars = {p.var: p for p in self.regs}
         self._splits: dict[Node, Split] = {}
+        self._terms: dict[tuple[object, ...], Node] = {}
+        self._ranges = low.scope.ranges
+        self.lanes = make_axis("lanes", max(1, self.width))
         self.blocks: dict[object, list[Val]] = {}
         """Columns of blocks that were transposed in registers, for the copies that come later."""
 
@@ -39,9 +51,7 @@ class Indices(ABC):
 
     def split(self, node: Node, asg: Assignment) -> tuple[Node, int, int, Val | None]:
         """An index over parts as (scalar index, constant, coefficient of the lane number, further vector term)."""
-        base, c, lane, copies, special = self.split_of(node)
-        for k, name in copies:
-            c += k * asg[name]
+        base, c, lane, special = self.placed(node, asg)
         vec = None
         for t, k in special:
             v = self._term(t, asg)
@@ -52,11 +62,41 @@ class Indices(ABC):
                 vec = v if vec is None else self.b.op("add", vec, v)
         return base, c, lane, vec
 
+    def placed(self, node: Node, asg: Assignment) -> tuple[Node, int, int, list[tuple[Node, int]]]:
+        """An index over parts as (scalar index, constant, coefficient of the lane number, terms that it is none of). What is not
+        linear may be so for this assignment: a clamp that keeps none of its lanes inside."""
+        base, c, lane, copies, special = self.split_of(node)
+        for k, name in copies:
+            c += k * asg[name]
+        left: list[tuple[Node, int]] = []
+        for t, k in special:
+            terms, fixed = ix.parts(self.at(t, asg))
+            step = terms.pop(self.lanes, 0)
+            if any(self.lanes in axes_of(s) or reads_memory(s) for s in terms):
+                left.append((t, k))
+                continue
+            base, c, lane = ix.add(base, ix.linear(terms, 0), k), c + k * fixed, lane + k * step
+        return base, c, lane, left
+
+    def at(self, term: Node, asg: Assignment) -> Node:
+        """A term over parts for one assignment: over loops that are open, and the number `lanes` of a lane."""
+        mine = [(v, p) for v, p in self._vars.items() if v in axes_of(term)]
+        key = (term, *(asg[p.name] for _, p in mine))
+        found = self._terms.get(key)
+        if found is None:
+            table = {v: ix.add(const(asg[p.name] * self.width), self.lanes) if p is self.lane else const(asg[p.name]) for v, p in mine}
+            found = self._terms[key] = narrowed(substitute(term, table), self._ranges)
+        return found
+
     def split_of(self, node: Node) -> Split:
-        """What of an index over parts is the same for every assignment (memoised)."""
+        """What of an index over parts is the same for every assignment (memoised for as long as the same pieces of loops are open)."""
+        if self._ranges is not self.low.scope.ranges:
+            self._ranges = self.low.scope.ranges
+            self._splits.clear()
+            self._terms.clear()
         found = self._splits.get(node)
         if found is None:
-            found = self._splits[node] = self._plan_split(node)
+            found = self._splits[node] = self._plan_split(narrowed(node, self._ranges))
         return found
 
     def _plan_split(self, node: Node) -> Split:
@@ -80,10 +120,6 @@ class Indices(ABC):
     def _term(self, t: Node, asg: Assignment) -> Val:
         """A non-linear index term that depends on register parts."""
         b = self.b
-        if t.op in ("min", "max"):
-            known = self.low.known(substitute(t, {v: const(asg[p.name]) for v, p in self._vars.items() if p is not self.lane}))
-            if known.op == "const":
-                return b.const(known.arg)
         if t.dtype is not index or t.op in ("load", "ref", "where", "cast") or t.op in INTEGER:
             v = self.value(t, asg)
             return v if v.dtype is index or v.dtype is int64 else b.op("cast", v, dtype=int64)
@@ -98,6 +134,10 @@ class Indices(ABC):
         if t.op in ("min", "max"):
             return b.op(t.op, *args)
         raise OptError(f"cannot lower the index term {t!r}")
+
+    def span(self, node: Node) -> tuple[int, int]:
+        """The least and the largest value of an index over loops that are open."""
+        return bounds(self.low.known(node), self.low.scope.ranges)
 
     def index(self, node: Node, asg: Assignment) -> Val:
         """An index over parts as a Val (a vector where it varies along the lanes)."""
@@ -120,12 +160,17 @@ class Indices(ABC):
 
     def truths(self, op: str, x: Node, y: Node, asg: Assignment) -> tuple[bool, ...] | None:
         """A comparison of indices in every lane (or once, where it is the same in all), where it is known before anything runs."""
-        base, c, lane, copies, special = self.split_of(over_parts(ix.add(y, x, -1), self.low.ctx.axis_index))
-        known = self.low.known(base)
-        if special or known.op != "const":
+        base, c, lane, special = self.placed(over_parts(ix.add(y, x, -1), self.low.ctx.axis_index), asg)
+        if special:
             return None
-        at = known.arg + c + sum(k * asg[name] for k, name in copies)
-        return tuple(_HOLDS[op](0, at + lane * i) for i in range(self.width if lane else 1))
+        lo, hi = bounds(self.low.known(base), self._ranges)
+        out = []
+        for i in range(self.width if lane else 1):
+            at = c + lane * i
+            out.append(_HOLDS[op](0, lo + at))
+            if lo != hi and not decided(op, lo + at, hi + at):
+                return None
+        return tuple(out)
 
     def _alike(self, op: str, base: Node, c: int, lane: int) -> bool:
         """Whether 0 < (or <=) base + c + lane·i is the same for all lanes i, because the sum for lane 0 steps over whole vectors. Then an

@@ -42,9 +42,11 @@ class Turning(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Emitters:
-    """Who emits what: nests by their kind, folds, copies of the tiles that are staged at one place, and rings of slots."""
+    """Who emits what: nests by their kind, reductions in one loop, folds, copies of the tiles that are staged at one place, and rings of
+    slots."""
 
     nests: Mapping[str, Callable[[Lowering, Nest], None]]
+    together: Callable[[Lowering, Sequence[Nest]], None]
     fold: Callable[[Lowering, Folded], None]
     stage: Callable[[Lowering, Sequence[StagePlan]], None]
     ring: Callable[[Lowering, Part, tuple[Node, Node], Sequence[StagePlan]], Turning]
@@ -132,7 +134,8 @@ class Lowering:
 
     def pieces(self, part: Part) -> list[Piece]:
         """The pieces of a loop that is about to be opened, in order."""
-        return pieces.pieces(self.sched, self.scope, part)
+        nests = self.sched.nests if part.kind == "grid" else self.scope.nests
+        return pieces.pieces(self.sched, self.scope, nests, part)
 
     # staged tiles -------------------------------------------------------------------------------------------------
     def _uses(self, s: StagePlan) -> bool:

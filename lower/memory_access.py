@@ -9,6 +9,7 @@ from ..ir.errors import OptError
 from ..ir.node import Node, axes_of, const
 from ..program.program import Mem, Val
 from .bounds import Bounds
+from .known_lanes import known_lanes
 from .storage import Assignment
 from .strided import strided_read
 from .transpose import transposed_read
@@ -28,6 +29,9 @@ class MemoryAccess(Bounds):
             columns = transposed_read(self, mem, address, asg, invariant)
             if columns is not None:
                 return columns
+        picked = known_lanes(self, mem, address, asg, mask, invariant)
+        if picked is not None:
+            return picked
         base, c, lane, vec = self.split(address, asg)
         b = self.b
         if lane in (0, 1) and (vec is None or (lane and vec.lanes == 1)):
@@ -41,8 +45,8 @@ class MemoryAccess(Bounds):
             if vec is not None:
                 return b.load(mem, b.op("add", self.low.scalar(ix.add(base, const(c))), vec), lanes, mask, invariant)
             return b.load(self.low.at(mem, base, c, lanes), self.low.scalar(base), lanes, mask, invariant)
-        if vec is None and mask is None and lane is not None:
-            picked = strided_read(self, mem, base, c, lane, invariant)
+        if vec is None and lane is not None:
+            picked = strided_read(self, mem, base, c, lane, invariant, mask)
             if picked is not None:
                 return picked
         columns = transposed_read(self, mem, address, asg, invariant) if vec is None and mask is None else None
@@ -57,22 +61,31 @@ class MemoryAccess(Bounds):
             mask = b.splat(mask, at.lanes)
         return b.gather(mem, at, mask, invariant)
 
-    def write(self, mem: Mem, address: Node, asg: Assignment, value: Val, conds: Sequence[Node] = ()) -> None:
-        """Store at an element index over parts, where every condition holds."""
+    def holding(self, conds: Sequence[Node], asg: Assignment) -> tuple[Val | None, Val | None] | None:
+        """Where every condition holds: a scalar and a vector, each None where nothing is left to ask; None where one of the
+        conditions is known to be false."""
         b = self.b
-        base, c, lane, vec = self.split(address, asg)
-        masks = [self.value(n, asg) for n in conds if n.op != "const" or not n.arg]
         scalar, mask = None, None
-        for m in masks:
+        for m in [self.value(n, asg) for n in conds if n.op != "const" or not n.arg]:
             known = b.truth(m)
             if known is False:
-                return
+                return None
             if known:
                 continue
             if m.lanes > 1:
                 mask = m if mask is None else b.op("and", mask, m)
             else:
                 scalar = m if scalar is None else b.op("and", scalar, m)
+        return scalar, mask
+
+    def write(self, mem: Mem, address: Node, asg: Assignment, value: Val, conds: Sequence[Node] = ()) -> None:
+        """Store at an element index over parts, where every condition holds."""
+        b = self.b
+        base, c, lane, vec = self.split(address, asg)
+        there = self.holding(conds, asg)
+        if there is None:
+            return
+        scalar, mask = there
         lanes = self.width if lane or (vec is not None and vec.lanes > 1) else 1
         if lanes > 1:
             value = b.splat(value, lanes)

@@ -1,30 +1,40 @@
-"""Loops whose last step reaches past an axis' extent, in pieces: the whole steps, which need no masks, and the last one.
+"""Loops in pieces. Where the last step reaches past an axis' extent: the whole steps, which need no masks, and the last one. Where
+places decide something (`cuts`): what is near a border, and the inside, which has neither clamps nor masks.
 
 A mask costs an operation for every vector, and a masked store many cycles where the processor has no mask registers. Whole steps
 are nearly all of a loop, so they get code of their own. The last step has a known place: its masks are constants, most of them true
 or false throughout, so that little of it is left. While the last step of an axis' innermost loop is open, other axes are not split:
-the corner in which they meet is small, and there would be four versions of it. Extents that are symbols, and languages with groups
-of threads, keep their masks."""
+the corner in which they meet is small, and there would be four versions of it. Nor are other axes cut at their borders while a short
+piece is open. Extents that are symbols, and languages with groups of threads, keep their masks."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from ..ir import index as ix
 from ..ir.node import Node, const
 from ..opts.axis_plan import Part
+from ..opts.nests import Nest
 from ..opts.schedule import Scheduled
+from .cuts import cut_points
 from .scope import Scope
+
+BORDER = 8
+"""A piece that is so many times shorter than the longest is a border."""
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
     """Iterations `between` two of a loop, all of them if that is None. `whole`: axes of which they reach no point past the extent.
-    `at`: their only number, where it is known."""
+    `at`: their only number, where it is known. `partial`: the last step, which is not whole. `border`: few of the loop's iterations."""
 
     between: tuple[Node, Node] | None = None
     whole: frozenset[Node] = frozenset()
     at: int | None = None
+    partial: bool = False
+    border: bool = False
 
 
 ALL = Piece()
@@ -35,19 +45,29 @@ def masked(sched: Scheduled, scope: Scope, axis: Node) -> bool:
     return axis not in scope.whole and sched.plans[axis].masked
 
 
-def pieces(sched: Scheduled, scope: Scope, part: Part) -> list[Piece]:
-    """The pieces of a loop that is about to be opened, in order."""
+def pieces(sched: Scheduled, scope: Scope, nests: Sequence[Nest], part: Part) -> list[Piece]:
+    """The pieces of the loop of some nests that is about to be opened, in order."""
     found = _counts(sched, scope, part)
-    if found is None:
-        return [ALL]
-    full, trips = found
-    return cut(const(0), const(trips), full, frozenset({part.axis}))
+    known = found is not None or (isinstance(part.size, int) and (not part.clip or part.axis in scope.whole))
+    full, trips = found or (part.trips, part.trips)
+    cuts = cut_points(sched, scope.ranges, nests, part, trips) if known and scope.border in (None, part.axis) else []
+    axes = frozenset({part.axis})
+    if not cuts:
+        return [ALL] if found is None else cut(const(0), const(trips), full, axes)
+    ends = sorted({0, *cuts, full, trips})
+    longest = max(b - a for a, b in pairwise(ends))
+    out = []
+    for a, b in pairwise(ends):
+        whole = axes if b <= full and found is not None else frozenset()
+        at = a if b == a + 1 else None
+        out.append(Piece((const(a), const(b)), whole, at, b > full, (b - a) * BORDER <= longest))
+    return out
 
 
 def cut(lo: Node, hi: Node, full: int, axes: frozenset[Node]) -> list[Piece]:
     """Iterations [lo, hi), of which the first `full` of the loop are whole along `axes`, and at most one is not."""
     first = Piece((lo, ix.minmax("min", hi, const(full))), axes)
-    last = Piece((ix.minmax("max", lo, const(full)), hi), at=full)
+    last = Piece((ix.minmax("max", lo, const(full)), hi), at=full, partial=True)
     return [p for p in (first, last) if p.between is not None and ix.compare("lt", *p.between) is not const(False)]
 
 
@@ -76,12 +96,16 @@ def _counts(sched: Scheduled, scope: Scope, part: Part) -> tuple[int, int] | Non
 
 def entered(sched: Scheduled, scope: Scope, part: Part, piece: Piece) -> Scope:
     """The scope inside a piece of a loop."""
-    fixed, ragged = scope.fixed, scope.ragged
+    fixed, ragged, ranges = scope.fixed, scope.ragged, scope.ranges
+    if piece.between is not None and all(n.op == "const" for n in piece.between):
+        ranges = {**ranges, part.var: (piece.between[0].arg, piece.between[1].arg - 1)}
     if piece.at is not None:
-        fixed = {**fixed, part.var: const(piece.at)}
+        fixed, ranges = {**fixed, part.var: const(piece.at)}, {**ranges, part.var: (piece.at, piece.at)}
+    if piece.partial:
         # a last tile may be nearly whole; what is less than a step of the innermost loop is little work
         ragged |= {a for a, p in sched.plans.items() if (p.fold is part or a is part.axis) and p.block == part.stride}
-    return replace(scope, whole=scope.whole | piece.whole, fixed=fixed, ragged=ragged)
+    border = part.axis if piece.border else scope.border
+    return replace(scope, whole=scope.whole | piece.whole, fixed=fixed, ranges=ranges, border=border, ragged=ragged)
 
 
 def trips(sched: Scheduled, scope: Scope, part: Part) -> Node:

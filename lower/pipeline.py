@@ -200,7 +200,8 @@ def _among(low: Lowering, part: Part, piece: Piece, alone: bool) -> Iterator[Non
     if alone or piece.between is None:
         yield
         return
-    lo, hi = (low.b.const(n.arg) for n in piece.between)
-    at = low.scalars.bound[part.var]
-    with low.b.when(low.b.op("lt", at, hi) if piece.at is None else low.b.op("le", lo, at)):
+    (lo, hi), at, b = (n.arg for n in piece.between), low.scalars.bound[part.var], low.b
+    inside = [b.op("le", b.const(lo), at)] if lo else []
+    inside += [b.op("lt", at, b.const(hi))] if hi < part.trips else []
+    with b.when(inside[0] if len(inside) == 1 else b.op("and", *inside)):
         yield

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from ..ir.intervals import Interval
 from ..ir.node import Node
 from ..opts.axis_plan import Part
 from ..opts.nests import Nest
@@ -26,7 +27,8 @@ class Scope:
 
     `opened`: loops that are open, outer to inner. `nests`: the nests whose loops are being opened, which decides what is staged.
     `tiles`: staged tiles that are filled. `holds`: conditions known to hold, each with the folded axis it is written over. `whole`:
-    axes along which no point past the extent is reached. `fixed`: loop variables whose value is known. `ragged`: axes whose last,
+    axes along which no point past the extent is reached. `fixed`: loop variables whose value is known. `ranges`: of loop variables,
+    the first and last iteration of the piece that is open. `border`: the axis of which a short piece is open. `ragged`: axes whose last,
     partial step is open. `streaming`: the output that is stored to past the caches. `closing`: by name of a reduction, who takes
     its accumulators."""
 
@@ -36,6 +38,8 @@ class Scope:
     holds: frozenset[tuple[Node, Node]] = frozenset()
     whole: frozenset[Node] = frozenset()
     fixed: Mapping[Node, Node] = field(default_factory=dict)
+    ranges: Mapping[Node, Interval] = field(default_factory=dict)
+    border: Node | None = None
     ragged: frozenset[Node] = frozenset()
     streaming: str | None = None
     closing: Mapping[str, Closing] = field(default_factory=dict)

@@ -19,6 +19,7 @@ from ..program.program import Mem, Val
 from .indices import Indices
 from .part_index import reads_memory
 from .storage import Assignment
+from .strided import joined
 
 Lanes = tuple[int, ...]
 LEAST = 4
@@ -30,7 +31,7 @@ def transposed(b: Builder, rows: Sequence[Val]) -> list[Val]:
     has lanes, and no fewer than columns; a row is at least 16 bytes; all counts are powers of two."""
     unit = 16 // rows[0].dtype.size
     times = len(rows) // rows[0].lanes
-    whole = [_joined(b, [rows[at + j + unit * i] for i in range(times)]) for at in range(0, len(rows), unit * times) for j in range(unit)]
+    whole = [joined(b, [rows[at + j + unit * i] for i in range(times)]) for at in range(0, len(rows), unit * times) for j in range(unit)]
     squares = [_rounds(b, whole[at : at + unit], lambda lanes: _zips(lanes, unit), apart=True) for at in range(0, len(whole), unit)]
     columns = [_rounds(b, [s[c] for s in squares], lambda lanes: _halves(lanes, unit), apart=False) for c in range(unit)]
     return [c[i] for i in range(len(squares)) for c in columns]
@@ -63,12 +64,6 @@ def _halves(lanes: int, unit: int) -> tuple[Lanes, Lanes]:
         return tuple(at + i for at in range(start * unit, 2 * lanes, 2 * unit) for i in range(unit))
 
     return picked(0), picked(1)
-
-
-def _joined(b: Builder, vectors: list[Val]) -> Val:
-    while len(vectors) > 1:
-        vectors = [b.shuffle(x, y, tuple(range(2 * x.lanes))) for x, y in zip(vectors[::2], vectors[1::2])]
-    return vectors[0]
 
 
 def transposed_read(ev: Indices, mem: Mem, address: Node, asg: Assignment, invariant: bool, past: Collection[Node] = ()) -> Val | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..opts.loop_tree import Folded, Shared, Tree
+from ..opts.loop_tree import Folded, Shared, Together, Tree
 from .lowering import Lowering
 
 
@@ -20,6 +20,9 @@ def emit_tree(low: Lowering, items: Sequence[Tree]) -> None:
         elif isinstance(item, Folded):
             with low.within(nests=item.item.nests):
                 low.emitters.fold(low, item)
+        elif isinstance(item, Together):
+            with low.within(nests=item.nests):
+                low.emitters.together(low, item.nests)
         else:
             with low.within(nests=(item.nest,)):
                 low.emitters.nests[item.nest.kind](low, item.nest)

@@ -9,7 +9,7 @@ import hashlib
 import time
 import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import BuildError, MeasureError, TilewrightError
@@ -82,7 +82,8 @@ class BatchResult:
     """What came of a job; times in seconds per call. `broken`: the child ended over it (a signal, an exit, a
     deadline). `cleared`: it failed once beside others and was right alone. `checks`: names of what it passed, as in
     Measurement. `compared`: runs whose outputs were compared. `outputs`: hex digest of the outputs' bytes, where it
-    was asked for. `clocks`: what the device was like while it was timed (`Executable.clocks`)."""
+    was asked for. `clocks`: what the device was like while it was timed (`Executable.clocks`). `note`: what to tell of the
+    reference (`verify.Expect`)."""
 
     outcome: Outcome
     times: list[float] = field(default_factory=list)
@@ -94,6 +95,7 @@ class BatchResult:
     compared: int = 0
     outputs: str | None = None
     clocks: Mapping[str, Any] = field(default_factory=dict)
+    note: str = ""
 
 
 def serve(bench: Bench, channel: Channel) -> None:
@@ -157,7 +159,8 @@ def _examine(bench: Bench, channel: Channel, watch: Watch, job: BatchJob) -> Bat
             checks.append("aligned")
     channel.send(("step", OURS))
     outcome = Outcome.slow if rejected else Outcome.ok
-    return BatchResult(outcome, times, watch.error, checks=tuple(checks), compared=watch.compared, outputs=outputs, clocks=clocks)
+    made = BatchResult(outcome, times, watch.error, checks=tuple(checks), compared=watch.compared, outputs=outputs, clocks=clocks)
+    return replace(made, note=bench.checker.note) if bench.name == "random" else made
 
 
 def _elsewhere(watch: Watch, channel: Channel) -> bool:

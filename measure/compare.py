@@ -161,6 +161,11 @@ class Checker:
         return min((c.expect.strict for c in self.comparers.values()), default=1.0)
 
     @property
+    def note(self) -> str:
+        """What to tell whoever tunes of the references, or ''."""
+        return "; ".join(c.expect.note for c in self.comparers.values() if c.expect.note)
+
+    @property
     def nbytes(self) -> int:
         """Bytes of the references."""
         expects = [c.expect for c in self.comparers.values()]

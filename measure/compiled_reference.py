@@ -23,6 +23,7 @@ from ..ir.kernel import Kernel
 from ..log import logger
 from ..targets import usable_cores
 from .on_device.reference import CLOSE, FLAGS, WEIGHT, judged, sampled_points
+from .overflow import noted
 from .verify import Expect
 
 if TYPE_CHECKING:
@@ -59,7 +60,11 @@ def compiled_expectations(kernel: Kernel, inputs: Mapping[str, Array], exact: bo
         if wrong:
             log.info("NumPy makes the reference of %s, since compiled code is wrong: %s", kernel.name, wrong)
             return None
-    return {b.name: _expect(b.name, b.dtype, arrays) for b in kernel.outputs}
+    found = {b.name: _expect(b.name, b.dtype, arrays) for b in kernel.outputs}
+    if any(_overflows(e) for e in found.values()):
+        log.info("NumPy makes the reference of %s, since a value overflows its type on the way", kernel.name)
+        return None
+    return found
 
 
 def _computed(made: Kernel, inputs: Mapping[str, Array]) -> dict[str, Array]:
@@ -146,7 +151,17 @@ def _differs(arrays: Mapping[str, Array], name: str, sampled: tuple[Array, Array
     return f"{name} is {there[i]} (weight {bound[i]}) at {at[i]}, NumPy's {value[i]} ({weight[i]})"
 
 
+def _overflows(e: Expect) -> bool:
+    """Whether some element has no bound, which `bounded` says by a weight of 0 (or NaN)."""
+    import numpy as np
+
+    assert e.weight is not None
+    lost = ~(e.weight > 0)
+    return bool(np.any(lost if e.special is None else lost & ~e.special))
+
+
 def _expect(name: str, of: DType, arrays: Mapping[str, Array]) -> Expect:
     special = arrays[name + FLAGS].reshape(-1) == SPECIAL
     weight = arrays[name + WEIGHT].reshape(-1)
-    return Expect(name, of, arrays[name].shape, arrays[name].reshape(-1), weight, special if special.any() else None)
+    value, odd = arrays[name].reshape(-1), special if special.any() else None
+    return Expect(name, of, arrays[name].shape, value, weight, odd, note=noted(name, value, (odd, None), None))

@@ -43,6 +43,7 @@ def _measurement(b: Built, r: BatchResult) -> Measurement:
         checks=r.checks,
         compared=r.compared,
         clocks=r.clocks,
+        note=r.note,
     )
 
 

@@ -9,7 +9,7 @@ from ..ir.buffer import load_parts
 from ..ir.index import evaluate as index_value
 from ..ir.kernel import Kernel
 from ..ir.node import Node, walk
-from .inputs import SMALL
+from .inputs import whole_limits
 
 _INDEX = {"const", "axis", "sym", "load", "ref", "sum", "prod", "div", "mod"}
 _VALUE = {
@@ -34,6 +34,8 @@ _VALUE = {
     "not",
 }
 _MANTISSA = {8: 53, 4: 24}
+_DIGITS = {8: 53, 4: 24, 2: 8, 1: 2}
+"""Bits of the largest whole number up to which a float of so many bytes holds all (the least of several types)."""
 
 
 def is_exact(kernel: Kernel, vars: Mapping[str, int]) -> bool:
@@ -82,7 +84,10 @@ def _magnitude(n: Node, memo: Mapping[Node, float], largest: Mapping[str, float]
         return abs(float(n.arg)) if not n.dtype.is_float or float(n.arg).is_integer() else None
     if n.op == "load":
         b = load_parts(n)[0]
-        return float(SMALL) if b.dtype.is_float else float(max(abs(x) for x in b.range)) if b.range else 2.0 ** (8 * b.dtype.size)
+        if b.dtype.is_float:
+            ends = whole_limits(b)
+            return float(max(map(abs, ends))) if ends is not None and max(map(abs, ends)) <= 2 ** _DIGITS[b.dtype.size] else None
+        return float(max(abs(x) for x in b.range)) if b.range else 2.0 ** (8 * b.dtype.size)
     if n.op == "ref":
         return largest.get(n.arg)
     if n.dtype.name == "int64" and n.op in ("axis", "sym", "sum", "prod", "div", "mod"):

@@ -6,6 +6,7 @@ import ctypes
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from .cause import RACE
 from .memory import Region, view
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def changed(name: str, shape: tuple[int, ...], at: int, was: Any, now: Any, coun
     import numpy as np
 
     where = ", ".join(str(int(i)) for i in np.unravel_index(at, shape)) if shape else ""
-    return f"{name}[{where}] was {was} and is {now}; {count} of {prod(shape)} elements changed"
+    return f"{name}[{where}] was {was} and is {now}; {count} of {prod(shape)} elements changed ({RACE})"
 
 
 def _bytes(address: int, nbytes: int) -> np.ndarray[Any, Any]:

@@ -44,8 +44,9 @@ class Measurement:
     `clocks`: what the device was like while it was timed (`Executable.clocks`): MHz, degrees, watts; {} where nobody
     can say. `checks`: what it passed, in order: 'random', 'whole' (numbers), 'fresh' (other random inputs), 'special' and
     'edges' (see `measure.special_inputs`; of heavy kernels a part of the outer axis): inputs on which all outputs were
-    compared with the reference; 'repeat16' (or another number): so many runs gave the same bits, within the bound where the schedule is NONDET; 'aligned':
-    operands at other addresses. `compared`: runs whose outputs were compared."""
+    compared with the reference; 'repeat16' (or another number): so many runs gave the same bits, within the bound where the
+    schedule is NONDET; 'aligned': operands at other addresses. `compared`: runs whose outputs were compared. `note`: what to
+    tell of the reference, such as that much of it is NaN."""
 
     opts: tuple[Opt, ...]
     outcome: Outcome
@@ -62,6 +63,7 @@ class Measurement:
     checks: tuple[str, ...] = ()
     compared: int = 0
     clocks: Mapping[str, Any] = field(default_factory=dict)
+    note: str = ""
 
     @property
     def ok(self) -> bool:

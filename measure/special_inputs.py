@@ -40,7 +40,8 @@ _BITS = {"float64": 52, "float32": 23, "bfloat16": 7, "float16": 10, "float8_e4m
 
 def generate(kernel: Kernel, vars: Mapping[str, int], seed: int, wild: bool = True, subnormal: bool = True) -> dict[str, Array]:
     """Arrays as `inputs.generate` makes them, with special values. Without `wild`, all floats are finite; without
-    `subnormal`, none is subnormal or tiny."""
+    `subnormal`, none is subnormal or tiny. Of an input whose range is stated, the special values are its ends, and 0 where
+    that is in it."""
     import numpy as np
 
     out = inputs.generate(kernel, vars, seed)
@@ -50,7 +51,9 @@ def generate(kernel: Kernel, vars: Mapping[str, int], seed: int, wild: bool = Tr
         if not x.size or b.dtype.kind == "b":
             continue
         first, last = _ends(x.shape)
-        if b.dtype.is_float:
+        if b.dtype.is_float and b.range is not None:
+            out[b.name] = _in_range(x, b, first, last)
+        elif b.dtype.is_float:
             out[b.name] = _floats(x, b.dtype, rng, (first, last) if position % 2 == 0 else (last, first), wild, subnormal)
         else:
             _limits(x, b, first, last)
@@ -94,6 +97,20 @@ def _floats(random: Array, dtype: DType, rng: np.random.Generator, ends: tuple[A
         return np.ascontiguousarray(x.astype(dtype.np))
 
 
+def _in_range(x: Array, b: Buffer, first: Array, last: Array) -> Array:
+    """The ends of a float's range in some rows and columns, and zeros of both signs where it has them."""
+    import numpy as np
+
+    assert b.range is not None
+    lo, hi = b.range
+    made = x.copy()
+    for remainder, values in ((_TINY, (lo, lo)), (_HUGE, (hi, hi)), (_ZERO, (0.0, -0.0))):
+        if lo <= values[0] <= hi:
+            signs = np.where((first + last) % 2 == 0, *values).astype(b.dtype.np)
+            np.copyto(made, signs, where=np.broadcast_to(_is(first, remainder) | _is(last, remainder), x.shape))
+    return inputs.inside(made, b)
+
+
 def _some(places: Array, rng: np.random.Generator, dims: tuple[int, ...]) -> Array:
     """A share of the places, all where they are few."""
     import numpy as np
@@ -117,6 +134,6 @@ def _limits(x: Array, b: Buffer, first: Array, last: Array) -> None:
     import numpy as np
 
     info = np.iinfo(x.dtype)
-    lo, hi = b.range or ((-128, 127) if b.dtype.kind == "i" else (0, 255))
+    lo, hi = b.whole_range or ((-128, 127) if b.dtype.kind == "i" else (0, 255))
     for remainder, end in ((_WILD, max(lo, info.min)), (_HUGE, min(hi, info.max))):
         np.copyto(x, end, where=np.broadcast_to(_is(first, remainder) | _is(last, remainder), x.shape))

@@ -16,14 +16,15 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from ..ir.dtypes import FORMATS
-from ..ir.evaluation.certainty import OVERFLOW
+from ..ir.dtypes import FORMATS, OVERFLOW
 from ..ir.evaluation.reference import SLACK
 from ..ir.kernel import Kernel
 from ..targets import usable_cores
+from .cause import cause
 from .exact import is_exact
 from .inputs import shape
 from .memory import view
+from .overflow import noted, with_overflow
 from .unwritten import unwritten
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class Expect:
     """What one output must hold. `value` is flat: float64, or the output's own type for integers and bools; `weight`
     (float32) is one over the bound (None: equality; float64 on special inputs). `special` marks elements compared by
     kind (not finite in the output type), `free` those that the kernel leaves unwritten or undefined, `signed` zeros
-    whose sign counts; None where there are none."""
+    whose sign counts; None where there are none. `note`: what to tell whoever tunes, or ''."""
 
     name: str
     dtype: DType
@@ -62,6 +63,7 @@ class Expect:
     special: Array | None = None
     free: Array | None = None
     signed: Array | None = None
+    note: str = ""
     looked: float = 1.0
     """The share of elements that are looked at at all; the others are `free`."""
 
@@ -110,14 +112,19 @@ def expectations(kernel: Kernel, inputs: Mapping[str, Array], vars: Mapping[str,
 
     from ..ir.evaluation.reference import evaluate_error
 
+    overflows: set[str] = set()
     with np.errstate(all="ignore"):
-        results = evaluate_error(kernel, inputs, vars, threads=usable_cores())
+        results = evaluate_error(kernel, inputs, vars, threads=usable_cores(), overflows=overflows)
         free = unwritten(kernel, inputs, vars)
-    exact = whole and is_exact(kernel, vars)
+    written = {name: ~mask for name, mask in free.items()}
+    if overflows:
+        results, free = with_overflow(kernel, inputs, vars, results, free)
+    exact = whole and not overflows and is_exact(kernel, vars)
     out = {}
     for b in kernel.outputs:
         value, scale = results[b.name]
-        out[b.name] = expected(b.name, b.dtype, shape(b, kernel, vars), np.asarray(value), np.asarray(scale), free.get(b.name), exact)
+        e = expected(b.name, b.dtype, shape(b, kernel, vars), np.asarray(value), np.asarray(scale), free.get(b.name), exact)
+        out[b.name] = replace(e, note=noted(b.name, e.value, (e.special, e.free), written.get(b.name)))
     return out
 
 
@@ -242,7 +249,7 @@ def described(name: str, shape: tuple[int, ...], worst: float, at: int, found: t
     text += f"; {bad} of {prod(shape)} elements wrong"
     if missing:
         text += f", {missing} hold the poison they began with"
-    return text
+    return f"{text} ({cause(float(got), float(value), worst, missing, bad)})"
 
 
 def _errors(expect: Expect, got: Array, part: slice) -> Array:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
 
-from ..ir.body import Fold, values_of
+from ..ir.body import Fold, Value, values_of
 from ..ir.errors import OptError
 from ..ir.kernel import Kernel
 from ..ir.node import Node
@@ -101,7 +101,10 @@ def _beginning(kernel: Kernel) -> _Beginning:
 
 def _initial_order(kernel: Kernel, axes: Iterable[Node]) -> list[str]:
     seen: dict[str, None] = {}
+    reduced = {a for v in kernel.values.values() for a in v.reduce_axes}
     for item in kernel.body:
+        if isinstance(item, Value) and isinstance(item.expr, Node) and reduced.intersection(item.axes):
+            continue  # an operand of a sum: its loops are in the order of the sum's
         if isinstance(item, Fold):
             sets = [set(v.axes) for v in item.block]
             for a in item.block[0].axes:

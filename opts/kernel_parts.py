@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from ..ir.body import Fold, Store, Value, values_of
+from ..ir.body import Fold, Reduce, Scan, Store, Value, values_of
 from ..ir.buffer import Buffer
-from ..ir.node import Node, walk
+from ..ir.kernel import Kernel
+from ..ir.node import Node, axis, walk
+from ..ir.operators import substitute
 
 Change = Callable[[Node], Node]
 
@@ -52,3 +54,27 @@ def loaded(buffers: Iterable[Buffer], body: Sequence[Value | Fold], stores: Sequ
     roots = [v.body for item in body for v in values_of(item)] + [r for s in stores for r in store_roots(s)]
     used = {n.arg[0] for n in walk(*roots) if n.op == "load"}
     return tuple(b for b in buffers if b in used)
+
+
+def renamed(kernel: Kernel, end: str) -> Kernel:
+    """`kernel` with `end` behind the name of every axis and family."""
+    table = {a: axis(f"{a.arg.name}{end}", a.arg.extent, f"{a.arg.family}{end}") for a in kernel.axes}
+
+    def go(e: Node) -> Node:
+        return substitute(e, table)
+
+    def value(v: Value) -> Value:
+        e = v.expr
+        if isinstance(e, Reduce):
+            new: Node | Reduce | Scan = replace(e, axes=tuple(table[a] for a in e.axes), expr=go(e.expr))
+        elif isinstance(e, Scan):
+            new = replace(e, axis=table[e.axis], expr=go(e.expr))
+        else:
+            new = go(e)
+        return replace(v, axes=tuple(table[a] for a in v.axes), expr=new)
+
+    def item(x: Value | Fold) -> Value | Fold:
+        return value(x) if isinstance(x, Value) else replace(x, axis=table[x.axis], block=tuple(map(value, x.block)))
+
+    stores = tuple(replace(changed_store(s, go), axes=tuple(table[a] for a in s.axes)) for s in kernel.stores)
+    return replace(kernel, body=tuple(map(item, kernel.body)), stores=stores)

@@ -15,10 +15,12 @@ from .axis_plan import Part
 from .loop_tree import LoopTree
 from .loops import Loops
 from .nests import Nest, scatter_ordered
-from .strides import dense, picks
+from .strides import dense, picked, stride, weaves
 
 _MOVED = frozenset(("load", "cast", "const"))
 """What computes nothing."""
+PAIRED = 8
+"""Lanes that are better kept as they are than exchanged for lanes over groups of neighbours."""
 Held = Callable[[str], Sequence[int | Node] | Part | None]
 """A value's name → the strides of its array, in elements; for one in registers, the part that its lanes run over, or None."""
 
@@ -46,7 +48,9 @@ def choose_lanes(s: Loops, tree: LoopTree) -> tuple[dict[str, Vectors], dict[str
 
     kept: dict[str, tuple[Node, ...]] = {}
     for nest in s.nests:
-        found = lanes[nest.name] = vectors(s, nest, nest.evaluated, held)
+        # siblings have the same lanes, so that what they have in common is the same
+        exprs = [e for n in s.together(nest) for e in n.evaluated]
+        found = lanes[nest.name] = vectors(s, nest, exprs, held)
         kept |= nest.made
         for name, axes in nest.made.items():
             if s.group == 1 and found.lane is not None and found.lane.axis in axes:
@@ -75,6 +79,21 @@ def vectors(s: Loops, nest: Nest, exprs: Iterable[Node], held: Held) -> Vectors:
         wider = best.lane is not None and (width, p.trips) > (best.width, best.lane.trips)
         if score > top or (score == top and wider):
             best, top = Vectors(regs, p, width), score
+    return _across_groups(s, nest, exprs, best)
+
+
+def _across_groups(s: Loops, nest: Nest, exprs: Sequence[Node], best: Vectors) -> Vectors:
+    """Where lanes would be the two to four components of pairs, pixels or points, or none: lanes over the groups, if every access can
+    be of whole vectors then. Components of loads are picked from them, and those of stores are woven into them."""
+    if nest.store is None or best.width >= min(s.width, PAIRED):
+        return best
+    for p in best.regs:
+        width = min(s.width, p.trips & -p.trips)
+        if p.kind != "upcast" or width <= best.width or weaves(s, nest, p) is None:
+            continue
+        loads = [n for n in walk(*exprs) if n.op == "load"]
+        if all(stride(s, nest, b.name, at, b.shape, p) in (0, 1) or picked(s, nest, n, p) for n in loads for b, at, _ in [load_parts(n)]):
+            best = Vectors(best.regs, p, width)
     return best
 
 
@@ -114,28 +133,28 @@ def _read(s: Loops, part: Part, ref: Node, held: Sequence[int | Node] | Part | N
 
 
 def _load(s: Loops, nest: Nest, part: Part, load: Node) -> float:
-    """Staged panels are laid out for their readers: they count as consecutive along their innermost part."""
-    buffer, indices, mask = load_parts(load)
+    """Staged panels are laid out for their readers: they count as consecutive along their innermost part. What is picked
+    from whole vectors counts as nothing."""
+    buffer, indices, _ = load_parts(load)
     staged = s.stages.get(buffer.name)
     mine = staged is not None and any(n is nest for n in staged.nests)
     if staged is not None and mine and staged.order == "panel":
         step = {p.name: stride for p, stride in staged.parts}.get(part.name, 0)
         return 0.0 if step == 0 else 1.0 if step == 1 else -1.0
-    safe = mine or not (mask is not None or s.plans[part.axis].masked)
-    return _step(s, part, indices, dense(buffer.shape), safe and s.target.kind != "gpu")
+    return 0.0 if picked(s, nest, load, part) is not None else _step(s, part, indices, dense(buffer.shape))
 
 
-def _step(s: Loops, part: Part, indices: Sequence[Node], strides: Sequence[int | Node], picked: bool = False) -> float:
-    """1 where an access is consecutive along `part`, 0 where it does not vary, or is `picked` from whole vectors; else -1."""
+def _step(s: Loops, part: Part, indices: Sequence[Node], strides: Sequence[int | Node]) -> float:
+    """1 where an access is consecutive along `part`, 0 where it does not vary; else -1."""
     total = 0
-    for i, stride in zip(indices, strides, strict=True):
+    for i, step in zip(indices, strides, strict=True):
         if part.axis not in axes_of(i):
             continue
         k = s.terms(i).get(part.var)
-        if k is None or not isinstance(stride, int):
+        if k is None or not isinstance(step, int):
             return -1.0
-        total += k * stride
-    return 1.0 if total == 1 else 0.0 if total == 0 or (picked and picks(total)) else -1.0
+        total += k * step
+    return 1.0 if total == 1 else 0.0 if total == 0 else -1.0
 
 
 def _apart(dimensions: int, inner: int | None) -> list[int]:

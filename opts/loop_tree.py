@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 from ..ir.body import Scan
 from ..ir.node import Node
@@ -23,6 +24,13 @@ class Single:
     """One nest, with its remaining loops to itself."""
 
     nest: Nest
+
+
+@dataclass(frozen=True, eq=False)
+class Together:
+    """Reductions whose remaining loops are the same and run once."""
+
+    nests: tuple[Nest, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +52,7 @@ class Folded:
     body: tuple[Tree, ...]
 
 
-Tree = Single | Shared | Folded
+Tree = Single | Together | Shared | Folded
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,8 +100,10 @@ class _TreeBuilder:
             while part is not None and shared and j < len(items) and self._joins(items[i:j], items[j], part, opened):
                 j += 1
             if part is None or not shared or (j == i + 1 and isinstance(items[i], Nest)):
-                out.append(self._item(items[i], opened, reserved))
-                i += 1
+                joint = self._together(items[i:])
+                each = [self._item(item, opened, reserved) for item in (items[i], *joint[1:])]
+                out.append(Together(joint) if len(joint) > 1 else each[0])
+                i += len(each)
                 continue
             group = items[i:j]
             kept = self._read_outside(group, reserved)
@@ -101,6 +111,14 @@ class _TreeBuilder:
             out.append(Shared(part, tuple(flat(group)), self.items(group, opened | {part.name}, names), kept))
             i = j
         return tuple(out)
+
+    def _together(self, items: Sequence[Item]) -> tuple[Nest, ...]:
+        """The first of some items with its siblings behind it; nothing where it is no nest."""
+        first = items[0]
+        if not isinstance(first, Nest):
+            return ()
+        names = {n.name for n in self.s.together(first)}
+        return (first, *(n for n in takewhile(lambda n: isinstance(n, Nest) and n.name in names, items[1:]) if isinstance(n, Nest)))
 
     def _item(self, item: Item, opened: frozenset[str], reserved: frozenset[str]) -> Tree:
         if isinstance(item, FoldItem):

@@ -15,6 +15,7 @@ from ..ir.node import Node
 from ..ir.operators import substitute
 from ..targets import Target
 from .axis_plan import AxisPlan, Part
+from .interior import interior
 from .nests import Item, Nest, flat
 from .opt import Opts
 from .plans import DotPlan, StagePlan, TensorPlan, ThreadAxis
@@ -23,7 +24,8 @@ from .plans import DotPlan, StagePlan, TensorPlan, ThreadAxis
 @dataclass(frozen=True, eq=False)
 class Loops:
     """How every axis is cut, in which order loops run, what is kept where, and what is asked of that. `marks`: what
-    options noted for later, option → {what it is on: its argument}."""
+    options noted for later, option → {what it is on: its argument}. `siblings`: the names of reductions that run in one loop, by loop;
+    they are neighbours among the items, over the same axes."""
 
     kernel: Kernel
     opts: Opts
@@ -43,6 +45,7 @@ class Loops:
     regs: int = 0
     dots: dict[str, DotPlan] = field(default_factory=dict)
     tensors: dict[str, TensorPlan] = field(default_factory=dict)
+    siblings: tuple[tuple[str, ...], ...] = ()
 
     def marked(self, op: str) -> Mapping[str, object]:
         """What the options of a name noted: what each is on, and its argument."""
@@ -103,6 +106,11 @@ class Loops:
         t = self.tensors.get(reader.name)
         return t is not None and axis is t.n
 
+    def together(self, nest: Nest) -> list[Nest]:
+        """The reductions that run in one loop with a nest, itself among them."""
+        names = next((g for g in self.siblings if nest.name in g), ())
+        return [n for n in self.nests if n.name in names] if names else [nest]
+
     @property
     def group(self) -> int:
         """Threads in a group."""
@@ -126,11 +134,16 @@ class Loops:
             found = self._at_parts[node] = substitute(node, self._axis_index)
         return found
 
+    def inside(self, node: Node) -> Node:
+        """An index expression as it is for most points (`interior`), over part variables. Threads of GPUs are not told apart by where
+        they are."""
+        return self.at_parts(node if self.target.kind == "gpu" else interior(node))
+
     def terms(self, node: Node) -> Mapping[Node, int]:
-        """The coefficient of each term of an index expression over axes, once it is rewritten over part variables."""
+        """The coefficient of each term of an index expression `inside`."""
         found = self._terms.get(node)
         if found is None:
-            found = self._terms[node] = ix.parts(self.at_parts(node))[0]
+            found = self._terms[node] = ix.parts(self.inside(node))[0]
         return found
 
     @cached_property

@@ -15,6 +15,7 @@ from ..ir.kernel import Kernel
 from ..ir.node import Node, const, ref, walk
 from ..ir.node import axis as make_axis
 from ..ir.operators import substitute
+from ..ir.written_once import writes
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,6 +134,9 @@ def _build(kernel: Kernel, staged: Mapping[str, bool], held: Collection[str], ag
             made.fold(item)
         else:
             made.value(item)
+    scatters = [s for s in kernel.stores if s.combine is not None]
+    for s in scatters if len(scatters) > 1 else ():  # all cleared before any point, so that points may share their loop
+        made.clear(s)
     for s in kernel.stores:
         made.store(s, tiled=s.buffer.name in held and s.combine is None and not _stores_value(kernel, made.expand(s.expr)))
     return made.items
@@ -226,10 +230,17 @@ class _Items:
             tile = Value(f"{s.buffer.name}.tile", s.axes, expr, expr.dtype)
             self.items.append(self.reader(Nest(tile.name, "point", s.axes, (), expr, value=tile)))
             expr = ref(tile.name, s.axes, expr.dtype)
-        nest = self.reader(Nest(s.buffer.name, "store", s.axes, (), expr, store=s, indices=indices, mask=mask))
-        if s.combine is not None:
-            self.items.append(_init_nest(s, indices))
+        taken = {n.name for n in flat(self.items)}
+        name = s.buffer.name if s.buffer.name not in taken else f"{s.buffer.name}.{len(taken)}"
+        nest = self.reader(Nest(name, "store", s.axes, (), expr, store=s, indices=indices, mask=mask))
+        self.clear(s)
         self.items.append(nest)
+
+    def clear(self, s: Store) -> None:
+        """The nest that fills a scatter's output with the identity, if it needs one and has none yet."""
+        cleared = any(isinstance(n, Nest) and n.kind == "init" and n.store is not None and n.store.buffer is s.buffer for n in self.items)
+        if s.combine is not None and not cleared:
+            self.items.append(_init_nest(s, tuple(self.expand(i) for i in s.indices)))
 
 
 def _stores_value(kernel: Kernel, expr: Node) -> bool:
@@ -278,8 +289,11 @@ def identity(combine: str, dtype: DType) -> Node:
 
 
 def scatter_ordered(s: Store) -> set[Node]:
-    """Axes of a combining store along which writes can meet: they stay serial and in order."""
+    """Axes of a store along which writes can meet: they stay serial and in order. Of a store that combines nothing, only
+    where data decides what is written, and the last write counts."""
+    if s.combine is None and (writes(s).once or all(n.op not in ("load", "ref") for n in walk(*s.indices))):
+        return set()
     free = {i for i in s.indices if i.op == "axis"}
     if s.own is not None:
         free.add(s.own[0])
-    return set() if s.combine is None else {a for a in s.axes if a not in free}
+    return {a for a in s.axes if a not in free}

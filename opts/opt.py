@@ -39,7 +39,7 @@ class Opt:
             if self.arg is not None:
                 raise OptError(f"{self.op}({self.on}) takes no argument, got {self.arg!r}")
         else:
-            object.__setattr__(self, "arg", _fields(syntax, self.on, self.arg))
+            object.__setattr__(self, "arg", _fields(syntax, self.on, self.arg) or None)  # (no field but defaults is no argument)
 
     @property
     def fields(self) -> dict[str, Scalar]:

@@ -58,7 +58,7 @@ class Option(Syntax):
     * `docs`: its lines of docs/options.md, `golden`: its golden cases by name;
     * `act`: what it does to the schedule under construction; OptError where it is illegal there. An option that makes
       another kernel instead has `rewrite`, which gives the whole schedule; it comes before all others, wherever it
-      stands in the list;
+      stands in the list. `by_phase`: each phase that it makes has its own options, so a search looks at each;
     * `finish`: what it adds once all options have acted and the nests are known; `check`: OptError where the finished
       schedule is illegal because of it. Both are called once for all options of this name, and only if there are any;
     * `propose`: what a search may append to a schedule, each a tuple of options (some may turn out illegal);
@@ -73,6 +73,7 @@ class Option(Syntax):
     golden: Mapping[str, Golden] = field(default_factory=dict)
     act: Callable[[ScheduleBuilder, Opt], None] | None = None
     rewrite: Callable[[Rewriting], Scheduled] | None = None
+    by_phase: bool = False
     finish: Callable[[Scheduled, ScheduleBuilder], Scheduled] | None = None
     check: Callable[[Scheduled], None] | None = None
     propose: Callable[[Neighbourhood], Iterable[Opts]] | None = None

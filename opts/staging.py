@@ -77,7 +77,7 @@ def plan_stage(sched: Scheduled, o: Opt) -> StagePlan:
     if o.fields["swizzle"]:
         raise OptError(f"{o}: swizzle is for tiles that the threads of a group share; use LOCAL or GROUP")
     if o.fields["order"] == "panel":
-        if len({(r.nest.name, r.index, r.mask) for r in t.reads}) > 1:
+        if len({(sched.together(r.nest)[0].name, r.index, r.mask) for r in t.reads}) > 1:
             raise OptError(f"{o}: {o.on} is read in more than one way inside {t.at.name}; use order=row")
         return _kept_type(sched, _panel(t, inner))
     return _kept_type(sched, _row(t))

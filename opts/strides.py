@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import prod
+
 from ..ir import index as ix
 from ..ir.buffer import load_parts
 from ..ir.node import Node, axes_of, const
@@ -30,10 +33,35 @@ def picked(s: Loops, nest: Nest, load: Node, part: Part) -> int | None:
     mine = plan is not None and any(n is nest for n in plan.nests)
     # a mask, or copies past the extent, of what is not staged: elements that may not exist
     unsafe = not mine and (mask is not None or s.plans[part.axis].masked)
-    if s.target.kind == "gpu" or unsafe or (mine and plan is not None and plan.order == "panel"):
+    if s.target.kind == "gpu" or (mine and plan is not None and plan.order == "panel"):
         return None
     step = stride(s, nest, buffer.name, indices, buffer.shape, part)
-    return step if step is not None and picks(step) else None
+    if step is None or not picks(step) or (unsafe and (mask is not None or not grouped(buffer.shape, step))):
+        return None
+    return step
+
+
+def grouped(shape: Sequence[int | Node], step: int) -> bool:
+    """Whether a dense buffer is known to consist of whole groups of `step` elements."""
+    return bool(shape) and prod(d for d in shape if isinstance(d, int)) % step == 0
+
+
+def weaves(s: Loops, nest: Nest, part: Part) -> int | None:
+    """How many components a store along `part` weaves into whole vectors: its element stride, where register copies of
+    another axis are as many neighbours; None where it does not."""
+    if nest.store is None or (nest.kind == "store" and nest.store.combine is not None) or s.target.kind == "gpu":
+        return None
+    shape = nest.store.buffer.shape
+    step = stride(s, nest, "", nest.indices, shape, part)
+    if step is None or not picks(step):
+        return None
+    near = (p for p in s.registers(nest) if p.kind == "upcast" and p is not part and p.trips == step)
+    return step if any(stride(s, nest, "", nest.indices, shape, p) == 1 for p in near) else None
+
+
+def shuffles(step: int) -> int:
+    """Shuffles for each vector where all components of groups are picked, or woven."""
+    return {2: 1, 3: 3, 4: 2}[step]
 
 
 def picks(step: int) -> bool:

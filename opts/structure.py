@@ -4,7 +4,7 @@ Seeds, templates and the action space ask these questions; none of them looks at
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -13,6 +13,7 @@ from ..ir.body import Fold, Scan
 from ..ir.buffer import Buffer, load_parts, loads
 from ..ir.kernel import Kernel
 from ..ir.node import FUNCTIONS, Node, axes_of, walk
+from .interior import interior
 from .nests import Nest, flat, plain, scatter_ordered
 
 
@@ -33,7 +34,8 @@ class AccessPattern:
 class Contraction:
     """Σ of a product: `lane` is consecutive in the store, `rows` are spatial axes of the other operand only, `wide`
     is the operand that holds the lane axis (packed into panels; `plain` if each of its dimensions is one axis),
-    `tall` the one whose elements are broadcast."""
+    `tall` the one whose elements are broadcast. Where an operand is computed (`opts.computed`), that is the largest input it reads:
+    `wide_value` and `tall_value` name the values that operands are, and `stages` says whether `wide` is all that it reads."""
 
     nest: Nest
     lane: Node
@@ -42,6 +44,9 @@ class Contraction:
     wide: Buffer
     tall: Buffer
     plain: bool
+    wide_value: str = ""
+    tall_value: str = ""
+    stages: bool = True
 
 
 @lru_cache(maxsize=64)
@@ -64,6 +69,7 @@ def strides_of(buffer: Buffer, indices: tuple[Node, ...]) -> dict[Node, int | No
     out: dict[Node, int | None] = {}
     stride = 1
     for size, i in zip(reversed(buffer.shape), reversed(indices)):
+        i = interior(i)
         terms, _ = ix.parts(i)
         for a in axes_of(i):
             k = terms.get(a)
@@ -188,6 +194,18 @@ def read_elsewhere(kernel: Kernel) -> tuple[str, ...]:
             if n.op == "ref" and (any(i.op not in ("axis", "const") for i in n.src) or not any(i in axes for i in n.src)):
                 found.add(n.arg)
     return tuple(i.name for i in kernel.body if i.name in found and not isinstance(i, Fold))
+
+
+@lru_cache(maxsize=64)
+def shifted_dimensions(kernel: Kernel) -> Mapping[str, tuple[int, ...]]:
+    """The values of `read_elsewhere`, each with its dimensions but for those along which every reader is at its own place (such as the
+    blocks of HALO)."""
+    own: dict[str, list[bool]] = {}
+    for n in walk(*kernel.expressions()):
+        if n.op == "ref":
+            here = [i is a for i, a in zip(n.src, kernel.values[n.arg].axes, strict=True)]
+            own[n.arg] = [x and y for x, y in zip(own.get(n.arg, here), here, strict=True)]
+    return {v: tuple(d for d, fixed in enumerate(own[v]) if not fixed) for v in read_elsewhere(kernel)}
 
 
 def stageable_values(kernel: Kernel) -> list[str]:

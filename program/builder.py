@@ -107,13 +107,18 @@ class Builder:
         found = self._truths.get(a)
         return found if isinstance(found, bool) else None
 
+    def known(self, a: Val) -> bool | tuple[bool, ...] | None:
+        """What a bool is, in every lane or lane by lane, where that is known."""
+        found = self._truths.get(a)
+        return tuple(map(bool, found)) if isinstance(found, tuple) else None if found is None else bool(found)
+
     def op(self, op: str, *args: Val, dtype: DType | None = None, attr: Attr = None) -> Val:
         """An element-wise operation; scalars meeting vectors are splatted. `dtype` defaults to the operands' (bool for
         comparisons)."""
         lanes = max(a.lanes for a in args)
         if lanes > 1:
             args = tuple(self.splat(a, lanes) for a in args)
-        if op in ("and", "select") and args[0].dtype is bool_ and self._truths:
+        if op in ("and", "or", "select") and args[0].dtype is bool_ and self._truths:
             known = self._decided(op, *args)
             if known is not None:
                 return known
@@ -127,6 +132,8 @@ class Builder:
         if op == "select":
             return None if first is None else b if first else rest[0]
         second = self.truth(b)
+        if op == "or":
+            return a if first is True or second is False else b if second is True or first is False else None
         return b if first is True or second is False else a if second is True or first is False else None
 
     def aligned(self, param: int, size: int) -> Val:

@@ -42,5 +42,5 @@ class Signature:
     clusters: tuple[int, ...] = ()
 
     def entry(self, phase: int) -> str:
-        """The function name of a phase."""
-        return f"{self.name}_p{phase}"
+        """The function name of a phase: what is not ASCII becomes an underscore."""
+        return f"{''.join(c if c.isascii() else '_' for c in self.name)}_p{phase}"

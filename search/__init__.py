@@ -39,7 +39,7 @@ __all__ = [
     "tune",
 ]
 
-_LAZY = {"Interrupted": "api", "tune": "api", "Recording": "replay", "Start": "run", "TuningRun": "run"}
+_LAZY = {"Interrupted": "api", "tune": "api", "Recording": "recording", "Start": "run", "TuningRun": "run"}
 
 
 def __getattr__(name: str) -> Any:

@@ -79,7 +79,8 @@ def conclude(job: Job, so_far: RunState, meter: Meter, recorder: Recorder, earli
         "counts": dict(so_far.counts),
         "repeated": so_far.repeated,
         "history": tuple(so_far.history),
-        "message": "; ".join(filter(None, said)),
+        "message": "; ".join(filter(None, [*said, *so_far.notes])),
+        "failures": dict(so_far.failures),
         "earlier": earlier.candidates,
         "exit_code": code,
     }

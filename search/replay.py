@@ -7,142 +7,24 @@ random search and the optimum, averaged over the evaluations."""
 
 from __future__ import annotations
 
-import json
 import math
-import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..ir.errors import OptError, UsageError
-from ..opts.opt import parse
+from ..ir.errors import UsageError
 from . import strategy as strategies
+from .recording import RecordedEntry, RecordedTemplate, Recording
 from .space import Space
 from .strategy import Strategy, seconds
+
+__all__ = ["RecordedEntry", "RecordedTemplate", "Recording", "Replay", "random_expectation", "record", "replay", "score"]
 
 if TYPE_CHECKING:
     from ..measure import Measurement
     from .pipeline import MeasurerLike
     from .space import Schedule
-
-SCHEMA = 1
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedEntry:
-    """One recorded schedule: what the model said (seconds), what came of it (`t_min` in seconds, None unless ok or
-    slow), what finding out cost (seconds), and, where a template makes it, which and with which choices."""
-
-    opts: Schedule
-    hash: str
-    estimate: float
-    outcome: str
-    t_min: float | None = None
-    cost_s: float = 0.0
-    template: str | None = None
-    params: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def effects(self) -> frozenset[str]:
-        """What was recorded was allowed."""
-        return frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class Recording:
-    """A recorded space. `about`: kernel, shape, machine …, JSON-able. `seeds`: the start schedules, best guess first.
-    Also an engine: only recorded schedules are legal."""
-
-    about: Mapping[str, Any]
-    seed_list: tuple[Schedule, ...]
-    entries: tuple[RecordedEntry, ...]
-    _by_opts: dict[Schedule, RecordedEntry] = field(default_factory=dict, init=False, repr=False, compare=False)
-    _after: dict[Schedule, list[Schedule]] = field(default_factory=dict, init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        for e in self.entries:
-            self._by_opts.setdefault(e.opts, e)
-        for opts in self._by_opts:
-            # the longest recorded prefix is where a walk comes from: one action, or a macro where the steps between were not recorded
-            cut = next((i for i in range(len(opts) - 1, -1, -1) if opts[:i] in self._by_opts), None)
-            if cut is not None:
-                self._after.setdefault(opts[:cut], []).append(opts[cut:])
-
-    # the engine -----------------------------------------------------------------------------------------------------
-    def seeds(self) -> Sequence[Schedule]:
-        return self.seed_list
-
-    def apply(self, opts: Schedule) -> RecordedEntry:
-        found = self._by_opts.get(tuple(opts))
-        if found is None:
-            raise OptError("this schedule is not in the recording")
-        return found
-
-    def actions(self, applied: RecordedEntry) -> Sequence[Schedule]:
-        return self._after.get(applied.opts, [])
-
-    def estimate(self, applied: RecordedEntry) -> float:
-        return applied.estimate
-
-    def templates(self) -> Sequence[RecordedTemplate]:
-        names = dict.fromkeys(e.template for e in self.entries if e.template is not None)
-        return [RecordedTemplate(n, [e for e in self.entries if e.template == n]) for n in names]
-
-    # the file -------------------------------------------------------------------------------------------------------
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """JSON Lines: a header, then one line an entry."""
-        lines = [{"tilewright_space": SCHEMA, "about": dict(self.about), "seeds": [_json(s) for s in self.seed_list]}]
-        for e in self.entries:
-            line: dict[str, Any] = {
-                "opts": _json(e.opts),
-                "hash": e.hash,
-                "estimate": e.estimate,
-                "outcome": e.outcome,
-                "t_min": e.t_min,
-                "cost_s": e.cost_s,
-            }
-            if e.template is not None:
-                line |= {"template": e.template, "params": dict(e.params)}
-            lines.append(line)
-        Path(path).write_text("".join(json.dumps(x, sort_keys=True, separators=(",", ":"), allow_nan=False) + "\n" for x in lines))
-
-    @staticmethod
-    def load(path: str | os.PathLike[str]) -> Recording:
-        """Raises UsageError naming the line that `save` did not write."""
-        at = 1
-        try:
-            head, *rest = Path(path).read_text().splitlines()
-            about = json.loads(head)
-            if about["tilewright_space"] != SCHEMA:
-                raise ValueError(f"schema {about['tilewright_space']}, this version reads {SCHEMA}")
-            entries = []
-            for text in rest:
-                at += 1
-                line = json.loads(text)
-                entries.append(RecordedEntry(**{**line, "opts": parse(line["opts"])}))
-            return Recording(about["about"], tuple(parse(s) for s in about["seeds"]), tuple(entries))
-        except (OSError, ValueError, KeyError, TypeError, OptError) as e:
-            raise UsageError(f"{path}, line {at}: not a recorded space ({type(e).__name__}: {e})") from e
-
-
-class RecordedTemplate:
-    """A template of which only recorded instances exist."""
-
-    def __init__(self, name: str, entries: Sequence[RecordedEntry]) -> None:
-        self.name = name
-        self._made = {_key(e.params): e.opts for e in entries}
-        self.params: dict[str, tuple[Any, ...]] = {}
-        for k in dict.fromkeys(k for e in entries for k in e.params):
-            values = list(dict.fromkeys(e.params[k] for e in entries if k in e.params))
-            self.params[k] = tuple(sorted(values) if all(isinstance(v, int) for v in values) else values)
-
-    def make(self, params: dict[str, Any]) -> Schedule:
-        """Raises OptError for choices that were not recorded."""
-        found = self._made.get(_key(params))
-        if found is None:
-            raise OptError(f"template {self.name}: these choices are not in the recording")
-        return found
 
 
 def record(space: Space, measurer: MeasurerLike, strategy: Strategy, trials: int, about: Mapping[str, Any], batch: int = 12) -> Recording:
@@ -185,12 +67,15 @@ def record(space: Space, measurer: MeasurerLike, strategy: Strategy, trials: int
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """`curve[i]`: best seconds after i + 1 evaluations, infinity before the first valid one. `charged_s`: what they would have cost."""
+    """`curve[i]`: best seconds after i + 1 evaluations, infinity before the first valid one. `charged_s`: what they
+    would have cost, `clock[i]` up to each. `thought_s`: seconds that the strategy itself took."""
 
     strategy: str
     curve: tuple[float, ...]
     charged_s: float
     wasted: int
+    clock: tuple[float, ...] = ()
+    thought_s: float = field(default=0.0, compare=False)
 
     def evaluations_to(self, target_s: float) -> int | None:
         """How many evaluations until the best was at most `target_s`, None if never."""
@@ -198,21 +83,31 @@ class Replay:
 
 
 def replay(
-    recording: Recording, strategy: str | Callable[..., Strategy], trials: int = 100, seed: int = 0, seeds: str = "auto", batch: int = 8
+    recording: Recording,
+    strategy: str | Callable[..., Strategy],
+    trials: int = 100,
+    seed: int = 0,
+    seeds: str = "auto",
+    batch: int | None = None,
+    *,
+    limit_s: float = math.inf,
 ) -> Replay:
-    """Run a strategy (by name, or a factory such as `random.RandomWalk`) on a recording. `wasted` counts what was
-    asked for twice or is not recorded."""
+    """Run a strategy (by name, or a factory such as `random.RandomWalk`) on a recording, until `trials` evaluations
+    are made or they would have cost `limit_s` seconds. `batch`: how many are asked for in one go (default: as
+    many as suit the number of evaluations, see `strategy.batch`). `wasted` counts what was asked for twice or is not recorded."""
     space = Space(recording)
     start = space.seeds() if seeds == "auto" else [()]
-    if isinstance(strategy, str):
-        s = strategies.create(strategy, space, seed=seed, start=start if seeds == "auto" else [])
-    else:
-        s = strategy(space, seed=seed, start=start if seeds == "auto" else [])
+    began = time.perf_counter()
+    given = start if seeds == "auto" else []
+    make = strategies.create if isinstance(strategy, str) else None
+    s = make(strategy, space, seed=seed, start=given) if make else strategy(space, seed=seed, start=given)  # type: ignore[operator, arg-type]
+    s.expect(trials)
+    seen: dict[str, float] = {}
     curve: list[float] = []
-    seen: set[str] = set()
+    clock: list[float] = []
     charged, wasted, dry = 0.0, 0, 0
     asked: list[Schedule] = list(start)
-    while len(curve) < trials and dry < 20:
+    while len(curve) < trials and charged < limit_s and dry < 20:
         new = 0
         for opts in asked:
             state = space.state(opts)
@@ -221,19 +116,20 @@ def replay(
                 if state is not None:
                     s.tell(opts, recording.apply(opts))
                 continue
-            if len(curve) == trials:
+            if len(curve) == trials or charged >= limit_s:
                 break
-            seen.add(state.hash)
             entry = recording.apply(opts)
             charged += entry.cost_s
+            seen[state.hash] = charged
             curve.append(min(curve[-1] if curve else math.inf, seconds(entry)))
+            clock.append(charged)
             s.tell(opts, entry)
             new += 1
         dry = 0 if new else dry + 1
         if s.done:
             break
-        asked = s.ask(min(batch, max(1, trials - len(curve))))
-    return Replay(s.name, tuple(curve), charged, wasted)
+        asked = s.ask(min(batch or strategies.batch(trials), max(1, trials - len(curve))))
+    return Replay(s.name, tuple(curve), charged, wasted, tuple(clock), time.perf_counter() - began)
 
 
 def random_expectation(recording: Recording, trials: int) -> list[float]:
@@ -260,14 +156,6 @@ def score(recording: Recording, curve: Sequence[float]) -> float:
     slowest = max(t for t in (seconds(e) for e in recording.entries) if t < math.inf)
     gains = [(b - min(t, slowest)) / (b - optimum) for b, t in zip(base, curve) if b > 1.01 * optimum]
     return sum(gains) / len(gains) if gains else 1.0
-
-
-def _json(opts: Iterable[Any]) -> list[Any]:
-    return [o.json for o in opts]
-
-
-def _key(params: Mapping[str, Any]) -> str:
-    return json.dumps(dict(params), sort_keys=True)
 
 
 def _log_comb(n: int, k: int) -> float:

@@ -79,6 +79,7 @@ class Result:
     gbytes_s: float | None = None
     roofline_pct: float | None = None
     counts: Mapping[str, int] = field(default_factory=dict)
+    failures: Mapping[str, str] = field(default_factory=dict)
     repeated: int = 0
     earlier: int = 0
     seconds: float = 0.0

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..opts.opt import short
 from .finals import Finalist
 from .strategy import seconds
 
@@ -23,6 +24,10 @@ class RunState:
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
+        self.failures: dict[str, str] = {}
+        """Of each outcome that is a failure, the first candidate: its options, and what was wrong."""
+        self.notes: dict[str, None] = {}
+        """What measurements told of the reference."""
         self.repeated = 0
         self.history: list[dict[str, Any]] = []
         self.by_hash: dict[str, Measurement | None] = {}
@@ -43,6 +48,10 @@ class RunState:
     def count(self, m: Measurement) -> None:
         """One more of its outcome."""
         self.counts[str(m.outcome.value)] += 1
+        if m.outcome not in ("ok", "slow") and m.detail:
+            self.failures.setdefault(str(m.outcome.value), f"{short(m.opts)}: {m.detail}")
+        if m.note:
+            self.notes.setdefault(m.note)
         if not m.opts and m.t_min is not None:
             self.plain_s = m.t_min
 

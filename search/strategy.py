@@ -34,6 +34,12 @@ def seconds(m: Measured) -> float:
     return m.t_min if m.outcome in ("ok", "slow") and m.t_min is not None else math.inf
 
 
+def batch(trials: float, most: int = 12) -> int:
+    """How many schedules to ask for in one go in a search of `trials` measurements: a strategy learns from nothing
+    that is still under way, so a short search asks often."""
+    return max(1, int(min(most, trials / 25)))
+
+
 class Strategy(ABC):
     """One way of choosing what to measure next. The same seed and the same tells give the same asks."""
 
@@ -58,6 +64,9 @@ class Strategy(ABC):
         """True when it will never ask again."""
         return False
 
+    def expect(self, trials: float) -> None:  # noqa: B027  (most do not plan)
+        """About how many measurements the whole search will make, told before the first ask and whenever that changes."""
+
     def close(self) -> None:  # noqa: B027  (most hold nothing)
         """The search is over: write what is unwritten, let go of files."""
 
@@ -67,6 +76,10 @@ _BUILTIN = {
     "beam": "strategies.beam:Beam",
     "random": "strategies.random:RandomWalk",
     "evolve": "strategies.evolve:Evolve",
+    "choices": "strategies.choices:ModelledChoices",
+    "anneal": "strategies.anneal:Anneal",
+    "genetic": "strategies.genetic:Genetic",
+    "uniform": "strategies.uniform:UniformChoices",
     "exhaustive": "strategies.exhaustive:Exhaustive",
     "optuna:tpe": "optuna.strategies:Tpe",
     "optuna:gp": "optuna.strategies:Gp",

@@ -24,6 +24,7 @@ class Language:
     masked: a vector is loaded or stored under a mask by one operation; else lane by lane.
     unaligned: vectors are loaded from and stored to any address; else only where it is known to be a multiple of their size.
     nontemporal: stores can go past the caches.
+    neighbours: its compiler finds the instruction that adds neighbouring products, where the processor has one.
     tensor_cores: it can name a row of `targets.tensor_rows` (TC on GPUs), where the target's features have it.
     warpgroups: Hopper's asynchronous units: mbarriers, TMA, wgmma, roles (where the target has the feature sm90a).
     static_shared: bytes of shared memory that may be declared with its size; more is given at launch; 0: there is no such limit.
@@ -43,6 +44,7 @@ class Language:
     masked: bool = False
     unaligned: bool = False
     nontemporal: bool = False
+    neighbours: bool = False
     tensor_cores: bool = False
     warpgroups: bool = False
     static_shared: int = 0
@@ -61,6 +63,7 @@ _LANGUAGES = {
             masked=True,
             unaligned=True,
             nontemporal=True,
+            neighbours=True,
         ),
         Language("c", "C", prefetch=True, instructions=True, constants=True, unaligned=True, nontemporal=True),
         Language(

@@ -51,6 +51,12 @@ class Target:
         return max(1, self.vector_bytes // dtype.compute.size)
 
     @property
+    def adds_neighbours(self) -> bool:
+        """Whether products of 16-bit integers are multiplied and added in twos by one instruction, from code that says it by
+        shuffles (x86's pmaddwd; `lower/passes/neighbours.py`)."""
+        return self.language.neighbours and self.arch == "x86_64"
+
+    @property
     def key(self) -> str:
         """The identity used by caches: the code that this target gets, not the core count or the cache sizes; but a GPU's
         multiprocessors, shared and L2 memory are part of it, since schedules are fitted to them."""

@@ -73,3 +73,14 @@ def halved(h: int, w: int) -> Kernel:
     mean = kb.sum("mean", (), (i, j), a[i, j])
     kb.store("out", float32, (h, w), (y, x), v[y * 2, x] + v[y * 2 + 1, x] - v[y * 2 + 2, x] + mean[()] * 0.01)
     return kb.build()
+
+
+def same_axes(h: int, w: int) -> Kernel:
+    """Three steps over the same two axes, one of which reads two of those before."""
+    kb = KernelBuilder("same_axes")
+    y, x = kb.axis("y", h), kb.axis("x", w)
+    a = kb.input("a", (h, w), float32)
+    one = kb.value("one", (y, x), a[clamp(y - 1, h), x] + a[y, x] + a[clamp(y + 1, h), x])
+    two = kb.value("two", (y, x), one[clamp(y - 2, h), x] + one[y, x] + one[clamp(y + 2, h), x])
+    kb.store("out", float32, (h, w), (y, x), two[clamp(y - 1, h), x] + two[clamp(y + 1, h), x] - one[y, x])
+    return kb.build()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import odd_borders
 from tilewright.ir.buffer import Extent
 from tilewright.ir.builder import KernelBuilder
 from tilewright.ir.dtypes import bool_, float32, float64, int8, int32, int64, uint8
@@ -294,4 +295,23 @@ def staircase(m: Size, n: Size) -> Kernel:
     return kb.build()
 
 
-KERNELS |= {"fold_reads": (fold_reads, (7, 29)), "staircase": (staircase, (9, 23))}
+KERNELS |= {"fold_reads": (fold_reads, (7, 29)), "staircase": (staircase, (9, 23)), **odd_borders.KERNELS}
+
+
+def three_factors(m: Size, n: Size, k: Size) -> Kernel:
+    """A sum over two axes of a product of three arrays, scaled by a fourth."""
+    kb = KernelBuilder("three_factors")
+    i, j, l, p = kb.axis("m", m), kb.axis("n", n), kb.axis("k", k), kb.axis("p", 5)
+    a, b, c, s = (
+        kb.input("a", (m, k), float32),
+        kb.input("b", (k, 5), float32),
+        kb.input("c", (5, n), float32),
+        kb.input("s", (n,), float32),
+    )
+    acc = kb.sum("acc", (i, j), (l, p), a[i, l] * (b[l, p] * 0.5) * c[p, j])
+    kb.store("y", float32, (m, n), (i, j), acc[i, j] * s[j])
+    return kb.build()
+
+
+KERNELS |= {"three_factors": (three_factors, (7, 9, 11))}
+SYMBOLIC |= {"three_factors": (0, 1, 2)}

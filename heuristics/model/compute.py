@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from math import gcd, prod
 
@@ -10,15 +10,20 @@ from ...ir import index as ix
 from ...ir.body import Scan
 from ...ir.buffer import Buffer, load_parts
 from ...ir.dtypes import index
-from ...ir.node import COMPARE, Node, axes_of
+from ...ir.node import Node, axes_of, walk
+from ...ir.op_names import COMPARE
+from ...ir.tuple_scan import tuple_scan
 from ...opts.axis_plan import Part
+from ...opts.neighbours import joined
 from ...opts.nests import Nest, scatter_ordered
 from ...opts.plans import DotPlan
 from ...opts.schedule import Scheduled
-from ...opts.strides import picked
+from ...opts.strides import grouped, picked, shuffles, weaves
 from ...opts.strides import stride as stride_of
+from ...opts.thresholds import holds_inside
 from ..machine import SLOW, Core, MachineModel
 from .dots import dot_work
+from .shifted import vectors_loaded
 from .trips import trips
 
 
@@ -68,7 +73,23 @@ class BodyWork:
 
 
 def compute_cycles(s: Scheduled, nest: Nest, machine: MachineModel) -> float:
-    """Cycles of a nest on one core, over all its iterations, data in L1."""
+    """Cycles of a nest on one core, over all its iterations, data in L1. Reductions in one loop count with the first of them."""
+    group = s.together(nest)
+    if nest is not group[0]:
+        return 0.0
+    body = _body(s, nest, machine)
+    work = _work(body)
+    if nest.kind != "reduce":
+        return _pointwise(body, work)
+    known = set(_evaluated(s, nest, [*nest.evaluated])) if len(group) > 1 else set()
+    for other in group[1:]:
+        more = _work(_body(s, other, machine), known)
+        work = BodyWork(work.arith + more.arith, work.loads + more.loads, work.latency)
+        known |= set(_evaluated(s, other, [*other.evaluated]))
+    return _reduction(body, work, len(group))
+
+
+def _body(s: Scheduled, nest: Nest, machine: MachineModel) -> Body:
     regs = s.registers(nest)
     found = s.lanes(nest)
     lane, width = found.lane, found.width
@@ -76,13 +97,11 @@ def compute_cycles(s: Scheduled, nest: Nest, machine: MachineModel) -> float:
     dot = s.dots.get(nest.name)
     if dot is not None:
         copies |= {p.name: 1 for p in regs if p.kind == "dot"}
-    body = Body(s, nest, machine, tuple(regs), lane, width, copies, dot)
-    work = _work(body)
-    return _reduction(body, work) if nest.kind == "reduce" else _pointwise(body, work)
+    return Body(s, nest, machine, tuple(regs), lane, width, copies, dot)
 
 
-def _work(body: Body) -> BodyWork:
-    """The instructions of a body but for a reduction's accumulating ones and stores."""
+def _work(body: Body, known: Collection[Node] = ()) -> BodyWork:
+    """The instructions of a body but for a reduction's accumulating ones and stores, and for nodes that are `known` already."""
     s, nest, core = body.scheduled, body.nest, body.core
     arith = loads = 0.0
     latency: float = core.latency
@@ -90,9 +109,16 @@ def _work(body: Body) -> BodyWork:
     if body.dot is not None:
         roots, latency = [], body.dot.row.latency
         arith, loads = dot_work(s, nest, body.dot, body.copies, body.machine.dots)
-    for n in _evaluated(s, roots):
-        k = body.times(n)
-        if n.op == "load":
+    twos = nest.kind == "reduce" and body.dot is None and joined(s, nest, body.lane, body.width)
+    shifted = vectors_loaded(s, nest, body.regs, body.copies, (body.lane, body.width))
+    loads += sum(k for n, k in shifted.items() if n.op == "ref")
+    for n in _evaluated(s, nest, roots):
+        if n in known:
+            continue
+        k = shifted.get(n, body.times(n))
+        if twos and n.op in ("load", "cast"):
+            loads += k / core.neighbours if n.op == "load" else 0.0  # two vectors by one load, and nothing is widened
+        elif n.op == "load":
             more_arith, more_loads = _load(body, n, k, loads)
             arith, loads = arith + more_arith, more_loads
         elif n.op in SLOW:
@@ -101,6 +127,8 @@ def _work(body: Body) -> BodyWork:
             arith += k * (core.compared if body.lane is not None and body.lane.axis in axes_of(n) else core.compared_once)
         elif not (n.op == "mul" and n is nest.expr and nest.kind == "reduce"):
             arith += k
+        elif n.dtype.is_int and not twos:
+            arith += k * core.whole_product
     return BodyWork(arith, loads, latency)
 
 
@@ -108,11 +136,15 @@ def _load(body: Body, n: Node, k: int, loads: float) -> tuple[float, float]:
     """(arithmetic that a load of `k` vectors takes, `loads` with what it adds)."""
     s, core, lane, arith = body.scheduled, body.core, body.lane, 0.0
     buffer, indices, mask = load_parts(n)
+    if mask is not None and holds_inside(s, body.nest, mask):
+        mask = None
     stride = body.stride(buffer, indices, lane) if lane is not None else 0
     gathered = stride is None or stride not in (0, 1)
     step = picked(s, body.nest, n, lane) if lane is not None else None
     if step is not None:
-        loads, arith, gathered = loads + k * (step - 1), arith + k * (step - 1), False
+        # what other components of the same groups load as well is loaded once
+        more = (0, shuffles(step)) if grouped(buffer.shape, step) else (step - 1, step - 1)
+        loads, arith, gathered = loads + k * more[0], arith + k * more[1], False
     if gathered and any(p is not lane and p.trips % core.transposed_block == 0 and body.stride(buffer, indices, p) == 1 for p in body.regs):
         arith, gathered = arith + core.transposed * k, False  # read along that part, and transposed
     if (
@@ -127,12 +159,12 @@ def _load(body: Body, n: Node, k: int, loads: float) -> tuple[float, float]:
     return arith, loads
 
 
-def _reduction(body: Body, work: BodyWork) -> float:
-    """Cycles of a reduction: the innermost loops over its axes, and what is done around them."""
+def _reduction(body: Body, work: BodyWork, together: int = 1) -> float:
+    """Cycles of a reduction, or of several `together`: the innermost loops over its axes, and what is done around them."""
     s, nest, core, dot, lane, arith = body.scheduled, body.nest, body.core, body.dot, body.lane, work.arith
     space = [p for p in body.regs if p.axis in nest.axes]
     partial = [p for p in body.parts("upcast") if p.axis in nest.reduce_axes]
-    accs, unroll = body.count([*space, *partial]), body.count(body.parts("unroll"))
+    accs, unroll = together * body.count([*space, *partial]), body.count(body.parts("unroll"))
     steps = accs * unroll
     arith += steps if dot is None else steps * core.ports / dot.row.rate
     loops = s.loops(nest)
@@ -140,7 +172,8 @@ def _reduction(body: Body, work: BodyWork) -> float:
     last_spatial = max((i for i, p in enumerate(loops) if p.axis in nest.axes), default=-1)
     rest = loops[last_spatial + 1 :]
     visits = core.revisited if any(p in inner for p in loops[: last_spatial + 1]) else 1.0
-    halvings = core.combined * body.width.bit_length() * body.count(space) if lane is not None and lane in partial else 0
+    combined = core.combined if nest.expr.dtype.is_float else core.combined_whole
+    halvings = together * combined * body.width.bit_length() * body.count(space) if lane is not None and lane in partial else 0
     once = accs * visits + halvings
     busy = max(arith / core.ports, work.loads / core.load_ports, work.latency * unroll, (arith + work.loads + core.overhead) / core.issue)
     cycles = busy + _spilled(body, space, accs, unroll) * unroll
@@ -170,7 +203,9 @@ def _pointwise(body: Body, work: BodyWork) -> float:
     stores, chain = 0.0, 1.0
     if nest.store is not None:
         stride = stride_of(s, nest, "", nest.indices, nest.store.buffer.shape, lane) if lane is not None else 0
-        stores = prod(body.copies.values()) * (body.width if lane is not None and stride != 1 else 1.0)
+        step = weaves(s, nest, lane) if lane is not None else None
+        stores = prod(body.copies.values()) * (body.width if lane is not None and stride != 1 and step is None else 1.0)
+        arith += stores * shuffles(step) if step is not None else 0.0
         chain = max(chain, stores * _waits(body))
     elif nest.kind in ("point", "scan"):
         stores = prod(body.copies.values())
@@ -178,7 +213,12 @@ def _pointwise(body: Body, work: BodyWork) -> float:
         # the value carried from one vector or element to the next; a vector of prefixes takes a shift and a combination for each doubling
         axis = nest.value.expr.axis
         chain = core.latency * body.count([p for p in body.regs if p.axis is axis])
-        arith += stores * (core.scanned * (body.width.bit_length() - 1) + core.scanned if lane is not None and lane.axis is axis else 0)
+        doubled = core.scanned * (body.width.bit_length() - 1) + core.scanned if lane is not None and lane.axis is axis else 0
+        if nest.expr.op == "tuple":
+            rule = max(1, len({n for m in tuple_scan(nest.expr).merge for n in walk(m) if n.src}))
+            chain, arith = chain * rule, arith + stores * rule * (1 + doubled)
+        else:
+            arith += stores * doubled
     cycles = max(
         arith / core.ports, work.loads / core.load_ports, stores, (arith + work.loads + stores + core.overhead) / core.issue, chain
     )
@@ -214,8 +254,8 @@ def _apart(body: Body, indices: tuple[Node, ...]) -> int:
     return prod(p.trips for p in symbolic if p.axis in axes_of(*indices))
 
 
-def _evaluated(s: Scheduled, roots: list[Node]) -> list[Node]:
-    """The nodes that cost an instruction: not indices, nor the masks of staged tiles."""
+def _evaluated(s: Scheduled, nest: Nest, roots: list[Node]) -> list[Node]:
+    """The nodes that cost an instruction: not indices, nor the masks of staged tiles, nor what only borders ask."""
     out: dict[Node, None] = {}
     stack = [r for r in roots if r.dtype is not index]
     while stack:
@@ -229,8 +269,10 @@ def _evaluated(s: Scheduled, roots: list[Node]) -> list[Node]:
         out[n] = None
         if n.op == "load":
             buffer, _, mask = load_parts(n)
-            if mask is not None and buffer.name not in s.stages:
+            if mask is not None and buffer.name not in s.stages and not holds_inside(s, nest, mask):
                 stack.append(mask)
+        elif n.op == "where" and holds_inside(s, nest, n.src[0]):
+            stack.append(n.src[1])
         elif not (n.op in COMPARE and n.src[0].dtype is index):
             stack.extend(n.src)
     return list(out)

@@ -8,6 +8,8 @@ The larger of compute and traffic counts. What anything costs is data: `machine.
 
 from __future__ import annotations
 
+from itertools import takewhile
+
 from ...ir.buffer import load_parts
 from ...ir.node import walk
 from ...opts.fold_tiles import share as share_run
@@ -53,6 +55,9 @@ def _work(s: Scheduled, nest: Nest, traffic: Traffic, warm: set[str]) -> tuple[f
     compute = compute_cycles(s, nest, traffic.machine)
     if nest.kind == "store" and nest.store is not None and nest.store.own is not None:
         return owned_work(s, nest, compute, traffic.dram, traffic.machine.caches)
+    before = list(takewhile(lambda n: n is not nest, s.together(nest)))
+    if before and {load_parts(n)[0] for n in nest.loads} <= {load_parts(n)[0] for m in before for n in m.loads}:
+        return compute, 0.0  # what siblings read in the same loop
     return compute, traffic.cycles(nest, warm)
 
 

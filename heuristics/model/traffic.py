@@ -12,23 +12,28 @@ from ...ir.node import Node, axes_of
 from ...opts.axis_plan import Part
 from ...opts.nests import Nest
 from ...opts.options.fetch import fetches
-from ...opts.pages import is_far
+from ...opts.pages import buffer_bytes, is_far
 from ...opts.plans import StagePlan
 from ...opts.schedule import Scheduled
 from ..machine import MachineModel
 from .dots import weave
 from .pages import copy_cycles, jump_cycles
+from .shifted import kept_reads, kept_writes, together
 from .trips import trips
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What a nest does with one buffer that is not staged. `near`: it is in the second cache already."""
+    """What a nest does with one buffer that is not staged. `near`: it is in the second cache already. `spread`: by how many elements
+    reads that count as one differ in each dimension. `kept`: it is a value that this item keeps, which is in the nearest cache that
+    holds it."""
 
     buffer: Buffer
     indices: tuple[Node, ...]
     stored: bool
     near: bool
+    spread: tuple[int, ...] = ()
+    kept: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,21 +61,26 @@ class Traffic:
         """The parts inside one work item."""
         return {p.name for p in self.scheduled.registers(nest)} | {p.name for p in self.scheduled.loops(nest) if p.kind != "grid"}
 
-    def _footprint(self, buffer: Buffer, indices: tuple[Node, ...], inner: set[str]) -> float:
-        """Bytes that an access touches inside a set of parts, in whole lines."""
-        elements, contiguous = 1.0, 1.0
+    def _footprint(self, buffer: Buffer, indices: tuple[Node, ...], inner: set[str], spread: tuple[int, ...] = ()) -> float:
+        """Bytes that an access touches inside a set of parts, in whole lines; `spread`: of accesses that differ by so much."""
+        each = []
         found = self._reaches.get(indices)
         if found is None:
             found = self._reaches[indices] = [self._reach(i) for i in indices]
         for d, parts in enumerate(found):
-            reach = 1.0 + sum(r for name, r in parts if name in inner)
-            full = buffer.shape[d]
-            reach = min(reach, float(ix.upper(full)))
-            elements *= max(1.0, reach)
-            if d == len(indices) - 1:
-                contiguous = max(1.0, reach)
-        line = max(float(self.machine.caches.line), contiguous * buffer.dtype.size)
-        return elements / contiguous * line
+            reach = 1.0 + sum(r for name, r in parts if name in inner) + (spread[d] if spread else 0)
+            full = float(ix.upper(buffer.shape[d]))
+            each.append((max(1.0, min(reach, full)), full))
+        line = float(self.machine.caches.line)
+        run = pitch = float(buffer.dtype.size)
+        runs = 1.0
+        for reach, full in reversed(each):
+            if runs == 1 and pitch <= max(line, run):  # rows that share lines, or follow each other
+                run += (reach - 1) * pitch
+            else:
+                runs *= reach
+            pitch *= full
+        return runs * max(line, run)
 
     def _reach(self, i: Node) -> list[tuple[str, float]]:
         """How far each part moves an index."""
@@ -85,12 +95,14 @@ class Traffic:
         """Loads and stores of buffers that are not staged, but for stores past the caches."""
         s, item = self.scheduled, self._item(nest)
         room = self.machine.caches.warm * s.target.l2
-        for n in nest.nodes:
-            if n.op == "load":
-                buffer, indices, _ = load_parts(n)
-                if buffer.name not in s.stages:
-                    near = buffer.name in s.marked("FETCH") or (buffer.name in warm and self._footprint(buffer, indices, item) <= room)
-                    yield Use(buffer, indices, False, near)
+        loads = (load_parts(n) for n in nest.nodes if n.op == "load")
+        for x in together(s, ((b, indices) for b, indices, _ in loads if b.name not in s.stages)):
+            warmed = x.buffer.name in warm and self._footprint(x.buffer, x.indices, item, x.spread) <= room
+            yield Use(x.buffer, x.indices, False, x.buffer.name in s.marked("FETCH") or warmed, x.spread)
+        for x in together(s, kept_reads(s, nest)):
+            yield Use(x.buffer, x.indices, False, True, x.spread, kept=True)
+        for buffer, indices in kept_writes(s, nest):
+            yield Use(buffer, indices, True, True, kept=True)
         if nest.store is not None and nest.store.buffer.name not in s.nt:
             yield Use(nest.store.buffer, nest.indices, True, nest.store.buffer.name in s.marked("FETCH"))
 
@@ -101,11 +113,19 @@ class Traffic:
         items = trips([p for p in s.loops(nest) if p.kind == "grid"])
         asked = 0.0
         if nest.store is not None and nest.store.buffer.name in s.nt:
-            asked += self._footprint(nest.store.buffer, nest.indices, item) * items / self.dram
+            slower = self.machine.caches.pieces if self._in_pieces(nest) else 1.0
+            asked += slower * self._footprint(nest.store.buffer, nest.indices, item) * items / self.dram
         for f in fetches(s).get(nest.name, ()):
             row = self._footprint(f.buffer, f.indices, item)
             asked += (1 if f.later else self.machine.caches.written) * row * items / self.dram
         return asked
+
+    def _in_pieces(self, nest: Nest) -> bool:
+        """Whether a nest stores pieces of lines, those of several rows in turns."""
+        lane = self.scheduled.lanes(nest).lane
+        rows = prod(p.trips for p in self.scheduled.registers(nest) if lane is None or p.axis is not lane.axis)
+        size = nest.expr.dtype.size * (1 if lane is None else lane.trips)
+        return rows > 1 and size < self.machine.caches.line
 
     def _through_caches(self, nest: Nest, uses: list[Use], staged: list[StagePlan], panels: list[StagePlan], near: list[bool]) -> float:
         """Cycles over all cache levels. `near`: which accesses, then which panels, are never fetched from memory."""
@@ -115,7 +135,7 @@ class Traffic:
         prints = []
         for depth in range(len(loops) + 1):
             inner = regs | {p.name for p in loops[depth:]}
-            per = [self._footprint(u.buffer, u.indices, inner) * (caches.written if u.stored else 1) for u in uses]
+            per = [self._footprint(u.buffer, u.indices, inner, u.spread) * (caches.written if u.stored else 1) for u in uses]
             per += [_staged_inside(st, inner) for st in panels]
             prints.append((per, sum(_staged_inside(st, inner) for st in staged)))
         sizes = [(s.target.l1, caches.l2), (s.target.l2, caches.l3), (max(s.target.l3, s.target.l2), self.dram)]
@@ -126,7 +146,10 @@ class Traffic:
             depth = max(fits - 1, 0)
             per, held = prints[depth]
             far = capacity == sizes[-1][0]
-            cycles += (sum(p for p, n in zip(per, near) if not (far and n)) + (0.0 if far else held)) * trips(loops[:depth]) / rate
+            here = [u.kept and buffer_bytes(u.buffer.shape, u.buffer.dtype.size) <= caches.usable * capacity for u in uses]
+            here += [False] * len(panels)
+            passed = sum(p for p, n, inside in zip(per, near, here) if not ((far and n) or inside))
+            cycles += (passed + (0.0 if far else held)) * trips(loops[:depth]) / rate
         return cycles
 
     def stage_cycles(self, name: str) -> float:

@@ -7,13 +7,14 @@ import math
 from dataclasses import dataclass, replace
 from itertools import product
 
+from ...ir.buffer import loads
 from ...ir.kernel import Kernel
 from ...ir.node import Node
 from ...opts.axis_plan import MAX_EXTRA_WORK
 from ...opts.defaults import waste
 from ...opts.dots import Fit, fitting
 from ...opts.opt import Opt, Opts, opt
-from ...opts.structure import Contraction, extent, shared_axes, stepped
+from ...opts.structure import Contraction, extent, shared_axes, stepped, strides_of
 from ...targets import Target
 from ..model import estimate
 from .legal import Trials
@@ -46,13 +47,17 @@ class Blocks:
     """1: by a matrix instruction."""
     stream: int = 0
     """1: the reduce axis outside all loops of a block, so that `unroll` whole rows of it are read side by side."""
+    along: int = 0
+    """1: rows in registers lie along the axis along which the tall operand is consecutive, and not along the longest."""
 
 
 def best_contractions(trials: Trials, threads: int, c: Contraction, keep: int = 8) -> list[Opts]:
     """The guesses that the model ranks first, at most two of each register tile."""
     kernel, target = trials.kernel, trials.target
     ranked: dict[str, tuple[float, tuple[int, int, int], Opts]] = {}
-    guesses = [(contraction(kernel, target, threads, c, p), (p.mr, p.nv)) for p in contraction_guesses(c, target, threads)]
+    blocks = contraction_guesses(c, target, threads)
+    blocks += [replace(p, along=1) for p in blocks if not p.rows] if along(c) is not None else []
+    guesses = [(contraction(kernel, target, threads, c, p), (p.mr, p.nv)) for p in blocks]
     guesses += [(opts, (0, i)) for i, opts in enumerate(window_guesses(kernel, target, threads, c))]
     for wish, tile in guesses:
         opts = trials.legal(wish)
@@ -106,14 +111,22 @@ def contraction_guesses(c: Contraction, target: Target, threads: int) -> list[Bl
         for kc in (0, 256, 512):
             if kc and depth <= kc * 1.5:
                 continue
-            for want in (nr, 128, 256, 512):
+            for want in (nr, 128, 256, 512) if not c.wide_value else (nr,):  # (a kept value is a panel only where it is that narrow)
                 nb = min(-(-want // nr), -(-width // nr)) * nr
                 if (kc or depth) * nb * size > target.l2 and nb > nr:
                     continue
                 for rows_ in (0, 1):
                     mc = -(-tall // threads // mr) * mr if rows_ else 0
                     out.setdefault(Blocks(mr, nv, nb, kc, rows_, mc, pack_tall=pack_tall, unroll=unroll, tc=tc))
-    return list(out) + (_streams(c, lanes, target.registers, threads) if fit is None and tall <= FEW_ROWS else [])
+    streams = _streams(c, lanes, target.registers, threads) if fit is None and tall <= FEW_ROWS else []
+    return list(out) + [g for g in streams if not (g.pack and c.wide_value)]
+
+
+def along(c: Contraction) -> Node | None:
+    """The axis of rows along which the tall operand is consecutive in memory, where that is another than the longest."""
+    strides = [strides_of(b, i) for b, i, _ in loads(c.nest.expr) if b is c.tall]
+    found = [a for a in c.rows if any(s.get(a) == 1 for s in strides)]
+    return found[0] if found and found[0] is not max(c.rows, key=extent) and extent(found[0]) >= 8 else None
 
 
 FEW_ROWS = 32
@@ -159,7 +172,7 @@ class _Plan:
 def contraction(kernel: Kernel, target: Target, threads: int, c: Contraction, blocks: Blocks) -> Opts:
     """A contraction's schedule: a register tile, blocks of the lane and reduce axes, parallel over lane blocks or
     blocks of rows, and staged operands (perhaps illegal)."""
-    row_axis = max(c.rows, key=extent, default=None)
+    row_axis = along(c) if blocks.along else max(c.rows, key=extent, default=None)
     row = _name(row_axis) if row_axis is not None and extent(row_axis) > 1 else ""
     nr = min(blocks.nv * target.lanes(c.nest.expr.dtype), 1 << extent(c.lane).bit_length())
     fit = fitting(target, c.nest, c.lane) if blocks.tc else None
@@ -227,6 +240,13 @@ def _reduce_loops(p: _Plan, at: str, inner_row: str) -> tuple[list[Opt], str]:
         if inner_row and inner_row != at:
             out.append(opt("MOVE", p.k, before=inner_row))
             at = p.k
+    elif b.kc and p.c.plain and len(p.c.reduce) > 1 and inner_row and inner_row != at:
+        # the reduce axes make the block together: the outermost one is cut, or its steps are the blocks
+        outer, block = p.c.reduce[0], b.kc // math.prod(extent(a) for a in p.c.reduce[1:])
+        if 1 <= block < extent(outer):
+            out += [opt("TILE", _name(outer), block)] if block > 1 else []
+            out.append(opt("MOVE", _name(outer), before=inner_row))
+            at = _name(outer)
     return out, at
 
 
@@ -235,7 +255,10 @@ def _panels(p: _Plan, at: str, inner_row: str) -> list[Opt]:
     c, b, fit, out = p.c, p.blocks, p.fit, list[Opt]()
     reused = p.row_axis is not None and (extent(p.row_axis) > b.mr or fit is not None)
     if b.pack and at and p.row and reused:  # where all rows are in registers, nothing is read twice, and a copy costs as much as the work
-        out.append(opt("STAGE", c.wide.name, at=at, order="panel" if c.plain or fit else "row"))
+        if c.wide_value and at != p.row:  # (in a loop over rows it would be computed for each of them)
+            out.append(opt("STAGE", c.wide_value, at=at))
+        elif c.stages and not c.wide_value:
+            out.append(opt("STAGE", c.wide.name, at=at, order="panel" if c.plain or fit else "row"))
     if b.pack_tall and fit is not None:
         at = p.row if b.rows else inner_row
         out.append(opt("STAGE", c.tall.name, at=at, order="row", pad=16) if fit.grouped else opt("STAGE", c.tall.name, at=at))

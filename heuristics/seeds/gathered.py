@@ -12,22 +12,31 @@ from ...ir.buffer import loads
 from ...ir.kernel import Kernel
 from ...ir.node import walk
 from ...log import logger
+from ...opts.computed import all_contractions
 from ...opts.defaults import rows
 from ...opts.nests import Nest
 from ...opts.opt import Opts, opt, short
 from ...opts.options.own import ownable
 from ...opts.pages import is_far
-from ...opts.structure import contractions, extent, nests, stepped
+from ...opts.structure import extent, nests, stepped
 from ...targets import Target
+from ..contraction_order import much_cheaper
 from ..model import estimate
+from .chains import chain_guesses
+from .computed import computed_seeds
 from .constants import constant_seeds
 from .contractions import best_contractions
 from .effects import EXACT
 from .folds import fold_seeds
 from .gpu.candidates import gpu_candidates
+from .groups import groups
 from .legal import Trials
+from .narrow import narrow_sums
+from .neighbours import neighbour_tiles
+from .phased import phase_seeds
 from .rows import columns, scans, transposed, windows
 from .scatters import private_copies
+from .tiny_axes import in_registers
 
 KEPT = 12
 """Seeds of a GPU."""
@@ -65,7 +74,16 @@ def seeds(kernel: Kernel, target: Target, threads: int = 1, allowed: Set[str] = 
 
 def _candidates(trials: Trials, threads: int) -> Iterable[Opts]:
     kernel, target = trials.kernel, trials.target
-    found = contractions(kernel)
+    yield from groups(trials, row_lanes(kernel, target))
+    found = all_contractions(kernel)
+    computed = list(phase_seeds(trials, lambda k: seeds(k, target, threads)))
+    if much_cheaper(kernel):
+        yield from _ranked(trials, threads, computed)
+        return
+    computed += computed_seeds(trials, threads, lambda k: seeds(k, target, threads))
+    if computed and found:
+        computed += best_contractions(trials, threads, max(found, key=lambda c: work(c.nest)))
+    yield from _ranked(trials, threads, computed)[:8]
     if not any(stepped(kernel, c.nest) for c in found):
         yield from _ranked(trials, threads, fold_seeds(kernel, target, threads))[:6]
     plain: dict[Opts, float] = {}
@@ -96,9 +114,13 @@ def _candidates(trials: Trials, threads: int) -> Iterable[Opts]:
     for wish in (
         *owners(kernel, target, threads, lanes),
         *private_copies(kernel, target, threads, lanes),
+        *in_registers(kernel, target, threads, lanes),
         *columns(kernel, lanes, threads),
         *windows(kernel, lanes),
+        *neighbour_tiles(kernel, target, threads, lanes),
         *scans(kernel, lanes),
+        *narrow_sums(kernel, target, lanes),
+        *chain_guesses(kernel, target, threads, lanes),
     ):
         opts = trials.legal(wish)
         if opts is not None:

@@ -10,21 +10,29 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from itertools import chain, islice
 
 from ...ir.kernel import Kernel
+from ...opts.computed import all_contractions
 from ...opts.defaults import rows
 from ...opts.opt import Opts
-from ...opts.structure import contractions, extent, nests, stepped
+from ...opts.structure import extent, nests, stepped
 from ...targets import Target
 from ..model import estimate
+from .chains import chain_guesses
+from .computed import paired, phases_first
 from .constants import constant_seeds
 from .effects import EXACT
 from .folds import fold_seeds
 from .gathered import gathers, owners, row_lanes, work
 from .gpu.candidates import buildable
 from .gpu.quick import gpu_wishes
+from .groups import groups
 from .legal import Trials
+from .narrow import narrow_sums
+from .neighbours import neighbour_tiles
+from .phased import joined, phase_seeds
 from .quick_contractions import ask_contractions
 from .rows import columns, scans, transposed, windows
 from .scatters import private_copies
+from .tiny_axes import in_registers
 
 COST = 9.5
 """What all guesses of a kernel may cost together; applying and estimating one costs `EACH`, and `NODE` for every
@@ -91,7 +99,14 @@ def quick_seeds(kernel: Kernel, target: Target, threads: int = 1, allowed: Set[s
 
 def _of_processor(choice: _Choice, kernel: Kernel, target: Target) -> None:
     """The first kind of guesses that has a legal one: as in `gathered.seeds`, what has a fold's seeds needs no other."""
-    found = contractions(kernel)
+    lanes = row_lanes(kernel, target)
+    near = next(groups(choice.trials, lanes), None)
+    if near is not None:
+        choice.found[near] = 0.0
+        return
+    if _computed(choice, kernel, target):
+        return
+    found = all_contractions(kernel)
     folds = [] if any(stepped(kernel, c.nest) for c in found) else list(fold_seeds(kernel, target, choice.threads))
     first = next((o for w in _spread(folds) if (o := choice.trials.legal_at_once(w)) is not None), None)
     if first is not None:  # the likeliest is hardly ever worse than another, and asking about it takes as long as making it
@@ -102,7 +117,6 @@ def _of_processor(choice: _Choice, kernel: Kernel, target: Target) -> None:
         ask_contractions(choice.trials, choice.threads, main, choice.ask)
         if choice.found:
             return
-    lanes = row_lanes(kernel, target)
     turned = next((o for o in transposed(kernel, target, lanes) if choice.trials.legal(o) is not None), None)
     if turned is not None:  # tiles in scratch beat strided accesses whatever the width
         choice.ask(turned)
@@ -112,6 +126,26 @@ def _of_processor(choice: _Choice, kernel: Kernel, target: Target) -> None:
         choice.ask_all(islice(wishes, 2))
         ask_contractions(choice.trials, choice.threads, main, choice.ask)
     choice.ask_all(wishes)
+
+
+def _computed(choice: _Choice, kernel: Kernel, target: Target) -> bool:
+    """Whether there is a guess of another order of contraction, of a computed operand, or of what needs a phase first: these save more
+    than any schedule of the kernel as it is written."""
+
+    def quick(k: Kernel) -> Sequence[Opts]:
+        return quick_seeds(k, target, choice.threads)
+
+    wishes = [*islice(phase_seeds(choice.trials, quick), 1)]
+    wishes += [next(joined(choice.trials, first, quick)) for first in phases_first(kernel, target)]
+    choice.ask_all(wishes)
+    for first, new, c in paired(kernel) if not wishes else ():
+
+        def ask(wish: Opts, first: Opts = first, trials: Trials = Trials(new, target)) -> float | None:  # noqa: B008
+            opts = trials.legal_at_once(wish)
+            return None if opts is None else choice.ask((*first, *opts))
+
+        ask_contractions(Trials(new, target), choice.threads, c, ask)
+    return bool(choice.found)
 
 
 def _spread(folds: Sequence[Opts]) -> list[Opts]:
@@ -130,9 +164,13 @@ def _row_wishes(kernel: Kernel, target: Target, threads: int, lanes: int) -> Ite
     special = [
         _picked(owners(kernel, target, threads, lanes), (3, 12, 0)),
         _picked(private_copies(kernel, target, threads, lanes), (0, 2)),
+        _picked(in_registers(kernel, target, threads, lanes), (0, 1)),
         _picked(columns(kernel, lanes, threads), (1, 0)),
         _picked(windows(kernel, lanes), (3, 5, 1, 0)),
         _picked(scans(kernel, lanes), (2, 4, 0)),
+        _picked(narrow_sums(kernel, target, lanes), (1, 3)),
+        _picked(neighbour_tiles(kernel, target, threads, lanes), (0, 1)),
+        _picked(chain_guesses(kernel, target, threads, lanes), (0, 2, 1)),
     ]
     if any(special):
         yield from chain.from_iterable(s[:2] for s in special)
@@ -141,6 +179,8 @@ def _row_wishes(kernel: Kernel, target: Target, threads: int, lanes: int) -> Ite
         yield row(4)
     if any(gathers(n) for n in found):
         yield from (row(8, 8), row(8, 4))
+    if any(o.op == "FUSE" for o in row(1)):  # more accumulators
+        yield from (row(2), row(4), row(1))
     yield from (row(4, 2), row(8), row(4)) if several else (row(8), row(4))
 
 

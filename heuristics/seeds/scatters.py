@@ -11,31 +11,51 @@ from ...ir.body import Store
 from ...ir.kernel import Kernel
 from ...opts.defaults import fit, site_name
 from ...opts.opt import Opt, Opts, opt
-from ...opts.options.private import LEAST, privatisable, serial_axes
+from ...opts.options.private import LEAST, alike, privatisable, serial_axes
 from ...opts.structure import extent
 from ...targets import Target
 
 STEPS = (8, 16)
 """Points that are spelled out: enough that what they have in common is computed once."""
+FEWEST = 64
+"""Points of a GPU's thread that are worth a copy to clear and to combine."""
+ROOM = 1 << 26
+"""Bytes of all copies of a GPU's threads."""
 
 
 def private_copies(kernel: Kernel, target: Target, threads: int, lanes: int) -> Iterator[Opts]:
     """Guesses for a kernel's scatters, the likeliest first: as many chunks as there are threads or some more, and copies as far as
     all of them stay in the first cache (indices that repeat need not wait for each other then)."""
-    for b in kernel.outputs:
-        found = privatisable(kernel, b.name)
-        if found is None:
-            continue
-        store, serial = found[0], serial_axes(found[0])
-        size = math.prod(ix.upper(d) for d in b.shape) * b.dtype.size
+    for names, store, size in _outputs(kernel):
+        serial = serial_axes(store)
         most = extent(serial[0]) // LEAST
         room = target.l1 // 2 // max(1, size)
         copies = [n for n in (4, 8, 2) if n <= room and store.axes[-1] is serial[-1]] or [1]
         for chunks in [n for n in (threads, 4 * threads) if 1 < n <= most and (n == threads or n * size <= target.l2 // 2)] or [1]:
             for n in copies[:2]:
                 if chunks * n > 1:
-                    yield from ((opt("PRIVATE", b.name, chunks=chunks, copies=n), *rest) for rest in _steps(store, lanes, n))
+                    own = tuple(opt("PRIVATE", name, chunks=chunks, copies=n) for name in names)
+                    yield from ((*own, *rest) for rest in _steps(store, lanes, n))
         yield from _steps(store, lanes, 1)
+
+
+def _outputs(kernel: Kernel) -> Iterator[tuple[tuple[str, ...], Store, int]]:
+    """(outputs over the same points, the scatter of one of them, the bytes of one copy of each)."""
+    for names in alike(kernel):
+        found = [known[0] for n in names if (known := privatisable(kernel, n)) is not None]
+        yield names, found[0], sum(math.prod(ix.upper(d) for d in s.buffer.shape) * s.buffer.dtype.size for s in found)
+
+
+def thread_copies(kernel: Kernel, target: Target) -> Iterator[Opts]:
+    """Guesses for a GPU: a chunk and a copy for each thread, as many as the copies leave room for."""
+    for names, store, size in _outputs(kernel):
+        long = serial_axes(store)[0]
+        most = min(ROOM // max(1, size), extent(long) // FEWEST)
+        for each in (256, 64, 16):
+            chunks = min(most, target.cores * each)
+            if chunks >= target.cores:
+                own = tuple(opt("PRIVATE", name, chunks=chunks) for name in names)
+                yield from ((*own, opt("LOCAL", f"{site_name(long)}.s", n)) for n in (32, 64))
 
 
 def _steps(store: Store, lanes: int, copies: int) -> Iterator[tuple[Opt, ...]]:

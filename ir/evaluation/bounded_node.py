@@ -5,8 +5,9 @@ The formulas are those of `error_bound`, as expressions of a kernel instead of a
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 
-from ..dtypes import DType, float64
+from ..dtypes import OVERFLOW, DType, float64
 from ..functions import absolute, erf, exp, expm1, log, maximum, minimum, sqrt, tanh
 from ..node import Node, const
 from ..operators import where
@@ -50,7 +51,17 @@ def unary(op: str, a: BoundedNode, of: DType) -> BoundedNode:
             e = where(e < 1.0, e * minimum(1.0, 1.0 - v * v + e), e * (1.0 - tanh(least) * tanh(least)))
         else:
             e = where(e < 1.0, e * minimum(1.1284, 1.1284 * exp(-x * x) + e), e * (1.1284 * exp(-(least * least))))
-    return paired(v, e, (1.0 if op == "sqrt" else FUNCTION_ULP) * of.eps, SMALLEST.get(of.name, 0.0))
+    made = paired(v, e, (1.0 if op == "sqrt" else FUNCTION_ULP) * of.eps, SMALLEST.get(of.name, 0.0))
+    return _open(made, of) if op == "exp" else made
+
+
+def _open(a: BoundedNode, of: DType) -> BoundedNode:
+    """An error without end where a value that float64 holds overflows its own type: what follows from it has no formula here."""
+    if of.compute.size == 8 or a.error is None:
+        return a
+    size = absolute(a.value)
+    over = (size >= OVERFLOW[of.compute.name]) & (size < inf)
+    return BoundedNode(a.value, where(over, number(inf), a.error))
 
 
 def quotient(a: BoundedNode, b: BoundedNode, of: DType) -> BoundedNode:
@@ -59,7 +70,7 @@ def quotient(a: BoundedNode, b: BoundedNode, of: DType) -> BoundedNode:
     if a.error is None and ey is None:
         return rounded(v, None, of)
     e = or_zero(a.error) if ey is None else absolute(v) * ey + or_zero(a.error)
-    return rounded(v, e * (1.0 / maximum(absolute(b.value) - or_zero(ey), SMALLEST["float32"])), of)
+    return _open(rounded(v, e * (1.0 / maximum(absolute(b.value) - or_zero(ey), SMALLEST["float32"])), of), of)
 
 
 def number(x: float) -> Node:

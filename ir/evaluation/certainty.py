@@ -16,21 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import FORMATS, DType, bool_
+from ..dtypes import OVERFLOW, DType, bool_
 from ..functions import SINE_END
 from .algebra import Algebra, Array
 from .contraction import ProductLayout, contract
 from .error_bound import Errors, Pair, _zero
 from .kinds import Kind, Mask, any_of, both, chosen, either, full, less
 
-OVERFLOW = {
-    "float64": 2.0**1023 * (2 - 2.0**-52),
-    "float32": 2.0**127 * (2 - 2.0**-24),
-    "bfloat16": 2.0**127 * (2 - 2.0**-8),
-    "float16": 65520.0,
-    **{name: f.limit for name, f in FORMATS.items()},
-}
-"""From here on numbers round to infinity, or NaN where a type has none (the largest finite float64 instead of its own bound, which it cannot hold)."""
 _DISTINCT = ("exp", "expm1", "div", "cast")
 """Operators that are never fused with what follows: where they overflow they are infinite, in every schedule."""
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import FORMATS, DType, bool_
+from ..dtypes import FORMATS, OVERFLOW, DType, bool_
 from .algebra import BINARY, UNARY, Algebra, Array
 from .contraction import ProductLayout
 from .integers import INTEGER
@@ -72,9 +72,11 @@ class Errors(Algebra):
     def __init__(self, slack: float) -> None:
         self.slack = slack
         self.exact = Algebra()
+        self.overflowed = False
+        """Whether some value that float64 holds is too large for its own type, or a sum of it may pass such a one."""
 
-    def _pair(self, value: Array, error: Array | None, eps: float = 0.0, smallest: float = 0.0) -> Pair:
-        """The value with `error` and one rounding of relative size eps."""
+    def _pair(self, value: Array, error: Array | None, eps: float = 0.0, smallest: float = 0.0, of: DType | None = None) -> Pair:
+        """The value with `error` and one rounding of relative size eps; `of`: the type that it must not overflow."""
         value = np.asarray(value)
         if eps:
             fresh = np.abs(value)
@@ -85,12 +87,16 @@ class Errors(Algebra):
             error = fresh
         if error is None:
             return Pair(value, None)
-        if not np.isfinite(np.sum(error)):
+        total = np.sum(error)
+        if of is not None and not total < 0.25 * of.eps * OVERFLOW[of.name]:  # at least eps of what overflows
+            reach = np.abs(value) + self.slack * error
+            self.overflowed |= bool(np.any(np.isfinite(value) & ~(reach < OVERFLOW[of.name])))
+        if not np.isfinite(total):
             error = np.where(np.isfinite(value) & ~np.isnan(error), error, 0.0)
         return Pair(value, np.broadcast_to(error, value.shape))
 
     def _rounded(self, value: Array, error: Array | None, dtype: DType, roundings: float = 1.0) -> Pair:
-        return self._pair(value, error, roundings * dtype.eps, SMALLEST.get(dtype.name, 0.0))
+        return self._pair(value, error, roundings * dtype.eps, SMALLEST.get(dtype.name, 0.0), dtype)
 
     # leaves -------------------------------------------------------------------------------------------------------
     def leaf(self, raw: Array, dtype: DType) -> Pair:
@@ -194,7 +200,7 @@ class Errors(Algebra):
             return Pair(v, None if e is None else self._steps(x, e, np.trunc))
         if to.is_float and source.is_float and (to.eps > source.eps or SMALLEST[to.name] > SMALLEST[source.name]):
             if to.narrow:  # exactly half a unit in the last place, which `slack` must not multiply
-                return self._pair(v, e, to.eps / (2 * self.slack), SMALLEST[to.name] / self.slack)
+                return self._pair(v, e, to.eps / (2 * self.slack), SMALLEST[to.name] / self.slack, to)
             return self._rounded(v, e, to)
         if to.is_float and source.is_int and 8 * source.size > MANTISSA[to.size]:
             return self._rounded(v, e, to)
@@ -229,9 +235,9 @@ class Errors(Algebra):
             grown += np.abs(s)
             grown *= eps * np.sqrt(count)
             grown += count * SMALLEST[dtype.name]
-            return self._pair(s, grown if e is None else grown + e)
+            return self._pair(s, grown if e is None else grown + e, of=dtype)
         if combine == "mul" and dtype.is_float:
-            return self._pair(s, np.maximum(extra - np.abs(s), 0.0) + count * (eps * np.abs(s) + SMALLEST[dtype.name]))
+            return self._pair(s, np.maximum(extra - np.abs(s), 0.0) + count * (eps * np.abs(s) + SMALLEST[dtype.name]), of=dtype)
         return self._pair(s, e)
 
     def product(self, x: Pair, y: Pair, layout: ProductLayout, dtype: DType) -> Any:
@@ -253,7 +259,8 @@ class Errors(Algebra):
         count = np.arange(1, x.shape[position] + 1).reshape([-1 if i == position else 1 for i in range(x.ndim)])
         if combine == "add":
             grown = np.sqrt(np.cumsum(s * s, axis=position)) + np.sqrt(count * np.cumsum(x * x, axis=position))
-            return self._pair(s, dtype.eps * grown + count * SMALLEST[dtype.name] + (0.0 if e is None else np.cumsum(e, axis=position)))
+            e = dtype.eps * grown + count * SMALLEST[dtype.name] + (0.0 if e is None else np.cumsum(e, axis=position))
+            return self._pair(s, e, of=dtype)
         reach = np.cumprod(np.abs(x) + _zero(e), axis=position)
         return self._pair(s, np.maximum(reach - np.abs(s), 0.0) + count * (dtype.eps * np.abs(s) + SMALLEST[dtype.name]))
 

@@ -64,6 +64,7 @@ def evaluate_error(
     vars: Mapping[str, int] | None = None,
     tile: int | Mapping[str, int] | None = None,
     threads: int = 1,
+    overflows: set[str] | None = None,
 ) -> dict[str, tuple[Array, Array]]:
     """(value, scale) of every output: a correct schedule's result r, before it is rounded to the output's type, satisfies
     |r − value| <= SLACK·eps·scale, where eps is `dtype.acc.eps` of the output's type. For integer outputs `scale` is the
@@ -73,13 +74,18 @@ def evaluate_error(
     √K for sums of K terms (Higham and Mary, SIAM J. Sci. Comput. 41, 2019) instead of K.
 
     Up to `threads` threads share the work where outputs can be cut along an outer axis; they have ended when this returns.
+    `overflows` gets the kernel's name where a value on the way is too large for its type: what follows from it is then not
+    what this says (`evaluate_kinds` knows).
     """
     import numpy as np
 
     from .error_bound import Errors, Pair
 
     out: dict[str, tuple[Array, Array]] = {}
-    results = run(kernel, inputs, vars or {}, Errors(SLACK), tile, threads)
+    algebra = Errors(SLACK)
+    results = run(kernel, inputs, vars or {}, algebra, tile, threads)
+    if algebra.overflowed and overflows is not None:
+        overflows.add(kernel.name)
     for b in kernel.outputs:
         q: Pair = results[b.name]
         e = np.zeros(q.value.shape) if q.error is None else q.error

@@ -14,6 +14,7 @@ from ..node import Node, axes_of, walk
 from .algebra import Array, Quantity
 from .contraction import ProductLayout
 from .dense import DenseContext, Env, Span, Stored
+from .tuple_scans import scanned
 
 PIECE = 1 << 17
 """Elements of the largest intermediate array of a pointwise or reduced piece: one megabyte, so that it stays in a core's cache."""
@@ -77,6 +78,8 @@ class _Body:
         if isinstance(v.expr, Scan):
             c = DenseContext(env, self.dims, spans)
             p = c.position[v.expr.axis]
+            if v.body.op == "tuple":
+                return scanned(env, v, spans, p)
             q = env.algebra.map(
                 c.eval(v.body),
                 lambda x: np.broadcast_to(x, [s if i == p else n for i, (s, n) in enumerate(zip(c.shape, x.shape, strict=True))]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate, pairwise
 
 from ...ir.node import Node
 from ...opts.axis_plan import Part
@@ -11,6 +12,7 @@ from ...program.program import Val
 from ..expr import NestEval
 from ..lowering import Lowering
 from ..storage import Array, Assignment, Key
+from .across import across
 from .dot import Dot
 from .loops import carry
 from .prefetch import fetch
@@ -50,19 +52,24 @@ class Accumulators:
 
     def _steps(self, accs: list[Val]) -> list[Val]:
         """One step of the innermost loop for every accumulator."""
+        self.begin()
+        accs = list(accs)
+        for u in self.ev.assignments(self.unrolled):
+            for i, (s, p) in enumerate(self.keys):
+                accs[i] = self.step(accs[i], {**s, **p, **u})
+        return accs
+
+    def begin(self) -> None:
+        """Before the steps of an iteration: nothing is known of the ones before."""
         self.ev.reset()
         # operands of a matrix instruction are 0 past the extent
         self.masks = [self.ev.bound(a) for a in self.n.reduce_axes if self.low.masked(a)] if self.dot is None else []
         if self.dot is not None:
             self.dot.reset()
-        accs = list(accs)
         fetch(self.low, self.n, self.ev, [{**s, **p, **u} for u in self.ev.assignments(self.unrolled) for s, p in self.keys])
-        for u in self.ev.assignments(self.unrolled):
-            for i, (s, p) in enumerate(self.keys):
-                accs[i] = self._step(accs[i], {**s, **p, **u})
-        return accs
 
-    def _step(self, acc: Val, asg: Assignment) -> Val:
+    def step(self, acc: Val, asg: Assignment) -> Val:
+        """An accumulator after one more element."""
         ev, b, expr = self.ev, self.low.b, self.n.expr
         if self.dot is not None:
             return self.dot.step(acc, asg)
@@ -81,14 +88,16 @@ class Accumulators:
         b = self.low.b
         out: dict[Key, Val] = {}
         n = len(self.partials)
-        for i, s in enumerate(self.live):
+        found: list[Val] = []
+        for i in range(len(self.live)):
             vals = accs[i * n : (i + 1) * n]
             while len(vals) > 1:
                 half = (len(vals) + 1) // 2
                 vals = [b.op(self.combine, vals[j], vals[j + half]) if j + half < len(vals) else vals[j] for j in range(half)]
-            v = vals[0]
-            if self.ev.lane is not None and self.lane is None:
-                v = _across(low=self.low, v=v, combine=self.combine)
+            found.append(vals[0])
+        if self.ev.lane is not None and self.lane is None and found:
+            found = across(b, found, self.combine)
+        for v, s in zip(found, self.live):
             if self.dot is not None:
                 v = self.dot.corrected(v, s)
             out[tuple((p.name, s[p.name]) for p in self.space)] = v
@@ -126,14 +135,26 @@ class Accumulators:
             ev.write(array.mem, array.address(self.low.point(array)), dict(key), v, conds)
 
 
-def _across(low: Lowering, v: Val, combine: str) -> Val:
-    """One value from all lanes, halving the vector each step."""
-    b = low.b
-    while v.lanes > 1:
-        half = v.lanes // 2
-        a = b.shuffle(v, v, tuple(range(half)))
-        c = b.shuffle(v, v, tuple(range(half, 2 * half)))
-        if half == 1:
-            a, c = b.extract(v, 0), b.extract(v, 1)
-        v = b.op(combine, a, c)
-    return v
+def run_together(
+    low: Lowering, each: Sequence[Accumulators], loops: Sequence[Part], starts: Sequence[list[Val]], empty: bool
+) -> list[list[Val]]:
+    """Accumulate several reductions through the same loops: for each element all of them, so that what they have in common is used at
+    once."""
+    if empty:
+        return list(starts)
+    ends = list(accumulate((len(s) for s in starts), initial=0))
+
+    def steps(carried: list[Val]) -> list[Val]:
+        accs = list(carried)
+        for a in each:
+            a.begin()
+        for u in each[0].ev.assignments(each[0].unrolled):
+            for i in range(max(len(a.keys) for a in each)):
+                for a, at in zip(each, ends, strict=False):
+                    if i < len(a.keys):
+                        s, p = a.keys[i]
+                        accs[at + i] = a.step(accs[at + i], {**s, **p, **u})
+        return accs
+
+    final = carry(low, loops, [v for s in starts for v in s], steps)
+    return [final[lo:hi] for lo, hi in pairwise(ends)]

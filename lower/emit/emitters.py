@@ -7,12 +7,13 @@ from ..staged.fill import fill
 from ..staged.ring import Ring
 from .fold import fold
 from .point import point
-from .reduce import reduce
+from .reduce import reduce, together
 from .scan import scan
 from .store import init, store
 
 EMITTERS = Emitters(
     nests={"reduce": reduce, "scan": scan, "point": point, "store": store, "init": init},
+    together=together,
     fold=fold,
     stage=fill,
     ring=Ring,

@@ -5,13 +5,17 @@ kept in scratch, or in the output itself when nothing else is done to it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...ir.body import Scan
 from ...ir.node import Node
+from ...opts.axis_plan import Part
 from ...opts.nests import Nest
+from ...program.program import Val
 from ..expr import NestEval
 from ..lowering import Lowering
 from ..storage import Registers
-from .accumulators import Accumulators
+from .accumulators import Accumulators, run_together
 from .alias import alias
 from .fills import prepare_fills
 from .loops import through
@@ -27,9 +31,14 @@ def _accumulators(low: Lowering, n: Nest) -> type[Accumulators]:
 
 def reduce(low: Lowering, n: Nest) -> None:
     """A reduction under the loops that are open."""
-    prepare_fills(low, n)
-    assert n.value is not None and not isinstance(n.value.expr, (Node, Scan))
-    combine = n.value.expr.combine
+    together(low, (n,))
+
+
+def together(low: Lowering, nests: Sequence[Nest]) -> None:
+    """Reductions in one loop, under the loops that are open. All have the same loops."""
+    for n in nests:
+        prepare_fills(low, n)
+    n = nests[0]
     loops = low.remaining(n)
     empty = any(p.trips == 0 for a in n.reduce_axes for p in low.sched.plans[a].parts) or any(a.arg.extent == 0 for a in n.reduce_axes)
     if empty:
@@ -37,33 +46,60 @@ def reduce(low: Lowering, n: Nest) -> None:
     reducing = [p.kind == "fold" or p.axis in n.reduce_axes for p in loops]
     last_spatial = max((i for i, r in enumerate(reducing) if not r), default=-1)
     outer, inner = loops[: last_spatial + 1], loops[last_spatial + 1 :]
-    straddled = [p for p, r in zip(outer, reducing) if r]
-    closing = low.scope.closing.get(n.name)
-    close = closing.close(n) if closing and not straddled and n.name not in low.storage.reserved else None
-    in_registers = close is not None or n.name in low.sched.tree.registers
-    array = None if in_registers else low.storage.reserved.get(n.name) or alias(low, n) or low.array(n.value, n.axes)
+    each = [_Reduction(low, m, [p for p, r in zip(outer, reducing) if r]) for m in nests]
 
     def body() -> None:
-        ev = NestEval(low, n)
-        acc = _accumulators(low, n)(low, n, ev, combine)
+        starts = [r.start() for r in each]
+        found = [r.acc for r in each]
+        finals = [found[0].run(inner, starts[0], empty)] if len(each) == 1 else run_together(low, found, inner, starts, empty)
+        for r, final in zip(each, finals, strict=True):
+            r.finish(final)
+
+    through(low, outer, body)
+    for r in each:
+        r.keep()
+
+
+class _Reduction:
+    """One of the reductions of a loop. `straddled`: its reduce loops outside a spatial one."""
+
+    acc: Accumulators
+
+    def __init__(self, low: Lowering, n: Nest, straddled: Sequence[Part]) -> None:
+        assert n.value is not None and not isinstance(n.value.expr, (Node, Scan))
+        self.low, self.n, self.straddled, self.combine = low, n, straddled, n.value.expr.combine
+        closing = low.scope.closing.get(n.name)
+        self.close = closing.close(n) if closing and not straddled and n.name not in low.storage.reserved else None
+        in_registers = self.close is not None or n.name in low.sched.tree.registers
+        self.array = None if in_registers else low.storage.reserved.get(n.name) or alias(low, n) or low.array(n.value, n.axes)
+
+    def start(self) -> list[Val]:
+        """The accumulators at the beginning of the loop."""
+        self.ev = NestEval(self.low, self.n)
+        acc = self.acc = _accumulators(self.low, self.n)(self.low, self.n, self.ev, self.combine)
         start = [acc.identity() for _ in acc.keys]
-        apart = acc.partial or bool(low.sched.shared_by(n.reduce_axes))
-        if straddled and not apart:
+        self.apart = acc.partial or bool(self.low.sched.shared_by(self.n.reduce_axes))
+        if self.straddled and not self.apart:
+            assert self.array is not None
+            start = [acc.old(self.array, k, self.straddled) for k in acc.live]
+        return start
+
+    def finish(self, final: list[Val]) -> None:
+        """What becomes of the accumulators after the loop."""
+        low, n, ev, acc, array = self.low, self.n, self.ev, self.acc, self.array
+        results = across_threads(low, n, acc.finish(final), self.combine)
+        if self.straddled and self.apart:
             assert array is not None
-            start = [acc.old(array, k, straddled) for k in acc.live]
-        final = acc.run(inner, start, empty)
-        results = across_threads(low, n, acc.finish(final), combine)
-        if straddled and apart:
-            assert array is not None
-            results = {k: low.b.op(combine, acc.old(array, k, straddled), v) for k, v in results.items()}
+            results = {k: low.b.op(self.combine, acc.old(array, k, self.straddled), v) for k, v in results.items()}
         if array is None:
             store = Registers([p for p in ev.regs if p.axis in n.axes], acc.lane, ev.width if acc.lane else 1, results)
             low.storage.values[n.name] = store
-            if close is not None:
-                close()
+            if self.close is not None:
+                self.close()
         else:
             acc.write(array, results)
 
-    through(low, outer, body)
-    if array is not None:
-        low.storage.values[n.name] = array
+    def keep(self) -> None:
+        """After all loops: the value is in its array."""
+        if self.array is not None:
+            self.low.storage.values[self.n.name] = self.array

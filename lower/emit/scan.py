@@ -20,11 +20,15 @@ from ..storage import Array, Assignment
 from .alias import alias
 from .fills import prepare_fills
 from .loops import carry, through, wide
+from .tuple_scan import scan_of_tuples
 
 
 def scan(low: Lowering, n: Nest) -> None:
     """A scan under the loops that are open."""
     assert n.value is not None and isinstance(n.value.expr, Scan)
+    if n.expr.op == "tuple":
+        scan_of_tuples(low, n)
+        return
     prepare_fills(low, n)
     axis = n.value.expr.axis
     loops = low.remaining(n)

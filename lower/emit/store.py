@@ -12,6 +12,7 @@ from ...program.program import Mem, Val
 from ..expr import NestEval
 from ..lowering import Lowering
 from ..storage import Assignment
+from ..woven import write_all
 from .fills import prepare_fills
 from .loops import through
 
@@ -72,16 +73,17 @@ def _store(low: Lowering, n: Nest, mine: bool = False) -> None:
     at = low.ctx.address(n.store.buffer.name, n.indices)
     mem = low.param(n.store.buffer.name)
     there = [a for a in ev.assignments(ev.regs) if not ev.nowhere(conds, a)]
-    values = [(a, None if n.store.combine and n.kind == "store" else ev.value(n.expr, a)) for a in there]
-    for asg, v in values:
-        if v is None and ev.lane is not None and ev.lane.axis in scatter_ordered(n.store):
+    if n.kind != "store" or not n.store.combine:
+        write_all(ev, mem, at, [(a, ev.value(n.expr, a)) for a in there], conds)
+        return
+    for asg in there:
+        if ev.lane is not None and ev.lane.axis in scatter_ordered(n.store):
             _one_by_one(low, n, ev, mem, at, asg, conds)
-        elif v is None:  # scatter: read, combine, write, in order
-            old = ev.read(mem, at, asg, _guard(ev, conds, asg))
-            old = old if old.dtype is n.expr.dtype else low.b.op("cast", old, dtype=n.expr.dtype)
-            ev.write(mem, at, asg, low.b.op(n.store.combine or "add", old, ev.value(n.expr, asg)), conds)
-        else:
-            ev.write(mem, at, asg, v, conds)
+            continue
+        # scatter: read, combine, write, in order
+        old = ev.read(mem, at, asg, _guard(ev, conds, asg))
+        old = old if old.dtype is n.expr.dtype else low.b.op("cast", old, dtype=n.expr.dtype)
+        ev.write(mem, at, asg, low.b.op(n.store.combine, old, ev.value(n.expr, asg)), conds)
 
 
 def _one_by_one(low: Lowering, n: Nest, ev: NestEval, mem: Mem, at: Node, asg: Assignment, conds: Sequence[Node]) -> None:

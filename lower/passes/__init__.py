@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ...program.program import Program
 from ...targets import Target
-from . import barriers, interleave
+from . import barriers, interleave, neighbours
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,7 @@ def _interleave(program: Program, target: Target) -> None:
 
 
 PASSES = (
+    Pass("neighbours", lambda target: target.adds_neighbours, lambda program, _: neighbours.join(program)),
     Pass("barriers", lambda target: target.groups, _barriers),
     Pass("interleave", lambda target: not target.groups, _interleave),  # compilers for GPUs schedule by themselves
 )

@@ -11,9 +11,8 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ...devices.memory import FREE, SIGNED, SPECIAL, Comparison, Found
-from ...ir.dtypes import DType, dtype, float32, float64
+from ...ir.dtypes import OVERFLOW, DType, dtype, float32, float64
 from ...ir.errors import DeviceError, MeasureError
-from ...ir.evaluation.certainty import OVERFLOW
 from ..verify import WORST, Expect, Verdict, check, described
 from .memory import element, upload
 

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from ...devices.memory import SPECIAL
 from ...ir.body import Store
-from ...ir.dtypes import DType, float32, float64, uint8
+from ...ir.dtypes import OVERFLOW, DType, float32, float64, uint8
 from ...ir.errors import DeviceError, TilewrightError
 from ...ir.evaluation.bounded import ERROR, bounded
-from ...ir.evaluation.certainty import OVERFLOW
 from ...ir.evaluation.reference import SLACK
 from ...ir.functions import absolute, maximum
 from ...ir.kernel import Kernel

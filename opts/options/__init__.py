@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from ..registry import register
 from .cluster import CLUSTER
+from .factor import FACTOR
 from .fetch import FETCH
+from .fuse import FUSE
 from .group import GROUP
 from .halo import HALO
 from .launch import LAUNCH
@@ -12,6 +14,7 @@ from .local import LOCAL
 from .move import MOVE
 from .nolocal import NOLOCAL
 from .nt import NT
+from .operands import OPERANDS
 from .own import OWN
 from .padto import PADTO
 from .parallel import PARALLEL
@@ -28,7 +31,7 @@ from .upcast import UPCAST
 from .warpspec import WARPSPEC
 
 for option in (
-    *(TILE, MOVE, UPCAST, UNROLL, PARALLEL, LOCAL, GROUP, PHASE, HALO, SPLITK),
+    *(TILE, MOVE, UPCAST, UNROLL, PARALLEL, LOCAL, GROUP, FACTOR, OPERANDS, PHASE, HALO, SPLITK, FUSE),
     *(STAGE, TC, SWIZZLE, PERSIST, WARPSPEC, CLUSTER, PADTO, NOLOCAL, LAUNCH, NT, FETCH, OWN, PRIVATE),
 ):
     register(option)

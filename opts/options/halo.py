@@ -7,13 +7,14 @@ other: they may run in parallel, and STAGE keeps a block's part of a value in a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
 
 from ...ir import index as ix
 from ...ir.body import Fold, Reduce, Scan, Store, Value, values_of
-from ...ir.errors import OptError
+from ...ir.errors import KernelError, OptError
 from ...ir.kernel import Kernel
 from ...ir.node import Node, const, ref, walk
 from ...ir.node import axis as make_axis
@@ -56,13 +57,16 @@ def tiled(kernel: Kernel, o: Opt) -> Kernel:
             own = ix.compare("le", first, ix.add(begin, next(inner[a] for a in s.axes if a in inner)))
             s = replace(s, mask=own if s.mask is None else s.mask & own)
         stores.append(replace(s, axes=(block, *(inner.get(a, a) for a in s.axes))))
-    body, tiles = _blocked(kernel, stores, block, atom)
+    body, tiles = _blocked(kernel, stores, (block, atom, begin), inner)
 
     def final(e: Node) -> Node:
         e = _within(e, tiles, block)
         return e if even else substitute(e, {atom: ix.minmax("min", first, const(size - o.amount))})
 
-    return replace(kernel, body=tuple(changed_item(i, final) for i in body), stores=tuple(changed_store(s, final) for s in stores))
+    try:
+        return replace(kernel, body=tuple(changed_item(i, final) for i in body), stores=tuple(changed_store(s, final) for s in stores))
+    except KernelError as e:
+        raise OptError(f"{o}: {e}") from e
 
 
 def _sites(kernel: Kernel, o: Opt) -> dict[Node, None]:
@@ -85,8 +89,12 @@ def _block_name(kernel: Kernel, on: str) -> str:
     return next(name for name in (f"{on}.h", *(f"{on}.h{i}" for i in range(2, 99))) if name not in taken)
 
 
-def _blocked(kernel: Kernel, stores: list[Store], block: Node, atom: Node) -> tuple[tuple[Value | Fold, ...], Mapping[str, Tile]]:
-    """The values over blocks, whose bodies still read each other at places in the whole, and the tile of each that is in blocks."""
+def _blocked(
+    kernel: Kernel, stores: list[Store], blocks: tuple[Node, Node, Node], inner: Mapping[Node, Node]
+) -> tuple[tuple[Value | Fold, ...], Mapping[str, Tile]]:
+    """The values over blocks, whose bodies still read each other at places in the whole, and the tile of each that is in blocks.
+    `blocks`: their axis, what numbers them, and where one begins; `inner`: the axes of stores, and what is left of them in a block."""
+    block, atom, begin = blocks
     reads: dict[str, list[tuple[Node, ...]]] = {}
     tiles: dict[str, Tile] = {}
     body: list[Value | Fold] = []
@@ -96,6 +104,8 @@ def _blocked(kernel: Kernel, stores: list[Store], block: Node, atom: Node) -> tu
             if n.op == "ref":
                 reads.setdefault(n.arg, []).append(n.src)
 
+    taken = Counter(a for item in kernel.body for v in values_of(item) for a in (*v.axes, *v.reduce_axes))
+    taken += Counter(a for s in kernel.stores for a in s.axes)
     for s in stores:
         note(*store_roots(s))
     for item in reversed(needed(kernel.body, (r for s in stores for r in store_roots(s)))):
@@ -103,7 +113,9 @@ def _blocked(kernel: Kernel, stores: list[Store], block: Node, atom: Node) -> tu
             tile = _tile(item, reads[item.name], atom)
             if any(tile):
                 tiles[item.name] = tile
-                item = _over_blocks(item, tile, block)
+            same = {a: inner[a] for a, t in zip(item.axes, tile, strict=True) if a in inner and t == Span(begin, inner[a].arg.extent)}
+            own = _own_axes(item, tile, same, inner, taken, len(body))
+            item = _over_blocks(item, tile, block, same | own)
         note(*(v.body for v in values_of(item)))
         body.append(item)
     return tuple(reversed(body)), tiles
@@ -117,13 +129,34 @@ def _tile(v: Value, reads: list[tuple[Node, ...]], atom: Node) -> Tile:
     )
 
 
-def _over_blocks(v: Value, tile: Tile, block: Node) -> Value:
-    """A value over blocks and places in their tiles."""
-    axes = tuple(a if t is None else make_axis(a.arg.name, t.extent, a.arg.name) for a, t in zip(v.axes, tile, strict=True))
-    table = {old: ix.add(t.start, new) for old, new, t in zip(v.axes, axes, tile, strict=True) if t is not None}
+def _own_axes(
+    v: Value, tile: Tile, same: Collection[Node], cut: Collection[Node], taken: Mapping[Node, int], number: int
+) -> dict[Node, Node]:
+    """Axes of a value's own for those that others walk as well, of which they want other parts; and for those after the first that is
+    cut so, for loops of each nest to be in the order of its own axes."""
+    found: dict[Node, Node] = {}
+    apart = False
+    for a, t in zip(v.axes, tile, strict=True):
+        apart = apart or (t is not None and a not in same)
+        name = a.arg.name if taken[a] == 1 else f"{a.arg.name}.v{number}"
+        if t is not None and a not in same:
+            found[a] = make_axis(name, t.extent, name)
+        elif a not in same and a in cut:
+            found[a] = make_axis(name, a.arg.extent, name)
+        elif a not in same and apart:
+            found[a] = make_axis(name, a.arg.extent, a.arg.family)
+    return found
+
+
+def _over_blocks(v: Value, tile: Tile, block: Node, renamed: Mapping[Node, Node]) -> Value:
+    """A value over blocks and places in their tiles; over no blocks where nothing of it is cut."""
+    axes = [renamed.get(a, a) for a in v.axes]
+    table = {old: new if t is None else ix.add(t.start, new) for old, new, t in zip(v.axes, axes, tile, strict=True)}
     body = substitute(v.body, table)
     expr: Node | Reduce | Scan = body if isinstance(v.expr, Node) else replace(v.expr, expr=body)
-    return replace(v, axes=(block, *axes), expr=expr)
+    if isinstance(expr, Scan):
+        expr = replace(expr, axis=table[expr.axis])
+    return replace(v, axes=(block, *axes) if any(tile) else tuple(axes), expr=expr)
 
 
 def _within(e: Node, tiles: Mapping[str, Tile], block: Node) -> Node:
@@ -180,5 +213,6 @@ HALO = Option(
         )
     },
     rewrite=rewrite,
+    by_phase=True,
     propose=propose,
 )

@@ -18,7 +18,7 @@ from ...ir.errors import OptError
 from ...ir.kernel import Kernel
 from ...ir.node import Node, walk
 from ...ir.operators import substitute
-from ..kernel_parts import changed_item, changed_store, loaded, needed, store_roots
+from ..kernel_parts import changed_item, changed_store, loaded, needed, renamed, store_roots
 from ..memory_limits import check_work
 from ..neighbourhood import Neighbourhood
 from ..opt import Opt, Opts, opt
@@ -35,13 +35,14 @@ def workspace(value: str) -> str:
 
 
 @lru_cache(maxsize=64)
-def phased(kernel: Kernel, names: tuple[str, ...]) -> tuple[Kernel, ...]:
-    """The kernels of all phases, in order: one for each of the values `names`, which come in the kernel's order, and the rest."""
+def phased(kernel: Kernel, names: tuple[str, ...], apart: frozenset[str] = frozenset()) -> tuple[Kernel, ...]:
+    """The kernels of all phases, in order: one for each of the values `names`, which come in the kernel's order, and the rest. Of
+    those `apart`, the axes have names of their own: `m.p1` in the first phase, `m.p2` in the second."""
     out = []
     rest = kernel
-    for name in names:
+    for i, name in enumerate(names):
         first, rest = _cut(rest, name)
-        out.append(first)
+        out.append(renamed(first, f".p{i + 1}") if name in apart else first)
     return (*out, rest)
 
 
@@ -77,15 +78,19 @@ def rewrite(r: Rewriting) -> Scheduled:
     for i, o in enumerate(r.mine):
         if any(x.on == o.on for x in r.mine[:i]):
             raise OptError(f"{o}: it has a phase already")
+        if o.fields["apart"] not in (0, 1):
+            raise OptError(f"{o}: apart is 1 where its axes get names of their own, else 0")
         _check(r.kernel, o)
     names = {o.on for o in r.mine}
-    kernels = phased(r.kernel, tuple(item.name for item in r.kernel.body if item.name in names))
+    apart = frozenset(o.on for o in r.mine if o.fields["apart"])
+    kernels = phased(r.kernel, tuple(item.name for item in r.kernel.body if item.name in names), apart)
     check_work(r.mine[0], sum(_bytes(k.outputs[0]) for k in kernels[:-1]))
-    lost = next((o for o in r.others if not any(concerns(o, k) for k in kernels)), None)
+    axes = frozenset(x for k in kernels for x in _axes(k))
+    lost = next((o for o in r.others if not any(concerns(o, k, axes) for k in kernels)), None)
     if lost is not None:
         known = sorted({a.arg.name for k in kernels for a in k.axes} | {b.name for k in kernels for b in k.buffers})
         raise OptError(f"{lost}: no phase has what it names (there are: {', '.join(known)})")
-    found = [r.apply(k, tuple(o for o in r.others if concerns(o, k)), r.target) for k in kernels]
+    found = [r.apply(k, tuple(o for o in r.others if concerns(o, k, axes)), r.target) for k in kernels]
     return r.schedule(tuple(found), frozenset().union(*(s.effects for s in found)))
 
 
@@ -102,18 +107,27 @@ def _check(kernel: Kernel, o: Opt) -> None:
         raise OptError(f"{o}: {o.on} has no elements")
 
 
-def concerns(o: Opt, kernel: Kernel) -> bool:
-    """Whether a kernel has all that an option names: the axes its loops belong to, its buffers and values."""
-    form = OPTIONS[o.op]
-    axes = {x for a in kernel.axes for x in (a.arg.name, a.arg.family)}
+def concerns(o: Opt, kernel: Kernel, known: frozenset[str]) -> bool:
+    """Whether a kernel has all that an option names: the axes its loops belong to, its buffers and values. `known`: the axes and
+    families of all phases. A loop is of the axis with the longest name that its own begins with: `k.f1.t` of `k.f1`, not of `k`."""
+    form, axes = OPTIONS[o.op], _axes(kernel)
     tensors = {b.name for b in kernel.buffers} | set(kernel.values)
 
     def loop(name: str) -> bool:
         base, _, part = name.partition(".")  # (y.0 clears dimension 0 of a scatter's output y)
-        return name in axes or base in (tensors if part[:1].isdigit() else axes) or name in ("grid", ONCE)
+        if part[:1].isdigit() and base in tensors:
+            return True
+        while name not in known and "." in name:
+            name = name.rpartition(".")[0]
+        return name in axes or name in ("grid", ONCE)
 
     here = form.on == "grid" or (o.on in tensors if form.on == "tensor" else loop(o.on))
     return here and all(loop(str(o.fields[f])) for f in form.named_fields if o.fields[f])
+
+
+@lru_cache(maxsize=256)
+def _axes(kernel: Kernel) -> frozenset[str]:
+    return frozenset(x for a in kernel.axes for x in (a.arg.name, a.arg.family))
 
 
 def _bytes(b: Buffer) -> int:
@@ -132,17 +146,22 @@ PHASE = Option(
     name="PHASE",
     letter="PH",
     on="tensor",
-    arg=None,
+    arg={"apart": int},
+    defaults={"apart": 0},
+    short=lambda on, f: f"{on}{'!' if f['apart'] else ''}",
+    choices={"apart": (0, 1)},
     kind="grid",
     legend="phase",
     docs=(
         Doc(
-            "PHASE(value)",
+            "PHASE(value, apart=0)",
             "Compute a value by a phase of its own, with its own grid, before all that reads it. It waits in memory. "
-            "An option that follows is for each phase that has what it names ([below](#chains-of-stencils)).",
+            "An option that follows is for each phase that has what it names ([below](#chains-of-stencils)). With `apart=1` "
+            "the axes of the phase have names of their own: those of the first such phase end in `.p1`.",
         ),
     ),
     golden={"phase": Golden("softmax", {"m": 4, "n": 32}, [["PHASE", "e"], ["UPCAST", "n", 16], ["PARALLEL", "m"]])},
     rewrite=rewrite,
+    by_phase=True,
     propose=propose,
 )

@@ -9,12 +9,13 @@ memory). The second kernel combines the copies in order, so the result is determ
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from math import prod
 from typing import overload
 
 from ...ir import index as ix
-from ...ir.body import KernelBody, Reduce, Store, Value
+from ...ir.body import Reduce, Store, Value
 from ...ir.buffer import Buffer, load, load_parts
 from ...ir.dtypes import DType
 from ...ir.errors import OptError
@@ -23,6 +24,7 @@ from ...ir.node import Node, axes_of, const, walk
 from ...ir.node import axis as make_axis
 from ...ir.operators import cast, substitute
 from ..defaults import fit, legal_prefix, points, rows
+from ..kernel_parts import loaded
 from ..memory_limits import check_work
 from ..neighbourhood import Neighbourhood
 from ..nests import Nest, flat, plain, scatter_ordered
@@ -43,6 +45,8 @@ _LINE, _PAGE, _TRIES = 64, 4096, 64
 
 def privatisable(kernel: Kernel, name: str) -> tuple[Store, Nest] | None:
     """The scatter into the output `name`, and its nest, if nothing but pointwise values and inputs decides it; else None."""
+    if sum(s.buffer.name == name for s in kernel.stores) != 1:
+        return None
     nest = next((n for n in flat(plain(kernel)) if n.kind == "store" and n.name == name), None)
     if nest is None or nest.store is None or nest.store.combine is None or nest.store.own is not None:
         return None
@@ -53,6 +57,16 @@ def privatisable(kernel: Kernel, name: str) -> tuple[Store, Nest] | None:
     return nest.store, nest
 
 
+def alike(kernel: Kernel) -> list[tuple[str, ...]]:
+    """The outputs that may have private copies, those over the same points together."""
+    found: dict[tuple[Node, ...], list[str]] = {}
+    for b in kernel.outputs:
+        known = privatisable(kernel, b.name)
+        if known is not None:
+            found.setdefault(serial_axes(known[0]), []).append(b.name)
+    return [tuple(names) for names in found.values()]
+
+
 def serial_axes(store: Store) -> tuple[Node, ...]:
     """The axes of a scatter along which its writes can meet, in the order they run."""
     ordered = scatter_ordered(store)
@@ -60,21 +74,34 @@ def serial_axes(store: Store) -> tuple[Node, ...]:
 
 
 @lru_cache(maxsize=64)
-def privatised(kernel: Kernel, o: Opt) -> tuple[Kernel, Kernel]:
-    """(the scatter into copies, the rest of `kernel`, which combines them). OptError where `o` cannot be done."""
-    found = privatisable(kernel, o.on)
-    if found is None:
-        raise OptError(f"{o}: PRIVATE takes an output that is scattered into with a combine, from inputs alone, and whose sizes are known")
-    store, nest = found
-    chunks, copies = int(o.fields["chunks"]), int(o.fields["copies"])
-    if min(chunks, copies) < 1 or chunks * copies < 2:
-        raise OptError(f"{o}: give it at least 2 chunks or copies")
-    first, work = _scattered(kernel, o, store, nest, chunks, copies)
-    return first, _combined(kernel, store, work)
+def privatised(kernel: Kernel, mine: Opts) -> tuple[Kernel, Kernel]:
+    """(the scatters into copies, the rest of `kernel`, which combines them), for one output or several. OptError where that cannot be
+    done."""
+    stores: list[Store] = []
+    rest, serial = kernel, None
+    for o in mine:
+        found = privatisable(kernel, o.on)
+        if found is None:
+            raise OptError(
+                f"{o}: PRIVATE takes an output that is scattered into with a combine, from inputs alone, and whose sizes are known"
+            )
+        store, nest = found
+        chunks, copies = int(o.fields["chunks"]), int(o.fields["copies"])
+        if min(chunks, copies) < 1 or chunks * copies < 2:
+            raise OptError(f"{o}: give it at least 2 chunks or copies")
+        if o is not mine[0] and (o.arg != mine[0].arg or serial_axes(store) != serial or any(x.on == o.on for x in mine if x is not o)):
+            raise OptError(
+                f"{o}: copies of several outputs are made in one loop over the same points; write it as {mine[0]}, for each once"
+            )
+        serial = serial_axes(store)
+        stores.append(_scattered(o, store, nest, chunks, copies))
+        rest = _combined(rest, store, stores[-1].buffer)
+    first = Kernel(f"{kernel.name}_copies", (), tuple(stores), (*loaded(kernel.inputs, (), stores), *(s.buffer for s in stores)))
+    return first, rest
 
 
-def _scattered(kernel: Kernel, o: Opt, store: Store, nest: Nest, chunks: int, copies: int) -> tuple[Kernel, Buffer]:
-    """The kernel that scatters into copies, and their buffer: (chunks, copies, *shape) without a 1 in front."""
+def _scattered(o: Opt, store: Store, nest: Nest, chunks: int, copies: int) -> Store:
+    """The scatter into copies, a buffer (chunks, copies, *shape) without a 1 in front."""
     serial = serial_axes(store)
     long, last = serial[0], serial[-1]
     table: dict[Node, Node] = {}
@@ -110,9 +137,7 @@ def _scattered(kernel: Kernel, o: Opt, store: Store, nest: Nest, chunks: int, co
     indices = tuple(_placed(i, table, masks) for i in nest.indices)
     for c in masks:
         mask = c if mask is None else mask & c
-    out = Store(work, (*lead, *indices), cast(_unrounded(expr, dtype), dtype), tuple(axes), store.combine, mask)
-    used = {n.arg[0] for e in (out.expr, *out.indices, *(() if mask is None else (mask,))) for n in walk(e) if n.op == "load"}
-    return Kernel(f"{kernel.name}_copies", (), (out,), (*(b for b in kernel.inputs if b in used), work)), work
+    return Store(work, (*lead, *indices), cast(_unrounded(expr, dtype), dtype), tuple(axes), store.combine, mask)
 
 
 @overload
@@ -161,30 +186,29 @@ def _combined(kernel: Kernel, store: Store, work: Buffer) -> Kernel:
     over = tuple(make_axis(f"{name}.copy{d}", n, f"{name}.copy{d}") for d, n in enumerate(count))
     axes = tuple(make_axis(f"{name}.{d}", n, f"{name}.{d}") for d, n in enumerate(store.buffer.shape))
     assert store.combine is not None
-    dtype = work.dtype.compute
+    dtype, work = work.dtype.compute, replace(work, role="in")
     total = Value(f"{name}.sum", axes, Reduce(store.combine, over, cast(load(work, (*over, *axes)), dtype), dtype), dtype)
     again = Store(store.buffer, axes, cast(total[axes], store.buffer.dtype), axes)
     body = (*kernel.body, total)
     stores = tuple(again if s is store else s for s in kernel.stores)
-    used = {n.arg[0] for e in KernelBody(kernel.name, body, stores, ()).expressions() for n in walk(e) if n.op == "load"}
-    return Kernel(kernel.name, body, stores, (*(b for b in kernel.inputs if b in used), work, *kernel.outputs))
+    return Kernel(kernel.name, body, stores, (*loaded(kernel.inputs, body, stores), work, *kernel.outputs))
 
 
 def rewrite(r: Rewriting) -> Scheduled:
     """Two schedules: the options are for the scatter, but for those that belong to the outputs; the second has a fixed one."""
-    o = r.only("one output has private copies already")
+    o = r.mine[0]
     kept = next((x for x in r.opts if OPTIONS[x.op].outlives_call(x)), None)
     if kept is not None:
         raise OptError(f"{kept}: the copies of {o} are made anew by each call; use one of them")
-    first, second = privatised(r.kernel, o)
+    first, second = privatised(r.kernel, r.mine)
     store = first.stores[0]
     names = {b.name for b in r.kernel.outputs}
     late = tuple(x for x in r.others if OPTIONS[x.op].phase == "last" or (OPTIONS[x.op].phase == "outputs" and x.on in names))
     early = tuple(x for x in r.others if x not in late)
-    mine = (*_grid(store, o), *_copies(store, o, early), *_cleared(r, store, early))
+    mine = (*_grid(store, o), *_copies(store, o, early), *(x for s in first.stores for x in _cleared(r, s, early)))
     a = r.apply(first, (*mine, *early), r.target)
     b = r.apply(second, (*_second(r, second), *late), r.target)
-    reorders = store.combine in ("add", "mul") and store.buffer.dtype.is_float
+    reorders = any(s.combine in ("add", "mul") and s.buffer.dtype.is_float for s in first.stores)
     return r.schedule((a, b), a.effects | ({"REASSOC"} if reorders else frozenset()))
 
 
@@ -194,7 +218,10 @@ def _grid(store: Store, o: Opt) -> Opts:
 
 def _copies(store: Store, o: Opt, given: Opts) -> Opts:
     """One point for each copy at a time, unless the options say how many."""
-    last, copies = serial_axes(store)[-1].arg, int(o.fields["copies"])
+    serial, copies = serial_axes(store), int(o.fields["copies"])
+    if not serial:  # a copy for each point
+        return ()
+    last = serial[-1].arg
     if copies == 1 or any(x.op == "UPCAST" and x.on in (last.name, last.family) for x in given):
         return ()
     return (opt("UPCAST", str(last.name), copies),)
@@ -226,10 +253,10 @@ def propose(near: Neighbourhood) -> Iterator[Opts]:
     """Chunks and copies of each output that is scattered into."""
     if "PRIVATE" in near.ops or "OWN" in near.ops:
         return
-    for b in near.kernel.outputs:
-        found = privatisable(near.kernel, b.name)
-        if found is not None:
-            yield from ((opt("PRIVATE", b.name, **f),) for f in _worth(found[0], (1, *CHUNKS), (1, *COPIES)))
+    for names in alike(near.kernel):
+        found = privatisable(near.kernel, names[0])
+        assert found is not None
+        yield from (tuple(opt("PRIVATE", n, **f) for n in names) for f in _worth(found[0], (1, *CHUNKS), (1, *COPIES)))
 
 
 def _worth(store: Store, chunks: Sequence[int], copies: Sequence[int]) -> Iterator[dict[str, int]]:

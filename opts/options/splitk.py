@@ -6,6 +6,7 @@ in order (so the result is deterministic) and does the rest of the kernel."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache
 from math import prod
 
@@ -19,6 +20,7 @@ from ...ir.node import Node, axes_of, const, walk
 from ...ir.node import axis as make_axis
 from ...ir.operators import substitute
 from ..defaults import legal_prefix, points, rows
+from ..kernel_parts import loaded
 from ..memory_limits import check_work
 from ..neighbourhood import Neighbourhood
 from ..nests import Nest, identity, plain
@@ -27,6 +29,7 @@ from ..registry import OPTIONS, Doc, Golden, Option
 from ..rewriting import Rewriting
 from ..schedule import Scheduled
 from ..structure import extent
+from .fuse import FUSE, siblings
 
 CHUNKS = (2, 4, 8, 16, 64)
 TOGETHER = (2, 4, 8)
@@ -34,15 +37,16 @@ TOGETHER = (2, 4, 8)
 LEAST = 64
 """Elements of a chunk that is worth a work item."""
 WORK = "work"
+"""What the workspace is called, unless the kernel calls something so."""
 FEW = 32
 """Results for which one thread each is too little, on a GPU."""
 _WARP, _MOST = 32, 256
 
 
 @lru_cache(maxsize=64)
-def split(kernel: Kernel, o: Opt, unit: int = 1) -> tuple[Kernel, Kernel]:
+def split(kernel: Kernel, o: Opt, unit: int = 1, together: bool = False) -> tuple[Kernel, Kernel]:
     """(partial results, the rest) of `kernel` with the reduce axis `o.on` cut into `o.amount` chunks, or a few less: each is a multiple of
-    `unit` elements."""
+    `unit` elements. `together`: the reductions that may run in one loop with this one are split with it."""
     value = next((v for v in kernel.body if isinstance(v, Value) and any(o.on in (a.arg.name, a.arg.family) for a in v.reduce_axes)), None)
     if value is None or not isinstance(value.expr, Reduce):
         if any(isinstance(i, Fold) for i in kernel.body):
@@ -59,23 +63,48 @@ def split(kernel: Kernel, o: Opt, unit: int = 1) -> tuple[Kernel, Kernel]:
     chunk = -(-chunk // unit) * unit
     if any(not isinstance(a.arg.extent, int) for a in value.axes):
         raise OptError(f"{o}: {value.name} has a symbolic axis")
-    check_work(o, prod((-(-size // chunk), *(a.arg.extent for a in value.axes))) * value.dtype.size)
+    values = _group(kernel, value, axis.arg.family) if together else (value,)
+    check_work(o, prod((-(-size // chunk), *(a.arg.extent for a in value.axes))) * sum(v.dtype.size for v in values))
     name = axis.arg.name
     part = make_axis(f"{name}.s", -(-size // chunk), f"{name}.s")
     inner = make_axis(name, chunk, name)
-    at = ix.add(ix.mul(part, const(chunk)), inner)
-    first = _partial(kernel, value, axis, part, inner, at, size)
-    work = Buffer(WORK, value.dtype, tuple(b for b in first.outputs[0].shape))
+    place = value.reduce_axes.index(axis)
     again = make_axis(f"{name}.sum", part.arg.extent, f"{name}.sum")
-    total = Value(value.name, value.axes, Reduce(value.expr.combine, (again,), load(work, (again, *value.axes)), value.dtype), value.dtype)
-    body = tuple(total if v is value else v for v in kernel.body)
-    used = {b for e in _expressions(body, kernel.stores) for n in walk(e) if n.op == "load" for b in (n.arg[0],)}
-    buffers = (*(b for b in kernel.inputs if b in used), work, *kernel.outputs)
+    workspace = _work(kernel)
+    partial, stores, totals, works = [], [], {}, []
+    for v in values:
+        assert isinstance(v.expr, Reduce)
+        v1, store = _partial(kernel, v, v.reduce_axes[place], part, inner, workspace if v is value else f"{workspace}.{v.name}")
+        work = replace(store.buffer, role="in")
+        total = Reduce(v.expr.combine, (again,), load(work, (again, *v.axes)), v.dtype)
+        partial.append(v1)
+        stores.append(store)
+        works.append(work)
+        totals[v.name] = Value(v.name, v.axes, total, v.dtype)
+    first = Kernel(
+        f"{kernel.name}_part", tuple(partial), tuple(stores), (*loaded(kernel.inputs, partial, stores), *(s.buffer for s in stores))
+    )
+    body = tuple(totals.get(v.name, v) if isinstance(v, Value) else v for v in kernel.body)
+    buffers = (*loaded(kernel.inputs, body, kernel.stores), *works, *kernel.outputs)
     return first, Kernel(kernel.name, body, kernel.stores, buffers)
 
 
-def _partial(kernel: Kernel, value: Value, axis: Node, part: Node, inner: Node, at: Node, size: int) -> Kernel:
+def _group(kernel: Kernel, value: Value, family: str) -> tuple[Value, ...]:
+    """The value with its siblings over a family, in the kernel's order."""
+    names = {n.name for g in siblings(plain(kernel), family) if any(n.name == value.name for n in g) for n in g} | {value.name}
+    return tuple(v for v in kernel.body if isinstance(v, Value) and v.name in names)
+
+
+def _work(kernel: Kernel) -> str:
+    """A name for the workspace that nothing else has."""
+    taken = {*(b.name for b in kernel.buffers), *kernel.values}
+    return next(n for n in (WORK, *(f"{WORK}.{i}" for i in range(len(taken)))) if n not in taken)
+
+
+def _partial(kernel: Kernel, value: Value, axis: Node, part: Node, inner: Node, name: str) -> tuple[Value, Store]:
+    """The partial results of a value, and their store to the workspace `name`."""
     assert isinstance(value.expr, Reduce)
+    size, at = axis.arg.extent, ix.add(ix.mul(part, const(inner.arg.extent)), inner)
     expr = next(n for n in plain(kernel) if isinstance(n, Nest) and n.name == value.name).expr
     if any(n.op == "ref" for n in walk(expr)):
         raise OptError(f"SPLITK({axis.arg.name}): {value.name} needs another reduction first")
@@ -93,25 +122,12 @@ def _partial(kernel: Kernel, value: Value, axis: Node, part: Node, inner: Node, 
         expr = substitute(expr, {axis: at})
     rest = tuple(inner if a is axis else a for a in value.expr.axes)
     shape = (part.arg.extent, *(a.arg.extent for a in value.axes))
-    out = Buffer(WORK, value.dtype, shape, "out")
+    out = Buffer(name, value.dtype, shape, "out")
     v = Value(value.name, (part, *value.axes), Reduce(value.expr.combine, rest, expr, value.dtype), value.dtype)
     store = Store(out, (part, *value.axes), v[(part, *value.axes)], (part, *value.axes))
-    used = {n.arg[0] for n in walk(expr) if n.op == "load"}
     if axes_of(expr) - {part, *value.axes, *rest}:
         raise OptError(f"SPLITK({axis.arg.name}): {value.name} uses an axis it does not bind")
-    return Kernel(f"{kernel.name}_part", (v,), (store,), (*(b for b in kernel.inputs if b in used), out))
-
-
-def _expressions(body: tuple[object, ...], stores: tuple[Store, ...]) -> list[Node]:
-    out: list[Node] = []
-    for item in body:
-        if isinstance(item, Fold):
-            out += [v.body for v in item.block]
-        elif isinstance(item, Value):
-            out.append(item.body)
-    for s in stores:
-        out += [s.expr, *s.indices, *([] if s.mask is None else [s.mask])]
-    return out
+    return v, store
 
 
 def rewrite(r: Rewriting) -> Scheduled:
@@ -120,7 +136,7 @@ def rewrite(r: Rewriting) -> Scheduled:
     kept = next((x for x in r.opts if OPTIONS[x.op].outlives_call(x)), None)
     if kept is not None:
         raise OptError(f"{kept}: the workspace between the phases of {o} is made anew by each call; use one of them")
-    first, second = split(r.kernel, o, _unit(r, o))
+    first, second = split(r.kernel, o, _unit(r, o), any(x.op == FUSE.name and _alike(r.kernel, x.on, o.on) for x in r.others))
     value = first.body[0]
     assert isinstance(value, Value)
     chunks = opt("PARALLEL", value.axes[0].arg.name)
@@ -140,7 +156,7 @@ def _second(r: Rewriting, kernel: Kernel) -> Opts:
 
     if r.target.kind == "gpu":
         found = legal_prefix(points(kernel, 128, 1), legal) or ()
-        total = next(v for v in kernel.body if isinstance(v, Value) and isinstance(v.expr, Reduce) and _from_work(v))
+        total = next(v for v in kernel.body if isinstance(v, Value) and isinstance(v.expr, Reduce) and _from_work(v, r.kernel))
         chunks, few = extent(total.reduce_axes[0]), prod(extent(a) for a in total.axes) <= FEW
         if few and chunks >= 2 * _WARP:  # one thread would wait for one chunk after the other
             threads = min(_MOST, 1 << (chunks.bit_length() - 1))
@@ -149,8 +165,13 @@ def _second(r: Rewriting, kernel: Kernel) -> Opts:
     return legal_prefix(rows(kernel, r.target, 2, 2 * max(1, r.target.lanes(kernel.outputs[0].dtype.compute)), False), legal) or ()
 
 
-def _from_work(value: Value) -> bool:
-    return any(n.op == "load" and n.arg[0].name == WORK for n in walk(value.body))
+def _alike(kernel: Kernel, one: str, other: str) -> bool:
+    """Whether two names are those of one family's sites, or of the family."""
+    return any({one, other} <= {family, *(a.arg.name for a in sites)} for family, sites in kernel.families.items())
+
+
+def _from_work(value: Value, kernel: Kernel) -> bool:
+    return any(n.op == "load" and n.arg[0] not in kernel.buffers for n in walk(value.body))
 
 
 def _unit(r: Rewriting, o: Opt) -> int:

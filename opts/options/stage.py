@@ -50,6 +50,8 @@ def act(s: ScheduleBuilder, o: Opt) -> None:
             raise OptError(f"{o}: {o.on} is one element, which stays in a register")
         s.input_stages[o.on] = o
     elif buffer is not None:
+        if sum(store.buffer == buffer for store in s.kernel.stores) > 1:
+            raise OptError(f"{o}: several stores write parts of {o.on}, which make no one tile; stage what they read instead")
         s.held.add(o.on)
         s.value_stages[o.on] = (str(f["at"]), False)
     elif o.on in s.kernel.values:
@@ -133,7 +135,8 @@ def _values(near: Neighbourhood) -> Iterator[Opts]:
 def _outputs(near: Neighbourhood) -> Iterator[Opts]:
     s = near.schedule
     for b in near.kernel.outputs:
-        for n in s.nests if _free(near, b.name) else ():
+        parts = sum(store.buffer == b for store in near.kernel.stores)
+        for n in s.nests if parts == 1 and _free(near, b.name) else ():
             if n.store is not None and n.kind == "store" and n.store.buffer == b:
                 yield from ((opt("STAGE", b.name, at=p.name),) for p in [*s.grid[-1:], *(q for q in s.loops(n) if q.kind == "serial")][:2])
 

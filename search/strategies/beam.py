@@ -245,11 +245,13 @@ class Beam(Strategy):
             seen |= nxt
             idle = idle + 1 if not level or level[0].estimate > 0.99 * lowest else 0
             lowest = min(lowest, level[0].estimate if level else math.inf)
-            # the model cannot tell schedules of one estimate apart: the shortest stands for all, the others are a step away from it
-            distinct: dict[float, State] = {}
+            # the model cannot tell schedules of one estimate apart: the shortest stands for all, the others are a step
+            # away from it. Where it can tell none apart it says nothing, and each skeleton stands for itself
+            blind = len({f"{s.estimate:.4g}" for s in seen.values()}) == 1
+            distinct: dict[Any, State] = {}
             for s in sorted(seen.values(), key=lambda s: len(s.opts)):
                 if s.hash not in self._visited:
-                    distinct.setdefault(float(f"{s.estimate:.4g}"), s)
+                    distinct.setdefault(s.skeleton if blind else f"{s.estimate:.4g}", s)
             self._drafts = _diverse(distinct.values(), (2 if any(self.start) else 4) * self._width, alike=3)
             if idle == 2:
                 return

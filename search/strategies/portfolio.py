@@ -6,15 +6,22 @@ each batch is dealt out by a bandit over what the arms brought lately, after Ope
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import deque
+from random import Random
 from typing import TYPE_CHECKING, ClassVar
 
+from ..choices.points import ChoicePoints
 from ..optuna.strategies import Tpe
 from ..strategy import Measured, Strategy, seconds
 from .beam import Beam
+from .choices import ModelledChoices
 from .evolve import Evolve
+from .genetic import Genetic
+from .over_choices import OverChoices, first
 from .random import RandomWalk
+from .uniform import UniformChoices
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +37,12 @@ class ScreenedWalk(RandomWalk):
 
 
 ARMS: tuple[type[Strategy], ...] = (Beam, Tpe, Evolve, ScreenedWalk)
+"""With start schedules."""
+FROM_NOTHING: tuple[type[Strategy], ...] = (ModelledChoices, Genetic, Beam, Evolve, Tpe, ScreenedWalk)
 PRIOR = {"beam": 0.5, "optuna:tpe": 0.5, "evolve": 0.3, "random": 0.05}
+PRIOR_FROM_NOTHING = {"choices": 0.6, "genetic": 0.4, "beam": 0.35, "optuna:tpe": 0.2, "evolve": 0.2, "random": 0.05}
+PRIOR_INFORMED = {"choices": 0.5, "genetic": 0.2, "beam": 0.6, "optuna:tpe": 0.2, "evolve": 0.3, "random": 0.05}
+"""From nothing, where the model tells schedules apart, which is what a beam lives on."""
 """Yield assumed of an arm before it has shown any, worth three measurements."""
 
 
@@ -38,8 +50,8 @@ class Portfolio(Strategy):
     """Arms share all results. An arm's yield is the mean over its last `window` results of: 1 for a new best, the closer to the best the
     nearer to 0.5 otherwise. Places go to the arm with the highest upper confidence bound.
 
-    Without start schedules the templates' arm is left out: templates are generalised seeds, and the point of starting
-    empty is to do without."""
+    Without start schedules the first to be asked for are instances of templates, drawn evenly: whatever comes next
+    learns from them, and walks from the empty schedule alone do worse than that."""
 
     name: ClassVar[str] = "portfolio"
 
@@ -49,22 +61,36 @@ class Portfolio(Strategy):
         *,
         seed: int = 0,
         start: Sequence[Schedule] = (),
-        arms: Sequence[type[Strategy]] = ARMS,
+        arms: Sequence[type[Strategy]] | None = None,
         window: int = 40,
         explore: float = 0.15,
     ) -> None:
         super().__init__(space, seed=seed, start=start)
+        nothing = not any(self.start)
+        self._points = points = ChoicePoints(space) if nothing else None
+        self._first: Strategy | None = UniformChoices(space, seed=seed, points=points) if points else None
+        self._left = first(math.inf) if points else 0
         self._arms: dict[str, Strategy] = {}
-        for i, arm in enumerate(arms):
-            if not (arm is Tpe and not any(self.start)):
-                self._arms[arm.name] = arm(space, seed=seed + i, start=start)
+        for i, arm in enumerate(arms if arms is not None else FROM_NOTHING if nothing else ARMS):
+            more = {"points": points} if points is not None and issubclass(arm, OverChoices) else {}
+            self._arms[arm.name] = arm(space, seed=seed + i, start=start, **more)
+        self._prior = PRIOR if not nothing else PRIOR_INFORMED if self._informed else PRIOR_FROM_NOTHING
         self._window, self._explore = window, explore
         self._yield: dict[str, deque[float]] = {name: deque(maxlen=window) for name in self._arms}
         self._turns: dict[str, int] = dict.fromkeys(self._arms, 0)
         self._owner: dict[str, str] = {}
         self._best = math.inf
 
+    def expect(self, trials: float) -> None:
+        if self._first is not None and not self._owner:
+            self._left = first(trials)
+        for arm in self._arms.values():
+            arm.expect(trials)
+
     def ask(self, n: int) -> list[Schedule]:
+        begun = self._begin(n) if self._first is not None and self._left > 0 else []
+        if begun:
+            return begun
         out: list[Schedule] = []
         asleep: set[str] = set()
         while len(out) < n:
@@ -83,6 +109,33 @@ class Portfolio(Strategy):
                             self._owner[state.hash] = name
         return out
 
+    def _begin(self, n: int) -> list[Schedule]:
+        """Points drawn evenly, in turn with the beam's ideas where the model tells schedules apart."""
+        assert self._first is not None
+        n = min(n, self._left)
+        # one at a time: every other one
+        ideas = self._ideas((n + self._left % 2) // 2) if self._informed else []
+        out = [*ideas, *self._first.ask(n - len(ideas))]
+        self._left = self._left - len(out) if out else 0
+        return out
+
+    def _ideas(self, n: int) -> list[Schedule]:
+        """What the beam asks for."""
+        out = self._arms["beam"].ask(n) if n and "beam" in self._arms else []
+        for opts in out:
+            if (state := self.space.state(opts)) is not None:
+                self._owner.setdefault(state.hash, "beam")
+        return out
+
+    @functools.cached_property
+    def _informed(self) -> bool:
+        """Whether the model tells points apart that were drawn evenly."""
+        if not self._points:
+            return True
+        rng = Random(f"portfolio {self.seed}")
+        drawn = [p for p in (self._points.uniform(rng) for _ in range(4)) if p is not None]
+        return len({s.estimate for p in drawn if (s := self._points.state(p)) is not None}) > 1
+
     def tell(self, opts: Schedule, measurement: Measured) -> None:
         t = seconds(measurement)
         state = self.space.state(opts)
@@ -92,6 +145,8 @@ class Portfolio(Strategy):
             # a candidate at half the best's speed is worth nothing, one level with it half of a gain
             self._yield[owner].append(1.0 if t < 0.995 * self._best else max(0.0, closeness - 0.5))
         self._best = min(self._best, t)
+        if self._first is not None:
+            self._first.tell(opts, measurement)
         for arm in self._arms.values():
             arm.tell(opts, measurement)
 
@@ -121,5 +176,5 @@ class Portfolio(Strategy):
 
     def _bound(self, name: str, total: int) -> float:
         got = self._yield[name]
-        mean = (sum(got) + 3 * PRIOR.get(name, 0.3)) / (len(got) + 3)
+        mean = (sum(got) + 3 * self._prior.get(name, 0.3)) / (len(got) + 3)
         return mean + self._explore * math.sqrt(2 * math.log(total + 1) / (self._turns[name] + 1))

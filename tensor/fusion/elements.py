@@ -8,7 +8,8 @@ from ...ir import functions as F
 from ...ir import operators as O
 from ...ir.dtypes import bool_, index
 from ...ir.errors import KernelError
-from ...ir.node import COMPARE, UNARY, Node, walk
+from ...ir.node import Node, walk
+from ...ir.op_names import COMPARE, UNARY
 
 _ARITH = frozenset({"add", "sub", "mul", "div", "max", "min", *COMPARE})
 _DIVISION = frozenset({"floordiv", "remainder"})

@@ -55,6 +55,19 @@ def test_plain_lines_for_phases_bests_and_every_few_seconds() -> None:
     assert "\x1b" not in text.getvalue()
 
 
+def test_the_first_failure_of_each_kind_is_told_at_once() -> None:
+    clock, text = Clock(), io.StringIO()
+    out = Console(file=io.StringIO(), force_terminal=True, width=120)
+    with Plain("k on cpu", 30.0, None, Console(file=text, width=40), clock) as progress, Board("k", 30.0, None, out, clock) as board:
+        for detail in ("y[0] is nan, expected 1.0", "y[1] is 2.0, expected 1.0"):
+            progress.candidate(Measurement((opt("UPCAST", "n", 8),), Outcome.wrong, detail=detail))
+            board.candidate(Measurement((), Outcome.wrong, detail=detail))
+        shot = Console(file=io.StringIO(), width=120)
+        shot.print(board.render())
+    assert text.getvalue().splitlines()[1:] == ["   0:30 left  first wrong: Un8: y[0] is nan, expected 1.0"]
+    assert "first wrong" in shot.file.getvalue() and "y[0] is nan" in shot.file.getvalue()  # type: ignore[attr-defined]
+
+
 def test_board_shows_phase_counts_best_and_time_left() -> None:
     clock, text = Clock(), io.StringIO()
     out = Console(file=text, force_terminal=True, width=100, color_system="standard", legacy_windows=False)

@@ -185,6 +185,15 @@ def test_nothing_valid(tune: Tune, search: Search) -> None:
     assert "nothing valid found" in done.out and "crash 4" in done.out
 
 
+def test_why_candidates_failed_is_shown(tune: Tune, search: Search) -> None:
+    said = {"wrong": "Un8: y[3, 4] is inf, expected 2.5 (a value on the way overflows its type)", "build": "Pn: no such instruction"}
+    search.result = make(JOB, counts={"wrong": 55, "build": 1}, failures=said, seconds=2.0, exit_code=4)
+    done = tune(*RUN)
+    shown = " ".join(done.out.split())
+    assert "first wrong Un8: y[3, 4] is inf, expected 2.5 (a value on the way overflows its type)" in shown
+    assert "first build Pn: no such instruction" in shown and search.result.to_json()["failures"] == said
+
+
 def test_interrupted(tune: Tune, search: Search) -> None:
     search.result = dataclasses.replace(FOUND, exit_code=130)
     done = tune(*RUN)

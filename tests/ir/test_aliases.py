@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tilewright.ir import Kernel, KernelBuilder, KernelError, float32, float64, int32, sym
+from tilewright.ir import Kernel, KernelBuilder, KernelError, float32, float64, int32, int64, sym
 from tilewright.ir.canonical import canonical
 from tilewright.ir.constant_inputs import with_constants
 from tilewright.ir.functions import exp
@@ -79,14 +79,9 @@ def twice(kb, i, j, x, w):
     kb.store("z", float32, (8, 6), (a, b), x[a, b])
 
 
-def many_to_one(kb, i, j, x, w):
-    k = kb.axis("k", 3)
-    kb.store("y", float32, (8, 6), (i, j, k), x[i, j] * w[i, j], (i, j))
-
-
-def overlapping(kb, i, j, x, w):
-    h, e = kb.axis("h", 2), kb.axis("e", 4)
-    kb.store("y", float32, (8, 6), (i, h, e), x[i, h * 2 + e] + 1.0, (i, h * 2 + e))
+def by_data(kb, i, j, x, w):
+    ids = kb.input("ids", (8,), int32, range=(0, 7))
+    kb.store("y", float32, (8, 6), (i, j), x[i, j] * w[i, j], (ids[i].cast(int64), j))
 
 
 def scattered(kb, i, j, x, w):
@@ -99,8 +94,7 @@ WRONG = {
     "a reduction": (reduced, "s combines elements of x, which might be read after they are written"),
     "a scan": (scanned, "c combines elements of x"),
     "another output": (twice, "z needs x too, and might be computed later"),
-    "several writes": (many_to_one, "do not show that every element is written once"),
-    "overlapping writes": (overlapping, "do not show that every element is written once"),
+    "where data says": (by_data, "do not show that every element is written once"),
     "a scatter": (scattered, "written by more than one plain store"),
 }  # fmt: skip
 

@@ -13,7 +13,8 @@ from tilewright.ir.buffer import Buffer, load, load_parts
 from tilewright.ir.canonical import canonical, loose
 from tilewright.ir.dtypes import bool_, index
 from tilewright.ir.kernel import Kernel
-from tilewright.ir.node import COMMUTATIVE, make, walk
+from tilewright.ir.node import make, walk
+from tilewright.ir.op_names import COMMUTATIVE
 from tilewright.ir.rewrite import Rewriter
 from tilewright.opts.syntax import SYNTAX
 

@@ -106,8 +106,8 @@ def test_casts():
 
 def test_logic_folds_constants():
     inside = I < 2
-    assert (inside & True) is inside and (inside & False) is const(False)
-    assert (inside | False) is inside and (inside | True) is const(True)
+    assert (inside & const(True)) is inside and (inside & const(False)) is const(False)
+    assert (inside | const(False)) is inside and (inside | const(True)) is const(True)
     assert (inside & inside) is inside
     assert ~const(True) is const(False)
     assert where(const(True), X[I, J], 0.0) is X[I, J]

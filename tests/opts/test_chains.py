@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from chains import blur, blur_sums, clamped, halved
+from chains import blur, blur_sums, clamped, halved, same_axes
 from checks import check_compiled, check_floats, check_twin
 from tilewright.ir import KernelBuilder, OptError, float32, sym
 from tilewright.ir.kernel import Kernel
@@ -26,6 +26,7 @@ CASES: list[tuple[Make, list[Any]]] = [
     (blur_sums, [["PHASE", "rows"], ["HALO", "y", 4], ["PARALLEL", "y1"], *SPREAD]),
     (clamped, [["HALO", "y", 5], ["STAGE", "one", {"at": "y.h"}], ["STAGE", "two", {"at": "y.h"}], *SPREAD]),
     (clamped, [["PHASE", "one"], ["PHASE", "two"], ["PARALLEL", "y"], ["UPCAST", "x", 8]]),
+    (same_axes, [["HALO", "y", 3], ["STAGE", "one", {"at": "y.h"}], ["STAGE", "two", {"at": "y.h"}], *SPREAD]),
     (halved, [["PHASE", "mean"], ["HALO", "y", 3], ["STAGE", "v", {"at": "y.h"}], *SPREAD]),
 ]
 
@@ -56,6 +57,15 @@ def test_a_block_has_its_halo_and_no_more() -> None:
     assert shape(tiled(blur_sums(12, 24), opt("HALO", "y", 4)), "columns") == [3, 4, 24]
     assert shape(tiled(halved(12, 24), opt("HALO", "y", 3)), "v") == [4, 7, 24]
     assert shape(tiled(clamped(40, 24), opt("HALO", "y", 4)), "two") == [10, 6, 24]
+
+
+def test_values_over_the_same_axes_have_tiles_of_their_own() -> None:
+    kernel = tiled(same_axes(40, 24), opt("HALO", "y", 4))
+    assert [shape(kernel, v) for v in ("one", "two")] == [[10, 12, 24], [10, 6, 24]]
+    scheduled = apply(kernel, parse([["STAGE", "one", {"at": "y.h"}], ["STAGE", "two", {"at": "y.h"}], ["UPCAST", "x", 8]]), named("avx2"))
+    assert [[p.axis.arg.family for p in scheduled.loops(n)] for n in scheduled.nests] == [
+        ["y.h", y, "x"] for y in ("y.v1", "y.v0", "y")
+    ]  # rows outside, whoever walks them
 
 
 def test_what_a_block_needs_whole_is_not_cut() -> None:

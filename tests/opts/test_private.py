@@ -18,6 +18,7 @@ from tilewright.lower import lower
 from tilewright.opts import apply, opt, parse
 from tilewright.opts.actions import actions
 from tilewright.opts.schedule import Scheduled
+from tilewright.program.program import For, statements
 from tilewright.targets import named
 
 AVX2, AVX512 = named("avx2"), named("cascadelake")
@@ -31,7 +32,7 @@ def histogram(points: int | Any = 101, bins: int = 9, combine: str = "add", dtyp
     if computed:
         at = cast(minimum(maximum(x[i] * 2.0 + 4.0, 0.0), float(bins - 1)), int32)
     else:
-        at = kb.input("at", (points,), uint8, range=(0, bins - 1))[i]
+        at = kb.input("at", (points,), uint8 if bins <= 256 else int32, range=(0, max(0, bins - 1)))[i]
     kb.store("y", dtype, (bins,), (i,), cast(x[i] * 4.0, dtype), indices=(at,), combine=combine)
     return kb.build()
 
@@ -141,7 +142,10 @@ def test_refusals() -> None:
     assert "at most as many" in refusal(plain, [["PRIVATE", "y", {"chunks": 200}]])
     assert "take copies alone" in refusal(histogram(sym("n", 1, 64)), [["PRIVATE", "y", {"chunks": 2}]])
     assert "MiB" in refusal(histogram(1 << 20, 1 << 22), [["PRIVATE", "y", {"chunks": 64}]])
-    assert "are known" in refusal(histogram(bins=0), [["PRIVATE", "y", {"copies": 2}]])
+    kb = KernelBuilder("no_bins")
+    at = kb.input("at", (8,), int32)
+    kb.store("y", int32, (0,), (i := kb.axis("i", 8),), at[i], indices=(at[i],), combine="add", mask=at[i] < 0)
+    assert "are known" in refusal(kb.build(), [["PRIVATE", "y", {"copies": 2}]])
     assert "only the innermost" in refusal(joint(), [["UPCAST", "i", 2]])
 
 
@@ -154,3 +158,26 @@ def test_seeds_and_actions_have_it() -> None:
 
 def _added(found: Any) -> Any:
     return found.opts if isinstance(found, Scheduled) else found
+
+
+def means(points: int = 90, bins: int = 7) -> Kernel:
+    """Counts and sums of the same points, by bin."""
+    kb = KernelBuilder("means")
+    i = kb.axis("i", points)
+    x, at = kb.input("x", (points,), float32), kb.input("at", (points,), uint8, range=(0, bins - 1))
+    kb.store("count", int32, (bins,), (i,), const(1, int32), indices=(at[i],), combine="add")
+    kb.store("total", float32, (bins,), (i,), x[i], indices=(at[i],), combine="add")
+    return kb.build()
+
+
+def test_two_outputs_over_the_same_points() -> None:
+    fields = {"chunks": 3, "copies": 2}
+    both = [["PRIVATE", "count", fields], ["PRIVATE", "total", fields]]
+    for opts in (both, [*both, ["UPCAST", "i", 4]], both[:1], [["UPCAST", "i", 8]]):
+        check_twin(means(), parse(opts), AVX2)
+    check_compiled(means(), parse(both), None, threads=2)
+    body = statements(lower(apply(means(), both, AVX2)).phases[0].body)
+    assert sum(isinstance(s, For) and s.label == "i" for s in body) == 1
+    assert "in one loop over the same points" in refusal(means(), [both[0], ["PRIVATE", "total", {"chunks": 2}]])
+    assert "for each once" in refusal(means(), [both[0], both[0]])
+    assert [o.on for o in seeds(means(1 << 22), AVX2, 2)[0] if o.op == "PRIVATE"] == ["count", "total"]

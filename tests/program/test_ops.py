@@ -10,7 +10,8 @@ from tilewright.interp import run
 from tilewright.interp.code import Coder
 from tilewright.interp.group_code import GroupCoder
 from tilewright.ir.dtypes import bool_, float32, index, int32
-from tilewright.ir.node import FUNCTIONS, const
+from tilewright.ir.node import const
+from tilewright.ir.op_names import FUNCTIONS
 from tilewright.program import ops
 from tilewright.program.builder import Builder
 from tilewright.program.program import Instr, Mem, Param, Program

@@ -18,7 +18,7 @@ from tilewright.search.strategies.evolve import crossover
 
 SAMPLERS = [f"optuna:{k.name}" for k in KINDS.values() if not any(find_spec(p) is None for p in k.needs)]
 """Those whose packages are here (`dev` installs what all but the Gaussian process need)."""
-ALL = ["portfolio", "beam", "random", "evolve", "exhaustive", *SAMPLERS]
+ALL = ["portfolio", "beam", "random", "evolve", "choices", "anneal", "genetic", "uniform", "exhaustive", *SAMPLERS]
 
 
 def drive(
@@ -188,10 +188,10 @@ def test_portfolio_beats_random() -> None:
     assert wins >= 10
 
 
-def test_portfolio_lets_templates_out_when_it_starts_empty() -> None:
+def test_portfolio_models_choices_when_it_starts_empty() -> None:
     where, _ = space()
-    assert "optuna:tpe" not in create("portfolio", where, start=[])._arms  # type: ignore[attr-defined]
-    assert "optuna:tpe" in create("portfolio", where, start=where.seeds())._arms  # type: ignore[attr-defined]
+    assert "choices" in create("portfolio", where, start=[])._arms  # type: ignore[attr-defined]
+    assert "choices" not in create("portfolio", where, start=where.seeds())._arms  # type: ignore[attr-defined]
 
 
 def test_exhaustive_sees_everything_once() -> None:

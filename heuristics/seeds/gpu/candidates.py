@@ -13,6 +13,7 @@ from ....ir.kernel import Kernel
 from ....opts.defaults import points
 from ....opts.nests import FoldItem
 from ....opts.opt import Opts, opt
+from ....opts.options.fuse import with_rows
 from ....opts.schedule import Scheduled
 from ....opts.structure import contractions, extent, shared_axes
 from ....targets import Target
@@ -22,6 +23,9 @@ from ...model.gpu.estimate import estimate_gpu
 from ...model.gpu.occupancy import statements, thread_registers
 from ..effects import EXACT
 from ..legal import Trials
+from ..scatters import thread_copies
+from ..tiny_axes import copies
+from .chains import chains
 from .contractions import contraction, with_rings
 from .folds import folds
 from .rows import columns, rows, transposed
@@ -91,6 +95,14 @@ def buildable(s: Scheduled) -> bool:
 
 
 def _wishes(kernel: Kernel, target: Target, allowed: Set[str]) -> Iterable[Opts]:
+    fused, tiny = with_rows(kernel, target), copies(kernel)
+    for wish in _apart(kernel, target, allowed):
+        if tiny and all(o.op != "TC" for o in wish):
+            yield (*wish, *tiny, *fused)
+        yield (*wish, *fused)
+
+
+def _apart(kernel: Kernel, target: Target, allowed: Set[str]) -> Iterable[Opts]:
     by_units = [
         *tensor_folds(kernel, target, allowed),
         *hopper_seeds(kernel, target, allowed),
@@ -111,7 +123,9 @@ def _wishes(kernel: Kernel, target: Target, allowed: Set[str]) -> Iterable[Opts]
             for stage in (False, True):
                 yield rows(kernel, target, threads, vector, stage)
     yield from columns(kernel)
+    yield from chains(kernel)
     for threads in (64, 128, 256):
         for vector in (1, 2, 4, 8):
             yield points(kernel, threads, vector)
     yield from transposed(kernel)
+    yield from thread_copies(kernel, target)

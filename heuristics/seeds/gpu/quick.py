@@ -9,9 +9,13 @@ from math import prod
 from ....ir.kernel import Kernel
 from ....opts.defaults import points
 from ....opts.opt import Opts
+from ....opts.options.fuse import with_rows
 from ....opts.structure import Contraction, contractions, extent, nests, shared_axes
 from ....targets import Target
 from ..effects import EXACT
+from ..scatters import thread_copies
+from ..tiny_axes import copies
+from .chains import chains
 from .contractions import Tiles, contraction, guesses, tile_cost
 from .folds import folds
 from .rows import LANES, columns, rows, transposed
@@ -28,8 +32,16 @@ def gpu_wishes(kernel: Kernel, target: Target, allowed: Set[str] = EXACT) -> Ite
     """Guesses, perhaps illegal: a fold's that are soon built, a product's by matrix instructions and by a closed form, reductions
     across memory, tiles of a transposition, rows, and a thread a few elements. The empty list is one of them, as what has an
     order has no better."""
+    fused, tiny = with_rows(kernel, target), copies(kernel)
+    for wish in _apart(kernel, target, allowed):
+        yield (*wish, *(tiny if all(o.op != "TC" for o in wish) else ()), *fused)
+
+
+def _apart(kernel: Kernel, target: Target, allowed: Set[str]) -> Iterator[Opts]:
+    yield from islice(thread_copies(kernel, target), 1)
     yield from islice(tensor_folds(kernel, target, allowed), UNITS)
     yield from _folds(kernel)
+    yield from islice(chains(kernel), 2)
     yield from islice(quick_tensor(kernel, target, allowed), UNITS)
     products, across = contractions(kernel), columns(kernel)
     if products:

@@ -1,0 +1,25 @@
+"""The grammar of `tune bench-search`. Imported with the whole grammar, so argparse is all it may import."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+
+
+def add(p: ArgumentParser) -> None:
+    """Add the command's arguments."""
+    p.add_argument(
+        "files",
+        nargs="*",
+        metavar="FILE",
+        help="recorded spaces: ours (.jsonl, .jsonl.gz), Kernel Tuner's caches, T4 results; default: made-up spaces",
+    )
+    p.add_argument("--strategies", metavar="NAME,..", help="strategies to score; default: all whose packages are installed")
+    p.add_argument("--repeats", type=int, default=10, metavar="N", help="searches of each strategy on each space; default 10")
+    p.add_argument(
+        "--budget",
+        default="95%",
+        metavar="SHARE",
+        help="a search may take as long as random search needs for this share of the way from the median to the optimum; default 95%%",
+    )
+    p.add_argument("--json", metavar="FILE", help="write the scores as JSON (- is standard output)")
+    p.add_argument("--quiet", action="store_true", help="no progress, only the result")

@@ -1,0 +1,99 @@
+"""Seeds of contractions whose operands are computed (`opts/computed.py`): decoded in the panels they are read from, in registers
+where they are used, or in a phase of their own; and of those that need another reduction first, which gets a phase."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...ir.body import Reduce, Value
+from ...ir.dtypes import index
+from ...ir.kernel import Kernel
+from ...ir.node import FUNCTIONS, walk
+from ...opts.computed import all_contractions, computed_contraction
+from ...opts.kernel_parts import needed
+from ...opts.nests import Nest
+from ...opts.opt import Opts, opt
+from ...opts.options.operands import has_computed, operands
+from ...opts.products import products
+from ...opts.structure import Contraction, extent, lane_axis, nests
+from ...targets import Target
+from .contractions import best_contractions
+from .legal import Trials
+from .phased import Seeds, joined
+
+Found = tuple[Opts, Kernel, Contraction]
+"""Options that make another kernel, that kernel, and a contraction of it."""
+
+DEAR = FUNCTIONS | {"div", "sqrt", "ref"}
+"""What makes an operand too dear to be computed again for every block of the other one."""
+
+
+NARROW = 128
+"""Elements of the lane axis that are too few to spread a product over work items by blocks of them."""
+
+
+def paired(kernel: Kernel) -> Iterator[Found]:
+    """Sums of products that have a computed operand, as sums of two operands."""
+    for p in products(kernel):
+        nest = next(n for n in nests(kernel) if n.name == p.value.name)
+        lane = lane_axis(kernel, nest)
+        if lane is None or not has_computed(p, lane):
+            continue
+        new = operands(kernel, p.value.name, str(lane.arg.name))
+        found = next(n for n in nests(new) if n.name == p.value.name)
+        c = computed_contraction(new, found, lane)
+        if c is not None and (c.wide_value or c.tall_value):
+            yield (opt("OPERANDS", p.value.name, n=str(lane.arg.name)),), new, c
+
+
+def phases_first(kernel: Kernel, target: Target) -> Iterator[Opts]:
+    """Options that give a phase to what keeps the largest contraction from having a grid of its own, or is too dear to be computed
+    again: reductions that do not run over all of its axes, and its computed operands."""
+    if target.kind == "gpu":
+        return
+    found = all_contractions(kernel)
+    if not found:
+        return
+    main = max(found, key=lambda c: _points(c.nest))
+    before, covered = set(_before(kernel, main.nest)), set[str]()
+    for first, new, c in paired(kernel):
+        dear = [v for v in (c.tall_value, c.wide_value) if v and (_dear(new.values[v]) or (v == c.wide_value and extent(c.lane) <= NARROW))]
+        if dear and c.nest.name == main.nest.name:
+            yield (*first, *(opt("PHASE", v, apart=1) for v in dear))
+            covered = {item.name for v in dear for item in needed(new.body, (new.values[v].body,))}
+    if before - covered:
+        yield tuple(opt("PHASE", name, apart=1) for name in kernel.values if name in before)
+
+
+def _dear(v: Value) -> bool:
+    return any(n.op in DEAR and n.dtype is not index for n in walk(v.body))
+
+
+def _before(kernel: Kernel, main: Nest) -> list[str]:
+    """Reductions that do not run over every axis of the nest `main`, and that do not need it themselves."""
+    axes = {a for a in main.axes if extent(a) > 1}
+    late, out = {main.name}, list[str]()
+    for v in kernel.body:
+        if not isinstance(v, Value) or v.name == main.name:
+            continue
+        if any(n.op == "ref" and n.arg in late for n in walk(v.body)):
+            late.add(v.name)
+        elif isinstance(v.expr, Reduce) and axes - set(v.axes) and all(extent(a) for a in v.axes):
+            out.append(v.name)
+    return out
+
+
+def _points(n: Nest) -> int:
+    out = 1
+    for a in n.all_axes:
+        out *= extent(a)
+    return out
+
+
+def computed_seeds(trials: Trials, threads: int, seeds: Seeds) -> Iterator[Opts]:
+    """Guesses for kernels with a contraction whose operand is computed, or that needs another reduction first; none for others."""
+    kernel, target = trials.kernel, trials.target
+    for first in phases_first(kernel, target):
+        yield from joined(trials, first, seeds)
+    for first, new, c in paired(kernel) if target.kind != "gpu" else ():
+        yield from ((*first, *opts) for opts in best_contractions(Trials(new, target), threads, c))

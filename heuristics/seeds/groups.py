@@ -1,0 +1,80 @@
+"""Seeds for groups of two to four neighbours: pairs of a rotation, complex numbers, pixels, points in space. Lanes go over
+the groups, and the neighbours are register copies, so that they are picked from whole vectors and woven into them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+
+from ...ir.kernel import Kernel
+from ...ir.node import Node
+from ...opts.defaults import fit, site_name
+from ...opts.nests import Nest
+from ...opts.opt import Opts, opt
+from ...opts.strides import picks
+from ...opts.structure import accesses, extent, nests, shared_axes
+from .legal import Trials
+
+SHORT = 16
+"""Steps of the longest reduction that is spelled out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """The axis `over` groups of neighbours, and that of the neighbours, where they have one."""
+
+    over: Node
+    near: Node | None
+
+
+def grouped(kernel: Kernel) -> Groups | None:
+    """The groups that the first stores are made of, or else those that a store's loads pick from; None where there are none,
+    and where reductions are what counts."""
+    if any(n.kind == "reduce" and prod(map(extent, n.reduce_axes)) > SHORT for n in nests(kernel)):
+        return None
+    found = [g for n in nests(kernel) if n.kind == "store" for g in (_of(kernel, n),) if g is not None]
+    return next((g for g in found if g.near is not None), found[0] if found else None)
+
+
+def _of(kernel: Kernel, nest: Nest) -> Groups | None:
+    for x in sorted(accesses(kernel, nest), key=lambda x: not x.store):
+        near = next((a for a, step in x.strides.items() if step == 1 and picks(extent(a)) and a in nest.axes), None)
+        over = next((a for a, step in x.strides.items() if near is not None and step == extent(near) and a in nest.axes), None)
+        if over is not None:
+            return Groups(over, near)
+    store = next(x for x in accesses(kernel, nest) if x.store)
+    over = next((a for a, step in store.strides.items() if step == 1 and a in nest.axes), None)
+    steps = [x.stride(over) for x in accesses(kernel, nest)] if over is not None else []
+    if (
+        over is None
+        or any(step is None or not (step in (0, 1) or picks(step)) for step in steps)
+        or not any(map(picks, filter(None, steps)))
+    ):
+        return None
+    return Groups(over, None)
+
+
+def group_schedule(kernel: Kernel, found: Groups, width: int) -> Opts:
+    """The schedule with so many groups in registers, all neighbours of each; reductions are spelled out."""
+    out = [] if found.near is None else [opt("UPCAST", site_name(found.near), extent(found.near))]
+    if (amount := fit(extent(found.over), width)) > 1:
+        out.append(opt("UPCAST", site_name(found.over), amount))
+    steps = [a for n in nests(kernel) if n.kind == "reduce" for a in n.reduce_axes if extent(a) > 1]
+    out += [opt("UNROLL", site_name(a), extent(a)) for a in dict.fromkeys(steps)]
+    shared = [a for a in shared_axes(kernel) if a is not found.near]
+    return (*out, *(opt("PARALLEL", site_name(a)) for a in shared[:1]))
+
+
+def groups(trials: Trials, lanes: int) -> Iterator[Opts]:
+    """Legal schedules whose lanes are over groups, the likeliest first. One vector of each neighbour is mostly best: the
+    neighbours are independent chains, and what is loaded is stored soon."""
+    kernel = trials.kernel
+    found = grouped(kernel)
+    for vectors in (1, 2) if found is not None and found.near is not None else (2, 4, 1):
+        opts = None if found is None else trials.legal(group_schedule(kernel, found, vectors * lanes))
+        if found is None or opts is None:
+            return
+        s = trials.apply(opts)
+        if any(lane is not None and lane.axis is found.over for n in s.nests for lane in (s.lanes(n).lane,)):
+            yield opts

@@ -1,0 +1,32 @@
+"""Seeds for sums of products of narrow integers where neighbours are added by one instruction: lanes along the reduction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...ir.kernel import Kernel
+from ...opts.defaults import fit, site_name
+from ...opts.neighbours import factors
+from ...opts.opt import Opts, opt
+from ...opts.structure import accesses, extent, nests, shared_axes
+from ...targets import Target
+
+ITEM = 512
+"""Results of a work item where they have one axis."""
+
+
+def narrow_sums(kernel: Kernel, target: Target, lanes: int) -> Iterator[Opts]:
+    """Guesses, the likeliest first: one or two double vectors of the reduction, for a few results at a time."""
+    for n in nests(kernel):
+        if n.kind != "reduce" or factors(n, target) is None:
+            continue
+        along = next((a for a in n.reduce_axes if all(x.strides.get(a) == 1 for x in accesses(kernel, n) if not x.store)), None)
+        if along is None or extent(along) < 2 * lanes:
+            continue
+        few = [a for a in n.axes if extent(a) > 1][-2:]
+        outer = [opt("PARALLEL", site_name(a)) for a in shared_axes(kernel)[:1]]
+        if len(few) == 1 and extent(few[0]) > ITEM:  # a work item is more than a few results
+            outer = [opt("TILE", site_name(few[0]), ITEM), *outer]
+        for vectors, copies in ((2, (4, 2)), (2, (8, 1)), (4, (4, 1)), (2, (4, 1))):
+            tile = [opt("UPCAST", site_name(a), c) for a, k in zip(few[::-1], copies) if (c := fit(extent(a), k)) > 1]
+            yield (opt("UPCAST", site_name(along), vectors * lanes), *tile, *outer)

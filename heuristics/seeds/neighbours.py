@@ -1,0 +1,57 @@
+"""Seeds for kernels that read an array at several neighbouring places: several rows at once share what they read.
+
+A row of a stencil reads the rows beside it, which the next rows read again. A register tile of a few rows loads each of them once, and
+brings a plane from memory once where it would be brought for each of its neighbours (register tiling of stencils, as in
+G. Rivera and C.-W. Tseng, "Tiling Optimizations for 3D Scientific Computations", 2000)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...ir import index as ix
+from ...ir.buffer import load_parts
+from ...ir.kernel import Kernel
+from ...ir.node import Node
+from ...opts.defaults import rows
+from ...opts.interior import interior
+from ...opts.nests import Nest
+from ...opts.opt import Opts, opt
+from ...opts.structure import accesses, contiguous, extent, nests, shared_axes
+from ...targets import Target
+
+LINE = 64
+"""Bytes of a cache line. Rows side by side are stored in turns, which takes long where that is in pieces of lines: half as long again as
+rows one after the other, measured on 32-byte stores and on rows of other lengths."""
+
+
+def neighbour_tiles(kernel: Kernel, target: Target, threads: int, lanes: int) -> Iterator[Opts]:
+    """Rows side by side along each axis of which neighbours are read, perhaps illegal; none where nothing is read twice."""
+    shared = shared_axes(kernel)
+    found = dict.fromkeys(a for n in nests(kernel) for a in _slid(n, [*shared]) if a not in contiguous(kernel, n)[:1])
+    stored = [x for n in nests(kernel) for x in accesses(kernel, n) if x.store]
+    # vectors of a line, and no more accumulators than half the registers
+    vectors = max(1, LINE // (lanes * min((x.buffer.dtype.size for x in stored), default=1)))
+    vectors = min(vectors, max(1, target.registers // 4))
+    for a in found:
+        if any((x.stride(a) or 0) * x.buffer.dtype.size % LINE for x in stored):
+            continue
+        for copies in (4, 2):
+            if extent(a) >= 4 * copies and vectors * copies <= target.registers // 2:
+                first, *rest = rows(kernel, target, threads, vectors * lanes, False) or (None,)
+                if first is not None:
+                    yield (first, opt("UPCAST", str(a.arg.name), copies), *rest)
+
+
+def _slid(n: Nest, axes: list[Node]) -> list[Node]:
+    """Those of some axes along which a nest reads an array at several places that differ by constants."""
+    places: dict[tuple[object, ...], set[int]] = {}
+    for load in n.loads:
+        buffer, indices, _ = load_parts(load)
+        split = [ix.parts(interior(i)) for i in indices]
+        for d, (terms, c) in enumerate(split):
+            mine = [a for a in terms if a in axes]
+            rest = tuple((j, t, k) for j, (each, _) in enumerate(split) for t, k in each.items())
+            others = tuple(k for j, (_, k) in enumerate(split) if j != d)
+            if len(mine) == 1:
+                places.setdefault((mine[0], buffer.name, d, rest, others), set()).add(c)
+    return list(dict.fromkeys(key[0] for key, found in places.items() if len(found) > 1 and isinstance(key[0], Node)))

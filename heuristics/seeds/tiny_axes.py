@@ -1,0 +1,54 @@
+"""Seeds of kernels with a tiny axis, such as the three components of a vector, over which they share work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...ir.body import Fold
+from ...ir.dtypes import index
+from ...ir.kernel import Kernel
+from ...ir.node import Node, axes_of
+from ...opts.defaults import family_name, fit, site_name
+from ...opts.nests import Nest
+from ...opts.opt import Opts, opt
+from ...opts.options.fuse import with_rows
+from ...opts.structure import contractions, extent, nests, shared_axes
+from ...targets import Target
+
+TINY = 4
+"""Elements of an axis that are all kept in registers."""
+
+
+def tiny_axes(kernel: Kernel) -> list[Node]:
+    """Spatial axes of at most TINY elements over which some nest shares work: an operation that does not vary along them. None of a
+    kernel with sums of products or folds, whose register tiles have seeds of their own."""
+    if contractions(kernel) or any(isinstance(i, Fold) for i in kernel.body):
+        return []
+    found: dict[Node, None] = {}
+    for n in nests(kernel):
+        found |= dict.fromkeys(a for a in n.axes if 1 < extent(a) <= TINY and isinstance(a.arg.extent, int) and _shares(n, a))
+    return list(found)
+
+
+def _shares(n: Nest, a: Node) -> bool:
+    return any(x.op not in ("load", "cast", "const", "ref") and x.dtype is not index and x.src and a not in axes_of(x) for x in n.nodes)
+
+
+def copies(kernel: Kernel) -> Opts:
+    """Tiny axes in registers."""
+    return tuple(opt("UPCAST", f, extent(a)) for f, a in {family_name(kernel, a): a for a in tiny_axes(kernel)}.items())
+
+
+def in_registers(kernel: Kernel, target: Target, threads: int, lanes: int) -> Iterator[Opts]:
+    """Tiny axes in registers, with lanes along a long axis beside them, or along a reduction; the longest outer axis in parallel."""
+    tiny = tiny_axes(kernel)
+    if not tiny:
+        return
+    long = [a for a in shared_axes(kernel) if a not in tiny and extent(a) >= 2]
+    grid = tuple(opt("PARALLEL", site_name(a)) for a in long[: 1 if long and extent(long[0]) >= 8 * threads else 2])
+    reduced = [a for n in nests(kernel) for a in n.reduce_axes if extent(a) >= lanes]
+    for along in (long[-1:], reduced[-1:]):
+        for vectors in (2, 4, 1):
+            width = fit(extent(along[0]), vectors * lanes) if along else 1
+            if width > 1:
+                yield (opt("UPCAST", family_name(kernel, along[0]), width), *copies(kernel), *grid, *with_rows(kernel, target))

@@ -1,0 +1,87 @@
+"""Powers: xʸ of any numbers, and of whole exponents by multiplication."""
+
+from __future__ import annotations
+
+from math import inf, log
+
+from .dtypes import float64, index
+from .errors import KernelError
+from .misuse import number
+from .node import Expr, Node, as_node, const
+from .operators import arith, cast, unary, where
+
+MOST = 64
+"""The largest exponent that is multiplied out."""
+
+
+def power(a: Expr, b: Expr) -> Node:
+    """aᵇ. Whole exponents up to 64 are products (each rounded once, at most 2·log2(b) of them), those below 0 one over
+    that; ½ and −½ are a square root. Everything else is C's pow (`general_power`), of floats only."""
+    if not isinstance(b, Node):
+        exponent, base = number(b), as_node(a)
+        if float(exponent).is_integer() and abs(exponent) <= MOST:
+            return _whole(base, int(exponent))
+        if abs(exponent) == 0.5 and base.dtype.is_float:
+            root = unary("sqrt", base)
+            return root if exponent > 0 else arith("div", 1.0, root)
+        b = const(exponent, base.dtype.compute) if base.dtype.is_float else b
+    return general_power(a, b)
+
+
+def _whole(base: Node, exponent: int) -> Node:
+    if exponent < 0:
+        if not base.dtype.is_float:
+            raise KernelError(f"{base!r} ** {exponent} of {base.dtype}: cast it to a float type")
+        return arith("div", 1.0, _whole(base, -exponent))
+    if exponent == 0:
+        return const(1, base.dtype.compute)
+    base = base if base.dtype is index else cast(base, base.dtype.compute)
+    out, square = None, base
+    while True:
+        if exponent & 1:
+            out = square if out is None else out * square
+        exponent >>= 1
+        if not exponent:
+            assert out is not None
+            return out
+        square = square * square
+
+
+def general_power(x: Expr, y: Expr) -> Node:
+    """xʸ as C's pow has it, zeros, infinities and NaN included: NaN of a negative x and a y that is not whole.
+
+    float32 (and narrower) numbers go through float64 and are right within one unit in the last place. In float64 the relative
+    error is up to |y·log x| + 2 units. Raises KernelError for what is no float."""
+    if not isinstance(x, Node) and isinstance(y, Node):
+        x = const(number(x), y.dtype.compute if y.dtype.is_float else None)
+    if not isinstance(y, Node) and isinstance(x, Node):
+        y = const(number(y), x.dtype.compute if x.dtype.is_float else None)
+    x, y = floating(x, "power"), floating(y, "power")
+    if x.dtype is not y.dtype:
+        raise KernelError(f"power of {x.dtype} and {y.dtype}: cast one of them")
+    dtype = x.dtype
+    x, y = cast(x, float64), cast(y, float64)
+    if x.op == "const" and 0.0 < x.arg < inf:
+        return cast(unary("exp", y * log(x.arg)), dtype)
+    whole = unary("floor", y).eq(y)
+    odd = whole & ~unary("floor", 0.5 * y).eq(0.5 * y)
+    size = unary("exp", y * unary("log", unary("abs", x)))
+    out = where(sign_bit(x) & odd, -size, where((x < 0.0) & ~whole & (unary("abs", x) < inf), const(float("nan"), float64), size))
+    one = y.eq(0.0) | x.eq(1.0) | (x.eq(-1.0) & unary("abs", y).eq(inf))
+    return cast(where(one, const(1.0, float64), out), dtype)
+
+
+def sign_bit(a: Node) -> Node:
+    """Whether a number is negative, −0 included; of NaN always false."""
+    if not a.dtype.is_float:
+        return a < 0
+    a = cast(a, a.dtype.compute)
+    return (a < 0.0) | (a.eq(0.0) & (1.0 / a < 0.0))
+
+
+def floating(x: Expr, name: str) -> Node:
+    """An operand in the type that it is computed in; KernelError for what is no float."""
+    node = as_node(x)
+    if not node.dtype.is_float:
+        raise KernelError(f"{name} of {node.dtype}: cast it to a float type")
+    return cast(node, node.dtype.compute)

@@ -1,0 +1,138 @@
+"""FUSE: reductions over one axis that do not need each other run in one loop.
+
+Written as separate values (three components of a force, a sum and a maximum of one row), sibling reductions are loops of
+their own, and each computes again what they have in common. In one loop, an input is read once and an equal
+subexpression is computed once, for as many more registers as there are more accumulators."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from ...ir.errors import OptError
+from ...ir.kernel import Kernel
+from ...ir.node import Node
+from ...ir.operators import substitute
+from ...targets import Target
+from ..axis_plan import AxisPlan
+from ..builder import ScheduleBuilder
+from ..neighbourhood import Neighbourhood
+from ..nests import Item, Nest, flat, plain
+from ..opt import Opt, Opts, opt
+from ..registry import Doc, Option
+from ..schedule import Scheduled
+
+
+def act(b: ScheduleBuilder, o: Opt) -> None:
+    """Note an axis whose reductions share their loop."""
+    if not any(a in b.reduced for a in b.find(o.on, o)):
+        raise OptError(f"{o}: nothing is reduced over {o.on}; FUSE is for reductions over one axis")
+    b.mark(o)
+
+
+def siblings(items: Sequence[Item], family: str) -> list[list[Nest]]:
+    """The reductions over `family` that may run in one loop, in groups of two or more: over the same points, and over axes of the same
+    families; none of them, nor what stands between them and the first, makes what a later one reads."""
+    groups: list[list[Nest]] = []
+    late: list[set[str]] = []  # what is made from the first of a group on
+    for item in items:
+        made = {name for n in flat([item]) for name in n.made}
+        joined = False
+        for group, names in zip(groups, late, strict=True):
+            if not joined and isinstance(item, Nest) and _alike(group[0], item) and not any(r.arg in names for r in item.refs):
+                group.append(item)
+                joined = True
+            names |= made
+        if not joined and isinstance(item, Nest) and _reduces(item, family):
+            groups.append([item])
+            late.append(set(made))
+    return [g for g in groups if len(g) > 1]
+
+
+def _reduces(n: Nest, family: str) -> bool:
+    return n.kind == "reduce" and not n.fills and any(a.arg.family == family for a in n.reduce_axes)
+
+
+def _alike(first: Nest, n: Nest) -> bool:
+    over = [a.arg.family for a in n.reduce_axes]
+    return n.kind == "reduce" and not n.fills and n.axes == first.axes and over == [a.arg.family for a in first.reduce_axes]
+
+
+def finish(s: Scheduled, b: ScheduleBuilder) -> Scheduled:
+    """The schedule with siblings next to each other, all over the axes of the first."""
+    items, names = list(s.items), list(s.siblings)
+    for on in s.marked("FUSE"):
+        family = next(a.arg.family for a in b.plans if on in (a.arg.name, a.arg.family))
+        found = [g for g in siblings(items, family) if not any(n.name in done for n in g for done in names)]
+        if not found:
+            raise OptError(f"FUSE({on}): no two reductions over {on} run over the same points without needing each other")
+        for group in found:
+            items = _joined(s, on, items, group)
+            names.append(tuple(n.name for n in group))
+    return replace(s, items=tuple(items), siblings=tuple(names))
+
+
+def _joined(s: Scheduled, on: str, items: list[Item], group: list[Nest]) -> list[Item]:
+    """The items with those of a group right after its first, over the first one's reduce axes."""
+    first, rest = group[0], group[1:]
+    for n in group:
+        if n.name in s.dots or n.name in s.tensors:
+            raise OptError(f"FUSE({on}): {n.name} is made by a matrix instruction, in a loop of its own")
+    out: list[Item] = []
+    for item in items:
+        if item is first:
+            out += [first, *(_over(s, on, n, first.reduce_axes) for n in rest)]
+        elif not any(item is n for n in rest):
+            out.append(item)
+    return out
+
+
+def _over(s: Scheduled, on: str, n: Nest, axes: tuple[Node, ...]) -> Nest:
+    """A nest over other sites of its reduce axes, which must be cut alike."""
+    if n.reduce_axes == axes:
+        return n
+    for mine, other in zip(n.reduce_axes, axes, strict=True):
+        if _cuts(s.plans[mine]) != _cuts(s.plans[other]):
+            raise OptError(
+                f"FUSE({on}): {mine.arg.name} and {other.arg.name} are cut differently; name the family {mine.arg.family} instead"
+            )
+    table = dict(zip(n.reduce_axes, axes, strict=True))
+    return replace(n, reduce_axes=axes, expr=substitute(n.expr, table))
+
+
+def _cuts(plan: AxisPlan) -> list[tuple[object, ...]]:
+    return [(p.kind, p.size, p.stride, p.clip) for p in plan.parts]
+
+
+def propose(near: Neighbourhood) -> Iterator[Opts]:
+    """Each family that has siblings."""
+    for family in dict.fromkeys(a.arg.family for n in near.schedule.nests for a in n.reduce_axes):
+        if ("FUSE", family) not in near.taken and not near.schedule.phases and siblings(near.schedule.items, family):
+            yield (opt("FUSE", family),)
+
+
+def with_rows(kernel: Kernel, target: Target) -> Opts:
+    """Each family that has siblings: they read the same rows."""
+    families = dict.fromkeys(a.arg.family for v in kernel.values.values() for a in v.reduce_axes)
+    return tuple(opt("FUSE", str(f)) for f in families if siblings(plain(kernel), f))
+
+
+FUSE = Option(
+    name="FUSE",
+    letter="J",
+    on="axis",
+    arg=None,
+    kind="reduce",
+    legend="reductions in one loop",
+    docs=(
+        Doc(
+            "FUSE(axis)",
+            "Run reductions over the axis that do not need each other in one loop, and compute once what they have in common: the sums of "
+            "three components, a sum and a maximum of one row. Their sites must be cut alike.",
+        ),
+    ),
+    act=act,
+    finish=finish,
+    propose=propose,
+    with_rows=with_rows,
+)

@@ -1,0 +1,109 @@
+"""The score of a search on a recorded space, after Willemsen, Schoonhoven, Filipovič, Tørring, van Nieuwpoort and van
+Werkhoven, "A Methodology for Comparing Optimization Algorithms for Auto-Tuning" (Future Generation Computer Systems,
+2024).
+
+The baseline is calculated: random search without repetition has, after M draws of N configurations, the one of rank
+(N + 1) / (M + 1) from the best. The budget is the time that it needs to cover a share (95 %) of the way from the median
+to the optimum. At equidistant times within it, a search's best lies somewhere between the baseline (0) and the
+optimum (1), or below; the score is the mean.
+
+Failures: the baseline meets them as often as they are, and pays for them. As long as a search has found nothing valid
+it stands where the baseline begins, at the median."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from random import Random
+from statistics import fmean, median
+
+from ...ir.errors import UsageError
+from ..recording import Recording
+from ..strategy import seconds
+
+SHARE = 0.95
+"""Share of the way from the median to the optimum that the baseline goes within the budget."""
+SAMPLES = 200
+"""Times at which a search is looked at."""
+
+
+@dataclass(frozen=True)
+class Yardstick:
+    """What a recorded space is measured by. Raises UsageError where the valid times are not worth a search."""
+
+    recording: Recording
+    share: float = SHARE
+
+    @cached_property
+    def times(self) -> list[float]:
+        """Valid times in seconds, fastest first."""
+        found = sorted(t for e in self.recording.entries if (t := seconds(e)) < math.inf)
+        if len(found) < 2 or found[0] == found[-1]:
+            raise UsageError("a space needs at least two valid configurations with different times to score a search on")
+        return found
+
+    @property
+    def optimum(self) -> float:
+        """Seconds."""
+        return self.times[0]
+
+    @cached_property
+    def middle(self) -> float:
+        """The median of the valid times, in seconds."""
+        return median(self.times)
+
+    @cached_property
+    def cost(self) -> float:
+        """Mean seconds that an evaluation costs, a failed one included; one where no cost was recorded."""
+        return fmean(e.cost_s for e in self.recording.entries) or 1.0
+
+    @cached_property
+    def valid(self) -> float:
+        """Share of configurations that are valid."""
+        return len(self.times) / len(self.recording.entries)
+
+    @cached_property
+    def evaluations(self) -> int:
+        """What random search needs to cover `share` of the way from the median to the optimum."""
+        target = self.optimum + (self.middle - self.optimum) * (1 - self.share)
+        good = bisect_right(self.times, target)
+        draws = (len(self.times) - good) / (good + 1)
+        return max(1, math.ceil(draws / self.valid))
+
+    @cached_property
+    def budget(self) -> float:
+        """Seconds of the search that is scored."""
+        return self.evaluations * self.cost
+
+    def baseline(self, elapsed: float) -> float:
+        """Seconds of the best that random search has after `elapsed` seconds of searching."""
+        draws = max(1.0, elapsed / self.cost * self.valid)
+        rank = (len(self.times) + 1) / (draws + 1)
+        return self.times[min(len(self.times) - 1, max(0, round(rank) - 1))]
+
+    @cached_property
+    def samples(self) -> list[tuple[float, float]]:
+        """(time, baseline's best) at equidistant times up to the budget, without those where the baseline is at the optimum."""
+        at = [self.budget * (i + 1) / SAMPLES for i in range(SAMPLES)]
+        return [(t, b) for t in at if (b := self.baseline(t)) > self.optimum]
+
+    def score(self, curve: Sequence[float], clock: Sequence[float]) -> float:
+        """A run's score: `curve[i]` is the best in seconds and `clock[i]` the time spent after i + 1 evaluations."""
+        gains = []
+        for t, base in self.samples:
+            i = bisect_right(clock, t) - 1
+            best = curve[i] if i >= 0 and curve[i] < math.inf else self.middle
+            gains.append((base - best) / (base - self.optimum))
+        return fmean(gains) if gains else 0.0
+
+
+def interval(runs: Sequence[Sequence[float]], level: float = 0.95, draws: int = 1000) -> tuple[float, float, float]:
+    """(mean, low, high) of a strategy's score over spaces, `runs[s]` being its scores in repeats on space s. The
+    interval is that of another set of repeats on the same spaces, by bootstrap."""
+    rng = Random(0)
+    means = sorted(fmean(fmean(rng.choices(r, k=len(r))) for r in runs) for _ in range(draws))
+    edge = (1 - level) / 2
+    return fmean(fmean(r) for r in runs), means[int(edge * draws)], means[min(draws - 1, int((1 - edge) * draws))]

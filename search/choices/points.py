@@ -1,0 +1,147 @@
+"""The points of a space's templates: a template and one of the values of each of its parameters.
+
+A parameter may be of no consequence under some choices, and two points may make the same schedule: what a point makes
+decides, by the schedule's hash."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from ..space import Schedule, Space, State
+
+DRAWS = 400
+"""Draws of choices until one is legal, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChoicePoint:
+    """`template`: which one, by its place; `at`: the place of each parameter's value."""
+
+    template: int
+    at: tuple[int, ...]
+
+
+class Family:
+    """A template's parameters as numbers. `scaled[p][i]`: value i of parameter p between 0 and 1, by its logarithm
+    where values span more than a factor of four; None where the values are no numbers."""
+
+    def __init__(self, index: int, template: Any) -> None:
+        self.index, self.template = index, template
+        self.names = tuple(template.params)
+        self.values = tuple(tuple(template.params[k]) for k in self.names)
+        self.scaled = tuple(scaled(v) for v in self.values)
+        listed = getattr(template, "points", None)
+        self.listed: list[ChoicePoint] | None = None
+        if listed is not None:
+            places = [{v: i for i, v in enumerate(vs)} for vs in self.values]
+            self.listed = [
+                ChoicePoint(index, tuple(where[p[k]] for k, where in zip(self.names, places)))
+                for p in listed()
+                if len(p) == len(self.names)
+            ]
+        self.legal = None if self.listed is None else frozenset(self.listed)
+
+    @property
+    def size(self) -> int:
+        """Points, legal or not unless they are listed."""
+        return len(self.listed) if self.listed is not None else math.prod(len(v) for v in self.values)
+
+    def choices(self, point: ChoicePoint) -> dict[str, Any]:
+        """The values, by name."""
+        return {k: v[i] for k, v, i in zip(self.names, self.values, point.at)}
+
+
+class ChoicePoints:
+    """All families of a space, and what is known of their points: which are legal, and what they make."""
+
+    def __init__(self, space: Space) -> None:
+        self.space = space
+        self.families = [Family(i, t) for i, t in enumerate(space.templates())]
+        self.families = [f for f in self.families if f.size]
+        self._by_index = {f.index: f for f in self.families}
+        self._states: dict[ChoicePoint, State | None] = {}
+        self._of: dict[str, ChoicePoint] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.families)
+
+    def family(self, point: ChoicePoint) -> Family:
+        """The family of a point."""
+        return self._by_index[point.template]
+
+    def illegal(self, point: ChoicePoint) -> bool:
+        """Whether a point is known to be illegal, without finding out."""
+        legal = self.family(point).legal
+        return point not in legal if legal is not None else point in self._states and self._states[point] is None
+
+    def state(self, point: ChoicePoint) -> State | None:
+        """The legal schedule that a point makes, else None."""
+        if point not in self._states:
+            f = self.family(point)
+            opts: Schedule | None = None
+            if f.legal is None or point in f.legal:
+                opts = self.space.instance(f.template, f.choices(point))
+            found = None if opts is None else self.space.state(opts)
+            self._states[point] = found
+            if found is not None:
+                self._of.setdefault(found.hash, point)
+        return self._states[point]
+
+    def of(self, state: State) -> ChoicePoint | None:
+        """The point that made a schedule, where one that was looked at did."""
+        return self._of.get(state.hash)
+
+    def draw(self, family: Family, rng: Random) -> ChoicePoint:
+        """A point drawn evenly, legal or not unless the family's points are listed."""
+        if family.listed:
+            return rng.choice(family.listed)
+        return ChoicePoint(family.index, tuple(rng.randrange(len(v)) for v in family.values))
+
+    def uniform(self, rng: Random, family: Family | None = None) -> ChoicePoint | None:
+        """A legal point drawn evenly: first the family, unless it is given, then its choices. None where `DRAWS` were not legal."""
+        for _ in range(DRAWS):
+            point = self.draw(family if family is not None else rng.choice(self.families), rng)
+            if self.state(point) is not None:
+                return point
+        return None
+
+    def beside(self, point: ChoicePoint) -> Iterator[ChoicePoint]:
+        """Points with one other value, legal or not: near values of each parameter first."""
+        f = self.family(point)
+        steps = max((len(v) for v in f.values), default=0)
+        for step in range(1, steps):
+            for p, i in enumerate(point.at):
+                for j in (i - step, i + step):
+                    if 0 <= j < len(f.values[p]):
+                        yield ChoicePoint(f.index, (*point.at[:p], j, *point.at[p + 1 :]))
+
+
+def scaled(values: Sequence[Any]) -> tuple[float, ...] | None:
+    """Values between 0 and 1, as `Family.scaled` says."""
+    if not all(isinstance(v, (int, float)) for v in values):
+        return None
+    low, high = min(values), max(values)
+    positive = [v for v in values if v > 0]
+    if low >= 0 and positive and high > 4 * min(positive):
+        least = math.log(min(positive))
+        step = (math.log(high) - least) / max(1, len(values) - 1)
+        # nothing at all is one step below the least
+        placed = [math.log(v) if v > 0 else least - step for v in values]
+    else:
+        placed = [float(v) for v in values]
+    first, width = min(placed), (max(placed) - min(placed)) or 1.0
+    return tuple((x - first) / width for x in placed)
+
+
+def choices_of(family: Family, params: Mapping[str, Any]) -> ChoicePoint | None:
+    """The point of these choices; None where a value is not among the parameter's."""
+    try:
+        return ChoicePoint(family.index, tuple(v.index(params[k]) for k, v in zip(family.names, family.values)))
+    except (KeyError, ValueError):
+        return None

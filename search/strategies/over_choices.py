@@ -1,0 +1,145 @@
+"""What searches among the choices of templates have in common: which points are known, and what is asked for first."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from random import Random
+from typing import TYPE_CHECKING
+
+from ..choices.points import ChoicePoint, ChoicePoints, choices_of
+from ..optuna.fit import Fitter, nearest
+from ..strategy import Measured, Strategy, seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..space import Schedule, Space, State
+
+STARTS = 4
+"""Start schedules that are looked for among the templates' instances."""
+DRY = 200
+"""Draws in a row that brought nothing new, after which a search has nothing left to try."""
+
+
+LEAST_FIRST, MOST_FIRST = 6, 12
+"""Points drawn evenly at the beginning."""
+
+
+def first(trials: float) -> int:
+    """How many points to draw evenly in a search of about `trials` measurements: a tenth."""
+    return max(LEAST_FIRST, min(MOST_FIRST, int(min(trials, 1000) / 10)))
+
+
+class OverChoices(Strategy):
+    """A search whose schedules are instances of templates. The first are drawn evenly (see `first`): a walk or a
+    model that starts from one point knows only its surroundings. Start schedules, and the instances nearest to them,
+    count among these. After that `_next` says what to ask for.
+
+    A schedule that another search found, and that is better than all before, enters as the point that makes it, or
+    the nearest one."""
+
+    def __init__(self, space: Space, *, seed: int = 0, start: Sequence[Schedule] = (), points: ChoicePoints | None = None) -> None:
+        """`points`: those of other searches of this space, to share what is known of them."""
+        super().__init__(space, seed=seed, start=start)
+        self._rng = Random(f"{self.name} {seed}")
+        self._points = points if points is not None else ChoicePoints(space)
+        self._first = MOST_FIRST
+        self._asked: set[str] = set()
+        self._times: dict[ChoicePoint, float] = {}
+        """Seconds of every measured point, infinity where it failed."""
+        self._best = math.inf
+        self._dry = 0
+        self._fitters: list[Fitter] | None = None
+        self._near: list[ChoicePoint] | None = None
+
+    def expect(self, trials: float) -> None:
+        self._first = first(trials)
+
+    def ask(self, n: int) -> list[Schedule]:
+        if not self._points:
+            return []
+        if self._near is None:
+            self._near = self._starts()
+        out: list[Schedule] = []
+        while self._near and len(out) < n:
+            self._take(self._near.pop(0), out)
+        while len(out) < n and len(self._asked) < self._first and not self.done:
+            self._take(self._points.uniform(self._rng), out)
+        # until the first of them are told there is nothing to go by
+        if len(out) < n and not self.done and len(self._asked) >= self._first and self._times:
+            self._next(n, out)
+        return out
+
+    def tell(self, opts: Schedule, measurement: Measured) -> None:
+        state = self.space.state(opts)
+        if state is None:
+            return
+        self._asked.add(state.hash)
+        point, t = self._points.of(state), seconds(measurement)
+        if point is None and t < self._best and self._near is not None:
+            point = self._located(opts, state)
+        self._best = min(self._best, t)
+        if point is not None:
+            self._times[point] = t
+            self._told(point, t)
+
+    @property
+    def done(self) -> bool:
+        """No templates, or nothing new in many draws."""
+        return not self._points or self._dry >= DRY
+
+    @abstractmethod
+    def _next(self, n: int, out: list[Schedule]) -> None:
+        """Fill `out` to `n` schedules by `_take`, or with fewer."""
+
+    def _told(self, point: ChoicePoint, t: float) -> None:
+        """A point was measured."""
+
+    def _take(self, point: ChoicePoint | None, out: list[Schedule]) -> State | None:
+        """Ask for a point's schedule where it is legal and new; its state then, else None."""
+        state = None if point is None else self._points.state(point)
+        if state is None or state.hash in self._asked:
+            self._dry += 1
+            return None
+        self._dry = 0
+        self._asked.add(state.hash)
+        out.append(state.opts)
+        return state
+
+    def _new(self, point: ChoicePoint) -> bool:
+        return point not in self._times
+
+    def _starts(self) -> list[ChoicePoint]:
+        """The points nearest to the start schedules; what a start schedule itself takes is told anyway."""
+        found: dict[ChoicePoint, None] = {}
+        for opts in [s for s in self.start if s][:STARTS]:
+            point = self._fit(opts)
+            if point is not None:
+                found.setdefault(point)
+        return list(found)
+
+    def _located(self, opts: Schedule, state: State) -> ChoicePoint | None:
+        """The point that makes a schedule. Where only a near one is found, that one is queued, and None returned."""
+        point = self._fit(opts)
+        made = None if point is None else self._points.state(point)
+        if point is None or made is None or made.hash == state.hash:
+            return point
+        if self._near is not None and made.hash not in self._asked:
+            self._near.append(point)
+        return None
+
+    def _fit(self, opts: Schedule) -> ChoicePoint | None:
+        """The legal point nearest to a schedule, None where none is near: the inverse of templates, by search."""
+        if self._fitters is None:
+            self._fitters = [Fitter(f.template) for f in self._points.families]
+        got = nearest(self._fitters, opts)
+        if got is None:
+            return None
+        f = next(f for f in self._points.families if f.template.name == got[0])
+        point = choices_of(f, got[1])
+        return point if point is not None and self._points.state(point) is not None else None
+
+    def _ranked(self) -> list[ChoicePoint]:
+        """Measured points, fastest first, without those that failed."""
+        return sorted((p for p, t in self._times.items() if t < math.inf), key=lambda p: self._times[p])

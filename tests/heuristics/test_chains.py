@@ -1,0 +1,71 @@
+"""Chains of stencils: what seeds and templates make of them, and what the model knows of them."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from chains import blur, blur_sums, clamped, halved
+from checks import check_compiled
+from tilewright.heuristics import seeds, templates
+from tilewright.heuristics.model import estimate
+from tilewright.heuristics.seeds import quick_seeds
+from tilewright.ir import OptError
+from tilewright.opts import apply, parse
+from tilewright.targets import named
+
+TARGET = named("cascadelake")
+
+
+@pytest.mark.parametrize("make", [blur_sums, halved])
+def test_what_no_loop_could_spread_is_parallel(make: object) -> None:
+    """Nothing is shared by all loops of these kernels, but the first and the last phase of their seeds have grids and lanes."""
+    kernel = make(512, 1024)  # type: ignore[operator]
+    for found in (seeds(kernel, TARGET, 2), quick_seeds(kernel, TARGET, 2)):
+        scheduled = apply(kernel, found[0], TARGET)
+        assert any(o.op in ("HALO", "PHASE") for o in found[0])
+        ends = (scheduled.phases[0], scheduled.phases[-1])  # (between them, a single thread adds up what SPLITK left)
+        assert all(p.grid and any(p.lanes(n).lane is not None for n in p.nests) for p in ends)
+
+
+def test_groups_of_threads_get_phases() -> None:
+    kernel, target = blur_sums(256, 256), named("sm_80")
+    for found in (seeds(kernel, target), quick_seeds(kernel, target)):
+        assert all(p.grid and p.group > 1 for p in apply(kernel, found[0], target).phases)
+
+
+def test_seeds_of_small_chains_are_right() -> None:
+    kernel = clamped(12, 40)
+    for opts in seeds(kernel, named("avx2"), 2)[:2]:
+        check_compiled(kernel, opts, threads=2)
+
+
+def test_the_template_makes_every_kind_of_schedule() -> None:
+    kernel = blur(256, 256)
+    template = next(t for t in templates(kernel, TARGET, 2) if t.name == "chain")
+    rng, seen = random.Random(0), set()
+    for _ in range(20):
+        try:
+            opts = template.make({name: rng.choice(values) for name, values in template.params.items()})
+            apply(kernel, opts, TARGET)
+        except OptError:
+            continue
+        seen |= {o.op for o in opts}
+    assert {"HALO", "PHASE", "STAGE", "UPCAST", "PARALLEL", "NT"} <= seen
+
+
+def seconds(*listed: object) -> float:
+    """The model's for a blur of a large image."""
+    kernel = blur(2048, 2048)
+    return estimate(apply(kernel, parse(listed), TARGET), 1)
+
+
+def test_the_model_knows_what_is_computed_again_and_what_goes_through_memory() -> None:
+    wide = [["UPCAST", "x", 16], ["UPCAST", "x1", 16]]
+    kept = {n: seconds(["HALO", "y", n], ["STAGE", "rows", {"at": "y.h"}], *wide) for n in (2, 32)}
+    phase = seconds(["PHASE", "rows"], *wide)
+    assert kept[32] < kept[2]  # a halo of two rows for two
+    assert kept[32] < phase  # the value goes to memory and back
+    assert seconds(["UPCAST", "x", 16], ["UPCAST", "y", 8]) < seconds(["UPCAST", "x", 16])  # rows that copies share
+    pieces = seconds(["UPCAST", "x", 8], ["UPCAST", "y", 8], ["NT", "out"])
+    assert seconds(["UPCAST", "x", 16], ["UPCAST", "y", 8], ["NT", "out"]) < pieces

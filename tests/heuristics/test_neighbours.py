@@ -1,0 +1,64 @@
+"""Seeds and estimates of stencils: rows that share what they read, looked at away from borders."""
+
+from __future__ import annotations
+
+import pytest
+from odd_borders import borders
+from tilewright import targets
+from tilewright.heuristics import estimate, seeds
+from tilewright.heuristics.seeds.neighbours import neighbour_tiles
+from tilewright.ir import KernelBuilder, float32
+from tilewright.ir.functions import maximum, minimum
+from tilewright.ir.kernel import Kernel
+from tilewright.opts import apply, opt, parse
+from tilewright.opts.thresholds import holds_inside
+
+AVX2 = targets.named("avx2")
+
+
+def heat(n: int, w: int, clamps: bool = True) -> Kernel:
+    """Neighbours in three dimensions; without `clamps` of a padded input."""
+    kb = KernelBuilder("heat")
+    axes = [kb.axis("d", n), kb.axis("h", n), kb.axis("w", w)]
+    sizes = (n, n, w)
+    x = kb.input("x", sizes if clamps else (n + 2, n + 2, w + 2), float32)
+    total = x[tuple(axes)] if clamps else x[tuple(a + 1 for a in axes)]
+    for d in range(3):
+        for by in (-1, 1):
+            at = [a if clamps else a + 1 for a in axes]
+            at[d] = at[d] + by
+            if clamps:
+                at[d] = maximum(at[d], 0) if by < 0 else minimum(at[d], sizes[d] - 1)
+            total = total + x[tuple(at)]
+    kb.store("y", float32, sizes, axes, total)
+    return kb.build()
+
+
+def test_planes_side_by_side_come_first() -> None:
+    first = seeds(heat(160, 160), AVX2, 1)[0]
+    assert opt("UPCAST", "d", 4) in first and first[0] == opt("UPCAST", "w", 16), "two vectors are a line"
+
+
+def test_rows_that_are_no_whole_lines_are_not_stored_in_turns() -> None:
+    assert list(neighbour_tiles(borders(64, 64, 0, 1), AVX2, 1, 8))
+    assert not list(neighbour_tiles(borders(64, 67, 0, 1), AVX2, 1, 8))
+
+
+def test_what_is_read_once_has_no_such_tiles() -> None:
+    kb = KernelBuilder("copy")
+    i, j = kb.axis("m", 64), kb.axis("n", 64)
+    kb.store("y", float32, (64, 64), (i, j), kb.input("x", (64, 64), float32)[i, j])
+    assert not list(neighbour_tiles(kb.build(), AVX2, 1, 8))
+
+
+def test_borders_cost_little_by_the_model() -> None:
+    opts = parse([["UPCAST", "w", 16], ["UPCAST", "d", 4], ["PARALLEL", "d"]])
+    inside, padded = (estimate(apply(heat(64, 128, c), opts, AVX2)) for c in (True, False))
+    assert inside == pytest.approx(padded, rel=0.1)
+
+
+def test_a_mask_that_borders_decide_holds_inside() -> None:
+    for kind, opts, free in ((3, [["UPCAST", "n", 8]], True), (3, [["UPCAST", "n", 32], ["UPCAST", "m", 16]], False)):
+        s = apply(borders(64, 512, kind, 1), parse(opts), AVX2)
+        masks = [n.src[-1] for n in s.nests[0].loads if n.arg[1]]
+        assert masks and all(holds_inside(s, s.nests[0], m) for m in masks) is free

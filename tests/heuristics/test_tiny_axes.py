@@ -1,0 +1,64 @@
+"""Seeds of kernels with a tiny axis: which axes count, and that they stay in registers beside long lanes."""
+
+from __future__ import annotations
+
+from checks import check_floats, check_twin
+from tilewright import kernels
+from tilewright.heuristics import quick_seeds, seeds
+from tilewright.heuristics.seeds.scatters import thread_copies
+from tilewright.heuristics.seeds.tiny_axes import in_registers, tiny_axes
+from tilewright.ir import KernelBuilder, float32, int32, sqrt
+from tilewright.ir.kernel import Kernel
+from tilewright.ir.node import const
+from tilewright.opts import apply
+from tilewright.targets import named
+
+AVX2, GPU = named("avx2"), named("sm_90a")
+
+
+def gravity(n: int, components: int = 3) -> Kernel:
+    """Forces between all pairs, the components an axis."""
+    kb = KernelBuilder("gravity")
+    i, j, c = kb.axis("i", n), kb.axis("j", n), kb.axis("c", components)
+    p = kb.input("p", (n, components), float32)
+    square = const(0.1, float32)
+    for k in range(components):
+        square = square + (p[j, k] - p[i, k]) * (p[j, k] - p[i, k])
+    f = kb.sum("f", (i, c), j, (p[j, c] - p[i, c]) / (square * sqrt(square)))
+    kb.store("y", float32, (n, components), (i, c), f[i, c])
+    return kb.build()
+
+
+def test_axes_that_share_work() -> None:
+    assert [a.arg.name for a in tiny_axes(gravity(64))] == ["c"]
+    assert tiny_axes(gravity(64, 5)) == []
+    assert tiny_axes(kernels.make("matmul", {"m": 3, "n": 8, "k": 8})) == []
+    assert tiny_axes(kernels.make("add", {"m": 3, "n": 8})) == []
+
+
+def test_first_seeds_have_them_in_registers() -> None:
+    kernel = gravity(1024)
+    for target in (AVX2, GPU):
+        for found in (seeds(kernel, target), quick_seeds(kernel, target)):
+            assert any(o.op == "UPCAST" and o.on == "c" and o.amount == 3 for o in found[0]), target.name
+
+
+def test_every_guess_is_right() -> None:
+    kernel = gravity(40)
+    for opts in in_registers(kernel, AVX2, 2, 8):
+        check_twin(kernel, opts, AVX2)
+    check_floats(kernel, next(in_registers(kernel, AVX2, 1, 8)), AVX2)
+
+
+def test_a_copy_for_each_thread_of_a_gpu() -> None:
+    kb = KernelBuilder("histogram")
+    i = kb.axis("i", 1 << 20)
+    at = kb.input("at", (1 << 20,), int32, range=(0, 255))
+    kb.store("y", int32, (256,), (i,), const(1, int32), indices=(at[i],), combine="add")
+    kernel = kb.build()
+    first = next(iter(thread_copies(kernel, GPU)))
+    assert [o.op for o in first] == ["PRIVATE", "LOCAL"]
+    assert apply(kernel, first, GPU).phases[0].group == 32
+    assert seeds(kernel, GPU)[0][0].op == "PRIVATE"
+    table = kernels.make("embedding_grad")  # its rows are long enough to share
+    assert not any(o.op == "PRIVATE" for o in seeds(table, GPU)[0])

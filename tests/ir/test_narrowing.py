@@ -1,0 +1,81 @@
+"""What ends in 8 or 16 bits is computed in 16 where nothing can wrap, and every value stays what it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from tilewright.ir import Kernel, KernelBuilder, Node, absolute, dtype, maximum, minimum, where
+from tilewright.ir.evaluation.reference import evaluate
+from tilewright.ir.narrowing import narrow
+from tilewright.ir.node import walk
+from tilewright.ir.normalise import normalise
+from tilewright.ir.operators import cast
+
+INT = dtype("int32")
+
+
+def pixels(f: Callable[[Node, Node, Node], Node], kind: str = "uint8", out: str = "uint8", ends: tuple[int, int] | None = None) -> Kernel:
+    """f of three pixels, in 32 bits."""
+    kb = KernelBuilder("pixels")
+    i = kb.axis("n", 1 << 12)
+    a, b, t = (kb.input(x, (1 << 12,), dtype(kind), range=ends) for x in "abt")
+    kb.store("y", dtype(out), (1 << 12,), (i,), cast(f(*(cast(x[i], INT) for x in (a, b, t))), dtype(out)))
+    return kb.build()
+
+
+def widest(kernel: Kernel) -> int:
+    return max(n.dtype.size for s in kernel.stores for n in walk(s.expr) if n.dtype.is_int and n.op not in ("axis", "const"))
+
+
+FITS: dict[str, Callable[[Node, Node, Node], Node]] = {
+    "average": lambda a, b, t: (a + b + 1) >> 1,
+    "saturating": lambda a, b, t: minimum(a + b, 255),
+    "difference": lambda a, b, t: absolute(a - b),
+    "absolute": lambda a, b, t: absolute(a) + 1,
+    "blend": lambda a, b, t: (a * t + b * (255 - t) + 128) >> 8,
+    "blend, turned": lambda a, b, t: ((256 - t) * a + t * b) >> 8,
+    "grey": lambda a, b, t: (a * 77 + b * 150 + t * 29 + 128) >> 8,
+    "choice": lambda a, b, t: where(a < b, a * 3, (b & 15) | (t >> 4)) // 2,
+    "product": lambda a, b, t: (a * b) >> 8,
+    "clamped": lambda a, b, t: maximum(minimum((a - b) * 4, 127), -128),
+}
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_what_fits_is_narrow_and_equal(name: str) -> None:
+    kernel = pixels(FITS[name])
+    found = narrow(kernel)
+    assert (widest(kernel), widest(found)) == (4, 2)
+    rng = np.random.default_rng(0)
+    x = {k: rng.integers(0, 256, 1 << 12, dtype=np.uint8) for k in "abt"}
+    for k, ends in zip("abt", ((0, 255), (255, 0), (0, 255)), strict=True):
+        x[k][:2] = ends
+    x["t"][2:4], x["a"][2:4], x["b"][2:4] = (0, 255), 255, 255
+    np.testing.assert_array_equal(evaluate(found, x)["y"], evaluate(kernel, x)["y"])
+
+
+@pytest.mark.parametrize(
+    ("f", "kind"),
+    [
+        (lambda a, b, t: (a * b * t) >> 16, "uint8"),
+        (lambda a, b, t: (a * t + b * (254 - t)) >> 8, "uint8"),  # no mean: t may pass 254
+        (lambda a, b, t: (a + b) >> 1, "int16"),
+        (lambda a, b, t: (a - b * b) >> 1, "uint8"),  # negative, and too low for 16 bits
+        (lambda a, b, t: (a << t) >> 8, "uint8"),
+    ],
+)
+def test_what_might_wrap_stays(f: Callable[[Node, Node, Node], Node], kind: str) -> None:
+    kernel = pixels(f, kind)
+    assert narrow(kernel) is kernel
+
+
+def test_a_stated_range_counts() -> None:
+    kernel = pixels(lambda a, b, t: (a + b) >> 1, "int16", ends=(-8000, 8000))
+    assert widest(narrow(kernel)) == 2
+
+
+def test_it_is_normal_form() -> None:
+    once = normalise(pixels(FITS["grey"]))
+    assert widest(once) == 2 and normalise(once) is once

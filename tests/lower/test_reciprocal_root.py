@@ -1,0 +1,86 @@
+"""a / sqrt(x) without a root: how far it is from the truth, where it applies, and what it gives for infinity and NaN."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from checks import check_compiled
+from tilewright import interp
+from tilewright.ir import KernelBuilder, exp, float32, float64, sqrt
+from tilewright.ir.dtypes import DType
+from tilewright.ir.kernel import Kernel
+from tilewright.ir.node import Node
+from tilewright.lower import lower
+from tilewright.lower.reciprocal_root import NORMAL, at_least
+from tilewright.opts import apply, parse
+from tilewright.program.program import Instr, statements
+from tilewright.targets import named
+
+LANES = [["UPCAST", "n", 16]]
+
+
+def quotient(n: int, least: float = NORMAL, dtype: DType = float32) -> Kernel:
+    """1 / sqrt(exp-free, positive): of max(x, least)."""
+    kb = KernelBuilder("quotient")
+    i = kb.axis("n", n)
+    x = kb.input("x", (n,), dtype)
+    from tilewright.ir import maximum
+
+    kb.store("y", dtype, (n,), (i,), 1.0 / sqrt(maximum(x[i], least)))
+    return kb.build()
+
+
+def roots(kernel: Kernel, opts: list[list[object]], target: str) -> int:
+    program = lower(apply(kernel, opts, named(target)))
+    return sum(isinstance(s, Instr) and s.op == "sqrt" for s in statements(program.phases[0].body))
+
+
+def test_within_two_ulp() -> None:
+    rng = np.random.default_rng(0)
+    mantissa, power = rng.uniform(1.0, 4.0, 4096), rng.integers(-62, 63, 4096)
+    x = np.concatenate([mantissa * 4.0**power, np.linspace(1.0, 4.0, 4096)]).astype(np.float32)
+    y = np.zeros_like(x)
+    interp.run(lower(apply(quotient(len(x)), LANES, named("cascadelake"))), {"x": x, "y": y})
+    true = 1.0 / np.sqrt(x.astype(np.float64))
+    assert (np.abs(y - true) <= 2.0 * np.spacing(true.astype(np.float32))).all()
+
+
+def test_ends() -> None:
+    x = np.array([np.inf, np.nan, NORMAL, np.finfo(np.float32).max] * 4, np.float32)
+    y = np.zeros_like(x)
+    interp.run(lower(apply(quotient(16), LANES, named("cascadelake"))), {"x": x, "y": y})
+    assert y[0] == 0.0 and math.isnan(y[1])
+    assert np.allclose(y[2:4], 1.0 / np.sqrt(x[2:4].astype(np.float64)), rtol=3e-7)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "opts", "target", "count"),
+    [
+        (quotient(16), LANES, "cascadelake", 0),
+        (quotient(16), [], "cascadelake", 1),  # one element at a time
+        (quotient(16), LANES, "avx2", 2),
+        (quotient(16, 0.0), LANES, "cascadelake", 1),  # zero is not normal
+        (quotient(16, dtype=float64), [["UPCAST", "n", 8]], "cascadelake", 1),
+    ],
+)
+def test_where_it_applies(kernel: Kernel, opts: list[list[object]], target: str, count: int) -> None:
+    assert roots(kernel, opts, target) == count
+
+
+def test_bounds_of_expressions() -> None:
+    kb = KernelBuilder("bounds")
+    x, i = kb.input("x", (4,), float32), kb.axis("n", 4)
+
+    def bound(e: Node) -> float:
+        return at_least(e)
+
+    v = x[i]
+    assert bound(v * v + 0.5) == 0.5
+    assert bound(exp(v) + sqrt(v) + 2.0) == 2.0
+    assert bound(v + 1.0) == bound(v * x[0]) == -math.inf
+
+
+def test_compiled() -> None:
+    check_compiled(quotient(100), parse(LANES))

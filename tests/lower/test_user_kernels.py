@@ -1,0 +1,110 @@
+"""Kernels as users write them, under some random schedules: parts of one output, stores where data decides, names of all kinds."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for `import checks`
+
+import numpy as np
+import pytest
+from checks import check_compiled, check_floats, check_twin
+from random_schedules import grow
+from tilewright import devices, targets
+from tilewright.ir import KernelBuilder, OptError, exp, float32, int32, int64, rsqrt
+from tilewright.ir.kernel import Kernel
+from tilewright.lower import lower
+from tilewright.opts import apply, parse
+from tilewright.renderers import render
+
+TARGET = targets.named("avx2")
+
+
+def concatenated() -> Kernel:
+    """Rows of x, sums over rows of w, and zeros: three stores to one output."""
+    kb = KernelBuilder("concatenated")
+    i, j, h, k = kb.axis("m", 7), kb.axis("n", 13), kb.axis("h", 5), kb.axis("k", 3)
+    x, w = kb.input("x", (7, 13), float32), kb.input("w", (5, 13, 3), float32)
+    s = kb.sum("s", (h, j), k, w[h, j, k])
+    kb.store("y", float32, (14, 13), (i, j), exp(x[i, j]))
+    kb.store("y", float32, (14, 13), (h, j), s[h, j], (h + 7, j))
+    z = kb.axis("z", 2)
+    kb.store("y", float32, (14, 13), (z, j), 0.0, (12 + z, j))
+    return kb.build()
+
+
+def interleaved() -> Kernel:
+    """Pairs of a rotation: even and odd elements of one output."""
+    kb = KernelBuilder("interleaved")
+    i, j = kb.axis("m", 6), kb.axis("n", 11)
+    x = kb.input("x", (6, 22), float32)
+    kb.store("y", float32, (6, 22), (i, j), x[i, 2 * j] - x[i, 2 * j + 1], (i, 2 * j))
+    kb.store("y", float32, (6, 22), (i, j), x[i, 2 * j] + x[i, 2 * j + 1], (i, 2 * j + 1))
+    return kb.build()
+
+
+def moved_by_data() -> Kernel:
+    """Rows go where `to` says, and of two that go to one place the later stays."""
+    kb = KernelBuilder("moved")
+    i, j = kb.axis("m", 12), kb.axis("n", 9)
+    x, to = kb.input("x", (12, 9), float32), kb.input("to", (12,), int32, range=(0, 7))
+    kb.store("y", float32, (8, 9), (i, j), x[i, j] * 2.0, (to[i].cast(int64), j))
+    return kb.build()
+
+
+def dot_and_norm() -> Kernel:
+    """Cosines between the rows of two arrays: three sums over one axis."""
+    kb = KernelBuilder("dot_and_norm")
+    i, j, a, b = kb.axis("m", 5), kb.axis("k@dot", 37), kb.axis("k@a", 37), kb.axis("k@b", 37)
+    x, w = kb.input("x", (5, 37), float32), kb.input("w", (5, 37), float32)
+    dot = kb.sum("work", (i,), j, x[i, j] * w[i, j])
+    first, second = kb.sum("first", (i,), a, x[i, a] ** 2), kb.sum("second", (i,), b, w[i, b] ** 2)
+    kb.store("float", float32, (5,), (i,), dot[i] * rsqrt(first[i] * second[i] + 1e-6))
+    return kb.build()
+
+
+KERNELS: tuple[Callable[[], Kernel], ...] = (concatenated, interleaved, moved_by_data, dot_and_norm)
+
+
+@pytest.mark.many
+@pytest.mark.parametrize("make", KERNELS, ids=lambda f: f.__name__)
+def test_random_schedules_equal_the_reference(make: Callable[[], Kernel]) -> None:
+    kernel = make()
+    rng = random.Random(make.__name__)
+    for n in range(6):
+        opts = grow(kernel, TARGET, [rng.randrange(1 << 20) for _ in range(n + 1)])
+        check_twin(kernel, opts, TARGET, None, n)
+    check_floats(kernel, opts, TARGET, None, 0)
+    check_compiled(kernel, opts, TARGET, None, 2, 0)
+
+
+def test_parts_cannot_be_kept_as_one_tile() -> None:
+    with pytest.raises(OptError, match="several stores write parts of y"):
+        apply(concatenated(), parse([["STAGE", "y", {"at": "m"}]]), TARGET)
+
+
+NAMES = ("work", "float", "main", "restrict", "kernel", "exp", "item", "bufs", "two words", "é", "x[0]", "a%b", "_")
+"""Words of C, OpenCL and CUDA, of generated code, and no words at all."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("device", ["cpu", "cpu:c"])
+def test_names_never_meet_those_of_generated_code(device: str) -> None:
+    there = devices.get(device)
+    for n, name in enumerate(NAMES):
+        other = NAMES[(n + 1) % len(NAMES)]
+        kb = KernelBuilder(name)
+        i, j = kb.axis(name, 3), kb.axis(other, 9)
+        x = kb.input(name, (3, 9), float32)
+        r = kb.sum(other, (i,), j, x[i, j])
+        kb.store(f"{other}_", float32, (3,), i, r[i] * 2.0)
+        for opts in ([], [["SPLITK", other, 3], ["PARALLEL", name]]):
+            source = render(lower(apply(kb.build(), parse(opts), there.target)), there.target)
+            exe = there.load(there.build(source), source.signature, 1)
+            given, y = np.arange(27, dtype=np.float32).reshape(3, 9), np.zeros(3, np.float32)
+            exe.run([given.ctypes.data, y.ctypes.data], [])
+            exe.close()
+            np.testing.assert_array_equal(y, 2 * given.sum(1))

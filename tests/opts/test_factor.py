@@ -1,0 +1,83 @@
+"""FACTOR: results do not depend on it, only what depends on the axis is in the inner sum, and what it refuses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from checks import check_compiled, check_floats, check_twin
+from einsums import einsum
+from tilewright.heuristics.contraction_order import best_orders, reordered
+from tilewright.ir import OptError
+from tilewright.ir.canonical import canonical
+from tilewright.ir.normalise import normalise
+from tilewright.opts import apply, opt, parse
+from tilewright.opts.actions import proposals
+from tilewright.opts.options.factor import factored
+from tilewright.opts.syntax import SYNTAX
+from tilewright.targets import named
+
+CHAIN = einsum("ij,jk,kl->il", i=5, j=7, k=8, l=16)
+CASES: list[tuple[Any, list[Any]]] = [
+    (CHAIN, [["FACTOR", "j"], ["UPCAST", "k.f1", 4], ["PARALLEL", "i.f1"], ["UPCAST", "l", 8], ["PARALLEL", "i"]]),
+    (CHAIN, [["FACTOR", "k"], ["UPCAST", "l.f1", 16], ["TILE", "k.f1", 4], ["STAGE", "acc.f1.kept", {"at": "i"}], ["PARALLEL", "i"]]),
+    (einsum("bi,ijk,bj->bk", b=3, i=5, j=4, k=8), [["FACTOR", "i"], ["PARALLEL", "j.f1"], ["SPLITK", "i.f1", 2], ["UPCAST", "k", 8]]),
+    (einsum("pqr,ip,jq,kr->ijk", p=2, q=3, r=2, i=4, j=3, k=5), [["FACTOR", "p"], ["FACTOR", "q"], ["PARALLEL", "i"]]),
+]
+
+
+@pytest.mark.many
+@pytest.mark.parametrize(("kernel", "listed"), CASES)
+def test_results_do_not_depend_on_it(kernel: Any, listed: list[Any]) -> None:
+    opts = parse(listed)
+    check_twin(kernel, opts, named("avx2"))
+    check_floats(kernel, opts, named("cascadelake"))
+    check_compiled(kernel, opts, threads=2)
+
+
+def test_only_what_depends_on_the_axis_is_in_the_sum() -> None:
+    inner = factored(CHAIN, "j").values["acc.f1"]
+    assert [a.arg.name for a in inner.axes] == ["i.f1", "k.f1"] and repr(inner.body) == "(a0[i.f1, j.f1] * b0[j.f1, k.f1])"
+
+
+def test_an_axis_that_only_an_inner_sum_has_joins_it() -> None:
+    kernel = einsum("ijk,jkl,lm->im", i=2, j=3, k=4, l=5, m=6)
+    twice = factored(factored(kernel, "j", 1), "k", 2)
+    assert [[a.arg.name for a in v.reduce_axes] for v in twice.values.values()] == [["j.f1", "k.f1"], ["l"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "axis", "why"),
+    [
+        ("ij,jk->ik", "j", "no other axis"),
+        ("ijk,jk->i", "j", "every factor of acc depends on j"),
+        ("ij,jk,kl->il", "i", "name an axis of a sum over several \\(j, k\\)"),
+    ],
+)
+def test_refusals(text: str, axis: str, why: str) -> None:
+    with pytest.raises(OptError, match=why):
+        apply(einsum(text, i=2, j=3, k=4, l=5), (opt("FACTOR", axis),), named("avx2"))
+
+
+def test_the_order_is_the_cheapest() -> None:
+    assert best_orders(einsum("ij,jk,kl->il", i=2, j=64, k=64, l=64))[0].axes == ("j",)
+    assert best_orders(einsum("ij,jk,kl->il", i=64, j=64, k=64, l=2))[0].axes == ("k",)
+    assert not best_orders(einsum("ij,jk->ik", i=64, j=64, k=64))
+    assert not best_orders(einsum("ir,jr,kr->ijk", i=64, j=64, k=64, r=64))
+    found = best_orders(einsum("ijk,jkl,lm->im", i=64, j=64, k=64, l=64, m=64))[0]
+    assert found.axes == ("j", "k") and found.operations == 2 * 64**4 + 2 * 64**3
+    assert [len(v.reduce_axes) for v in reordered(einsum("ij,jk,kl,lm->im", i=9, j=99, k=99, l=99, m=99)).values.values()] == [1, 1, 1]
+
+
+def test_a_search_sees_each_phase() -> None:
+    near = proposals(apply(CHAIN, parse([["FACTOR", "j"]]), named("avx2")))
+    assert {("UPCAST", "k.f1"), ("UPCAST", "l"), ("STAGE", "b0"), ("STAGE", "acc.f1.kept")} <= {(o.op, o.on) for more in near for o in more}
+    assert ("FACTOR", "k") in {(o.op, o.on) for more in proposals(apply(CHAIN, (), named("avx2"))) for o in more}
+
+
+def test_other_names_have_the_same_options() -> None:
+    kernel = normalise(CHAIN)
+    names = canonical(kernel)
+    listed = [o.json for o in parse([["FACTOR", "k"], ["UPCAST", "l.f1", 8], ["STAGE", "acc.f1.kept", {"at": "i"}]])]
+    there = names.to_canonical(listed, SYNTAX)
+    assert "acc" not in repr(there) and names.from_canonical(there, SYNTAX) == listed

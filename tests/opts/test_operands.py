@@ -1,0 +1,68 @@
+"""OPERANDS: the factors of a sum in two groups; where an operand is computed makes no difference to results, only to their time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from checks import check_compiled, check_floats, check_twin
+from einsums import decoded, distances, einsum, normed
+from tilewright.heuristics import quick_seeds, seeds
+from tilewright.ir import OptError
+from tilewright.ir.kernel import Kernel
+from tilewright.ir.node import walk
+from tilewright.opts import apply, opt, parse
+from tilewright.opts.actions import proposals
+from tilewright.opts.computed import all_contractions
+from tilewright.opts.options.operands import operands
+from tilewright.targets import named
+
+PAIR = ["OPERANDS", "acc", {"n": "n"}]
+TILE: list[Any] = [["UPCAST", "m", 3], ["UPCAST", "n", 8], ["PARALLEL", "n"]]
+CASES: list[tuple[Kernel, list[Any]]] = [
+    (decoded(6, 24, 16, 4), [PAIR, *TILE, ["STAGE", "acc.n", {"at": "n"}]]),
+    (decoded(6, 24, 16, 4), [PAIR, *TILE, ["TILE", "k", 8], ["MOVE", "k", {"before": "m"}], ["STAGE", "acc.n", {"at": "k"}]]),
+    (decoded(6, 24, 16, 4), [PAIR, ["PHASE", "acc.n", {"apart": 1}], ["UPCAST", "n.p1", 8], ["PARALLEL", "k.p1"], *TILE]),
+    (normed(6, 24, 8), [PAIR, ["PHASE", "acc.m", {"apart": 1}], ["PARALLEL", "m.p1"], ["UPCAST", "k.p1", 8], *TILE]),
+    (einsum("mr,jr,nr->mjn", m=6, j=3, n=8, r=4), [PAIR, *TILE]),
+    (distances(16, 8, 4), [["PHASE", "norm", {"apart": 1}], ["PARALLEL", "n@norm.p1"], ["UPCAST", "m", 8], ["PARALLEL", "m"]]),
+]
+
+
+@pytest.mark.many
+@pytest.mark.parametrize(("kernel", "listed"), CASES)
+def test_results_do_not_depend_on_it(kernel: Kernel, listed: list[Any]) -> None:
+    opts = parse(listed)
+    check_twin(kernel, opts, named("avx2"))
+    check_floats(kernel, opts, named("cascadelake"))
+    check_compiled(kernel, opts, threads=2)
+
+
+def test_factors_are_grouped_by_the_lane_axis() -> None:
+    kernel = einsum("bi,ijk,bj->bk", b=2, i=3, j=4, k=5)
+    made = operands(kernel, "acc", "k")
+    assert [a.arg.name for a in made.values["acc.m"].axes] == ["b", "i", "j"] and "acc.n" not in made.values
+    assert {n.arg[0].name for n in walk(made.values["acc.m"].body) if n.op == "load"} == {"a0", "c0"}
+
+
+@pytest.mark.parametrize(
+    ("name", "lane", "why"), [("y", "n", "name a sum of products"), ("acc", "k", "no axis of acc"), ("acc", "b", "every factor")]
+)
+def test_refusals(name: str, lane: str, why: str) -> None:
+    kernel = einsum("bmk,bkn->bmn", b=2, m=3, k=4, n=5)
+    with pytest.raises(OptError, match=why):
+        apply(kernel, (opt("OPERANDS", name, n=lane),), named("avx2"))
+
+
+def test_seeds_compute_operands_once() -> None:
+    target = named("znver5")
+    for found in (seeds(decoded(256, 512, 256, 64), target, 1)[0], quick_seeds(decoded(256, 512, 256, 64), target, 1)[0]):
+        assert {("OPERANDS", "acc"), ("STAGE", "acc.n")} <= {(o.op, o.on) for o in found}
+    assert ("PHASE", "acc.m") in {(o.op, o.on) for o in quick_seeds(normed(256, 128, 256), target, 1)[0]}
+    assert {("PHASE", "norm"), ("PARALLEL", "m")} <= {(o.op, o.on) for o in quick_seeds(distances(8192, 256, 64), target, 2)[0]}
+
+
+def test_contractions_are_seen_through_what_is_computed() -> None:
+    assert [c.lane.arg.name for c in all_contractions(decoded(6, 24, 16, 4))] == ["n"]
+    assert [c.rows[0].arg.name for c in all_contractions(distances(9, 8, 4))] == ["n"]
+    assert ("OPERANDS", "acc") in {(o.op, o.on) for more in proposals(apply(decoded(6, 24, 16, 4), (), named("avx2"))) for o in more}

@@ -1,0 +1,144 @@
+"""Searching among the choices of templates: points, moves, the model, and what a search from nothing reaches."""
+
+from __future__ import annotations
+
+import math
+from random import Random
+
+import pytest
+from synthetic import space
+from tilewright.opts.opt import opt
+from tilewright.search import Recording, Space, create
+from tilewright.search.bench.methodology import Yardstick
+from tilewright.search.choices.moves import cross, step
+from tilewright.search.choices.points import ChoicePoint, ChoicePoints, scaled
+from tilewright.search.choices.process import Encoder, Process, factor
+from tilewright.search.replay import RecordedEntry, replay
+from tilewright.search.strategies.over_choices import first
+from tilewright.search.strategies.portfolio import Portfolio
+from tilewright.search.strategy import batch
+
+NAMES = ("uniform", "choices", "anneal", "genetic")
+
+
+def bowl(valid: float = 1.0) -> Recording:
+    """Four parameters with a smooth valley, a third of the product ruled out, some of the rest failing."""
+    rng, values = Random(0), {"a": (1, 2, 4, 8, 16, 32), "b": (1, 2, 3, 4, 5, 6), "c": ("x", "y"), "d": (0, 1)}
+    entries = []
+    for i, a in enumerate(values["a"]):
+        for b in (1, 2, 3, 4, 5, 6):
+            for j, c in enumerate(("x", "y")):
+                for d in (0, 1):
+                    if int(a) * b > 64:
+                        continue
+                    t = 1e-3 * (1 + abs(i - 3) + 0.7 * abs(b - 4) + 0.5 * j + 0.3 * d * (i > 2)) * rng.uniform(1, 1.02)
+                    opts = tuple(opt("UPCAST", k, n + 1) for k, n in (("a", i), ("b", b), ("c", j), ("d", d)))
+                    good = rng.random() < valid
+                    params = {"a": a, "b": b, "c": c, "d": d}
+                    entries.append(
+                        RecordedEntry(opts, str(len(entries)), 1.0, "ok" if good else "build", t if good else None, 1.0, "t", params)
+                    )
+    return Recording({}, (), tuple(entries))
+
+
+def test_values_are_placed_by_their_logarithm_where_they_span_much() -> None:
+    assert scaled((1, 2, 4, 8, 16)) == pytest.approx((0, 0.25, 0.5, 0.75, 1))
+    assert scaled((0, 1, 4, 16)) == pytest.approx((0, 0.25, 0.625, 1)), "nothing is a step below the least"
+    assert scaled((1, 2, 3)) == pytest.approx((0, 0.5, 1))
+    assert scaled(("row", "column")) is None
+    assert scaled((7,)) == (0.0,)
+
+
+def test_points_of_a_recording_are_those_it_holds() -> None:
+    recording = bowl()
+    points = ChoicePoints(Space(recording))
+    (family,) = points.families
+    assert family.size == len(recording.entries) < 6 * 6 * 2 * 2
+    rng = Random(1)
+    drawn = [points.uniform(rng) for _ in range(50)]
+    assert all(p is not None and points.state(p) is not None for p in drawn)
+    out = ChoicePoint(0, (5, 5, 0, 0))
+    assert points.illegal(out) and points.state(out) is None
+
+
+def test_moves_stay_legal_and_change_something() -> None:
+    points, rng = ChoicePoints(Space(bowl())), Random(2)
+    here = points.uniform(rng)
+    assert here is not None
+    for _ in range(50):
+        there = step(points, here, rng)
+        assert there is not None and there != here and points.state(there) is not None
+        child = cross(points, here, there, rng)
+        assert all(c in (a, b) for a, b, c in zip(here.at, there.at, child.at))
+        here = there
+
+
+def test_points_with_one_other_value_come_near_ones_first() -> None:
+    points = ChoicePoints(Space(bowl()))
+    around = list(points.beside(ChoicePoint(0, (2, 2, 0, 1))))
+    assert len(around) == len(set(around)) == 5 + 5 + 1 + 1
+    assert [p.at for p in around[:4]] == [(1, 2, 0, 1), (3, 2, 0, 1), (2, 1, 0, 1), (2, 3, 0, 1)]
+
+
+def test_factor_by_blocks_is_the_inverse_of_cholesky() -> None:
+    import numpy as np
+
+    rng = np.random.default_rng(0)
+    for n in (1, 24, 70):
+        a = rng.standard_normal((2, n, n))
+        k = a @ a.transpose(0, 2, 1) + n * np.eye(n)
+        assert np.allclose(factor(k), np.linalg.inv(np.linalg.cholesky(k)))
+
+
+def test_the_process_learns_and_knows_where_it_does_not() -> None:
+    import numpy as np
+
+    recording = bowl()
+    points, rng = ChoicePoints(Space(recording)), Random(0)
+    (family,) = points.families
+    assert family.listed is not None
+    encoder = Encoder(family)
+    shuffled = rng.sample(family.listed, len(family.listed))
+    seen, unseen = shuffled[:50], shuffled[50:]
+    times = {p: math.log(e.t_min) for p, e in zip(family.listed, recording.entries) if e.t_min is not None}
+    process = Process(encoder, 0)
+    for _ in range(3):
+        process.fit(encoder(seen), np.array([times[p] for p in seen]))
+    mean, sd = process.predict(encoder(unseen))
+    truth = np.array([times[p] for p in unseen])
+    assert np.corrcoef(mean, truth)[0, 1] > 0.9
+    assert np.mean(np.abs(mean - truth) < 2 * sd) > 0.7
+    assert process.predict(encoder(seen))[1].mean() < 0.7 * sd.mean()
+
+
+@pytest.mark.slow
+def test_from_nothing_each_is_worth_its_name() -> None:
+    """On a valley with failures: all beat draws at random, the model by much."""
+    y = Yardstick(bowl(0.9), share=0.99)
+
+    def mean(name: str) -> float:
+        runs = [replay(y.recording, name, 60, seed, "none", 2, limit_s=y.budget) for seed in range(6)]
+        return sum(y.score(r.curve, r.clock) for r in runs) / 6
+
+    got = {name: mean(name) for name in (*NAMES, "portfolio")}
+    assert max(got["anneal"], got["genetic"]) > got["uniform"] + 0.1
+    assert got["choices"] > got["uniform"] + 0.25
+    assert got["portfolio"] > got["uniform"] + 0.2
+
+
+def test_a_portfolio_from_nothing_draws_evenly_first() -> None:
+    where = Space(bowl())
+    found = create("portfolio", where, start=[])
+    found.expect(200)
+    assert len(found.ask(20)) == first(200) == 12
+    assert isinstance(found, Portfolio) and all(found.owner(o) == "" for o in found.ask(0))
+
+
+def test_a_portfolio_without_templates_goes_on_without() -> None:
+    where, _ = space(seeded=False, with_templates=False)
+    assert create("portfolio", where, start=[]).ask(5)
+
+
+def test_short_searches_ask_often_and_draw_little() -> None:
+    assert [batch(n) for n in (10, 50, 100, 1000)] == [1, 2, 4, 12]
+    assert [first(n) for n in (10, 90, 100, 1000, math.inf)] == [6, 9, 10, 12, 12]
