@@ -21,7 +21,7 @@ from ..budget import parse_seconds
 from ..progress import Silent
 from ..task import TuningTask
 from .divide import aggregate
-from .matrix import built_of, distinct, times_of
+from .matrix import distinct, times_of
 from .ranges import WeightedShape
 from .recorded import record_given, remembered, space_of
 from .results import ShapesResult, SizeLoss
@@ -63,9 +63,8 @@ class SharedSearch:
         for i in sorted(range(len(self.tasks)), key=lambda i: -self.weights[i]):
             if not left:
                 return
-            made, failed = built_of(self.tasks[i], left, self.seed, self.show)
-            taken, measured = times_of(self.tasks[i], list(made.values()), self.seed, self.show)
-            self.counts.update(m.outcome.value for m in (*failed, *measured))
+            taken, measured = times_of(self.tasks[i], left, self.seed, self.show)
+            self.counts.update(m.outcome.value for m in measured)
             self.times.update({(s, i): t for s, t in taken.items()})
             left = [s for s in left if (s, i) in self.times and (known is None or self.hopeful(s, known[0]))]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ..api import tune
 from ..task import TuningTask
 from .divide import Division
-from .matrix import built_of, times_of
+from .matrix import times_of
 from .ranges import SizeRange
 from .recorded import record_given, remembered, space_of
 from .results import Bucket
@@ -99,13 +99,8 @@ class BucketSearch:
     def timed(self, at: int, schedules: Sequence[Schedule]) -> None:
         """Time schedules of the whole range at one size. All sizes run the same code, which is built once."""
         self.show.phase(f"comparing at {self.range.name}={at}")
-        fresh = [s for s in schedules if s not in self.built]
-        if fresh:
-            made, failed = built_of(self.task(self.range, at), fresh, self.seed, self.show)
-            self.counts.update(m.outcome.value for m in failed)
-            self.built |= dict.fromkeys(fresh) | made
-        ready = [b for s in schedules if (s, at) not in self.times and (b := self.built[s]) is not None]
-        taken, measured = times_of(self.task(self.range, at), ready, self.seed, self.show)
+        wanted = [s for s in schedules if (s, at) not in self.times]
+        taken, measured = times_of(self.task(self.range, at), wanted, self.seed, self.show, self.built)
         self.counts.update(m.outcome.value for m in measured)
         self.times.update({(s, at): t for s, t in taken.items()})
 
@@ -152,10 +147,8 @@ class BucketSearch:
         if part is None:
             return Bucket(lo, hi, result.opts, {lo: result.t_med or math.inf}, True)
         for end in sorted({lo, hi} - {middle}):
-            at_end = self.task(part, end)
-            made, failed = built_of(at_end, [result.opts], self.seed, self.show)
-            taken, measured = times_of(at_end, list(made.values()), self.seed + 1, self.show)
-            self.counts.update(m.outcome.value for m in (*failed, *measured))
+            taken, measured = times_of(self.task(part, end), [result.opts], self.seed + 1, self.show)
+            self.counts.update(m.outcome.value for m in measured)
             if result.opts not in taken:
                 return Bucket(lo, hi, opts, times, False)
         return Bucket(lo, hi, result.opts, times, True)

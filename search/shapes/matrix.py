@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ...measure import Measurement
@@ -16,28 +16,26 @@ if TYPE_CHECKING:
     from ..task import TuningTask
 
 
-def built_of(task: TuningTask, schedules: Iterable[Schedule], seed: int, show: Progress) -> tuple[dict[Schedule, Built], list[Measurement]]:
-    """(code by schedule, what became of those that have none)."""
-    made: dict[Schedule, Built] = {}
-    failed: list[Measurement] = []
-    with measurer_of(task, Budget(None), seed, False) as measurer:
-        for _, got in measurer.build(list(dict.fromkeys(schedules))):
-            if isinstance(got, Measurement):
-                failed.append(got)
-                show.candidate(got)
-            else:
-                made[tuple(got.opts)] = got
-    return made, failed
-
-
-def times_of(task: TuningTask, built: Sequence[Built], seed: int, show: Progress) -> tuple[dict[Schedule, float], list[Measurement]]:
-    """(median seconds a call, by schedule; all measurements) of code on a task's inputs. What is wrong or crashes has no time; slow code,
-    three times behind the best, has that of a few calls."""
+def times_of(
+    task: TuningTask, schedules: Sequence[Schedule], seed: int, show: Progress, built: dict[Schedule, Built | None] | None = None
+) -> tuple[dict[Schedule, float], list[Measurement]]:
+    """(median seconds a call, by schedule; all measurements) on a task's inputs. What is illegal, wrong or crashes has no time; slow code,
+    three times behind the best, has that of a few calls. `built`: code that there is (None: there is none); more is added."""
+    known = {} if built is None else built
     taken: dict[Schedule, float] = {}
-    if not built:
-        return taken, []
+    measured: list[Measurement] = []
+    wanted = list(dict.fromkeys(schedules))
+    fresh = [s for s in wanted if s not in known]
+    if not wanted or (not fresh and all(known[s] is None for s in wanted)):
+        return taken, measured
     with measurer_of(task, Budget(None), seed, False) as measurer:
-        measured = measurer.measure(list(built))
+        known |= dict.fromkeys(fresh)
+        for _, got in measurer.build(fresh) if fresh else ():
+            if isinstance(got, Measurement):
+                measured.append(got)
+            else:
+                known[tuple(got.opts)] = got
+        measured += measurer.measure([b for s in wanted if (b := known[s]) is not None])
     for result in measured:
         show.candidate(result)
         if result.t_med is not None and result.error is not None and result.error <= 1 and not result.cleared:
