@@ -3,7 +3,7 @@
     python benchmarks/borders.py [--only five box ...] [--rounds 9] [--all] [--seconds 0]
 
 The rival is compiled with gcc -Ofast -fopenmp for the level that TILEWRIGHT_TARGET names (v2, v3, v4; else native). Both run in this
-process in turns, a burst of calls each; a contestant's time is the lower quartile of a burst, and the ratio is the median over rounds of
+process in turns, a burst of calls each, timed by the processor time of the thread that runs them. The ratio is the median over rounds of
 C's time over ours: above 1 ours is faster. `seed`: the schedule that a user gets without tuning. `best`: the fastest of all seeds
 (--all) or of a search of so many seconds (--seconds). Results are compared with those of C."""
 
@@ -17,7 +17,7 @@ import statistics
 import subprocess
 import tempfile
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, thread_time
 from typing import Any
 
 import tilewright
@@ -33,18 +33,11 @@ from tilewright.opts.opt import Opts
 from tilewright.renderers import render
 
 TIMER = """
-#include <time.h>
 #include <stdlib.h>
 {head}
 void f({params}) {{ {body} }}
-void bench(void **p, int n, double *out) {{
-  for (int r = 0; r < n; r++) {{
-    struct timespec a, b;
-    clock_gettime(CLOCK_MONOTONIC, &a);
-    f({args});
-    clock_gettime(CLOCK_MONOTONIC, &b);
-    out[r] = (b.tv_sec - a.tv_sec) + 1e-9 * (b.tv_nsec - a.tv_nsec);
-  }}
+void repeat(void **p, int n) {{
+  for (int r = 0; r < n; r++) f({args});
 }}
 """
 
@@ -60,12 +53,14 @@ class Rival:
         (folder / f"{name}.c").write_text(text)
         words = ["gcc", "-Ofast", f"-march={march}", "-fopenmp", "-shared", "-fPIC", "-o", f"{folder}/{name}.so", f"{folder}/{name}.c"]
         subprocess.run(words, check=True)
-        self.bench = ctypes.CDLL(f"{folder}/{name}.so").bench
+        self.repeat = ctypes.CDLL(f"{folder}/{name}.so").repeat
 
-    def time(self, pointers: list[int], repeats: int) -> list[float]:
-        out = (ctypes.c_double * repeats)()
-        self.bench((ctypes.c_void_p * len(pointers))(*pointers), repeats, out)
-        return list(out)
+    def time(self, pointers: list[int], repeats: int) -> float:
+        """Seconds of a call, of so many."""
+        each = (ctypes.c_void_p * len(pointers))(*pointers)
+        begin = thread_time()
+        self.repeat(each, repeats)
+        return (thread_time() - begin) / repeats
 
 
 class Ours:
@@ -78,13 +73,11 @@ class Ours:
         self.seconds, self.lines, self.opts = perf_counter() - begin, source.text.count("\n"), opts
         self.exe = cpu.load(self.obj, source.signature, 1)
 
-    def time(self, pointers: list[int], repeats: int) -> list[float]:
-        return list(self.exe.time([pointers], (), repeats))
-
-
-def quick(xs: list[float]) -> float:
-    """The lower quartile of a burst, its first calls dropped."""
-    return statistics.quantiles(xs[3:], n=4)[0]
+    def time(self, pointers: list[int], repeats: int) -> float:
+        """Seconds of a call, of so many."""
+        begin = thread_time()
+        self.exe.time([pointers], (), repeats)
+        return (thread_time() - begin) / repeats
 
 
 def compare(case: BorderCase, name: str, args: argparse.Namespace, folder: Path, cpu: Any) -> dict[str, Any]:
@@ -106,18 +99,18 @@ def compare(case: BorderCase, name: str, args: argparse.Namespace, folder: Path,
     tried = {"seed": Ours(made, found[0], cpu)}
     if args.all:
         each = [Ours(made, o, cpu) for o in found[1:12]]
-        best = min([tried["seed"], *each], key=lambda o: quick(o.time(pointers, 12)))
+        best = min([tried["seed"], *each], key=lambda o: o.time(pointers, 12))
         tried["best"] = best
     if args.seconds:
         result = tilewright.tune(kernel, threads=1, budget=args.seconds, cache=folder / "tuned.db")
         tried["tuned"] = Ours(made, tuple(result.opts), cpu)
     row: dict[str, Any] = {"case": name}
-    reps = 3 + max(5, min(60, int(0.01 / max(1e-6, quick(rival.time(pointers, 8))))))
+    reps = max(3, min(200, int(0.02 / max(1e-6, rival.time(pointers, 8)))))
     rounds: dict[str, list[float]] = {k: [] for k in tried}
     for _ in range(args.rounds):
         for k, o in tried.items():
-            theirs = quick(rival.time(pointers, reps))
-            rounds[k].append(theirs / quick(o.time(pointers, reps)))
+            theirs = rival.time(pointers, reps)
+            rounds[k].append(theirs / o.time(pointers, reps))
     for k, o in tried.items():
         outs[0][...] = 0
         o.time(pointers, 1)
@@ -125,7 +118,7 @@ def compare(case: BorderCase, name: str, args: argparse.Namespace, folder: Path,
         row[k] = round(statistics.median(rounds[k]), 3)
         row[f"{k}_opts"], row[f"{k}_build_ms"], row[f"{k}_lines"] = short(o.opts), round(1e3 * o.seconds), o.lines
         row[f"{k}_difference"] = gap
-    row["c_us"] = round(1e6 * quick(rival.time(pointers, reps)), 1)
+    row["c_us"] = round(1e6 * rival.time(pointers, reps), 1)
     return row
 
 

@@ -24,6 +24,8 @@ def run(args: Namespace) -> int:
     """Score, print a table, write JSON where it is asked for."""
     from ..search.bench.scores import available, score_all
 
+    if args.record is not None or args.kernel is not None:
+        return _record(args)
     if args.repeats < 1:
         raise UsageError(f"--repeats must be at least 1, not {args.repeats}")
     writable(args.json)
@@ -45,6 +47,45 @@ def run(args: Namespace) -> int:
         _print(scores, spaces, args.repeats, share)
     if args.json:
         write(args.json, json.dumps(_json(scores, spaces, args.repeats, share), indent=1, sort_keys=True) + "\n")
+    return 0
+
+
+def _record(args: Namespace) -> int:
+    """Measure a space and write it."""
+    from ..kernels import parse_shape
+    from ..measure import Measurer
+    from ..search.bench.recorder import record_space
+    from ..search.space import OptEngine, Space
+    from ..search.task import TuningTask
+    from ..targets import lowered
+
+    if not args.record or not args.kernel:
+        raise UsageError("--record FILE and --kernel NAME go together: name both")
+    if args.trials < 1:
+        raise UsageError(f"--trials must be at least 1, not {args.trials}")
+    if args.files:
+        raise UsageError("--record measures; spaces to score are not named with it")
+    if not str(args.record).endswith((".jsonl", ".jsonl.gz")):
+        raise UsageError(f"--record writes .jsonl or .jsonl.gz; give the file such an ending, not {args.record!r}")
+    writable(args.record)
+    threads = 1 if args.device.startswith("cpu") else None
+    task = TuningTask(args.kernel, parse_shape(args.shape) if args.shape else None, args.dtype, args.device, threads)
+    engine = OptEngine(task.kernel, task.device.target, task.threads, task.device.limits(), task.effects)
+    about = {
+        "kernel": task.name,
+        "shape": task.shape,
+        "dtype": task.dtype,
+        "device": task.device.name,
+        "target": lowered() or "the whole machine",
+        "threads": task.threads,
+        "time": "the least of a burst of calls; of the fastest fifth the least of two bursts, at different times",
+        "cost": "seconds of building and measuring, the mean of its batch",
+    }
+    with Measurer(task.kernel, task.device, task.threads, reference=task.reference) as measurer:
+        recording = record_space(Space(engine, task.effects), measurer, args.trials, about)
+    recording.save(args.record)
+    right = sum(e.t_min is not None for e in recording.entries)
+    console().print(f"wrote {args.record}: {len(recording.entries)} schedules, {right} of them right", soft_wrap=True, markup=False)
     return 0
 
 

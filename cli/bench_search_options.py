@@ -22,4 +22,10 @@ def add(p: ArgumentParser) -> None:
         help="a search may take as long as random search needs for this share of the way from the median to the optimum; default 95%%",
     )
     p.add_argument("--json", metavar="FILE", help="write the scores as JSON (- is standard output)")
+    p.add_argument("--record", metavar="FILE", help="measure a space of a kernel into FILE (.jsonl or .jsonl.gz) instead")
+    p.add_argument("--kernel", metavar="NAME", help="with --record: the kernel (`tune kernels`, or my.py:function)")
+    p.add_argument("--shape", metavar="m=..,n=..", help="with --record: extents by name")
+    p.add_argument("--dtype", help="with --record: the element type")
+    p.add_argument("--device", default="cpu", help="with --record: where it runs; default cpu")
+    p.add_argument("--trials", type=int, default=300, metavar="N", help="with --record: schedules to measure; default 300")
     p.add_argument("--quiet", action="store_true", help="no progress, only the result")

@@ -13,6 +13,7 @@ from ..opts.dots import fitting
 from ..opts.nests import Nest, build
 from ..opts.opt import Opts, opt
 from ..opts.options.fetch import fetching
+from ..opts.options.private import alike
 from ..opts.structure import Contraction, extent, nests, shared_axes
 from ..targets import Target
 from .contraction_order import much_cheaper, order_opts
@@ -25,6 +26,8 @@ from .seeds.effects import EXACT
 from .seeds.groups import group_schedule, grouped
 from .seeds.phased import together
 from .seeds.quick import quick_seeds
+from .seeds.scatters import scattered
+from .seeds.tiny_axes import beside, tiny_axes
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,21 @@ def templates(kernel: Kernel, target: Target, threads: int = 1, allowed: Set[str
         out.append(Template("groups", {"vectors": (1, 2, 4, 8), "nt": (0, 1)}, make_groups))
     sizes: dict[str, tuple[int, ...]] = {"vectors": (1, 2, 4, 8, 16), "stage": (0, 1), "copies": (1, 2, 4, 8), "nt": (0, 1)}
     out.append(Template("rows", {**sizes, "fetch": (0, 1)} if fetched else sizes, make_rows))
-    return out
+    return [*out, *_structural(kernel, target, threads, lanes)]
+
+
+def _structural(kernel: Kernel, target: Target, threads: int, lanes: int) -> list[Template]:
+    """The templates of scatters with private copies, and of tiny axes in registers."""
+
+    def of_copies(names: tuple[str, ...]) -> Template:
+        numbers = {"chunks": (1, 2, 4, 8, 16, 32), "copies": (1, 2, 4, 8), "steps": (1, 2, 4, 8, 16)}
+        return Template(f"copies of {', '.join(names)}", numbers, lambda p: scattered(kernel, lanes, names, p))
+
+    def of_tiny(p: Mapping[str, int]) -> Opts:
+        return beside(kernel, target, threads, p["vectors"] * lanes, bool(p["reduced"]))
+
+    out = [of_copies(names) for names in alike(kernel)]
+    return [*out, Template("tiny axes", {"vectors": (1, 2, 4, 8), "reduced": (0, 1)}, of_tiny)] if tiny_axes(kernel) else out
 
 
 def contraction_template(kernel: Kernel, target: Target, threads: int, c: Contraction, first: Opts = ()) -> Template:

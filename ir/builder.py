@@ -12,6 +12,7 @@ from .buffer import Buffer, Extent
 from .check import check_reads
 from .dtypes import DType, bool_
 from .errors import KernelError
+from .in_place import in_place
 from .kernel import Kernel
 from .node import Expr, Node
 from .operators import cast
@@ -35,6 +36,7 @@ class KernelBuilder:
         self._body: list[Value | Fold] = []
         self._stores: list[Store] = []
         self._axes: list[Node] = []
+        self._aliases: dict[str, str] = {}
 
     # declarations -------------------------------------------------------------------------------------------------
     def axis(self, name: str, extent: Extent) -> Node:
@@ -204,6 +206,11 @@ class KernelBuilder:
         self._stores.append(Store(earlier or buffer, ix, cast(given.expression(what, expr), of), bound, combine, mask))
         return earlier or buffer
 
+    def in_place(self, output: Buffer, source: Buffer) -> None:
+        """Let `output` lie in the memory of the input `source`, as an optimiser's step does (`ir.in_place`). `build` raises KernelError
+        where an element might be read after its place was written."""
+        self._aliases[output.name] = source.name
+
     def build(self) -> Kernel:
         """The finished kernel; raises KernelError where it is malformed, where an index leaves its dimension, and where an
         element is written twice, with the points."""
@@ -219,7 +226,7 @@ class KernelBuilder:
             raise KernelError(f"kernel {self.name}: nothing goes through axis {unused[0]!r}; use it in a value or a store, or leave it out")
         check_reads(made)
         check_written_once(made)
-        return made
+        return in_place(made, self._aliases)
 
     def _add(self, v: Value) -> Value:
         self._body.append(v)

@@ -13,6 +13,7 @@ from ..ir.node import Node, const, walk
 from ..opts.axis_plan import AxisPlan
 from ..opts.nests import Nest
 from ..opts.strides import dense
+from ..opts.structure import read_elsewhere
 from ..opts.tensor_cores import factors, operand_plans
 from ..program.program import Mem
 from .context import Context
@@ -20,6 +21,8 @@ from .scope import Scope
 from .storage import Arena, Array, Registers
 
 T = TypeVar("T")
+PAGE = 4096
+"""Bytes after which the sets of a first cache come round."""
 
 
 class Storage:
@@ -54,20 +57,25 @@ class Storage:
         plans = self.ctx.sched.plans
         spread = any(plans[a].shared for a in axes)
         own = spread and self._own(value.name, axes)
+        ring = self.ctx.sched.rings.get(value.name)
         found = [self._local(scope, a, own) for a in axes]
+        if ring is not None:  # one block's places, whichever block is open
+            found[ring.block_at], found[ring.along_at] = (const(0), 1), (const(0), ring.slots)
         inner = self.ctx.sched.inner.get(value.name, len(axes) - 1)
         order = [*(d for d in range(len(axes)) if d != inner), inner] if axes else []
         dims = [found[d][1] for d in order]
         if dims:
             lanes = 64 // max(1, value.dtype.size)
             dims[-1] = -(-dims[-1] // lanes) * lanes if dims[-1] >= lanes else dims[-1]
+            if len(dims) > 1 and dims[-1] * value.dtype.size % PAGE == 0 and value.name in read_elsewhere(self.ctx.kernel):
+                dims[-1] += lanes  # its rows are read side by side, and would all want the same sets of the first cache
         by_place = dense(tuple(dims))
         strides = tuple(by_place[order.index(d)] for d in range(len(axes)))
         total = 1
         for d in dims:
             total *= d
         room = self.shared if spread and not own else self.scratch
-        return Array(room.take(value.dtype, total), axes, tuple(base for base, _ in found), strides, own=own)
+        return Array(room.take(value.dtype, total), axes, tuple(base for base, _ in found), strides, own=own, ring=ring)
 
     def _own(self, name: str, axes: tuple[Node, ...]) -> bool:
         plans = self.ctx.sched.plans

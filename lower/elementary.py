@@ -3,7 +3,8 @@
 The method is the usual one (W. J. Cody and W. Waite, "Software Manual for the Elementary Functions", 1980): reduce the argument with
 a constant split in two parts, evaluate a minimax polynomial (`lower.minimax`), scale back. erf of float32 takes one quotient of two
 polynomials over its whole range instead: half the instructions. Bounds, with fma, over the whole range including subnormal results:
-float32 at most 2 ulp (erf and tanh 3; exp on NVIDIA GPUs 4, by their own 2^x), float64 at most 4 ulp; the tests hold them. Targets without fma round the products too, and
+What depends on ordinary arguments alone is computed first for steps of stores (`emit.quickly`): then special values, subnormal numbers
+and ends of ranges need no instructions but a test. float32 at most 2 ulp (erf and tanh 3; exp on NVIDIA GPUs 4, by their own 2^x), float64 at most 4 ulp; the tests hold them. Targets without fma round the products too, and
 stay within 1 ulp more."""
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from ..program.program import Val
 from . import minimax, trigonometric
 from .float_emitter import FloatEmitter
 
+_ROOT = {"float32": 0x3F3504F3, "float64": 0x3FE6A09E667F3BCD}
+"""The bits of sqrt(1/2)."""
 LOG2E = float.fromhex("0x1.715476p+0"), float.fromhex("0x1.4ae0cp-26")
 """1 / ln 2 in float32, and what is missing."""
 
@@ -30,6 +33,11 @@ def _exp(e: FloatEmitter, x: Val) -> Val:
         _, n, r = e.reduce(e.at_most(x, top), 0)
         zero = e.op("lt", x, e.num(low))
         return e.op("scale2", e.op("select", zero, e.num(0.0), _exp_poly(e, r)), n)
+    if e.quick():
+        # the result is far from both ends: its exponent is added to
+        e.suppose(e.op("lt", e.op("abs", x), e.num(top - 3)))
+        shifted, _, r = e.reduce(x, 0)
+        return e.number(e.op("add", e.bits(_exp_poly(e, r)), e.op("shl", e.bits(shifted), e.whole(e.f.mantissa))))
     x = e.at_most(x, top)
     x = e.op("select", e.op("lt", x, e.num(tiny)), e.num(tiny), x)
     # 2^n as a product of two powers: n itself passes the exponent range where the result is subnormal or the largest
@@ -73,6 +81,10 @@ def _expm1(e: FloatEmitter, x: Val) -> Val:
 
 
 def _log(e: FloatEmitter, x: Val) -> Val:
+    if e.quick():
+        e.suppose(e.normal(x))
+        k, m = _split_normal(e, x)
+        return _log_sum(e, e.op("sub", m, e.num(1.0)), k)
     k, m = _split(e, x)
     return _log_ends(e, x, _log_sum(e, e.op("sub", m, e.num(1.0)), k))
 
@@ -81,12 +93,16 @@ def _log1p(e: FloatEmitter, x: Val) -> Val:
     # log(1 + x) = log(u) + c / u: u is 1 + x rounded, and c what the rounding lost. Near 0 x itself is what log is taken of.
     one = e.num(1.0)
     u = e.op("add", x, one)
-    k, m = _split(e, u)
+    if e.quick():
+        e.suppose(e.op("and", e.op("lt", e.num(-1.0), x), e.op("lt", x, e.num(2.0**e.f.bias))))
+        k, m = _split_normal(e, u)
+    else:
+        k, m = _split(e, u)
     lost = e.op("select", e.op("lt", x, one), e.op("sub", x, e.op("sub", u, one)), e.op("sub", one, e.op("sub", u, x)))
     near = e.op("eq", k, e.num(0.0))
     f = e.op("select", near, x, e.op("sub", m, one))
     y = e.op("add", _log_sum(e, f, k), e.op("select", near, e.num(0.0), e.op("div", lost, u)))
-    y = _log_ends(e, u, y)
+    y = y if e.quick() else _log_ends(e, u, y)
     return e.op("select", e.op("eq", x, e.num(0.0)), x, y)  # keeps the sign of 0
 
 
@@ -96,13 +112,21 @@ def _split(e: FloatEmitter, x: Val) -> tuple[Val, Val]:
     tiny = e.op("lt", x, e.num(2.0 ** (1 - f.bias)))
     scaled = e.op("select", tiny, e.op("mul", x, e.num(2.0**f.mantissa)), x)
     # the offset moves the exponent's step to sqrt(1/2)
-    root = 0x3F3504F3 if e.dtype is float32 else 0x3FE6A09E667F3BCD
+    root = _ROOT[e.dtype.name]
     one = f.bias << f.mantissa
     moved = e.op("add", e.bits(scaled), e.whole(one - root))
     biased = _whole(e, e.op("shr", moved, e.whole(f.mantissa)))
     k = e.op("sub", biased, e.op("select", tiny, e.num(f.bias + f.mantissa), e.num(f.bias)))
     m = e.number(e.op("add", e.op("and", moved, e.whole((1 << f.mantissa) - 1)), e.whole(root)))
     return k, m
+
+
+def _split_normal(e: FloatEmitter, x: Val) -> tuple[Val, Val]:
+    """As `_split`, of normal numbers."""
+    root = _ROOT[e.dtype.name]
+    moved = e.op("add", e.bits(x), e.whole((e.f.bias << e.f.mantissa) - root))
+    m = e.number(e.op("add", e.op("and", moved, e.whole((1 << e.f.mantissa) - 1)), e.whole(root)))
+    return e.op("sub", _above(e, e.op("shr", moved, e.whole(e.f.mantissa))), e.num(2.0**e.f.mantissa + e.f.bias)), m
 
 
 def _log_ends(e: FloatEmitter, x: Val, y: Val) -> Val:
@@ -115,9 +139,12 @@ def _log_ends(e: FloatEmitter, x: Val, y: Val) -> Val:
 
 def _whole(e: FloatEmitter, n: Val) -> Val:
     """A small non-negative integer as a float: put under the exponent of 2^mantissa, since 64-bit conversions are slow on AVX2."""
-    base = 2.0**e.f.mantissa
-    above = e.op("or", n, e.whole((e.f.bias + e.f.mantissa) << e.f.mantissa))
-    return e.op("sub", e.number(above), e.num(base))
+    return e.op("sub", _above(e, n), e.num(2.0**e.f.mantissa))
+
+
+def _above(e: FloatEmitter, n: Val) -> Val:
+    """2^mantissa and a small non-negative integer as a float."""
+    return e.number(e.op("or", n, e.whole((e.f.bias + e.f.mantissa) << e.f.mantissa)))
 
 
 def _log_sum(e: FloatEmitter, f: Val, k: Val) -> Val:

@@ -10,8 +10,8 @@ from typing import Any
 from ..ir import index as ix
 from ..ir.buffer import load_parts
 from ..ir.dtypes import index
-from ..ir.node import Node, axes_of, const, pending
-from ..ir.op_names import COMPARE, FUNCTIONS, INTEGER
+from ..ir.node import Node, axes_of, const, pending, walk
+from ..ir.op_names import FUNCTIONS, INTEGER
 from ..ir.operators import depth
 from ..ir.skippable import conjuncts
 from ..opts.axis_plan import Part
@@ -111,21 +111,16 @@ class NestEval(MemoryAccess):
             fused = self._fused(node, asg)
             if fused is not None:
                 return fused
-        if op == "where" and node.src[0].op in COMPARE and not self.nest.fills:
+        if op == "where" and self.low.scope.holds and all(self._holds(c) for c in conjuncts(node.src[0])):
+            return self.value(node.src[1], asg)
+        if op == "where" and not self._fills_in(node):
             known = b.truth(self.value(node.src[0], asg))
             if known is not None:  # such as which component of a pair this is
                 return self.value(node.src[1 if known else 2], asg)
-        if op == "where" and self.low.scope.holds and all(self._holds(c) for c in conjuncts(node.src[0])):
-            return self.value(node.src[1], asg)
-        if op == "where":
-            known = b.truth(self.value(node.src[0], asg))
-            if known is not None:
-                return self.value(node.src[1 if known else 2], asg)
-        if op == "div" and b.expand and "avx512" in b.features and reciprocal_root.applies(node):
-            square = self.value(node.src[1].src[0], asg)
-            if square.lanes > 1:
-                inverse = reciprocal_root.reciprocal_root(b, square)
-                return b.op("mul", self.value(node.src[0], asg), inverse) if node.src[0].arg != 1.0 else inverse
+        if op == "div" and b.expand:
+            product = reciprocal_root.over_root(b, node, lambda n: self.value(n, asg))
+            if product is not None:
+                return product
         args = [self.value(s, asg) for s in node.src]
         if op == "cast":
             return b.op("cast", args[0], dtype=node.dtype)
@@ -151,6 +146,10 @@ class NestEval(MemoryAccess):
         if sign and x.op == "mul" and "fma" in b.features:
             return b.op("fma", self.value(x.src[0], asg), self.value(x.src[1], asg), b.op("neg", self.value(y, asg)))
         return None
+
+    def _fills_in(self, node: Node) -> bool:
+        """Whether what is kept on the way would be left out with a part of `node` (others read it in whole vectors)."""
+        return bool(self.nest.fills) and any(n.op == "ref" and n.arg in self.nest.fills for n in walk(*node.src[1:]))
 
     # memory -------------------------------------------------------------------------------------------------------
     def _load(self, node: Node, asg: Assignment) -> Val:

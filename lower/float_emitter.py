@@ -103,6 +103,21 @@ class FloatEmitter:
         """2^n of the biased exponent in the low bits of an integer."""
         return self.number(self.op("shl", biased, self.whole(self.f.mantissa)))
 
+    def quick(self) -> bool:
+        """Whether what holds for ordinary arguments is enough here (`Builder.ordinary`): it pays where a test of all lanes
+        is an instruction or two."""
+        return self.b.ordinary is not None and self.lanes > 1 and "avx2" in self.b.features
+
+    def suppose(self, ordinary: Val) -> None:
+        """Note in which lanes an argument is ordinary; what is computed of others will be computed again."""
+        assert self.b.ordinary is not None
+        self.b.ordinary.append(ordinary)
+
+    def normal(self, x: Val) -> Val:
+        """Whether x is a normal number above 0."""
+        least, one = 1 << self.f.mantissa, self.f.bias << self.f.mantissa
+        return self.op("lt", self.op("sub", self.bits(x), self.whole(least)), self.whole(2 * one))
+
     def sum(self, a: Val, b: Val) -> tuple[Val, Val]:
         """(a + b rounded, what the rounding lost), whichever is the larger (D. E. Knuth, 1969)."""
         total = self.op("add", a, b)

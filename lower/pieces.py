@@ -47,6 +47,12 @@ def masked(sched: Scheduled, scope: Scope, axis: Node) -> bool:
 
 def pieces(sched: Scheduled, scope: Scope, nests: Sequence[Nest], part: Part) -> list[Piece]:
     """The pieces of the loop of some nests that is about to be opened, in order."""
+    if any(r.blocks is part.axis for r in sched.rings.values()):  # one piece of code, for rings stay where they are
+        return [ALL]
+    ring = next((r for r in sched.rings.values() if r.along is part.axis), None)
+    if ring is not None:  # all of the first block, and what is new of the others
+        kept, block = const(ring.kept // part.stride), sched.plans[ring.blocks].index
+        return [Piece((ix.minmax("min", ix.mul(block, kept), kept), const(part.trips)))]
     found = _counts(sched, scope, part)
     known = found is not None or (isinstance(part.size, int) and (not part.clip or part.axis in scope.whole))
     full, trips = found or (part.trips, part.trips)

@@ -1,15 +1,17 @@
-"""a / sqrt(x) in lanes without a root or a division, where x is known to be a positive normal number.
+"""a / sqrt(x), and a / (x sqrt(x)), in lanes without a root or a division, where x is known to be a positive normal number.
 
 A vector of AVX-512 takes about twenty cycles for a division and as many for a root, and that unit does nothing else
 meanwhile; thirteen other instructions take seven. (With shorter vectors and half the registers both take as long, and
 the root stays.) Here the bits of x give a first guess within 3.5 % (C. Lomont, "Fast inverse square root", 2003), one step of third
 order (1 − e)^(−1/2) = 1 + e/2 + 3e²/8 + … leaves 2^-13, and one of Newton's less than a rounding. The result is within
 2 ulp. Zero and subnormal numbers would need more, so x must be a sum of what is not negative and of a positive constant
-(softened distances, variances with an epsilon)."""
+(softened distances, variances with an epsilon); or the step is one that is computed for ordinary arguments first
+(`emit.quickly`). There it pays in float64 for AVX2 as well, with one more step of third order."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from ..ir.dtypes import float32
 from ..ir.node import Node
@@ -17,9 +19,11 @@ from ..program.builder import Builder
 from ..program.program import Val
 from .float_emitter import FloatEmitter
 
-GUESS = 0x5F3759DF
+GUESS, GUESS64 = 0x5F3759DF, 0x5FE6EB50C7B537A9
 NORMAL = 2.0**-126
 """The least normal number."""
+_FACTORS = 3
+"""Factors of a divisor."""
 _DEPTH = 64
 """Operators that are looked through."""
 
@@ -42,9 +46,53 @@ def at_least(node: Node, depth: int = _DEPTH) -> float:
     return -math.inf
 
 
-def applies(node: Node) -> bool:
-    """Whether a quotient is of the form above."""
-    return node.op == "div" and node.dtype is float32 and node.src[1].op == "sqrt" and at_least(node.src[1].src[0]) >= NORMAL
+def powers(node: Node) -> tuple[Node, int] | None:
+    """(x, n) of a quotient a / x^(n/2) whose divisor is a product of roots of x and at most a few x, n odd; None for others."""
+    if node.op != "div" or node.dtype is not float32:
+        return None
+    factors, last = [node.src[1]], 0
+    while last < len(factors) <= _FACTORS:
+        if factors[last].op == "mul":
+            factors[last : last + 1] = factors[last].src
+        else:
+            last += 1
+    root = next((f.src[0] for f in factors if f.op == "sqrt"), None)
+    if root is None or len(factors) > _FACTORS or not all(f is root or (f.op == "sqrt" and f.src[0] is root) for f in factors):
+        return None
+    n = sum(2 if f is root else 1 for f in factors)
+    return (root, n) if n % 2 and at_least(root) >= NORMAL else None
+
+
+def over_root(b: Builder, node: Node, value: Callable[[Node], Val]) -> Val | None:
+    """A quotient by a root, or by an odd power of one, as a product, where that is quicker; None where it is not. `value` evaluates
+    operands."""
+    found = powers(node) if "avx512" in b.features else None
+    if found is not None and (square := value(found[0])).lanes > 1:
+        inverse: Val | None = reciprocal_root(b, square)
+        times = found[1]
+    elif node.src[1].op == "sqrt":
+        inverse, times = ordinary_root(b, value(node.src[1].src[0])), 1
+    else:
+        return None
+    if inverse is None:
+        return None
+    out = inverse if node.src[0].arg == 1.0 else b.op("mul", value(node.src[0]), inverse)
+    for _ in range(times - 1):
+        out = b.op("mul", out, inverse)
+    return out
+
+
+def ordinary_root(b: Builder, x: Val) -> Val | None:
+    """1 / sqrt(x) of ordinary numbers; None where others are not looked after, or it is better divided."""
+    e = FloatEmitter(b, x)
+    if not e.quick() or ("avx512" if e.dtype is float32 else "fma") not in b.features:
+        return None
+    e.suppose(e.normal(x))
+    y = e.number(e.op("sub", e.whole(GUESS if e.dtype is float32 else GUESS64), e.op("shr", e.bits(x), e.whole(1))))
+    for last in (False, True) if e.dtype is float32 else (False, False, True):
+        rest = e.fma(e.op("neg", e.op("mul", x, y)), y, e.num(1.0))
+        y = e.fma(e.op("mul", y, rest), e.num(0.5) if last else e.fma(rest, e.num(0.375), e.num(0.5)), y)
+    return y
 
 
 def reciprocal_root(b: Builder, x: Val) -> Val:

@@ -9,6 +9,7 @@ from ..ir import index as ix
 from ..ir.dtypes import DType
 from ..ir.node import Node, const
 from ..opts.axis_plan import Part
+from ..opts.plans import RollPlan
 from ..program.program import Mem, Val
 
 Assignment = dict[str, int]
@@ -33,7 +34,7 @@ class Registers:
 @dataclass(slots=True)
 class Array:
     """A value in memory: element (i₀, i₁, …) of `axes` is at Σ (iₐ − baseₐ)·strideₐ. With `own`, every thread keeps just its own
-    elements, and indices count those (`AxisPlan.own`)."""
+    elements, and indices count those (`AxisPlan.own`). With `ring`, its places go round (`plans.RollPlan`)."""
 
     mem: Mem
     axes: tuple[Node, ...]
@@ -41,9 +42,14 @@ class Array:
     strides: tuple[int | Node, ...]
     param: bool = False
     own: bool = False
+    ring: RollPlan | None = None
 
     def address(self, indices: tuple[Node, ...]) -> Node:
         """The element index of a point (indices are over parts)."""
+        r = self.ring
+        if r is not None:
+            slot = ix.mod(ix.add(indices[r.along_at], indices[r.block_at], r.step), r.slots)
+            indices = tuple(slot if d == r.along_at else const(0) if d == r.block_at else i for d, i in enumerate(indices))
         return linear_index((ix.add(i, base, -1) for i, base in zip(indices, self.bases, strict=True)), self.strides)
 
 

@@ -16,6 +16,12 @@ from ..program.program import Val
 from . import minimax
 from .float_emitter import FloatEmitter
 
+NEAR = 2.0**20
+"""What is below counts for an ordinary angle."""
+_FIRST = math.floor(minimax.HALF_PI[0] * 2**32) / 2**32
+_SECOND = math.floor((minimax.HALF_PI[0] - _FIRST + minimax.HALF_PI[1]) * 2**66) / 2**66
+_SHORT_HALF_PI = _FIRST, _SECOND, minimax.HALF_PI[0] - _FIRST - _SECOND + minimax.HALF_PI[1] + minimax.HALF_PI[2]
+"""π/2 in parts of 33, 32 and 53 bits."""
 _STEP = 26
 """Bits by which an argument of SINE_END or beyond is shifted, until it is below."""
 
@@ -56,7 +62,23 @@ def _reduced(e: FloatEmitter, a: Val) -> tuple[Val, Val | None, Val]:
     return _reduced32(e, a) if e.dtype is float32 else _reduced64(e, a)
 
 
+def _reduced32_near(e: FloatEmitter, a: Val) -> tuple[Val, Val | None, Val]:
+    """The same below NEAR: float64 has the bits to take all turns away at once."""
+    e.suppose(e.op("lt", a, e.num(NEAR)))
+    wide = e.b.op("cast", a, dtype=float64)
+    d = FloatEmitter(e.b, wide)
+    magic = d.num(1.5 * 2.0**d.f.mantissa)
+    count = d.op("sub", d.fma(wide, d.num(2 / math.pi), magic), magic)
+    first, second, _ = _SHORT_HALF_PI
+    high = d.op("sub", wide, d.op("mul", count, d.num(first)))  # both are exact
+    r = d.fma(count, d.num(-second), high)
+    narrow, turns = (e.b.op("cast", v, dtype=float32) for v in (r, count))
+    return narrow, None, e.bits(e.op("add", turns, e.num(1.5 * 2.0**e.f.mantissa)))
+
+
 def _reduced32(e: FloatEmitter, a: Val) -> tuple[Val, Val | None, Val]:
+    if e.quick():
+        return _reduced32_near(e, a)
     b = e.b
     d = FloatEmitter(b, b.op("cast", a, dtype=float64))
     wide = b.op("cast", a, dtype=float64)
@@ -78,6 +100,8 @@ def _reduced32(e: FloatEmitter, a: Val) -> tuple[Val, Val | None, Val]:
 
 
 def _reduced64(e: FloatEmitter, a: Val) -> tuple[Val, Val | None, Val]:
+    if e.quick():
+        return _reduced64_near(e, a)
     magic = e.num(1.5 * 2.0**e.f.mantissa)
     a = e.op("select", e.op("lt", a, e.num(SINE_END)), a, e.num(math.nan))
     # adding the magic number rounds, and leaves the count in the low bits
@@ -89,6 +113,20 @@ def _reduced64(e: FloatEmitter, a: Val) -> tuple[Val, Val | None, Val]:
     r, more_lost = e.sum(r, e.op("neg", second))
     rest = e.op("add", second_low, e.op("mul", n, e.num(minimax.HALF_PI[2])))
     rest = e.op("sub", e.op("add", lost, more_lost), rest)
+    out = e.op("add", r, rest)
+    return out, e.op("sub", rest, e.op("sub", out, r)), e.bits(shifted)
+
+
+def _reduced64_near(e: FloatEmitter, a: Val) -> tuple[Val, Val, Val]:
+    """The same below NEAR, where the products of a count with 33 bits of a turn are exact."""
+    e.suppose(e.op("lt", a, e.num(NEAR)))
+    magic = e.num(1.5 * 2.0**e.f.mantissa)
+    shifted = e.fma(a, e.num(2 / math.pi), magic)
+    n = e.op("sub", shifted, magic)
+    first, second, third = _SHORT_HALF_PI
+    high = e.op("sub", a, e.op("mul", n, e.num(first)))
+    r, lost = e.sum(high, e.op("neg", e.op("mul", n, e.num(second))))
+    rest = e.fma(n, e.num(-third), lost)
     out = e.op("add", r, rest)
     return out, e.op("sub", rest, e.op("sub", out, r)), e.bits(shifted)
 

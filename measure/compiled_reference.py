@@ -12,6 +12,7 @@ import os
 import select
 import signal
 from collections.abc import Mapping
+from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ from ..log import logger
 from ..targets import usable_cores
 from .on_device.reference import CLOSE, FLAGS, WEIGHT, judged, sampled_points
 from .overflow import noted
-from .verify import Expect
+from .verify import Expect, expected
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,6 +38,8 @@ log = logger("measure")
 
 HEAVY = 1 << 26
 """Elements of arrays (`evaluation_work`) from which compiling is quicker than NumPy: about half a second of one core."""
+MENDED = 256
+"""Rows of an outer axis, at most, that NumPy evaluates because a value overflows its type on the way there."""
 DEADLINE_S = 60.0
 """Seconds that the compiled reference may take."""
 
@@ -61,10 +64,13 @@ def compiled_expectations(kernel: Kernel, inputs: Mapping[str, Array], exact: bo
             log.info("NumPy makes the reference of %s, since compiled code is wrong: %s", kernel.name, wrong)
             return None
     found = {b.name: _expect(b.name, b.dtype, arrays) for b in kernel.outputs}
-    if any(_overflows(e) for e in found.values()):
-        log.info("NumPy makes the reference of %s, since a value overflows its type on the way", kernel.name)
-        return None
-    return found
+    lost = {name: _lost(e) for name, e in found.items()}
+    if not any(mask.any() for mask in lost.values()):
+        return found
+    mended = _mended(kernel, inputs, found, lost)
+    if mended is None:
+        log.info("NumPy makes the reference of %s, since values overflow their type on the way", kernel.name)
+    return mended
 
 
 def _computed(made: Kernel, inputs: Mapping[str, Array]) -> dict[str, Array]:
@@ -151,13 +157,56 @@ def _differs(arrays: Mapping[str, Array], name: str, sampled: tuple[Array, Array
     return f"{name} is {there[i]} (weight {bound[i]}) at {at[i]}, NumPy's {value[i]} ({weight[i]})"
 
 
-def _overflows(e: Expect) -> bool:
-    """Whether some element has no bound, which `bounded` says by a weight of 0 (or NaN)."""
+def _lost(e: Expect) -> Array:
+    """The elements without a bound, which `bounded` gives the weight 0 (or NaN): a value overflowed its type on the way."""
     import numpy as np
 
     assert e.weight is not None
     lost = ~(e.weight > 0)
-    return bool(np.any(lost if e.special is None else lost & ~e.special))
+    return np.asarray(lost if e.special is None else lost & ~e.special)
+
+
+def _mended(
+    kernel: Kernel, inputs: Mapping[str, Array], found: Mapping[str, Expect], lost: Mapping[str, Array]
+) -> dict[str, Expect] | None:
+    """The expectations with lost elements as NumPy has them (`evaluate_kinds`), in the rows of an outer axis where they are; None where
+    these are many, or nothing has such an axis."""
+    import numpy as np
+
+    from ..ir.evaluation.algebra import Algebra
+    from ..ir.evaluation.dense import Env
+    from ..ir.evaluation.reference import bind, checked_inputs, evaluate_kinds, shared_prefix
+
+    symbols = bind(kernel, inputs, {})
+    family = next((f for f, _ in shared_prefix(kernel, Env(Algebra(), checked_inputs(kernel, inputs, symbols), symbols))), "")
+    rows: set[int] = set()
+    for s in kernel.stores:
+        at = next((d for d, i in enumerate(s.indices) if i.op == "axis" and i.arg.family == family), None)
+        if at is None or s.combine is not None:
+            return None
+        rows.update(np.unravel_index(np.flatnonzero(lost[s.buffer.name]), found[s.buffer.name].shape)[at].tolist())
+    if len(rows) > MENDED:
+        return None
+    with np.errstate(all="ignore"):
+        kinds = evaluate_kinds(kernel, inputs, {}, usable_cores(), [{family: (r, r + 1)} for r in sorted(rows)])
+    out = dict(found)
+    for name, mask in lost.items():
+        if not mask.any():
+            continue
+        e, (value, scale, loose, _) = found[name], kinds[name]
+        assert e.weight is not None
+        there = expected(name, e.dtype, e.shape, np.asarray(value), np.asarray(scale), None, False)
+        assert there.weight is not None
+        special = np.where(mask, False if there.special is None else there.special, False if e.special is None else e.special)
+        free = None if loose is None else np.broadcast_to(loose, e.shape).reshape(-1) & mask
+        out[name] = replace(
+            e,
+            value=np.where(mask, there.value, e.value),
+            weight=np.where(mask, there.weight, e.weight),
+            special=special if special.any() else None,
+            free=free if free is not None and free.any() else None,
+        )
+    return out
 
 
 def _expect(name: str, of: DType, arrays: Mapping[str, Array]) -> Expect:

@@ -50,10 +50,10 @@ def apply(kernel: Kernel, opts: Iterable[Opt] | Sequence[object], target: Target
 
 def _again(b: ScheduleBuilder, v: Value, nest: Nest, by: tuple[Node, ...]) -> bool:
     """Whether loops of `nest` that `v` does not depend on run inside the loop where `v` is kept (and none around it),
-    so that `v` is better computed by a nest of its own. (Axes of the grid and of threads are every nest's, so `v`
-    stays with its reader under those.)"""
+    so that `v` is better computed by a nest of its own. (Axes of threads are every nest's, so `v` stays with its reader under those;
+    and on a GPU those of the grid are.)"""
     at = b.value_stages[v.name][0]
-    others = [p for a in nest.all_axes if a not in by for p in b.plans[a].parts]
+    others = [p for a in nest.all_axes if a not in by for p in b.plans[a].parts if p.kind != "grid" or b.target.simt]
     mine = {p.name for a in v.axes for p in (b.plans[a].fold, *b.plans[a].parts) if p is not None and p.loop}
     if at != "grid" and (at not in mine or at not in b.order):
         return False

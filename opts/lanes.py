@@ -21,6 +21,8 @@ _MOVED = frozenset(("load", "cast", "const"))
 """What computes nothing."""
 PAIRED = 8
 """Lanes that are better kept as they are than exchanged for lanes over groups of neighbours."""
+GATHERED = -0.5
+"""What a load at places that data decides counts, where there is an instruction for it."""
 Held = Callable[[str], Sequence[int | Node] | Part | None]
 """A value's name → the strides of its array, in elements; for one in registers, the part that its lanes run over, or None."""
 
@@ -141,7 +143,11 @@ def _load(s: Loops, nest: Nest, part: Part, load: Node) -> float:
     if staged is not None and mine and staged.order == "panel":
         step = {p.name: stride for p, stride in staged.parts}.get(part.name, 0)
         return 0.0 if step == 0 else 1.0 if step == 1 else -1.0
-    return 0.0 if picked(s, nest, load, part) is not None else _step(s, part, indices, dense(buffer.shape))
+    if picked(s, nest, load, part) is not None:
+        return 0.0
+    if any(part.axis in axes_of(i) and any(n.op == "load" for n in walk(i)) for i in indices) and s.target.gathers:
+        return GATHERED  # data says where: one element at a time is no better
+    return _step(s, part, indices, dense(buffer.shape))
 
 
 def _step(s: Loops, part: Part, indices: Sequence[Node], strides: Sequence[int | Node]) -> float:

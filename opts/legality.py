@@ -44,7 +44,7 @@ def _grid(s: Scheduled) -> None:
         for nest in s.nests:
             if part.axis in nest.reduce_axes:
                 raise OptError(f"PARALLEL({part.axis.arg.name}): it is reduced in {nest.name}; use SPLITK")
-            if part.axis not in nest.axes:
+            if part.axis not in nest.axes and not _in_each_item(s, nest):
                 raise OptError(f"PARALLEL({part.axis.arg.name}): {nest.name} does not run over it")
     grid = {p.axis for p in s.grid}
     made = {name: axes for nest in s.nests for name, axes in nest.made.items()}
@@ -53,6 +53,12 @@ def _grid(s: Scheduled) -> None:
             for a, at in zip(made.get(n.arg, ()), n.src):
                 if a in grid and at is not a:
                     raise OptError(f"PARALLEL({a.arg.name}): {nest.name} reads {n.arg} at {at!r}, which another item may compute")
+
+
+def _in_each_item(s: Scheduled, nest: Nest) -> bool:
+    """Whether a nest may run in every work item, though it does not depend on which it is: it fills what a value keeps in the item's
+    own memory."""
+    return nest.kind == "point" and nest.name in s.value_stages and nest.name not in s.held and not s.target.simt
 
 
 def _nest(s: Scheduled, nest: Nest) -> None:

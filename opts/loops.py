@@ -18,7 +18,7 @@ from .axis_plan import AxisPlan, Part
 from .interior import interior
 from .nests import Item, Nest, flat
 from .opt import Opts
-from .plans import DotPlan, StagePlan, TensorPlan, ThreadAxis
+from .plans import DotPlan, RollPlan, StagePlan, TensorPlan, ThreadAxis
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +45,7 @@ class Loops:
     regs: int = 0
     dots: dict[str, DotPlan] = field(default_factory=dict)
     tensors: dict[str, TensorPlan] = field(default_factory=dict)
+    rings: Mapping[str, RollPlan] = field(default_factory=dict)
     siblings: tuple[tuple[str, ...], ...] = ()
 
     def marked(self, op: str) -> Mapping[str, object]:

@@ -291,7 +291,7 @@ def identity(combine: str, dtype: DType) -> Node:
 def scatter_ordered(s: Store) -> set[Node]:
     """Axes of a store along which writes can meet: they stay serial and in order. Of a store that combines nothing, only
     where data decides what is written, and the last write counts."""
-    if s.combine is None and (writes(s).once or all(n.op not in ("load", "ref") for n in walk(*s.indices))):
+    if s.combine is None and (all(n.op not in ("load", "ref") for n in walk(*s.indices)) or writes(s).once):
         return set()
     free = {i for i in s.indices if i.op == "axis"}
     if s.own is not None:

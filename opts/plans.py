@@ -78,6 +78,42 @@ class TensorPlan:
         return f"{self.value} {self.row.name} {self.m.arg.name} {self.n.arg.name} {self.k.arg.name}"
 
 
+@dataclass(frozen=True, slots=True)
+class RollPlan:
+    """A value over blocks that is kept from one to the next: block b + 1 has at place p of axis `along` what block b has at p + `step`.
+    Each computes what is new, the first all. Place p of block b lies in slot (step·b + p) mod `slots`. `block_at`, `along_at`:
+    which of the value's axes the two are."""
+
+    blocks: Node
+    along: Node
+    block_at: int
+    along_at: int
+    step: int
+
+    @property
+    def extent(self) -> int:
+        """Places of a block."""
+        found = self.along.arg.extent
+        assert isinstance(found, int)
+        return found
+
+    @property
+    def kept(self) -> int:
+        """Places that the block before has computed: the first so many."""
+        return self.extent - self.step
+
+    @property
+    def computed(self) -> float:
+        """The share of all blocks' places that is computed."""
+        count = ix.upper(self.blocks.arg.extent)
+        return (self.extent + (count - 1) * self.step) / (count * self.extent)
+
+    @property
+    def slots(self) -> int:
+        """A power of two, so that a place is found without division."""
+        return 1 << (self.extent - 1).bit_length()
+
+
 @dataclass(frozen=True, eq=False)
 class StagePlan:
     """A staged tile. panel: one element for each combination of the inner `parts` (with strides in elements), in loop order,

@@ -38,6 +38,9 @@ class Builder:
 
     def __init__(self, expand: bool = True, features: frozenset[str] = frozenset()) -> None:
         self.expand, self.features = expand, features
+        self.ordinary: list[Val] | None = None
+        """Where arguments may be taken for ordinary ones, the bools that say which are; what is made of the others counts
+        for nothing. None where every argument is to be right at once."""
         self._next = 0
         self._scopes: list[_Scope] = []
         self._truths: dict[Val, Number | tuple[Number, ...]] = {}

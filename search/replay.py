@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import UsageError
@@ -101,7 +102,8 @@ def replay(
     given = start if seeds == "auto" else []
     make = strategies.create if isinstance(strategy, str) else None
     s = make(strategy, space, seed=seed, start=given) if make else strategy(space, seed=seed, start=given)  # type: ignore[operator, arg-type]
-    s.expect(trials)
+    cost = fmean(e.cost_s for e in recording.entries) if recording.entries else 0.0
+    s.expect(min(trials, limit_s / cost if cost else trials))
     seen: dict[str, float] = {}
     curve: list[float] = []
     clock: list[float] = []

@@ -156,6 +156,7 @@ class TuningRun:
         if room < 1 or (pipe.pending and room < 4 and room != self.meter.trials_left - pipe.pending):
             return 1
         self._recall()
+        self.strategy.expect(self.meter.measured + min(self.meter.trials_left, max(0.0, self.meter.search_left) / self._cost))
         asked = self.strategy.ask(int(min(room, BATCH)))
         return self._submit(pipe, asked, {})
 

@@ -51,6 +51,11 @@ class Target:
         return max(1, self.vector_bytes // dtype.compute.size)
 
     @property
+    def gathers(self) -> bool:
+        """Whether a processor has an instruction that loads a vector of elements from anywhere."""
+        return self.kind == "cpu" and bool(self.features & {"avx2", "avx512"})
+
+    @property
     def adds_neighbours(self) -> bool:
         """Whether products of 16-bit integers are multiplied and added in twos by one instruction, from code that says it by
         shuffles (x86's pmaddwd; `lower/passes/neighbours.py`)."""

@@ -84,3 +84,29 @@ def same_axes(h: int, w: int) -> Kernel:
     two = kb.value("two", (y, x), one[clamp(y - 2, h), x] + one[y, x] + one[clamp(y + 2, h), x])
     kb.store("out", float32, (h, w), (y, x), two[clamp(y - 1, h), x] + two[clamp(y + 1, h), x] - one[y, x])
     return kb.build()
+
+
+def chained(h: int, w: int) -> Kernel:
+    """Three averages of neighbouring rows of a padded image."""
+    kb = KernelBuilder("chained")
+    a = kb.input("a", (h + 6, w), float32)
+    y, x = kb.axis("y1", h + 4), kb.axis("x1", w)
+    one = kb.value("one", (y, x), a[y, x] + a[y + 1, x] * 2.0 + a[y + 2, x])
+    y, x = kb.axis("y2", h + 2), kb.axis("x2", w)
+    two = kb.value("two", (y, x), one[y, x] + one[y + 1, x] * 2.0 + one[y + 2, x])
+    y, x = kb.axis("y", h), kb.axis("x", w)
+    kb.store("out", float32, (h, w), (y, x), two[y, x] - two[y + 2, x] + one[y + 1, x])
+    return kb.build()
+
+
+def bordered(h: int, w: int) -> Kernel:
+    """Rows of an image with clamped borders, smoothed twice; the first smoothing is read at its own place too, by what is named."""
+    kb = KernelBuilder("bordered")
+    a = kb.input("a", (h, w), float32)
+    y, x = kb.axis("y1", h + 2), kb.axis("x1", w)
+    one = kb.value("one", (y, x), a[clamp(y - 2, h), x] + a[clamp(y, h), x] * 2.0)
+    y, x = kb.axis("y2", h + 2), kb.axis("x2", w)
+    two = kb.value("two", (y, x), one[y, x] * one[y, x])
+    y, x = kb.axis("y", h), kb.axis("x", w)
+    kb.store("out", float32, (h, w), (y, x), two[y, x] - two[y + 2, x] + one[y + 1, x])
+    return kb.build()

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tilewright.ir import Kernel, KernelBuilder, float32
+from tilewright.ir import Kernel, KernelBuilder, Node, float32
 
 Arrays = Mapping[str, Any]
 Sizes = Mapping[str, int]
 CASES = {
     "row_statistics": ("row statistics", {"m": 5, "n": 37}),
     "drawdown": ("scans", {"b": 5, "t": 37}),
+    "linear_recurrence": ("scans", {"b": 5, "t": 37}),
 }
 """The class of each kernel, and sizes for tests."""
 C: dict[str, str] = {}
@@ -97,3 +98,38 @@ def drawdown_numpy(x: Arrays, s: Sizes) -> Arrays:
 
     total = x["x"].astype(np.float64).cumsum(axis=1)
     return {"y": np.maximum.accumulate(total, axis=1) - total}
+
+
+def linear_recurrence(b: int = 512, t: int = 4096) -> Kernel:
+    """h[t] = a[t] · h[t − 1] + x[t]: a leaky sum whose leak changes."""
+    kb = KernelBuilder("linear_recurrence")
+    i, j = kb.axis("b", b), kb.axis("t", t)
+    a, x = kb.input("a", (b, t), float32, range=(0, 1)), kb.input("x", (b, t), float32)
+
+    def rule(before: tuple[Node, ...], after: tuple[Node, ...]) -> tuple[Node, Node]:
+        return before[0] * after[0], before[1] * after[0] + after[1]
+
+    _, h = kb.associative_scan(("product", "h"), (i, j), j, (a[i, j], x[i, j]), (1.0, 0.0), rule)
+    kb.store("y", float32, (b, t), (i, j), h[i, j])
+    return kb.build()
+
+
+C["linear_recurrence"] = """
+void kernel(const float (*restrict a)[T], const float (*restrict x)[T], float (*restrict y)[T]) {
+#pragma omp parallel for
+  for (int i = 0; i < B; i++) {
+    float h = 0;
+    for (int j = 0; j < T; j++) y[i][j] = h = a[i][j] * h + x[i][j];
+  }
+}
+"""
+
+
+def linear_recurrence_numpy(x: Arrays, s: Sizes) -> Arrays:
+    """A step of time for all rows at once."""
+    import numpy as np
+
+    y, h = np.empty((s["b"], s["t"])), np.zeros(s["b"])
+    for j in range(s["t"]):
+        y[:, j] = h = x["a"][:, j].astype(np.float64) * h + x["x"][:, j]
+    return {"y": y}

@@ -200,13 +200,13 @@ def _spilled(body: Body, space: list[Part], accs: int, unroll: int) -> float:
 def _pointwise(body: Body, work: BodyWork) -> float:
     """Cycles of a nest that stores or keeps each element it computes."""
     s, nest, core, lane, arith = body.scheduled, body.nest, body.core, body.lane, work.arith
-    stores, chain = 0.0, 1.0
+    stores, chain, waits = 0.0, 1.0, 0.0
     if nest.store is not None:
         stride = stride_of(s, nest, "", nest.indices, nest.store.buffer.shape, lane) if lane is not None else 0
         step = weaves(s, nest, lane) if lane is not None else None
         stores = prod(body.copies.values()) * (body.width if lane is not None and stride != 1 and step is None else 1.0)
         arith += stores * shuffles(step) if step is not None else 0.0
-        chain = max(chain, stores * _waits(body))
+        waits = stores * _waits(body)
     elif nest.kind in ("point", "scan"):
         stores = prod(body.copies.values())
     if nest.value is not None and isinstance(nest.value.expr, Scan):
@@ -222,7 +222,7 @@ def _pointwise(body: Body, work: BodyWork) -> float:
     cycles = max(
         arith / core.ports, work.loads / core.load_ports, stores, (arith + work.loads + stores + core.overhead) / core.issue, chain
     )
-    return trips(s.loops(nest)) * (cycles + core.branch)
+    return trips(s.loops(nest)) * (cycles + core.branch + waits)
 
 
 def _waits(body: Body) -> float:

@@ -9,6 +9,7 @@ The larger of compute and traffic counts. What anything costs is data: `machine.
 from __future__ import annotations
 
 from itertools import takewhile
+from statistics import fmean
 
 from ...ir.buffer import load_parts
 from ...ir.node import walk
@@ -20,6 +21,7 @@ from .compute import compute_cycles
 from .gpu.estimate import estimate_gpu
 from .own import owned_work
 from .traffic import Traffic
+from .trips import trips
 
 
 def estimate(scheduled: Scheduled, threads: int = 1, limits: Bandwidth | None = None, machine: MachineModel = DEFAULT) -> float:
@@ -44,7 +46,11 @@ def estimate(scheduled: Scheduled, threads: int = 1, limits: Bandwidth | None = 
     warm: set[str] = set()
     for nest in scheduled.nests:
         compute, memory = _work(scheduled, nest, traffic, warm)
-        total += (max(compute, memory) + caches.unhidden * min(compute, memory)) * run.get(nest.name, 1.0)
+        if nest.name in scheduled.rings:  # far caches are asked once for what blocks share, with or without a ring; near ones are not
+            share = scheduled.rings[nest.name].computed
+            compute, memory = compute * share, memory * fmean((1.0, share))
+        again = trips(p for p in scheduled.grid if p.axis not in nest.all_axes)  # what every item computes for itself
+        total += (max(compute, memory) + caches.unhidden * min(compute, memory)) * run.get(nest.name, 1.0) * again
         warm |= {load_parts(n)[0].name for n in walk(*nest.roots) if n.op == "load"}
     total += sum(traffic.stage_cycles(name) for name in scheduled.stages)
     return total * _share(scheduled, items, threads) / clock + (caches.wake if threads > 1 else 0.0) + items * caches.item

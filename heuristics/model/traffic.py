@@ -8,7 +8,7 @@ from math import prod
 
 from ...ir import index as ix
 from ...ir.buffer import Buffer, load_parts
-from ...ir.node import Node, axes_of
+from ...ir.node import Node, axes_of, walk
 from ...opts.axis_plan import Part
 from ...opts.nests import Nest
 from ...opts.options.fetch import fetches
@@ -95,7 +95,9 @@ class Traffic:
         """Loads and stores of buffers that are not staged, but for stores past the caches."""
         s, item = self.scheduled, self._item(nest)
         room = self.machine.caches.warm * s.target.l2
-        loads = (load_parts(n) for n in nest.nodes if n.op == "load")
+        # of what a nest fills on the way, operands: rows of pointwise values are near
+        filled = walk(*(e for name, e in nest.filled.items() if nest.kind == "reduce" and set(nest.axes) - set(nest.fills[name])))
+        loads = (load_parts(n) for n in dict.fromkeys((*nest.nodes, *filled)) if n.op == "load")
         for x in together(s, ((b, indices) for b, indices, _ in loads if b.name not in s.stages)):
             warmed = x.buffer.name in warm and self._footprint(x.buffer, x.indices, item, x.spread) <= room
             yield Use(x.buffer, x.indices, False, x.buffer.name in s.marked("FETCH") or warmed, x.spread)

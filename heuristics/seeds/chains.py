@@ -7,7 +7,7 @@ caches: the model chooses. (Ragan-Kelley et al., "Halide", 2013; Mullapudi et al
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from math import prod
+from math import gcd, prod
 
 from ...ir.body import Value
 from ...ir.errors import OptError
@@ -26,6 +26,8 @@ TILES = ((1, 8), (2, 4), (1, 4), (4, 4), (1, 2), (4, 1))
 LINE = 64
 """Bytes of a cache line."""
 BLOCKS = (8, 16, 32, 64, 128)
+STRIP = 256
+"""Rows that a work item goes through in blocks that keep what they share."""
 SPELLED = 9
 """Taps of a window that are spelled out."""
 KEPT = 4
@@ -56,6 +58,7 @@ def chain_guesses(kernel: Kernel, target: Target, threads: int, lanes: int) -> I
         if _operations(rest) <= INLINED:
             yield _once((*before, *_nests(rest, tile), *_parallel(rest, rest.stores[0].axes[0]), *far))
         yield from (_once((*before, *found, *far)) for found in _overlapped(rest, chain, target, threads, tile))
+        yield from (_once((*before, *found, *far)) for found in _rolling(rest, chain, target, threads, tile))
         yield _once((*before, *_phases(rest, chain, tile), *far))
 
 
@@ -113,10 +116,10 @@ def _whole(kernel: Kernel, target: Target, threads: int, lanes: int) -> list[Opt
 
 
 def _once(opts: Sequence[Opt]) -> Opts:
-    """Options, the first of each kind on each axis."""
-    found: dict[tuple[str, str], Opt] = {}
+    """Options, the first of each kind on each axis (but blocks may be cut into blocks)."""
+    found: dict[tuple[object, ...], Opt] = {}
     for o in opts:
-        found.setdefault((o.op, o.on), o)
+        found.setdefault((o.op, o.on, o.arg if o.op == "HALO" else None), o)
     return tuple(found.values())
 
 
@@ -188,6 +191,42 @@ def _overlapped(kernel: Kernel, chain: Sequence[str], target: Target, threads: i
                 *_nests(inner, tile, kept),
                 *(opt("PARALLEL", f"{o.on}.h") for o in cuts),
             ]
+
+
+def _rolling(kernel: Kernel, chain: Sequence[str], target: Target, threads: int, tile: tuple[int, int]) -> Iterator[list[Opt]]:
+    """A strip of the first axis for each work item, gone through in blocks of as many rows as the register tile has, which keep what
+    they share."""
+    store = kernel.stores[0]
+    outer = [a for a in store.axes if a is not _lane(store.axes, kernel) and isinstance(a.arg.extent, int) and a.arg.extent > 1]
+    strip = min(STRIP, extent(outer[0]) // (2 * threads)) if outer else 0
+    if strip < 4 * tile[1] or target.groups:
+        return
+    name = outer[0].arg.name
+    rows_ = 1 if len(outer) > 1 else tile[1]
+    cuts = (opt("HALO", name, strip // rows_ * rows_), opt("HALO", name, rows_))
+    kept = [v for v in chain if isinstance(kernel.values[v].expr, Node)]
+    try:
+        inner = tiled(tiled(kernel, cuts[0]), cuts[1])
+    except OptError:
+        return
+    blocks = f"{name}.h2"
+    stages = [opt("STAGE", v, at=blocks) for v in kept]
+    if sum(prod(extent(a) for a in v.axes[2:]) * v.dtype.size for v in inner.values.values() if v.name in chain) > target.l2 // 2:
+        return
+    # a kept value's rows are computed from where the last block ended
+    tall = [x for v in chain for x in (_rows(inner, v, rows_, tile),)]
+    yield [*cuts, opt("ROLL", blocks), *stages, *(o for x in tall for o in x), *_nests(inner, tile, kept), opt("PARALLEL", f"{name}.h")]
+
+
+def _rows(kernel: Kernel, name: str, step: int, tile: tuple[int, int]) -> list[Opt]:
+    """A kept value's register tile, of rows that divide both what is new in a block and what is kept."""
+    v = kernel.values[name]
+    lane = _lane(v.axes, kernel)
+    beside = [a for a in v.axes if a is not lane and extent(a) >= 2]
+    copies = gcd(extent(beside[-1]), step, tile[1]) if beside else 1
+    width = fit(extent(lane), tile[0])
+    out = [opt("UPCAST", lane.arg.name, width)] if width > 1 else []
+    return out + ([opt("UPCAST", beside[-1].arg.name, copies)] if copies > 1 else [])
 
 
 def _cuts(kernel: Kernel, outer: Sequence[Node], target: Target, threads: int, kept: Sequence[str]) -> list[tuple[Opt, ...]]:

@@ -131,8 +131,12 @@ def _candidates(trials: Trials, threads: int) -> Iterable[Opts]:
 
 
 def gathers(n: Nest) -> bool:
-    """Whether rows are read at indices that are themselves read."""
-    return any(x.op == "load" for _, indices, _ in loads(*n.roots) for i in indices[:-1] for x in walk(i))
+    """Whether rows are read at indices that are themselves read, each from its beginning."""
+    return any(
+        any(x.op == "load" for i in indices[:-1] for x in walk(i)) and not any(x.op == "load" for x in walk(indices[-1]))
+        for _, indices, _ in loads(*n.roots)
+        if indices
+    )
 
 
 def owners(kernel: Kernel, target: Target, threads: int, lanes: int) -> Iterable[Opts]:

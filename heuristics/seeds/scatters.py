@@ -4,7 +4,7 @@ several copies or steps at a time."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from ...ir import index as ix
 from ...ir.body import Store
@@ -44,6 +44,18 @@ def _outputs(kernel: Kernel) -> Iterator[tuple[tuple[str, ...], Store, int]]:
     for names in alike(kernel):
         found = [known[0] for n in names if (known := privatisable(kernel, n)) is not None]
         yield names, found[0], sum(math.prod(ix.upper(d) for d in s.buffer.shape) * s.buffer.dtype.size for s in found)
+
+
+def scattered(kernel: Kernel, lanes: int, names: tuple[str, ...], numbers: Mapping[str, int]) -> Opts:
+    """A schedule of scatters with `chunks`, `copies`, and so many `steps`: points, or vectors of a row."""
+    found = privatisable(kernel, names[0])
+    assert found is not None
+    last, steps = found[0].axes[-1], numbers["steps"]
+    width = steps if last in serial_axes(found[0]) else fit(extent(last), steps * lanes)
+    spelled = (opt("UPCAST", site_name(last), width),) if width > 1 else ()
+    if numbers["chunks"] * numbers["copies"] == 1:
+        return spelled
+    return (*(opt("PRIVATE", n, chunks=numbers["chunks"], copies=numbers["copies"]) for n in names), *spelled)
 
 
 def thread_copies(kernel: Kernel, target: Target) -> Iterator[Opts]:

@@ -39,16 +39,22 @@ def copies(kernel: Kernel) -> Opts:
     return tuple(opt("UPCAST", f, extent(a)) for f, a in {family_name(kernel, a): a for a in tiny_axes(kernel)}.items())
 
 
-def in_registers(kernel: Kernel, target: Target, threads: int, lanes: int) -> Iterator[Opts]:
-    """Tiny axes in registers, with lanes along a long axis beside them, or along a reduction; the longest outer axis in parallel."""
+def beside(kernel: Kernel, target: Target, threads: int, width: int, reduced: bool) -> Opts:
+    """Tiny axes in registers, with up to `width` lanes along the last long axis beside them, or along the last one that is reduced; the
+    outer long axis in parallel. Nothing where there is no such axis."""
     tiny = tiny_axes(kernel)
-    if not tiny:
-        return
     long = [a for a in shared_axes(kernel) if a not in tiny and extent(a) >= 2]
+    found = [a for n in nests(kernel) for a in n.reduce_axes] if reduced else long
+    amount = fit(extent(found[-1]), width) if found else 1
+    if amount < 2:
+        return ()
     grid = tuple(opt("PARALLEL", site_name(a)) for a in long[: 1 if long and extent(long[0]) >= 8 * threads else 2])
-    reduced = [a for n in nests(kernel) for a in n.reduce_axes if extent(a) >= lanes]
-    for along in (long[-1:], reduced[-1:]):
-        for vectors in (2, 4, 1):
-            width = fit(extent(along[0]), vectors * lanes) if along else 1
-            if width > 1:
-                yield (opt("UPCAST", family_name(kernel, along[0]), width), *copies(kernel), *grid, *with_rows(kernel, target))
+    return (opt("UPCAST", family_name(kernel, found[-1]), amount), *copies(kernel), *grid, *with_rows(kernel, target))
+
+
+def in_registers(kernel: Kernel, target: Target, threads: int, lanes: int) -> Iterator[Opts]:
+    """Guesses for kernels with tiny axes, the likeliest first."""
+    if tiny_axes(kernel):
+        for reduced in (False, True):
+            wishes = (beside(kernel, target, threads, vectors * lanes, reduced) for vectors in (2, 4, 1))
+            yield from (w for w in wishes if w)

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from ...program.builder import Builder
 from ...program.program import Val
 
+FEWEST = 4
+"""Vectors that are worth folding: of two, each result is at hand later, and little is saved."""
 CHUNK = 16
 """Bytes within which a processor moves elements at least cost: folding stays inside of them where it can."""
 
@@ -33,8 +35,8 @@ def across(b: Builder, vectors: Sequence[Val], combine: str) -> list[Val]:
     out: list[Val] = []
     while len(out) < len(vectors):
         many = min(vectors[0].lanes, 1 << ((len(vectors) - len(out)).bit_length() - 1))
-        some = vectors[len(out) : len(out) + many]
-        out += _together(b, some, combine) if many > 1 else [_alone(b, some[0], combine)]
+        some = vectors[len(out) : len(out) + (many if many >= FEWEST else 1)]
+        out += _together(b, some, combine) if many >= FEWEST else [_alone(b, some[0], combine)]
     return out
 
 
@@ -51,7 +53,7 @@ def _alone(b: Builder, v: Val, combine: str) -> Val:
 
 
 def _together(b: Builder, vectors: Sequence[Val], combine: str) -> list[Val]:
-    """The same for at most as many vectors as they have lanes, and two at least: a power of two of them."""
+    """The same for at most as many vectors as they have lanes, a power of two of them."""
     left = [LaneGroups(v, (i,)) for i, v in enumerate(vectors)]
     while len(left) > 1:
         left = [_fold(b, left[i], left[i + 1], combine) for i in range(0, len(left), 2)]

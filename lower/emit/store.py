@@ -15,6 +15,7 @@ from ..storage import Assignment
 from ..woven import write_all
 from .fills import prepare_fills
 from .loops import through
+from .quickly import quickly
 
 
 def store(low: Lowering, n: Nest) -> None:
@@ -74,7 +75,7 @@ def _store(low: Lowering, n: Nest, mine: bool = False) -> None:
     mem = low.param(n.store.buffer.name)
     there = [a for a in ev.assignments(ev.regs) if not ev.nowhere(conds, a)]
     if n.kind != "store" or not n.store.combine:
-        write_all(ev, mem, at, [(a, ev.value(n.expr, a)) for a in there], conds)
+        quickly(low, n, ev, lambda ev: write_all(ev, mem, at, [(a, ev.value(n.expr, a)) for a in there], conds))
         return
     for asg in there:
         if ev.lane is not None and ev.lane.axis in scatter_ordered(n.store):

@@ -21,6 +21,7 @@ from .parallel import PARALLEL
 from .persist import PERSIST
 from .phase import PHASE
 from .private import PRIVATE
+from .roll import ROLL
 from .splitk import SPLITK
 from .stage import STAGE
 from .swizzle import SWIZZLE
@@ -31,7 +32,7 @@ from .upcast import UPCAST
 from .warpspec import WARPSPEC
 
 for option in (
-    *(TILE, MOVE, UPCAST, UNROLL, PARALLEL, LOCAL, GROUP, FACTOR, OPERANDS, PHASE, HALO, SPLITK, FUSE),
+    *(TILE, MOVE, UPCAST, UNROLL, PARALLEL, LOCAL, GROUP, FACTOR, OPERANDS, PHASE, HALO, ROLL, SPLITK, FUSE),
     *(STAGE, TC, SWIZZLE, PERSIST, WARPSPEC, CLUSTER, PADTO, NOLOCAL, LAUNCH, NT, FETCH, OWN, PRIVATE),
 ):
     register(option)

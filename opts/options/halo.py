@@ -7,8 +7,9 @@ other: they may run in parallel, and STAGE keeps a block's part of a value in a 
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -29,6 +30,9 @@ from ..schedule import Scheduled
 from ..structure import extent, read_elsewhere
 
 BLOCKS = (4, 8, 16, 32, 64, 128, 256)
+
+_BLOCKS = re.compile(r"\.h\d*$")
+"""How the names of blocks end."""
 
 Tile = tuple[Span | None, ...]
 """Of a value: what a block needs along each dimension, None where it needs all."""
@@ -56,7 +60,7 @@ def tiled(kernel: Kernel, o: Opt) -> Kernel:
         if not even:
             own = ix.compare("le", first, ix.add(begin, next(inner[a] for a in s.axes if a in inner)))
             s = replace(s, mask=own if s.mask is None else s.mask & own)
-        stores.append(replace(s, axes=(block, *(inner.get(a, a) for a in s.axes))))
+        stores.append(replace(s, axes=_inside(block, s.axes, [inner.get(a, a) for a in s.axes])))
     body, tiles = _blocked(kernel, stores, (block, atom, begin), inner)
 
     def final(e: Node) -> Node:
@@ -91,12 +95,13 @@ def _block_name(kernel: Kernel, on: str) -> str:
 
 def _blocked(
     kernel: Kernel, stores: list[Store], blocks: tuple[Node, Node, Node], inner: Mapping[Node, Node]
-) -> tuple[tuple[Value | Fold, ...], Mapping[str, Tile]]:
-    """The values over blocks, whose bodies still read each other at places in the whole, and the tile of each that is in blocks.
+) -> tuple[tuple[Value | Fold, ...], Mapping[str, tuple[Tile, int]]]:
+    """The values over blocks, whose bodies still read each other at places in the whole, and of each that is in blocks its tile and where the
+    blocks are among its axes.
     `blocks`: their axis, what numbers them, and where one begins; `inner`: the axes of stores, and what is left of them in a block."""
     block, atom, begin = blocks
     reads: dict[str, list[tuple[Node, ...]]] = {}
-    tiles: dict[str, Tile] = {}
+    tiles: dict[str, tuple[Tile, int]] = {}
     body: list[Value | Fold] = []
 
     def note(*roots: Node) -> None:
@@ -111,11 +116,11 @@ def _blocked(
     for item in reversed(needed(kernel.body, (r for s in stores for r in store_roots(s)))):
         if isinstance(item, Value):
             tile = _tile(item, reads[item.name], atom)
-            if any(tile):
-                tiles[item.name] = tile
             same = {a: inner[a] for a, t in zip(item.axes, tile, strict=True) if a in inner and t == Span(begin, inner[a].arg.extent)}
             own = _own_axes(item, tile, same, inner, taken, len(body))
             item = _over_blocks(item, tile, block, same | own)
+            if any(tile):
+                tiles[item.name] = tile, item.axes.index(block)
         note(*(v.body for v in values_of(item)))
         body.append(item)
     return tuple(reversed(body)), tiles
@@ -156,17 +161,24 @@ def _over_blocks(v: Value, tile: Tile, block: Node, renamed: Mapping[Node, Node]
     expr: Node | Reduce | Scan = body if isinstance(v.expr, Node) else replace(v.expr, expr=body)
     if isinstance(expr, Scan):
         expr = replace(expr, axis=table[expr.axis])
-    return replace(v, axes=(block, *axes) if any(tile) else tuple(axes), expr=expr)
+    return replace(v, axes=_inside(block, v.axes, axes) if any(tile) else tuple(axes), expr=expr)
 
 
-def _within(e: Node, tiles: Mapping[str, Tile], block: Node) -> Node:
+def _inside(block: Node, old: Sequence[Node], new: Sequence[Node]) -> tuple[Node, ...]:
+    """The axes `new`, with blocks put inside those that are there: `old` says how many come first."""
+    there = next((i for i, a in enumerate(old) if not _BLOCKS.search(str(a.arg.name))), len(old))
+    return (*new[:there], block, *new[there:])
+
+
+def _within(e: Node, tiles: Mapping[str, tuple[Tile, int]], block: Node) -> Node:
     """An expression that reads values in blocks at places in their tiles."""
     table = {}
     for n in walk(e):
         if n.op == "ref" and n.arg in tiles:
             at = (_within(i, tiles, block) for i in n.src)
-            places = (i if t is None else ix.add(i, t.start, -1) for i, t in zip(at, tiles[n.arg], strict=True))
-            table[n] = ref(n.arg, (block, *places), n.dtype)
+            tile, place = tiles[n.arg]
+            places = [i if t is None else ix.add(i, t.start, -1) for i, t in zip(at, tile, strict=True)]
+            table[n] = ref(n.arg, (*places[:place], block, *places[place:]), n.dtype)
     return substitute(e, table) if table else e
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from ...ir.dtypes import float32
-from ...program.program import Program, Val
+from ...ir.dtypes import float32, int64
+from ...program.program import Instr, Program, Val, statements
 from ...targets.target import Target
 from .types import constant, suffix, vector
 
@@ -30,6 +30,13 @@ class LlvmEmitter:
         self._pointers = [*(f"%{symbol(p.name + '.p')}" for p in program.params), "%work", "%scratch"]
         self.addresses: dict[tuple[str, str, str], str] = {}
         self.used: set[str] = set()
+        self.indices = {
+            s.result: s
+            for p in program.phases
+            for s in statements(p.body)
+            if isinstance(s, Instr) and s.op in ("add", "mul", "splat") and s.result.lanes > 1 and s.result.dtype is int64
+        }
+        """The instructions behind vectors of indices."""
         self.written: set[str] = set()
 
     # text -----------------------------------------------------------------------------------------------------------

@@ -36,10 +36,33 @@ def _address(e: LlvmEmitter, mem: Mem, at: str) -> str:
 
 
 def _addresses(e: LlvmEmitter, mem: Mem, at: Val) -> str:
+    """A vector of addresses. What all lanes have in common is added to the pointer: where the rest is a cast of 32-bit integers, LLVM
+    then takes the instruction that gathers twice as many lanes."""
     pointer, offset = _base(e, mem)
     if offset:
         pointer = e.emit(f"getelementptr i8, ptr {pointer}, i64 {offset}")
+    common, at = _common(e, at)
+    for x in common:
+        if e.of(x) != "0":
+            pointer = e.emit(f"getelementptr {memory(mem.dtype)}, ptr {pointer}, i64 {e.of(x)}")
     return e.emit(f"getelementptr {memory(mem.dtype)}, ptr {pointer}, {type_of(at)} {e.of(at)}")
+
+
+def _common(e: LlvmEmitter, at: Val) -> tuple[list[Val], Val]:
+    """(scalars that are added to every lane of an index, what is left)."""
+    found: list[Val] = []
+    while (s := e.indices.get(at)) is not None and s.op in ("add", "mul"):
+        known = [e.indices.get(a) for a in s.args]
+        i = next((i for i, k in enumerate(known) if k is not None and k.op == "splat"), None)
+        if i is None:
+            break
+        scalar = known[i].args[0]  # type: ignore[union-attr]
+        if s.op == "add":
+            found.append(scalar)
+        elif e.of(scalar) != "1":
+            break
+        at = s.args[1 - i]
+    return found, at
 
 
 def _hint(mem: Mem) -> str:

@@ -10,7 +10,7 @@ from .points import ChoicePoint
 if TYPE_CHECKING:
     from random import Random
 
-    from .points import ChoicePoints
+    from .points import ChoicePoints, Family
 
 TRIES = 60
 """Draws of a move until one is legal, at most."""
@@ -37,6 +37,14 @@ def step(
         if wanted(found) and not points.illegal(found) and points.state(found) is not None:
             return found
     return None
+
+
+def jump(family: Family, point: ChoicePoint, rng: Random) -> ChoicePoint:
+    """A point with two or three other values, legal or not."""
+    at = list(point.at)
+    for p in rng.sample(range(len(at)), min(len(at), rng.choice((2, 2, 3)))):
+        at[p] = rng.randrange(len(family.values[p]))
+    return ChoicePoint(family.index, tuple(at))
 
 
 def cross(points: ChoicePoints, a: ChoicePoint, b: ChoicePoint, rng: Random) -> ChoicePoint:

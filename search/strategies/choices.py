@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, ClassVar
 
+from ..choices.moves import jump
 from ..choices.process import MOST, Encoder, Process
 from .over_choices import OverChoices
 
@@ -19,6 +20,11 @@ DRAWN = 400
 """Points drawn anew for each choice."""
 AROUND = 5
 """Best points whose neighbours are looked at."""
+DOUBT = 0.3
+"""Share of the model's standard deviation that counts: a search of a hundred measurements cannot look wherever it does
+not know."""
+JUMPS = 40
+"""Points two or three values away from each of those."""
 AGAIN = 1.15
 """The model's hypotheses are chosen anew when there are so many times more results."""
 
@@ -53,11 +59,11 @@ class ModelledChoices(OverChoices):
             mean, sd = model.predict(self._fitted(known, by_point), by_point, candidates)
             offers.append((mean, sd, model.encoded, candidates, model))
         while offers and len(out) < n:
-            gains = [improvement(best, mean, sd) for mean, sd, *_ in offers]
+            gains = [improvement(best, mean, DOUBT * sd) for mean, sd, *_ in offers]
             which = max(range(len(offers)), key=lambda i: float(gains[i].max()))
             mean, sd, encoded, candidates, model = offers[which]
             i = int(np.argmax(gains[which]))
-            if not gains[which][i] > -1:
+            if gains[which][i] == -math.inf:
                 break
             if self._take(candidates[i], out) is not None:
                 # what it will say is as good as known: others like it are less of a surprise
@@ -76,6 +82,7 @@ class ModelledChoices(OverChoices):
         found: dict[ChoicePoint, None] = {}
         for p in [p for p in self._ranked() if p.template == f.index][:AROUND]:
             found.update(dict.fromkeys(self._points.beside(p)))
+            found.update(dict.fromkeys(jump(f, p, self._rng) for _ in range(JUMPS)))
         found.update(dict.fromkeys(self._points.draw(f, self._rng) for _ in range(DRAWN)))
         return [p for p in found if self._new(p) and not self._points.illegal(p)]
 
@@ -94,7 +101,8 @@ class FamilyModel:
         import numpy as np
 
         again = len(known) >= AGAIN * self._fitted
-        self.process.fit(self.encoder(known), np.array([values[p] for p in known]), again)
+        rows, y = self.encoder(known), np.array([values[p] for p in known])
+        self.process.fit(rows, y, again)
         if again:
             self._fitted = len(known)
         self.encoded = self.encoder(candidates)
@@ -112,11 +120,14 @@ def flattened(times: Sequence[float]) -> list[float]:
 
 
 def improvement(best: float, mean: Matrix, sd: Matrix) -> Matrix:
-    """Expected improvement on `best` (lower is better); -1 where the standard deviation is no number. The normal
-    distribution by a logistic one, 1.702 times as narrow, within 0.01 everywhere."""
+    """The logarithm of the expected improvement on `best` (lower is better), minus infinity where the standard deviation
+    is no number. Far from an improvement it must still tell bad from worse, so the tail of the normal distribution is
+    that of Mills's ratio, by Boyd's bound 4 / (3 x + sqrt(x^2 + 8))."""
     import numpy as np
 
-    z = (best - mean) / sd
-    below = 1 / (1 + np.exp(-1.702 * np.clip(z, -20, 20)))
-    density = np.exp(-z * z / 2) / math.sqrt(2 * math.pi)
-    return np.where(np.isnan(sd), -1.0, np.maximum(0.0, sd * (z * below + density)))
+    z = np.nan_to_num((best - mean) / sd, nan=0.0)
+    x = np.minimum(np.abs(z), 1e6)
+    # of a normal distribution, what lies beyond x: its mean excess times its weight
+    beyond = np.log1p(-x * 4 / (3 * x + np.sqrt(x * x + 8))) - x * x / 2 - math.log(2 * math.pi) / 2
+    gain: Matrix = np.log(sd) + np.where(z > 0, np.logaddexp(np.log(np.maximum(z, 1e-12)), beyond), beyond)
+    return np.where(np.isnan(gain), -np.inf, gain)

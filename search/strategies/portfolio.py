@@ -40,7 +40,7 @@ ARMS: tuple[type[Strategy], ...] = (Beam, Tpe, Evolve, ScreenedWalk)
 """With start schedules."""
 FROM_NOTHING: tuple[type[Strategy], ...] = (ModelledChoices, Genetic, Beam, Evolve, Tpe, ScreenedWalk)
 PRIOR = {"beam": 0.5, "optuna:tpe": 0.5, "evolve": 0.3, "random": 0.05}
-PRIOR_FROM_NOTHING = {"choices": 0.6, "genetic": 0.4, "beam": 0.35, "optuna:tpe": 0.2, "evolve": 0.2, "random": 0.05}
+PRIOR_FROM_NOTHING = {"choices": 0.7, "genetic": 0.4, "beam": 0.2, "optuna:tpe": 0.2, "evolve": 0.1, "random": 0.02}
 PRIOR_INFORMED = {"choices": 0.5, "genetic": 0.2, "beam": 0.6, "optuna:tpe": 0.2, "evolve": 0.3, "random": 0.05}
 """From nothing, where the model tells schedules apart, which is what a beam lives on."""
 """Yield assumed of an arm before it has shown any, worth three measurements."""

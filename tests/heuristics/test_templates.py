@@ -8,9 +8,10 @@ import random
 import pytest
 from tilewright import kernels, targets
 from tilewright.heuristics import templates
-from tilewright.ir import OptError
+from tilewright.ir import KernelBuilder, OptError, float32, sqrt
+from tilewright.ir.kernel import Kernel
 from tilewright.opts import apply, parse
-from tilewright.opts.opt import dumps
+from tilewright.opts.opt import Opts, dumps
 
 TARGET = targets.named("znver5")
 
@@ -85,3 +86,23 @@ def test_numbers_of_a_gpus_template_make_its_schedule() -> None:
             continue
         ok += 1
     assert ok > 10
+
+
+def test_scatters_and_tiny_axes_have_templates() -> None:
+    """Every choice gives a list that can be read back, and some are legal."""
+    kb = KernelBuilder("vectors")
+    i, c = kb.axis("i", 64), kb.axis("c", 3)
+    x, s = kb.input("x", (64, 3), float32), kb.input("s", (64,), float32)
+    kb.store("y", float32, (64, 3), (i, c), x[i, c] / sqrt(s[i]))
+    for kernel, name in ((kernels.make("embedding_grad"), "copies of dtable"), (kb.build(), "tiny axes")):
+        (template,) = [t for t in templates(kernel, TARGET, 2) if t.name == name]
+        lists = {template.make(dict(zip(template.params, p, strict=True))) for p in itertools.product(*template.params.values())}
+        assert all(parse(dumps(o)) == o for o in lists)
+        assert sum(_legal(kernel, o) for o in lists) > 3
+
+
+def _legal(kernel: Kernel, opts: Opts) -> bool:
+    try:
+        return bool(apply(kernel, opts, TARGET))
+    except OptError:
+        return False

@@ -76,11 +76,11 @@ def test_seeds_know_where_it_pays() -> None:
 
 
 @pytest.mark.many
-@pytest.mark.parametrize("copies", [2, 3, 8, 12])
+@pytest.mark.parametrize("copies", [4, 6, 8, 12])
 def test_lanes_of_several_sums_are_combined_together(copies: int) -> None:
     kernel, opts = sums(), parse(f'[["UPCAST","k",8],["UPCAST","n",{copies}]]')
     check_twin(kernel, opts, V3)
     check_compiled(kernel, opts)
     program = lower(apply(kernel, opts, V3))
     shuffles = sum(isinstance(s, Instr) and s.op == "shuffle" for p in program.phases for s in statements(p.body))
-    assert shuffles < 6 * copies, "as many as one by one"
+    assert shuffles < 8 * copies * 3 // 4, "as many as one by one"

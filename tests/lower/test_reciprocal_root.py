@@ -6,14 +6,14 @@ import math
 
 import numpy as np
 import pytest
-from checks import check_compiled
+from checks import check_compiled, check_floats
 from tilewright import interp
 from tilewright.ir import KernelBuilder, exp, float32, float64, sqrt
 from tilewright.ir.dtypes import DType
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.node import Node
 from tilewright.lower import lower
-from tilewright.lower.reciprocal_root import NORMAL, at_least
+from tilewright.lower.reciprocal_root import NORMAL, at_least, powers
 from tilewright.opts import apply, parse
 from tilewright.program.program import Instr, statements
 from tilewright.targets import named
@@ -80,6 +80,21 @@ def test_bounds_of_expressions() -> None:
     assert bound(v * v + 0.5) == 0.5
     assert bound(exp(v) + sqrt(v) + 2.0) == 2.0
     assert bound(v + 1.0) == bound(v * x[0]) == -math.inf
+
+
+def test_powers() -> None:
+    """a / (x sqrt(x)) is the cube of what a / sqrt(x) takes."""
+    kb = KernelBuilder("powers")
+    i = kb.axis("n", 64)
+    x = kb.input("x", (64,), float32)
+    square = x[i] * x[i] + 0.25
+    kb.store("y", float32, (64,), (i,), x[i] / (square * sqrt(square)))
+    kernel = kb.build()
+    assert roots(kernel, LANES, "cascadelake") == 0
+    check_floats(kernel, parse(LANES), named("cascadelake"))
+    square = x[i] * x[i] + 0.25
+    for divisor in (square * x[i] * sqrt(square), sqrt(square) * sqrt(square)):
+        assert powers(1.0 / divisor) is None
 
 
 def test_compiled() -> None:

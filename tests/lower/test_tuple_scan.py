@@ -18,6 +18,7 @@ from tilewright import targets
 from tilewright.ir import KernelBuilder, KernelError, OptError, cast, exp, float32, int32, maximum, where
 from tilewright.ir.canonical import canonical
 from tilewright.ir.cost import cost
+from tilewright.ir.evaluation import tuple_scans
 from tilewright.ir.evaluation.reference import evaluate
 from tilewright.ir.kernel import Kernel
 from tilewright.measure.inputs import generate
@@ -27,7 +28,7 @@ from tilewright.opts import apply, parse
 
 AVX2, OPENCL, SM80 = (targets.named(n) for n in ("avx2", "opencl-gpu", "sm_80"))
 Array = np.ndarray[Any, Any]
-M, N = 5, 37
+M, N = 3, 31
 
 
 def kernel(write: Callable[..., Any], along: int = 1, m: int = M, n: int = N, names: tuple[str, ...] = ()) -> Kernel:
@@ -118,8 +119,16 @@ EXACT = (linear, segmented)
 
 
 @pytest.mark.parametrize("write", SCANS, ids=lambda f: f.__name__)
-def test_the_reference_is_the_recurrence(write: Any) -> None:
+@pytest.mark.parametrize("long", [False, True])
+def test_the_reference_is_the_recurrence(monkeypatch: pytest.MonkeyPatch, write: Any, long: bool) -> None:
+    if long:  # blocks of 5 steps, the last with one
+        monkeypatch.setattr(tuple_scans, "LONG", 8)
     k = kernel(write)
+    if long:
+        given = generate(k, {}, 1)
+        e = next(iter(expectations(k, given, {}).values()))
+        y = by_hand(write.__name__, given["x"], given["w"])[e.name].astype(np.float32)
+        assert check(e, y.ctypes.data).ok
     given = generate(k, {}, 0)
     want = by_hand(write.__name__, given["x"], given["w"])
     for name, got in evaluate(k, given).items():
@@ -128,7 +137,7 @@ def test_the_reference_is_the_recurrence(write: Any) -> None:
 
 OPTIONS: list[list[Any]] = [
     [],
-    [["UPCAST", "m", 5]],
+    [["UPCAST", "m", 3]],
     [["UPCAST", "n", 8]],
     [["TILE", "n", 8], ["PARALLEL", "m"]],
     [["PADTO", "n", 16], ["UPCAST", "n", 16], ["PARALLEL", "m"]],
@@ -140,10 +149,10 @@ OPTIONS: list[list[Any]] = [
 @pytest.mark.parametrize("write", SCANS, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("along", [0, 1])
 def test_every_kind_of_schedule(write: Any, along: int) -> None:
-    k = kernel(write, along, *((4, 23) if write is online_softmax else (M, N)))
+    k = kernel(write, along, *((3, 23) if write in (welford, online_softmax) else (M, N)))
     legal = 0
     rng = random.Random(f"{write.__name__}{along}")
-    drawn = [grow(k, AVX2, [rng.randrange(1 << 20) for _ in range(3)]) for _ in range(2)]
+    drawn = [grow(k, AVX2, [rng.randrange(1 << 20) for _ in range(3)])]
     for opts in [*map(parse, OPTIONS), *drawn]:
         try:
             apply(k, opts, AVX2)
@@ -154,7 +163,8 @@ def test_every_kind_of_schedule(write: Any, along: int) -> None:
             check_twin(k, opts, AVX2)
         check_floats(k, opts, AVX2)
     assert legal >= 4
-    check_compiled(k, parse([["UPCAST", "n", 8]]), None, None, 2)
+    if write is linear:
+        check_compiled(k, parse([["UPCAST", "n", 8]]), None, None, 2)
 
 
 @pytest.mark.parametrize("target", [OPENCL, SM80], ids=lambda t: t.name)

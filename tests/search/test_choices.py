@@ -142,3 +142,32 @@ def test_a_portfolio_without_templates_goes_on_without() -> None:
 def test_short_searches_ask_often_and_draw_little() -> None:
     assert [batch(n) for n in (10, 50, 100, 1000)] == [1, 2, 4, 12]
     assert [first(n) for n in (10, 90, 100, 1000, math.inf)] == [6, 9, 10, 12, 12]
+
+
+def test_improvement_tells_bad_from_worse_and_is_right_near_by() -> None:
+    import numpy as np
+    from tilewright.search.strategies.choices import improvement
+
+    mean, sd = np.array([0.0, 0.5, 3.0, 60.0, 61.0, -4.0, 0.0]), np.array([1.0, 0.5, 1.0, 1.0, 1.0, 1.0, np.nan])
+    got = improvement(0.0, mean, sd)
+    # sd * (z * cdf(z) + pdf(z))
+    assert np.exp(got[:3]) == pytest.approx([0.3989, 0.04166, 0.000382], rel=0.04)
+    assert got[5] == pytest.approx(math.log(4.0), rel=0.01)
+    assert got[2] > got[3] > got[4] > got[6] == -math.inf
+
+
+def test_recording_takes_instances_walks_and_failures() -> None:
+    from synthetic import FakeMeasurer
+    from tilewright.measure.outcome import Outcome
+    from tilewright.search.bench.recorder import record_space
+
+    where, engine = space()
+    measurer = FakeMeasurer(engine.seconds, outcomes=lambda o: Outcome.crash if len(o) == 2 else Outcome.ok)
+    found = record_space(where, measurer, 120, {"kernel": "matmulish"})
+    assert len(found.entries) == 120 and found.entries[0].opts == where.seeds()[0]
+    made = [e for e in found.entries if e.template == "gemm"]
+    assert 70 <= len(made) <= 100 and all(where.instance(where.templates()[0], dict(e.params)) == e.opts for e in made)
+    assert {e.outcome for e in found.entries} == {"ok", "crash"}
+    whole = {e.opts for e in found.entries}
+    walked = [e for e in found.entries if e.template is None and len(e.opts) > 1]
+    assert any(e.opts[:-1] in whole for e in walked), "steps of a walk are there, so that a walk can be replayed"

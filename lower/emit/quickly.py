@@ -1,0 +1,47 @@
+"""Stores of what is computed for ordinary arguments first, and again where some were not.
+
+An elementary function spends a good part of its instructions on what hardly ever comes: subnormal numbers, infinities,
+results that overflow, angles of millions of turns. A step of a nest is computed as if none of these came, and notes in
+which lanes that was right. One test of all of them follows. Where it fails, the step is computed once more, with
+everything, and stored over the first results. (Tests of each function by itself would keep the chains of neighbouring
+copies from being interleaved.)"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ...opts.nests import Nest
+from ...program.builder import Builder
+from ...program.program import Val
+from ..expr import NestEval
+from ..lowering import Lowering
+
+
+def quickly(low: Lowering, n: Nest, ev: NestEval, store: Callable[[NestEval], None]) -> None:
+    """Run `store`, which computes and stores a step of a nest by a NestEval, for ordinary arguments; and again for any,
+    where some were not ordinary. Once, for any, where a second time would read what the first one stored, or where
+    threads of a group would part."""
+    b = low.b
+    in_place = any(buffer.alias for buffer in low.ctx.kernel.outputs)
+    if low.sched.target.groups or ev.lane is None or n.fills or in_place or not b.expand:
+        store(ev)
+        return
+    supposed: list[Val] = []
+    b.ordinary = supposed
+    store(ev)
+    b.ordinary = None
+    if supposed:
+        with b.when(b.op("not", _all(b, list(dict.fromkeys(supposed))))):
+            store(NestEval(low, n))
+
+
+def _all(b: Builder, conditions: Sequence[Val]) -> Val:
+    """Whether conditions hold in every lane: a scalar."""
+    widest = max(c.lanes for c in conditions)
+    every = b.splat(conditions[0], widest)
+    for c in conditions[1:]:
+        every = b.op("and", every, b.splat(c, widest))
+    while every.lanes > 2:
+        half = every.lanes // 2
+        every = b.op("and", *(b.shuffle(every, every, tuple(range(at, at + half))) for at in (0, half)))
+    return b.op("and", b.extract(every, 0), b.extract(every, 1)) if every.lanes == 2 else every
