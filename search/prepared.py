@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from .task import TuningTask
 
 
-def measurer_of(task: TuningTask, budget: Budget, seed: int, hashed: bool) -> Measurer:
+def measurer_of(task: TuningTask, budget: Budget, seed: int, hashed: bool, builders: int | None = None) -> Measurer:
     """What measures a task's candidates. One endless loop must not cost the whole budget."""
     from ..measure import Measurer
 
     deadline = 10.0 if budget.seconds is None else min(10.0, max(2.0, budget.seconds / 6))
     told: dict[str, Any] = {"seed": seed, "vars": task.vars, "deadline_s": deadline, "hash_outputs": hashed, "reference": task.reference}
-    return Measurer(task.kernel, task.device, task.threads, **told)
+    return Measurer(task.kernel, task.device, task.threads, builders=builders, **told)
 
 
 def recorder_of(task: TuningTask, cache: Cache, space: Space, job: Job, facts: Mapping[str, Any] | None = None) -> CacheRecorder:

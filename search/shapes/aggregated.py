@@ -55,6 +55,13 @@ class SharedSearch:
         """Whether a schedule may run on every shape."""
         return all(s.state(opts) is not None for s in self.spaces)
 
+    def fitted(self, opts: Schedule) -> Schedule:
+        """A schedule without what is not legal on some shape."""
+        for space in self.spaces:
+            state = space.legalise(opts)
+            opts = () if state is None else state.opts
+        return opts
+
     def time(self, schedules: Sequence[Schedule]) -> None:
         """Time schedules on one shape after the other; those that can no longer be best drop out."""
         left = [s for s in schedules if s not in self.tried and self.legal(s)]
@@ -140,7 +147,7 @@ def tune_shapes(
                 alone[i] = result.t_med or result.t_min or math.inf
         pool += [s for space in search.spaces for s in space.seeds()[:1]]
         show.phase("comparing on all shapes")
-        search.time(distinct(pool, _POOL))
+        search.time(distinct([search.fitted(s) for s in pool], _POOL))
         search.climb(started + _COMMON * seconds)
         return _recorded(search, store, shapes, alone, kernel, started)
 

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from ..task import TuningTask
 
 
+FEW = 1
+"""Builders that are started for two schedules or fewer."""
+
+
 def times_of(
     task: TuningTask, schedules: Sequence[Schedule], seed: int, show: Progress, built: dict[Schedule, Built | None] | None = None
 ) -> tuple[dict[Schedule, float], list[Measurement]]:
@@ -28,7 +32,7 @@ def times_of(
     fresh = [s for s in wanted if s not in known]
     if not wanted or (not fresh and all(known[s] is None for s in wanted)):
         return taken, measured
-    with measurer_of(task, Budget(None), seed, False) as measurer:
+    with measurer_of(task, Budget(None), seed, False, FEW if len(fresh) <= 2 * FEW else None) as measurer:
         known |= dict.fromkeys(fresh)
         for _, got in measurer.build(fresh) if fresh else ():
             if isinstance(got, Measurement):

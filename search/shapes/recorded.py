@@ -44,7 +44,7 @@ def record_given(
     job = task.job(NAME, "auto", seed, budget)
     space = space_of(task)
     starts = [Start(s) for s in dict.fromkeys(schedules) if space.state(s) is not None]
-    with measurer_of(task, budget, seed, False) as measurer:
+    with measurer_of(task, budget, seed, False, 1) as measurer:
         cache.ensure_writable()
         recorder = recorder_of(task, cache, space, job, facts)
         return TuningRun(space, measurer, None, starts, job, Meter(budget, started), show, recorder).run()
