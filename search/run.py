@@ -42,7 +42,7 @@ AHEAD = 24
 """Schedules being built or waiting to be timed."""
 EXHAUSTED = "there is nothing left to try"
 GRACE = 10.0
-"""Seconds past the budget that a run may take to get its first answer."""
+"""Seconds past the budget that a run may take to get its first answer, and that of the seed that is used without tuning."""
 
 
 class TuningRun:
@@ -85,8 +85,7 @@ class TuningRun:
         log.info(
             "%s on %s, %d threads, by %s: %d start schedules", self.job.kernel, self.job.device, self.job.threads, by, len(self.starts)
         )
-        interrupted, why = False, ""
-        pipe = Pipeline(self.measurer)
+        interrupted, why, pipe = False, "", Pipeline(self.measurer)
         try:
             why = self._search(pipe)
             log.info("searching ended after %.3g s: %s", self.meter.elapsed, why)
@@ -124,9 +123,10 @@ class TuningRun:
         searching, idle = False, 0
         while True:
             stop = self.meter.why_stop(self.job.roofline_s)
-            if stop is not None and (self.so_far.best is not None or not pipe.pending or self.meter.left < -GRACE):
+            answered = self.so_far.best is not None and not (self.so_far.first_is_coming and self.meter.trials_left > 0)
+            if stop is not None and (answered or not pipe.pending or self.meter.left < -GRACE):
                 return stop
-            # with a start schedule on its way, think after it was measured: an early answer first
+            # with a start schedule on its way, think after it was measured
             if self.strategy is not None and stop is None and not (self.so_far.best is None and pipe.pending):
                 idle = idle + 1 if self._fill(pipe) == 0 else 0
             if not pipe.pending:
@@ -194,6 +194,7 @@ class TuningRun:
             else:
                 self.so_far.by_hash[state.hash] = None
                 self._asked[opts] = Asked(state, by)
+                self.so_far.first_hash = state.hash if opts == self.so_far.first else self.so_far.first_hash
                 fresh.append(state)
         if not origins:
             fresh.sort(key=lambda s: s.estimate)

@@ -37,8 +37,15 @@ class RunState:
         """Seconds of the kernel as written, without options."""
         self.first: Schedule | None = None
         """The start schedule that is used without tuning."""
+        self.first_hash = ""
         self._kept: dict[Schedule, Finalist] = {}
         self._seeds: dict[Schedule, Finalist] = {}
+
+    @property
+    def first_is_coming(self) -> bool:
+        """Whether the start schedule that is used without tuning is still to be measured: builds come out of order, and what is slower
+        than it is no answer."""
+        return self.by_hash.get(self.first_hash, self.best) is None
 
     @property
     def best_s(self) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -328,6 +328,22 @@ def test_a_budget_too_small_for_the_seed_still_gives_an_answer() -> None:
     clock = Ticker()
     r = Bench(Budget(0.01), clock=clock, on_measure=clock.measured).run.run()
     assert r.t_min is not None and r.exit_code == 0
+
+
+@pytest.mark.parametrize("seconds", [0.01, 0.3])
+def test_the_seed_to_beat_is_measured_however_late_it_is_built(seconds: float) -> None:
+    """Builds come out of order: an answer that is slower than the first seed would be worse than no tuning."""
+    clock = Ticker()
+    b = Bench(Budget(seconds), clock=clock, on_measure=clock.measured)
+    seed = b.space.seeds()[0]
+    b.run.starts.append(Start(()))  # slower than the seed
+
+    def late(schedules: Sequence[Schedule]) -> Iterator[tuple[int, Any]]:
+        yield from sorted(b.measurer._builds(schedules), key=lambda built: schedules[built[0]] == seed)
+
+    b.measurer.build = late  # type: ignore[method-assign]
+    r = b.run.run()
+    assert seed in {m.opts for m, _ in b.book.rows} and r.t_min is not None and r.t_min <= 1.01 * b.engine.seconds(seed)
 
 
 def test_trials_are_exact() -> None:
