@@ -6,7 +6,7 @@ from argparse import REMAINDER, ArgumentParser, ArgumentTypeError, RawDescriptio
 from collections.abc import Callable
 
 from .. import __version__
-from . import bench_search_options
+from . import bench_search_options, shapes
 
 EXITS = """exit codes:
   0    found, or already in the cache
@@ -81,6 +81,7 @@ def _add_run(p: ArgumentParser) -> None:
     what.add_argument("--kernel", metavar="NAME", help=_KERNEL)
     what.add_argument("--manifest", metavar="FILE", help="a TOML file of kernels, shapes and targets: tune all that are for this machine")
     _add_kernel(p, required=True, device=None, kernel=False)
+    shapes.add_arguments(p)
     _add_targets(p)
     p.add_argument(
         "--budget", metavar="TIME", help="time to search for: 30s, 2m (default 30s, none with --trials); all of a manifest shares it"

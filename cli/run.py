@@ -49,6 +49,10 @@ def _run(args: Namespace) -> int:
         raise UsageError("--trust is for the files of a --manifest; the file that --kernel names is run anyway")
     if args.target:
         raise UsageError("--target picks targets of a --manifest; what --kernel is tuned for is the --device")
+    from . import shapes
+
+    if shapes.asked(args):
+        return shapes.run(args)
     from .functions.asked import is_tensor_function
 
     if is_tensor_function(args.kernel, args.shape):

@@ -17,7 +17,7 @@ from ..ir.kernel import Kernel
 from ..ir.node import Node, axes_of
 from ..opts.opt import Opts, opt
 from ..opts.options.factor import ordered, sums_of
-from ..opts.products import Product, products
+from ..opts.products import SumOfProducts, products
 from ..opts.structure import extent
 
 MOVED = 16
@@ -93,7 +93,7 @@ def _names(axes: tuple[Node, ...]) -> str:
     return ", ".join(str(a.arg.name) for a in axes)
 
 
-def _operations(p: Product) -> int:
+def _operations(p: SumOfProducts) -> int:
     """Multiplications and additions of one sum."""
     return prod(extent(a) for a in (*p.value.axes, *p.sum.axes)) * max(2, len(p.factors))
 
@@ -105,7 +105,7 @@ Factors = tuple[frozenset[Node], ...]
 class _Search:
     """The cheapest way to sum over the axes of one product."""
 
-    def __init__(self, p: Product) -> None:
+    def __init__(self, p: SumOfProducts) -> None:
         self.p = p
         self.sizes: Mapping[Node, int] = {a: extent(a) for a in (*p.value.axes, *p.sum.axes)}
         self.known: dict[frozenset[Node], tuple[float, int, tuple[Node, ...]]] = {}

@@ -16,7 +16,7 @@ from .nests import Nest, plain
 
 
 @dataclass(frozen=True, eq=False)
-class Product:
+class SumOfProducts:
     """The sum `value` of a product of `factors` (pointwise values are inlined), in the order in which they are written."""
 
     value: Value
@@ -30,11 +30,11 @@ class Product:
 
 
 @lru_cache(maxsize=64)
-def products(kernel: Kernel) -> tuple[Product, ...]:
+def products(kernel: Kernel) -> tuple[SumOfProducts, ...]:
     """Every sum of a kernel's body, not of its folds, with the factors of what it sums: one or more."""
     bodies = {n.name: n.expr for n in plain(kernel) if isinstance(n, Nest) and n.kind == "reduce"}
     return tuple(
-        Product(v, tuple(factors(bodies[v.name], v.expr)))
+        SumOfProducts(v, tuple(factors(bodies[v.name], v.expr)))
         for v in kernel.body
         if isinstance(v, Value) and isinstance(v.expr, Reduce) and v.expr.combine == "add" and v.name in bodies
     )

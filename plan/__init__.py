@@ -2,15 +2,18 @@
 
 from .arrays import empty
 from .artefacts import Artefacts
+from .bucketed import BucketedProg
 from .built import Built, Rendered
 from .compile import build, compile, render
+from .find import best
 from .identity import canonical_of, key_of, opts_text
-from .prog import Prog, best
+from .prog import Prog
 from .replay import CallReplay
 from .resolve import Choice, Origin, Plan, resolve
 
 __all__ = [
     "Artefacts",
+    "BucketedProg",
     "Built",
     "CallReplay",
     "Choice",

@@ -7,7 +7,7 @@ import signal
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..cache.choice import Standing
 from ..ir.errors import UsageError
@@ -17,8 +17,8 @@ from .budget import Budget, Meter
 from .effort import GLANCE, Effort
 from .interrupts import SignalWatch, release
 from .known import known
+from .prepared import measurer_of, recorder_of
 from .progress import Progress, Silent
-from .record import CacheRecorder
 from .result import INTERRUPTED, Job, Result
 from .run import TuningRun
 from .space import OptEngine, Space
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from ..cache import Cache, Row
     from ..devices import Device
     from ..ir.kernel import Kernel
-    from ..measure import Measurer
     from ..plan import Plan
     from .optuna.study import StudyKeeper
 
@@ -180,11 +179,11 @@ def _tune(
         return found
     kept = {"study": _study(task, job, study)} if study and mode != "record" else {}
     # first, so that its processes start while the rest is prepared
-    with _measurer(task, budget, seed, bool(kept)) as measurer:
+    with measurer_of(task, budget, seed, bool(kept)) as measurer:
         cache.ensure_writable()
         engine = OptEngine(task.kernel, task.device.target, task.threads, task.device.limits(), task.effects)
         space = Space(engine, task.effects)
-        recorder = _recorder(task, cache, space, job)
+        recorder = recorder_of(task, cache, space, job)
         earlier = None if plan is None or plan.row is None else Effort.of(plan.row)
         starts = _starts(task, space, cache, recorder.loose, job, seeds)
         chosen = None
@@ -198,15 +197,6 @@ def _tune(
         finally:
             if chosen is not None:
                 chosen.close()
-
-
-def _measurer(task: TuningTask, budget: Budget, seed: int, hashed: bool) -> Measurer:
-    """What measures a task's candidates. One endless loop must not cost the whole budget."""
-    from ..measure import Measurer
-
-    deadline = 10.0 if budget.seconds is None else min(10.0, max(2.0, budget.seconds / 6))
-    told: dict[str, Any] = {"seed": seed, "vars": task.vars, "deadline_s": deadline, "hash_outputs": hashed, "reference": task.reference}
-    return Measurer(task.kernel, task.device, task.threads, **told)
 
 
 def _look(task: TuningTask, cache: Cache) -> Plan | None:
@@ -244,27 +234,6 @@ def _study(task: TuningTask, job: Job, url: str) -> StudyKeeper:
         name,
         templates(task.kernel, task.device.target, task.threads, task.effects),
         {**about, "compiler": task.key.compiler, "flops": job.flops},
-    )
-
-
-def _recorder(task: TuningTask, cache: Cache, space: Space, job: Job) -> CacheRecorder:
-    from ..ir.canonical import loose
-
-    roof = task.roofline()
-    return CacheRecorder(
-        cache,
-        task.key,
-        task.canonical,
-        loose(task.kernel),
-        job,
-        effects=lambda o: frozenset(space.engine.apply(o).effects),
-        provenance={
-            "machine": task.device.fingerprint(),
-            "seed": job.seed,
-            **({"vars": task.vars} if task.vars else {}),
-            **({"roofline": roof.facts} if roof else {}),
-        },
-        earlier={row.opts for row in cache.answers(task.key)},
     )
 
 

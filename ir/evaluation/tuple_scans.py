@@ -28,14 +28,14 @@ def scanned(env: Env, v: Value, spans: tuple[Span, ...], position: int) -> Quant
     scan = tuple_scan(v.body)
     c = DenseContext(env, v.axes, spans)
     elements = [env.algebra.map(c.eval(e), lambda x: np.array(np.broadcast_to(x, c.shape))) for e in scan.elements]
-    run = _Run(env, v, spans, position, scan)
+    run = _ScanRun(env, v, spans, position, scan)
     ordered = run.in_order(elements)
     if not isinstance(ordered, (Pair, Kind)):
         return ordered
     return _either_order(ordered, run.by_doubling(elements), [env.algebra.array(e) for e in elements], position)
 
 
-class _Run:
+class _ScanRun:
     """One scan over whole arrays."""
 
     def __init__(self, env: Env, v: Value, spans: tuple[Span, ...], position: int, scan: TupleScan) -> None:

@@ -21,7 +21,7 @@ from ...ir.operators import substitute
 from ..kernel_parts import loaded, needed, store_roots
 from ..neighbourhood import Neighbourhood
 from ..opt import Opts, opt
-from ..products import Product, on, product, products
+from ..products import SumOfProducts, on, product, products
 from ..registry import Doc, Option
 from ..rewriting import Rewriting
 from ..schedule import Scheduled
@@ -55,7 +55,7 @@ def factored(kernel: Kernel, axis: str, number: int = 1) -> Kernel:
     return Kernel(kernel.name, values, kernel.stores, (*loaded(kernel.inputs, values, kernel.stores), *kernel.outputs))
 
 
-def _taken_out(p: Product, a: Node, inside: tuple[Node, ...], number: int) -> tuple[Value, tuple[Node, ...]]:
+def _taken_out(p: SumOfProducts, a: Node, inside: tuple[Node, ...], number: int) -> tuple[Value, tuple[Node, ...]]:
     """(the sum over `a` of the factors `inside`, the axes of the whole sum at which it is read)."""
     every, end = (*p.value.axes, *p.sum.axes), f".f{number}"
     within = axes_of(*inside)
@@ -66,7 +66,7 @@ def _taken_out(p: Product, a: Node, inside: tuple[Node, ...], number: int) -> tu
     return Value(f"{p.value.name}{end}", tuple(apart[x] for x in kept), Reduce("add", (apart[a],), body, dtype), dtype), kept
 
 
-def _laid_out(p: Product, inside: tuple[Node, ...], axes: list[Node]) -> tuple[Node, ...]:
+def _laid_out(p: SumOfProducts, inside: tuple[Node, ...], axes: list[Node]) -> tuple[Node, ...]:
     """The axes of a sum that is taken out, the one last along which its lanes should lie: the last axis of the whole sum, else one
     along which a factor is consecutive in memory."""
     along = {a for f in inside for a in axes if any(_stride(n, a) == 1 for n in walk(f))}
@@ -101,7 +101,7 @@ def sums_of(kernel: Kernel, before: Kernel) -> tuple[str, ...]:
     return tuple(name for name in kernel.values if name not in before.values)
 
 
-def _product(kernel: Kernel, axis: str) -> tuple[Product, Node]:
+def _product(kernel: Kernel, axis: str) -> tuple[SumOfProducts, Node]:
     """The sum over an axis of that name, and the axis."""
     for p in products(kernel):
         for a in p.sum.axes:

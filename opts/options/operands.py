@@ -17,7 +17,7 @@ from ...ir.node import Node, axes_of, ref
 from ..kernel_parts import needed, store_roots
 from ..neighbourhood import Neighbourhood
 from ..opt import Opts, opt
-from ..products import Product, on, product, products
+from ..products import SumOfProducts, on, product, products
 from ..registry import Doc, Option
 from ..rewriting import Rewriting
 from ..schedule import Scheduled
@@ -50,7 +50,7 @@ def operands(kernel: Kernel, name: str, lane: str) -> Kernel:
     return replace(kernel, body=needed(body, (r for s in kernel.stores for r in store_roots(s))))
 
 
-def _side(p: Product, factors: tuple[Node, ...], name: str, lane: Node, made: list[Value]) -> Node:
+def _side(p: SumOfProducts, factors: tuple[Node, ...], name: str, lane: Node, made: list[Value]) -> Node:
     """An operand: what is read is read, what is computed is a value, which is added to `made`."""
     whole = product(factors)
     if whole.op in PLAIN:
@@ -88,7 +88,7 @@ def propose(near: Neighbourhood) -> Iterator[Opts]:
                 yield (opt("OPERANDS", p.value.name, n=str(a.arg.name)),)
 
 
-def has_computed(p: Product, lane: Node) -> bool:
+def has_computed(p: SumOfProducts, lane: Node) -> bool:
     """Whether a product has two operands, with the lanes along an axis, of which one is more than what is read."""
     sides = on(p.factors, lane)
     return all(sides) and any(len(s) > 1 or (s[0].src[0] if s[0].op == "cast" else s[0]).op not in PLAIN for s in sides)

@@ -3,7 +3,8 @@ Werkhoven, "A Methodology for Comparing Optimization Algorithms for Auto-Tuning"
 2024).
 
 The baseline is calculated: random search without repetition has, after M draws of N configurations, the one of rank
-(N + 1) / (M + 1) from the best. The budget is the time that it needs to cover a share (95 %) of the way from the median
+(N + 1) / (M + 1) from the best. The paper takes the time at that rank; here it is the expectation of the best time, so
+that draws at random score 0 in the mean also where a space is small or its times are far apart. The budget is the time that it needs to cover a share (95 %) of the way from the median
 to the optimum. At equidistant times within it, a search's best lies somewhere between the baseline (0) and the
 optimum (1), or below; the score is the mean.
 
@@ -15,7 +16,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from random import Random
 from statistics import fmean, median
@@ -36,6 +37,7 @@ class Yardstick:
 
     recording: Recording
     share: float = SHARE
+    _expected: dict[int, float] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property
     def times(self) -> list[float]:
@@ -80,15 +82,18 @@ class Yardstick:
 
     def baseline(self, elapsed: float) -> float:
         """Seconds of the best that random search has after `elapsed` seconds of searching."""
-        draws = max(1.0, elapsed / self.cost * self.valid)
-        rank = (len(self.times) + 1) / (draws + 1)
-        return self.times[min(len(self.times) - 1, max(0, round(rank) - 1))]
+        draws = max(1, round(elapsed / self.cost * self.valid))
+        if draws not in self._expected:
+            self._expected[draws] = expected_best(self.times, draws)
+        return self._expected[draws]
 
     @cached_property
     def samples(self) -> list[tuple[float, float]]:
-        """(time, baseline's best) at equidistant times up to the budget, without those where the baseline is at the optimum."""
+        """(time, baseline's best) at equidistant times up to the budget, without those where the
+        baseline is twice as near to the optimum as the share says (few configurations leave steps), which would divide by next to nothing."""
         at = [self.budget * (i + 1) / SAMPLES for i in range(SAMPLES)]
-        return [(t, b) for t in at if (b := self.baseline(t)) > self.optimum]
+        least = 0.5 * (1 - self.share) * (self.middle - self.optimum)
+        return [(t, b) for t in at if (b := self.baseline(t)) - self.optimum > least]
 
     def score(self, curve: Sequence[float], clock: Sequence[float]) -> float:
         """A run's score: `curve[i]` is the best in seconds and `clock[i]` the time spent after i + 1 evaluations."""
@@ -98,6 +103,22 @@ class Yardstick:
             best = curve[i] if i >= 0 and curve[i] < math.inf else self.middle
             gains.append((base - best) / (base - self.optimum))
         return fmean(gains) if gains else 0.0
+
+
+def expected_best(times: Sequence[float], draws: int) -> float:
+    """The expected least of `draws` of the times (fastest first), drawn without repetition."""
+    n = len(times)
+    if draws >= n:
+        return times[0]
+    # the chance that the i-th fastest is the best drawn: C(n - i - 1, draws - 1) / C(n, draws)
+    chance, total, told = draws / n, 0.0, 0.0
+    for i, t in enumerate(times):
+        total += chance * t
+        told += chance
+        if told > 1 - 1e-9 or i + 1 == n:
+            break
+        chance *= max(0, n - i - draws) / (n - i - 1)
+    return total / told
 
 
 def interval(runs: Sequence[Sequence[float]], level: float = 0.95, draws: int = 1000) -> tuple[float, float, float]:

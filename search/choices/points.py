@@ -64,6 +64,8 @@ class ChoicePoints:
         self.space = space
         self.families = [Family(i, t) for i, t in enumerate(space.templates())]
         self.families = [f for f in self.families if f.size]
+        # a family of four points is not worth as many draws as one of thousands, nor a thousandth of them
+        self._weights = [math.log(1 + f.size) for f in self.families]
         self._by_index = {f.index: f for f in self.families}
         self._states: dict[ChoicePoint, State | None] = {}
         self._of: dict[str, ChoicePoint] = {}
@@ -104,9 +106,9 @@ class ChoicePoints:
         return ChoicePoint(family.index, tuple(rng.randrange(len(v)) for v in family.values))
 
     def uniform(self, rng: Random, family: Family | None = None) -> ChoicePoint | None:
-        """A legal point drawn evenly: first the family, unless it is given, then its choices. None where `DRAWS` were not legal."""
+        """A legal point: first the family, unless it is given, by the logarithm of its size, then its choices evenly. None where `DRAWS` were not legal."""
         for _ in range(DRAWS):
-            point = self.draw(family if family is not None else rng.choice(self.families), rng)
+            point = self.draw(family if family is not None else rng.choices(self.families, self._weights)[0], rng)
             if self.state(point) is not None:
                 return point
         return None

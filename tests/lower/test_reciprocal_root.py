@@ -32,16 +32,6 @@ def quotient(n: int, least: float = NORMAL, dtype: DType = float32) -> Kernel:
     return kb.build()
 
 
-def force(n: int, least: float) -> Kernel:
-    """m / (x · sqrt(x)) of a positive sum x."""
-    kb = KernelBuilder("force")
-    i = kb.axis("n", n)
-    m, d = kb.input("m", (n,), float32), kb.input("d", (n,), float32)
-    x = d[i] * d[i] + least
-    kb.store("y", float32, (n,), (i,), m[i] / (x * sqrt(x)))
-    return kb.build()
-
-
 def roots(kernel: Kernel, opts: list[list[object]], target: str) -> int:
     program = lower(apply(kernel, opts, named(target)))
     return sum(isinstance(s, Instr) and s.op == "sqrt" for s in statements(program.phases[0].body))
@@ -72,8 +62,6 @@ def test_ends() -> None:
         (quotient(16), [], "cascadelake", 1),  # one element at a time
         (quotient(16), LANES, "avx2", 2),
         (quotient(16, 0.0), LANES, "cascadelake", 1),  # zero is not normal
-        (force(16, 0.01), LANES, "cascadelake", 0),
-        (force(16, 1e-30), LANES, "cascadelake", 1),  # whose inverse cube is no float
         (quotient(16, dtype=float64), [["UPCAST", "n", 8]], "cascadelake", 1),
     ],
 )
@@ -111,4 +99,3 @@ def test_powers() -> None:
 
 def test_compiled() -> None:
     check_compiled(quotient(100), parse(LANES))
-    check_compiled(force(100, 0.01), parse(LANES))

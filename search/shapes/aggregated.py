@@ -1,0 +1,190 @@
+"""One schedule for several shapes of a kernel: the one whose weighted geometric mean of times is best.
+
+Each shape is tuned alone, which also says what the common schedule costs it. The best schedules of all are timed on all shapes.
+Then neighbours of the best common one are tried for as long as there is time, shape by shape: a neighbour that cannot
+win any more is not timed on the rest."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import random
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from ...ir.errors import UsageError
+from ..api import tune
+from ..budget import parse_seconds
+from ..progress import Silent
+from ..task import TuningTask
+from .divide import aggregate
+from .matrix import distinct, times_of
+from .ranges import WeightedShape
+from .recorded import record_given, remembered, space_of
+from .results import ShapesResult, SizeLoss
+
+if TYPE_CHECKING:
+    from ...cache import Cache
+    from ...devices import Device
+    from ..progress import Progress
+    from ..space import Schedule
+
+HOW = ("geomean", "worst")
+DEFAULT_S = 60.0
+_ALONE, _COMMON = 0.5, 0.85
+"""Of the budget: the share for tuning shapes alone, and when neighbours are no longer tried."""
+_LEAST_S = 2.0
+_POOL = 16
+_NEIGHBOURS = 8
+
+
+class SharedSearch:
+    """One call of `tune_shapes`."""
+
+    def __init__(self, tasks: Sequence[TuningTask], weights: Sequence[float], how: str, seed: int, show: Progress) -> None:
+        self.tasks, self.weights, self.how, self.seed, self.show = tasks, weights, how, seed, show
+        self.counts: Counter[str] = Counter()
+        self.times: dict[tuple[Schedule, int], float] = {}
+        self.tried: dict[Schedule, None] = {}
+        self.spaces = [space_of(t) for t in tasks]
+
+    def legal(self, opts: Schedule) -> bool:
+        """Whether a schedule may run on every shape."""
+        return all(s.state(opts) is not None for s in self.spaces)
+
+    def fitted(self, opts: Schedule) -> Schedule:
+        """A schedule without what is not legal on some shape."""
+        for space in self.spaces:
+            state = space.legalise(opts)
+            opts = () if state is None else state.opts
+        return opts
+
+    def time(self, schedules: Sequence[Schedule]) -> None:
+        """Time schedules on one shape after the other; those that can no longer be best drop out."""
+        left = [s for s in schedules if s not in self.tried and self.legal(s)]
+        self.tried |= dict.fromkeys(left)
+        known = self.best()
+        for i in sorted(range(len(self.tasks)), key=lambda i: -self.weights[i]):
+            if not left:
+                return
+            taken, measured = times_of(self.tasks[i], left, self.seed, self.show)
+            self.counts.update(m.outcome.value for m in measured)
+            self.times.update({(s, i): t for s, t in taken.items()})
+            left = [s for s in left if (s, i) in self.times and (known is None or self.hopeful(s, known[0]))]
+
+    def hopeful(self, opts: Schedule, best: Schedule) -> bool:
+        """Whether a schedule is at most 1.5 times as slow as the best, on the shapes that it was timed on."""
+        both = [i for i in range(len(self.tasks)) if (opts, i) in self.times and (best, i) in self.times]
+        logs = [(self.weights[i], math.log(self.times[opts, i] / self.times[best, i])) for i in both]
+        return not logs or sum(w * x for w, x in logs) <= math.log(1.5) * sum(w for w, _ in logs)
+
+    def best(self) -> tuple[Schedule, float] | None:
+        """The best schedule for all, and its loss."""
+        return aggregate(self.times, range(len(self.tasks)), self.weights, list(self.tried), self.how)
+
+    def climb(self, until: float) -> None:
+        """Try neighbours of the best, until none is better or the time is over."""
+        rng = random.Random(self.seed)
+        while time.monotonic() < until:
+            found = self.best()
+            state = None if found is None else self.spaces[0].state(found[0])
+            if state is None:
+                return
+            near = [s.opts for s in self.spaces[0].successors(state)]
+            near += [state.opts[:i] + state.opts[i + 1 :] for i in range(len(state.opts))]
+            fresh = [s for s in dict.fromkeys(near) if s not in self.tried and self.legal(s)]
+            if not fresh:
+                return
+            rng.shuffle(fresh)
+            self.show.phase("neighbours of the best for all")
+            self.time(fresh[:_NEIGHBOURS])
+
+
+def tune_shapes(
+    kernel: str,
+    shapes: Sequence[WeightedShape],
+    dtype: str | None = None,
+    device: str | Device = "cpu",
+    *,
+    how: str = "geomean",
+    budget: str | float | None = None,
+    threads: int | None = None,
+    seed: int = 0,
+    cache: str | os.PathLike[str] | Cache | None = None,
+    allow: Iterable[str] = (),
+    progress: Progress | None = None,
+) -> ShapesResult:
+    """Find one schedule for all of `shapes`: the one with the best weighted geometric mean of times ("geomean"), or whose largest loss
+    against each shape's own best is least ("worst").
+
+    The schedule is measured, checked twice and recorded for each shape, beside the best of each that tuning it alone found (which is
+    what `best()` goes on to answer where it is faster). `budget`: seconds or text, a wish; 60 s by default. Raises what
+    `tune` raises."""
+    from ... import cache as caches
+
+    if how not in HOW:
+        raise UsageError(f"shapes are aggregated by {' or '.join(HOW)}, not {how!r}")
+    started = time.monotonic()
+    show = progress if progress is not None else Silent()
+    seconds = parse_seconds(budget) if budget is not None else DEFAULT_S
+    allow = tuple(allow)
+    tasks = [TuningTask(kernel, s.shape, dtype, device, threads, None, allow) for s in shapes]
+    search = SharedSearch(tasks, [s.weight for s in shapes], how, seed, show)
+    with contextlib.ExitStack() as stack:
+        store = cache if isinstance(cache, caches.Cache) else stack.enter_context(caches.open(cache))
+        pool: list[Schedule] = []
+        alone: dict[int, float] = {}
+        for i, s in enumerate(shapes):
+            show.phase(f"{s} alone")
+            share = max(_LEAST_S, _ALONE * seconds / len(shapes))
+            result = tune(kernel, s.shape, dtype, device, share, threads=threads, seed=seed, cache=store, progress=show, allow=allow)
+            search.counts.update(result.counts)
+            if result.found:
+                pool += [result.opts, *remembered(tasks[i], store, 3)]
+                alone[i] = result.t_med or result.t_min or math.inf
+        pool += [s for space in search.spaces for s in space.seeds()[:1]]
+        show.phase("comparing on all shapes")
+        search.time(distinct([search.fitted(s) for s in pool], _POOL))
+        search.climb(started + _COMMON * seconds)
+        return _recorded(search, store, shapes, alone, kernel, started)
+
+
+def _recorded(
+    search: SharedSearch, cache: Cache, shapes: Sequence[WeightedShape], alone: dict[int, float], kernel: str, started: float
+) -> ShapesResult:
+    """Check the best schedule on every shape, record it, and say what it costs."""
+    found = search.best()
+    bad: list[str] = []
+    ours: list[SizeLoss] = []
+    for i, (task, s) in enumerate(zip(search.tasks, shapes, strict=True) if found else ()):
+        assert found is not None
+        search.show.phase(f"checking {s}")
+        result = record_given(task, cache, [found[0]], search.seed, search.show, {"shapes": [str(x) for x in shapes]})
+        search.counts.update(result.counts)
+        if not result.confirmed:
+            bad.append(str(s))
+        ours.append(SizeLoss(str(s), search.times[found[0], i], alone.get(i)))
+    known = [(w, math.log1p(x.loss)) for w, x in zip(search.weights, ours, strict=False) if x.loss is not None]
+    message = "no schedule works for all of the shapes" if found is None else ""
+    message = f"the second check of {', '.join(bad)} failed: tune again, with more time" if bad else message
+    first = search.tasks[0]
+    return ShapesResult(
+        kernel=kernel,
+        shape={},
+        dtype=first.dtype,
+        device=first.device.name,
+        threads=first.threads,
+        range=None,
+        buckets=(),
+        whole=found[0] if found else (),
+        whole_loss=found[1] if found else 0.0,
+        losses=tuple(ours),
+        loss=math.expm1(sum(w * x for w, x in known) / sum(w for w, _ in known)) if known else None,
+        counts=dict(search.counts),
+        seconds=time.monotonic() - started,
+        message=message,
+        exit_code=4 if found is None or bad else 0,
+    )

@@ -1,0 +1,191 @@
+"""A size that is known only at the call: schedules for parts of its range, and where one gives way to the next.
+
+At a few sizes of the range the kernel is tuned twice: with the size as a symbol, which is the code that will run, and alone, which
+says what a symbol costs. The best schedules of all of these are then timed at all the sizes, and the range is divided where
+that pays (`divide`). Each part is a kernel of its own, whose symbol has a narrower range: it has its own key in the cache, and is
+verified and recorded like any other. The row of the whole range says where the parts begin (`plan.bucketed` reads it)."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import tempfile
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...ir.errors import UsageError
+from ..budget import parse_seconds
+from ..progress import Silent
+from .bucket_search import BucketSearch
+from .divide import divide
+from .matrix import distinct
+from .ranges import SizeRange
+from .recorded import record_given, space_of
+from .results import Bucket, ShapesResult, SizeLoss
+
+if TYPE_CHECKING:
+    from ...cache import Cache
+    from ...devices import Device
+    from ..progress import Progress
+    from ..space import Schedule
+    from ..task import TuningTask
+
+DEFAULT_S = 60.0
+MOST = 6
+"""Buckets at most, unless the caller says otherwise."""
+_SYMBOLIC, _ALONE = 0.4, 0.25
+"""Shares of the budget for searching with the size as a symbol, and alone."""
+_ANCHORS = 5
+"""Sizes that are searched at."""
+_LEAST_S = 2.0
+"""Seconds that a search is worth starting for."""
+_POOL = 16
+
+
+def tune_buckets(
+    kernel: str,
+    shape: Mapping[str, int],
+    varying: SizeRange,
+    dtype: str | None = None,
+    device: str | Device = "cpu",
+    *,
+    most: int = MOST,
+    budget: str | float | None = None,
+    threads: int | None = None,
+    seed: int = 0,
+    cache: str | os.PathLike[str] | Cache | None = None,
+    allow: Iterable[str] = (),
+    again: bool = False,
+    progress: Progress | None = None,
+) -> ShapesResult:
+    """Tune `kernel`, whose size `varying.name` is known only at the call, in at most `most` buckets of that size.
+
+    `kernel`: a name or `my.py:function`; `shape`: its other sizes. `budget`: seconds or text such as "60s" (the default), a wish: comparing
+    and checking take what they take. The buckets' schedules are in the cache under kernels of their own; `best(kernel,
+    {…, "m": ir.sym("m", lo, hi)})` with the whole range finds them, and so does this function unless `again`. Raises UsageError, KernelError, DeviceError, CacheError, and
+    Interrupted, as `tune` does; what was recorded until then is kept."""
+    from ... import cache as caches
+
+    if most < 1:
+        raise UsageError(f"buckets must be at least 1, not {most}")
+    started = time.monotonic()
+    show = progress if progress is not None else Silent()
+    seconds = parse_seconds(budget) if budget is not None else DEFAULT_S
+    search = BucketSearch(kernel, shape, varying, dtype, device, threads, seed, allow, show)
+    whole = search.task(varying, varying.lo)
+    with contextlib.ExitStack() as stack:
+        store = cache if isinstance(cache, caches.Cache) else stack.enter_context(caches.open(cache))
+        if not again and (answer := _known(search, whole, store, started)) is not None:
+            return answer
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tilewright-")))
+        values = varying.values()
+        anchors = _anchors(values, seconds)
+        pool: list[Schedule] = []
+        alone: dict[int, float] = {}
+        for at in anchors:
+            pool += search.searched(at, max(_LEAST_S, _SYMBOLIC * seconds / len(anchors)), folder)
+        for at in anchors:
+            found = search.alone(at, max(_LEAST_S, _ALONE * seconds / len(anchors)), store)
+            if found is not None:
+                pool.append(found[0])
+                alone[at] = found[1]
+        legal = space_of(whole)
+        schedules = distinct([s for s in (*pool, *legal.seeds()[:2]) if legal.state(s) is not None], _POOL)
+        for v in values:
+            search.timed(v, schedules)
+        return _concluded(search, store, values, schedules, alone, most, whole, started)
+
+
+def _known(search: BucketSearch, whole: TuningTask, cache: Cache, started: float) -> ShapesResult | None:
+    """The cache's own division, where each of its parts is verified here."""
+    from ...cache.choice import Standing
+    from ...plan import resolve
+    from ...plan.bucketed import divided
+
+    _, parts = divided(whole.kernel, whole.key, cache)
+    buckets: list[Bucket] = []
+    for lo, hi in parts:
+        task = search.task(search.range.between(lo, hi), lo)
+        plan = resolve(task.kernel, task.device, task.threads, cache, own_only=True, policy=task.key.policy)
+        if plan.origin != "exact" or plan.standing is not Standing.verified:
+            return None
+        buckets.append(Bucket(lo, hi, plan.opts, {}, True))
+    general = resolve(whole.kernel, whole.device, whole.threads, cache, own_only=True, policy=whole.key.policy)
+    if not buckets or general.origin != "exact":
+        return None
+    return _result(search, whole, tuple(buckets), general.opts, 0.0, (), started, "found in the cache; --retune searches again", 0)
+
+
+def _anchors(values: Sequence[int], seconds: float) -> list[int]:
+    """The sizes that are searched at: fewer where there is little time, both ends and the middle always."""
+    count = max(3, min(_ANCHORS, int((_SYMBOLIC + _ALONE) * seconds / (2 * _LEAST_S))))
+    count = min(count, len(values))
+    return [values[round(i * (len(values) - 1) / max(1, count - 1))] for i in range(count)]
+
+
+def _concluded(
+    search: BucketSearch,
+    cache: Cache,
+    values: Sequence[int],
+    schedules: Sequence[Schedule],
+    alone: Mapping[int, float],
+    most: int,
+    whole: TuningTask,
+    started: float,
+) -> ShapesResult:
+    """Divide, check, record, and say what it costs."""
+    single = divide(search.times, values, schedules, 1)
+    division = divide(search.times, values, schedules, most)
+    if division is None or single is None:
+        return _result(search, whole, (), (), 0.0, (), started, "no schedule works at every size that was tried", 4)
+    kept = [search.checked(lo, hi, opts, cache) for lo, hi, opts in search.bucketed(division)]
+    usable = [b for b in kept if b.confirmed]
+    bounds = [[b.lo, b.hi] for b in usable]
+    middle = math.isqrt(search.range.lo * search.range.hi)
+    search.show.phase("the whole range")
+    chosen = single.parts[0][2]
+    general = record_given(search.task(search.range, middle), cache, [chosen], search.seed, search.show, {"buckets": bounds})
+    search.counts.update(general.counts)
+    losses = tuple(
+        SizeLoss(f"{search.range.name}={v}", next(b.times[v] for b in kept if v in b.times), alone.get(v))
+        for v in values
+        if any(v in b.times for b in kept)
+    )
+    failed = len(kept) - len(usable)
+    message = f"{failed} of {len(kept)} buckets did not pass their checks and are left to the whole range's schedule" if failed else ""
+    code = 0 if general.found else 4
+    return _result(search, whole, tuple(kept), chosen, single.loss, losses, started, message, code)
+
+
+def _result(
+    search: BucketSearch,
+    whole: TuningTask,
+    buckets: tuple[Bucket, ...],
+    opts: Schedule,
+    whole_loss: float,
+    losses: tuple[SizeLoss, ...],
+    started: float,
+    message: str,
+    code: int,
+) -> ShapesResult:
+    known = [math.log1p(x.loss) for x in losses if x.loss is not None]
+    return ShapesResult(
+        kernel=search.kernel,
+        shape=search.shape,
+        dtype=whole.dtype,
+        device=whole.device.name,
+        threads=whole.threads,
+        range=search.range,
+        buckets=buckets,
+        whole=opts,
+        whole_loss=whole_loss,
+        losses=losses,
+        loss=math.expm1(sum(known) / len(known)) if known else None,
+        counts=dict(search.counts),
+        seconds=time.monotonic() - started,
+        message=message,
+        exit_code=code,
+    )

@@ -1,0 +1,97 @@
+"""Sizes as `tune run` takes them for several shapes: a range of one size, or a list of shapes with weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ...ir.errors import UsageError
+from ...ir.node import Node, sym
+from ...kernels import parse_shape
+
+VALUES = 9
+"""Sizes of a range at which schedules are timed."""
+
+
+@dataclass(frozen=True, slots=True)
+class SizeRange:
+    """A size that is known only when the kernel is called: `name` from `lo` to `hi`, both included."""
+
+    name: str
+    lo: int
+    hi: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.lo < self.hi:
+            raise UsageError(f"{self} is no range of sizes; write {self.name}=1..4096, with the smaller number first")
+
+    def __str__(self) -> str:
+        return f"{self.name}={self.lo}..{self.hi}"
+
+    @property
+    def symbol(self) -> Node:
+        """The symbolic extent."""
+        return sym(self.name, self.lo, self.hi)
+
+    def between(self, lo: int, hi: int) -> SizeRange | None:
+        """A part of it; None where that is a single size."""
+        return SizeRange(self.name, lo, hi) if lo < hi else None
+
+    def values(self, count: int = VALUES) -> list[int]:
+        """Up to `count` sizes from end to end, each about as many times larger than the one before: what is drawn uniformly on a
+        logarithmic scale. Few of them are round."""
+        step = (self.hi / self.lo) ** (1 / max(1, count - 1))
+        return sorted({min(self.hi, max(self.lo, round(self.lo * step**i))) for i in range(count)} | {self.lo, self.hi})
+
+
+def parse_range(text: str) -> tuple[dict[str, int], SizeRange | None]:
+    """`"m=1..4096,n=1024"` as (the sizes that are numbers, the one that is a range). UsageError for two ranges, KernelError for what is
+    no size."""
+    fixed: list[str] = []
+    found: SizeRange | None = None
+    for part in filter(None, (p.strip() for p in text.split(","))):
+        name, _, value = part.partition("=")
+        lo, dots, hi = value.partition("..")
+        if not dots:
+            fixed.append(part)
+            continue
+        name = name.strip()
+        if found is not None:
+            raise UsageError(f"{found} and {part} are two ranges; one size may vary, tune the others one by one")
+        ends = parse_shape(f"{name}={lo}"), parse_shape(f"{name}={hi}")
+        found = SizeRange(name, ends[0][name], ends[1][name])
+    sizes = parse_shape(",".join(fixed))
+    if found is not None and found.name in sizes:
+        raise UsageError(f"size {found.name} is given twice in {text!r}")
+    return sizes, found
+
+
+@dataclass(frozen=True, slots=True)
+class WeightedShape:
+    """A shape and how much it counts."""
+
+    shape: Mapping[str, int]
+    weight: float = 1.0
+
+    def __str__(self) -> str:
+        return ",".join(f"{k}={v}" for k, v in self.shape.items()) or "the default shape"
+
+
+def parse_shapes(text: str) -> list[WeightedShape]:
+    """`"m=64,n=64; m=512 * 3"`: shapes, each with a weight (1 where none is given). UsageError for a weight that is none, fewer than two
+    shapes, or one given twice; KernelError for what is no size."""
+    out: list[WeightedShape] = []
+    for part in filter(None, (p.strip() for p in text.split(";"))):
+        sizes, star, weight = part.partition("*")
+        try:
+            number = float(weight) if star else 1.0
+        except ValueError:
+            number = 0.0
+        if not 0 < number < float("inf"):
+            raise UsageError(f"{weight.strip()!r} is no weight of a shape; write --shapes 'm=64; m=512 * 3'")
+        out.append(WeightedShape(parse_shape(sizes), number))
+    if len(out) < 2:
+        raise UsageError("--shapes wants two shapes or more, such as 'm=64; m=512 * 3'; for a single one there is --shape")
+    if len({tuple(sorted(s.shape.items())) for s in out}) < len(out):
+        raise UsageError(f"a shape is given twice in {text!r}; give it once, with the sum of the weights")
+    return out
