@@ -23,6 +23,7 @@ CASES: list[tuple[Kernel, list[Any]]] = [
     (decoded(6, 24, 16, 4), [PAIR, *TILE, ["STAGE", "acc.n", {"at": "n"}]]),
     (decoded(6, 24, 16, 4), [PAIR, *TILE, ["TILE", "k", 8], ["MOVE", "k", {"before": "m"}], ["STAGE", "acc.n", {"at": "k"}]]),
     (decoded(6, 24, 16, 4), [PAIR, ["PHASE", "acc.n", {"apart": 1}], ["UPCAST", "n.p1", 8], ["PARALLEL", "k.p1"], *TILE]),
+    (decoded(6, 24, 16, 4), [PAIR, ["UPCAST", "n", 8], ["PARALLEL", "m"], ["STAGE", "acc.n", {"at": "n"}]]),  # every item its own
     (normed(6, 24, 8), [PAIR, ["PHASE", "acc.m", {"apart": 1}], ["PARALLEL", "m.p1"], ["UPCAST", "k.p1", 8], *TILE]),
     (einsum("mr,jr,nr->mjn", m=6, j=3, n=8, r=4), [PAIR, *TILE]),
     (distances(16, 8, 4), [["PHASE", "norm", {"apart": 1}], ["PARALLEL", "n@norm.p1"], ["UPCAST", "m", 8], ["PARALLEL", "m"]]),
