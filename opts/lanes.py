@@ -156,7 +156,7 @@ def _step(s: Loops, part: Part, indices: Sequence[Node], strides: Sequence[int |
     for i, step in zip(indices, strides, strict=True):
         if part.axis not in axes_of(i):
             continue
-        k = s.terms(i).get(part.var)
+        k = s.coefficient(i, part.var)
         if k is None or not isinstance(step, int):
             return -1.0
         total += k * step

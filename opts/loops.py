@@ -11,7 +11,7 @@ from ..ir import index as ix
 from ..ir.body import Value
 from ..ir.dtypes import index
 from ..ir.kernel import Kernel
-from ..ir.node import Node
+from ..ir.node import Node, walk
 from ..ir.operators import substitute
 from ..targets import Target
 from .axis_plan import AxisPlan, Part
@@ -146,6 +146,14 @@ class Loops:
         if found is None:
             found = self._terms[node] = ix.parts(self.inside(node))[0]
         return found
+
+    def coefficient(self, node: Node, var: Node) -> int | None:
+        """By how much an index expression grows with the number of a part: 0 where it does not depend on it, as a group's number does not on
+        the place in the group; None where it is not linear."""
+        terms = self.terms(node)
+        if var in terms:
+            return terms[var]
+        return None if any(n is var for n in walk(*terms)) else 0
 
     @cached_property
     def _at_parts(self) -> dict[Node, Node]:

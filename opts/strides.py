@@ -77,7 +77,7 @@ def stride(s: Loops, nest: Nest, name: str, indices: tuple[Node, ...], shape: tu
     total, step = 0, 1
     for i, size in zip(reversed(indices), reversed(shape)):
         if part.axis in axes_of(i):
-            k = s.terms(i).get(part.var)
+            k = s.coefficient(i, part.var)
             if k is None:
                 return None
             total += k * step

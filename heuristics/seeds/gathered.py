@@ -35,6 +35,7 @@ from .narrow import narrow_sums
 from .neighbours import neighbour_tiles
 from .phased import phase_seeds
 from .rows import columns, scans, transposed, windows
+from .scaled_groups import scaled_groups
 from .scatters import private_copies
 from .tiny_axes import in_registers
 
@@ -120,6 +121,7 @@ def _candidates(trials: Trials, threads: int) -> Iterable[Opts]:
         *neighbour_tiles(kernel, target, threads, lanes),
         *scans(kernel, lanes),
         *narrow_sums(kernel, target, lanes),
+        *scaled_groups(kernel, target, threads, lanes),
         *chain_guesses(kernel, target, threads, lanes),
     ):
         opts = trials.legal(wish)

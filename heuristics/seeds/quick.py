@@ -31,6 +31,7 @@ from .neighbours import neighbour_tiles
 from .phased import joined, phase_seeds
 from .quick_contractions import ask_contractions
 from .rows import columns, scans, transposed, windows
+from .scaled_groups import scaled_groups
 from .scatters import private_copies
 from .tiny_axes import in_registers
 
@@ -169,6 +170,7 @@ def _row_wishes(kernel: Kernel, target: Target, threads: int, lanes: int) -> Ite
         _picked(windows(kernel, lanes), (3, 5, 1, 0)),
         _picked(scans(kernel, lanes), (2, 4, 0)),
         _picked(narrow_sums(kernel, target, lanes), (1, 3)),
+        _picked(scaled_groups(kernel, target, threads, lanes), (0, 1)),
         _picked(neighbour_tiles(kernel, target, threads, lanes), (0, 1)),
         _picked(chain_guesses(kernel, target, threads, lanes), (0, 2, 1)),
     ]

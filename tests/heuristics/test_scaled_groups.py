@@ -1,0 +1,41 @@
+"""Sums whose scale is the same for a group of neighbours: lanes over the group, and one load of the scale a group."""
+
+import numpy as np
+import pytest
+from tilewright import interp
+from tilewright.heuristics.seeds.gathered import seeds
+from tilewright.ir import Kernel, KernelBuilder, cast, float32, uint8
+from tilewright.ir.evaluation.reference import evaluate
+from tilewright.lower import lower
+from tilewright.measure.inputs import generate
+from tilewright.opts import apply
+from tilewright.opts.opt import opt
+from tilewright.targets import named
+
+
+def matvec(n: int, k: int, g: int) -> Kernel:
+    kb = KernelBuilder("matvec")
+    i, l = kb.axis("n", n), kb.axis("k", k)
+    w, x, s = kb.input("w", (n, k), uint8), kb.input("x", (k,), float32), kb.input("s", (n, k // g), float32)
+    total = kb.sum("total", (i,), l, s[i, l // g] * cast(w[i, l], float32) * x[l])
+    kb.store("y", float32, (n,), (i,), total[i])
+    return kb.build()
+
+
+@pytest.mark.parametrize("target", ["avx2", "cascadelake"])
+def test_the_first_seed_has_its_lanes_over_the_group(target: str) -> None:
+    kernel = matvec(256, 2048, 64)
+    first = seeds(kernel, named(target), 1)[0]
+    assert opt("UPCAST", "k", 64) in first
+    scheduled = apply(kernel, first, named(target))
+    lanes = scheduled.lanes(next(n for n in scheduled.nests if n.kind == "reduce"))
+    assert lanes.lane is not None and lanes.lane.axis.arg.name == "k" and lanes.width == named(target).lanes(float32)
+
+
+@pytest.mark.parametrize("amount", [4, 8, 16, 24])
+def test_a_part_that_divides_the_group_or_does_not(amount: int) -> None:
+    kernel = matvec(3, 48, 16)
+    inputs = generate(kernel, {}, 3, whole=True)
+    y = np.zeros(3, np.float32)
+    interp.run(lower(apply(kernel, [["UPCAST", "k", amount]], named("avx2"))), inputs | {"y": y})
+    assert y.tolist() == evaluate(kernel, inputs)["y"].tolist()
