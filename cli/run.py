@@ -38,7 +38,8 @@ def run(args: Namespace) -> int:
             return signals.code(INTERRUPTED)
 
 
-def _run(args: Namespace) -> int:
+def _other(args: Namespace) -> int | None:
+    """The exit code of a run that is not about one kernel of one shape: a manifest, several sizes, a function of tensors; None for one that is."""
     if args.manifest is not None:
         if args.against:
             raise UsageError("--against is for one --kernel")
@@ -59,6 +60,13 @@ def _run(args: Namespace) -> int:
         from .functions.tuned import run as run_function
 
         return run_function(args)
+    return None
+
+
+def _run(args: Namespace) -> int:
+    other = _other(args)
+    if other is not None:
+        return other
     args.device = args.device or "cpu"
     from ..cache.keys import allowed
     from ..kernels import get, is_path, parse_shape

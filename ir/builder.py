@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 
 from . import arguments as given
 from . import node as N
-from .associative import check_associative
 from .body import COMBINES, Fold, Monoid, Reduce, Scan, Store, Value, values_of
 from .buffer import Buffer, Extent
 from .check import check_reads
@@ -35,14 +34,12 @@ class KernelBuilder:
         self._buffers: list[Buffer] = []
         self._body: list[Value | Fold] = []
         self._stores: list[Store] = []
-        self._axes: list[Node] = []
         self._aliases: dict[str, str] = {}
 
     # declarations -------------------------------------------------------------------------------------------------
     def axis(self, name: str, extent: Extent) -> Node:
         """An axis; `n@max` is the site `max` of family `n`: axes of one family go through the same dimension."""
-        self._axes.append(N.axis(given.name("an axis", name), given.extent(f"the extent of axis {name}", extent)))
-        return self._axes[-1]
+        return N.axis(given.name("an axis", name), given.extent(f"the extent of axis {name}", extent))
 
     def input(
         self,
@@ -126,6 +123,8 @@ class KernelBuilder:
         parts = tuple(cast(m, t) for m, t in zip(rule, types, strict=True))
         start = tuple(N.const(x, t) for x, t in zip(identity, types, strict=True))
         scans = [TupleScan(tuple(values), start, parts, k) for k in range(len(values))]
+        from .associative import check_associative  # needs NumPy, which a kernel without such scans does not
+
         check_associative(what, scans[0])
         found = [
             Value(given.name("a scan", n), bound, Scan(COMBINE, axis, s.node, t), t) for n, s, t in zip(names, scans, types, strict=True)
@@ -221,9 +220,6 @@ class KernelBuilder:
         # a component of a tuple scan that nobody reads is no value of its own
         body = tuple(v for v in self._body if isinstance(v, Fold) or v.name in used or v.body.op != "tuple")
         made = Kernel(self.name, body, tuple(self._stores), tuple(ordered))
-        unused = [a for a in self._axes if a not in made.axes]
-        if unused:
-            raise KernelError(f"kernel {self.name}: nothing goes through axis {unused[0]!r}; use it in a value or a store, or leave it out")
         check_reads(made)
         check_written_once(made)
         return in_place(made, self._aliases)

@@ -28,6 +28,8 @@ def known_lanes(ev: Indices, mem: Mem, address: Node, asg: Assignment, mask: Val
     """The load at `address`, over parts, under a mask; None where its lanes are not known, or far apart, or a plain load does."""
     if ev.lane is None or ev.width < LEAST or mem.space != "param" or ev.low.sched.target.kind == "gpu":
         return None
+    if ev.low.ctx.kernel.buffers[mem.base].role == "out":
+        return None  # a kept value: elements beside those that are wanted may not be written yet, or be another worker's
     base, c, lane, left = ev.placed(address, asg)
     there = None if mask is None else ev.b.known(mask)
     if not isinstance(there, tuple):

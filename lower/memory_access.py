@@ -45,7 +45,7 @@ class MemoryAccess(Bounds):
             if vec is not None:
                 return b.load(mem, b.op("add", self.low.scalar(ix.add(base, const(c))), vec), lanes, mask, invariant)
             return b.load(self.low.at(mem, base, c, lanes), self.low.scalar(base), lanes, mask, invariant)
-        if vec is None and lane is not None:
+        if vec is None and lane is not None and (mask is None or not self._kept(mem)):
             picked = strided_read(self, mem, base, c, lane, invariant, mask)
             if picked is not None:
                 return picked
@@ -60,6 +60,10 @@ class MemoryAccess(Bounds):
         if mask is not None:
             mask = b.splat(mask, at.lanes)
         return b.gather(mem, at, mask, invariant)
+
+    def _kept(self, mem: Mem) -> bool:
+        """Whether a read is of what is kept in an output, where elements beside those that are wanted may not be written yet."""
+        return mem.space == "param" and self.low.ctx.kernel.buffers[mem.base].role == "out"
 
     def holding(self, conds: Sequence[Node], asg: Assignment) -> tuple[Val | None, Val | None] | None:
         """Where every condition holds: a scalar and a vector, each None where nothing is left to ask; None where one of the

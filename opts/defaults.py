@@ -71,6 +71,11 @@ def plain_threads(kernel: Kernel, target: Target) -> Opts:
     return ()
 
 
+def numbered(name: str, n: int) -> Opt:
+    """An option that only stands for the number `n` of `name`: in schedules that are another tuner's configurations."""
+    return opt("UPCAST", name, n)
+
+
 def points(kernel: Kernel, threads: int, vector: int) -> Opts:
     """A thread for `vector` neighbouring elements, along the axis most nests are consecutive in; short axes are joined by the next."""
     found = [a for n in nests(kernel) for a in contiguous(kernel, n)[:1] if a in n.axes]

@@ -81,18 +81,21 @@ def best(
         try:
             rendered = plan.rendered if known is kernel else None
             built = build(rendered or render(normalise(kernel), plan.opts, place, store), place, store)
-            prog = Prog(kernel, plan, built, _loaded(place, built, threads))
-            break
+            return _with_buckets(Prog(kernel, plan, built, _loaded(place, built, threads)), place, opened, store, seed, allow)
         except (DeviceError, MemoryError) as e:
             if exact_only or plan.opts in failed:
                 raise
             failed.append(plan.opts)
             what = f"the {plan.origin} schedule of {kernel.name} cannot be loaded here: {e or 'out of memory'}"
             warnings.warn(f"{what}. The next one is used; tune again for one that fits", RuntimeWarning, stacklevel=2)
-    name, parts = divided(kernel, plan.key, opened) if kernel.symbols else ("", [])
+
+
+def _with_buckets(prog: Prog, device: Device, cache: Cache, store: Artefacts, seed: Choice, allow: Iterable[str]) -> Prog:
+    """The program, with those of the buckets that its symbol's range was divided into, if it was."""
+    name, parts = divided(prog.kernel, prog.plan.key, cache) if prog.kernel.symbols else ("", [])
     buckets = []
     for lo, hi in parts:
-        part = best(resized(kernel, {name: (lo, hi)}), None, None, place, threads, opened, store=store, seed=seed, allow=allow)
+        part = best(resized(prog.kernel, {name: (lo, hi)}), None, None, device, prog.threads, cache, store=store, seed=seed, allow=allow)
         if part.origin == "exact":  # what nobody measured for this part is no better than the whole range's
             buckets.append((lo, hi, part))
     return BucketedProg(prog, buckets) if buckets else prog

@@ -143,20 +143,23 @@ def _load(body: Body, n: Node, k: int, loads: float) -> tuple[float, float]:
     step = picked(s, body.nest, n, lane) if lane is not None else None
     if step is not None:
         # what other components of the same groups load as well is loaded once
-        more = (0, shuffles(step)) if grouped(buffer.shape, step) else (step - 1, step - 1)
+        more = (0, shuffles(step)) if grouped(buffer.shape, step) and _components(body, n, lane) else (step - 1, step - 1)
         loads, arith, gathered = loads + k * more[0], arith + k * more[1], False
     if gathered and any(p is not lane and p.trips % core.transposed_block == 0 and body.stride(buffer, indices, p) == 1 for p in body.regs):
         arith, gathered = arith + core.transposed * k, False  # read along that part, and transposed
-    if (
-        _apart(body, indices) > core.addresses
-    ):  # copies that are held inside an extent have an address each, more than there are registers for
+    if _apart(body, indices) > core.addresses:  # copies held inside an extent have an address each, more than there are registers for
         k *= core.recomputed
     each = body.width * (core.gathered if mask is None else core.gathered_masked) if gathered else 1.0
     masked = mask is not None and buffer.name not in s.stages
-    loads += k * each * _aliasing(body, buffer, indices) + (
-        k * (core.masked_vector if lane is not None else core.masked_scalar) if masked else 0
-    )
-    return arith, loads
+    mask_cost = core.masked_vector if lane is not None else core.masked_scalar
+    return arith, loads + k * each * _aliasing(body, buffer, indices) + (k * mask_cost if masked else 0)
+
+
+def _components(body: Body, n: Node, lane: Part | None) -> bool:
+    """Whether a body reads other components of the groups that a load picks one of: by another load, or by copies beside it."""
+    buffer, indices, _ = load_parts(n)
+    beside = any(p is not lane and p.trips > 1 and body.stride(buffer, indices, p) == 1 for p in body.regs)
+    return beside or any(m is not n and load_parts(m)[0] is buffer for m in body.nest.loads)
 
 
 def _reduction(body: Body, work: BodyWork, together: int = 1) -> float:

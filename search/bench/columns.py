@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...opts.opt import opt
+from ...opts.defaults import numbered
 
 if TYPE_CHECKING:
     from ...opts.opt import Opt
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def options(values: Mapping[str, Sequence[Any]]) -> dict[str, dict[Any, Opt]]:
     """The option of each value of each parameter; they mean nothing but the value's place."""
-    return {k: {v: opt("UPCAST", k, i + 1) for i, v in enumerate(vs)} for k, vs in values.items()}
+    return {k: {v: numbered(k, i + 1) for i, v in enumerate(vs)} for k, vs in values.items()}
 
 
 def schedule(table: Mapping[str, Mapping[Any, Opt]], chosen: Mapping[str, Any]) -> Schedule:

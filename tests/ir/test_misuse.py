@@ -59,7 +59,6 @@ WORDS: dict[str, tuple[Write, str]] = {
     "a number as axis": (lambda kb, i, j, x: kb.sum("r", (i,), 1, x[i, j])[i], "1 is no axis"),
     "an axis twice": (lambda kb, i, j, x: kb.store("y", float32, (8, 8), (i, i), x[i, 0]), r"axis m is there twice"),
     "reducing over an own axis": (lambda kb, i, j, x: kb.sum("r", (i, j), j, x[i, j])[i, j], "reduces over n, which is one of its own"),
-    "an axis of no use": (lambda kb, i, j, x: [kb.axis("k", 3), x[i, j]][1], "nothing goes through axis k"),
     "reading an output": (read_back, r"reads z, which is an output and holds nothing yet: .* v = kb.value"),
     "a float extent": (lambda kb, i, j, x: kb.axis("k", 16 / 2), r"the extent of axis k is 8.0, a float; give 8"),
     "a negative extent": (lambda kb, i, j, x: kb.axis("k", -3), "-3, which is negative"),
