@@ -112,7 +112,7 @@ PATCHES: list[tuple[str, Any, str, Any]] = [
     ("stores are not masked", expr.NestEval, "conditions", always([])),
     ("loops over blocks run past the end", pieces, "trips", unclipped),
     ("a nest joins the loop of what it reads elsewhere", loop_tree._TreeBuilder, "_joins", lambda self, group, item, part, opened: self._next(item, opened) is part),
-    ("reductions over ragged copies are not masked", reduce.Accumulators, "_step", lambda acc, old, asg: acc.low.b.op(acc.combine, old, acc.ev.value(acc.n.expr, asg))),
+    ("reductions over ragged copies are not masked", reduce.Accumulators, "step", lambda acc, old, asg: acc.low.b.op(acc.combine, old, acc.ev.value(acc.n.expr, asg))),
     ("grid items may read each other", legality, "_grid", always(None)),
     ("what is read after a loop is kept inside", loop_tree._TreeBuilder, "_read_outside", always(())),
     ("values read across stay in registers", loop_tree, "_alike", always(True)),
