@@ -111,9 +111,8 @@ def summary(out: Console, result: ShapesResult, sizes: str) -> None:
     if result.loss is not None:
         grid.add_row("loss", f"{100 * result.loss:.1f} % against tuning each size alone, in the geometric mean")
     if result.range is not None and result.exit_code == 0:
-        grid.add_row(
-            "one for all", Text.assemble(opts_text(result.whole), f"  would lose {100 * result.whole_loss:.1f} % to the best at each size")
-        )
+        lost = "" if result.whole_loss is None else f"  would lose {100 * result.whole_loss:.1f} % to the best at each size"
+        grid.add_row("one for all", Text.assemble(opts_text(result.whole), lost))
     elif result.whole:
         grid.add_row("opts", opts_text(result.whole))
     if result.counts:

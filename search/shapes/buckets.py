@@ -116,7 +116,7 @@ def _known(search: BucketSearch, whole: TuningTask, cache: Cache, started: float
     general = resolve(whole.kernel, whole.device, whole.threads, cache, own_only=True, policy=whole.key.policy)
     if not buckets or general.origin != "exact":
         return None
-    return _result(search, whole, tuple(buckets), general.opts, 0.0, (), started, "found in the cache; --retune searches again", 0)
+    return _result(search, whole, tuple(buckets), general.opts, None, (), started, "found in the cache; --retune searches again", 0)
 
 
 def _anchors(values: Sequence[int], seconds: float) -> list[int]:
@@ -165,7 +165,7 @@ def _result(
     whole: TuningTask,
     buckets: tuple[Bucket, ...],
     opts: Schedule,
-    whole_loss: float,
+    whole_loss: float | None,
     losses: tuple[SizeLoss, ...],
     started: float,
     message: str,

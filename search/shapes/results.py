@@ -41,7 +41,8 @@ class SizeLoss:
 @dataclass(frozen=True, slots=True)
 class ShapesResult:
     """What `tune_buckets` and `tune_shapes` return. Of a range: its buckets, and `whole`, the schedule that alone serves all of it, with
-    `whole_loss`, how much longer it takes in the geometric mean. Of a list of shapes: one schedule, `whole`. `losses`: what
+    `whole_loss`, how much longer it takes in the geometric mean (None
+    of a cached answer). Of a list of shapes: one schedule, `whole`. `losses`: what
     being general costs, by size; `loss`: its (weighted) geometric mean, None where nothing was tuned alone."""
 
     kernel: str
@@ -52,7 +53,7 @@ class ShapesResult:
     range: SizeRange | None
     buckets: tuple[Bucket, ...]
     whole: Schedule
-    whole_loss: float
+    whole_loss: float | None
     losses: tuple[SizeLoss, ...]
     loss: float | None
     counts: Mapping[str, int]
