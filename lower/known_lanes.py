@@ -28,7 +28,8 @@ def known_lanes(ev: Indices, mem: Mem, address: Node, asg: Assignment, mask: Val
     """The load at `address`, over parts, under a mask; None where its lanes are not known, or far apart, or a plain load does."""
     if ev.lane is None or ev.width < LEAST or mem.space != "param" or ev.low.sched.target.kind == "gpu":
         return None
-    if ev.low.ctx.kernel.buffers[mem.base].role == "out":
+    buffer = ev.low.ctx.buffer(mem)
+    if buffer is None or buffer.role == "out":
         return None  # a kept value: elements beside those that are wanted may not be written yet, or be another worker's
     base, c, lane, left = ev.placed(address, asg)
     there = None if mask is None else ev.b.known(mask)
@@ -93,7 +94,8 @@ def _vector(ev: Indices, mem: Mem, base: Node, group: Sequence[int], invariant: 
     b, low, width, first, last = ev.b, ev.low, ev.width, group[0], group[-1]
     if len(group) == 1:
         return b.splat(b.load(low.at(mem, base, first, 1), low.scalar(base), 1, None, invariant), width), first
-    shape = low.ctx.kernel.buffers[mem.base].shape
+    buffer = low.ctx.buffer(mem)
+    shape = () if buffer is None else buffer.shape
     lo, hi = ev.span(base)
     size = prod(n for n in shape if isinstance(n, int)) if all(isinstance(n, int) for n in shape) else 0
     for start in (first, last - width + 1):

@@ -63,7 +63,8 @@ class MemoryAccess(Bounds):
 
     def _kept(self, mem: Mem) -> bool:
         """Whether a read is of what is kept in an output, where elements beside those that are wanted may not be written yet."""
-        return mem.space == "param" and self.low.ctx.kernel.buffers[mem.base].role == "out"
+        buffer = self.low.ctx.buffer(mem)
+        return buffer is not None and buffer.role == "out"
 
     def holding(self, conds: Sequence[Node], asg: Assignment) -> tuple[Val | None, Val | None] | None:
         """Where every condition holds: a scalar and a vector, each None where nothing is left to ask; None where one of the
