@@ -53,7 +53,7 @@ def test_right_candidates_are_verified_and_timed(m: Measurer, good: Built) -> No
 
 FAULTS = {
     FAULT: (Outcome.crash, "illegal address"),
-    "if (i == 77) y[(1 << 20) + i] = 1.0f;": (Outcome.crash, "illegal address"),
+    "if (i == 77) y[(1ll << 40) + i] = 1.0f;": (Outcome.crash, "illegal address"),
     f"if (i == {N - 1}) y[{N}] = v;": (Outcome.wrong, "wrote outside y, past its end"),
     "if (i == 4999) return;": (Outcome.wrong, ""),
     "while (i == 5) {}": (Outcome.timeout, "did not return within"),
