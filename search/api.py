@@ -29,6 +29,7 @@ from .warm import answer, related, stored
 if TYPE_CHECKING:
     from ..cache import Cache, Row
     from ..devices import Device
+    from ..ir.buffer import Extent
     from ..ir.kernel import Kernel
     from ..plan import Plan
     from .optuna.study import StudyKeeper
@@ -44,7 +45,7 @@ WORTH_A_LOOK_S = 2.0
 
 def tune(
     kernel: str | Kernel,
-    shape: Mapping[str, int] | None = None,
+    shape: Mapping[str, Extent] | None = None,
     dtype: str | None = None,
     device: str | Device = "cpu",
     budget: str | float | Budget | None = None,
@@ -67,7 +68,7 @@ def tune(
 ) -> Result:
     """Search for the fastest schedule of `kernel` and record every measurement in `cache`.
 
-    `kernel`: a name (`tune kernels`), `my.py:function`, or a Kernel. `shape` and `dtype` complete a name. `budget`:
+    `kernel`: a name (`tune kernels`), `my.py:function`, or a Kernel. `shape` and `dtype` complete a name; a size may be a symbol. `budget`:
     seconds or text such as "30s" (the default unless `trials`, the number of measurements, is given), everything
     included. `stop_at`: fraction of the roofline that is good enough; `patience`: batches without a gain. `seeds`:
     "auto" starts from the seed schedules, "none" from the empty one. `vars`: value at which a symbolic extent is

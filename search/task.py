@@ -11,6 +11,7 @@ from .result import Job
 
 if TYPE_CHECKING:
     from ..devices import Device
+    from ..ir.buffer import Extent
     from ..ir.kernel import Kernel
     from ..measure.roofline import Roofline
 
@@ -21,7 +22,7 @@ class TuningTask:
     def __init__(
         self,
         kernel: str | Kernel,
-        shape: Mapping[str, int] | None,
+        shape: Mapping[str, Extent] | None,
         dtype: str | None,
         device: str | Device,
         threads: int | None,
@@ -37,13 +38,11 @@ class TuningTask:
         if isinstance(kernel, str):
             self.kernel = kernels.make(kernel, shape, dtype)
             self.name = kernel
-            if kernels.is_path(kernel):
-                self.shape = dict(shape or {})
-            else:
-                self.shape = {k: v for k, v in kernels.get(kernel).complete(shape).items() if isinstance(v, int)}
+            sizes = (shape or {}) if kernels.is_path(kernel) else kernels.get(kernel).complete(shape)
         else:
             self.kernel, self.name = kernel, kernel.name
-            self.shape = dict(shape or {})
+            sizes = shape or {}
+        self.shape = {k: v for k, v in sizes.items() if isinstance(v, int)}
         # the form that the cache's option lists speak of: unit axes dropped, adjacent axes merged
         self.kernel = normalise(self.kernel)
         self.dtype = dtype_of(dtype).name if dtype else (self.kernel.inputs or self.kernel.outputs)[0].dtype.name

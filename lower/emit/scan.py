@@ -20,15 +20,12 @@ from ..storage import Array, Assignment
 from .alias import alias
 from .fills import prepare_fills
 from .loops import carry, through, wide
-from .tuple_scan import scan_of_tuples
+from .tuple_scan import TupleSteps
 
 
 def scan(low: Lowering, n: Nest) -> None:
     """A scan under the loops that are open."""
     assert n.value is not None and isinstance(n.value.expr, Scan)
-    if n.expr.op == "tuple":
-        scan_of_tuples(low, n)
-        return
     prepare_fills(low, n)
     axis = n.value.expr.axis
     loops = low.remaining(n)
@@ -41,7 +38,7 @@ def scan(low: Lowering, n: Nest) -> None:
     if array is None:
         array = low.array(n.value, n.axes)
     low.storage.values[n.name] = array
-    steps = _Steps(low, n, array)
+    steps = TupleSteps(low, n, array, carried) if n.expr.op == "tuple" else _Steps(low, n, array)
     if carried:
         through(low, loops[:first], lambda: steps.carried(loops[first:]))
     else:

@@ -18,36 +18,13 @@ from ...program.program import Val
 from ..expr import NestEval
 from ..lowering import Lowering
 from ..storage import Array, Assignment
-from .alias import alias
-from .fills import prepare_fills
-from .loops import carry, through, wide
+from .loops import carry, wide
 
 State = dict[int, Val]
 """Values of components."""
 
 
-def scan_of_tuples(low: Lowering, n: Nest) -> None:
-    """A scan of tuples under the loops that are open."""
-    assert n.value is not None and isinstance(n.value.expr, Scan)
-    prepare_fills(low, n)
-    axis = n.value.expr.axis
-    loops = low.remaining(n)
-    first = next((i for i, p in enumerate(loops) if p.axis is axis), len(loops))
-    carried = all(p.axis is axis for p in loops[first:])
-    array = low.storage.reserved.get(n.name)
-    if array is None and carried and not low.sched.nt:
-        array = alias(low, n)
-    if array is None:
-        array = low.array(n.value, n.axes)
-    low.storage.values[n.name] = array
-    steps = _TupleSteps(low, n, array, carried)
-    if carried:
-        through(low, loops[:first], lambda: steps.carried(loops[first:]))
-    else:
-        through(low, loops, lambda: steps.step(None))
-
-
-class _TupleSteps:
+class TupleSteps:
     """The steps of a scan of tuples into `array`; the state's other components have arrays where it is not carried."""
 
     def __init__(self, low: Lowering, n: Nest, array: Array, carried: bool) -> None:

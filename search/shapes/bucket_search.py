@@ -19,6 +19,7 @@ from .results import Bucket
 if TYPE_CHECKING:
     from ...cache import Cache
     from ...devices import Device
+    from ...ir.buffer import Extent
     from ...plan import Built
     from ..progress import Progress
     from ..space import Schedule
@@ -49,10 +50,10 @@ class BucketSearch:
 
     def task(self, varying: SizeRange | None, at: int) -> TuningTask:
         """The kernel with the size as a symbol of that range, to be timed at `at`; with None, of the one size `at`."""
-        size = at if varying is None else varying.symbol
+        size: Extent = at if varying is None else varying.symbol
         sizes = {**self.shape, self.range.name: size}
         vars = {} if varying is None else {varying.name: at}
-        return TuningTask(self.kernel, sizes, self.dtype, self.device, self.threads, vars, self.allow)  # type: ignore[arg-type]
+        return TuningTask(self.kernel, sizes, self.dtype, self.device, self.threads, vars, self.allow)
 
     def searched(self, at: int, seconds: float, folder: Path) -> list[Schedule]:
         """The best schedules of a search with the symbol, timed at one size. In a cache of its own: times at different
@@ -60,11 +61,11 @@ class BucketSearch:
         from ... import cache as caches
 
         self.show.phase(f"{self.range.name}={at} as a symbol")
-        sizes = {**self.shape, self.range.name: self.range.symbol}
+        sizes: dict[str, Extent] = {**self.shape, self.range.name: self.range.symbol}
         with caches.open(folder / f"{at}.db") as kept:
             result = tune(
                 self.kernel,
-                sizes,  # type: ignore[arg-type]
+                sizes,
                 self.dtype,
                 self.device,
                 seconds,
