@@ -65,7 +65,6 @@ def _short(opts: tuple[Opt, ...]) -> str:
 
 def _program_wrong(found: Finding, name: str, given: int, args: Namespace, shape: dict[str, int] | None) -> str:
     """Who is to blame, and the command that looks at it. `name`: the kernel's; `given`: how many options there were."""
-    from ..opts.opt import dumps
     from .style import shape_text
 
     from_options = found.culprit in ("schedule", "emit")
@@ -85,7 +84,7 @@ def _program_wrong(found: Finding, name: str, given: int, args: Namespace, shape
     words += ["--dtype", args.dtype] if args.dtype else []
     words += ["--target", args.target] if args.target else ["--device", args.device]
     stage = "passes" if not from_options else "schedule,program"
-    return "\n".join([*out, f"look at it: {shlex.join([*words, '--opts', dumps(found.opts), '--stage', stage])}"])
+    return "\n".join([*out, f"look at it: {shlex.join([*words, '--opts', _short(found.opts), '--stage', stage])}"])
 
 
 def _ops(opts: tuple[Opt, ...]) -> str:

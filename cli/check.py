@@ -91,7 +91,7 @@ def _oclgrind(found: Sanitised) -> Text:
 def _faults(found: Sanitised) -> list[str]:
     from ..opts.opt import short
 
-    name = short(found.opts) or "(no options)"
+    name = short(found.opts)
     texts = [found.wrong] if found.wrong else []
     texts += [f"Oclgrind: {f.text}" for f in (found.oclgrind.findings if found.oclgrind else ())]
     return [f"{name}: {t}" for t in texts]

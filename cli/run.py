@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from ..ir.errors import DeviceError, UsageError
-from .beside import against, beside_rows, facts, interpreter, peak_share
+from .beside import against, beside_rows, facts, peak_share, rivalry
 from .json_file import writable, write
 from .live import Quiet, display, outcomes, rates
 from .style import MOST_SAID, OUTCOMES, console, duration, gain, opts_text, shape_text
@@ -74,7 +74,7 @@ def _run(args: Namespace) -> int:
     from ..search.budget import Budget
 
     shape = parse_shape(args.shape) if args.shape else None
-    python = interpreter(args)
+    how = rivalry(args)
     budget = Budget.make(args.budget, args.trials)
     writable(args.json)
     out = console(sys.stderr if args.json == "-" else None)
@@ -103,7 +103,7 @@ def _run(args: Namespace) -> int:
         )
     found = result.found and result.exit_code == 0
     lossy = "DOWNCONVERT" in allowed(args.allow or ())
-    rival = against(result, python, args.device, lossy) if python and found else None
+    rival = against(result, how) if how and found else None
     share = peak_share(result, args.device, lossy) if found else None
     summary(out, args, result, beside_rows(share, progress.clocks, rival))
     if args.json:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from argparse import Namespace
 from dataclasses import replace
@@ -51,12 +50,10 @@ def run(args: Namespace) -> int:
     from rich.text import Text
 
     from ..heuristics.contraction_order import order_lines
-    from ..opts.opt import dumps
 
     out = console()
     out.print(Text.assemble((kernel.name, "bold"), f" for {target.name}, {origin}"), soft_wrap=True)
     out.print(opts_text(opts), soft_wrap=True)
-    out.print(Text(f"--opts {shlex.quote(dumps(opts))}", style="dim"), soft_wrap=True)
     out.print(legend(), style="dim")
     for line in order_lines(kernel, opts):
         out.print(Text(line), soft_wrap=True)
