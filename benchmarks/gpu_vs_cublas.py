@@ -30,7 +30,7 @@ from typing import Any
 import gpu_cublas
 import tilewright
 from gpu_cases import CASES, GOALS, GROUPS, GpuCase
-from tilewright.cli.beside import peak_share
+from tilewright.cli.tuning.beside import peak_share
 from tilewright.devices import get
 from tilewright.devices.cuda.device import CudaDevice
 from tilewright.heuristics import seeds

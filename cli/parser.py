@@ -6,7 +6,8 @@ from argparse import REMAINDER, ArgumentParser, ArgumentTypeError, RawDescriptio
 from collections.abc import Callable
 
 from .. import __version__
-from . import bench_search_options, shapes
+from .machine import bench_search_options
+from .tuning import shapes
 
 EXITS = """exit codes:
   0    found, or already in the cache

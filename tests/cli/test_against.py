@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from fake_gpu import FakeGpu
-from tilewright.cli import beside
-from tilewright.cli.live import Quiet
-from tilewright.cli.style import flops
+from tilewright.cli.terminal.live import Quiet
+from tilewright.cli.terminal.style import flops
+from tilewright.cli.tuning import beside
 from tilewright.ir import MeasureError
 from tilewright.measure.outcome import Measurement, Outcome
 from tilewright.measure.rival.versus import Versus

@@ -7,8 +7,8 @@ import io
 import pytest
 from rich.console import Console
 from tilewright import heuristics, kernels, opts, targets
-from tilewright.cli.show import nest_text
-from tilewright.cli.style import KINDS
+from tilewright.cli.schedules.show import nest_text
+from tilewright.cli.terminal.style import KINDS
 
 from .conftest import Tune
 

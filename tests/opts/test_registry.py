@@ -12,7 +12,7 @@ from random import Random
 
 import pytest
 from tilewright import kernels, targets
-from tilewright.cli.style import KINDS, legend, opts_text
+from tilewright.cli.terminal.style import KINDS, legend, opts_text
 from tilewright.ir.canonical import canonical
 from tilewright.ir.errors import OptError
 from tilewright.ir.normalise import normalise

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..ir.errors import MeasureError, UsageError
-from .style import flops
+from ...ir.errors import MeasureError, UsageError
+from ..terminal.style import flops
 
 if TYPE_CHECKING:
-    from ..measure.rival.versus import Rivalry, Versus
-    from ..search import Result
+    from ...measure.rival.versus import Rivalry, Versus
+    from ...search import Result
 
 
 @dataclass(frozen=True)
@@ -37,12 +37,12 @@ def rivalry(args: Namespace) -> Rivalry | None:
     Raises UsageError with the fix where no comparison is possible."""
     if not args.against:
         return None
-    from ..cache.keys import allowed
-    from ..devices import get
-    from ..ir.dtypes import dtype
-    from ..kernels import get as kernel
-    from ..kernels import is_path
-    from ..measure.rival.versus import LIBRARIES, Rivalry, check
+    from ...cache.keys import allowed
+    from ...devices import get
+    from ...ir.dtypes import dtype
+    from ...kernels import get as kernel
+    from ...kernels import is_path
+    from ...measure.rival.versus import LIBRARIES, Rivalry, check
 
     library, _, python = args.against.partition(":")
     if library not in LIBRARIES or (python and library == "numpy"):
@@ -60,8 +60,8 @@ def rivalry(args: Namespace) -> Rivalry | None:
 def against(result: Result, how: Rivalry) -> Versus:
     """The found schedule and a library's kernel in turns (with TF32 where that is allowed). What fails is told by the
     answer: the search's result stands."""
-    from ..devices import get
-    from ..measure.rival.versus import Versus, against_library
+    from ...devices import get
+    from ...measure.rival.versus import Versus, against_library
 
     device = get(how.spec)
     try:
@@ -73,8 +73,8 @@ def against(result: Result, how: Rivalry) -> Versus:
 def peak_share(result: Result, spec: str, lossy: bool = False) -> PeakShare | None:
     """How near a result comes to the peak of a GPU's units; None on processors, without limits, and for kernels in
     files."""
-    from ..devices import get
-    from ..kernels import is_path, make
+    from ...devices import get
+    from ...kernels import is_path, make
 
     if is_path(result.kernel) or not result.gflops:
         return None
@@ -82,9 +82,9 @@ def peak_share(result: Result, spec: str, lossy: bool = False) -> PeakShare | No
     limits = device.limits()
     if device.target.kind != "gpu" or limits is None:
         return None
-    from ..ir.normalise import normalise
-    from ..measure.roofline import roofline
-    from ..measure.tensor_peak import unit
+    from ...ir.normalise import normalise
+    from ...measure.roofline import roofline
+    from ...measure.tensor_peak import unit
 
     kernel = normalise(make(result.kernel, dict(result.shape), result.dtype))
     most = roofline(kernel, limits, result.threads, target=device.target, lossy=lossy).peak
@@ -93,7 +93,7 @@ def peak_share(result: Result, spec: str, lossy: bool = False) -> PeakShare | No
 
 def beside_rows(share: PeakShare | None, clocks: Mapping[str, Any], rival: Versus | None) -> dict[str, str]:
     """The lines of the summary, by heading; only those that say something."""
-    from .report.sections import clocks as text_of
+    from ..report.sections import clocks as text_of
 
     rows = {
         "peak": share.text if share else "",
