@@ -55,6 +55,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "measure": frozenset({*_ORDER, "kernels"} - {"cache"}),
     "search": frozenset({*_ORDER, "kernels", "measure"}),
     "tensor": frozenset({"ir", "targets", "opts", "devices", "plan", "cache", "search"}),
+    "tile": frozenset({"ir", "tensor"}),
     "xp": frozenset({"ir", "tensor"}),
     "cli": frozenset({*_ALL, "tensor", "xp"}) - {"cli"},
 }
