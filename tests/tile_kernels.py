@@ -406,7 +406,48 @@ def by_masks(t: Any, m: int = 11, n: int = 7, k: int = 13) -> None:
     c.store(acc, ri, cj, mask=(ri[:, None] < m) & (cj[None, :] < n))
 
 
-HELD_OUT = (conv2d, w4, hist, kmeans, xent, pool, rotary, moments, welford, half, int8mm, inplace, dynamic_slice, sum_of_products, by_masks)
+@tile.kernel
+def windowed(t: Any, hq: int = 4, hk: int = 2, s: int = 11, d: int = 4, win: int = 3) -> None:
+    """A window of keys, heads in groups, and a loop that ends where the cell's rows do."""
+    q, k, v = t.input("q", (hq, s, d)), t.input("k", (hk, s, d)), t.input("v", (hk, s, d))
+    o = t.output("o", (hq, s, d))
+    h, rows = t.grid(h=hq, s=(s, t.block("bq", (4, 8))))
+    ds = t.span("d", d)
+    m, l, acc = t.full((rows.size,), NEG), t.zeros((rows.size,)), t.zeros((rows.size, d))
+    for cols in t.loop("key", s, t.block("bk", (8, 4)), upto=rows.start + rows.size):
+        sc = t.dot(q[h, rows, ds], k[h // (hq // hk), cols, ds].T) * (d**-0.5)
+        seen = (cols[None, :] <= rows[:, None]) & (cols[None, :] > rows[:, None] - win)
+        sc = tile.where(seen, sc, NEG)
+        new = tile.maximum(m, t.max(sc, axis=1))
+        safe = tile.where(new > NEG, new, 0.0)
+        alpha = tile.exp(m - safe)
+        p = tile.exp(sc - safe[:, None])
+        l *= alpha
+        l += t.sum(p, axis=1)
+        acc *= alpha[:, None]
+        acc += t.dot(p, v[h // (hq // hk), cols, ds])
+        m[...] = new
+    o[h, rows, ds] = acc / l[:, None]
+
+
+HELD_OUT = (
+    windowed,
+    conv2d,
+    w4,
+    hist,
+    kmeans,
+    xent,
+    pool,
+    rotary,
+    moments,
+    welford,
+    half,
+    int8mm,
+    inplace,
+    dynamic_slice,
+    sum_of_products,
+    by_masks,
+)
 KERNELS = (
     matmul,
     softmax,

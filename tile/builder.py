@@ -131,12 +131,15 @@ class TileBuilder:
             raise KernelError(f"{where_}: a block of {block} is larger than its {extent} elements; give at most {extent}, or t.block(...)")
         size = 1 if block is None else int(block)
         axis = step_axis(self.trace, name, -(-extent // size))
-        step = Step(name, axis, None if block is None else size, extent, param, grid)
+        end = None if upto is None else as_place(upto, f"the end of {where_}")
+        if end is not None and end.ndim:
+            raise KernelError(f"{where_}: it goes up to {end!r}; give one place")
+        step = Step(name, axis, None if block is None else size, extent, param, grid, None if end is None else end.node)
         self.trace.steps[axis] = step
         if block is None:
             return step, Tile((), axis)
         ends = [const(extent)] if extent % size else []
-        ends += [] if upto is None else [as_place(upto, f"the end of {where_}").node]
+        ends += [] if end is None else [end.node]
         span = BlockPlaces(axis * size, size, None)
         inside: Node | None = None
         for end in ends:

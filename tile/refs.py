@@ -178,8 +178,8 @@ class Ref:
         length = ix.add(as_node(stop.node), start.node, -1)
         if length.op != "const":
             raise KernelError(
-                f"{self.buffer.name}: slice {d} has {length!r} elements, which is not known while the kernel is written: take as many as there "
-                "may be, and mask those that are not wanted"
+                f"{self.buffer.name}: the size of slice {d} is not known while the kernel is written: take as many elements as there may be, "
+                "and mask those that are not wanted"
             )
         return places(start, int(length.arg))
 

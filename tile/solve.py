@@ -16,9 +16,9 @@ from ..ir.raw_nests import replaced
 from .affine import Affine, NotAffineError, affine
 from .recurrence import as_scan
 from .rescale import rescales
-from .trace import Carried, LoopTrace, TileStore, Trace
+from .trace import Carried, LoopTrace, TileStore, Trace, placeholders
 from .value import new_lane
-from .vanish import identity_of
+from .vanish import all_inside, identity_of, vanished, without_end
 
 Part = tuple[tuple[Node, ...], Node]
 """A term of a sum: what it is summed over, and its element."""
@@ -107,7 +107,7 @@ class _LoopSolver:
 
     def _combined(self, combine: str, c: Carried, parts: list[Part]) -> Node:
         total: Node | None = None if _is_neutral(combine, c.init) else c.init
-        for over, element in parts:
+        for over, element in [(over, self._unended(e, combine, over)) for over, e in parts]:
             dtype = element.dtype.acc if combine in ("add", "mul") else element.dtype.compute
             found = self.trace.add_solved(combine, element, (self.axis, *over), dtype, "acc" if combine == "add" else combine)
             total = found if total is None else arith(combine, total, found)
@@ -130,7 +130,8 @@ class _LoopSolver:
         if not (c.init.op == "const" and c.init.arg == 0):
             total = c.init * self._last(scale, first=True)
         for over, e in parts:
-            found = self.trace.add_solved("add", self._last(e), (self.axis, *over), e.dtype.acc, "acc")
+            e = self._unended(self._last(e), "add", over)
+            found = self.trace.add_solved("add", e, (self.axis, *over), e.dtype.acc, "acc")
             total = found if total is None else total + found
         return c.init if total is None else total
 
@@ -156,26 +157,13 @@ class _LoopSolver:
     def _renewed(self, n: Node, own: str) -> Node:
         """An expression in which the values of other states after a step are references to those."""
         memo: dict[Node, Node] = {}
-        for r in self._references(n):
+        for r in placeholders(n):
             c = self.by.get(r.arg)
             if c is not None and r.arg != own:
                 new = substitute(self.update[r.arg], dict(zip(c.lanes, r.src, strict=True)))
                 if new is not r:
                     memo[new] = ref(r.arg.replace("\0b", _NOW, 1), r.src, r.dtype)
         return replaced(n, memo) if memo else n
-
-    @staticmethod
-    def _references(n: Node) -> list[Node]:
-        found: dict[Node, None] = {}
-        stack, seen = [n], set()
-        while stack:
-            m = stack.pop()
-            if m not in seen:
-                seen.add(m)
-                stack.extend(m.src)
-                if m.op == "ref" and m.arg.startswith("\0b"):
-                    found[m] = None
-        return list(found)
 
     def _split(self, n: Node) -> list[Node]:
         """The terms of a term: sums over blocks that are added up are each a sum of its own."""
@@ -214,6 +202,21 @@ class _LoopSolver:
         for f in reversed(factors):
             n = n * f
         return over, n
+
+    def _unended(self, n: Node, combine: str, over: tuple[Node, ...]) -> Node:
+        """An element without the condition that the cell ends the loop before it, where masks of the element say as much: then `upto`
+        only saves work, which a schedule may do, and the block size is no part of what is computed."""
+        end, block = self.loop.step.upto, self.loop.step.block
+        if end is None or block is None:
+            return n
+        open_, lanes = without_end(self.trace, n, end), [a for a in over if a.arg.extent == block]
+        if not all_inside(self.trace, open_):
+            return n
+        past = end + new_lane(self.loop.step.extent) - self.axis * block
+        for lane in lanes:
+            if vanished(open_, {lane: past}, lambda r: None) is identity_of(combine, open_):
+                return open_
+        return n
 
     # scans ------------------------------------------------------------------------------------------------------------
     def _scanned(self, c: Carried, scale: Node, terms: list[Node]) -> Node:

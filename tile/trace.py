@@ -30,6 +30,8 @@ class Step:
     extent: int
     param: str = ""
     grid: bool = False
+    upto: Node | None = None
+    """Where the cell ends the loop: elements at or past it do not exist."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,3 +217,8 @@ def _after(what: str, loop: str) -> str:
 def step_axis(trace: Trace, name: str, count: int) -> Node:
     """An axis for `count` cells or steps."""
     return axis(f"\0s{len(trace.steps)}", count)
+
+
+def placeholders(n: Node) -> list[Node]:
+    """The references to what loops' states are before a step, in an expression itself."""
+    return [m for m in walk(n) if m.op == "ref" and m.arg.startswith("\0b")]

@@ -8,9 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from ..ir.node import Node, const, make, pending
-from ..ir.operators import rebuild
+from ..ir.access_bounds import proved
+from ..ir.buffer import load_parts
+from ..ir.counterexample import Access
+from ..ir.node import Node, axes_of, const, make, pending, ref, walk
+from ..ir.operators import rebuild, substitute
+from ..ir.raw_nests import replaced
 from ..ir.rewrite import fold_constants
+from .trace import Trace
 
 
 def vanished(root: Node, table: dict[Node, Node], of_ref: Callable[[Node], Node | None]) -> Node:
@@ -74,3 +79,35 @@ def identity_of(combine: str, n: Node) -> Node:
     top = (1 << bits) - 1
     bottom = -top - 1 if n.dtype.kind == "i" else 0
     return const(bottom if combine == "max" else top, n.dtype)
+
+
+def without_end(trace: Trace, n: Node, end: Node) -> Node:
+    """`n` without the conditions that a place is below `end`, in the reductions that it refers to as well."""
+
+    def below(root: Node) -> dict[Node, Node]:
+        return {m: const(True) for m in walk(root) if m.op == "lt" and m.src[1] is end}
+
+    def again(r: Node, src: tuple[Node, ...]) -> Node:
+        found = trace.solved.get(r.arg)
+        if found is None:
+            return ref(r.arg, src, r.dtype)
+        body = replaced(found.body, below(found.body), again)
+        if body is found.body:
+            return ref(r.arg, src, r.dtype)
+        made = trace.add_solved(found.combine, body, found.over, found.dtype, found.name)
+        return substitute(made, dict(zip(found.axes, src, strict=True)))
+
+    return replaced(n, below(n), again)
+
+
+def all_inside(trace: Trace, n: Node) -> bool:
+    """Whether every load of an expression, and of the reductions that it refers to, is proved to stay inside its array."""
+    loads: list[Node] = []
+    trace.deep(n, lambda m: loads.append(m) if m.op == "load" else None)
+    for m in loads:
+        buffer, indices, mask = load_parts(m)
+        axes = tuple(axes_of(m))
+        for d, (i, size) in enumerate(zip(indices, buffer.shape, strict=True)):
+            if not proved(Access("", buffer.name, d, i, size, axes, mask)):
+                return False
+    return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -26,31 +27,32 @@ from tilewright.tile import TileKernel
 from tilewright.tile.meaning import check, run
 
 NAMES = [k.__name__ for k in tile_kernels.KERNELS]
+written = cache(lambda made: made())
 AVX2 = targets.named("avx2")
 
 
 @pytest.mark.many
 @pytest.mark.parametrize("made", tile_kernels.KERNELS, ids=NAMES)
 def test_as_it_is_written(made: TileKernel) -> None:
-    made.check()
+    check(made.traced().trace, written(made), None, 0)
 
 
 @pytest.mark.many
-@pytest.mark.parametrize("made", tile_kernels.KERNELS, ids=NAMES)
-def test_schedules_with_its_blocks(made: TileKernel) -> None:
-    """The quick seed, and one drawn instance of a template, interpreted as the twin."""
-    kernel, rng = normalise(made()), random.Random(made.__name__)
-    tried = [quick_seeds(kernel, AVX2, 2)[0]]
+@pytest.mark.parametrize("made", tile_kernels.KERNELS[::2], ids=NAMES[::2])
+def test_a_schedule_with_its_blocks(made: TileKernel) -> None:
+    """A drawn instance of a template, or the quick seed, interpreted as the twin."""
+    kernel, rng = normalise(written(made)), random.Random(made.__name__)
     template = rng.choice(templates(kernel, AVX2, 2))
-    for _ in range(40):
+    for _ in range(20):
         try:
-            tried.append(template.make({name: rng.choice(values) for name, values in template.params.items()}))
-            apply(kernel, tried[-1], AVX2)
+            opts = template.make({name: rng.choice(values) for name, values in template.params.items()})
+            apply(kernel, opts, AVX2)
             break
         except OptError:
-            tried = tried[:1]
-    for opts in dict.fromkeys(tried):
-        check_twin(kernel, opts, AVX2)
+            continue
+    else:
+        opts = quick_seeds(kernel, AVX2, 2)[0]
+    check_twin(kernel, opts, AVX2)
 
 
 def test_tiles_are_the_named_kernel() -> None:
@@ -79,13 +81,12 @@ def test_the_end_of_an_axis_leaves_no_mask() -> None:
 
 @pytest.mark.slow
 def test_compiled_and_as_source_of_gpus() -> None:
-    for made in (tile_kernels.matmul, tile_kernels.flash):
-        kernel = normalise(made())
-        check_compiled(kernel, quick_seeds(kernel, targets.host(), 2)[0], threads=2)
-        gpu = targets.named("sm_80")
-        opts = quick_seeds(kernel, gpu, 1)[0]
-        assert any(o.op == "TILE" for o in opts)
-        assert "__global__" in render(lower(apply(kernel, opts, gpu)), gpu).text
+    kernel = normalise(written(tile_kernels.flash))
+    check_compiled(kernel, quick_seeds(kernel, targets.host(), 2)[0], threads=2)
+    gpu = targets.named("sm_80")
+    opts = quick_seeds(kernel, gpu, 1)[0]
+    assert any(o.op == "TILE" for o in opts)
+    assert "__global__" in render(lower(apply(kernel, opts, gpu)), gpu).text
 
 
 # the check of meaning -------------------------------------------------------------------------------------------------
