@@ -160,6 +160,8 @@ class Caches:
     """How often a stored line passes: it is read before it is written."""
     pieces: float = 10.0
     """How much dearer lines are that are stored past the caches in pieces, those of several rows in turns."""
+    bursts: float = 0.6
+    """The part of the stores past the caches that other work does not hide."""
     open_lines: int = 8
     """Lines that wait in pieces at once before all of them are slow."""
     copied: float = 1.5

@@ -21,13 +21,14 @@ from .work import cycles
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Cycles of a phase on one core, over all items: of computing, of data moved into the first and second cache and from memory, and
-    of jumps between pages. `items`: of its grid."""
+    """Cycles of a phase on one core, over all items: of computing, of data moved into the first and second cache and from memory, of
+    stores past the caches, and of translating pages. `items`: of its grid."""
 
     compute: float
     near: float
     middle: float
     far: float
+    past: float
     jumps: float
     items: float
 
@@ -53,7 +54,9 @@ def _phase(
         share = min(1.0, max(0.0, 2.0 * whole / capacity - 1.5))
         levels.append(share * reuse.moved(t.root, caches.usable * capacity) / rate if share else 0.0)
     past = reuse.past(caches.open_lines, caches.pieces) / dram
-    return Counted(work, levels[0], levels[1], levels[2] + past, _translated(t, sizes, machine), t.root.trips)
+    span = machine.core.set_span
+    levels[0] += reuse.thrashed(target.l1 // span, span) / caches.l2
+    return Counted(work, levels[0], levels[1], levels[2], past, _translated(t, sizes, machine), t.root.trips)
 
 
 def _translated(t: Tree, sizes: dict[tuple[str, int], float], machine: MachineModel) -> float:
@@ -74,6 +77,8 @@ def seconds(found: Counted, threads: int, machine: MachineModel) -> float:
     levels = (found.near, found.middle, found.far)
     memory = max(levels) + caches.beside * (sum(levels) - max(levels)) + found.jumps
     busy = max(found.compute, memory) + caches.unhidden * min(found.compute, memory)
+    # stores past the caches come in bursts, and other loops do not wait beside them
+    busy = max(busy + caches.bursts * found.past, found.past + caches.unhidden * busy)
     share = -(-found.items // threads) / max(1.0, found.items)
     return busy * share / core.clock + (caches.wake + found.items * caches.item if threads > 1 else found.items * caches.item_alone)
 

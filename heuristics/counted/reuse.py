@@ -29,6 +29,15 @@ class TouchGroup:
     run: float
     pitch: float
 
+    first: tuple[float, ...] = ()
+    """Where the pieces begin, but for what loops add."""
+
+    @property
+    def reach(self) -> float:
+        """Bytes from its first place to its last."""
+        steps = sum(abs(k) * (v.trips - 1) for v, k in self.terms.items() if not v.random)
+        return steps + (self.runs - 1) * self.pitch + self.run
+
     @property
     def random(self) -> bool:
         """Whether data chooses the place."""
@@ -116,12 +125,17 @@ class Reuse:
         """Bytes that groups touch while some loops run; no array is more than whole. `twice`: what is written is read before; `kept` as in
         `footprint`."""
         out: dict[Place, float] = {}
+        seen: dict[tuple[Place, float, float], float] = {}
         for g in groups:
             factor = self.written if twice and g.written else 1.0
+            found = self.footprint(g, inner, kept)
+            same = (g.place, found, g.reach)  # which another loop went through before
+            factor, before = max(factor, seen.get(same, 0.0)), seen.get(same, 0.0)
+            seen[same] = factor
             limit = factor * max(g.whole, self.line) if g.whole <= kept else math.inf
-            if kept < math.inf and g.random:
-                factor *= self.scattered
-            out[g.place] = min(out.get(g.place, 0.0) + factor * self.footprint(g, inner, kept), max(limit, out.get(g.place, 0.0)))
+            scattered = self.scattered if kept < math.inf and g.random else 1.0
+            now = out.get(g.place, 0.0)
+            out[g.place] = min(now + (factor - before) * scattered * found, max(limit, now))
         return sum(out.values())
 
     def moved(self, node: LoopNode, capacity: float) -> float:
@@ -140,6 +154,21 @@ class Reuse:
         """Bytes that a phase touches."""
         root = self.tree.root
         return self.together(self.groups(root), root.keys | {0}, False)
+
+    def thrashed(self, ways: int, span: int) -> float:
+        """Bytes fetched again since too many lines of one iteration share a set of a cache of so many `ways`, whose sets repeat after
+        `span` bytes. (Arrays begin at the same place in a page, as large ones do.)"""
+        return self._thrashed(self.tree.root, 1.0, ways, span)
+
+    def _thrashed(self, node: LoopNode, times: float, ways: int, span: int) -> float:
+        times *= node.trips
+        sets: dict[int, int] = {}
+        for g in grouped(node.accesses, self.sizes, self.line) if len(node.accesses) > ways else ():
+            for at in g.first if not g.random else ():
+                place = int(at % span // self.line)
+                sets[place] = sets.get(place, 0) + 1
+        lost = sum(n for n in sets.values() if n > ways)
+        return lost * self.line * times + sum(self._thrashed(c, times, ways, span) for c in node.children)
 
     def past(self, open_lines: int, pieces: float) -> float:
         """Bytes that are stored past the caches. Lines that are stored in pieces, those of several rows in turns, wait in few buffers:
@@ -176,7 +205,9 @@ def _group(
             runs.append([at, at + size])
     run = sum(b - a for a, b in runs) / len(runs)
     pitch = (runs[-1][0] - runs[0][0]) / (len(runs) - 1) if len(runs) > 1 else 0.0
-    return TouchGroup(place, terms, sizes.get(place, FAR_APART), any(a.written for a in same), nt, len(runs), run, pitch)
+    return TouchGroup(
+        place, terms, sizes.get(place, FAR_APART), any(a.written for a in same), nt, len(runs), run, pitch, tuple(a for a, _ in runs)
+    )
 
 
 def sizes_of(program: Program) -> dict[Place, float]:
