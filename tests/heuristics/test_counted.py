@@ -55,6 +55,27 @@ def test_what_a_phase_reads_and_writes() -> None:
     assert reuse.moved(t.root, b / 2) >= 32 * b
 
 
+def test_lines_of_one_set_push_each_other_out() -> None:
+    """Sixteen rows side by side whose lines share a set are more than the first cache holds; a pitch that is no power of two spreads them."""
+    far, spread = (reread([["UPCAST", "m", 16], ["UPCAST", "n", 16]], m=64, n=n) for n in (1024, 1040))
+    assert far > 0 and spread == 0
+
+
+def reread(opts: list[Any], **shape: int) -> float:
+    """Bytes that are fetched again for want of ways."""
+    program = lower(apply(kernels.make("sum_rows", shape), parse(opts), TARGET))
+    t = tree(program, program.phases[0], TARGET.vector_bytes)
+    return Reuse(t, sizes_of(program), 64.0, 2.0).thrashed(8, 4096)
+
+
+def test_passes_over_the_same_bytes_count_once() -> None:
+    """A softmax goes over its row three times; what lies outside the cache moves once in and, written, twice."""
+    program = lower(apply(kernels.make("softmax", {"m": 64, "n": 1024}), parse([["UPCAST", "n", 64]]), TARGET))
+    t = tree(program, program.phases[0], TARGET.vector_bytes)
+    reuse = Reuse(t, sizes_of(program), 64.0, 2.0)
+    assert reuse.moved(t.root, 64 * 1024) == 3 * 64 * 1024 * 4
+
+
 def test_what_data_chooses_is_fetched_again() -> None:
     def gather(rows: int) -> Kernel:
         kb = KernelBuilder("gather")
