@@ -13,7 +13,11 @@ same of the estimate from options. `pairs` is Kendall's, over pairs of schedules
 ranks first, over the best of all; `first_ten`: that of the best of its first ten (null where ten or fewer were measured).
 
 `--record` keeps what was measured, `--recorded` ranks it again without measuring, say with another `--machine`
-(benchmarks/calibrate.py)."""
+(benchmarks/calibrate.py).
+
+`seed` and `seed_ten` are about what is used and tried without the pool: the best measured time over that of the first of
+`heuristics.ranked_seeds` that was measured, and over the best of its first ten; `plain_seed` is the same of `heuristics.seeds`. Here 1
+is best."""
 
 from __future__ import annotations
 
@@ -98,6 +102,10 @@ def ranked(space: MeasuredSpace, machine: Any) -> dict[str, Any]:
             f"first{suffix}": round(times[order[0]] / best, 3),
             f"first_ten{suffix}": round(min(times[i] for i in order[:TEN]) / best, 3),
         }
+    measured = {json.dumps(o): t for o, t in found}
+    for name, make in (("seed", heuristics.ranked_seeds), ("plain_seed", heuristics.seeds)):
+        mine = [measured[text] for o in make(kernel, target, 1)[:TEN] if (text := json.dumps([x.json for x in o])) in measured]
+        row |= {name: round(best / mine[0], 3), f"{name}_ten": round(best / min(mine), 3)} if mine else {}
     return row | {"best_ms": round(1e3 * best, 4), "slowest": round(max(times) / best, 1)}
 
 
@@ -129,6 +137,12 @@ def summary(rows: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
             line: dict[str, Any] = {"summary": "held out" if held else "worked on", "kernels": len(mine)}
             for key in (k for k in mine[0] if re.match("rank|pairs|first", k)):
                 line[f"{key}_median"] = round(statistics.median(r[key] for r in mine if r[key] is not None), 3)
+            for key in ("seed", "seed_ten", "plain_seed", "plain_seed_ten"):
+                values = [r[key] for r in mine if key in r]
+                line |= {f"{key}_mean": round(statistics.geometric_mean(values), 3), f"{key}_below_0.8": sum(v < 0.8 for v in values)}
+            line |= {
+                f"{key}_reciprocal_mean": round(1 / statistics.geometric_mean(r[key] for r in mine), 3) for key in ("first", "first_ten")
+            }
             yield line | {"rank_at_least_0.6": sum(r["rank"] >= 0.6 for r in mine)}
 
 
