@@ -13,6 +13,7 @@ from ...ir.kernel import Kernel
 from ...ir.node import walk
 from ...log import logger
 from ...opts.computed import all_contractions
+from ...opts.decided_blocks import undecided
 from ...opts.defaults import rows
 from ...opts.nests import Nest
 from ...opts.opt import Opts, opt, short
@@ -22,6 +23,7 @@ from ...opts.structure import extent, nests, stepped
 from ...targets import Target
 from ..contraction_order import much_cheaper
 from ..model import estimate
+from .blocked import blocked_seeds
 from .chains import chain_guesses
 from .computed import computed_seeds
 from .constants import constant_seeds
@@ -46,6 +48,8 @@ log = logger("heuristics")
 
 def seeds(kernel: Kernel, target: Target, threads: int = 1, allowed: Set[str] = EXACT) -> list[Opts]:
     """Legal seed schedules, best guess first; never empty. `allowed`: effects that they may have on GPUs."""
+    if kernel.blocks is not None:
+        return blocked_seeds(kernel, target, threads, seeds(undecided(kernel), target, threads, allowed))
     found: dict[Opts, None] = {}
     trials = Trials(kernel, target)
     if target.kind == "gpu":
