@@ -119,7 +119,7 @@ def _candidates(trials: Trials, threads: int) -> Iterable[Opts]:
         *columns(kernel, lanes, threads),
         *windows(kernel, lanes),
         *neighbour_tiles(kernel, target, threads, lanes),
-        *scans(kernel, lanes),
+        *scans(kernel, lanes, threads),
         *narrow_sums(kernel, target, lanes),
         *scaled_groups(kernel, target, threads, lanes),
         *chain_guesses(kernel, target, threads, lanes),
