@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 
 from ..ir.errors import BuildError, CacheMiss, DeviceError, MeasureError, TilewrightError, UsageError, VerifyError
 from .parser import build_parser
-from .project import settle
-from .sanitised import Shown, brief, outside
+from .remembered.project import settle
+from .terminal.sanitised import Shown, brief, outside
 
 OK, USAGE, NO_DEVICE, NOTHING_VALID, MISSING, INTERRUPTED = 0, 2, 3, 4, 5, 130
 
@@ -130,31 +130,31 @@ def _silence() -> None:
 def handler(args: Namespace) -> Callable[[Namespace], int]:
     """The function behind the subcommand, imported now."""
     if args.command == "run":
-        from .run import run as chosen
+        from .tuning.run import run as chosen
     elif args.command == "show":
-        from .show import run as chosen
+        from .schedules.show import run as chosen
     elif args.command == "check":
-        from .check import run as chosen
+        from .schedules.check import run as chosen
     elif args.command == "bisect":
-        from .bisect import run as chosen
+        from .schedules.bisect import run as chosen
     elif args.command == "report":
         from .report.command import run as chosen
     elif args.command == "explain":
-        from .explain import run as chosen
+        from .schedules.explain import run as chosen
     elif args.command == "graph":
         from .functions.graph import run as chosen
     elif args.command == "profile":
-        from .profile import run as chosen
+        from .functions.profile import run as chosen
     elif args.command == "plot":
-        from .plot import run as chosen
+        from .remembered.plot import run as chosen
     elif args.command == "cache":
-        from .cachecmd import run as chosen
+        from .remembered.cachecmd import run as chosen
     elif args.command == "bench-search":
-        from .bench_search import run as chosen
+        from .machine.bench_search import run as chosen
     elif args.command == "devices":
-        from .devices import run as chosen
+        from .machine.devices import run as chosen
     else:
-        from .kernels import run as chosen
+        from .machine.kernels import run as chosen
     return chosen
 
 

@@ -6,7 +6,8 @@ from argparse import REMAINDER, ArgumentParser, ArgumentTypeError, RawDescriptio
 from collections.abc import Callable
 
 from .. import __version__
-from . import bench_search_options, shapes
+from .machine import bench_search_options
+from .tuning import shapes
 
 EXITS = """exit codes:
   0    found, or already in the cache
@@ -129,7 +130,7 @@ def _add_show(p: ArgumentParser) -> None:
     )
     chosen = p.add_mutually_exclusive_group()
     chosen.add_argument("--seed-schedule", action="store_true", help="show the seed schedule rather than the cache's best")
-    chosen.add_argument("--opts", metavar="JSON", help='show these options, e.g. \'[["TILE","m",8]]\'')
+    chosen.add_argument("--opts", metavar="OPTS", help="show these options, e.g. 'Um8 Un32 Pn'; JSON will do too")
     only = p.add_mutually_exclusive_group()
     only.add_argument("--source", action="store_true", help="print the rendered source and nothing else")
     only.add_argument(
@@ -213,7 +214,7 @@ def _add_check(p: ArgumentParser) -> None:
         help="lower for this target (opencl-gpu, opencl-cpu, sm_80, host ...); default opencl-gpu",
     )
     where.add_argument("--device", help="lower for this device's target (`tune devices`)")
-    p.add_argument("--opts", metavar="JSON", help='check these options, e.g. \'[["LOCAL","m",8]]\'; default: every seed schedule')
+    p.add_argument("--opts", metavar="OPTS", help="check these options, e.g. 'Lm8 Un4'; default: every seed schedule")
     p.add_argument("--seed", type=_at_least(0), default=0, metavar="N", help="random seed of the inputs")
 
 
@@ -221,7 +222,7 @@ def _add_bisect(p: ArgumentParser) -> None:
     p.add_argument("--kernel", required=True, metavar="NAME", help="a named kernel (`tune kernels`) or my.py:function")
     p.add_argument("--shape", metavar="m=..,n=..", help="extents by name; default: a small, odd shape")
     p.add_argument("--dtype", help="float32, float16, bfloat16, float64, int8, fp8, float8_e5m2 (what the kernel takes)")
-    p.add_argument("--opts", required=True, metavar="JSON", help='the options that are wrong, e.g. \'[["UPCAST","n",16]]\'')
+    p.add_argument("--opts", required=True, metavar="OPTS", help="the options that are wrong, e.g. 'Un16 Pm'")
     where = p.add_mutually_exclusive_group()
     where.add_argument("--device", default="cpu", help="the device that is wrong (`tune devices`); default cpu")
     where.add_argument("--target", metavar="NAME", help="check the Programs for this target only, which need not be here")

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ...ir.errors import UsageError
-from ..query import shape_of
-from ..style import console, legend, opts_text, table
+from ..remembered.query import shape_of
+from ..terminal.style import console, legend, opts_text, table
 from .rows import ReportEntry, entries, measurements, notes, shown
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import OptError, UsageError
 from ...measure.roofline import SURE, share
-from ..query import same_kernel, shape_of
-from ..style import duration, factor, rate
+from ..remembered.query import same_kernel, shape_of
+from ..terminal.style import duration, factor, rate
 
 if TYPE_CHECKING:
     from ...cache import Cache, Row

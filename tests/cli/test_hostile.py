@@ -94,7 +94,7 @@ def test_colours_pass_and_what_texts_hold_does_not(monkeypatch: pytest.MonkeyPat
 
     from rich.text import Text
     from tilewright.cli import sanitised as shown
-    from tilewright.cli import style
+    from tilewright.cli.terminal import style
 
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm")

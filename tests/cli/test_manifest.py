@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 from tilewright import cache
-from tilewright.cli.live import Board, Plain
 from tilewright.cli.parser import build_parser
-from tilewright.cli.style import console
+from tilewright.cli.terminal.live import Board, Plain
+from tilewright.cli.terminal.style import console
 from tilewright.ir.errors import KernelError
 from tilewright.opts.opt import opt
 from tilewright.search.result import Job, Result, make
@@ -67,7 +67,7 @@ def searches(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
     monkeypatch.setattr("tilewright.search.api.tune", tune)
     monkeypatch.setattr("tilewright.search.api.cached", cached)
-    monkeypatch.setattr("tilewright.cli.manifest.probe", lambda *_: None)
+    monkeypatch.setattr("tilewright.cli.tuning.manifest.probe", lambda *_: None)
     return script
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from argparse import Namespace
 
-from .style import console, shape_text, table
+from ..terminal.style import console, shape_text, table
 
 
 def run(args: Namespace) -> int:
     """Print every named kernel as a table or as JSON."""
-    from ..kernels import NAMES, get
+    from ...kernels import NAMES, get
 
     defs = [get(name) for name in NAMES]
     if args.format == "json":

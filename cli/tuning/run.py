@@ -12,21 +12,21 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from ..ir.errors import DeviceError, UsageError
-from .beside import against, beside_rows, facts, interpreter, peak_share
-from .json_file import writable, write
-from .live import Quiet, display, outcomes, rates
-from .style import MOST_SAID, OUTCOMES, console, duration, gain, opts_text, shape_text
+from ...ir.errors import DeviceError, UsageError
+from ..terminal.json_file import writable, write
+from ..terminal.live import Quiet, display, outcomes, rates
+from ..terminal.style import MOST_SAID, OUTCOMES, console, duration, gain, opts_text, shape_text
+from .beside import against, beside_rows, facts, peak_share, rivalry
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ..search import Result
+    from ...search import Result
 
 
 def run(args: Namespace) -> int:
     """Tune (or find in the cache) and print the summary; the exit code says what came of it."""
-    from ..search.interrupts import INTERRUPTED, SignalWatch
+    from ...search.interrupts import INTERRUPTED, SignalWatch
 
     with SignalWatch() as signals:
         try:
@@ -54,10 +54,10 @@ def _other(args: Namespace) -> int | None:
 
     if shapes.asked(args):
         return shapes.run(args)
-    from .functions.asked import is_tensor_function
+    from ..functions.asked import is_tensor_function
 
     if is_tensor_function(args.kernel, args.shape):
-        from .functions.tuned import run as run_function
+        from ..functions.tuned import run as run_function
 
         return run_function(args)
     return None
@@ -68,13 +68,13 @@ def _run(args: Namespace) -> int:
     if other is not None:
         return other
     args.device = args.device or "cpu"
-    from ..cache.keys import allowed
-    from ..kernels import get, is_path, parse_shape
-    from ..search import tune
-    from ..search.budget import Budget
+    from ...cache.keys import allowed
+    from ...kernels import get, is_path, parse_shape
+    from ...search import tune
+    from ...search.budget import Budget
 
     shape = parse_shape(args.shape) if args.shape else None
-    python = interpreter(args)
+    how = rivalry(args)
     budget = Budget.make(args.budget, args.trials)
     writable(args.json)
     out = console(sys.stderr if args.json == "-" else None)
@@ -103,7 +103,7 @@ def _run(args: Namespace) -> int:
         )
     found = result.found and result.exit_code == 0
     lossy = "DOWNCONVERT" in allowed(args.allow or ())
-    rival = against(result, python, args.device, lossy) if python and found else None
+    rival = against(result, how) if how and found else None
     share = peak_share(result, args.device, lossy) if found else None
     summary(out, args, result, beside_rows(share, progress.clocks, rival))
     if args.json:
@@ -114,11 +114,11 @@ def _run(args: Namespace) -> int:
 def probe_once(args: Namespace, shape: dict[str, int] | None, progress: Quiet) -> None:
     """Measure the machine's limits where that never happened (a few seconds, kept) and a search is coming: without them there is no
     share of the roofline to show, and the model ranks by guesses."""
-    from .. import cache
-    from ..cache.keys import allowed, policy
-    from ..devices import get
-    from ..kernels import make
-    from ..plan import key_of
+    from ... import cache
+    from ...cache.keys import allowed, policy
+    from ...devices import get
+    from ...kernels import make
+    from ...plan import key_of
 
     device = get(args.device)
     device.check()
@@ -141,7 +141,7 @@ def summary(out: Console, args: Namespace, result: Result, beside: Mapping[str, 
     from rich.table import Table
     from rich.text import Text
 
-    from ..targets import command_prefix
+    from ...targets import command_prefix
 
     threads = f"{result.threads} thread{'s' * (result.threads != 1)}"
     what = " ".join(filter(None, (result.kernel, shape_text(result.shape), result.dtype, "on", result.device + ",", threads)))

@@ -1,4 +1,4 @@
-"""What `tune run` sets a result beside: the peak of the GPU's arithmetic units and its clocks, and PyTorch's own
+"""What `tune run` sets a result beside: the peak of the GPU's arithmetic units and its clocks, and a library's own
 kernel."""
 
 from __future__ import annotations
@@ -9,14 +9,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..ir.errors import MeasureError, UsageError
-from .style import flops
+from ...ir.errors import MeasureError, UsageError
+from ..terminal.style import flops
 
 if TYPE_CHECKING:
-    from ..measure.rival.versus import Versus
-    from ..search import Result
-
-LIBRARY = "torch"
+    from ...measure.rival.versus import Rivalry, Versus
+    from ...search import Result
 
 
 @dataclass(frozen=True)
@@ -34,48 +32,49 @@ class PeakShare:
         return f"{self.percent:.0f} % of {flops(self.flops_s * 1e-9)} by {self.unit}"
 
 
-def interpreter(args: Namespace) -> str:
-    """The Python that has the rival of --against, checked before a search; '' without the option. Raises UsageError
-    with the fix where no comparison is possible."""
+def rivalry(args: Namespace) -> Rivalry | None:
+    """How to compare with the library of --against, checked before anything is measured; None without the option.
+    Raises UsageError with the fix where no comparison is possible."""
     if not args.against:
-        return ""
-    from ..devices import get
-    from ..ir.dtypes import dtype
-    from ..kernels import get as kernel
-    from ..kernels import is_path
-    from ..measure.rival.versus import check
+        return None
+    from ...cache.keys import allowed
+    from ...devices import get
+    from ...ir.dtypes import dtype
+    from ...kernels import get as kernel
+    from ...kernels import is_path
+    from ...measure.rival.versus import LIBRARIES, Rivalry, check
 
     library, _, python = args.against.partition(":")
-    if library != LIBRARY:
-        raise UsageError(f"--against takes torch, or torch:PYTHON for another interpreter, not {args.against[:40]!r}")
+    if library not in LIBRARIES or (python and library == "numpy"):
+        raise UsageError(f"--against takes torch, torch:PYTHON for another interpreter, or numpy, not {args.against[:40]!r}")
     if is_path(args.kernel) or ":" in args.kernel:
-        raise UsageError("--against is for kernels of `tune kernels` as they are: PyTorch knows no others")
+        raise UsageError(f"--against is for kernels of `tune kernels` as they are: {LIBRARIES[library]} knows no others")
     device = get(args.device)
     device.check()
     name = dtype(args.dtype).name if args.dtype else kernel(args.kernel).dtypes[0]
-    check(args.kernel, name, device, python or sys.executable)
-    return python or sys.executable
+    check(args.kernel, name, device, python or sys.executable, library)
+    lossy = "DOWNCONVERT" in allowed(args.allow or ())
+    return Rivalry(python or sys.executable, spec=args.device, tf32=lossy, library=library)
 
 
-def against(result: Result, python: str, spec: str, lossy: bool) -> Versus:
-    """The found schedule and PyTorch in turns (with TF32 where `lossy`). What fails is told by the answer: the
-    search's result stands."""
-    from ..devices import get
-    from ..measure.rival.versus import Rivalry, Versus, against_torch
+def against(result: Result, how: Rivalry) -> Versus:
+    """The found schedule and a library's kernel in turns (with TF32 where that is allowed). What fails is told by the
+    answer: the search's result stands."""
+    from ...devices import get
+    from ...measure.rival.versus import Versus, against_library
 
-    device = get(spec)
-    how = Rivalry(python, spec=spec, tf32=lossy)
+    device = get(how.spec)
     try:
-        return against_torch(result.kernel, result.shape, result.dtype, result.opts, device, result.threads, how)
+        return against_library(result.kernel, result.shape, result.dtype, result.opts, device, result.threads, how)
     except MeasureError as e:
-        return Versus(why=str(e))
+        return Versus(why=str(e), library=how.library)
 
 
 def peak_share(result: Result, spec: str, lossy: bool = False) -> PeakShare | None:
     """How near a result comes to the peak of a GPU's units; None on processors, without limits, and for kernels in
     files."""
-    from ..devices import get
-    from ..kernels import is_path, make
+    from ...devices import get
+    from ...kernels import is_path, make
 
     if is_path(result.kernel) or not result.gflops:
         return None
@@ -83,9 +82,9 @@ def peak_share(result: Result, spec: str, lossy: bool = False) -> PeakShare | No
     limits = device.limits()
     if device.target.kind != "gpu" or limits is None:
         return None
-    from ..ir.normalise import normalise
-    from ..measure.roofline import roofline
-    from ..measure.tensor_peak import unit
+    from ...ir.normalise import normalise
+    from ...measure.roofline import roofline
+    from ...measure.tensor_peak import unit
 
     kernel = normalise(make(result.kernel, dict(result.shape), result.dtype))
     most = roofline(kernel, limits, result.threads, target=device.target, lossy=lossy).peak
@@ -94,7 +93,7 @@ def peak_share(result: Result, spec: str, lossy: bool = False) -> PeakShare | No
 
 def beside_rows(share: PeakShare | None, clocks: Mapping[str, Any], rival: Versus | None) -> dict[str, str]:
     """The lines of the summary, by heading; only those that say something."""
-    from .report.sections import clocks as text_of
+    from ..report.sections import clocks as text_of
 
     rows = {
         "peak": share.text if share else "",
@@ -108,4 +107,4 @@ def facts(share: PeakShare | None, clocks: Mapping[str, Any], rival: Versus | No
     """The same as plain data, for --json; nothing where nothing is known."""
     out: dict[str, Any] = {"peak": asdict(share)} if share else {}
     out |= {"clocks": dict(clocks)} if clocks else {}
-    return out | ({"against": {LIBRARY: rival.to_json()}} if rival else {})
+    return out | ({"against": {rival.library: rival.to_json()}} if rival else {})

@@ -8,18 +8,18 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from ..ir.errors import DeviceError
-from .style import bytes_text, console, rate, table
+from ...ir.errors import DeviceError
+from ..terminal.style import bytes_text, console, rate, table
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from ..devices import Device, Limits
+    from ...devices import Device, Limits
 
 
 def run(args: Namespace) -> int:
     """Print every device, usable or not and why; `--probe` measures the limits of those that are."""
-    from ..devices import get, names
+    from ...devices import get, names
 
     found: list[tuple[str, Device | None, Limits | None, str]] = []
     for name, why in _members(names()):
@@ -49,7 +49,7 @@ def run(args: Namespace) -> int:
 
 def _members(names: Iterable[str]) -> Iterator[tuple[str, str]]:
     """(name, why it is not usable or '') of every device behind these names."""
-    from ..devices import get
+    from ...devices import get
 
     for name in names:
         try:
@@ -64,7 +64,7 @@ def _describe(name: str, device: Device, limits: Limits | None) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from ..targets import machine
+    from ...targets import machine
 
     t = device.target
     grid = Table.grid(padding=(0, 2))

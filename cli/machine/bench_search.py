@@ -8,13 +8,13 @@ from argparse import Namespace
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..ir.errors import UsageError
-from .json_file import writable, write
-from .style import console
+from ...ir.errors import UsageError
+from ..terminal.json_file import writable, write
+from ..terminal.style import console
 
 if TYPE_CHECKING:
-    from ..search.bench.scores import StrategyScores
-    from ..search.recording import Recording
+    from ...search.bench.scores import StrategyScores
+    from ...search.recording import Recording
 
 MADE_UP = {"filtering": range(100, 102), "dispersion": range(100, 102), "product": range(100, 102), "caches": range(100, 101)}
 """What is searched where no file is named."""
@@ -22,7 +22,7 @@ MADE_UP = {"filtering": range(100, 102), "dispersion": range(100, 102), "product
 
 def run(args: Namespace) -> int:
     """Score, print a table, write JSON where it is asked for."""
-    from ..search.bench.scores import available, score_all
+    from ...search.bench.scores import available, score_all
 
     if args.record is not None or args.kernel is not None:
         return _record(args)
@@ -52,12 +52,12 @@ def run(args: Namespace) -> int:
 
 def _record(args: Namespace) -> int:
     """Measure a space and write it."""
-    from ..kernels import parse_shape
-    from ..measure import Measurer
-    from ..search.bench.recorder import record_space
-    from ..search.space import OptEngine, Space
-    from ..search.task import TuningTask
-    from ..targets import lowered
+    from ...kernels import parse_shape
+    from ...measure import Measurer
+    from ...search.bench.recorder import record_space
+    from ...search.space import OptEngine, Space
+    from ...search.task import TuningTask
+    from ...targets import lowered
 
     if not args.record or not args.kernel:
         raise UsageError("--record FILE and --kernel NAME go together: name both")
@@ -90,8 +90,8 @@ def _record(args: Namespace) -> int:
 
 
 def _spaces(files: Sequence[str]) -> dict[str, Recording]:
-    from ..search.bench.files import load
-    from ..search.bench.made_up import several
+    from ...search.bench.files import load
+    from ...search.bench.made_up import several
 
     if not files:
         return dict(several(MADE_UP))
@@ -134,7 +134,7 @@ def _print(scores: Sequence[StrategyScores], spaces: dict[str, Recording], repea
 
 
 def _json(scores: Sequence[StrategyScores], spaces: dict[str, Recording], repeats: int, share: float) -> dict[str, Any]:
-    from ..search.bench.methodology import Yardstick
+    from ...search.bench.methodology import Yardstick
 
     facts = {}
     for name, recording in spaces.items():

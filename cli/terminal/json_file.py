@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from ..files.output import replace, why_not
-from ..ir.errors import UsageError
+from ...files.output import replace, why_not
+from ...ir.errors import UsageError
 
 
 def writable(path: str | None) -> None:

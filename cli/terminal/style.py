@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TextIO
 
-from ..measure.roofline import share
+from ...measure.roofline import share
 from .sanitised import behind, clean
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from ..opts.opt import Opt
+    from ...opts.opt import Opt
 
 KINDS = {
     "grid": "bold blue",
@@ -49,7 +49,7 @@ MOST_SAID = 600
 
 def legend() -> str:
     """What the letters of the options' short form mean."""
-    from ..opts.registry import OPTIONS
+    from ...opts.registry import OPTIONS
 
     return "  ".join(f"{o.letter} {o.legend}" for o in OPTIONS.values() if o.legend)
 
@@ -146,8 +146,8 @@ def opts_text(opts: Sequence[Opt]) -> Text:
     """Options in short form, each in the colour of the axis kind it makes."""
     from rich.text import Text
 
-    from ..opts.opt import short
-    from ..opts.registry import OPTIONS
+    from ...opts.opt import short
+    from ...opts.registry import OPTIONS
 
     out = Text()
     for i, opt in enumerate(opts):

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from argparse import Namespace
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..ir.errors import UsageError
-from .style import KINDS, console, legend, opts_text
+from ...ir.errors import UsageError
+from ..terminal.style import KINDS, console, legend, opts_text
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from ..ir.kernel import Kernel
-    from ..opts import Opt, Scheduled
-    from ..targets import Target
+    from ...ir.kernel import Kernel
+    from ...opts import Opt, Scheduled
+    from ...targets import Target
 
 
 LEXERS = {"opencl": "c"}
@@ -25,18 +24,18 @@ LEXERS = {"opencl": "c"}
 
 def run(args: Namespace) -> int:
     """Print the schedule that the arguments pick; `--source` prints the rendered text alone, `--stage` any stage of the way to it."""
-    from ..ir.normalise import normalise
-    from ..lower import lower
-    from ..opts import apply
-    from ..renderers import render
-    from .functions.asked import kernel_of
+    from ...ir.normalise import normalise
+    from ...lower import lower
+    from ...opts import apply
+    from ...renderers import render
+    from ..functions.asked import kernel_of
 
     # schedules, cached ones too, are of the kernel in normal form (unit axes dropped, neighbours merged)
     kernel = normalise(kernel_of(args))
     target, opts, origin = choose(args, kernel)
     scheduled = apply(kernel, opts, target)
     if args.stage:
-        from .parser import ONLY_CUDA, STAGES
+        from ..parser import ONLY_CUDA, STAGES
         from .stages import stages_text
 
         # `asm` of a GPU is its PTX
@@ -50,13 +49,11 @@ def run(args: Namespace) -> int:
         return 0
     from rich.text import Text
 
-    from ..heuristics.contraction_order import order_lines
-    from ..opts.opt import dumps
+    from ...heuristics.contraction_order import order_lines
 
     out = console()
     out.print(Text.assemble((kernel.name, "bold"), f" for {target.name}, {origin}"), soft_wrap=True)
     out.print(opts_text(opts), soft_wrap=True)
-    out.print(Text(f"--opts {shlex.quote(dumps(opts))}", style="dim"), soft_wrap=True)
     out.print(legend(), style="dim")
     for line in order_lines(kernel, opts):
         out.print(Text(line), soft_wrap=True)
@@ -74,8 +71,8 @@ def run(args: Namespace) -> int:
 
 def choose(args: Namespace, kernel: Kernel) -> tuple[Target, tuple[Opt, ...], str]:
     """(target, options, where they are from) for `tune show`'s arguments."""
-    from .. import targets
-    from ..opts.opt import parse
+    from ... import targets
+    from ...opts.opt import parse
 
     if args.target:
         target = targets.named(args.target)
@@ -85,19 +82,19 @@ def choose(args: Namespace, kernel: Kernel) -> tuple[Target, tuple[Opt, ...], st
         if args.opts is None and not args.seed_schedule:
             raise UsageError("the cache knows what is best here, not on --target; add --seed-schedule or --opts JSON")
     else:
-        from ..devices import get
+        from ...devices import get
 
         device = get(args.device)
         target, threads = device.target, args.threads or device.threads
     if args.opts is not None:
         return target, parse(args.opts), "options as given"
     if args.seed_schedule:
-        from ..heuristics import seeds
+        from ...heuristics import seeds
 
         return target, seeds(kernel, target, threads)[0], f"seed schedule for {threads} threads"
-    from ..cache import open as open_cache
-    from ..cache.keys import allowed, policy
-    from ..plan.resolve import resolve
+    from ...cache import open as open_cache
+    from ...cache.keys import allowed, policy
+    from ...plan.resolve import resolve
 
     with open_cache(args.cache) as store:
         plan = resolve(kernel, device, threads, store, policy=policy(allowed(args.allow or ())))
@@ -116,7 +113,7 @@ def nest_text(scheduled: Scheduled) -> Text:
     """The loop nest, one line a loop, each in the colour of its kind."""
     from rich.text import Text
 
-    from ..opts import nest_lines
+    from ...opts import nest_lines
 
     out = Text()
     for line in nest_lines(scheduled):

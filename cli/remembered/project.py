@@ -13,7 +13,7 @@ def settle(args: Namespace) -> None:
     """Ask where the command opens the default caches, a project's is among them, and nobody ever answered."""
     if getattr(args, "cache", "named") is not None or not (sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()):
         return
-    from ..cache import layers, projects
+    from ...cache import layers, projects
 
     if os.environ.get(layers.ENV) or projects.setting() is not None:
         return

@@ -28,7 +28,7 @@ class LogAbove:
         """Messages go to the file from now on, those of helpers that are started later too."""
         if not os.environ.get("TILEWRIGHT_LOG"):
             return
-        from ..log import setup
+        from ...log import setup
 
         setting = setup.current()
         if setting is None or setting.file is not None:
@@ -61,7 +61,7 @@ class LogAbove:
         """Print the rest; messages go where they went before."""
         if self._file is None:
             return
-        from ..log import setup
+        from ...log import setup
 
         setup.divert(None)
         self.show()

@@ -5,13 +5,13 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
-from ..ir.errors import BuildError, OptError
-from .style import console, duration, opts_text, shape_text, table
+from ...ir.errors import BuildError, OptError
+from ..terminal.style import console, duration, opts_text, shape_text, table
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from ..measure.sanitise import Sanitised
+    from ...measure.sanitise import Sanitised
 
 NOTHING_VALID = 4
 
@@ -20,15 +20,15 @@ def run(args: Namespace) -> int:
     """Check the schedule that the arguments give, or every seed schedule; 0 when nothing was found, else 4."""
     from rich.text import Text
 
-    from .. import targets
-    from ..heuristics import seeds
-    from ..ir.normalise import normalise
-    from ..measure.sanitise import sanitise
-    from ..opts.opt import parse
-    from .functions.asked import kernel_of, named_shape
+    from ... import targets
+    from ...heuristics import seeds
+    from ...ir.normalise import normalise
+    from ...measure.sanitise import sanitise
+    from ...opts.opt import parse
+    from ..functions.asked import kernel_of, named_shape
 
     if args.device:
-        from ..devices import get
+        from ...devices import get
 
         target = get(args.device).target
     else:
@@ -89,9 +89,9 @@ def _oclgrind(found: Sanitised) -> Text:
 
 
 def _faults(found: Sanitised) -> list[str]:
-    from ..opts.opt import short
+    from ...opts.opt import short
 
-    name = short(found.opts) or "(no options)"
+    name = short(found.opts)
     texts = [found.wrong] if found.wrong else []
     texts += [f"Oclgrind: {f.text}" for f in (found.oclgrind.findings if found.oclgrind else ())]
     return [f"{name}: {t}" for t in texts]

@@ -11,10 +11,10 @@ import traceback
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
-from ..ir.errors import UsageError
-from .json_file import writable, write
+from ...ir.errors import UsageError
+from ..terminal.json_file import writable, write
+from ..terminal.style import console, duration, rate, table
 from .profiled import MOST_TRACED, Profile, ProfileRow, gains
-from .style import console, duration, rate, table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -46,7 +46,7 @@ def run(args: Namespace) -> int:
 
 
 def _script(file: str, arguments: list[str], profile: Profile) -> int:
-    from ..tensor.running.observe import observing
+    from ...tensor.running.observe import observing
 
     argv, path = sys.argv, list(sys.path)
     sys.argv = [file, *arguments]

@@ -8,21 +8,21 @@ import sys
 from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
-from ..ir.errors import CacheError, UsageError
+from ...ir.errors import CacheError, UsageError
+from ..terminal.style import OUTCOMES, console, duration, opts_text, table
 from .query import best_rows, filters, select, shape_of
-from .style import OUTCOMES, console, duration, opts_text, table
 
 if TYPE_CHECKING:
-    from ..cache import Cache, Row
+    from ...cache import Cache, Row
 
 
 def run(args: Namespace) -> int:
     """Do the chosen action on the cache that the arguments name."""
     if args.action == "check":
-        from .required import check
+        from ..tuning.required import check
 
         return check(args)
-    from .. import cache
+    from ... import cache
 
     actions = {"list": _list, "show": _show, "explain": _explain, "export": _export, "import": _import, "clear": _clear}
     with cache.open(args.cache) as store:
@@ -37,7 +37,7 @@ def _list(store: Cache, args: Namespace) -> int:
         return 0
     from rich.text import Text
 
-    from ..opts.opt import parse
+    from ...opts.opt import parse
 
     listed = table(f"cache {store.location}", "kernel", "shape", "dtype", "device", ">threads", "outcome", ">time", "opts", "when")
     for r in rows:
@@ -77,9 +77,9 @@ def _show(store: Cache, args: Namespace) -> int:
 
 
 def _explain(store: Cache, args: Namespace) -> int:
-    from ..devices import get
-    from ..kernels import make, parse_shape
-    from ..plan import key_of
+    from ...devices import get
+    from ...kernels import make, parse_shape
+    from ...plan import key_of
 
     kernel = make(args.kernel, parse_shape(args.shape) if args.shape else None, args.dtype)
     device = get(args.device)
@@ -89,7 +89,7 @@ def _explain(store: Cache, args: Namespace) -> int:
 
 
 def _export(store: Cache, args: Namespace) -> int:
-    from ..cache import bundles
+    from ...cache import bundles
 
     rows = select(store, args)
     if args.best:
@@ -124,6 +124,6 @@ def _clear(store: Cache, args: Namespace) -> int:
 
 def _plain(row: Row) -> dict[str, Any]:
     """A row's fields with its JSON text decoded."""
-    from ..cache.rows import JSON_FIELDS
+    from ...cache.rows import JSON_FIELDS
 
     return {name: json.loads(value) if name in JSON_FIELDS else value for name, value in row.to_dict().items()}

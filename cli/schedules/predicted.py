@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from .style import bytes_text, duration
+from ..terminal.style import bytes_text, duration
 
 if TYPE_CHECKING:
-    from ..devices import Device
-    from ..heuristics import GpuEstimate
-    from ..ir.kernel import Kernel
-    from ..opts.opt import Opt
+    from ...devices import Device
+    from ...heuristics import GpuEstimate
+    from ...ir.kernel import Kernel
+    from ...opts.opt import Opt
 
 
 def predicted(kernel: Kernel, opts: Sequence[Opt], device: Device) -> tuple[GpuEstimate, ...]:
@@ -20,8 +20,8 @@ def predicted(kernel: Kernel, opts: Sequence[Opt], device: Device) -> tuple[GpuE
     processors."""
     if device.target.kind != "gpu":
         return ()
-    from ..heuristics import gpu_estimates
-    from ..opts import apply
+    from ...heuristics import gpu_estimates
+    from ...opts import apply
 
     return gpu_estimates(apply(kernel, opts, device.target), limits=device.limits())
 

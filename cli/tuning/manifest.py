@@ -10,17 +10,17 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..ir.errors import DeviceError, UsageError
-from ..measure.roofline import share
-from .json_file import writable, write
-from .live import display, rates
-from .style import console, duration, opts_text, rate, shape_text, table
+from ...ir.errors import DeviceError, UsageError
+from ...measure.roofline import share
+from ..terminal.json_file import writable, write
+from ..terminal.live import display, rates
+from ..terminal.style import console, duration, opts_text, rate, shape_text, table
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ..search.manifest.entries import Entry, Manifest
-    from ..search.manifest.tune_all import Done, Overall
+    from ...search.manifest.entries import Entry, Manifest
+    from ...search.manifest.tune_all import Done, Overall
 
 NOTHING_VALID, INTERRUPTED = 4, 130
 ELSEWHERE = "elsewhere"
@@ -41,10 +41,10 @@ def run(args: Namespace) -> int:
         from .required import check
 
         return check(args)
-    from .. import cache
-    from ..search.budget import parse_seconds
-    from ..search.manifest import manifest as manifests
-    from ..search.manifest.tune_all import tune_all
+    from ... import cache
+    from ...search.budget import parse_seconds
+    from ...search.manifest import manifest as manifests
+    from ...search.manifest.tune_all import tune_all
 
     whole = manifests.load(args.manifest, "all" if args.trust else "inside")
     keep_lock(whole)
@@ -78,9 +78,9 @@ def keep_lock(found: Manifest) -> None:
     """Write which kernels the manifest's files make, for those who may not run them; a warning where that is not possible."""
     from dataclasses import replace
 
-    from ..ir.normalise import normalise
-    from ..plan.identity import canonical_of
-    from ..search.manifest import lock as manifest_lock
+    from ...ir.normalise import normalise
+    from ...plan.identity import canonical_of
+    from ...search.manifest import lock as manifest_lock
 
     ran = [(e.record, e.made) for e in found.entries if e.record is not None and e.made is not None]
     try:
@@ -94,7 +94,7 @@ def keep_lock(found: Manifest) -> None:
 
 def probe(found: Manifest, out: Console, quiet: bool) -> None:
     """Measure the limits of the devices of this machine that the manifest names, where that never happened, before the budget begins."""
-    from ..search.manifest.tune_all import here
+    from ...search.manifest.tune_all import here
 
     for place in found.places:
         try:

@@ -9,13 +9,13 @@ from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
-from ..files.output import replace
-from ..ir.errors import UsageError
-from .report import charts as report_charts
-from .report import svg as report_svg
-from .report.command import EMPTY
-from .report.rows import COLUMNS, ReportEntry, entries
-from .style import console, duration
+from ...files.output import replace
+from ...ir.errors import UsageError
+from ..report import charts as report_charts
+from ..report import svg as report_svg
+from ..report.command import EMPTY
+from ..report.rows import COLUMNS, ReportEntry, entries
+from ..terminal.style import console, duration
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -36,7 +36,7 @@ _COLOURS = {
 
 def run(args: Namespace) -> int:
     """Draw what the arguments pick and write it."""
-    from .. import cache
+    from ... import cache
 
     if Path(args.file).suffix.lower() not in ENDINGS:
         raise UsageError(f"tune plot writes {', '.join(ENDINGS)}; give the file such an ending, not {Path(args.file).suffix or 'none'!r}")

@@ -7,15 +7,15 @@ import sys
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
-from ..ir.errors import UsageError
-from .json_file import writable, write
-from .live import display, outcomes
-from .style import console, duration, opts_text
+from ...ir.errors import UsageError
+from ..terminal.json_file import writable, write
+from ..terminal.live import display, outcomes
+from ..terminal.style import console, duration, opts_text
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ..search.shapes import ShapesResult
+    from ...search.shapes import ShapesResult
 
 NOT_WITH = ("trials", "strategy", "study", "seeds", "against", "target")
 """Options of `tune run` that are for a single shape."""
@@ -55,7 +55,7 @@ def asked(args: Namespace) -> bool:
 
 def run(args: Namespace) -> int:
     """Tune for several sizes and print what was found; the exit code says what came of it."""
-    from ..search.shapes import parse_range, parse_shapes, tune_buckets, tune_shapes
+    from ...search.shapes import parse_range, parse_shapes, tune_buckets, tune_shapes
 
     writable(args.json)
     out = console(sys.stderr if args.json == "-" else None)

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..measure.roofline import share
+from ...measure.roofline import share
 from .live_log import LogAbove
 from .style import MOST_SAID, OUTCOMES, clock, console, duration, flops, opts_text, rate
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from rich.console import Console, RenderableType
 
-    from ..measure import Measurement
-    from ..search import Result
+    from ...measure import Measurement
+    from ...search import Result
 
 REDRAW_S = 0.12
 STALE_S = 2.0

@@ -9,12 +9,12 @@ from argparse import Namespace
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from .json_file import writable, write
-from .style import console, duration, percent, shape_text, table
+from ..terminal.json_file import writable, write
+from ..terminal.style import console, duration, percent, shape_text, table
 
 if TYPE_CHECKING:
-    from ..search.manifest.entries import Entry, Manifest
-    from ..search.manifest.required import Checked
+    from ...search.manifest.entries import Entry, Manifest
+    from ...search.manifest.required import Checked
 
 MISSING = 5
 STATE = {"present": "green", "stale": "yellow", "missing": "bold red"}
@@ -22,9 +22,9 @@ STATE = {"present": "green", "stale": "yellow", "missing": "bold red"}
 
 def check(args: Namespace) -> int:
     """Look up every entry without any device; say what is missing, and how to tune it."""
-    from .. import cache
-    from ..search.manifest import manifest as manifests
-    from ..search.manifest import required
+    from ... import cache
+    from ...search.manifest import manifest as manifests
+    from ...search.manifest import required
 
     writable(getattr(args, "json", None))
     found = manifests.load(args.manifest, "all" if args.trust else "none").only(args.target)

@@ -10,20 +10,20 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ..ir.errors import CacheMiss
-from ..measure.roofline import share
-from .live_log import LogAbove
+from ...ir.errors import CacheMiss
+from ...measure.roofline import share
+from ..terminal.live_log import LogAbove
+from ..terminal.style import console, duration, factor, opts_text, table
 from .predicted import lines, predicted, to_json
-from .style import console, duration, factor, opts_text, table
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from ..devices import Device
-    from ..devices.cuda.contents import KernelContents
-    from ..ir.kernel import Kernel
-    from ..measure.roofline import Roofline
-    from ..search.explain import Explanation, Ratio
+    from ...devices import Device
+    from ...devices.cuda.contents import KernelContents
+    from ...ir.kernel import Kernel
+    from ...measure.roofline import Roofline
+    from ...search.explain import Explanation, Ratio
 
 INTERRUPTED = 130
 UNCLEAR = 0.1
@@ -32,14 +32,14 @@ UNCLEAR = 0.1
 
 def run(args: Namespace) -> int:
     """Measure and print. Raises CacheMiss, with the command that tunes it, where the cache has no schedule of its own for the kernel."""
-    from .. import cache, devices
-    from ..cache.keys import allowed, policy
-    from ..heuristics.contraction_order import order_lines
-    from ..ir.normalise import normalise
-    from ..plan.resolve import resolve
-    from ..search.budget import parse_seconds
-    from ..search.explain import explain
-    from .functions.asked import kernel_of
+    from ... import cache, devices
+    from ...cache.keys import allowed, policy
+    from ...heuristics.contraction_order import order_lines
+    from ...ir.normalise import normalise
+    from ...plan.resolve import resolve
+    from ...search.budget import parse_seconds
+    from ...search.explain import explain
+    from ..functions.asked import kernel_of
 
     kernel = normalise(kernel_of(args))
     device = devices.get(args.device)
@@ -100,7 +100,7 @@ def _line() -> Iterator[Callable[[str], None]]:
 
 
 def _roofline(kernel: Kernel, device: Device, threads: int, lossy: bool) -> Roofline | None:
-    from ..measure.roofline import roofline
+    from ...measure.roofline import roofline
 
     limits = device.limits()
     return roofline(kernel, limits, threads, target=device.target, lossy=lossy) if limits and not kernel.symbols else None
@@ -110,17 +110,17 @@ def _machine_code(kernel: Kernel, found: Explanation, device: Device) -> tuple[K
     """What the kernels of the schedule hold and take, where the device's machine code can be read: on NVIDIA GPUs."""
     if device.target.lang != "cuda":
         return ()
-    from ..devices.cuda.contents import contents
-    from ..lower import lower
-    from ..opts import apply
-    from ..renderers import render
+    from ...devices.cuda.contents import contents
+    from ...lower import lower
+    from ...opts import apply
+    from ...renderers import render
 
     return contents(render(lower(apply(kernel, found.opts, device.target)), device.target))
 
 
 def _peak(kernel: Kernel, device: Device, lossy: bool) -> str:
     """What the arithmetic of the roofline counts at."""
-    from ..measure.tensor_peak import unit
+    from ...measure.tensor_peak import unit
 
     return "the peak of tensor cores" if unit(kernel, device.target, lossy) == "tensor cores" else "the measured peak"
 

@@ -7,15 +7,15 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .style import shape_text
+from ..terminal.style import shape_text
 
 if TYPE_CHECKING:
-    from ..cache import Cache, Row
+    from ...cache import Cache, Row
 
 
 def filters(args: Namespace) -> dict[str, str | int]:
     """Row fields that must be equal, from the arguments that were given (the kernel and its shape apart)."""
-    from ..ir.dtypes import dtype
+    from ...ir.dtypes import dtype
 
     out: dict[str, str | int] = {}
     if args.dtype:
@@ -33,7 +33,7 @@ def select(cache: Cache, args: Namespace) -> list[Row]:
     if args.kernel:
         rows = [r for r in rows if same_kernel(r.name, args.kernel)]
     if args.shape:
-        from ..kernels import parse_shape
+        from ...kernels import parse_shape
 
         want = parse_shape(args.shape)
         rows = [r for r in rows if want.items() <= r.shape_dict.items()]
@@ -42,7 +42,7 @@ def select(cache: Cache, args: Namespace) -> list[Row]:
 
 def same_kernel(name: str, spec: str) -> bool:
     """Whether a row's name is what --kernel says: equal, or the same function of a file of that name wherever it is."""
-    from ..kernels import is_path, short_name
+    from ...kernels import is_path, short_name
 
     if name == spec:
         return True
@@ -52,7 +52,7 @@ def same_kernel(name: str, spec: str) -> bool:
 
 def shape_of(row: Row) -> str:
     """A row's shape in the order its kernel names the extents (JSON sorts them)."""
-    from ..kernels import get, is_named
+    from ...kernels import get, is_named
 
     shape = row.shape_dict
     order = get(row.name).shape_names if is_named(row.name) else ()

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ..ir.errors import DeviceError
+from ...ir.errors import DeviceError
 
 if TYPE_CHECKING:
-    from ..ir.kernel import Kernel
-    from ..opts import Scheduled
-    from ..program.program import Program
-    from ..renderers import Source
-    from ..targets import Target
+    from ...ir.kernel import Kernel
+    from ...opts import Scheduled
+    from ...program.program import Program
+    from ...renderers import Source
+    from ...targets import Target
 
 
 def stages_text(
@@ -47,40 +47,40 @@ class _Made:
 
     @cached_property
     def lowered(self) -> Program:
-        from ..lower import lower
+        from ...lower import lower
 
         return lower(self.scheduled)
 
     @cached_property
     def rendered(self) -> Source:
-        from ..renderers import render
+        from ...renderers import render
 
         return render(self.lowered, self.target)
 
     def kernel(self) -> str:
         """Values over axes, and the form under which caches know it."""
-        from ..ir.canonical import canonical
-        from ..ir.kernel_text import kernel_text
+        from ...ir.canonical import canonical
+        from ...ir.kernel_text import kernel_text
 
         form = canonical(self.made_of)
         return f"{kernel_text(self.made_of)}\ncanonical form\n{form.text.rstrip()}\n\nstructural hash {form.hash}\n"
 
     def schedule(self) -> str:
         """Every decision, and the loop nest."""
-        from ..opts.schedule_text import schedule_text
+        from ...opts.schedule_text import schedule_text
 
         return schedule_text(self.scheduled)
 
     def program(self) -> str:
         """The Program that is rendered."""
-        from ..program.text import show
+        from ...program.text import show
 
         return show(self.lowered)
 
     def passes(self) -> str:
         """The Program as it was emitted, and what each pass changed."""
-        from ..lower import lower
-        from ..program.history import History
+        from ...lower import lower
+        from ...program.history import History
 
         history = History()
         lower(self.scheduled, observe=history)
@@ -92,18 +92,18 @@ class _Made:
 
     def asm(self) -> str:
         """What the compiler makes of the source."""
-        from ..devices.assembly import assembly
+        from ...devices.assembly import assembly
 
         return assembly(self.rendered)
 
     def ptx(self) -> str:
         """NVIDIA's assembly for every GPU, which `asm` shows as well."""
-        from ..devices.assembly import ptx
+        from ...devices.assembly import ptx
 
         return ptx(self.rendered)
 
     def sass(self) -> str:
         """The machine code of one NVIDIA GPU."""
-        from ..devices.assembly import machine_code
+        from ...devices.assembly import machine_code
 
         return machine_code(self.rendered)

@@ -7,14 +7,14 @@ import shlex
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
-from ..ir.errors import DeviceError
+from ...ir.errors import DeviceError
 
 if TYPE_CHECKING:
-    from ..devices import Device
-    from ..ir.kernel import Kernel
-    from ..measure.bisect import Finding
-    from ..opts import Opt
-    from ..targets import Target
+    from ...devices import Device
+    from ...ir.kernel import Kernel
+    from ...measure.bisect import Finding
+    from ...opts import Opt
+    from ...targets import Target
 
 FOUND = 4
 _OTHER = {"cpu": "cpu:c", "cpu:c": "cpu"}
@@ -23,11 +23,11 @@ _OTHER = {"cpu": "cpu:c", "cpu:c": "cpu"}
 
 def run(args: Namespace) -> int:
     """Check the Program after emission and after each pass, then the device; 0 when nothing is wrong, else 4."""
-    from .. import devices, targets
-    from ..ir.normalise import normalise
-    from ..measure.bisect import bisect
-    from ..opts.opt import parse
-    from .functions.asked import kernel_of, named_shape
+    from ... import devices, targets
+    from ...ir.normalise import normalise
+    from ...measure.bisect import bisect
+    from ...opts.opt import parse
+    from ..functions.asked import kernel_of, named_shape
 
     device = None if args.target else devices.get(args.device)
     target = targets.named(args.target) if device is None else device.target
@@ -48,7 +48,7 @@ def run(args: Namespace) -> int:
 
 
 def _title(kernel: Kernel, shape: dict[str, int] | None, target: Target) -> str:
-    from .style import shape_text
+    from ..terminal.style import shape_text
 
     return " ".join(filter(None, (kernel.name, shape_text(shape or {}), "for", target.name)))
 
@@ -58,15 +58,14 @@ def _line(head: str, text: str) -> str:
 
 
 def _short(opts: tuple[Opt, ...]) -> str:
-    from ..opts.opt import short
+    from ...opts.opt import short
 
     return short(opts)
 
 
 def _program_wrong(found: Finding, name: str, given: int, args: Namespace, shape: dict[str, int] | None) -> str:
     """Who is to blame, and the command that looks at it. `name`: the kernel's; `given`: how many options there were."""
-    from ..opts.opt import dumps
-    from .style import shape_text
+    from ..terminal.style import shape_text
 
     from_options = found.culprit in ("schedule", "emit")
     if from_options and not found.opts:
@@ -85,7 +84,7 @@ def _program_wrong(found: Finding, name: str, given: int, args: Namespace, shape
     words += ["--dtype", args.dtype] if args.dtype else []
     words += ["--target", args.target] if args.target else ["--device", args.device]
     stage = "passes" if not from_options else "schedule,program"
-    return "\n".join([*out, f"look at it: {shlex.join([*words, '--opts', dumps(found.opts), '--stage', stage])}"])
+    return "\n".join([*out, f"look at it: {shlex.join([*words, '--opts', _short(found.opts), '--stage', stage])}"])
 
 
 def _ops(opts: tuple[Opt, ...]) -> str:
@@ -106,7 +105,7 @@ def _on_device(kernel: Kernel, opts: tuple[Opt, ...], device: Device, vars: dict
 
 
 def _second_opinion(kernel: Kernel, opts: tuple[Opt, ...], name: str, vars: dict[str, int], args: Namespace) -> str:
-    from .. import devices
+    from ... import devices
 
     try:
         other = devices.get(name)
@@ -123,7 +122,7 @@ def _second_opinion(kernel: Kernel, opts: tuple[Opt, ...], name: str, vars: dict
 def _measured(kernel: Kernel, opts: tuple[Opt, ...], device: Device, vars: dict[str, int], args: Namespace) -> str:
     """What is wrong with the schedule's results on a device, by the checks that a winner has to pass; '' where
     nothing is."""
-    from ..measure import Measurement, Measurer
+    from ...measure import Measurement, Measurer
 
     with Measurer(kernel, device, args.threads, seed=args.seed, vars=vars, builders=1) as m:
         ((_, built),) = m.build([opts])

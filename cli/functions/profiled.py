@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ..ir.kernel import Kernel
-    from ..tensor.running.observe import Event
+    from ...ir.kernel import Kernel
+    from ...tensor.running.observe import Event
 
 MOST_TRACED = 1_000_000
 """Events that a trace holds at most."""
@@ -89,7 +89,7 @@ class Profile:
         """Equal for kernels that mean the same; remembered by object, which is kept so that its id stays its own."""
         found = self._named.get(id(kernel))
         if found is None:
-            from ..plan import canonical_of
+            from ...plan import canonical_of
 
             found = self._named[id(kernel)] = kernel, canonical_of(kernel).identity
         return found[1]
@@ -143,10 +143,10 @@ def gains(rows: Sequence[ProfileRow]) -> list[tuple[ProfileRow, float]]:
 def _row(s: _Sum) -> ProfileRow:
     if s.kernel is None:
         return ProfileRow(s.name, s.device, s.calls, s.seconds, 0, 0, None, "NumPy", 1)
-    from ..devices import get
-    from ..ir.cost import cost
-    from ..measure.roofline import roofline
-    from ..tensor.running.programs import found_for
+    from ...devices import get
+    from ...ir.cost import cost
+    from ...measure.roofline import roofline
+    from ...tensor.running.programs import found_for
 
     prog = found_for(s.kernel, s.device)
     threads = s.threads or (prog.threads if prog is not None else 1)
