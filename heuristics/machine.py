@@ -43,6 +43,8 @@ class Core:
     """Vectors of narrow integers that are loaded and multiplied as one."""
     whole_product: float = 1.0
     """Additions that a unit could do while it multiplies vectors of integers, whose product is no part of an addition."""
+    wide_product: float = 4.0
+    """How many times as long that takes in vectors of 64 bytes."""
     latency: float = 4
     """Cycles from an addition or a fused product to the next one that needs its result."""
     issue: float = 3.1

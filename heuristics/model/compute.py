@@ -25,6 +25,9 @@ from .scans import scan_work
 from .shifted import vectors_loaded
 from .trips import trips
 
+WIDEST_SHARED = 32
+"""Bytes of the widest vectors that two units multiply as whole numbers; wider ones take both."""
+
 
 @dataclass(frozen=True, slots=True)
 class Body:
@@ -127,7 +130,7 @@ def _work(body: Body, known: Collection[Node] = ()) -> BodyWork:
         elif not (n.op == "mul" and n is nest.expr and nest.kind == "reduce"):
             arith += k
         elif n.dtype.is_int and not twos:
-            arith += k * core.whole_product
+            arith += k * core.whole_product * (core.wide_product if s.target.vector_bytes > WIDEST_SHARED else 1)
     return BodyWork(arith, loads, latency)
 
 

@@ -108,14 +108,14 @@ def scans(kernel: Kernel, lanes: int, threads: int) -> Iterator[Opts]:
                 side = (opt("UPCAST", site_name(across[-1]), copies),) if across and copies > 1 else ()
                 wide = opt("UPCAST", family_name(kernel, along), fit(extent(along), vectors * lanes))
                 yield (wide, *side, *outer)
-                long = max((a for a in n.axes if a in scanned), key=extent)
-                if not outer and threads > 1 and extent(long) >= CHUNK * threads:
-                    yield (opt("SPLITSCAN", site_name(long), threads), wide, *side)
+                chunks = 4 * threads if extent(along) >= 4 * CHUNK * threads else threads
+                if not outer and threads > 1 and extent(along) >= CHUNK * chunks:
+                    yield (opt("SPLITSCAN", site_name(along), chunks), wide, *side)
         elif axes := [a for a in n.axes if a in scanned]:
             yield from _down_columns(axes[-1], along, lanes, threads, outer)
 
 
-CHUNK = 64
+CHUNK = 512
 """Elements of a chunk of a scan that is worth a work item."""
 COLUMNS = 8192
 """Columns that are scanned at once: their states are to stay in the first cache."""

@@ -27,7 +27,6 @@ from ..rewriting import Rewriting
 from ..schedule import Scheduled
 from ..structure import extent, strides_of
 
-
 WIDE = 16
 """Elements along an axis that are enough for lanes of any width."""
 
