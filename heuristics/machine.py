@@ -43,8 +43,10 @@ class Core:
     """Vectors of narrow integers that are loaded and multiplied as one."""
     whole_product: float = 1.0
     """Additions that a unit could do while it multiplies vectors of integers, whose product is no part of an addition."""
+    shared_product: int = 32
+    """Bytes of the widest vectors that two units multiply as whole numbers at a time."""
     wide_product: float = 4.0
-    """How many times as long that takes in vectors of 64 bytes."""
+    """How many times as long it takes in wider ones."""
     latency: float = 4
     """Cycles from an addition or a fused product to the next one that needs its result."""
     issue: float = 3.1

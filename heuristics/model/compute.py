@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd, prod
 
@@ -24,9 +24,6 @@ from .dots import dot_work
 from .scans import scan_work
 from .shifted import vectors_loaded
 from .trips import trips
-
-WIDEST_SHARED = 32
-"""Bytes of the widest vectors that two units multiply as whole numbers; wider ones take both."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +53,7 @@ class Body:
         """The register parts of one kind."""
         return [p for p in self.regs if p.kind == kind]
 
-    def count(self, parts: list[Part]) -> int:
+    def count(self, parts: Sequence[Part]) -> int:
         """The copies that some register parts make together."""
         return prod(self.copies[p.name] for p in parts)
 
@@ -130,7 +127,7 @@ def _work(body: Body, known: Collection[Node] = ()) -> BodyWork:
         elif not (n.op == "mul" and n is nest.expr and nest.kind == "reduce"):
             arith += k
         elif n.dtype.is_int and not twos:
-            arith += k * core.whole_product * (core.wide_product if s.target.vector_bytes > WIDEST_SHARED else 1)
+            arith += k * core.whole_product * (core.wide_product if s.target.vector_bytes > core.shared_product else 1)
     return BodyWork(arith, loads, latency)
 
 
