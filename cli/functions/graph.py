@@ -140,7 +140,7 @@ def boundaries(facts: GraphFacts) -> object:
     for k in facts.kernels:
         for p in k.inputs:
             readers.setdefault(p, []).append(k.number + 1)
-    made = table("stored tensors", "tensor", "shape", "line", ">bytes", "made by", "read by", "why it is stored")
+    made = table("stored tensors", "tensor", "shape?1", "line?4", ">bytes", "made by?3", "read by?2", "why it is stored")
     for t in facts.tensors:
         if t.made_by is not None:
             by = "the caller" if t.output else ""

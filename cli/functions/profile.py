@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 
 from ...ir.errors import UsageError
 from ..terminal.json_file import writable, write
-from ..terminal.style import console, duration, rate, table
+from ..terminal.style import console, duration, percent, rate, table
 from .profiled import MOST_TRACED, Profile, ProfileRow, gains
 
 if TYPE_CHECKING:
-    from rich.table import Table
     from rich.text import Text
+
+    from ..terminal.listing import Listing
 
 ORIGINS = {"exact": "green", "stale": "yellow", "nearest": "yellow", "seed": "magenta", "NumPy": "dim"}
 _PARTS = {"matmul": "magenta", "conv": "magenta", "attention": "magenta", "softmax": "yellow", "layernorm": "yellow", "rmsnorm": "yellow",
@@ -87,11 +88,20 @@ def _print(profile: Profile, limit: int) -> None:
         out.print('tune them with `tune run --kernel FILE.py:FUNCTION`, or `jit(tune="tune")`', style="dim", soft_wrap=True)
 
 
-def _table(profile: Profile, rows: list[ProfileRow], limit: int) -> Table:
+def _table(profile: Profile, rows: list[ProfileRow], limit: int) -> Listing:
     from rich.text import Text
 
     made = table(
-        f"{duration(profile.wall)} in all", "kernel", ">calls", ">time", ">a call", ">GFLOP/s", ">GB/s", ">roofline", "schedule", ">share"
+        f"{duration(profile.wall)} in all",
+        "kernel",
+        ">calls?2",
+        ">time",
+        ">a call?3",
+        ">GFLOP/s?4",
+        ">GB/s?5",
+        ">roofline?1",
+        "schedule?6",
+        ">share",
     )
 
     def share(seconds: float) -> str:
@@ -99,7 +109,7 @@ def _table(profile: Profile, rows: list[ProfileRow], limit: int) -> Table:
 
     for r in rows[:limit]:
         each = r.seconds / r.calls
-        figures = (rate(r.gflops, ""), rate(r.gbytes_s, ""), f"{100 * r.roofline_s / each:.0f} %" if r.roofline_s else "-")
+        figures = (rate(r.gflops, ""), rate(r.gbytes_s, ""), percent(r.roofline_s, each))
         made.add_row(
             coloured(r.name),
             str(r.calls),

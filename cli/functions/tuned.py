@@ -52,7 +52,7 @@ def run(args: Namespace) -> int:
         return _required(found, args, out)
 
     def show(entry: Entry, share: float | None, trials: int | None, overall: Overall) -> Any:
-        return display(entry.title, share, trials, args.quiet, out, overall.line)
+        return display(entry.title, share, trials, args.quiet, out, overall.line, args.verbose)
 
     def told(done: Done, overall: Overall) -> None:
         if not args.quiet:

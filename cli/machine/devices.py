@@ -9,10 +9,11 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import DeviceError
+from ..terminal.listing import Listing
 from ..terminal.style import bytes_text, console, rate, table
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.console import Console
 
     from ...devices import Device, Limits
 
@@ -38,12 +39,12 @@ def run(args: Namespace) -> int:
         return 0
     from rich.text import Text
 
-    out = console()
+    out = console(wide=args.wide)
     for name, usable, limits, why in found:
         if usable is None:
             out.print(Text.assemble((name, "bold"), "  ", ("not usable", "red"), f": {why}"), soft_wrap=True)
         else:
-            _describe(name, usable, limits)
+            _describe(name, usable, limits, out)
     return 0
 
 
@@ -60,7 +61,7 @@ def _members(names: Iterable[str]) -> Iterator[tuple[str, str]]:
             yield name, str(error)
 
 
-def _describe(name: str, device: Device, limits: Limits | None) -> None:
+def _describe(name: str, device: Device, limits: Limits | None, out: Console) -> None:
     from rich.table import Table
     from rich.text import Text
 
@@ -94,7 +95,6 @@ def _describe(name: str, device: Device, limits: Limits | None) -> None:
     if t.groups:
         grid.add_row("groups", f"up to {t.max_threads} threads, {bytes_text(t.shared)} shared")
     grid.add_row("compiler", device.compiler_id())
-    out = console()
     out.print(Text.assemble((name, "bold"), "  ", ("usable", "green")))
     out.print(grid)
     if limits is None:
@@ -105,9 +105,17 @@ def _describe(name: str, device: Device, limits: Limits | None) -> None:
             out.print(_caches_table(limits))
 
 
-def _limits_table(limits: Limits) -> Table:
+def _limits_table(limits: Limits) -> Listing:
     rows = table(
-        f"limits measured {limits.date}", ">threads", ">FMA float32", ">FMA float64", ">read", ">copy", ">copy nt", ">triad", ">triad nt"
+        f"limits measured {limits.date}",
+        ">threads",
+        ">FMA float32",
+        ">FMA float64?3",
+        ">read",
+        ">copy?1",
+        ">copy nt?4",
+        ">triad?2",
+        ">triad nt?5",
     )
     for threads, r in sorted(limits.rates.items()):
         flops = [rate(v / 1e9, "GFLOP/s") for v in (r.peak_f32, r.peak_f64)]
@@ -116,7 +124,7 @@ def _limits_table(limits: Limits) -> Table:
     return rows
 
 
-def _caches_table(limits: Limits) -> Table:
+def _caches_table(limits: Limits) -> Listing:
     rows = table("rates of sets that are used again and again", ">threads", ">set", ">read", ">with stores")
     for threads, r in sorted(limits.rates.items()):
         for c in r.caches:

@@ -19,10 +19,10 @@ def run(args: Namespace) -> int:
         ]
         print(json.dumps(fields, indent=1))
         return 0
-    listed = table("kernels", "kernel", "--shape (default)", "--dtype", "what it computes")
+    listed = table("kernels", "kernel", "--shape (default)", "--dtype?2", "what it computes?1")
     for d in defs:
         listed.add_row(d.name, shape_text(d.default_shape), ", ".join(d.dtypes), d.doc)
-    out = console()
+    out = console(wide=args.wide)
     out.print(listed)
     out.print("Your own: tune run --kernel my.py:function, where function() returns a tilewright Kernel.")
     return 0

@@ -39,12 +39,14 @@ def _list(store: Cache, args: Namespace) -> int:
 
     from ...opts.opt import parse
 
-    listed = table(f"cache {store.location}", "kernel", "shape", "dtype", "device", ">threads", "outcome", ">time", "opts", "when")
+    listed = table(
+        f"cache {store.location}", "kernel", "shape", "dtype?3", "device?2", ">threads?5", "outcome", ">time", "opts?4", "when?6"
+    )
     for r in rows:
         outcome = f"[{OUTCOMES[r.outcome]}]{r.outcome}[/]"
         if r.usable and (standing := store.standing(r)) != "verified":
             outcome += f", {standing}"
-        time = duration(r.t_med) if r.t_med else "-"
+        time = duration(r.t_min or r.t_med or 0.0) if r.t_med else "-"
         # texts, so that brackets in a name are not markup
         listed.add_row(
             Text(r.name),
@@ -57,7 +59,7 @@ def _list(store: Cache, args: Namespace) -> int:
             opts_text(parse(r.opts_display)),
             r.when[:19].replace("T", " "),
         )
-    out = console()
+    out = console(wide=args.wide)
     out.print(listed)
     if not args.all:
         out.print(f"the best of each key, from {len(found)} measurements (--all lists each)")

@@ -95,7 +95,7 @@ def _on_device(kernel: Kernel, opts: tuple[Opt, ...], device: Device, vars: dict
     wrong = _measured(kernel, opts, device, vars, args)
     print(_line(device.name, f"WRONG: {wrong}" if wrong else "right, on random, whole and special numbers"))
     if not wrong:
-        print("\nnothing is wrong at this shape: give the shape that was, by --shape, or other inputs, by --seed")
+        print("\nnothing is wrong at this shape: give the shape that was, by --shape, or other inputs, by --random-seed")
         return 0
     print("\nevery Program is right, so the fault is the renderer's, the compiler's or the device's")
     if device.name in _OTHER:

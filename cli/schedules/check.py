@@ -11,7 +11,10 @@ from ..terminal.style import console, duration, opts_text, shape_text, table
 if TYPE_CHECKING:
     from rich.text import Text
 
+    from ...ir.kernel import Kernel
     from ...measure.sanitise import Sanitised
+    from ...opts.opt import Opt
+    from ...targets import Target
 
 NOTHING_VALID = 4
 
@@ -24,7 +27,6 @@ def run(args: Namespace) -> int:
     from ...heuristics import seeds
     from ...ir.normalise import normalise
     from ...measure.sanitise import sanitise
-    from ...opts.opt import parse
     from ..functions.asked import kernel_of, named_shape
 
     if args.device:
@@ -36,7 +38,7 @@ def run(args: Namespace) -> int:
     shape = named_shape(args)
     kernel = normalise(kernel_of(args, shape))
     given = args.opts is not None
-    schedules = [parse(args.opts)] if given else list(dict.fromkeys(seeds(kernel, target, target.cores)))
+    schedules = [_given(args, kernel, target)] if given else list(dict.fromkeys(seeds(kernel, target, target.cores)))
     vars = {s.arg.name: s.arg.lo for s in kernel.symbols}
     out = console()
     rows = table(
@@ -71,6 +73,13 @@ def run(args: Namespace) -> int:
     for fault in faults:
         out.print(Text(fault, style="red"), soft_wrap=True)
     return NOTHING_VALID if faults else 0
+
+
+def _given(args: Namespace, kernel: Kernel, target: Target) -> tuple[Opt, ...]:
+    """The schedule of --opts."""
+    from .chosen import Place, chosen
+
+    return chosen(args.opts, kernel, Place(target, target.cores, None), args).opts
 
 
 def _mark(fine: bool) -> Text:

@@ -14,6 +14,7 @@ from ...ir.errors import CacheMiss
 from ...measure.roofline import share
 from ..terminal.live_log import LogAbove
 from ..terminal.style import console, duration, factor, opts_text, table
+from .chosen import Place, cached, chosen, device_of
 from .predicted import lines, predicted, to_json
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from ...devices.cuda.contents import KernelContents
     from ...ir.kernel import Kernel
     from ...measure.roofline import Roofline
+    from ...opts.opt import Opt
     from ...search.explain import Explanation, Ratio
 
 INTERRUPTED = 130
@@ -32,39 +34,23 @@ UNCLEAR = 0.1
 
 def run(args: Namespace) -> int:
     """Measure and print. Raises CacheMiss, with the command that tunes it, where the cache has no schedule of its own for the kernel."""
-    from ... import cache, devices
-    from ...cache.keys import allowed, policy
+    from ...cache.keys import allowed
     from ...heuristics.contraction_order import order_lines
     from ...ir.normalise import normalise
-    from ...plan.resolve import resolve
     from ...search.budget import parse_seconds
     from ...search.explain import explain
     from ..functions.asked import kernel_of
 
     kernel = normalise(kernel_of(args))
-    device = devices.get(args.device)
-    device.check()
-    threads = args.threads or device.threads
-    with cache.open(args.cache) as store:
-        plan = resolve(kernel, device, threads, store, policy=policy(allowed(args.allow or ())))
-    if plan.origin not in ("exact", "stale"):
-        named = {
-            "kernel": args.kernel,
-            "shape": args.shape,
-            "dtype": args.dtype,
-            "device": args.device,
-            "threads": args.threads,
-            "cache": args.cache,
-        }
-        words = " ".join(f"--{n} {shlex.quote(str(v))}" for n, v in named.items() if v)
-        raise CacheMiss(
-            f"the cache has no schedule of {kernel.name} for {device.name} with {threads} thread{'s' * (threads != 1)}; tune it first: tune run {words}"
-        )
+    place = device_of(args)
+    device, threads = place.device, place.threads
+    assert device is not None
+    opts = _schedule(args, kernel, place)
     quiet = args.format == "json" or not sys.stderr.isatty()
     with ExitStack() as stack:
-        show = (lambda text: None) if quiet else stack.enter_context(_line())
+        show = (lambda text: None) if quiet else stack.enter_context(status_line())
         show("building")
-        found = explain(kernel, plan.opts, device, threads, parse_seconds(args.budget), show)
+        found = explain(kernel, opts, device, threads, parse_seconds(args.budget), show)
     lossy = "DOWNCONVERT" in allowed(args.allow or ())
     roof = _roofline(kernel, device, threads, lossy)
     code = _machine_code(kernel, found, device)
@@ -78,8 +64,21 @@ def run(args: Namespace) -> int:
     return INTERRUPTED if found.interrupted else 0
 
 
+def _schedule(args: Namespace, kernel: Kernel, place: Place) -> tuple[Opt, ...]:
+    """The schedule that --opts names, or the cache's own. Raises CacheMiss."""
+    if args.opts is not None and args.opts.strip().lower() != "best":
+        return chosen(args.opts, kernel, place, args).opts
+    plan = cached(kernel, place, args)
+    if plan.origin in ("exact", "stale"):
+        return plan.opts
+    given = {n: getattr(args, n) for n in ("kernel", "shape", "dtype", "device", "threads", "cache")}
+    words = " ".join(f"--{n} {shlex.quote(str(v))}" for n, v in given.items() if v)
+    where = f"{args.device} with {place.threads} thread{'s' * (place.threads != 1)}"
+    raise CacheMiss(f"the cache has no schedule of {kernel.name} for {where}; tune it first: tune run {words}")
+
+
 @contextmanager
-def _line() -> Iterator[Callable[[str], None]]:
+def status_line() -> Iterator[Callable[[str], None]]:
     """One line on standard error that says what goes on, drawn only when that changes: never beside a measurement."""
     from rich.live import Live
     from rich.text import Text
@@ -145,8 +144,8 @@ def _print(found: Explanation, roof: Roofline | None, notes: Sequence[str | Text
         out.print(note, soft_wrap=True, markup=False, highlight=False)
     t = table("what each option is worth", "option", ">time without it", "falls with it", "best neighbour", ">time with that")
     for w in found.worths:
-        t.add_row(opts_text((w.opt,)), _cell(w.without) if w.without else w.why, opts_text(w.falls) if w.falls else "",
-                  opts_text((w.neighbour,)) if w.neighbour else "", _cell(w.beside) if w.beside else "")  # fmt: skip
+        t.add_row(opts_text((w.opt,)), ratio_text(w.without) if w.without else w.why, opts_text(w.falls) if w.falls else "",
+                  opts_text((w.neighbour,)) if w.neighbour else "", ratio_text(w.beside) if w.beside else "")  # fmt: skip
     out.print(t)
     out.print(
         "times are factors of the schedule's own: 2x takes twice as long. ± is the noise of paired rounds; ~ is a single measurement",
@@ -170,7 +169,7 @@ def _code_lines(code: Sequence[KernelContents]) -> Iterator[Text]:
         yield Text(f"instructions are not counted: {why}", style="dim")
 
 
-def _cell(r: Ratio) -> str:
+def ratio_text(r: Ratio) -> str:
     """`1.32x ±2.0 %`, `no difference ±1.5 %`, `1.2x, unclear ±30 %`, `~45x`."""
     if r.noise is None:
         return f"~{factor(r.factor)}" if r.significant else f"~{factor(r.factor)}, unsure"
@@ -190,8 +189,8 @@ def _plain(found: Explanation, roof: Roofline | None) -> dict[str, Any]:
         "roofline": {"seconds": roof.seconds, "bound": roof.bound, "share": roof.seconds / found.seconds} if roof else None,
         "options": [
             {
-                "opt": w.opt.json, "without": _numbers(w.without), "why": w.why or None, "falls": [o.json for o in w.falls],
-                "neighbour": w.neighbour.json if w.neighbour else None, "beside": _numbers(w.beside),
+                "opt": w.opt.json, "without": ratio_numbers(w.without), "why": w.why or None, "falls": [o.json for o in w.falls],
+                "neighbour": w.neighbour.json if w.neighbour else None, "beside": ratio_numbers(w.beside),
             }
             for w in found.worths
         ],
@@ -201,5 +200,5 @@ def _plain(found: Explanation, roof: Roofline | None) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _numbers(r: Ratio | None) -> dict[str, Any] | None:
+def ratio_numbers(r: Ratio | None) -> dict[str, Any] | None:
     return None if r is None else {"factor": r.factor, "seconds": r.seconds, "noise": r.noise, "significant": r.significant}

@@ -7,15 +7,13 @@ from argparse import Namespace
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ...ir.errors import UsageError
 from ..terminal.style import KINDS, console, legend, opts_text
+from .chosen import Place, chosen
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from ...ir.kernel import Kernel
-    from ...opts import Opt, Scheduled
-    from ...targets import Target
+    from ...opts import Scheduled
 
 
 LEXERS = {"opencl": "c"}
@@ -32,7 +30,14 @@ def run(args: Namespace) -> int:
 
     # schedules, cached ones too, are of the kernel in normal form (unit axes dropped, neighbours merged)
     kernel = normalise(kernel_of(args))
-    target, opts, origin = choose(args, kernel)
+    place = place_of(args)
+    target = place.target
+    if args.diff:
+        from .difference import difference
+
+        return difference(kernel, place, args)
+    found = chosen("best" if args.opts is None else args.opts, kernel, place, args)
+    opts, origin = found.opts, found.origin
     scheduled = apply(kernel, opts, target)
     if args.stage:
         from ..parser import ONLY_CUDA, STAGES
@@ -69,44 +74,19 @@ def run(args: Namespace) -> int:
     return 0
 
 
-def choose(args: Namespace, kernel: Kernel) -> tuple[Target, tuple[Opt, ...], str]:
-    """(target, options, where they are from) for `tune show`'s arguments."""
+def place_of(args: Namespace) -> Place:
+    """What the schedule is shown for: the device, or a target that need not be here."""
     from ... import targets
-    from ...opts.opt import parse
 
-    if args.target:
-        target = targets.named(args.target)
-        if args.device == "cpu:c" and target.lang == "llvm":
-            target = replace(target, lang="c")
-        threads = args.threads or target.cores
-        if args.opts is None and not args.seed_schedule:
-            raise UsageError("the cache knows what is best here, not on --target; add --seed-schedule or --opts JSON")
-    else:
+    if not args.target:
         from ...devices import get
 
         device = get(args.device)
-        target, threads = device.target, args.threads or device.threads
-    if args.opts is not None:
-        return target, parse(args.opts), "options as given"
-    if args.seed_schedule:
-        from ...heuristics import seeds
-
-        return target, seeds(kernel, target, threads)[0], f"seed schedule for {threads} threads"
-    from ...cache import open as open_cache
-    from ...cache.keys import allowed, policy
-    from ...plan.resolve import resolve
-
-    with open_cache(args.cache) as store:
-        plan = resolve(kernel, device, threads, store, policy=policy(allowed(args.allow or ())))
-    return (
-        target,
-        plan.opts,
-        {
-            "exact": "best in the cache",
-            "nearest": "from the nearest kernel in the cache",
-            "seed": "seed schedule: the cache has nothing",
-        }.get(plan.origin, plan.origin),
-    )
+        return Place(device.target, args.threads or device.threads, device)
+    target = targets.named(args.target)
+    if args.device == "cpu:c" and target.lang == "llvm":
+        target = replace(target, lang="c")
+    return Place(target, args.threads or target.cores, None)
 
 
 def nest_text(scheduled: Scheduled) -> Text:

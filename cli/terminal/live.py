@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ...measure.roofline import share
 from .live_log import LogAbove
-from .style import MOST_SAID, OUTCOMES, clock, console, duration, flops, opts_text, rate
+from .style import MOST_SAID, OUTCOMES, clock, console, duration, factor, flops, opts_text, rate
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -60,6 +60,14 @@ def outcomes(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {counts[name]}" for name in OUTCOMES if counts.get(name))
 
 
+def candidate_line(m: Measurement, quickest: float) -> str:
+    """`    4.42 µs  1.00x  ok       Um8 Un32 Pn`, and why, where it failed. The factor is over the quickest so far."""
+    time = duration(m.t_min) if m.t_min is not None else "-"
+    beside = factor(m.t_min / quickest) if m.t_min is not None and math.isfinite(quickest) else "-"
+    why = f"  ({m.detail[:MOST_SAID]})" if m.detail else ""
+    return f"{time:>10}  {beside:>6}  {m.outcome.value:<7}  {opts_text(m.opts).plain}{why}"
+
+
 class Quiet:
     """No output. Also the base: it keeps what the others draw. Implements the search's Progress protocol."""
 
@@ -72,6 +80,7 @@ class Quiet:
         overall: Callable[[], str] | None = None,
     ) -> None:
         """`budget` in seconds; `overall` gives a line about the run that this search is a part of."""
+        self.say: Callable[[str], None] | None = None  # a line for each candidate, where that was asked for
         self.title, self.budget, self.trials, self.now, self.overall = title, budget, trials, now, overall
         self.start = now()
         self.name = "starting"
@@ -105,6 +114,8 @@ class Quiet:
         if outcome not in ("ok", "slow") and measurement.detail and outcome not in self.failures:
             self.failures[outcome] = f"{opts_text(measurement.opts).plain}: {measurement.detail}"[:MOST_SAID]
             self.failed(outcome)
+        if self.say is not None:
+            self.say(candidate_line(measurement, self._quickest))
         self.draw(False)
 
     def best(self, best: Result) -> None:
@@ -260,10 +271,21 @@ class Board(Quiet):
 
 
 def display(
-    title: str, budget: float | None, trials: int | None, quiet: bool, out: Console | None = None, overall: Callable[[], str] | None = None
+    title: str,
+    budget: float | None,
+    trials: int | None,
+    quiet: bool,
+    out: Console | None = None,
+    overall: Callable[[], str] | None = None,
+    verbose: bool = False,
 ) -> Quiet:
-    """The display that fits: none when quiet, a board on a terminal, lines elsewhere. A context manager and a Progress."""
+    """The display that fits: none when quiet, a board on a terminal, lines elsewhere (a dumb terminal cannot redraw). A
+    context manager and a Progress. `verbose`: a line for each candidate as well."""
     to = out or console()
     if quiet:
         return Quiet(title, budget, trials, overall=overall)
-    return Board(title, budget, trials, to, overall=overall) if to.is_terminal else Plain(title, budget, trials, to, overall=overall)
+    board = to.is_terminal and not to.is_dumb_terminal
+    made = Board(title, budget, trials, to, overall=overall) if board else Plain(title, budget, trials, to, overall=overall)
+    if verbose:
+        made.say = lambda text: to.print(text, markup=False, highlight=False, soft_wrap=True)
+    return made

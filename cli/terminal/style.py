@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TextIO
 
 from ...measure.roofline import share
+from .listing import Listing
 from .sanitised import behind, clean
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
     from ...opts.opt import Opt
@@ -54,11 +54,16 @@ def legend() -> str:
     return "  ".join(f"{o.letter} {o.legend}" for o in OPTIONS.values() if o.legend)
 
 
-def console(stream: TextIO | None = None) -> Console:
-    """A console on `stream` (default: standard output); wide tables when the output is a file or a pipe."""
+ENDLESS = 100_000
+"""Columns of a terminal that a line never fills."""
+
+
+def console(stream: TextIO | None = None, wide: bool = False) -> Console:
+    """A console on `stream` (default: standard output); wide tables when the output is a file or a pipe. `wide`: no line is
+    wrapped and no column left out, whatever the terminal's width."""
     out = behind(sys.stdout if stream is None else stream)
     piped = not out.isatty() and "COLUMNS" not in os.environ
-    return _console()(file=out, highlight=False, soft_wrap=piped, width=180 if piped else None)
+    return _console()(file=out, highlight=False, soft_wrap=piped, width=ENDLESS if wide else 180 if piped else None)
 
 
 @functools.cache
@@ -76,17 +81,10 @@ def _console() -> type[Console]:
     return Clean
 
 
-def table(title: str, *headings: str) -> Table:
-    """An empty table; a heading that begins with `>` is of a column of numbers."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    out = Table(title=Text(title), title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in headings:
-        number = heading.startswith(">")
-        out.add_column(heading.removeprefix(">"), justify="right" if number else "left", no_wrap=number, overflow="fold")
-    return out
+def table(title: str, *headings: str) -> Listing:
+    """An empty table that fits the terminal it is printed on. A heading that begins with `>` is of a column of numbers;
+    one that ends with `?2` is left out where there is no room, later than `?3`."""
+    return Listing(title, headings)
 
 
 def duration(seconds: float) -> str:

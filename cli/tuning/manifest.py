@@ -26,11 +26,13 @@ NOTHING_VALID, INTERRUPTED = 4, 130
 ELSEWHERE = "elsewhere"
 STATUS = {"cached": "green", "tuned": "bold green", "failed": "bold red", "elsewhere": "dim", "interrupted": "yellow", "left": "yellow"}
 NOT_WITH = ("kernel", "shape", "dtype", "device", "threads", "study", "seed", "seeds")
+SPELLED = {"seed": "random-seed", "seeds": "start"}
+"""How arguments are written that have another name inside."""
 
 
 def run(args: Namespace) -> int:
     """Tune every entry that is for this machine, or with `--mode require` only look them up."""
-    given = [f"--{n}" for n in NOT_WITH if getattr(args, n) is not None]
+    given = [f"--{SPELLED.get(n, n)}" for n in NOT_WITH if getattr(args, n) is not None]
     if given:
         raise UsageError(f"{', '.join(given)} cannot be used with --manifest: write it in the manifest")
     if args.mode == "record":
@@ -54,7 +56,7 @@ def run(args: Namespace) -> int:
     out = console(sys.stderr if args.json == "-" else None)
 
     def show(entry: Entry, share: float | None, trials: int | None, overall: Overall) -> Any:
-        return display(entry.title, share, trials, args.quiet, out, overall.line)
+        return display(entry.title, share, trials, args.quiet, out, overall.line, args.verbose)
 
     def told(done: Done, overall: Overall) -> None:
         if not args.quiet and done.status != ELSEWHERE:
@@ -122,7 +124,7 @@ def summary(found: Manifest, done: Sequence[Done]) -> Any:
     """All entries in a table."""
     from rich.text import Text
 
-    out = table(found.path, "kernel", "shape", "dtype", "for", "", ">time", ">GFLOP/s", ">GB/s", ">roofline", ">gain", "opts")
+    out = table(found.path, "kernel", "shape", "dtype?5", "for?2", "", ">time", ">GFLOP/s?4", ">GB/s?6", ">roofline?1", ">gain?3", "opts?7")
     for d in done:
         r, e = d.result, d.entry
         row = ["", "", "", "", "", "" if d.status == ELSEWHERE else Text(d.message)]

@@ -38,7 +38,7 @@ def check(args: Namespace) -> int:
         entries = [verdict(c) for c in checked]
         text = json.dumps({"schema": 1, "manifest": found.path, "entries": entries}, indent=1) + "\n"
         write(getattr(args, "json", None) or "-", text)
-    if form == "table":
+    if form in ("table", "text"):
         listing(found, checked, place, args)
     return MISSING if any(c.state != "present" for c in checked) else 0
 
@@ -48,9 +48,9 @@ def listing(found: Manifest, checked: Sequence[Checked], place: str, args: Names
     from rich.text import Text
 
     quiet, to_error = getattr(args, "quiet", False), getattr(args, "json", None) == "-"
-    out = console(sys.stderr if to_error else None)
+    out = console(sys.stderr if to_error else None, getattr(args, "wide", False))
     if not quiet:
-        listed = table(f"{found.path} in {place}", "kernel", "shape", "dtype", "for", "", ">time", ">roofline", "measured")
+        listed = table(f"{found.path} in {place}", "kernel", "shape", "dtype?4", "for?2", "", ">time?1", ">roofline?3", "measured?5")
         for c in checked:
             e, r = c.entry, c.row
             what = (

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from ...search import Result
 
 
+AGREE = 1.05
+"""How far the ratio of two single times may be from that of paired rounds before the summary says why."""
+
+
 def run(args: Namespace) -> int:
     """Tune (or find in the cache) and print the summary; the exit code says what came of it."""
     from ...search.interrupts import INTERRUPTED, SignalWatch
@@ -80,7 +84,7 @@ def _run(args: Namespace) -> int:
     out = console(sys.stderr if args.json == "-" else None)
     whole = shape_text(shape or {} if is_path(args.kernel) else dict(get(args.kernel).complete(shape)))
     title = " ".join(filter(None, (args.kernel, whole, args.dtype, "on", args.device)))
-    with display(title, budget.seconds, budget.trials, args.quiet, out) as progress:
+    with display(title, budget.seconds, budget.trials, args.quiet, out, verbose=args.verbose) as progress:
         probe_once(args, shape, progress)
         result = tune(
             args.kernel,
@@ -91,7 +95,7 @@ def _run(args: Namespace) -> int:
             trials=args.trials,
             threads=args.threads,
             strategy=args.strategy,
-            seeds=args.seeds or "auto",
+            seeds=begin(args),
             seed=args.seed or 0,
             cache=args.cache,
             mode=args.mode,
@@ -109,6 +113,11 @@ def _run(args: Namespace) -> int:
     if args.json:
         write(args.json, json.dumps(result.to_json() | facts(share, progress.clocks, rival), indent=1) + "\n")
     return result.exit_code
+
+
+def begin(args: Namespace) -> str:
+    """What the search begins with, in the words of `tune`."""
+    return "auto" if args.seeds in (None, "seeds", "auto") else str(args.seeds)
 
 
 def probe_once(args: Namespace, shape: dict[str, int] | None, progress: Quiet) -> None:
@@ -186,8 +195,13 @@ def against_seed(result: Result) -> str:
     """How the answer compares with the seed schedule."""
     assert result.seed_s and result.t_min
     if result.opts == result.seed_opts:
-        return "nothing beat it by more than the noise"
-    return f"the best is {f'{result.gain:.2f}x' if result.gain else gain(result.seed_s, result.t_min)} as fast, side by side"
+        return "it is the answer: nothing beat it by more than the noise"
+    if not result.gain:
+        return f"the best is {gain(result.seed_s, result.t_min)} as fast, by single times"
+    alone = result.seed_s / result.t_min
+    said = f"the best is {result.gain:.2f}x as fast, side by side"
+    # single times are of different moments: the machine was busier at one of them
+    return said if 1 / AGREE < alone / result.gain < AGREE else f"{said} (which counts; the times alone are of different moments)"
 
 
 def state(result: Result) -> str:
@@ -199,7 +213,8 @@ def state(result: Result) -> str:
     if not result.found:
         return "nothing valid found"
     if result.origin == "cached":
-        return "cached" if result.standing in ("", "verified") else f"cached, {result.standing} here"
+        said = "cached, pinned by hand" if result.pinned else "cached"
+        return said if result.standing in ("", "verified") else f"{said}, {result.standing} here"
     if not result.confirmed:
         return "tuned; its second check is still to be made"
     return "tuned and verified" if result.verified else "tuned"

@@ -47,7 +47,9 @@ def asked(args: Namespace) -> bool:
         return False
     for name in NOT_WITH:
         if getattr(args, name):
-            raise UsageError(f"--{name} is for a single shape; {'--shapes' if args.shapes else args.shape} tunes several")
+            raise UsageError(
+                f"--{'start' if name == 'seeds' else name} is for a single shape; {'--shapes' if args.shapes else args.shape} tunes several"
+            )
     if args.mode not in ("use", "tune", "refresh"):
         raise UsageError(f"--mode {args.mode} is for a single shape; ask for the shapes one by one")
     return True
@@ -64,7 +66,7 @@ def run(args: Namespace) -> int:
     common = {"dtype": args.dtype, "device": device, "budget": args.budget, "threads": args.threads, "seed": args.seed or 0}
     common |= {"cache": args.cache, "allow": args.allow or ()}
     title = " ".join(filter(None, (args.kernel, args.shapes or args.shape, args.dtype, "on", device)))
-    with display(title, None, None, args.quiet, out) as progress:
+    with display(title, None, None, args.quiet, out, verbose=args.verbose) as progress:
         if args.shapes:
             shapes = parse_shapes(args.shapes)
             result = tune_shapes(args.kernel, shapes, how=args.aggregate or "geomean", progress=progress, **common)

@@ -121,7 +121,7 @@ def test_nothing_is_for_this_machine(tune: Tune, file: str, searches: dict[str, 
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["--manifest", "{file}", "--dtype", "float32", "--seed", "1"], "--dtype, --seed cannot be used with --manifest"),
+        (["--manifest", "{file}", "--dtype", "float32", "--random-seed", "1"], "--dtype, --random-seed cannot be used with --manifest"),
         (["--manifest", "{file}", "--kernel", "matmul"], "not allowed with argument"),
         (["--manifest", "{file}", "--mode", "record"], "--mode record is for one kernel"),
         (["--manifest", "{file}", "--mode", "require", "--retune"], "use one of them"),
@@ -130,7 +130,7 @@ def test_nothing_is_for_this_machine(tune: Tune, file: str, searches: dict[str, 
         (["--manifest", "{file}", "--json", "/nowhere/x.json"], "cannot write --json"),
         (["--manifest", "{file}", "--budget", "soon"], "budget 'soon' is not a time"),
         (["--kernel", "matmul", "--target", "ci"], "--target picks targets of a --manifest"),
-        ([], "one of the arguments --kernel --manifest is required"),
+        ([], "required: KERNEL (or --kernel NAME), or --manifest"),
     ],
 )
 def test_bad_usage(tune: Tune, file: str, searches: dict[str, Any], args: list[str], said: str) -> None:

@@ -230,7 +230,7 @@ def test_right_programs_and_a_wrong_device(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_the_other_compiler_is_asked(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    from tilewright.cli import bisect as command
+    from tilewright.cli.schedules import bisect as command
 
     monkeypatch.setattr(command, "_measured", lambda kernel, opts, device, vars, args: "wrong: at [0]" if device.name == "cpu" else "")
     assert main([*ARGS, "--device", "cpu"]) == 4
