@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from .. import __version__
 from .grammar import others, remembered, schedules
@@ -24,8 +24,7 @@ EXITS = """exit codes:
 """
 
 
-@dataclass(frozen=True)
-class Command:
+class Command(NamedTuple):
     """A subcommand: its line in the list, its description (paragraphs; the last one may be examples), and its grammar."""
 
     line: str
