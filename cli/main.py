@@ -131,6 +131,8 @@ def handler(args: Namespace) -> Callable[[Namespace], int]:
     """The function behind the subcommand, imported now."""
     if args.command == "run":
         from .run import run as chosen
+    elif args.command == "source":
+        from .source import run as chosen
     elif args.command == "show":
         from .show import run as chosen
     elif args.command == "check":

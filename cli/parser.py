@@ -6,7 +6,7 @@ from argparse import REMAINDER, ArgumentParser, ArgumentTypeError, RawDescriptio
 from collections.abc import Callable
 
 from .. import __version__
-from . import bench_search_options, shapes
+from . import bench_search_options, shapes, source_options
 
 EXITS = """exit codes:
   0    found, or already in the cache
@@ -267,6 +267,7 @@ def build_parser() -> ArgumentParser:
     p.add_argument("--version", action="version", version=f"tilewright {__version__}")
     sub = p.add_subparsers(dest="command", metavar="COMMAND")
     _add_run(sub.add_parser("run", help="search for a kernel's best schedule", epilog=EXITS, formatter_class=RawDescriptionHelpFormatter))
+    source_options.add(sub.add_parser("source", help="tune a C, OpenCL or CUDA source of yours that has parameters"), _at_least)
     _add_show(sub.add_parser("show", help="a schedule: its options, loop nest and source"))
     _add_check(sub.add_parser("check", help="run a schedule where every access is checked: races, bounds, barriers, and the result"))
     _add_bisect(sub.add_parser("bisect", help="which pass or option makes a schedule wrong, or whether the device does"))
