@@ -1,6 +1,7 @@
 # make run         set up .venv, tune a matmul on this CPU, show the report
 # make test        set up .venv, run the tests, as many at once as there are cores
 # make test-quick  the tests that take little time, some from every folder: for use between two edits
+# make test-thorough  every case of every test, and more random examples: takes twice as long, for a night or before a release
 # make lint        ruff and mypy
 # make docs        build the documentation into build/site; warnings are errors
 #
@@ -17,7 +18,7 @@ BIN := .venv/bin
 # Containers often forbid Python to keep what it compiled: then every process, of which the tests start hundreds, compiles Tilewright and its tests again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test test-quick lint docs clean help
+.PHONY: run test test-quick test-thorough lint docs clean help
 .DEFAULT_GOAL := help
 
 help:
@@ -34,6 +35,9 @@ test: .venv/.installed-dev
 
 test-quick: .venv/.installed-dev
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "not slow" $(TESTS)
+
+test-thorough: .venv/.installed-dev
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal --thorough $(TESTS)
 
 lint: .venv/.installed-dev
 	$(BIN)/ruff check .

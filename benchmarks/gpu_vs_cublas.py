@@ -30,7 +30,7 @@ from typing import Any
 import gpu_cublas
 import tilewright
 from gpu_cases import CASES, GOALS, GROUPS, GpuCase
-from tilewright.cli.beside import peak_share
+from tilewright.cli.tuning.beside import peak_share
 from tilewright.devices import get
 from tilewright.devices.cuda.device import CudaDevice
 from tilewright.heuristics import seeds
@@ -40,7 +40,7 @@ from tilewright.ir.normalise import normalise
 from tilewright.kernels import get as kernel_def
 from tilewright.kernels import make
 from tilewright.measure.inputs import generate
-from tilewright.measure.rival.versus import Rivalry, against_torch, check
+from tilewright.measure.rival.versus import Rivalry, against_library, check
 from tilewright.plan import compile
 from tilewright.plan.remote import Copying
 from tilewright.search import Result
@@ -89,7 +89,7 @@ def beside(device: CudaDevice, case: GpuCase, what: str, opts: tuple[Any, ...], 
     if what in ("torch", "inductor"):
         check(case.kernel, case.dtype, device, args.torch)
         how = Rivalry(args.torch, args.rounds, args.device, compiled=what == "inductor")
-        found = against_torch(case.kernel, case.shape, case.dtype, opts, device, 1, how)
+        found = against_library(case.kernel, case.shape, case.dtype, opts, device, 1, how)
         if found.why:
             raise DeviceError(found.why)
         return {k: v for k, v in found.to_json().items() if k != "why"}

@@ -25,7 +25,7 @@ from tilewright.ir.cost import cost
 from tilewright.ir.normalise import normalise
 from tilewright.measure import Measurement, Measurer
 from tilewright.measure.roofline import roofline
-from tilewright.opts.opt import dumps, short
+from tilewright.opts.opt import parse, short
 from tilewright.search import tune
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "ladder.md"
@@ -124,7 +124,7 @@ def section(story: Story, rows: list[dict[str, Any]]) -> str:
         )
     lines += ["", *(f"{r['step']}. **{r['title']}.** {story.steps[r['step'] - 1].why}" for r in rows), "", "```sh"]
     for r, s in ((r, story.steps[r["step"] - 1]) for r in rows):
-        opts = json.dumps(r["opts"], separators=(",", ":")) if s.title in COMPUTED else dumps(s.opts)
+        opts = short(parse(r["opts"]) if s.title in COMPUTED else s.opts)
         lines.append(f"tune show --kernel {story.kernel} --shape {shape} --opts '{opts}'")
     return "\n".join([*lines, "```", ""])
 

@@ -2,7 +2,7 @@
 
 The unit is the schedule: all measurements of one option list under one key. The newest one speaks for it, so a
 schedule that was found wrong, or that did not come back, is no answer until it has been right again, however fast it
-once was. Then it counts who says so: what was checked twice and timed here goes before what was checked once, and
+once was. What somebody pinned by hand goes before all others. Then it counts who says so: what was checked twice and timed here goes before what was checked once, and
 that before what was measured elsewhere. Only then the time decides."""
 
 from __future__ import annotations
@@ -54,18 +54,19 @@ def answers(rows: Iterable[Row], *, elsewhere: bool = False) -> list[Row]:
         usable = [r for r in measured if r.usable]
         if not usable:
             continue
-        best = max(usable, key=lambda r: (-_ORDER[standing(r, elsewhere=elsewhere)], r.when, r.digest))
+        best = max(usable, key=lambda r: (r.pinned and not elsewhere, -_ORDER[standing(r, elsewhere=elsewhere)], r.when, r.digest))
         latest = [r for r in (local or measured) if r.t_med is not None][-1]
         found.append((best, latest))
         for loser in best.facts.get("beat", ()):
             beaten.setdefault(loser, []).append((_ORDER[standing(best, elsewhere=elsewhere)], best.when))
 
-    def order(pair: tuple[Row, Row]) -> tuple[int, bool, float, float, str]:
+    def order(pair: tuple[Row, Row]) -> tuple[bool, int, bool, float, float, str]:
         best, latest = pair
         assert latest.t_med is not None
         rank = _ORDER[standing(best, elsewhere=elsewhere)]
         # side by side is more than two times of different moments; what a row from elsewhere says of ours does not count
         lost = any(by <= rank and when > best.when for by, when in beaten.get(best.opts, ()))
-        return rank, lost, latest.t_med, latest.t_min or latest.t_med, best.digest
+        chosen = best.pinned and not elsewhere
+        return not chosen, rank, lost, latest.t_med, latest.t_min or latest.t_med, best.digest
 
     return [best for best, _ in sorted(found, key=order)]

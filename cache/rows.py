@@ -19,6 +19,8 @@ from .strict import INT_MAX, canon, parse
 OUTCOMES = ("ok", "wrong", "build", "timeout", "crash", "illegal", "slow")
 IMPORTED = "imported"
 """The field of a provenance that says: measured elsewhere, came with a bundle."""
+PINNED = "pinned"
+"""The field of a provenance that says: chosen by hand, so it answers before all others."""
 MAX_TEXT = 1 << 18
 """Characters in a field of JSON text."""
 MAX_NAME = 1 << 12
@@ -104,6 +106,15 @@ class Row:
     def imported(self) -> bool:
         """Whether it came with a bundle."""
         return self.facts.get(IMPORTED) is True
+
+    @property
+    def pinned(self) -> bool:
+        """Whether somebody chose it here by hand. What came with a bundle was chosen elsewhere."""
+        return self.facts.get(PINNED) is True and not self.imported
+
+    def unpinned(self, run_id: str) -> Row:
+        """The same measurement as one of another run that nobody chose by hand."""
+        return replace(self, run_id=run_id, provenance=canon({k: v for k, v in self.facts.items() if k != PINNED}))
 
     def marked(self, imported: bool) -> Row:
         """The same row as one that came with a bundle, or as one that did not."""

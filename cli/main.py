@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 
 from ..ir.errors import BuildError, CacheMiss, DeviceError, MeasureError, TilewrightError, UsageError, VerifyError
 from .parser import build_parser
-from .project import settle
-from .sanitised import Shown, brief, outside
+from .remembered.project import settle
+from .terminal.pages import shown
+from .terminal.sanitised import Shown, brief, outside
 
 OK, USAGE, NO_DEVICE, NOTHING_VALID, MISSING, INTERRUPTED = 0, 2, 3, 4, 5, 130
 
@@ -43,13 +44,19 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _command(argv: Sequence[str] | None) -> int:
     try:
         parser = build_parser()
+        if "_ARGCOMPLETE" in os.environ:
+            from .machine.completion import complete
+
+            complete(parser)
         args = parser.parse_args(argv)
         if args.command is None:
             parser.print_help(sys.stderr)
             return USAGE
         _log()
+        for hint in getattr(args, "hints", ()):
+            print(f"note: {hint}", file=sys.stderr)
         settle(args)
-        return handler(args)(args)
+        return shown(args, handler(args))
     except SystemExit as done:  # argparse has printed help, the version or the mistake
         return done.code if isinstance(done.code, int) else USAGE
     except TilewrightError as error:
@@ -129,34 +136,62 @@ def _silence() -> None:
 
 def handler(args: Namespace) -> Callable[[Namespace], int]:
     """The function behind the subcommand, imported now."""
-    if args.command == "run":
-        from .run import run as chosen
-    elif args.command == "source":
-        from .source import run as chosen
-    elif args.command == "show":
-        from .show import run as chosen
-    elif args.command == "check":
-        from .check import run as chosen
-    elif args.command == "bisect":
-        from .bisect import run as chosen
-    elif args.command == "report":
-        from .report.command import run as chosen
-    elif args.command == "explain":
-        from .explain import run as chosen
-    elif args.command == "graph":
-        from .functions.graph import run as chosen
-    elif args.command == "profile":
-        from .profile import run as chosen
-    elif args.command == "plot":
-        from .plot import run as chosen
-    elif args.command == "cache":
-        from .cachecmd import run as chosen
-    elif args.command == "bench-search":
-        from .bench_search import run as chosen
-    elif args.command == "devices":
-        from .devices import run as chosen
+    if args.command in ("report", "plot", "cache"):
+        return _remembered(args.command)
+    if args.command in ("graph", "profile", "bench-search", "devices", "kernels", "completion"):
+        return _other(args.command)
+    if args.command == "source":
+        from .sources.command import run as source
+
+        return source
+    if args.command != "run":
+        return _schedules(args.command)
+    from .tuning.run import run
+
+    return run
+
+
+def _schedules(command: str) -> Callable[[Namespace], int]:
+    if command == "show":
+        from .schedules.show import run as chosen
+    elif command == "bench":
+        from .schedules.bench import run as chosen
+    elif command == "pin":
+        from .schedules.pin import run as chosen
+    elif command == "unpin":
+        from .schedules.pin import remove as chosen
+    elif command == "check":
+        from .schedules.check import run as chosen
+    elif command == "bisect":
+        from .schedules.bisect import run as chosen
     else:
-        from .kernels import run as chosen
+        from .schedules.explain import run as chosen
+    return chosen
+
+
+def _remembered(command: str) -> Callable[[Namespace], int]:
+    if command == "report":
+        from .report.command import run as chosen
+    elif command == "plot":
+        from .remembered.plot import run as chosen
+    else:
+        from .remembered.cachecmd import run as chosen
+    return chosen
+
+
+def _other(command: str) -> Callable[[Namespace], int]:
+    if command == "graph":
+        from .functions.graph import run as chosen
+    elif command == "profile":
+        from .functions.profile import run as chosen
+    elif command == "bench-search":
+        from .machine.bench_search import run as chosen
+    elif command == "devices":
+        from .machine.devices import run as chosen
+    elif command == "kernels":
+        from .machine.kernels import run as chosen
+    else:
+        from .machine.completion import run as chosen
     return chosen
 
 

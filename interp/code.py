@@ -190,7 +190,7 @@ class Coder:
 
     def _fma(self, s: Instr, out: Val, a: list[str]) -> str:
         dtype = s.args[0].dtype
-        which = "fma64" if dtype.size == 8 else "fma32_scalar" if out.lanes == 1 else "fma32"
+        which = ("fma64" if dtype.size == 8 else "fma32") + ("_scalar" if out.lanes == 1 else "")
         return f"ops.{which}({', '.join(a)})" if dtype.is_float else self._wrapped(s, out, f"{a[0]} * {a[1]} + {a[2]}")
 
     def _scale2(self, s: Instr, out: Val, a: list[str]) -> str:

@@ -85,7 +85,7 @@ class GroupCoder(Coder):
     # expressions --------------------------------------------------------------------------------------------------
     def _fma(self, s: Instr, out: Val, a: list[str]) -> str:
         dtype = s.args[0].dtype
-        return f"ops.fma32({', '.join(a)})" if dtype.is_float and dtype.size == 4 else super()._fma(s, out, a)
+        return f"ops.fma{8 * dtype.size}({', '.join(a)})" if dtype.is_float else super()._fma(s, out, a)
 
     def _wrapped(self, s: Instr, out: Val, text: str) -> str:
         return text  # NumPy's numbers, which wrap

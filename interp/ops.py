@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import isfinite
 from struct import pack, unpack
 from typing import Any
 
@@ -96,6 +97,22 @@ def fma64(a: Any, b: Any, c: Any) -> Any:
     rest = _odd_sum(tl, vl, np.asarray(tl + vl))
     out = vh + rest
     return np.where(np.isfinite(out), out, uh + c)[()]
+
+
+def fma64_scalar(a: Any, b: Any, c: Any) -> Any:
+    """The same for one number, step by step on Python's floats, which take a twentieth of the time."""
+    x, y, z = float(a), float(b), float(c)
+    xh, yh = _high(x), _high(y)
+    xl, yl = x - xh, y - yh
+    uh = x * y
+    ul = ((xh * yh - uh) + xh * yl + xl * yh) + xl * yl
+    th, tl = _two_sum(z, ul)
+    vh, vl = _two_sum(uh, th)
+    rest, lost = _two_sum(tl, vl)
+    if lost and isfinite(rest) and not (bits := unpack("<q", pack("<d", rest))[0]) & 1:
+        rest = unpack("<d", pack("<q", bits + (1 if (lost > 0) == (rest > 0) else -1)))[0]
+    out = vh + rest
+    return F64(out if isfinite(out) else uh + z)
 
 
 def _high(a: Any) -> Any:

@@ -22,7 +22,7 @@ from .kernel import Kernel
 from .node import Node, as_node, axes_of, walk
 from .node import axis as make_axis
 from .op_names import FUNCTIONS
-from .operators import substitute
+from .operators import substitute, substitute_on
 from .skippable import skippable, threshold
 from .tuple_scan import tuple_scan
 
@@ -84,7 +84,7 @@ def cost(kernel: Kernel, vars: Mapping[str, int] | None = None) -> Cost:
 
     def body(axes: tuple[Node, ...], root: Node, fold: Fold | None = None, mask: Node | None = None) -> None:
         nonlocal elementary, poly
-        alike = {} if fold is not None else stand_ins(axes)
+        alike = {} if fold is not None else stand_ins(axes)  # (grows)
         roots: tuple[Node, ...] = (root,)
         rule: set[Node] = set()
         if root.op == "tuple":  # its rule runs at every point
@@ -95,7 +95,7 @@ def cost(kernel: Kernel, vars: Mapping[str, int] | None = None) -> Cost:
             if n.dtype is index or (n.src and n.src[0].dtype is index):
                 continue
             if n.op in FLOP or n.op in ELEMENTARY:
-                same = substitute(n, alike) if alike else n
+                same = substitute_on(n, alike) if alike else n
                 if same in seen:
                     continue
                 seen.add(same)

@@ -145,7 +145,11 @@ def where(cond: Node, a: Expr, b: Expr) -> Node:
 
 def substitute(node: Node, table: dict[Node, Node]) -> Node:
     """`node` with the keys of `table` replaced, rebuilt through the simplifying constructors."""
-    memo = dict(table)
+    return substitute_on(node, dict(table))
+
+
+def substitute_on(node: Node, memo: dict[Node, Node]) -> Node:
+    """The same for one of many nodes that share operands: `memo`, at first the table, gets what was rebuilt."""
     for n in pending(node, memo.__contains__):
         memo[n] = rebuild(n, tuple(memo[s] for s in n.src)) if n.src else n
     return memo[node]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import select
 import signal
-import subprocess
 import time
 from collections import deque
 from typing import Any
@@ -14,6 +13,7 @@ from ..ir.errors import MeasureError
 from ..log import logger
 from . import builder, process
 from .builder import BuilderSetup, Failed
+from .forked import Helper
 from .outcome import Outcome
 from .protocol import Channel, Closed
 
@@ -31,7 +31,7 @@ class _Builder:
     """One process and the tasks it holds, oldest first. `since`: when it took up the oldest."""
 
     def __init__(self, setup: BuilderSetup, group: int) -> None:
-        self.process: subprocess.Popen[bytes]
+        self.process: Helper
         self.process, self.channel = process.start(builder.MODULE, setup, group)
         self.tasks: deque[tuple[int, Any]] = deque()
         self.since = time.monotonic()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import select
-import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
@@ -18,6 +17,7 @@ from .batch import BatchFailed
 from .buildpool import BuildPool
 from .builds import Builds
 from .conversions import _flushes, _free_memory, _measurement, _portable, _task
+from .forked import Helper
 from .outcome import Duel, DuelError, Measurement, Outcome
 from .process import STILL_S, Stillness
 from .protocol import Channel, Closed
@@ -91,7 +91,7 @@ class Measurer:
         self._runner_setup = RunnerSetup(kernel, spec, self.threads, self.vars, deadline_s, limit, hash_outputs, reference, prepare)
         # no step of a child may take longer: while one runs, the runner itself waits
         self._longest_s = deadline_s + self.device.first_launch_s + runner.OWN_STEP_S + STILL_S
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Helper | None = None
         self._channel: Channel | None = None
         self._pool = BuildPool(builder.BuilderSetup(kernel, spec, compile, dict(extra or {}), max(limit, 1 << 30)), count, build_deadline_s)
         self._pause = needs_pause(self.threads, count, cores)

@@ -1,4 +1,4 @@
-"""Helper processes: started by exec, one thread, gone when their parent is gone.
+"""Helper processes: one thread, gone when their parent is gone; started by exec, or forked by one that was.
 
 They talk over two pipes, ignore Ctrl-C (their parent decides), and are killed by the kernel when the thread that started them
 ends. Their environment keeps BLAS and OpenMP at one thread: a process that forks must not have others.
@@ -18,7 +18,10 @@ from collections.abc import Callable
 from typing import Any
 
 from ..ir.errors import MeasureError
+from ..log import ENV as LOG
 from ..log import logger
+from . import forked
+from .forked import Helper
 from .protocol import Channel, Closed
 
 log = logger("measure")
@@ -33,34 +36,47 @@ _KEEP_FREED = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
 into getting zeroed pages again."""
 
 
-def start(module: str, setup: Any, group: int | None = 0) -> tuple[subprocess.Popen[bytes], Channel]:
-    """Run `python -m module` and send it `setup`. `group`: the process group it joins, 0 for its own new one. Raises
-    MeasureError where measuring is not supported."""
+def start(module: str, setup: Any, group: int | None = 0) -> tuple[Helper, Channel]:
+    """A process that runs `python -m module`, or is one that could have, and send it `setup`. `group`: the process group it
+    joins, 0 for its own new one. Raises MeasureError where measuring is not supported."""
     if not sys.platform.startswith("linux"):
         raise MeasureError(
             f"measuring needs Linux (this is {sys.platform}); use --mode require with a cache that was tuned on Linux, or show to render"
         )
-    env = {k: v for k, v in os.environ.items() if not k.startswith("OPENBLAS_")}
-    env.update(dict.fromkeys(_ONE_THREAD, "1"))
-    env.update(_KEEP_FREED)
+    env = environment()
     to_child, from_child = os.pipe(), os.pipe()
+    said = os.dup(sys.stderr.fileno()) if _has_fileno(sys.stderr) else os.open(os.devnull, os.O_WRONLY)
+    folder = os.open(".", os.O_PATH)
     try:
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", module, str(to_child[0]), str(from_child[1]), str(os.getpid())],
-            stdin=subprocess.DEVNULL,
-            stdout=sys.stderr.fileno() if _has_fileno(sys.stderr) else subprocess.DEVNULL,
-            pass_fds=(to_child[0], from_child[1]),
-            env=env,
-            process_group=group,
-        )
+        fds = (to_child[0], from_child[1], said)
+        process: Helper = forked.fork(module, group, (*fds, 2, folder), env) or _execute(module, group, fds, env)
     finally:
-        os.close(to_child[0])
-        os.close(from_child[1])
+        for fd in (to_child[0], from_child[1], said, folder):
+            os.close(fd)
     log.debug("started %s as process %d", module, process.pid)
     channel = Channel(from_child[0], to_child[1])
     # the path goes first: a plug-in device or a test's module is unpickled by name
-    channel.send((list(sys.path), pickle.dumps(setup, protocol=pickle.HIGHEST_PROTOCOL)))
+    channel.send((list(sys.path), env, pickle.dumps(setup, protocol=pickle.HIGHEST_PROTOCOL)))
     return process, channel
+
+
+def environment() -> dict[str, str]:
+    """What helpers are started with."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith("OPENBLAS_")}
+    env.update(dict.fromkeys(_ONE_THREAD, "1"))
+    env.update(_KEEP_FREED)
+    return env
+
+
+def _execute(module: str, group: int | None, fds: tuple[int, int, int], env: dict[str, str]) -> Helper:
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", module, str(fds[0]), str(fds[1]), str(os.getpid())],
+        stdin=subprocess.DEVNULL,
+        stdout=fds[2],
+        pass_fds=fds[:2],
+        env=env,
+        process_group=group,
+    )
 
 
 def _has_fileno(stream: Any) -> bool:
@@ -71,7 +87,7 @@ def _has_fileno(stream: Any) -> bool:
     return True
 
 
-def stop(process: subprocess.Popen[bytes], channel: Channel) -> None:
+def stop(process: Helper, channel: Channel) -> None:
     """End a helper and whatever it forked, now."""
     channel.close()
     process.kill()
@@ -81,18 +97,37 @@ def stop(process: subprocess.Popen[bytes], channel: Channel) -> None:
 def main(argv: list[str], serve: Callable[[Channel, Any], None]) -> None:
     """The body of a helper's `__main__`: tie its life to the parent's, receive the setup, serve until the parent hangs up."""
     die_with_parent(int(argv[3]))
-    # a faulting candidate is an outcome, not a traceback on the terminal
-    faulthandler.disable()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     channel = Channel(int(argv[1]), int(argv[2]))
     os.set_inheritable(channel.read_fd, False)
     os.set_inheritable(channel.write_fd, False)
+    serve_until_closed(channel, serve)
+
+
+def serve_until_closed(channel: Channel, serve: Callable[[Channel, Any], None]) -> None:
+    """Receive the setup, serve until the parent hangs up."""
+    # a faulting candidate is an outcome, not a traceback on the terminal
+    faulthandler.disable()
     try:
-        path, setup = channel.receive()
+        path, env, setup = channel.receive()
         sys.path[:] = path
+        _take(env)
         serve(channel, pickle.loads(setup))
     except Closed:
         return
+
+
+def _take(env: dict[str, str]) -> None:
+    """A forked helper has the starter's variables, which may have changed since."""
+    if os.environ == env:
+        return
+    for name in os.environ.keys() - env.keys():
+        del os.environ[name]
+    os.environ.update(env)
+    if os.environ.get(LOG):
+        from ..log.setup import from_environment
+
+        from_environment()
 
 
 def die_with_parent(parent: int) -> None:

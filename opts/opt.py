@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from ..ir.errors import OptError
+from . import short_form
 from .syntax import SYNTAX, Scalar, Syntax
 
 SCHEMA = 1
@@ -92,14 +93,17 @@ def opt(op: str, on: str, arg: Any = None, **fields: Scalar) -> Opt:
 
 
 def parse(text: str | Sequence[Any]) -> Opts:
-    """Options from JSON text or its decoded list; OptError says which entry is wrong."""
-    if isinstance(text, str):
+    """Options from a text in short form (`Um8 Pn`, `UPCAST(m, 8)`) or JSON, or from the decoded list of JSON; OptError
+    says which entry is wrong."""
+    if not isinstance(text, str):
+        data: Any = text
+    elif not short_form.is_json(text):
+        data = short_form.read(text)
+    else:
         try:
             data = json.loads(text)
         except (ValueError, RecursionError) as e:
             raise OptError(f"options are not JSON: {e}") from e
-    else:
-        data = text
     if not isinstance(data, (list, tuple)):
         raise OptError('options must be a list such as [["TILE", "k", 256]]')
     out = []
@@ -124,12 +128,13 @@ def dumps(opts: Iterable[Opt]) -> str:
 
 
 def short(opts: Iterable[Opt]) -> str:
-    """One dense line: `Um8 Un32 Tn128 Pn Sb@n`."""
-    return " ".join(_short(o) for o in opts) or "(none)"
+    """One dense line: `Um8 Un32 Tn128 Pn Sb@n`; `parse` gives the same options back."""
+    return " ".join(short_form.write(o.op, o.on, _whole(o)) for o in opts) or short_form.NONE
 
 
-def _short(o: Opt) -> str:
-    syntax = SYNTAX[o.op]
-    if syntax.short is not None:
-        return syntax.letter + syntax.short(o.on, o.fields)
-    return f"{syntax.letter}{'' if syntax.on == 'grid' and o.on == 'grid' else o.on}{'' if o.arg is None else o.arg}"
+def _whole(o: Opt) -> int | Mapping[str, Scalar] | None:
+    """Its amount, or all its fields."""
+    if isinstance(SYNTAX[o.op].arg, Mapping):
+        return o.fields
+    assert not isinstance(o.arg, tuple)
+    return o.arg

@@ -88,12 +88,15 @@ OPTIONS: dict[str, Option] = {}
 
 
 def register(option: Option) -> None:
-    """Make an option known. ValueError where its name or its letter is taken, or it neither acts nor rewrites."""
+    """Make an option known. ValueError where its name or its letter is taken, it neither acts nor rewrites, or its
+    short form leaves a field out."""
     taken = next((o for o in OPTIONS.values() if o.name == option.name or o.letter == option.letter), None)
     if taken is not None:
         raise ValueError(f"{option.name} ({option.letter}) is taken: {taken.name} is written {taken.letter}")
     if (option.act is None) == (option.rewrite is None):
         raise ValueError(f"{option.name} must either act on the schedule or rewrite the kernel")
+    if isinstance(option.arg, Mapping) and {f for _, f in option.short} != set(option.arg):
+        raise ValueError(f"the short form of {option.name} must have every field once: {', '.join(option.arg)}")
     OPTIONS[option.name] = SYNTAX[option.name] = option
 
 

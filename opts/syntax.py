@@ -6,13 +6,15 @@ or translate a list of options without knowing any by name. The rest of a declar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 Scalar = int | str
 Argument = type[int] | None | Mapping[str, type]
 On = Literal["axis", "loop", "tensor", "grid"]
+FLAG = "!"
+"""The sign of a field whose value 1 need not be written."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -21,8 +23,8 @@ class Syntax:
 
     `on`: what it names, an axis (a family or a site), a loop, a tensor (a buffer or a value), or the grid. `arg`: int
     for one amount, None for no argument, or the type of each field. `defaults`: the fields that may be left out.
-    `letter` and `short`: what stands for it in one dense line, `letter` followed by what `short` makes of the name
-    and the fields (None: name and amount). `loop_fields` and `axis_fields`: the fields that name loops and axes.
+    `letter` and `short`: how it is written in one dense line (`short_form`): the letter, the name, and the amount or
+    each field after its sign. A field at its default is left out, unless its sign is empty; `FLAG` alone says 1. `loop_fields` and `axis_fields`: the fields that name loops and axes.
     `choices`: values of a field that a search tries."""
 
     name: str
@@ -30,7 +32,7 @@ class Syntax:
     on: On
     arg: Argument = int
     defaults: Mapping[str, Scalar] = field(default_factory=dict)
-    short: Callable[[str, Mapping[str, Scalar]], str] | None = None
+    short: tuple[tuple[str, str], ...] = ()
     loop_fields: tuple[str, ...] = ()
     axis_fields: tuple[str, ...] = ()
     choices: Mapping[str, tuple[Scalar, ...]] = field(default_factory=dict)

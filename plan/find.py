@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import DeviceError, UsageError
 from ..ir.in_place import apart
@@ -17,7 +18,7 @@ from .bucketed import BucketedProg, divided
 from .compile import build, render
 from .prog import Prog
 from .remote import Copying
-from .resolve import Choice, resolve
+from .resolve import UNPIN, Choice, given, resolve
 
 if TYPE_CHECKING:
     from ..cache import Cache
@@ -40,6 +41,7 @@ def best(
     store: Artefacts | None = None,
     seed: Choice = "ranked",
     allow: Iterable[str] = (),
+    opts: str | Sequence[Any] | None = None,
 ) -> Prog:
     """The best known program for a kernel, without searching: from the cache, else from a similar kernel in it, else the seed schedule
     (`Prog.origin` tells). With `exact_only`, raises CacheMiss unless this very kernel was tuned for this device and thread count.
@@ -48,7 +50,9 @@ def best(
     `cache`: a path, a database URL or an open Cache; default as for the command line. `store`: where compiled code is kept
     between runs; default, the platform's cache folder. `seed`: 'quick' chooses a seed schedule among a few, in a few
     milliseconds, where 'ranked' has the model rank all that are known. `allow`: effects that are refused otherwise, as for
-    `tune`: ["downconvert"] for what a search found that was allowed to lower precision.
+    `tune`: ["downconvert"] for what a search found that was allowed to lower precision. `opts`: this schedule and no
+    other, in short form ("Um8 Un32 Pn") or as data; nothing is looked up then, nothing was measured, and `Prog.origin` is
+    'given'. Raises OptError where it cannot be read or does not apply.
 
     A kernel with a symbolic size that was tuned in buckets (`search.shapes.tune_buckets`) is a `BucketedProg`: a program for each part of the
     size's range.
@@ -59,6 +63,7 @@ def best(
     from ..cache.keys import allowed
     from ..cache.keys import policy as policy_of
     from ..devices import get
+    from ..opts.opt import parse
 
     allow = tuple(allow)
     policy = policy_of(allowed(allow))
@@ -69,33 +74,60 @@ def best(
     place.check()
     threads = threads or place.threads
     place.check_threads(threads)
-    store = store or Artefacts.default()
     opened = cache if isinstance(cache, Cache) else open(cache)
-    numbers = {k: v for k, v in (shape or {}).items() if isinstance(v, int)}
+    ask = _Ask(place, threads, opened, store or Artefacts.default(), policy, seed, allow)
+    if opts is None:
+        numbers = {k: v for k, v in (shape or {}).items() if isinstance(v, int)}
+        return _looked_up(kernel, numbers, ask, exact_only)
+    if exact_only:
+        raise UsageError("opts gives the schedule and exact_only asks the cache for it: use one of them")
+    plan = given(apart(kernel), parse(opts), place, threads, policy)
+    built = build(render(normalise(kernel), plan.opts, place, ask.store), place, ask.store)
+    return Prog(kernel, plan, built, _loaded(place, built, threads))
+
+
+@dataclass(frozen=True)
+class _Ask:
+    """What a program is asked for, but for its kernel."""
+
+    place: Device
+    threads: int
+    cache: Cache
+    store: Artefacts
+    policy: str
+    seed: Choice
+    allow: tuple[str, ...]
+
+
+def _looked_up(kernel: Kernel, numbers: Mapping[str, int], ask: _Ask, exact_only: bool) -> Prog:
+    """The best of what the cache and the seeds have that this machine can load."""
+    place = ask.place
     failed: list[tuple[Opt, ...]] = []
     known = apart(kernel)  # what was tuned: rows remember the source without outputs in place
+    about: dict[str, Any] = {"shape": numbers or None, "policy": ask.policy, "store": ask.store, "seed": ask.seed}
     while True:
-        plan = resolve(
-            known, place, threads, opened, exact_only, shape=numbers or None, policy=policy, store=store, excluded=failed, seed=seed
-        )
+        plan = resolve(known, place, ask.threads, ask.cache, exact_only, excluded=failed, **about)
         try:
             rendered = plan.rendered if known is kernel else None
-            built = build(rendered or render(normalise(kernel), plan.opts, place, store), place, store)
-            return _with_buckets(Prog(kernel, plan, built, _loaded(place, built, threads)), place, opened, store, seed, allow)
+            built = build(rendered or render(normalise(kernel), plan.opts, place, ask.store), place, ask.store)
+            return _with_buckets(Prog(kernel, plan, built, _loaded(place, built, ask.threads)), ask)
         except (DeviceError, MemoryError) as e:
             if exact_only or plan.opts in failed:
                 raise
+            if plan.row is not None and plan.row.pinned:
+                said = f"the schedule that was pinned for {kernel.name} cannot be loaded here: {e or 'out of memory'}; {UNPIN}"
+                raise DeviceError(said) from e
             failed.append(plan.opts)
             what = f"the {plan.origin} schedule of {kernel.name} cannot be loaded here: {e or 'out of memory'}"
-            warnings.warn(f"{what}. The next one is used; tune again for one that fits", RuntimeWarning, stacklevel=2)
+            warnings.warn(f"{what}. The next one is used; tune again for one that fits", RuntimeWarning, stacklevel=3)
 
 
-def _with_buckets(prog: Prog, device: Device, cache: Cache, store: Artefacts, seed: Choice, allow: Iterable[str]) -> Prog:
+def _with_buckets(prog: Prog, ask: _Ask) -> Prog:
     """The program, with those of the buckets that its symbol's range was divided into, if it was."""
-    name, parts = divided(prog.kernel, prog.plan.key, cache) if prog.kernel.symbols else ("", [])
+    name, parts = divided(prog.kernel, prog.plan.key, ask.cache) if prog.kernel.symbols else ("", [])
     buckets = []
     for lo, hi in parts:
-        part = best(resized(prog.kernel, {name: (lo, hi)}), None, None, device, prog.threads, cache, store=store, seed=seed, allow=allow)
+        part = _looked_up(resized(prog.kernel, {name: (lo, hi)}), {}, ask, False)
         if part.origin == "exact":  # what nobody measured for this part is no better than the whole range's
             buckets.append((lo, hi, part))
     return BucketedProg(prog, buckets) if buckets else prog

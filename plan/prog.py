@@ -53,14 +53,14 @@ class Prog:
 
     @property
     def schedule(self) -> str:
-        """The schedule as people read it: `Ud013 Ud132 Pd0`."""
+        """The schedule as people read it: `Ud0:13 Ud1:32 Pd0`."""
         from ..opts import short
 
         return short(self.opts)
 
     @property
     def origin(self) -> Origin:
-        """Where the schedule comes from: 'exact', 'stale', 'nearest' or 'seed' (see `Plan`)."""
+        """Where the schedule comes from: 'exact', 'stale', 'nearest', 'seed' or 'given' (see `Plan`)."""
         return self.plan.origin
 
     @property

@@ -29,9 +29,10 @@ if TYPE_CHECKING:
 
 log = logger("plan")
 
-Origin = Literal["exact", "nearest", "seed", "stale"]
+Origin = Literal["exact", "nearest", "seed", "stale", "given"]
 Choice = Literal["ranked", "quick"]
 """How a seed is chosen: the model ranks all guesses, or the rule's first few (tens of milliseconds, or a few)."""
+UNPIN = "pin another, or let go of it with `tune unpin`"
 NEIGHBOURS = 8
 """Cached neighbours that are tried."""
 OWN = 8
@@ -41,7 +42,7 @@ OWN = 8
 @dataclass(frozen=True, slots=True)
 class Plan:
     """`origin`: 'exact' (measured for this key), 'stale' (measured for this key, by a version of the tool that made other source of
-    it), 'nearest' (measured for a similar kernel or another thread count: `row`), 'seed' (by rule). `rendered`: the source,
+    it), 'nearest' (measured for a similar kernel or another thread count: `row`), 'seed' (by rule), 'given' (by the caller). `rendered`: the source,
     where it was needed to tell. `standing`: of a row of this very key, what is known of it on this machine."""
 
     opts: tuple[Opt, ...]
@@ -93,6 +94,15 @@ def resolve(
     return found
 
 
+def given(kernel: Kernel, opts: tuple[Opt, ...], device: Device, threads: int, policy: str = DEFAULT_POLICY) -> Plan:
+    """The plan for options that the caller chose, for `ir.normalise.normalise(kernel)`. Raises OptError where they do
+    not apply, or have effects that the policy does not allow."""
+    kernel = normalise(kernel)
+    key = key_of(kernel, device, threads, policy)
+    _allowed(kernel, opts, device, key)
+    return Plan(opts, "given", None, key)
+
+
 def seeded(kernel: Kernel, device: Device, key: Key, store: Artefacts) -> bool:
     """Whether the store knows a seed schedule for a kernel in normal form: it was resolved before."""
     return _Seed(kernel, device, key, store, (), "quick").known()
@@ -106,6 +116,8 @@ def _own(
     stale = None
     for row in cache.answers(key)[:OWN]:
         plan = _cached(kernel, device, key, row, store)
+        if row.pinned:
+            return _pinned(kernel, plan, cache.standing(row))
         if plan is None or plan.opts in excluded:
             continue
         if plan.origin == "exact":
@@ -114,12 +126,29 @@ def _own(
     return stale
 
 
+def _pinned(kernel: Kernel, plan: Plan | None, standing: Standing) -> Plan:
+    """What somebody chose by hand, also where it is not what would be chosen. Raises OptError where it cannot be had."""
+    if plan is None:
+        raise OptError(f"the schedule that was pinned for {kernel.name} has effects now that are not allowed; {UNPIN}")
+    if plan.origin == "exact":
+        return replace(plan, standing=standing)
+    warnings.warn(
+        f"the schedule that was pinned for {kernel.name} makes other code with this version of Tilewright; it is used "
+        "unchecked. `tune pin` checks and pins it again",
+        CacheWarning,
+        stacklevel=4,
+    )
+    return plan
+
+
 def _cached(kernel: Kernel, device: Device, key: Key, row: Row, store: Artefacts | None) -> Plan | None:
     """One of the key's own rows; None where its options do not apply any more."""
     try:
         opts = _translated(kernel, row)
         rendered = render(kernel, opts, device, store)
     except OptError as e:
+        if row.pinned:
+            raise OptError(f"the schedule that was pinned for {kernel.name} does not apply any more: {e}; {UNPIN}") from e
         warnings.warn(f"a cached schedule of {kernel.name} is ignored, its options do not apply any more: {e}", CacheWarning, stacklevel=3)
         return None
     if not rendered.effects <= set(key.policy.split("+")):

@@ -10,8 +10,10 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from ..cache.choice import Standing
-from ..ir.errors import UsageError
+from ..ir.errors import OptError, UsageError
 from ..log import logger
+from ..opts import apply
+from ..opts.opt import parse
 from . import strategy as strategies
 from .budget import Budget, Meter
 from .effort import GLANCE, Effort
@@ -71,7 +73,8 @@ def tune(
     `kernel`: a name (`tune kernels`), `my.py:function`, or a Kernel. `shape` and `dtype` complete a name; a size may be a symbol. `budget`:
     seconds or text such as "30s" (the default unless `trials`, the number of measurements, is given), everything
     included. `stop_at`: fraction of the roofline that is good enough; `patience`: batches without a gain. `seeds`:
-    "auto" starts from the seed schedules, "none" from the empty one. `vars`: value at which a symbolic extent is
+    "auto" starts from the seed schedules, "none" from the empty one, and a schedule (in short form or JSON) is tried beside
+    the seeds. `vars`: value at which a symbolic extent is
     tuned (default: the middle of its range). `cache`: path or URL (default: TILEWRIGHT_CACHE, else the user's).
     `study`: an Optuna storage (sqlite:///study.db, the path of a journal file, …) where the trials of an `optuna:`
     strategy are kept and resumed; without a strategy, it is `optuna:tpe`.
@@ -107,7 +110,7 @@ def _checked(mode: str, seeds: str, retune: bool, threads: int | None, strategy:
     if mode not in MODES:
         raise UsageError(f"unknown mode {mode!r}; use one of {', '.join(MODES)}")
     if seeds not in ("auto", "none"):
-        raise UsageError(f'seeds is "auto" or "none", not {seeds!r}')
+        parse(seeds)  # whether it applies is told when the kernel is known
     if mode == "require" and retune:
         raise UsageError("require answers from the cache and retune searches again: use one of them")
     if threads is not None and threads < 1:
@@ -247,6 +250,12 @@ def _starts(task: TuningTask, space: Space, cache: Cache, loose: Mapping[str, st
     fastest = min(g.estimate for g in guesses)
     # the list ends with schedules that always apply; those the model calls hopeless are not worth their time
     out = {g.opts: Start(g.opts) for i, g in enumerate(guesses) if (i < 4 and (i == 0 or g.opts)) or g.estimate < HOPELESS * fastest}
+    if seeds != "auto":
+        given = parse(seeds)
+        if space.state(given) is None:
+            apply(task.kernel, given, task.device.target)  # says why, unless it is for its effects
+            raise OptError("the schedule to start from has an effect that is not allowed; see --allow")
+        out.setdefault(given, Start(given, "stored"))
     for opts in (*stored(cache, task.key, task.canonical, space), *related(cache, task.key, task.canonical, space, loose, job)):
         out.setdefault(opts, Start(opts, "stored"))
     return list(out.values())

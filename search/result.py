@@ -42,8 +42,8 @@ class Job:
         if self.shape:
             words += ["--shape", ",".join(f"{k}={v}" for k, v in self.shape.items())]
         words += ["--dtype", self.dtype] if self.dtype else []
-        words += ["--device", self.device, "--threads", str(self.threads), "--strategy", self.strategy, "--seed", str(self.seed)]
-        words += ["--seeds", self.seeds] if self.seeds != "auto" else []
+        words += ["--device", self.device, "--threads", str(self.threads), "--strategy", self.strategy, "--random-seed", str(self.seed)]
+        words += ["--start", self.seeds] if self.seeds != "auto" else []
         words += ["--budget", self.budget] if self.budget else []
         words += ["--trials", str(self.trials)] if self.trials is not None else []
         words += [word for effect in self.allow for word in ("--allow", effect.lower())]
@@ -58,7 +58,7 @@ class Result:
     options. `gain`: how many times faster than it the answer is, from paired timing where there was time for it.
     `significant`: whether that gain is larger than the noise (when not, the answer is the seed). `verified`: the
     whole output was checked; `confirmed`: once more with other inputs. `standing`: of a cached answer, what is known
-    of it here ('verified', 'unconfirmed', 'unverified'). `counts` has candidates by outcome, `repeated` those that
+    of it here ('verified', 'unconfirmed', 'unverified'). `pinned`: somebody chose it by hand. `counts` has candidates by outcome, `repeated` those that
     turned out to be a schedule or a source that was already known, `earlier` how many earlier searches tried, which
     this one went on from. `history` has one entry for each improvement: seconds, trials, t_min, opts (JSON list)."""
 
@@ -86,6 +86,7 @@ class Result:
     verified: bool = False
     confirmed: bool = False
     standing: str = ""
+    pinned: bool = False
     significant: bool = False
     gain: float | None = None
     origin: str = "tuned"

@@ -84,6 +84,7 @@ def answer(job: Job, plan: Plan, seconds: float) -> Result:
         verified=row.verified,
         confirmed=bool(provenance.get("confirmed", False)),
         standing=str(plan.standing),
+        pinned=row.pinned,
         origin="cached",
         seconds=seconds,
         source_sha=row.source_sha or None,

@@ -20,6 +20,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # a shell's job in the background ignores Ctrl-C, and so would every process that a test starts
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+from thorough import left_out
 from turns import Turns
 
 BESIDE = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
@@ -38,6 +39,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--examples", type=int, default=0, help="random schedules for each kernel and check, drawn anew (default: a few, always the same)"
     )
+    group.addoption("--thorough", action="store_true", help="every case of every test, and more random examples (`make test-thorough`)")
 
 
 @pytest.fixture(scope="session")
@@ -71,8 +73,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of the cases of a test that is marked `many` all but the first are slow."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of the cases of a test that is marked `covering` some are left out. Of a test that is marked `many` all but the first are slow."""
+    if not config.getoption("--thorough") and not any("::" in a for a in config.args) and (out := left_out(items)):
+        config.hook.pytest_deselected(items=out)
+        gone = {*map(id, out)}
+        items[:] = [i for i in items if id(i) not in gone]
     seen: set[tuple[Path, str]] = set()
     for item in items:
         if item.get_closest_marker("many"):

@@ -100,4 +100,4 @@ def test_the_page_knows_every_stage_and_room() -> None:
     ],
 )
 def test_what_bisecting_says_is_quoted(quoted: str) -> None:
-    assert quoted in (ROOT / "cli/bisect.py").read_text() and quoted in PAGE
+    assert quoted in (ROOT / "cli/schedules/bisect.py").read_text() and quoted in PAGE

@@ -65,9 +65,15 @@ def modules(folder: str) -> list[Path]:
     return sorted((ROOT / folder).rglob("*.py"))
 
 
+@functools.cache
+def tree(path: Path) -> ast.Module:
+    """What is in a file, read once."""
+    return ast.parse(path.read_text())
+
+
 def imported_folders(path: Path) -> Iterator[tuple[str, int]]:
     """(top-level folder, line) of every import of another part of the package, lazy ones inside functions too."""
-    for inside, _, line in house.imports(ast.parse(path.read_text()), path.relative_to(ROOT).parent.parts):
+    for inside, _, line in house.imports(tree(path), path.relative_to(ROOT).parent.parts):
         yield inside.split(".")[0], line
 
 
@@ -98,7 +104,7 @@ def test_no_absolute_import_of_own_folders() -> None:
     forbidden = package_folders() | {"tilewright"}
     wrong = []
     for path in (ROOT / "__init__.py", *(m for f in MAY_IMPORT for m in modules(f))):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(tree(path)):
             names: list[str] = []
             if isinstance(node, ast.Import):
                 names = [alias.name for alias in node.names]
@@ -152,5 +158,5 @@ def test_pyproject_lists_every_package() -> None:
 
 @pytest.mark.slow
 def test_every_module_says_what_it_is() -> None:
-    silent = [str(path.relative_to(ROOT)) for f in MAY_IMPORT for path in modules(f) if not ast.get_docstring(ast.parse(path.read_text()))]
+    silent = [str(path.relative_to(ROOT)) for f in MAY_IMPORT for path in modules(f) if not ast.get_docstring(tree(path))]
     assert not silent, silent

@@ -59,6 +59,7 @@ def test_make_without_a_target_says_what_there_is() -> None:
         "run",
         "test",
         "test-quick",
+        "test-thorough",
         "lint",
         "docs",
     ]

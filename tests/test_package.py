@@ -89,14 +89,29 @@ def test_a_source_distribution_makes_the_same_wheel(dists: Dists) -> None:
     assert not [n for n in inside if n.startswith(("tests", "results", "benchmarks"))]
 
 
-def test_an_installed_wheel_runs_anywhere(dists: Dists, tmp_path: Path) -> None:
+def test_an_installed_wheel_runs_anywhere(dists: Dists, tmp_path: Path, known_limits: Path) -> None:
     home = tmp_path / "env"
-    venv.create(home, with_pip=True)
+    venv.create(home)
     python, tune = home / "bin/python", home / "bin/tune"
     env = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV", "COVERAGE_PROCESS_START")}
     env |= {"TILEWRIGHT_CACHE": str(tmp_path / "cache.db"), "COLUMNS": "120"}
-    env |= {f"XDG_{kind}_HOME": str(tmp_path / kind.lower()) for kind in ("STATE", "CACHE", "DATA", "CONFIG")}
-    shell(python, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", dists.wheel, cwd=tmp_path, env=env)
+    env |= {f"XDG_{kind}_HOME": str(tmp_path / kind.lower()) for kind in ("CACHE", "DATA", "CONFIG")}
+    env |= {"XDG_STATE_HOME": str(known_limits)}
+    shell(
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        python,
+        "install",
+        "--quiet",
+        "--no-index",
+        "--no-deps",
+        "--no-compile",
+        dists.wheel,
+        cwd=tmp_path,
+        env=env,
+    )
     # its dependencies are those of this environment; a path that a .pth file adds comes last, and .pth files in it
     # (an editable install) do not count
     purelib = shell(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=tmp_path, env=env).strip()

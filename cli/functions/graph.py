@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ...files.output import replace
 from ...ir.errors import UsageError
-from ..style import bytes_text, console, table
+from ..terminal.style import bytes_text, console, table
 from .asked import FunctionGraph, ask
 from .named import named
 from .page import page
@@ -125,7 +125,7 @@ def _inside(out: Console, args: Namespace, kernel: Kernel) -> None:
         from ...heuristics import seeds
         from ...ir.normalise import normalise
         from ...opts import apply
-        from ..show import nest_text
+        from ..schedules.show import nest_text
 
         target = targets.named(args.target)
         normal = normalise(kernel)
@@ -140,7 +140,7 @@ def boundaries(facts: GraphFacts) -> object:
     for k in facts.kernels:
         for p in k.inputs:
             readers.setdefault(p, []).append(k.number + 1)
-    made = table("stored tensors", "tensor", "shape", "line", ">bytes", "made by", "read by", "why it is stored")
+    made = table("stored tensors", "tensor", "shape?1", "line?4", ">bytes", "made by?3", "read by?2", "why it is stored")
     for t in facts.tensors:
         if t.made_by is not None:
             by = "the caller" if t.output else ""

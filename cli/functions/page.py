@@ -8,7 +8,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from ...ir.kernel_text import kernel_text
-from ..style import bytes_text
+from ..terminal.style import bytes_text
 from .picture import svg
 from .texts import count_text, shape_dtype, summary
 

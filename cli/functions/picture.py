@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
-from ..style import bytes_text
+from ..terminal.style import bytes_text
 
 if TYPE_CHECKING:
     from ...tensor.fusion.fused import GraphFacts, TensorFacts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..style import bytes_text
+from ..terminal.style import bytes_text
 
 if TYPE_CHECKING:
     from ...tensor.fusion.fused import GraphFacts, TensorFacts

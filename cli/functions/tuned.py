@@ -9,10 +9,10 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import CacheMiss, UsageError
-from ..json_file import writable, write
-from ..live import display
-from ..manifest import ending, line, plain, probe, summary
-from ..style import console, duration, opts_text, table
+from ..terminal.json_file import writable, write
+from ..terminal.live import display
+from ..terminal.style import console, duration, opts_text, table
+from ..tuning.manifest import ending, line, plain, probe, summary
 from .asked import FunctionGraph, ask, picked, split_number
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def run(args: Namespace) -> int:
         return _required(found, args, out)
 
     def show(entry: Entry, share: float | None, trials: int | None, overall: Overall) -> Any:
-        return display(entry.title, share, trials, args.quiet, out, overall.line)
+        return display(entry.title, share, trials, args.quiet, out, overall.line, args.verbose)
 
     def told(done: Done, overall: Overall) -> None:
         if not args.quiet:

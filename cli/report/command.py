@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ...ir.errors import UsageError
-from ..query import shape_of
-from ..style import console, legend, opts_text, table
+from ..remembered.query import shape_of
+from ..terminal.style import console, legend, opts_text, table
 from .rows import ReportEntry, entries, measurements, notes, shown
 
 if TYPE_CHECKING:
-    from rich.table import Table
     from rich.text import Text
+
+    from ..terminal.listing import Listing
 
 EMPTY = "the cache holds nothing like that; fill it with: tune run --kernel matmul --budget 20s"
 
@@ -39,7 +40,7 @@ def run(args: Namespace) -> int:
     if args.format != "table":
         print({"json": report_text.as_json, "csv": report_text.as_csv, "markdown": report_text.as_markdown}[args.format](found))
         return 0
-    out = console()
+    out = console(wide=args.wide)
     if not found:
         out.print(EMPTY)
         return 0
@@ -66,15 +67,24 @@ NARROW = 110
 """Columns of a terminal below which rates, and where a schedule is from, stand under other figures."""
 
 
-def report(found: Sequence[ReportEntry], narrow: bool = False) -> Table:
+def report(found: Sequence[ReportEntry], narrow: bool = False) -> Listing:
     """The report as a table. Narrow, it has five columns of two or three lines."""
     from rich.text import Text
 
     if narrow:
-        out = table("fastest verified schedules", "kernel", ">time", ">roofline", ">over seed", "opts")
+        out = table("fastest verified schedules", "kernel", ">time", ">roofline", ">over seed?1", "opts?2")
     else:
         out = table(
-            "fastest verified schedules", "kernel", "device", ">time", ">GFLOP/s", ">GB/s", ">roofline", ">over seed", "found by", "opts"
+            "fastest verified schedules",
+            "kernel",
+            "device?2",
+            ">time",
+            ">GFLOP/s?3",
+            ">GB/s?4",
+            ">roofline",
+            ">over seed?1",
+            "found by?5",
+            "opts?6",
         )
     for e in found:
         r = e.best

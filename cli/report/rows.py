@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import OptError, UsageError
 from ...measure.roofline import SURE, share
-from ..query import same_kernel, shape_of
-from ..style import duration, factor, rate
+from ..remembered.query import same_kernel, shape_of
+from ..terminal.style import duration, factor, rate
 
 if TYPE_CHECKING:
     from ...cache import Cache, Row
@@ -70,7 +70,10 @@ class ReportEntry:
 
     @property
     def origin(self) -> str:
-        """Where the best schedule is from: `seed` where no search beat the seed, else the strategy of the search that found it."""
+        """Where the best schedule is from: `pin` where somebody chose it by hand, `seed` where no search beat the seed, else the
+        strategy of the search that found it."""
+        if self.best.pinned:
+            return "pin"
         return "seed" if self.from_seed else self.best.strategy
 
     @functools.cached_property
@@ -137,10 +140,11 @@ COLUMNS: dict[str, Callable[[ReportEntry], Any]] = {
     "origin": lambda e: e.origin,
     "strategy": lambda e: e.best.strategy,
     "when": lambda e: e.best.when,
+    "pinned": lambda e: e.best.pinned,
     "opts": lambda e: short_of(e.best),
 }
 """Name of a column → its value: seconds, shares, factors, counts and texts; None where nothing was measured."""
-FALLING = ("gflops", "gbs", "roofline", "gain", "plain", "tried", "when")
+FALLING = ("gflops", "gbs", "roofline", "gain", "plain", "tried", "when", "pinned")
 """Columns whose largest value comes first unless asked otherwise."""
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from html import escape
 
 from ...measure.roofline import share
-from ..style import duration
+from ..terminal.style import duration
 from .charts import Curve, Roof
 
 Box = tuple[float, float, float, float]

@@ -1,4 +1,4 @@
-"""One schedule against PyTorch's own kernel, in turns.
+"""One schedule against what PyTorch or NumPy has for the kernel, in turns.
 
 Each side is a process of its own, so that neither's threads, allocator or clocks are the other's, and each is timed
 by the clock that it would be timed by alone: native loops or `perf_counter` on processors, the device's events on
@@ -15,14 +15,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import MeasureError, UsageError
 from ..stats import compare, median, noise, quartile
+from . import numpy_side, torch_side
 from .environment import environment
-from .torch_side import has_twin
 
 if TYPE_CHECKING:
     from ...devices import Device
@@ -35,17 +35,22 @@ _SLEEP_S = 0.06
 _TOO_BUSY = 1.0
 """Noise above which rounds say nothing."""
 _TORCH_SIDE = Path(__file__).with_name("torch_side.py")
+_NUMPY_SIDE = "tilewright.measure.rival.numpy_side"
 _HOME_SIDE = "tilewright.measure.rival.home_side"
 _TELLS = "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)"
 
 
+LIBRARIES = {"torch": "PyTorch", "numpy": "NumPy"}
+"""What a comparison may be with, and what it is called."""
+
+
 @dataclass(frozen=True)
 class Versus:
-    """How a schedule compares with PyTorch. `ratio`: the median over the rounds of PyTorch's time over ours, above 1
+    """How a schedule compares with a library. `ratio`: the median over the rounds of its time over ours, above 1
     ours is faster; `noise`: half of its 95 % confidence interval, as a share of it; `significant`: it differs from 1
     by more than the rounds differ among themselves. `ours_s`, `theirs_s`: medians, in seconds a call. `difference`:
     the largest one between the two outputs, over the largest element. `clocks`: what the device says of its clocks.
-    `why`: how PyTorch failed; then nothing else is known."""
+    `why`: how the library failed; then nothing else is known."""
 
     version: str = ""
     ratio: float | None = None
@@ -57,19 +62,20 @@ class Versus:
     difference: float | None = None
     clocks: Mapping[str, Any] = field(default_factory=dict)
     why: str = ""
+    library: str = "torch"
 
     @property
     def text(self) -> str:
         """`1.12x as fast as PyTorch 2.9.0 ±1.5 % (1.2 ms), side by side in 10 rounds; outputs differ by 2e-7`."""
         if self.ratio is None or self.noise is None or self.theirs_s is None:
-            return f"PyTorch could not: {self.why}"
+            return f"{LIBRARIES[self.library]} could not: {self.why}"
         if self.noise > _TOO_BUSY:
             share = "(unclear: run it again when the machine has less to do)"
         else:
             share = f"±{100 * self.noise:.1f} %" if self.noise < 0.1 else f"±{100 * self.noise:.0f} %"
         ratio = f"{self.ratio:.2f}x"
         how = f"{ratio} as fast as" if self.significant else f"as fast as (no clear difference, {ratio})"
-        what = f"{how} PyTorch {self.version} {share} ({1e3 * self.theirs_s:.4g} ms), in {self.rounds} rounds"
+        what = f"{how} {LIBRARIES[self.library]} {self.version} {share} ({1e3 * self.theirs_s:.4g} ms), in {self.rounds} rounds"
         return f"{what}; outputs differ by {self.difference:.1g} of the largest"
 
     def to_json(self) -> dict[str, Any]:
@@ -77,10 +83,17 @@ class Versus:
         return {name: getattr(self, name) for name in self.__dataclass_fields__} | {"clocks": dict(self.clocks)}
 
 
-def check(kernel: str, dtype: str, device: Device, python: str = sys.executable) -> None:
+def check(kernel: str, dtype: str, device: Device, python: str = sys.executable, library: str = "torch") -> None:
     """Raise UsageError, with the reason and the fix, where no comparison is possible: PyTorch is missing in the
     interpreter `python`, has no twin of the kernel, or does not run on such a device."""
-    if not has_twin(kernel, dtype):
+    if library == "numpy":
+        if not numpy_side.has_twin(kernel, dtype):
+            known = f"it is compared for {', '.join(sorted(numpy_side.KERNELS))} of {' and '.join(numpy_side.FLOATS)}"
+            raise UsageError(f"NumPy has no call or two for {kernel} of {dtype}; {known}")
+        if device.target.kind != "cpu":
+            raise UsageError(f"NumPy runs on processors; it is not compared on {device.name}")
+        return
+    if not torch_side.has_twin(kernel, dtype):
         fix = "leave --against out, or see `tune kernels` for others"
         raise UsageError(f"PyTorch has no one call for {kernel} of {dtype}; {fix}")
     place(device)
@@ -103,7 +116,7 @@ def place(device: Device) -> str:
     raise UsageError(f"PyTorch is compared on the devices cpu and cuda, not on {device.name}")
 
 
-def against_torch(
+def against_library(
     kernel: str,
     shape: Mapping[str, int],
     dtype: str,
@@ -112,9 +125,13 @@ def against_torch(
     threads: int,
     how: Rivalry | None = None,
 ) -> Versus:
-    """Time a schedule of a named kernel (with its whole shape) and PyTorch's twin of it in turns. Raises MeasureError
-    where our own side fails; what PyTorch cannot do is told by the result."""
+    """Time a schedule of a named kernel (with its whole shape) and a library's twin of it in turns. Raises
+    MeasureError where our own side fails; what the library cannot do is told by the result."""
     how = how or Rivalry()
+    return replace(_against(kernel, shape, dtype, opts, device, threads, how), library=how.library)
+
+
+def _against(kernel: str, shape: Mapping[str, int], dtype: str, opts: Sequence[Opt], device: Device, threads: int, how: Rivalry) -> Versus:
     job = {
         "kernel": kernel.partition(":")[0],
         "shape": dict(shape),
@@ -136,7 +153,7 @@ def against_torch(
         try:
             if "error" in ours.answer:
                 raise MeasureError(f"our own side failed: {ours.answer['error']}")
-            theirs = Side([how.python, str(_TORCH_SIDE)], env, job)
+            theirs = Side(_command(how), env, job)
             if "error" in theirs.answer:
                 return Versus(why=theirs.answer["error"])
             pairs, clocks, why = _play(ours, theirs, how.rounds)
@@ -162,7 +179,7 @@ def against_torch(
 
 @dataclass(frozen=True)
 class Rivalry:
-    """How to compare: PyTorch's interpreter; rounds; `spec`: what `devices.get` takes in another process, where that
+    """How to compare: the library's interpreter (NumPy's is ours); rounds; `spec`: what `devices.get` takes in another process, where that
     is not the device's name; `place`: PyTorch's device, where that is not the usual one; `compiled`: by Inductor,
     where that has the kernel; `tf32`: it may take tf32 for float32, as our schedule may."""
 
@@ -172,6 +189,12 @@ class Rivalry:
     place: str = ""
     compiled: bool = False
     tf32: bool = False
+    library: str = "torch"
+
+
+def _command(how: Rivalry) -> list[str]:
+    """What starts the library's side."""
+    return [sys.executable, "-P", "-m", _NUMPY_SIDE] if how.library == "numpy" else [how.python, str(_TORCH_SIDE)]
 
 
 class Side:

@@ -27,6 +27,7 @@ from ..registry import OPTIONS, Doc, Golden, Option
 from ..rewriting import Rewriting
 from ..schedule import Scheduled
 from ..structure import read_elsewhere
+from ..syntax import FLAG
 
 
 def workspace(value: str) -> str:
@@ -148,7 +149,7 @@ PHASE = Option(
     on="tensor",
     arg={"apart": int},
     defaults={"apart": 0},
-    short=lambda on, f: f"{on}{'!' if f['apart'] else ''}",
+    short=((FLAG, "apart"),),
     choices={"apart": (0, 1)},
     kind="grid",
     legend="phase",

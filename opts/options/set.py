@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from ...ir.errors import OptError
 from ..builder import ScheduleBuilder
 from ..opt import Opt
 from ..registry import Doc, Option
-from ..syntax import Scalar
 
 
 def act(b: ScheduleBuilder, o: Opt) -> None:
@@ -16,17 +13,13 @@ def act(b: ScheduleBuilder, o: Opt) -> None:
     raise OptError(f"{o}: SET gives a parameter of a source its value (tune source); a kernel has none")
 
 
-def short(on: str, fields: Mapping[str, Scalar]) -> str:
-    """`TILE=8`."""
-    return f"{on}={fields['to']}"
-
-
 SET = Option(
     name="SET",
     letter="",
     on="grid",
     arg={"to": str},
-    short=short,
+    short=(("=", "to"),),
+    loop_fields=("to",),  # no loop, but a name as far as writing it goes: it may need quotes
     kind="stage",
     docs=(Doc("SET(parameter, to)", "The value of a parameter of a [source](sources.md); kernels have none"),),
     act=act,

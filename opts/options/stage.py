@@ -181,13 +181,7 @@ STAGE = Option(
     on="tensor",
     arg={"at": str, "order": str, "pad": int, "swizzle": int, "depth": int},
     defaults={"order": "panel", "pad": 0, "swizzle": 0, "depth": 1},
-    short=lambda on, f: (
-        f"{on}@{f['at']}"
-        + ("/row" if f["order"] == "row" else "")
-        + (f"+{f['pad']}" if f["pad"] else "")
-        + (f"^{f['swizzle']}" if f["swizzle"] else "")
-        + (f"x{f['depth']}" if f["depth"] != 1 else "")
-    ),
+    short=(("@", "at"), ("/", "order"), ("+", "pad"), ("^", "swizzle"), ("x", "depth")),
     loop_fields=("at",),
     choices={"order": ("panel", "row"), "pad": (0, 1, 4, 8, 16), "swizzle": (0, 4, 8), "depth": (1, *DEPTHS)},
     kind="stage",

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from fake_gpu import FakeGpu
-from tilewright.cli import beside
-from tilewright.cli.live import Quiet
-from tilewright.cli.style import flops
+from tilewright.cli.terminal.live import Quiet
+from tilewright.cli.terminal.style import flops
+from tilewright.cli.tuning import beside
 from tilewright.ir import MeasureError
 from tilewright.measure.outcome import Measurement, Outcome
 from tilewright.measure.rival.versus import Versus
@@ -33,7 +33,7 @@ def rival(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         return WON
 
     monkeypatch.setattr("tilewright.measure.rival.versus.check", lambda *given: asked.append(given))
-    monkeypatch.setattr("tilewright.measure.rival.versus.against_torch", compare)
+    monkeypatch.setattr("tilewright.measure.rival.versus.against_library", compare)
     return asked
 
 
@@ -42,8 +42,8 @@ def test_the_summary_and_the_json_have_the_rival(tune: Tune, search: Search, riv
     assert done.code == 0, done.err
     assert "against" in done.out and "1.25x as fast as PyTorch 2.9 ±1.5 % (0.0125 ms), in 10 rounds; outputs differ by 2e-07" in done.out
     assert json.loads((tmp_path / "r.json").read_text())["against"]["torch"]["ratio"] == 1.25
-    (kernel, dtype, _, python), (*job, how) = rival
-    assert (kernel, dtype, python) == ("matmul", "float32", "/some/python")
+    (kernel, dtype, _, python, library), (*job, how) = rival
+    assert (kernel, dtype, python, library) == ("matmul", "float32", "/some/python", "torch")
     assert job[0] == "matmul" and job[1] == {"m": 64, "n": 48, "k": 32} and how.python == "/some/python" and how.spec == "cpu"
 
 
@@ -51,7 +51,7 @@ def test_a_comparison_that_fails_leaves_the_result(tune: Tune, search: Search, r
     def fails(*given: Any) -> Versus:
         raise MeasureError("our own side failed: no memory")
 
-    monkeypatch.setattr("tilewright.measure.rival.versus.against_torch", fails)
+    monkeypatch.setattr("tilewright.measure.rival.versus.against_library", fails)
     done = tune(*RUN, "--against", "torch")
     assert done.code == 0 and "tuned and verified" in done.out and "PyTorch could not: our own side failed: no memory" in done.out
 
@@ -59,7 +59,8 @@ def test_a_comparison_that_fails_leaves_the_result(tune: Tune, search: Search, r
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["--kernel", "matmul", "--against", "numpy"], "--against takes torch, or torch:PYTHON"),
+        (["--kernel", "matmul", "--against", "jax"], "--against takes torch, torch:PYTHON for another interpreter, or numpy"),
+        (["--kernel", "attention", "--against", "numpy"], "NumPy has no call or two for attention of float32; it is compared for add,"),
         (["--kernel", "my.py:f", "--against", "torch"], "PyTorch knows no others"),
         (["--kernel", "attention_dq", "--against", "torch"], "no one call for attention_dq of float32"),
         (["--manifest", "x.toml", "--against", "torch"], "--against is for one --kernel"),

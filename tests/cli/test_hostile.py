@@ -29,8 +29,8 @@ OPENS = "[" * 100_000
         (["report", "--shape", f"m={DIGITS}"], 2, "size m has 5000 digits"),
         (["show", "--kernel", "matmul", "--shape", "m=²"], 2, "cannot read 'm=²' as a size"),
         ([*SHOW, "--threads", DIGITS], 2, "is not a whole number of at least 1"),
-        ([*RUN, "--seed", DIGITS], 2, "is not a whole number of at least 0"),
-        ([*RUN, "--seed", str(1 << 63)], 2, "is not a whole number of at least 0 (and of 64 bits)"),
+        ([*RUN, "--random-seed", DIGITS], 2, "is not a whole number of at least 0"),
+        ([*RUN, "--random-seed", str(1 << 63)], 2, "is not a whole number of at least 0 (and of 64 bits)"),
         ([*RUN, "--trials", "1e3"], 2, "'1e3' is not a whole number of at least 1"),
         ([*RUN, "--budget", DIGITS + "s"], 2, "budget"),
         ([*RUN, "--budget", "nan"], 2, "budget"),
@@ -44,7 +44,7 @@ OPENS = "[" * 100_000
         ([*SHOW, "--device", ".:x"], 3, "device '.:x' cannot be made: TypeError"),
         ([*SHOW, "--device", "json:loads"], 3, "device 'json:loads' cannot be made: TypeError"),
         ([*SHOW, "--device", ""], 3, "unknown device ''"),
-        ([*SHOW, "--seed-schedule", "--target", ESCAPE], 3, "unknown target"),
+        ([*SHOW, "--opts", "seed", "--target", ESCAPE], 3, "unknown target"),
         # names
         (["show", "--kernel", ESCAPE], 2, r"unknown kernel '\x1b[31mred"),
         (["show", "--kernel", f"{ESCAPE}.py:f"], 2, r"there is no file \x1b[31mred\x07\x9b\u202e.py"),
@@ -84,7 +84,7 @@ def test_names_in_a_kernel_cannot_touch_the_terminal(tune: Tune, tmp_path: Path)
         'from tilewright.ir import KernelBuilder, float32\ndef f(m=8):\n    kb = KernelBuilder("\\x1b]0;title\\x07[bold]")\n    i = kb.axis("m", m)\n'
         '    x = kb.input("x", (m,), float32)\n    kb.store("y", float32, (m,), (i,), x[i] * 2.0)\n    return kb.build()\n'
     )
-    for args in (["show", "--kernel", f"{file}:f", "--seed-schedule"], ["check", "--kernel", f"{file}:f", "--opts", "[]"]):
+    for args in (["show", "--kernel", f"{file}:f", "--opts", "seed"], ["check", "--kernel", f"{file}:f", "--opts", "[]"]):
         done = tune(*args)
         assert "\x1b" not in done.out + done.err and r"\x1b]0;title" in done.out and "[bold]" in done.out
 
@@ -93,8 +93,8 @@ def test_colours_pass_and_what_texts_hold_does_not(monkeypatch: pytest.MonkeyPat
     from io import StringIO
 
     from rich.text import Text
-    from tilewright.cli import sanitised as shown
-    from tilewright.cli import style
+    from tilewright.cli.terminal import sanitised as shown
+    from tilewright.cli.terminal import style
 
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm")
@@ -122,7 +122,7 @@ CLOSED = "error: cannot write standard output: Bad file descriptor"
     [
         ("{tune} kernels >/dev/full", 2, FULL),
         ("{tune} kernels --format json >/dev/full", 2, FULL),
-        ("{tune} show --kernel add --source --seed-schedule >/dev/full", 2, FULL),
+        ("{tune} show --kernel add --source --opts seed >/dev/full", 2, FULL),
         ("{tune} --help >/dev/full", 2, FULL),
         ("{tune} kernels >&-", 2, CLOSED),
         ("{tune} nonsense 2>&-", 2, ""),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 from rich.console import Console
-from tilewright.cli.live import Board, Plain, Quiet, display
+from tilewright.cli.terminal.live import Board, Plain, Quiet, display
 from tilewright.measure.outcome import Measurement, Outcome
 from tilewright.opts.opt import Opt, opt
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 from tilewright import cache
-from tilewright.cli.live import Board, Plain
 from tilewright.cli.parser import build_parser
-from tilewright.cli.style import console
+from tilewright.cli.terminal.live import Board, Plain
+from tilewright.cli.terminal.style import console
 from tilewright.ir.errors import KernelError
 from tilewright.opts.opt import opt
 from tilewright.search.result import Job, Result, make
@@ -67,7 +67,7 @@ def searches(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
     monkeypatch.setattr("tilewright.search.api.tune", tune)
     monkeypatch.setattr("tilewright.search.api.cached", cached)
-    monkeypatch.setattr("tilewright.cli.manifest.probe", lambda *_: None)
+    monkeypatch.setattr("tilewright.cli.tuning.manifest.probe", lambda *_: None)
     return script
 
 
@@ -121,7 +121,7 @@ def test_nothing_is_for_this_machine(tune: Tune, file: str, searches: dict[str, 
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["--manifest", "{file}", "--dtype", "float32", "--seed", "1"], "--dtype, --seed cannot be used with --manifest"),
+        (["--manifest", "{file}", "--dtype", "float32", "--random-seed", "1"], "--dtype, --random-seed cannot be used with --manifest"),
         (["--manifest", "{file}", "--kernel", "matmul"], "not allowed with argument"),
         (["--manifest", "{file}", "--mode", "record"], "--mode record is for one kernel"),
         (["--manifest", "{file}", "--mode", "require", "--retune"], "use one of them"),
@@ -130,7 +130,7 @@ def test_nothing_is_for_this_machine(tune: Tune, file: str, searches: dict[str, 
         (["--manifest", "{file}", "--json", "/nowhere/x.json"], "cannot write --json"),
         (["--manifest", "{file}", "--budget", "soon"], "budget 'soon' is not a time"),
         (["--kernel", "matmul", "--target", "ci"], "--target picks targets of a --manifest"),
-        ([], "one of the arguments --kernel --manifest is required"),
+        ([], "required: KERNEL (or --kernel NAME), or --manifest"),
     ],
 )
 def test_bad_usage(tune: Tune, file: str, searches: dict[str, Any], args: list[str], said: str) -> None:

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from tilewright.cli.profile import coloured
-from tilewright.cli.profiled import Profile, ProfileRow, gains
+from tilewright.cli.functions.profile import coloured
+from tilewright.cli.functions.profiled import Profile, ProfileRow, gains
 from tilewright.kernels import get
 from tilewright.tensor.running.observe import Event
 

@@ -60,7 +60,7 @@ class Search:
 def search(monkeypatch: pytest.MonkeyPatch) -> Search:
     found = Search(FOUND)
     monkeypatch.setattr("tilewright.search.tune", found)
-    monkeypatch.setattr("tilewright.cli.run.probe_once", lambda *_: None)
+    monkeypatch.setattr("tilewright.cli.tuning.run.probe_once", lambda *_: None)
     return found
 
 
@@ -82,7 +82,7 @@ def test_summary(tune: Tune, search: Search) -> None:
         "search      16 candidates in 2.0 s with portfolio: ok 12, slow 3, wrong 1",
         f"look at it  {LOWERED}tune show --kernel matmul --shape m=64,n=48,k=32 --dtype float32 --device cpu --threads 2",
         f"reproduce   {LOWERED}tune run --kernel matmul --shape m=64,n=48,k=32 --dtype float32 --device cpu --threads 2"
-        " --strategy portfolio --seed 0 --budget 2s --retune",
+        " --strategy portfolio --random-seed 0 --budget 2s --retune",
     ]
 
 

@@ -20,7 +20,7 @@ from tilewright.program.text import show
 
 from .conftest import Tune
 
-SOFTMAX = ["show", "--kernel", "softmax", "--shape", "m=8,n=64", "--seed-schedule"]
+SOFTMAX = ["show", "--kernel", "softmax", "--shape", "m=8,n=64", "--opts", "seed"]
 
 
 def stage(tune: Tune, name: str, *args: str) -> str:

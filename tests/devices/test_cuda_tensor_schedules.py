@@ -23,6 +23,7 @@ from tilewright.targets.tensor_rows import BY_NAME
 @pytest.mark.slow
 @needs_cxx
 @pytest.mark.parametrize("of", SUMS, ids=lambda s: s.name)
+@pytest.mark.covering(each=2)
 def test_random_schedules_agree_with_the_interpreter_in_every_bit(of: Sum, request: pytest.FixtureRequest) -> None:
     asked = request.config.getoption("--examples")
     rng = random.Random(None if asked else f"text of {of.name}")

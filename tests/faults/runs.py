@@ -87,7 +87,7 @@ def search(
     tool = start(
         scratch,
         *("run", "--kernel", kernel, "--shape", shape, "--device", FLAKY if device == "fake" else device, *more, "--budget", budget),
-        *("--seed", str(rng.randrange(1000)), "--retune", "--cache", location or str(cache), "--quiet", *words),
+        *("--random-seed", str(rng.randrange(1000)), "--retune", "--cache", location or str(cache), "--quiet", *words),
         env={"TILEWRIGHT_FAKE_SCRIPT": str(file), **(env or {})},
     )
     return Search(tool, cache, planted, folder)

@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tilewright.measure import starter
+
 from .kinds import Verdict
 
 MARK = "TILEWRIGHT_FAULTS_RUN"
@@ -136,7 +138,7 @@ def home(scratch: Path) -> Path:
 
 def processes(mark: str) -> dict[int, str]:
     """The living processes of a run by number, with what each is: main, runner, child (of the runner, where
-    candidates run), builder, other."""
+    candidates run), builder, starter, other."""
     found: dict[int, tuple[int, str]] = {}
     for entry in os.scandir("/proc"):
         if not entry.name.isdecimal():
@@ -148,21 +150,27 @@ def processes(mark: str) -> dict[int, str]:
             with open(f"/proc/{entry.name}/cmdline", "rb") as f:
                 words = f.read().decode(errors="replace").split("\0")
             with open(f"/proc/{entry.name}/stat") as f:
-                parts = f.read().rpartition(")")[2].split()
+                start, _, rest = f.read().rpartition(")")
+                parts = rest.split()
         except OSError:
             continue
         if parts[0] not in "ZX":
-            found[int(entry.name)] = (int(parts[1]), _role(words))
+            found[int(entry.name)] = (int(parts[1]), _role(words, start.partition("(")[2]))
     return {
         pid: "child" if role == "runner" and found.get(parent, (0, ""))[1] == "runner" else role for pid, (parent, role) in found.items()
     }
 
 
-def _role(words: list[str]) -> str:
-    for module, role in (("tilewright.measure.runner", "runner"), ("tilewright.measure.builder", "builder"), ("tilewright.cli", "main")):
-        if module in words:
-            return role
-    return "other"
+def _role(words: list[str], name: str) -> str:
+    """By what the starter calls those that it forks, or by the command line."""
+    forked = {made.decode(): module.rpartition(".")[2] for module, made in starter.NAMES.items()}
+    if name in forked:
+        return forked[name]
+    roles = {
+        "tilewright.measure.runner": "runner", "tilewright.measure.builder": "builder", "tilewright.measure.starter": "starter",
+        "tilewright.cli": "main",
+    }  # fmt: skip
+    return next((role for module, role in roles.items() if module in words), "other")
 
 
 def pick(mark: str, role: str) -> list[int]:

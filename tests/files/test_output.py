@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from tilewright.cache import bundles
-from tilewright.cli import run
 from tilewright.cli.report import html as report_html
+from tilewright.cli.tuning import run
 from tilewright.files.output import replace, why_not
 
 WRITERS: dict[str, Callable[[str], object]] = {

@@ -113,6 +113,7 @@ def test_no_seed_is_a_warp_that_fills_a_multiprocessor() -> None:
         ("softmax", "float32"),
     ],
 )
+@pytest.mark.covering
 def test_compilers_find_registers_for_a_seed(name: str, dtype: str, target: str) -> None:
     from tilewright.devices.cuda import nvrtc
 

@@ -32,6 +32,7 @@ def seeded(name: str) -> tuple[Kernel, list[Opts]]:
 
 @pytest.mark.many
 @pytest.mark.parametrize("name", kernels.NAMES)
+@pytest.mark.covering(each=2)
 def test_positive_finite_and_the_same_every_time(name: str) -> None:
     kernel, found = seeded(name)
     for opts in [(), *found[:3], *actions(apply(kernel, (), TARGET))[::10]]:

@@ -43,6 +43,7 @@ def chosen(name: str, where: str, size: str, threads: int) -> tuple[Kernel, list
 @pytest.mark.many
 @pytest.mark.parametrize(("where", "size", "threads"), WHERE)
 @pytest.mark.parametrize("name", kernels.NAMES)
+@pytest.mark.covering
 def test_every_list_is_legal_and_the_first_lowers(name: str, where: str, size: str, threads: int) -> None:
     kernel, found = chosen(name, where, size, threads)
     assert found and len(set(found)) == len(found) <= quick.MOST + 1
@@ -134,6 +135,7 @@ def test_empty_products(empty: str, where: str) -> None:
     [chain(1, 1), chain(24, 1000), reduced((1,)), reduced((0, 2)), reduced((0, 1, 2)), reduced((1,), (3, 0, 5)), picked(), symbolic()],
     ids=["one element", "many inputs", "middle axis", "outer axes", "all axes", "nothing to sum", "gather", "symbolic product"],
 )
+@pytest.mark.covering
 def test_pulled_kernels_have_a_seed_that_lowers(kernel: Kernel, where: str) -> None:
     found = quick_seeds(kernel, targets.named(where), 2)
     assert lower(apply(kernel, found[0], targets.named(where))).phases

@@ -42,6 +42,7 @@ def cuts(opts: Opts, op: str) -> dict[str, int]:
 @pytest.mark.many
 @pytest.mark.parametrize(("where", "size", "threads"), WHERE)
 @pytest.mark.parametrize("name", kernels.NAMES)
+@pytest.mark.covering
 def test_seeds_apply_to_every_kernel(name: str, where: str, size: str, threads: int) -> None:
     kernel, found = seeded(name, where, size, threads)
     assert found and len(set(found)) == len(found)

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from tilewright.interp import Interpreter, run
+from tilewright.interp import Interpreter, ops, run
 from tilewright.ir import VerifyError
 from tilewright.ir.dtypes import bfloat16, bool_, float16, float32, float64, index, int8, int32, int64, uint8, uint32, uint64
 from tilewright.ir.evaluation import twin
@@ -149,6 +149,16 @@ def test_fma_rounds_once(dtype):
     np.testing.assert_array_equal(apply("fma", a, b, c), want)
     for i in (0, 5, 61, 81, 101, 150):
         assert apply("fma", a[i], b[i], c[i])[0] == want[i]
+
+
+def test_fma_of_one_float64_is_that_of_a_vector():
+    some = [0.0, -0.0, 1.0, 1 + 2**-52, -(2.0**53), 1e300, 2.0**-1022, -5e-324, np.inf, np.nan]
+    a, b, c = (x.ravel() for x in np.meshgrid(some, some, some))
+    with np.errstate(all="ignore"):
+        want = ops.fma64(a, b, c)
+    got = np.array([ops.fma64_scalar(*x) for x in zip(a, b, c, strict=True)])
+    same = (got.view(np.int64) == want.view(np.int64)) | (np.isnan(got) & np.isnan(want))
+    assert same.all() and np.isfinite(want).sum() > 200
 
 
 def test_fma_of_special_numbers():

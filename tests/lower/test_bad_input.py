@@ -15,6 +15,7 @@ import odd_kernels
 import pytest
 from checks import check_compiled, check_twin, in_child, run_compiled
 from random_schedules import Case, draw, grow, pick_target
+from thorough import amount
 from tilewright import devices
 from tilewright.interp import run as interpret
 from tilewright.ir import KernelBuilder, OptError, float32
@@ -29,11 +30,11 @@ Arrays = dict[str, Any]
 Spoil = Callable[[np.ndarray[Any, Any], np.random.Generator], None]
 
 
-def drawn(request: pytest.FixtureRequest, name: str, few: int) -> Iterator[tuple[Case, random.Random]]:
+def drawn(request: pytest.FixtureRequest, name: str, few: int, many: int) -> Iterator[tuple[Case, random.Random]]:
     """Random schedules that can be lowered, by default always the same."""
     asked = request.config.getoption("--examples")
     start = random.SystemRandom().randrange(1 << 30) if asked else 0
-    for i in range(start, start + (asked or few)):
+    for i in range(start, start + amount(request, few, many)):
         rng = random.Random(f"bad/{name}/{i}")
         yield draw(name, rng.randrange, host_only=True), rng
 
@@ -97,7 +98,7 @@ SPOILT: dict[str, tuple[Spoil, ...]] = {
     ("name", "spoil"), [(n, s) for n, spoils in SPOILT.items() for s in spoils], ids=lambda p: getattr(p, "__name__", p)
 )
 def test_special_numbers_come_out_as_the_reference_has_them(request: pytest.FixtureRequest, name: str, spoil: Spoil) -> None:
-    for case, rng in drawn(request, name, 2):
+    for case, rng in drawn(request, name, 1, 2):
         inputs = generate(case.kernel, case.vars, case.seed)
         numbers = np.random.default_rng(rng.randrange(1 << 30))
         for b in case.kernel.inputs:
@@ -130,7 +131,7 @@ def moved(dims: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
     "name", ["matmul", "conv2d", "softmax", "transpose", "add", "attention", "embedding_grad", "sum_all", "cumsum", "mixed"]
 )
 def test_arrays_one_element_off_every_alignment(request: pytest.FixtureRequest, name: str) -> None:
-    for case, _ in drawn(request, name, 2):
+    for case, _ in drawn(request, name, 1, 2):
         given = generate(case.kernel, case.vars, case.seed)
         arrays: Arrays = {}
         for b in case.kernel.buffers:

@@ -44,6 +44,7 @@ def right(kernel: Kernel, opts: Opts, **vars: int) -> None:
     [TILE, [*TILE[:2], ["PARALLEL", "m"], ["TILE", "k", 8], ["MOVE", "k", {"before": "n"}]], []],
     ids=["packed", "straddling", "none"],
 )
+@pytest.mark.covering
 def test_one_program_serves_every_size(m: int, opts: list[Any]) -> None:
     right(matmul(sym("m", 1, 64), 61, 12), parse(opts), m=m)
 
@@ -106,6 +107,7 @@ ZERO = [(name, at) for name, places in odd_kernels.SYMBOLIC.items() for at in pl
 
 @pytest.mark.many
 @pytest.mark.parametrize(("name", "at"), ZERO)
+@pytest.mark.covering
 def test_extents_that_may_be_zero(name: str, at: int) -> None:
     make, usual = odd_kernels.KERNELS[name]
     sizes: list[Any] = list(usual)
@@ -122,6 +124,7 @@ def test_extents_that_may_be_zero(name: str, at: int) -> None:
 @pytest.mark.many
 @pytest.mark.parametrize("tile", [1, 2, 3, 8, 16])
 @pytest.mark.parametrize("name", ["argmax", "attention", "attention_full"])
+@pytest.mark.covering
 def test_a_cut_fold_merges_to_the_same(name: str, tile: int) -> None:
     shape: dict[str, Any] = {"m": 5, "n": 53} if name == "argmax" else {"b": 1, "h": 2, "s": 29, "d": 3}
     family = "n" if name == "argmax" else "key"

@@ -14,6 +14,7 @@ import pytest
 from checks import check_floats, check_twin, twin_of
 from group_mutants import blocks, place_of
 from random_schedules import GROUPS, NAMES, Case, draw, shortest
+from thorough import amount
 from tilewright import kernels, targets
 from tilewright.ir import OptError, VerifyError
 from tilewright.lower import lower
@@ -27,11 +28,11 @@ TEN = (
 """Kernels of every kind, drawn most often."""
 
 
-def cases(request: pytest.FixtureRequest, name: str, few: int) -> Iterator[Case]:
+def cases(request: pytest.FixtureRequest, name: str, few: int, many: int) -> Iterator[Case]:
     """As many random cases of a kernel as asked for: by default always the same."""
     asked = request.config.getoption("--examples")
     start = random.SystemRandom().randrange(1 << 30) if asked else 0
-    for i in range(start, start + (asked or few)):
+    for i in range(start, start + amount(request, few, many)):
         yield draw(name, random.Random(f"{name}/{i}").randrange, among=GROUPS)
 
 
@@ -60,19 +61,19 @@ def twin(case: Case) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TEN)
 def test_hundreds_of_schedules_of_kernels_of_every_kind(request: pytest.FixtureRequest, name: str) -> None:
-    hold(cases(request, name, 12), twin)
+    hold(cases(request, name, 6, 12), twin)
 
 
 @pytest.mark.many
 @pytest.mark.parametrize("name", [n for n in NAMES if n not in TEN])
 def test_schedules_of_every_other_kernel(request: pytest.FixtureRequest, name: str) -> None:
-    hold(cases(request, name, 4), twin)
+    hold(cases(request, name, 2, 4), twin)
 
 
 @pytest.mark.many
 @pytest.mark.parametrize("name", TEN)
 def test_interpreted_floats_are_within_the_bound(request: pytest.FixtureRequest, name: str) -> None:
-    hold(cases(request, name, 3), lambda c: check_floats(c.kernel, c.opts, c.target, c.vars, c.seed))
+    hold(cases(request, name, 2, 3), lambda c: check_floats(c.kernel, c.opts, c.target, c.vars, c.seed))
 
 
 FOUND: list[tuple[str, dict[str, Any], str, list[Any]]] = [
@@ -95,9 +96,9 @@ def test_what_was_once_wrong(name: str, shape: dict[str, Any], dtype: str, opts:
         check_twin(kernel, parse(json.dumps(opts)), target)
 
 
-def lowered(request: pytest.FixtureRequest, few: int) -> Iterator[tuple[Case, Program]]:
+def lowered(request: pytest.FixtureRequest, few: int, many: int) -> Iterator[tuple[Case, Program]]:
     for name in NAMES:
-        for case in cases(request, name, few):
+        for case in cases(request, name, few, many):
             try:
                 yield case, lower(apply(case.kernel, case.opts, case.target), expand=False)
             except OptError:
@@ -107,7 +108,7 @@ def lowered(request: pytest.FixtureRequest, few: int) -> Iterator[tuple[Case, Pr
 @pytest.mark.slow
 def test_the_cases_have_what_groups_have(request: pytest.FixtureRequest) -> None:
     seen: Counter[str] = Counter()
-    for case, program in lowered(request, 4):
+    for case, program in lowered(request, 2, 4):
         ops = {s.op for p in program.phases for s in statements(p.body) if isinstance(s, Instr)}
         seen.update(ops & {"barrier", "shfl_xor"}, cases=1, threads=any(p.threads > 1 for p in program.phases), shared=program.shared > 0)
         seen.update({f"{o.op}{' swizzled' if isinstance(o.arg, tuple) and dict(o.arg).get('swizzle') else ''}" for o in case.opts})
@@ -122,7 +123,7 @@ def test_the_cases_have_what_groups_have(request: pytest.FixtureRequest) -> None
 def test_each_barrier_that_is_placed_is_needed(request: pytest.FixtureRequest) -> None:
     """Without any one of them the interpreter finds two threads that meet; but for a few, in code that does not run at this size."""
     needed = spare = 0
-    for case, program in lowered(request, 5):
+    for case, program in lowered(request, 2, 5):
         if 0 in case.vars.values() or any(o.op == "TILE" for o in case.opts):  # (cut folds need more to be evaluated)
             continue
         for block, s in [(b, s) for b in blocks(program) for s in b.stmts if isinstance(s, Instr) and s.op == "barrier"][:6]:

@@ -66,6 +66,7 @@ def wanted(name: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("way", "schedule"), [*((way, "lanes") for way in value_kernels.RUNS), ("llvm", "plain"), ("interpreter", "plain")]
 )
+@pytest.mark.covering
 def test_operators_are_numpys(way: str, schedule: str, name: str) -> None:
     x, y = operands(name)
     got = value_kernels.run(every(name, len(x)), [x, y], way, schedule)

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 from random_dots import draw_dot
 from random_schedules import NAMES, Case, draw
+from thorough import amount
 from tilewright import targets
 from tilewright.ir import OptError
 
@@ -26,11 +27,15 @@ def cases(draw_: Callable[..., int], name: str, host_only: bool) -> Case:
     return draw_dot(choose, host_only) if name == DOTS else draw(name, choose, host_only)
 
 
-def fuzz(request: pytest.FixtureRequest, name: str, few: int, check: Callable[[Case], None], host_only: bool = False) -> None:
+Few = tuple[int, int]
+"""How many examples, and how many with `--thorough`."""
+
+
+def fuzz(request: pytest.FixtureRequest, name: str, few: Few, check: Callable[[Case], None], host_only: bool = False) -> None:
     asked = request.config.getoption("--examples")
     quiet = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
 
-    @settings(max_examples=asked or few, deadline=None, derandomize=not asked, database=None, suppress_health_check=quiet)
+    @settings(max_examples=amount(request, *few), deadline=None, derandomize=not asked, database=None, suppress_health_check=quiet)
     @given(cases(name, host_only))
     def any_schedule(case: Case) -> None:
         note(str(case))
@@ -45,28 +50,28 @@ def fuzz(request: pytest.FixtureRequest, name: str, few: int, check: Callable[[C
 @pytest.mark.many
 @pytest.mark.parametrize("name", NAMES)
 def test_the_twin_is_equal_in_every_bit(request: pytest.FixtureRequest, name: str) -> None:
-    fuzz(request, name, 6, lambda c: check_twin(c.kernel, c.opts, c.target, c.vars, c.seed))
+    fuzz(request, name, (3, 6), lambda c: check_twin(c.kernel, c.opts, c.target, c.vars, c.seed))
 
 
 @pytest.mark.many
 @pytest.mark.parametrize("name", NAMES)
 def test_interpreted_floats_are_within_the_bound(request: pytest.FixtureRequest, name: str) -> None:
-    fuzz(request, name, 2, lambda c: check_floats(c.kernel, c.opts, c.target, c.vars, c.seed))
+    fuzz(request, name, (1, 2), lambda c: check_floats(c.kernel, c.opts, c.target, c.vars, c.seed))
 
 
 @pytest.mark.many
 @pytest.mark.parametrize("name", NAMES)
 def test_compiled_code_is_within_the_bound(request: pytest.FixtureRequest, name: str) -> None:
-    fuzz(request, name, 3, lambda c: check_compiled(c.kernel, c.opts, c.target, c.vars, c.threads, c.seed), host_only=True)
+    fuzz(request, name, (1, 3), lambda c: check_compiled(c.kernel, c.opts, c.target, c.vars, c.threads, c.seed), host_only=True)
 
 
 @pytest.mark.slow
 def test_matrix_instructions(request: pytest.FixtureRequest) -> None:
-    fuzz(request, DOTS, 40, lambda c: check_twin(c.kernel, c.opts, c.target, c.vars, c.seed))
-    fuzz(request, DOTS, 10, lambda c: check_floats(c.kernel, c.opts, c.target, c.vars, c.seed))
+    fuzz(request, DOTS, (20, 40), lambda c: check_twin(c.kernel, c.opts, c.target, c.vars, c.seed))
+    fuzz(request, DOTS, (5, 10), lambda c: check_floats(c.kernel, c.opts, c.target, c.vars, c.seed))
 
 
 @pytest.mark.slow
 @pytest.mark.skipif("avx512vnni" not in targets.host().features, reason="this machine has no VNNI")
 def test_compiled_matrix_instructions(request: pytest.FixtureRequest) -> None:
-    fuzz(request, DOTS, 12, lambda c: check_compiled(c.kernel, c.opts, c.target, c.vars, c.threads, c.seed), host_only=True)
+    fuzz(request, DOTS, (6, 12), lambda c: check_compiled(c.kernel, c.opts, c.target, c.vars, c.threads, c.seed), host_only=True)

@@ -12,6 +12,7 @@ from cuda_build import needs_cxx, needs_nvdisasm, needs_nvrtc
 from cuda_text import check_cuda
 from group_mutants import found, place_of
 from ring_kernels import DRAWN
+from thorough import amount
 from tilewright import kernels, targets
 from tilewright.devices.cuda import nvrtc, sass
 from tilewright.ir import OptError, VerifyError, sym
@@ -43,8 +44,8 @@ def cases(name: str, count: int, some: tuple[str, ...]) -> list[tuple[Any, Opts,
 
 @pytest.mark.many
 @pytest.mark.parametrize("name", DRAWN)
-def test_the_twin_is_equal_in_every_bit(name: str) -> None:
-    for kernel, opts, target in cases(name, 6, ("sm_80", "sm_90a", "opencl-gpu", "opencl-cpu")):
+def test_the_twin_is_equal_in_every_bit(name: str, request: pytest.FixtureRequest) -> None:
+    for kernel, opts, target in cases(name, amount(request, 3, 6), ("sm_80", "sm_90a", "opencl-gpu", "opencl-cpu")):
         check_twin(kernel, opts, target)
 
 
@@ -59,8 +60,8 @@ def test_loops_of_any_length_and_of_one_iteration(depth: int, target: str) -> No
 @pytest.mark.slow
 @needs_cxx
 @pytest.mark.parametrize("name", DRAWN)
-def test_the_text_gives_the_interpreters_bits_in_both_orders(name: str) -> None:
-    for kernel, opts, target in cases(name, 3, ("sm_80", "sm_90a")):
+def test_the_text_gives_the_interpreters_bits_in_both_orders(name: str, request: pytest.FixtureRequest) -> None:
+    for kernel, opts, target in cases(name, amount(request, 1, 3), ("sm_80", "sm_90a")):
         check_cuda(kernel, opts, target)
 
 
@@ -69,6 +70,7 @@ def test_the_text_gives_the_interpreters_bits_in_both_orders(name: str) -> None:
 @pytest.mark.many
 @pytest.mark.parametrize("name", DRAWN)
 @pytest.mark.parametrize("cpu", ["sm_80", "sm_89", "sm_90a"])
+@pytest.mark.covering
 def test_the_machine_code_copies_past_the_registers_and_spills_nothing_to_speak_of(name: str, cpu: str) -> None:
     texts = [render(lower(apply(kernel, opts, target)), target).text for kernel, opts, target in cases(name, 4, (cpu,))]
     cubin, log = nvrtc.compile(next(x for x in texts if "cp_async" in x), cpu)

@@ -112,6 +112,7 @@ def test_one_mask_reads_no_later_tiles(how):
 @pytest.mark.many
 @pytest.mark.parametrize("how", PLAIN[:3], ids=["clamped", "bare", "filled"])
 @pytest.mark.parametrize("opts", [BLOCKS[1], BLOCKS[3]])
+@pytest.mark.covering
 def test_one_mask_on_special_values(how, opts):
     """Whether tiles are skipped or not, what the reference is certain of comes out."""
     kernel = normalise(plain(**how))

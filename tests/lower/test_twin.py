@@ -27,6 +27,7 @@ CASES = [(n, t) for n in kernels.NAMES for t in kernels.get(n).dtypes]
 
 @pytest.mark.many
 @pytest.mark.parametrize(("name", "dtype"), CASES)
+@pytest.mark.covering
 def test_seeds_in_every_type(name: str, dtype: str) -> None:
     d = kernels.get(name)
     shape = {**d.odd_shape, **({"b": 1, "h": 2} if name.startswith("attention") else {})}

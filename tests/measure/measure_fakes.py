@@ -1,5 +1,6 @@
 """Small kernels and hand-written code for them: `double` is y[i] = 2·x[i] over N elements, as LLVM IR with faults put in."""
 
+import json
 import os
 import signal
 import time
@@ -101,6 +102,8 @@ def compile_by_name(kernel, opts, device):
     (what,) = opts
     if what == "hang":
         time.sleep(1000)
+    if what == "tell":
+        raise OptError(json.dumps({"parent": os.getppid(), "folder": os.getcwd(), "variable": os.environ.get("TILEWRIGHT_TOLD")}))
     if what == "die":
         os.kill(os.getpid(), signal.SIGSEGV)
     if what == "exit":

@@ -196,7 +196,7 @@ def test_the_command_names_the_pass_and_how_to_look(monkeypatch: pytest.MonkeyPa
     assert main([*ARGS, "--target", "avx2"]) == 4
     said = capsys.readouterr().out
     assert "emit         right" in said and "fold_constants WRONG: integer twin: c differs" in said
-    assert "the pass fold_constants breaks it" in said and "--target avx2 --opts '[]' --stage passes" in said
+    assert "the pass fold_constants breaks it" in said and "--target avx2 --opts '(none)' --stage passes" in said
 
 
 def test_the_command_names_the_option(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -204,7 +204,7 @@ def test_the_command_names_the_option(monkeypatch: pytest.MonkeyPatch, capsys: p
     assert main([*ARGS, "--target", "avx2"]) == 4
     said = capsys.readouterr().out
     assert "look at UNROLL in opts/" in said and "the shortest list that shows it: Rk2\n" in said
-    assert """--opts '[["UNROLL","k",2]]' --stage schedule,program""" in said
+    assert """--opts Rk2 --stage schedule,program""" in said
 
 
 def test_a_target_that_is_not_run_says_so(capsys: pytest.CaptureFixture[str]) -> None:
@@ -230,7 +230,7 @@ def test_right_programs_and_a_wrong_device(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_the_other_compiler_is_asked(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    from tilewright.cli import bisect as command
+    from tilewright.cli.schedules import bisect as command
 
     monkeypatch.setattr(command, "_measured", lambda kernel, opts, device, vars, args: "wrong: at [0]" if device.name == "cpu" else "")
     assert main([*ARGS, "--device", "cpu"]) == 4

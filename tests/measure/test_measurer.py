@@ -307,10 +307,10 @@ def test_nothing_outlives_the_main_process(number, code):
     try:
         assert main.stdout.readline() == "ready\n"
         until = time.monotonic() + 60
-        while len(family(main.pid)) < 5 and time.monotonic() < until:
+        while len(family(main.pid)) < 6 and time.monotonic() < until:
             time.sleep(0.02)
         pids = family(main.pid)
-        assert len(pids) == 5  # main, runner, its child, two builders
+        assert len(pids) == 6  # main, starter, runner, its child, two builders
         if number == signal.SIGINT:
             os.killpg(main.pid, number)  # as a terminal sends it: to the whole foreground group
         else:

@@ -26,7 +26,7 @@ def stub(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 def play(device: str = "cpu", place: str = "", opts: tuple[Opt, ...] = (Opt("UPCAST", "n", 8),)) -> versus.Versus:
     how = versus.Rivalry(sys.executable, 3, place=place)
-    return versus.against_torch("matmul", SHAPE, "float32", opts, devices.get(device), 1, how)
+    return versus.against_library("matmul", SHAPE, "float32", opts, devices.get(device), 1, how)
 
 
 @pytest.mark.slow
@@ -70,7 +70,7 @@ def _has_torch() -> bool:
 @pytest.mark.parametrize("kernel", sorted(torch_side.KERNELS))
 def test_every_twin_computes_the_same(kernel: str) -> None:
     shape = {k: v for k, v in kernels.get(kernel).odd_shape.items() if isinstance(v, int)}
-    found = versus.against_torch(kernel, shape, kernels.get(kernel).dtypes[0], (), devices.get("cpu"), 1, versus.Rivalry(rounds=1))
+    found = versus.against_library(kernel, shape, kernels.get(kernel).dtypes[0], (), devices.get("cpu"), 1, versus.Rivalry(rounds=1))
     if kernel == "matmul_mixed":
         assert found.why  # on GPUs only
     else:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from checks import in_child
 from random_schedules import draw
+from thorough import amount
 from tilewright import devices, kernels
 from tilewright.ir import KernelBuilder, dtype, float32, maximum, where
 from tilewright.ir.evaluation.reference import evaluate_kinds
@@ -154,11 +155,11 @@ def judged(case, source, exe, inputs, expect):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", kernels.NAMES)
-def test_no_right_schedule_is_blamed(name):
-    """Three random ones, of which the first is compiled as C too (`tests/devices/test_cpu_c.py` compares the two on more)."""
+def test_no_right_schedule_is_blamed(name, request):
+    """Random ones, of which the first is compiled as C too (`tests/devices/test_cpu_c.py` compares the two on more)."""
     llvm, *c = (devices.get(n) for n in DEVICES)
     rng = random.Random(name)
-    for i, case in enumerate(draw(name, rng.randrange, host_only=True, among=("host",)) for _ in range(3)):
+    for i, case in enumerate(draw(name, rng.randrange, host_only=True, among=("host",)) for _ in range(amount(request, 1, 3))):
         said = in_child(lambda case=case, on=[llvm, *(c if i == 0 else ())]: run(case, on))
         assert not said, said
 

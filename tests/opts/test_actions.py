@@ -26,6 +26,7 @@ def test_every_action_applies_and_changes_the_schedule(name: str) -> None:
 
 @pytest.mark.many
 @pytest.mark.parametrize("name", kernels.NAMES)
+@pytest.mark.covering(each=2)
 def test_about_sixty_actions_a_step(name: str) -> None:
     kernel = kernels.make(name)
     for opts in ((), seeds(kernel, TARGET, 2)[0]):

@@ -29,6 +29,7 @@ def program(s: Scheduled) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.covering(each=2)
 def test_equal_hashes_mean_equal_programs(name: str) -> None:
     rng = random.Random(name)
     equal = 0

@@ -64,6 +64,7 @@ def cases(name: str) -> list[tuple[Any, Opts]]:
 
 @pytest.mark.many
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.covering(each=2)
 def test_neighbours_that_do_not_depend_on_each_other_commute(name: str) -> None:
     shown = False
     for case, opts in cases(name):
@@ -88,6 +89,7 @@ def test_neighbours_that_do_not_depend_on_each_other_commute(name: str) -> None:
 
 @pytest.mark.many
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.covering(each=2)
 def test_apply_gives_the_same_twice_and_changes_nothing(name: str) -> None:
     for case, opts in cases(name)[:2]:
         kernel = case.kernel

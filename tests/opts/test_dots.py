@@ -136,7 +136,7 @@ def test_effects_and_short_form() -> None:
     assert apply(matmul(), parse([LANES, PANEL, TC]), V4).effects == frozenset()
     assert apply(matmul("bfloat16"), parse([LANES, PANEL, BF]), V4).effects == {"REASSOC"}
     o = opt("TC", "acc", m="m", n="n", k="k", row="vpdpbusd")
-    assert short([o]) == "TCacc:vpdpbusd" and parse(dumps([o])) == (o,) and parse([tc(m="")]) == parse([TC])
+    assert short([o]) == "TCacc:vpdpbusd/m/n/k" and parse(dumps([o])) == (o,) and parse([tc(m="")]) == parse([TC])
 
 
 def test_canonical_names_and_back() -> None:

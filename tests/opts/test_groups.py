@@ -134,6 +134,7 @@ def test_processors_have_no_groups(op: str) -> None:
 @pytest.mark.parametrize(
     ("name", "target"), [(n, "sm_80") for n in kernels.NAMES] + [(n, "opencl-gpu") for n in ("matmul", "softmax", "sum_all", "transpose")]
 )
+@pytest.mark.covering(each=3)
 def test_every_kernel_has_seeds_that_lower(name: str, target: str) -> None:
     kernel, t = normalise(kernels.make(name)), targets.named(target)
     found = heuristics.seeds(kernel, t)

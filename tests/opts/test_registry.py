@@ -12,7 +12,7 @@ from random import Random
 
 import pytest
 from tilewright import kernels, targets
-from tilewright.cli.style import KINDS, legend, opts_text
+from tilewright.cli.terminal.style import KINDS, legend, opts_text
 from tilewright.ir.canonical import canonical
 from tilewright.ir.errors import OptError
 from tilewright.ir.normalise import normalise
@@ -66,7 +66,7 @@ PAIR = Option(
     on="axis",
     arg={"count": int, "at": str, "how": str},
     defaults={"how": "near"},
-    short=lambda on, fields: f"{on}*{fields['count']}",
+    short=(("*", "count"), ("@", "at"), ("/", "how")),
     loop_fields=("at",),
     choices={"how": ("near", "far")},
     kind="unroll",
@@ -111,7 +111,7 @@ def test_its_argument_is_strict(pair: Option, text: str, message: str) -> None:
 
 def test_it_is_written_short_and_as_json(pair: Option) -> None:
     opts = (opt("PAIR", "m", count=2, at="k", how="near"), opt("PAIR", "n", count=4, at="k", how="far"))
-    assert short(opts) == "Ym*2 Yn*4"
+    assert short(opts) == "Ym*2@k Yn*4@k/far" and parse(short(opts)) == opts
     assert dumps(opts) == '[["PAIR","m",{"at":"k","count":2}],["PAIR","n",{"at":"k","count":4,"how":"far"}]]' and parse(dumps(opts)) == opts
 
 
@@ -139,7 +139,7 @@ def test_it_is_refused_where_it_is_illegal(pair: Option, fields: dict[str, int |
 def test_searches_propose_it_and_move_it(pair: Option) -> None:
     start = apply(KERNEL, (), TARGET)
     legal = {short(more) for more in actions(start) if more[0].op == "PAIR"}
-    assert legal == {"Ym*2", "Yn*2", "Yk*2"}, "3 is proposed, and refused"
+    assert legal == {"Ym*2@k", "Yn*2@k", "Yk*2@k"}, "3 is proposed, and refused"
     space = Space(OptEngine(KERNEL, TARGET, 2))
     state = space.state(())
     assert state is not None and any(a[0].op == "PAIR" for a in space.actions(state))
@@ -166,7 +166,7 @@ def test_its_names_are_translated_to_canonical_ones(pair: Option) -> None:
 
 def test_the_command_line_colours_and_explains_it(pair: Option) -> None:
     text = opts_text((opt("PAIR", "m", count=2, at="k"),))
-    assert str(text) == "Ym*2" and [str(s.style) for s in text.spans] == [KINDS["unroll"]]
+    assert str(text) == "Ym*2@k" and [str(s.style) for s in text.spans] == [KINDS["unroll"]]
     assert "Y in pairs" in legend()
 
 

@@ -331,6 +331,7 @@ def test_the_message_shows_the_place(programs: dict[str, Program]) -> None:
 
 @pytest.mark.many
 @pytest.mark.parametrize("name", kernels.NAMES)
+@pytest.mark.covering(each=3)
 def test_what_lowering_makes_is_accepted(name: str) -> None:
     """Of every kernel for a processor, OpenCL and CUDA: no options, and some of the first steps that a search may take. (Seeds and long
     random schedules are verified wherever a test lowers them.)"""

@@ -76,6 +76,7 @@ def test_the_format_is_ml_dtypes(name: str) -> None:
 @pytest.mark.slow
 @way
 @kind
+@pytest.mark.covering
 def test_widening_is_exact(way: str, name: str) -> None:
     x = EVERY.view(TYPES[name])
     for wide, lanes in (("float32", 1), ("float32", 16), ("float64", 4), ("bfloat16", 8)):
@@ -85,6 +86,7 @@ def test_widening_is_exact(way: str, name: str) -> None:
 @pytest.mark.slow
 @way
 @kind
+@pytest.mark.covering
 def test_narrowing_rounds_to_nearest_even(way: str, name: str) -> None:
     ties = ((exact(name)[1:] + exact(name)[:-1]) / 2).astype("float32")
     limit = np.float32(FORMATS[name].limit)
@@ -100,6 +102,7 @@ def test_narrowing_rounds_to_nearest_even(way: str, name: str) -> None:
 @pytest.mark.slow
 @way
 @kind
+@pytest.mark.covering
 def test_other_types_are_rounded_once(way: str, name: str) -> None:
     """float64 a hair beside a tie, which float32 would call one; the other 8-bit float; integers."""
     ordered = exact(name)

@@ -82,6 +82,7 @@ def test_what_hip_has_not_is_refused() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("gpu", GPUS)
 @pytest.mark.parametrize("name", ["matmul", "softmax", "argmax", "cumsum", "matmul_w4", "attention"])
+@pytest.mark.covering
 def test_clang_compiles_seed_schedules(name: str, gpu: str, tmp_path: Path) -> None:
     clang = clang_for(gpu)
     if not clang:

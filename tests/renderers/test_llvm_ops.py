@@ -115,6 +115,7 @@ def test_fma_rounds_once_where_the_target_has_it(lanes: int, target: Target) -> 
 @target
 @lanes
 @pytest.mark.parametrize("name", INTS + UINTS)
+@pytest.mark.covering
 def test_integer_arithmetic_wraps(name: str, lanes: int, target: Target) -> None:
     a, b = pairs(name)
     with np.errstate(all="ignore"):
@@ -152,6 +153,7 @@ def test_division_floors(name: str, by: int, lanes: int) -> None:
 @target
 @lanes
 @pytest.mark.parametrize("name", FLOATS + INTS + UINTS)
+@pytest.mark.covering
 def test_compare_select_and_logic(name: str, lanes: int, target: Target) -> None:
     a, b = pairs(name)
     for op, want in (("lt", a < b), ("le", a <= b), ("eq", a == b), ("ne", a != b)):
@@ -168,6 +170,7 @@ def test_compare_select_and_logic(name: str, lanes: int, target: Target) -> None
 @pytest.mark.many
 @target
 @pytest.mark.parametrize("name", FLOATS + INTS + UINTS)
+@pytest.mark.covering
 def test_casts(name: str, target: Target) -> None:
     for to in (*FLOATS, *INTS, *UINTS, "bool"):
         a = values(name)

@@ -65,6 +65,7 @@ def test_every_operation_on_every_type(lanes: int, lang: str) -> None:
 
 @pytest.mark.many
 @pytest.mark.parametrize(("at", "name"), list(enumerate(kernels.NAMES)), ids=kernels.NAMES)
+@pytest.mark.covering(each=3)
 def test_seeds_compute_the_kernel(at: int, name: str) -> None:
     kernel = kernels.get(name).kernel(kernels.get(name).odd_shape)
     program = lower(apply(kernel, seeds(kernel, aarch64.NEON, 2)[0], aarch64.NEON))
@@ -73,6 +74,7 @@ def test_seeds_compute_the_kernel(at: int, name: str) -> None:
 
 @pytest.mark.many
 @pytest.mark.parametrize("name", random_schedules.NAMES[::3])
+@pytest.mark.covering(each=3)
 def test_random_schedules(name: str) -> None:
     rng = random.Random(f"neon/{name}")
     case = random_schedules.draw(name, rng.randrange, among=("neon",))

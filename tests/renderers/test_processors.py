@@ -19,6 +19,7 @@ MACHINES = {"x86_64": 62, "aarch64": 183}
 
 @pytest.mark.many
 @pytest.mark.parametrize(("at", "name"), list(enumerate(kernels.NAMES)), ids=kernels.NAMES)
+@pytest.mark.covering(each=3)
 def test_seeds_for_avx2_compute_the_kernel_here(at: int, name: str) -> None:
     target, host = targets.named(AVX2[at % 2]), targets.host()
     kernel = kernels.get(name).kernel(kernels.get(name).odd_shape)
@@ -31,6 +32,7 @@ def test_seeds_for_avx2_compute_the_kernel_here(at: int, name: str) -> None:
 
 @pytest.mark.many
 @pytest.mark.parametrize(("at", "name"), list(enumerate(kernels.NAMES)), ids=kernels.NAMES)
+@pytest.mark.covering(each=3)
 def test_seeds_for_neon_build(at: int, name: str) -> None:
     assert built(name, NEON[at % 2])
 

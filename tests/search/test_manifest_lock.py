@@ -35,7 +35,7 @@ def ran(manifest: Path) -> bool:
 
 
 def lock(manifest: Path) -> None:
-    from tilewright.cli.manifest import keep_lock
+    from tilewright.cli.tuning.manifest import keep_lock
 
     keep_lock(load(manifest))
     assert ran(manifest)
@@ -103,7 +103,7 @@ def test_a_lock_is_the_same_bytes_and_goes_with_its_entries(manifest: Path) -> N
     lock(manifest)
     assert path.read_bytes() == first and path.stat().st_mtime_ns == stamp
     manifest.write_text('[[kernel]]\nname = "add"\n')
-    from tilewright.cli.manifest import keep_lock
+    from tilewright.cli.tuning.manifest import keep_lock
 
     keep_lock(load(manifest))
     assert json.loads(path.read_text())["kernels"] == []
@@ -134,7 +134,7 @@ def test_a_pipe_is_no_kernel_file_and_no_lock(manifest: Path) -> None:
 
 
 def test_a_folder_that_cannot_be_written_is_a_warning(manifest: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tilewright.cli.manifest import keep_lock
+    from tilewright.cli.tuning.manifest import keep_lock
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tilewright.cli.parser import build_parser
-from tilewright.cli.source import spec_from
+from tilewright.cli.sources.command import spec_from
 from tilewright.sources.building import SourceTask
 from tilewright.sources.device import SourceDevice
 from tilewright.sources.reference_process import ReferenceRequest, compute_here

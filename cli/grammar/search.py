@@ -1,0 +1,63 @@
+"""The grammar of `tune run`."""
+
+from __future__ import annotations
+
+from argparse import SUPPRESS
+
+from ..tuning import shapes
+from .words import KERNEL, Grammar, Renamed, add_allow, add_kernel, add_output, add_random, add_targets, add_where, at_least
+
+MODES = ("use", "require", "record", "tune", "refresh")
+
+
+def add_run(p: Grammar) -> None:
+    """`tune run`."""
+    add_kernel(p, required=True, either=("kernel", "manifest"), help=KERNEL)
+    p.add_argument("--manifest", metavar="FILE", help="a TOML file of kernels, shapes and targets: tune all that are for this machine")
+    add_where(p, device=None, every=True)
+    shapes.add_arguments(p)
+    add_targets(p)
+    p.add_argument(
+        "--budget", metavar="TIME", help="time to search for: 30s, 2m (default 30s, none with --trials); all of a manifest shares it"
+    )
+    p.add_argument("--trials", type=at_least(1), metavar="N", help="measurements to make at most; for each entry of a manifest")
+    add_random(p, "the search and the inputs", None)
+    p.add_argument(
+        "--start",
+        dest="seeds",
+        metavar="WHERE",
+        help="what the search begins with: seeds (the seed schedules; the default), none (the schedule without options), or a schedule "
+        "in short form or JSON, which is tried beside the seeds",
+    )
+    p.add_argument("--seeds", action=Renamed, new="--start", choices=("auto", "none"), default=SUPPRESS)
+    add_allow(p)
+    p.add_argument(
+        "--strategy",
+        metavar="NAME",
+        help="portfolio (default), beam, evolve, random, choices, anneal, genetic, uniform, exhaustive, or optuna:SAMPLER (tpe, gp, "
+        "cmaes, nsga2, qmc, random)",
+    )
+    p.add_argument(
+        "--study",
+        metavar="URL",
+        help="keep Optuna's trials here and resume them: sqlite:///study.db, postgresql://..., or a journal file's path",
+    )
+    p.add_argument(
+        "--mode",
+        choices=MODES,
+        default="use",
+        help="use: from the cache, else search (default; tune is the same); require: from the cache or fail (with --manifest this "
+        "needs no device); record: measure the seed schedules only; refresh: search again",
+    )
+    p.add_argument("--retune", action="store_true", help="search again although a result is cached")
+    p.add_argument(
+        "--against",
+        metavar="LIBRARY",
+        help="time torch's or numpy's own kernel beside the best, in turns; torch:PYTHON names an interpreter that has it",
+    )
+    add_output(p, "text", "json", printed=False)
+    shown = p.add_mutually_exclusive_group()
+    shown.add_argument("--quiet", action="store_true", help="no progress, only the result")
+    shown.add_argument(
+        "-v", "--verbose", action="store_true", help="a line for each candidate: its time, its factor to the best, how it ended, and why"
+    )

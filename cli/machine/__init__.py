@@ -1,0 +1,1 @@
+"""Commands about what is here: devices, kernels, strategies."""

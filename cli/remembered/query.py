@@ -1,0 +1,68 @@
+"""Picking rows of the cache from the command line's arguments."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..terminal.style import shape_text
+
+if TYPE_CHECKING:
+    from ...cache import Cache, Row
+
+
+def filters(args: Namespace) -> dict[str, str | int]:
+    """Row fields that must be equal, from the arguments that were given (the kernel and its shape apart)."""
+    from ...ir.dtypes import dtype
+
+    out: dict[str, str | int] = {}
+    if args.dtype:
+        out["dtype"] = dtype(args.dtype).name
+    if args.device:
+        out["device"] = args.device
+    if args.threads:
+        out["threads"] = args.threads
+    return out
+
+
+def select(cache: Cache, args: Namespace) -> list[Row]:
+    """The rows that the arguments ask for; a shape may name some of the extents only."""
+    rows = cache.rows(**filters(args))
+    if args.kernel:
+        rows = [r for r in rows if same_kernel(r.name, args.kernel)]
+    if args.shape:
+        from ...kernels import parse_shape
+
+        want = parse_shape(args.shape)
+        rows = [r for r in rows if want.items() <= r.shape_dict.items()]
+    return rows
+
+
+def same_kernel(name: str, spec: str) -> bool:
+    """Whether a row's name is what --kernel says: equal, or the same function of a file of that name wherever it is."""
+    from ...kernels import is_path, short_name
+
+    if name == spec:
+        return True
+    # rows keep the function's name; those of older versions the path too, which may have moved
+    return is_path(spec) and (name == short_name(spec) or (is_path(name) and Path(spec).name == Path(name).name))
+
+
+def shape_of(row: Row) -> str:
+    """A row's shape in the order its kernel names the extents (JSON sorts them)."""
+    from ...kernels import get, is_named
+
+    shape = row.shape_dict
+    order = get(row.name).shape_names if is_named(row.name) else ()
+    return shape_text({n: shape[n] for n in (*(n for n in order if n in shape), *(n for n in shape if n not in order))})
+
+
+def best_rows(cache: Cache, rows: Iterable[Row]) -> list[Row]:
+    """The best measurement of each key among `rows`, sorted by what was tuned."""
+    keys = dict.fromkeys(row.key for row in rows)
+    found = (cache.best(key) for key in keys)
+    return sorted(
+        (row for row in found if row is not None), key=lambda r: (r.name, r.dtype, sorted(r.shape_dict.items()), r.device, r.threads)
+    )

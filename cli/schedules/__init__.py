@@ -1,0 +1,1 @@
+"""Commands about one schedule: shown, compared, explained, checked, pinned."""

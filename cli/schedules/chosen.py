@@ -1,0 +1,85 @@
+"""The schedule that --opts names: options in any form, or a word for one that the seeds or the cache have."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ...ir.errors import UsageError
+
+if TYPE_CHECKING:
+    from ...devices import Device
+    from ...ir.kernel import Kernel
+    from ...opts.opt import Opt
+    from ...plan import Plan
+    from ...targets import Target
+
+WORDS = ("seed", "best")
+ORIGINS = {
+    "exact": "best in the cache",
+    "stale": "from the cache, measured with other code of Tilewright",
+    "nearest": "from the nearest kernel in the cache",
+    "seed": "seed schedule: the cache has nothing",
+}
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A schedule and where it is from, in words."""
+
+    opts: tuple[Opt, ...]
+    origin: str
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where schedules are for: `device` is None for a target that need not be here."""
+
+    target: Target
+    threads: int
+    device: Device | None
+
+
+def chosen(text: str, kernel: Kernel, place: Place, args: Namespace) -> Chosen:
+    """The schedule of `kernel` (in normal form) that a text names. Raises OptError for what cannot be read, and
+    UsageError for `best` where there is no device."""
+    from ...opts.opt import parse
+
+    word = text.strip().lower()
+    if word == "seed":
+        from ...cache.keys import allowed
+        from ...heuristics import seeds
+
+        effects = allowed(getattr(args, "allow", None) or ())
+        return Chosen(
+            seeds(kernel, place.target, place.threads, effects)[0], f"seed schedule for {place.threads} thread{'s' * (place.threads != 1)}"
+        )
+    if word == "best":
+        found = cached(kernel, place, args)
+        said = ORIGINS.get(found.origin, found.origin)
+        return Chosen(found.opts, "pinned by hand" if found.row is not None and found.row.pinned else said)
+    return Chosen(parse(text), "options as given")
+
+
+def cached(kernel: Kernel, place: Place, args: Namespace) -> Plan:
+    """What the cache answers."""
+    from ...cache import open as open_cache
+    from ...cache.keys import allowed, policy
+    from ...plan.resolve import resolve
+
+    if place.device is None:
+        raise UsageError("the cache knows what is best here, not on --target; add --opts seed, or a schedule")
+    with open_cache(args.cache) as store:
+        return resolve(kernel, place.device, place.threads, store, policy=policy(allowed(args.allow or ())))
+
+
+def device_of(args: Namespace) -> Place:
+    """The device and threads that the arguments name, which must be usable. Raises DeviceError."""
+    from ...devices import get
+
+    device = get(args.device)
+    device.check()
+    threads = args.threads or device.threads
+    device.check_threads(threads)
+    return Place(device.target, threads, device)

@@ -1,0 +1,83 @@
+"""`tune pin` and `tune unpin`: a schedule that was chosen by hand becomes the cache's answer, or no longer is."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import TYPE_CHECKING
+
+from ...ir.errors import CacheMiss
+from ..terminal.style import console, duration, opts_text, shape_text
+from .chosen import Place, chosen
+
+if TYPE_CHECKING:
+    from ...search.task import TuningTask
+
+
+def run(args: Namespace) -> int:
+    """Verify the schedule and pin it."""
+    from rich.text import Text
+
+    from ... import cache
+    from ...opts.opt import parse
+    from ...search.pinning import pin
+
+    task = _task(args)
+    made = chosen(args.opts, task.kernel, Place(task.device.target, task.threads, task.device), args)
+    with cache.open(args.cache) as store:
+        done = pin(task, store, made.opts, args.seed)
+        where = store.location
+    out = console()
+    assert done.measured.t_min is not None
+    out.print(Text.assemble((_what(task), "bold"), ": pinned"), soft_wrap=True)
+    out.print(Text.assemble("opts  ", opts_text(done.opts)), soft_wrap=True)
+    beside = f"; {done.gain:.2f}x as fast as the seed, side by side" if done.gain else ""
+    out.print(f"time  {duration(done.measured.t_min)}{beside}", soft_wrap=True, markup=False)
+    if done.replaced is not None:
+        out.print(Text.assemble("it replaces  ", opts_text(parse(done.replaced.opts_display))), soft_wrap=True)
+    out.print(f"it answers for this kernel from {where} until: tune unpin {_words(args)}", style="dim", soft_wrap=True, markup=False)
+    return 0
+
+
+def remove(args: Namespace) -> int:
+    """Let go of what is pinned. Raises CacheMiss where nothing is."""
+    from rich.text import Text
+
+    from ... import cache
+    from ...opts.opt import parse
+    from ...search.pinning import unpin
+
+    task = _task(args)
+    with cache.open(args.cache) as store:
+        gone = unpin(store, task.key)
+    if not gone:
+        raise CacheMiss(f"nothing is pinned for {_what(task)}; `tune report --sort pinned` lists what is")
+    console().print(Text.assemble((_what(task), "bold"), ": no longer pinned  ", opts_text(parse(gone[-1].opts_display))), soft_wrap=True)
+    return 0
+
+
+def _task(args: Namespace) -> TuningTask:
+    from ...kernels import parse_shape
+    from ...search.task import TuningTask
+    from ..functions.asked import is_tensor_function, kernel_of
+
+    if is_tensor_function(args.kernel, args.shape):
+        return TuningTask(kernel_of(args), None, None, args.device, args.threads, None, args.allow or ())
+    shape = parse_shape(args.shape) if args.shape else None
+    return TuningTask(args.kernel, shape, args.dtype, args.device, args.threads, None, args.allow or ())
+
+
+def _what(task: TuningTask) -> str:
+    threads = f"{task.threads} thread{'s' * (task.threads != 1)}"
+    return " ".join(filter(None, (task.name, shape_text(task.shape), task.dtype, f"on {task.device.name},", threads)))
+
+
+def _words(args: Namespace) -> str:
+    import shlex
+
+    words = [args.kernel]
+    for name in ("shape", "dtype", "threads", "cache"):
+        value = getattr(args, name)
+        words += [f"--{name}", str(value)] if value else []
+    words += ["--device", args.device] if args.device != "cpu" else []
+    words += [w for effect in args.allow or () for w in ("--allow", effect)]
+    return shlex.join(words)

@@ -1,0 +1,1 @@
+"""What every command says and how: numbers, colours, live displays, pagers, and nothing that harms a terminal."""

@@ -1,0 +1,1 @@
+"""`tune run`: one kernel, several sizes, or all that a manifest asks for."""

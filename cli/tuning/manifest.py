@@ -1,0 +1,161 @@
+"""`tune run --manifest`: tune all that a manifest asks for, show it being done, and say what failed."""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from argparse import Namespace
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...ir.errors import DeviceError, UsageError
+from ...measure.roofline import share
+from ..terminal.json_file import writable, write
+from ..terminal.live import display, rates
+from ..terminal.style import console, duration, opts_text, rate, shape_text, table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ...search.manifest.entries import Entry, Manifest
+    from ...search.manifest.tune_all import Done, Overall
+
+NOTHING_VALID, INTERRUPTED = 4, 130
+ELSEWHERE = "elsewhere"
+STATUS = {"cached": "green", "tuned": "bold green", "failed": "bold red", "elsewhere": "dim", "interrupted": "yellow", "left": "yellow"}
+NOT_WITH = ("kernel", "shape", "dtype", "device", "threads", "study", "seed", "seeds")
+SPELLED = {"seed": "random-seed", "seeds": "start"}
+"""How arguments are written that have another name inside."""
+
+
+def run(args: Namespace) -> int:
+    """Tune every entry that is for this machine, or with `--mode require` only look them up."""
+    given = [f"--{SPELLED.get(n, n)}" for n in NOT_WITH if getattr(args, n) is not None]
+    if given:
+        raise UsageError(f"{', '.join(given)} cannot be used with --manifest: write it in the manifest")
+    if args.mode == "record":
+        raise UsageError("--mode record is for one kernel, not for a manifest")
+    if args.mode == "require":
+        if args.retune:
+            raise UsageError("require answers from the cache and --retune searches again: use one of them")
+        from .required import check
+
+        return check(args)
+    from ... import cache
+    from ...search.budget import parse_seconds
+    from ...search.manifest import manifest as manifests
+    from ...search.manifest.tune_all import tune_all
+
+    whole = manifests.load(args.manifest, "all" if args.trust else "inside")
+    keep_lock(whole)
+    found = whole.only(args.target)
+    seconds = None if args.budget is None else parse_seconds(args.budget)
+    writable(args.json)
+    out = console(sys.stderr if args.json == "-" else None)
+
+    def show(entry: Entry, share: float | None, trials: int | None, overall: Overall) -> Any:
+        return display(entry.title, share, trials, args.quiet, out, overall.line, args.verbose)
+
+    def told(done: Done, overall: Overall) -> None:
+        if not args.quiet and done.status != ELSEWHERE:
+            out.print(f"[{len(overall.done)}/{overall.total}] {line(done)}", markup=False, soft_wrap=True)
+
+    again = args.retune or args.mode == "refresh"
+    with cache.open(args.cache) as store:
+        probe(found, out, args.quiet)
+        done = tune_all(found, store, seconds=seconds, trials=args.trials, again=again, strategy=args.strategy, show=show, told=told)
+    out.print(summary(found, done))
+    code = ending(found, done, out)
+    if args.json:
+        write(
+            args.json,
+            json.dumps({"schema": 1, "manifest": found.path, "entries": [plain(d) for d in done], "exit_code": code}, indent=1) + "\n",
+        )
+    return code
+
+
+def keep_lock(found: Manifest) -> None:
+    """Write which kernels the manifest's files make, for those who may not run them; a warning where that is not possible."""
+    from dataclasses import replace
+
+    from ...ir.normalise import normalise
+    from ...plan.identity import canonical_of
+    from ...search.manifest import lock as manifest_lock
+
+    ran = [(e.record, e.made) for e in found.entries if e.record is not None and e.made is not None]
+    try:
+        manifest_lock.write(found.path, (replace(r, kernel=canonical_of(normalise(made)).hash) for r, made in ran))
+    except OSError as e:
+        place = manifest_lock.path_of(found.path)
+        warnings.warn(
+            f"cannot write {place} ({e.strerror}): --mode require will not know the kernels of this manifest's files", stacklevel=2
+        )
+
+
+def probe(found: Manifest, out: Console, quiet: bool) -> None:
+    """Measure the limits of the devices of this machine that the manifest names, where that never happened, before the budget begins."""
+    from ...search.manifest.tune_all import here
+
+    for place in found.places:
+        try:
+            device, _ = here(place)
+        except DeviceError:
+            continue
+        if device.limits() is None:
+            if not quiet:
+                out.print(f"measuring the limits of {place.device}, once", markup=False, soft_wrap=True)
+            try:
+                device.limits(probe=True)
+            except DeviceError as error:  # a search works without them
+                warnings.warn(str(error), stacklevel=2)
+
+
+def line(done: Done) -> str:
+    """One finished entry in a line."""
+    said = f"{done.entry.title}: {done.status}"
+    if done.result is not None and done.result.found:
+        said += f", {rates(done.result)}"
+    return said + (f" ({done.message})" if done.message else "")
+
+
+def summary(found: Manifest, done: Sequence[Done]) -> Any:
+    """All entries in a table."""
+    from rich.text import Text
+
+    out = table(found.path, "kernel", "shape", "dtype?5", "for?2", "", ">time", ">GFLOP/s?4", ">GB/s?6", ">roofline?1", ">gain?3", "opts?7")
+    for d in done:
+        r, e = d.result, d.entry
+        row = ["", "", "", "", "", "" if d.status == ELSEWHERE else Text(d.message)]
+        if r is not None and r.t_min is not None:
+            row = [duration(r.t_min), rate(r.gflops, ""), rate(r.gbytes_s, ""), share(r.roofline_pct) if r.roofline_pct else "-"]
+            row += [f"{r.gain:.2f}x" if r.gain else "-", opts_text(r.opts)]
+        out.add_row(Text(e.kernel), Text(shape_text(e.shape)), e.dtype, Text(e.place.name), f"[{STATUS[d.status]}]{d.status}[/]", *row)
+    return out
+
+
+def ending(found: Manifest, done: Sequence[Done], out: Console) -> int:
+    """Says how it went; the exit code."""
+    counts = Counter(d.status for d in done)
+    out.print(", ".join(f"{counts[s]} {s}" for s in STATUS if counts[s]))
+    for text in dict.fromkeys(f"{d.entry.place.name} is elsewhere: {d.message}" for d in done if d.status == ELSEWHERE):
+        out.print(text, style="dim", markup=False, soft_wrap=True)
+    failed = [d for d in done if d.status == "failed"]
+    for d in failed:
+        out.print(f"failed: {d.entry.title} ({found.path}, line {d.entry.line}): {d.message}", style="red", markup=False, soft_wrap=True)
+    if counts["interrupted"] or counts["left"]:
+        out.print("interrupted; what was tuned is saved, and the same command goes on from there")
+        return INTERRUPTED
+    if failed:
+        return NOTHING_VALID
+    if counts[ELSEWHERE] == len(done):
+        raise DeviceError(f"no target of {found.path} is on this machine; add one, or run this where they are")
+    return 0
+
+
+def plain(done: Done) -> dict[str, Any]:
+    """A Done as JSON."""
+    e = done.entry
+    out: dict[str, Any] = {"kernel": e.kernel, "shape": dict(e.shape), "dtype": e.dtype, "target": e.place.name, "line": e.line}
+    return {**out, "status": done.status, "message": done.message, "result": None if done.result is None else done.result.to_json()}

@@ -1,0 +1,228 @@
+"""`tune run`: search for a kernel's best schedule, show it being found, and say how to get it again."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import signal
+import sys
+import warnings
+from argparse import Namespace
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from ...ir.errors import DeviceError, UsageError
+from ..terminal.json_file import writable, write
+from ..terminal.live import Quiet, display, outcomes, rates
+from ..terminal.style import MOST_SAID, OUTCOMES, console, duration, gain, opts_text, shape_text
+from .beside import against, beside_rows, facts, peak_share, rivalry
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ...search import Result
+
+
+AGREE = 1.05
+"""How far the ratio of two single times may be from that of paired rounds before the summary says why."""
+
+
+def run(args: Namespace) -> int:
+    """Tune (or find in the cache) and print the summary; the exit code says what came of it."""
+    from ...search.interrupts import INTERRUPTED, SignalWatch
+
+    with SignalWatch() as signals:
+        try:
+            return signals.code(_run(args))
+        except KeyboardInterrupt:
+            if signals.number in (0, signal.SIGINT):
+                raise
+            print("ended by a signal", file=sys.stderr)
+            return signals.code(INTERRUPTED)
+
+
+def _other(args: Namespace) -> int | None:
+    """The exit code of a run that is not about one kernel of one shape: a manifest, several sizes, a function of tensors; None for one that is."""
+    if args.manifest is not None:
+        if args.against:
+            raise UsageError("--against is for one --kernel")
+        from .manifest import run as run_manifest
+
+        return run_manifest(args)
+    if args.trust:
+        raise UsageError("--trust is for the files of a --manifest; the file that --kernel names is run anyway")
+    if args.target:
+        raise UsageError("--target picks targets of a --manifest; what --kernel is tuned for is the --device")
+    from . import shapes
+
+    if shapes.asked(args):
+        return shapes.run(args)
+    from ..functions.asked import is_tensor_function
+
+    if is_tensor_function(args.kernel, args.shape):
+        from ..functions.tuned import run as run_function
+
+        return run_function(args)
+    return None
+
+
+def _run(args: Namespace) -> int:
+    other = _other(args)
+    if other is not None:
+        return other
+    args.device = args.device or "cpu"
+    from ...cache.keys import allowed
+    from ...kernels import get, is_path, parse_shape
+    from ...search import tune
+    from ...search.budget import Budget
+
+    shape = parse_shape(args.shape) if args.shape else None
+    how = rivalry(args)
+    budget = Budget.make(args.budget, args.trials)
+    writable(args.json)
+    out = console(sys.stderr if args.json == "-" else None)
+    whole = shape_text(shape or {} if is_path(args.kernel) else dict(get(args.kernel).complete(shape)))
+    title = " ".join(filter(None, (args.kernel, whole, args.dtype, "on", args.device)))
+    with display(title, budget.seconds, budget.trials, args.quiet, out, verbose=args.verbose) as progress:
+        probe_once(args, shape, progress)
+        result = tune(
+            args.kernel,
+            shape=shape,
+            dtype=args.dtype,
+            device=args.device,
+            budget=args.budget,
+            trials=args.trials,
+            threads=args.threads,
+            strategy=args.strategy,
+            seeds=begin(args),
+            seed=args.seed or 0,
+            cache=args.cache,
+            mode=args.mode,
+            retune=args.retune,
+            study=args.study,
+            allow=args.allow or (),
+            progress=progress,
+            interrupt="return",
+        )
+    found = result.found and result.exit_code == 0
+    lossy = "DOWNCONVERT" in allowed(args.allow or ())
+    rival = against(result, how) if how and found else None
+    share = peak_share(result, args.device, lossy) if found else None
+    summary(out, args, result, beside_rows(share, progress.clocks, rival))
+    if args.json:
+        write(args.json, json.dumps(result.to_json() | facts(share, progress.clocks, rival), indent=1) + "\n")
+    return result.exit_code
+
+
+def begin(args: Namespace) -> str:
+    """What the search begins with, in the words of `tune`."""
+    return "auto" if args.seeds in (None, "seeds", "auto") else str(args.seeds)
+
+
+def probe_once(args: Namespace, shape: dict[str, int] | None, progress: Quiet) -> None:
+    """Measure the machine's limits where that never happened (a few seconds, kept) and a search is coming: without them there is no
+    share of the roofline to show, and the model ranks by guesses."""
+    from ... import cache
+    from ...cache.keys import allowed, policy
+    from ...devices import get
+    from ...kernels import make
+    from ...plan import key_of
+
+    device = get(args.device)
+    device.check()
+    if args.mode == "require" or device.limits() is not None:
+        return
+    with cache.open(args.cache) as store:
+        key = key_of(make(args.kernel, shape, args.dtype), device, args.threads, policy(allowed(args.allow or ())))
+        if not args.retune and store.best(key) is not None:
+            return
+    progress.phase("measuring this machine's limits, once")
+    try:
+        device.limits(probe=True)
+    except DeviceError as error:  # a search works without them
+        warnings.warn(str(error), stacklevel=2)
+    progress.restart()
+
+
+def summary(out: Console, args: Namespace, result: Result, beside: Mapping[str, str] = MappingProxyType({})) -> None:
+    """What was found, in a few lines; the last one reproduces it. `beside`: more lines, by their headings."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from ...targets import command_prefix
+
+    threads = f"{result.threads} thread{'s' * (result.threads != 1)}"
+    what = " ".join(filter(None, (result.kernel, shape_text(result.shape), result.dtype, "on", result.device + ",", threads)))
+    out.print(Text.assemble((what, "bold"), ": ", (state(result), "green" if result.found else "bold red")), soft_wrap=True)
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim", no_wrap=True, min_width=10)
+    grid.add_column(overflow="fold")
+    if result.t_min is not None:
+        grid.add_row("best", Text(rates(result), style="bold"))
+        grid.add_row(
+            "timed", f"min {duration(result.t_min)}" + (f", median {duration(result.t_med)} of {result.n} runs" if result.t_med else "")
+        )
+        if result.plain_s:
+            grid.add_row("as written", f"{duration(result.plain_s)}; the best is {gain(result.plain_s, result.t_min)} as fast")
+        if result.seed_s:
+            grid.add_row("seed", f"{duration(result.seed_s)}; {against_seed(result)}")
+        for heading, text in beside.items():
+            grid.add_row(heading, Text(text))
+        grid.add_row("opts", opts_text(result.opts))
+    if result.counts:
+        total = sum(result.counts.values())
+        after = f", after {result.earlier} in earlier searches" if result.earlier else ""
+        grid.add_row("search", f"{total} candidates in {result.seconds:.1f} s with {result.strategy}{after}: {outcomes(result.counts)}")
+    for outcome, text in result.failures.items():
+        grid.add_row(f"first {outcome}", Text(text[:MOST_SAID], style=OUTCOMES.get(outcome, "")))
+    if result.message:
+        grid.add_row("note", Text(result.message))
+    out.print(grid)
+    where = ["--cache", args.cache] if args.cache else []
+    allow = [word for effect in args.allow or () for word in ("--allow", effect)]
+    if result.found:
+        out.print(
+            Text.assemble(
+                ("look at it  ", "dim"), shlex.join([*command_prefix(result.device), *show_words(args.kernel, result), *allow, *where])
+            ),
+            soft_wrap=True,
+        )
+    out.print(Text.assemble(("reproduce   ", "dim"), " ".join(filter(None, (result.reproduce, shlex.join(where))))), soft_wrap=True)
+
+
+def against_seed(result: Result) -> str:
+    """How the answer compares with the seed schedule."""
+    assert result.seed_s and result.t_min
+    if result.opts == result.seed_opts:
+        return "it is the answer: nothing beat it by more than the noise"
+    if not result.gain:
+        return f"the best is {gain(result.seed_s, result.t_min)} as fast, by single times"
+    alone = result.seed_s / result.t_min
+    said = f"the best is {result.gain:.2f}x as fast, side by side"
+    # single times are of different moments: the machine was busier at one of them
+    return said if 1 / AGREE < alone / result.gain < AGREE else f"{said} (which counts; the times alone are of different moments)"
+
+
+def state(result: Result) -> str:
+    """The outcome of the whole run in a few words."""
+    if result.exit_code == 130:
+        return "interrupted; the best so far is saved" if result.found else "interrupted before anything valid was found"
+    if result.exit_code == 6:
+        return "nothing was measured in that time"
+    if not result.found:
+        return "nothing valid found"
+    if result.origin == "cached":
+        said = "cached, pinned by hand" if result.pinned else "cached"
+        return said if result.standing in ("", "verified") else f"{said}, {result.standing} here"
+    if not result.confirmed:
+        return "tuned; its second check is still to be made"
+    return "tuned and verified" if result.verified else "tuned"
+
+
+def show_words(kernel: str, result: Result) -> list[str]:
+    """The command that shows the schedule that was found."""
+    words = ["tune", "show", "--kernel", kernel]
+    words += ["--shape", shape_text(result.shape)] if result.shape else []
+    words += ["--dtype", result.dtype] if result.dtype else []
+    return [*words, "--device", result.device, "--threads", str(result.threads)]

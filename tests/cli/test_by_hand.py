@@ -1,0 +1,96 @@
+"""Schedules by hand: `tune bench`, `tune pin`, `tune show --diff`, `best(opts=...)`, and what does not fit."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tilewright
+from tilewright.cache import open as open_cache
+from tilewright.cli.terminal.live import candidate_line
+from tilewright.ir.errors import OptError, UsageError
+from tilewright.measure.outcome import Measurement, Outcome
+from tilewright.opts import parse
+
+from .conftest import Tune
+
+ADD = ["add", "--shape", "m=4,n=64", "--threads", "1"]
+
+
+@pytest.mark.slow
+def test_bench_verifies_and_compares_in_pairs(tune: Tune) -> None:
+    done = tune("bench", *ADD, "--opts", "Um_n16", "--opts", "UPCAST(m_n, 32)", "--opts", "Uq4", "--rounds", "3", "--format", "json")
+    assert done.code == 4, "one of them is illegal"
+    said = json.loads(done.out)
+    a, b, c = said["schedules"]
+    assert [s["name"] for s in (a, b, c)] == ["A", "B", "C"] and said["first"] == "A"
+    assert a["short"] == "Um_n16" and a["beside"] is None and a["t_min"] > 0
+    assert b["beside"]["rounds"] == 3 and b["beside"]["noise"] >= 0 and b["beside"]["factor"] > 0 and b["outcome"] == "ok"
+    assert c["outcome"] == "illegal" and "no axis 'q'" in c["why"] and c["beside"] is None
+    done = tune("bench", *ADD, "--opts", "Um_n16", "--against", "seed", "--rounds", "3")
+    assert done.code == 0 and "beside seed" in done.out and "paired rounds" in done.out
+
+
+def test_bench_needs_two(tune: Tune) -> None:
+    done = tune("bench", *ADD, "--opts", "Um_n16")
+    assert done.code == 2 and "give two schedules to compare" in done.err
+    assert "NumPy has no call or two for attention" in tune("bench", "attention", "--opts", "best", "--against", "numpy").err
+
+
+@pytest.mark.slow
+def test_a_pinned_schedule_answers_until_it_is_let_go(tune: Tune, cache_file: Path) -> None:
+    assert tune("unpin", *ADD).code == 5
+    assert tune("run", *ADD, "--mode", "record", "--quiet").code == 0
+    with open_cache(cache_file) as store:
+        before = [r.digest for r in store.rows()]
+    wrong = tune("pin", *ADD, "--opts", "Uq4")
+    assert wrong.code == 2 and "this schedule does not fit add m=4,n=64" in wrong.err and "no axis 'q'" in wrong.err
+    with open_cache(cache_file) as store:
+        assert [r.digest for r in store.rows()] == before, "nothing is written where it does not fit"
+    done = tune("pin", *ADD, "--opts", "Um_n4")
+    assert done.code == 0 and "add m=4,n=64 float32 on cpu, 1 thread: pinned" in done.out and "until: tune unpin add" in done.out
+    assert "Um_n4" in tune("show", *ADD).out and "pinned by hand" in tune("show", *ADD).out
+    assert "cached, pinned by hand" in tune("run", *ADD).out
+    assert json.loads(tune("report", "add", "--format", "json").out)[0]["pinned"] is True
+    prog = tilewright.best("add", {"m": 4, "n": 64}, threads=1, cache=cache_file)
+    assert prog.opts == parse("Um_n4") and prog.origin == "exact"
+    assert tune("pin", *ADD, "--opts", "Um_n8").code == 0 and "Um_n8" in tune("show", *ADD).out
+    with open_cache(cache_file) as store:
+        assert sum(r.pinned for r in store.rows()) == 1 and set(before) <= {r.digest for r in store.rows()}
+    assert tune("unpin", *ADD).code == 0 and "pinned" not in tune("show", *ADD).out
+    with open_cache(cache_file) as store:
+        assert {"Um_n4", "Um_n8"} <= {tilewright.opts.short(parse(r.opts_display)) for r in store.rows()}, "measurements stay"
+
+
+@pytest.mark.slow
+def test_a_schedule_from_python() -> None:
+    prog = tilewright.best("add", {"m": 4, "n": 64}, threads=1, opts="Um_n16")
+    a = np.ones((4, 64), np.float32)
+    assert prog.origin == "given" and "given" in repr(prog) and (prog(a, a) == 2).all()
+    with pytest.raises(OptError, match="no axis 'q'"):
+        tilewright.best("add", {"m": 4, "n": 64}, opts=[["UPCAST", "q", 4]])
+    with pytest.raises(OptError, match="cannot read 'hello'"):
+        tilewright.best("add", {"m": 4, "n": 64}, opts="hello")
+    with pytest.raises(UsageError, match="use one of them"):
+        tilewright.best("add", {"m": 4, "n": 64}, opts="Um_n4", exact_only=True)
+
+
+def test_what_differs_between_two_schedules(tune: Tune) -> None:
+    shape = ["matmul", "--shape", "m=8,n=32,k=16", "--target", "avx2"]
+    done = tune("show", *shape, "--diff", "Um4 Un16 Pm", "Um4 Pm Un8")
+    assert done.code == 0, done.err
+    assert "only in A   Un16" in done.out and "only in B   Un8" in done.out and "by the model" in done.out
+    assert "measured      A never, B never" in done.out and "\nsource: " in done.out and "-      n.u 16  lanes" in done.out
+    same = tune("show", *shape, "--diff", "Um4 Un16", "Un16 Um4").out
+    assert "the same options in another order" in same and "both render to the same source" in same and "source: the same" in same
+    assert tune("show", *shape, "--diff", "best", "Um4").code == 2
+    only = tune("show", *shape, "--diff", "Um4", "Um2", "--stage", "schedule").out
+    assert "schedule: " in only and "by the model" not in only
+
+
+def test_a_line_for_each_candidate() -> None:
+    right = Measurement(parse("Um8"), Outcome.ok, 2e-6, 2e-6, 9)
+    assert candidate_line(right, 1e-6) == "      2 µs   2.00x  ok       Um8"
+    assert candidate_line(Measurement((), Outcome.wrong, detail="c differs"), 1e-6) == "         -       -  wrong    (none)  (c differs)"

@@ -1,0 +1,84 @@
+"""The grammar: a kernel in its own place, spellings of older versions, JSON in two ways, and every command described."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tilewright.cli.grammar.words import Grammar
+from tilewright.cli.parser import COMMANDS, build_parser
+
+from .conftest import Tune
+
+
+@pytest.mark.parametrize("command", ["run", "show", "explain", "check", "report", "cache list", "cache explain"])
+def test_a_kernel_has_its_own_place(command: str) -> None:
+    words = command.split()
+    both = [build_parser().parse_args([*words, *how]) for how in (["matmul"], ["--kernel", "matmul"], ["--kernel", "matmul", "matmul"])]
+    assert [a.kernel for a in both] == ["matmul"] * 3 and vars(both[0]) == vars(both[1])
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("show", "required: KERNEL (or --kernel NAME)"),
+        ("show add --kernel matmul", "two kernels are named, add and --kernel matmul: give one"),
+        ("run", "required: KERNEL (or --kernel NAME), or --manifest"),
+        ("run add --manifest x.toml", "argument --manifest: not allowed with argument KERNEL"),
+        ("run add --quiet -v", "not allowed with argument"),
+        ("show add --opts Pm --diff a b", "not allowed with argument"),
+        ("report --json x.json --format csv", "argument --json: not allowed with --format csv"),
+        ("bench add --rounds 2", "is not a whole number of at least 3"),
+        ("completion tcsh", "invalid choice"),
+    ],
+)
+def test_bad_usage(tune: Tune, words: str, said: str) -> None:
+    done = tune(*words.split())
+    assert done.code == 2 and said in done.err
+
+
+def test_older_spellings_are_read_with_a_hint(tune: Tune) -> None:
+    args = build_parser().parse_args(["run", "add", "--seed", "7", "--seeds", "none"])
+    assert (args.seed, args.seeds) == (7, "none") and args.hints == ["--seed is now --random-seed", "--seeds is now --start"]
+    done = tune(*["show", "add", "--shape", "m=8,n=64", "--target", "avx2", "--seed-schedule", "--stage", "kernel"])
+    assert done.code == 0 and done.err == "note: --seed-schedule is now --opts seed\n"
+    assert "--seed-schedule" not in str(build_parser().parse_args(["show", "add"])) and "hints" not in vars(
+        build_parser().parse_args(["run", "add"])
+    )
+
+
+def test_json_is_asked_for_in_two_ways(tune: Tune, tmp_path: Path) -> None:
+    file = tmp_path / "k.json"
+    printed, written = tune("kernels", "--format", "json"), tune("kernels", "--json", str(file))
+    assert json.loads(printed.out) == json.loads(file.read_text()) and written.out == ""
+    assert tune("kernels", "--json", "-").out == printed.out
+    assert build_parser().parse_args(["run", "add", "--format", "json"]).json == "-"
+    assert tune("kernels", "--json", "/nowhere/x.json").err.startswith("error: cannot write --json /nowhere/x.json")
+
+
+def commands(p: Grammar, name: str = "tune") -> list[tuple[str, Grammar]]:
+    subs = [a.choices for a in p._actions if a.nargs == "A..." and isinstance(a.choices, dict)]
+    return [(name, p), *(found for sub in subs for n, q in sub.items() for found in commands(q, f"{name} {n}"))]
+
+
+def test_every_command_and_argument_is_described() -> None:
+    found = commands(build_parser())
+    assert len(found) == 1 + len(COMMANDS) + 7
+    for name, p in found:
+        assert p.description, name
+        undescribed = [a.dest for a in p._actions if not a.help and not isinstance(a.choices, dict)]
+        assert not undescribed, (name, undescribed)
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_help_breaks_no_word_and_fits(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    for name, p in commands(build_parser()):
+        text = p.format_help()
+        said = " ".join(text.split())
+        for a in p._actions:
+            if a.help and a.help != "==SUPPRESS==":
+                assert " ".join((a.help % {"default": a.default}).split()) in said, (name, a.dest)
+        long = [line for line in text.splitlines() if len(line) > width and not line.startswith(("  ", "usage"))]
+        assert not long, (name, long)

@@ -1,0 +1,83 @@
+"""Helpers that the starter forks: children of this process, in its surroundings of now, and no worse off without a starter."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from measure_fakes import compile_by_name, double
+from tilewright.ir import MeasureError
+from tilewright.measure import builder, forked, process
+from tilewright.measure.builder import BuilderSetup
+from tilewright.measure.forked import Forked, Helper
+from tilewright.measure.protocol import Channel
+
+SETUP = BuilderSetup(double(), "cpu", compile_by_name, {}, 1 << 31)
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    """No starter of another test."""
+    forked._here.__dict__.clear()
+    yield
+    forked._here.__dict__.clear()
+
+
+def told(helper: tuple[Helper, Channel]) -> dict[str, Any]:
+    """What a builder says of itself; it ends."""
+    started, channel = helper
+    assert channel.receive(60) == (None, "ready")
+    channel.send(("build", 1, ("tell",)))
+    ticket, failed = channel.receive(60)
+    process.stop(started, channel)
+    assert ticket == 1
+    found: dict[str, Any] = json.loads(failed.detail)
+    return found
+
+
+def start() -> tuple[Helper, Channel]:
+    return process.start(builder.MODULE, SETUP)
+
+
+@pytest.mark.slow
+def test_a_helper_is_our_child_and_has_our_surroundings_of_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = start()
+    assert isinstance(first[0], Forked) and os.getpgid(first[0].pid) == first[0].pid
+    assert (told(first)["parent"], first[0].wait()) == (os.getpid(), -signal.SIGKILL)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TILEWRIGHT_TOLD", "later")
+    starter = forked.prepare(process.environment())
+    second = start()
+    assert Path(f"/proc/{second[0].pid}/comm").read_text() == "tw-builder\n"
+    assert told(second) == {"parent": os.getpid(), "folder": str(tmp_path), "variable": "later"}
+    # what a library reads as it loads is not changed afterwards
+    monkeypatch.setenv("LD_BIND_NOW", "1")
+    assert forked.prepare(process.environment()) is not starter
+
+
+@pytest.mark.slow
+def test_a_starter_that_ended_is_replaced_and_its_helpers_stay() -> None:
+    before = start()
+    starter = forked.prepare(process.environment())
+    starter.close()
+    assert told(before)["parent"] == told(start())["parent"] == os.getpid()
+    assert forked.prepare(process.environment()) is not starter
+
+
+@pytest.mark.slow
+def test_where_nothing_can_be_forked_helpers_are_executed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forked, "MODULE", "tilewright.measure.nothing")
+    helper = start()
+    assert isinstance(helper[0], subprocess.Popen) and told(helper)["parent"] == os.getpid()
+
+
+def test_other_systems_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process.sys, "platform", "win32")
+    with pytest.raises(MeasureError, match="measuring needs Linux"):
+        start()
