@@ -1,4 +1,5 @@
-"""Configurations as schedules: one SET for each parameter, so that a search, the cache and reports treat a source as they treat a kernel."""
+"""Configurations as schedules: one SET for each parameter, so that a search, the cache and reports treat a source as they
+treat a kernel."""
 
 from __future__ import annotations
 

@@ -22,7 +22,8 @@ def write(spec: SourceSpec) -> str:
         raise UsageError(f"T1 has no parameters of compiler flags, and {flag} is one: leave it out, or write a #define for it")
     kinds = {"opencl": "OpenCL", "cuda": "CUDA", "c": "C", "c++": "C++"}
     kernel: dict[str, Any] = {
-        "Language": kinds[spec.language], "KernelName": spec.function, "KernelFile": Path(spec.file).name, "CompilerOptions": list(spec.flags),
+        "Language": kinds[spec.language], "KernelName": spec.function, "KernelFile": Path(spec.file).name,
+        "CompilerOptions": list(spec.flags),
     }  # fmt: skip
     if spec.launch.block:
         kernel |= {

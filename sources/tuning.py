@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import signal
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -72,7 +73,7 @@ def tune_source(
     what = resolved(source, function, settings)
     name = _strategy_name(what.spec, settings.get("strategy"), settings.get("study"), budget.trials)
     job = what.job(name, settings.get("seed", 0), budget, command)
-    with SignalWatch() as watch, opened(settings.get("cache")) as store:
+    with SignalWatch((signal.SIGINT,)) as watch, opened(settings.get("cache")) as store:
         release()
         again = mode == "refresh" or settings.get("retune", False)
         wish = None if not budget.wish else budget if any(a is not None for a in asked) else GLANCE

@@ -141,3 +141,10 @@ def test_results_are_read_as_they_are_written(tmp_path: Path) -> None:
     one, two = load(tmp_path / "t4.json").entries
     assert (one.params, one.t_min, one.outcome) == ({"A": 8, "B": "x"}, 1e-3, "ok") and one.cost_s == pytest.approx(0.5 + 3e-3)
     assert (two.params, two.outcome) == ({"A": 4, "B": "x"}, "build")
+
+
+@pytest.mark.parametrize(("name", "count", "grid"), [("vector_add", 23, (15626, 1, 1)), ("convolution", 162, (32, 64, 1))])
+def test_the_examples_are_whole(name: str, count: int, grid: tuple[int, int, int]) -> None:
+    folder = Path(__file__).resolve().parents[2] / "examples" / "sources"
+    spec = t1.read(folder / f"{name}.json", check=f"{folder / 'reference.py'}:{name}").spec
+    assert spec.notes == () and spec.lattice.size == count and signature(spec, spec.untuned, ()).grid == grid
