@@ -65,7 +65,8 @@ _WHERE = {
     ),
 }  # fmt: skip
 
-__all__ = ["__version__", "xp", *_WHERE]
+_MODULES = ("tile", "xp")
+__all__ = ["__version__", *_MODULES, *_WHERE]
 
 
 if os.environ.get("TILEWRIGHT_LOG"):
@@ -75,8 +76,8 @@ if os.environ.get("TILEWRIGHT_LOG"):
 
 
 def __getattr__(name: str) -> Any:
-    if name == "xp":
-        return import_module(".xp", __name__)
+    if name in _MODULES:
+        return import_module(f".{name}", __name__)
     where = _WHERE.get(name)
     if where is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -84,4 +85,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), "xp", *_WHERE])
+    return sorted({*globals(), *_MODULES, *_WHERE})
