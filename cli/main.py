@@ -156,6 +156,10 @@ def handler(args: Namespace) -> Callable[[Namespace], int]:
         return _remembered(args.command)
     if args.command in ("graph", "profile", "bench-search", "devices", "kernels", "completion"):
         return _other(args.command)
+    if args.command == "source":
+        from .sources.command import run as source
+
+        return source
     if args.command != "run":
         return _schedules(args.command)
     from .tuning.run import run

@@ -27,7 +27,10 @@ def run(args: Namespace) -> int:
     from ...opts import apply
     from ...renderers import render
     from ..functions.asked import kernel_of
+    from ..sources.shown import shown
 
+    if shown(args):
+        return 0
     # schedules, cached ones too, are of the kernel in normal form (unit axes dropped, neighbours merged)
     kernel = normalise(kernel_of(args))
     place = place_of(args)
