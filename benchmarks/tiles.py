@@ -113,7 +113,12 @@ def main() -> None:
     print("geometric mean", json.dumps(summary), flush=True)
     if args.out is not None:
         known = json.loads(args.out.read_text()) if args.out.exists() else {}
-        known[targets.host().name] = {"trials": args.trials, "cases": lines, "geometric_mean": summary}
+        known[os.environ.get("TILEWRIGHT_TARGET", "host")] = {
+            "machine": targets.host().name,
+            "trials": args.trials,
+            "cases": lines,
+            "geometric_mean": summary,
+        }
         args.out.write_text(json.dumps(known, indent=1) + "\n")
 
 

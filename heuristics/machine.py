@@ -47,6 +47,10 @@ class Core:
     """Cycles for which a division keeps the divider, for each byte of a vector."""
     rooted: float = 6 / 32
     """The same of a square root."""
+    shared_product: int = 32
+    """Bytes of the widest vectors that two units multiply as whole numbers at a time."""
+    wide_product: float = 4.0
+    """How many times as long it takes in wider ones."""
     latency: float = 4
     """Cycles from an addition or a fused product to the next one that needs its result."""
     issue: float = 3.1

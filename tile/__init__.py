@@ -3,6 +3,7 @@
 from .builder import TileBuilder
 from .functions import (
     absolute,
+    cdiv,
     ceil,
     clip,
     copysign,
@@ -33,7 +34,7 @@ from .kernel import TileKernel, kernel
 from .value import Tile
 
 __all__ = [
-    "Tile", "TileBuilder", "TileKernel", "absolute", "ceil", "clip", "copysign", "cos", "erf", "exp", "expm1", "floor", "isfinite", "isinf",
+    "Tile", "TileBuilder", "TileKernel", "absolute", "cdiv", "ceil", "clip", "copysign", "cos", "erf", "exp", "expm1", "floor", "isfinite", "isinf",
     "isnan", "kernel", "log", "log1p", "maximum", "minimum", "power", "round_even", "rsqrt", "sigmoid", "sin", "sqrt", "tan", "tanh", "trunc",
     "where",
 ]  # fmt: skip

@@ -142,8 +142,8 @@ class TileBuilder:
         ends += [] if end is None else [end.node]
         span = BlockPlaces(axis * size, size, None)
         inside: Node | None = None
-        for end in ends:
-            inside = both(inside, span.node < end)
+        for e in ends:
+            inside = both(inside, span.node < e)
         span._dims = (TileDim(size, span.dims[0].lane, None if inside is None or inside.op == "const" else inside),)
         return step, span
 

@@ -81,14 +81,12 @@ def _checked(name: str, nests: TileNests, buffers: tuple) -> Kernel:  # type: ig
 
 def _in_words(nests: TileNests, text: str) -> str:
     """An error about nests, with the names of the tile kernel's axes and what one writes there."""
-    for n in nests.nests:
-        for a, s in n.steps.items():
-            text = text.replace(a.arg.name, s.name)
-    for a, s in nests.trace.steps.items():
-        text = text.replace(a.arg.name, s.name if s.block is None else f"{s.name}.cell")
-    lanes = sorted({a.arg.name for n in nests.nests for a in (*n.axes, *n.over) if a.arg.name.startswith("\0l")}, key=len, reverse=True)
-    for k, lane in enumerate(lanes):
-        text = text.replace(lane, f"place{k}" if k else "place")
+    names = {a.arg.name: s.name for n in nests.nests for a, s in n.steps.items()}
+    names |= {a.arg.name: s.name if s.block is None else f"{s.name}.cell" for a, s in nests.trace.steps.items()}
+    lanes = sorted({a.arg.name for n in nests.nests for a in (*n.axes, *n.over)} - set(names), key=lambda x: (len(x), x))
+    names |= {x: f"place{k or ''}" for k, x in enumerate(lanes) if x.startswith("\0l")}
+    for known in sorted(names, key=len, reverse=True):  # a longer name may begin with a shorter one
+        text = text.replace(known, names[known])
     text = text.replace("(kb.sum)", "(t.sum)").replace("Give combine='add' (or 'max', ...)", "Combine, as y.add does,")
     head, found, _ = text.partition("or read it by ")
     return f"{head}or load it with mask=... or other=... (where() does not keep a load from memory)" if found else text.replace("\0", "")

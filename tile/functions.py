@@ -25,6 +25,11 @@ sigmoid, sin, sqrt, tan, tanh, trunc = (_lifted(f) for f in (F.sigmoid, F.sin, F
 where = choose
 
 
+def cdiv(a: int, b: int) -> int:
+    """⌈a / b⌉ of two numbers: how many blocks of b elements a elements are."""
+    return -(-a // b)
+
+
 def clip(x: Any, low: Any, high: Any) -> Tile:
     """`x`, but at least `low` and at most `high`: of a place, what a clamped border reads."""
     found: Tile = minimum(maximum(x, low), high)

@@ -105,6 +105,8 @@ class Trace:
         self.aliases: dict[str, Solution] = {}
         self.lanes: dict[Node, str] = {}
         """Names of lanes that go through a whole dimension."""
+        self.opened: dict[tuple[str, Node], Node] = {}
+        """Reductions by name, without the condition that the cell ends a loop at a place."""
         self.scans: dict[str, Value] = {}
         """Running results, by name."""
         self.stepwise: dict[TileStore, TileStore] = {}

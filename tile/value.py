@@ -38,7 +38,8 @@ def new_lane(size: int) -> Node:
 
 class Tile(NoValue):
     """A tile of a cell: `dims`, and the element as an expression over the dimensions' lanes. `shape`, `dtype` and `ndim` are as
-    NumPy's. Tiles are combined by operators and the functions of `tilewright.tile`; reductions are `sum`, `max` and `min`."""
+    NumPy's. Tiles are combined by operators and the functions of `tilewright.tile`; reductions and products are the builder's: `t.sum`,
+    `t.max`, `t.min`, `t.dot`."""
 
     __slots__ = ("_dims", "_node")
 
@@ -87,6 +88,14 @@ class Tile(NoValue):
         if sum(i is not None for i in items) != len(left):
             raise KernelError(f"{self!r} has {self.ndim} dimensions and was indexed with {what!r}")
         return Tile([TileDim(1, None) if i is None else left.pop(0) for i in items], self.node)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("sum", "max", "min", "dot"):
+            raise KernelError(f"a tile has no method {name}: write t.{name}({'a, b' if name == 'dot' else 'x, axis=1'})")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __matmul__(self, other: Any) -> Tile:
+        raise KernelError("a @ b of tiles: write t.dot(a, b)")
 
     def __len__(self) -> int:
         raise KernelError(f"{self!r}: use .shape")

@@ -94,7 +94,9 @@ def without_end(trace: Trace, n: Node, end: Node) -> Node:
         body = replaced(found.body, below(found.body), again)
         if body is found.body:
             return ref(r.arg, src, r.dtype)
-        made = trace.add_solved(found.combine, body, found.over, found.dtype, found.name)
+        made = trace.opened.get((r.arg, end))
+        if made is None:
+            made = trace.opened[r.arg, end] = trace.add_solved(found.combine, body, found.over, found.dtype, found.name)
         return substitute(made, dict(zip(found.axes, src, strict=True)))
 
     return replaced(n, below(n), again)

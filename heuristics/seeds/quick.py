@@ -172,7 +172,7 @@ def _row_wishes(kernel: Kernel, target: Target, threads: int, lanes: int) -> Ite
         _picked(in_registers(kernel, target, threads, lanes), (0, 1)),
         _picked(columns(kernel, lanes, threads), (1, 0)),
         _picked(windows(kernel, lanes), (3, 5, 1, 0)),
-        _picked(scans(kernel, lanes), (2, 4, 0)),
+        _picked(scans(kernel, lanes, threads), (2, 4, 0)),
         _picked(narrow_sums(kernel, target, lanes), (1, 3)),
         _picked(scaled_groups(kernel, target, threads, lanes), (0, 1)),
         _picked(neighbour_tiles(kernel, target, threads, lanes), (0, 1)),

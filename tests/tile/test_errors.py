@@ -189,6 +189,19 @@ def decided_by_python(t: Any) -> None:
         pass
 
 
+@refused(r"a tile has no method sum: write t.sum\(x, axis=1\)")
+def as_a_method(t: Any) -> None:
+    x, _ = arrays(t)
+    x[t.grid(n=(64, 8))].sum()
+
+
+@refused(r"write t.dot\(a, b\)")
+def by_an_operator(t: Any) -> None:
+    x, _ = arrays(t)
+    a = x[t.grid(n=(64, 8))]
+    a @ a
+
+
 @refused("np.exp is for arrays")
 def by_numpy(t: Any) -> None:
     x, _ = arrays(t)

@@ -14,6 +14,7 @@ from tilewright import kernels, targets
 from tilewright.heuristics import quick_seeds, templates
 from tilewright.ir import KernelError, OptError
 from tilewright.ir.body import Reduce, Value
+from tilewright.ir.buffer import loads
 from tilewright.ir.canonical import canonical
 from tilewright.ir.errors import VerifyError
 from tilewright.ir.node import axis
@@ -70,6 +71,15 @@ def test_attention_is_a_fold() -> None:
     (fold,) = kernel.body
     assert fold.axis.arg.extent == 11 and len(fold.components) == 3  # type: ignore[union-attr]
     assert kernel.blocks is not None and kernel.blocks.axes == ("s", "key")
+
+
+@pytest.mark.parametrize("s", [3, 8, 11])
+def test_a_loop_that_the_cell_ends_leaves_its_blocks_open(s: int) -> None:
+    """Masks say as much as `upto`, and one product serves all that read the scores."""
+    kernel = tile_kernels.windowed(s=s)
+    assert kernel.blocks is not None and kernel.blocks.axes == ("s", "key")
+    products = [v for v in kernel.values.values() if isinstance(v.expr, Reduce) and len({b for b, _, _ in loads(v.body)}) == 2]
+    assert len(products) == 1
 
 
 def test_the_end_of_an_axis_leaves_no_mask() -> None:
