@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from .plan import empty as empty
     from .search import Result as Result
     from .search import tune as tune
+    from .sources import best_source as best_source
+    from .sources import tune_source as tune_source
     from .tensor import Tensor as Tensor
     from .tensor import Var as Var
     from .tensor import checkpoint as checkpoint
@@ -45,6 +47,8 @@ _WHERE = {
     "empty": "plan",
     "Opt": "opts",
     "KernelBuilder": "ir",
+    "tune_source": "sources",
+    "best_source": "sources",
     **dict.fromkeys(
         (
             "Tensor", "Var", "checkpoint", "compute", "grad", "jit", "jvp", "memory_cap", "nn", "optim", "register_gradient",

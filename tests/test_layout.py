@@ -54,10 +54,11 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "plan": frozenset({*_ORDER, "kernels"} - {"plan"}),
     "measure": frozenset({*_ORDER, "kernels"} - {"cache"}),
     "search": frozenset({*_ORDER, "kernels", "measure"}),
+    "sources": frozenset({"ir", "targets", "opts", "program", "renderers", "devices", "cache", "plan", "measure", "search"}),
     "tensor": frozenset({"ir", "targets", "opts", "devices", "plan", "cache", "search"}),
     "tile": frozenset({"ir", "tensor"}),
     "xp": frozenset({"ir", "tensor"}),
-    "cli": frozenset({*_ALL, "tensor", "xp"}) - {"cli"},
+    "cli": frozenset({*_ALL, "sources", "tensor", "xp"}) - {"cli"},
 }
 
 

@@ -22,6 +22,7 @@ from .persist import PERSIST
 from .phase import PHASE
 from .private import PRIVATE
 from .roll import ROLL
+from .set import SET
 from .splitk import SPLITK
 from .splitscan import SPLITSCAN
 from .stage import STAGE
@@ -34,6 +35,6 @@ from .warpspec import WARPSPEC
 
 for option in (
     *(TILE, MOVE, UPCAST, UNROLL, PARALLEL, LOCAL, GROUP, FACTOR, OPERANDS, PHASE, HALO, ROLL, SPLITK, SPLITSCAN, FUSE),
-    *(STAGE, TC, SWIZZLE, PERSIST, WARPSPEC, CLUSTER, PADTO, NOLOCAL, LAUNCH, NT, FETCH, OWN, PRIVATE),
+    *(STAGE, TC, SWIZZLE, PERSIST, WARPSPEC, CLUSTER, PADTO, NOLOCAL, LAUNCH, NT, FETCH, OWN, PRIVATE, SET),
 ):
     register(option)
