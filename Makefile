@@ -3,6 +3,7 @@
 # make test-quick  the tests that take little time, some from every folder: for use between two edits
 # make test-thorough  every case of every test, and more random examples: takes twice as long, for a night or before a release
 # make lint        ruff and mypy
+# make man         write docs/tune.1, the manual page, from the grammar
 # make docs        build the documentation into build/site; warnings are errors
 #
 # Only Python 3.11 or newer is needed. PYTHON=... chooses one; BUDGET=... is the tuning time of `make run`; JOBS=... is how many tests run at once (0: in
@@ -18,7 +19,7 @@ BIN := .venv/bin
 # Containers often forbid Python to keep what it compiled: then every process, of which the tests start hundreds, compiles Tilewright and its tests again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test test-quick test-thorough lint docs clean help
+.PHONY: run test test-quick test-thorough lint docs man clean help
 .DEFAULT_GOAL := help
 
 help:
@@ -44,6 +45,10 @@ lint: .venv/.installed-dev
 	$(BIN)/ruff format --check .
 	@mkdir -p build/typed && ln -sfn ../.. build/typed/tilewright
 	$(BIN)/mypy
+
+man: .venv/.installed-dev
+	SOURCE_DATE_EPOCH=1735689600 COLUMNS=80 $(BIN)/argparse-manpage --module tilewright.cli.parser --function build_parser --prog tune \
+	  --project-name tilewright --manual-title Tilewright --description "find the fastest way to run a kernel" --output docs/tune.1
 
 docs: .venv/.installed-docs
 	$(BIN)/mkdocs build --quiet --strict

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from .plan import empty as empty
     from .search import Result as Result
     from .search import tune as tune
+    from .sources import best_source as best_source
+    from .sources import tune_source as tune_source
     from .tensor import Tensor as Tensor
     from .tensor import Var as Var
     from .tensor import checkpoint as checkpoint
@@ -45,6 +47,8 @@ _WHERE = {
     "empty": "plan",
     "Opt": "opts",
     "KernelBuilder": "ir",
+    "tune_source": "sources",
+    "best_source": "sources",
     **dict.fromkeys(
         (
             "Tensor", "Var", "checkpoint", "compute", "grad", "jit", "jvp", "memory_cap", "nn", "optim", "register_gradient",
@@ -61,7 +65,8 @@ _WHERE = {
     ),
 }  # fmt: skip
 
-__all__ = ["__version__", "xp", *_WHERE]
+_MODULES = ("tile", "xp")
+__all__ = ["__version__", *_MODULES, *_WHERE]
 
 
 if os.environ.get("TILEWRIGHT_LOG"):
@@ -71,8 +76,8 @@ if os.environ.get("TILEWRIGHT_LOG"):
 
 
 def __getattr__(name: str) -> Any:
-    if name == "xp":
-        return import_module(".xp", __name__)
+    if name in _MODULES:
+        return import_module(f".{name}", __name__)
     where = _WHERE.get(name)
     if where is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -80,4 +85,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), "xp", *_WHERE])
+    return sorted({*globals(), *_MODULES, *_WHERE})

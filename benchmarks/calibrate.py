@@ -115,6 +115,8 @@ def measured(device: Device, clock: float) -> Found:
     for name, f in functions.items():
         extra = difference(Timed(device, pointwise(f), wide), plain)
         yield "core", name, extra * clock * core.ports / (N / lanes)
+        if name in ("div", "sqrt"):  # the divider is all that such a kernel waits for
+            yield "core", {"div": "divided", "sqrt": "rooted"}[name], extra * clock / (4 * N)
     few = N // 4
     gathered = Timed(device, pointwise(lambda x: x * 1.5, few, 8), [["UPCAST", "n", lanes]])
     extra = difference(gathered, Timed(device, pointwise(lambda x: x * 1.5, few), [["UPCAST", "n", lanes]]))

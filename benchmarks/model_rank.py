@@ -1,152 +1,112 @@
-"""How well the analytic model ranks what is measured, kernel by kernel.
+"""How well the cost models rank what is measured, kernel by kernel.
 
-    python benchmarks/model_rank.py [--held-out] [--kernel NAME ...] [--schedules N] [--threads N] [--machine FILE]
-    [--record FILE | --recorded FILE] [--json FILE]
+    python benchmarks/model_rank.py [--target v3|v4|native] [--only REGEX] [--schedules N] [--machine FILE]
+    [--record FILE.jsonl.gz | --recorded FILE.jsonl.gz] [--json]
 
-Schedules are drawn without the model: seeds, instances of the templates, and short random walks of actions from both,
-a third each, always the same ones. Each is built, verified and timed once. `rank` is Spearman's correlation between
-predicted and measured times. `first_ten` is the best measured time among the ten schedules that the model ranks
-first, over the best of all: 1 means that measuring ten would have been enough, 1.3 is the aim. Where ten or fewer
-were measured it would be 1 whatever the model says, so it is null there, and the last line counts such kernels apart.
+The kernels are those of `ranking_cases.py`; half of them are held out, which means that nothing was worked on with them in view.
+Schedules are drawn without a model: seeds, instances of the templates, and short random walks of actions from both, always the same
+ones. Each is built, and timed in turns, twice. Those whose two times differ by more than a fifth are left out.
 
-Seeds and model are worked on with one half of the named workloads and judged on the other: a workload is held out
-where the first byte of its name's SHA-256 is odd. `--held-out` measures those, at shapes that are not their defaults,
-and the ten kernels of held_out_kernels.py. Without it the other half is measured, at its default shapes. `--record`
-keeps what was measured, `--recorded` ranks it again without measuring, say with another `--machine`
-(benchmarks/calibrate.py)."""
+`rank` is Spearman's correlation between the measured times and those of the counted model (`heuristics.counted`), `rank_by_options` the
+same of the estimate from options. `pairs` is Kendall's, over pairs of schedules whose times differ by more than noise (7 %), and
+`pairs_near` over those of them that are within three times the best. `first`: the measured time of the schedule that the counted model
+ranks first, over the best of all; `first_ten`: that of the best of its first ten (null where ten or fewer were measured).
+
+`--record` keeps what was measured, `--recorded` ranks it again without measuring, say with another `--machine`
+(benchmarks/calibrate.py).
+
+`seed` and `seed_ten` are about what is used and tried without the pool: the best measured time over that of the first of
+`heuristics.ranked_seeds` that was measured, and over the best of its first ten; `plain_seed` is the same of `heuristics.seeds`. Here 1
+is best."""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
-import hashlib
+import gzip
 import json
+import os
 import random
+import re
 import statistics
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import held_out_kernels
-from tilewright import heuristics, kernels, opts, targets
-from tilewright.heuristics.machine import DEFAULT, MachineModel
-from tilewright.heuristics.machine_file import load
-from tilewright.ir import Kernel, OptError
-from tilewright.ir.normalise import normalise
-from tilewright.opts.actions import proposals
-
-KERNELS = (
-    "matmul", "matmul_nt", "batched_matmul", "matvec", "conv2d", "attention", "softmax", "log_softmax", "layernorm", "rmsnorm", "cross_entropy", "gelu", "add",
-    "transpose", "sum_rows", "sum_cols", "sum_all", "max_pool2d", "argmax", "cumsum", "embedding",
-)  # fmt: skip
-USERS = {f.__name__: f for f in held_out_kernels.KERNELS}
 TEN = 10
-STEPS = 3
-"""Actions of a random walk at most."""
+AGREE = 1.2
+"""How far the two times of a schedule may differ."""
+NOISE, NEAR = 1.07, 3.0
 
 
 @dataclass(frozen=True)
-class Space:
-    """What was measured of one kernel: (options, median seconds) of each schedule, on `threads` threads of `target`."""
+class MeasuredSpace:
+    """What was measured of a kernel: options and two times of each schedule."""
 
-    kernel: str
-    shape: dict[str, int]
-    threads: int
-    target: dict[str, Any]
-    times: list[tuple[Any, float]]
+    case: Any
+    times: list[list[Any]]
 
+    @property
+    def steady(self) -> list[tuple[Any, float]]:
+        """(options, seconds) of the schedules whose times agree."""
+        return [(o, min(t)) for o, *t in self.times if max(t) <= AGREE * min(t)]
 
-def held_out(name: str) -> bool:
-    """Whether a named workload is one that seeds and model are judged on."""
-    return name in USERS or hashlib.sha256(name.encode()).digest()[0] % 2 == 1
-
-
-def shape_of(name: str) -> dict[str, int]:
-    """Default sizes; those of a held-out workload from 32 on are five eighths of that, in multiples of 8. A user's kernel has its own."""
-    if name in USERS:
-        return {}
-    default = dict(kernels.get(name).default_shape)
-    return {k: n * 5 // 8 // 8 * 8 if n >= 32 else n for k, n in default.items()} if held_out(name) else default
+    @property
+    def text(self) -> str:
+        """A line of JSON."""
+        return json.dumps(dataclasses.asdict(self.case) | {"times": self.times}, separators=(",", ":"))
 
 
-def made(name: str, shape: dict[str, int]) -> Kernel:
-    """The kernel in its normal form, in float32 where it has one."""
-    kernel = USERS[name]() if name in USERS else kernels.make(name, shape, "float32" if "float32" in kernels.get(name).dtypes else None)
-    return normalise(kernel)
+def spaces(file: Path) -> Iterator[MeasuredSpace]:
+    """Recorded spaces."""
+    from ranking_cases import RankingCase
+
+    with gzip.open(file, "rt") as lines:
+        for line in lines:
+            found = json.loads(line)
+            times = found.pop("times")
+            yield MeasuredSpace(RankingCase(**found), times)
 
 
-def drawn(kernel: Kernel, threads: int, count: int, rng: random.Random) -> list[opts.Opts]:
-    """Up to `count` legal schedules of different meaning, by no model's choice."""
-    target, found = targets.host(), dict[str, opts.Opts]()
+def measured(case: Any, count: int) -> MeasuredSpace:
+    """Draw, build and time schedules of a kernel."""
+    from schedule_times import built, drawn, timed
+    from tilewright import devices
 
-    def take(wishes: Iterator[opts.Opts], most: int) -> None:
-        for _, wish in zip(range(20 * count), wishes, strict=False):
-            if len(found) >= most:
-                return
-            try:
-                found.setdefault(opts.apply(kernel, wish, target).hash, wish)
-            except OptError:
-                continue
-
-    take(iter(rng.sample(seeds := heuristics.seeds(kernel, target, threads), len(seeds))), count // 3)
-    templates = heuristics.templates(kernel, target, threads)
-
-    def instances() -> Iterator[opts.Opts]:
-        while True:
-            t = rng.choice(templates)
-            yield t.make({k: rng.choice(v) for k, v in t.params.items()})
-
-    def walks() -> Iterator[opts.Opts]:
-        while True:
-            at = rng.choice([(), *found.values()])
-            for _ in range(rng.randint(1, STEPS)):
-                try:
-                    steps = proposals(opts.apply(kernel, at, target))
-                except OptError:  # an action was not legal there
-                    break
-                at = (*at, *rng.choice(steps)) if steps else at
-            yield at
-
-    take(instances(), 2 * count // 3)
-    take(walks(), count)
-    return list(found.values())
+    kernel, device = case.kernel(), devices.get("cpu")
+    made = built(kernel, drawn(kernel, count, random.Random(case.id)), device)
+    times = timed(kernel, made, device)
+    return MeasuredSpace(case, [[[x.json for x in o], *(round(x, 9) for x in t)] for (o, *_), t in zip(made, times, strict=True)])
 
 
-def measured(name: str, count: int, threads: int) -> Space:
-    """Build, verify and time schedules of a kernel; those that fail are left out."""
-    from tilewright.measure import Measurement, Measurer
-
-    shape = shape_of(name)
-    kernel = made(name, shape)
-    schedules = drawn(kernel, threads, count, random.Random(name))
-    times = []
-    with Measurer(kernel, "cpu", threads, deadline_s=20) as m:
-        for i, built in m.build(schedules):
-            got = built if isinstance(built, Measurement) else m.measure([built])[0]
-            if got.ok and got.t_med is not None:
-                times.append(([o.json for o in schedules[i]], got.t_med))
-    target = dataclasses.asdict(targets.host())
-    return Space(name, shape, threads, target | {"features": sorted(target["features"])}, sorted(times, key=lambda e: e[1]))
-
-
-def ranked(space: Space, machine: MachineModel) -> dict[str, Any]:
+def ranked(space: MeasuredSpace, machine: Any) -> dict[str, Any]:
     """One line of the result."""
-    kernel = made(space.kernel, space.shape)
-    target = targets.Target(**{**space.target, "features": frozenset(space.target["features"])})
-    pairs = [(heuristics.estimate(opts.apply(kernel, opts.parse(o), target), space.threads, machine=machine), t) for o, t in space.times]
-    best = min(t for _, t in pairs)
-    first = min(t for _, t in sorted(pairs)[:TEN])
-    return {
-        "kernel": space.kernel,
-        "shape": space.shape,
-        "held_out": held_out(space.kernel),
-        "threads": space.threads,
-        "schedules": len(pairs),
-        "rank": round(spearman(*zip(*pairs, strict=True)), 3) if len(pairs) > 2 else None,
-        "first_ten": round(first / best, 3) if len(pairs) > TEN else None,
-        "slowest": round(max(t for _, t in pairs) / best, 1),
-    }
+    from tilewright import heuristics, opts, targets
+
+    kernel, target, found = space.case.kernel(), targets.host(), space.steady
+    row: dict[str, Any] = {"kernel": space.case.name, "sizes": space.case.sizes, "held_out": space.case.held_out, "schedules": len(found)}
+    if len(found) <= TEN:
+        return row
+    times = [t for _, t in found]
+    best = min(times)
+    for suffix, model in (("", heuristics.counted), ("_by_options", heuristics.estimate)):
+        predicted = [model(opts.apply(kernel, opts.parse(o), target), 1, machine=machine) for o, _ in found]
+        order = sorted(range(len(found)), key=predicted.__getitem__)
+        near = [i for i, t in enumerate(times) if t < NEAR * best]
+        row |= {
+            f"rank{suffix}": round(spearman(predicted, times), 3),
+            f"pairs{suffix}": kendall(predicted, times),
+            f"pairs_near{suffix}": kendall([predicted[i] for i in near], [times[i] for i in near]),
+            f"first{suffix}": round(times[order[0]] / best, 3),
+            f"first_ten{suffix}": round(min(times[i] for i in order[:TEN]) / best, 3),
+        }
+    measured = {json.dumps(o): t for o, t in found}
+    for name, make in (("seed", heuristics.ranked_seeds), ("plain_seed", heuristics.seeds)):
+        mine = [measured[text] for o in make(kernel, target, 1)[:TEN] if (text := json.dumps([x.json for x in o])) in measured]
+        row |= {name: round(best / mine[0], 3), f"{name}_ten": round(best / min(mine), 3)} if mine else {}
+    return row | {"best_ms": round(1e3 * best, 4), "slowest": round(max(times) / best, 1)}
 
 
 def spearman(a: Sequence[float], b: Sequence[float]) -> float:
@@ -158,51 +118,72 @@ def _ranks(x: Sequence[float]) -> list[float]:
     return [sum(u < v for u in x) + (sum(u == v for u in x) - 1) / 2 for v in x]
 
 
-def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The last line: how many kernels say something about the best of the model's ten, and how many cannot."""
-    told = [r["first_ten"] for r in rows if r["first_ten"] is not None]
-    ranks = [r["rank"] for r in rows if r["rank"] is not None]
-    return {
-        "kernels": len(rows),
-        "rank_median": round(statistics.median(ranks), 3) if ranks else None,
-        "first_ten_told": len(told),
-        "first_ten_within_1.3": sum(x <= 1.3 for x in told),
-        "first_ten_worst": max(told, default=None),
-        "ten_or_fewer_measured": len(rows) - len(told),
-    }
+def kendall(predicted: Sequence[float], times: Sequence[float]) -> float | None:
+    """Of the pairs whose times differ by more than noise: those in the right order, less those in the wrong one, as a share."""
+    right = wrong = 0
+    for i, t in enumerate(times):
+        for p, u in zip(predicted[:i], times[:i], strict=True):
+            if max(t, u) > NOISE * min(t, u):
+                right += (predicted[i] - p) * (t - u) > 0
+                wrong += (predicted[i] - p) * (t - u) < 0
+    return round((right - wrong) / (right + wrong), 3) if right + wrong else None
+
+
+def summary(rows: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """A line for the kernels that are held out, and one for the others: medians, and how many reach 0.6."""
+    for held in (True, False):
+        mine = [r for r in rows if r["held_out"] == held and "rank" in r]
+        if mine:
+            line: dict[str, Any] = {"summary": "held out" if held else "worked on", "kernels": len(mine)}
+            for key in (k for k in mine[0] if re.match("rank|pairs|first", k)):
+                line[f"{key}_median"] = round(statistics.median(r[key] for r in mine if r[key] is not None), 3)
+            for key in ("seed", "seed_ten", "plain_seed", "plain_seed_ten"):
+                values = [r[key] for r in mine if key in r]
+                line |= {f"{key}_mean": round(statistics.geometric_mean(values), 3), f"{key}_below_0.8": sum(v < 0.8 for v in values)}
+            line |= {
+                f"{key}_reciprocal_mean": round(1 / statistics.geometric_mean(r[key] for r in mine), 3) for key in ("first", "first_ten")
+            }
+            yield line | {"rank_at_least_0.6": sum(r["rank"] >= 0.6 for r in mine)}
 
 
 def main() -> None:
-    """Print one JSON line a kernel, and one for all of them."""
+    """Print one JSON line a kernel, and two for all of them."""
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--kernel", nargs="*", choices=(*KERNELS, *USERS))
-    p.add_argument("--held-out", action="store_true")
-    p.add_argument("--schedules", type=int, default=24)
-    p.add_argument("--threads", type=int, default=1)
+    p.add_argument("--target", choices=("v2", "v3", "v4", "native"), default="native")
+    p.add_argument("--only", default="", metavar="REGEX")
+    p.add_argument("--schedules", type=int, default=36)
     p.add_argument("--machine", type=Path, metavar="FILE")
     p.add_argument("--record", type=Path, metavar="FILE")
     p.add_argument("--recorded", type=Path, metavar="FILE")
-    p.add_argument("--json", metavar="FILE")
+    p.add_argument("--json", action="store_true", help="keep the rows under results/")
     args = p.parse_args()
+    os.environ.pop("TILEWRIGHT_TARGET", None)
+    if args.target != "native":
+        os.environ["TILEWRIGHT_TARGET"] = args.target
+    from ranking_cases import CASES
+    from tilewright.heuristics.machine import DEFAULT
+    from tilewright.heuristics.machine_file import load
+
     machine = load(args.machine) if args.machine else DEFAULT
-    names = args.kernel or [n for n in (*KERNELS, *USERS) if held_out(n) == args.held_out]
-    if args.recorded:
-        spaces: Iterator[Space] = (Space(**json.loads(line)) for line in args.recorded.read_text().splitlines())
-    else:
-        spaces = (measured(n, args.schedules, args.threads) for n in names)
+    found = spaces(args.recorded) if args.recorded else (measured(c, args.schedules) for c in CASES if re.search(args.only, c.id))
     rows, kept = [], []
-    for space in spaces:
-        kept.append(json.dumps(dataclasses.asdict(space), separators=(",", ":")))
-        if not space.times:
+    for space in found:
+        if not re.search(args.only, space.case.id):
             continue
+        kept.append(space.text)
+        if args.record:
+            with gzip.open(args.record, "wt") as out:
+                out.write("\n".join(kept) + "\n")
         rows.append(ranked(space, machine))
         print(json.dumps(rows[-1]), flush=True)
-        if args.record:
-            args.record.write_text("\n".join(kept) + "\n")
-    lines = [json.dumps(r) for r in (*rows, summary(rows))]
-    print(lines[-1])
+    lines = list(summary(rows))
+    print(*map(json.dumps, lines), sep="\n")
     if args.json:
-        Path(args.json).write_text("\n".join(lines) + "\n")
+        import record
+        from tilewright.targets import lowered
+
+        name = "model_rank" if lowered() else f"model_rank-{args.target}"
+        record.keep(name, f"python benchmarks/model_rank.py {' '.join(sys.argv[1:])}", rows + lines)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""Entry point: parse, run one subcommand, turn errors into a message and an exit code."""
+"""Entry point: parse, run one subcommand, turn errors into a message and an exit code.
+
+Nothing but the grammar is imported before the arguments are parsed, so that help and mistakes come at once."""
 
 from __future__ import annotations
 
@@ -9,18 +11,21 @@ import sys
 import warnings
 from argparse import Namespace
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from ..ir.errors import BuildError, CacheMiss, DeviceError, MeasureError, TilewrightError, UsageError, VerifyError
 from .parser import build_parser
-from .remembered.project import settle
-from .terminal.pages import shown
 from .terminal.sanitised import Shown, brief, outside
+
+if TYPE_CHECKING:
+    from ..ir.errors import TilewrightError
 
 OK, USAGE, NO_DEVICE, NOTHING_VALID, MISSING, INTERRUPTED = 0, 2, 3, 4, 5, 130
 
 
 def exit_code(error: TilewrightError) -> int:
     """The process's exit code for an error: 3 device missing, 4 nothing valid, 5 required but missing, else 2 (bad usage)."""
+    from ..ir.errors import BuildError, CacheMiss, DeviceError, MeasureError, VerifyError
+
     if isinstance(error, DeviceError):
         return NO_DEVICE
     if isinstance(error, (BuildError, MeasureError, VerifyError)):
@@ -52,15 +57,9 @@ def _command(argv: Sequence[str] | None) -> int:
         if args.command is None:
             parser.print_help(sys.stderr)
             return USAGE
-        _log()
-        for hint in getattr(args, "hints", ()):
-            print(f"note: {hint}", file=sys.stderr)
-        settle(args)
-        return shown(args, handler(args))
+        return _ran(args)
     except SystemExit as done:  # argparse has printed help, the version or the mistake
         return done.code if isinstance(done.code, int) else USAGE
-    except TilewrightError as error:
-        return _failed(str(error), exit_code(error))
     except KeyboardInterrupt:
         return _failed("", INTERRUPTED)
     except BrokenPipeError:  # `tune show | head`: the reader has gone, which is no error
@@ -74,10 +73,27 @@ def _command(argv: Sequence[str] | None) -> int:
         return _failed(f"this is larger than this machine can hold ({error or type(error).__name__}); give a smaller --shape", USAGE)
 
 
+def _ran(args: Namespace) -> int:
+    """Run the subcommand; its exit code, or that of its error."""
+    from ..ir.errors import TilewrightError
+    from .remembered.project import settle
+    from .terminal.pages import shown
+
+    try:
+        _log()
+        for hint in getattr(args, "hints", ()):
+            print(f"note: {hint}", file=sys.stderr)
+        settle(args)
+        return shown(args, handler(args))
+    except TilewrightError as error:
+        return _failed(str(error), exit_code(error))
+
+
 def _log() -> None:
     """Do as TILEWRIGHT_LOG says. Raises UsageError for what cannot be understood."""
     if not os.environ.get("TILEWRIGHT_LOG"):
         return
+    from ..ir.errors import UsageError
     from ..log.setup import BadSetting, from_environment
 
     try:
@@ -140,6 +156,10 @@ def handler(args: Namespace) -> Callable[[Namespace], int]:
         return _remembered(args.command)
     if args.command in ("graph", "profile", "bench-search", "devices", "kernels", "completion"):
         return _other(args.command)
+    if args.command == "source":
+        from .sources.command import run as source
+
+        return source
     if args.command != "run":
         return _schedules(args.command)
     from .tuning.run import run

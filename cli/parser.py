@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from .. import __version__
 from .grammar import others, remembered, schedules
 from .grammar.schedules import ONLY_CUDA, STAGES
 from .grammar.search import MODES, add_run
+from .grammar.sources import add_source
 from .grammar.words import Grammar
 from .machine import bench_search_options
 
@@ -24,8 +25,7 @@ EXITS = """exit codes:
 """
 
 
-@dataclass(frozen=True)
-class Command:
+class Command(NamedTuple):
     """A subcommand: its line in the list, its description (paragraphs; the last one may be examples), and its grammar."""
 
     line: str
@@ -41,6 +41,15 @@ COMMANDS: dict[str, Command] = {
         "measured. Where the cache knows an answer from a search as thorough, it says that at once.\n\n"
         "  tune run matmul --shape m=1000,n=777,k=513 --budget 20s\n  tune run my.py:kernel --threads 1",
         add_run,
+        EXITS,
+    ),
+    "source": Command(
+        "tune a C, OpenCL or CUDA source of yours that has parameters",
+        "Searches for the best values of a source's #defines and compiler flags. Every configuration's whole output is checked, and what was "
+        "measured is kept. Everything may come from a T1 file instead.\n\n"
+        "  tune source kernel.c --function f --param TILE=8,16,32 --param UNROLL=1..8 --args spec.toml --check reference.py:f\n"
+        "  tune source --t1 convolution.json --trials 50",
+        add_source,
         EXITS,
     ),
     "show": Command(

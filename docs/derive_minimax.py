@@ -92,6 +92,31 @@ def show(name: str, f: Function, weight: Function, lo: mpf, hi: mpf, n: int, bit
     print(", ".join(float(c).hex() for c in rounded), flush=True)
 
 
+def show_rounded(name: str, f: Function, weight: Function, lo: mpf, hi: mpf, n: int, bits: int) -> None:
+    """As `show`, but each coefficient is rounded before those behind it are fitted to what it leaves (N. Brisebarre and
+    S. Chevillard, 2007, go further): they make up for its rounding."""
+    fixed: list[mpf] = []
+    for k in range(n):
+        # (not quite from zero on, where what is left is all rounding)
+        rest = remez(lambda s, k=k: (f(s) - value(fixed, s)) / s**k, lambda s, k=k: weight(s) * s**k, max(lo, hi / 10**6), hi, n - k, 300)
+        with mp.workprec(bits):
+            fixed.append(+rest[0])
+    xs = [lo + (hi - lo) * mpf(i) / 2000 for i in range(1, 2000)]
+    error = max(abs(weight(x) * (f(x) - value(fixed, x))) for x in xs)
+    print(f"# {name}: {n} coefficients, rounded one by one, error 2^{float(log(error, 2)):.1f}")
+    print(", ".join(float(c).hex() for c in fixed), flush=True)
+
+
+def show_tan(p: int, q: int, bits: int, more: mpf) -> None:
+    """tan(r) / r as a quotient of p and q coefficients."""
+    top = (pi / 4 * more) ** 2
+    found = quotient(lambda s: tan(sqrt(s)) / sqrt(s) if s > mpf(10) ** -18 else 1 + s / 3, mpf(0), top, p, q)
+    print(f"# tan: quotient of {p} and {q} coefficients")
+    with mp.workprec(bits):
+        for part in found:
+            print(", ".join(float(+c).hex() for c in part), flush=True)
+
+
 def exp_rest(r: mpf) -> mpf:
     return (exp(r) - 1 - r) / r**2 if abs(r) > mpf(10) ** -12 else mpf(1) / 2 + r / 6
 
@@ -125,12 +150,15 @@ def atan_rest(s: mpf) -> mpf:
     return (atan(sqrt(s)) / sqrt(s) - 1) / s if s > mpf(10) ** -18 else -mpf(1) / 3 + s / 5
 
 
-def parts(x: mpf, count: int, bits: int) -> str:
-    """A positive number cut into parts of so many bits."""
+def parts(x: mpf, count: int, bits: int, last: int = 0) -> str:
+    """A positive number cut into parts of so many bits; with `last`, one of more bits, rounded, follows."""
     out = []
-    for _ in range(count):
+    for i in range(count + bool(last)):
         m, e = frexp(x)
         part = ldexp(floor(ldexp(m, bits)), e - bits)
+        if i == count:
+            with mp.workprec(last):
+                part = +x
         out.append(float(part).hex())
         x -= part
     return ", ".join(out)
@@ -142,9 +170,16 @@ def show_angles() -> None:
     for n, bits in ((3, 24), (6, 53)):
         show("sin", sin_rest, lambda s: s / (1 + s * sin_rest(s)), mpf(0), eighth, n, bits)
         show("cos", cos_rest, lambda s: s**2 / cos(sqrt(s)), mpf(0), eighth, n, bits)
+    for n, bits, more in ((4, 24, mpf("1.02")), (8, 53, mpf("1.02"))):
+        top = (pi / 2 * more) ** 2
+        show_rounded("sin of half a turn", sin_rest, lambda s: s / (1 + s * sin_rest(s)), mpf(0), top, n, bits)
+    show_tan(3, 3, 24, mpf("1.02"))
+    show_tan(4, 5, 53, mpf("1.0001"))
     for n, bits in ((5, 24), (11, 53)):
         show("atan", atan_rest, lambda s: s / (1 + s * atan_rest(s)), mpf(0), small, n, bits)
     with mp.workprec(400):
+        print("# pi in parts of 24 and of 53 bits\n" + parts(pi, 3, 24) + "\n" + parts(pi, 3, 53))
+        print("# pi in parts of 12 and of 33 bits, and the rest\n" + parts(pi, 3, 12, 24) + "\n" + parts(pi, 2, 33, 53))
         print("# half pi in parts of 53 bits\n" + parts(pi / 2, 3, 53))
         for j in range(4):
             print(f"# 2^{26 * j} 2/pi modulo 4 in parts of 29 bits\n" + parts((mpf(2) ** (26 * j) * 2 / pi) % 4, 4, 29))

@@ -43,6 +43,14 @@ class Core:
     """Vectors of narrow integers that are loaded and multiplied as one."""
     whole_product: float = 1.0
     """Additions that a unit could do while it multiplies vectors of integers, whose product is no part of an addition."""
+    divided: float = 5 / 32
+    """Cycles for which a division keeps the divider, for each byte of a vector."""
+    rooted: float = 6 / 32
+    """The same of a square root."""
+    shared_product: int = 32
+    """Bytes of the widest vectors that two units multiply as whole numbers at a time."""
+    wide_product: float = 4.0
+    """How many times as long it takes in wider ones."""
     latency: float = 4
     """Cycles from an addition or a fused product to the next one that needs its result."""
     issue: float = 3.1
@@ -51,6 +59,16 @@ class Core:
     """Vector operations that begin in a cycle."""
     load_ports: float = 2.0
     """Vectors loaded in a cycle."""
+    store_ports: float = 1.0
+    """Vectors stored in a cycle."""
+    shuffle_ports: float = 1.0
+    """Vectors shuffled in a cycle."""
+    window: float = 128.0
+    """Instructions among which the processor looks for some that are ready."""
+    foreseen: float = 32.0
+    """Iterations of a loop up to which its end is foreseen."""
+    mispredicted: float = 15.0
+    """Cycles lost where it is not."""
     gathered: float = 2.4
     """Loads that an element costs where the lanes of a vector lie apart in memory."""
     gathered_masked: float = 5.0
@@ -93,6 +111,8 @@ class Core:
     """Registers of such a file that no accumulator gets (addresses of broadcasts, temporaries)."""
     spill: float = 1.5
     """Cycles to store an accumulator and load it again in a step, for each that has no register."""
+    spill_carried: float = 3.5
+    """Cycles an iteration for each value that is carried to the next one and has no register."""
     spill_unrolled: float = 1.0
     """Cycles in a step for each accumulator where steps are spelled out and registers run out: the compiler moves
     loads forward, and then spills about all of them."""
@@ -134,12 +154,20 @@ class Caches:
     """The share of a cache that a working set may take."""
     warm: float = 0.5
     """The share of the second cache that what earlier passes read may take and still be there."""
+    scattered: float = 2.0
+    """How much dearer lines are that data chooses: nothing fetches them ahead."""
+    beside: float = 0.25
+    """The part of the traffic of the less busy levels that the busiest one does not hide."""
     unhidden: float = 0.2
     """The part of the shorter one of computing and waiting for data that the longer one does not hide."""
     written: int = 2
     """How often a stored line passes: it is read before it is written."""
     pieces: float = 10.0
     """How much dearer lines are that are stored past the caches in pieces, those of several rows in turns."""
+    bursts: float = 0.6
+    """The part of the stores past the caches that other work does not hide."""
+    open_lines: int = 8
+    """Lines that wait in pieces at once before all of them are slow."""
     copied: float = 1.5
     """Cycles a vector to copy a tile whose consecutive elements are consecutive in memory."""
     copied_across: float = 1.3
@@ -147,7 +175,9 @@ class Caches:
     wake: float = 4e-5
     """Seconds to wake a cold pool of threads."""
     item: float = 5e-8
-    """Seconds to hand out a work item."""
+    """Seconds to hand out a work item to one of several threads."""
+    item_alone: float = 1.5e-9
+    """Seconds to go on to the next work item, where there is one thread."""
     owned: float = 3.0
     """Cycles to read an index and compare it with the rows that an item owns (OWN)."""
 
@@ -172,6 +202,12 @@ class Jumps:
     """Cycles a jump costs where the data is in memory (measured: 40 ns)."""
     copied: float = 400.0
     """Cycles a jump costs a copy of data in memory, whose stores wait in order for what they store (measured: 130 ns)."""
+    first: int = 64
+    """Pages whose translations are there at once."""
+    translated: float = 4.0
+    """Cycles that another page's translation costs among those that the core keeps, beside other work."""
+    walked: float = 8.0
+    """The same of a page that it does not keep."""
     near: float = 10.0
     """Cycles a jump costs where the data is in a cache of the core: the walk of the page table mostly overlaps."""
     shared: float = 50.0

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ..ir.kernel import Kernel
 from ..opts.apply_options import apply
 from ..opts.computed import all_contractions
+from ..opts.decided_blocks import allowed_sizes, fitted, undecided
 from ..opts.defaults import rows
 from ..opts.dots import fitting
 from ..opts.nests import Nest, build
@@ -41,6 +42,8 @@ class Template:
 
 def templates(kernel: Kernel, target: Target, threads: int = 1, allowed: Set[str] = EXACT) -> list[Template]:
     """The templates that fit a kernel's structure, most specific first. `allowed`: effects that they may have on GPUs."""
+    if kernel.blocks is not None:
+        return [_in_blocks(kernel, t) for t in templates(undecided(kernel), target, threads, allowed)]
     if target.kind == "gpu":
         return [Template(*t) for t in gpu_templates(kernel, target, allowed)]
     out = phased_templates(kernel, target, threads)
@@ -76,6 +79,19 @@ def templates(kernel: Kernel, target: Target, threads: int = 1, allowed: Set[str
     sizes: dict[str, tuple[int, ...]] = {"vectors": (1, 2, 4, 8, 16), "stage": (0, 1), "copies": (1, 2, 4, 8), "nt": (0, 1)}
     out.append(Template("rows", {**sizes, "fetch": (0, 1)} if fetched else sizes, make_rows))
     return [*out, *_structural(kernel, target, threads, lanes)]
+
+
+def _in_blocks(kernel: Kernel, inner: Template) -> Template:
+    """A template of the same kernel without decided blocks; the sizes of these are parameters beside its own."""
+    assert kernel.blocks is not None
+    axes, allowed = kernel.blocks.axes, allowed_sizes(kernel)
+    params = {f"block {a}": tuple(sorted({s[k] for s in allowed})) for k, a in enumerate(axes)}
+
+    def make(p: Mapping[str, int]) -> Opts:
+        sizes = tuple(p[f"block {a}"] for a in axes)
+        return fitted(kernel, inner.make({k: v for k, v in p.items() if k not in params}), sizes)
+
+    return Template(inner.name, {**inner.params, **params}, make)
 
 
 def _structural(kernel: Kernel, target: Target, threads: int, lanes: int) -> list[Template]:

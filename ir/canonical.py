@@ -114,13 +114,22 @@ def canonical(kernel: Kernel) -> Canonical:
 
 def _canonical(k: Kernel) -> Canonical:
     w = KernelWriter(k)
-    text = f"kernel {VERSION}\n{w.text}"
     tensors = {b.name: c for b, c in w.buffers.items()} | dict(w.values)
     sites = {a.arg.name: c for a, c in w.axes.items()}
     families = {f: w.axes[axes[0]] if len(axes) == 1 else w.families[f] for f, axes in k.families.items()}
     axes = sites | families
+    text = f"kernel {VERSION}\n{w.text}{_decided(k, axes)}"
     identity = _sha(repr((text, k.name, [(b.name, repr(b.shape)) for b in k.buffers], _given(k), w.values, *_aliases(k))))
     return Canonical(text, _sha(text), identity, dict(w.symbols) | tensors | axes, tensors, axes, families | sites)
+
+
+def _decided(k: Kernel, axes: Mapping[str, str]) -> str:
+    """The block sizes that schedules must keep to, for kernels that have such."""
+    if k.blocks is None:
+        return ""
+    order = sorted(range(len(k.blocks.axes)), key=lambda n: axes[k.blocks.axes[n]])  # type: ignore[union-attr]
+    sizes = sorted({tuple(s[n] for n in order) for s in k.blocks.sizes})
+    return f"\nblocks {[axes[k.blocks.axes[n]] for n in order]} {sizes}"
 
 
 def _aliases(k: Kernel) -> list[tuple[str, str]]:

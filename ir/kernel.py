@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from .access_bounds import unproved
+from .blocks import DecidedBlocks
 from .body import KernelBody
 from .check import check
 
@@ -13,7 +14,9 @@ from .check import check
 @dataclass(frozen=True, eq=False)
 class Kernel(KernelBody):
     """A named kernel. Raises KernelError where it is not sound: names that clash, references to nothing, an index that leaves its
-    dimension."""
+    dimension. `blocks`: the block sizes that its schedules must keep to, where whoever wrote it decided them."""
+
+    blocks: DecidedBlocks | None = None
 
     def __post_init__(self) -> None:
         check(self)

@@ -37,7 +37,7 @@ def mask_weights(kernel: Kernel) -> Kernel:
     body = tuple(_fold(item) if isinstance(item, Fold) else item for item in kernel.body)
     if all(a is b for a, b in zip(body, kernel.body, strict=True)):
         return kernel
-    return Kernel(kernel.name, body, kernel.stores, kernel.buffers)
+    return replace(kernel, body=body)
 
 
 def _fold(fold: Fold) -> Fold:

@@ -98,7 +98,7 @@ def _nests(kernel: Kernel) -> list[tuple[Node, ...]]:
 
 def _merge_once(kernel: Kernel) -> Kernel | None:
     tried: set[tuple[str, str]] = set()
-    kept = _ordered(kernel)
+    kept = _ordered(kernel) | set(() if kernel.blocks is None else kernel.blocks.axes)  # those are cut one by one
     for axes in _nests(kernel):
         for a, b in itertools.pairwise(axes):
             families = (a.arg.family, b.arg.family)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import struct
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from .body import Fold, Monoid, Reduce, Scan, Store, Value
@@ -155,4 +156,7 @@ class Rewriter:
             )
             for s in self.kernel.stores
         )
-        return Kernel(self.kernel.name, tuple(body), stores, tuple(self.buffers.get(b, b) for b in self.kernel.buffers))
+        made = Kernel(self.kernel.name, tuple(body), stores, tuple(self.buffers.get(b, b) for b in self.kernel.buffers))
+        if self.kernel.blocks is None:
+            return made
+        return replace(made, blocks=self.kernel.blocks.only(made.families))

@@ -25,7 +25,7 @@ def answer(path: str, shape: Mapping[str, Extent], dtype: str | DType | None) ->
     """What `sent.dumps` takes: the kernel's parts, or the error."""
     try:
         found = _call(path, shape, dtype)
-        return ("kernel", found.name, found.body, found.stores, found.buffers)
+        return ("kernel", found.name, found.body, found.stores, found.buffers, found.blocks)
     except TilewrightError as e:
         return ("error", type(e).__name__, str(e))
     except SystemExit as e:

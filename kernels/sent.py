@@ -11,7 +11,7 @@ import pickle
 import struct
 from typing import Any
 
-from ..ir import body, buffer, dtypes, node
+from ..ir import blocks, body, buffer, dtypes, node
 
 MOST = 1 << 26
 """Bytes of an answer."""
@@ -27,7 +27,7 @@ def whole(value: int) -> int:
 _KNOWN = {
     (t.__module__, t.__name__): t
     for t in (
-        whole, dtypes.dtype, node.make, node.AxisInfo, node.SymInfo, buffer.Buffer, body.Reduce, body.Scan, body.Value, body.Monoid, body.Fold, body.Store,
+        whole, dtypes.dtype, node.make, node.AxisInfo, node.SymInfo, buffer.Buffer, body.Reduce, body.Scan, body.Value, body.Monoid, body.Fold, body.Store, blocks.DecidedBlocks,
     )
 }  # fmt: skip
 """All that an answer may name."""
@@ -47,7 +47,7 @@ class _Strict(pickle.Unpickler):
 
 
 def dumps(answer: tuple[Any, ...]) -> bytes:
-    """A frame. `answer`: ("kernel", name, body, stores, buffers), ("error", class, text), or of
+    """A frame. `answer`: ("kernel", name, body, stores, buffers, blocks), ("error", class, text), or of
     what becomes several kernels ("graph", facts, [(name, body, stores, buffers) or None, ...])."""
     out = io.BytesIO()
     _Plain(out, protocol=5).dump(answer)
@@ -67,6 +67,6 @@ def unframed(data: bytes | bytearray) -> bytes | None:
 def loads(payload: bytes) -> tuple[Any, ...]:
     """What `dumps` was given. Raises anything at all for other bytes."""
     answer = _Strict(io.BytesIO(payload)).load()
-    if not isinstance(answer, tuple) or len(answer) != {"kernel": 5, "error": 3, "graph": 3}.get(answer[0] if answer else ""):
+    if not isinstance(answer, tuple) or len(answer) != {"kernel": 6, "error": 3, "graph": 3}.get(answer[0] if answer else ""):
         raise ValueError("not an answer")
     return answer

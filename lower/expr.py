@@ -18,7 +18,7 @@ from ..opts.axis_plan import Part
 from ..opts.lanes import Vectors
 from ..opts.nests import Nest
 from ..program.program import Mem, Val
-from . import integers, reciprocal_root
+from . import integers, quotients
 from .lanes import lanes_of
 from .lowering import Lowering
 from .memory_access import MemoryAccess
@@ -118,9 +118,9 @@ class NestEval(MemoryAccess):
             if known is not None:  # such as which component of a pair this is
                 return self.value(node.src[1 if known else 2], asg)
         if op == "div" and b.expand:
-            product = reciprocal_root.over_root(b, node, lambda n: self.value(n, asg))
-            if product is not None:
-                return product
+            found = quotients.known(b, node, lambda n: self.value(n, asg))
+            if found is not None:
+                return found
         args = [self.value(s, asg) for s in node.src]
         if op == "cast":
             return b.op("cast", args[0], dtype=node.dtype)

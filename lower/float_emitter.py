@@ -5,20 +5,21 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ..ir.dtypes import DType, uint32, uint64
+from ..ir.dtypes import DType, int32, int64, uint32, uint64
 from ..program.builder import Builder
 from ..program.program import Val
 
 
 @dataclass(frozen=True)
 class Format:
-    """A float type: its bits as an unsigned type, mantissa bits, exponent bias, ln 2 in two parts (the first has so
+    """A float type: its bits as an unsigned type, and as a signed one, mantissa bits, exponent bias, ln 2 in two parts (the first has so
     few bits that its product with an exponent is exact), and the arguments beyond which exp is inf or 0, tanh or
     erf is 1, and expm1 is -1. For exp to be 0 there are two: the last lies where both powers of two that scale the result are 0, since
     a product that is merely tiny is computed with microcode's help on many processors, and masked scores are all like
     that."""
 
     bits: DType
+    signed: DType
     mantissa: int
     bias: int
     ln2: tuple[float, float]
@@ -29,9 +30,10 @@ class Format:
 
 
 FORMATS = {
-    "float32": Format(uint32, 23, 127, (0.693359375, float.fromhex("-0x1.bd0106p-13")), (-176.0, -104.0, 89.0), 10.0, 3.85, 20.0),
+    "float32": Format(uint32, int32, 23, 127, (0.693359375, float.fromhex("-0x1.bd0106p-13")), (-176.0, -104.0, 89.0), 10.0, 3.85, 20.0),
     "float64": Format(
         uint64,
+        int64,
         52,
         1023,
         (float.fromhex("0x1.62e42feep-1"), float.fromhex("0x1.a39ef35793c76p-33")),
@@ -48,6 +50,8 @@ class FloatEmitter:
 
     def __init__(self, b: Builder, x: Val) -> None:
         self.b, self.f, self.dtype, self.lanes = b, FORMATS[x.dtype.name], x.dtype, x.lanes
+        self.sign = 1 << (8 * x.dtype.size - 1)
+        """The bit of the sign."""
 
     def num(self, value: float) -> Val:
         """A constant of the type."""
@@ -88,6 +92,13 @@ class FloatEmitter:
             acc = self.fma(acc, square, pair)
         return acc
 
+    def horner(self, coefficients: tuple[float, ...], x: Val) -> Val:
+        """One after the other: with one operation less, one rounding of the largest term, and two registers."""
+        acc = self.num(coefficients[-1])
+        for c in reversed(coefficients[:-1]):
+            acc = self.fma(acc, x, self.num(c))
+        return acc
+
     def reduce(self, x: Val, bias: int) -> tuple[Val, Val, Val]:
         """(a float whose bits' low end is n + bias, n, r) with x = n ln 2 + r, |r| <= ln 2 / 2. Adding 1.5 ·
         2^mantissa rounds to a whole number and leaves it in the low bits, with zeros above as far as any shift here
@@ -106,7 +117,7 @@ class FloatEmitter:
     def quick(self) -> bool:
         """Whether what holds for ordinary arguments is enough here (`Builder.ordinary`): it pays where a test of all lanes
         is an instruction or two."""
-        return self.b.ordinary is not None and self.lanes > 1 and "avx2" in self.b.features
+        return self.b.ordinary is not None and self.lanes > 1 and "sse41" in self.b.features
 
     def suppose(self, ordinary: Val) -> None:
         """Note in which lanes an argument is ordinary; what is computed of others will be computed again."""
@@ -140,5 +151,5 @@ class FloatEmitter:
 
     def with_sign(self, magnitude: Val, x: Val) -> Val:
         """`magnitude` with the sign of `x`."""
-        sign = self.op("and", self.bits(x), self.whole(1 << (8 * self.dtype.size - 1)))
+        sign = self.op("and", self.bits(x), self.whole(self.sign))
         return self.number(self.op("or", self.bits(magnitude), sign))

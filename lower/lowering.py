@@ -42,11 +42,12 @@ class Turning(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Emitters:
-    """Who emits what: nests by their kind, reductions in one loop, folds, copies of the tiles that are staged at one place, and rings of
+    """Who emits what: nests by their kind, reductions in one loop, scans with their readers in one loop, folds, copies of the tiles that are staged at one place, and rings of
     slots."""
 
     nests: Mapping[str, Callable[[Lowering, Nest], None]]
     together: Callable[[Lowering, Sequence[Nest]], None]
+    chain: Callable[[Lowering, Sequence[Nest]], None]
     fold: Callable[[Lowering, Folded], None]
     stage: Callable[[Lowering, Sequence[StagePlan]], None]
     ring: Callable[[Lowering, Part, tuple[Node, Node], Sequence[StagePlan]], Turning]

@@ -108,7 +108,13 @@ class MemoryAccess(Bounds):
             else:
                 b.store(mem, self.join(self.low.scalar(ix.add(base, const(c))), lane, vec), value, mask)
             return
-        if value.lanes > 1 or mask is not None:
+        if mask is not None:  # one element of which lane, the mask says: the last of a scan's chunk
+            mask = mask if scalar is None else b.op("and", mask, b.splat(scalar, mask.lanes))
+            for i in range(mask.lanes):
+                with b.when(b.extract(mask, i)):
+                    b.store(mem, self.join(self.low.scalar(ix.add(base, const(c))), 0, vec), b.extract(value, i))
+            return
+        if value.lanes > 1:
             raise OptError(f"{self.nest.name}: lanes of {self.lane.name if self.lane else '?'} all write one element")
         at = self.join(self.low.scalar(ix.add(base, const(c))), 0, vec)
         if scalar is None:

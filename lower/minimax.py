@@ -61,6 +61,24 @@ SIN = {
     ),
 }  # fmt: skip
 
+# The same on [0, (π/2)²], and some more for float32, whose counts of half turns may be a hundredth off; error 2^-27.0 and 2^-61.0
+ARC = {
+    "float32": _table("-0x1.55554ap-3", "0x1.110e86p-7", "-0x1.9f6138p-13", "0x1.5ce660p-19"),
+    "float64": _table(
+        "-0x1.5555555555555p-3", "0x1.11111111110c0p-7", "-0x1.a01a01a014233p-13", "0x1.71de3a52423b3p-19",
+        "-0x1.ae6454a3b0003p-26", "0x1.6123bfc30eb74p-33", "-0x1.ae3fde0c39472p-41", "0x1.87cc2e4e4d832p-49",
+    ),
+}  # fmt: skip
+
+# tan(r) / r as a quotient in s, on [0, (π/4)²] and as much more; error 2^-27.9 and 2^-57.6. Both begin with 1, left out here.
+TAN = {
+    "float32": (_table("-0x1.c82db2p-4", "0x1.1a07d4p-10"), _table("-0x1.c760c2p-2", "0x1.05c690p-6")),
+    "float64": (
+        _table("-0x1.112b5fa98d0d5p-3", "0x1.c0e834ba232b8p-9", "-0x1.2bab89175eb8cp-16"),
+        _table("-0x1.ddeb052a1bdc0p-2", "0x1.a479eeef50739p-6", "-0x1.46f6575fabeecp-12", "0x1.0b77711377ce9p-21"),
+    ),
+}
+
 # (cos(r) - 1 + s/2) / s² on [0, (π/4)²]; error of cos relative 2^-32.9 and 2^-59.2
 COS = {
     "float32": _table("0x1.55554ap-5", "-0x1.6c0c28p-10", "0x1.99e86cp-16"),
@@ -78,6 +96,16 @@ ATAN = {
         "-0x1.10eb57d463541p-4", "0x1.df09c96c76192p-5", "-0x1.9cb9c9e4bd46ap-5", "0x1.3795ddb65cc1dp-5", "-0x1.24ddc0a863dbep-6",
     ),
 }  # fmt: skip
+
+# π in parts: of 24 and 53 bits; and for products without fma of 12 and 33 bits, the last whole
+PI = {
+    "float32": _table("0x1.921fb4p+1", "0x1.4442d0p-23", "0x1.846988p-47"),
+    "float64": _table("0x1.921fb54442d18p+1", "0x1.1a62633145c06p-53", "0x1.c1cd129024e08p-106"),
+}
+PI_SHORT = {
+    "float32": _table("0x1.92p+1", "0x1.fb4p-11", "0x1.444p-23", "0x1.68c234p-38"),
+    "float64": _table("0x1.921fb544p+1", "0x1.0b4611a6p-33", "0x1.3198a2e037073p-68"),
+}
 
 # π/2 in parts of 53 bits, and in two of each type
 HALF_PI = _table("0x1.921fb54442d18p+0", "0x1.1a62633145c06p-54", "0x1.c1cd129024e08p-107")

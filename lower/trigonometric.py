@@ -1,10 +1,16 @@
-"""sin, cos and atan as straight-line vector arithmetic.
+"""sin, cos, tan and atan as straight-line vector arithmetic.
 
-sin and cos take away whole quarter turns and evaluate a polynomial on what is left, r in [-π/4, π/4]. float32 is right for every
-argument: the turns are counted in float64, where the products of the 24 bits of a float32 number with 29-bit parts of 2/π are exact,
-and powers of two that leave whole turns are taken from a table (M. Payne and R. Hanek, SIGNUM Newsletter 18, 1983). float64 takes
-n·π/2 away in three parts of 53 bits, with the roundings kept (W. J. Cody and W. Waite, 1980; T. J. Dekker, 1971), for |x| < 2^50,
-which is about 1.1e15; beyond that, where one unit in the last place is a sizeable part of a turn, the result is NaN."""
+For ordinary angles whole half turns are taken away, and one polynomial is evaluated on what is left, r in [-π/2, π/2].
+With fma that is exact in parts of full width: x - n·π₁ has no more bits than a number holds (W. J. Cody and W. Waite,
+1980; P. W. Markstein's way with fma), the next part rounds once, and the third matters only where next to nothing is
+left. Without fma the first parts have so few bits that their products with a count are exact.
+
+For all angles, sin and cos take away whole quarter turns and evaluate a polynomial on what is left, r in [-π/4, π/4].
+float32 is right for every argument: the turns are counted in float64, where the products of the 24 bits of a float32
+number with 29-bit parts of 2/π are exact, and powers of two that leave whole turns are taken from a table (M. Payne and
+R. Hanek, SIGNUM Newsletter 18, 1983). float64 takes n·π/2 away in three parts of 53 bits, with the roundings kept
+(T. J. Dekker, 1971), for |x| < 2^50, which is about 1.1e15; beyond that, where one unit in the last place is a sizeable
+part of a turn, the result is NaN."""
 
 from __future__ import annotations
 
@@ -18,25 +24,79 @@ from .float_emitter import FloatEmitter
 
 NEAR = 2.0**20
 """What is below counts for an ordinary angle."""
-_FIRST = math.floor(minimax.HALF_PI[0] * 2**32) / 2**32
-_SECOND = math.floor((minimax.HALF_PI[0] - _FIRST + minimax.HALF_PI[1]) * 2**66) / 2**66
-_SHORT_HALF_PI = _FIRST, _SECOND, minimax.HALF_PI[0] - _FIRST - _SECOND + minimax.HALF_PI[1] + minimax.HALF_PI[2]
-"""π/2 in parts of 33, 32 and 53 bits."""
+NEAR32 = 2.0**13
+"""The same of float32 without fma: counts have 12 bits, and so have the parts of π."""
 _STEP = 26
 """Bits by which an argument of SINE_END or beyond is shifted, until it is below."""
 
 
 def sin(e: FloatEmitter, x: Val) -> Val:
     """Correct sign of 0; NaN for infinities."""
-    r, low, turns = _reduced(e, e.op("abs", x))
-    sign = e.op("and", e.bits(x), e.whole(1 << (8 * e.dtype.size - 1)))
+    sign, a = e.op("and", e.bits(x), e.whole(e.sign)), e.op("abs", x)
+    if e.quick():
+        shifted, n = _halves(e, _ordinary(e, a), 0.0)
+        return e.number(e.op("xor", _arc(e, a, n, shifted), sign))
+    r, low, turns = _reduced(e, a)
     return e.number(e.op("xor", e.bits(_wave(e, r, low, turns)), sign))
 
 
 def cos(e: FloatEmitter, x: Val) -> Val:
     """NaN for infinities."""
-    r, low, turns = _reduced(e, e.op("abs", x))
+    a = e.op("abs", x)
+    if e.quick():
+        # the cosine of n - 1/2 half turns and r is the sine of n half turns and r
+        shifted, n = _halves(e, _ordinary(e, a), 0.5)
+        return e.number(_arc(e, a, e.op("sub", n, e.num(0.5)), shifted))
+    r, low, turns = _reduced(e, a)
     return _wave(e, r, low, e.op("add", turns, e.whole(1)))
+
+
+def tan(e: FloatEmitter, x: Val) -> Val | None:
+    """sin(x) / cos(x) of ordinary angles, by one quotient of polynomials; None where others are not looked after."""
+    if not e.quick():
+        return None
+    sign, a, name = e.op("and", e.bits(x), e.whole(e.sign)), e.op("abs", x), e.dtype.name
+    magic = e.num(1.5 * 2.0**e.f.mantissa)
+    shifted = e.fma(_ordinary(e, a), e.num(2 / math.pi), magic)
+    r = _left(e, a, e.op("sub", shifted, magic), 0.5)
+    square = e.op("mul", r, r)
+    over, under = (e.horner(part, square) for part in minimax.TAN[name])
+    over, under = e.fma(e.op("mul", r, square), over, r), e.fma(square, under, e.num(1.0))
+    # a quarter turn further it is -1 / tan
+    turn = e.op("shl", e.bits(shifted), e.whole(8 * e.dtype.size - 1))
+    odd = e.op("lt", e.b.op("bitcast", turn, dtype=e.f.signed), e.b.const(0, e.f.signed, e.lanes))
+    y = e.op("div", e.op("select", odd, under, over), e.op("select", odd, over, under))
+    return e.number(e.op("xor", e.bits(y), e.op("xor", turn, sign)))
+
+
+def _ordinary(e: FloatEmitter, a: Val) -> Val:
+    """`a`, which is supposed to be an ordinary angle."""
+    e.suppose(e.op("lt", a, e.num(NEAR if e.dtype is not float32 or "fma" in e.b.features else NEAR32)))
+    return a
+
+
+def _halves(e: FloatEmitter, a: Val, more: float) -> tuple[Val, Val]:
+    """(a number whose bits' low end is n, n): the half turns in a, and so many more, as a whole number."""
+    magic, rate = e.num(1.5 * 2.0**e.f.mantissa), e.num(1 / math.pi)
+    shifted = e.op("add", e.fma(a, rate, e.num(more)), magic) if more else e.fma(a, rate, magic)
+    return shifted, e.op("sub", shifted, magic)
+
+
+def _left(e: FloatEmitter, a: Val, n: Val, unit: float) -> Val:
+    """What is left of an ordinary angle after n times `unit` half turns."""
+    fused = "fma" in e.b.features
+    for part in (minimax.PI if fused else minimax.PI_SHORT)[e.dtype.name]:
+        a = e.fma(n, e.num(-part * unit), a)
+    return a
+
+
+def _arc(e: FloatEmitter, a: Val, n: Val, shifted: Val) -> Val:
+    """The bits of the sine of what is left of `a` after n half turns, with the sign that a whole number of them (the low bits of
+    `shifted`) gives it."""
+    r = _left(e, a, n, 1.0)
+    square = e.op("mul", r, r)
+    y = e.fma(e.op("mul", r, square), e.horner(minimax.ARC[e.dtype.name], square), r)
+    return e.op("xor", e.bits(y), e.op("shl", e.bits(shifted), e.whole(8 * e.dtype.size - 1)))
 
 
 def _wave(e: FloatEmitter, r: Val, low: Val | None, turns: Val) -> Val:
@@ -62,23 +122,7 @@ def _reduced(e: FloatEmitter, a: Val) -> tuple[Val, Val | None, Val]:
     return _reduced32(e, a) if e.dtype is float32 else _reduced64(e, a)
 
 
-def _reduced32_near(e: FloatEmitter, a: Val) -> tuple[Val, Val | None, Val]:
-    """The same below NEAR: float64 has the bits to take all turns away at once."""
-    e.suppose(e.op("lt", a, e.num(NEAR)))
-    wide = e.b.op("cast", a, dtype=float64)
-    d = FloatEmitter(e.b, wide)
-    magic = d.num(1.5 * 2.0**d.f.mantissa)
-    count = d.op("sub", d.fma(wide, d.num(2 / math.pi), magic), magic)
-    first, second, _ = _SHORT_HALF_PI
-    high = d.op("sub", wide, d.op("mul", count, d.num(first)))  # both are exact
-    r = d.fma(count, d.num(-second), high)
-    narrow, turns = (e.b.op("cast", v, dtype=float32) for v in (r, count))
-    return narrow, None, e.bits(e.op("add", turns, e.num(1.5 * 2.0**e.f.mantissa)))
-
-
 def _reduced32(e: FloatEmitter, a: Val) -> tuple[Val, Val | None, Val]:
-    if e.quick():
-        return _reduced32_near(e, a)
     b = e.b
     d = FloatEmitter(b, b.op("cast", a, dtype=float64))
     wide = b.op("cast", a, dtype=float64)
@@ -100,8 +144,6 @@ def _reduced32(e: FloatEmitter, a: Val) -> tuple[Val, Val | None, Val]:
 
 
 def _reduced64(e: FloatEmitter, a: Val) -> tuple[Val, Val | None, Val]:
-    if e.quick():
-        return _reduced64_near(e, a)
     magic = e.num(1.5 * 2.0**e.f.mantissa)
     a = e.op("select", e.op("lt", a, e.num(SINE_END)), a, e.num(math.nan))
     # adding the magic number rounds, and leaves the count in the low bits
@@ -113,20 +155,6 @@ def _reduced64(e: FloatEmitter, a: Val) -> tuple[Val, Val | None, Val]:
     r, more_lost = e.sum(r, e.op("neg", second))
     rest = e.op("add", second_low, e.op("mul", n, e.num(minimax.HALF_PI[2])))
     rest = e.op("sub", e.op("add", lost, more_lost), rest)
-    out = e.op("add", r, rest)
-    return out, e.op("sub", rest, e.op("sub", out, r)), e.bits(shifted)
-
-
-def _reduced64_near(e: FloatEmitter, a: Val) -> tuple[Val, Val, Val]:
-    """The same below NEAR, where the products of a count with 33 bits of a turn are exact."""
-    e.suppose(e.op("lt", a, e.num(NEAR)))
-    magic = e.num(1.5 * 2.0**e.f.mantissa)
-    shifted = e.fma(a, e.num(2 / math.pi), magic)
-    n = e.op("sub", shifted, magic)
-    first, second, third = _SHORT_HALF_PI
-    high = e.op("sub", a, e.op("mul", n, e.num(first)))
-    r, lost = e.sum(high, e.op("neg", e.op("mul", n, e.num(second))))
-    rest = e.fma(n, e.num(-third), lost)
     out = e.op("add", r, rest)
     return out, e.op("sub", rest, e.op("sub", out, r)), e.bits(shifted)
 

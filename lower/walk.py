@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..opts.loop_tree import Folded, Shared, Together, Tree
+from ..opts.loop_tree import Chain, Folded, Shared, Together, Tree
 from .lowering import Lowering
 
 
@@ -23,6 +23,9 @@ def emit_tree(low: Lowering, items: Sequence[Tree]) -> None:
         elif isinstance(item, Together):
             with low.within(nests=item.nests):
                 low.emitters.together(low, item.nests)
+        elif isinstance(item, Chain):
+            with low.within(nests=item.nests):
+                low.emitters.chain(low, item.nests)
         else:
             with low.within(nests=(item.nest,)):
                 low.emitters.nests[item.nest.kind](low, item.nest)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ..ir.kernel import Kernel
     from ..opts.opt import Opt
     from ..plan import Built
+    from .bench import Bench
 
 log = logger("measure")
 _RESTARTS = 2
@@ -60,13 +61,15 @@ class Measurer:
         extra: Mapping[str, Any] | None = None,
         hash_outputs: bool = False,
         reference: Kernel | None = None,
+        prepare: Callable[[RunnerSetup, Device, Data, bool], Bench] | None = None,
     ) -> None:
         """`threads` defaults to the device's. `seed` fixes the inputs. `vars`: values of the kernel's symbols.
         `deadline_s`: seconds one call (or one timing) may take. `builders`: processes (default: usable cores; one
         less where the device is a GPU). `memory_limit`: bytes a candidate may allocate (default: half of what is
         free). `compile(kernel, opts, device, **extra)` defaults to `plan.compile`; it must be importable by name.
         `hash_outputs` fills `Measurement.outputs`, some milliseconds a candidate. `reference`: the kernel to whose error
-        bound results are held, where that is another one (`ir.lower_precision`). Raises DeviceError where the device
+        bound results are held, where that is another one (`ir.lower_precision`). `prepare`: makes inputs and references,
+        where `kernel` is something that only it and `compile` understand (a user's source). Raises DeviceError where the device
         cannot run here."""
         self.kernel, self.vars, self.seed = kernel, dict(vars or {}), seed
         self.device = devices.get(device)
@@ -85,7 +88,7 @@ class Measurer:
         # beside a GPU that is timed, builders have all cores but the runner's
         cores = usable_cores() if gpu else self.device.threads
         count = builders if builders is not None else max(1, cores - gpu)
-        self._runner_setup = RunnerSetup(kernel, spec, self.threads, self.vars, deadline_s, limit, hash_outputs, reference)
+        self._runner_setup = RunnerSetup(kernel, spec, self.threads, self.vars, deadline_s, limit, hash_outputs, reference, prepare)
         # no step of a child may take longer: while one runs, the runner itself waits
         self._longest_s = deadline_s + self.device.first_launch_s + runner.OWN_STEP_S + STILL_S
         self._process: Helper | None = None

@@ -54,7 +54,7 @@ class _Child:
     served: int = 0
 
 
-_STEPS = {"fresh": (batch.REPEAT, batch.ALIGN, batch.TIME), "whole": (), "special": (), "edges": ()}
+_STEPS = {"fresh": (batch.REPEAT, batch.ALIGN, batch.TIME), "again": (batch.REPEAT, batch.TIME), "whole": (), "special": (), "edges": ()}
 """What the second check does beside comparing outputs, on each kind of inputs."""
 _STRICT = 0.25
 """Where fewer of an output's elements must be certain finite numbers on special inputs, some without infinities and NaN follow."""
@@ -80,7 +80,8 @@ class Runner:
             size = max((b.nbytes for b in self._benches.values()), default=0)
             if len(self._benches) >= _KEPT or size > self.setup.memory_limit // _KEPT:
                 self._benches = dict(list(self._benches.items())[:1])
-            found = self._benches[data] = prepare(self.setup, self.device, data, batch.TIME in _STEPS.get(data.kind, (batch.TIME,)))
+            made = self.setup.prepare or prepare
+            found = self._benches[data] = made(self.setup, self.device, data, batch.TIME in _STEPS.get(data.kind, (batch.TIME,)))
             # the children share these pages: nothing here may be moved or freed by a collection in one of them
             gc.collect()
             gc.freeze()

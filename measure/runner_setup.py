@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ..devices import Device
     from ..ir.kernel import Kernel
+    from .bench import Bench
 
 
 @dataclass(frozen=True)
 class RunnerSetup:
     """What a runner is started with. `vars` maps symbol names to values; `memory_limit` is in bytes, on top of the operands.
     `hashed`: say which bits every candidate's outputs hold. `reference`: the kernel whose error bound results are held to, where it
-    is not `kernel` itself (see `ir.lower_precision`)."""
+    is not `kernel` itself (see `ir.lower_precision`). `prepare`: what makes the Bench of some inputs, importable by name; None:
+    `preparing.prepare`. With another one `kernel` may be anything that it understands."""
 
     kernel: Kernel
     device: Any
@@ -24,6 +27,7 @@ class RunnerSetup:
     memory_limit: int
     hashed: bool = False
     reference: Kernel | None = None
+    prepare: Callable[[RunnerSetup, Device, Data, bool], Bench] | None = None
 
     @property
     def judged(self) -> Kernel:

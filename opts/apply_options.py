@@ -10,6 +10,7 @@ from ..ir.node import Node
 from ..targets import Target
 from . import groups, registry
 from .builder import ScheduleBuilder
+from .decided_blocks import check_blocks, undecided
 from .legality import check_scheduled
 from .nests import Nest, build
 from .opt import Opt, parse
@@ -20,11 +21,12 @@ from .schedule import Scheduled
 def apply(kernel: Kernel, opts: Iterable[Opt] | Sequence[object], target: Target) -> Scheduled:
     """The schedule that `opts` describe; OptError where an option is illegal. Pure: equal arguments, equal result."""
     listed = parse(tuple(opts))
+    check_blocks(kernel, listed)
     options = registry.used(listed)
     for option in options:
         if option.rewrite is not None:
             mine = tuple(o for o in listed if o.op == option.name)
-            return option.rewrite(Rewriting(kernel, listed, mine, target, apply))
+            return option.rewrite(Rewriting(undecided(kernel), listed, mine, target, apply))
     b = ScheduleBuilder(kernel, target)
     registry.act(b, listed)
     if target.kind == "gpu":

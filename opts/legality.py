@@ -79,8 +79,9 @@ def _nest(s: Scheduled, nest: Nest) -> None:
         if s.plans[axis].grid or any(p.kind == "thread" for p in parts):
             raise OptError(f"{axis.arg.name} is scanned in order: it cannot be parallel, nor shared by threads")
         loops = [p.axis is axis for p in s.loops(nest)]
-        if s.plans[axis].block > 1 and (s.target.simt or loops != sorted(loops)):
-            why = "where a thread has one lane" if s.target.simt else "unless its loops are innermost"
+        lane = s.lanes(nest).lane
+        if s.plans[axis].block > 1 and (s.target.simt or (loops != sorted(loops) and lane is not None and lane.axis is axis)):
+            why = "where a thread has one lane" if s.target.simt else "as lanes unless its loops are innermost"
             raise OptError(f"{axis.arg.name} is scanned in order: it cannot be upcast {why}")
     if nest.store is not None:
         if nest.store.own is not None and s.plans[nest.store.own[0]].block > 1:

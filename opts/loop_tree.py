@@ -34,6 +34,13 @@ class Together:
 
 
 @dataclass(frozen=True, eq=False)
+class Chain:
+    """Scans, and what reads them at the points where they are made: their remaining loops are the same and run once."""
+
+    nests: tuple[Nest, ...]
+
+
+@dataclass(frozen=True, eq=False)
 class Shared:
     """A loop around several nests. `reserved`: (name, the axes it is kept over) of values that are read outside it."""
 
@@ -52,7 +59,7 @@ class Folded:
     body: tuple[Tree, ...]
 
 
-Tree = Single | Together | Shared | Folded
+Tree = Single | Together | Chain | Shared | Folded
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +102,11 @@ class _TreeBuilder:
         i = 0
         while i < len(items):
             part = self._next(items[i], opened)
+            chain = self._chain(items[i:], opened)
+            if chain and not (part is not None and all(_sharable(n, part) for n in chain)):
+                out.append(Chain(chain))
+                i += len(chain)
+                continue
             j = i + 1
             shared = part is not None and _sharable(items[i], part)
             while part is not None and shared and j < len(items) and self._joins(items[i:j], items[j], part, opened):
@@ -111,6 +123,40 @@ class _TreeBuilder:
             out.append(Shared(part, tuple(flat(group)), self.items(group, opened | {part.name}, names), kept))
             i = j
         return tuple(out)
+
+    def _chain(self, items: Sequence[Item], opened: frozenset[str]) -> tuple[Nest, ...]:
+        """The scan that comes first with those behind it that have the same loops and read none of it elsewhere, and the stores that read
+        it; nothing where there are none."""
+        first = items[0]
+        if not self._linked(first, (), opened) or not isinstance(first, Nest) or first.kind != "scan":
+            return ()
+        found = [first]
+        for item in items[1:]:
+            if not isinstance(item, Nest) or not self._linked(item, found, opened):
+                break
+            found.append(item)
+        if len(found) > 1:
+            self.registers |= {n.name for n in found if n.value is not None and not self._outside(n, found)}
+        return tuple(found) if len(found) > 1 else ()
+
+    def _linked(self, item: Item, before: Sequence[Nest], opened: frozenset[str]) -> bool:
+        """Whether an item may go on a chain: its first link, or one that reads the links `before` at its own point only."""
+        if not isinstance(item, Nest) or item.fills or item.name in self.s.held or item.name in self.s.rings:
+            return False
+        if item.kind != "scan" and (item.store is None or item.kind != "store" or item.store.combine is not None):
+            return False
+        if not before:
+            return True
+        first = before[0]
+        alike = set(item.axes) == set(first.axes) and self._remaining(item, opened) == self._remaining(first, opened)
+        made = {n.name: n.axes for n in before}
+        places = [n.src == made[n.arg] for n in item.refs if n.arg in made]
+        return alike and self.s.registers(item) == self.s.registers(first) and all(places) and (item.kind == "scan" or bool(places))
+
+    def _outside(self, nest: Nest, group: Sequence[Nest]) -> bool:
+        """Whether what a nest makes is read by others than a group."""
+        readers = (r for r, _ in self.reads.get(nest.name, ()))
+        return nest.name in self.merged or any(all(r is not m for m in group) for r in readers)
 
     def _together(self, items: Sequence[Item]) -> tuple[Nest, ...]:
         """The first of some items with its siblings behind it; nothing where it is no nest."""

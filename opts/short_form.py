@@ -18,7 +18,7 @@ from .syntax import FLAG, SYNTAX, Scalar, Syntax
 NONE = "(none)"
 """What an empty list of options is written as."""
 _QUOTED = r'"(?:[^"\\]|\\.)*"'
-_NAME = rf'(?:{_QUOTED}|[^\s",()]+?)'
+_NAME = rf'(?:{_QUOTED}|[^\s",()=]+?)'
 _NUMBER = r"-?\d+"
 _BETWEEN = " \t\r\n,"
 _WORD = re.compile(rf'(?:{_QUOTED}|\((?:{_QUOTED}|[^()"])*\)|[^\s,"()])+')

@@ -148,7 +148,7 @@ class StubCudaDevice(CudaDevice):
     def check(self) -> None:
         _ = self._card
 
-    def _compile(self, source: SourceLike) -> tuple[bytes, str]:
+    def _compile(self, source: SourceLike, options: Sequence[str] = ()) -> tuple[bytes, str]:
         names: Sequence[str] = NAMES.findall(source.text)
         log = "\n".join(
             f"ptxas info : Compiling entry function '{n}' for '{source.target.cpu}'\nptxas info : Used 32 registers" for n in names

@@ -31,6 +31,7 @@ def quick(words: list[str]) -> list[str]:
         words[at : at + 2] = ["--trials", "4"]
     if "check" in words:
         words += ["--shape", "m=3,n=40"]
+    words = ["softmax" if w == "attention" else w for w in words]  # (under the profiler)
     return ["1s" if w == "5s" else w.replace("m=512,n=512", "m=64,n=96") for w in words]
 
 

@@ -35,7 +35,7 @@ def counted() -> Any:
     return house.count()
 
 
-_ORDER = ("files", "ir", "targets", "opts", "heuristics", "program", "interp", "lower", "renderers", "devices", "cache", "plan")
+_ORDER = ("files", "ir", "targets", "opts", "program", "interp", "lower", "heuristics", "renderers", "devices", "cache", "plan")
 _ALL = (*_ORDER, "kernels", "measure", "search", "cli")
 MAY_IMPORT: dict[str, frozenset[str]] = {
     "files": frozenset(),
@@ -44,19 +44,21 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "targets": frozenset({"ir"}),
     "kernels": frozenset({"ir"}),
     "opts": frozenset({"ir", "targets"}),
-    "heuristics": frozenset({"ir", "targets", "opts"}),
     "program": frozenset({"ir", "targets"}),
     "interp": frozenset({"ir", "targets", "program"}),
     "lower": frozenset({"ir", "targets", "opts", "program"}),
+    "heuristics": frozenset({"ir", "targets", "opts", "program", "lower"}),
     "renderers": frozenset({"ir", "targets", "program"}),
     "devices": frozenset({"files", "ir", "targets", "program"}),
     "cache": frozenset({"files", "ir", "targets", "opts"}),
     "plan": frozenset({*_ORDER, "kernels"} - {"plan"}),
     "measure": frozenset({*_ORDER, "kernels"} - {"cache"}),
     "search": frozenset({*_ORDER, "kernels", "measure"}),
+    "sources": frozenset({"ir", "targets", "opts", "program", "renderers", "devices", "cache", "plan", "measure", "search"}),
     "tensor": frozenset({"ir", "targets", "opts", "devices", "plan", "cache", "search"}),
+    "tile": frozenset({"ir", "tensor"}),
     "xp": frozenset({"ir", "tensor"}),
-    "cli": frozenset({*_ALL, "tensor", "xp"}) - {"cli"},
+    "cli": frozenset({*_ALL, "sources", "tensor", "xp"}) - {"cli"},
 }
 
 

@@ -56,3 +56,8 @@ def test_logging_is_imported_only_where_it_is_asked_for() -> None:
     for code in ("import tilewright", "from tilewright.cli import main\nmain(['--help'])"):
         assert "logging" not in modules_after(code)
     assert "logging" in modules_after("import tilewright", {"TILEWRIGHT_LOG": "debug"})
+
+
+def test_help_imports_nothing_but_the_grammar() -> None:
+    found = {m for m in modules_after("from tilewright.cli import main\nmain(['run', '--help'])") if m.startswith("tilewright.")}
+    assert {m.split(".")[1] for m in found} <= {"cli", "log"}, sorted(found)

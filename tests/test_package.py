@@ -27,6 +27,8 @@ DATA = {
     "tilewright/devices/cuda/host_tensor.hpp",
 }
 
+MAN = f"tilewright-{PROJECT['project']['version']}.data/data/share/man/man1/tune.1"
+
 pytestmark = pytest.mark.slow
 
 
@@ -78,7 +80,7 @@ def modules() -> set[str]:
 
 
 def test_a_wheel_holds_the_package_and_nothing_else(dists: Dists) -> None:
-    assert names(dists.wheel) == modules() | DATA
+    assert names(dists.wheel) == modules() | DATA | {MAN}
 
 
 def test_a_source_distribution_makes_the_same_wheel(dists: Dists) -> None:

@@ -40,6 +40,8 @@ def quick(command: list[str]) -> list[str]:
         return [*command, "--steps", "2"]
     if command[0] == "run" and not {"--shape", "--manifest"} & {*command} and "functions.py" not in " ".join(command):
         command = [*command, "--shape", "m=128,n=128"]
+    if command[0] in ("bench", "pin"):
+        return [*command, "--shape", "m=64,n=64,k=64", *(["--rounds", "3"] if command[0] == "bench" else [])]
     if command[0] == "check":
         return [*command, "--shape", "m=3,n=40"]
     if command[0] == "explain":
@@ -53,7 +55,9 @@ def quick(command: list[str]) -> list[str]:
 
 
 def test_there_are_commands() -> None:
-    assert {c[0] for c in commands()} == {"run", "show", "explain", "check", "report", "kernels", "devices", "cache", "graph", "profile"}
+    assert {c[0] for c in commands()} == {
+        *("run", "show", "bench", "pin", "explain", "check", "report", "kernels", "devices", "cache", "graph", "profile")
+    }
 
 
 @pytest.mark.slow

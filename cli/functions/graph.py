@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ...files.output import replace
 from ...ir.errors import UsageError
-from ..terminal.style import bytes_text, console, table
+from ..terminal.style import bytes_text, console, table, whole
 from .asked import FunctionGraph, ask
 from .named import named
 from .page import page
@@ -82,22 +82,24 @@ def _print(out: Console, args: Namespace, found: FunctionGraph) -> None:
 
     facts = found.facts
     by_place = {t.number: t for t in facts.tensors}
-    out.print(Text.assemble((found.path, "bold"), f": {summary(facts)}"), soft_wrap=True)
+    out.print(Text.assemble((found.path, "bold"), f": {summary(facts)}"), soft_wrap=whole(out))
     for k, kernel in zip(facts.kernels, found.kernels, strict=True):
         out.print()
         alias = named(kernel) if kernel is not None else ""
         head = Text.assemble((f"{k.number + 1}  {k.name}", "bold cyan"))
         if alias and alias != k.name:
             head.append(f"  = {alias}", style="green")
-        out.print(head, soft_wrap=True)
+        out.print(head, soft_wrap=whole(out))
         for label, text in _about(k, by_place):
-            out.print(Text.assemble((f"   {label:<9}", "dim"), text), soft_wrap=True)
+            out.print(Text.assemble((f"   {label:<9}", "dim"), text), soft_wrap=whole(out))
         if kernel is not None and (args.expr or args.nest):
             _inside(out, args, kernel)
     out.print()
     out.print(boundaries(facts))
     for line, why in facts.unfolded:
-        out.print(Text.assemble(("not in tiles: ", "yellow"), f"the contraction at {line or 'an unknown line'}: {why}"), soft_wrap=True)
+        out.print(
+            Text.assemble(("not in tiles: ", "yellow"), f"the contraction at {line or 'an unknown line'}: {why}"), soft_wrap=whole(out)
+        )
 
 
 def _about(k: KernelFacts, tensors: dict[int, TensorFacts]) -> list[tuple[str, str]]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from argparse import SUPPRESS
+from argparse import SUPPRESS, ArgumentParser
 
-from ..tuning import shapes
 from .words import KERNEL, Grammar, Renamed, add_allow, add_kernel, add_output, add_random, add_targets, add_where, at_least
 
 MODES = ("use", "require", "record", "tune", "refresh")
@@ -15,7 +14,7 @@ def add_run(p: Grammar) -> None:
     add_kernel(p, required=True, either=("kernel", "manifest"), help=KERNEL)
     p.add_argument("--manifest", metavar="FILE", help="a TOML file of kernels, shapes and targets: tune all that are for this machine")
     add_where(p, device=None, every=True)
-    shapes.add_arguments(p)
+    _add_sizes(p)
     add_targets(p)
     p.add_argument(
         "--budget", metavar="TIME", help="time to search for: 30s, 2m (default 30s, none with --trials); all of a manifest shares it"
@@ -60,4 +59,17 @@ def add_run(p: Grammar) -> None:
     shown.add_argument("--quiet", action="store_true", help="no progress, only the result")
     shown.add_argument(
         "-v", "--verbose", action="store_true", help="a line for each candidate: its time, its factor to the best, how it ended, and why"
+    )
+
+
+def _add_sizes(p: ArgumentParser) -> None:
+    """What `tune run` takes for several sizes."""
+    p.add_argument(
+        "--buckets", type=int, metavar="N", help="with a range such as --shape m=1..4096: at most N schedules for it (default 6)"
+    )
+    p.add_argument("--shapes", metavar="'m=..; m=..*W'", help="one schedule for all of these shapes; W is what a shape weighs (1)")
+    p.add_argument(
+        "--aggregate",
+        choices=("geomean", "worst"),
+        help="what --shapes makes small: the weighted geometric mean of the times (default), or the largest loss of a shape",
     )

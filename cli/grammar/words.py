@@ -23,7 +23,7 @@ DTYPES = "float32, float16, bfloat16, float64, int8, fp8, float8_e5m2 (what the 
 OPTS = "in short form ('Um8 Un32 Pn'), as JSON, or a word: seed (the schedule without tuning), best (the cache's answer)"
 
 
-class Layout(RawDescriptionHelpFormatter):
+class HelpLayout(RawDescriptionHelpFormatter):
     """Paragraphs are wrapped to the terminal's width; those that are indented stay as they are."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
@@ -41,7 +41,7 @@ class Grammar(ArgumentParser):
     """An ArgumentParser that settles, once a command's arguments are read, what has two spellings."""
 
     def __init__(self, *args: Any, **given: Any) -> None:
-        given.setdefault("formatter_class", Layout)
+        given.setdefault("formatter_class", HelpLayout)
         super().__init__(*args, **given)
         self.either: tuple[str, ...] = ()
 

@@ -9,7 +9,7 @@ from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import CacheError, UsageError
-from ..terminal.style import OUTCOMES, console, duration, opts_text, table
+from ..terminal.style import OUTCOMES, console, duration, kept_opts, table
 from .query import best_rows, filters, select, shape_of
 
 if TYPE_CHECKING:
@@ -37,8 +37,6 @@ def _list(store: Cache, args: Namespace) -> int:
         return 0
     from rich.text import Text
 
-    from ...opts.opt import parse
-
     listed = table(
         f"cache {store.location}", "kernel", "shape", "dtype?3", "device?2", ">threads?5", "outcome", ">time", "opts?4", "when?6"
     )
@@ -56,7 +54,7 @@ def _list(store: Cache, args: Namespace) -> int:
             str(r.threads),
             outcome,
             time,
-            opts_text(parse(r.opts_display)),
+            kept_opts(r.opts_display),
             r.when[:19].replace("T", " "),
         )
     out = console(wide=args.wide)

@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING
 
 from ...ir.errors import UsageError
 from ..remembered.query import shape_of
-from ..terminal.style import console, legend, opts_text, table
+from ..terminal.style import console, kept_opts, legend, table
 from .rows import ReportEntry, entries, measurements, notes, shown
 
 if TYPE_CHECKING:
-    from rich.text import Text
-
     from ..terminal.listing import Listing
 
 EMPTY = "the cache holds nothing like that; fill it with: tune run --kernel matmul --budget 20s"
@@ -94,20 +92,8 @@ def report(found: Sequence[ReportEntry], narrow: bool = False) -> Listing:
         if narrow:
             rates = "".join(f"\n{text} {unit}" for text, unit in ((flops, "GFLOP/s"), (moved, "GB/s")) if text != "-")
             out.add_row(
-                kernel + Text(f"\n{device}, {threads}"), f"{time}{rates}", share, Text(f"{gain}\n{e.origin}"), _options(r.opts_display)
+                kernel + Text(f"\n{device}, {threads}"), f"{time}{rates}", share, Text(f"{gain}\n{e.origin}"), kept_opts(r.opts_display)
             )
         else:
-            out.add_row(kernel, Text(f"{device}\n{threads}"), time, flops, moved, share, gain, Text(e.origin), _options(r.opts_display))
+            out.add_row(kernel, Text(f"{device}\n{threads}"), time, flops, moved, share, gain, Text(e.origin), kept_opts(r.opts_display))
     return out
-
-
-def _options(display: str) -> Text:
-    from rich.text import Text
-
-    from ...ir.errors import OptError
-    from ...opts.opt import parse
-
-    try:
-        return opts_text(parse(display))
-    except OptError:
-        return Text(display, style="dim")

@@ -73,7 +73,7 @@ def _escape(text: str, code: bool = False) -> str:
 def as_t4(rows: Sequence[Row]) -> str:
     """Measurements in the results format that auto-tuning tools exchange (T4 of the FAIR auto-tuning community, schema 1.0.0). Times are
     milliseconds; `runtimes` are the least and the median of a measurement, which is what a row keeps. `correctness` is 1 where the output
-    was right and 0 where it was wrong or never came. How long building or thinking took is not in the cache, so it is not in `times`."""
+    was right and 0 where it was wrong or never came. How long thinking took is not in the cache, so it is not in `times`; how long building took is there of sources."""
     return json.dumps({"schema_version": "1.0.0", "results": [_t4_result(r) for r in rows]}, indent=1)
 
 
@@ -87,14 +87,24 @@ def _t4_result(r: Row) -> dict[str, Any]:
             {"name": "time", "value": least * 1e3, "unit": "ms"},
             *({"name": name, "value": value, "unit": unit} for name, amount, unit in rates if (value := ratio(amount, least, 1e-9))),
         ]
+    build_s = r.facts.get("build_s")
     return {
         "timestamp": r.when,
-        "configuration": {
-            "kernel": r.name, "shape": r.shape_dict, "dtype": r.dtype, "device": r.device, "threads": r.threads, "opts": json.loads(r.opts_display),
-        },
+        "configuration": _configuration(r),
         "objectives": ["time"],
-        "times": {"runtimes": times},
+        "times": {"runtimes": times, **({"compilation_time": build_s * 1e3} if isinstance(build_s, float) else {})},
         "invalidity": INVALIDITY[r.outcome],
         "correctness": int(r.outcome in ("ok", "slow")),
         "measurements": measured,
     }  # fmt: skip
+
+
+def _configuration(r: Row) -> dict[str, Any]:
+    """What was chosen: of a source its parameters' values by name, of a kernel its schedule and what it is a schedule of."""
+    from ...sources.configurations import chosen
+
+    opts = json.loads(r.opts_display)
+    values = chosen(opts)
+    if values:
+        return values
+    return {"kernel": r.name, "shape": r.shape_dict, "dtype": r.dtype, "device": r.device, "threads": r.threads, "opts": opts}

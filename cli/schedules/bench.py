@@ -12,8 +12,8 @@ from string import ascii_uppercase
 from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import UsageError
-from ..terminal.style import MOST_SAID, OUTCOMES, console, duration, opts_text, rate, table
-from .chosen import Chosen, Place, chosen, device_of
+from ..terminal.style import MOST_SAID, OUTCOMES, console, duration, opts_text, rate, table, whole
+from .chosen import Chosen, ForTarget, chosen, device_of
 from .explain import ratio_numbers, ratio_text, status_line
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _WORDS = ("seed", "best")
 
 
 @dataclass(frozen=True)
-class Bench:
+class Compared:
     """What was compared: names and schedules in order, the first being what the others are compared with; and of each
     that was right how it compares with a library, where one was asked for."""
 
@@ -65,7 +65,7 @@ def run(args: Namespace) -> int:
         found = side_by_side(kernel, [s.opts for s in schedules], place.device, place.threads, args.rounds, budget, show)
         rivals = [_against(args, c, place, how) if how else None for c in found]
     shown = " ".join(filter(None, (kernel.name, args.shape or "", args.dtype or "", f"on {args.device},", _threads(place.threads))))
-    bench = Bench(shown, names, schedules, found, rivals, 0 if kernel.symbols else cost(kernel).flops)
+    bench = Compared(shown, names, schedules, found, rivals, 0 if kernel.symbols else cost(kernel).flops)
     if args.format == "json":
         print(json.dumps(as_json(bench, args, place), indent=1))
     else:
@@ -77,7 +77,7 @@ def _threads(n: int) -> str:
     return f"{n} thread{'s' * (n != 1)}"
 
 
-def _schedules(args: Namespace, kernel: Kernel, place: Place, library: bool) -> tuple[list[str], list[Chosen]]:
+def _schedules(args: Namespace, kernel: Kernel, place: ForTarget, library: bool) -> tuple[list[str], list[Chosen]]:
     """(names, schedules), the one to compare with first. Raises UsageError where there is nothing to compare."""
     texts = args.opts or (["best"] if args.against else [])
     if not texts or (len(texts) < 2 and not args.against):
@@ -89,7 +89,7 @@ def _schedules(args: Namespace, kernel: Kernel, place: Place, library: bool) -> 
     return names, [chosen(w, kernel, place, args) for w in words]
 
 
-def _against(args: Namespace, c: Contestant, place: Place, how: Rivalry) -> Versus | None:
+def _against(args: Namespace, c: Contestant, place: ForTarget, how: Rivalry) -> Versus | None:
     """A schedule and the library in turns; None for one that is not right."""
     from ...ir.dtypes import dtype
     from ...ir.errors import MeasureError
@@ -109,11 +109,11 @@ def _against(args: Namespace, c: Contestant, place: Place, how: Rivalry) -> Vers
         return Versus(why=str(e), library=how.library)
 
 
-def _print(b: Bench) -> None:
+def _print(b: Compared) -> None:
     from rich.text import Text
 
     out = console()
-    out.print(Text(b.what, style="bold"), soft_wrap=True)
+    out.print(Text(b.what, style="bold"), soft_wrap=whole(out))
     first = b.names[0]
     several = len(b.found) > 1
     headings = ["", ">time", *([">GFLOP/s"] if b.flops else []), *([f">beside {first}"] if several else []), "schedule"]
@@ -127,15 +127,15 @@ def _print(b: Bench) -> None:
     for name, c in zip(b.names, b.found, strict=True):
         why = c.measured.detail if not c.measured.ok else c.why
         if why:
-            out.print(Text(f"{name}: {why[:MOST_SAID]}", style="" if c.measured.ok else "red"), soft_wrap=True)
+            out.print(Text(f"{name}: {why[:MOST_SAID]}", style="" if c.measured.ok else "red"), soft_wrap=whole(out))
     for name, rival in zip(b.names, b.rivals, strict=True):
         if rival is not None:
-            out.print(Text(f"{name} is {rival.text}" if rival.ratio else f"{name}: {rival.text}"), soft_wrap=True)
+            out.print(Text(f"{name} is {rival.text}" if rival.ratio else f"{name}: {rival.text}"), soft_wrap=whole(out))
     for line in _legend(b, several):
-        out.print(Text(line, style="dim"), soft_wrap=True)
+        out.print(Text(line, style="dim"), soft_wrap=whole(out))
 
 
-def _legend(b: Bench, several: bool) -> list[str]:
+def _legend(b: Compared, several: bool) -> list[str]:
     lines = ["time: the fastest call of each, measured alone"]
     rounds = sorted({c.rounds for c in b.found if c.rounds})
     if several and rounds:
@@ -152,7 +152,7 @@ def _legend(b: Bench, several: bool) -> list[str]:
     return lines
 
 
-def as_json(b: Bench, args: Namespace, place: Place) -> dict[str, Any]:
+def as_json(b: Compared, args: Namespace, place: ForTarget) -> dict[str, Any]:
     """Plain data: times are seconds a call, ratios times over the first schedule's."""
     from ...opts.opt import short
 

@@ -6,7 +6,7 @@ from argparse import Namespace
 from typing import TYPE_CHECKING
 
 from ...ir.errors import BuildError, OptError
-from ..terminal.style import console, duration, opts_text, shape_text, table
+from ..terminal.style import console, duration, opts_text, shape_text, table, whole
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -69,17 +69,17 @@ def run(args: Namespace) -> int:
             ] = None
     out.print(rows)
     for note in notes:
-        out.print(Text(note, style="dim"), soft_wrap=True)
+        out.print(Text(note, style="dim"), soft_wrap=whole(out))
     for fault in faults:
-        out.print(Text(fault, style="red"), soft_wrap=True)
+        out.print(Text(fault, style="red"), soft_wrap=whole(out))
     return NOTHING_VALID if faults else 0
 
 
 def _given(args: Namespace, kernel: Kernel, target: Target) -> tuple[Opt, ...]:
     """The schedule of --opts."""
-    from .chosen import Place, chosen
+    from .chosen import ForTarget, chosen
 
-    return chosen(args.opts, kernel, Place(target, target.cores, None), args).opts
+    return chosen(args.opts, kernel, ForTarget(target, target.cores, None), args).opts
 
 
 def _mark(fine: bool) -> Text:

@@ -33,7 +33,7 @@ class Chosen:
 
 
 @dataclass(frozen=True)
-class Place:
+class ForTarget:
     """Where schedules are for: `device` is None for a target that need not be here."""
 
     target: Target
@@ -41,7 +41,7 @@ class Place:
     device: Device | None
 
 
-def chosen(text: str, kernel: Kernel, place: Place, args: Namespace) -> Chosen:
+def chosen(text: str, kernel: Kernel, place: ForTarget, args: Namespace) -> Chosen:
     """The schedule of `kernel` (in normal form) that a text names. Raises OptError for what cannot be read, and
     UsageError for `best` where there is no device."""
     from ...opts.opt import parse
@@ -62,7 +62,7 @@ def chosen(text: str, kernel: Kernel, place: Place, args: Namespace) -> Chosen:
     return Chosen(parse(text), "options as given")
 
 
-def cached(kernel: Kernel, place: Place, args: Namespace) -> Plan:
+def cached(kernel: Kernel, place: ForTarget, args: Namespace) -> Plan:
     """What the cache answers."""
     from ...cache import open as open_cache
     from ...cache.keys import allowed, policy
@@ -74,7 +74,7 @@ def cached(kernel: Kernel, place: Place, args: Namespace) -> Plan:
         return resolve(kernel, place.device, place.threads, store, policy=policy(allowed(args.allow or ())))
 
 
-def device_of(args: Namespace) -> Place:
+def device_of(args: Namespace) -> ForTarget:
     """The device and threads that the arguments name, which must be usable. Raises DeviceError."""
     from ...devices import get
 
@@ -82,4 +82,4 @@ def device_of(args: Namespace) -> Place:
     device.check()
     threads = args.threads or device.threads
     device.check_threads(threads)
-    return Place(device.target, threads, device)
+    return ForTarget(device.target, threads, device)

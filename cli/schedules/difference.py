@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..terminal.style import console, duration, factor, opts_text
-from .chosen import Place, chosen
+from ..terminal.style import console, duration, factor, opts_text, whole
+from .chosen import ForTarget, chosen
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -37,7 +37,7 @@ class ShownSide:
     row: Row | None
 
 
-def difference(kernel: Kernel, place: Place, args: Namespace) -> int:
+def difference(kernel: Kernel, place: ForTarget, args: Namespace) -> int:
     """Print it; `--source` prints the difference of the sources alone, `--stage schedule` and others that of a stage."""
     from rich.text import Text
 
@@ -46,11 +46,11 @@ def difference(kernel: Kernel, place: Place, args: Namespace) -> int:
     only_source = args.source or args.stage
     if not only_source:
         target = f"{kernel.name} for {place.target.name}"
-        out.print(Text.assemble((target, "bold")), soft_wrap=True)
+        out.print(Text.assemble((target, "bold")), soft_wrap=whole(out))
         for s in (a, b):
-            out.print(Text.assemble((s.name, "bold"), "  ", opts_text(s.opts), (f"   {s.origin}", "dim")), soft_wrap=True)
+            out.print(Text.assemble((s.name, "bold"), "  ", opts_text(s.opts), (f"   {s.origin}", "dim")), soft_wrap=whole(out))
         for line in facts(a, b):
-            out.print(line, soft_wrap=True)
+            out.print(line, soft_wrap=whole(out))
         for heading, before, after in (("loop nest", _nest(a), _nest(b)),):
             _show(out.print, heading, before, after, len(before) + len(after))
     if args.stage:
@@ -61,7 +61,7 @@ def difference(kernel: Kernel, place: Place, args: Namespace) -> int:
     return 0
 
 
-def side(name: str, text: str, kernel: Kernel, place: Place, args: Namespace) -> ShownSide:
+def side(name: str, text: str, kernel: Kernel, place: ForTarget, args: Namespace) -> ShownSide:
     """A schedule with all that is compared. Raises OptError."""
     from ...heuristics import estimate
     from ...lower import lower
@@ -76,7 +76,7 @@ def side(name: str, text: str, kernel: Kernel, place: Place, args: Namespace) ->
     return ShownSide(name, found.opts, found.origin, scheduled, source, expected, _measured(kernel, found.opts, place, args))
 
 
-def _measured(kernel: Kernel, opts: tuple[Opt, ...], place: Place, args: Namespace) -> Row | None:
+def _measured(kernel: Kernel, opts: tuple[Opt, ...], place: ForTarget, args: Namespace) -> Row | None:
     """The newest measurement of the schedule for this very key that was right."""
     if place.device is None:
         return None
@@ -155,7 +155,9 @@ def _nest(s: ShownSide) -> list[str]:
     ]
 
 
-def _stages(kernel: Kernel, a: ShownSide, b: ShownSide, place: Place, wanted: Sequence[str]) -> Iterator[tuple[str, list[str], list[str]]]:
+def _stages(
+    kernel: Kernel, a: ShownSide, b: ShownSide, place: ForTarget, wanted: Sequence[str]
+) -> Iterator[tuple[str, list[str], list[str]]]:
     from ..parser import ONLY_CUDA, STAGES
     from .stages import stages_text
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from ...ir.errors import CacheMiss
 from ...measure.roofline import share
 from ..terminal.live_log import LogAbove
-from ..terminal.style import console, duration, factor, opts_text, table
-from .chosen import Place, cached, chosen, device_of
+from ..terminal.style import console, duration, factor, opts_text, table, whole
+from .chosen import ForTarget, cached, chosen, device_of
 from .predicted import lines, predicted, to_json
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def run(args: Namespace) -> int:
     return INTERRUPTED if found.interrupted else 0
 
 
-def _schedule(args: Namespace, kernel: Kernel, place: Place) -> tuple[Opt, ...]:
+def _schedule(args: Namespace, kernel: Kernel, place: ForTarget) -> tuple[Opt, ...]:
     """The schedule that --opts names, or the cache's own. Raises CacheMiss."""
     if args.opts is not None and args.opts.strip().lower() != "best":
         return chosen(args.opts, kernel, place, args).opts
@@ -129,19 +129,20 @@ def _print(found: Explanation, roof: Roofline | None, notes: Sequence[str | Text
 
     out = console()
     name, _, where = what.partition(" ")
-    out.print(Text.assemble((name, "bold"), f" {where}: {duration(found.seconds)} a call"), soft_wrap=True)
-    out.print(opts_text(found.opts), soft_wrap=True)
+    out.print(Text.assemble((name, "bold"), f" {where}: {duration(found.seconds)} a call"), soft_wrap=whole(out))
+    out.print(opts_text(found.opts), soft_wrap=whole(out))
     if roof:
         limit = f"arithmetic: its operations at {peak}" if roof.bound == "compute" else f"{roof.bound}: its bytes at the measured bandwidth"
         out.print(
-            f"bound by {limit} take {duration(roof.seconds)}; it reaches {share(roof.percent(found.seconds))} of that", soft_wrap=True
+            f"bound by {limit} take {duration(roof.seconds)}; it reaches {share(roof.percent(found.seconds))} of that", soft_wrap=whole(out)
         )
     if found.plain:
         out.print(
-            f"as written, with no options: about {duration(found.plain)}, {found.plain / found.seconds:.3g} times slower", soft_wrap=True
+            f"as written, with no options: about {duration(found.plain)}, {found.plain / found.seconds:.3g} times slower",
+            soft_wrap=whole(out),
         )
     for note in notes:
-        out.print(note, soft_wrap=True, markup=False, highlight=False)
+        out.print(note, soft_wrap=whole(out), markup=False, highlight=False)
     t = table("what each option is worth", "option", ">time without it", "falls with it", "best neighbour", ">time with that")
     for w in found.worths:
         t.add_row(opts_text((w.opt,)), ratio_text(w.without) if w.without else w.why, opts_text(w.falls) if w.falls else "",
@@ -150,7 +151,7 @@ def _print(found: Explanation, roof: Roofline | None, notes: Sequence[str | Text
     out.print(
         "times are factors of the schedule's own: 2x takes twice as long. ± is the noise of paired rounds; ~ is a single measurement",
         style="dim",
-        soft_wrap=True,
+        soft_wrap=whole(out),
     )
     if found.interrupted:
         out.print("interrupted; this is what was measured until then", style="dim")

@@ -6,8 +6,8 @@ from argparse import Namespace
 from typing import TYPE_CHECKING
 
 from ...ir.errors import CacheMiss
-from ..terminal.style import console, duration, opts_text, shape_text
-from .chosen import Place, chosen
+from ..terminal.style import console, duration, kept_opts, opts_text, shape_text
+from .chosen import ForTarget, chosen
 
 if TYPE_CHECKING:
     from ...search.task import TuningTask
@@ -18,11 +18,10 @@ def run(args: Namespace) -> int:
     from rich.text import Text
 
     from ... import cache
-    from ...opts.opt import parse
     from ...search.pinning import pin
 
     task = _task(args)
-    made = chosen(args.opts, task.kernel, Place(task.device.target, task.threads, task.device), args)
+    made = chosen(args.opts, task.kernel, ForTarget(task.device.target, task.threads, task.device), args)
     with cache.open(args.cache) as store:
         done = pin(task, store, made.opts, args.seed)
         where = store.location
@@ -33,7 +32,7 @@ def run(args: Namespace) -> int:
     beside = f"; {done.gain:.2f}x as fast as the seed, side by side" if done.gain else ""
     out.print(f"time  {duration(done.measured.t_min)}{beside}", soft_wrap=True, markup=False)
     if done.replaced is not None:
-        out.print(Text.assemble("it replaces  ", opts_text(parse(done.replaced.opts_display))), soft_wrap=True)
+        out.print(Text.assemble("it replaces  ", kept_opts(done.replaced.opts_display)), soft_wrap=True)
     out.print(f"it answers for this kernel from {where} until: tune unpin {_words(args)}", style="dim", soft_wrap=True, markup=False)
     return 0
 
@@ -43,7 +42,6 @@ def remove(args: Namespace) -> int:
     from rich.text import Text
 
     from ... import cache
-    from ...opts.opt import parse
     from ...search.pinning import unpin
 
     task = _task(args)
@@ -51,7 +49,7 @@ def remove(args: Namespace) -> int:
         gone = unpin(store, task.key)
     if not gone:
         raise CacheMiss(f"nothing is pinned for {_what(task)}; `tune report --sort pinned` lists what is")
-    console().print(Text.assemble((_what(task), "bold"), ": no longer pinned  ", opts_text(parse(gone[-1].opts_display))), soft_wrap=True)
+    console().print(Text.assemble((_what(task), "bold"), ": no longer pinned  ", kept_opts(gone[-1].opts_display)), soft_wrap=True)
     return 0
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..terminal.style import KINDS, console, legend, opts_text
-from .chosen import Place, chosen
+from .chosen import ForTarget, chosen
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -27,7 +27,10 @@ def run(args: Namespace) -> int:
     from ...opts import apply
     from ...renderers import render
     from ..functions.asked import kernel_of
+    from ..sources.shown import shown
 
+    if shown(args):
+        return 0
     # schedules, cached ones too, are of the kernel in normal form (unit axes dropped, neighbours merged)
     kernel = normalise(kernel_of(args))
     place = place_of(args)
@@ -74,7 +77,7 @@ def run(args: Namespace) -> int:
     return 0
 
 
-def place_of(args: Namespace) -> Place:
+def place_of(args: Namespace) -> ForTarget:
     """What the schedule is shown for: the device, or a target that need not be here."""
     from ... import targets
 
@@ -82,11 +85,11 @@ def place_of(args: Namespace) -> Place:
         from ...devices import get
 
         device = get(args.device)
-        return Place(device.target, args.threads or device.threads, device)
+        return ForTarget(device.target, args.threads or device.threads, device)
     target = targets.named(args.target)
     if args.device == "cpu:c" and target.lang == "llvm":
         target = replace(target, lang="c")
-    return Place(target, args.threads or target.cores, None)
+    return ForTarget(target, args.threads or target.cores, None)
 
 
 def nest_text(scheduled: Scheduled) -> Text:

@@ -1,7 +1,7 @@
 """Tables that fit a terminal: no digit is lost and no word is broken, however narrow it is.
 
 Columns are as wide as what they hold where that fits. Else texts are wrapped, between words and after the commas of
-a shape. Where even that does not fit, whole columns are left out, the least important first, and a line under the
+a shape; names that would take a third of the terminal also after an underscore or a slash. Where even that does not fit, whole columns are left out, the least important first, and a line under the
 table names them; `--wide` keeps them all."""
 
 from __future__ import annotations
@@ -19,6 +19,10 @@ GAP = 3
 """Columns of a terminal between two of a table."""
 _ENDS = re.compile(r"(?<=[ ,;])")
 """Where a text may be wrapped."""
+_JOINTS = re.compile(r"(?<=[_/.:@])")
+"""Where a long name may be."""
+_LEAST = 8
+"""No text is folded to less than that."""
 
 
 @dataclass(frozen=True)
@@ -62,9 +66,9 @@ class Listing:
         )
         for i in kept:
             c = self.columns[i]
-            out.add_column(c.heading, justify="right" if c.number else "left", no_wrap=True, overflow="fold", min_width=widths[i])
+            out.add_column(c.heading, justify="right" if c.number else "left", overflow="fold", width=widths[i])
         for row in self.rows:
-            out.add_row(*(row[i] if self.columns[i].number else wrapped(row[i], widths[i]) for i in kept))
+            out.add_row(*(row[i] if self.columns[i].number else wrapped(row[i], widths[i], longest(options.max_width)) for i in kept))
         yield out
         left = [self.columns[i].heading for i in range(len(self.columns)) if i not in kept]
         if left:
@@ -73,19 +77,17 @@ class Listing:
     def fitted(self, width: int) -> tuple[list[int], list[int]]:
         """(the columns that have room, how wide each column is) on a terminal of so many columns."""
         natural = [max((line_width(t) for t in self._texts(i)), default=0) for i in range(len(self.columns))]
-        least = [natural[i] if c.number else max(map(word_width, self._texts(i)), default=0) for i, c in enumerate(self.columns)]
+        most = longest(width)
+        least = [natural[i] if c.number else max(word_width(t, most) for t in self._texts(i)) for i, c in enumerate(self.columns)]
         kept = list(range(len(self.columns)))
-        while sum(least[i] + GAP for i in kept) - 1 > width and any(self.columns[i].rank for i in kept):
+        while _sum(least, kept) > width and any(self.columns[i].rank for i in kept):
             kept.remove(max(kept, key=lambda i: (self.columns[i].rank, i)))
         widths = list(least)
-        spare = width + 1 - sum(least[i] + GAP for i in kept)
-        while spare > 0:
-            wants = [i for i in kept if widths[i] < natural[i]]
-            if not wants:
-                break
-            narrowest = min(wants, key=lambda i: widths[i])
-            widths[narrowest] += 1
-            spare -= 1
+        texts = [i for i in kept if not self.columns[i].number]
+        while _sum(widths, kept) > width and any(widths[i] > _LEAST for i in texts):  # nothing fits: words are folded, digits never
+            widths[max(texts, key=lambda i: widths[i])] -= 1
+        while _sum(widths, kept) < width and (wants := [i for i in kept if widths[i] < natural[i]]):
+            widths[min(wants, key=lambda i: widths[i])] += 1
         return kept, widths
 
     def _texts(self, i: int) -> list[str]:
@@ -99,33 +101,49 @@ def line_width(text: str) -> int:
     return max(map(cell_len, text.split("\n")), default=0)
 
 
-def word_width(text: str) -> int:
+def _sum(widths: Sequence[int], kept: Sequence[int]) -> int:
+    """Columns of the terminal that columns of the table take."""
+    return sum(widths[i] + GAP for i in kept) - 1
+
+
+def longest(width: int) -> int:
+    """How long a word may be that is never wrapped, on a terminal of so many columns."""
+    return max(16, width // 3)
+
+
+def parts(line: str, most: int) -> Iterator[str]:
+    """What of a line is never wrapped."""
+    for word in _ENDS.split(line):
+        yield from _JOINTS.split(word) if len(word.rstrip(" ")) > most else (word,)
+
+
+def word_width(text: str, most: int) -> int:
     """Columns that the widest part takes that is not wrapped."""
     from rich.cells import cell_len
 
-    return max((cell_len(w.rstrip(" ")) for line in text.split("\n") for w in _ENDS.split(line)), default=0)
+    return max((cell_len(w.rstrip(" ")) for line in text.split("\n") for w in parts(line, most)), default=0)
 
 
-def wrapped(text: Text, width: int) -> Text:
-    """The text with its lines wrapped to a width, with their styles; words that are wider stay whole."""
+def wrapped(text: Text, width: int, most: int) -> Text:
+    """The text with its lines wrapped to a width, with their styles; `most`: words that are longer may be wrapped at
+    their joints. Parts that are wider stay whole."""
     from rich.cells import cell_len
     from rich.text import Text
 
-    plain = text.plain
     cuts: list[int] = []
     at = 0
-    for line in plain.split("\n"):
+    for line in text.plain.split("\n"):
         used, place = 0, at
-        for word in _ENDS.split(line):
-            if used and used + cell_len(word.rstrip(" ")) > width:
+        for part in parts(line, most):
+            if used and used + cell_len(part.rstrip(" ")) > width:
                 cuts.append(place)
                 used = 0
-            used += cell_len(word)
-            place += len(word)
+            used += cell_len(part)
+            place += len(part)
         at += len(line) + 1
     if not cuts:
         return text
     lines = text.divide(cuts)
-    for line_ in lines:
-        line_.rstrip()
+    for cut in lines:
+        cut.rstrip()
     return Text("\n").join(lines)

@@ -66,6 +66,11 @@ def console(stream: TextIO | None = None, wide: bool = False) -> Console:
     return _console()(file=out, highlight=False, soft_wrap=piped, width=ENDLESS if wide else 180 if piped else None)
 
 
+def whole(out: Console) -> bool:
+    """Whether a line of prose is printed whole: on a terminal it is wrapped between words."""
+    return not out.is_terminal
+
+
 @functools.cache
 def _console() -> type[Console]:
     from rich.console import Console, ConsoleOptions, RenderableType
@@ -77,6 +82,10 @@ def _console() -> type[Console]:
         def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
             for s in super().render(renderable, options):
                 yield s if s.control else Segment(clean(s.text), s.style)
+
+        def on_broken_pipe(self) -> None:
+            """A reader that has gone is no error, and `main` ends the command quietly; rich would exit with 1."""
+            raise BrokenPipeError
 
     return Clean
 
@@ -153,3 +162,16 @@ def opts_text(opts: Sequence[Opt]) -> Text:
             out.append(" ")
         out.append(short((opt,)), style=KINDS[OPTIONS[opt.op].kind])
     return out if opts else Text("(none)", style="dim")
+
+
+def kept_opts(text: str) -> Text:
+    """The options of a row of the cache, in short form; as they are kept where another version wrote them."""
+    from rich.text import Text
+
+    from ...ir.errors import OptError
+    from ...opts.opt import parse
+
+    try:
+        return opts_text(parse(text))
+    except OptError:
+        return Text(text, style="dim")

@@ -9,6 +9,7 @@ import sys
 import warnings
 from argparse import Namespace
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -85,6 +86,7 @@ def _run(args: Namespace) -> int:
     whole = shape_text(shape or {} if is_path(args.kernel) else dict(get(args.kernel).complete(shape)))
     title = " ".join(filter(None, (args.kernel, whole, args.dtype, "on", args.device)))
     with display(title, budget.seconds, budget.trials, args.quiet, out, verbose=args.verbose) as progress:
+        warn_if_busy(args)
         probe_once(args, shape, progress)
         result = tune(
             args.kernel,
@@ -107,12 +109,50 @@ def _run(args: Namespace) -> int:
         )
     found = result.found and result.exit_code == 0
     lossy = "DOWNCONVERT" in allowed(args.allow or ())
+    result = believable(result, args)
     rival = against(result, how) if how and found else None
     share = peak_share(result, args.device, lossy) if found else None
     summary(out, args, result, beside_rows(share, progress.clocks, rival))
     if args.json:
         write(args.json, json.dumps(result.to_json() | facts(share, progress.clocks, rival), indent=1) + "\n")
     return result.exit_code
+
+
+def warn_if_busy(args: Namespace) -> None:
+    """Say that other programs are running, before anything is measured beside them."""
+    from ...measure.busy import BUSY, used_by_others
+
+    if args.mode == "require":
+        return
+    used = used_by_others()
+    if used is not None and used > BUSY:
+        said = f"other programs use {used:.1f} cores of this machine: times will be longer than they need be"
+        warnings.warn(f"{said}, and differ from call to call", stacklevel=2)
+
+
+def believable(result: Result, args: Namespace) -> Result:
+    """The result, its share of the roofline corrected: more than the machine can do means that its limits were measured
+    while it was busy, so they are measured again."""
+    from ...devices import get
+    from ...measure.roofline import SURE
+
+    if result.roofline_pct is None or result.roofline_pct <= SURE or result.origin == "cached" or result.t_min is None:
+        return result
+    from ...kernels import is_path
+    from ...search.task import TuningTask
+
+    print(f"{result.roofline_pct:.0f} % of the roofline cannot be: the machine's limits are measured again", file=sys.stderr)
+    device = get(args.device)
+    try:
+        device.limits(probe=True)
+    except DeviceError as error:
+        warnings.warn(str(error), stacklevel=2)
+        return result
+    if is_path(args.kernel):
+        return result
+    task = TuningTask(args.kernel, dict(result.shape), args.dtype, device, args.threads, None, args.allow or ())
+    roof = task.roofline()
+    return result if roof is None else replace(result, roofline_pct=roof.percent(result.t_min))
 
 
 def begin(args: Namespace) -> str:

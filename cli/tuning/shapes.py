@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from typing import TYPE_CHECKING
 
 from ...ir.errors import UsageError
@@ -19,19 +19,6 @@ if TYPE_CHECKING:
 
 NOT_WITH = ("trials", "strategy", "study", "seeds", "against", "target")
 """Options of `tune run` that are for a single shape."""
-
-
-def add_arguments(p: ArgumentParser) -> None:
-    """What `tune run` takes for several sizes."""
-    p.add_argument(
-        "--buckets", type=int, metavar="N", help="with a range such as --shape m=1..4096: at most N schedules for it (default 6)"
-    )
-    p.add_argument("--shapes", metavar="'m=..; m=..*W'", help="one schedule for all of these shapes; W is what a shape weighs (1)")
-    p.add_argument(
-        "--aggregate",
-        choices=("geomean", "worst"),
-        help="what --shapes makes small: the weighted geometric mean of the times (default), or the largest loss of a shape",
-    )
 
 
 def asked(args: Namespace) -> bool:

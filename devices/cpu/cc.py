@@ -8,6 +8,7 @@ import functools
 import importlib.util
 import math
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -100,7 +101,7 @@ def _find(cc: str, path: str) -> Compiler:
 
 def _ask(words: tuple[str, ...]) -> Compiler:
     """Which compiler these words start."""
-    macros = _run((*words, "-E", "-dM", "-x", "c", os.devnull), Path.cwd())
+    macros = run((*words, "-E", "-dM", "-x", "c", os.devnull), Path.cwd())
     defined = dict(line.split(" ", 2)[1:] for line in macros.splitlines() if line.count(" ") >= 2)
     kind = "clang" if "__clang__" in defined else "gcc"
     names = (
@@ -115,12 +116,18 @@ def _ask(words: tuple[str, ...]) -> Compiler:
 
 def flags(target: Target, compiler: Compiler) -> tuple[str, ...]:
     """What code for `target` is compiled with; the instructions allowed follow from the target alone."""
-    extra = list(_GCC_FLAGS if compiler.kind == "gcc" else _CLANG_FLAGS)
-    if target.arch == "x86_64":
-        extra.append("-march=x86_64" if compiler.zig else "-march=x86-64")
-        extra += [f for k in sorted(target.features) for f in _X86_FLAGS.get(k, "").split()]
-        extra.append(f"-mprefer-vector-width={8 * target.vector_bytes}")
-    return (*_FLAGS, *extra)
+    return (*_FLAGS, *(_GCC_FLAGS if compiler.kind == "gcc" else _CLANG_FLAGS), *instructions(target, compiler))
+
+
+def instructions(target: Target, compiler: Compiler) -> tuple[str, ...]:
+    """The flags that say which instructions code for `target` may use."""
+    if target.arch != "x86_64":
+        return ()
+    return (
+        "-march=x86_64" if compiler.zig else "-march=x86-64",
+        *(f for k in sorted(target.features) for f in _X86_FLAGS.get(k, "").split()),
+        f"-mprefer-vector-width={8 * target.vector_bytes}",
+    )
 
 
 def compile_c(text: str, target: Target, compiler: Compiler) -> bytes:
@@ -137,7 +144,7 @@ def _made(text: str, what: str, target: Target, compiler: Compiler) -> bytes:
     with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
         source, out = Path(folder, "kernel.c"), Path(folder, "kernel.out")
         source.write_text(text)
-        _run((*compiler.command, what, *flags(target, compiler), "kernel.c", "-o", "kernel.out"), Path(folder))
+        run((*compiler.command, what, *flags(target, compiler), "kernel.c", "-o", "kernel.out"), Path(folder))
         return out.read_bytes()
 
 
@@ -148,8 +155,8 @@ def _limit() -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(TIMEOUT_S), math.ceil(TIMEOUT_S)))
 
 
-def _run(words: tuple[str, ...], folder: Path) -> str:
-    """What a compiler prints; it reads nothing."""
+def run(words: tuple[str, ...], folder: Path) -> str:
+    """What a compiler prints; it reads nothing. Raises BuildError with its first error, DeviceError where it does not start."""
     try:
         done = subprocess.run(
             words,
@@ -169,6 +176,8 @@ def _run(words: tuple[str, ...], folder: Path) -> str:
         lines = [line for line in done.stderr.strip().splitlines() if line.strip()] or [
             f"it ended with status {done.returncode} and said nothing"
         ]
+        first = next((i for i, line in enumerate(lines) if re.search(r"\berror\b", line)), 0)  # what came before it were warnings
+        lines = lines[first:]
         raise BuildError(
             f"{os.path.basename(words[0])} rejects the source:\n"
             + "\n".join(lines[:_ERROR_LINES] + (["…"] if len(lines) > _ERROR_LINES else []))

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from ...ir.errors import DeviceError
 from .driver import FATAL, NO_DRIVER, failure
-from .launch import PackedArguments
+from .launch import PackedArguments, Sizes, three
 
 _MAPPED, _PORTABLE = 2, 1
 """CU_MEMHOSTALLOC_DEVICEMAP and CU_MEMHOSTALLOC_PORTABLE of cuda.h."""
@@ -102,12 +102,12 @@ class CudaBindings:
         which = self._api.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         self._call("cuFuncSetAttribute", function, which, nbytes)
 
-    def bind(self, function: Any, groups: int, threads: int, shared: int, words: Sequence[int | bytes]) -> Callable[[], None]:
-        arguments, launch = PackedArguments(words), self._api.cuLaunchKernel
+    def bind(self, function: Any, groups: Sizes, threads: Sizes, shared: int, words: Sequence[int | bytes]) -> Callable[[], None]:
+        arguments, launch, sizes = PackedArguments(words), self._api.cuLaunchKernel, (*three(groups), *three(threads))
         places = arguments.places
 
         def start() -> None:
-            (status,) = launch(function, groups, 1, 1, threads, 1, 1, shared, 0, places, 0)
+            (status,) = launch(function, *sizes, shared, 0, places, 0)
             if status:
                 self._failed("cuLaunchKernel", status)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import platform
 import zlib
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -123,9 +124,17 @@ class CudaDevice(Device):
         head = {"arch": target.cpu, "crc": zlib.crc32(code), "takes": taken}
         return _MAGIC + json.dumps(head, sort_keys=True).encode() + b"\n" + code
 
-    def _compile(self, source: SourceLike) -> tuple[bytes, str]:
+    def _compile(self, source: SourceLike, options: Sequence[str] = nvrtc.OPTIONS) -> tuple[bytes, str]:
         """(code, log) of CUDA text. Raises BuildError."""
-        return nvrtc.compile(source.text, source.target.cpu)
+        return nvrtc.compile(source.text, source.target.cpu, options)
+
+    def compile(self, source: SourceLike, options: Sequence[str]) -> tuple[bytes, str]:
+        """(code, the compiler's log) of anybody's CUDA text, with these options. Needs no GPU of that kind. Raises BuildError."""
+        return self._compile(source, options)
+
+    def open(self) -> CudaSession:
+        """The GPU, open in this process. Raises DeviceError."""
+        return self._open()
 
     def _open(self) -> CudaSession:
         from .session import session

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from ...ir.errors import BuildError, DeviceError, MeasureError, TilewrightError
+from .launch import Sizes
 
 NO_DRIVER = (
     "there is no NVIDIA driver here (libcuda.so.1 does not load): install the driver for the GPU, or start the container with its GPUs "
@@ -63,9 +64,9 @@ class Driver(Protocol):
     def allow_shared(self, function: Any, nbytes: int) -> None:
         """Let launches ask for so much dynamic shared memory."""
 
-    def bind(self, function: Any, groups: int, threads: int, shared: int, words: Sequence[int | bytes]) -> Callable[[], None]:
-        """What starts a one-dimensional grid, as often as it is called. `words` are addresses and signed integers, and
-        before them tensor maps of 128 bytes; they are packed here, once."""
+    def bind(self, function: Any, groups: Sizes, threads: Sizes, shared: int, words: Sequence[int | bytes]) -> Callable[[], None]:
+        """What starts a grid, as often as it is called. `words` are addresses and signed integers, and bytes of tensor maps and
+        of other scalars; they are packed here, once."""
 
     def mapped(self, nbytes: int) -> tuple[int, int]:
         """(host address, device address) of host memory that kernels can read while they run."""

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from ...ir.errors import DeviceError
 from .driver import FATAL, NO_DRIVER, TEXTS, failure
-from .launch import PackedArguments
+from .launch import PackedArguments, Sizes, three
 
 
 class PyCuda:
@@ -102,8 +102,9 @@ class PyCuda:
     def allow_shared(self, function: Any, nbytes: int) -> None:
         self._call("cuFuncSetAttribute", function.set_attribute, self._api.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, nbytes)
 
-    def bind(self, function: Any, groups: int, threads: int, shared: int, words: Sequence[int | bytes]) -> Callable[[], None]:
-        raw, grid, block, api, launch = PackedArguments(words).raw, (groups, 1, 1), (threads, 1, 1), self._api, function._launch_kernel
+    def bind(self, function: Any, groups: Sizes, threads: Sizes, shared: int, words: Sequence[int | bytes]) -> Callable[[], None]:
+        raw, grid, block = PackedArguments(words).raw, three(groups), three(threads)
+        api, launch = self._api, function._launch_kernel
 
         def start() -> None:
             # what prepared_call ends in; before that it packs the words anew and makes a call that CUDA has deprecated

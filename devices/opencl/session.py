@@ -7,6 +7,7 @@ import functools
 import os
 import time
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 from ...files import owned
@@ -82,10 +83,11 @@ class ClSession:
         wide = "cl_khr_subgroup_shuffle" in self.about["extensions"] and self.about["kind"] != "cpu" and " 1." not in self.about["version"]
         return [f"-cl-std=CL{'2.0' if wide else '1.2'}", *(["-cl-fp32-correctly-rounded-divide-sqrt"] if self.about["rounded"] else [])]
 
-    def compile(self, text: str) -> Any:
-        """A program. Raises BuildError with the log's first lines."""
+    def compile(self, text: str, options: Sequence[str] | None = None) -> Any:
+        """A program, with these options or else `options()`. Raises BuildError with the log's first lines."""
+        options = self.options() if options is None else list(options)
         try:
-            return self._built(self.cl.Program(self.context, text), options=self.options(), cache_dir=False)
+            return self._built(self.cl.Program(self.context, text), options=options, cache_dir=False)
         except self.cl.Error as e:
             lines = [line.strip() for line in str(e).splitlines() if line.strip() and not line.startswith("(options")]
             raise BuildError("the OpenCL compiler refused it: " + " | ".join(lines[:6])) from None
@@ -96,9 +98,9 @@ class ClSession:
             warnings.simplefilter("ignore", self.cl.CompilerWarning)
             return program.build(**how)
 
-    def binary(self, text: str) -> bytes:
+    def binary(self, text: str, options: Sequence[str] | None = None) -> bytes:
         """The driver's binary of a program. Raises BuildError."""
-        return bytes(self.compile(text).get_info(self.cl.program_info.BINARIES)[0])
+        return bytes(self.compile(text, options).get_info(self.cl.program_info.BINARIES)[0])
 
     def link(self, binary: bytes) -> Any:
         """A program from its binary. Raises BuildError."""

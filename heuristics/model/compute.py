@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd, prod
 
 from ...ir import index as ix
-from ...ir.body import Scan
 from ...ir.buffer import Buffer, load_parts
 from ...ir.dtypes import index
-from ...ir.node import Node, axes_of, walk
+from ...ir.node import Node, axes_of
 from ...ir.op_names import COMPARE
-from ...ir.tuple_scan import tuple_scan
 from ...opts.axis_plan import Part
 from ...opts.neighbours import joined
 from ...opts.nests import Nest, scatter_ordered
@@ -23,6 +21,7 @@ from ...opts.strides import stride as stride_of
 from ...opts.thresholds import holds_inside
 from ..machine import SLOW, Core, MachineModel
 from .dots import dot_work
+from .scans import scan_work
 from .shifted import vectors_loaded
 from .trips import trips
 
@@ -54,7 +53,7 @@ class Body:
         """The register parts of one kind."""
         return [p for p in self.regs if p.kind == kind]
 
-    def count(self, parts: list[Part]) -> int:
+    def count(self, parts: Sequence[Part]) -> int:
         """The copies that some register parts make together."""
         return prod(self.copies[p.name] for p in parts)
 
@@ -128,7 +127,7 @@ def _work(body: Body, known: Collection[Node] = ()) -> BodyWork:
         elif not (n.op == "mul" and n is nest.expr and nest.kind == "reduce"):
             arith += k
         elif n.dtype.is_int and not twos:
-            arith += k * core.whole_product
+            arith += k * core.whole_product * (core.wide_product if s.target.vector_bytes > core.shared_product else 1)
     return BodyWork(arith, loads, latency)
 
 
@@ -212,19 +211,12 @@ def _pointwise(body: Body, work: BodyWork) -> float:
         waits = stores * _waits(body)
     elif nest.kind in ("point", "scan"):
         stores = prod(body.copies.values())
-    if nest.value is not None and isinstance(nest.value.expr, Scan):
-        # the value carried from one vector or element to the next; a vector of prefixes takes a shift and a combination for each doubling
-        axis = nest.value.expr.axis
-        chain = core.latency * body.count([p for p in body.regs if p.axis is axis])
-        doubled = core.scanned * (body.width.bit_length() - 1) + core.scanned if lane is not None and lane.axis is axis else 0
-        if nest.expr.op == "tuple":
-            rule = max(1, len({n for m in tuple_scan(nest.expr).merge for n in walk(m) if n.src}))
-            chain, arith = chain * rule, arith + stores * rule * (1 + doubled)
-        else:
-            arith += stores * doubled
-    cycles = max(
-        arith / core.ports, work.loads / core.load_ports, stores, (arith + work.loads + stores + core.overhead) / core.issue, chain
-    )
+    kept, loads = stores, work.loads
+    if nest.kind == "scan":
+        found = scan_work(s, nest, stores, body, core)
+        arith, chain = arith + found.arith, found.chain
+        loads, kept = loads + found.states, (0.0 if nest.name in s.tree.registers else stores) + found.states
+    cycles = max(arith / core.ports, loads / core.load_ports, kept, (arith + loads + kept + core.overhead) / core.issue, chain)
     return trips(s.loops(nest)) * (cycles + core.branch + waits)
 
 

@@ -2,5 +2,6 @@
 
 from .gathered import seeds
 from .quick import quick_seeds
+from .ranked import ranked_seeds
 
-__all__ = ["quick_seeds", "seeds"]
+__all__ = ["quick_seeds", "ranked_seeds", "seeds"]

@@ -48,7 +48,7 @@ class Blocks:
     stream: int = 0
     """1: the reduce axis outside all loops of a block, so that `unroll` whole rows of it are read side by side."""
     along: int = 0
-    """1: rows in registers lie along the axis along which the tall operand is consecutive, and not along the longest."""
+    """Which of several axes the rows in registers lie along, by its place in `row_axes`; 0: the longest."""
 
 
 def best_contractions(trials: Trials, threads: int, c: Contraction, keep: int = 8) -> list[Opts]:
@@ -56,7 +56,7 @@ def best_contractions(trials: Trials, threads: int, c: Contraction, keep: int = 
     kernel, target = trials.kernel, trials.target
     ranked: dict[str, tuple[float, tuple[int, int, int], Opts]] = {}
     blocks = contraction_guesses(c, target, threads)
-    blocks += [replace(p, along=1) for p in blocks if not p.rows] if along(c) is not None else []
+    blocks += [replace(p, along=place) for place in range(1, len(row_axes(c))) for p in blocks if not p.rows]
     guesses = [(contraction(kernel, target, threads, c, p), (p.mr, p.nv)) for p in blocks]
     guesses += [(opts, (0, i)) for i, opts in enumerate(window_guesses(kernel, target, threads, c))]
     for wish, tile in guesses:
@@ -86,6 +86,8 @@ def contraction_guesses(c: Contraction, target: Target, threads: int) -> list[Bl
     for a in c.reduce:
         depth *= extent(a)
     tiles = [(8, 3), (6, 4), (8, 2), (12, 2), (13, 2), (4, 6), (4, 4)] if target.registers >= 32 else [(6, 2), (4, 3), (4, 2), (8, 1)]
+    if depth <= SHALLOW and target.registers < 32:  # little but stores: of whole lines, where two rows are written in turns
+        tiles += [(2, 4)]
     # heights that divide the rows need no masks
     most = 26 if target.registers >= 32 else 12
     tiles += [
@@ -122,13 +124,17 @@ def contraction_guesses(c: Contraction, target: Target, threads: int) -> list[Bl
     return list(out) + [g for g in streams if not (g.pack and c.wide_value)]
 
 
-def along(c: Contraction) -> Node | None:
-    """The axis of rows along which the tall operand is consecutive in memory, where that is another than the longest."""
+def row_axes(c: Contraction) -> list[Node | None]:
+    """The axes along which rows in registers may lie: the longest, the one along which the tall operand is consecutive in memory, and
+    the one whose rows lie next to each other in the output (so that a register tile writes to one place of it, and not to several far
+    apart)."""
     strides = [strides_of(b, i) for b, i, _ in loads(c.nest.expr) if b is c.tall]
-    found = [a for a in c.rows if any(s.get(a) == 1 for s in strides)]
-    return found[0] if found and found[0] is not max(c.rows, key=extent) and extent(found[0]) >= 8 else None
+    found = [a for a in c.rows if any(s.get(a) == 1 for s in strides)][:1] + [a for a in c.nest.axes if a in c.rows][-1:]
+    return list(dict.fromkeys([max(c.rows, key=extent, default=None), *(a for a in found if extent(a) >= 8)]))
 
 
+SHALLOW = 32
+"""Steps of a sum up to which its results are written about as fast as they are computed."""
 FEW_ROWS = 32
 """Rows up to which the wide operand is read about as fast as it is multiplied, so that the order in which it is read decides."""
 
@@ -172,7 +178,7 @@ class _Plan:
 def contraction(kernel: Kernel, target: Target, threads: int, c: Contraction, blocks: Blocks) -> Opts:
     """A contraction's schedule: a register tile, blocks of the lane and reduce axes, parallel over lane blocks or
     blocks of rows, and staged operands (perhaps illegal)."""
-    row_axis = along(c) if blocks.along else max(c.rows, key=extent, default=None)
+    row_axis = row_axes(c)[blocks.along]
     row = _name(row_axis) if row_axis is not None and extent(row_axis) > 1 else ""
     nr = min(blocks.nv * target.lanes(c.nest.expr.dtype), 1 << extent(c.lane).bit_length())
     fit = fitting(target, c.nest, c.lane) if blocks.tc else None

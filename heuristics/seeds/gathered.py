@@ -13,8 +13,9 @@ from ...ir.kernel import Kernel
 from ...ir.node import walk
 from ...log import logger
 from ...opts.computed import all_contractions
+from ...opts.decided_blocks import undecided
 from ...opts.defaults import rows
-from ...opts.nests import Nest
+from ...opts.nests import Nest, scatter_ordered
 from ...opts.opt import Opts, opt, short
 from ...opts.options.own import ownable
 from ...opts.pages import is_far
@@ -22,6 +23,7 @@ from ...opts.structure import extent, nests, stepped
 from ...targets import Target
 from ..contraction_order import much_cheaper
 from ..model import estimate
+from .blocked import blocked_seeds
 from .chains import chain_guesses
 from .computed import computed_seeds
 from .constants import constant_seeds
@@ -29,7 +31,7 @@ from .contractions import best_contractions
 from .effects import EXACT
 from .folds import fold_seeds
 from .gpu.candidates import gpu_candidates
-from .groups import groups
+from .groups import groups, paired_sums
 from .legal import Trials
 from .narrow import narrow_sums
 from .neighbours import neighbour_tiles
@@ -39,6 +41,8 @@ from .scaled_groups import scaled_groups
 from .scatters import private_copies
 from .tiny_axes import in_registers
 
+POINTS = 64
+"""Points of a scatter that are spelled out."""
 KEPT = 12
 """Seeds of a GPU."""
 log = logger("heuristics")
@@ -46,6 +50,8 @@ log = logger("heuristics")
 
 def seeds(kernel: Kernel, target: Target, threads: int = 1, allowed: Set[str] = EXACT) -> list[Opts]:
     """Legal seed schedules, best guess first; never empty. `allowed`: effects that they may have on GPUs."""
+    if kernel.blocks is not None:
+        return blocked_seeds(kernel, target, threads, seeds(undecided(kernel), target, threads, allowed))
     found: dict[Opts, None] = {}
     trials = Trials(kernel, target)
     if target.kind == "gpu":
@@ -91,14 +97,16 @@ def _candidates(trials: Trials, threads: int) -> Iterable[Opts]:
     if found:
         main = max(found, key=lambda c: work(c.nest))
         best = best_contractions(trials, threads, main)
-        if any(extent(a) > 1 for a in main.rows):
+        if any(extent(a) > 1 for a in main.rows) and extent(main.lane) >= target.lanes(main.nest.expr.dtype):
             yield from best
-        else:  # each operand is used for one row of results, so it is a row kernel as much
+        else:  # each operand is used for one row of results, or by less than a vector of them, so it is a row kernel as much
             plain |= {o: estimate(trials.apply(o), threads) for o in best}
     lanes = row_lanes(kernel, target)
     # two rows at once read two streams from memory, where a row is worked through several times
     shapes = [(v, 1) for v in (4, 2, 8, 1)] + [(v, 2) for v in (4, 2) if len(nests(kernel)) > 1]
-    if any(n.kind == "init" for n in nests(kernel)):
+    if any(by_points(n) for n in nests(kernel)):  # each point is written by itself: no more of them than code stays short for
+        shapes = [(v, c) for v, c in shapes if v * lanes <= POINTS]
+    elif any(n.kind == "init" for n in nests(kernel)):
         shapes += [(16, 1), (32, 1)]  # rows that are scattered: longer pieces of each
     if any(gathers(n) for n in nests(kernel)):
         shapes += [
@@ -119,8 +127,9 @@ def _candidates(trials: Trials, threads: int) -> Iterable[Opts]:
         *columns(kernel, lanes, threads),
         *windows(kernel, lanes),
         *neighbour_tiles(kernel, target, threads, lanes),
-        *scans(kernel, lanes),
+        *scans(kernel, lanes, threads),
         *narrow_sums(kernel, target, lanes),
+        *paired_sums(kernel, target, threads, lanes),
         *scaled_groups(kernel, target, threads, lanes),
         *chain_guesses(kernel, target, threads, lanes),
     ):
@@ -130,6 +139,11 @@ def _candidates(trials: Trials, threads: int) -> Iterable[Opts]:
     for opts in transposed(kernel, target, lanes):
         plain[opts] = 0.0  # tiles in scratch beat strided accesses whatever the width
     yield from sorted(plain, key=plain.__getitem__)
+
+
+def by_points(n: Nest) -> bool:
+    """Whether points are scattered, and not rows of them."""
+    return n.kind == "store" and n.store is not None and n.store.combine is not None and n.axes[-1] in scatter_ordered(n.store)
 
 
 def gathers(n: Nest) -> bool:

@@ -9,11 +9,12 @@ from math import prod
 
 from ...ir.kernel import Kernel
 from ...ir.node import Node
-from ...opts.defaults import fit, site_name
+from ...opts.defaults import family_name, fit, rows, site_name
 from ...opts.nests import Nest
 from ...opts.opt import Opts, opt
 from ...opts.strides import picks
 from ...opts.structure import accesses, extent, nests, shared_axes
+from ...targets import Target
 from .legal import Trials
 
 SHORT = 16
@@ -78,3 +79,26 @@ def groups(trials: Trials, lanes: int) -> Iterator[Opts]:
         s = trials.apply(opts)
         if any(lane is not None and lane.axis is found.over for n in s.nests for lane in (s.lanes(n).lane,)):
             yield opts
+
+
+def paired_sums(kernel: Kernel, target: Target, threads: int, lanes: int) -> Iterator[Opts]:
+    """Long sums over groups (of products of complex numbers, of distances of points): lanes over the groups, whose components are picked
+    from whole vectors, and what `rows` takes along. Perhaps illegal; none where nothing lies in groups."""
+    along = dict.fromkeys(
+        a for n in nests(kernel) if n.kind == "reduce" for a in n.reduce_axes if extent(a) > SHORT and _pairs(kernel, n, a)
+    )
+    names = dict.fromkeys(family_name(kernel, a) for a in along)
+    if not names:
+        return
+    rest = tuple(o for o in rows(kernel, target, threads, 1, False) if o.op in ("PARALLEL", "FUSE"))
+    fused = tuple(opt("FUSE", name) for name in names if not any(o.op == "FUSE" for o in rest))
+    for vectors in (1, 2, 4):
+        wide = tuple(opt("UPCAST", name, fit(min(extent(a) for a in along), vectors * lanes)) for name in names)
+        yield (*wide, *rest, *fused)
+        yield (*wide, *rest)
+
+
+def _pairs(kernel: Kernel, nest: Nest, axis: Node) -> bool:
+    """Whether a nest reads components of groups along an axis, and nothing further apart."""
+    steps = [x.stride(axis) for x in accesses(kernel, nest) if not x.store]
+    return all(s is not None and (s in (0, 1) or picks(s)) for s in steps) and any(s is not None and picks(s) for s in steps)

@@ -27,6 +27,10 @@ def narrow_sums(kernel: Kernel, target: Target, lanes: int) -> Iterator[Opts]:
         outer = [opt("PARALLEL", site_name(a)) for a in shared_axes(kernel)[:1]]
         if len(few) == 1 and extent(few[0]) > ITEM:  # a work item is more than a few results
             outer = [opt("TILE", site_name(few[0]), ITEM), *outer]
-        for vectors, copies in ((2, (4, 2)), (2, (8, 1)), (4, (4, 1)), (2, (4, 1))):
-            tile = [opt("UPCAST", site_name(a), c) for a, k in zip(few[::-1], copies) if (c := fit(extent(a), k)) > 1]
+        for vectors, copies in ((2, (4, 2)), (2, (8, 1)), (4, (4, 1)), (2, (4, 1)), (2, (8, 2))):
+            tile, left = [], 1
+            for a, k in zip(few[::-1], copies):  # what a short axis leaves goes to the next
+                c = fit(extent(a), k * left)
+                left = k * left // c
+                tile += [opt("UPCAST", site_name(a), c)] if c > 1 else []
             yield (opt("UPCAST", site_name(along), vectors * lanes), *tile, *outer)

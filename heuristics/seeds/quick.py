@@ -11,11 +11,13 @@ from itertools import chain, islice
 
 from ...ir.kernel import Kernel
 from ...opts.computed import all_contractions
+from ...opts.decided_blocks import undecided
 from ...opts.defaults import rows
 from ...opts.opt import Opts
 from ...opts.structure import extent, nests, stepped
 from ...targets import Target
 from ..model import estimate
+from .blocked import blocked_seeds
 from .chains import chain_guesses
 from .computed import paired, phases_first
 from .constants import constant_seeds
@@ -86,6 +88,8 @@ def most_guesses(kernel: Kernel) -> int:
 def quick_seeds(kernel: Kernel, target: Target, threads: int = 1, allowed: Set[str] = EXACT) -> list[Opts]:
     """Few legal seed schedules, best guess first; never empty. Deterministic: nothing is timed. `allowed`: effects that they may
     have on GPUs."""
+    if kernel.blocks is not None:
+        return blocked_seeds(kernel, target, threads, quick_seeds(undecided(kernel), target, threads, allowed), quick=True)
     choice = _Choice(kernel, target, threads)
     if target.kind == "gpu":
         choice.ask_all(gpu_wishes(kernel, target, allowed))
@@ -168,7 +172,7 @@ def _row_wishes(kernel: Kernel, target: Target, threads: int, lanes: int) -> Ite
         _picked(in_registers(kernel, target, threads, lanes), (0, 1)),
         _picked(columns(kernel, lanes, threads), (1, 0)),
         _picked(windows(kernel, lanes), (3, 5, 1, 0)),
-        _picked(scans(kernel, lanes), (2, 4, 0)),
+        _picked(scans(kernel, lanes, threads), (2, 4, 0)),
         _picked(narrow_sums(kernel, target, lanes), (1, 3)),
         _picked(scaled_groups(kernel, target, threads, lanes), (0, 1)),
         _picked(neighbour_tiles(kernel, target, threads, lanes), (0, 1)),

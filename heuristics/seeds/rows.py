@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from itertools import product
 
 from ...ir.kernel import Kernel
+from ...ir.node import Node
 from ...opts.defaults import family_name, fit, site_name, waste
 from ...opts.opt import Opts, opt
 from ...opts.pages import is_far
@@ -89,19 +90,49 @@ def windows(kernel: Kernel, lanes: int) -> Iterator[Opts]:
                 )
 
 
-def scans(kernel: Kernel, lanes: int) -> Iterator[Opts]:
-    """Where a scan runs along what is consecutive in memory: a vector of prefixes at a time, and rows side by side for more chains."""
+def scans(kernel: Kernel, lanes: int, threads: int) -> Iterator[Opts]:
+    """Where a scan runs along what is consecutive in memory: a vector of prefixes at a time, and rows side by side for more chains.
+    Where it runs across that, whole rows in the order in which they lie in memory, a few of them at a time, in strips for the threads."""
+    scanned = scanned_axes(kernel)
     for n in nests(kernel):
         if n.kind != "scan":
             continue
-        axis = next(a for a in n.axes if a in scanned_axes(kernel))
-        if not any(x.strides.get(axis) == 1 for x in accesses(kernel, n)):
+        along = next((a for x in accesses(kernel, n) for a in n.axes if x.strides.get(a) == 1), None)
+        if along is None:
             continue
-        free = shared_axes(kernel)
-        for vectors, copies in ((1, 2), (2, 2), (1, 4), (1, 1), (4, 1)):
-            width = fit(extent(axis), vectors * lanes)
-            side = (opt("UPCAST", site_name(free[-1]), copies),) if free and copies > 1 and extent(free[-1]) >= 4 * copies else ()
-            yield (opt("UPCAST", family_name(kernel, axis), width), *side, *(opt("PARALLEL", site_name(a)) for a in free[:1]))
+        free = [a for a in shared_axes(kernel) if a is not along]
+        outer = tuple(opt("PARALLEL", site_name(a)) for a in free[:1])
+        if along in scanned:
+            across = [a for a in n.axes if a is not along and extent(a) >= 8]
+            for vectors, copies in ((1, 2), (2, 2), (1, 4), (1, 1), (4, 1)):
+                side = (opt("UPCAST", site_name(across[-1]), copies),) if across and copies > 1 else ()
+                wide = opt("UPCAST", family_name(kernel, along), fit(extent(along), vectors * lanes))
+                yield (wide, *side, *outer)
+                chunks = 4 * threads if extent(along) >= 4 * CHUNK * threads else threads
+                if not outer and threads > 1 and extent(along) >= CHUNK * chunks:
+                    yield (opt("SPLITSCAN", site_name(along), chunks), wide, *side)
+        elif axes := [a for a in n.axes if a in scanned]:
+            yield from _down_columns(axes[-1], along, lanes, threads, outer)
+
+
+CHUNK = 512
+"""Elements of a chunk of a scan that is worth a work item."""
+COLUMNS = 8192
+"""Columns that are scanned at once: their states are to stay in the first cache."""
+
+
+def _down_columns(axis: Node, along: Node, lanes: int, threads: int, outer: Opts) -> Iterator[Opts]:
+    """A scan along `axis`, of columns that lie next to each other along another one."""
+    strip = COLUMNS if outer else min(COLUMNS, -(-extent(along) // threads))
+    for vectors, copies in ((2, 4), (4, 4), (2, 2), (1, 1), (4, 1)):
+        width = fit(extent(along), vectors * lanes)
+        strip -= strip % width
+        cut = tuple(opt("UPCAST", site_name(a), n) for a, n in ((along, width), (axis, min(copies, extent(axis)))) if n > 1)
+        if 0 < strip < extent(along):
+            name = site_name(along)
+            cut += (opt("TILE", name, strip), opt("MOVE", site_name(axis), before=f"{name}.t"))
+            cut += () if outer else (opt("PARALLEL", name),)
+        yield (*cut, *outer)
 
 
 def transposed(kernel: Kernel, target: Target, lanes: int) -> list[Opts]:

@@ -31,12 +31,13 @@ def private_copies(kernel: Kernel, target: Target, threads: int, lanes: int) -> 
         most = extent(serial[0]) // LEAST
         room = target.l1 // 2 // max(1, size)
         copies = [n for n in (4, 8, 2) if n <= room and store.axes[-1] is serial[-1]] or [1]
-        for chunks in [n for n in (threads, 4 * threads) if 1 < n <= most and (n == threads or n * size <= target.l2 // 2)] or [1]:
+        several = (threads, 4 * threads) if threads > 1 else ()  # (one thread gains nothing by chunks, and has to combine them)
+        for chunks in [n for n in several if n <= most and (n == threads or n * size <= target.l2 // 2)] or [1]:
             for n in copies[:2]:
                 if chunks * n > 1:
                     own = tuple(opt("PRIVATE", name, chunks=chunks, copies=n) for name in names)
-                    yield from ((*own, *rest) for rest in _steps(store, lanes, n))
-        yield from _steps(store, lanes, 1)
+                    yield from ((*own, *rest) for rest in _steps(store, lanes, n, len(names)))
+        yield from _steps(store, lanes, 1, len(names))
 
 
 def _outputs(kernel: Kernel) -> Iterator[tuple[tuple[str, ...], Store, int]]:
@@ -70,11 +71,13 @@ def thread_copies(kernel: Kernel, target: Target) -> Iterator[Opts]:
                 yield from ((*own, opt("LOCAL", f"{site_name(long)}.s", n)) for n in (32, 64))
 
 
-def _steps(store: Store, lanes: int, copies: int) -> Iterator[tuple[Opt, ...]]:
-    """Copies in registers: along the places of a row that points add to, else of the points."""
+def _steps(store: Store, lanes: int, copies: int, outputs: int) -> Iterator[tuple[Opt, ...]]:
+    """Copies in registers: along the places of a row that points add to, else of the points (fewer where each adds to several outputs)."""
     last = store.axes[-1]
     if last in serial_axes(store):
-        yield from ((opt("UPCAST", site_name(last), n),) for n in STEPS if n <= extent(last) and n % copies == 0)
+        yield from (
+            (opt("UPCAST", site_name(last), n),) for n in STEPS if n <= extent(last) and n % copies == 0 and n * outputs <= max(STEPS)
+        )
         return
     for vectors in (8, 4, 1):
         width = fit(extent(last), vectors * lanes)

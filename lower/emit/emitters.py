@@ -8,12 +8,13 @@ from ..staged.ring import Ring
 from .fold import fold
 from .point import point
 from .reduce import reduce, together
-from .scan import scan
+from .scan import chain, scan
 from .store import init, store
 
 EMITTERS = Emitters(
     nests={"reduce": reduce, "scan": scan, "point": point, "store": store, "init": init},
     together=together,
+    chain=chain,
     fold=fold,
     stage=fill,
     ring=Ring,

@@ -1,108 +1,159 @@
-"""Emits prefix scans: the running value is carried through the innermost loops, or read back from the array.
+"""Emits prefix scans, and in the same loop what reads them at the points where they are made.
 
-Lanes along the scanned axis hold a prefix each after log2(lanes) shifts and combinations (W. D. Hillis and G. L.
-Steele, "Data parallel algorithms", 1986); the value that is carried then costs one combination for a whole vector."""
+The state of a scan whose loops are innermost is carried through them. Where other loops run inside, so that rows are gone through in
+the order in which they lie in memory, every point of those has a state of its own, in scratch. What is read at the same point only
+(`opts.loop_tree.Chain`) stays in registers, so that a scan, a second one along another axis, and the store of both are one pass."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
-from ...ir import index as ix
-from ...ir.body import Scan
-from ...ir.dtypes import bool_
+from ...ir.body import Scan, Value
 from ...ir.node import const
+from ...ir.operators import substitute
 from ...opts.axis_plan import Part
-from ...opts.nests import Nest, identity
+from ...opts.nests import Nest
 from ...program.program import Val
 from ..expr import NestEval
 from ..lowering import Lowering
-from ..storage import Array, Assignment
+from ..storage import Array, Assignment, Registers
 from .alias import alias
 from .fills import prepare_fills
-from .loops import carry, through, wide
-from .tuple_scan import TupleSteps
+from .loops import carry, wide
+from .scan_rules import PlainRule, ScanRule, State, TupleRule
+from .store import store_point, streaming
 
 
 def scan(low: Lowering, n: Nest) -> None:
     """A scan under the loops that are open."""
-    assert n.value is not None and isinstance(n.value.expr, Scan)
-    prepare_fills(low, n)
-    axis = n.value.expr.axis
-    loops = low.remaining(n)
-    first = next((i for i, p in enumerate(loops) if p.axis is axis), len(loops))
-    carried = all(p.axis is axis for p in loops[first:])
-    array = low.storage.reserved.get(n.name)
-    if array is None and carried and not low.sched.nt:
-        # what is read back must be there for copies past an extent too, which the output has no room for
-        array = alias(low, n)
-    if array is None:
-        array = low.array(n.value, n.axes)
-    low.storage.values[n.name] = array
-    steps = TupleSteps(low, n, array, carried) if n.expr.op == "tuple" else _Steps(low, n, array)
-    if carried:
-        through(low, loops[:first], lambda: steps.carried(loops[first:]))
-    else:
-        through(low, loops, lambda: steps.step(None))
+    chain(low, (n,))
 
 
-class _Steps:
-    """The steps of a scan into `array`."""
+def chain(low: Lowering, nests: Sequence[Nest]) -> None:
+    """Scans and their readers in one loop, under the loops that are open. All have the same loops."""
+    for n in nests:
+        prepare_fills(low, n)
+    loops = low.remaining(nests[0])
+    scans = {n.name: _Running(low, n, loops, nests) for n in nests if n.kind == "scan"}
+    past = [n.store.buffer.name for n in nests if n.store is not None and n.store.buffer.name in low.sched.nt]
+    streaming(low, past[0] if past else None, lambda: _Chain(low, nests, scans, loops).descend(0))
+    for r in scans.values():
+        if r.array is not None:
+            low.storage.values[r.n.name] = r.array
 
-    def __init__(self, low: Lowering, n: Nest, array: Array) -> None:
+
+class _Running:
+    """One of the scans of a chain. `first`: the place of the outermost loop over its axis; `carried`: whether no other loop runs inside
+    that one; `array`: where its results are kept for others than the chain."""
+
+    def __init__(self, low: Lowering, n: Nest, loops: Sequence[Part], nests: Sequence[Nest]) -> None:
         assert n.value is not None and isinstance(n.value.expr, Scan)
-        self.low, self.n, self.array = low, n, array
-        self.axis, self.combine, self.dtype = n.value.expr.axis, n.value.expr.combine, n.expr.dtype
-        self.start = identity(self.combine, self.dtype).arg
+        self.low, self.n, self.axis = low, n, n.value.expr.axis
+        self.first = next((i for i, p in enumerate(loops) if p.axis is self.axis), len(loops))
+        self.carried = all(p.axis is self.axis for p in loops[self.first :])
+        self.array: Array | None = None
+        if n.name not in low.sched.tree.registers:
+            self.array = low.storage.reserved.get(n.name) or (None if low.sched.nt else alias(low, n)) or low.array(n.value, n.axes)
+            if len(nests) == 1:
+                low.storage.values[n.name] = self.array
+        self.states: dict[int, Array] = {}
 
-    def carried(self, loops: Sequence[Part]) -> None:
-        """Carry the running values through the loops over the scanned axis."""
+    def rule(self) -> ScanRule:
+        """How elements are put together at the builder's position."""
         ev = NestEval(self.low, self.n)
-        lanes = ev.width if ev.lane is not None else 1
-        spatial = ev.assignments([p for p in ev.regs if p.axis is not self.axis])
-        carry(self.low, loops, [self.low.b.const(self.start, self.dtype, lanes) for _ in spatial], self.step)
+        return (TupleRule if self.n.expr.op == "tuple" else PlainRule)(self.low, self.n, ev, self.axis)
+
+    def points(self, ev: NestEval) -> list[Assignment]:
+        """The copies in registers that have a state each."""
+        return ev.assignments([p for p in ev.regs if p.axis is not self.axis])
+
+    def starts(self) -> list[Val]:
+        """The states before the first element, one after the other."""
+        rule = self.rule()
+        start = rule.start()
+        return [start[c] for _ in self.points(rule.ev) for c in rule.kept]
+
+    def room(self) -> None:
+        """Room for the state of every point of the loops inside those over the axis, under the loops that are open."""
+        rule = self.rule()
+        lane = rule.ev.lane
+        axes = tuple(sorted((a for a in self.n.axes if a is not self.axis), key=lambda a: lane is not None and a is lane.axis))
+        for c in rule.kept:
+            dtype = rule.dtype(c)
+            self.states[c] = self.low.array(Value(f"{self.n.name}.state{c}", axes, const(0, dtype), dtype), axes)
 
     def step(self, accs: list[Val] | None) -> list[Val]:
-        """One step for every running value; each is read back from the array where it is not carried."""
-        low, n, array = self.low, self.n, self.array
-        ev = NestEval(low, n)
-        out = []
+        """One step of every state: of those that are carried the next ones; else they are read and written."""
+        low, n, rule = self.low, self.n, self.rule()
+        ev = rule.ev
+        made = Registers(list(ev.regs), ev.lane, ev.width if ev.lane is not None else 1)
         along = ev.assignments([p for p in ev.regs if p.axis is self.axis])
-        for i, asg in enumerate(ev.assignments([p for p in ev.regs if p.axis is not self.axis])):
-            acc = accs[i] if accs is not None else self._before(ev, asg)
+        out: list[Val] = []
+        for i, asg in enumerate(self.points(ev)):
+            if accs is None:
+                state = self._before(rule, asg)
+            else:
+                state = dict(zip(rule.kept, accs[i * len(rule.kept) : (i + 1) * len(rule.kept)], strict=True))
             for here in along:
-                x = ev.value(n.expr, {**asg, **here})
-                if ev.lane is not None and ev.lane.axis is self.axis:
-                    x = _prefixes(low, wide(ev, x), self.combine, self.start)
-                    new = low.b.op(self.combine, acc, x)
-                    last = (ev.width - 1,) * ev.width
-                    acc = low.b.op(self.combine, acc, low.b.shuffle(x, x, last))
-                else:
-                    new = acc = wide(ev, low.b.op(self.combine, acc, x))
-                ev.write(array.mem, array.address(low.point(array)), {**asg, **here}, new, ev.guards(array, n.axes))
-            out.append(acc)
+                at = {**asg, **here}
+                state, new = rule.step(state, at)
+                made.vals[made.key(at)] = new
+                if self.array is not None:
+                    ev.write(self.array.mem, self.array.address(low.point(self.array)), at, new, ev.guards(self.array, n.axes))
+            for c, room in self.states.items():
+                ev.write(room.mem, room.address(low.point(room)), {**asg, **along[0]}, state[c], [])
+            out += [state[c] for c in rule.kept]
+        if self.array is None or len(low.scope.nests) > 1:
+            low.storage.values[n.name] = made
         return out
 
-    def _before(self, ev: NestEval, asg: Assignment) -> Val:
-        """The result one place before, or the identity at the first place."""
-        low, array = self.low, self.array
-        lanes = ev.width if ev.lane is not None else 1
-        inside = low.b.op("lt", low.b.const(0), low.scalar(low.ctx.axis_index[self.axis]))
-        before = tuple(ix.add(p, const(-1)) if a is self.axis else p for a, p in zip(self.n.axes, low.point(array), strict=True))
-        acc = ev.read(array.mem, array.address(before), asg, low.b.splat(inside, lanes))
-        return low.b.op("select", inside, acc, low.b.const(self.start, self.dtype), dtype=self.dtype)
+    def _before(self, rule: ScanRule, asg: Assignment) -> State:
+        """The state that the last step left, or the neutral one at the first place."""
+        low, b, ev = self.low, self.low.b, rule.ev
+        index = substitute(low.ctx.axis_index[self.axis], {p.var: const(0) for p in ev.regs if p.axis is self.axis})
+        inside = b.op("lt", b.const(0), low.scalar(index))
+        mask, start, out = b.splat(inside, ev.width if ev.lane is not None else 1), rule.start(), State()
+        for c, room in self.states.items():
+            old = wide(ev, ev.read(room.mem, room.address(low.point(room)), asg, mask))
+            out[c] = b.op("select", inside, old, start[c], dtype=start[c].dtype)
+        return out
 
 
-def _prefixes(low: Lowering, x: Val, combine: str, start: float | bool) -> Val:
-    """In each lane of `x` what the lanes up to it combine to."""
-    b, n = low.b, x.lanes
-    nothing = b.const(start, x.dtype, n)
-    distance = 1
-    while distance < n:
-        if low.sched.target.groups:  # Oclgrind takes vectors that begin with constants for uninitialised
-            moved = b.shuffle(x, x, tuple(max(i - distance, 0) for i in range(n)))
-            moved = b.op("select", b.const(tuple(i >= distance for i in range(n)), bool_, n), moved, nothing)
-        else:
-            moved = b.shuffle(nothing, x, tuple(range(n - distance, 2 * n - distance)))
-        x = b.op(combine, moved, x)
-        distance *= 2
-    return x
+class _Chain:
+    """The loops of a chain. `first`: the place of the loop at which states begin to be carried."""
+
+    def __init__(self, low: Lowering, nests: Sequence[Nest], scans: dict[str, _Running], loops: Sequence[Part]) -> None:
+        self.low, self.nests, self.scans, self.loops = low, nests, scans, loops
+        self.first = min((r.first for r in scans.values() if r.carried), default=len(loops))
+        self.carried = [r for r in scans.values() if r.carried and r.first == self.first]
+
+    def descend(self, depth: int) -> None:
+        """Open the loops from one on, and run the steps of all nests inside them."""
+        low = self.low
+        for r in self.scans.values():
+            if not r.carried and r.first == depth:
+                r.room()
+        if depth == self.first:
+            starts = [r.starts() for r in self.carried]
+            sizes = [len(s) for s in starts]
+            carry(low, self.loops[depth:], [v for s in starts for v in s], partial(self._body, sizes))
+            return
+        for piece in low.versions(low.pieces(self.loops[depth])):
+            with low.open(self.loops[depth], piece=piece):
+                self.descend(depth + 1)
+
+    def _body(self, sizes: Sequence[int], accs: list[Val]) -> list[Val]:
+        """One step of every nest, in order; what those that are carried leave."""
+        out: list[Val] = []
+        for n in self.nests:
+            r = self.scans.get(n.name)
+            if r is None:
+                if n.name not in self.low.storage.aliased:
+                    store_point(self.low, n)
+            elif r in self.carried:
+                size = sizes[self.carried.index(r)]
+                out += r.step(accs[len(out) : len(out) + size])
+            else:
+                r.step(r.starts() if r.carried else None)
+        return out

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 
 from ...ir import index as ix
@@ -32,17 +32,22 @@ def init(low: Lowering, n: Nest) -> None:
 
 
 def _store_nest(low: Lowering, n: Nest) -> None:
-    """The loops of a store; twice where non-temporal stores depend on how the output is aligned at run time. (What a
-    scatter adds to should be in a cache.)"""
+    """The loops of a store. (What a scatter adds to should be in a cache.)"""
     assert n.store is not None
     name = n.store.buffer.name
-    if name not in low.sched.nt or (n.store.combine is not None and n.kind == "store"):
-        _loops(low, n)
+    past = name in low.sched.nt and (n.store.combine is None or n.kind != "store")
+    streaming(low, name if past else None, lambda: _loops(low, n))
+
+
+def streaming(low: Lowering, name: str | None, body: Callable[[], object]) -> None:
+    """Run `body`; twice where it stores past the caches to the output `name`, which depends on how that is aligned at run time."""
+    if name is None:
+        body()
         return
     aligned = low.b.aligned(low.ctx.params[name], low.sched.target.vector_bytes)
-    for streams, cond in ((True, aligned), (False, low.b.op("not", aligned))):
+    for streams, cond in low.storage.versions(((True, aligned), (False, low.b.op("not", aligned)))):
         with low.b.when(cond), low.within(streaming=name if streams else None):
-            _loops(low, n)
+            body()
 
 
 def _loops(low: Lowering, n: Nest) -> None:
@@ -51,22 +56,22 @@ def _loops(low: Lowering, n: Nest) -> None:
     assert n.store is not None
     loops = low.remaining(n)
     if n.mask is None or (n.store.own is None and n.kind != "init"):
-        through(low, loops, lambda: _store(low, n))
+        through(low, loops, lambda: store_point(low, n))
         return
     mask, axes = n.mask, axes_of(n.mask)
     outer = max((i + 1 for i, p in enumerate(loops) if p.axis in axes), default=0)
 
     def point() -> None:
         with low.b.when(NestEval(low, n).value(mask, {})):
-            through(low, loops[outer:], lambda: _store(low, n, mine=True))
+            through(low, loops[outer:], lambda: store_point(low, n, mine=True))
 
     if any(p.axis in axes for p in low.sched.registers(n)):  # not the same in all copies
-        through(low, loops, lambda: _store(low, n))
+        through(low, loops, lambda: store_point(low, n))
     else:
         through(low, loops[:outer], point)
 
 
-def _store(low: Lowering, n: Nest, mine: bool = False) -> None:
+def store_point(low: Lowering, n: Nest, mine: bool = False) -> None:
     """A point's stores. `mine`: where the mask is known to hold."""
     assert n.store is not None
     ev = NestEval(low, n)

@@ -22,7 +22,9 @@ from .persist import PERSIST
 from .phase import PHASE
 from .private import PRIVATE
 from .roll import ROLL
+from .set import SET
 from .splitk import SPLITK
+from .splitscan import SPLITSCAN
 from .stage import STAGE
 from .swizzle import SWIZZLE
 from .tc import TC
@@ -32,7 +34,7 @@ from .upcast import UPCAST
 from .warpspec import WARPSPEC
 
 for option in (
-    *(TILE, MOVE, UPCAST, UNROLL, PARALLEL, LOCAL, GROUP, FACTOR, OPERANDS, PHASE, HALO, ROLL, SPLITK, FUSE),
-    *(STAGE, TC, SWIZZLE, PERSIST, WARPSPEC, CLUSTER, PADTO, NOLOCAL, LAUNCH, NT, FETCH, OWN, PRIVATE),
+    *(TILE, MOVE, UPCAST, UNROLL, PARALLEL, LOCAL, GROUP, FACTOR, OPERANDS, PHASE, HALO, ROLL, SPLITK, SPLITSCAN, FUSE),
+    *(STAGE, TC, SWIZZLE, PERSIST, WARPSPEC, CLUSTER, PADTO, NOLOCAL, LAUNCH, NT, FETCH, OWN, PRIVATE, SET),
 ):
     register(option)

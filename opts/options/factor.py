@@ -27,6 +27,9 @@ from ..rewriting import Rewriting
 from ..schedule import Scheduled
 from ..structure import extent, strides_of
 
+WIDE = 16
+"""Elements along an axis that are enough for lanes of any width."""
+
 
 @lru_cache(maxsize=256)
 def factored(kernel: Kernel, axis: str, number: int = 1) -> Kernel:
@@ -70,7 +73,8 @@ def _laid_out(p: SumOfProducts, inside: tuple[Node, ...], axes: list[Node]) -> t
     """The axes of a sum that is taken out, the one last along which its lanes should lie: the last axis of the whole sum, else one
     along which a factor is consecutive in memory."""
     along = {a for f in inside for a in axes if any(_stride(n, a) == 1 for n in walk(f))}
-    last = next((a for a in (*reversed(p.value.axes), *reversed(axes)) if a in along and a in axes), None)
+    choices = [a for a in dict.fromkeys((*reversed(p.value.axes), *reversed(axes))) if a in along and a in axes]
+    last = next((a for a in choices if extent(a) >= WIDE), max(choices, key=extent, default=None))
     return tuple(a for a in axes if a is not last) + (() if last is None else (last,))
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from ...ir.errors import OptError
 from ...ir.node import Node
 from ..builder import ScheduleBuilder
-from ..loop_tree import Shared, Single, Together, Tree
+from ..loop_tree import Chain, Shared, Single, Together, Tree
 from ..neighbourhood import Neighbourhood
 from ..nests import Nest
 from ..opt import Opt, Opts, opt
@@ -91,7 +91,7 @@ def _loop(items: tuple[Tree, ...], blocks: Node, nest: Nest) -> Shared | None:
     for item in items:
         if isinstance(item, Shared) and item.part.axis is blocks and any(n is nest for n in item.nests):
             return item
-        found = None if isinstance(item, Single | Together) else _loop(item.body, blocks, nest)
+        found = None if isinstance(item, Single | Together | Chain) else _loop(item.body, blocks, nest)
         if found is not None:
             return found
     return None

@@ -59,7 +59,7 @@ UPCAST = Option(
             "UPCAST(axis, n)",
             "Keep n elements in registers. The part that is consecutive in most accesses becomes vector lanes. On "
             "a reduce axis these are n independent partial results, combined at the end (`REASSOC`). Along a "
-            "scan, whose loops must be innermost, it is a vector of prefixes at a time (`REASSOC`).",
+            "scan it is so many steps at a time; as lanes, where its loops are innermost, a vector of prefixes (`REASSOC`).",
         ),
     ),
     golden={

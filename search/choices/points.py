@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from random import Random
@@ -27,9 +27,24 @@ class ChoicePoint:
     at: tuple[int, ...]
 
 
+class LatticeLike(Protocol):
+    """All legal points of a template, by the places of their values, where there are too many to list them as choices."""
+
+    size: int
+
+    def __contains__(self, at: tuple[int, ...]) -> bool: ...
+
+    def __iter__(self) -> Iterator[tuple[int, ...]]: ...
+
+    def draw(self, rng: Random) -> tuple[int, ...]:
+        """One of them, all as likely as each other."""
+        ...
+
+
 class Family:
     """A template's parameters as numbers. `scaled[p][i]`: value i of parameter p between 0 and 1, by its logarithm
-    where values span more than a factor of four; None where the values are no numbers."""
+    where values span more than a factor of four; None where the values are no numbers. A template may have `points`,
+    all its choices, or a `lattice`, which knows them."""
 
     def __init__(self, index: int, template: Any) -> None:
         self.index, self.template = index, template
@@ -46,11 +61,20 @@ class Family:
                 if len(p) == len(self.names)
             ]
         self.legal = None if self.listed is None else frozenset(self.listed)
+        self.lattice: LatticeLike | None = getattr(template, "lattice", None)
 
     @property
     def size(self) -> int:
         """Points, legal or not unless they are listed."""
+        if self.lattice is not None:
+            return self.lattice.size
         return len(self.listed) if self.listed is not None else math.prod(len(v) for v in self.values)
+
+    def allows(self, point: ChoicePoint) -> bool | None:
+        """Whether a point is legal, as far as that is known of all points; None where it has to be found out."""
+        if self.lattice is not None:
+            return point.at in self.lattice
+        return None if self.legal is None else point in self.legal
 
     def choices(self, point: ChoicePoint) -> dict[str, Any]:
         """The values, by name."""
@@ -79,15 +103,15 @@ class ChoicePoints:
 
     def illegal(self, point: ChoicePoint) -> bool:
         """Whether a point is known to be illegal, without finding out."""
-        legal = self.family(point).legal
-        return point not in legal if legal is not None else point in self._states and self._states[point] is None
+        known = self.family(point).allows(point)
+        return not known if known is not None else point in self._states and self._states[point] is None
 
     def state(self, point: ChoicePoint) -> State | None:
         """The legal schedule that a point makes, else None."""
         if point not in self._states:
             f = self.family(point)
             opts: Schedule | None = None
-            if f.legal is None or point in f.legal:
+            if f.allows(point) is not False:
                 opts = self.space.instance(f.template, f.choices(point))
             found = None if opts is None else self.space.state(opts)
             self._states[point] = found
@@ -101,6 +125,8 @@ class ChoicePoints:
 
     def draw(self, family: Family, rng: Random) -> ChoicePoint:
         """A point drawn evenly, legal or not unless the family's points are listed."""
+        if family.lattice is not None:
+            return ChoicePoint(family.index, family.lattice.draw(rng))
         if family.listed:
             return rng.choice(family.listed)
         return ChoicePoint(family.index, tuple(rng.randrange(len(v)) for v in family.values))

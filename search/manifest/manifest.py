@@ -25,7 +25,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from ...ir.errors import TilewrightError, UsageError
+from ...ir.errors import OptError, TilewrightError, UsageError
+from ...opts.opt import parse
 from .. import strategy as strategies
 from ..budget import parse_seconds
 from . import lock as locks
@@ -41,8 +42,9 @@ MAX_TEXT = 1000
 """Characters of a device, target or compiler."""
 MAX_BYTES = 1 << 20
 MAX_ENTRIES = 10_000
-HOW = ("budget", "trials", "strategy", "seeds", "seed")
-"""How an entry is tuned: keys of [defaults] that a [[kernel]] may override."""
+HOW = ("budget", "trials", "strategy", "start", "random-seed", "seeds", "seed")
+"""How an entry is tuned: keys of [defaults] that a [[kernel]] may override. `seeds` and `seed` are older spellings of
+`start` and `random-seed`."""
 _TABLES = {
     "": ("defaults", "targets", "kernel"),
     "defaults": ("targets", "dtypes", *HOW),
@@ -226,15 +228,14 @@ class _Reader:
                 out["strategy"] = strategies.check(both["strategy"] if isinstance(both["strategy"], str) else repr(both["strategy"]))
         except UsageError as e:
             raise fail("budget" if "budget" not in out and "budget" in both else "strategy")(str(e)) from None
-        for key, least in (("trials", 1), ("seed", 0)):
+        for key, least in (("trials", 1), ("seed", 0), ("random-seed", 0)):
             if key in both:
                 if type(both[key]) is not int or both[key] < least:
                     raise fail(key)(f"{key} must be a whole number of at least {least}")
-                out[key] = both[key]
-        if "seeds" in both:
-            if both["seeds"] not in ("auto", "none"):
-                raise fail("seeds")('seeds is "auto" or "none"')
-            out["seeds"] = both["seeds"]
+                out["seed" if key == "random-seed" else key] = both[key]
+        for key in ("seeds", "start"):
+            if key in both:
+                out["seeds"] = _start(both[key], fail(key))
         return out
 
     # messages -------------------------------------------------------------------------------------------------------
@@ -253,3 +254,17 @@ class _Reader:
 
     def _fail(self, line: int, what: str) -> Callable[[str], UsageError]:
         return lambda text: UsageError(f"{self.path}, line {line}, {what}: {text}")
+
+
+def _start(value: Any, fail: Callable[[str], UsageError]) -> str:
+    """What a search begins with, in the words of `tune`: auto, none, or a schedule."""
+    if value in ("seeds", "auto"):
+        return "auto"
+    if isinstance(value, str):
+        try:
+            if value != "none":
+                parse(value)
+            return value
+        except OptError as e:
+            raise fail(f'start is "seeds", "none" or a schedule: {e}') from None
+    raise fail(f'start is "seeds", "none" or a schedule such as "Um8 Un32 Pn", not {value!r}')

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import product
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..strategy import Measured, Strategy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..space import Schedule, Space
+    from ..space import Schedule, Space, TemplateLike
 
 
 class Exhaustive(Strategy):
@@ -50,8 +50,9 @@ class Exhaustive(Strategy):
                 yield opts
             queue.append((opts, 0))
         for t in self.space.templates():
-            names = list(t.params)
-            for values in product(*(t.params[k] for k in names)):
+            names, lattice = list(t.params), getattr(t, "lattice", None)
+            every = product(*(t.params[k] for k in names)) if lattice is None else _of(t, lattice)
+            for values in every:
                 made = self.space.instance(t, dict(zip(names, values)))
                 if made is not None and self._new(made):
                     yield made
@@ -73,3 +74,9 @@ class Exhaustive(Strategy):
             return False
         self._seen.add(state.hash)
         return True
+
+
+def _of(template: TemplateLike, lattice: Iterable[tuple[int, ...]]) -> Iterator[tuple[Any, ...]]:
+    """The choices of every point of a lattice, those that are refused anyway left out."""
+    values = list(template.params.values())
+    return (tuple(v[i] for v, i in zip(values, at, strict=True)) for at in lattice)

@@ -94,3 +94,45 @@ def test_a_line_for_each_candidate() -> None:
     right = Measurement(parse("Um8"), Outcome.ok, 2e-6, 2e-6, 9)
     assert candidate_line(right, 1e-6) == "      2 µs   2.00x  ok       Um8"
     assert candidate_line(Measurement((), Outcome.wrong, detail="c differs"), 1e-6) == "         -       -  wrong    (none)  (c differs)"
+
+
+def test_a_share_above_the_roofline_is_measured_again(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    from argparse import Namespace
+    from dataclasses import replace
+
+    from tilewright.cli.tuning.run import believable
+
+    from .test_run import FOUND
+
+    probed = []
+
+    class FakeDevice:
+        def limits(self, probe: bool = False) -> None:
+            probed.append(probe)
+
+    monkeypatch.setattr("tilewright.devices.get", lambda spec: FakeDevice())
+    args = Namespace(device="cpu", kernel="my.py:f", allow=None)
+    assert believable(FOUND, args) is FOUND and not probed
+    too_much = replace(FOUND, roofline_pct=187.0)
+    assert believable(too_much, args).roofline_pct == 187.0 and probed == [True]
+    assert "187 % of the roofline cannot be: the machine's limits are measured again" in capsys.readouterr().err
+
+
+def test_what_others_use_is_seen_where_the_system_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tilewright.measure import busy
+
+    told = iter([100.0, 101.5])
+    monkeypatch.setattr(busy, "_times", lambda: next(told))
+    assert (busy.used_by_others(0.01) or 0) > busy.BUSY
+    monkeypatch.setattr(busy, "_times", lambda: None)
+    assert busy.used_by_others(0.01) is None
+
+
+def test_rows_of_another_version_are_listed(tune: Tune, cache_file: Path) -> None:
+    from .conftest import row
+
+    with open_cache(cache_file) as store:
+        store.record([row(opts_display=[["NEWER", "m", 8]], opts=[["NEWER", "a0", 8]])])
+    for command in (["cache", "list"], ["report"]):
+        done = tune(*command)
+        assert done.code == 0 and '[["NEWER","m",8]]' in done.out, done.err

@@ -65,7 +65,7 @@ def test_the_program_is_what_is_rendered(tune: Tune) -> None:
 
 def test_passes_are_unified_diffs_with_counts(tune: Tune) -> None:
     given = ["--opts", '[["GROUP", "n", 64]]']
-    text = tune(*SOFTMAX[:-1], "--stage", "passes", "--target", "sm_90a", *given).out
+    text = tune(*SOFTMAX[:-2], "--stage", "passes", "--target", "sm_90a", *given).out
     assert text.startswith("emit: ") and "\nphase 0: " in text
     assert "\n--- emit\n+++ barriers\n" in text and "\n+  barrier\n" in text
     assert " instructions before, " in text and " barrier)\n" in text

@@ -100,9 +100,9 @@ def test_lanes_hold_prefixes_after_a_logarithm_of_steps() -> None:
 
 
 def test_the_output_itself_holds_the_scan() -> None:
-    """One pass and no scratch; with non-temporal stores, which nothing reads again, a row of scratch."""
+    """One pass and no scratch; what is stored is carried in registers, and so past the caches too."""
     assert lower(apply(scanned("add", 4, 64), (), CASCADE)).scratch == 0
-    assert lower(apply(scanned("add", 4, 64), parse([["NT", "y"]]), CASCADE)).scratch > 0
+    assert lower(apply(scanned("add", 4, 64), parse([["NT", "y"]]), CASCADE)).scratch == 0
 
 
 def test_lanes_across_rows_stay_possible() -> None:
@@ -116,11 +116,6 @@ def test_copies_past_the_rows_read_nothing_past_the_output(opts: list[Any]) -> N
     """A scan that is read back, not carried, needs room for them: it is not kept in the output then."""
     check_twin(kernels.make("cumsum", {"m": 11, "n": 20}), parse(opts), CASCADE)
     check_compiled(kernels.make("cumsum", {"m": 11, "n": 20}), parse(opts))
-
-
-def test_a_scan_that_is_not_innermost_is_refused() -> None:
-    with pytest.raises(OptError, match="innermost"):
-        apply(scanned("add", 8, 32, along=0), parse([["UPCAST", "m", 4]]), CASCADE)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,130 @@
+"""How good the seed alone is, and the first ten schedules, against the best that is known of each kernel.
+
+    python benchmarks/time_to_good.py [--target v3|v4|native] [--only REGEX] [--pool N] [--built FOLDER [--build]] [--known FILE] [--json]
+
+The kernels are those of `ranking_cases.py`. For each, these are built and timed in turns, on one thread: the first ten seeds as
+`heuristics.ranked_seeds` gives them (what is used without tuning is the first of them); the first as `heuristics.seeds` gives it, which
+the counted model has not seen; `--pool` schedules drawn at random (seeds, instances of templates, walks), of which the ten that the
+counted model ranks first are built; and the best three of `--known`, a file of measured spaces (`model_rank.py --record`). The best of
+all of these is the best known.
+
+`seed`, `plain_seed`: the best known time over that of the first seed, ranked by count or not. `ten`: over the best of the first ten
+seeds. `ten_counted`: over the best of the ten schedules that the counted model ranks first, of seeds and pool together. 1 is best.
+`--built` keeps what is built, so that `--build` may do only that, and a quiet run only times."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import pickle
+import random
+import re
+import statistics
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+TEN = 10
+KNOWN = 3
+
+
+def prepared(case: Any, pool: int, known: Mapping[str, list[Any]]) -> dict[str, Any]:
+    """What is timed of a case: groups of option lists, and what is built of them."""
+    from schedule_times import built, drawn
+    from tilewright import devices, heuristics, opts
+
+    device, kernel = devices.get("cpu"), case.kernel()
+    seeds = heuristics.ranked_seeds(kernel, device.target, 1)
+    plain = heuristics.seeds(kernel, device.target, 1)
+    found = drawn(kernel, pool, random.Random(f"pool {case.id}"), plain)
+    counts = {o: heuristics.counted(opts.apply(kernel, o, device.target), 1) for o in dict.fromkeys((*seeds[:TEN], *found))}
+    ranked = sorted(counts, key=counts.__getitem__)[:TEN]
+    best = [opts.parse(o) for o, *_ in sorted(known.get(case.id, []), key=lambda e: min(e[1:]))[:KNOWN]]
+    groups = {"seed": seeds[:1], "plain_seed": plain[:1], "ten": seeds[:TEN], "ten_counted": ranked, "known": best}
+    return {"groups": groups, "built": built(kernel, list(dict.fromkeys(o for g in groups.values() for o in g)), device)}
+
+
+def row(case: Any, made: Mapping[str, Any]) -> dict[str, Any]:
+    """The line of a case."""
+    from schedule_times import timed
+    from tilewright import devices, opts
+
+    device = devices.get("cpu")
+    times = dict(zip((o for o, *_ in made["built"]), map(min, timed(case.kernel(), made["built"], device)), strict=True))
+    best = min(times, key=times.__getitem__)
+    out: dict[str, Any] = {"kernel": case.name, "sizes": case.sizes, "held_out": case.held_out, "best_ms": round(1e3 * times[best], 4)}
+    for name, group in made["groups"].items():
+        mine = [times[o] for o in group if o in times]
+        if mine:
+            out[name] = round(times[best] / min(mine), 3)
+    return out | {"measured": len(times), "seed_opts": opts.short(made["groups"]["seed"][0]), "best_opts": opts.short(best)}
+
+
+def summary(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Geometric mean, least and number of cases, over all cases and those held out."""
+    out = []
+    for which in ("all", "held out"):
+        mine = [r for r in rows if which == "all" or r["held_out"]]
+        line: dict[str, Any] = {"summary": which, "cases": len(mine)}
+        for name in ("seed", "plain_seed", "ten", "ten_counted"):
+            values = [r[name] for r in mine if name in r]
+            if values:
+                least = min(mine, key=lambda r: r.get(name, 1.0))
+                line[name] = round(math.exp(statistics.fmean(map(math.log, values))), 3)
+                line[f"{name}_least"] = [least[name], least["kernel"]]
+                line[f"{name}_below_0.8"] = sum(v < 0.8 for v in values)
+        out.append(line)
+    return out
+
+
+def main() -> None:
+    """One JSON line a case, then one for all and one for those held out."""
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--target", choices=("v2", "v3", "v4", "native"), default="native")
+    p.add_argument("--only", default="", metavar="REGEX")
+    p.add_argument("--every", type=int, default=1, metavar="N", help="every so manieth case")
+    p.add_argument("--pool", type=int, default=16)
+    p.add_argument("--built", type=Path, metavar="FOLDER")
+    p.add_argument("--build", action="store_true", help="build, and time nothing")
+    p.add_argument("--known", type=Path, metavar="FILE")
+    p.add_argument("--json", action="store_true", help="keep the rows under results/")
+    args = p.parse_args()
+    os.environ.pop("TILEWRIGHT_TARGET", None)
+    if args.target != "native":
+        os.environ["TILEWRIGHT_TARGET"] = args.target
+    from ranking_cases import CASES
+
+    known: dict[str, list[Any]] = {}
+    if args.known:
+        from model_rank import spaces
+
+        known = {s.case.id: s.times for s in spaces(args.known)}
+    rows = []
+    for case in [c for c in CASES if re.search(args.only, c.id)][:: args.every]:
+        kept = args.built / f"{case.id}-{args.target}.pkl" if args.built else None
+        if kept is not None and kept.exists():
+            made = pickle.loads(kept.read_bytes())
+        else:
+            made = prepared(case, args.pool, known)
+            if kept is not None:
+                kept.write_bytes(pickle.dumps(made))
+                print(f"built {case.id}", file=sys.stderr, flush=True)
+        if not args.build:
+            rows.append(row(case, made))
+            print(json.dumps(rows[-1]), flush=True)
+    if rows:
+        lines = summary(rows)
+        print(*map(json.dumps, lines), sep="\n")
+    if rows and args.json:
+        import record
+        from tilewright.targets import lowered
+
+        name = "time_to_good" if lowered() else f"time_to_good-{args.target}"
+        record.keep(name, f"python benchmarks/time_to_good.py {' '.join(sys.argv[1:])}", rows + lines)
+
+
+if __name__ == "__main__":
+    main()

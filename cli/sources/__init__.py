@@ -1,0 +1,1 @@
+"""`tune source`, and `tune show` of a source."""

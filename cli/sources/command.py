@@ -1,0 +1,225 @@
+"""`tune source`: search for the best configuration of somebody's own source, and say how to get it again."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import signal
+import sys
+import warnings
+from argparse import Namespace
+from typing import TYPE_CHECKING, Any
+
+from ...ir.errors import UsageError
+from ..terminal.json_file import writable, write
+from ..terminal.live import display, outcomes, rates
+from ..terminal.style import MOST_SAID, OUTCOMES, console, duration, opts_text, shape_text
+from ..tuning.run import against_seed, state
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ...search import Result
+    from ...sources.spec import SourceSpec
+
+STARTS = 4
+"""Configurations of a T4 file that a search begins with."""
+
+
+def run(args: Namespace) -> int:
+    """Tune a source (or find it in the cache) and print the summary; the exit code says what came of it."""
+    from ...search.interrupts import INTERRUPTED, SignalWatch
+
+    with SignalWatch() as signals:
+        try:
+            return signals.code(_run(args))
+        except KeyboardInterrupt:
+            if signals.number in (0, signal.SIGINT):
+                raise
+            print("ended by a signal", file=sys.stderr)
+            return signals.code(INTERRUPTED)
+
+
+def _run(args: Namespace) -> int:
+    from ...search.budget import Budget
+    from ...sources.tuning import tune_source
+
+    for name in ("json", "write", "write_t1", "write_t4"):
+        writable(getattr(args, name))
+    spec, budget, trials = spec_from(args)
+    if args.write_t1:
+        from ...sources.t1_writing import write as as_t1
+
+        write(args.write_t1, as_t1(spec))
+    if args.build_only:
+        from .builds import run as build_only
+
+        return build_only(args, spec)
+    if args.target:
+        raise UsageError("--target is for --build-only; what a source is tuned for is the --device")
+    out = console(sys.stderr if "-" in (args.json, args.write) else None)
+    for note in spec.notes:
+        warnings.warn(note, stacklevel=1)
+    wish = Budget.make(budget, trials)
+    title = " ".join(filter(None, (spec.function, shape_text(dict(spec.sizes)), f"({spec.lattice.size} configurations)")))
+    with display(title, wish.seconds, wish.trials, args.quiet, out) as progress:
+        result = tune_source(
+            spec, progress=progress, interrupt="return", command=command(args), **search_settings(args, spec, budget, trials)
+        )
+    summary(out, args, spec, result)
+    _written(args, spec, result)
+    return result.exit_code
+
+
+def spec_from(args: Namespace) -> tuple[SourceSpec, str | float | None, int | None]:
+    """What is tuned, and the budget and trials that count. Raises UsageError."""
+    from ...sources import parameters, t1
+    from ...sources.making import shape_sizes, spec_of
+
+    settings: dict[str, Any] = {
+        k: getattr(args, k)
+        for k in ("args", "check", "rtol", "atol", "block", "grid", "problem", "flags")
+        if (getattr(args, k) is not None)
+    }
+    settings |= {"deterministic": False} if args.nondeterministic else {}
+    settings |= {"cold": True} if args.cold else {}
+    settings |= {"sizes": shape_sizes(args.shape)} if args.shape else {}
+    settings |= {"restrict": args.restrict} if args.restrict else {}
+    for key, given, flag in (("params", args.param, False), ("flag_params", args.flag_param, True)):
+        made = [parameters.parse(text, flag) for text in given]
+        double = next((p.name for i, p in enumerate(made) if p.name in {q.name for q in made[:i]}), None)
+        if double is not None:
+            raise UsageError(f"--param {double} is given twice: write all its values in one, NAME=8,16,32")
+        settings |= {key: {p.name: p.values for p in made}} if made else {}
+    if args.t1:
+        if args.file or args.function:
+            raise UsageError("--t1 names the source and the function itself: leave FILE and --function out")
+        found = t1.read(args.t1, **settings)
+        own = args.budget is None and args.trials is None
+        return found.spec, found.seconds if own else args.budget, found.trials if own else args.trials
+    if not args.file:
+        raise UsageError("name the source: tune source kernel.c --function NAME --param TILE=8,16 --args spec.toml, or --t1 FILE.json")
+    return spec_of(args.file, args.function or "", **settings), args.budget, args.trials
+
+
+def search_settings(args: Namespace, spec: SourceSpec, budget: str | float | None, trials: int | None) -> dict[str, Any]:
+    """The search's settings."""
+    from ...sources.parameters import number
+
+    first: list[dict[str, Any]] = []
+    for text in args.first:
+        pairs = [part.partition("=") for part in text.split(",")]
+        if not all(equals for _, equals, _ in pairs):
+            raise UsageError(f"--first {text}: write NAME=VALUE,NAME=VALUE")
+        first.append({n.strip(): number(v.strip()) for n, _, v in pairs})
+    if args.t4:
+        first += _fastest(args.t4, spec)
+    return {
+        "device": args.device,
+        "budget": budget,
+        "trials": trials,
+        "threads": args.threads,
+        "strategy": args.strategy,
+        "seed": args.seed,
+        "cache": args.cache,
+        "retune": args.retune,
+        "study": args.study,
+        "mode": args.mode,
+        "first": first,
+    }
+
+
+def _fastest(path: str, spec: SourceSpec) -> list[dict[str, Any]]:
+    """The fastest configurations of recorded results that are legal here. Raises UsageError where none is."""
+    from ...search.bench.files import load
+    from ...sources.parameters import text_of
+
+    found = [e for e in load(path).entries if e.t_min is not None]
+    kept: list[dict[str, Any]] = []
+    for e in sorted(found, key=lambda e: e.t_min or 0.0):
+        try:
+            at = spec.at({n: text_of(v) for n, v in e.params.items()})
+        except UsageError:
+            continue
+        if at in spec.lattice and len(kept) < STARTS:
+            kept.append(dict(e.params))
+    if not kept:
+        raise UsageError(f"--t4 {path}: none of its {len(found)} right configurations is one of {spec.function}'s")
+    return kept
+
+
+def command(args: Namespace) -> str:
+    """The command that repeats this search."""
+    from ...targets import command_prefix
+
+    words = [*command_prefix(args.device or "cpu"), "tune", "source", *([args.file] if args.file else [])]
+    for name, value in vars(args).items():
+        flag = {"seed": "--random-seed"}.get(name, "--" + name.replace("_", "-"))
+        if (
+            name in ("command", "file", "json", "write", "write_t1", "write_t4", "quiet", "retune", "cache", "mode", "build_only")
+            or not value
+        ):
+            continue
+        words += [flag] if value is True else [w for v in (value if isinstance(value, list) else [value]) for w in _joined(flag, str(v))]
+    return shlex.join([*words, "--retune"])
+
+
+def _joined(flag: str, value: str) -> list[str]:
+    """A flag and its value; one that begins with a dash has to be joined."""
+    return [f"{flag}={value}"] if value.startswith("-") else [flag, value]
+
+
+def summary(out: Console, args: Namespace, spec: SourceSpec, result: Result) -> None:
+    """What was found, in a few lines; the last one reproduces it."""
+    from rich.table import Table
+    from rich.text import Text
+
+    threads = f"{result.threads} thread{'s' * (result.threads != 1)}"
+    what = " ".join(filter(None, (result.kernel, shape_text(result.shape), "on", result.device + ",", threads)))
+    out.print(Text.assemble((what, "bold"), ": ", (state(result), "green" if result.found else "bold red")), soft_wrap=True)
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim", no_wrap=True, min_width=10)
+    grid.add_column(overflow="fold")
+    if result.t_min is not None:
+        grid.add_row("best", Text(rates(result), style="bold"))
+        grid.add_row(
+            "timed", f"min {duration(result.t_min)}" + (f", median {duration(result.t_med)} of {result.n} runs" if result.t_med else "")
+        )
+        if result.seed_s:
+            grid.add_row("untuned", f"{duration(result.seed_s)}; {against_seed(result)}")
+        grid.add_row("values", opts_text(result.opts))
+    if result.counts:
+        total = sum(result.counts.values())
+        after = f", after {result.earlier} in earlier searches" if result.earlier else ""
+        left = f"{total} of {spec.lattice.size} configurations"
+        grid.add_row("search", f"{left} in {result.seconds:.1f} s with {result.strategy}{after}: {outcomes(result.counts)}")
+    for outcome, said in result.failures.items():
+        grid.add_row(f"first {outcome}", Text(said[:MOST_SAID], style=OUTCOMES.get(outcome, "")))
+    if result.message:
+        grid.add_row("note", Text(result.message))
+    out.print(grid)
+    where = ["--cache", args.cache] if args.cache else []
+    if result.found:
+        out.print(Text.assemble(("look at it  ", "dim"), shlex.join(["tune", "show", spec.function, *where])), soft_wrap=True)
+    out.print(Text.assemble(("reproduce   ", "dim"), " ".join(filter(None, (result.reproduce, shlex.join(where))))), soft_wrap=True)
+
+
+def _written(args: Namespace, spec: SourceSpec, result: Result) -> None:
+    """The files that were asked for."""
+    from ...sources import text
+    from ...sources.configurations import texts
+
+    if args.json:
+        values = texts(result.opts) if result.found else None
+        write(args.json, json.dumps(result.to_json() | {"values": values, "configurations": spec.lattice.size}, indent=1) + "\n")
+    if args.write and result.found:
+        write(args.write, text.plain(spec, texts(result.opts)))
+    if args.write_t4:
+        from ... import cache
+        from ...sources.resolving import resolved
+        from ..report.text import as_t4
+
+        key = resolved(spec, "", {"device": args.device, "threads": args.threads}).key
+        with cache.open(args.cache) as store:
+            rows = store.rows(kernel=key.kernel, target=key.target, threads=key.threads, compiler=key.compiler, policy=key.policy)
+        write(args.write_t4, as_t4([r for r in rows if not r.verified]) + "\n")

@@ -1,0 +1,223 @@
+"""What a phase moves between the caches: for each level, the outermost loop whose working set fits fetches its data once (M. E. Wolf
+and M. S. Lam, "A Data Locality Optimizing Algorithm", 1991), on the loops and accesses of the Program itself."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ...program.program import Program
+from .forms import Variable
+from .tree import LoopNode, Touch, Tree
+
+FAR_APART = 1 << 62
+Place = tuple[str, int]
+
+
+@dataclass(slots=True)
+class TouchGroup:
+    """Accesses to one array that differ by constants: `runs` pieces of `run` bytes, `pitch` apart."""
+
+    place: Place
+    terms: Mapping[Variable, float]
+    whole: float
+    """Bytes of the array."""
+    written: bool
+    nt: bool
+    runs: int
+    run: float
+    pitch: float
+
+    first: tuple[float, ...] = ()
+    """Where the pieces begin, but for what loops add."""
+
+    @property
+    def reach(self) -> float:
+        """Bytes from its first place to its last."""
+        steps = sum(abs(k) * (v.trips - 1) for v, k in self.terms.items() if not v.random)
+        return steps + (self.runs - 1) * self.pitch + self.run
+
+    @property
+    def random(self) -> bool:
+        """Whether data chooses the place."""
+        return any(v.random for v in self.terms)
+
+
+@dataclass(slots=True)
+class Reuse:
+    """The traffic of one phase. `sizes`: bytes of arrays by place; `line`: bytes that move at once (a cache line; a page, where what
+    is kept are the translations of pages, and then stores past the caches need them too); `written`: how often a written one moves;
+    `scattered`: how much dearer one is that data chooses."""
+
+    tree: Tree
+    sizes: Mapping[Place, float]
+    line: float
+    written: float
+    scattered: float = 1.0
+    past_caches: bool = True
+    _groups: dict[int, list[TouchGroup]] = field(default_factory=dict)
+    _prints: dict[tuple[int, frozenset[int], float], float] = field(default_factory=dict)
+
+    def groups(self, node: LoopNode) -> list[TouchGroup]:
+        """The groups of all accesses inside a node."""
+        found = self._groups.get(id(node))
+        if found is None:
+            found = self._groups[id(node)] = [g for g in grouped(node.below(), self.sizes, self.line) if not (g.nt and self.past_caches)]
+        return found
+
+    def footprint(self, g: TouchGroup, inner: frozenset[int], kept: float = math.inf) -> float:
+        """Bytes that a group touches while some loops run, in whole lines. What data decides comes back to the same places only as far
+        as they are `kept`: bytes of the cache."""
+        kept = kept if g.random else math.inf
+        key = (id(g), inner, kept)
+        found = self._prints.get(key)
+        if found is None:
+            found = self._prints[key] = self._footprint(g, inner, kept)
+        return found
+
+    def _trips(self, loops: Iterable[int]) -> float:
+        out = 1.0
+        for key in loops:
+            out *= max(1.0, self.tree.trips[key])
+        return out
+
+    def _footprint(self, g: TouchGroup, inner: frozenset[int], kept: float) -> float:
+        least = min((abs(k) for v, k in g.terms.items() if v.random), default=math.inf)
+        near, apart, around = [(g.pitch, float(g.runs))] if g.runs > 1 else [], 1.0, frozenset[int]()
+        for v, k in g.terms.items():
+            moving = v.roots & inner
+            if v.random or (v.roots and not moving):
+                continue
+            trips = min(v.trips, self._trips(moving)) if v.roots else v.trips
+            if abs(k) >= least:
+                apart, around = apart * trips, around | moving
+            elif trips > 1:
+                near.append((abs(k), trips))
+        each = self._lines(g.run, near)
+        if least == math.inf:
+            return min(each, max(g.whole, self.line))
+        visits = 1.0
+        for v in g.terms:
+            if v.random:
+                visits *= v.lanes * min(v.trips, self._trips((v.roots & inner) - around))
+        # data chooses among the places between two steps of the loops around
+        span = min((abs(k) for v, k in g.terms.items() if not v.random and abs(k) > least), default=g.whole)
+        found = apart * (min(visits * each, span) if span <= kept else visits * each * max(0.0, 1.0 - kept / span))
+        return found if g.whole > kept else min(found, max(g.whole, self.line))
+
+    def _lines(self, run: float, steps: list[tuple[float, float]]) -> float:
+        """Bytes of the lines in which pieces of `run` bytes lie, which are repeated by (stride, trips)."""
+        spread: list[tuple[float, float]] = []
+        for stride, trips in sorted(steps):
+            if not spread and stride <= max(run, self.line):
+                run += stride * (trips - 1)
+            elif spread and stride <= spread[-1][0] * spread[-1][1] and stride % spread[-1][0] == 0:
+                spread[-1] = (spread[-1][0], spread[-1][1] + (trips - 1) * stride / spread[-1][0])
+            else:
+                spread.append((stride, trips))
+        runs = 1.0
+        for _, trips in spread:
+            runs *= trips
+        return runs * (max(self.line, run) if runs == 1 else max(self.line, -(-run // self.line) * self.line))
+
+    def together(self, groups: Iterable[TouchGroup], inner: frozenset[int], twice: bool, kept: float = math.inf) -> float:
+        """Bytes that groups touch while some loops run; no array is more than whole. `twice`: what is written is read before; `kept` as in
+        `footprint`."""
+        out: dict[Place, float] = {}
+        seen: dict[tuple[Place, float, float], float] = {}
+        for g in groups:
+            factor = self.written if twice and g.written else 1.0
+            found = self.footprint(g, inner, kept)
+            same = (g.place, found, g.reach)  # which another loop went through before
+            factor, before = max(factor, seen.get(same, 0.0)), seen.get(same, 0.0)
+            seen[same] = factor
+            limit = factor * max(g.whole, self.line) if g.whole <= kept else math.inf
+            scattered = self.scattered if kept < math.inf and g.random else 1.0
+            now = out.get(g.place, 0.0)
+            out[g.place] = min(now + (factor - before) * scattered * found, max(limit, now))
+        return sum(out.values())
+
+    def moved(self, node: LoopNode, capacity: float) -> float:
+        """Bytes that pass into a cache of so many bytes (and out of it) while a node runs all its trips."""
+        groups = self.groups(node)
+        inside = self.together(groups, node.keys, False)
+        if inside <= capacity:
+            keys = node.keys | {node.key} if node.key >= 0 else node.keys
+            share = min(1.0, node.trips)
+            return self.together(groups, keys, True, capacity) * share
+        own = grouped(node.accesses, self.sizes, self.line)
+        direct = self.together([g for g in own if not (g.nt and self.past_caches)], frozenset(), True)
+        return node.trips * (direct + sum(self.moved(c, capacity) for c in node.children))
+
+    def whole(self) -> float:
+        """Bytes that a phase touches."""
+        root = self.tree.root
+        return self.together(self.groups(root), root.keys | {0}, False)
+
+    def thrashed(self, ways: int, span: int) -> float:
+        """Bytes fetched again since too many lines of one iteration share a set of a cache of so many `ways`, whose sets repeat after
+        `span` bytes. (Arrays begin at the same place in a page, as large ones do.)"""
+        return self._thrashed(self.tree.root, 1.0, ways, span)
+
+    def _thrashed(self, node: LoopNode, times: float, ways: int, span: int) -> float:
+        times *= node.trips
+        sets: dict[int, int] = {}
+        for g in grouped(node.accesses, self.sizes, self.line) if len(node.accesses) > ways else ():
+            for at in g.first if not g.random else ():
+                place = int(at % span // self.line)
+                sets[place] = sets.get(place, 0) + 1
+        lost = sum(n for n in sets.values() if n > ways)
+        return lost * self.line * times + sum(self._thrashed(c, times, ways, span) for c in node.children)
+
+    def past(self, open_lines: int, pieces: float) -> float:
+        """Bytes that are stored past the caches. Lines that are stored in pieces, those of several rows in turns, wait in few buffers:
+        more than half of `open_lines` at once cost up to `pieces` times as much."""
+        root = self.tree.root
+        whole = sum(self.footprint(g, root.keys | {0}) for g in grouped(root.below(), self.sizes, self.line) if g.nt)
+        return whole * self._pieces(root, open_lines, pieces) if whole else 0.0
+
+    def _pieces(self, node: LoopNode, open_lines: int, pieces: float) -> float:
+        past = [g for g in grouped(node.accesses, self.sizes, self.line) if g.nt]
+        waiting = sum(g.runs for g in past if g.run < self.line)
+        share = min(1.0, max(0.0, 2.0 * waiting / open_lines - 1.0)) if waiting > 1 else 0.0
+        return max((1.0 + (pieces - 1.0) * share, *(self._pieces(c, open_lines, pieces) for c in node.children)))
+
+
+def grouped(accesses: Iterable[Touch], sizes: Mapping[Place, float], line: float) -> list[TouchGroup]:
+    """Accesses as groups: those of one array whose indices differ by constants."""
+    found: dict[tuple[Place, frozenset[tuple[Variable, float]], bool], list[Touch]] = {}
+    for a in accesses:
+        place = (a.mem.space, a.mem.base)
+        found.setdefault((place, frozenset(a.form.terms.items()), a.mem.nt), []).append(a)
+    return [_group(place, dict(terms), nt, same, sizes, line) for (place, terms, nt), same in found.items()]
+
+
+def _group(
+    place: Place, terms: Mapping[Variable, float], nt: bool, same: Sequence[Touch], sizes: Mapping[Place, float], line: float
+) -> TouchGroup:
+    pieces = sorted({(a.form.const, a.bytes) for a in same})
+    runs: list[list[float]] = []
+    for at, size in pieces:
+        if runs and at <= runs[-1][1] + line:
+            runs[-1][1] = max(runs[-1][1], at + size)
+        else:
+            runs.append([at, at + size])
+    run = sum(b - a for a, b in runs) / len(runs)
+    pitch = (runs[-1][0] - runs[0][0]) / (len(runs) - 1) if len(runs) > 1 else 0.0
+    return TouchGroup(
+        place, terms, sizes.get(place, FAR_APART), any(a.written for a in same), nt, len(runs), run, pitch, tuple(a for a, _ in runs)
+    )
+
+
+def sizes_of(program: Program) -> dict[Place, float]:
+    """Bytes of each parameter, by place; symbols count with their upper bounds."""
+    from ...ir import index as ix
+
+    out: dict[Place, float] = {}
+    for i, p in enumerate(program.params):
+        size = float(p.dtype.size)
+        for d in p.shape:
+            size *= ix.upper(d)
+        out["param", i] = size
+    return out

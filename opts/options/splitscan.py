@@ -1,0 +1,90 @@
+"""SPLITSCAN: one scan becomes three kernels, so that the axis it runs along can be spread over the grid.
+
+The first combines the elements of each chunk, the second scans these results, and the third scans each chunk from what all before
+it come to (reduce-then-scan: G. E. Blelloch, "Prefix sums and their applications", 1990; D. Merrill and A. Grimshaw, "Parallel scan
+for stream architectures", 2009). The input is read twice, and nothing but one state a chunk is written in between."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...ir.body import Scan
+from ...ir.errors import OptError
+from ...ir.kernel import Kernel
+from ...ir.node import Node
+from ..defaults import legal_prefix, points, rows
+from ..neighbourhood import Neighbourhood
+from ..opt import Opts, opt
+from ..registry import OPTIONS, Doc, Golden, Option
+from ..rewriting import Rewriting
+from ..scan_chunks import in_chunks
+from ..schedule import Scheduled
+from ..structure import extent, scanned_axes
+from .phase import concerns
+
+CHUNKS = (2, 4, 8, 16, 64)
+LEAST = 64
+"""Elements of a chunk that is worth a work item."""
+
+
+def splittable(kernel: Kernel) -> tuple[Node, ...]:
+    """The axes that are scanned along, of known extents."""
+    return tuple(a for a in kernel.axes if a in scanned_axes(kernel) and isinstance(a.arg.extent, int) and a.arg.extent > 1)
+
+
+def rewrite(r: Rewriting) -> Scheduled:
+    """Three schedules. An option is for the sums of the chunks and for their scans, as far as they have what it names; what is scanned in
+    between has a fixed one."""
+    o = r.only("only one axis can be split so")
+    kept = next((x for x in r.opts if OPTIONS[x.op].outlives_call(x)), None)
+    if kept is not None:
+        raise OptError(f"{kept}: the workspace between the phases of {o} is made anew by each call; use one of them")
+    sums, carry, chunks = in_chunks(r.kernel, o)
+    axes = frozenset(x for k in (sums, chunks) for a in k.axes for x in (a.arg.name, a.arg.family))
+    lost = next((x for x in r.others if not concerns(x, chunks, axes)), None)
+    if lost is not None:
+        names = sorted({a.arg.name for a in chunks.axes} | {b.name for b in chunks.buffers})
+        raise OptError(f"{lost}: no phase has what it names (there are: {', '.join(names)})")
+    grid = opt("PARALLEL", f"{o.on}.s")
+    a, c = (r.apply(k, (grid, *(x for x in r.others if concerns(x, k, axes))), r.target) for k in (sums, chunks))
+    b = r.apply(carry, _between(r, carry), r.target)
+    exact = all(v.expr.combine in ("max", "min") or not v.dtype.is_float for v in r.kernel.values.values() if isinstance(v.expr, Scan))
+    return r.schedule((a, b, c), a.effects | c.effects | (frozenset() if exact else {"REASSOC"}))
+
+
+def _between(r: Rewriting, kernel: Kernel) -> Opts:
+    """The fixed schedule of the phase that scans what the chunks come to: lanes along what is consecutive, rows in parallel."""
+
+    def legal(o: Opts) -> Scheduled:
+        return r.apply(kernel, o, r.target)
+
+    if r.target.kind == "gpu":
+        return legal_prefix(points(kernel, 128, 1), legal) or ()
+    return legal_prefix(rows(kernel, r.target, 2, 2 * max(1, r.target.lanes(kernel.outputs[0].dtype.compute)), False), legal) or ()
+
+
+def propose(near: Neighbourhood) -> Iterator[Opts]:
+    """Chunks of a long scan."""
+    if "SPLITSCAN" not in near.ops:
+        yield from ((opt("SPLITSCAN", a.arg.name, n),) for a in splittable(near.kernel) for n in CHUNKS if extent(a) >= LEAST * n)
+
+
+SPLITSCAN = Option(
+    name="SPLITSCAN",
+    letter="KS",
+    on="axis",
+    kind="grid",
+    legend="split the scan",
+    docs=(
+        Doc(
+            "SPLITSCAN(axis, n)",
+            "Compute a scan in n chunks on the grid: one phase combines the elements of each chunk, a short one scans these, "
+            "and the last scans each chunk from what comes before it (`REASSOC`). The chunks are the axis `axis.s`. An option that "
+            "follows is for the first phase and the last, as far as they have what it names.",
+        ),
+    ),
+    golden={"splitscan": Golden("cumsum", {"m": 2, "n": 64}, [["SPLITSCAN", "n", 4], ["UPCAST", "n", 8]])},
+    rewrite=rewrite,
+    by_phase=True,
+    propose=propose,
+)

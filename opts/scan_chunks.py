@@ -1,0 +1,246 @@
+"""A kernel with a scan in chunks: what each chunk comes to, what comes before each, and the scans of the chunks (`options.splitscan`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import prod
+
+from ..ir import index as ix
+from ..ir.body import Fold, Reduce, Scan, Store, Value
+from ..ir.buffer import Buffer, load, load_parts
+from ..ir.dtypes import DType
+from ..ir.errors import OptError
+from ..ir.functions import where
+from ..ir.kernel import Kernel
+from ..ir.node import Node, axes_of, const, placeholder, ref, walk
+from ..ir.node import axis as make_axis
+from ..ir.operators import arith, substitute
+from ..ir.tuple_scan import COMBINE, TupleScan, tuple_scan
+from .kernel_parts import loaded, needed
+from .memory_limits import check_work
+from .nests import identity
+from .opt import Opt
+from .structure import scanned_axes
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """A kernel whose axis `axis` is cut into chunks `part` of as many elements as `inner` has."""
+
+    kernel: Kernel
+    o: Opt
+    axis: Node
+    part: Node
+    inner: Node
+
+    @property
+    def at(self) -> Node:
+        """The place on the axis."""
+        return ix.add(ix.mul(self.part, const(self.inner.arg.extent)), self.inner)
+
+    @property
+    def inside(self) -> Node | None:
+        """The condition that a place is one of the axis; None where all are."""
+        found = ix.compare("lt", self.at, const(self.axis.arg.extent))
+        return None if found.op == "const" else found
+
+    def axes(self, axes: tuple[Node, ...], *instead: Node) -> tuple[Node, ...]:
+        """Axes with others for the one that is cut."""
+        return tuple(x for a in axes for x in (instead if a is self.axis else (a,)))
+
+    def placed(self, e: Node) -> Node:
+        """An expression at the places of a chunk; what it loads past the end touches no memory. OptError where it reads a value
+        elsewhere along the axis."""
+        table: dict[Node, Node] = {self.axis: self.at}
+        for n in walk(e):
+            if n.op == "ref" and self.axis in self.kernel.values[n.arg].axes:
+                theirs = self.kernel.values[n.arg].axes
+                if any((i is self.axis) != (a is self.axis) for a, i in zip(theirs, n.src, strict=True)):
+                    raise OptError(f"{self.o}: {n.arg} is read at another place along {self.o.on}; give it a PHASE, or compute it again")
+                src = (x for a, i in zip(theirs, n.src) for x in ((self.part, self.inner) if a is self.axis else (substitute(i, table),)))
+                table[n] = ref(n.arg, tuple(src), n.dtype)
+            elif n.op == "load" and self.inside is not None and self.axis in axes_of(n):
+                buffer, indices, mask = load_parts(n)
+                mask = self.inside if mask is None else substitute(mask, table) & self.inside
+                table[n] = load(buffer, tuple(substitute(i, table) for i in indices), mask)
+        return substitute(e, table)
+
+    def item(self, x: Value | Fold) -> Value | Fold:
+        """A value (or a fold that knows nothing of the axis) of the kernel in chunks."""
+        if isinstance(x, Fold) or self.axis in x.reduce_axes:
+            values = x.block if isinstance(x, Fold) else (x,)
+            if any(self.axis in (*v.axes, *v.reduce_axes, *axes_of(v.body)) for v in values):
+                raise OptError(f"{self.o}: {x.name} goes over {self.o.on} as well, and not as a scan")
+            return x
+        e = x.expr
+        if isinstance(e, Node):
+            new: Node | Reduce | Scan = self.placed(e)
+        else:
+            new = replace(e, expr=self.placed(e.expr))
+        if isinstance(new, Scan) and new.axis is self.axis:
+            new = replace(new, axis=self.inner)
+        return replace(x, axes=self.axes(x.axes, self.part, self.inner), expr=new)
+
+    def store(self, s: Store) -> Store:
+        """A store of the kernel in chunks."""
+        mask = None if s.mask is None else self.placed(s.mask)
+        if self.inside is not None and self.axis in s.axes:
+            mask = self.inside if mask is None else mask & self.inside
+        indices = tuple(self.placed(i) for i in s.indices)
+        return replace(s, indices=indices, expr=self.placed(s.expr), axes=self.axes(s.axes, self.part, self.inner), mask=mask)
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """What a scan carries from chunk to chunk: one component, its type, and the neutral element."""
+
+    scan: Value
+    component: int
+    dtype: DType
+    neutral: Node
+
+    def buffer(self, kind: str, cut: _Cut) -> Buffer:
+        """An array of one state for each chunk."""
+        extents = (cut.part.arg.extent if a is cut.axis else a.arg.extent for a in self.scan.axes)
+        return Buffer(f"{self.scan.name}.{kind}{self.component}", self.dtype, tuple(extents), "out")
+
+
+def _states(v: Value) -> list[_State]:
+    """What a scan carries; of tuples what its result needs where parts are put together."""
+    assert isinstance(v.expr, Scan)
+    if v.expr.combine != COMBINE:
+        return [_State(v, 0, v.dtype, identity(v.expr.combine, v.dtype))]
+    t = tuple_scan(v.expr.expr)
+    return [_State(v, c, t.elements[c].dtype, t.identity[c]) for c in t.needed(True)]
+
+
+@lru_cache(maxsize=64)
+def in_chunks(kernel: Kernel, o: Opt) -> tuple[Kernel, Kernel, Kernel]:
+    """(what each chunk comes to, what comes before each chunk, the scans of the chunks) of `kernel` with the scanned axis
+    `o.on` cut into `o.amount` chunks or a few less. OptError where that cannot be."""
+    axis = next((a for a in kernel.axes if a in scanned_axes(kernel) and o.on == a.arg.name), None)
+    if axis is None:
+        names = sorted(a.arg.name for a in scanned_axes(kernel))
+        raise OptError(f"{o}: name an axis that is scanned along ({', '.join(names) or f'{kernel.name} has none'})")
+    if any(not isinstance(a.arg.extent, int) for v in kernel.values.values() for a in v.axes):
+        raise OptError(f"{o}: {kernel.name} has symbolic extents; take a kernel of known sizes")
+    size = axis.arg.extent
+    if not 2 <= o.amount <= size:
+        raise OptError(f"{o}: cut it into 2 to {size} chunks")
+    chunk = -(-size // o.amount)
+    count = -(-size // chunk)
+    name = axis.arg.name
+
+    part = make_axis(f"{name}.s", count, f"{name}.s")
+    cut = _Cut(kernel, o, axis, part, make_axis(name, chunk, axis.arg.family))
+    scans = [v for v in kernel.values.values() if isinstance(v.expr, Scan) and v.expr.axis is axis]
+    states = [s for v in scans for s in _states(v)]
+    check_work(o, 2 * sum(count * prod(a.arg.extent for a in s.scan.axes if a is not axis) * s.dtype.size for s in states))
+    before: dict[str, list[_State]] = {s.scan.name: [] for s in states}
+    for s in states:
+        before[s.scan.name].append(s)
+    return _totals(cut, states), _carries(cut, states), _chunks(cut, before)
+
+
+def _totals(cut: _Cut, states: list[_State]) -> Kernel:
+    """What the elements of each chunk come to (of the last, which nobody needs, something)."""
+    values: list[Value] = []
+    stores: list[Store] = []
+    for s in states:
+        v, e = s.scan, s.scan.expr
+        assert isinstance(e, Scan)
+        other = next((n.arg for n in walk(*_needed_by(cut.kernel, v)) if n.op == "ref" and _scans(cut.kernel, n.arg, cut.axis)), None)
+        if other is not None:
+            raise OptError(f"{cut.o}: {v.name} needs the scan {other} along {cut.o.on} first; give that a PHASE")
+        axes = cut.axes(v.axes, cut.part)
+        body, made = cut.placed(e.expr), f"{v.name}.all{s.component}"
+        mask = None
+        if e.combine == COMBINE:
+            t = tuple_scan(body)
+            points_ = cut.axes(v.axes, cut.part, cut.inner)
+            scan = Scan(COMBINE, cut.inner, TupleScan(t.elements, t.identity, t.merge, s.component).node, s.dtype)
+            total, mask = Value(made, points_, scan, s.dtype), cut.inner.eq(const(cut.inner.arg.extent - 1))
+        else:
+            points_ = axes
+            total = Value(made, axes, Reduce(e.combine, (cut.inner,), body, s.dtype), s.dtype)
+        values.append(total)
+        stores.append(Store(s.buffer("sums", cut), axes, total[points_], points_, mask=mask))
+    # scans, and what stores their last elements, one behind the other: they run in one loop then
+    values.sort(key=lambda v: isinstance(v.expr, Scan))
+    stores.sort(key=lambda s: s.mask is None)
+    body_ = (*(cut.item(x) for x in needed(cut.kernel.body, [v.body for v in values])), *values)
+    buffers = (*loaded(cut.kernel.inputs, body_, stores), *(s.buffer for s in stores))
+    return Kernel(f"{cut.kernel.name}_sums", body_, tuple(stores), buffers)
+
+
+def _needed_by(kernel: Kernel, v: Value) -> list[Node]:
+    """The body of a value, and of all that it needs."""
+    return [v.body, *(x.body for item in needed(kernel.body, (v.body,)) for x in (item.block if isinstance(item, Fold) else (item,)))]
+
+
+def _scans(kernel: Kernel, name: str, axis: Node) -> bool:
+    e = kernel.values[name].expr
+    return isinstance(e, Scan) and e.axis is axis
+
+
+def _carries(cut: _Cut, states: list[_State]) -> Kernel:
+    """What comes before each chunk: a scan over the results of the chunks."""
+    name = f"{cut.o.on}.carry"
+    part = make_axis(name, cut.part.arg.extent, name)
+    values: list[Value] = []
+    stores: list[Store] = []
+    inputs: list[Buffer] = []
+    for s in states:
+        e = s.scan.expr
+        assert isinstance(e, Scan)
+        mine = [x for x in states if x.scan is s.scan]
+        axes, earlier = cut.axes(s.scan.axes, part), cut.axes(s.scan.axes, ix.add(part, const(-1)))
+        first = ix.compare("lt", const(0), part)
+        found = {}
+        for x in mine:
+            work = replace(x.buffer("sums", cut), role="in")
+            inputs += [work] if x is s else []
+            found[x.component] = where(first, load(work, earlier, first), x.neutral)
+        if e.combine == COMBINE:
+            t = tuple_scan(e.expr)
+            elements = tuple(found.get(c, n) for c, n in enumerate(t.identity))
+            scan = Scan(COMBINE, part, TupleScan(elements, t.identity, t.merge, s.component).node, s.dtype)
+        else:
+            scan = Scan(e.combine, part, found[0], s.dtype)
+        v = Value(f"{s.scan.name}.carried{s.component}", axes, scan, s.dtype)
+        values.append(v)
+        stores.append(Store(s.buffer("before", cut), axes, v[axes], axes))
+    return Kernel(f"{cut.kernel.name}_carry", tuple(values), tuple(stores), (*inputs, *(s.buffer for s in stores)))
+
+
+def _chunks(cut: _Cut, before: dict[str, list[_State]]) -> Kernel:
+    """The kernel with each chunk scanned from what comes before it: the first element of a chunk is put to that."""
+    body: list[Value | Fold] = []
+    works: list[Buffer] = []
+    start = cut.inner.eq(const(0))
+    for item in cut.kernel.body:
+        new = cut.item(item)
+        if isinstance(new, Value) and isinstance(new.expr, Scan) and item.name in before:
+            found = {}
+            for s in before[item.name]:
+                works.append(replace(s.buffer("before", cut), role="in"))
+                found[s.component] = load(works[-1], cut.axes(s.scan.axes, cut.part))
+            new = replace(new, expr=replace(new.expr, expr=_begun(new.expr, found, start)))
+        body.append(new)
+    stores = tuple(cut.store(s) for s in cut.kernel.stores)
+    kept = [w for w in works if w in loaded(works, body, stores)]
+    return Kernel(cut.kernel.name, tuple(body), stores, (*loaded(cut.kernel.inputs, body, stores), *kept, *cut.kernel.outputs))
+
+
+def _begun(e: Scan, before: dict[int, Node], start: Node) -> Node:
+    """The elements of a scan, of which the first is put to what comes before."""
+    if e.combine != COMBINE:
+        return where(start, arith(e.combine, before[0], e.expr), e.expr)
+    t = tuple_scan(e.expr)
+    given = {placeholder(f"a.#{c}", n.dtype): before.get(c, n) for c, n in enumerate(t.identity)}
+    given |= {placeholder(f"b.#{c}", n.dtype): n for c, n in enumerate(t.elements)}
+    merged = [substitute(m, given) for m in t.merge]
+    needs = t.needed(False)
+    elements = tuple(where(start, m, n) if c in needs else n for c, (m, n) in enumerate(zip(merged, t.elements, strict=True)))
+    return TupleScan(elements, t.identity, t.merge, t.pick).node

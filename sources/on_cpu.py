@@ -1,0 +1,172 @@
+"""C and C++ on this machine's processor: compiled to a shared library by the C compiler found, called and timed natively.
+
+A library is loaded from memory that only this process has, so nobody can put another in its place."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..devices.base import Executable
+from ..devices.cpu import cc
+from ..ir.errors import BuildError, UsageError
+from ..targets import lowered
+from .signature import SourceSignature
+from .text import CALL
+
+if TYPE_CHECKING:
+    from ..targets import Target
+
+_MACHINE = ("-march", "-mcpu", "-mtune")
+_OPTIMISE = ("-O",)
+_LINKED = ("-l", "-L", "-Wl,", "-fopenmp", "-fopenacc", "-pthread", "-flto", "-static", "-fsanitize", "-stdlib", "-fuse-ld")
+"""Flags that the linker needs. Others stay away from it: with -Ofast it would switch the whole process to flushing small numbers."""
+_LIBRARY = ("-l", "-Wl,")
+_TIMER = """
+typedef void call_t(void *const *);
+struct span { long seconds, nanoseconds; };
+extern int clock_gettime(int, struct span *);
+extern void *memcpy(void *, const void *, unsigned long);
+static double now(void) { struct span t; clock_gettime(1, &t); return (double)t.seconds + 1e-9 * (double)t.nanoseconds; }
+long tilewright_time(call_t *call, void *const *const *sets, long count, long repeats, double limit, double *out,
+                     long restored, void *const *to, void *const *from, const unsigned long *bytes) {
+    const double began = now();
+    for (long i = 0; i < repeats; i++) {
+        for (long k = 0; k < restored; k++) memcpy(to[k], from[k], bytes[k]);
+        const double start = now();
+        call(sets[i % count]);
+        const double end = now();
+        out[i] = end - start;
+        if (end - began > limit) return i + 1;
+    }
+    return repeats;
+}
+"""
+"""Times calls one by one. What a call changes and must find as it was is copied back before, outside the time."""
+
+
+def default_flags(flags: Sequence[str], target: Target) -> tuple[str, ...]:
+    """What is added to a user's flags: -O3 where none says how to optimise, and this machine's instructions where none says which.
+    With TILEWRIGHT_TARGET these are that processor's."""
+    out = [] if any(f.startswith(_OPTIMISE) for f in flags) else ["-O3"]
+    if not any(f.startswith(_MACHINE) for f in flags):
+        out += cc.instructions(target, cc.find()) if lowered() else ["-march=native"]
+    return tuple(out)
+
+
+def build(text: str, s: SourceSignature, target: Target) -> bytes:
+    """The shared library of a configuration. Raises BuildError with the compiler's first error."""
+    compiler = cc.find()
+    flags = (*default_flags(s.flags, target), *s.flags)
+    compiled = [f for f in flags if not f.startswith(_LIBRARY)]
+    with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
+        plus = s.language == "c++"
+        source = "source.cpp" if plus else "source.c"
+        Path(folder, source).write_text(text)
+        Path(folder, "timer.o").write_bytes(_timer(compiler))
+        where = [f"-I{p}" for p in s.folders]
+        cc.run((*compiler.command, "-c", "-fPIC", *compiled, *where, source, "-o", "source.o"), Path(folder))
+        linked = [f for f in flags if f.startswith(_LINKED)]
+        link = (
+            *compiler.command,
+            "-shared",
+            "source.o",
+            "timer.o",
+            "-o",
+            "source.so",
+            *linked,
+            *(["-lstdc++"] * plus),
+            "-lm",
+            "-Wl,-z,defs",
+        )
+        cc.run(link, Path(folder))
+        return Path(folder, "source.so").read_bytes()
+
+
+@functools.cache
+def _timer(compiler: cc.Compiler) -> bytes:
+    """The object of `_TIMER`, made once a process."""
+    with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
+        Path(folder, "timer.c").write_text(_TIMER)
+        cc.run((*compiler.command, "-c", "-fPIC", "-O2", "timer.c", "-o", "timer.o"), Path(folder))
+        return Path(folder, "timer.o").read_bytes()
+
+
+class CpuSource(Executable):
+    """A loaded library. It stays loaded as long as the process lives: its own threads may still be in it."""
+
+    def __init__(self, obj: bytes, s: SourceSignature, threads: int) -> None:
+        """Raises BuildError where it does not load."""
+        self.signature, self.threads, self._s = s, threads, s
+        self._library = _loaded(obj)
+        self._call = ctypes.cast(self._library[CALL], ctypes.c_void_p)
+        self._run = self._library[CALL]
+        self._run.restype = None
+        self._time = self._library["tilewright_time"]
+        self._time.restype = ctypes.c_long
+        self._order = [v if isinstance(v, int) else ctypes.create_string_buffer(v, len(v)) for v in s.order]
+        self._aside: dict[int, Any] = {}
+        with contextlib.suppress(AttributeError):  # it does not use OpenMP
+            self._library["omp_set_num_threads"](ctypes.c_int(threads))
+
+    def _arguments(self, pointers: Sequence[int]) -> Any:
+        """The addresses of all arguments of a call."""
+        if len(pointers) != len(self._s.params):
+            raise UsageError(f"{self._s.name} takes {len(self._s.params)} arrays, not {len(pointers)}")
+        given = [pointers[v] if isinstance(v, int) else ctypes.addressof(v) for v in self._order]
+        return (ctypes.c_void_p * max(1, len(given)))(*given)
+
+    def run(self, pointers: Sequence[int], vars: Sequence[int] = ()) -> None:
+        self._run(self._arguments(pointers))
+
+    def time(
+        self, pointer_sets: Sequence[Sequence[int]], vars: Sequence[int] = (), repeats: int = 1, limit_s: float = float("inf")
+    ) -> list[float]:
+        if not pointer_sets or repeats < 1:
+            raise UsageError("timing needs at least one set of pointers and one repeat")
+        arguments = [self._arguments(p) for p in pointer_sets]
+        sets = (ctypes.c_void_p * len(arguments))(*(ctypes.addressof(a) for a in arguments))
+        seconds = (ctypes.c_double * repeats)()
+        # what a call changes is timed on one set of arrays (`preparing`), which begins as it must
+        changed = self._s.restore
+        sizes = [self._s.sizes[i] for i in changed]
+        live = [pointer_sets[0][i] for i in changed]
+        for i, address, size in zip(changed, live, sizes, strict=True):
+            if i not in self._aside:
+                self._aside[i] = ctypes.create_string_buffer(size)
+            ctypes.memmove(self._aside[i], address, size)
+        to = (ctypes.c_void_p * max(1, len(changed)))(*live)
+        aside = (ctypes.c_void_p * max(1, len(changed)))(*(ctypes.addressof(self._aside[i]) for i in changed))
+        counts = (ctypes.c_ulong * max(1, len(changed)))(*sizes)
+        made = self._time(
+            self._call,
+            sets,
+            ctypes.c_long(len(arguments)),
+            ctypes.c_long(repeats),
+            ctypes.c_double(min(limit_s, 1e9)),
+            seconds,
+            *(ctypes.c_long(len(changed)), to, aside, counts),
+        )
+        return list(seconds[:made])
+
+    def poison(self) -> None:
+        """It has no memory of its own that is known."""
+
+
+def _loaded(obj: bytes) -> ctypes.CDLL:
+    """A library, loaded from memory. Its descriptor stays open: the loader knows a library by its name, and would take the next one under
+    the same number for this one."""
+    fd = os.memfd_create("tilewright-source", os.MFD_CLOEXEC)
+    try:
+        with open(fd, "wb", closefd=False) as f:
+            f.write(obj)
+        return ctypes.CDLL(f"/proc/self/fd/{fd}")
+    except OSError as e:
+        os.close(fd)
+        raise BuildError(f"the built library does not load: {e}") from None

@@ -1,0 +1,157 @@
+"""OpenCL C of a user: built by the device's driver, launched over the grid that the expressions give."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..devices.base import Executable
+from ..ir.errors import BuildError, MeasureError, UsageError
+from .signature import SourceSignature, check_group
+
+if TYPE_CHECKING:
+    from ..devices.opencl.device import OpenClDevice
+
+_MAGIC = b"tilewright opencl source 1\n"
+_BATCH = 64
+"""Calls, at most, that are queued before anybody waits."""
+_BATCH_S = 0.02
+_TYPES = {
+    "char": "int8", "uchar": "uint8", "short": "int16", "ushort": "uint16", "int": "int32", "uint": "uint32", "long": "int64",
+    "ulong": "uint64", "half": "float16", "float": "float32", "double": "float64", "bool": "bool",
+}  # fmt: skip
+
+
+def options(s: SourceSignature) -> list[str]:
+    """What the driver's compiler is told: the user's flags, where includes lie, and to keep the types of arguments."""
+    return [*s.flags, *(f"-I{p}" for p in s.folders if " " not in p), "-cl-kernel-arg-info"]
+
+
+def build(text: str, s: SourceSignature, device: OpenClDevice) -> bytes:
+    """A configuration's object. Drivers that compile at the first launch get the text; here it is compiled to see whether it can be.
+    Raises BuildError."""
+    check_group(s, device.target.max_threads, device.target.name)
+    session = device.open()
+    program = session.compile(text, options(s))
+    _kernel(session, program, s)
+    head = {"crc": zlib.crc32(text.encode()), "name": device.found.about["name"]}
+    return _MAGIC + json.dumps(head).encode() + b"\n" + text.encode()
+
+
+def _kernel(session: Any, program: Any, s: SourceSignature) -> Any:
+    """The function, with as many arguments of such types as the spec says. Raises BuildError."""
+    cl = session.cl
+    try:
+        kernel = cl.Kernel(program, s.function)
+    except cl.Error:
+        names = program.get_info(cl.program_info.KERNEL_NAMES).replace(";", ", ")
+        raise BuildError(f"the source has no kernel {s.function!r}; it has {names or 'none'}") from None
+    if kernel.num_args != len(s.order):
+        raise BuildError(f"{s.function} takes {kernel.num_args} arguments, and {len(s.order)} are given: mend the arguments")
+    for i, (value, kind) in enumerate(zip(s.order, s.types, strict=True)):
+        try:
+            declared = kernel.get_arg_info(i, cl.kernel_arg_info.TYPE_NAME)
+        except cl.Error:
+            return kernel  # this driver keeps no types
+        plain = declared.rstrip("* ")
+        pointer = declared.endswith("*")
+        if pointer != isinstance(value, int) or (plain in _TYPES and _TYPES[plain] != kind and {plain, kind} != {"uchar", "bool"}):
+            given = f"{'an array' if isinstance(value, int) else 'a scalar'} of {kind}"
+            raise BuildError(f"argument {i + 1} of {s.function} is {declared}, and {given} is given: mend the arguments")
+    return kernel
+
+
+class ClSource(Executable):
+    """A built kernel. Pointers are handles of the session's buffers."""
+
+    addressed = False
+
+    def __init__(self, obj: bytes, s: SourceSignature, device: OpenClDevice) -> None:
+        """Raises BuildError where the object is not sound, or the device cannot launch it."""
+        self.signature, self.threads, self._s = s, 1, s
+        line, _, code = obj.removeprefix(_MAGIC).partition(b"\n")
+        if not obj.startswith(_MAGIC) or json.loads(line)["crc"] != zlib.crc32(code):
+            raise BuildError("not a whole object of an OpenCL source: build it again")
+        self._session = device.open()
+        self._kernel = _kernel(self._session, self._session.compile(code.decode(), options(s)), s)
+        cl = self._session.cl
+        most = self._kernel.get_work_group_info(cl.kernel_work_group_info.WORK_GROUP_SIZE, self._session.device)
+        check_group(s, most, f"{s.function} on {device.target.name}")
+        dims = 3 if s.grid[2] * s.block[2] > 1 else 2 if s.grid[1] * s.block[1] > 1 else 1
+        self._local = s.block[:dims]
+        self._global = tuple(g * b for g, b in zip(s.grid[:dims], s.block[:dims]))
+        self._aside: dict[int, int] = {}
+        self._set: tuple[int, ...] = ()
+
+    def _launch(self, pointers: Sequence[int]) -> Any:
+        import numpy as np
+
+        session = self._session
+        if tuple(pointers) != self._set:
+            if len(pointers) != len(self._s.params):
+                raise UsageError(f"{self._s.name} takes {len(self._s.params)} arrays, not {len(pointers)}")
+            for i, value in enumerate(self._s.order):
+                given = session.buffers[pointers[value]] if isinstance(value, int) else np.frombuffer(value, np.uint8)
+                self._kernel.set_arg(i, given)
+            self._set = tuple(pointers)
+        return session.cl.enqueue_nd_range_kernel(session.queue, self._kernel, self._global, self._local)
+
+    def run(self, pointers: Sequence[int], vars: Sequence[int] = ()) -> None:
+        with self._failing():
+            self._launch(pointers)
+            self._session.queue.finish()
+
+    def time(
+        self, pointer_sets: Sequence[Sequence[int]], vars: Sequence[int] = (), repeats: int = 1, limit_s: float = float("inf")
+    ) -> list[float]:
+        if not pointer_sets or repeats < 1:
+            raise UsageError("timing needs at least one set of pointers and one repeat")
+        out: list[float] = []
+        batch = 1
+        with self._failing():
+            self._keep(pointer_sets[0])
+            while len(out) < repeats and (not out or sum(out) <= limit_s):
+                events = []
+                for i in range(len(out), min(len(out) + batch, repeats)):
+                    self._restore(pointer_sets[0])
+                    events.append(self._launch(pointer_sets[i % len(pointer_sets)]))
+                self._session.queue.finish()
+                out += [(e.profile.end - e.profile.start) * 1e-9 for e in events]
+                left = min(_BATCH_S, max(0.0, limit_s - sum(out)))
+                batch = max(1, min(_BATCH, int(left / max(max(out), 1e-7))))
+        return out
+
+    def _keep(self, pointers: Sequence[int]) -> None:
+        """Copy aside what a call changes and must find as it is now."""
+        session = self._session
+        for i in self._s.restore:
+            if i not in self._aside:
+                self._aside[i] = session.add(self._s.sizes[i])
+            self._copy(self._aside[i], pointers[i], self._s.sizes[i])
+
+    def _restore(self, pointers: Sequence[int]) -> None:
+        for i in self._s.restore:
+            self._copy(pointers[i], self._aside[i], self._s.sizes[i])
+
+    def _copy(self, to: int, source: int, nbytes: int) -> None:
+        session = self._session
+        session.cl.enqueue_copy(session.queue, session.buffers[to], session.buffers[source], byte_count=nbytes)
+
+    @contextlib.contextmanager
+    def _failing(self) -> Iterator[None]:
+        try:
+            yield
+        except self._session.cl.Error as e:
+            self._set = ()
+            raise MeasureError(f"{self._session.about['name']} failed over it: {e}") from None
+
+    def poison(self) -> None:
+        """It has no memory of its own that is known."""
+
+    def close(self) -> None:
+        for handle in self._aside.values():
+            self._session.drop(handle)
+        self._aside.clear()

@@ -1,0 +1,181 @@
+"""What is tuned: a source, the function in it, its parameters, its arguments, and how it is launched and checked."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from ..ir.errors import UsageError
+from .arguments import SourceArgument
+from .expressions import Expression
+from .lattice import At, Lattice
+from .parameters import SourceParameter, text_of
+
+LANGUAGES = {
+    ".c": "c", ".cc": "c++", ".cpp": "c++", ".cxx": "c++", ".cl": "opencl", ".ocl": "opencl", ".opencl": "opencl", ".cu": "cuda",
+}  # fmt: skip
+"""The language of a file, by its suffix."""
+DEVICES = {"c": "cpu", "c++": "cpu", "opencl": "opencl", "cuda": "cuda"}
+"""Where a language runs unless something else is asked for."""
+MOST_BYTES = 4 << 20
+"""Of a source with what it includes."""
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.M)
+
+
+@dataclass(frozen=True)
+class LaunchSpec:
+    """How a GPU's function is launched: threads of a group and number of groups, each in up to three dimensions, and bytes of
+    dynamic shared memory. Expressions of parameters and sizes."""
+
+    block: tuple[Expression, ...] = ()
+    grid: tuple[Expression, ...] = ()
+    shared: Expression | None = None
+
+    def about(self) -> list[Any]:
+        """Plain data that identifies it."""
+        return [[e.text for e in self.block], [e.text for e in self.grid], self.shared and self.shared.text]
+
+
+@dataclass(frozen=True)
+class CheckSpec:
+    """What results are held to. `reference`: `file.py:function`, or '' for what the untuned configuration gives.
+
+    An element may be `rtol` · |reference| + `atol` off; None: by the type (`TOLERANCES`), with the root mean square of the
+    reference in the place of atol. Whole numbers must be equal. `deterministic`: every run of one configuration gives the same bits."""
+
+    reference: str = ""
+    rtol: float | None = None
+    atol: float | None = None
+    deterministic: bool = True
+
+
+@dataclass(frozen=True)
+class SourceSpec:
+    """Everything about one function. `file` is where `text` is from; `sizes` are numbers by name that expressions may use;
+    `flags` are the compiler's; `cold`: timed on arrays that are in no cache. `flops`: operations of a call, for rates.
+    `notes`: what was read and is not used."""
+
+    function: str
+    language: str
+    text: str
+    file: str = ""
+    parameters: tuple[SourceParameter, ...] = ()
+    restrictions: tuple[Expression, ...] = ()
+    arguments: tuple[SourceArgument, ...] = ()
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    launch: LaunchSpec = LaunchSpec()
+    check: CheckSpec = CheckSpec()
+    flags: tuple[str, ...] = ()
+    cold: bool = False
+    flops: Expression | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def folder(self) -> Path:
+        """Where files that it includes are looked for."""
+        return Path(self.file).resolve().parent if self.file else Path.cwd()
+
+    @cached_property
+    def lattice(self) -> Lattice:
+        """Every legal configuration. Raises UsageError where there is none."""
+        return Lattice(self.parameters, self.restrictions, self.sizes)
+
+    @cached_property
+    def untuned(self) -> At:
+        """The configuration that the source has by itself, or the legal one nearest to it."""
+        return self.lattice.nearest(tuple(p.texts.index(text_of(p.default)) for p in self.parameters))
+
+    @property
+    def arrays(self) -> tuple[SourceArgument, ...]:
+        """The arguments that are no scalars."""
+        return tuple(a for a in self.arguments if not a.scalar)
+
+    def values(self, at: At) -> dict[str, Any]:
+        """The values of a point's parameters that are no flags, and the sizes: what expressions see."""
+        return {**self.sizes, **{p.name: p.values[i] for p, i in zip(self.parameters, at, strict=True)}}
+
+    def at(self, texts: Mapping[str, str]) -> At:
+        """The point with these texts of values. Raises UsageError for a name or a value that is not there."""
+        unknown = [n for n in texts if n not in {p.name for p in self.parameters}]
+        if unknown:
+            raise UsageError(f"{self.function} has no parameter {unknown[0]!r}; it has {', '.join(p.name for p in self.parameters)}")
+        out = []
+        for p in self.parameters:
+            text = texts.get(p.name, text_of(p.default))
+            if text not in p.texts:
+                raise UsageError(f"parameter {p.name} has no value {text}; it has {', '.join(p.texts[:20])}")
+            out.append(p.texts.index(text))
+        return tuple(out)
+
+    def bytes(self) -> int:
+        """Bytes of a call's arrays: read once where they are read, written once where they are written."""
+        import math
+
+        return sum(math.prod(a.extents(self.sizes)) * a.dtype.size * (2 if a.role == "inout" else 1) for a in self.arrays)
+
+    def identity(self) -> dict[str, Any]:
+        """What a measurement is about, as plain data: two specs with the same are the same kernel to the cache."""
+        check = self.check
+        return {
+            "function": self.function,
+            "language": self.language,
+            "text": self.text,
+            "includes": {name: hashlib.sha256(text.encode()).hexdigest() for name, text in self.includes().items()},
+            "parameters": [[p.name, list(p.texts), p.flag] for p in self.parameters],
+            "restrictions": sorted(r.text for r in self.restrictions),
+            "arguments": [a.about() for a in self.arguments],
+            "sizes": dict(self.sizes),
+            "launch": self.launch.about(),
+            "check": [reference_text(check.reference), check.rtol, check.atol, check.deterministic],
+            "flags": list(self.flags),
+            "cold": self.cold,
+        }
+
+    def includes(self) -> dict[str, str]:
+        """The texts of files of the user's that the source includes, by their paths as written."""
+        found: dict[str, str] = {}
+        todo = [(self.text, self.folder)]
+        while todo:
+            text, folder = todo.pop()
+            for name, path in _included(text, folder, (self.folder, *self.include_folders())):
+                if name not in found and sum(map(len, found.values())) < MOST_BYTES:
+                    found[name] = path.read_text(errors="replace")
+                    todo.append((found[name], path.parent))
+        return found
+
+    def include_folders(self) -> list[Path]:
+        """Those that the flags name by -I."""
+        words = [w for f in self.flags for w in f.split()]
+        joined = [w[2:] for w in words if w.startswith("-I") and len(w) > 2]
+        return [self.folder / w for w in (*joined, *(b for a, b in itertools.pairwise(words) if a == "-I"))]
+
+
+def _included(text: str, folder: Path, others: Sequence[Path]) -> Iterator[tuple[str, Path]]:
+    for name in _INCLUDE.findall(text):
+        path = next((p for f in (folder, *others) if (p := f / name).is_file()), None)
+        if path is not None:
+            yield name, path
+
+
+def reference_text(reference: str) -> list[str]:
+    """The function's name and its file's content, by its hash. Raises UsageError where there is no such file."""
+    if not reference:
+        return []
+    path, function = split_reference(reference)
+    return [function, hashlib.sha256(path.read_bytes()).hexdigest()]
+
+
+def split_reference(reference: str) -> tuple[Path, str]:
+    """The file and the function of `file.py:function`. Raises UsageError."""
+    path, colon, function = reference.rpartition(":")
+    if not colon or not function.isidentifier() or not path:
+        raise UsageError(f"--check {reference}: write file.py:function, the function that computes the right result")
+    if not Path(path).is_file():
+        raise UsageError(f"--check {reference}: there is no file {path}")
+    return Path(path), function

@@ -1,0 +1,183 @@
+"""`tilewright.tune_source`: find the fastest configuration of a source on a device, within a budget, and remember it."""
+
+from __future__ import annotations
+
+import dataclasses
+import signal
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack, cast
+
+from ..cache.keys import DEFAULT_POLICY, Key
+from ..ir.errors import CacheMiss, UsageError
+from ..search import strategy as strategies
+from ..search.api import Interrupted
+from ..search.budget import Budget, Meter
+from ..search.effort import GLANCE, Effort
+from ..search.interrupts import SignalWatch, release
+from ..search.known import known
+from ..search.progress import Progress, Silent
+from ..search.result import INTERRUPTED, Result
+from ..search.run import TuningRun
+from ..search.space import Space
+from ..search.start import Start
+from ..search.warm import stored
+from . import building, references
+from .configurations import ParameterEngine, ParameterNames, schedule
+from .measuring import SourceMeasurer
+from .parameters import text_of
+from .recording import SourceRecorder, answered, opened
+from .resolving import SourceJob, SourceRun, SourceSettings, resolved
+from .spec import SourceSpec
+
+if TYPE_CHECKING:
+    from ..cache import Cache
+    from ..ir.canonical import Canonical
+    from ..search.strategy import Strategy
+
+SMALL = 64
+"""Configurations that are all measured where no strategy is asked for."""
+WITHOUT_CHOICES = ("beam", "evolve", "random")
+"""Strategies that append options of kernels, which a source has none of."""
+
+
+def tune_source(
+    source: str | Path | SourceSpec,
+    function: str = "",
+    *,
+    progress: Progress | None = None,
+    interrupt: str = "raise",
+    command: str = "",
+    **settings: Unpack[SourceSettings],
+) -> Result:
+    """Search for the fastest configuration of `function` in the file `source`, and record every measurement.
+
+    The settings are those of `SpecSettings` (args, params, flag_params, restrict, sizes, check, flags, block, grid and so on) and
+    `SearchSettings` (device, budget, trials, threads, strategy, seed, cache, retune, study, mode, first). A configuration's whole
+    output is checked before it counts. The answer must beat the untuned configuration by more than the noise of paired runs,
+    and is checked again with other inputs. `threads` (default 1) is for OpenMP. `mode` is "use" (from the cache where that
+    will do), "refresh" (search again) or "require" (from the cache, or CacheMiss).
+
+    Returns a Result whose `opts` are the values (`tilewright.sources.values_of` makes a dictionary of them). Raises UsageError,
+    DeviceError, CacheError; Interrupted, a KeyboardInterrupt, after Ctrl-C unless `interrupt` is "return"."""
+    started = time.monotonic()
+    show = progress if progress is not None else Silent()
+    asked = settings.get("budget"), settings.get("trials")
+    budget = Budget.make(*asked)
+    mode = settings.get("mode", "use")
+    if mode not in ("use", "refresh", "require"):
+        raise UsageError(f"mode is use, refresh or require, not {mode!r}")
+    show.phase("preparing")
+    what = resolved(source, function, settings)
+    name = _strategy_name(what.spec, settings.get("strategy"), settings.get("study"), budget.trials)
+    job = what.job(name, settings.get("seed", 0), budget, command)
+    with SignalWatch((signal.SIGINT,)) as watch, opened(settings.get("cache")) as store:
+        release()
+        again = mode == "refresh" or settings.get("retune", False)
+        wish = None if not budget.wish else budget if any(a is not None for a in asked) else GLANCE
+        found = None if again else _answer(what, store, job, None if mode == "require" else wish, started)
+        if found is None and mode == "require":
+            raise CacheMiss(f"the cache holds no answer for {what.spec.function} ({what.key}); run it once without --mode require")
+        if found is None:
+            found = _searched(what, store, job, (budget, started), show, settings)
+        else:
+            show.done(found)
+    if interrupt == "raise" and (found.exit_code == INTERRUPTED or watch.number):
+        raise Interrupted(found)
+    return found
+
+
+def _strategy_name(spec: SourceSpec, asked: str | None, study: str | None, trials: int | None) -> str:
+    """The strategy: all configurations where they are few, and may all be measured, else the portfolio of those over choices."""
+    if asked is None and not study:
+        few = spec.lattice.size <= SMALL and (trials is None or trials >= spec.lattice.size)
+        return "exhaustive" if few else strategies.DEFAULT
+    name = strategies.check(asked or "optuna:tpe")
+    if name in WITHOUT_CHOICES:
+        raise UsageError(
+            f"{name} appends options of kernels, and a source has none: use choices, anneal, genetic, uniform, exhaustive or optuna:tpe"
+        )
+    if study and not name.startswith("optuna:"):
+        raise UsageError(f"a study is kept for Optuna's strategies (optuna:tpe and others), not for {name!r}")
+    return name
+
+
+def _searched(
+    what: SourceRun, store: Cache, job: SourceJob, limit: tuple[Budget, float], show: Progress, settings: Mapping[str, Any]
+) -> Result:
+    """The search itself."""
+    spec, (budget, started) = what.spec, limit
+    space = Space(ParameterEngine(spec), frozenset({DEFAULT_POLICY, "NONDET"}))
+    store.ensure_writable()
+    with tempfile.TemporaryDirectory(prefix="tilewright-references-") as folder:
+        task = building.SourceTask(spec, Path(folder))
+        show.phase("computing the reference")
+        references.compute(task, what.device, what.threads, (job.seed, job.seed + 1))
+        # what computing the reference took is no part of the search's budget
+        meter = Meter(budget, time.monotonic())
+        with SourceMeasurer(task, what, budget, job.seed, bool(settings.get("study"))) as measurer:
+            names = cast("Canonical", ParameterNames())
+            recorder = SourceRecorder(
+                store,
+                what.key,
+                names,
+                {},
+                job,
+                effects=lambda o: frozenset(),
+                provenance={"machine": what.device.fingerprint(), "seed": job.seed},
+                earlier={row.opts for row in store.answers(what.key)},
+            )
+            recorder.spec = spec
+            earlier = next((e for r in store.answers(what.key)[:1] if (e := Effort.of(r)) is not None), None)
+            starts = _starts(spec, space, store, what.key, settings.get("first", ()))
+            chosen = _strategy(job.strategy, space, starts, what, settings) if spec.parameters else None
+            try:
+                before = known(store, what.key, names)
+                run = TuningRun(space, measurer, chosen, starts, job, meter, show, recorder, known=before, earlier=earlier)
+                found = run.run()
+            finally:
+                if chosen is not None:
+                    chosen.close()
+    # a seed schedule is what a kernel has without tuning
+    said = found.message.replace("the seed schedule", "the untuned configuration").replace("candidate / seed", "candidate / untuned")
+    return dataclasses.replace(found, seconds=time.monotonic() - started, message=said)
+
+
+def _starts(spec: SourceSpec, space: Space, store: Cache, key: Key, first: Sequence[Mapping[str, Any]]) -> list[Start]:
+    """The untuned configuration, then what is remembered and what the user names."""
+    found = {schedule(spec, spec.untuned): Start(schedule(spec, spec.untuned))}
+    given = [schedule(spec, spec.at({n: text_of(v) for n, v in f.items()})) for f in first]
+    for opts in (*given, *stored(store, key, cast("Canonical", ParameterNames()), space)):
+        found.setdefault(opts, Start(opts, "stored"))
+    return list(found.values())
+
+
+def _strategy(name: str, space: Space, starts: Sequence[Start], what: SourceRun, settings: Mapping[str, Any]) -> Strategy:
+    """The strategy over the parameters' choices."""
+    if name == "portfolio":
+        from ..search.optuna.strategies import Tpe
+        from ..search.strategies.choices import ModelledChoices
+        from ..search.strategies.genetic import Genetic
+
+        return strategies.create(name, space, seed=settings.get("seed", 0), arms=(ModelledChoices, Genetic, Tpe))
+    more: dict[str, Any] = {}
+    if settings.get("study"):
+        from ..search.optuna.study import StudyKeeper
+
+        job = what.job(name, 0, Budget())
+        about = {"kernel": job.kernel, "device": job.device, "threads": job.threads, "compiler": what.key.compiler, "flops": job.flops}
+        more["study"] = StudyKeeper(settings["study"], f"{job.kernel} {job.device} {what.key.hash[:8]}", space.templates(), about)
+    return strategies.create(name, space, seed=settings.get("seed", 0), start=[s.opts for s in starts], **more)
+
+
+def _answer(what: SourceRun, store: Cache, job: SourceJob, asked: Budget | None, started: float) -> Result | None:
+    """The cache's answer where it was found here by a search as thorough as is asked."""
+    row = store.best(what.key)
+    if row is None or row.imported or not row.facts.get("confirmed"):
+        return None
+    effort = Effort.of(row)
+    if effort is not None and not effort.covers(asked):
+        return None
+    return answered(row, job, time.monotonic() - started)

@@ -1,0 +1,119 @@
+"""The counted model: what it reads in a Program, and that better schedules get smaller numbers. Nothing here is timed."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from tilewright import kernels, targets
+from tilewright.heuristics import counted, ranked_seeds, seeds
+from tilewright.heuristics.counted.forms import Forms, LinearForm, Variable
+from tilewright.heuristics.counted.reuse import Reuse, sizes_of
+from tilewright.heuristics.counted.tree import tree
+from tilewright.ir import KernelBuilder, float32, int64
+from tilewright.ir.dtypes import index
+from tilewright.ir.kernel import Kernel
+from tilewright.lower import lower
+from tilewright.opts import apply, parse
+from tilewright.program.program import Instr, Val
+
+TARGET = targets.named("cascadelake")
+
+
+def cost(kernel: Kernel, opts: list[Any], threads: int = 1) -> float:
+    return counted(apply(kernel, parse(opts), TARGET), threads)
+
+
+def digit(op: str, by: int, terms: dict[Variable, float], const: float = 0.0) -> LinearForm:
+    """The form of a quotient or remainder of an index."""
+    a, out = (Val(i, index, 1, 0) for i in range(2))
+    forms = Forms()
+    forms.known[a] = LinearForm(terms, const)
+    forms.made[out] = Instr(op, out, (a,), by)
+    return forms.of(out)
+
+
+def test_digits_of_indices() -> None:
+    i, j = Variable(12, frozenset({0})), Variable(8, frozenset({1}))
+    assert digit("idiv", 8, {i: 8.0, j: 1.0}).terms == {i: 1.0}
+    assert digit("imod", 8, {i: 8.0, j: 1.0}).terms == {j: 1.0}
+    ((quotient, step),) = digit("idiv", 3, {i: 1.0}).terms.items()
+    assert (quotient.trips, step, quotient.roots) == (4, 1.0, i.roots)
+    ((remainder, step),) = digit("imod", 3, {i: 1.0}).terms.items()
+    assert (remainder.trips, step) == (3, 1.0)
+
+
+def test_what_a_phase_reads_and_writes() -> None:
+    """A matrix product without blocks touches three arrays, and fetches b again for every row where it does not fit."""
+    program = lower(apply(kernels.make("matmul", {"m": 32, "n": 64, "k": 128}), (), TARGET))
+    t = tree(program, program.phases[0], TARGET.vector_bytes)
+    reuse = Reuse(t, sizes_of(program), 64.0, 2.0)
+    a, b, c = 32 * 128 * 4, 128 * 64 * 4, 32 * 64 * 4
+    assert reuse.whole() == a + b + c
+    assert reuse.moved(t.root, a + b + c) == a + b + 2 * c
+    assert reuse.moved(t.root, b / 2) >= 32 * b
+
+
+def test_lines_of_one_set_push_each_other_out() -> None:
+    """Sixteen rows side by side whose lines share a set are more than the first cache holds; a pitch that is no power of two spreads them."""
+    far, spread = (reread([["UPCAST", "m", 16], ["UPCAST", "n", 16]], m=64, n=n) for n in (1024, 1040))
+    assert far > 0 and spread == 0
+
+
+def reread(opts: list[Any], **shape: int) -> float:
+    """Bytes that are fetched again for want of ways."""
+    program = lower(apply(kernels.make("sum_rows", shape), parse(opts), TARGET))
+    t = tree(program, program.phases[0], TARGET.vector_bytes)
+    return Reuse(t, sizes_of(program), 64.0, 2.0).thrashed(8, 4096)
+
+
+def test_passes_over_the_same_bytes_count_once() -> None:
+    """A softmax goes over its row three times; what lies outside the cache moves once in and, written, twice."""
+    program = lower(apply(kernels.make("softmax", {"m": 64, "n": 1024}), parse([["UPCAST", "n", 64]]), TARGET))
+    t = tree(program, program.phases[0], TARGET.vector_bytes)
+    reuse = Reuse(t, sizes_of(program), 64.0, 2.0)
+    assert reuse.moved(t.root, 64 * 1024) == 3 * 64 * 1024 * 4
+
+
+def test_what_data_chooses_is_fetched_again() -> None:
+    def gather(rows: int) -> Kernel:
+        kb = KernelBuilder("gather")
+        i, j = kb.axis("n", 4096), kb.axis("d", 16)
+        x, at = kb.input("x", (rows, 16), float32), kb.input("at", (4096,), int64, range=(0, rows - 1))
+        kb.store("y", float32, (4096, 16), (i, j), x[at[i], j])
+        return kb.build()
+
+    few, many = (cost(gather(rows), [["UPCAST", "d", 16]]) for rows in (64, 1 << 20))
+    assert many > 2 * few
+
+
+PACKED = [["UPCAST", "m", 8], ["UPCAST", "n", 32], ["TILE", "n", 128], ["PARALLEL", "n"], ["STAGE", "b", {"at": "n"}]]
+BETTER: list[tuple[str, dict[str, int], list[Any], list[Any], float]] = [
+    ("matmul", {"m": 256, "n": 256, "k": 256}, PACKED, [], 8.0),
+    ("matmul", {"m": 256, "n": 256, "k": 256}, PACKED, [["UPCAST", "n", 32], *PACKED[2:]], 1.2),
+    ("matmul", {"m": 256, "n": 256, "k": 256}, PACKED, [["UPCAST", "m", 16], ["UPCAST", "n", 64], *PACKED[2:]], 1.5),  # which spills
+    ("sum_rows", {"m": 64, "n": 4096}, [["UPCAST", "n", 64]], [["UPCAST", "n", 16]], 1.3),  # one chain waits for itself
+    ("max_pool2d", {}, [["UPCAST", "ow", 16]], [], 2.0),
+]
+
+
+@pytest.mark.parametrize(("name", "shape", "better", "worse", "factor"), BETTER, ids=[f"{i}-{b[0]}" for i, b in enumerate(BETTER)])
+def test_a_better_schedule_costs_less(name: str, shape: dict[str, int], better: list[Any], worse: list[Any], factor: float) -> None:
+    kernel = kernels.make(name, shape or None)
+    assert cost(kernel, better) * factor <= cost(kernel, worse)
+
+
+def test_threads_share_items() -> None:
+    kernel = kernels.make("matmul", {"m": 512, "n": 512, "k": 512})
+    assert 1.6 < cost(kernel, PACKED, 1) / cost(kernel, PACKED, 2) <= 2.0
+
+
+def test_ranked_seeds_are_the_seeds() -> None:
+    """The same schedules, the first of them the quickest by count, and always the same way round."""
+    kernel = kernels.make("sum_cols", {"m": 64, "n": 256})
+    found, plain = ranked_seeds(kernel, TARGET), seeds(kernel, TARGET)
+    assert sorted(map(str, found)) == sorted(map(str, plain))
+    times = [counted(apply(kernel, o, TARGET)) for o in found[:8]]
+    assert times[0] <= 1.03 * min(times) and all(0 < t < math.inf for t in times)
+    assert ranked_seeds(kernel, TARGET) == found

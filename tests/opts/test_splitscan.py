@@ -1,0 +1,117 @@
+"""SPLITSCAN: scans in chunks, of plain values and tuples, along every axis, under other options, and what it refuses."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for `import checks`
+
+import pytest
+from checks import check_compiled, check_floats, check_twin
+from tilewright import kernels, targets
+from tilewright.ir import KernelBuilder, OptError, float32, int32, sym
+from tilewright.ir.kernel import Kernel
+from tilewright.opts import apply, parse
+
+AVX2, SM80 = targets.named("avx2"), targets.named("sm_80")
+
+
+def several() -> Kernel:
+    """A sum and a maximum along one axis of a scan along another, and an element of a table at a place that data says."""
+    kb = KernelBuilder("several")
+    i, j = kb.axis("m", 9), kb.axis("n", 22)
+    x, at, table = kb.input("x", (9, 22), float32), kb.input("at", (22,), int32, range=(0, 4)), kb.input("table", (5,), float32)
+    row = kb.scan("add", "row", (i, j), i, x[i, j])
+    total = kb.scan("add", "total", (i, j), j, row[i, j] + table[at[j]])
+    top = kb.scan("max", "top", (i, j), j, row[i, j])
+    kb.store("y", float32, (9, 22), (i, j), total[i, j] - top[i, j], mask=j > 1)
+    kb.store("z", float32, (9, 22), (i, j), top[i, j])
+    return kb.build()
+
+
+def recurrence() -> Kernel:
+    """h[t] = a[t] · h[t − 1] + x[t] of a few series, and the largest so far."""
+    kb = KernelBuilder("recurrence")
+    i, j = kb.axis("b", 3), kb.axis("t", 41)
+    a, x = kb.input("a", (3, 41), float32, range=(0, 1)), kb.input("x", (3, 41), float32)
+    rule = lambda f, g: (f[0] * g[0], f[1] * g[0] + g[1])  # noqa: E731
+    _, h = kb.associative_scan(("p", "h"), (i, j), j, (a[i, j], x[i, j]), (1.0, 0.0), rule)
+    top = kb.scan("max", "top", (i, j), j, x[i, j])
+    kb.store("y", float32, (3, 41), (i, j), h[i, j] * 2.0 + top[i, j])
+    return kb.build()
+
+
+def cumsum() -> Kernel:
+    return kernels.make("cumsum", {"m": 3, "n": 70})
+
+
+GOOD: list[tuple[Callable[[], Kernel], list[Any], list[Any]]] = [
+    (cumsum, ["SPLITSCAN", "n", 2], [["UPCAST", "n", 8]]),
+    (cumsum, ["SPLITSCAN", "n", 7], [["PARALLEL", "m"], ["NT", "y"]]),
+    (cumsum, ["SPLITSCAN", "n", 4], [["UPCAST", "n.s", 4], ["TILE", "n", 6]]),
+    (several, ["SPLITSCAN", "n", 3], [["UPCAST", "n", 4], ["UPCAST", "m", 3]]),
+    (several, ["SPLITSCAN", "m", 4], [["UPCAST", "m", 3]]),
+    (recurrence, ["SPLITSCAN", "t", 5], [["PARALLEL", "b"]]),
+    (recurrence, ["SPLITSCAN", "t", 5], [["PADTO", "t", 12], ["UPCAST", "t", 4], ["UPCAST", "b", 3]]),
+]
+
+
+@pytest.mark.many
+@pytest.mark.parametrize(("make", "split", "opts"), GOOD, ids=lambda x: x.__name__ if callable(x) else None)
+def test_chunks_equal_the_reference(make: Callable[[], Kernel], split: list[Any], opts: list[Any]) -> None:
+    kernel, found = make(), parse([split, *opts])
+    if kernel.name == "recurrence":  # (multiplications of whole numbers that wrap are no recurrence whose parts merge in every bit)
+        check_floats(kernel, found, AVX2)
+    else:
+        check_twin(kernel, found, AVX2)
+    if len(opts) > 1:
+        check_compiled(kernel, found, threads=2)
+
+
+def test_a_gpu_scans_in_chunks() -> None:
+    check_twin(cumsum(), parse([["SPLITSCAN", "n", 5]]), SM80)
+
+
+def test_what_is_refused_says_what_to_do() -> None:
+    for opts, why in (
+        ([["SPLITSCAN", "m", 2]], r"name an axis that is scanned along \(n\)"),
+        ([["SPLITSCAN", "n", 71]], "cut it into 2 to 70 chunks"),
+        ([["SPLITSCAN", "n", 2], ["UPCAST", "k", 2]], "no phase has what it names"),
+        ([["SPLITSCAN", "n", 2], ["SPLITSCAN", "n", 2]], "only one axis"),
+    ):
+        with pytest.raises(OptError, match=why):
+            apply(cumsum(), parse(opts), AVX2)
+    with pytest.raises(OptError, match="symbolic extents"):
+        apply(kernels.make("cumsum", {"m": sym("m", 1, 9), "n": 70}), parse([["SPLITSCAN", "n", 2]]), AVX2)
+
+
+def test_scans_of_scans_and_other_places_need_a_phase() -> None:
+    kb = KernelBuilder("again")
+    i = kb.axis("n", 32)
+    x = kb.input("x", (32,), float32)
+    one = kb.scan("add", "one", (i,), i, x[i])
+    two = kb.scan("add", "two", (i,), i, one[i])
+    kb.store("y", float32, (32,), i, two[i] - one[31 - i])
+    with pytest.raises(OptError, match="two needs the scan one along n first; give that a PHASE"):
+        apply(kb.build(), parse([["SPLITSCAN", "n", 2]]), AVX2)
+    check_twin(kb.build(), parse([["PHASE", "one"], ["SPLITSCAN", "n", 2]]), AVX2)
+    kb = KernelBuilder("turned")
+    i = kb.axis("n", 32)
+    one = kb.scan("add", "one", (i,), i, kb.input("x", (32,), float32)[i])
+    kb.store("y", float32, (32,), i, one[31 - i])
+    with pytest.raises(OptError, match="one is read at another place along n"):
+        apply(kb.build(), parse([["SPLITSCAN", "n", 2]]), AVX2)
+
+
+def test_sums_of_floats_are_reordered_and_maxima_are_not() -> None:
+    def effects(combine: str) -> frozenset[str]:
+        kb = KernelBuilder("scan")
+        i = kb.axis("n", 32)
+        v = kb.scan(combine, "v", (i,), i, kb.input("x", (32,), float32)[i])
+        kb.store("y", float32, (32,), i, v[i])
+        return apply(kb.build(), parse([["SPLITSCAN", "n", 2]]), AVX2).effects
+
+    assert effects("add") == {"REASSOC"} and effects("max") == frozenset()

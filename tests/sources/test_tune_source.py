@@ -1,0 +1,161 @@
+"""Sources are tuned as kernels are: every failure is an outcome, and only what is right is an answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tilewright import best_source, tune_source
+from tilewright.cli import main
+from tilewright.ir.errors import BuildError, CacheMiss, DeviceError, UsageError
+from tilewright.measure import Measurement
+from tilewright.measure.memory import view
+from tilewright.search.progress import Silent
+from tilewright.sources import preparing, values_of
+from tilewright.sources.building import SourceTask, build
+from tilewright.sources.configurations import schedule
+from tilewright.sources.device import SourceDevice
+from tilewright.sources.making import spec_of
+from tilewright.sources.reference_process import ReferenceRequest, compute_here
+from tilewright.sources.references import compute
+
+
+class Seen(Silent):
+    def __init__(self) -> None:
+        self.found: list[Measurement] = []
+
+    def candidate(self, measurement: Measurement) -> None:
+        self.found.append(measurement)
+
+
+@pytest.mark.slow
+def test_every_failure_is_an_outcome_and_the_next_run_knows_it(saxpy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings: dict[str, Any] = {
+        "args": saxpy / "spec.toml", "params": {"TILE": [8], "MODE": "0..5"}, "check": f"{saxpy / 'ref.py'}:saxpy", "cache": saxpy / "c.db",
+    }  # fmt: skip
+    seen = Seen()
+    found = tune_source(saxpy / "saxpy.c", "saxpy", progress=seen, trials=9, **settings)
+    said = {values_of(m.opts)["MODE"]: (str(m.outcome.value), m.detail) for m in seen.found}
+    assert {k: v[0] for k, v in said.items()} == {"0": "ok", "1": "wrong", "2": "build", "3": "crash", "4": "timeout", "5": "crash"}
+    assert "elements wrong" in said["1"][1] and "saxpy.c:11" in said["2"][1] and "does not compile" in said["2"][1]
+    assert "SIGSEGV" in said["3"][1] and "SIGSEGV" in said["5"][1]
+    assert found.found and found.confirmed and values_of(found.opts) == {"TILE": "8", "MODE": "0"}
+    # the answer is known now: to the same source, and to no other
+    assert tune_source(saxpy / "saxpy.c", "saxpy", trials=9, **settings).origin == "cached"
+    best = best_source(saxpy / "saxpy.c", "saxpy", **settings)
+    assert best.origin == "cached" and best.defines == ("-DTILE=8", "-DMODE=0") and best.text.startswith("#define TILE 8\n#define MODE 0\n")
+    with pytest.raises(CacheMiss, match="holds no answer for saxpy"):
+        tune_source(saxpy / "saxpy.c", "saxpy", mode="require", **{**settings, "flags": "-O1"})
+    assert main(["show", "--kernel", "saxpy", "--cache", str(saxpy / "c.db"), "--source"]) == 0
+    assert capsys.readouterr().out == best.text
+    assert main(["report", "--cache", str(saxpy / "c.db"), "--format", "csv"]) == 0
+    assert "saxpy" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("check", "message"),
+    [
+        ("unsure", "disagrees with itself: two runs on the same inputs gave"),
+        ("short", "its shape is (3000,), and the argument's (3001,)"),
+        ("fails", "TypeError: unsupported operand type(s) for /: 'float' and 'NoneType' (ref.py, line 17)"),
+        ("nothing", "has no function 'nothing'"),
+        ("wants", "the reference wants wants 'z'; it can take n, a, x, y by name"),
+    ],
+)
+def test_a_reference_that_cannot_be_one(saxpy: Path, check: str, message: str) -> None:
+    spec = spec_of(saxpy / "saxpy.c", "saxpy", args=saxpy / "spec.toml", check=f"{saxpy / 'ref.py'}:{check}")
+    with pytest.raises(UsageError) as e:
+        compute_here(ReferenceRequest(SourceTask(spec, saxpy), SourceDevice("cpu", "c"), 1, (0,)))
+    assert message in str(e.value)
+
+
+def test_references_are_returned_or_changed_in_place(saxpy: Path) -> None:
+    got = []
+    for check in ("saxpy", "in_place"):
+        spec = spec_of(saxpy / "saxpy.c", "saxpy", args=saxpy / "spec.toml", check=f"{saxpy / 'ref.py'}:{check}")
+        compute_here(ReferenceRequest(SourceTask(spec, saxpy), SourceDevice("cpu", "c"), 1, (3,)))
+        got.append(np.load(saxpy / "3.y.npy"))
+    assert np.array_equal(got[0], got[1]) and np.abs(got[0]).max() > 1
+
+
+@pytest.mark.slow
+def test_the_untuned_configuration_must_agree_with_itself(saxpy: Path) -> None:
+    def failing(text: str) -> str:
+        (saxpy / "saxpy.c").write_text(f"void saxpy(int n, float a, const float *x, float *y) {{ {text} }}")
+        spec = spec_of(saxpy / "saxpy.c", "saxpy", args=saxpy / "spec.toml")
+        with pytest.raises(UsageError) as e:
+            compute(SourceTask(spec, saxpy), SourceDevice("cpu", "c"), 1, (0,), 20.0)
+        return str(e.value)
+
+    assert "the untuned configuration, which is the reference, disagrees with itself" in failing("static int calls; y[0] = calls++;")
+    assert "ended its process (killed by SIGSEGV): it reads or writes outside an array" in failing("((float *)x)[n] = 1;")
+
+
+@pytest.mark.slow
+def test_what_the_compiler_says_of_the_arguments(saxpy: Path) -> None:
+    for text, message in (
+        ("void saxpy(int n, float a, const float *x, float *y, int more) {}", "too few arguments to function"),
+        ("void saxpy(int n, float a, const double *x, float *y) {}", "incompatible pointer type"),
+        ("int saxpy;", "is not a function"),
+    ):
+        (saxpy / "saxpy.c").write_text(text)
+        spec = spec_of(saxpy / "saxpy.c", "saxpy", args=saxpy / "spec.toml")
+        with pytest.raises(BuildError, match=message) as e:
+            build(SourceTask(spec, saxpy), schedule(spec, spec.untuned), SourceDevice("cpu", "c"))
+        assert "the arguments of saxpy" in str(e.value)
+
+
+@pytest.mark.slow
+def test_opencl_is_launched_over_its_grid_and_checked(tmp_path: Path) -> None:
+    (tmp_path / "k.cl").write_text(
+        """__kernel void grow(__global const float *x, __global float *y, const int n, const float s) {
+    for (int k = 0; k < work; k++) {
+        const int i = (get_group_id(0) * work + k) * block_size_x + get_local_id(0), j = get_group_id(1);
+        if (i < n) y[j * n + i] += s * x[j * n + i];
+    }
+}"""
+    )
+    arguments = [
+        {"name": "x", "dtype": "float", "shape": [3, "n"]},
+        {"name": "y", "dtype": "float", "shape": [3, "n"], "role": "inout"},
+        {"name": "n", "dtype": "int", "value": "n"},
+        {"name": "s", "dtype": "float", "value": 1.5},
+    ]
+    table = {"args": arguments, "sizes": {"n": 1001}, "launch": {"grid": ["ceil(n / (block_size_x * work))", 3]}}
+    try:
+        device = SourceDevice("opencl", "opencl")
+        device.check()
+    except DeviceError as e:
+        pytest.skip(str(e))
+    spec = spec_of(tmp_path / "k.cl", "grow", args=table, params={"block_size_x": [16], "work": [2]})
+    task = SourceTask(spec, tmp_path)
+    built = build(task, schedule(spec, spec.untuned), device)
+    assert built.source.signature.grid == (32, 3, 1)  # type: ignore[attr-defined]
+    compute(task, device, device.threads, (0,))
+    begin, host = preparing.beginnings(spec, 0), preparing.operands(spec, 0)
+    x = view(host.places["x"].checked, host.places["x"].dtype, (3, 1001))
+    np.testing.assert_allclose(np.load(preparing.expected_file(tmp_path, 0, "y")), begin["y"] + np.float32(1.5) * x, rtol=1e-4, atol=1e-5)
+    wrong = spec_of(tmp_path / "k.cl", "grow", args={**table, "args": arguments[:3]}, params={"block_size_x": [16], "work": [2]})
+    with pytest.raises(BuildError, match="grow takes 4 arguments, and 3 are given"):
+        build(SourceTask(wrong, tmp_path), schedule(wrong, wrong.untuned), device)
+    arguments[3]["dtype"] = "double"
+    other = spec_of(tmp_path / "k.cl", "grow", args=table, params={"block_size_x": [16], "work": [2]})
+    with pytest.raises(BuildError, match="argument 4 of grow is float, and a scalar of float64 is given"):
+        build(SourceTask(other, tmp_path), schedule(other, other.untuned), device)
+
+
+def test_the_command_says_what_is_missing(saxpy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = str(saxpy / "saxpy.c")
+    base = ["source", file, "--function", "saxpy", "--args", str(saxpy / "spec.toml")]
+    for words, message in (
+        (["source"], "name the source"),
+        ([*base, "--param", "TILE=4", "--param", "TILE=8"], "--param TILE is given twice"),
+        ([*base, "--param", "TILE=4,8", "--strategy", "beam"], "beam appends options of kernels"),
+        ([*base, "--param", "TILE=4,8", "--device", "opencl"], "does not run C"),
+        ([*base, "--shape", "n"], "write NAME=NUMBER"),
+        ([*base, "--t1", "x.json"], "--t1 names the source"),
+    ):
+        assert main(words) == 2
+        assert message in capsys.readouterr().err, words

@@ -1,0 +1,40 @@
+"""Kernels in tiles: a grid of cells, blocks of arrays as tiles, loops over blocks. See docs/tiles.md."""
+
+from .builder import TileBuilder
+from .functions import (
+    absolute,
+    cdiv,
+    ceil,
+    clip,
+    copysign,
+    cos,
+    erf,
+    exp,
+    expm1,
+    floor,
+    isfinite,
+    isinf,
+    isnan,
+    log,
+    log1p,
+    maximum,
+    minimum,
+    power,
+    round_even,
+    rsqrt,
+    sigmoid,
+    sin,
+    sqrt,
+    tan,
+    tanh,
+    trunc,
+    where,
+)
+from .kernel import TileKernel, kernel
+from .value import Tile
+
+__all__ = [
+    "Tile", "TileBuilder", "TileKernel", "absolute", "cdiv", "ceil", "clip", "copysign", "cos", "erf", "exp", "expm1", "floor", "isfinite", "isinf",
+    "isnan", "kernel", "log", "log1p", "maximum", "minimum", "power", "round_even", "rsqrt", "sigmoid", "sin", "sqrt", "tan", "tanh", "trunc",
+    "where",
+]  # fmt: skip
