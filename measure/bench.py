@@ -41,6 +41,8 @@ class Bench:
     reference: DeviceReference | None = None
     """Makes the references on the device; `checker` is empty then, and `otherwise` makes the host's where that fails."""
     otherwise: Callable[[], Checker] | None = None
+    cost_s: tuple[float, float] | None = None
+    """Processor seconds that it took to make, where that is known: for inputs and references, and for copies of operands."""
     kept: dict[int, FirstOutputs | DeviceFirstOutputs] = field(default_factory=dict)
 
     @property

@@ -19,8 +19,8 @@ from .protocol import Channel, Closed
 
 log = logger("measure")
 
-_AHEAD = 2
-"""Tasks a builder holds, so that it is not idle while the main process is busy."""
+_AHEAD = 6
+"""Tasks a builder holds, so that it is not idle while the main process thinks of the next dozen."""
 _START_S = 60.0
 """How long a builder may take to start on a busy machine."""
 _FAILED_STARTS = 8

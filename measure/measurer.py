@@ -93,6 +93,8 @@ class Measurer:
         self._longest_s = deadline_s + self.device.first_launch_s + runner.OWN_STEP_S + STILL_S
         self._process: Helper | None = None
         self._channel: Channel | None = None
+        self.prepared_s: tuple[float, float] | None = None
+        """Processor seconds that inputs and references took, and copies of operands, once that is known."""
         self._pool = BuildPool(builder.BuilderSetup(kernel, spec, compile, dict(extra or {}), max(limit, 1 << 30)), count, build_deadline_s)
         self._pause = needs_pause(self.threads, count, cores)
         try:
@@ -223,7 +225,7 @@ class Measurer:
             # an interrupted call left its answers on the way
             self._restart()
         if self._preparing:
-            self._receive()
+            self.prepared_s = self._receive()[1]
             self._preparing = False
         self._busy = True
         self._channel.send(message)

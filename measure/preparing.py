@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ def prepare(setup: RunnerSetup, device: Device, data: Data, timed: bool) -> Benc
     from .on_device import reference as device_reference
     from .roofline import rotations
 
+    began = time.process_time()
     kernel, vars, judged = setup.kernel, setup.vars, setup.judged
     whole = data.kind == "whole"
     reference = None
@@ -41,11 +43,14 @@ def prepare(setup: RunnerSetup, device: Device, data: Data, timed: bool) -> Benc
 
     shapes = [inputs.shape(b, kernel, vars) for b in kernel.buffers]
     copies = rotations(kernel, vars, device.target) if timed else 1
+    copying = time.process_time()
     operands = Operands([b.name for b in kernel.buffers], [b.dtype for b in kernel.buffers], shapes, values, copies)
+    copied = time.process_time() - copying
     order = [vars[s.arg.name] for s in kernel.symbols]
     checker = on_host() if reference is None else Checker({}, None)
     bench = Bench(device, setup.threads, operands, checker, order, Slots(None), data.kind)
     bench.reference, bench.otherwise = reference, on_host
+    bench.cost_s = (time.process_time() - began - copied, copied)
     return bench
 
 

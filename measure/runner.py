@@ -40,6 +40,9 @@ _PER_WORKER = 4096
 """The same where opening the device and copying the operands to it takes long: a worker is replaced when it is at fault."""
 _KEPT = 5
 """Sets of inputs kept at a time: the search's, and those of a winner's second check."""
+_QUICK_S = 2e-3
+"""Where a call is shorter, builders stand still for a whole batch: beside them, every message between two candidates waits for a slice of
+a core, and all of these together are longer than what is timed. Where calls are long, builders work while results are compared."""
 OWN_STEP_S = 120.0
 """How long a step of our own (verification, a duel) may take in a child whose memory a candidate may have damaged."""
 
@@ -220,7 +223,7 @@ def _limit_memory(extra: int) -> None:
 
 def serve(channel: Channel, setup: RunnerSetup) -> None:
     """Answer the main process. ("measure", tasks, data, incumbent, full, group) → ("result", i, Result)… ("done", None);
-    ("duel", a, b, rounds, data, group) → ("done", …); ("prepare", data) → ("done", None); trouble of our own → ("error", text)."""
+    ("duel", a, b, rounds, data, group) → ("done", …); ("prepare", data) → ("done", what it cost); trouble of our own → ("error", text)."""
     from .. import devices
 
     runner = Runner(setup, devices.get(setup.device))
@@ -245,18 +248,20 @@ def serve(channel: Channel, setup: RunnerSetup) -> None:
 
 def _answer(runner: Runner, channel: Channel, kind: str, rest: list[Any]) -> Any:
     if kind == "prepare":
-        runner.bench(rest[0])
-        return None
+        return runner.bench(rest[0]).cost_s
     if kind == "duel":
         a, b, rounds, data, runner.group = rest
         return runner.duel(a, b, rounds, data)
-    tasks, data, incumbent_s, full, runner.group = rest
+    tasks, data, incumbent_s, full, group = rest
     runner.bench(data)
-    for i, task in enumerate(tasks):
-        result = runner.measure(task, data, incumbent_s, full)
-        channel.send(("result", (i, result)))
-        if result.outcome is Outcome.ok and result.times and not result.cleared:
-            incumbent_s = min(result.times) if incumbent_s is None else min(incumbent_s, min(result.times))
+    whole = Slots(group if incumbent_s is not None and incumbent_s < _QUICK_S else None)
+    runner.group = None if whole.group is not None else group
+    with whole.exclusive():
+        for i, task in enumerate(tasks):
+            result = runner.measure(task, data, incumbent_s, full)
+            channel.send(("result", (i, result)))
+            if result.outcome is Outcome.ok and result.times and not result.cleared:
+                incumbent_s = min(result.times) if incumbent_s is None else min(incumbent_s, min(result.times))
     return None
 
 

@@ -7,22 +7,27 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-WINDOW_S = 0.02
-"""Time spent on a candidate that may win."""
+WINDOW_S = 0.01
+"""Time spent on a candidate that may win, and as much again on one that does: times of one moment only say who enters the finals."""
 REJECT = 3.0
 """A candidate this many times slower than the incumbent is timed no further."""
 _SURE_S = 0.005
 """Calls that are together shorter than this reject nothing."""
 CONTENDER = 1.1
-"""Beyond this ratio to the incumbent, a quarter of the window tells enough."""
+"""Beyond this ratio to the incumbent, a part of the window tells enough."""
+BEHIND = 1.5
+"""Beyond this one, the first calls do."""
 _MOST = 2000
-_SLEEP_S = 0.05
+REST_S = 0.005
+"""Before a burst, every pool sleeps: its workers spin for far less than this (`devices.cpu.pool.SPIN_S`)."""
 _BURST = 20
 _DROPPED = 3
 _DUEL_S = 20.0
 _MIN_EFFECT = 0.005
 _UNANIMOUS = 5
 """Rounds that must all agree for the sign test alone to decide (one in 16 by chance, two-sided)."""
+_PLAIN = 0.02
+"""A difference over which a duel ends after so many rounds, if they agree: others cannot change who is faster."""
 # two-sided 95 % quantiles of Student's t by degrees of freedom
 _T95 = {
     2: 4.303,
@@ -83,10 +88,10 @@ def time_adaptively(exe: Timed, sets: Sequence[Sequence[int]], vars: Sequence[in
             best = min(times)
         if best > REJECT * incumbent_s:
             return times, True
-    contender = incumbent_s is None or best < CONTENDER * incumbent_s
-    window = WINDOW_S if contender else WINDOW_S / 4
+    behind = 1.0 if incumbent_s is None else best / incumbent_s
+    window = WINDOW_S if behind < CONTENDER else WINDOW_S / 3 if behind < BEHIND else WINDOW_S / 6
     count = repeats_for(best, window)
-    if count > len(times) or best < 0.01:
+    if count > len(times) or (best < 0.01 and behind < BEHIND):
         times = exe.time(sets, vars, count, max(2.0, 4 * window))
     if incumbent_s is not None and min(times) < incumbent_s:
         times = times + exe.time(sets, vars, count if best < 0.01 else 2, max(2.0, 4 * window))
@@ -98,19 +103,19 @@ def paired_bursts(
 ) -> list[tuple[float, float]]:
     """Seconds per call (lower quartile: others' load only ever adds time) of a and b in each round. On one thread a
     round is a short burst of each. Above one thread, strict alternation is unfair (an idle rival's spinning workers
-    halve the other's speed): bursts of at least 20 calls, the first three dropped, every pool asleep for 50 ms before
+    halve the other's speed): bursts of at least 20 calls, the first three dropped, every pool asleep for 5 ms before
     (of calls over 20 ms, which hide a thread's waking, six; of calls over 0.2 s, two). The order swaps every round;
-    after 20 s, three rounds are enough."""
+    after 20 s, three rounds are enough, and so are five that agree on a plain difference."""
     pairs: list[tuple[float, float]] = []
     begin = time.monotonic()
     for r in range(rounds):
-        if r >= 3 and time.monotonic() - begin > _DUEL_S:
+        if r >= 3 and (time.monotonic() - begin > _DUEL_S or _plain(pairs)):
             break
         got: dict[int, float] = {}
         for which in ((0, 1), (1, 0))[r % 2]:
             exe = (a, b)[which]
             if threads > 1:
-                sleep(_SLEEP_S)
+                sleep(REST_S)
             first = exe.time(sets, vars, 1, math.inf)[0]
             count, drop = (max(_BURST, repeats_for(first, 0.01)), _DROPPED) if first < 0.02 else (6, _DROPPED) if first < 0.2 else (2, 1)
             got[which] = quartile(exe.time(sets, vars, count, math.inf)[drop:])
@@ -129,6 +134,15 @@ def compare(pairs: Sequence[tuple[float, float]]) -> tuple[float, bool]:
     mean, half = _interval(logs)
     unanimous = n >= _UNANIMOUS and (all(x > 0 for x in logs) or all(x < 0 for x in logs))
     return ratio, abs(math.log(ratio)) > _MIN_EFFECT and (unanimous or abs(mean) > half)
+
+
+def _plain(pairs: Sequence[tuple[float, float]]) -> bool:
+    """Whether more rounds need not be fought: all agree, by a plain difference, and their own scatter leaves no doubt."""
+    logs = [math.log(a / b) for a, b in pairs]
+    if len(logs) < _UNANIMOUS or not (all(x > 0 for x in logs) or all(x < 0 for x in logs)):
+        return False
+    mean, half = _interval(logs)
+    return abs(mean) - half > 0 and abs(median(logs)) > _PLAIN
 
 
 def noise(pairs: Sequence[tuple[float, float]]) -> float:

@@ -24,24 +24,31 @@ def rings(s: Loops, blocks: Node) -> dict[str, RollPlan]:
     for nest in s.nests:
         # (what a nest fills on its way has readers of its own, who want all of a block)
         if nest.kind in ("reduce", "point") and blocks in nest.axes and not nest.fills:
-            ring = next((r for r in _candidates(nest, blocks) if _rolls(nest, blocks, r, found)), None)
+            ring = next((r for r in _candidates(nest, blocks, found) if _rolls(nest, blocks, r, found)), None)
             if ring is not None:
                 found[nest.name] = ring
     return {name: r for name, r in found.items() if 0 < r.step < r.extent}
 
 
-def _candidates(nest: Nest, blocks: Node) -> Iterator[RollPlan]:
-    """(axis, step) such that some index is over step·blocks + axis; values that are made of others alone are tried with theirs."""
-    indices = [i for n in nest.loads for i in load_parts(n)[1]] + [i for n in nest.refs for i in n.src]
+def _candidates(nest: Nest, blocks: Node, known: Mapping[str, RollPlan]) -> Iterator[RollPlan]:
+    """(axis, step) such that some index is over step·blocks + axis, or would be where what it reads has rolled: no other can be right, and
+    there are as many steps as an axis is long."""
+    along = [i for n in nest.loads for i in load_parts(n)[1]] + [i for n in nest.refs for i in n.src]
+    over = [(i, 0) for i in along]
+    for n in nest.refs:
+        r = known.get(n.arg)
+        if r is not None and n.src[r.block_at] is blocks:
+            over.append((n.src[r.along_at], r.step))
     seen = set()
-    for terms in (ix.parts(i)[0] for i in walk(*indices) if i.dtype is index):
-        for a in nest.axes:
-            if a is not blocks and a in terms and isinstance(a.arg.extent, int):
-                steps = [terms[blocks] // terms[a]] if blocks in terms and terms[blocks] % terms[a] == 0 else []
-                for step in steps or range(1, a.arg.extent):
-                    if (a, step) not in seen and step > 0:
-                        seen.add((a, step))
-                        yield RollPlan(blocks, a, nest.axes.index(blocks), nest.axes.index(a), step)
+    for index_, rolled in over:
+        for terms in (ix.parts(i)[0] for i in walk(index_) if i.dtype is index):
+            for a in nest.axes:
+                if a is blocks or a not in terms or not isinstance(a.arg.extent, int):
+                    continue
+                step, rest = divmod(terms.get(blocks, 0) + rolled, terms[a])
+                if not rest and step > 0 and (a, step) not in seen:
+                    seen.add((a, step))
+                    yield RollPlan(blocks, a, nest.axes.index(blocks), nest.axes.index(a), step)
 
 
 def _rolls(nest: Nest, blocks: Node, ring: RollPlan, known: Mapping[str, RollPlan]) -> bool:

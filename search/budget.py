@@ -33,6 +33,13 @@ def parse_seconds(text: str | float) -> float:
     return total
 
 
+def second_inputs(prepared: tuple[float, float] | None, waited: float) -> float:
+    """Seconds that the inputs and references of a second check take: of three kinds (special values take twice as long, and more), and copies
+    once. `prepared`: processor seconds of those of the search, and of their copies; where nobody said, the search `waited` so long for
+    both."""
+    return 4 * max(0.0, waited) if prepared is None else 4.5 * prepared[0] + prepared[1]
+
+
 @dataclass(frozen=True, slots=True)
 class Budget:
     """Limits of a search, None where there is none. `seconds` counts from the start of the command, decision included; `trials` counts
@@ -103,7 +110,7 @@ class Meter:
         the second check. Together at most half the budget."""
         if self.budget.seconds is None:
             return 0.0
-        duels = max(0.35, min(6.0, 0.2 * self.budget.seconds, 0.5 + 25 * (40 * self._best + 0.12)))
+        duels = max(0.35, min(6.0, 0.2 * self.budget.seconds, 0.5 + 25 * (40 * self._best + 0.03)))
         return min(duels + self.check_s, 0.5 * self.budget.seconds)
 
     @property

@@ -22,6 +22,8 @@ CLEAR = 3.0
 """A finalist this many times faster than the seed needs no duel to prove it (and a duel would spend the time on the slow one)."""
 GRACE_S = 1.0
 """Seconds past the budget in which the second check may still begin."""
+ROUND_S = 0.03
+"""Seconds that a round of a duel takes beside its calls: two rests, and what is checked after a burst."""
 MARGIN = 1.05
 """How many times faster a finalist's single measurement must be where there is no time for a duel."""
 
@@ -243,7 +245,7 @@ def _wrong(f: Finalist, detail: str) -> Measurement:
 
 def cost(a: Finalist, b: Finalist) -> float:
     """About how many seconds a round of a duel takes: a burst of each (at least twenty calls, fewer of slow kernels), each after a rest."""
-    return sum(f.typical * (23 if f.t < 0.02 else 7 if f.t < 0.2 else 3) for f in (a, b)) + 0.12
+    return sum(f.typical * (23 if f.t < 0.02 else 7 if f.t < 0.2 else 3) for f in (a, b)) + ROUND_S
 
 
 def rounds(a: Finalist, b: Finalist, budget_s: float) -> int:

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from .result import Job
     from .space import Schedule
 
-EVERY_S = 0.5
-"""Rows wait this long, so that many share a transaction."""
+EVERY_S = 1.0
+"""Rows wait this long, so that many share a transaction: one takes as long as a candidate, with its connection and its flush."""
 PATIENCE_S = 0.25
 """How long a write in the middle of a search waits for another writer."""
 LAST_PATIENCE_S = 10.0

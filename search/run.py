@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..ir.errors import TilewrightError
 from ..log import logger
 from ..opts.opt import short
+from .budget import second_inputs
 from .conclusion import Ended, conclude, snapshot
 from .effort import Effort
 from .finals import GRACE_S, Decision, Finalist, decide
@@ -239,8 +240,7 @@ class TuningRun:
                 self.strategy.tell(opts, self.so_far.by_sha[sha])
 
     def _paid(self, seconds: float, measured: Sequence[Measurement]) -> None:
-        """Learn what a candidate costs; the first batch also paid for inputs and reference, which the second check
-        needs three times more (special values take twice as long). Then it runs the winner again and again."""
+        """Learn what a candidate costs, and so the second check. The first batch also waited for inputs and reference."""
         from ..measure.repeat import expected_s
 
         if self._first is None:
@@ -249,7 +249,8 @@ class TuningRun:
         else:
             self._cost = 0.7 * self._cost + 0.3 * max(1e-3, seconds / len(measured))
         again = expected_s(self.so_far.best_s if self.so_far.best is not None else 0.0)
-        self.meter.check_s = 4 * max(0.0, self._first[0] - self._first[1] * self._cost) + 4 * self._cost + again
+        made = second_inputs(getattr(self.measurer, "prepared_s", None), self._first[0] - self._first[1] * self._cost)
+        self.meter.check_s = made + 4 * self._cost + again
 
     def _conclude(self, m: Measurement, by: str) -> None:
         """Count, tell, record and report one outcome."""
@@ -275,14 +276,13 @@ class TuningRun:
         if not quick:
             self.progress.phase("deciding")
             self._time_again()
-        grace = GRACE_S + self.meter.share  # what searching took of it does not leave a winner unconfirmed
         return decide(
             self.measurer,
             self.so_far.finalists(),
             self.so_far.seed(),
             left,
             check_s=self.meter.check_s,
-            grace_s=grace,
+            grace_s=GRACE_S + self.meter.share,  # what searching took of it does not leave a winner unconfirmed
             untuned=self.so_far.untuned(),
         )
 

@@ -7,7 +7,6 @@ synthetic cost function in tests.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..ir.errors import OptError
@@ -62,13 +61,23 @@ class Engine(Protocol):
     def templates(self) -> Sequence[Any]: ...
 
 
-@dataclass(frozen=True, slots=True)
 class State:
-    """A legal schedule: its options, the hash two equal schedules share, and the model's time in seconds."""
+    """A legal schedule: its options, and the hash that two equal schedules share."""
 
-    opts: Schedule
-    hash: str
-    estimate: float
+    __slots__ = ("_ask", "_estimate", "hash", "opts")
+
+    def __init__(self, opts: Schedule, hash: str, ask: Callable[[Schedule], float]) -> None:
+        """`ask` gives the model's time of a schedule, in seconds."""
+        self.opts, self.hash, self._ask = opts, hash, ask
+        self._estimate: float | None = None
+
+    @property
+    def estimate(self) -> float:
+        """The model's time in seconds. It is asked when somebody wants to know: most states are only passed on the way to
+        others, and asking takes longer than applying the options."""
+        if self._estimate is None:
+            self._estimate = float(self._ask(self.opts))
+        return self._estimate
 
     @property
     def skeleton(self) -> tuple[tuple[str, str], ...]:
@@ -102,11 +111,14 @@ class Space:
             forbidden = frozenset(applied.effects) - self.allowed
             if forbidden:
                 raise OptError(f"the numerics policy does not allow {', '.join(sorted(forbidden))}")
-            found = State(opts, applied.hash, float(self.engine.estimate(applied)))
+            found = State(opts, applied.hash, self._estimated)
         except OptError as e:
             self._reasons[opts] = str(e)
         self._states[opts] = found
         return found
+
+    def _estimated(self, opts: Schedule) -> float:
+        return self.engine.estimate(self.engine.apply(opts))
 
     def reason(self, opts: Schedule) -> str:
         """Why `state(opts)` is None."""

@@ -20,6 +20,7 @@ from ..api import tune
 from ..budget import parse_seconds
 from ..progress import Silent
 from ..task import TuningTask
+from .allowance import Allowance
 from .divide import aggregate
 from .matrix import distinct, times_of
 from .ranges import WeightedShape
@@ -36,7 +37,8 @@ HOW = ("geomean", "worst")
 DEFAULT_S = 60.0
 _ALONE, _COMMON = 0.5, 0.85
 """Of the budget: the share for tuning shapes alone, and when neighbours are no longer tried."""
-_LEAST_S = 2.0
+_COMPARED = 0.3
+"""The share for comparing what was found for the shapes."""
 _POOL = 16
 _NEIGHBOURS = 8
 
@@ -44,7 +46,10 @@ _NEIGHBOURS = 8
 class SharedSearch:
     """One call of `tune_shapes`."""
 
-    def __init__(self, tasks: Sequence[TuningTask], weights: Sequence[float], how: str, seed: int, show: Progress) -> None:
+    def __init__(
+        self, tasks: Sequence[TuningTask], weights: Sequence[float], how: str, seed: int, show: Progress, allowance: Allowance
+    ) -> None:
+        self.allowance = allowance
         self.tasks, self.weights, self.how, self.seed, self.show = tasks, weights, how, seed, show
         self.counts: Counter[str] = Counter()
         self.times: dict[tuple[Schedule, int], float] = {}
@@ -70,7 +75,9 @@ class SharedSearch:
         for i in sorted(range(len(self.tasks)), key=lambda i: -self.weights[i]):
             if not left:
                 return
+            began = self.allowance.spent
             taken, measured = times_of(self.tasks[i], left, self.seed, self.show)
+            self.allowance.took(i, self.allowance.spent - began)
             self.counts.update(m.outcome.value for m in measured)
             self.times.update({(s, i): t for s, t in taken.items()})
             left = [s for s in left if (s, i) in self.times and (known is None or self.hopeful(s, known[0]))]
@@ -85,10 +92,12 @@ class SharedSearch:
         """The best schedule for all, and its loss."""
         return aggregate(self.times, range(len(self.tasks)), self.weights, list(self.tried), self.how)
 
-    def climb(self, until: float) -> None:
-        """Try neighbours of the best, until none is better or the time is over."""
+    def climb(self) -> None:
+        """Try neighbours of the best, until none is better or only the time for the second checks is left."""
         rng = random.Random(self.seed)
-        while time.monotonic() < until:
+        checks = sum(self.allowance.check(i) for i in range(len(self.tasks)))
+        until, longest = min(_COMMON * self.allowance.seconds, self.allowance.seconds - checks), 0.0
+        while self.allowance.spent + longest < until:
             found = self.best()
             state = None if found is None else self.spaces[0].state(found[0])
             if state is None:
@@ -100,7 +109,9 @@ class SharedSearch:
                 return
             rng.shuffle(fresh)
             self.show.phase("neighbours of the best for all")
+            began = self.allowance.spent
             self.time(fresh[:_NEIGHBOURS])
+            longest = max(longest, self.allowance.spent - began)
 
 
 def tune_shapes(
@@ -121,8 +132,9 @@ def tune_shapes(
     against each shape's own best is least ("worst").
 
     The schedule is measured, checked twice and recorded for each shape, beside the best of each that tuning it alone found (which is
-    what `best()` goes on to answer where it is faster). `budget`: seconds or text, a wish; 60 s by default. Raises what
-    `tune` raises."""
+    what `best()` goes on to answer where it is faster). `budget`: seconds or text; 60 s by default. The second checks
+    are made whatever it is, and the message says where they took longer than was left for them; with too little for searches of the single
+    shapes, seeds and what the cache remembers are compared. Raises what `tune` raises."""
     from ... import cache as caches
 
     if how not in HOW:
@@ -132,23 +144,30 @@ def tune_shapes(
     seconds = parse_seconds(budget) if budget is not None else DEFAULT_S
     allow = tuple(allow)
     tasks = [TuningTask(kernel, s.shape, dtype, device, threads, None, allow) for s in shapes]
-    search = SharedSearch(tasks, [s.weight for s in shapes], how, seed, show)
+    allowance = Allowance(seconds, started)
+    search = SharedSearch(tasks, [s.weight for s in shapes], how, seed, show, allowance)
     with contextlib.ExitStack() as stack:
         store = cache if isinstance(cache, caches.Cache) else stack.enter_context(caches.open(cache))
         pool: list[Schedule] = []
         alone: dict[int, float] = {}
         for i, s in enumerate(shapes):
+            share = allowance.slice(_ALONE, _ALONE + 0.1, len(shapes))
+            if share is None:
+                pool += remembered(tasks[i], store, 3)
+                continue
             show.phase(f"{s} alone")
-            share = max(_LEAST_S, _ALONE * seconds / len(shapes))
             result = tune(kernel, s.shape, dtype, device, share, threads=threads, seed=seed, cache=store, progress=show, allow=allow)
             search.counts.update(result.counts)
             if result.found:
                 pool += [result.opts, *remembered(tasks[i], store, 3)]
                 alone[i] = result.t_med or result.t_min or math.inf
-        pool += [s for space in search.spaces for s in space.seeds()[:1]]
+        seeds = [space.seeds() for space in search.spaces]
+        pool += [s for found in seeds for s in found[:1]]
+        if len(pool) < _POOL and not alone:
+            pool += [s for rank in range(1, _POOL) for found in seeds for s in found[rank : rank + 1]]
         show.phase("comparing on all shapes")
-        search.time(distinct([search.fitted(s) for s in pool], _POOL))
-        search.climb(started + _COMMON * seconds)
+        search.time(distinct([search.fitted(s) for s in pool], allowance.compared(len(shapes), _COMPARED, _POOL)))
+        search.climb()
         return _recorded(search, store, shapes, alone, kernel, started)
 
 
@@ -170,6 +189,7 @@ def _recorded(
     known = [(w, math.log1p(x.loss)) for w, x in zip(search.weights, ours, strict=False) if x.loss is not None]
     message = "no schedule works for all of the shapes" if found is None else ""
     message = f"the second check of {', '.join(bad)} failed: tune again, with more time" if bad else message
+    message = "; ".join(filter(None, (message, search.allowance.said())))
     first = search.tasks[0]
     return ShapesResult(
         kernel=kernel,

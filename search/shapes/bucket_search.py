@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..api import tune
 from ..task import TuningTask
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ...plan import Built
     from ..progress import Progress
     from ..space import Schedule
+    from .allowance import Allowance
 
 
 class BucketSearch:
@@ -39,10 +40,11 @@ class BucketSearch:
         seed: int,
         allow: Iterable[str],
         show: Progress,
+        allowance: Allowance,
     ) -> None:
         self.kernel, self.shape, self.range = kernel, dict(shape), varying
         self.dtype, self.device, self.threads = dtype, device, threads
-        self.seed, self.allow, self.show = seed, tuple(allow), show
+        self.seed, self.allow, self.show, self.allowance = seed, tuple(allow), show, allowance
         self.counts: Counter[str] = Counter()
         self.times: dict[tuple[Schedule, int], float] = {}
         self.built: dict[Schedule, Built | None] = {}
@@ -101,17 +103,22 @@ class BucketSearch:
         """Time schedules of the whole range at one size. All sizes run the same code, which is built once."""
         self.show.phase(f"comparing at {self.range.name}={at}")
         wanted = [s for s in schedules if (s, at) not in self.times]
+        began = self.allowance.spent
         taken, measured = times_of(self.task(self.range, at), wanted, self.seed, self.show, self.built)
+        self.allowance.took(at, self.allowance.spent - began)
         self.counts.update(m.outcome.value for m in measured)
         self.times.update({(s, at): t for s, t in taken.items()})
 
     def edge(self, left: tuple[int, Schedule], right: tuple[int, Schedule]) -> int:
-        """The last size of the left bucket: between two timed sizes, by bisection with at most three more."""
+        """The last size of the left bucket: between two timed sizes, by bisection with at most three more while there is time, and
+        halfway where there is none."""
         (lo, a), (hi, b) = left, right
         for _ in range(3):
             middle = math.isqrt(lo * hi)
             if not lo < middle < hi or hi < 1.1 * lo:
                 break
+            if self.allowance.left < self.allowance.check(hi):
+                return middle
             self.timed(middle, [a, b])
             if self.times.get((a, middle), math.inf) <= self.times.get((b, middle), math.inf):
                 lo = middle
@@ -129,9 +136,9 @@ class BucketSearch:
             lo = edge + 1
         return [*out, (lo, self.range.hi, division.parts[-1][2])]
 
-    def checked(self, lo: int, hi: int, opts: Schedule, cache: Cache) -> Bucket:
-        """Verify a bucket's schedule on its own kernel, at both ends and between, and record it. A bucket of one size takes what
-        is known of just this size, where that is faster."""
+    def checked(self, lo: int, hi: int, opts: Schedule, cache: Cache, facts: Mapping[str, Any] | None = None) -> Bucket:
+        """Verify a bucket's schedule on its own kernel, at both ends and between, and record it, with more `facts`. A bucket of one size
+        takes what is known of just this size, where that is faster."""
         part = self.range.between(lo, hi)
         self.show.phase(f"checking {self.range.name}={lo}..{hi}")
         middle = math.isqrt(lo * hi)
@@ -141,13 +148,14 @@ class BucketSearch:
         times = {v: t for (s, v), t in self.times.items() if s == opts and lo <= v <= hi}
         if part is None:
             given += remembered(task, cache, 1)
-        result = record_given(task, cache, given, self.seed, self.show)
+        result = record_given(task, cache, given, self.seed, self.show, facts)
         self.counts.update(result.counts)
         if not (result.found and result.confirmed):
             return Bucket(lo, hi, opts, times, False)
         if part is None:
             return Bucket(lo, hi, result.opts, {lo: result.t_med or math.inf}, True)
-        for end in sorted({lo, hi} - {middle}):
+        # of the whole range both ends were verified when they were timed: the code is the same
+        for end in sorted({lo, hi} - {middle} - ({v for s, v in self.times if s == result.opts} if part == self.range else set())):
             taken, measured = times_of(self.task(part, end), [result.opts], self.seed + 1, self.show)
             self.counts.update(m.outcome.value for m in measured)
             if result.opts not in taken:

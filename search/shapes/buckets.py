@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from ...ir.errors import UsageError
 from ..budget import parse_seconds
 from ..progress import Silent
+from .allowance import LEAST_S, Allowance
 from .bucket_search import BucketSearch
 from .divide import divide
 from .matrix import distinct
@@ -40,8 +41,8 @@ _SYMBOLIC, _ALONE = 0.4, 0.25
 """Shares of the budget for searching with the size as a symbol, and alone."""
 _ANCHORS = 5
 """Sizes that are searched at."""
-_LEAST_S = 2.0
-"""Seconds that a search is worth starting for."""
+_COMPARED = 0.25
+"""Share of the budget for comparing what was found at all sizes."""
 _POOL = 16
 
 
@@ -63,8 +64,9 @@ def tune_buckets(
 ) -> ShapesResult:
     """Tune `kernel`, whose size `varying.name` is known only at the call, in at most `most` buckets of that size.
 
-    `kernel`: a name or `my.py:function`; `shape`: its other sizes. `budget`: seconds or text such as "60s" (the default), a wish: comparing
-    and checking take what they take. The buckets' schedules are in the cache under kernels of their own; `best(kernel,
+    `kernel`: a name or `my.py:function`; `shape`: its other sizes. `budget`: seconds or text such as "60s" (the default), and
+    as many sizes, schedules and buckets are looked at as fit in it; the second checks are made whatever it is, and the message says where
+    they took longer than was left for them. The buckets' schedules are in the cache under kernels of their own; `best(kernel,
     {…, "m": ir.sym("m", lo, hi)})` with the whole range finds them, and so does this function unless `again`. Raises UsageError, KernelError, DeviceError, CacheError, and
     Interrupted, as `tune` does; what was recorded until then is kept."""
     from ... import cache as caches
@@ -74,7 +76,8 @@ def tune_buckets(
     started = time.monotonic()
     show = progress if progress is not None else Silent()
     seconds = parse_seconds(budget) if budget is not None else DEFAULT_S
-    search = BucketSearch(kernel, shape, varying, dtype, device, threads, seed, allow, show)
+    allowance = Allowance(seconds, started)
+    search = BucketSearch(kernel, shape, varying, dtype, device, threads, seed, allow, show, allowance)
     whole = search.task(varying, varying.lo)
     with contextlib.ExitStack() as stack:
         store = cache if isinstance(cache, caches.Cache) else stack.enter_context(caches.open(cache))
@@ -86,17 +89,33 @@ def tune_buckets(
         pool: list[Schedule] = []
         alone: dict[int, float] = {}
         for at in anchors:
-            pool += search.searched(at, max(_LEAST_S, _SYMBOLIC * seconds / len(anchors)), folder)
+            if (share := allowance.slice(_SYMBOLIC, _SYMBOLIC + 0.05, len(anchors))) is not None:
+                pool += search.searched(at, share, folder)
         for at in anchors:
-            found = search.alone(at, max(_LEAST_S, _ALONE * seconds / len(anchors)), store)
+            share = allowance.slice(_ALONE, _SYMBOLIC + _ALONE + 0.05, len(anchors))
+            found = None if share is None else search.alone(at, share, store)
             if found is not None:
                 pool.append(found[0])
                 alone[at] = found[1]
         legal = space_of(whole)
-        schedules = distinct([s for s in (*pool, *legal.seeds()[:2]) if legal.state(s) is not None], _POOL)
-        for v in values:
-            search.timed(v, schedules)
-        return _concluded(search, store, values, schedules, alone, most, whole, started)
+        few = [s for s in (*pool, *legal.seeds()[: 2 if pool else _POOL]) if legal.state(s) is not None]
+        schedules = distinct(few, allowance.compared(min(len(values), 3), _COMPARED, _POOL))
+        return _concluded(search, store, _timed(search, values, schedules), schedules, alone, most, whole, started)
+
+
+def _timed(search: BucketSearch, values: Sequence[int], schedules: Sequence[Schedule]) -> list[int]:
+    """Time schedules at both ends, in the middle, and at the sizes between while there is time for them and for the second checks;
+    the sizes where they were, in order."""
+    last = len(values) - 1
+    order = [*dict.fromkeys([values[0], values[last], values[last // 2], *values[last // 4 :: 2], *values])]
+    done: list[int] = []
+    for v in order:
+        reserve = 2 * search.allowance.check(max(done, default=v)) + search.allowance.check(v)
+        if len(done) >= 2 and search.allowance.left < reserve:
+            break
+        search.timed(v, schedules)
+        done.append(v)
+    return sorted(done)
 
 
 def _known(search: BucketSearch, whole: TuningTask, cache: Cache, started: float) -> ShapesResult | None:
@@ -120,9 +139,10 @@ def _known(search: BucketSearch, whole: TuningTask, cache: Cache, started: float
 
 
 def _anchors(values: Sequence[int], seconds: float) -> list[int]:
-    """The sizes that are searched at: fewer where there is little time, both ends and the middle always."""
-    count = max(3, min(_ANCHORS, int((_SYMBOLIC + _ALONE) * seconds / (2 * _LEAST_S))))
-    count = min(count, len(values))
+    """The sizes that are searched at: the middle, both ends too, or more, as there is time; none where there is too little for any."""
+    count = min(_ANCHORS, int((_SYMBOLIC + _ALONE) * seconds / (2 * LEAST_S)), len(values))
+    if count < 2:
+        return [values[len(values) // 2]] * count
     return [values[round(i * (len(values) - 1) / max(1, count - 1))] for i in range(count)]
 
 
@@ -138,17 +158,25 @@ def _concluded(
 ) -> ShapesResult:
     """Divide, check, record, and say what it costs."""
     single = divide(search.times, values, schedules, 1)
-    division = divide(search.times, values, schedules, most)
+    # each is checked at its middle and its ends, and the whole range beside them
+    affordable = int(search.allowance.left / (2 * search.allowance.check(max(values)))) - 1
+    division = divide(search.times, values, schedules, max(1, min(most, affordable)))
     if division is None or single is None:
         return _result(search, whole, (), (), 0.0, (), started, "no schedule works at every size that was tried", 4)
-    kept = [search.checked(lo, hi, opts, cache) for lo, hi, opts in search.bucketed(division)]
-    usable = [b for b in kept if b.confirmed]
-    bounds = [[b.lo, b.hi] for b in usable]
-    middle = math.isqrt(search.range.lo * search.range.hi)
-    search.show.phase("the whole range")
-    chosen = single.parts[0][2]
-    general = record_given(search.task(search.range, middle), cache, [chosen], search.seed, search.show, {"buckets": bounds})
-    search.counts.update(general.counts)
+    parts, chosen = search.bucketed(division), single.parts[0][2]
+    if len(parts) == 1:  # the bucket is the range
+        kept = [search.checked(*parts[0], cache, {"buckets": [list(parts[0][:2])]})]
+        usable = [b for b in kept if b.confirmed]
+        found = bool(usable)
+    else:
+        kept = [search.checked(lo, hi, opts, cache) for lo, hi, opts in parts]
+        usable = [b for b in kept if b.confirmed]
+        middle = math.isqrt(search.range.lo * search.range.hi)
+        search.show.phase("the whole range")
+        bounds = {"buckets": [[b.lo, b.hi] for b in usable]}
+        general = record_given(search.task(search.range, middle), cache, [chosen], search.seed, search.show, bounds)
+        search.counts.update(general.counts)
+        found = general.found
     losses = tuple(
         SizeLoss(f"{search.range.name}={v}", next(b.times[v] for b in kept if v in b.times), alone.get(v))
         for v in values
@@ -156,8 +184,8 @@ def _concluded(
     )
     failed = len(kept) - len(usable)
     message = f"{failed} of {len(kept)} buckets did not pass their checks and are left to the whole range's schedule" if failed else ""
-    code = 0 if general.found else 4
-    return _result(search, whole, tuple(kept), chosen, single.loss, losses, started, message, code)
+    message = "; ".join(filter(None, (message, search.allowance.said())))
+    return _result(search, whole, tuple(kept), chosen, single.loss, losses, started, message, 0 if found else 4)
 
 
 def _result(

@@ -36,7 +36,7 @@ def test_a_range_in_buckets(short: None, tmp_path: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(buckets, "divide", cut)  # where a busy machine would cut is not what is tried
     varying = SizeRange("m", 1, 40)
-    result = tune_buckets("matmul", {"n": 24, "k": 9}, varying, "float32", budget=1, threads=1, cache=file)
+    result = tune_buckets("matmul", {"n": 24, "k": 9}, varying, "float32", budget=60, threads=1, cache=file)
     assert result.exit_code == 0, result.message
     assert result.buckets[0].lo == 1 and result.buckets[-1].hi == 40 and len(result.buckets) == 2
     assert all(b.confirmed for b in result.buckets)
