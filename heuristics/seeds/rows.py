@@ -124,7 +124,7 @@ COLUMNS = 8192
 def _down_columns(axis: Node, along: Node, lanes: int, threads: int, outer: Opts) -> Iterator[Opts]:
     """A scan along `axis`, of columns that lie next to each other along another one."""
     strip = COLUMNS if outer else min(COLUMNS, -(-extent(along) // threads))
-    for vectors, copies in ((2, 4), (4, 4), (2, 2), (1, 1), (4, 1)):
+    for vectors, copies in ((2, 4), (4, 4), (2, 2)):  # (a state is read and written once for the steps that are taken at once)
         width = fit(extent(along), vectors * lanes)
         strip -= strip % width
         cut = tuple(opt("UPCAST", site_name(a), n) for a, n in ((along, width), (axis, min(copies, extent(axis)))) if n > 1)
