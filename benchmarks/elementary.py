@@ -1,6 +1,6 @@
 """Elementary functions and divisions on one thread, against gcc -Ofast, whose loops call glibc's vector functions.
 
-    python benchmarks/elementary.py [--only REGEX] [--types float32 float64] [--n 4096] [--rounds 9] [--functions] [--kernels] [--json]
+    python benchmarks/elementary.py [--only REGEX] [--types float32 float64] [--n 4096] [--rounds 9] [--json]
 
 TILEWRIGHT_TARGET=v2|v3|v4 chooses the level of both: `-march=x86-64-LEVEL`. Every function is a loop over n elements
 (4096: in the first two caches). Both sides read the clock around each call, in native code, and take turns; a time is
@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Any
 
 from elementary_cases import FUNCTIONS, Function
-from elementary_kernels import KERNELS
 
 HEAD = """
 #include <tgmath.h>
@@ -160,36 +159,16 @@ def one_function(name: str, case: Function, kind: str, args: argparse.Namespace,
     return row | {"vector": sides["c"].vector, "opts": sides["ours"].opts}
 
 
-def one_kernel(name: str, kind: str, args: argparse.Namespace, folder: Path, cpu: Any) -> dict[str, Any]:
-    """The row of a whole kernel; the difference is relative to the largest number of the output."""
-    import numpy as np
-    import tilewright
-
-    case = KERNELS[name]
-    kernel = case.make(kind)
-    inputs = draw(case.ranges, kind, [tuple(b.dims) for b in kernel.inputs])
-    sides = {"c": Rival(case.c, kind, 0, folder, f"{name}_{kind}"), "ours": Ours(kernel, cpu)}
-    outs = {k: [tilewright.empty(b.dims, kind) for b in kernel.outputs] for k in sides}
-    pointers = {k: [a.ctypes.data for a in (*inputs, *outs[k])] for k in sides}
-    seconds, ratio = play(sides, pointers, args.rounds)
-    gap = max(float(np.max(np.abs(a - b)) / np.max(np.abs(b))) for a, b in zip(outs["ours"], outs["c"], strict=True))
-    row = {"kernel": name, "type": kind, "set": "held out" if case.held_out else "worked", "ratio": round(ratio, 3), "difference": gap}
-    row |= {f"{k}_us": round(1e6 * v, 2) for k, v in seconds.items()}
-    return row | {"vector": sides["c"].vector, "opts": sides["ours"].opts}
-
-
 def summary(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Geometric means and the least, by kind of row."""
     groups = {
         "functions": [r for r in rows if r.get("main")],
         "composed functions": [r for r in rows if r.get("main") is False],
-        "worked kernels": [r for r in rows if r.get("set") == "worked"],
-        "held-out kernels": [r for r in rows if r.get("set") == "held out"],
     }
     out = []
     for k, found in groups.items():
         for kind in ("float32", "float64"):
-            mine = [(r["ratio"], r.get("function") or r["kernel"]) for r in found if r["type"] == kind]
+            mine = [(r["ratio"], r["function"]) for r in found if r["type"] == kind]
             if mine:
                 mean = statistics.geometric_mean(v for v, _ in mine)
                 out.append({"summary": k, "type": kind, "cases": len(mine), "mean": round(mean, 3), "least": list(min(mine))})
@@ -197,36 +176,26 @@ def summary(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """A JSON line a case on stdout with --lines, else a line of text; then the means."""
+    """A line of text a case, then the means as JSON."""
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--only", default="", metavar="REGEX")
     p.add_argument("--types", nargs="*", default=["float32", "float64"])
     p.add_argument("--n", type=int, default=4096)
     p.add_argument("--rounds", type=int, default=9)
-    p.add_argument("--functions", action="store_true", help="functions only")
-    p.add_argument("--kernels", action="store_true", help="whole kernels only")
-    p.add_argument("--held-out", action="store_true", help="held-out kernels, too")
     p.add_argument("--json", action="store_true")
     args = p.parse_args()
     from tilewright import devices
 
-    cpu, rows = devices.get("cpu"), []
+    cpu = devices.get("cpu")
+    rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        jobs: list[Any] = [] if args.kernels else [(one_function, (n, c)) for n, c in FUNCTIONS.items()]
-        jobs += [] if args.functions else [(one_kernel, (n,)) for n, k in KERNELS.items() if args.held_out or not k.held_out]
-        for what, key in jobs:
-            if not re.search(args.only, key[0]):
-                continue
-            for kind in args.types:
-                row = what(*key, kind, args, folder, cpu)
+        for name, case in FUNCTIONS.items():
+            for kind in args.types if re.search(args.only, name) else ():
+                row = one_function(name, case, kind, args, folder, cpu)
                 rows.append(row)
-                unit = "ns" if "c_ns" in row else "us"
-                told = f"{row.get('c_ulp', 0):6.2f} {row.get('ours_ulp', 0):6.2f}" if unit == "ns" else f"{row['difference']:.1e}"
-                print(
-                    f"{key[0]:18} {kind} {row['ratio']:6.2f}  C {row[f'c_{unit}']:8.3f} ours {row[f'ours_{unit}']:8.3f} {unit}  {told}  {row['opts']} {' '.join(row['vector'])}",
-                    flush=True,
-                )
+                told = f"C {row['c_ns']:7.3f} ours {row['ours_ns']:7.3f} ns  {row['c_ulp']:5.2f} {row['ours_ulp']:5.2f} ulp"
+                print(f"{name:12} {kind} {row['ratio']:6.2f}  {told}  {row['opts']} {' '.join(row['vector'])}", flush=True)
     lines = summary(rows)
     for line in lines:
         print(json.dumps(line), flush=True)

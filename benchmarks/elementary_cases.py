@@ -1,4 +1,4 @@
-"""The functions and kernels of `elementary.py`: each by our builder, and as a loop in C.
+"""The functions of `elementary.py`: each by our builder, and as a loop in C.
 
 In C, `T` is the element type, functions are those of <tgmath.h> (so `sin` of a float is sinf), constants are cast by
 `K`, and N is the number of elements."""
@@ -37,20 +37,6 @@ def _np(name: str) -> Callable[..., Any]:
 
 
 def erf_long(x: Any) -> Any:
-    """erf in long double, by the C library."""
-    import ctypes
-
-    import numpy as np
-
-    one = ctypes.CDLL("libm.so.6").erfl
-    one.restype, one.argtypes = ctypes.c_longdouble, [ctypes.c_longdouble]
-    flat = np.asarray(x, np.longdouble)
-    # ctypes hands a long double over as a Python float, which rounds it: so 1 - erfc where erf is near 1
-    del one
-    return _erf_series(flat)
-
-
-def _erf_series(x: Any) -> Any:
     """erf by its series e^(-x²) 2x/√π Σ (2x²)ⁿ / (1·3·5 … (2n+1)), all of whose terms are positive."""
     import numpy as np
 

@@ -96,11 +96,13 @@ def show_rounded(name: str, f: Function, weight: Function, lo: mpf, hi: mpf, n: 
     """As `show`, but each coefficient is rounded before those behind it are fitted to what it leaves (N. Brisebarre and
     S. Chevillard, 2007, go further): they make up for its rounding."""
     fixed: list[mpf] = []
-    for k in range(n):
-        # (not quite from zero on, where what is left is all rounding)
-        rest = remez(lambda s, k=k: (f(s) - value(fixed, s)) / s**k, lambda s, k=k: weight(s) * s**k, max(lo, hi / 10**6), hi, n - k, 300)
-        with mp.workprec(bits):
-            fixed.append(+rest[0])
+    with mp.workdps(110):  # divided by a high power of what is small
+        for k in range(n):
+            # (not quite from zero on, where what is left is all rounding)
+            f_left: Function = lambda s, k=k: (f(s) - value(fixed, s)) / s**k  # noqa: E731
+            rest = remez(f_left, lambda s, k=k: weight(s) * s**k, max(lo, hi / 10**4), hi, n - k, 120)
+            with mp.workprec(bits):
+                fixed.append(+rest[0])
     xs = [lo + (hi - lo) * mpf(i) / 2000 for i in range(1, 2000)]
     error = max(abs(weight(x) * (f(x) - value(fixed, x))) for x in xs)
     print(f"# {name}: {n} coefficients, rounded one by one, error 2^{float(log(error, 2)):.1f}")
@@ -210,6 +212,8 @@ def main() -> None:
     show_erf(mpf("3.85"), mpf(5) / 16, mpf(113) / 64)
     show("erf near zero, float64", erf_rest, lambda s: 1 / (1 + erf_rest(s)), mpf(0), mpf("1.01"), 12, 53)
     show("erf far, float64", lambda t: log(erfc(t)), lambda t: erfc(t) / erf(t), mpf("0.99"), mpf(6), 18, 53)
+    small = lambda s: s / (1 + s * atan_rest(s))  # noqa: E731
+    show_rounded("atan to 1, float32", atan_rest, small, mpf(0), mpf(1), 8, 24)
     show_angles()
 
 

@@ -21,6 +21,10 @@ _INF, _PI, _LN2 = float("inf"), 3.141592653589793, 0.6931471805599453
 SINE_END = 2.0**50
 """From here on the sine and cosine of float64 numbers are NaN: a unit in the last place is a sizeable part of a turn."""
 
+FAR, FAR_LOG = 40.0, 1e9
+"""Ends of what hyperbolic functions and their inverses compute in the ordinary way. (Lowering computes the other way only where some
+element needs it.)"""
+
 
 def maximum(a: Expr, b: Expr) -> Node:
     """The larger (NaN propagates for floats)."""
@@ -123,14 +127,14 @@ def sinh(x: Node) -> Node:
     a = absolute(x)
     e = expm1(a)
     half = exp(0.5 * a)
-    return copysign(where(a < 40.0, 0.5 * (e + e / (e + 1.0)), (0.5 * half) * half), x)
+    return copysign(where(a < FAR, 0.5 * (e + e / (e + 1.0)), (0.5 * half) * half), x)
 
 
 def cosh(x: Node) -> Node:
     """(eˣ + e⁻ˣ) / 2; by halves of the exponent where exp would overflow first."""
     a = absolute(floating(x, "cosh"))
     e, half = exp(a), exp(0.5 * a)
-    return where(a < 40.0, 0.5 * (e + 1.0 / e), (0.5 * half) * half)
+    return where(a < FAR, 0.5 * (e + 1.0 / e), (0.5 * half) * half)
 
 
 def asinh(x: Node) -> Node:
@@ -138,14 +142,14 @@ def asinh(x: Node) -> Node:
     x = floating(x, "asinh")
     a = absolute(x)
     near = log1p(a + a * a / (1.0 + sqrt(a * a + 1.0)))
-    return copysign(where(a < 1e9, near, log(a) + _LN2), x)
+    return copysign(where(a < FAR_LOG, near, log(a) + _LN2), x)
 
 
 def acosh(x: Node) -> Node:
     """log(x + √(x² − 1)), by log1p near 1; NaN below 1."""
     x = floating(x, "acosh")
     t = x - 1.0
-    return where(x < 1e9, log1p(t + sqrt(t) * sqrt(t + 2.0)), log(x) + _LN2)
+    return where(x < FAR_LOG, log1p(t + sqrt(t) * sqrt(t + 2.0)), log(x) + _LN2)
 
 
 def atanh(x: Node) -> Node:

@@ -94,15 +94,15 @@ def _log1p(e: FloatEmitter, x: Val) -> Val:
     one = e.num(1.0)
     u = e.op("add", x, one)
     if e.quick():
-        e.suppose(e.op("and", e.op("lt", e.num(-1.0), x), e.op("lt", x, e.num(2.0**e.f.bias))))
-        k, m = _split_normal(e, u)
-    else:
-        k, m = _split(e, u)
+        e.suppose(e.op("and", e.op("lt", e.num(-1.0), x), e.op("lt", x, e.num(2.0 ** (e.f.bias - 2)))))
+        y = _log_sum(e, *_scaled(e, x, u))
+        return e.op("select", e.op("eq", x, e.num(0.0)), x, y)  # keeps the sign of 0
+    k, m = _split(e, u)
     lost = e.op("select", e.op("lt", x, one), e.op("sub", x, e.op("sub", u, one)), e.op("sub", one, e.op("sub", u, x)))
     near = e.op("eq", k, e.num(0.0))
     f = e.op("select", near, x, e.op("sub", m, one))
     y = e.op("add", _log_sum(e, f, k), e.op("select", near, e.num(0.0), e.op("div", lost, u)))
-    y = y if e.quick() else _log_ends(e, u, y)
+    y = _log_ends(e, u, y)
     return e.op("select", e.op("eq", x, e.num(0.0)), x, y)  # keeps the sign of 0
 
 
@@ -127,6 +127,17 @@ def _split_normal(e: FloatEmitter, x: Val) -> tuple[Val, Val]:
     moved = e.op("add", e.bits(x), e.whole((e.f.bias << e.f.mantissa) - root))
     m = e.number(e.op("add", e.op("and", moved, e.whole((1 << e.f.mantissa) - 1)), e.whole(root)))
     return e.op("sub", _above(e, e.op("shr", moved, e.whole(e.f.mantissa))), e.num(2.0**e.f.mantissa + e.f.bias)), m
+
+
+def _scaled(e: FloatEmitter, x: Val, u: Val) -> tuple[Val, Val]:
+    """(f, k) with 1 + x = 2^k (1 + f), for ordinary x: what the rounding of u = 1 + x lost is not needed, since x and 1 are
+    scaled by themselves."""
+    one = e.f.bias << e.f.mantissa
+    moved = e.op("add", e.bits(u), e.whole(one - _ROOT[e.dtype.name]))
+    power = e.op("and", moved, e.whole((2 * e.f.bias + 1) << e.f.mantissa))
+    scale = e.number(e.op("sub", e.whole(2 * one), power))
+    k = e.op("sub", _above(e, e.op("shr", moved, e.whole(e.f.mantissa))), e.num(2.0**e.f.mantissa + e.f.bias))
+    return e.fma(x, scale, e.op("sub", scale, e.num(1.0))), k
 
 
 def _log_ends(e: FloatEmitter, x: Val, y: Val) -> Val:

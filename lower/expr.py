@@ -18,7 +18,7 @@ from ..opts.axis_plan import Part
 from ..opts.lanes import Vectors
 from ..opts.nests import Nest
 from ..program.program import Mem, Val
-from . import integers, quotients
+from . import integers, shortcuts
 from .lanes import lanes_of
 from .lowering import Lowering
 from .memory_access import MemoryAccess
@@ -117,8 +117,12 @@ class NestEval(MemoryAccess):
             known = b.truth(self.value(node.src[0], asg))
             if known is not None:  # such as which component of a pair this is
                 return self.value(node.src[1 if known else 2], asg)
+        if op == "where" and not self._fills_in(node):
+            usual = shortcuts.ordinary_case(b, node, lambda n: self.value(n, asg))
+            if usual is not None:
+                return usual
         if op == "div" and b.expand:
-            found = quotients.known(b, node, lambda n: self.value(n, asg))
+            found = shortcuts.quotient(b, node, lambda n: self.value(n, asg))
             if found is not None:
                 return found
         args = [self.value(s, asg) for s in node.src]

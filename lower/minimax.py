@@ -88,6 +88,11 @@ COS = {
     ),
 }  # fmt: skip
 
+# float32: (atan(t) / t - 1) / s on [0, 1], s = t²; error of atan relative 2^-25.8
+ATAN_WHOLE32 = _table(
+    "-0x1.5554dcp-2", "0x1.9978ecp-3", "-0x1.230a96p-3", "0x1.b4ded6p-4", "-0x1.35515ep-4", "0x1.61f05ap-5", "-0x1.0c1a5cp-6", "0x1.7eac72p-9"
+)  # fmt: skip
+
 # (atan(t) / t - 1) / s on [0, tan(π/8)²], s = t²; error of atan relative 2^-28.3 and 2^-58.5
 ATAN = {
     "float32": _table("-0x1.55554ap-2", "0x1.999188p-3", "-0x1.23b3f8p-3", "0x1.b1da02p-4", "-0x1.f18ceap-5"),

@@ -161,6 +161,8 @@ def _reduced64(e: FloatEmitter, a: Val) -> tuple[Val, Val | None, Val]:
 
 def atan(e: FloatEmitter, x: Val) -> Val:
     """±π/2 for infinities; the sign of 0 stays. |x| > tan(3π/8) is turned by π/2, > tan(π/8) by π/4 (S. L. Moshier's Cephes cuts there)."""
+    if e.dtype is float32:
+        return _atan32(e, x)
     a, one, zero = e.op("abs", x), e.num(1.0), e.num(0.0)
     large, middle = e.op("lt", e.num(math.tan(3 * math.pi / 8)), a), e.op("lt", e.num(math.tan(math.pi / 8)), a)
     over = e.op("select", large, e.num(-1.0), e.op("select", middle, e.op("sub", a, one), a))
@@ -174,3 +176,15 @@ def atan(e: FloatEmitter, x: Val) -> Val:
     # turn + t is exact enough with the small terms added to what it loses
     high, lost = e.sum(turn, t)
     return e.with_sign(e.op("add", high, e.op("add", y, e.op("add", lost, low))), x)
+
+
+def _atan32(e: FloatEmitter, x: Val) -> Val:
+    """One polynomial to 45 degrees: what is larger is turned by a right angle."""
+    a, one = e.op("abs", x), e.num(1.0)
+    small = e.op("lt", a, one)
+    t = e.op("div", e.op("select", small, a, one), e.op("select", small, one, a))  # 1 / NaN stays NaN
+    square = e.op("mul", t, t)
+    y = e.fma(e.op("mul", t, square), e.horner(minimax.ATAN_WHOLE32, square), t)
+    turn, low = minimax.RIGHT_ANGLE["float32"]
+    turned = e.op("add", e.op("sub", e.num(turn), y), e.num(low))
+    return e.with_sign(e.op("select", small, y, turned), x)
