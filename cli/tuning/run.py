@@ -127,7 +127,7 @@ def warn_if_busy(args: Namespace) -> None:
     used = used_by_others()
     if used is not None and used > BUSY:
         said = f"other programs use {used:.1f} cores of this machine: times will be longer than they need be"
-        warnings.warn(f"{said}, and differ from call to call", stacklevel=2)
+        print(f"note: {said}, and differ from call to call", file=sys.stderr)
 
 
 def believable(result: Result, args: Namespace) -> Result:

@@ -95,3 +95,9 @@ def filled(cache_file: Path) -> Path:
             ]
         )
     return cache_file
+
+
+@pytest.fixture(autouse=True)
+def quiet_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What other tests use is not said."""
+    monkeypatch.setattr("tilewright.measure.busy.BUSY", float("inf"))

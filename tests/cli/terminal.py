@@ -23,7 +23,7 @@ class Terminal:
     def __init__(self, *args: str, env: dict[str, str] | None = None, cwd: Path | None = None) -> None:
         self.seen = ""
         self._fd, child = pty.openpty()
-        full = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "120", "LINES": "40", **(env or {})}
+        full = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "120", "LINES": "40", "PAGER": "", **(env or {})}
         full.pop("NO_COLOR", None)
         # its own session with this terminal as the controlling one, so that a typed Ctrl-C reaches it; and heeds it,
         # even where the tests run in a shell's background, which starts its jobs with interrupts ignored
