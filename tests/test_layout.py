@@ -58,7 +58,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "tensor": frozenset({"ir", "targets", "opts", "devices", "plan", "cache", "search"}),
     "tile": frozenset({"ir", "tensor"}),
     "xp": frozenset({"ir", "tensor"}),
-    "cli": frozenset({*_ALL, "sources", "tensor", "xp"}) - {"cli"},
+    "cli": frozenset({*_ALL, "sources", "tensor", "tile", "xp"}) - {"cli"},
 }
 
 
