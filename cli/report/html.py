@@ -96,11 +96,14 @@ def link(i: int, text: str) -> str:
 
 
 def _roof(roof: report_charts.Roof) -> str:
-    chart = f"{report_svg.roofline(roof)}" if roof.points else ""
+    chart = report_svg.roofline(roof) if roof.points else report_svg.Picture("", ())
     about = [f"{name} only moves data: {share(100 * part)} of the bandwidth" for name, part in roof.movers]
     if any(100 * p.share > SURE for p in roof.points):
         about.append("some are above their limit, so the limits were measured while the machine was busy: tune devices --probe")
     if roof.limits is None:
         about.append("the limits themselves were not recorded, so only each kernel's own is drawn")
     text = f'<p class="soft">{escape("; ".join(about))}</p>' if about else ""
-    return f"<figure><figcaption>{escape(roof.device)}</figcaption>{chart}{text}</figure>"
+    if chart.unnamed:
+        names = ", ".join(link(p.anchor, escape(f"{p.name} {100 * p.share:.0f} %")) for p in chart.unnamed)
+        text = f'<p class="soft unnamed">without room for their names: {names}</p>{text}'
+    return f"<figure><figcaption>{escape(roof.device)}</figcaption>{chart.svg}{text}</figure>"

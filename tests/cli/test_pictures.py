@@ -1,0 +1,58 @@
+"""The report's pictures: no name over another, whatever the number of kernels."""
+
+from __future__ import annotations
+
+import re
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+from tilewright import cache
+from tilewright.cli.report.svg import ROOM, labels
+
+from .conftest import Tune, row
+
+KERNELS = 40
+
+
+def record_crowd(file: Path) -> None:
+    """Kernels of nearly one intensity and one rate, some exactly at the same place."""
+    limits = {"roofline": {"bound": "memory", "peak": 3e11, "bandwidth": 2e10}}
+    rows = [
+        row(
+            kernel=f"{i:064d}",
+            name=f"my_long_kernel_{i}",
+            shape={"m": 64 + i},
+            t_min=1e-5 * (1 + 0.02 * (i // 2)),
+            t_med=2e-5,
+            flops=100_000 + 2000 * (i % 5),
+            provenance=limits,
+        )
+        for i in range(KERNELS)
+    ]
+    with cache.open(file) as store:
+        store.record(rows)
+
+
+def test_names_without_room_are_left_out_and_no_two_meet() -> None:
+    points = [(f"kernel_number_{i}", 200.0 + 3 * (i % 5), 150.0 + 2 * (i // 5)) for i in range(KERNELS)]
+    note = (210.0, 100.0, 290.0, 120.0)
+    at = labels(points, ROOM, [note])
+    boxes = [(x, y - 11, x + 7.8 * len(name), y + 3) for (name, _, _), spot in zip(points, at, strict=True) if spot for x, y in [spot]]
+    assert 4 < len(boxes) < KERNELS
+    for a, b in [*combinations(boxes, 2), *((a, note) for a in boxes)]:
+        assert not (a[0] < b[2] and a[2] > b[0] and a[1] < b[3] and a[3] > b[1]), (a, b)
+    assert all(ROOM[0] < b[0] and b[2] < ROOM[2] and ROOM[1] < b[3] < ROOM[3] for b in boxes)
+    assert labels([("alone", 200.0, 150.0)], ROOM) == [(210.0, pytest.approx(154.05))]
+    assert labels([("x" * 80, 200.0, 150.0)], ROOM) == [None], "wider than the picture"
+
+
+def test_every_kernel_of_a_crowd_is_named_once(tune: Tune, cache_file: Path, tmp_path: Path) -> None:
+    record_crowd(cache_file)
+    assert tune("report", "--html", str(tmp_path / "r.html")).code == 0
+    text = (tmp_path / "r.html").read_text()
+    figure = text[text.index("<figure><figcaption>cpu") : text.index("</figure>")]
+    named = re.findall(r'<text class="label"[^>]*>([^<]*)</text>', figure)
+    listed = re.findall(r'<a href="#k\d+">(my_long_kernel_\d+) \d+ %</a>', figure)
+    assert sorted(named + listed) == sorted(f"my_long_kernel_{i}" for i in range(KERNELS)) and named and listed
+    assert figure.count('class="point"') == KERNELS
