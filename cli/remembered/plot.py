@@ -89,7 +89,14 @@ def _convergence(found: Sequence[ReportEntry], figure: type[Figure]) -> Figure:
     for ax, (e, curves) in zip(axes, shown, strict=True):
         for c in curves:
             ax.step([s for s, _, _ in c.steps], [t for *_, t in c.steps], where="post", label=_plain(c.label), linewidth=1.6)
-            ax.plot(*[[v] for v in c.steps[-1][::2]], marker="o", markersize=4, color=ax.lines[-1].get_color())
+            colour = ax.lines[-1].get_color()
+            ax.plot(*[[v] for v in c.steps[-1][::2]], marker="o", markersize=4, color=colour)
+            tried = [(t.at_s, t.seconds) for t in c.trials if t.seconds]
+            ax.scatter([at for at, _ in tried], [t for _, t in tried], s=7, alpha=0.4, color=colour, linewidths=0)
+        times = [t.seconds for c in curves for t in c.trials if t.seconds]
+        if times and max(times) > 4 * min(times):
+            ax.set_yscale("log")
+            ax.yaxis.set_minor_formatter(lambda v, _: "")
         ax.set_title(_name(e), fontsize=9)
         ax.set_xlabel("seconds")
         ax.set_ylabel("best time so far")

@@ -9,7 +9,7 @@ from html import escape
 
 from ...measure.roofline import share
 from ..terminal.style import duration
-from .charts import Curve, Point, Roof
+from .charts import Curve, Point, Roof, Tried
 
 Box = tuple[float, float, float, float]
 """Left, top, right, bottom."""
@@ -186,26 +186,45 @@ def _meet(a: Box, b: Box) -> bool:
 
 
 def convergence(curves: Sequence[Curve], against: str) -> str:
-    """Best time so far against `seconds` or `measurements`, one step line a search."""
+    """Best time so far against `seconds` or `measurements`, one step line a search, a dot for every measurement that was timed, and a
+    cross at the upper edge for every one that failed."""
     i = 0 if against == "seconds" else 1
-    end = max(c.steps[-1][i] for c in curves)
-    times = [t for c in curves for *_, t in c.steps]
+    end = max([*(c.steps[-1][i] for c in curves), *(_place(t, i) for c in curves for t in c.trials)])
+    times = [t for c in curves for *_, t in c.steps] + [t.seconds for c in curves for t in c.trials if t.seconds]
     x = _Axis(0 if i == 0 else 1, max(end, 1e-3 if i == 0 else 2), 76, 468, False)
     wide = max(times) / min(times)
     y = _Axis(min(times) * (0.97 if wide < 1.2 else 0.9), max(times) * (1.03 if wide < 1.2 else 1.1), 196, 32, wide > 4)
     body = _frame(x, y, against, "best time so far", duration, whole=i == 1)
     for n, c in enumerate(curves):
-        first = c.steps[0]
+        body += _trials(x, y, n, c, i)
+    for n, c in enumerate(curves):
+        first, last = c.steps[0], c.steps[-1]
         d = f"M{x.at(first[i]):.1f},{y.at(first[2]):.1f}"
         for s in c.steps[1:]:
             d += f" H{x.at(s[i]):.1f} V{y.at(s[2]):.1f}"
-        d += f" H{x.at(c.steps[-1][i]):.1f}"
-        about = escape(
-            f"{c.label}: {duration(first[2])} first, {duration(c.steps[-1][2])} after {c.steps[-1][1]} measurements and {c.steps[-1][0]:.1f} s"
-        )
+        d += f" H{x.at(last[i]):.1f}"
+        about = escape(f"{c.label}: {duration(first[2])} first, {duration(last[2])} after {last[1]} measurements and {last[0]:.1f} s")
         body.append(f'<path class="curve c{n % 6}" d="{d}"><title>{about}</title></path>')
-        last = c.steps[-1]
         body.append(
             f'<circle class="end c{n % 6}" cx="{x.at(last[i]):.1f}" cy="{y.at(last[2]):.1f}" r="3.5"><title>{about}</title></circle>'
         )
-    return _svg(480, 242, f"Best time so far against {against}, {len(curves)} searches", body)
+    return _svg(480, 242, f"Every measurement, and the best time so far, against {against}, {len(curves)} searches", body)
+
+
+def _place(t: Tried, i: int) -> float:
+    """Where a measurement is along the first (0: seconds) or the second (1: measurements) axis of steps."""
+    return t.n if i else t.at_s
+
+
+def _trials(x: _Axis, y: _Axis, n: int, c: Curve, i: int) -> list[str]:
+    """The measurements of search `n`: one path for the dots, and one for each kind of failure, so that thousands stay small."""
+    dots = "".join(f"M{x.at(_place(t, i)):.1f},{y.at(t.seconds):.1f}h0" for t in c.trials if t.seconds)
+    failed: dict[str, list[float]] = {}
+    for t in c.trials:
+        if not t.seconds:
+            failed.setdefault(t.outcome, []).append(x.at(_place(t, i)))
+    out = [f'<path class="trials c{n % 6}" d="{dots}"/>'] * bool(dots)
+    for outcome, at in failed.items():
+        d = "".join(f"M{p - 3:.1f},{y.end - 3:.1f}l6,6m0,-6l-6,6" for p in at)
+        out.append(f'<path class="failed f-{escape(outcome)}" d="{d}"><title>{len(at)} {escape(outcome)}</title></path>')
+    return out

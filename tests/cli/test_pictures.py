@@ -56,3 +56,29 @@ def test_every_kernel_of_a_crowd_is_named_once(tune: Tune, cache_file: Path, tmp
     listed = re.findall(r'<a href="#k\d+">(my_long_kernel_\d+) \d+ %</a>', figure)
     assert sorted(named + listed) == sorted(f"my_long_kernel_{i}" for i in range(KERNELS)) and named and listed
     assert figure.count('class="point"') == KERNELS
+
+
+def test_convergence_has_every_measurement_and_failures_apart(tune: Tune, cache_file: Path, tmp_path: Path) -> None:
+    def at(s: int, **fields: object) -> object:
+        return row(run_id="r", when=f"2026-01-01T00:00:0{s}.000000+00:00", opts=[["UPCAST", "a0", s]], **fields)
+
+    failed = {"t_min": None, "t_med": None, "verified": False}
+    with cache.open(cache_file) as store:
+        store.record(
+            [
+                at(1, t_min=9e-5, t_med=9e-5),
+                at(2, outcome="wrong", **failed),
+                at(3, t_min=8e-4, t_med=9e-4, outcome="slow", verified=False),
+                at(4, outcome="wrong", **failed),
+                at(5, t_min=4e-5, t_med=4e-5),
+                at(6, outcome="crash", **failed),
+            ]
+        )
+    assert tune("report", "--html", str(tmp_path / "r.html")).code == 0
+    text = (tmp_path / "r.html").read_text()
+    both = re.findall(r'<path class="trials c0" d="([^"]*)"', text)
+    assert [d.count("h0") for d in both] == [3, 3]
+    dots = [tuple(map(float, d)) for d in re.findall(r"M([\d.]+),([\d.]+)h0", both[0])]
+    assert [x for x, _ in dots] == sorted({x for x, _ in dots}) and dots[1][1] < dots[0][1] < dots[2][1], "slower is higher"
+    assert text.count("<title>2 wrong</title>") == text.count("<title>1 crash</title>") == 2
+    assert text.count('class="curve c0"') == 2 and "90 µs first, 40 µs after 6 measurements" in text
