@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
-from itertools import combinations
+import sqlite3
+import sys
+from dataclasses import dataclass, field
+from itertools import combinations, product
 from pathlib import Path
 
 import pytest
 from tilewright import cache
 from tilewright.cli.report.svg import ROOM, labels
+from tilewright.search.optuna.study import Kept, StudyKeeper
 
 from .conftest import Tune, row
 
@@ -82,3 +87,60 @@ def test_convergence_has_every_measurement_and_failures_apart(tune: Tune, cache_
     assert [x for x, _ in dots] == sorted({x for x, _ in dots}) and dots[1][1] < dots[0][1] < dots[2][1], "slower is higher"
     assert text.count("<title>2 wrong</title>") == text.count("<title>1 crash</title>") == 2
     assert text.count('class="curve c0"') == 2 and "90 µs first, 40 µs after 6 measurements" in text
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """A template of two choices."""
+
+    name: str = "blocks"
+    params: dict[str, tuple[int, ...]] = field(default_factory=lambda: {"copies": (1, 2, 4), "unroll": (1, 2), "fixed": (8, 16)})
+
+    def make(self, params: object) -> tuple[()]:
+        return ()
+
+
+def keep_study(url: str, name: str = "matmul") -> None:
+    """Twelve finished trials and one that failed, of a study about `name`."""
+    keeper = StudyKeeper(url, f"study of {name}", [Blocks()], {"kernel": name, "dtype": "float32", "device": "cpu", "threads": 2})
+    for i, (copies, unroll) in enumerate([*product((1, 2, 4), (1, 2))] * 2):
+        keeper.add(Kept("blocks", {"copies": copies, "unroll": unroll, "fixed": 8}, "ok", 1e-6 * (copies + unroll + i / 100)))
+    keeper.add(Kept("blocks", {"copies": 1, "unroll": 1, "fixed": 16}, "crash"))
+    keeper.close()
+
+
+@pytest.mark.slow
+def test_a_study_is_drawn_by_optuna_into_the_page(tune: Tune, filled: Path, tmp_path: Path) -> None:
+    pytest.importorskip("plotly", reason="plotly is an extra: pip install 'tilewright[pictures]'")
+    hostile = "</script><b>&matmul"
+    url, page = str(tmp_path / "study.log"), tmp_path / "r.html"
+    keep_study(url, hostile)
+    done = tune("report", "--html", str(page), "--study", url)
+    assert done.code == 0 and not done.err, done.err
+    text = page.read_text()
+    ends = re.findall(r'<script type="application/json" id="(p0-0-\d)">(.*?)</script>', text, re.S)
+    history, importance, lines = (json.loads(made) for _, made in ends)
+    assert [mark for mark, _ in ends] == re.findall(r'data-figure="([^"]*)"', text)
+    assert max(history["data"][0]["y"]) == pytest.approx(6.11) and "µs" in history["layout"]["yaxis"]["title"]["text"]
+    assert set(importance["data"][0]["y"]) == {"copies", "unroll"}, "short names, and nothing of what never differed"
+    assert "copies" in json.dumps(lines) and hostile not in text and "13 trials: 12 ok, 1 crash" in text
+    assert text.count("<script") == text.count("</script>") and not re.search(r"<script[^>]* src=", text)
+
+    assert "no study like that" in tune("report", "softmax", "--html", str(page), "--study", url).err
+
+
+@pytest.mark.slow
+def test_mistakes_with_studies_say_what_to_do(tune: Tune, filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = str(tmp_path / "r.html")
+    assert "--study is a part of the page that --html writes" in tune("report", "--study", "x").err
+    monkeypatch.setattr("tilewright.cli.report.study._library", lambda: "")
+    for url in ("none.log", "sqlite:///none.db", f"sqlite:///{filled}"):
+        done = tune("report", "--html", page, "--study", url)
+        assert done.code == 2 and "there is no study at" in done.err, done.err
+    assert not Path("none.log").exists() and not Path("none.db").exists()
+    with sqlite3.connect(filled) as c:
+        assert not c.execute("SELECT 1 FROM sqlite_master WHERE name = 'studies'").fetchone(), "the cache is left as it is"
+    monkeypatch.undo()
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(filled))
+    monkeypatch.setitem(sys.modules, "plotly.offline", None)
+    assert "pip install 'tilewright[pictures]'" in tune("report", "--html", page, "--study", "x").err
