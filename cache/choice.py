@@ -8,9 +8,11 @@ that before what was measured elsewhere. Only then the time decides."""
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterable
 from enum import StrEnum
 
+from .recover import CacheWarning
 from .rows import Row
 
 FAILED = frozenset({"wrong", "build", "timeout", "crash", "illegal"})
@@ -41,7 +43,8 @@ def standing(row: Row, *, elsewhere: bool = False) -> Standing:
 
 
 def answers(rows: Iterable[Row], *, elsewhere: bool = False) -> list[Row]:
-    """One row for each schedule that may answer, the best first. `rows`: everything that was measured of these schedules under one key."""
+    """One row for each schedule that may answer, the best first. `rows`: everything that was measured of these schedules under one key.
+    Warns where what somebody pinned failed since, for something else answers then."""
     schedules: dict[str, list[Row]] = {}
     for row in sorted(rows, key=lambda r: (r.when, r.digest)):
         schedules.setdefault(row.opts, []).append(row)
@@ -49,7 +52,10 @@ def answers(rows: Iterable[Row], *, elsewhere: bool = False) -> list[Row]:
     beaten: dict[str, list[tuple[int, str]]] = {}
     for measured in schedules.values():
         local = [r for r in measured if not r.imported]
-        if (local or measured)[-1].outcome in FAILED:
+        newest = (local or measured)[-1]
+        if newest.outcome in FAILED:
+            if not elsewhere and any(r.pinned for r in measured):
+                _fell(newest)
             continue
         usable = [r for r in measured if r.usable]
         if not usable:
@@ -70,3 +76,14 @@ def answers(rows: Iterable[Row], *, elsewhere: bool = False) -> list[Row]:
         return not chosen, rank, lost, latest.t_med, latest.t_min or latest.t_med, best.digest
 
     return [best for best, _ in sorted(found, key=order)]
+
+
+def _fell(row: Row) -> None:
+    """Say that a schedule which somebody chose by hand answers no more. `row`: its newest measurement."""
+    shape = ",".join(f"{k}={v}" for k, v in row.shape_dict.items())
+    warnings.warn(
+        f"the schedule that was pinned for {' '.join(filter(None, (row.name, shape)))} failed since ({row.outcome}, {row.when[:19]}) and is "
+        "not used; pin another, or let go of it with `tune unpin`",
+        CacheWarning,
+        stacklevel=4,
+    )

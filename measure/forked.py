@@ -6,6 +6,7 @@ this process like any other: it is waited for here, and ends with the thread tha
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import signal
@@ -25,8 +26,8 @@ log = logger("measure")
 MODULE = "tilewright.measure.starter"
 FORKED = ("tilewright.measure.runner", "tilewright.measure.builder")
 """Modules that the starter has imported, and forks."""
-ANSWER = struct.Struct("<q")
-"""What the starter's side says: the new process, or an error's number below 0."""
+ANSWER = struct.Struct("<qq")
+"""What the starter's side says: the new process, or 0, and the number of the error that kept it from being a helper, or 0."""
 DESCRIPTORS = 5
 """What a helper is given: to read, to write, its standard output, its standard error, and the folder it works in."""
 _ANSWER_S = 60.0
@@ -58,7 +59,8 @@ class Forked:
     def kill(self) -> None:
         """SIGKILL, unless it was waited for."""
         if self.returncode is None:
-            os.kill(self.pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # this process ignores the end of its children
+                os.kill(self.pid, signal.SIGKILL)
 
     def wait(self) -> int:
         """Wait for its end; its exit code, or minus the signal."""
@@ -105,10 +107,14 @@ class Starter:
         answer = self._socket.recv(ANSWER.size)
         if not answer:
             raise OSError("the starter ended")
-        (pid,) = ANSWER.unpack(answer)
-        if pid < 0:
-            raise OSError(-pid, os.strerror(-pid))
-        return Forked(pid)
+        pid, error = ANSWER.unpack(answer)
+        made = Forked(pid) if pid else None
+        if error:
+            if made is not None:  # it ends by itself
+                made.wait()
+            raise OSError(error, os.strerror(error))
+        assert made is not None
+        return made
 
 
 def _end(process: subprocess.Popen[bytes], asked: socket.socket) -> None:
@@ -150,4 +156,5 @@ def _surroundings(env: Mapping[str, str]) -> tuple[Any, ...]:
     """What a new process inherits and cannot be told later."""
     limits = [resource.getrlimit(getattr(resource, name)) for name in dir(resource) if name.startswith("RLIMIT_")]
     early = {k: v for k, v in env.items() if not k.startswith(_LATE)}
-    return os.getpid(), early, limits, os.sched_getaffinity(0), os.nice(0), sys.executable
+    who = os.getresuid(), os.getresgid(), sorted(os.getgroups())
+    return os.getpid(), who, early, limits, os.sched_getaffinity(0), os.nice(0), sys.executable

@@ -46,12 +46,12 @@ def start(module: str, setup: Any, group: int | None = 0) -> tuple[Helper, Chann
     env = environment()
     to_child, from_child = os.pipe(), os.pipe()
     said = os.dup(sys.stderr.fileno()) if _has_fileno(sys.stderr) else os.open(os.devnull, os.O_WRONLY)
-    folder = os.open(".", os.O_PATH)
+    fds, folder = (to_child[0], from_child[1], said), _folder()
     try:
-        fds = (to_child[0], from_child[1], said)
-        process: Helper = forked.fork(module, group, (*fds, 2, folder), env) or _execute(module, group, fds, env)
+        made = forked.fork(module, group, (*fds, 2, folder), env) if folder is not None else None
+        process: Helper = made or _execute(module, group, fds, env)
     finally:
-        for fd in (to_child[0], from_child[1], said, folder):
+        for fd in (*fds, *([] if folder is None else [folder])):
             os.close(fd)
     log.debug("started %s as process %d", module, process.pid)
     channel = Channel(from_child[0], to_child[1])
@@ -66,6 +66,15 @@ def environment() -> dict[str, str]:
     env.update(dict.fromkeys(_ONE_THREAD, "1"))
     env.update(_KEEP_FREED)
     return env
+
+
+def _folder() -> int | None:
+    """The folder that this process works in; None where it may be in it and not enter it again, as after `sudo -u`."""
+    try:
+        return os.open(".", os.O_PATH)
+    except OSError as e:
+        log.debug("no helper is forked, the working folder cannot be opened: %s", e)
+        return None
 
 
 def _execute(module: str, group: int | None, fds: tuple[int, int, int], env: dict[str, str]) -> Helper:

@@ -7,6 +7,7 @@ one waits for it, learns how it ended, and takes it along when it ends. So it is
 from __future__ import annotations
 
 import ctypes
+import errno
 import gc
 import importlib
 import os
@@ -65,7 +66,7 @@ def serve(asked: socket.socket, parent: int) -> None:
             if clone() == 0:
                 _become(asked, module, int(group), fds, parent)
         except OSError as e:
-            asked.send(ANSWER.pack(-(e.errno or 1)))
+            asked.send(ANSWER.pack(0, e.errno or errno.EIO))
         for fd in fds:
             os.close(fd)
 
@@ -75,16 +76,22 @@ def _become(asked: socket.socket, module: str, group: int, fds: list[int], paren
     code = 1
     try:
         process.die_with_parent(parent)
-        if group >= 0:
-            os.setpgid(0, group)  # before the answer: the next one may join this group
+        try:
+            if group >= 0:
+                os.setpgid(0, group)  # before the answer: the next one may join this group
+            os.fchdir(fds[4])
+        except OSError as e:  # whoever asked is waiting, and can tell why
+            asked.send(ANSWER.pack(os.getpid(), e.errno or errno.EIO))
+            return
         ctypes.CDLL(None).prctl(_PR_SET_NAME, NAMES[module])
-        asked.send(ANSWER.pack(os.getpid()))
+        asked.send(ANSWER.pack(os.getpid(), 0))
         asked.close()
         os.dup2(fds[2], 1)
         os.dup2(fds[3], 2)
-        os.fchdir(fds[4])
         for fd in fds[2:]:
             os.close(fd)
+        for fd in fds[:2]:  # received ones are inherited by what is executed
+            os.set_inheritable(fd, False)
         importlib.invalidate_caches()
         process.serve_until_closed(Channel(fds[0], fds[1]), importlib.import_module(module).serve)
         code = 0

@@ -113,7 +113,7 @@ def _checked(mode: str, seeds: str, retune: bool, threads: int | None, strategy:
     if mode not in MODES:
         raise UsageError(f"unknown mode {mode!r}; use one of {', '.join(MODES)}")
     if seeds not in ("auto", "none"):
-        parse(seeds)  # whether it applies is told when the kernel is known
+        _read(seeds)  # whether it applies is told when the kernel is known
     if mode == "require" and retune:
         raise UsageError("require answers from the cache and retune searches again: use one of them")
     if threads is not None and threads < 1:
@@ -122,6 +122,14 @@ def _checked(mode: str, seeds: str, retune: bool, threads: int | None, strategy:
     if study and not name.startswith("optuna:"):
         raise UsageError(f"a study is kept for Optuna's strategies (optuna:tpe and others), not for {name!r}")
     return name
+
+
+def _read(seeds: str) -> None:
+    """UsageError where a wish for seeds is not a schedule."""
+    try:
+        parse(seeds)
+    except OptError as e:
+        raise UsageError(f"seeds must be auto, none or a schedule: {e}") from e
 
 
 class Interrupted(KeyboardInterrupt):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -121,7 +122,7 @@ def scalar(a: SourceArgument, values: Mapping[str, Any]) -> bytes:
     found = a.value(values)
     if not isinstance(found, (int, float)):
         raise UsageError(f"argument {a.name}: its value {found!r} is no number")
-    if a.dtype.is_int and found != int(found):
+    if a.dtype.is_int and (not math.isfinite(found) or found != int(found)):
         raise UsageError(f"argument {a.name}: its value is {found}, and {a.dtype.name} holds whole numbers only")
     try:
         wide = bool(found) if a.dtype.kind == "b" else found if a.dtype.is_float else int(found)

@@ -30,6 +30,8 @@ _NODES = (
 )
 _BOUND_BITS = 256
 """Bits of a result of a power or a shift."""
+_END = 1 << 62
+"""Whole numbers that are used are below."""
 _MATH = ("math", "np", "numpy")
 """Modules in whose name a function may be called, as other tools' files do."""
 
@@ -48,6 +50,13 @@ def _shift(a: Any, b: Any) -> Any:
     return a << b
 
 
+def _round(a: Any, digits: Any = None) -> Any:
+    """round(a, digits), where that takes no power of ten of an unreasonable size. Raises ValueError."""
+    if digits is not None and abs(digits) > _BOUND_BITS:
+        raise ValueError("rounding to that many digits")
+    return round(a, digits)
+
+
 def ceil_div(a: Any, b: Any) -> Any:
     """The least whole number that is not below a / b, exact for whole numbers of any size."""
     return -(-a // b)
@@ -59,7 +68,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "abs": abs,
     "ceil": math.ceil,
     "floor": math.floor,
-    "round": round,
+    "round": _round,
     "int": int,
     "float": float,
     "log2": math.log2,
@@ -95,10 +104,12 @@ class Expression:
         """The value as a whole number of at least `least`; `what` is for messages. Raises UsageError."""
         found = self(values)
         number = isinstance(found, (int, float)) and not isinstance(found, bool)
-        if not number or found != int(found) or not least <= found < 1 << 62:
+        # the range first: it refuses infinities and NaN, which are no whole number, and numbers that are too long to be shown
+        if not number or not least <= found < _END or found != int(found):
             used = ", ".join(f"{n}={values.get(n)}" for n in self.names)
+            shown = "more than 2^62" if number and found >= _END else repr(found)
             raise UsageError(
-                f"{what} {self.text!r} is {found!r}{f' where {used}' if used else ''}; it must be a whole number of at least {least} "
+                f"{what} {self.text!r} is {shown}{f' where {used}' if used else ''}; it must be a whole number of at least {least} "
                 "(ceil(...) and // make whole numbers)"
             )
         return int(found)
@@ -111,8 +122,10 @@ ENVIRONMENT: Mapping[str, Any] = {"__builtins__": {}, **FUNCTIONS, **_HELPERS}
 def parse(text: str, known: Mapping[str, bool] | None = None, what: str = "the expression") -> Expression:
     """An expression, checked. `known`: the names that there are, and whether each stands for text. `&&` and `||` may stand for
     `and` and `or`. Raises UsageError that says what is not allowed."""
+    if not isinstance(text, str):
+        raise UsageError(f"{what} is {text!r}, which is no text: write something like 'TILE % UNROLL == 0'")
     where = f"{what} {text if len(text) < 100 else text[:96] + '...'!r}"
-    if not isinstance(text, str) or not text.strip():
+    if not text.strip():
         raise UsageError(f"{what} is empty: write something like 'TILE % UNROLL == 0'")
     if len(text) > MOST_TEXT:
         raise UsageError(f"{where} is longer than {MOST_TEXT} characters: split it, one restriction each")

@@ -62,7 +62,7 @@ def spec_of(source: str | Path, function: str = "", **settings: Any) -> SourceSp
     names = {**extents, **{p.name: p.is_text for p in parameters if not p.flag}}
     # restrictions may also be about flags
     all_names = {**extents, **{p.name: p.is_text for p in parameters}}
-    restrict = [*table.get("restrict", ()), *settings.get("restrict", ())]
+    restrict = [r for given in (table, settings) for r in _listed(given.get("restrict", ()))]
     listed = table.get("args", ())
     if not isinstance(listed, (list, tuple)):
         raise UsageError("arguments are a list: write [[args]] before each in TOML")
@@ -190,9 +190,21 @@ def _check(table: Mapping[str, Any], settings: Mapping[str, Any]) -> CheckSpec:
     return made
 
 
+def _listed(restrict: Any) -> Sequence[Any]:
+    """Restrictions, of which one alone need not be in a list."""
+    if isinstance(restrict, str):
+        return [restrict]
+    if not isinstance(restrict, (list, tuple)):
+        raise UsageError(f"restrictions are text or a list of texts, not {restrict!r}")
+    return restrict
+
+
 def _words(flags: Any) -> list[str]:
     if isinstance(flags, str):
-        return shlex.split(flags)
+        try:
+            return shlex.split(flags)
+        except ValueError as e:
+            raise UsageError(f"the flags {flags!r} are no words as a shell has them: {e}") from None
     if not isinstance(flags, (list, tuple)) or not all(isinstance(f, str) for f in flags):
         raise UsageError(f"flags are text or a list of words, not {flags!r}")
     return list(flags)

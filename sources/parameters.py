@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import math
 import re
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -14,7 +15,7 @@ MOST_VALUES = 4096
 """Values of one parameter."""
 Value = int | float | bool | str
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)(?::(\*?)(\d+))?")
+_RANGE = re.compile(r"(-?\d{1,18})\.\.(-?\d{1,18})(?::(\*?)(\d{1,18}))?")
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,11 @@ def parameter(name: str, values: Iterable[Value], default: Value | None = None, 
             raise UsageError(f"parameter {name}: {v!r} is no number, text or truth value")
         if isinstance(v, str) and ("\n" in v or "\0" in v or "\r" in v):
             raise UsageError(f"parameter {name}: the value {v!r} is more than one line")
+        if flag:
+            try:
+                shlex.split(text_of(v))
+            except ValueError as e:
+                raise UsageError(f"parameter {name}: the flags {v!r} are no words as a shell has them: {e}") from None
     made = SourceParameter(name, tuple(listed), listed[0] if default is None else default, flag)
     texts = made.texts
     double = next((t for t in texts if texts.count(t) > 1), None)
@@ -131,7 +137,8 @@ def listed(text: str, what: str) -> list[Value]:
 
     def value(node: ast.AST, names: dict[str, int]) -> Value:
         found = expressions.parse(ast.unparse(node), dict.fromkeys(names, False), what)(names)
-        assert isinstance(found, (int, float, str))
+        if not isinstance(found, (int, float, str)):
+            raise UsageError(f"{what}: {ast.unparse(node)} is {found!r}, which is no number, text or truth value")
         return found
 
     def items(node: ast.AST) -> list[Value]:
@@ -144,7 +151,7 @@ def listed(text: str, what: str) -> list[Value]:
                     numbers = range(*ends)  # type: ignore[arg-type]
                     if len(numbers) <= MOST_VALUES:
                         return list(numbers)
-        if isinstance(node, (ast.List, ast.Tuple)):
+        if isinstance(node, (ast.List, ast.Tuple)) and len(node.elts) <= MOST_VALUES:
             return [value(e, {}) for e in node.elts]
         if isinstance(node, ast.ListComp) and len(node.generators) == 1:
             g = node.generators[0]

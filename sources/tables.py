@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -129,6 +130,8 @@ def _array(table: dict[str, Any], name: str, of: DType, extents: Mapping[str, bo
     for key, value in (("low", low), ("high", high), ("fill", table.get("fill", 0))):
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise UsageError(f"{where}: {key} must be a number, not {value!r}")
+        if not math.isfinite(value) and (key != "fill" or not of.is_float):
+            raise UsageError(f"{where}: {key} is {value!r}; it must be finite")
     if low > high or (how in RANDOM and how != "normal" and not of.is_float and of.kind == "u" and low < 0):
         raise UsageError(f"{where}: values from {low} to {high} do not exist for {of.name}")
     check = table.get("check", True)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import warnings
 from pathlib import Path
 
 import pytest
 from tilewright import cache
 from tilewright.cache import Cache, Key, Standing
 from tilewright.cache.choice import FAILED, answers, standing
+from tilewright.cache.recover import CacheWarning
+from tilewright.cache.rows import PINNED
 from tilewright.cache.strict import canon
 
 A, B = [["UPCAST", "a1", 8]], [["UPCAST", "a1", 4]]
@@ -31,6 +34,17 @@ def test_a_schedule_that_failed_since_answers_nothing_until_it_was_right_again(m
     assert answers([bad, good]) == []
     again = make_row(when=at(3), verified=False)
     assert answers([good, bad, again]) == [good]
+
+
+def test_a_pinned_schedule_that_failed_since_is_not_dropped_silently(make_row) -> None:
+    good, fast = make_row(when=at(1), provenance={PINNED: True}), make_row(opts=B, t_med=1e-6, when=at(1))
+    assert answers([fast, good]) == [good, fast]
+    bad = make_row(outcome="wrong", t_med=None, t_min=None, verified=False, when=at(2))
+    with pytest.warns(CacheWarning, match=r"pinned for matmul k=64,m=64,n=64 failed since \(wrong, .*let go of it with `tune unpin`"):
+        assert answers([fast, good, bad]) == [fast]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert answers([fast, good, bad], elsewhere=True) == [fast], "what others pinned is theirs"
 
 
 def test_what_was_measured_elsewhere_comes_last_however_fast(make_row) -> None:

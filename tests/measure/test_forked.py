@@ -77,6 +77,51 @@ def test_where_nothing_can_be_forked_helpers_are_executed(monkeypatch: pytest.Mo
     assert isinstance(helper[0], subprocess.Popen) and told(helper)["parent"] == os.getpid()
 
 
+@pytest.mark.slow
+def test_what_keeps_a_process_from_being_a_helper_is_told_at_once() -> None:
+    helper = start()
+    starter = forked.prepare(process.environment())
+    os.kill(helper[0].pid, signal.SIGKILL)
+    gone = helper[0].wait() and helper[0].pid  # whose group is gone with it
+    (read, write), folder = os.pipe(), os.open(".", os.O_PATH)
+    try:
+        with pytest.raises(PermissionError):  # (and not after a minute without an answer)
+            starter.fork(builder.MODULE, gone, (read, write, 2, 2, folder))
+    finally:
+        for fd in (read, write, folder):
+            os.close(fd)
+    assert told(start())["parent"] == os.getpid(), "the next one is made"
+
+
+def test_a_helper_that_is_gone_may_be_ended() -> None:
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        pid = os.fork()
+        if not pid:
+            os._exit(0)
+        while Path(f"/proc/{pid}").exists():
+            pass
+        helper = Forked(pid)
+        helper.kill()
+        assert helper.wait() == 0
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+
+def test_a_folder_that_cannot_be_opened_forks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(path: object, flags: int) -> int:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(process.os, "open", refused)
+    assert process._folder() is None
+
+
+def test_a_starter_is_for_one_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = forked._surroundings({})
+    monkeypatch.setattr(forked.os, "getresuid", lambda: (4711, 4711, 4711))
+    assert forked._surroundings({}) != now
+
+
 def test_other_systems_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process.sys, "platform", "win32")
     with pytest.raises(MeasureError, match="measuring needs Linux"):

@@ -6,8 +6,14 @@ import pickle
 import re
 
 import pytest
+from tilewright.ir.dtypes import dtype
 from tilewright.ir.errors import UsageError
+from tilewright.sources.arguments import SourceArgument, scalar
 from tilewright.sources.expressions import conjuncts, parse
+from tilewright.sources.making import _listed, _words
+from tilewright.sources.parameters import listed
+from tilewright.sources.parameters import parse as parameter_of
+from tilewright.sources.tables import argument
 
 KNOWN = {"a": False, "b": False, "layout": True}
 
@@ -83,3 +89,42 @@ def test_what_and_joins_is_asked_apart() -> None:
     assert [(c.text, c.names) for c in conjuncts(parse("a > 1 and (b > 2 and a < b) and (a or b)"))] == [
         ("a > 1", ("a",)), ("b > 2", ("b",)), ("a < b", ("a", "b")), ("a or b", ("a", "b")),
     ]  # fmt: skip
+
+
+def test_no_short_expression_takes_long_or_ends_in_another_error() -> None:
+    with pytest.raises(UsageError, match="rounding to that many digits"):
+        parse("round(a, -10 ** 9)", KNOWN)({"a": 1})
+    assert parse("round(a / 7, 2) - round(b / 3)", KNOWN)({"a": 8, "b": 1}) == 1.14
+    for text in ("1e999", "1e999 - 1e999", "*".join(["2 ** 255"] * 200)):
+        with pytest.raises(UsageError, match="must be a whole number"):
+            parse(text).whole({}, "launch: grid")
+    with pytest.raises(UsageError, match="which is no text"):
+        parse(5)  # type: ignore[arg-type]
+
+
+def test_lists_and_ranges_that_are_none() -> None:
+    for text in ("[(1, 2), (3, 4)]", "[(0 - 8) ** 0.5]"):
+        with pytest.raises(UsageError, match="no number, text or truth value"):
+            listed(text, "the parameter a")
+    with pytest.raises(UsageError, match="no list that is understood"):
+        listed(f"[{'1, ' * 5000}]", "the parameter a")
+    assert parameter_of("A=1.." + "9" * 5000).is_text
+
+
+def test_flags_and_restrictions_as_people_write_them() -> None:
+    with pytest.raises(UsageError, match="no words as a shell has them: No closing quotation"):
+        parameter_of("F=-O2,-DX='", flag=True)
+    with pytest.raises(UsageError, match="no words as a shell has them: No closing quotation"):
+        _words("-O2 '-g")
+    assert _listed("a < b") == ["a < b"]
+    with pytest.raises(UsageError, match="text or a list of texts"):
+        _listed(5)
+
+
+def test_numbers_that_no_array_or_argument_can_have() -> None:
+    with pytest.raises(UsageError, match="int32 holds whole numbers only"):
+        scalar(SourceArgument("n", dtype("int32"), value=parse("1e999")), {})
+    for key, of in (("high", "float32"), ("fill", "int32")):
+        with pytest.raises(UsageError, match=f"{key} is inf; it must be finite"):
+            argument({"name": "x", "dtype": of, "shape": ["4"], key: float("inf")}, {}, {}, 0)
+    assert argument({"name": "x", "dtype": "float32", "shape": ["4"], "fill": float("inf")}, {}, {}, 0).fill == float("inf")
