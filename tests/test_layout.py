@@ -58,6 +58,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "tensor": frozenset({"ir", "targets", "opts", "devices", "plan", "cache", "search"}),
     "tile": frozenset({"ir", "tensor"}),
     "xp": frozenset({"ir", "tensor"}),
+    "testing": frozenset({"ir", "opts", "plan", "cache", "measure", "search"}),
     "cli": frozenset({*_ALL, "sources", "tensor", "tile", "xp"}) - {"cli"},
 }
 
