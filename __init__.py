@@ -13,8 +13,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from . import tile as tile
+    from . import xp as xp
+    from .ir import BuildError as BuildError
+    from .ir import CacheError as CacheError
+    from .ir import CacheMiss as CacheMiss
+    from .ir import DeviceError as DeviceError
+    from .ir import Kernel as Kernel
     from .ir import KernelBuilder as KernelBuilder
+    from .ir import KernelError as KernelError
+    from .ir import MeasureError as MeasureError
+    from .ir import OptError as OptError
     from .ir import TilewrightError as TilewrightError
+    from .ir import UsageError as UsageError
+    from .ir import VerifyError as VerifyError
+    from .opts import Opt as Opt
     from .plan import best as best
     from .plan import empty as empty
     from .search import Result as Result
@@ -75,13 +88,15 @@ if os.environ.get("TILEWRIGHT_LOG"):
     begin()
 
 
-def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return import_module(f".{name}", __name__)
-    where = _WHERE.get(name)
-    if where is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f".{where}", __name__), name)
+if not TYPE_CHECKING:  # type checkers know the names from above, and then say where one is misspelt
+
+    def __getattr__(name: str) -> Any:
+        if name in _MODULES:
+            return import_module(f".{name}", __name__)
+        where = _WHERE.get(name)
+        if where is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(f".{where}", __name__), name)
 
 
 def __dir__() -> list[str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..files.output import replace as put
-from ..ir.dtypes import DType
+from ..ir.dtypes import DTypeLike
 from ..ir.dtypes import dtype as dtype_of
 from ..ir.errors import DeviceError
 from ..log import logger
@@ -82,7 +82,7 @@ class Limits:
 
         return self._at(threads, rate)
 
-    def peak(self, threads: int, dtype: DType | str = "float32") -> float:
+    def peak(self, threads: int, dtype: DTypeLike = "float32") -> float:
         """Floating-point operations a second of `threads` threads in the compute type of `dtype` (integers: as float32)."""
         wide = dtype_of(dtype).compute.size == 8
         return self._at(threads, lambda r: r.peak_f64 if wide else r.peak_f32)

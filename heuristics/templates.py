@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ..ir.kernel import Kernel
 from ..opts.apply_options import apply
 from ..opts.computed import all_contractions
-from ..opts.decided_blocks import allowed_sizes, fitted, undecided
+from ..opts.decided_blocks import allowed_sizes, undecided
 from ..opts.defaults import rows
 from ..opts.dots import fitting
 from ..opts.nests import Nest, build
@@ -18,6 +18,7 @@ from ..opts.options.private import alike
 from ..opts.structure import Contraction, extent, nests, shared_axes
 from ..targets import Target
 from .contraction_order import much_cheaper, order_opts
+from .fitted_blocks import fitted
 from .gpu_templates import gpu_templates
 from .seeds.chains import chain_schedule, chain_sizes
 from .seeds.computed import paired, phases_first

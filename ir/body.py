@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal, get_args
 
 from .buffer import Buffer
 from .dtypes import DType
@@ -17,7 +18,8 @@ from .misuse import NotIndexed
 from .node import Expr, Node, as_node, axes_of, ref, walk
 
 IDENTITY = {"add": 0, "mul": 1}
-COMBINES = ("add", "mul", "max", "min")
+Combine = Literal["add", "mul", "max", "min"]
+COMBINES: tuple[str, ...] = get_args(Combine)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 from . import arguments as given
 from . import node as N
-from .body import COMBINES, Fold, Monoid, Reduce, Scan, Store, Value, values_of
+from .body import COMBINES, Combine, Fold, Monoid, Reduce, Scan, Store, Value, values_of
 from .buffer import Buffer, Extent
 from .check import check_reads
-from .dtypes import DType, bool_
+from .dtypes import DTypeLike, bool_
 from .errors import KernelError
 from .in_place import in_place
 from .kernel import Kernel
@@ -45,7 +45,7 @@ class KernelBuilder:
         self,
         name: str,
         shape: Sequence[Extent],
-        dtype: DType,
+        dtype: DTypeLike,
         *,
         constant: bool = False,
         range: tuple[int, int] | tuple[float, float] | None = None,
@@ -63,12 +63,12 @@ class KernelBuilder:
         return self._add(Value(given.name("a value", name), given.axes(f"value {name}", axes), expr, expr.dtype))
 
     def reduce(
-        self, combine: str, name: str, axes: Sequence[Node], over: Node | Sequence[Node], expr: Node, dtype: DType | None = None
+        self, combine: Combine, name: str, axes: Sequence[Node], over: Node | Sequence[Node], expr: Node, dtype: DTypeLike | None = None
     ) -> Value:
         """A reduction of `expr` over axes, accumulated in `dtype` (default: the accumulate type of the expression)."""
         return self._add(_reduced(combine, given.name("a value", name), axes, over, expr, dtype))
 
-    def sum(self, name: str, axes: Sequence[Node], over: Node | Sequence[Node], expr: Node, dtype: DType | None = None) -> Value:
+    def sum(self, name: str, axes: Sequence[Node], over: Node | Sequence[Node], expr: Node, dtype: DTypeLike | None = None) -> Value:
         """Σ expr."""
         return self.reduce("add", name, axes, over, expr, dtype)
 
@@ -80,7 +80,7 @@ class KernelBuilder:
         """min expr."""
         return self.reduce("min", name, axes, over, expr)
 
-    def scan(self, combine: str, name: str, axes: Sequence[Node], along: Node, expr: Node, dtype: DType | None = None) -> Value:
+    def scan(self, combine: Combine, name: str, axes: Sequence[Node], along: Node, expr: Node, dtype: DTypeLike | None = None) -> Value:
         """Inclusive prefix along one of `axes`."""
         known_combine(combine, f"scan {name}")
         bound, axis = given.axes(f"scan {name}", axes), given.axes(f"the axis of scan {name}", along)[0]
@@ -154,7 +154,7 @@ class KernelBuilder:
 
     @staticmethod
     def block_reduce(
-        combine: str, name: str, axes: Sequence[Node], over: Node | Sequence[Node], expr: Node, dtype: DType | None = None
+        combine: Combine, name: str, axes: Sequence[Node], over: Node | Sequence[Node], expr: Node, dtype: DTypeLike | None = None
     ) -> Value:
         """A reduction inside a fold's block."""
         return _reduced(combine, given.name("a value", name), axes, over, expr, dtype)
@@ -173,12 +173,12 @@ class KernelBuilder:
     def store(
         self,
         name: str,
-        dtype: DType,
+        dtype: DTypeLike,
         shape: Sequence[Extent],
         axes: Sequence[Node],
         expr: Node,
         indices: Sequence[Expr] | None = None,
-        combine: str | None = None,
+        combine: Combine | None = None,
         mask: Node | None = None,
     ) -> Buffer:
         """An output: `name[indices] = expr` (indices default to the axes), converted to `dtype`; only where `mask` holds.
@@ -237,7 +237,7 @@ def known_combine(combine: str, what: str) -> None:
         raise KernelError(f"{what}: unknown combine {combine!r}; use {known}")
 
 
-def _reduced(combine: str, name: str, axes: Sequence[Node], over: Node | Sequence[Node], expr: Node, dtype: DType | None) -> Value:
+def _reduced(combine: Combine, name: str, axes: Sequence[Node], over: Node | Sequence[Node], expr: Node, dtype: DTypeLike | None) -> Value:
     known_combine(combine, f"value {name}")
     bound, folded = given.axes(f"value {name}", axes), given.axes(f"the reduce axes of {name}", over)
     both = next((a for a in folded if a in bound), None)

@@ -10,12 +10,20 @@ from __future__ import annotations
 import math
 import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from .errors import KernelError
 
 if TYPE_CHECKING:
     import numpy as np
+
+DTypeName = Literal[
+    "float64", "float32", "float16", "bfloat16", "float8_e4m3", "float8_e5m2", "int64", "int32", "int16", "int8", "uint64", "uint32",
+    "uint16", "uint8", "bool", "f64", "f32", "f16", "fp32", "fp16", "bf16", "half", "fp8", "float8_e4m3fn", "e4m3", "e5m2", "bool_",
+]  # fmt: skip
+"""What an element type may be called."""
+DTypeLike: TypeAlias = "DType | DTypeName | np.dtype[Any] | type[np.generic]"
+"""What `dtype` understands: an element type, its name, or NumPy's (`np.float32`, `np.dtype("f4")`, ml_dtypes' types)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,14 +185,26 @@ OVERFLOW = {
 
 
 def dtype(name: Any) -> DType:
-    """The element type of that name, or of a type of NumPy's; raises KernelError with the list of names."""
+    """The element type of that name, or of a type of NumPy's (see DTypeLike). Raises KernelError, with the list of names, for
+    what is none, and for NumPy types that only look alike: another byte order, or ml_dtypes' IEEE-like float8_e4m3."""
     if isinstance(name, DType):
         return name
     if name is float or name is int:
         raise KernelError(f"Python's {name.__name__} has no size; give {'float32 or float64' if name is float else 'int32 or int64'}")
-    if not isinstance(name, str):
-        name = getattr(name, "name", None) or getattr(name, "__name__", None) or name
-    found = _ALL.get(_ALIASES.get(name, name)) if isinstance(name, str) else None
+    called = name if isinstance(name, str) else getattr(name, "name", None) or getattr(name, "__name__", None)
+    found = _ALL.get(_ALIASES.get(called, called)) if isinstance(called, str) else None
     if found is None:
         raise KernelError(f"unknown dtype {name!r}; use one of {', '.join(_ALL)}")
+    if not isinstance(name, str) and not _same(name, found):
+        raise KernelError(f"{name!r} of NumPy is not the {found.name} of kernels, {found.np!r}: convert the arrays")
     return found
+
+
+def _same(given: Any, found: DType) -> bool:
+    """Whether an object that is called as `found` is that type, as far as NumPy knows it."""
+    import numpy as np
+
+    if not isinstance(given, np.dtype) and not (isinstance(given, type) and issubclass(given, np.generic)):
+        return True
+    same: bool = np.dtype(given) == found.np
+    return same

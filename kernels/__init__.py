@@ -11,7 +11,7 @@ from importlib import import_module
 
 from ..ir.buffer import Extent
 from ..ir.constant_inputs import with_constants
-from ..ir.dtypes import DType
+from ..ir.dtypes import DTypeLike
 from ..ir.errors import KernelError
 from ..ir.kernel import Kernel
 from .definition import KernelDef
@@ -66,7 +66,7 @@ def get(name: str) -> KernelDef:
     )
 
 
-def make(name: str, shape: Mapping[str, Extent] | None = None, dtype: str | DType | None = None) -> Kernel:
+def make(name: str, shape: Mapping[str, Extent] | None = None, dtype: DTypeLike | str | None = None) -> Kernel:
     """A Kernel by name, or from a user's file by `my.py:function`; both may end in `:constant=INPUT,…`.
 
     Missing sizes take the kernel's defaults; a size may be a symbol (`ir.sym("m", 1, 4096)`). `dtype` defaults to the

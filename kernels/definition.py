@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..ir.buffer import Extent
-from ..ir.dtypes import DType
+from ..ir.dtypes import DType, DTypeLike
 from ..ir.dtypes import dtype as dtype_of
 from ..ir.errors import KernelError
 from ..ir.kernel import Kernel
@@ -61,13 +61,13 @@ class KernelDef:
             full[name] = value
         return full
 
-    def dtype(self, name: str | DType | None) -> DType:
+    def dtype(self, name: DTypeLike | str | None) -> DType:
         """The element type (default: the first of `dtypes`); KernelError where this kernel does not have it."""
         found = dtype_of(self.dtypes[0] if name is None else name)
         if found.name not in self.dtypes:
             raise KernelError(f"{self.name} is not defined for {found.name}; use one of {', '.join(self.dtypes)}")
         return found
 
-    def kernel(self, shape: Mapping[str, Extent] | None = None, dtype: str | DType | None = None) -> Kernel:
+    def kernel(self, shape: Mapping[str, Extent] | None = None, dtype: DTypeLike | str | None = None) -> Kernel:
         """The kernel for a (partial) shape and an element type."""
         return self.make(self.complete(shape), self.dtype(dtype))

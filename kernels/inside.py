@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..ir.buffer import Extent
-from ..ir.dtypes import DType
+from ..ir.dtypes import DTypeLike
 from ..ir.dtypes import dtype as dtype_of
 from ..ir.errors import KernelError, TilewrightError
 from ..ir.kernel import Kernel
@@ -21,7 +21,7 @@ from .suggest import nearest
 from .user import split_path
 
 
-def answer(path: str, shape: Mapping[str, Extent], dtype: str | DType | None) -> tuple[Any, ...]:
+def answer(path: str, shape: Mapping[str, Extent], dtype: DTypeLike | str | None) -> tuple[Any, ...]:
     """What `sent.dumps` takes: the kernel's parts, or the error."""
     try:
         found = _call(path, shape, dtype)
@@ -34,7 +34,7 @@ def answer(path: str, shape: Mapping[str, Extent], dtype: str | DType | None) ->
         return ("error", "KernelError", f"{path} failed: {_where(e)}{type(e).__name__}: {e}")
 
 
-def _call(path: str, shape: Mapping[str, Extent], dtype: str | DType | None) -> Kernel:
+def _call(path: str, shape: Mapping[str, Extent], dtype: DTypeLike | str | None) -> Kernel:
     function = function_of(path, namespace_of(path))
     arguments = _arguments(path, function, dict(shape), dtype)
     try:
@@ -73,7 +73,7 @@ def function_of(path: str, namespace: Mapping[str, Any]) -> Callable[..., Any]:
     return found  # type: ignore[no-any-return]
 
 
-def _arguments(path: str, function: Callable[..., Any], shape: dict[str, Extent], dtype: str | DType | None) -> dict[str, Any]:
+def _arguments(path: str, function: Callable[..., Any], shape: dict[str, Extent], dtype: DTypeLike | str | None) -> dict[str, Any]:
     import inspect
 
     try:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from ..ir import errors
 from ..ir.buffer import Extent
-from ..ir.dtypes import DType
+from ..ir.dtypes import DTypeLike
 from ..ir.errors import KernelError, TilewrightError
 from ..ir.kernel import Kernel
 
@@ -28,7 +28,7 @@ def split_path(name: str) -> tuple[str, str]:
     return (file, function) if file else (name, "make_kernel")
 
 
-def load(path: str, shape: Mapping[str, Extent] | None = None, dtype: str | DType | None = None) -> Kernel:
+def load(path: str, shape: Mapping[str, Extent] | None = None, dtype: DTypeLike | str | None = None) -> Kernel:
     """Call the function behind `my.py:function` (default name: `make_kernel`) in a process of its own. What it prints
     goes to standard error.
 

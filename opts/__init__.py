@@ -6,5 +6,6 @@ from .apply_options import apply
 from .opt import Opt, Opts, dumps, opt, parse, short
 from .schedule import Scheduled
 from .show import nest_lines
+from .shown import ShownSchedule
 
-__all__ = ["Opt", "Opts", "Scheduled", "actions", "apply", "apply_cached", "dumps", "nest_lines", "opt", "parse", "short"]
+__all__ = ["Opt", "Opts", "Scheduled", "ShownSchedule", "actions", "apply", "apply_cached", "dumps", "nest_lines", "opt", "parse", "short"]

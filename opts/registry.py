@@ -65,7 +65,7 @@ class Option(Syntax):
       `with_rows`: what every schedule of rows by default takes along;
     * `phase`: of a kernel that became two, the schedule it belongs to: the first, the last, or the last if it names
       an output; `outlives_call`: whether what it makes is kept from call to call; `flushes`: whether it takes
-      subnormal numbers for zero."""
+      subnormal numbers for zero; `cuts`: whether its amount is the size of the blocks into which it cuts its axis."""
 
     kind: str
     docs: tuple[Doc, ...]
@@ -81,6 +81,7 @@ class Option(Syntax):
     phase: Phase = "first"
     outlives_call: Callable[[Opt], bool] = never
     flushes: Callable[[Opt], bool] = never
+    cuts: bool = False
 
 
 OPTIONS: dict[str, Option] = {}

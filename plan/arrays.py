@@ -8,6 +8,7 @@ from math import prod
 from operator import index
 from typing import TYPE_CHECKING, Any
 
+from ..ir.dtypes import DType
 from ..ir.dtypes import dtype as dtype_of
 from ..ir.errors import KernelError
 
@@ -25,7 +26,7 @@ def empty(shape: int | Sequence[int], dtype: Any = "float32") -> Array:
     """An uninitialised row-major array that begins at a multiple of 64 bytes. NumPy's own large arrays begin 16 bytes
     into a line: every whole vector of them lies on two, and stores past the caches are not possible. That costs
     little where memory is waited for, a tenth in caches and half or more of a transpose. `dtype`: what `numpy.dtype`
-    takes, or a name such as "bfloat16"."""
+    takes, an element type, or a name such as "bfloat16"."""
     import numpy as np
 
     kind = _type(dtype)
@@ -41,6 +42,8 @@ def empty(shape: int | Sequence[int], dtype: Any = "float32") -> Array:
 def _type(dtype: Any) -> np.dtype[Any]:
     import numpy as np
 
+    if isinstance(dtype, DType):
+        return dtype.np
     if not isinstance(dtype, str):
         given: np.dtype[Any] = np.dtype(dtype)
         return given

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ..cache import Cache
     from ..devices import Device, Executable
     from ..ir.buffer import Extent
-    from ..ir.dtypes import DType
+    from ..ir.dtypes import DTypeLike
     from ..opts import Opt
     from .built import Built
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 def best(
     kernel: str | Kernel,
     shape: Mapping[str, Extent] | None = None,
-    dtype: str | DType | None = None,
+    dtype: DTypeLike | None = None,
     device: str | Device = "cpu",
     threads: int | None = None,
     cache: str | os.PathLike[str] | Cache | None = None,
@@ -144,7 +144,7 @@ def _loaded(device: Device, built: Built, threads: int) -> Executable:
     return executable if memory is None else Copying(executable, memory)
 
 
-def _kernel(kernel: str | Kernel, shape: Mapping[str, Extent] | None, dtype: str | DType | None) -> Kernel:
+def _kernel(kernel: str | Kernel, shape: Mapping[str, Extent] | None, dtype: DTypeLike | None) -> Kernel:
     if isinstance(kernel, Kernel):
         if shape is not None or dtype is not None:
             raise UsageError("shape and dtype are part of a Kernel object: give them only with a kernel's name")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..devices import BoundCall
+from ..ir import html_text
 from ..ir.errors import UsageError
 from ..ir.kernel import Kernel
 from .arguments import Binder, address
@@ -17,7 +18,7 @@ from .same_arrays import SameArrays
 if TYPE_CHECKING:
     from ..cache import Standing
     from ..devices import Executable
-    from ..opts import Opt
+    from ..opts import ShownSchedule
     from .built import Built
 
 MEMO = 64
@@ -47,9 +48,11 @@ class Prog:
         self._shaped: dict[tuple[tuple[int, ...], ...], _Shaped] = {}
 
     @property
-    def opts(self) -> tuple[Opt, ...]:
+    def opts(self) -> ShownSchedule:
         """The schedule, in the names of the kernel's normal form."""
-        return self.plan.opts
+        from ..opts import ShownSchedule
+
+        return ShownSchedule(self.plan.opts)
 
     @property
     def schedule(self) -> str:
@@ -85,6 +88,16 @@ class Prog:
 
         said = self.origin if self.standing in (None, "verified") else f"{self.origin}, {self.standing}"
         return f"<Prog {self._binder.usage()}: {short(self.opts)} ({said})>"
+
+    def _repr_html_(self) -> str:
+        """What it computes, where its schedule comes from, and its source, in a notebook."""
+        from ..opts import short
+
+        buffers = {"inputs": self.kernel.inputs, "outputs": self.kernel.outputs}
+        listed = {k: ", ".join(f"{b.name}: {b.dtype}{[*b.shape]}" for b in v) for k, v in buffers.items()}
+        standing = "" if self.standing is None else f", {self.standing}"
+        rows = [*listed.items(), ("schedule", short(self.opts)), ("from", f"{self.origin}{standing}"), ("threads", str(self.threads))]
+        return html_text.table(rows, title=self.kernel.name) + html_text.folded("source", html_text.text(self.source))
 
     def __call__(self, *inputs: Any, out: Any = None, **symbols: int) -> Any:
         if out is None:

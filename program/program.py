@@ -46,11 +46,12 @@ where every thread of a warp does."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import cast
+from typing import ClassVar, cast
 
 from ..ir.dtypes import DType
+from ..ir.html_text import text
 from ..ir.node import Node
 from .hopper import HopperAttr
 from .maps import TensorMap
@@ -249,6 +250,13 @@ class Program:
     once: int = 0
     maps: tuple[TensorMap, ...] = ()
     generation: str = ""
+
+    written_by: ClassVar[Callable[[Program], str]] = repr
+    """What writes a Program down for `_repr_html_`; `program.text` puts `show` here."""
+
+    def _repr_html_(self) -> str:
+        """Its text, in a notebook."""
+        return text(type(self).written_by(self))
 
     @property
     def shared_params(self) -> frozenset[int]:

@@ -199,3 +199,6 @@ def excerpt(program: Program, number: int, stmt: Stmt | None, around: int = 4) -
         lines.append(f"  {stmt!r}")
     first = 0 if at is None else max(0, at - around)
     return "\n".join(f"{'>' if i == at else ' '}{line}" for i, line in enumerate(lines[first : first + 2 * around + 1], first))
+
+
+Program.written_by = staticmethod(show)

@@ -7,7 +7,7 @@ import signal
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, get_args
 
 from ..cache.choice import Standing
 from ..ir.errors import OptError, UsageError
@@ -32,13 +32,16 @@ if TYPE_CHECKING:
     from ..cache import Cache, Row
     from ..devices import Device
     from ..ir.buffer import Extent
+    from ..ir.dtypes import DTypeLike
     from ..ir.kernel import Kernel
     from ..plan import Plan
     from .optuna.study import StudyKeeper
 
 log = logger("search")
 
-MODES = ("use", "require", "record", "tune", "refresh")
+Mode = Literal["use", "require", "record", "tune", "refresh"]
+MODES: tuple[str, ...] = get_args(Mode)
+OnInterrupt = Literal["raise", "return"]
 HOPELESS = 4.0
 """Start schedules that the model expects to be this many times slower than the best of them are left out, but for the first few."""
 WORTH_A_LOOK_S = 2.0
@@ -48,7 +51,7 @@ WORTH_A_LOOK_S = 2.0
 def tune(
     kernel: str | Kernel,
     shape: Mapping[str, Extent] | None = None,
-    dtype: str | None = None,
+    dtype: DTypeLike | None = None,
     device: str | Device = "cpu",
     budget: str | float | Budget | None = None,
     trials: int | None = None,
@@ -57,7 +60,7 @@ def tune(
     seeds: str = "auto",
     seed: int = 0,
     cache: str | os.PathLike[str] | Cache | None = None,
-    mode: str = "use",
+    mode: Mode = "use",
     retune: bool = False,
     progress: Progress | None = None,
     *,
@@ -65,7 +68,7 @@ def tune(
     patience: int | None = None,
     vars: Mapping[str, int] | None = None,
     study: str | None = None,
-    interrupt: str = "raise",
+    interrupt: OnInterrupt = "raise",
     allow: Iterable[str] = (),
 ) -> Result:
     """Search for the fastest schedule of `kernel` and record every measurement in `cache`.
@@ -110,7 +113,7 @@ def _checked(mode: str, seeds: str, retune: bool, threads: int | None, strategy:
     if mode not in MODES:
         raise UsageError(f"unknown mode {mode!r}; use one of {', '.join(MODES)}")
     if seeds not in ("auto", "none"):
-        parse(seeds)  # whether it applies is told when the kernel is known
+        _read(seeds)  # whether it applies is told when the kernel is known
     if mode == "require" and retune:
         raise UsageError("require answers from the cache and retune searches again: use one of them")
     if threads is not None and threads < 1:
@@ -119,6 +122,14 @@ def _checked(mode: str, seeds: str, retune: bool, threads: int | None, strategy:
     if study and not name.startswith("optuna:"):
         raise UsageError(f"a study is kept for Optuna's strategies (optuna:tpe and others), not for {name!r}")
     return name
+
+
+def _read(seeds: str) -> None:
+    """UsageError where a wish for seeds is not a schedule."""
+    try:
+        parse(seeds)
+    except OptError as e:
+        raise UsageError(f"seeds must be auto, none or a schedule: {e}") from e
 
 
 class Interrupted(KeyboardInterrupt):
@@ -132,7 +143,7 @@ class Interrupted(KeyboardInterrupt):
 def cached(
     kernel: str | Kernel,
     shape: Mapping[str, int] | None,
-    dtype: str | None,
+    dtype: DTypeLike | str | None,
     device: str | Device,
     threads: int | None,
     cache: Cache,

@@ -96,6 +96,13 @@ class Result:
     reproduce: str = ""
     source_sha: str | None = None
 
+    def __post_init__(self) -> None:
+        from ..opts import ShownSchedule
+
+        for name in ("opts", "seed_opts"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, ShownSchedule(getattr(self, name)))
+
     @property
     def found(self) -> bool:
         """Whether there is an answer."""
@@ -125,6 +132,14 @@ class Result:
         out["measured_per_second"] = self.measured_per_second
         return out
 
+    def _repr_html_(self) -> str:
+        """The answer as a table, in a notebook."""
+        from ..ir.html_text import folded, table, text
+
+        if self.t_min is None:
+            return table([("answer", self.message or "nothing valid was found")], title=_title(self))
+        return table(_facts(self), title=_title(self)) + folded("the command that runs this search again", text(self.reproduce))
+
     def summary(self) -> str:
         """One line for a log."""
         from ..measure.roofline import share
@@ -138,6 +153,35 @@ class Result:
         parts += [f"{share(self.roofline_pct)} of roofline"] if self.roofline_pct else []
         parts += [f"{self.gain:.2f}x the seed"] if self.gain else []
         return f"{what}: {', '.join(parts)} ({self.origin}). {self.message}".rstrip()
+
+
+def _title(r: Result) -> str:
+    sizes = ",".join(f"{k}={v}" for k, v in r.shape.items())
+    return " ".join(filter(None, (r.kernel, sizes, r.dtype, "on", r.device, f"with {r.threads} thread{'s' * (r.threads > 1)}")))
+
+
+def _facts(r: Result) -> list[tuple[str, str]]:
+    """What is known of an answer, a name and a text each; what is not known is left out."""
+    from ..measure.roofline import share
+
+    rated = [f"{r.gflops:.4g} GFLOP/s"] if r.gflops else []
+    rated += [f"{r.gbytes_s:.4g} GB/s"] if r.gbytes_s else []
+    rated += [f"{share(r.roofline_pct)} of roofline"] if r.roofline_pct else []
+    checked = "twice" if r.confirmed else "once" if r.verified else "no"
+    facts = [
+        ("fastest time", "" if r.t_min is None else f"{r.t_min * 1e3:.4g} ms"),
+        ("median time", "" if r.t_med is None else f"{r.t_med * 1e3:.4g} ms"),
+        ("speed", ", ".join(rated)),
+        ("times the seed's speed", "" if r.gain is None else f"{r.gain:.2f}"),
+        ("kernel as written", "" if r.plain_s is None else f"{r.plain_s * 1e3:.4g} ms"),
+        ("schedule", str(r.opts)),
+        ("output checked", checked),
+        ("from", r.origin),
+        ("candidates", ", ".join(f"{n} {outcome}" for outcome, n in r.counts.items() if n)),
+        ("search", f"{r.strategy}, {r.seconds:.1f} s" if r.seconds else ""),
+        ("", r.message),
+    ]
+    return [(name, said) for name, said in facts if said]
 
 
 def rates(job: Job, t: float | None) -> dict[str, float | None]:

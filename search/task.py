@@ -12,6 +12,7 @@ from .result import Job
 if TYPE_CHECKING:
     from ..devices import Device
     from ..ir.buffer import Extent
+    from ..ir.dtypes import DTypeLike
     from ..ir.kernel import Kernel
     from ..measure.roofline import Roofline
 
@@ -23,7 +24,7 @@ class TuningTask:
         self,
         kernel: str | Kernel,
         shape: Mapping[str, Extent] | None,
-        dtype: str | None,
+        dtype: DTypeLike | str | None,
         device: str | Device,
         threads: int | None,
         vars: Mapping[str, int] | None = None,
@@ -45,7 +46,7 @@ class TuningTask:
         self.shape = {k: v for k, v in sizes.items() if isinstance(v, int)}
         # the form that the cache's option lists speak of: unit axes dropped, adjacent axes merged
         self.kernel = normalise(self.kernel)
-        self.dtype = dtype_of(dtype).name if dtype else (self.kernel.inputs or self.kernel.outputs)[0].dtype.name
+        self.dtype = dtype_of(dtype).name if dtype is not None else (self.kernel.inputs or self.kernel.outputs)[0].dtype.name
         self.device = devices.get(device)
         self.device.check()
         self.threads = threads or self.device.threads

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from ..cache.keys import DEFAULT_POLICY, Key
 from ..cache.strict import canon
@@ -35,7 +35,7 @@ class SearchSettings(TypedDict, total=False):
     cache: str | os.PathLike[str] | Cache | None
     retune: bool
     study: str | None
-    mode: str
+    mode: Literal["use", "refresh", "require"]
     first: Sequence[Mapping[str, Any]]
 
 

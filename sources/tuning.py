@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 from ..cache.keys import DEFAULT_POLICY, Key
 from ..ir.errors import CacheMiss, UsageError
 from ..search import strategy as strategies
-from ..search.api import Interrupted
+from ..search.api import Interrupted, OnInterrupt
 from ..search.budget import Budget, Meter
 from ..search.effort import GLANCE, Effort
 from ..search.interrupts import SignalWatch, release
@@ -48,7 +48,7 @@ def tune_source(
     function: str = "",
     *,
     progress: Progress | None = None,
-    interrupt: str = "raise",
+    interrupt: OnInterrupt = "raise",
     command: str = "",
     **settings: Unpack[SourceSettings],
 ) -> Result:

@@ -8,7 +8,7 @@ from importlib import import_module
 from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from ..ir.dtypes import DType
+from ..ir.dtypes import DType, DTypeLike
 from ..ir.errors import UsageError
 from .gradients.reverse import gradients
 from .gradients.tracking import LEAVES, behind, keeps
@@ -40,7 +40,7 @@ class TensorHandle:
     def __init__(
         self,
         data: Any,
-        dtype: str | DType | None = None,
+        dtype: DTypeLike | None = None,
         device: str = "cpu",
         range: tuple[int, int] | None = None,
         requires_grad: bool = False,
@@ -241,7 +241,7 @@ class TensorHandle:
     to = to_device
 
 
-def _rebuilt(array: Array, dtype: str, device: str, range: tuple[int, int] | None, requires_grad: bool) -> Any:
+def _rebuilt(array: Array, dtype: DTypeLike, device: str, range: tuple[int, int] | None, requires_grad: bool) -> Any:
     """A tensor from its pickle."""
     return TensorHandle.made_as(array, dtype, device, range, requires_grad)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..ir.dtypes import DType
+from ..ir.dtypes import DType, DTypeLike
 from ..ir.dtypes import dtype as dtype_of
 from ..ir.errors import TilewrightError, UsageError
 from .graph.lines import user_line, with_line
@@ -58,7 +58,7 @@ def from_numpy(array: Array, dtype: DType | None = None, device: str = "cpu", ra
     return leaf(buffers.adopt(array, kind, device, user_line(), range))
 
 
-def from_data(data: Any, dtype: str | DType | None = None, device: str = "cpu", range: tuple[int, int] | None = None) -> TensorNode:
+def from_data(data: Any, dtype: DTypeLike | None = None, device: str = "cpu", range: tuple[int, int] | None = None) -> TensorNode:
     """A node of an array, a list or a number. Floats of lists are float32, as no type was given."""
     import numpy as np
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ..ir.dtypes import DType
+from ..ir.dtypes import DTypeLike
 from ..ir.dtypes import dtype as dtype_of
 from .graph.primitives import cast
 from .graph.symbols import SymbolicSize, size
@@ -31,7 +31,7 @@ from .running.assigning import assign
 as_node = node_of
 
 
-def _astype(x: Any, dtype: str | DType) -> Any:
+def _astype(x: Any, dtype: DTypeLike) -> Any:
     """Converted to another type."""
     to = dtype_of(dtype)
     return E.truth(x) if to.kind == "b" else cast(x, to)

@@ -61,5 +61,6 @@ def test_make_without_a_target_says_what_there_is() -> None:
         "test-quick",
         "test-thorough",
         "lint",
+        "man",
         "docs",
     ]

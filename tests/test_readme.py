@@ -111,5 +111,5 @@ def test_cli_page_names_real_flags() -> None:
                 found |= flags(sub)
         return found
 
-    assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", CLI)) <= flags(build_parser())
+    assert set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]+", CLI)) <= flags(build_parser())
     assert all(f"--mode {mode}" in CLI or f"`{mode}`" in CLI for mode in MODES)

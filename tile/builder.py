@@ -8,7 +8,7 @@ from typing import Any
 
 from ..ir import arguments as given
 from ..ir.buffer import Buffer
-from ..ir.dtypes import DType, float32
+from ..ir.dtypes import DType, DTypeLike, float32
 from ..ir.errors import KernelError
 from ..ir.node import Node, const
 from ..ir.operators import cast, where
@@ -61,7 +61,7 @@ class TileBuilder:
         self._gridded = False
 
     # arrays -------------------------------------------------------------------------------------------------------------
-    def input(self, name: str, shape: Sequence[int], dtype: DType | str = float32, *, constant: bool = False, range: Any = None) -> Ref:
+    def input(self, name: str, shape: Sequence[int], dtype: DTypeLike = float32, *, constant: bool = False, range: Any = None) -> Ref:
         """An array that the kernel reads (row-major). `constant`: it keeps its contents from call to call. `range`: the least and
         largest element it ever has; indices that are read from it are proved by that."""
         of = given.element_type(self.trace.claim(name, "an input"), dtype)
@@ -69,7 +69,7 @@ class TileBuilder:
         self.trace.buffers.append(buffer)
         return Ref(self.trace, buffer)
 
-    def output(self, name: str, shape: Sequence[int], dtype: DType | str = float32, *, in_place: Ref | None = None) -> Ref:
+    def output(self, name: str, shape: Sequence[int], dtype: DTypeLike = float32, *, in_place: Ref | None = None) -> Ref:
         """An array that the kernel writes. `in_place`: an input whose memory it may lie in; each element of that is then read for its
         own place only."""
         of = given.element_type(self.trace.claim(name, "an output"), dtype)
@@ -192,11 +192,11 @@ class TileBuilder:
         solve_loop(self.trace, loop)
 
     # accumulators -------------------------------------------------------------------------------------------------------
-    def zeros(self, shape: Sequence[int] | int, dtype: DType | str = float32) -> Accumulator:
+    def zeros(self, shape: Sequence[int] | int, dtype: DTypeLike = float32) -> Accumulator:
         """An accumulator of zeros."""
         return self.full(shape, 0, dtype)
 
-    def full(self, shape: Sequence[int] | int, value: float, dtype: DType | str = float32) -> Accumulator:
+    def full(self, shape: Sequence[int] | int, value: float, dtype: DTypeLike = float32) -> Accumulator:
         """An accumulator that holds one number: `acc += x` and `acc[...] = x` change it, in loops too."""
         of = given.element_type("an accumulator", dtype)
         return self.accumulator(Tile([_dim(int(n)) for n in ([shape] if isinstance(shape, int) else shape)], const(value, of)))
@@ -208,7 +208,7 @@ class TileBuilder:
         return found
 
     # whole tiles --------------------------------------------------------------------------------------------------------
-    def dot(self, a: Tile, b: Tile, dtype: DType | str | None = None) -> Tile:
+    def dot(self, a: Tile, b: Tile, dtype: DTypeLike | None = None) -> Tile:
         """The matrix product of tiles (m, k) and (k, n), or with vectors (k): summed in `dtype` (default: what a sum of such products
         is accumulated in)."""
         if not (isinstance(a, Tile) and isinstance(b, Tile)) or not (1 <= a.ndim <= 2 and 1 <= b.ndim <= 2):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any, Union
 
-from ..ir.dtypes import DType, index
+from ..ir.dtypes import DType, DTypeLike, index
 from ..ir.errors import KernelError
 from ..ir.misuse import NoValue
 from ..ir.node import Node, as_node, axis, const
@@ -111,7 +111,7 @@ class Tile(NoValue):
         """The dimensions in reverse order."""
         return self.permuted(*reversed(range(self.ndim)))
 
-    def cast(self, to: DType | str) -> Tile:
+    def cast(self, to: DTypeLike) -> Tile:
         """Converted to another element type."""
         return apply(lambda x: cast(x, to), self)  # type: ignore[arg-type]
 

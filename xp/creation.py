@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
-from ..ir.dtypes import DType
+from ..ir.dtypes import DType, DTypeLike
 from ..ir.dtypes import dtype as dtype_of
 from ..ir.errors import UsageError
 from ..tensor import Tensor
@@ -13,7 +13,7 @@ from ..tensor.leaves import from_numpy
 from ..tensor.lift import lifted
 from ..tensor.ops import creation as C
 
-Kind = str | DType | None
+Kind: TypeAlias = "DTypeLike | None"
 Scalar = bool | int | float
 
 
@@ -140,7 +140,7 @@ def zeros_like(x: Tensor, /, *, dtype: Kind = None, device: str | None = None) -
     return _made(C.zeros_like, device, x, dtype=dtype)
 
 
-def astype(x: Tensor, dtype: str | DType, /, *, copy: bool = True, device: str | None = None) -> Tensor:
+def astype(x: Tensor, dtype: DTypeLike, /, *, copy: bool = True, device: str | None = None) -> Tensor:
     """Converted to another type. (Values are never shared in a way that shows, so `copy` only says whether the handle is new.)"""
     out: Tensor = x.astype(dtype)
     if device is not None:

@@ -37,6 +37,9 @@ def add_report(p: Grammar) -> None:
     add_output(p, "table", "json", "csv", "markdown", "t4")
     add_long(p)
     p.add_argument("--html", metavar="FILE", help="write one page with everything in it: roofline, convergence, outcomes, schedules")
+    p.add_argument(
+        "--study", metavar="URL", help="with --html: also the importances and parallel coordinates of an Optuna study (needs Plotly)"
+    )
     p.add_argument("--graph", metavar="FILE.py:FUNCTION", help="with --html: also what this function of tensors becomes (`tune graph`)")
 
 

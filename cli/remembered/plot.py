@@ -89,7 +89,14 @@ def _convergence(found: Sequence[ReportEntry], figure: type[Figure]) -> Figure:
     for ax, (e, curves) in zip(axes, shown, strict=True):
         for c in curves:
             ax.step([s for s, _, _ in c.steps], [t for *_, t in c.steps], where="post", label=_plain(c.label), linewidth=1.6)
-            ax.plot(*[[v] for v in c.steps[-1][::2]], marker="o", markersize=4, color=ax.lines[-1].get_color())
+            colour = ax.lines[-1].get_color()
+            ax.plot(*[[v] for v in c.steps[-1][::2]], marker="o", markersize=4, color=colour)
+            tried = [(t.at_s, t.seconds) for t in c.trials if t.seconds]
+            ax.scatter([at for at, _ in tried], [t for _, t in tried], s=7, alpha=0.4, color=colour, linewidths=0)
+        times = [t.seconds for c in curves for t in c.trials if t.seconds]
+        if times and max(times) > 4 * min(times):
+            ax.set_yscale("log")
+            ax.yaxis.set_minor_formatter(lambda v, _: "")
         ax.set_title(_name(e), fontsize=9)
         ax.set_xlabel("seconds")
         ax.set_ylabel("best time so far")
@@ -140,15 +147,21 @@ def _roofline(found: Sequence[ReportEntry], figure: type[Figure]) -> Figure:
 
 
 def _annotate(ax: Any, points: Sequence[report_charts.Point]) -> None:
-    """Names beside the points, where none covers another. To be called when the axes have their place and range."""
+    """Names beside the points that have room for one. To be called when the axes have their place and range."""
     scale = 72.0 / ax.figure.dpi
     pixels = [tuple(map(float, ax.transData.transform((p.intensity, p.gflops)) * scale)) for p in points]
     frame = ax.bbox
     room = (float(frame.x0) * scale, -float(frame.y1) * scale, float(frame.x1) * scale, -float(frame.y0) * scale)
     names = [f"{p.name} {100 * p.share:.0f} %" for p in points]
     spots = report_svg.labels([(n, x, -y) for n, (x, y) in zip(names, pixels, strict=True)], room, letter=4.8, line=10)
-    for p, name, (x, y), (tx, ty) in zip(points, names, pixels, spots, strict=True):
-        ax.annotate(_plain(name), (p.intensity, p.gflops), textcoords="offset points", xytext=(tx - x, -ty - y), fontsize=8)
+    for p, name, (x, y), spot in zip(points, names, pixels, spots, strict=True):
+        if spot is not None:
+            offset = (spot[0] - x, -spot[1] - y)
+            ax.annotate(_plain(name), (p.intensity, p.gflops), textcoords="offset points", xytext=offset, fontsize=8)
+    if left := spots.count(None):
+        # below the axes' name, where no point is
+        said = f"{left} of {len(points)} have no room for their names: tune report --html FILE lists them"
+        ax.text(0.5, -0.16, said, transform=ax.transAxes, ha="center", va="top", fontsize=7)
 
 
 def _outcomes(found: Sequence[ReportEntry], figure: type[Figure]) -> Figure:

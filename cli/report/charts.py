@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from .rows import COLUMNS, ReportEntry, ratio, timed
 
@@ -70,12 +70,22 @@ def roofs(found: Sequence[ReportEntry]) -> list[Roof]:
     return out
 
 
+class Tried(NamedTuple):
+    """One measurement of a search: when in seconds, the how manieth, how it ended, and its time in seconds (None where it has none)."""
+
+    at_s: float
+    n: int
+    outcome: str
+    seconds: float | None
+
+
 @dataclass(frozen=True)
 class Curve:
-    """One search: after (seconds, measurements) the best time so far in seconds."""
+    """One search: after (seconds, measurements) the best time so far in seconds, and every measurement."""
 
     label: str
     steps: tuple[tuple[float, int, float], ...]
+    trials: tuple[Tried, ...]
 
     @property
     def tried(self) -> int:
@@ -95,20 +105,24 @@ def curves(entry: ReportEntry) -> list[Curve]:
         start = datetime.fromisoformat(rows[0].when)
         best, n = 0.0, 0
         steps: list[tuple[float, int, float]] = []
+        trials: list[Tried] = []
         for r in rows:
             n += id(r) in counted
             t = timed(r)[0]
+            at_s = (datetime.fromisoformat(r.when) - start).total_seconds()
+            if id(r) in counted:
+                trials.append(Tried(at_s, n, r.outcome, t if t and ratio(t, 1.0) else None))
             better = r.outcome == "ok" and t and (not best or t < best)
             if better:
                 best = t or 0.0
             if better or (best and r is rows[-1]):
-                steps.append(((datetime.fromisoformat(r.when) - start).total_seconds(), n, best))
+                steps.append((at_s, n, best))
         if steps:
             # the answer's row has the name of the strategy that was asked for, a candidate's that of the one that proposed it
             answer = next((r.strategy for r in rows if r.verified), "") or next(
                 (r.strategy for r in rows if r.strategy not in ("seed", "stored")), "seed"
             )
-            out.append(Curve(f"{answer} {rows[0].when[:16].replace('T', ' ')}", tuple(steps)))
+            out.append(Curve(f"{answer} {rows[0].when[:16].replace('T', ' ')}", tuple(steps), tuple(trials)))
     return out
 
 

@@ -22,7 +22,7 @@ def run(args: Namespace) -> int:
     from ... import cache
     from . import text as report_text
 
-    graph = _graph(args)
+    graph, studies = _graph(args), _studies(args)
     with cache.open(args.cache) as store:
         if args.format == "t4" and not args.html:
             rows = [r for r in measurements(store, args) if args.outcome in (None, r.outcome)]
@@ -32,7 +32,7 @@ def run(args: Namespace) -> int:
     if args.html:
         from .html import write
 
-        write(args.html, found, graph)
+        write(args.html, found, graph, studies)
         console().print(f"wrote {args.html}: {len(found)} kernels", soft_wrap=True, markup=False)
         return 0
     if args.format != "table":
@@ -59,6 +59,17 @@ def _graph(args: Namespace) -> str:
     from ..functions.page import section
 
     return section(ask(args.graph, None, None))
+
+
+def _studies(args: Namespace) -> str:
+    """The part of the page about --study's studies, '' without one."""
+    if not args.study:
+        return ""
+    if not args.html:
+        raise UsageError("--study is a part of the page that --html writes; optuna-dashboard shows a study by itself")
+    from .study import studies_page
+
+    return studies_page(args.study, args)
 
 
 NARROW = 110

@@ -20,15 +20,15 @@ DETAILS = 200
 """Kernels with a section of their own; the table lists all."""
 
 
-def write(path: str, found: Sequence[ReportEntry], graph: str = "") -> None:
-    """Write the page (`graph`: a section before all others), in one step so that a reader never sees half of it. Raises UsageError where the file cannot be written."""
+def write(path: str, found: Sequence[ReportEntry], graph: str = "", studies: str = "") -> None:
+    """Write the page (`graph`: a section before all others, `studies`: one after them), in one step so that a reader never sees half of it. Raises UsageError where the file cannot be written."""
     try:
-        replace(path, page(found, graph))
+        replace(path, page(found, graph, studies))
     except OSError as e:
         raise UsageError(f"cannot write {path}: {e.strerror}; name a file in a folder that exists and has room") from None
 
 
-def page(found: Sequence[ReportEntry], graph: str = "") -> str:
+def page(found: Sequence[ReportEntry], graph: str = "", studies: str = "") -> str:
     """The page as text."""
     template = Template((files(__package__) / "report.html").read_text(encoding="utf-8"))
     devices = sorted({f"{e.best.device} with {e.best.threads} thread{'s' * (e.best.threads != 1)}" for e in found})
@@ -39,6 +39,7 @@ def page(found: Sequence[ReportEntry], graph: str = "") -> str:
             f"{len(found)} kernels, {measured} measurements, on {', '.join(devices)}" if found else "the cache holds nothing like that"
         ),
         graph=f"<h2>Kernels of a function</h2>{graph}" if graph else "",
+        studies=studies,
         table=_table(found),
         find=_FIND if len(found) > 8 else "",
         outcomes=bar(report_charts.outcomes([r for e in found for r in e.candidates])) if found else "",
@@ -96,11 +97,14 @@ def link(i: int, text: str) -> str:
 
 
 def _roof(roof: report_charts.Roof) -> str:
-    chart = f"{report_svg.roofline(roof)}" if roof.points else ""
+    chart = report_svg.roofline(roof) if roof.points else report_svg.Picture("", ())
     about = [f"{name} only moves data: {share(100 * part)} of the bandwidth" for name, part in roof.movers]
     if any(100 * p.share > SURE for p in roof.points):
         about.append("some are above their limit, so the limits were measured while the machine was busy: tune devices --probe")
     if roof.limits is None:
         about.append("the limits themselves were not recorded, so only each kernel's own is drawn")
     text = f'<p class="soft">{escape("; ".join(about))}</p>' if about else ""
-    return f"<figure><figcaption>{escape(roof.device)}</figcaption>{chart}{text}</figure>"
+    if chart.unnamed:
+        names = ", ".join(link(p.anchor, escape(f"{p.name} {100 * p.share:.0f} %")) for p in chart.unnamed)
+        text = f'<p class="soft unnamed">without room for their names: {names}</p>{text}'
+    return f"<figure><figcaption>{escape(roof.device)}</figcaption>{chart.svg}{text}</figure>"

@@ -60,7 +60,8 @@ def _curves(e: ReportEntry) -> str:
         return ""
     charts = "".join(f"<figure>{report_svg.convergence(curves, against)}</figure>" for against in ("seconds", "measurements"))
     names = "".join(f'<li><i class="c{n % 6}"></i>{escape(c.label)}</li>' for n, c in enumerate(curves))
-    return f'<div class="pair">{charts}</div><ul class="legend" aria-label="searches">{names}</ul>'
+    said = '<p class="soft">A dot is a measurement, a line the best so far, and a cross at the upper edge one that failed.</p>'
+    return f'<div class="pair">{charts}</div><ul class="legend" aria-label="searches">{names}</ul>{said}'
 
 
 def _options(text: str) -> str:

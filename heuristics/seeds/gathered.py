@@ -143,7 +143,9 @@ def _candidates(trials: Trials, threads: int) -> Iterable[Opts]:
 
 def by_points(n: Nest) -> bool:
     """Whether points are scattered, and not rows of them."""
-    return n.kind == "store" and n.store is not None and n.store.combine is not None and n.axes[-1] in scatter_ordered(n.store)
+    if n.kind != "store" or n.store is None or n.store.combine is None:
+        return False
+    return not n.axes or n.axes[-1] in scatter_ordered(n.store)
 
 
 def gathers(n: Nest) -> bool:

@@ -210,6 +210,7 @@ HALO = Option(
     letter="H",
     on="axis",
     kind="serial",
+    cuts=True,
     legend="blocks with halos",
     docs=(
         Doc(

@@ -59,6 +59,7 @@ TILE = Option(
     letter="T",
     on="axis",
     kind="serial",
+    cuts=True,
     legend="tile",
     docs=(
         Doc(

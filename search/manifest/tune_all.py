@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ...ir.dtypes import dtype
 from ...ir.errors import DeviceError, TilewrightError
 from .. import strategy as strategies
 from ..budget import DEFAULT_SECONDS
@@ -193,7 +194,7 @@ def _tune(
             result = tune(
                 entry.tuned,
                 entry.shape,
-                entry.dtype or None,
+                dtype(entry.dtype) if entry.dtype else None,
                 device,
                 # an answer that is checked here is not searched for again because there happens to be time
                 Budget(share, most, wish=entry.budget is not None or most is not None),

@@ -55,7 +55,7 @@ class StudyKeeper:
         a journal file. `name` gets a digest of what the templates leave open, since Optuna refuses a parameter with
         other choices. `about`: JSON-able, shown with the study; `about["flops"]` gives each trial's GFLOP/s. Raises
         UsageError, with what to do."""
-        self.place = _shown(url)
+        self.place = shown_url(url)
         self._templates = {t.name: t for t in templates}
         spaces = {t.name: [[k, [str(c) for c in v]] for k, v in t.params.items()] for t in templates}
         self.name = f"{name[:400]} {hashlib.sha256(repr(sorted(spaces.items())).encode()).hexdigest()[:6]}"
@@ -65,12 +65,12 @@ class StudyKeeper:
         self._illegal: list[Kept] = []
         self._retry_at = 0.0
         self._error = ""
-        self._file = _file(url)
+        self._file = file_of(url)
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        with quiet(), _explained(f"cannot open the study {self.place}"):
-            self._storage = _storage(url)
+        with quiet(), explained(f"cannot open the study {self.place}"):
+            self._storage = storage_of(url)
             self._study = optuna.create_study(storage=self._storage, study_name=self.name, direction="minimize", load_if_exists=True)
             known = self._study.user_attrs
             for key, value in about.items():
@@ -81,7 +81,7 @@ class StudyKeeper:
 
     def load(self) -> list[Kept]:
         """The trials of earlier sessions, oldest first. What is not one of ours, or makes no sense, is left out."""
-        with quiet(), _explained(f"cannot read the study {self.place}"):
+        with quiet(), explained(f"cannot read the study {self.place}"):
             trials = self._study.get_trials(deepcopy=False)
         return [kept for t in trials if (kept := self._read(t)) is not None]
 
@@ -98,7 +98,7 @@ class StudyKeeper:
                 # Optuna tries five times, with pauses, which a running search has no time for: ask first
                 if self._held():
                     raise UsageError("database is locked")
-                with quiet(), _explained("the trial was not written"):
+                with quiet(), explained("the trial was not written"):
                     self._study.add_trial(self._trial(queue[0]))
             except UsageError as e:
                 self._error, self._retry_at = str(e), self._clock() + AGAIN_S
@@ -172,7 +172,7 @@ class StudyKeeper:
         return Kept(template.name, params, outcome, t, dict(trial.user_attrs))
 
 
-def _storage(url: str) -> Any:
+def storage_of(url: str) -> Any:
     """Optuna's storage for a URL or a path."""
     from optuna.storages import JournalStorage, RDBStorage
     from optuna.storages.journal import JournalFileBackend, JournalRedisBackend
@@ -197,18 +197,18 @@ def _storage(url: str) -> Any:
     return RDBStorage(url, engine_kwargs={"connect_args": {wait: WAIT_S}} if wait else None)
 
 
-def _file(url: str) -> str | None:
-    """The file of an SQLite URL."""
+def file_of(url: str) -> str | None:
+    """The file of an SQLite URL; None where it is none."""
     if not url.startswith("sqlite"):
         return None
     import sqlalchemy as sa
 
-    with _explained(f"cannot open the study {_shown(url)}"):
+    with explained(f"cannot open the study {shown_url(url)}"):
         return sa.make_url(url).database
     return None
 
 
-class _explained:
+class explained:
     """Turns what Optuna, SQLAlchemy and drivers raise into a UsageError that begins with `what`; a context manager."""
 
     def __init__(self, what: str) -> None:
@@ -250,7 +250,7 @@ def _first(error: BaseException) -> str:
     return lines[0] if lines else type(error).__name__
 
 
-def _shown(url: str) -> str:
+def shown_url(url: str) -> str:
     """The URL without its password."""
     head, sep, rest = url.partition("://")
     user, at, host = rest.rpartition("@")

@@ -13,7 +13,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, get_args
 
 from ...ir.errors import UsageError
 from ..api import tune
@@ -30,10 +30,12 @@ from .results import ShapesResult, SizeLoss
 if TYPE_CHECKING:
     from ...cache import Cache
     from ...devices import Device
+    from ...ir.dtypes import DTypeLike
     from ..progress import Progress
     from ..space import Schedule
 
-HOW = ("geomean", "worst")
+How = Literal["geomean", "worst"]
+HOW: tuple[str, ...] = get_args(How)
 DEFAULT_S = 60.0
 _ALONE, _COMMON = 0.5, 0.85
 """Of the budget: the share for tuning shapes alone, and when neighbours are no longer tried."""
@@ -117,10 +119,10 @@ class SharedSearch:
 def tune_shapes(
     kernel: str,
     shapes: Sequence[WeightedShape],
-    dtype: str | None = None,
+    dtype: DTypeLike | None = None,
     device: str | Device = "cpu",
     *,
-    how: str = "geomean",
+    how: How = "geomean",
     budget: str | float | None = None,
     threads: int | None = None,
     seed: int = 0,

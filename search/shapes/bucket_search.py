@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ...cache import Cache
     from ...devices import Device
     from ...ir.buffer import Extent
+    from ...ir.dtypes import DTypeLike
     from ...plan import Built
     from ..progress import Progress
     from ..space import Schedule
@@ -34,7 +35,7 @@ class BucketSearch:
         kernel: str,
         shape: Mapping[str, int],
         varying: SizeRange,
-        dtype: str | None,
+        dtype: DTypeLike | None,
         device: str | Device,
         threads: int | None,
         seed: int,

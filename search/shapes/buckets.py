@@ -30,6 +30,7 @@ from .results import Bucket, ShapesResult, SizeLoss
 if TYPE_CHECKING:
     from ...cache import Cache
     from ...devices import Device
+    from ...ir.dtypes import DTypeLike
     from ..progress import Progress
     from ..space import Schedule
     from ..task import TuningTask
@@ -50,7 +51,7 @@ def tune_buckets(
     kernel: str,
     shape: Mapping[str, int],
     varying: SizeRange,
-    dtype: str | None = None,
+    dtype: DTypeLike | None = None,
     device: str | Device = "cpu",
     *,
     most: int = MOST,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from functools import update_wrapper
-from typing import Any
+from typing import Any, Unpack, cast, overload
 
 from ...ir.errors import UsageError
 from ...ir.kernel import Kernel
@@ -14,7 +14,7 @@ from ..running.capturing import thread as _current
 from .arguments import Arguments, CallLayout, exact, read
 from .capture import capture
 from .compile import compiled
-from .options import JitOptions
+from .options import JitOptions, JitSettings
 from .program import JitProgram
 from .report import report
 from .symbols import SymbolReader, check_symbols
@@ -154,7 +154,11 @@ class Jitted:
             return [p for f in self._families.values() for p in f.programs.values()]
 
 
-def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
+@overload
+def jit(function: Callable[..., Any], **options: Unpack[JitSettings]) -> Jitted: ...
+@overload
+def jit(function: None = None, **options: Unpack[JitSettings]) -> Callable[[Callable[..., Any]], Jitted]: ...
+def jit(function: Callable[..., Any] | None = None, **options: Unpack[JitSettings]) -> Any:
     """A function of tensors, compiled when it is first called.
 
     It is called once on tensors without values, by shapes, types, devices and declared ranges; what it computes becomes a
@@ -175,7 +179,7 @@ def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     is then captured and compiled once for all their values, with intermediate memory for the largest. `device`, `threads`, `cache`: as for `best`.
 
     Raises UsageError where a value is asked for that is not known while the function is captured, with the user's line."""
-    made = JitOptions(**options)
+    made = JitOptions(**cast(dict[str, Any], options))
     if function is None:
         return lambda f: Jitted(f, made.of(f))
     return Jitted(function, made.of(function))

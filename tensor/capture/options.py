@@ -5,21 +5,36 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal, TypedDict, get_args
 
 from ...ir.errors import UsageError
 from .arguments import CallLayout
 
-MODES = ("use", "require", "record", "tune", "background")
-SHAPES = ("recapture", "error")
+TuneMode = Literal["use", "require", "record", "tune", "background"]
+NewShapes = Literal["recapture", "error"]
+MODES: tuple[str, ...] = get_args(TuneMode)
+SHAPES: tuple[str, ...] = get_args(NewShapes)
+
+
+class JitSettings(TypedDict, total=False):
+    """What `jit` may be told by name."""
+
+    tune: TuneMode
+    shapes: NewShapes
+    donate: str | tuple[str, ...] | list[str]
+    device: str | None
+    threads: int | None
+    cache: Any
+    budget: float | str | None
+    symbols: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class JitOptions:
     """See `jit`. `parameters`: the names of the function's arguments."""
 
-    tune: str = "use"
-    shapes: str = "recapture"
+    tune: TuneMode = "use"
+    shapes: NewShapes = "recapture"
     donate: tuple[str, ...] = ()
     device: str | None = None
     threads: int | None = None

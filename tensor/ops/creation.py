@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import ceil
+from typing import TypeAlias
 
-from ...ir.dtypes import DType, bool_, float64, int64
+from ...ir.dtypes import DTypeLike, bool_, float64, int64
 from ...ir.dtypes import dtype as dtype_of
 from ...ir.errors import UsageError
 from ..graph.maps import Shape
@@ -15,7 +16,7 @@ from ..graph.promotion import DEFAULT_FLOAT, Scalar, default_of
 from ..graph.symbols import SymbolicSize, int_size, size
 from .elementwise import broadcast_shape, choose, like
 
-Kind = str | DType | None
+Kind: TypeAlias = "DTypeLike | None"
 
 
 def shape_of(shape: int | Sequence[int], name: str = "shape") -> Shape:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from ...ir.dtypes import DType
+from ...ir.dtypes import DTypeLike
 from ...ir.errors import UsageError
 from ..graph.node import TensorNode
 from ..graph.primitives import cast, elementwise, expand, reduce, reshape
@@ -75,7 +75,7 @@ def tensordot(x1: TensorNode, x2: TensorNode, /, *, axes: int | tuple[Sequence[i
     return reshape(matmul(a, b), shape)
 
 
-def trace(x: TensorNode, /, *, offset: int = 0, dtype: str | DType | None = None) -> TensorNode:
+def trace(x: TensorNode, /, *, offset: int = 0, dtype: DTypeLike | None = None) -> TensorNode:
     """The sum of the diagonals of the last two dimensions."""
     return sum_(diagonal(x, offset=offset), -1, False, dtype)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import pi
 
-from ...ir.dtypes import DType, float32, float64, int64, uint32, uint64
+from ...ir.dtypes import DTypeLike, float32, float64, int64, uint32, uint64
 from ...ir.dtypes import dtype as dtype_of
 from ...ir.errors import UsageError
 from ..graph.node import TensorNode, constant_of
@@ -66,7 +66,7 @@ def bits(shape: int | Sequence[int], key: Key) -> tuple[TensorNode, TensorNode]:
     return threefry((words[0], words[1]), (low, high))
 
 
-def uniform(shape: int | Sequence[int], key: Key, *, low: float = 0.0, high: float = 1.0, dtype: str | DType = float32) -> TensorNode:
+def uniform(shape: int | Sequence[int], key: Key, *, low: float = 0.0, high: float = 1.0, dtype: DTypeLike = float32) -> TensorNode:
     """Numbers of [low, high): the upper 24 bits of a word for float32 and narrower types, 53 bits of both for float64."""
     kind = dtype_of(dtype)
     if not kind.is_float:
@@ -90,7 +90,7 @@ def unit(x0: TensorNode, x1: TensorNode) -> TensorNode:
     return times(elementwise("add", times(high, 2.0**26), low), 2.0**-53)
 
 
-def normal(shape: int | Sequence[int], key: Key, *, mean: float = 0.0, std: float = 1.0, dtype: str | DType = float32) -> TensorNode:
+def normal(shape: int | Sequence[int], key: Key, *, mean: float = 0.0, std: float = 1.0, dtype: DTypeLike = float32) -> TensorNode:
     """Normally distributed numbers, by G. Box and M. Muller, "A note on the generation of random normal deviates" (1958)."""
     kind = dtype_of(dtype)
     if not kind.is_float:
@@ -116,7 +116,7 @@ def _again(x0: TensorNode, x1: TensorNode) -> tuple[TensorNode, TensorNode]:
     return threefry((x0, x1), (like(x0, 1), like(x0, 0)))
 
 
-def randint(shape: int | Sequence[int], low: int, high: int, key: Key, *, dtype: str | DType = int64) -> TensorNode:
+def randint(shape: int | Sequence[int], low: int, high: int, key: Key, *, dtype: DTypeLike = int64) -> TensorNode:
     """Integers of [low, high): 64 bits modulo the range, whose bias is below range / 2⁶⁴."""
     kind = dtype_of(dtype)
     if not kind.is_int or not low < high:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod as product_of
+from typing import TypeAlias
 
-from ...ir.dtypes import DType, bool_, int32, int64
+from ...ir.dtypes import DType, DTypeLike, bool_, int32, int64
 from ...ir.dtypes import dtype as dtype_of
 from ...ir.errors import UsageError
 from ..graph import maps
@@ -18,7 +19,7 @@ from .elementwise import choose, like, truth
 from .movement import dims, kept
 
 Axis = int | Sequence[int] | None
-Kind = str | DType | None
+Kind: TypeAlias = "DTypeLike | None"
 NOWHERE = 2**31 - 1
 """The place of no element, as a 32-bit integer: larger than all places."""
 

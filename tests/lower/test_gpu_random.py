@@ -136,4 +136,4 @@ def test_each_barrier_that_is_placed_is_needed(request: pytest.FixtureRequest) -
                 assert "no barrier since" in str(e)
                 needed += 1
             block.stmts.insert(at, s)
-    assert needed > 30 and spare <= needed / 20, (needed, spare)
+    assert needed > 30 and spare <= max(3, needed / 20), (needed, spare)

@@ -208,7 +208,7 @@ def kept_by(url: str, rounds: int = 4, engine: Matmulish | None = None, **more: 
 def trials_of(url: str) -> list[Any]:
     import optuna
 
-    storage = optuna_study._storage(url)
+    storage = optuna_study.storage_of(url)
     (summary,) = optuna.get_all_study_summaries(storage)
     assert summary.study_name.startswith("gemm on fake ")
     return optuna.load_study(study_name=summary.study_name, storage=storage).trials
