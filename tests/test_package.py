@@ -21,6 +21,8 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 DATA = {
     "tilewright/py.typed",
     "tilewright/cli/report/report.html",
+    "tilewright/cli/report/study.js",
+    "tilewright/cli/report/live.js",
     "tilewright/devices/cuda/host.hpp",
     "tilewright/devices/cuda/host_async.hpp",
     "tilewright/devices/cuda/host_hopper.hpp",

@@ -36,7 +36,9 @@ def page(found: Sequence[ReportEntry], graph: str = "", studies: str = "", live:
     return template.substitute(
         made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         summary=escape(
-            f"{len(found)} kernels, {measured} measurements, on {', '.join(devices)}" if found else "the cache holds nothing like that"
+            f"{len(found)} kernel{'s' * (len(found) != 1)}, {measured} measurement{'s' * (measured != 1)}, on {', '.join(devices)}"
+            if found
+            else "the cache holds nothing like that"
         ),
         graph=f"<h2>Kernels of a function</h2>{graph}" if graph else "",
         studies=studies,

@@ -8,7 +8,7 @@
     : value && typeof value === "object" ? Object.fromEntries(Object.entries(value).map(([k, v]) => [k, turned(v)]))
     : value;
   const draw = () => {
-    for (const div of document.querySelectorAll("div.plotly")) {
+    for (const div of document.querySelectorAll("div.study")) {
       const made = JSON.parse(document.getElementById(div.dataset.figure).textContent);
       const layout = {...made.layout, autosize: true, paper_bgcolor: "transparent", plot_bgcolor: "transparent",
         font: {color: css("--ink"), family: "system-ui, sans-serif"}, legend: {orientation: "h", y: 1.12}, hoverlabel: {align: "left"},

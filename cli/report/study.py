@@ -137,6 +137,6 @@ def _figure(mark: str, caption: str, figure: Any) -> str:
     # inside a script nothing is an entity; a name may hold anything
     data = data.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
     return (
-        f'<figure class="wide"><figcaption>{escape(caption)}</figcaption><div class="plotly" data-figure="{mark}"></div></figure>'
+        f'<figure class="wide"><figcaption>{escape(caption)}</figcaption><div class="study" data-figure="{mark}"></div></figure>'
         f'<script type="application/json" id="{mark}">{data}</script>'
     )

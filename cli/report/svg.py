@@ -15,7 +15,7 @@ Box = tuple[float, float, float, float]
 """Left, top, right, bottom."""
 ROOM: Box = (50, 30, 516, 306)
 """Where names may be in a roofline of 520 by 356."""
-STEPS = (0, 1, -1, 2, -2, 3, -3, 4, -4)
+STEPS = (0, 1, -1, 2, -2, 3, -3, 4, -4, 5, -5, 6, -6)
 """Lines between a point and its name."""
 
 
@@ -155,7 +155,7 @@ def _roof(x: _Axis, y: _Axis, peak: float, bandwidth: float) -> list[str]:
 
 
 def labels(
-    points: Sequence[tuple[str, float, float]], room: Box, free_of: Sequence[Box] = (), letter: float = 7.8, line: float = 15.0
+    points: Sequence[tuple[str, float, float]], room: Box, free_of: Sequence[Box] = (), letter: float = 8.6, line: float = 18.0
 ) -> list[tuple[float, float] | None]:
     """Where the base line of each point's name begins (y grows downward): beside it, on whichever side and as near as there is room for,
     and None where there is none: a name over another says nothing. `room` is the whole chart; `free_of` what must stay free; `letter` the
