@@ -18,7 +18,8 @@ from ..search.budget import Budget, Meter
 from ..search.effort import GLANCE, Effort
 from ..search.interrupts import SignalWatch, release
 from ..search.known import known
-from ..search.progress import Progress, Silent
+from ..search.notebook import shown
+from ..search.progress import Progress
 from ..search.result import INTERRUPTED, Result
 from ..search.run import TuningRun
 from ..search.space import Space
@@ -63,7 +64,7 @@ def tune_source(
     Returns a Result whose `opts` are the values (`tilewright.sources.values_of` makes a dictionary of them). Raises UsageError,
     DeviceError, CacheError; Interrupted, a KeyboardInterrupt, after Ctrl-C unless `interrupt` is "return"."""
     started = time.monotonic()
-    show = progress if progress is not None else Silent()
+    show = shown(progress)
     asked = settings.get("budget"), settings.get("trials")
     budget = Budget.make(*asked)
     mode = settings.get("mode", "use")
