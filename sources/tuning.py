@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from ..cache.keys import DEFAULT_POLICY, Key
 from ..ir.errors import CacheMiss, UsageError
+from ..log import logger
 from ..search import strategy as strategies
 from ..search.api import Interrupted, OnInterrupt
 from ..search.budget import Budget, Meter
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from ..cache import Cache
     from ..ir.canonical import Canonical
     from ..search.strategy import Strategy
+
+log = logger("sources")
 
 SMALL = 64
 """Configurations that are all measured where no strategy is asked for."""
@@ -79,6 +82,7 @@ def tune_source(
         again = mode == "refresh" or settings.get("retune", False)
         wish = None if not budget.wish else budget if any(a is not None for a in asked) else GLANCE
         found = None if again else _answer(what, store, job, None if mode == "require" else wish, started)
+        log.info("%s: %s", what.spec.function, "answered by the cache" if found is not None else "the cache's answer will not do")
         if found is None and mode == "require":
             raise CacheMiss(f"the cache holds no answer for {what.spec.function} ({what.key}); run it once without --mode require")
         if found is None:
@@ -116,6 +120,7 @@ def _searched(
         task = building.SourceTask(spec, Path(folder))
         show.phase("computing the reference")
         references.compute(task, what.device, what.threads, (job.seed, job.seed + 1))
+        log.debug("%s: preparing and the reference took %.3f s", spec.function, time.monotonic() - started)
         # what computing the reference took is no part of the search's budget
         meter = Meter(budget, time.monotonic())
         with SourceMeasurer(task, what, budget, job.seed, bool(settings.get("study"))) as measurer:
