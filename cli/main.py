@@ -152,7 +152,7 @@ def _silence() -> None:
 
 def handler(args: Namespace) -> Callable[[Namespace], int]:
     """The function behind the subcommand, imported now."""
-    if args.command in ("report", "plot", "cache"):
+    if args.command in ("report", "watch", "plot", "cache"):
         return _remembered(args.command)
     if args.command in ("graph", "profile", "bench-search", "devices", "kernels", "completion"):
         return _other(args.command)
@@ -188,6 +188,8 @@ def _schedules(command: str) -> Callable[[Namespace], int]:
 def _remembered(command: str) -> Callable[[Namespace], int]:
     if command == "report":
         from .report.command import run as chosen
+    elif command == "watch":
+        from .report.watch import run as chosen
     elif command == "plot":
         from .remembered.plot import run as chosen
     else:

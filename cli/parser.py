@@ -96,6 +96,13 @@ COMMANDS: dict[str, Command] = {
         "  tune report matmul --sort roofline\n  tune report --html report.html",
         remembered.add_report,
     ),
+    "watch": Command(
+        "the report's page, live in a browser, during a run",
+        "Runs `tune run` or `tune source` with the words that follow, and shows the report's page at an address of this machine while it "
+        "measures. Ends with the run. Without a run it shows what others measure, until Ctrl-C.\n\n"
+        "  tune watch run matmul --budget 60s\n  tune watch --port 9000",
+        remembered.add_watch,
+    ),
     "graph": Command(
         "what a function of tensors becomes: kernels, boundaries, the rules, bytes saved",
         "Calls a function on tensors without values, and says which kernels it becomes, which rule stored each tensor, and what fusion saves.",

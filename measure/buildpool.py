@@ -36,6 +36,17 @@ class _Builder:
         self.tasks: deque[tuple[int, Any]] = deque()
         self.since = time.monotonic()
         self.ready = False
+        self._seen = self.since
+
+    def stood(self) -> bool:
+        """Whether the runner pauses it right now. What passed since the last look is then none of its task's time: a
+        whole batch of short candidates is timed while it stands still."""
+        now = time.monotonic()
+        last, self._seen = self._seen, now
+        if not self.stopped():
+            return False
+        self.since += now - max(last, self.since)
+        return True
 
     def give(self, task: tuple[int, Any]) -> None:
         """Queue a task with the process. Raises Closed."""
@@ -122,7 +133,7 @@ class BuildPool:
                 self._replace(b, None)
         for b in list(self._builders):
             limit = self._deadline if b.ready else max(self._deadline, _START_S)
-            if b.tasks and time.monotonic() - b.since > limit and not b.stopped():
+            if b.tasks and not b.stood() and time.monotonic() - b.since > limit:
                 self._replace(b, f"building it did not end within {limit:.3g} s")
         self._dispatch()
 

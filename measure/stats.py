@@ -20,6 +20,10 @@ BEHIND = 1.5
 _MOST = 2000
 REST_S = 0.005
 """Before a burst, every pool sleeps: its workers spin for far less than this (`devices.cpu.pool.SPIN_S`)."""
+MOST_RESTS = 10
+"""Where threads of others work on for longer (those of OpenMP may spin for tens of milliseconds), so many rests are enough."""
+_QUIET = 0.1
+"""Cores that this process may use while it rests."""
 _BURST = 20
 _DROPPED = 3
 _DUEL_S = 20.0
@@ -74,8 +78,8 @@ def repeats_for(seconds: float, window_s: float) -> int:
 
 def time_adaptively(exe: Timed, sets: Sequence[Sequence[int]], vars: Sequence[int], incumbent_s: float | None) -> tuple[list[float], bool]:
     """(seconds of each call, rejected). Rejected: the best of the first calls (three, and at least 5 ms of them) took
-    over 3 × the incumbent. A contender gets
-    20 ms or three calls, and as much again when it beats the incumbent; others get a quarter."""
+    over 3 × the incumbent. A contender gets 10 ms or three calls, and as much again when it beats the incumbent; what is
+    up to half as slow again gets a third of that, and others their first calls."""
     times = exe.time(sets, vars, 1, math.inf)
     if times[0] < 0.01:
         # the first call pays for cold caches and sleeping threads
@@ -103,8 +107,8 @@ def paired_bursts(
 ) -> list[tuple[float, float]]:
     """Seconds per call (lower quartile: others' load only ever adds time) of a and b in each round. On one thread a
     round is a short burst of each. Above one thread, strict alternation is unfair (an idle rival's spinning workers
-    halve the other's speed): bursts of at least 20 calls, the first three dropped, every pool asleep for 5 ms before
-    (of calls over 20 ms, which hide a thread's waking, six; of calls over 0.2 s, two). The order swaps every round;
+    halve the other's speed): bursts of at least 20 calls, the first three dropped, every pool asleep for 5 ms before, and
+    as long as threads spin (of calls over 20 ms, which hide a thread's waking, six; of calls over 0.2 s, two). The order swaps every round;
     after 20 s, three rounds are enough, and so are five that agree on a plain difference."""
     pairs: list[tuple[float, float]] = []
     begin = time.monotonic()
@@ -115,12 +119,21 @@ def paired_bursts(
         for which in ((0, 1), (1, 0))[r % 2]:
             exe = (a, b)[which]
             if threads > 1:
-                sleep(REST_S)
+                rest(sleep)
             first = exe.time(sets, vars, 1, math.inf)[0]
             count, drop = (max(_BURST, repeats_for(first, 0.01)), _DROPPED) if first < 0.02 else (6, _DROPPED) if first < 0.2 else (2, 1)
             got[which] = quartile(exe.time(sets, vars, count, math.inf)[drop:])
         pairs.append((got[0], got[1]))
     return pairs
+
+
+def rest(sleep: Callable[[float], None], used: Callable[[], float] = time.process_time) -> None:
+    """Let every thread of this process go to sleep. `used` tells its processor seconds, of all its threads."""
+    for _ in range(MOST_RESTS):
+        before = used()
+        sleep(REST_S)
+        if used() - before < _QUIET * REST_S:
+            return
 
 
 def compare(pairs: Sequence[tuple[float, float]]) -> tuple[float, bool]:

@@ -430,6 +430,28 @@ def windowed(t: Any, hq: int = 4, hk: int = 2, s: int = 11, d: int = 4, win: int
     o[h, rows, ds] = acc / l[:, None]
 
 
+@tile.kernel
+def lanes_of_extremes(t: Any, m: int = 3, n: int = 21) -> None:
+    """A maximum for each place of a block, the last of which is cut off, and the smallest so far of what a condition lets through."""
+    x, top, low = t.input("x", (m, n)), t.output("top", (m,)), t.output("low", (m, n))
+    i = t.grid(m=m)
+    acc, least = t.full((8,), NEG), t.full((), 0.5)
+    for cols in t.loop("n", n, 8):
+        acc[...] = tile.maximum(acc, x[i, cols])
+    for j in t.loop("j", n):
+        least[...] = tile.where(x[i, j] > -1.0, tile.minimum(x[i, j], least), least)
+        low[i, j] = least
+    top[i] = t.max(acc)
+
+
+@tile.kernel
+def numbers_first(t: Any, n: int = 21) -> None:
+    """Operators whose left side is a number."""
+    x, y = t.input("x", (n,), "int32", range=(1, 9)), t.output("y", (n,))
+    at = t.grid(n=(n, t.block("b", (4, 8))))
+    y[at] = 2.0 ** (100 // x[at] + 7 % x[at]).cast("float32") * 1e-20
+
+
 HELD_OUT = (
     windowed,
     conv2d,
@@ -466,4 +488,6 @@ KERNELS = (
     gram_diag,
     transpose,
     *HELD_OUT,
+    lanes_of_extremes,
+    numbers_first,
 )

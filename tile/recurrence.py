@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..ir.body import Scan, Value
+from ..ir.functions import where
 from ..ir.node import Node, axes_of, const, ref
 from ..ir.operators import arith, cast
 from ..ir.tuple_scan import COMBINE, TupleScan, sides
@@ -38,3 +39,13 @@ def as_scan(trace: Trace, step: Step, c: Carried, combine: str, scale: Node, ter
         made.append(ref(name, axes, dtype))
     zero = c.init.op == "const" and c.init.arg == 0
     return made[1] if zero else made[1] + made[0] * c.init
+
+
+def extreme_of(u: Node, own: Node) -> tuple[str, Node] | None:
+    """("max" or "min", x) of a state that a step changes to the larger or smaller of itself and x, perhaps under a condition; else None."""
+    if u.op == "where" and u.src[2] is own:
+        found = extreme_of(u.src[1], own)
+        return None if found is None else (found[0], where(u.src[0], found[1], identity_of(found[0], own)))
+    if u.op not in ("max", "min") or own not in u.src:
+        return None
+    return u.op, next((s for s in u.src if s is not own), own)

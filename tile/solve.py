@@ -14,7 +14,7 @@ from ..ir.node import Node, const, ref
 from ..ir.operators import arith, substitute
 from ..ir.raw_nests import replaced
 from .affine import Affine, NotAffineError, affine
-from .recurrence import as_scan
+from .recurrence import as_scan, extreme_of
 from .rescale import rescales
 from .trace import Carried, LoopTrace, TileStore, Trace, placeholders
 from .value import new_lane
@@ -77,10 +77,9 @@ class _LoopSolver:
     def _solve(self, c: Carried) -> Node:
         own = ref(c.before, c.lanes, c.init.dtype)
         u = self._renewed(self.update[c.before], c.before)
-        if u.op in ("max", "min") and own in u.src:
-            (other,) = [s for s in u.src if s is not own] or [own]
-            if not self._states(other):
-                return self._combined(u.op, c, [self._flat(other, u.op)])
+        extreme = extreme_of(u, own)
+        if extreme is not None and not self._states(extreme[1]):
+            return self._combined(extreme[0], c, [self._flat(extreme[1], extreme[0])])
         try:
             found = affine(u, own, lambda n: c.before in self._raw_states(n))
         except NotAffineError as e:
@@ -139,7 +138,8 @@ class _LoopSolver:
         """Whether a state is a running maximum (True) or minimum (False)."""
         u = self._renewed(self.update[name], name)
         own = ref(name, self.by[name].lanes, self.by[name].init.dtype)
-        return (u.op == "max") if u.op in ("max", "min") and own in u.src else None
+        extreme = extreme_of(u, own)
+        return None if extreme is None else extreme[0] == "max"
 
     def _last(self, n: Node, first: bool = False) -> Node:
         """An expression with what the states are after the loop; with `first` those before a step are what they were at first."""
@@ -233,9 +233,10 @@ class _LoopSolver:
         """A state that is known after the loop, as what it is after each step."""
         own = ref(c.before, c.lanes, c.init.dtype)
         u = self._renewed(self.update[c.before], c.before)
-        if u.op in ("max", "min") and own in u.src:
-            (other,) = [s for s in u.src if s is not own] or [own]
-            self.running[c.before] = as_scan(self.trace, self.loop.step, c, u.op, const(1.0, own.dtype), [self._stepwise(other)])
+        extreme = extreme_of(u, own)
+        if extreme is not None:
+            op, other = extreme
+            self.running[c.before] = as_scan(self.trace, self.loop.step, c, op, const(1.0, own.dtype), [self._stepwise(other)])
             return
         scale, terms = affine(u, own, lambda n: c.before in self._raw_states(n))
         if self._states(scale) or any(self._states(t) - {c.before} - set(self.running) for t in terms):

@@ -148,11 +148,12 @@ class Trace:
         return self.open[-1].items if self.open else self.items
 
     def reduce(self, combine: str, body: Node, over: tuple[Node, ...], dtype: DType, hint: str) -> Node:
-        """A reference to a new reduction, over the axes that it depends on."""
-        axes = tuple(sorted(axes_of(body) - set(over), key=self.rank))
+        """A reference to a new reduction, over the axes that it depends on, by way of what loops left as well."""
+        full = self.full(body)
+        axes = tuple(sorted(axes_of(body, full) - set(over), key=self.rank))
         found = TileReduction(self.fresh(hint), axes, over, combine, body, dtype)
         self.reductions[found.name] = found
-        self.solved[found.name] = TileReduction(found.name, axes, over, combine, self.full(body), dtype)
+        self.solved[found.name] = TileReduction(found.name, axes, over, combine, full, dtype)
         return ref(found.name, axes, dtype)
 
     def add_solved(self, combine: str, body: Node, over: tuple[Node, ...], dtype: DType, hint: str) -> Node:

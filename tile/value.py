@@ -151,11 +151,20 @@ class Tile(NoValue):
     def __floordiv__(self, other: Any) -> Tile:
         return apply(lambda a, b: divide("floordiv", a, b), self, other)
 
+    def __rfloordiv__(self, other: Any) -> Tile:
+        return apply(lambda a, b: divide("floordiv", a, b), other, self)
+
     def __mod__(self, other: Any) -> Tile:
         return apply(lambda a, b: divide("remainder", a, b), self, other)
 
+    def __rmod__(self, other: Any) -> Tile:
+        return apply(lambda a, b: divide("remainder", a, b), other, self)
+
     def __pow__(self, other: Any) -> Tile:
         return apply(power, self, other)
+
+    def __rpow__(self, other: Any) -> Tile:
+        return apply(power, other, self)
 
     def __neg__(self) -> Tile:
         return apply(lambda a: -a, self)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser
+from argparse import REMAINDER, ArgumentParser
 
 from .words import Grammar, add_cache, add_kernel, add_output, add_targets, add_where, at_least
 
@@ -41,6 +41,13 @@ def add_report(p: Grammar) -> None:
         "--study", metavar="URL", help="with --html: also the importances and parallel coordinates of an Optuna study (needs Plotly)"
     )
     p.add_argument("--graph", metavar="FILE.py:FUNCTION", help="with --html: also what this function of tensors becomes (`tune graph`)")
+
+
+def add_watch(p: Grammar) -> None:
+    """`tune watch`."""
+    add_selection(p, place=False)
+    p.add_argument("--port", type=int, default=8337, choices=range(65536), metavar="N", help="default 8337; 0 takes a free one")
+    p.add_argument("words", nargs=REMAINDER, metavar="run ...", help="a run and its arguments; options of watch go before it")
 
 
 def add_plot(p: Grammar) -> None:

@@ -28,8 +28,8 @@ def write(path: str, found: Sequence[ReportEntry], graph: str = "", studies: str
         raise UsageError(f"cannot write {path}: {e.strerror}; name a file in a folder that exists and has room") from None
 
 
-def page(found: Sequence[ReportEntry], graph: str = "", studies: str = "") -> str:
-    """The page as text."""
+def page(found: Sequence[ReportEntry], graph: str = "", studies: str = "", live: str = "") -> str:
+    """The page as text. `live`: the script that fetches it again and again, and says in #live whether more is to come."""
     template = Template((files(__package__) / "report.html").read_text(encoding="utf-8"))
     devices = sorted({f"{e.best.device} with {e.best.threads} thread{'s' * (e.best.threads != 1)}" for e in found})
     measured = sum(len(e.candidates) for e in found)
@@ -40,6 +40,7 @@ def page(found: Sequence[ReportEntry], graph: str = "", studies: str = "") -> st
         ),
         graph=f"<h2>Kernels of a function</h2>{graph}" if graph else "",
         studies=studies,
+        live=f'<p id="live" role="status"></p>{live}' if live else "",
         table=_table(found),
         find=_FIND if len(found) > 8 else "",
         outcomes=bar(report_charts.outcomes([r for e in found for r in e.candidates])) if found else "",

@@ -198,8 +198,9 @@ def measurements(cache: Cache, args: Namespace) -> list[Row]:
     return [r for r in cache.rows(**exact) if wanted(r)]
 
 
-def entries(cache: Cache, args: Namespace) -> list[ReportEntry]:
-    """The tuned kernels that the arguments ask for, sorted as they ask. Raises UsageError for an unknown column or date."""
+def entries(cache: Cache, args: Namespace, unfinished: bool = False) -> list[ReportEntry]:
+    """The tuned kernels that the arguments ask for, sorted as they ask. `unfinished`: those too whose search has not settled on an answer,
+    with the best candidate so far in its place. Raises UsageError for an unknown column or date."""
     order = _order(args.sort) if args.sort else None
     histories: dict[Any, list[Row]] = {}
     for r in measurements(cache, args):
@@ -207,6 +208,8 @@ def entries(cache: Cache, args: Namespace) -> list[ReportEntry]:
     found = []
     for history in histories.values():
         usable = [r for r in history if r.usable and r.t_med]
+        if unfinished and not usable:
+            usable = [r for r in history if r.outcome == "ok" and r.t_med]
         if usable and (not args.outcome or any(r.outcome == args.outcome for r in history)):
             answer = cache.best(usable[0].key)
             # of the measurements asked for, where what a look-up returns is not one

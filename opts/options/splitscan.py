@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...ir.body import Scan
+from ...ir.body import Scan, Value
 from ...ir.errors import OptError
 from ...ir.kernel import Kernel
 from ...ir.node import Node
+from ...ir.tuple_scan import COMBINE, tuple_scan
 from ..defaults import legal_prefix, points, rows
 from ..neighbourhood import Neighbourhood
 from ..opt import Opts, opt
@@ -48,8 +49,17 @@ def rewrite(r: Rewriting) -> Scheduled:
     grid = opt("PARALLEL", f"{o.on}.s")
     a, c = (r.apply(k, (grid, *(x for x in r.others if concerns(x, k, axes))), r.target) for k in (sums, chunks))
     b = r.apply(carry, _between(r, carry), r.target)
-    exact = all(v.expr.combine in ("max", "min") or not v.dtype.is_float for v in r.kernel.values.values() if isinstance(v.expr, Scan))
+    exact = all(_exact(v) for v in r.kernel.values.values())
     return r.schedule((a, b, c), a.effects | c.effects | (frozenset() if exact else {"REASSOC"}))
+
+
+def _exact(v: Value) -> bool:
+    """Whether a value is the same in whichever order the elements of its scan are put together."""
+    if not isinstance(v.expr, Scan) or v.expr.combine in ("max", "min"):
+        return True
+    if v.expr.combine == COMBINE:  # a result that is a whole number may depend on sums of floats
+        return not any(e.dtype.is_float for e in tuple_scan(v.expr.expr).elements)
+    return not v.dtype.is_float
 
 
 def _between(r: Rewriting, kernel: Kernel) -> Opts:

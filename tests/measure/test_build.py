@@ -6,12 +6,13 @@ import os
 import signal
 import sys
 import time
+from types import SimpleNamespace
 
 import measure_fakes
 import pytest
 from tilewright import kernels
 from tilewright.ir import MeasureError
-from tilewright.measure import Measurement, Measurer, Outcome
+from tilewright.measure import Measurement, Measurer, Outcome, buildpool
 from tilewright.measure.builds import Builds
 from tilewright.opts import parse
 from tilewright.plan import Built
@@ -158,3 +159,16 @@ def test_an_interrupt_while_schedules_are_handed_over_drops_those_that_were(afte
     assert pool.dropped == set(range(after)) and said == []
     object.__new__(Builds).__del__()
     assert said == []
+
+
+def test_time_in_which_a_builder_stands_still_is_none_of_its_task(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(buildpool, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    builder = object.__new__(buildpool._Builder)
+    builder.since = builder._seen = 100.0
+    still = False
+    monkeypatch.setattr(buildpool._Builder, "stopped", lambda self: still)
+    for seconds, still in ((1.0, False), (20.0, True), (20.0, True), (2.0, False)):
+        now[0] += seconds
+        assert builder.stood() is still
+    assert now[0] - builder.since == 3.0

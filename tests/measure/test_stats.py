@@ -131,3 +131,20 @@ def test_noise_is_the_interval_of_the_ratio():
         pairs = [(1.1 * rng.lognormvariate(0, 0.03), rng.lognormvariate(0, 0.03)) for _ in range(7)]
         held += abs(stats.compare(pairs)[0] / 1.1 - 1) < stats.noise(pairs)
     assert held > 170
+
+
+def test_a_rest_lasts_until_no_thread_works():
+    def rested(cores):
+        """How often is slept where so many cores are used in each rest."""
+        at, slept = [0.0], []
+
+        def sleep(seconds):
+            at[0] += seconds * cores[min(len(slept), len(cores) - 1)]
+            slept.append(seconds)
+
+        stats.rest(sleep, lambda: at[0])
+        return slept
+
+    assert rested([0.01]) == [stats.REST_S], "asleep at once"
+    assert len(rested([1.0, 0.7, 0.0])) == 3, "threads that spin, as those of OpenMP"
+    assert len(rested([1.0])) == stats.MOST_RESTS, "and one that never stops"

@@ -13,6 +13,7 @@ import pytest
 from checks import check_compiled, check_floats, check_twin
 from tilewright import kernels, targets
 from tilewright.ir import KernelBuilder, OptError, float32, int32, sym
+from tilewright.ir.functions import where
 from tilewright.ir.kernel import Kernel
 from tilewright.opts import apply, parse
 
@@ -115,3 +116,11 @@ def test_sums_of_floats_are_reordered_and_maxima_are_not() -> None:
         return apply(kb.build(), parse([["SPLITSCAN", "n", 2]]), AVX2).effects
 
     assert effects("add") == {"REASSOC"} and effects("max") == frozenset()
+    kb = KernelBuilder("last")
+    i = kb.axis("n", 32)
+    x, at = kb.input("x", (32,), float32), kb.input("at", (32,), int32)
+    rule = lambda f, g: (f[0] + g[0], where(f[0] + g[0] > 0.0, g[1], f[1]))  # noqa: E731
+    _, last = kb.associative_scan(("total", "last"), (i,), i, (x[i], at[i]), (0.0, 0), rule)
+    kb.store("y", int32, (32,), (i,), last[i])
+    found = apply(kb.build(), parse([["SPLITSCAN", "n", 2]]), AVX2).effects
+    assert found == {"REASSOC"}, "a whole number that sums of floats decide"

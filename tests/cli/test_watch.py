@@ -1,0 +1,94 @@
+"""tune watch: the page over HTTP, what it refuses, and how it ends."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+from tilewright import cache
+from tilewright.cli.report.live import LivePage
+from tilewright.cli.report.rows import entries
+from tilewright.cli.report.watch import Drawer
+
+from .conftest import Tune, row
+
+ANYTHING = dict.fromkeys(
+    ("kernel", "device", "strategy", "since", "shape", "dtype", "threads", "outcome", "sort", "limit"),
+)
+
+
+def ask(live: LivePage, path: str = "/", host: str = "", tag: str = "") -> tuple[int, dict[str, str], str]:
+    """Status, headers and text of an answer."""
+    connection = http.client.HTTPConnection("127.0.0.1", live.port, timeout=20)
+    connection.request("GET", path, headers={"Host": host or f"127.0.0.1:{live.port}", "If-None-Match": tag})
+    answer = connection.getresponse()
+    text = answer.read().decode()
+    connection.close()
+    return answer.status, dict(answer.headers), text
+
+
+def test_a_browser_gets_what_is_new_and_nothing_else() -> None:
+    with LivePage(0) as live:
+        assert not live.watched
+        live.show("<p>één")
+        status, headers, text = ask(live)
+        assert (status, text, headers["X-Tune-State"]) == (200, "<p>één", "running") and live.watched
+        status, headers, text = ask(live, tag=headers["ETag"])
+        assert (status, text) == (304, "")
+        live.show("two", ended=True)
+        status, again, text = ask(live, tag=headers["ETag"])
+        assert (status, text, again["X-Tune-State"]) == (200, "two", "ended")
+        assert ask(live, "/etc/passwd")[0] == 404
+        assert ask(live, host="elsewhere.example")[0] == 403, "a name that was made to lead here"
+        assert ask(live, host=f"localhost:{live.port}")[0] == 200
+
+
+def test_the_page_follows_a_search_before_it_has_an_answer(cache_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tilewright.cli.report.watch.SHARE", float("inf"))
+    monkeypatch.setattr("tilewright.cli.report.watch.LAST_S", 0.0)
+    asked = Namespace(**ANYTHING)
+    with cache.open(cache_file) as store, LivePage(0) as live:
+        drawer = Drawer(live, lambda: entries(store, asked, unfinished=True), store.stamp)
+        assert "holds nothing like that" in ask(live)[2]
+        store.record([row(t_min=3e-5, t_med=3e-5, verified=False), row(opts=[], opts_display=[], verified=False)])
+        drawer.look()
+        text = ask(live)[2]
+        assert 'href="#k0">matmul' in text and "9 µs" in text and 'id="live"' in text and entries(store, asked) == []
+        drawer.last()
+        assert ask(live)[1]["X-Tune-State"] == "ended"
+
+
+def test_mistakes_come_before_the_run(tune: Tune) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = tune("watch", "--port", port, "run", "matmul")
+    assert done.code == 2 and f"port {port} is in use: name another with --port" in done.err
+    assert "tune watch takes what tune run or tune source takes" in tune("watch", "matmul").err
+    assert "unknown" in tune("watch", "run", "matmul", "--bugdet", "1s").err or tune("watch", "run", "--bugdet").code == 2
+    assert "--since takes a date" in tune("watch", "--port", "0", "--since", "yesterday").err
+
+
+@pytest.mark.slow
+def test_it_ends_with_its_run_or_by_an_interrupt(filled: Path) -> None:
+    command = [sys.executable, "-P", "-m", "tilewright", "watch", "--port", "0"]
+    run = subprocess.run(
+        [*command, "run", "matmul", "--mode", "require", "--shape", "m=3,n=3,k=3"], capture_output=True, text=True, timeout=120
+    )
+    assert run.returncode == 5 and "live at http://127.0.0.1:" in run.stderr and "no cached schedule for matmul" in run.stderr, run.stderr
+    with subprocess.Popen([*command, "--since", "2020-01-01"], stderr=subprocess.PIPE, text=True, env={**os.environ}) as watch:
+        assert watch.stderr is not None
+        found = re.search(r"127\.0\.0\.1:(\d+)/ \(Ctrl-C ends it\)", watch.stderr.readline())
+        assert found
+        connection = http.client.HTTPConnection("127.0.0.1", int(found[1]), timeout=60)
+        connection.request("GET", "/")
+        assert "softmax" in connection.getresponse().read().decode()
+        watch.send_signal(signal.SIGINT)
+        assert watch.wait(60) == 0 and watch.stderr.read() == ""
