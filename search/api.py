@@ -19,8 +19,9 @@ from .budget import Budget, Meter
 from .effort import GLANCE, Effort
 from .interrupts import SignalWatch, release
 from .known import known
+from .notebook import shown
 from .prepared import measurer_of, recorder_of
-from .progress import Progress, Silent
+from .progress import Progress
 from .result import INTERRUPTED, Job, Result
 from .run import TuningRun
 from .space import OptEngine, Space
@@ -94,7 +95,7 @@ def tune(
     measure anything. After Ctrl-C the best so far is kept and Interrupted, a KeyboardInterrupt with the `result`, is
     raised; with `interrupt="return"` the result is returned, its exit_code 130."""
     started = time.monotonic()
-    show = progress if progress is not None else Silent()
+    show = shown(progress)
     limit = Budget.make(budget, trials, stop_at, patience)
     strategy = _checked(mode, seeds, retune, threads, strategy, study)
     show.phase("preparing")

@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from ..cache.keys import DEFAULT_POLICY, Key
 from ..ir.errors import CacheMiss, UsageError
+from ..log import logger
 from ..search import strategy as strategies
 from ..search.api import Interrupted, OnInterrupt
 from ..search.budget import Budget, Meter
 from ..search.effort import GLANCE, Effort
 from ..search.interrupts import SignalWatch, release
 from ..search.known import known
-from ..search.progress import Progress, Silent
+from ..search.notebook import shown
+from ..search.progress import Progress
 from ..search.result import INTERRUPTED, Result
 from ..search.run import TuningRun
 from ..search.space import Space
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
     from ..cache import Cache
     from ..ir.canonical import Canonical
     from ..search.strategy import Strategy
+
+log = logger("sources")
 
 SMALL = 64
 """Configurations that are all measured where no strategy is asked for."""
@@ -63,7 +67,7 @@ def tune_source(
     Returns a Result whose `opts` are the values (`tilewright.sources.values_of` makes a dictionary of them). Raises UsageError,
     DeviceError, CacheError; Interrupted, a KeyboardInterrupt, after Ctrl-C unless `interrupt` is "return"."""
     started = time.monotonic()
-    show = progress if progress is not None else Silent()
+    show = shown(progress)
     asked = settings.get("budget"), settings.get("trials")
     budget = Budget.make(*asked)
     mode = settings.get("mode", "use")
@@ -78,6 +82,7 @@ def tune_source(
         again = mode == "refresh" or settings.get("retune", False)
         wish = None if not budget.wish else budget if any(a is not None for a in asked) else GLANCE
         found = None if again else _answer(what, store, job, None if mode == "require" else wish, started)
+        log.info("%s: %s", what.spec.function, "answered by the cache" if found is not None else "the cache's answer will not do")
         if found is None and mode == "require":
             raise CacheMiss(f"the cache holds no answer for {what.spec.function} ({what.key}); run it once without --mode require")
         if found is None:
@@ -115,6 +120,7 @@ def _searched(
         task = building.SourceTask(spec, Path(folder))
         show.phase("computing the reference")
         references.compute(task, what.device, what.threads, (job.seed, job.seed + 1))
+        log.debug("%s: preparing and the reference took %.3f s", spec.function, time.monotonic() - started)
         # what computing the reference took is no part of the search's budget
         meter = Meter(budget, time.monotonic())
         with SourceMeasurer(task, what, budget, job.seed, bool(settings.get("study"))) as measurer:
