@@ -75,6 +75,13 @@ def reordered(kernel: Kernel) -> Kernel:
     return ordered(kernel, (str(o.on) for o in order_opts(kernel)))
 
 
+@lru_cache(maxsize=64)
+def necessary(kernel: Kernel) -> Kernel:
+    """The kernel whose operations count as necessary: in its cheapest orders, where its sizes are known. What a schedule is held
+    against must not be work that another order leaves out."""
+    return kernel if kernel.symbols or not best_orders(kernel) else reordered(kernel)
+
+
 def order_lines(kernel: Kernel, opts: Opts) -> list[str]:
     """What the order of contraction of a schedule means: the sums that are taken out, and how many operations they save or would."""
     taken = [str(o.on) for o in opts if o.op == "FACTOR"]

@@ -24,6 +24,14 @@ def _flushes(b: Built) -> bool:
     return any(OPTIONS[o.op].flushes(o) for o in b.opts if isinstance(o, Opt))
 
 
+def _regroups(b: Built) -> bool:
+    """Whether factors of a product meet in another order: infinities, NaN and the largest numbers may come out otherwise."""
+    from ..opts.opt import Opt
+    from ..opts.registry import OPTIONS
+
+    return any(OPTIONS[o.op].regroups for o in b.opts if isinstance(o, Opt))
+
+
 def _task(b: Built) -> BatchTask:
     return BatchTask(b.obj, b.signature, "NONDET" in b.effects)
 

@@ -16,7 +16,7 @@ from . import builder, process, runner
 from .batch import BatchFailed
 from .buildpool import BuildPool
 from .builds import Builds
-from .conversions import _flushes, _free_memory, _measurement, _portable, _task
+from .conversions import _flushes, _free_memory, _measurement, _portable, _regroups, _task
 from .forked import Helper
 from .outcome import Duel, DuelError, Measurement, Outcome
 from .process import STILL_S, Stillness
@@ -138,9 +138,10 @@ class Measurer:
 
     def confirm(self, built: Built) -> Measurement:
         """Measure a winner again in full: whole-number inputs, on which results must be exact where no rounding can
-        happen; zeros, subnormals, infinities, NaN and the largest numbers; other random inputs, also at other
-        addresses, on which many runs must agree bit for bit unless the schedule is declared NONDET. The result's
-        `checks` say what was done."""
+        happen; zeros, subnormals, infinities, NaN and the largest numbers (without the last three where an option
+        regroups factors); other random inputs, also at other addresses, on which many runs must agree bit for bit
+        unless the schedule is declared NONDET. The result's `checks`
+        say what was done."""
         checks: tuple[str, ...] = ()
         compared = 0
         for data in self._second(built):
@@ -153,8 +154,8 @@ class Measurer:
     def _second(self, built: Built) -> list[Data]:
         """The inputs of a second check. What drivers of other devices make of special values is theirs."""
         seed = self.seed + 1
-        special = [Data(seed, "special", subnormal=not _flushes(built))] if self.device.isolation == "fork" else []
-        return [Data(seed, "whole"), *special, Data(seed, "fresh")]
+        special = Data(seed, "special", subnormal=not _flushes(built), moderate=_regroups(built))
+        return [Data(seed, "whole"), *([special] if self.device.isolation == "fork" else []), Data(seed, "fresh")]
 
     def _measure(self, built: Sequence[Built], data: Data, incumbent_s: float | None, full: bool) -> list[Measurement]:
         out: list[Measurement] = []

@@ -33,7 +33,8 @@ def prepare(setup: RunnerSetup, device: Device, data: Data, timed: bool) -> Benc
     whole = data.kind == "whole"
     reference = None
     if data.special:
-        values = special.generate(kernel, vars, data.seed, wild=data.kind == "special", subnormal=data.subnormal)
+        wild, huge = data.kind == "special" and not data.moderate, not data.moderate
+        values = special.generate(kernel, vars, data.seed, wild, data.subnormal, huge)
     else:
         values = inputs.generate(kernel, vars, data.seed, whole)
         reference = device_reference.plan(judged, device, values, whole and is_exact(judged, vars))

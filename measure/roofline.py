@@ -67,13 +67,15 @@ def roofline(
     rotating: bool = True,
     lossy: bool = False,
 ) -> Roofline:
-    """max(compulsory bytes ÷ bandwidth, operations ÷ peak) at that thread count. The bandwidth is the best the
-    machine showed for any kind of store where the operands lie. That is memory if timing rotates through twice the
+    """max(compulsory bytes ÷ bandwidth, operations ÷ peak) at that thread count; operations are those of the cheapest
+    order of contraction. The bandwidth is the best the machine showed for any kind of store where the operands lie. That is memory if timing rotates through twice the
     last-level cache, or without `target`; else it is what the machine showed for a set that is no larger, and the
     name is that of the smallest cache that could hold it. `rotating` false: each call has the same operands, which may
     stay in a cache. `lossy`: tensor cores may take operands with fewer digits (DOWNCONVERT). Limits without figures for caches give no such bound."""
+    from ..heuristics.contraction_order import necessary
     from ..ir.cost import cost
 
+    kernel = necessary(kernel)
     c = cost(kernel, dict(vars or {}))
     compute = _compute(kernel, c, (limits, threads), vars or {}, target, lossy)
     writes = c.writes > _NEGLIGIBLE * c.bytes

@@ -38,11 +38,12 @@ class RunnerSetup:
 @dataclass(frozen=True)
 class Data:
     """Which inputs: a seed, and their kind, as in `Measurement.checks`. `subnormal`: special ones have subnormal
-    numbers and others so small that products are."""
+    numbers and others so small that products are. `moderate`: none is infinite, NaN or huge."""
 
     seed: int
     kind: str = "random"
     subnormal: bool = True
+    moderate: bool = False
 
     @property
     def special(self) -> bool:

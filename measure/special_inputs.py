@@ -38,9 +38,11 @@ _LARGEST_NUMBER = {"float8_e4m3": 448.0}
 _BITS = {"float64": 52, "float32": 23, "bfloat16": 7, "float16": 10, "float8_e4m3": 3, "float8_e5m2": 2}
 
 
-def generate(kernel: Kernel, vars: Mapping[str, int], seed: int, wild: bool = True, subnormal: bool = True) -> dict[str, Array]:
+def generate(
+    kernel: Kernel, vars: Mapping[str, int], seed: int, wild: bool = True, subnormal: bool = True, huge: bool = True
+) -> dict[str, Array]:
     """Arrays as `inputs.generate` makes them, with special values. Without `wild`, all floats are finite; without
-    `subnormal`, none is subnormal or tiny. Of an input whose range is stated, the special values are its ends, and 0 where
+    `subnormal`, none is subnormal or tiny; without `huge`, none is among the largest. Of an input whose range is stated, the special values are its ends, and 0 where
     that is in it."""
     import numpy as np
 
@@ -54,7 +56,7 @@ def generate(kernel: Kernel, vars: Mapping[str, int], seed: int, wild: bool = Tr
         if b.dtype.is_float and b.range is not None:
             out[b.name] = _in_range(x, b, first, last)
         elif b.dtype.is_float:
-            out[b.name] = _floats(x, b.dtype, rng, (first, last) if position % 2 == 0 else (last, first), wild, subnormal)
+            out[b.name] = _floats(x, b.dtype, rng, (first, last) if position % 2 == 0 else (last, first), (wild, subnormal, huge))
         else:
             _limits(x, b, first, last)
     return out
@@ -78,9 +80,11 @@ def _is(index: Array, remainder: int) -> Array:
     return np.asarray(index % period == remainder % period)
 
 
-def _floats(random: Array, dtype: DType, rng: np.random.Generator, ends: tuple[Array, Array], wild: bool, subnormal: bool) -> Array:
+def _floats(random: Array, dtype: DType, rng: np.random.Generator, ends: tuple[Array, Array], kinds_of: tuple[bool, bool, bool]) -> Array:
+    """`kinds_of`: whether there are numbers that are not finite, tiny ones, and the largest."""
     import numpy as np
 
+    wild, subnormal, huge = kinds_of
     x, (main, other) = random.astype(np.float64), ends
     few = any(e.size < PERIOD for e in ends)
     if subnormal:
@@ -89,7 +93,8 @@ def _floats(random: Array, dtype: DType, rng: np.random.Generator, ends: tuple[A
         x = np.where(tiny, x * 2.0 ** (_SMALLEST[dtype.name] + _BITS[dtype.name] // 2), x)
     zero = _is(main, _ZERO) if few else _is(main, _ZERO) | _is(other, _ZERO)
     x = np.where(zero & (rng.random(x.shape) < 0.9), np.copysign(0.0, x), x)
-    x = np.where(_some(_is(main, _HUGE) & _is(other, _HUGE), rng, x.shape), _huge(x, dtype, main // PERIOD), x)
+    if huge:
+        x = np.where(_some(_is(main, _HUGE) & _is(other, _HUGE), rng, x.shape), _huge(x, dtype, main // PERIOD), x)
     if wild:
         kinds = np.array([np.nan, np.inf, -np.inf])[(main // PERIOD + (other // PERIOD if main.size < 3 * PERIOD else 0)) % 3]
         x = np.where(_some(_is(main, _WILD) & _is(other, _WILD), rng, x.shape), kinds, x)

@@ -65,7 +65,9 @@ class Option(Syntax):
       `with_rows`: what every schedule of rows by default takes along;
     * `phase`: of a kernel that became two, the schedule it belongs to: the first, the last, or the last if it names
       an output; `outlives_call`: whether what it makes is kept from call to call; `flushes`: whether it takes
-      subnormal numbers for zero; `cuts`: whether its amount is the size of the blocks into which it cuts its axis."""
+      subnormal numbers for zero; `cuts`: whether its amount is the size of the blocks into which it cuts its axis;
+      `regroups`: whether factors meet in another order, so that a product may overflow, or not, where the kernel's own
+      order does otherwise."""
 
     kind: str
     docs: tuple[Doc, ...]
@@ -82,6 +84,7 @@ class Option(Syntax):
     outlives_call: Callable[[Opt], bool] = never
     flushes: Callable[[Opt], bool] = never
     cuts: bool = False
+    regroups: bool = False
 
 
 OPTIONS: dict[str, Option] = {}

@@ -75,9 +75,10 @@ class TuningTask:
     def job(self, strategy: str, seeds: str, seed: int, budget: Budget) -> Job:
         """The description a result carries."""
         from ..cache.keys import allowed
+        from ..heuristics.contraction_order import necessary
         from ..ir.cost import cost
 
-        work = cost(self.kernel, self.vars)
+        work = cost(necessary(self.kernel), self.vars)
         roof = self.roofline()
         return Job(
             kernel=self.name,

@@ -144,6 +144,7 @@ def _row(s: _Sum) -> ProfileRow:
     if s.kernel is None:
         return ProfileRow(s.name, s.device, s.calls, s.seconds, 0, 0, None, "NumPy", 1)
     from ...devices import get
+    from ...heuristics.contraction_order import necessary
     from ...ir.cost import cost
     from ...measure.roofline import roofline
     from ...tensor.running.programs import found_for
@@ -152,7 +153,7 @@ def _row(s: _Sum) -> ProfileRow:
     threads = s.threads or (prog.threads if prog is not None else 1)
     if s.kernel.symbols:
         return ProfileRow(s.name, s.device, s.calls, s.seconds, 0, 0, None, prog.origin if prog else "seed", threads)
-    work = cost(s.kernel)
+    work = cost(necessary(s.kernel))
     place = get(s.device)
     limits = place.limits()
     roof = roofline(s.kernel, limits, threads, target=place.target, rotating=False).seconds if limits is not None else None

@@ -45,6 +45,7 @@ class Compared:
 
 def run(args: Namespace) -> int:
     """Compare and print; 4 where a schedule was not right."""
+    from ...heuristics.contraction_order import necessary
     from ...ir.cost import cost
     from ...ir.normalise import normalise
     from ...search.budget import parse_seconds
@@ -65,7 +66,7 @@ def run(args: Namespace) -> int:
         found = side_by_side(kernel, [s.opts for s in schedules], place.device, place.threads, args.rounds, budget, show)
         rivals = [_against(args, c, place, how) if how else None for c in found]
     shown = " ".join(filter(None, (kernel.name, args.shape or "", args.dtype or "", f"on {args.device},", _threads(place.threads))))
-    bench = Compared(shown, names, schedules, found, rivals, 0 if kernel.symbols else cost(kernel).flops)
+    bench = Compared(shown, names, schedules, found, rivals, 0 if kernel.symbols else cost(necessary(kernel)).flops)
     if args.format == "json":
         print(json.dumps(as_json(bench, args, place), indent=1))
     else:

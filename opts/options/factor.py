@@ -139,6 +139,7 @@ FACTOR = Option(
     on="axis",
     arg=None,
     kind="grid",
+    regroups=True,
     legend="sum first",
     docs=(
         Doc(

@@ -102,6 +102,7 @@ OPERANDS = Option(
     short=(("|", "n"),),
     axis_fields=("n",),
     kind="stage",
+    regroups=True,
     legend="two operands",
     docs=(
         Doc(

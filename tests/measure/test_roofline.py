@@ -155,3 +155,12 @@ def test_operands_that_stay_in_caches_nobody_measured_have_no_memory_bound():
 def test_matrix_instructions_raise_the_peak(name: str, dtype: str, target: str, times: int) -> None:
     kernel = kernels.make(name, {"m": 1024, "n": 1024, "k": 1024}, dtype)
     assert roofline(kernel, LIMITS, 1, target=targets.named(target)).seconds == pytest.approx(2 * 1024**3 / 100e9 / times)
+
+
+def test_operations_that_another_order_of_contraction_leaves_out_do_not_count():
+    m, k, l, n = 64, 96, 80, 112
+    kb = KernelBuilder("three")
+    i, p, q, j = kb.axis("m", m), kb.axis("k", k), kb.axis("l", l), kb.axis("n", n)
+    a, b, c = kb.input("a", (m, k), float32), kb.input("b", (k, l), float32), kb.input("c", (l, n), float32)
+    kb.store("y", float32, (m, n), (i, j), kb.sum("y_sum", (i, j), (p, q), a[i, p] * b[p, q] * c[q, j])[i, j])
+    assert roofline(kb.build(), LIMITS, 1).flops == 2 * (m * k * l + m * l * n)

@@ -4,7 +4,9 @@ import pytest
 from fake_worker import BesideOthers
 from measure_fakes import built, double, text
 from second_mutants import GROUPS, INTERMITTENT
+from tilewright.ir import KernelBuilder, float32
 from tilewright.measure import DuelError, Measurer, Outcome
+from tilewright.opts import parse
 
 REFUSED = {Outcome.wrong, Outcome.crash}
 
@@ -68,3 +70,23 @@ def test_a_duel_says_who_was_wrong_in_it():
         with pytest.raises(DuelError, match="the first candidate is wrong: after") as e:
             m.duel(bad, good, rounds=9)
         assert e.value.culprit == 0
+
+
+def three_products(m: int, k: int, l: int, n: int):
+    kb = KernelBuilder("three_products")
+    i, p, q, j = kb.axis("m", m), kb.axis("k", k), kb.axis("l", l), kb.axis("n", n)
+    a, b, c = kb.input("a", (m, k), float32), kb.input("b", (k, l), float32), kb.input("c", (l, n), float32)
+    total = kb.sum("total", (i, j), (p, q), a[i, p] * b[p, q] * c[q, j])
+    kb.store("y", float32, (m, n), (i, j), total[i, j])
+    return kb.build()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("axis", ["k", "l"])
+def test_factors_may_meet_in_any_order_that_was_asked_for(axis):
+    """Where the largest numbers are among them, they overflow in one order and not in another."""
+    kernel = three_products(48, 40, 56, 64)
+    with Measurer(kernel, "cpu", 1, builders=1) as m:
+        (right,) = dict(m.build([parse(f"FA{axis}")])).values()
+        r = m.confirm(right)
+    assert r.ok and "special" in r.checks, r
