@@ -51,6 +51,7 @@ man: .venv/.installed-dev
 	  --project-name tilewright --manual-title Tilewright --description "find the fastest way to run a kernel" --output docs/tune.1
 
 docs: .venv/.installed-docs
+	@mkdir -p build/api  # mkdocstrings looks only into folders that are there when it begins
 	$(BIN)/mkdocs build --quiet --strict
 	@echo "== build/site/index.html"
 

@@ -138,10 +138,13 @@ def summary(rows: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
             for key in (k for k in mine[0] if re.match("rank|pairs|first", k)):
                 line[f"{key}_median"] = round(statistics.median(r[key] for r in mine if r[key] is not None), 3)
             for key in ("seed", "seed_ten", "plain_seed", "plain_seed_ten"):
-                values = [r[key] for r in mine if key in r]
+                values = [r[key] for r in mine if r.get(key)]
+                if not values:
+                    continue
                 line |= {f"{key}_mean": round(statistics.geometric_mean(values), 3), f"{key}_below_0.8": sum(v < 0.8 for v in values)}
             line |= {
-                f"{key}_reciprocal_mean": round(1 / statistics.geometric_mean(r[key] for r in mine), 3) for key in ("first", "first_ten")
+                f"{key}_reciprocal_mean": round(1 / statistics.geometric_mean(r[key] for r in mine if r[key]), 3)
+                for key in ("first", "first_ten")
             }
             yield line | {"rank_at_least_0.6": sum(r["rank"] >= 0.6 for r in mine)}
 

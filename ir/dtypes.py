@@ -194,7 +194,7 @@ def dtype(name: Any) -> DType:
     called = name if isinstance(name, str) else getattr(name, "name", None) or getattr(name, "__name__", None)
     found = _ALL.get(_ALIASES.get(called, called)) if isinstance(called, str) else None
     if found is None:
-        raise KernelError(f"unknown dtype {name!r}; use one of {', '.join(_ALL)}")
+        raise KernelError(f"unknown dtype {called or name!r}; use one of {', '.join(_ALL)}")
     if not isinstance(name, str) and not _same(name, found):
         raise KernelError(f"{name!r} of NumPy is not the {found.name} of kernels, {found.np!r}: convert the arrays")
     return found

@@ -52,7 +52,7 @@ def searches(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     script: dict[str, Any] = {"fate": {}, "known": set(), "given": []}
 
     def tune(kernel: str, shape: Any, dtype: Any, device: Any, budget: Any = None, **more: Any) -> Result:
-        job = Job(kernel, shape, dtype or "", device.name, more["threads"], "portfolio", flops=1000, bytes=1000)
+        job = Job(kernel, shape, getattr(dtype, "name", dtype) or "", device.name, more["threads"], "portfolio", flops=1000, bytes=1000)
         found = make(job, t_min=1e-6, t_med=1e-6, n=3, opts=(opt("UPCAST", "m", 8),), gain=1.5)
         script["given"].append((kernel, budget))
         more["progress"].phase("searching")
@@ -63,7 +63,11 @@ def searches(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         return fate or found
 
     def cached(kernel: str, shape: Any, dtype: Any, device: Any, threads: int, cache: Any, asked: Any) -> Result | None:
-        return make(Job(kernel, shape, dtype or "", device.name, threads, ""), t_min=1e-6, n=3) if kernel in script["known"] else None
+        return (
+            make(Job(kernel, shape, getattr(dtype, "name", dtype) or "", device.name, threads, ""), t_min=1e-6, n=3)
+            if kernel in script["known"]
+            else None
+        )
 
     monkeypatch.setattr("tilewright.search.api.tune", tune)
     monkeypatch.setattr("tilewright.search.api.cached", cached)

@@ -31,7 +31,12 @@ class Script:
 
     def __call__(self, kernel: str, shape: Any, dtype: Any, device: Any, budget: Any = None, **more: Any) -> Result:
         n = shape["k"]
-        result = make(Job(kernel, shape, dtype or "", device.name, more["threads"], "portfolio"), t_min=1e-3 * n, t_med=1e-3 * n, n=1)
+        result = make(
+            Job(kernel, shape, getattr(dtype, "name", dtype) or "", device.name, more["threads"], "portfolio"),
+            t_min=1e-3 * n,
+            t_med=1e-3 * n,
+            n=1,
+        )
         self.calls.append((n, {"budget": budget, **more}))
         self.now += min(self.takes.get(n, 1e9), budget.seconds if budget.seconds is not None else 1.0)
         fate = self.fate.get(n)
@@ -44,7 +49,7 @@ class Script:
     def cached(self, kernel: str, shape: Any, dtype: Any, device: Any, threads: int, cache: Cache, asked: Any) -> Result | None:
         """Stands in for `search.api.cached`."""
         return (
-            make(Job(kernel, shape, dtype or "", device.name, threads, ""), t_min=1e-3 * shape["k"], n=1)
+            make(Job(kernel, shape, getattr(dtype, "name", dtype) or "", device.name, threads, ""), t_min=1e-3 * shape["k"], n=1)
             if shape["k"] in self.known
             else None
         )
