@@ -15,9 +15,9 @@ ranks first, over the best of all; `first_ten`: that of the best of its first te
 `--record` keeps what was measured, `--recorded` ranks it again without measuring, say with another `--machine`
 (benchmarks/calibrate.py).
 
-`seed` and `seed_ten` are about what is used and tried without the pool: the best measured time over that of the first of
-`heuristics.ranked_seeds` that was measured, and over the best of its first ten; `plain_seed` is the same of `heuristics.seeds`. Here 1
-is best."""
+`seed` and `seed_ten` are about seeds without the pool: the best measured time over that of the first of
+`heuristics.ranked_seeds` that was measured, and over the best of its first ten; `plain_seed` is the same of `heuristics.seeds`,
+whose first is used without tuning. Here 1 is best."""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
     python benchmarks/time_to_good.py [--target v3|v4|native] [--only REGEX] [--pool N] [--built FOLDER [--build]] [--known FILE] [--json]
 
 The kernels are those of `ranking_cases.py`. For each, these are built and timed in turns, on one thread: the first ten seeds as
-`heuristics.ranked_seeds` gives them (what is used without tuning is the first of them); the first as `heuristics.seeds` gives it, which
-the counted model has not seen; `--pool` schedules drawn at random (seeds, instances of templates, walks), of which the ten that the
+`heuristics.ranked_seeds` gives them, by the counted model; the first as `heuristics.seeds` gives it, which is what is used without
+tuning; `--pool` schedules drawn at random (seeds, instances of templates, walks), of which the ten that the
 counted model ranks first are built; and the best three of `--known`, a file of measured spaces (`model_rank.py --record`). The best of
 all of these is the best known.
 

@@ -234,13 +234,13 @@ class _Seed:
 
     def _guesses(self) -> Iterator[tuple[Opt, ...]]:
         """Seeds, best first; all of them where none of the quick ones will do."""
-        from ..heuristics import quick_seeds, ranked_seeds
+        from ..heuristics import quick_seeds, seeds
 
         allowed = frozenset(self.key.policy.split("+"))
         if self.choice == "quick":
             quick = quick_seeds(self.kernel, self.device.target, self.key.threads, allowed)
             yield from (o for o in quick if o or not quick[0])
-        yield from ranked_seeds(self.kernel, self.device.target, self.key.threads, allowed)
+        yield from seeds(self.kernel, self.device.target, self.key.threads, allowed)
 
     def _place(self, choice: str) -> str:
         """Where the store keeps this seed."""

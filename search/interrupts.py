@@ -7,8 +7,9 @@ itself) acts on it when all is out. A second one does not wait."""
 from __future__ import annotations
 
 import signal
+import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -53,6 +54,19 @@ class SignalWatch:
     def code(self, code: int) -> int:
         """The exit code of a command that would end with `code`: 128 and the signal's number where one came."""
         return 128 + self.number if self.number and code in (0, INTERRUPTED) else code
+
+
+def watched(command: Callable[[], int]) -> int:
+    """The exit code of `command`, run under a SignalWatch: 128 and the signal's number where one ended it. A Ctrl-C that
+    it does not answer itself goes on as KeyboardInterrupt."""
+    with SignalWatch() as signals:
+        try:
+            return signals.code(command())
+        except KeyboardInterrupt:
+            if signals.number in (0, signal.SIGINT):
+                raise
+            print("ended by a signal", file=sys.stderr)
+            return signals.code(INTERRUPTED)
 
 
 def hold() -> None:

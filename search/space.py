@@ -172,7 +172,7 @@ class OptEngine:
     def seeds(self) -> Sequence[Schedule]:
         from .. import heuristics
 
-        return heuristics.ranked_seeds(self.kernel, self.target, self.threads, self.allowed)
+        return heuristics.seeds(self.kernel, self.target, self.threads, self.allowed)
 
     def apply(self, schedule: Schedule) -> Any:
         from .. import opts

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import signal
 import sys
 import warnings
 from argparse import Namespace
@@ -28,16 +27,9 @@ STARTS = 4
 
 def run(args: Namespace) -> int:
     """Tune a source (or find it in the cache) and print the summary; the exit code says what came of it."""
-    from ...search.interrupts import INTERRUPTED, SignalWatch
+    from ...search.interrupts import watched
 
-    with SignalWatch() as signals:
-        try:
-            return signals.code(_run(args))
-        except KeyboardInterrupt:
-            if signals.number in (0, signal.SIGINT):
-                raise
-            print("ended by a signal", file=sys.stderr)
-            return signals.code(INTERRUPTED)
+    return watched(lambda: _run(args))
 
 
 def _run(args: Namespace) -> int:

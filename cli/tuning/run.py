@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import signal
 import sys
 import warnings
 from argparse import Namespace
@@ -31,16 +30,9 @@ AGREE = 1.05
 
 def run(args: Namespace) -> int:
     """Tune (or find in the cache) and print the summary; the exit code says what came of it."""
-    from ...search.interrupts import INTERRUPTED, SignalWatch
+    from ...search.interrupts import watched
 
-    with SignalWatch() as signals:
-        try:
-            return signals.code(_run(args))
-        except KeyboardInterrupt:
-            if signals.number in (0, signal.SIGINT):
-                raise
-            print("ended by a signal", file=sys.stderr)
-            return signals.code(INTERRUPTED)
+    return watched(lambda: _run(args))
 
 
 def _other(args: Namespace) -> int | None:

@@ -1,5 +1,5 @@
 """Seeds in the order of what their Programs take: `gathered.seeds` ranks guesses by their options, and here the likeliest are lowered
-and counted."""
+and counted. benchmarks/model_rank.py measures whether that pays; so far it does not, so `best()` and searches use `seeds`."""
 
 from __future__ import annotations
 

@@ -8,8 +8,7 @@ import pytest
 from tilewright import kernels
 from tilewright.cache import Cache, CacheWarning
 from tilewright.devices import Device
-from tilewright.heuristics import quick_seeds
-from tilewright.heuristics import ranked_seeds as seeds
+from tilewright.heuristics import quick_seeds, seeds
 from tilewright.ir.canonical import canonical
 from tilewright.ir.errors import CacheMiss
 from tilewright.ir.kernel import Kernel
@@ -47,7 +46,7 @@ def test_a_warm_start_does_not_look_for_the_seed_again(
     matmul: Kernel, cpu: Device, rows: Cache, store: Artefacts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = [resolve(matmul, cpu, t, rows, store=store).opts for t in (1, 2)]
-    monkeypatch.setattr("tilewright.heuristics.ranked_seeds", None)
+    monkeypatch.setattr("tilewright.heuristics.seeds", None)
     assert [resolve(matmul, cpu, t, rows, store=Artefacts(store.folder)).opts for t in (1, 2)] == first
     with pytest.raises(TypeError):
         resolve(matmul, cpu, 3, rows, store=store)
@@ -190,7 +189,7 @@ def test_a_policy_without_reassociation_gets_no_such_schedule(cpu: Device, rows:
 
 
 def test_a_quick_seed(matmul: Kernel, cpu: Device, rows: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tilewright.heuristics.ranked_seeds", None)  # nothing is ranked
+    monkeypatch.setattr("tilewright.heuristics.seeds", None)  # nothing is ranked
     plan = resolve(matmul, cpu, 1, rows, seed="quick")
     assert (plan.origin, plan.opts) == ("seed", quick_seeds(matmul, cpu.target, 1)[0])
 
