@@ -10,7 +10,7 @@ from typing import Any
 from ..ir.errors import FleetError
 from .seam import JobFunction, Worksite
 
-FUNCTIONS: dict[str, str] = {"entry": "entry:run", "batch": "batch:run", "build": "build:run"}
+FUNCTIONS: dict[str, str] = {"entry": "entry:run", "batch": "batches.at_worker:run", "build": "batches.at_builder:run"}
 """Module of this folder and function, by kind of job."""
 
 
