@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from argparse import REMAINDER, ArgumentParser
 
+from . import team
 from .words import Grammar, add_cache, add_kernel, add_output, add_targets, add_where, at_least
 
 _FILTER = "only this kernel; * stands for anything"
@@ -78,6 +79,7 @@ ACTIONS = {
     ),
     "import": ("merge a bundle", "Merges a bundle, whole or not at all. What was imported counts as measured elsewhere."),
     "clear": ("delete measurements", "Deletes the measurements that the arguments name, or with --all every one."),
+    **team.ACTIONS,
     "check": (
         "what a manifest asks for: present, stale or missing; needs no device, fails when anything is missing",
         "Looks up what a manifest asks for, without any device, and says what is present, stale or missing.",
@@ -104,6 +106,7 @@ def add_cache_commands(p: Grammar) -> None:
     add_targets(made["check"])
     add_cache(made["check"])
     add_output(made["check"], "table", "json", "markdown", printed=False)
+    team.add_team_actions(made)
     add_output(made["list"], "table", "json")
     add_output(made["show"], "text", "json")
     for name in ("list", "show", "check"):

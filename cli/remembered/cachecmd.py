@@ -22,6 +22,10 @@ def run(args: Namespace) -> int:
         from ..tuning.required import check
 
         return check(args)
+    if args.action in ("team", "pull", "push", "roles"):
+        from .team import run as team
+
+        return team(args)
     from ... import cache
 
     actions = {"list": _list, "show": _show, "explain": _explain, "export": _export, "import": _import, "clear": _clear}
