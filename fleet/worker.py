@@ -33,6 +33,7 @@ class SlotWorker(Worker):
         self.facts: dict[str, Any] = {**slot, **versions(), "device": device}
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is the command's to answer
+        given.setdefault("dashboard_address", settings.NO_PAGES)
         super().__init__(*args, startup_information={"tilewright": lambda worker: self.facts}, **given)
 
 
