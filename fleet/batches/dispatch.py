@@ -65,18 +65,24 @@ class Dispatcher:
                 return order.results
 
     def survey(self) -> None:
-        """Time the probes on every device, and keep those that are equal. Raises MeasureError."""
+        """Time the probes on every device, and keep those that are equal. One that is not ready yet joins later. Raises MeasureError."""
+        for slot in [s for s in self.crew.equal if s.address in self._flights]:
+            self.crew.rest(slot)
         again = list(self.crew.equal)
         while again and len(self.crew.equal) > 1:
             self._join = again
-            self._until(lambda: not self._join and not self._probing)
+            self._until(lambda: not self._join and all(f.given_up for f in self._probing.values()))
             again = self.crew.unequal()
 
-    def warm(self) -> None:
-        """Let every device but the judge begin with its inputs and reference, which take seconds."""
-        for slot in self.crew.equal[1:]:
-            if slot.address not in self._flights and self.crew.free(slot):
-                self._flights[slot.address] = self._fly(slot, {"ask": "builds", "wait_s": 0.0}, BatchPart(()))
+    def warm(self, slots: Sequence[FleetSlot]) -> None:
+        """Let devices begin with their inputs and reference, which take seconds."""
+        for slot in self._idle(slots):
+            self._flights[slot.address] = self._fly(slot, {"ask": "builds", "wait_s": 0.0}, BatchPart(()))
+
+    @property
+    def warmed(self) -> bool:
+        """Whether every device is ready."""
+        return not any(s.address in self._flights for s in self.crew.equal)
 
     def fetch(self, wait_s: float) -> None:
         """Ask the workers for what their builders have made, and hand them more."""
@@ -97,7 +103,7 @@ class Dispatcher:
     def _until(self, over: Callable[[], bool], order: BatchOrder | None = None) -> None:
         try:
             while not over():
-                self._join += self.crew.look([*self._flights, *self._probing])
+                self._join += self.crew.look([*self._flights, *self._probing, *(s.address for s in self._join)])
                 if self.probes:
                     self._send_probes()
                 if order is not None:
@@ -185,6 +191,7 @@ class Dispatcher:
             "the worker on %s %s; others go on with what it had", where, "stands still" if flight.heard else "is busy for another client"
         )
         flight.give_up()
+        self.crew.rest(flight.slot)
         self._queue.gone(flight.slot.address)
         if order is not None and flight.slot.address in self._flights:
             if flight.heard is None:
@@ -204,7 +211,10 @@ class Dispatcher:
             if order is not None and not probing and not flight.given_up:
                 self._after(flight, order)
             return
-        if why := why_failed(flight):
+        why = why_failed(flight)
+        if why and flight.given_up:
+            return  # it was asked to end, and says so
+        if why:
             self._queue.gone(address)
             self.crew.dismiss(flight.slot, why)
             if order is not None and not probing and not flight.given_up:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...cache.strict import canon
@@ -119,7 +119,7 @@ def _name(opts: tuple[Opt, ...]) -> str:
     return canon([o.json for o in opts])
 
 
-def held(payload: Mapping[str, Any], site: Worksite, make: Callable[..., Measurer] | None = None) -> HeldMeasurer:
+def held(payload: Mapping[str, Any], site: Worksite) -> HeldMeasurer:
     """The Measurer that a payload is about: the one that this thread keeps, or a new one in its place. Raises what `Measurer` does."""
     asked = {k: payload[k] for k in ("kernel", "seed", "deadline_s", "hashed")}
     key = identity(asked | {"device": site.device, "threads": payload["threads"]})
@@ -133,11 +133,11 @@ def held(payload: Mapping[str, Any], site: Worksite, make: Callable[..., Measure
             have.close()
         _of_thread.held = None
     task = task_of(payload["kernel"], site.device, payload["threads"])
-    if make is None:
-        from ...measure import Measurer as make
+    from ...measure import Measurer
+
     told = {k: payload[k] for k in ("seed", "deadline_s")} | {"hash_outputs": payload["hashed"]}
     _of_thread.held = have = HeldMeasurer(
-        key, make(task.kernel, task.device, task.threads, vars=task.vars, reference=task.reference, **told)
+        key, Measurer(task.kernel, task.device, task.threads, vars=task.vars, reference=task.reference, **told)
     )
     return have
 
