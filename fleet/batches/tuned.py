@@ -48,7 +48,7 @@ class FleetTuning:
         cache = asked.pop("cache", None)
         told = {name: asked.get(name) for name in ("shape", "dtype", "vars", "allow")} | {"kernel": kernel}
         with nullcontext(cache) if isinstance(cache, Cache) else opened(cache) as store:
-            store.rows_wait_s = min(getattr(store, "rows_wait_s", 1.0), ROWS_S)
+            store.rows_wait_s = min(store.rows_wait_s, ROWS_S)
             return tune(kernel, device=self.device, threads=threads, measuring=self._measuring(told), cache=store, **asked)
 
     def _measuring(self, told: Mapping[str, Any]) -> Any:
