@@ -10,6 +10,7 @@ from ...ir.errors import FleetError, MeasureError
 from ...log import logger
 from ..seam import FleetEngine, FleetSlot, Running
 from . import equality
+from .flights import ask_to_stop
 
 log = logger("fleet")
 
@@ -166,7 +167,7 @@ class Crew:
     # who is busy ----------------------------------------------------------------------------------------------------
     def leave(self, running: Running) -> None:
         """A job that nobody waits for any more keeps its slot until it ends."""
-        running.stop()
+        ask_to_stop(running)
         self._busy[running.slot.address] = running
 
     def free(self, slot: FleetSlot) -> bool:

@@ -17,7 +17,7 @@ from ..seam import FleetEngine, FleetSlot, SlotLost
 from . import plain
 from .build_queue import BuildQueue
 from .crew import Crew
-from .flights import BatchFlight, BatchOrder, batch_job, lost, sent_build, why_failed
+from .flights import BatchFlight, BatchOrder, ask_to_stop, batch_job, lost, sent_build, why_failed
 from .losses import CONVICTED, FRUITLESS, BatchPart, LossRule, split
 
 log = logger("fleet")
@@ -154,7 +154,7 @@ class Dispatcher:
                 continue
             idle.sort(key=lambda s: s.host in part.avoid)
             slot = idle.pop(0)
-            sent = [{"i": i, **sent_build(order.items[i])} for i in items]
+            sent = [{"i": i, **sent_build(order.items[i], slot.address)} for i in items]
             known = [m.t_min for m in order.results.values() if m.ok and m.t_min and not m.cleared]
             best = min([*known, *([order.incumbent_s] if order.incumbent_s else [])], default=None)
             more = {"ask": "measure", "items": sent, "incumbent_s": best, "careful": len(items) == 1 and self._rule.lost > 0}
@@ -163,7 +163,7 @@ class Dispatcher:
     def _send_probes(self) -> None:
         for slot in self._idle(self._join):
             self._join.remove(slot)
-            sent = [{"i": i, **sent_build(b)} for i, b in self.probes.items()]
+            sent = [{"i": i, **sent_build(b, slot.address)} for i, b in self.probes.items()]
             self._probing[slot.address] = self._fly(slot, {"ask": "measure", "items": sent}, BatchPart(tuple(self.probes)))
 
     # listening ------------------------------------------------------------------------------------------------------
@@ -256,10 +256,10 @@ class Dispatcher:
     def ask(self, ask: str, builds: Sequence[plain.TravellingBuild], **more: Any) -> Mapping[str, Any]:
         """An answer of the device that decides; where its worker is lost, of the next one. Raises SlotLost where that is lost too, each
         time when it was at it, and MeasureError for what it could not do."""
-        items = [{"i": n, **sent_build(b)} for n, b in enumerate(builds)]
         blamed = 0
         for _ in range(CONVICTED):
             slot = self._unoccupied()
+            items = [{"i": n, **sent_build(b, slot.address)} for n, b in enumerate(builds)]
             mine = self._fly(slot, {"ask": ask, "items": items, "careful": True, **more}, BatchPart(()))
             self._flights[slot.address] = mine
             self._until(partial(self._ended, mine))
@@ -297,4 +297,4 @@ class Dispatcher:
     def close(self) -> None:
         """Ask what is under way to end."""
         for flight in (*self._flights.values(), *self._probing.values()):
-            flight.running.stop()
+            ask_to_stop(flight.running)

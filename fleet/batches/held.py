@@ -63,6 +63,14 @@ class HeldMeasurer:
         self._ahead = [a for a in self._ahead if len(a[0])]
         return out
 
+    def make(self, items: Sequence[Mapping[str, Any]]) -> None:
+        """Build those of a payload's items that came without an object and are not here, side by side."""
+        asked = [plain.schedule(i["opts"]) for i in items if not i.get("build")]
+        missing = [o for o in dict.fromkeys(asked) if _name(o) not in self._made]
+        if missing:
+            for i, got in self.measurer.build(missing):
+                self._keep(missing[i], got if isinstance(got, Measurement) else plain.of_built(got))
+
     def build(self, opts: tuple[Opt, ...], sent: Any) -> TravellingBuild | Measurement:
         """A schedule as built: elsewhere (`sent`), before, or now."""
         if sent is not None and "object" in sent:
@@ -111,8 +119,8 @@ class HeldMeasurer:
 
 
 def described(made: TravellingBuild | Measurement) -> dict[str, Any]:
-    """A build or its failure as JSON."""
-    return {"failed": plain.measurement_json(made)} if isinstance(made, Measurement) else {"made": made.to_json(whole=False)}
+    """A build or its failure as JSON, with the object: another device may be the one that times it."""
+    return {"failed": plain.measurement_json(made)} if isinstance(made, Measurement) else {"made": made.to_json(whole=True)}
 
 
 def _name(opts: tuple[Opt, ...]) -> str:
