@@ -44,7 +44,11 @@ def _other(args: Namespace) -> int | None:
 
         return run_manifest(args)
     if args.fleet:
-        raise UsageError("--fleet tunes the entries of a --manifest; write the kernel into one")
+        from .on_fleet import run as run_on_fleet
+
+        return run_on_fleet(args, begin(args), summary)
+    if args.slots:
+        raise UsageError("--slots says how many devices of a --fleet time one kernel")
     if args.trust:
         raise UsageError("--trust is for the files of a --manifest; the file that --kernel names is run anyway")
     if args.target:
