@@ -79,7 +79,11 @@ def run(payload: Mapping[str, Any], site: Worksite) -> dict[str, Any]:
             builds = Builds(pool.pool, lists)
             while len(builds) and not site.stopped:
                 for i, got in builds.finished(0.5):
-                    made = {"failed": plain.measurement_json(got)} if isinstance(got, Measurement) else {"made": plain.of_built(got).to_json(True)}
+                    made = (
+                        {"failed": plain.measurement_json(got)}
+                        if isinstance(got, Measurement)
+                        else {"made": plain.of_built(got).to_json(True)}
+                    )
                     out.append([payload["items"][i][0], made])
             builds.close()
         finally:
@@ -100,7 +104,9 @@ def _pool(payload: Mapping[str, Any]) -> _KeptPool:
     facts = DeviceFacts.from_json(payload["device"])
     mine = devices.get(facts.spec).compiler_id()
     if mine != facts.compiler:
-        raise FleetError(f"the device's code is made by {facts.compiler}, and this machine has {mine}: install that one, or start no builds here")
+        raise FleetError(
+            f"the device's code is made by {facts.compiler}, and this machine has {mine}: install that one, or start no builds here"
+        )
     made = _KeptPool(key, payload, facts)
     _replace(made)
     return made

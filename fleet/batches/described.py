@@ -81,9 +81,10 @@ class DescribedDevice(Device):
 
         maker = get(self.facts.spec)
         if maker.compiler_id() != self.facts.compiler:
-            raise BuildError(f"this machine has {maker.compiler_id()}, and the device's code is made by {self.facts.compiler}: install that one")
+            raise BuildError(
+                f"this machine has {maker.compiler_id()}, and the device's code is made by {self.facts.compiler}: install that one"
+            )
         return maker.build(source)
 
     def load(self, obj: bytes, signature: Signature, threads: int) -> Executable:
         raise DeviceError(f"the {self.name} device is on another machine: measure there, with tune run --fleet")
-

@@ -134,7 +134,9 @@ class Dispatcher:
         elif self._still is None:
             self._still = self.crew.clock()
         elif self.crew.clock() - self._still > self.crew.patience_s:
-            raise MeasureError("every worker of the fleet stands still; look at those machines, then run the command again: it goes on from here")
+            raise MeasureError(
+                "every worker of the fleet stands still; look at those machines, then run the command again: it goes on from here"
+            )
 
     # sending --------------------------------------------------------------------------------------------------------
     def _fly(self, slot: FleetSlot, more: Mapping[str, Any], part: BatchPart) -> Flight:
@@ -194,7 +196,9 @@ class Dispatcher:
     def _late(self, flight: Flight, order: _Order | None) -> None:
         """Its worker stands still, or is another client's: others take over. It is asked again when it has answered."""
         where = flight.slot.host or flight.slot.address
-        log.warning("the worker on %s %s; others go on with what it had", where, "stands still" if flight.heard else "is busy for another client")
+        log.warning(
+            "the worker on %s %s; others go on with what it had", where, "stands still" if flight.heard else "is busy for another client"
+        )
         flight.give_up()
         self._queue.gone(flight.slot.address)
         if order is not None and flight.slot.address in self._flights:
@@ -263,7 +267,7 @@ class Dispatcher:
             slot = self._unoccupied()
             flight = self._flights[slot.address] = self._fly(slot, {"ask": ask, "items": items, "careful": True, **more}, BatchPart(()))
             mine = flight
-            self._until(lambda: mine.running.done() and mine not in self._flights.values() or mine.given_up)
+            self._until(lambda: (mine.running.done() and mine not in self._flights.values()) or mine.given_up)
             if mine.given_up or lost(mine):
                 continue
             if why := why_failed(mine):
@@ -282,7 +286,9 @@ class Dispatcher:
             if still is not None and still.given_up and len(self.crew.equal) > 1:
                 self.crew.equal.append(self.crew.equal.pop(0))
                 continue
-            self._until(lambda: judge.address not in self._flights and judge.address not in self._probing or bool(still and still.given_up))
+            self._until(
+                lambda: (judge.address not in self._flights and judge.address not in self._probing) or bool(still and still.given_up)
+            )
 
     def close(self) -> None:
         """Ask what is under way to end."""

@@ -35,7 +35,9 @@ def described_device(engine: FleetEngine, slot: FleetSlot, probe: bool = True) -
     except TimeoutError:
         raise FleetError(f"the worker on {slot.host or slot.address} did not say what its device is within {FACTS_S:.0f} s") from None
     except KeyError:
-        raise FleetError(f"the worker on {slot.host or slot.address} says nothing of its device; install the client's version there") from None
+        raise FleetError(
+            f"the worker on {slot.host or slot.address} says nothing of its device; install the client's version there"
+        ) from None
 
 
 class FleetMeasurer:

@@ -136,7 +136,9 @@ def held(payload: Mapping[str, Any], site: Worksite, make: Callable[..., Measure
     if make is None:
         from ...measure import Measurer as make
     told = {k: payload[k] for k in ("seed", "deadline_s")} | {"hash_outputs": payload["hashed"]}
-    _of_thread.held = have = HeldMeasurer(key, make(task.kernel, task.device, task.threads, vars=task.vars, reference=task.reference, **told))
+    _of_thread.held = have = HeldMeasurer(
+        key, make(task.kernel, task.device, task.threads, vars=task.vars, reference=task.reference, **told)
+    )
     return have
 
 
