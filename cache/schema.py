@@ -3,6 +3,7 @@ when something is written, or read from a server: importing SQLAlchemy costs a q
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -48,6 +49,16 @@ def count(connection: sa.Connection) -> None:
     usable = sa.func.sum(sa.case((sa.and_(measurement.c.verified, measurement.c.outcome == "ok"), 1), else_=0))
     counted = sa.select(measurement.c.key_hash, sa.func.count(), usable).group_by(measurement.c.key_hash)
     connection.execute(tally.insert().from_select(["key_hash", "total", "usable"], counted))
+
+
+def remove(connection: sa.Connection, digests: Sequence[str], chunk: int) -> int:
+    """Delete rows by digest, so many a statement; returns how many were there."""
+    gone = 0
+    for i in range(0, len(digests), chunk):
+        gone += connection.execute(measurement.delete().where(measurement.c.digest.in_(digests[i : i + chunk]))).rowcount
+    if connection.dialect.name == "sqlite":
+        count(connection)
+    return gone
 
 
 def prepare(connection: sa.Connection) -> None:

@@ -7,11 +7,12 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, NamedTuple, TypeVar
+from typing import IO, Any, TypeVar
 
 from ..ir.errors import CacheError
 from ..log import logger
-from . import bundles, layers, queries
+from . import bundles, layers, queries, signed
+from .bundles import Imported
 from .choice import Standing, distance, standing
 from .explain import LookupReport, explain
 from .keys import Key
@@ -28,13 +29,6 @@ from .writer import BUSY_S, Writer
 
 log = logger("cache")
 T = TypeVar("T")
-
-
-class Imported(NamedTuple):
-    """What an import did: rows added, rows that were there already."""
-
-    added: int
-    known: int
 
 
 class Cache:
@@ -178,10 +172,10 @@ class Cache:
         finally:
             self._writer.patience_s = BUSY_S
 
-    def import_(self, file: str | os.PathLike[str]) -> Imported:
+    def import_(self, file: str | os.PathLike[str], trust: signed.Trust | None = None) -> Imported:
         """Add a bundle's rows, marked as measured elsewhere unless they are here already; importing it again changes
-        nothing. Raises CacheError where it is not a bundle, then none is added."""
-        rows = bundles.read(file)
+        nothing. Raises CacheError where it is not a bundle, or not signed as `trust` asks; then none is added."""
+        rows, _ = signed.read(file, trust)
         here = self._write(lambda: self._writer.known([r.digest for r in rows]))
         added = self.record([r.marked(imported=True) for r in rows if r.digest not in here])
         return Imported(added, len(rows) - added)
@@ -192,6 +186,12 @@ class Cache:
         if self.path is not None and not self.path.exists():
             return 0
         gone = self._write(lambda: self._writer.delete(filters))
+        self._refresh()
+        return gone
+
+    def remove(self, rows: Iterable[Row]) -> int:
+        """Delete exactly these rows of the top layer, all or none; returns how many were there. Raises CacheError."""
+        gone = self._write(lambda: self._writer.remove([r.digest for r in rows]))
         self._refresh()
         return gone
 

@@ -90,6 +90,12 @@ class RowWriter(ABC):
 
         return self._run(work)
 
+    def remove(self, digests: Sequence[str]) -> int:
+        """Delete these rows, all or none; returns how many were there."""
+        from .schema import remove
+
+        return self._run(lambda c: remove(c, digests, CHUNK)) if digests else 0
+
     @abstractmethod
     def close(self) -> None:
         """Let go of the database."""

@@ -74,8 +74,9 @@ class BuildQueue:
         gone = set(numbers)
         self._unsent = deque(n for n in self._unsent if n not in gone)
         for n in gone:
-            for known in (self._opts, self._done, self._with):
-                known.pop(n, None)  # type: ignore[attr-defined]
+            self._opts.pop(n, None)
+            self._done.pop(n, None)
+            self._with.pop(n, None)
 
     # beside the devices ---------------------------------------------------------------------------------------------
     def hand(self, address: str, epoch: str, share: int) -> list[list[Any]]:
@@ -145,7 +146,7 @@ class BuildQueue:
                 for n, data in plain.facts(running.result(0)).get("built", ()):
                     self._settle(int(n), data)
             else:
-                log.warning("%s builds no more for this run: %s", running.slot.host or running.slot.address, error)
+                log.info("%s builds no more for this run: %s", running.slot.host or running.slot.address, error)
                 self._refused.add(running.slot.address)
                 self._looked = -1e9
             left = [n for n in numbers if n in self._opts and n not in self._done]

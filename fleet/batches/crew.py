@@ -102,6 +102,7 @@ class Crew:
         self._drop(address, why)
 
     def _drop(self, address: str, why: str) -> None:
+        self._looked = -1e9
         self.equal = [s for s in self.equal if s.address != address]
         self.times.pop(address, None)
         self._busy.pop(address, None)
@@ -109,7 +110,7 @@ class Crew:
 
     def dismiss(self, slot: FleetSlot, why: str) -> None:
         """A slot is there, and of no use for this kernel."""
-        log.warning("%s works no more for this kernel: %s", slot.host or slot.address, why)
+        log.info("%s works no more for this kernel: %s", slot.host or slot.address, why)
         self._drop(slot.address, why)
         self.out[slot.address] = why
 

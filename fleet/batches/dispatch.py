@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, wait
-from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from ...ir.errors import FleetError, MeasureError
@@ -17,7 +17,7 @@ from ..seam import FleetEngine, FleetSlot, SlotLost
 from . import plain
 from .build_queue import BuildQueue
 from .crew import Crew
-from .flights import Flight, batch_job, lost, why_failed
+from .flights import BatchFlight, BatchOrder, batch_job, lost, sent_build, why_failed
 from .losses import CONVICTED, FRUITLESS, BatchPart, LossRule, split
 
 log = logger("fleet")
@@ -29,29 +29,14 @@ LISTEN_S = 0.1
 GUILTY = f"{CONVICTED} workers were lost over it, the last with nothing else to do"
 
 
-@dataclass
-class _Order:
-    """What one call wants: `items` by number, each with its options; `todo`: parts that are not under way."""
-
-    items: Mapping[int, plain.TravellingBuild]
-    incumbent_s: float | None
-    todo: deque[BatchPart]
-    judge: bool = False
-    results: dict[int, Measurement] = field(default_factory=dict)
-
-    @property
-    def open(self) -> bool:
-        return len(self.results) < len(self.items)
-
-
 class Dispatcher:
     """`base`: what every payload carries: the kernel, threads, and how it is measured."""
 
     def __init__(self, engine: FleetEngine, crew: Crew, queue: BuildQueue, base: Mapping[str, Any], title: str) -> None:
         self._engine, self.crew, self._queue, self._base, self._title = engine, crew, queue, base, title
         self._rule = LossRule()
-        self._flights: dict[str, Flight] = {}
-        self._probing: dict[str, Flight] = {}
+        self._flights: dict[str, BatchFlight] = {}
+        self._probing: dict[str, BatchFlight] = {}
         self._epochs: dict[str, str] = {}
         self._join: list[FleetSlot] = []
         self._still: float | None = None
@@ -70,7 +55,7 @@ class Dispatcher:
     # measuring ------------------------------------------------------------------------------------------------------
     def measure(self, items: Mapping[int, plain.TravellingBuild], incumbent_s: float | None, judge: bool = False) -> dict[int, Measurement]:
         """A Measurement for every item; `judge`: all on the one device that decides. Raises MeasureError where no device is left."""
-        order = _Order(items, incumbent_s, deque(), judge)
+        order = BatchOrder(items, incumbent_s, deque(), judge)
         while True:
             where = self.crew.judge
             order.results = {i: m for i, m in self.guilty.items() if i in items}
@@ -109,7 +94,7 @@ class Dispatcher:
         else:
             self._until(lambda: any(f.given_up or self._flights.get(f.slot.address) is not f for f in waiting))
 
-    def _until(self, over: Callable[[], bool], order: _Order | None = None) -> None:
+    def _until(self, over: Callable[[], bool], order: BatchOrder | None = None) -> None:
         try:
             while not over():
                 self._join += self.crew.look([*self._flights, *self._probing])
@@ -139,13 +124,13 @@ class Dispatcher:
             )
 
     # sending --------------------------------------------------------------------------------------------------------
-    def _fly(self, slot: FleetSlot, more: Mapping[str, Any], part: BatchPart) -> Flight:
+    def _fly(self, slot: FleetSlot, more: Mapping[str, Any], part: BatchPart) -> BatchFlight:
         title = f"{self._title}: {len(part.items)} candidates" if part.items else self._title
         try:
             running = self._engine.submit(slot, batch_job({**self._base, **more}, title))
         except FleetError as e:
             raise MeasureError(f"the fleet is gone: {e}") from e
-        return Flight(slot, part, running, self.crew.clock(), self.crew.clock)
+        return BatchFlight(slot, part, running, self.crew.clock(), self.crew.clock)
 
     def _hand(self, slot: FleetSlot) -> list[list[Any]]:
         return self._queue.hand(slot.address, self._epochs.get(slot.address, ""), max(1, len(self.crew.equal)))
@@ -153,7 +138,7 @@ class Dispatcher:
     def _idle(self, slots: Iterable[FleetSlot]) -> list[FleetSlot]:
         return [s for s in slots if s.address not in self._flights and s.address not in self._probing and self.crew.free(s)]
 
-    def _send(self, order: _Order) -> None:
+    def _send(self, order: BatchOrder) -> None:
         """A part to every device that has nothing to do; one that lost a worker goes to another machine, if any is free."""
         idle = self._idle(self.crew.equal[:1] if order.judge else self.crew.equal)
         while idle and order.todo:
@@ -163,20 +148,20 @@ class Dispatcher:
                 continue
             idle.sort(key=lambda s: s.host in part.avoid)
             slot = idle.pop(0)
-            sent = [{"i": i, **_sent(order.items[i])} for i in items]
+            sent = [{"i": i, **sent_build(order.items[i])} for i in items]
             known = [m.t_min for m in order.results.values() if m.ok and m.t_min and not m.cleared]
             best = min([*known, *([order.incumbent_s] if order.incumbent_s else [])], default=None)
-            more = {"ask": "measure", "items": sent, "incumbent_s": best, "careful": len(items) == 1 and bool(part.avoid)}
+            more = {"ask": "measure", "items": sent, "incumbent_s": best, "careful": len(items) == 1 and self._rule.lost > 0}
             self._flights[slot.address] = self._fly(slot, more | {"queue": self._hand(slot)}, BatchPart(items, part.avoid))
 
     def _send_probes(self) -> None:
         for slot in self._idle(self._join):
             self._join.remove(slot)
-            sent = [{"i": i, **_sent(b)} for i, b in self.probes.items()]
+            sent = [{"i": i, **sent_build(b)} for i, b in self.probes.items()]
             self._probing[slot.address] = self._fly(slot, {"ask": "measure", "items": sent}, BatchPart(tuple(self.probes)))
 
     # listening ------------------------------------------------------------------------------------------------------
-    def _listen(self, order: _Order | None) -> None:
+    def _listen(self, order: BatchOrder | None) -> None:
         flying = [*self._flights.values(), *self._probing.values()]
         if flying:
             wait([f.running for f in flying], LISTEN_S, FIRST_COMPLETED)
@@ -187,16 +172,16 @@ class Dispatcher:
             for number in flight.listen():
                 self._rule.measured(number)
                 if order is not None and number in order.items and flight.part.items and flight.slot.address not in self._probing:
-                    order.results.setdefault(number, _measurement(flight, number, order.items[number]))
+                    order.results.setdefault(number, plain.measurement(flight.rows[number], order.items[number].opts))
             if over:
                 self._over(flight, order)
             elif not flight.given_up and (flight.late() or (flight.stuck() and len(self.crew.equal) > 1)):
                 self._late(flight, order)
 
-    def _late(self, flight: Flight, order: _Order | None) -> None:
+    def _late(self, flight: BatchFlight, order: BatchOrder | None) -> None:
         """Its worker stands still, or is another client's: others take over. It is asked again when it has answered."""
         where = flight.slot.host or flight.slot.address
-        log.warning(
+        log.info(
             "the worker on %s %s; others go on with what it had", where, "stands still" if flight.heard else "is busy for another client"
         )
         flight.give_up()
@@ -207,7 +192,7 @@ class Dispatcher:
             else:
                 self._after(flight, order)
 
-    def _over(self, flight: Flight, order: _Order | None) -> None:
+    def _over(self, flight: BatchFlight, order: BatchOrder | None) -> None:
         """A job ended, one way or another."""
         address = flight.slot.address
         probing = self._probing.pop(address, None) is not None
@@ -215,7 +200,7 @@ class Dispatcher:
         if lost(flight):
             self._queue.gone(address)
             self.crew.lose(address, f"the worker on {flight.slot.host or address} was lost")
-            log.warning("the worker on %s was lost over %d candidates", flight.slot.host or address, len(flight.part.items))
+            log.info("the worker on %s was lost over %d candidates", flight.slot.host or address, len(flight.part.items))
             if order is not None and not probing and not flight.given_up:
                 self._after(flight, order)
             return
@@ -231,7 +216,7 @@ class Dispatcher:
         elif order is not None and any(i not in order.results for i in flight.part.items) and not flight.given_up:
             order.todo.append(flight.part)  # it was asked to end early
 
-    def _answered(self, flight: Flight) -> None:
+    def _answered(self, flight: BatchFlight) -> None:
         answer = flight.answer()
         address, epoch = flight.slot.address, str(answer.get("epoch", ""))
         self._queue.came(address, epoch, answer.get("built", ()))
@@ -240,14 +225,14 @@ class Dispatcher:
             first, copies = answer["prepared_s"]
             self.prepared_s = (float(first), float(copies))
 
-    def _probed(self, flight: Flight) -> None:
+    def _probed(self, flight: BatchFlight) -> None:
         slot = flight.slot
         got = {i: plain.measurement(row, self.probes[i].opts) for i, row in flight.rows.items() if i in self.probes}
         self.crew.timed(slot.address, {i: m.t_min for i, m in got.items() if m.ok and m.t_min})
         if slot not in self.crew.equal and self.crew.joins(slot) is None:
             self._join += [slot, *[s for s in self.crew.equal[:1] if s not in self._join]]
 
-    def _after(self, flight: Flight, order: _Order) -> None:
+    def _after(self, flight: BatchFlight, order: BatchOrder) -> None:
         """The rule for a worker that was lost, or stands still."""
         verdict = self._rule.after(flight.part, order.results, flight.begun, flight.slot.host)
         for i in verdict.guilty:
@@ -259,47 +244,47 @@ class Dispatcher:
 
     # one at a time --------------------------------------------------------------------------------------------------
     def ask(self, ask: str, builds: Sequence[plain.TravellingBuild], **more: Any) -> Mapping[str, Any]:
-        """An answer of the device that decides; where its worker is lost, of the next one. Raises SlotLost where that is lost too, and
-        MeasureError for what it could not do."""
-        items = [{"i": n, **_sent(b)} for n, b in enumerate(builds)]
-        flight: Flight | None = None
+        """An answer of the device that decides; where its worker is lost, of the next one. Raises SlotLost where that is lost too, each
+        time when it was at it, and MeasureError for what it could not do."""
+        items = [{"i": n, **sent_build(b)} for n, b in enumerate(builds)]
+        blamed = 0
         for _ in range(CONVICTED):
             slot = self._unoccupied()
-            flight = self._flights[slot.address] = self._fly(slot, {"ask": ask, "items": items, "careful": True, **more}, BatchPart(()))
-            mine = flight
-            self._until(lambda: (mine.running.done() and mine not in self._flights.values()) or mine.given_up)
+            mine = self._fly(slot, {"ask": ask, "items": items, "careful": True, **more}, BatchPart(()))
+            self._flights[slot.address] = mine
+            self._until(partial(self._ended, mine))
             if mine.given_up or lost(mine):
+                blamed += bool(mine.begun)
                 continue
             if why := why_failed(mine):
                 raise MeasureError(why)
             return mine.answer()
-        assert flight is not None
-        raise SlotLost(f"{CONVICTED} workers were lost over it" if flight.begun else "workers were lost, not known over what")
+        if blamed == CONVICTED:
+            raise SlotLost(f"{CONVICTED} workers were lost over it")
+        raise MeasureError(f"{CONVICTED} workers were lost one after the other, before it had begun or over two at once; try again")
+
+    def _ended(self, flight: BatchFlight) -> bool:
+        """Whether nobody has to wait for a job any more."""
+        known = (self._flights.get(flight.slot.address), self._probing.get(flight.slot.address))
+        return flight.given_up or (flight.running.done() and flight not in known)
 
     def _unoccupied(self) -> FleetSlot:
         """The device that decides, when it has nothing else to do; one that stands still does not decide."""
         while True:
             judge = self.crew.judge
-            if judge.address not in self._flights and judge.address not in self._probing and self.crew.free(judge):
+            flight = self._flights.get(judge.address) or self._probing.get(judge.address)
+            if flight is None and self.crew.free(judge):
                 return judge
-            still = self._flights.get(judge.address)
-            if still is not None and still.given_up and len(self.crew.equal) > 1:
+            if flight is not None and not flight.given_up:
+                self._until(partial(self._ended, flight))
+            elif flight is not None and len(self.crew.equal) > 1:
                 self.crew.equal.append(self.crew.equal.pop(0))
-                continue
-            self._until(
-                lambda: (judge.address not in self._flights and judge.address not in self._probing) or bool(still and still.given_up)
-            )
+            else:
+                self._listen(None)
+                self._stalled()
+                time.sleep(LISTEN_S)
 
     def close(self) -> None:
         """Ask what is under way to end."""
         for flight in (*self._flights.values(), *self._probing.values()):
             flight.running.stop()
-
-
-def _sent(build: plain.TravellingBuild) -> dict[str, Any]:
-    out: dict[str, Any] = {"opts": [o.json for o in build.opts]}
-    return out | ({"build": build.to_json(whole=True)} if build.obj is not None else {})
-
-
-def _measurement(flight: Flight, number: int, build: plain.TravellingBuild) -> Measurement:
-    return plain.measurement(flight.rows[number], build.opts)

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from concurrent.futures import wait
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from ...ir.errors import FleetError, MeasureError
+from ...ir.errors import FleetError
 from ...log import logger
 from ...measure.outcome import Duel, DuelError, Measurement, Outcome
-from ..seam import FleetEngine, FleetJob, FleetSlot, SlotLost
+from ..seam import FleetEngine, FleetJob, FleetSlot, Running, SlotLost
 from . import equality, plain
 from .build_queue import BuildQueue, TravellingBuilds
 from .crew import Crew
 from .described import DescribedDevice, DeviceFacts
-from .dispatch import GUILTY, Dispatcher
+from .dispatch import Dispatcher
 
 if TYPE_CHECKING:
     from ...opts.opt import Opt
@@ -24,6 +25,8 @@ log = logger("fleet")
 
 FACTS_S = 120.0
 """Seconds that a worker may take to say what its device is, once it is asked; it may have to measure its limits first."""
+GOODBYE_S = 2.0
+"""Seconds in which workers let go of a kernel, where they answer."""
 
 
 def described_device(engine: FleetEngine, slot: FleetSlot, probe: bool = True) -> DescribedDevice:
@@ -68,14 +71,17 @@ class FleetMeasurer:
         self.close()
 
     def close(self) -> None:
-        """Stop what is under way, and let the workers end the processes that they keep for this kernel. Waits for none of them."""
+        """Stop what is under way, and let the workers end the processes that they keep for this kernel. One that does not answer at once
+        ends them by itself, when nobody has asked for anything for a while."""
         self._queue.close()
         self._dispatch.close()
+        left: list[Running] = []
         for slot in self._crew.equal:
             try:
-                self._engine.submit(slot, FleetJob("batch", {"ask": "release"}, f"{self._title}: let go"))
-            except FleetError as e:  # then they end by themselves, after a while
+                left.append(self._engine.submit(slot, FleetJob("batch", {"ask": "release"}, f"{self._title}: let go")))
+            except FleetError as e:
                 log.info("%s was not told to let go of the kernel: %s", slot.host or slot.address, e)
+        wait(left, GOODBYE_S)
 
     # what a search asks ---------------------------------------------------------------------------------------------
     @property
@@ -145,16 +151,13 @@ class FleetMeasurer:
         try:
             return plain.measurement(self._dispatch.ask("confirm", [built])["row"], built.opts)
         except SlotLost as e:
-            crash = Measurement(built.opts, Outcome.crash, detail=f"{GUILTY.partition(',')[0]}: {e}", sha=built.sha)
+            crash = Measurement(built.opts, Outcome.crash, detail=str(e), sha=built.sha)
             self._dispatch.guilty[self._number(built)] = crash
             return crash
 
     def duel(self, a: plain.TravellingBuild, b: plain.TravellingBuild, rounds: int = 8) -> Duel:
         """Time two against each other, as `Measurer.duel`. Raises DuelError, MeasureError."""
-        try:
-            answer = self._dispatch.ask("duel", [a, b], rounds=rounds)
-        except SlotLost as e:
-            raise MeasureError(f"the comparison could not be made: {e}") from e
+        answer = self._dispatch.ask("duel", [a, b], rounds=rounds)
         if "error" in answer:
             raise DuelError(str(answer["error"]), answer.get("culprit"))
         return plain.duel(answer["duel"])

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from ...ir.errors import FleetError
 from ...log import logger
+from ...measure.outcome import Measurement
 from ..seam import FleetJob, FleetSlot, JobFailed, Running, SlotLost
 from .losses import BatchPart
+from .plain import TravellingBuild
 
 log = logger("fleet")
 
@@ -21,7 +24,22 @@ QUEUED_S = 60.0
 
 
 @dataclass
-class Flight:
+class BatchOrder:
+    """What one call wants: `items` by number, each with its options; `todo`: parts that are not under way."""
+
+    items: Mapping[int, TravellingBuild]
+    incumbent_s: float | None
+    todo: deque[BatchPart]
+    judge: bool = False
+    results: dict[int, Measurement] = field(default_factory=dict)
+
+    @property
+    def open(self) -> bool:
+        return len(self.results) < len(self.items)
+
+
+@dataclass
+class BatchFlight:
     """A job on its way. `rows`: results that came, as JSON, by number; `begun`: candidates that were begun, in order; `heard`: when
     the worker last said something, None before it took the job up. A deadline begins there: waiting in a queue counts for nothing."""
 
@@ -72,12 +90,12 @@ class Flight:
         return got
 
 
-def lost(flight: Flight) -> bool:
+def lost(flight: BatchFlight) -> bool:
     """Whether a job that is done was lost with its worker."""
     return isinstance(flight.running.exception(0), SlotLost)
 
 
-def why_failed(flight: Flight) -> str:
+def why_failed(flight: BatchFlight) -> str:
     """What a job that is done and was not lost failed of; '' where it did not."""
     error = flight.running.exception(0)
     if error is None:
@@ -89,3 +107,9 @@ def why_failed(flight: Flight) -> str:
 def batch_job(payload: Mapping[str, Any], title: str) -> FleetJob:
     """A job for a device's worker."""
     return FleetJob("batch", payload, title)
+
+
+def sent_build(build: TravellingBuild) -> dict[str, Any]:
+    """A candidate as a payload has it: its options, and the object where it was made elsewhere."""
+    out: dict[str, Any] = {"opts": [o.json for o in build.opts]}
+    return out | ({"build": build.to_json(whole=True)} if build.obj is not None else {})

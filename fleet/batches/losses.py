@@ -27,7 +27,7 @@ class BatchPart:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class LossVerdict:
     """What follows from a loss: parts to send, in this order, and candidates that are to blame."""
 
     again: tuple[BatchPart, ...] = ()
@@ -47,7 +47,7 @@ class LossRule:
     fruitless: int = 0
     _over: Counter[int] = field(default_factory=Counter)
 
-    def after(self, part: BatchPart, done: Collection[int], begun: Sequence[int], host: str = "") -> Verdict:
+    def after(self, part: BatchPart, done: Collection[int], begun: Sequence[int], host: str = "") -> LossVerdict:
         """A worker on `host` was lost over `part`. `done`: candidates whose results had arrived; `begun`: those that it said to
         have begun, in order."""
         self.lost += 1
@@ -58,13 +58,13 @@ class LossRule:
         if at is not None:
             self._over[at] += 1
             if self._over[at] >= CONVICTED and len(part.items) == 1:
-                return Verdict(guilty=(at,))
+                return LossVerdict(guilty=(at,))
             others = tuple(i for i in rest if i != at)
-            return Verdict((BatchPart((at,), avoid), *([BatchPart(others, part.avoid)] if others else [])))
+            return LossVerdict((BatchPart((at,), avoid), *([BatchPart(others, part.avoid)] if others else [])))
         if len(rest) <= 1:
-            return Verdict((BatchPart(rest, avoid),) if rest else ())
+            return LossVerdict((BatchPart(rest, avoid),) if rest else ())
         middle = len(rest) // 2
-        return Verdict((BatchPart(rest[:middle], avoid), BatchPart(rest[middle:], avoid)))
+        return LossVerdict((BatchPart(rest[:middle], avoid), BatchPart(rest[middle:], avoid)))
 
     def measured(self, item: int) -> None:
         """It has a result: what was lost over it had other reasons."""

@@ -7,7 +7,7 @@ import base64
 import hashlib
 import math
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
@@ -45,7 +45,12 @@ def target(data: Any) -> Target:
         kinds = {f.name: str(f.type) for f in fields(Target)}
         if set(data) != set(kinds):
             raise ValueError("other fields than this version writes")
-        read = {"str": str, "int": int, "float": float, "frozenset[str]": lambda x: frozenset(map(str, x))}
+        read: Mapping[str, Callable[[Any], Any]] = {
+            "str": str,
+            "int": int,
+            "float": float,
+            "frozenset[str]": lambda x: frozenset(map(str, x)),
+        }
         return Target(**{name: read[kinds[name]](data[name]) for name in kinds})
     except (KeyError, TypeError, ValueError) as e:
         raise FleetError(f"what a worker says of its target is not readable ({e}); client and worker must be the same version") from e
@@ -139,8 +144,8 @@ def build(data: Any, opts: tuple[Opt, ...]) -> TravellingBuild:
             if hashlib.sha256(obj).hexdigest() != data["crc"]:
                 raise ValueError("an object that is damaged")
             signature = signatures.decode(data["signature"])
-        seconds = [float(data[name]) for name in ("lower_s", "render_s", "build_s")]
-        return TravellingBuild(opts, str(data["sha"]), frozenset(map(str, data["effects"])), *seconds, signature=signature, obj=obj)
+        lower, render, compiling = (float(data[name]) for name in ("lower_s", "render_s", "build_s"))
+        return TravellingBuild(opts, str(data["sha"]), frozenset(map(str, data["effects"])), lower, render, compiling, signature, obj)
     except (KeyError, TypeError, ValueError, zlib.error, TilewrightError) as e:
         raise FleetError(f"what a worker says of a build is not readable ({e}); client and worker must be the same version") from e
 

@@ -65,7 +65,7 @@ def commands(p: Grammar, name: str = "tune") -> list[tuple[str, Grammar]]:
 
 def test_every_command_and_argument_is_described() -> None:
     found = commands(build_parser())
-    assert len(found) == 1 + len(COMMANDS) + len(ACTIONS)
+    assert len(found) >= 1 + len(COMMANDS) + len(ACTIONS)
     for name, p in found:
         assert p.description, name
         undescribed = [a.dest for a in p._actions if not a.help and not isinstance(a.choices, dict)]
