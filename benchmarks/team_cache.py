@@ -83,7 +83,7 @@ def look_ups(store: Any, rows: list[Any]) -> dict[str, Any]:
     return {"unseen_s": unseen, "warm_s": timed(keys * 50)}
 
 
-def together(url: str, writers: int, batches: int = 50, each: int = 20) -> dict[str, Any]:
+def together(url: str, writers: int, batches: int = 25, each: int = 40) -> dict[str, Any]:
     """Writers at once, and a reader that pulls meanwhile: how many rows were said to be written, and are missing."""
     from tilewright import cache
 
@@ -97,7 +97,7 @@ def together(url: str, writers: int, batches: int = 50, each: int = 20) -> dict[
         while any(w.poll() is None for w in running):
             store.team.pull()
             pulls += 1
-            time.sleep(0.01)
+            time.sleep(0.05)
         said = {d for n in range(writers) for d in Path(f"{said_in}{n}").read_text().split()}
         seconds = time.perf_counter() - begin
         failed = sum(w.wait() != 0 for w in running)

@@ -148,6 +148,8 @@ class ServerWriter(RowWriter):
             "tcp_user_timeout": 1000 * SILENT_S,
         }
         more = {k: v for k, v in chosen.items() if k not in given}
+        if a.driver.endswith("+psycopg"):
+            more["prepare_threshold"] = None  # behind PgBouncer, statements do not stay prepared
         if a.sslpassword:
             more["sslpassword"] = a.sslpassword
         url = sa.URL.create(a.driver, a.user, a.password, a.host or None, a.port, a.database or None, given)
