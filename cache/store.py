@@ -38,6 +38,10 @@ class Cache:
     A damaged or newer file of the top layer is moved aside with a warning (see `recover`); one in a lower layer is left where it is
     and ignored with a warning. Every failure is a CacheError that says what to do."""
 
+    rows_wait_s: float = 1.0
+    """Seconds that a search's rows wait for others, to share a transaction: one takes as long as a candidate, with its connection and
+    its flush."""
+
     def __init__(self, where: layers.Layers) -> None:
         self.path = layers.file_of(where.top)
         self._team = None if self.path is not None else Team(Address.parse(where.top))

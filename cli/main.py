@@ -166,6 +166,10 @@ def handler(args: Namespace) -> Callable[[Namespace], int]:
         return _remembered(args.command)
     if args.command in ("graph", "profile", "bench-search", "devices", "kernels", "completion"):
         return _other(args.command)
+    if args.command == "fleet":
+        from .fleet.command import run as fleet
+
+        return fleet
     if args.command == "source":
         from .sources.command import run as source
 

@@ -43,6 +43,8 @@ def _other(args: Namespace) -> int | None:
         from .manifest import run as run_manifest
 
         return run_manifest(args)
+    if args.fleet:
+        raise UsageError("--fleet tunes the entries of a --manifest; write the kernel into one")
     if args.trust:
         raise UsageError("--trust is for the files of a --manifest; the file that --kernel names is run anyway")
     if args.target:
