@@ -18,7 +18,7 @@ from ..tuning import manifest as shown
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ...search.manifest.entries import Entry
+    from ...search.manifest.entries import Entry, Manifest
     from ...search.manifest.tune_all import Done, Overall
     from ...search.sweep.journal import EntryStory, SweepJournal
     from ...search.sweep.order import SweepOrder
@@ -53,33 +53,47 @@ def sweep(args: Namespace) -> int:
 def _run(args: Namespace, whole: Sweep, plan: SweepOrder, place: Path, out: Console) -> int:
     from ...search.manifest.tune_all import FAILED, Done
     from ...search.sweep.journal import LOSSES, SweepJournal, deadly
+    from ...search.sweep.order import order
 
     with SweepJournal(place, args.again) as journal:
-        lost = [] if args.again else deadly(plan.entries, journal.stories)
-        why = f"was begun {LOSSES} times and took its process with it each time; --again tries it once more"
+        # on a fleet it is a worker that dies, which the fleet knows more of
+        lost = [] if args.again or args.retry or args.fleet else deadly(plan.entries, journal.stories)
+        why = f"was begun {LOSSES} times and took its process with it each time; --retry tries it once more"
         skipped = [Done(e, FAILED, message=why) for e in lost]
-        ordered = replace(whole.manifest, entries=tuple(e for e in plan.entries if not any(e is x for x in lost)))
+        left = order([e for e in whole.manifest.entries if not any(e is x for x in lost)])
         out.print(_beginning(plan, journal.stories, place), markup=False, soft_wrap=True)
         for d in skipped:
             out.print(shown.line(d), markup=False, soft_wrap=True)
-        done = [*_tuned(args, ordered, plan, journal, out), *skipped]
+        ordered = replace(whole.manifest, entries=left.entries)
+        done = [*(_on_fleet if args.fleet else _here)(args, ordered, left, journal, out), *skipped]
     found = replace(whole.manifest, entries=plan.entries)
     out.print(shown.summary(found, done))
-    code = shown.ending(found, done, out)
+    code = shown.ending(found, done, out, *(["in the fleet; let a worker join that has it"] if args.fleet else []))
     if args.json:
         entries = [{**shown.plain(d), "models": list(_models(whole, d.entry))} for d in done]
         write(args.json, json.dumps({"schema": 1, "sweep": args.file, "entries": entries, "exit_code": code}, indent=1) + "\n")
     return code
 
 
-def _tuned(args: Namespace, ordered: Any, plan: SweepOrder, journal: SweepJournal, out: Console) -> list[Done]:
+def _on_fleet(args: Namespace, ordered: Manifest, plan: SweepOrder, journal: SweepJournal, out: Console) -> list[Done]:
+    """Tune on the slots of a fleet, side by side."""
+    from .tuned import tune_shown
+
+    asked = Namespace(**vars(args), retune=args.again, mode="tune", strategy=None)
+    return tune_shown(ordered, asked, _seconds(args), out, shown.line, plan.after, journal.ended)
+
+
+def _seconds(args: Namespace) -> float | None:
+    from ...search.budget import parse_seconds
+
+    return None if args.budget is None else parse_seconds(args.budget)
+
+
+def _here(args: Namespace, ordered: Manifest, plan: SweepOrder, journal: SweepJournal, out: Console) -> list[Done]:
     """Tune on this machine, one entry after the other."""
     from ... import cache
-    from ...search.budget import parse_seconds
     from ...search.manifest.tune_all import ELSEWHERE, tune_all
     from ..terminal.live import display
-
-    seconds = None if args.budget is None else parse_seconds(args.budget)
 
     def show(entry: Entry, share: float | None, trials: int | None, overall: Overall) -> Any:
         journal.begun(entry)
@@ -90,6 +104,7 @@ def _tuned(args: Namespace, ordered: Any, plan: SweepOrder, journal: SweepJourna
         if not args.quiet and done.status != ELSEWHERE:
             out.print(f"[{len(overall.done)}/{overall.total}] {shown.line(done)}", markup=False, soft_wrap=True)
 
+    seconds = _seconds(args)
     with cache.open(args.cache) as store:
         shown.probe(ordered, out, args.quiet)
         return tune_all(ordered, store, seconds=seconds, trials=args.trials, again=args.again, show=show, told=told)
@@ -120,7 +135,9 @@ def _plan(whole: Sweep, plan: SweepOrder, stories: dict[str, EntryStory], out: C
         listed.add_row(str(i + 1), Text(e.kernel), Text(shape_text(e.shape)), e.dtype, Text(e.place.name), after, said, time, names)
     out.print(listed)
     groups = sum(a is None for a in plan.after)
-    out.print(f"{len(plan.entries)} entries in {groups} tree{"s" * (groups != 1)}, at most {plan.longest} after one another; nothing was tuned")
+    out.print(
+        f"{len(plan.entries)} entries in {groups} tree{'s' * (groups != 1)}, at most {plan.longest} after one another; nothing was tuned"
+    )
 
 
 def _planned(whole: Sweep, plan: SweepOrder, stories: dict[str, EntryStory]) -> list[dict[str, Any]]:

@@ -90,10 +90,14 @@ def add_sweep(p: Grammar) -> None:
     p.add_argument("--model", action="append", metavar="NAME", help="only this model's shapes; may be repeated")
     p.add_argument("--journal", metavar="FILE", help="what is done; default: beside the sweep's file")
     p.add_argument("--again", action="store_true", help="begin anew, whatever the journal and the cache know")
+    p.add_argument("--retry", action="store_true", help="begin entries that took their process with them twice, too")
     p.add_argument("--dry-run", action="store_true", help="print the plan, and tune nothing")
     p.add_argument("--trust", action="store_true", help="run the Python files that the sweep names, wherever they are")
     p.add_argument("--quiet", action="store_true", help="no live display")
     p.add_argument("--fleet", metavar="URL", help="on the machines of a fleet, such as tls://host:8786")
+    p.add_argument(
+        "--tls", metavar="FOLDER", help="the fleet's certificates; default: TILEWRIGHT_FLEET_TLS, else the user's configuration folder"
+    )
     add_cache(p)
     add_output(p, "table", "json", printed=False)
     p.add_argument("--wide", action="store_true", help="every column, however wide the terminal is")
