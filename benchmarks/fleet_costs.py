@@ -99,7 +99,7 @@ def of_rows() -> dict[str, float]:
 
 def of_dask() -> dict[str, float]:
     """What the scheduler does for tasks, messages, questions and idle workers."""
-    from distributed import Client, get_worker
+    from distributed import Client
 
     settings = {
         "DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False",
@@ -120,15 +120,14 @@ def of_dask() -> dict[str, float]:
         try:
             with Client(scheduler_file=file, timeout=60) as client:
                 client.wait_for_workers(2, timeout=60)
-                return _asked(client, scheduler.pid, get_worker)
+                return _asked(client, scheduler.pid)
         finally:
             for p in (*workers, scheduler):
-                p.terminate()
-            for p in (*workers, scheduler):
-                p.wait(20)
+                p.kill()  # they keep nothing
+                p.wait()
 
 
-def _asked(client: Any, pid: int, get_worker: Any) -> dict[str, float]:
+def _asked(client: Any, pid: int) -> dict[str, float]:
     import msgpack
 
     out: dict[str, float] = {}

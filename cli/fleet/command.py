@@ -20,14 +20,6 @@ if TYPE_CHECKING:
 
 def run(args: Namespace) -> int:
     """The part that was asked for; its exit code."""
-    if args.action == "launch":
-        from .launch import launch
-
-        return launch(args)
-    if args.action == "sweep":
-        from .sweep import sweep
-
-        return sweep(args)
     return {"scheduler": scheduler, "worker": worker, "status": status, "certificates": certificates}[args.action](args)
 
 

@@ -11,7 +11,7 @@ ACTIONS = {
         "Starts a worker on each host over ssh, or prints what a batch system or Kubernetes takes. In the end all of them run `tune fleet "
         "worker`.\n\n"
         "  tune fleet launch ssh tls://host:8786 node1 node2\n"
-        "  tune fleet launch slurm tls://host:8786 --machines 4 --cores 32 --time 4:00:00 > workers.sh\n"
+        "  tune fleet launch slurm tls://host:8786 --machines 4 --cores 32 --time 4:00:00 --output workers.sh\n"
         "  tune fleet launch kubernetes tls://host:8786 --image registry.example/tilewright --secret fleet | kubectl apply -f -",
     ),
     "sweep": (
@@ -58,6 +58,7 @@ def add_launch(p: Grammar) -> None:
 
 
 def _add_machines(p: Grammar) -> None:
+    p.add_argument("--output", metavar="FILE", help="where to write it; default: standard output")
     p.add_argument("--machines", type=at_least(1), default=1, metavar="N", help="how many workers; default 1")
     p.add_argument("--cores", type=at_least(1), metavar="N", help="cores of each")
     p.add_argument("--memory-of-job", metavar="SIZE", help="memory of each, such as 32GiB")
