@@ -20,7 +20,7 @@ from .effort import GLANCE, Effort
 from .interrupts import SignalWatch, release
 from .known import known
 from .notebook import shown
-from .prepared import measurer_of, recorder_of
+from .prepared import Measuring, measurer_of, recorder_of
 from .progress import Progress
 from .result import INTERRUPTED, Job, Result
 from .run import TuningRun
@@ -71,6 +71,7 @@ def tune(
     study: str | None = None,
     interrupt: OnInterrupt = "raise",
     allow: Iterable[str] = (),
+    measuring: Measuring | None = None,
 ) -> Result:
     """Search for the fastest schedule of `kernel` and record every measurement in `cache`.
 
@@ -83,8 +84,9 @@ def tune(
     `study`: an Optuna storage (sqlite:///study.db, the path of a journal file, …) where the trials of an `optuna:`
     strategy are kept and resumed; without a strategy, it is `optuna:tpe`.
 
-    `allow`: effects that are refused otherwise, such as "downconvert" (`cache.keys.EFFECTS`): schedules may then
-    compute in lower precision, are held to the wider error bound that follows, and have cache entries of their own.
+    `allow`: effects that are refused otherwise, such as "downconvert" (`cache.keys.EFFECTS`): schedules may then compute in lower
+    precision, are held to the wider error bound that follows, and have cache entries of their own. `measuring`: what makes the
+    measurer, where that is not one of `device` here (`fleet.batches.tuned` measures on several devices).
 
     `mode`: "use" and "tune" answer from the cache when it has this key and the search behind the answer was as
     thorough as `budget` and `trials` ask, else they search, going on from all that was measured; an answer that was
@@ -103,7 +105,7 @@ def tune(
     with SignalWatch((signal.SIGINT,)) as watch, _opened(cache) as store:
         release()
         asked = None if not limit.wish else limit if budget is not None or trials is not None else GLANCE
-        result = _tune(task, store, limit, strategy, seeds, seed, mode, retune or mode == "refresh", show, started, study, asked)
+        result = _tune(task, store, limit, strategy, seeds, seed, mode, retune or mode == "refresh", show, started, study, asked, measuring)
     if interrupt == "raise" and (result.exit_code == INTERRUPTED or watch.number):
         raise Interrupted(result)
     return result
@@ -173,6 +175,7 @@ def _tune(
     started: float,
     study: str | None,
     asked: Budget | None,
+    measuring: Measuring | None,
 ) -> Result:
     job = task.job(strategy, seeds, seed, budget)
     if mode == "require":
@@ -195,7 +198,7 @@ def _tune(
         return found
     kept = {"study": _study(task, job, study)} if study and mode != "record" else {}
     # first, so that its processes start while the rest is prepared
-    with measurer_of(task, budget, seed, bool(kept)) as measurer:
+    with (measuring or measurer_of)(task, budget, seed, bool(kept)) as measurer:
         cache.ensure_writable()
         engine = OptEngine(task.kernel, task.device.target, task.threads, task.device.limits(), task.effects)
         space = Space(engine, task.effects)

@@ -244,8 +244,8 @@ def _wrong(f: Finalist, detail: str) -> Measurement:
 
 
 def cost(a: Finalist, b: Finalist) -> float:
-    """About how many seconds a round of a duel takes: a burst of each (at least twenty calls, fewer of slow kernels), each after a rest."""
-    return sum(f.typical * (23 if f.t < 0.02 else 7 if f.t < 0.2 else 3) for f in (a, b)) + ROUND_S
+    """About how many seconds a round of a duel takes: a burst of each (some twenty calls and what warms up, fewer of slow kernels), each after a rest."""
+    return sum(f.typical * (30 if f.t < 0.02 else 9 if f.t < 0.2 else 3) for f in (a, b)) + ROUND_S
 
 
 def rounds(a: Finalist, b: Finalist, budget_s: float) -> int:

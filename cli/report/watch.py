@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from importlib.resources import files
 
+from ...cache.layers import ENV
 from ...cache.recover import Busy
 from ...ir.errors import UsageError
 from .live import LivePage
@@ -40,7 +41,9 @@ def run(args: Namespace) -> int:
     with SignalWatch() as signals, cache.open(location) as store, LivePage(args.port) as live:
         drawer = Drawer(live, lambda: entries(store, wanted, unfinished=True), store.stamp)
         print(f"live at {live.address}{'' if asked is not None else ' (Ctrl-C ends it)'}", file=sys.stderr, flush=True)
-        child = None if asked is None else subprocess.Popen([sys.executable, "-P", "-m", "tilewright", *_with_cache(args)])
+        # by the environment, where nobody else can read a password
+        env = {**os.environ, ENV: args.cache} if args.cache else None
+        child = None if asked is None else subprocess.Popen([sys.executable, "-P", "-m", "tilewright", *args.words], env=env)
         with contextlib.suppress(OSError, AttributeError):
             os.nice(10)  # the run keeps its own
         try:
@@ -67,11 +70,6 @@ def _asked(words: Sequence[str]) -> Namespace | None:
     if words[0] not in COMMANDS:
         raise UsageError(f"tune watch takes what tune {' or tune '.join(COMMANDS)} takes, as in: tune watch run matmul; not {words[0]!r}")
     return build_parser().parse_args(list(words))
-
-
-def _with_cache(args: Namespace) -> list[str]:
-    """The run's words, with the cache that `tune watch` was given before them."""
-    return [*args.words, *(["--cache", args.cache] if args.cache and "--cache" not in args.words else [])]
 
 
 def _pause(child: subprocess.Popen[bytes] | None) -> None:
