@@ -34,7 +34,8 @@ def compiled(source: str, folder: Path, name: str) -> Callable[..., None]:
     (folder / f"{name}.c").write_text(source)
     command = ["gcc", "-Ofast", f"-march={level}", "-mprefer-vector-width=512", "-fopenmp", "-shared", "-fPIC"]
     subprocess.run([*command, f"{name}.c", "-o", f"{name}.so"], cwd=folder, check=True)
-    return ctypes.CDLL(str(folder / f"{name}.so")).run  # type: ignore[no-any-return]
+    run: Callable[..., None] = ctypes.CDLL(str(folder / f"{name}.so")).run
+    return run
 
 
 def medians(calls: dict[str, Callable[[], object]], rounds: int, threads: int) -> dict[str, float]:
