@@ -121,6 +121,10 @@ class NestEval(MemoryAccess):
             fused = self._fused(node, asg)
             if fused is not None:
                 return fused
+        if op in shortcuts.KINDS and b.expand:
+            found = shortcuts.KINDS[op](b, node, lambda n: self.value(n, asg))
+            if found is not None:
+                return found
         if op == "where" and self.low.scope.holds and all(self._holds(c) for c in conjuncts(node.src[0])):
             return self.value(node.src[1], asg)
         if op == "where" and not self._fills_in(node):
@@ -131,10 +135,6 @@ class NestEval(MemoryAccess):
             usual = shortcuts.ordinary_case(b, node, lambda n: self.value(n, asg))
             if usual is not None:
                 return usual
-        if op in shortcuts.KINDS and b.expand:
-            found = shortcuts.KINDS[op](b, node, lambda n: self.value(n, asg))
-            if found is not None:
-                return found
         args = [self.value(s, asg) for s in node.src]
         if op == "cast":
             return b.op("cast", args[0], dtype=node.dtype)
