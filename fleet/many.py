@@ -137,10 +137,14 @@ class FleetRun:
         self.waiting.remove(todo)
         self._conclude(todo, Done(todo.entry, status, message=why))
 
+    def ready(self, todo: Todo) -> bool:
+        """Whether an entry may be sent now, where a slot is idle."""
+        return True
+
     def _place(self) -> None:
         """Send waiting entries to idle slots, in the manifest's order."""
         idle = [s for s in self.slots if s.width and s.address not in self.busy and not s.running and not s.refused]
-        for todo in list(self.waiting):
+        for todo in [t for t in self.waiting if self.ready(t)]:
             if not idle:
                 return
             with suppress(DeviceError, UsageError):
