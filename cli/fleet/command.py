@@ -106,7 +106,7 @@ def _table(out: Console, url: str, slots: list[FleetSlot]) -> None:
     out.print(shown)
     machines = len({s.host for s in slots})
     busy = sum(bool(s.running) for s in slots)
-    out.print(f"{machines} machine{'s' * (machines != 1)}, {len(slots)} slots, {busy} busy", markup=False)
+    out.print(f"{machines} machine{'s' * (machines != 1)}, {len(slots)} slot{'s' * (len(slots) != 1)}, {busy} busy", markup=False)
 
 
 def _say(text: str) -> None:

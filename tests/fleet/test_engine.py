@@ -295,3 +295,17 @@ def test_a_worker_has_the_environment_of_its_command() -> None:
 
     settings.apply()
     assert _get_env_variables("distributed.nanny.pre-spawn-environ") == {}
+
+
+def test_status_lists_the_slots(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    import json
+
+    from tilewright.cli import main
+
+    words = ["fleet", "status", fleet.url, "--tls", str(fleet.folder / "tls")]
+    assert main([*words, "--format", "json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert [(s["width"], s["device"]["spec"], s["refused"]) for s in said["slots"]] == [(1, "cpu", "")] and said["other_workers"] == 0
+    assert main(words) == 0
+    text = capsys.readouterr().out
+    assert said["slots"][0]["name"] in text and "1 machine, 1 slot, 0 busy" in text
