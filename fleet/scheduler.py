@@ -112,6 +112,10 @@ async def serve(options: SchedulerOptions, say: Callable[[str], None] = lambda t
             if shown is not None:
                 say(f"tasks are shown at   http://{address.partition('://')[2].rpartition(':')[0]}:{shown.rpartition(':')[2]}/status")
             await over.wait()
-    except OSError as e:
-        raise FleetError(f"cannot listen on port {options.port} ({e.strerror or e}): choose another with --port") from None
+    except (OSError, RuntimeError) as e:  # Dask wraps what kept it from starting
+        why = e.__cause__ or e
+        where = f"{options.host or 'all addresses'}, port {options.port}"
+        raise FleetError(
+            f"cannot listen on {where} ({getattr(why, 'strerror', None) or why}): choose others with --host and --port"
+        ) from None
     say("the scheduler has ended")

@@ -80,7 +80,10 @@ async def serve(options: WorkerOptions, say: Callable[[str], None] = lambda text
     while not over.is_set():
         nannies = [_nanny(options, slot, i, len(told)) for i, slot in enumerate(told)]
         try:
-            await asyncio.gather(*nannies)
+            try:
+                await asyncio.gather(*nannies)
+            except (RuntimeError, OSError, TimeoutError) as e:
+                raise FleetError(f"a worker's process could not be started: {e.__cause__ or e}") from None
             for nanny, slot in zip(nannies, told):
                 say(f"{_named(slot)} joined {options.url} as {nanny.worker_address}")
             await _until(over, nannies, options)

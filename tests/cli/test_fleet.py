@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 from pathlib import Path
 from typing import Any
@@ -106,3 +107,11 @@ def test_the_board_has_a_line_for_each_slot() -> None:
         board.show([under_way(phase="seeds"), under_way(top={"t_min": "not a time"})], Overall(2, None))
         said = out.getvalue()
     assert said.count("there cuda:0") == 2 and said.count("matmul m=64 float32 for gpu") == 2 and "seeds" in said and "0:50" in said
+
+
+def test_a_port_that_is_taken_is_said(tune: Any) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        code, said = tune("fleet", "scheduler", "--insecure", "--host", "127.0.0.1", "--port", str(taken.getsockname()[1]))
+    assert code == 3 and "in use" in said and "--port" in said
