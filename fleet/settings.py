@@ -27,6 +27,8 @@ they were sent, no profiler wakes up beside a timing, a worker has the environme
 thread, and its memory another way of being freed), and the scheduler keeps few messages that it passed on."""
 
 
+SILENT = logging.CRITICAL + 1
+"""Dask calls it critical that a client was killed."""
 NO_PAGES = "127.0.0.1:0"
 """Where Dask's HTTP server listens where it should serve nothing: it cannot be left out, and knows nothing of certificates."""
 
@@ -39,4 +41,4 @@ def apply() -> None:
     if not logger("fleet").listens():
         own = [name for name in logging.root.manager.loggerDict if name.startswith("distributed.")]  # Dask gave these levels of their own
         for name in ("distributed", "tornado", "asyncio", *own):
-            logging.getLogger(name).setLevel(logging.CRITICAL)
+            logging.getLogger(name).setLevel(SILENT)

@@ -137,7 +137,7 @@ def _nanny(options: WorkerOptions, slot: Mapping[str, Any], i: int, n: int) -> N
         resources={"timing": slot["width"], "build": slot["build"]},
         security=options.security,
         config=settings.DASK,
-        silence_logs=50,
+        silence_logs=settings.SILENT,
         death_timeout=30,
         slot=dict(slot),
     )
@@ -147,4 +147,4 @@ def _named(slot: Mapping[str, Any]) -> str:
     if slot["device"] is None:
         return "a builder"
     d = slot["device"]
-    return f"{d['spec']} ({d['target']}, {d['threads']} thread{'s' * (d['threads'] != 1)})"
+    return f"{d['spec'].rpartition('/')[2]} ({d['target']}, {d['threads']} thread{'s' * (d['threads'] != 1)})"

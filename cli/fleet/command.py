@@ -101,7 +101,7 @@ def _table(out: Console, url: str, slots: list[FleetSlot]) -> None:
     for s in slots:
         d = s.device
         runs = Text(f"cannot be used: {s.refused}", style="red") if s.refused else Text(", ".join(s.running) or "idle")
-        kind = d.spec if d is not None else f"nothing, builds {s.build} at a time"
+        kind = d.spec.rpartition("/")[2] if d is not None else f"nothing, builds {s.build} at a time"
         shown.add_row(Text(s.host), Text(kind), Text(d.target if d else ""), str(d.threads) if d else "", s.name, runs, Text(s.address))
     out.print(shown)
     machines = len({s.host for s in slots})
