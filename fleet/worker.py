@@ -17,7 +17,7 @@ from distributed import Nanny, Worker
 from ..cache.version import tool_version
 from ..ir.errors import FleetError
 from . import machine_lock, settings
-from .facts import described, exclusive, host, versions
+from .facts import described, exclusive, host, machine, versions
 from .scheduler import reach
 from .seam import SlotDevice
 
@@ -57,7 +57,8 @@ def slots(options: WorkerOptions) -> list[dict[str, Any]]:
     """What each process is told. Raises DeviceError for a device that kernels cannot run on, FleetError for none at all."""
     from ..devices import get
 
-    same = {"host": options.name or host(), "lock": options.lock or str(machine_lock.default_path())}
+    lock = options.lock or str(machine_lock.default_path())
+    same = {"host": options.name or host(), "lock": lock, "machine": machine(lock)}
     out = []
     for spec in dict.fromkeys(options.devices):
         device = described(spec, options.threads if exclusive(get(spec)) else None)
