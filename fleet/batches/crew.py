@@ -15,7 +15,7 @@ from .flights import ask_to_stop
 log = logger("fleet")
 
 LOOK_S = 0.5
-"""Seconds between two looks for devices that came."""
+"""Seconds between two looks for devices that came, where none is there; four times as long where others work."""
 PATIENCE_S = 120.0
 """Without any device, a run waits so long for one to come back, unless it is told otherwise: a machine that a candidate took down may
 start again."""
@@ -62,7 +62,7 @@ class Crew:
         """Slots that came and may join, where some are missing; with none left at all, the first that comes is taken as it is, as it has
         to go on somewhere. `flying`: addresses that have a job now, or will join. Raises MeasureError where nobody came for too long."""
         self._forget_lost()
-        if len(self.equal) >= self.wanted or self.clock() - self._looked < LOOK_S:
+        if len(self.equal) >= self.wanted or self.clock() - self._looked < (4 * LOOK_S if self.equal else LOOK_S):
             return []
         self._looked = self.clock()
         try:
