@@ -101,10 +101,9 @@ def run(job: Mapping[str, Any], site: Worksite) -> dict[str, Any]:
 
 
 def _related(job: Mapping[str, Any]) -> list[Row]:
-    """The client's rows. One that does not say where it was measured counts as measured elsewhere."""
-    rows = bundles.loads((line.encode() for line in job["rows"].split("\n")), "the client's rows")
-    here = os.uname().nodename
-    return [r.marked(imported=(r.facts.get("machine") or {}).get("host") != here) for r in rows]
+    """The client's rows; those that came to it with a bundle, or from another cache, are so marked here too."""
+    own, imported = (bundles.loads((line.encode() for line in job[k].split("\n")), "the client's rows") for k in ("rows", "imported"))
+    return own + [r.marked(imported=True) for r in imported]
 
 
 def _kernel(job: Mapping[str, Any], folder: Path) -> str:

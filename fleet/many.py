@@ -53,7 +53,7 @@ def tune_on_fleet(
 ) -> list[Done]:
     """One Done for each entry, in the manifest's order; `told` hears of each as it is known. An entry whose target no slot has is
     'elsewhere' at once. After Ctrl-C the searches are asked to end, and what they found is kept. Raises CacheError where the cache
-    cannot be written, FleetError where the fleet cannot be asked."""
+    cannot be written, FleetError where the fleet cannot be asked at first."""
     return FleetRun(manifest, cache, engine, options, show, told).run()
 
 
@@ -91,6 +91,8 @@ class FleetRun:
                     self._step()
             except KeyboardInterrupt:
                 self._stop()
+            except FleetError as e:
+                self._alone(str(e))
         finally:
             if said := self.writer.close():
                 warnings.warn(said, CacheWarning, stacklevel=2)
@@ -135,10 +137,14 @@ class FleetRun:
         self.waiting.remove(todo)
         self._conclude(todo, Done(todo.entry, status, message=why))
 
+    def ready(self, todo: Todo) -> bool:
+        """Whether an entry may be sent now, where a slot is idle."""
+        return True
+
     def _place(self) -> None:
         """Send waiting entries to idle slots, in the manifest's order."""
         idle = [s for s in self.slots if s.width and s.address not in self.busy and not s.running and not s.refused]
-        for todo in list(self.waiting):
+        for todo in [t for t in self.waiting if self.ready(t)]:
             if not idle:
                 return
             with suppress(DeviceError, UsageError):
@@ -238,7 +244,7 @@ class FleetRun:
         if self.stopping:
             self._conclude(todo, Done(todo.entry, INTERRUPTED))
             return
-        self._look()
+        self._looked = float("-inf")  # look before anything is sent
         if todo.attempt < TRIES:
             log.info("%s lost: %s; it is sent once more", todo.entry.title, why)
             todo.attempt, todo.without_s = todo.attempt + 1, None
@@ -251,6 +257,14 @@ class FleetRun:
         self.overall.done.append(done)
         self.writer.write(now=True)
         self.told(done, self.overall)
+
+    def _alone(self, why: str) -> None:
+        """The fleet is gone: what is not tuned by now failed."""
+        self._hear()
+        for todo in (*(b.todo for b in self.busy.values()), *self.waiting):
+            self._conclude(todo, Done(todo.entry, FAILED, message=why))
+        self.busy.clear()
+        self.waiting.clear()
 
     def _stop(self) -> None:
         """Ask all searches to end, and take what they found. A second Ctrl-C does not wait for them."""

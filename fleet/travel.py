@@ -44,6 +44,7 @@ def payload(entry: Entry, slot: FleetSlot, terms: EntryTerms, cache: Cache) -> d
     if entry.given is not None or entry.made is None:
         raise UsageError(f"{entry.title} cannot travel: its kernel has no name or file that another machine could make it from")
     key = key_of(entry, slot)
+    rows = related(entry.made, entry.shape, key, cache)
     return {
         "kernel": entry.kernel,
         "file": _file(entry),
@@ -58,7 +59,8 @@ def payload(entry: Entry, slot: FleetSlot, terms: EntryTerms, cache: Cache) -> d
         "start": entry.seeds,
         "seed": entry.seed,
         "again": terms.again,
-        "rows": "\n".join(bundles.dumps(related(entry.made, entry.shape, key, cache))),
+        "rows": bundle(r for r in rows if not r.imported),
+        "imported": bundle(r for r in rows if r.imported),
     }
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -30,6 +31,8 @@ class SlotWorker(Worker):
     def __init__(self, *args: Any, slot: Mapping[str, Any], **given: Any) -> None:
         device = None if slot["device"] is None else asdict(replace(SlotDevice(**slot["device"]), tool=tool_version()))
         self.facts: dict[str, Any] = {**slot, **versions(), "device": device}
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is the command's to answer
         super().__init__(*args, startup_information={"tilewright": lambda worker: self.facts}, **given)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, ArgumentTypeError
 
+from . import fleet_more
 from .words import Grammar, add_output, at_least
 
 ACTIONS = {
@@ -31,6 +32,7 @@ ACTIONS = {
         "a worker's ca.pem and worker*.pem, a client's ca.pem and client*.pem.\n\n"
         "  tune fleet certificates\n  tune fleet certificates ~/team-fleet --days 90",
     ),
+    **fleet_more.ACTIONS,
 }
 """What `tune fleet` does, each with its line in the list and its description."""
 URL = "the scheduler's address, as it printed it: tls://host:8786 (tcp:// without certificates)"
@@ -67,6 +69,8 @@ def add_fleet(p: Grammar) -> None:
         help="end a process that takes more, such as 8GiB; default: an equal share",
     )
     add_output(made["status"], "table", "json")
+    fleet_more.add_launch(made["launch"])
+    fleet_more.add_sweep(made["sweep"])
     c = made["certificates"]
     c.add_argument("folder", nargs="?", metavar="FOLDER", help="default: TILEWRIGHT_FLEET_TLS, else the user's configuration folder")
     c.add_argument("--days", type=at_least(1), default=825, metavar="N", help="how long they hold; default 825")

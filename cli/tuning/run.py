@@ -169,6 +169,8 @@ def probe_once(args: Namespace, shape: dict[str, int] | None, progress: Quiet) -
 
     device = get(args.device)
     device.check()
+    if args.threads is not None:
+        device.check_threads(args.threads)
     if args.mode == "require" or device.limits() is not None:
         return
     with cache.open(args.cache) as store:

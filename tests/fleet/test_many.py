@@ -16,6 +16,7 @@ from tilewright.fleet.many import tune_on_fleet
 from tilewright.fleet.seam import FleetSlot, SlotDevice, Worksite
 from tilewright.fleet.travel import bundle
 from tilewright.fleet.under_way import FleetOptions
+from tilewright.ir.errors import FleetError
 from tilewright.search.manifest.entries import Entry, Manifest, Place
 from tilewright.search.manifest.tune_all import Done
 from tilewright.search.result import Job, make
@@ -214,3 +215,25 @@ def test_a_key_is_that_of_the_slots_device() -> None:
     (there,) = slots(1)
     assert key_of(entry(1), there) == Key(key_of(entry(1), there).kernel, TARGET, 1, "llvmlite-1")
     assert key_of(entry(1, Place("zen", "cpu", TARGET)), there).threads == 4
+
+
+def test_a_scheduler_that_goes_away_ends_the_run_with_what_arrived(tmp_path: Path) -> None:
+    class Leaving(LocalEngine):
+        def slots(self) -> list[FleetSlot]:
+            if gone.is_set():
+                raise FleetError("the scheduler does not answer any more")
+            return super().slots()
+
+    def act(job: Mapping[str, Any], site: Worksite) -> Any:
+        site.send({"rows": bundle([row(job, "kept")])})
+        gone.set()
+        while not site.stopped:
+            threading.Event().wait(0.002)
+
+    gone = threading.Event()
+    engine, store = Leaving(slots(1), {"entry": act}), cache.open(tmp_path / "c.db")
+    try:
+        done = tune_on_fleet(manifest(entry(1), entry(2)), store, engine, FleetOptions())
+    finally:
+        engine.close()
+    assert [(d.status, "any more" in d.message) for d in done] == [("failed", True)] * 2 and [r.run_id for r in store.rows()] == ["kept"]
