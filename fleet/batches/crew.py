@@ -117,9 +117,10 @@ class Crew:
 
     def dismiss(self, slot: FleetSlot, why: str) -> None:
         """A slot is there, and of no use for this kernel."""
-        log.info("%s works no more for this kernel: %s", slot.host or slot.address, why)
-        self._drop(slot.address, why)
-        self.out[slot.address] = why
+        named = f"{slot.host or slot.address}: {why}"
+        log.info("a device works no more for this kernel, %s", named)
+        self._drop(slot.address, named)
+        self.out[slot.address] = named
 
     def timed(self, address: str, times: dict[int, float]) -> None:
         """Probes were timed on a slot: the shortest times count."""
