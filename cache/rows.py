@@ -6,10 +6,11 @@ import functools
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
-from types import MappingProxyType
+from json.encoder import encode_basestring_ascii
+from types import MappingProxyType, NoneType
 from typing import Any, get_type_hints
 
 from ..ir.errors import CacheError
@@ -148,7 +149,23 @@ def digest_of(values: dict[str, Any]) -> str:
 
 
 _encoded = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=repr).encode
-"""Made once: a mirror's pull asks for the digests of a hundred thousand rows."""
+_ORDER = [(COLUMNS.index(c), f'"{c}":') for c in sorted(COLUMNS)]
+_JSON: dict[type, Callable[[Any], str]] = {
+    str: encode_basestring_ascii,
+    int: int.__repr__,
+    float: float.__repr__,
+    bool: lambda b: "true" if b else "false",
+    NoneType: lambda _: "null",
+}
+
+
+def digest_of_record(content: Sequence[Any]) -> str:
+    """`digest_of` for scalars in the order of `COLUMNS`, in less time: a mirror's pull asks for a hundred thousand."""
+    try:
+        text = ",".join([name + _JSON[type(value := content[i])](value) for i, name in _ORDER])
+    except KeyError:
+        return digest_of(dict(zip(COLUMNS, content, strict=True)))
+    return hashlib.sha256(f"{{{text}}}".encode()).hexdigest()
 
 
 def check(row: Row, what: str = "row") -> Row:
