@@ -81,7 +81,7 @@ def _ran(args: Namespace) -> int:
 
     try:
         _log()
-        if "://" in (getattr(args, "cache", None) or getattr(args, "study", None) or ""):
+        if any("://" in word for word in sys.argv):
             _hide()
         for hint in getattr(args, "hints", ()):
             print(f"note: {hint}", file=sys.stderr)

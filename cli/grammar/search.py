@@ -15,8 +15,12 @@ def add_run(p: Grammar) -> None:
     add_kernel(p, required=True, either=("kernel", "manifest"), help=KERNEL)
     p.add_argument("--manifest", metavar="FILE", help="a TOML file of kernels, shapes and targets: tune all that are for this machine")
     p.add_argument(
-        "--fleet", metavar="URL", help="with --manifest: tune each entry on a machine of its target (`tune fleet`); tls://host:8786"
+        "--fleet",
+        metavar="URL",
+        help="tune on the machines of a fleet (`tune fleet`): each entry of --manifest on one of its target, one --kernel on all "
+        "devices that are equal; tls://host:8786",
     )
+    p.add_argument("--slots", type=at_least(1), metavar="N", help="with --fleet and --kernel: use at most N devices")
     add_tls(p)
     add_where(p, device=None, every=True)
     _add_sizes(p)

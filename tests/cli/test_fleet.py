@@ -29,7 +29,10 @@ def tune(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest
 @pytest.mark.parametrize(
     "words, why",
     [
-        (("run", "matmul", "--fleet", "tls://x:1"), "--fleet tunes the entries of a --manifest"),
+        (("run", "matmul", "--fleet", "tls://x:1", "--against", "numpy"), "--against and --fleet do not go together"),
+        (("run", "matmul", "--fleet", "tls://x:1", "--shape", "m=1..9"), "write them into a --manifest"),
+        (("run", "matmul", "--fleet", "tls://x:1", "--mode", "require"), "leave out --fleet"),
+        (("run", "matmul", "--slots", "2"), "--slots says how many devices of a --fleet"),
         (("run", "--manifest", "MANIFEST", "--fleet", "tls://x:1", "--mode", "require"), "needs no --fleet"),
         (("fleet", "worker", "tcp://x:1", "--no-device", "--device", "cpu"), "contradict"),
         (("fleet", "worker", "tcp://x:1", "--memory", "much"), "is not a size"),
