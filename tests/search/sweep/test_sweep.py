@@ -13,7 +13,7 @@ from tilewright.ir.errors import UsageError
 from tilewright.search.manifest.tune_all import ELSEWHERE, FAILED, TUNED, Done
 from tilewright.search.sweep import formula, journal, sweep_file
 from tilewright.search.sweep.journal import SweepJournal
-from tilewright.search.sweep.order import order, tree
+from tilewright.search.sweep.order import LONGEST, order, shortest, tree
 
 SWEEP = """
 [targets.here]
@@ -149,7 +149,7 @@ def test_the_tree_is_the_smallest() -> None:
                 degree[s] -= 1
             edges.append(tuple(i for i in range(5) if degree[i] == 1))
             every.append(length(edges))
-        found = [(a, b) for a, b in tree(points) if b is not None]
+        found = [(a, b) for a, b in shortest(points) if b is not None]
         assert len(found) == 4 and math.isclose(length(found), min(every))
     assert tree([]) == [] and tree([[1.0]]) == [(0, None)]
 
@@ -194,3 +194,14 @@ def test_only_a_journal_is_written(tmp_path: Path) -> None:
         journal.read(other)
     with pytest.raises(UsageError, match="cannot write"):
         SweepJournal(tmp_path / "no/folder.jsonl")
+
+
+def test_a_long_row_goes_from_coarse_to_fine() -> None:
+    points = [[float(i)] for i in range(400)]
+    depth: dict[int | None, int] = {None: -1}
+    for child, before in tree(points):
+        assert child not in depth and before in depth
+        depth[child] = depth[before] + 1
+    assert len(depth) == 401 and max(depth.values()) < LONGEST
+    first = sorted(p for p, _ in tree(points)[:9])
+    assert max(b - a for a, b in itertools.pairwise([0, *first, 399])) <= 60, "the range is covered early"
