@@ -84,8 +84,8 @@ def _factory(name: str) -> Callable[[], Any]:
         return _FACTORIES[name]
     if name in _BUILTIN:
         module, attribute = _BUILTIN[name]
-        made: Callable[[], Any] = getattr(importlib.import_module(f".{module}", __package__), attribute)
-        return made
+        builtin: Callable[[], Any] = getattr(importlib.import_module(f".{module}", __package__), attribute)
+        return builtin
     points = _entry_points()
     if name in points:
         return _imported(points[name], name)
