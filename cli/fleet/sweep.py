@@ -55,7 +55,7 @@ def _run(args: Namespace, whole: Sweep, plan: SweepOrder, place: Path, out: Cons
     from ...search.sweep.journal import LOSSES, SweepJournal, deadly
     from ...search.sweep.order import order
 
-    with SweepJournal(place, args.again) as journal:
+    with SweepJournal(place, plan.entries if args.again else ()) as journal:
         # on a fleet it is a worker that dies, which the fleet knows more of
         lost = [] if args.again or args.retry or args.fleet else deadly(plan.entries, journal.stories)
         why = f"was begun {LOSSES} times and took its process with it each time; --retry tries it once more"

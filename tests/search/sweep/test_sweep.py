@@ -176,18 +176,18 @@ def test_the_journal_survives_a_torn_line_and_knows_what_was_lost(file: Path) ->
     assert stories[journal.identity(second)].message == "it\nbroke"
     assert not journal.deadly([first, second, third], stories)
     assert journal.deadly([first, second, third], journal.read(path)) == [third]
-    with SweepJournal(path, afresh=True) as kept:
-        assert kept.stories == {}
-    assert journal.read(path) == {}
+    with SweepJournal(path, forget=[third]) as kept:
+        assert set(kept.stories) == {journal.identity(first), journal.identity(second)}
+        kept.begun(third)
+    assert journal.read(path)[journal.identity(third)].lost == 1
 
 
 def test_only_a_journal_is_written(tmp_path: Path) -> None:
     other = tmp_path / "notes.jsonl"
     for text, said in (("my notes\n", "not valid JSON"), ('{"a": 1}\n', "not the journal"), ("my notes", "not the journal")):
         other.write_text(text)
-        for afresh in (False, True):
-            with pytest.raises(UsageError, match=said):
-                SweepJournal(other, afresh)
+        with pytest.raises(UsageError, match=said):
+            SweepJournal(other)
         assert other.read_text() == text
     other.write_bytes(journal._HEAD + b'\n{"entry": 1}\n')
     with pytest.raises(UsageError, match="line 2, is no event"):
