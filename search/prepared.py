@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from ..cache.objectives import TIME
+from ..cache.rows import OBJECTIVE
+from .aims import Aim
 from .budget import Budget
 from .record import CacheRecorder
 
@@ -22,6 +25,7 @@ def measurer_of(task: TuningTask, budget: Budget, seed: int, hashed: bool, build
 
     deadline = 10.0 if budget.seconds is None else min(10.0, max(2.0, budget.seconds / 6))
     told: dict[str, Any] = {"seed": seed, "vars": task.vars, "deadline_s": deadline, "hash_outputs": hashed, "reference": task.reference}
+    told["energy"] = Aim(task.key.objective).energy
     return Measurer(task.kernel, task.device, task.threads, builders=builders, **told)
 
 
@@ -42,6 +46,7 @@ def recorder_of(task: TuningTask, cache: Cache, space: Space, job: Job, facts: M
             "seed": job.seed,
             **({"vars": task.vars} if task.vars else {}),
             **({"roofline": roof.facts} if roof else {}),
+            **({OBJECTIVE: task.key.objective} if task.key.objective != TIME else {}),
             **(facts or {}),
         },
         earlier={row.opts for row in cache.answers(task.key)},

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ...ir.errors import CacheMiss, UsageError
 from ..terminal.json_file import writable, write
 from ..terminal.live import display
-from ..terminal.style import console, duration, opts_text, table
+from ..terminal.style import console, duration, opts_text, table, whole
 from ..tuning.manifest import ending, line, plain, probe, summary
 from .asked import FunctionGraph, ask, picked, split_number
 
@@ -56,7 +56,7 @@ def run(args: Namespace) -> int:
 
     def told(done: Done, overall: Overall) -> None:
         if not args.quiet:
-            out.print(f"[{len(overall.done)}/{overall.total}] {line(done)}", markup=False, soft_wrap=True)
+            out.print(f"[{len(overall.done)}/{overall.total}] {line(done)}", markup=False, soft_wrap=whole(out))
 
     again = args.retune or args.mode == "refresh"
     with cache.open(args.cache) as store:

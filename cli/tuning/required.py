@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..terminal.json_file import writable, write
-from ..terminal.style import console, duration, percent, shape_text, table
+from ..terminal.style import console, duration, percent, shape_text, table, whole
 
 if TYPE_CHECKING:
     from ...search.manifest.entries import Entry, Manifest
@@ -62,7 +62,7 @@ def listing(found: Manifest, checked: Sequence[Checked], place: str, args: Names
     out.print(f"{len(checked) - len(absent)} of {len(checked)} present")
     for c in absent:
         why = c.why or ("made by other code of Tilewright, tune it again" if c.state == "stale" else "nothing that was verified is cached")
-        out.print(f"{c.state}: {c.entry.title} ({why}): {c.wanted}", style="red", markup=False, soft_wrap=True)
+        out.print(f"{c.state}: {c.entry.title} ({why}): {c.wanted}", style="red", markup=False, soft_wrap=whole(out))
         out.print(f"  {command(c.entry, args.cache, c.state == 'stale')}", markup=False, soft_wrap=True)
     if absent:
         out.print(
