@@ -126,8 +126,8 @@ def gathered_index(tokens: int = 256, rows: int = 4096, d: int = 512, heads: int
     """The same as `gathered`."""
     kb = KernelBuilder("gathered")
     i, c, j = kb.axis("i", tokens), kb.axis("d", d), kb.axis("j", heads)
-    x, table = kb.input("x", (rows, d), float32), kb.input("table", (tokens, heads), "int32", range=(0, rows - 1))  # type: ignore[arg-type]
-    acc = kb.sum("acc", (i, c), j, x[table[i, j].cast("int64"), c])  # type: ignore[arg-type]
+    x, table = kb.input("x", (rows, d), float32), kb.input("table", (tokens, heads), "int32", range=(0, rows - 1))
+    acc = kb.sum("acc", (i, c), j, x[table[i, j].cast("int64"), c])
     kb.store("y", float32, (tokens, d), (i, c), acc[i, c])
     return kb.build()
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 import os
 
 from .bundles import HEADER as BUNDLE_HEADER
+from .bundles import Imported
 from .choice import Standing
 from .explain import Field, LookupReport
 from .keys import DEFAULT_POLICY, Key, policy
 from .lookup import lookup
 from .recover import CacheWarning
 from .rows import OUTCOMES, Row
-from .store import Cache, Imported
+from .store import Cache
 from .version import SCHEMA, tool_version
 
 __all__ = [

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from ..files.output import replace
 from ..ir.errors import CacheError, OptError
@@ -23,6 +23,13 @@ MAX_ROWS = 1_000_000
 MAX_BYTES = 1 << 28
 
 HEADER = {"tilewright": "bundle", "schema": BUNDLE_SCHEMA}
+
+
+class Imported(NamedTuple):
+    """What an import did: rows added, rows that were there already."""
+
+    added: int
+    known: int
 
 
 def dumps(rows: Iterable[Row]) -> Iterator[str]:
@@ -140,6 +147,18 @@ def read(file: str | os.PathLike[str]) -> list[Row]:
             return loads(_lines(f), os.fspath(file))
     except OSError as e:
         raise CacheError(f"cannot read the bundle {os.fspath(file)}: {e.strerror}") from None
+
+
+def content(path: str | os.PathLike[str]) -> bytes:
+    """A bundle's bytes. Raises CacheError where it cannot be read or is larger than a bundle may be."""
+    try:
+        with open(path, "rb") as f:
+            raw = f.read(MAX_BYTES + 1)
+    except OSError as e:
+        raise CacheError(f"cannot read the bundle {os.fspath(path)}: {e.strerror}") from None
+    if len(raw) > MAX_BYTES:
+        raise CacheError(f"{os.fspath(path)} is larger than a bundle may be ({MAX_BYTES} bytes)")
+    return raw
 
 
 def _one_line(text: str) -> str:

@@ -7,11 +7,13 @@ that before what was measured elsewhere. Only then the time decides, or what els
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
+from .keys import Key
 from .objectives import FRONTS, TIME
 from .recover import CacheWarning
 from .rows import Row
@@ -79,6 +81,15 @@ def answers(rows: Iterable[Row], *, elsewhere: bool = False) -> list[Row]:
         return not chosen, rank, lost, made_small, latest.t_med, latest.t_min or latest.t_med, best.digest
 
     return [best for best, _ in sorted(found, key=order)]
+
+
+def distance(row: Row, key: Key, shape: Mapping[str, int] | None, flops: int | None) -> float:
+    """How far away: octaves of threads and of every extent (of the amount of work, where shapes have no common names)."""
+    away = abs(math.log2(row.threads / key.threads))
+    theirs = row.shape_dict
+    if shape and set(shape) == set(theirs):
+        return away + sum(abs(math.log2(max(shape[k], 1) / max(theirs[k], 1))) for k in shape)
+    return away + (abs(math.log2(flops / row.flops)) if flops and row.flops else 64.0)
 
 
 def _fell(row: Row) -> None:

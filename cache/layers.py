@@ -1,5 +1,5 @@
-"""Where caches are: shipped with the package < the project's < the user's. A nearer layer's answer wins. The
-project's takes part where its user allowed it."""
+"""Where caches are: shipped with the package < the team's < the project's < the user's. A nearer layer's answer wins. The
+project's takes part where its user allowed it, the team's where one is named (`server.configured`)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..ir.errors import UsageError
+from ..ir.errors import CacheError, UsageError
 from . import projects
+from .server import configured
+from .server.address import Address
 
 ENV = "TILEWRIGHT_CACHE"
 PROJECT = Path(".tilewright") / "cache.db"
@@ -16,10 +18,11 @@ PROJECT = Path(".tilewright") / "cache.db"
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """`top` is written and read: a path or a database URL. `below` are files that are only read, nearest first."""
+    """`top` is written and read: a path or a database URL. `below` are files that are only read, nearest first; a server
+    stands for its mirror."""
 
     top: str
-    below: tuple[Path, ...]
+    below: tuple[Path | Address, ...]
 
 
 def find(location: str | os.PathLike[str] | None = None) -> Layers:
@@ -34,7 +37,7 @@ def find(location: str | os.PathLike[str] | None = None) -> Layers:
     project = project_path()
     if project is not None and not projects.may_answer(project):
         project = None
-    return Layers(str(user_path()), tuple(p for p in (project, shipped_path()) if p is not None))
+    return Layers(str(user_path()), tuple(p for p in (project, configured.team(), shipped_path()) if p is not None))
 
 
 def user_path() -> Path:
@@ -69,3 +72,14 @@ def shipped_path() -> Path | None:
 def is_url(location: str) -> bool:
     """Whether this names a database server (or is written as a SQLAlchemy URL) rather than a file."""
     return "://" in location
+
+
+def file_of(location: str) -> Path | None:
+    """The cache file that a location names, None where it is a server's. Raises CacheError for an sqlite:// URL of one in memory,
+    which nobody else could read."""
+    if not location.startswith("sqlite"):
+        return None if is_url(location) else Path(location).expanduser().absolute()
+    path = location.partition("://")[2]
+    if not path.startswith("/") or path == "/" or "?" in path or ":memory:" in path:
+        raise CacheError(f"the cache {location} is not a file: use a path, or sqlite:///PATH")
+    return Path(path[1:]).absolute()

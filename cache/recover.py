@@ -21,8 +21,8 @@ class Damaged(CacheError):
 class Newer(CacheError):
     """The file was written by a later Tilewright."""
 
-    def __init__(self, version: int) -> None:
-        super().__init__(f"the cache has schema {version}, this Tilewright reads {SCHEMA}: upgrade it, or {ELSEWHERE}")
+    def __init__(self, version: int, reads: int = SCHEMA) -> None:
+        super().__init__(f"the cache has schema {version}, this Tilewright reads {reads}: upgrade it, or {ELSEWHERE}")
         self.version = version
 
 

@@ -1,16 +1,16 @@
-"""Tables of the cache (SQLAlchemy core), the schema number and its migrations. Imported only when something is written, or
-read from a server: importing SQLAlchemy costs a quarter of a second."""
+"""Tables of the cache (SQLAlchemy core) and the schema number; `migrations` has the way from earlier ones. Imported only
+when something is written, or read from a server: importing SQLAlchemy costs a quarter of a second."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
 import sqlalchemy as sa
 
 from ..ir.errors import CacheError
 from .rows import COLUMNS, TYPES
-from .version import SCHEMA
+from .version import SCHEMA, SERVER_SCHEMA
 
 _SQL: dict[type, type[sa.types.TypeEngine[Any]]] = {str: sa.Text, int: sa.BigInteger, float: sa.Double, bool: sa.Boolean}
 
@@ -51,13 +51,14 @@ def count(connection: sa.Connection) -> None:
     connection.execute(tally.insert().from_select(["key_hash", "total", "usable"], counted))
 
 
-def _add_tally(connection: sa.Connection) -> None:
-    tally.create(connection)
-    count(connection)
-
-
-MIGRATIONS: dict[int, Callable[[sa.Connection], None]] = {1: _add_tally}
-"""MIGRATIONS[v] turns schema v into v + 1 inside the transaction it is given."""
+def remove(connection: sa.Connection, digests: Sequence[str], chunk: int) -> int:
+    """Delete rows by digest, so many a statement; returns how many were there."""
+    gone = 0
+    for i in range(0, len(digests), chunk):
+        gone += connection.execute(measurement.delete().where(measurement.c.digest.in_(digests[i : i + chunk]))).rowcount
+    if connection.dialect.name == "sqlite":
+        count(connection)
+    return gone
 
 
 def prepare(connection: sa.Connection) -> None:
@@ -65,18 +66,15 @@ def prepare(connection: sa.Connection) -> None:
 
     Raises CacheError when a migration is missing. A newer schema is the caller's to notice first (`version_of`)."""
     found = version_of(connection)
-    if found is None:
+    server = connection.dialect.name != "sqlite"
+    wanted = SERVER_SCHEMA if server else SCHEMA
+    if found is None and not server:  # without importing Alembic, which takes longer than the rest
         metadata.create_all(connection)
         connection.execute(meta.insert().values(name="schema", value=str(SCHEMA)))
-        return
-    for v in range(found, SCHEMA):
-        if v not in MIGRATIONS:
-            raise CacheError(
-                f"this cache has schema {v} and Tilewright knows no way from it to {SCHEMA}: export it with the version that wrote it"
-            )
-        MIGRATIONS[v](connection)
-    if found < SCHEMA:
-        connection.execute(meta.update().where(meta.c.name == "schema").values(value=str(SCHEMA)))
+    elif found is None or found < wanted:
+        from .migrations import upgrade
+
+        upgrade(connection, found, wanted)
 
 
 def version_of(connection: sa.Connection) -> int | None:

@@ -8,43 +8,72 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from collections.abc import Iterable, Iterator
+import warnings
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from ..ir.errors import CacheError
 from . import bundles
 from .layers import user_path
+from .recover import CacheWarning
 from .rows import Row
+from .server.errors import Unreachable
 
 
-def write(rows: Iterable[Row], location: str, path: Path | None, run: str) -> Path:
-    """Write `rows` of the run `run` for the cache at `location` (`path`, where it is a file) to the first place that
-    takes them. Raises CacheError."""
-    kept = list(rows)
-    error: CacheError | None = None
-    for folder, name in (*_places(location, path), (Path(tempfile.gettempdir()), "tilewright")):
-        file = folder / f"{name}.spill-{run}.jsonl"
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            bundles.write(kept, file)
-        except CacheError as e:
-            error = error or e
-        except OSError as e:
-            error = error or CacheError(f"cannot write {file}: {e.strerror}")
-        else:
-            return file
-    assert error is not None
-    raise error
+class UnsentRows:
+    """What waits for one cache: `names` are those under which it may have been kept, today's first (a path or the name of a
+    server); `path`, where it is a file."""
 
+    def __init__(self, names: Iterable[str], path: Path | None) -> None:
+        self.names, self.path = tuple(dict.fromkeys(names)), path
 
-def waiting(location: str, path: Path | None) -> Iterator[Path]:
-    """The bundles of this cache that wait to be taken in: this user's own files only."""
-    for folder, name in _places(location, path):
-        try:
-            found = sorted(folder.glob(f"{_literal(name)}.spill-*.jsonl"))
-            yield from (f for f in found if not f.is_symlink() and f.stat().st_uid == os.getuid())
-        except OSError:  # a folder that cannot be looked into holds none of ours
-            continue
+    def keep(self, rows: Iterable[Row], run: str) -> Path:
+        """Write `rows` of the run `run` to the first place that takes them; where. Raises CacheError."""
+        kept = list(rows)
+        error: CacheError | None = None
+        for folder, name in (*_places(self.names[0], self.path), (Path(tempfile.gettempdir()), "tilewright")):
+            file = folder / f"{name}.spill-{run}.jsonl"
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                bundles.write(kept, file)
+            except CacheError as e:
+                error = error or e
+            except OSError as e:
+                error = error or CacheError(f"cannot write {file}: {e.strerror}")
+            else:
+                return file
+        assert error is not None
+        raise error
+
+    def files(self) -> list[Path]:
+        """The bundles that wait to be taken in: this user's own files only."""
+        return list(dict.fromkeys(file for name in self.names for file in self._named(name)))
+
+    def _named(self, wanted: str) -> Iterator[Path]:
+        for folder, name in _places(wanted, self.path):
+            try:
+                found = sorted(folder.glob(f"{_literal(name)}.spill-*.jsonl"))
+                yield from (f for f in found if not f.is_symlink() and f.stat().st_uid == os.getuid())
+            except OSError:  # a folder that cannot be looked into holds none of ours
+                continue
+
+    def take_in(self, record: Callable[[list[Row]], int]) -> int:
+        """Have `record` add what waits; how many rows were new. Warns of what it took, and of what cannot be recorded now
+        either. Raises Unreachable where the server does not answer."""
+        done = 0
+        for file in self.files():
+            try:
+                added = record(bundles.read(file))
+                file.unlink(missing_ok=True)
+            except Unreachable:
+                raise
+            except (CacheError, OSError) as e:
+                said = f"{file} holds measurements that could not be written to this cache, nor can they now: {e}"
+            else:
+                done += added
+                said = f"took in {added} measurements that an earlier run could not write ({file})"
+            warnings.warn(said, CacheWarning, stacklevel=4)
+        return done
 
 
 def _places(location: str, path: Path | None) -> list[tuple[Path, str]]:

@@ -2,64 +2,59 @@
 
 from __future__ import annotations
 
-import math
 import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, NamedTuple, Protocol, TypeVar
+from typing import IO, Any, TypeVar
 
 from ..ir.errors import CacheError
 from ..log import logger
-from . import bundles, layers, queries, spill
-from .choice import Standing, standing
+from . import bundles, layers, queries, signed
+from .bundles import Imported
+from .choice import Standing, distance, standing
 from .explain import LookupReport, explain
 from .keys import Key
 from .lookup import Reader
 from .move_aside import move_aside
 from .recover import CacheWarning, Damaged, Newer, Older
 from .rows import Row, check
+from .server.address import Address
+from .server.errors import Unreachable
+from .server.team import Team
+from .server.writer import ServerWriter
+from .spill import UnsentRows
 from .writer import BUSY_S, Writer
 
 log = logger("cache")
 T = TypeVar("T")
 
 
-class Imported(NamedTuple):
-    """What an import did: rows added, rows that were there already."""
-
-    added: int
-    known: int
-
-
-class _Source(Protocol):
-    def answers(self, key: Key) -> tuple[Row, ...]: ...
-    def select(self, sql: str, parameters: Mapping[str, Any]) -> list[Row]: ...
-    def table(self, sql: str) -> list[dict[str, Any]]: ...
-
-
 class Cache:
     """Open with `Cache.open`. Reading a file needs no SQLAlchemy and makes no file; the first write makes file and tables.
 
+    Of a server the mirror is read (see `server.team`), as fast as any file: look-ups never ask the server, except for a first mirror.
     A damaged or newer file of the top layer is moved aside with a warning (see `recover`); one in a lower layer is left where it is
     and ignored with a warning. Every failure is a CacheError that says what to do."""
 
     def __init__(self, where: layers.Layers) -> None:
-        self.location = where.top
-        self.path: Path | None = None
-        if where.top.startswith("sqlite"):
-            self.path = Path(_sqlite_path(where.top))
-        elif not layers.is_url(where.top):
-            self.path = Path(where.top).expanduser()
-        if self.path is not None:
-            self.path = self.path.absolute()
-            self._writer = Writer(path=self.path)
-            self._top: _Source = Reader(self.path)
+        self.path = layers.file_of(where.top)
+        self._team = None if self.path is not None else Team(Address.parse(where.top))
+        self.location = where.top if self._team is None else str(self._team.address)
+        """As it was named, without a password."""
+        self._writer: Writer | ServerWriter
+        if self._team is not None:
+            self._writer, self._top = self._team.writer, self._team.mirror.reader
         else:
-            self._writer = Writer(where.top)
-            self._top = self._writer
-        self._below: list[Reader] = [Reader(p, elsewhere=True) for p in where.below]
+            assert self.path is not None
+            self._writer, self._top = Writer(self.path), Reader(self.path)
+        names = [self.location] if self._team is None else [self._team.address.name, self._team.address.written]
+        self.waiting = UnsentRows(names, self.path)
+        """What earlier runs could not write."""
+        self._teams = [Team(p, elsewhere=True) for p in where.below if isinstance(p, Address)]
+        mirrors = iter(self._teams)
+        self._below = [next(mirrors).mirror.reader if isinstance(p, Address) else Reader(p, elsewhere=True) for p in where.below]
 
     @classmethod
     def open(cls, location: str | os.PathLike[str] | None = None) -> Cache:
@@ -68,12 +63,18 @@ class Cache:
         return cls(layers.find(location))
 
     @property
+    def team(self) -> Team | None:
+        """The server that this cache is, or that is below it; None where there is none."""
+        return self._team or next(iter(self._teams), None)
+
+    @property
     def below(self) -> tuple[Reader, ...]:
         """The layers that are only read, nearest first."""
         return tuple(self._below)
 
     def stamp(self) -> str:
         """A text that changes with the rows: how many each layer has, and which came last."""
+        self._refresh()
         query = "SELECT count(*) AS n, max(rowid) AS last FROM measurement"
         found = [self._read(lambda s: s.table(query)), *(self._read_below(r, lambda s: s.table(query)) for r in self.below)]
         return str([[*row.values()] for rows in found for row in rows or [{}]])
@@ -114,7 +115,9 @@ class Cache:
         return found
 
     def rows(self, **filters: Any) -> list[Row]:
-        """All rows of all layers that match (see `queries.FILTERS`; None means any), oldest first, each once."""
+        """All rows of all layers that match (see `queries.FILTERS`; None means any), oldest first, each once. Of a server, with what is
+        new there."""
+        self._refresh()
         return self._select(*queries.rows(filters))
 
     def nearest(
@@ -135,7 +138,7 @@ class Cache:
                 continue
             fixed = {"loose": loose, "target": key.target, "compiler": key.compiler, "policy": key.policy}
             found = [r for r in self._select(queries.NEAREST.format(column=column), fixed) if r.key != key]
-            for r in sorted(found, key=lambda r: (_distance(r, key, shape, flops), r.digest)):
+            for r in sorted(found, key=lambda r: (distance(r, key, shape, flops), r.digest)):
                 out.setdefault(r.digest, r)
         return list(out.values())[:limit]
 
@@ -163,14 +166,16 @@ class Cache:
         try:
             added = self._write(lambda: self._writer.record(checked))
             log.debug("%d rows written to %s, %d of them new", len(checked), self._writer.place, added)
+            if self._team is not None:
+                self._team.add(checked)
             return added
         finally:
             self._writer.patience_s = BUSY_S
 
-    def import_(self, file: str | os.PathLike[str]) -> Imported:
+    def import_(self, file: str | os.PathLike[str], trust: signed.Trust | None = None) -> Imported:
         """Add a bundle's rows, marked as measured elsewhere unless they are here already; importing it again changes
-        nothing. Raises CacheError where it is not a bundle, then none is added."""
-        rows = bundles.read(file)
+        nothing. Raises CacheError where it is not a bundle, or not signed as `trust` asks; then none is added."""
+        rows, _ = signed.read(file, trust)
         here = self._write(lambda: self._writer.known([r.digest for r in rows]))
         added = self.record([r.marked(imported=True) for r in rows if r.digest not in here])
         return Imported(added, len(rows) - added)
@@ -180,35 +185,43 @@ class Cache:
         queries.where(filters)
         if self.path is not None and not self.path.exists():
             return 0
-        return self._write(lambda: self._writer.delete(filters))
+        gone = self._write(lambda: self._writer.delete(filters))
+        self._refresh()
+        return gone
+
+    def remove(self, rows: Iterable[Row]) -> int:
+        """Delete exactly these rows of the top layer, all or none; returns how many were there. Raises CacheError."""
+        gone = self._write(lambda: self._writer.remove([r.digest for r in rows]))
+        self._refresh()
+        return gone
 
     def ensure_writable(self) -> None:
-        """Make file and tables now, so that a bad place is found before hours of tuning, and take in what an earlier
-        run could not write. Raises CacheError."""
-        self._write(self._writer.prepare)
-        for file in spill.waiting(self.location, self.path):
-            try:
-                added = self.record(bundles.read(file))
-                file.unlink()
-            except (CacheError, OSError) as e:
-                warnings.warn(
-                    f"{file} holds measurements that could not be written to this cache, nor can they now: {e}", CacheWarning, stacklevel=3
-                )
-            else:
-                warnings.warn(f"took in {added} measurements that an earlier run could not write ({file})", CacheWarning, stacklevel=3)
+        """Make file and tables now, so that a bad place is found before hours of tuning, take in what an earlier run could
+        not write, and what is new in the team's. A server that does not answer does no harm once there is a mirror. Raises CacheError."""
+        try:
+            self._write(self._writer.prepare)
+            self.waiting.take_in(self.record)
+        except Unreachable as e:
+            if self._team is None or not self._team.mirror.there:
+                raise
+            self._team.went_away(e)
+        for team in filter(None, (self._team, *self._teams)):
+            team.refresh()
 
     def spill(self, rows: Iterable[Row], run: str) -> Path:
-        """Keep rows that cannot be recorded now in a bundle; where. `ensure_writable` takes them in. Raises CacheError."""
-        kept = spill.write(rows, self.location, self.path, run)
+        """Keep rows that cannot be recorded now in a bundle; where. They answer here all the same, as far as there is a mirror.
+        `ensure_writable` takes them in. Raises CacheError."""
+        rows = list(rows)
+        kept = self.waiting.keep(rows, run)
         log.info("rows of run %s wait in %s", run, kept)
+        if self._team is not None:
+            self._team.add(rows)
         return kept
 
     def close(self) -> None:
         """Let go of all files; using the cache again opens them again. What was written is in the one file then, with no log beside it."""
-        for reader in (self._top, *self._below):
-            if isinstance(reader, Reader):
-                reader.close()
-        self._writer.close()
+        for part in (self._top, *self._below, self._writer, *self._teams):
+            part.close()
 
     def __enter__(self) -> Cache:
         return self
@@ -224,8 +237,10 @@ class Cache:
                 out.setdefault(r.digest, r)
         return list(out.values())
 
-    def _read(self, work: Callable[[_Source], T]) -> T | None:
+    def _read(self, work: Callable[[Reader], T]) -> T | None:
         """`work` on the top layer; after a recovery, on the fresh one. A bad file that cannot be moved reads as nothing."""
+        if self._team is not None:
+            self._team.fetch()
         try:
             return work(self._top)
         except Older:
@@ -241,16 +256,22 @@ class Cache:
                 return None
             return work(self._top)
 
-    def _read_below(self, reader: Reader, work: Callable[[_Source], T]) -> T | None:
+    def _read_below(self, reader: Reader, work: Callable[[Reader], T]) -> T | None:
         try:
             return work(reader)
         except CacheError as e:
             warnings.warn(f"ignoring the cache {reader.path}: {e}", CacheWarning, stacklevel=3)
             self._below.remove(reader)
+            for team in self._teams:
+                team.dropped(reader, e)
             return None
 
+    def _refresh(self) -> None:
+        if self._team is not None:
+            self._team.refresh()
+
     def _write(self, work: Callable[[], T]) -> T:
-        if isinstance(self._top, Reader):
+        if self._team is None:
             self._top.close()  # whoever closes a file last brings its log in; a connection that only reads cannot
         try:
             return work()
@@ -261,10 +282,11 @@ class Cache:
     def _recover(self, error: CacheError) -> None:
         """Move the top file aside, and save what of it is intact. Where it turns out sound (another process was
         first) go on with the one that is there."""
+        if self._team is not None and isinstance(error, Damaged):
+            return self._team.renew()
         if self.path is None:
             raise error
-        if isinstance(self._top, Reader):
-            self._top.close()
+        self._top.close()
         self._writer.close()
         moved = move_aside(self.path)
         if moved is None or isinstance(error, Newer):
@@ -275,20 +297,3 @@ class Cache:
         if intact:
             self._writer.record(intact)
             warnings.warn(f"{len(intact)} measurements of it are intact and were taken over", CacheWarning, stacklevel=3)
-
-
-def _distance(row: Row, key: Key, shape: Mapping[str, int] | None, flops: int | None) -> float:
-    """How far away: octaves of threads and of every extent (of the amount of work, where shapes have no common names)."""
-    away = abs(math.log2(row.threads / key.threads))
-    theirs = row.shape_dict
-    if shape and set(shape) == set(theirs):
-        return away + sum(abs(math.log2(max(shape[k], 1) / max(theirs[k], 1))) for k in shape)
-    return away + (abs(math.log2(flops / row.flops)) if flops and row.flops else 64.0)
-
-
-def _sqlite_path(url: str) -> str:
-    """The file of an sqlite:// URL; raises CacheError for one in memory, which nobody else could read."""
-    path = url.partition("://")[2]
-    if not path.startswith("/") or path == "/" or "?" in path or ":memory:" in path:
-        raise CacheError(f"the cache {url} is not a file: use a path, or sqlite:///PATH")
-    return path[1:]

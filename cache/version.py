@@ -13,6 +13,8 @@ from pathlib import Path
 
 SCHEMA = 2
 """Of the tables. 2: `tilewright_tally` counts the rows of each key, so that rows which a damaged index hides are missed."""
+SERVER_SCHEMA = 3
+"""The same on servers. 3: rows have change numbers, by which mirrors pull."""
 OLDEST = 1
 """The first schema whose tables are read as they are; writing migrates them."""
 BUNDLE_SCHEMA = 1

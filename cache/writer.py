@@ -1,4 +1,4 @@
-"""Writing, and everything on a database server, through SQLAlchemy (imported on first use)."""
+"""Writing, through SQLAlchemy (imported on first use): here a file; `server.writer` has the same of a server."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import random
 import sqlite3
 import time
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -14,9 +15,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..ir.errors import CacheError
 from . import queries
-from .choice import answers
-from .keys import Key
-from .lookup import to_rows
 from .recover import ELSEWHERE, Busy, Newer, classify, schema_of
 from .rows import Row
 from .version import SCHEMA
@@ -29,22 +27,17 @@ BUSY_S = 15.0
 """How long a writer waits for another one."""
 LOCK_S = 0.5
 """How long one attempt waits for a file's lock; attempts go on for `patience_s`."""
-CONNECT_S = 10
-"""How long a server may take to answer."""
 CHUNK = 500
 """Rows a statement."""
 
 
-class Writer:
-    """One database: the SQLite file `path`, else the server at `url`. Each call is one transaction of its own connection,
-    so it may be used from any thread and after a fork."""
+class RowWriter(ABC):
+    """A database that rows are added to. Each call is one transaction; it may be used from any thread and after a fork."""
 
-    def __init__(self, url: str = "", path: Path | None = None) -> None:
-        self.url, self.path = url, path
-        self.place = str(path) if path is not None else _hide_password(url)
+    def __init__(self, place: str) -> None:
+        self.place = place
+        """What messages call it."""
         self._engine: sa.Engine | None = None
-        self._ready: tuple[int, int] | bool = False
-        self._wrote = False
         self.patience_s = BUSY_S
         """How long a call waits for another writer."""
 
@@ -97,39 +90,15 @@ class Writer:
 
         return self._run(work)
 
-    # the reading half, for servers ----------------------------------------------------------------------------------
-    def answers(self, key: Key) -> tuple[Row, ...]:
-        """The rows that may answer a look-up of `key`, the best first (see `choice`)."""
-        return tuple(answers(self.select(queries.ANSWERS, {"key": key.hash})))
+    def remove(self, digests: Sequence[str]) -> int:
+        """Delete these rows, all or none; returns how many were there."""
+        from .schema import remove
 
-    def select(self, sql: str, parameters: Mapping[str, Any]) -> list[Row]:
-        """Rows of a query over `queries.FIELDS`."""
+        return self._run(lambda c: remove(c, digests, CHUNK)) if digests else 0
 
-        def work(c: sa.Connection) -> list[Row]:
-            import sqlalchemy as sa
-
-            return to_rows([tuple(r) for r in c.execute(sa.text(sql), dict(parameters))], self.place)
-
-        return self._run(work)
-
-    def table(self, sql: str) -> list[dict[str, Any]]:
-        """Any query, as dictionaries by column."""
-
-        def work(c: sa.Connection) -> list[dict[str, Any]]:
-            import sqlalchemy as sa
-
-            return [dict(r) for r in c.execute(sa.text(sql)).mappings()]
-
-        return self._run(work)
-
+    @abstractmethod
     def close(self) -> None:
-        """Let go of the database; a file is left whole, without a log beside it, unless somebody else has it open."""
-        if self._engine is not None:
-            self._engine.dispose()
-            self._engine = None
-        if self.path is not None and self._wrote and self.path.is_file():
-            self._wrote = False
-            _settle(self.path)
+        """Let go of the database."""
 
     # ----------------------------------------------------------------------------------------------------------------
     def _run(self, work: Callable[[sa.Connection], T]) -> T:
@@ -144,23 +113,41 @@ class Writer:
                     raise
                 time.sleep(random.uniform(0.001, 0.02))
 
+    @abstractmethod
+    def _once(self, work: Callable[[sa.Connection], T]) -> T:
+        """`work` in one transaction, on tables that are there. Raises Busy where another writer holds the database."""
+
+
+class Writer(RowWriter):
+    """The SQLite file `path`; each call has a connection of its own."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(str(path))
+        self.path = path
+        self._ready: tuple[int, int] | bool = False
+        self._wrote = False
+
+    def close(self) -> None:
+        """Let go of the database; a file is left whole, without a log beside it, unless somebody else has it open."""
+        if self._engine is not None:
+            self._engine.dispose()
+            self._engine = None
+        if self._wrote and self.path.is_file():
+            self._wrote = False
+            _settle(self.path)
+
     def _once(self, work: Callable[[sa.Connection], T]) -> T:
         import sqlalchemy as sa
 
         from . import schema
 
-        if self.path is not None:
-            _make_folder(self.path.parent)
-            if self._ready is False or self._ready != self._identity():
-                _refuse_strangers(self.path)
+        _make_folder(self.path.parent)
+        if self._ready is False or self._ready != self._identity():
+            _refuse_strangers(self.path)
         try:
             engine = self._engine = self._engine or self._connect()
             with engine.begin() as c:
                 if self._ready is False or self._ready != self._identity():
-                    if c.dialect.name == "postgresql":
-                        c.execute(
-                            sa.text("SELECT pg_advisory_xact_lock(7316294)")
-                        )  # any fixed number: one process at a time creates tables
                     found = schema.version_of(c)
                     if found is not None and found > SCHEMA:
                         raise Newer(found)
@@ -175,35 +162,19 @@ class Writer:
 
     def _identity(self) -> tuple[int, int] | bool:
         """Which file this is: after it was moved aside, the new one wants its tables."""
-        if self.path is None:
-            return True
         try:
             st = os.stat(self.path)
         except OSError:
             return False
         return (st.st_dev, st.st_ino)
 
-    def _limits(self, url: sa.URL) -> dict[str, Any]:
-        """How long the driver waits: a file's lock, or a server that does not answer."""
-        if self.path is not None:
-            return {"timeout": min(LOCK_S, self.patience_s)}
-        return {"connect_timeout": CONNECT_S} if url.get_backend_name() == "postgresql" and "connect_timeout" not in url.query else {}
-
     def _connect(self) -> sa.Engine:
         import sqlalchemy as sa
 
-        try:
-            url = sa.URL.create("sqlite", database=str(self.path)) if self.path is not None else self.url
-            engine = sa.create_engine(url, poolclass=sa.pool.NullPool, connect_args=self._limits(sa.make_url(url)))
-        except sa.exc.ArgumentError as e:
-            raise CacheError(f"cannot use the cache {self.place}: {e}") from None
-        except ModuleNotFoundError as e:
-            raise CacheError(f"the cache {self.place} needs the Python package {e.name}: pip install {e.name}") from None
-        if engine.dialect.name not in ("sqlite", "postgresql"):
-            raise CacheError(f"a cache on {engine.dialect.name} is not supported: use a file, or a postgresql:// URL")
-        if self.path is not None:
-            sa.event.listen(engine, "connect", _on_connect)
-            sa.event.listen(engine, "begin", _on_begin)
+        url = sa.URL.create("sqlite", database=str(self.path))
+        engine = sa.create_engine(url, poolclass=sa.pool.NullPool, connect_args={"timeout": min(LOCK_S, self.patience_s)})
+        sa.event.listen(engine, "connect", _on_connect)
+        sa.event.listen(engine, "begin", _on_begin)
         return engine
 
 
@@ -281,9 +252,3 @@ def _make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as e:
         raise CacheError(f"cannot make the folder {folder} for the cache ({e.strerror}): {ELSEWHERE}") from None
-
-
-def _hide_password(url: str) -> str:
-    head, sep, rest = url.partition("://")
-    user, at, host = rest.rpartition("@")
-    return f"{head}{sep}{user.split(':')[0]}{at}{host}" if at else url

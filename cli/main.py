@@ -82,12 +82,22 @@ def _ran(args: Namespace) -> int:
 
     try:
         _log()
+        if "://" in (getattr(args, "cache", None) or getattr(args, "study", None) or ""):
+            _hide()
         for hint in getattr(args, "hints", ()):
             print(f"note: {hint}", file=sys.stderr)
         settle(args)
         return shown(args, handler(args))
     except TilewrightError as error:
         return _failed(str(error), exit_code(error))
+
+
+def _hide() -> None:
+    """A password in the arguments is shown to nobody, as far as the system lets us."""
+    from .terminal.arguments import hide
+
+    if not hide():
+        print("warning: others can see a password among a command's arguments: put it into ~/.pgpass or PGPASSWORD", file=sys.stderr)
 
 
 def _log() -> None:

@@ -125,11 +125,12 @@ def _canonical(k: Kernel) -> Canonical:
 
 def _decided(k: Kernel, axes: Mapping[str, str]) -> str:
     """The block sizes that schedules must keep to, for kernels that have such."""
-    if k.blocks is None:
+    blocks = k.blocks
+    if blocks is None:
         return ""
-    order = sorted(range(len(k.blocks.axes)), key=lambda n: axes[k.blocks.axes[n]])  # type: ignore[union-attr]
-    sizes = sorted({tuple(s[n] for n in order) for s in k.blocks.sizes})
-    return f"\nblocks {[axes[k.blocks.axes[n]] for n in order]} {sizes}"
+    order = sorted(range(len(blocks.axes)), key=lambda n: axes[blocks.axes[n]])
+    sizes = sorted({tuple(s[n] for n in order) for s in blocks.sizes})
+    return f"\nblocks {[axes[blocks.axes[n]] for n in order]} {sizes}"
 
 
 def _aliases(k: Kernel) -> list[tuple[str, str]]:

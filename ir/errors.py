@@ -39,6 +39,10 @@ class DeviceError(TilewrightError):
     """A device is unknown, missing or unusable here."""
 
 
+class FleetError(DeviceError):
+    """The fleet cannot be reached, has no slot that fits, or lost one."""
+
+
 class UsageError(TilewrightError):
     """Bad arguments on the command line or in the Python API."""
 

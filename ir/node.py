@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol, Union
 
-from .dtypes import DType, bool_, float32, index
+from .dtypes import DType, DTypeLike, bool_, float32, index
 from .errors import KernelError
 from .misuse import NoValue, number
 
@@ -52,7 +52,7 @@ class Rules(Protocol):
     def arith(self, op: str, a: Expr, b: Expr) -> Node: ...
     def logical(self, op: str, a: Expr, b: Expr) -> Node: ...
     def unary(self, op: str, a: Node) -> Node: ...
-    def cast(self, a: Node, to: DType) -> Node: ...
+    def cast(self, a: Node, to: DTypeLike) -> Node: ...
     def integer(self, op: str, a: Expr, b: Expr) -> Node: ...
     def divide(self, op: str, a: Expr, b: Expr) -> Node: ...
     def power(self, a: Expr, b: Expr) -> Node: ...
@@ -185,7 +185,7 @@ class Node(NoValue):
         """Elementwise inequality."""
         return _rules.arith("ne", self, other)
 
-    def cast(self, to: DType) -> Node:
+    def cast(self, to: DTypeLike) -> Node:
         """This value converted to `to`; rounds to nearest even for floats, truncates from float to int."""
         return _rules.cast(self, to)
 

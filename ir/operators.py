@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from . import index as ix
 from .buffer import load
-from .dtypes import DType, bool_, dtype, float64, index
+from .dtypes import DType, DTypeLike, bool_, dtype, float64, index
 from .errors import KernelError
 from .misuse import condition, number
 from .node import Expr, Node, Number, as_node, const, make, pending
@@ -112,19 +112,18 @@ def unary(op: str, a: Node) -> Node:
     return make(op, a.dtype, (a,))
 
 
-def cast(a: Node, to: DType) -> Node:
+def cast(a: Node, to: DTypeLike) -> Node:
     """Conversion; the identity when the type is already right."""
+    kind = to if isinstance(to, DType) else dtype(to)
     if not isinstance(a, Node):
         if isinstance(a, bool):
             condition(a, "cast()")
-        a = const(number(a), to if to.is_float else None)
-    if type(to) is not DType:
-        to = dtype(to)
-    if a.dtype is to:
+        a = const(number(a), kind if kind.is_float else None)
+    if a.dtype is kind:
         return a
     if a.op == "const":
-        return const(int(a.arg) if to.is_int else a.arg, to)
-    return make("cast", to, (a,))
+        return const(int(a.arg) if kind.is_int else a.arg, kind)
+    return make("cast", kind, (a,))
 
 
 def where(cond: Node, a: Expr, b: Expr) -> Node:

@@ -48,7 +48,7 @@ class Bench:
     """What is measured beside the time, as in `RunnerSetup`."""
     kept: dict[int, FirstOutputs | DeviceFirstOutputs] = field(default_factory=dict)
 
-    _meter: EnergyMeter | None = None
+    _meter: EnergyMeter | DeviceError | None = None
 
     @property
     def operands(self) -> Operands | DeviceOperands:
@@ -84,11 +84,17 @@ class Bench:
 
     def meter(self) -> EnergyMeter:
         """In a child: what measures energy, opened once. Raises DeviceError."""
+        if isinstance(self._meter, DeviceError):
+            raise self._meter  # looking again would take seconds
         if self._meter is None:
             from .energy.find import counter_of
             from .energy.meter import EnergyMeter
 
-            self._meter = EnergyMeter(counter_of(self.device), idle=self.energy == "dynamic-energy")
+            try:
+                self._meter = EnergyMeter(counter_of(self.device), idle=self.energy == "dynamic-energy")
+            except DeviceError as e:
+                self._meter = e
+                raise
         return self._meter
 
     def broken(self) -> bool:

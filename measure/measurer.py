@@ -22,7 +22,7 @@ from .outcome import Duel, DuelError, Measurement, Outcome
 from .process import STILL_S, Stillness
 from .protocol import Channel, Closed
 from .runner_setup import Data, RunnerSetup
-from .slots import needs_pause
+from .slots import Slots, needs_pause
 from .stats import compare
 
 if TYPE_CHECKING:
@@ -96,6 +96,8 @@ class Measurer:
         self._channel: Channel | None = None
         self.prepared_s: tuple[float, float] | None = None
         """Processor seconds that inputs and references took, and copies of operands, once that is known."""
+        self.heard: Callable[[int, Measurement], None] | None = None
+        """Called with every result of `measure` as it comes: its position, and what it is. What it raises ends the call."""
         self._pool = BuildPool(builder.BuilderSetup(kernel, spec, compile, dict(extra or {}), max(limit, 1 << 30)), count, build_deadline_s)
         self._pause = needs_pause(self.threads, count, cores)
         try:
@@ -124,6 +126,11 @@ class Measurer:
         self._channel.send(("prepare", Data(self.seed)))
         self._preparing = self._busy = True
 
+    @property
+    def builders(self) -> Slots:
+        """Whoever holds this keeps the builders still, until it is released."""
+        return Slots(self._pool.group)
+
     # building -----------------------------------------------------------------------------------------------------
     def build(self, schedules: Sequence[tuple[Opt, ...]]) -> Builds:
         """Queue schedules with the builders, at once; an iterator of (position, Built) as they finish, or (position, Measurement)
@@ -135,7 +142,7 @@ class Measurer:
     def measure(self, built: Sequence[Built], incumbent_s: float | None = None) -> list[Measurement]:
         """One Measurement for each, in order: verified on its whole output, then timed. Candidates over 3 × `incumbent_s` (seconds;
         it follows the best of this batch) are timed no further."""
-        return self._measure(built, Data(self.seed), incumbent_s, full=False)
+        return self._measure(built, Data(self.seed), incumbent_s, full=False, heard=self.heard)
 
     def confirm(self, built: Built) -> Measurement:
         """Measure a winner again in full: whole-number inputs, on which results must be exact where no rounding can
@@ -158,7 +165,14 @@ class Measurer:
         special = Data(seed, "special", subnormal=not _flushes(built), moderate=_regroups(built))
         return [Data(seed, "whole"), *([special] if self.device.isolation == "fork" else []), Data(seed, "fresh")]
 
-    def _measure(self, built: Sequence[Built], data: Data, incumbent_s: float | None, full: bool) -> list[Measurement]:
+    def _measure(
+        self,
+        built: Sequence[Built],
+        data: Data,
+        incumbent_s: float | None,
+        full: bool,
+        heard: Callable[[int, Measurement], None] | None = None,
+    ) -> list[Measurement]:
         out: list[Measurement] = []
         deaths = 0
         while len(out) < len(built):
@@ -173,6 +187,8 @@ class Measurer:
                     out.append(_measurement(rest[payload[0]], payload[1], self.threads))
                     if out[-1].ok and out[-1].t_min is not None and not out[-1].cleared:
                         incumbent_s = min(incumbent_s or out[-1].t_min, out[-1].t_min)
+                    if heard is not None:
+                        heard(len(out) - 1, out[-1])
             except Closed as e:
                 how = self._restart()
                 # a death before the first result is blamed on the inputs once, then on the candidate
@@ -188,6 +204,8 @@ class Measurer:
                             sha=built[len(out)].sha,
                         )
                     )
+                    if heard is not None:
+                        heard(len(out) - 1, out[-1])
         if log.listens():  # now, when nothing is being timed
             from ..opts.opt import short
 
@@ -261,8 +279,6 @@ class Measurer:
         self._process.kill()
         how = process.how_it_ended(self._process.wait())
         if self._pause:
-            from .slots import Slots
-
             Slots(self._pool.group).release()
         log.info("the runner %s; a new one is started", how)
         self._start_runner()

@@ -27,6 +27,8 @@ _QUIET = 0.1
 _BURST = 20
 _DROPPED = 3
 _DUEL_S = 20.0
+_TURN_S = 0.01
+"""How long one of two takes turns with the other on one thread: long against what a check after each turn displaces from the caches."""
 _MIN_EFFECT = 0.005
 _UNANIMOUS = 5
 """Rounds that must all agree for the sign test alone to decide (one in 16 by chance, two-sided)."""
@@ -105,26 +107,59 @@ def time_adaptively(exe: Timed, sets: Sequence[Sequence[int]], vars: Sequence[in
 def paired_bursts(
     a: Timed, b: Timed, sets: Sequence[Sequence[int]], vars: Sequence[int], threads: int, rounds: int, sleep: Callable[[float], None]
 ) -> list[tuple[float, float]]:
-    """Seconds per call (lower quartile: others' load only ever adds time) of a and b in each round. On one thread a
-    round is a short burst of each. Above one thread, strict alternation is unfair (an idle rival's spinning workers
-    halve the other's speed): bursts of at least 20 calls, the first three dropped, every pool asleep for 5 ms before, and
-    as long as threads spin (of calls over 20 ms, which hide a thread's waking, six; of calls over 0.2 s, two). The order swaps every round;
-    after 20 s, three rounds are enough, and so are five that agree on a plain difference."""
+    """Seconds per call (lower quartile: others' load only ever adds time) of a and b in each round. On one thread they
+    take turns every few milliseconds (`_turns`). Above one thread, strict alternation is unfair (an idle rival's
+    spinning workers halve the other's speed): bursts of at least 20 calls, the first three dropped, every pool asleep for
+    5 ms before, and as long as threads spin. Of calls over 20 ms there are six (they hide a thread's waking), of those
+    over 0.2 s two. The order swaps every round; after 20 s, three rounds are enough, and so are five that agree on a
+    plain difference."""
     pairs: list[tuple[float, float]] = []
     begin = time.monotonic()
     for r in range(rounds):
         if r >= 3 and (time.monotonic() - begin > _DUEL_S or _plain(pairs)):
             break
-        got: dict[int, float] = {}
-        for which in ((0, 1), (1, 0))[r % 2]:
-            exe = (a, b)[which]
-            if threads > 1:
-                rest(sleep)
-            first = exe.time(sets, vars, 1, math.inf)[0]
-            count, drop = (max(_BURST, repeats_for(first, 0.01)), _DROPPED) if first < 0.02 else (6, _DROPPED) if first < 0.2 else (2, 1)
-            got[which] = quartile(exe.time(sets, vars, count, math.inf)[drop:])
+        order = ((0, 1), (1, 0))[r % 2]
+        got = _turns((a, b), order, sets, vars) if threads == 1 else _bursts((a, b), order, sets, vars, sleep)
         pairs.append((got[0], got[1]))
     return pairs
+
+
+def _amount(first: float) -> tuple[int, int]:
+    """(calls of a round whose first took so many seconds, how many of them only warm up)."""
+    return (max(_BURST, repeats_for(first, 0.01)), _DROPPED) if first < 0.02 else (6, _DROPPED) if first < 0.2 else (2, 1)
+
+
+def _bursts(
+    of: tuple[Timed, Timed], order: tuple[int, int], sets: Sequence[Sequence[int]], vars: Sequence[int], sleep: Callable[[float], None]
+) -> dict[int, float]:
+    """One burst of each, rested."""
+    got: dict[int, float] = {}
+    for which in order:
+        rest(sleep)
+        count, drop = _amount(of[which].time(sets, vars, 1, math.inf)[0])
+        got[which] = quartile(of[which].time(sets, vars, count, math.inf)[drop:])
+    return got
+
+
+def _turns(of: tuple[Timed, Timed], order: tuple[int, int], sets: Sequence[Sequence[int]], vars: Sequence[int]) -> dict[int, float]:
+    """Both in turns of some milliseconds, so that load that comes and goes, or a clock that changes, meets both alike:
+    first, second, second, first, and so on. The first call of a turn warms up."""
+    left: dict[int, int] = {}
+    turn: dict[int, int] = {}
+    seen: dict[int, list[float]] = {0: [], 1: []}
+    for which in order:
+        first = of[which].time(sets, vars, 1, math.inf)[0]
+        count, drop = _amount(first)
+        left[which] = count - drop
+        turn[which] = max(1, min(left[which], int(_TURN_S / max(first, 1e-9))))
+    side = 0
+    while any(n > 0 for n in left.values()):
+        for which in (order, order[::-1])[side]:
+            if left[which] > 0:
+                seen[which] += of[which].time(sets, vars, turn[which] + 1, math.inf)[1:]
+                left[which] -= turn[which]
+        side = 1 - side
+    return {which: quartile(times) for which, times in seen.items()}
 
 
 def rest(sleep: Callable[[float], None], used: Callable[[], float] = time.process_time) -> None:

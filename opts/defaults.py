@@ -186,3 +186,15 @@ def legal_prefix(opts: Opts, apply: Callable[[Opts], object]) -> Opts | None:
 def site_name(a: Node) -> str:
     """How an option names one site of an axis."""
     return str(a.arg.name)
+
+
+def added_phase(kernel: Kernel, target: Target, apply: Callable[[Kernel, Opts, Target], object]) -> Opts:
+    """The fixed schedule of a phase that combines partial results: lanes along what is consecutive, rows in parallel."""
+
+    def legal(o: Opts) -> object:
+        return apply(kernel, o, target)
+
+    if target.kind == "gpu":
+        return legal_prefix(points(kernel, 128, 1), legal) or ()
+    width = 2 * max(1, target.lanes(kernel.outputs[0].dtype.compute))
+    return legal_prefix(rows(kernel, target, 2, width, False), legal) or ()

@@ -58,14 +58,10 @@ def best(
     other, in short form ("Um8 Un32 Pn") or as data; nothing is looked up then, nothing was measured, and `Prog.origin` is
     'given'. Raises OptError where it cannot be read or does not apply. `objective`: "energy", "dynamic-energy" or "scratch" asks for
     what a search with that objective found, or for that end of a front; of two ("time,scratch") the fastest of the front is taken.
-    `scratch_limit`: the fastest schedule that needs no more bytes beside its arguments (`Signature.bytes_beside`).
-    Raises UsageError where none is known.
+    `scratch_limit`: the fastest schedule that needs no more bytes beside its arguments, or UsageError where none is known.
 
-    A kernel with a symbolic size that was tuned in buckets (`search.shapes.tune_buckets`) is a `BucketedProg`: a program for each part of the
-    size's range.
-
-    A schedule that this machine cannot load, having no memory for its workspace for one, is left out with a warning,
-    unless `exact_only`."""
+    A kernel with a symbolic size that was tuned in buckets is a `BucketedProg`: a program for each part of the size's range. A schedule
+    that this machine cannot load, having no memory for its workspace for one, is left out with a warning, unless `exact_only`."""
     from ..cache import Cache, open
     from ..cache.keys import allowed
     from ..cache.keys import policy as policy_of

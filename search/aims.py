@@ -16,6 +16,7 @@ from ..cache.objectives import objective as named
 from ..ir.errors import UsageError
 
 if TYPE_CHECKING:
+    from ..devices import Device
     from ..measure import Measurement
     from .budget import Budget
     from .finals import Finalist
@@ -148,3 +149,16 @@ def check(objective: str | Sequence[str], strategy: str, study: str | None, limi
         raise UsageError("optuna:cmaes makes one thing small: use optuna:nsga2, optuna:tpe or another for a front of two")
     if study is not None:
         raise UsageError("a study holds times: leave --study out, or search for the time alone")
+
+
+def measurable(objective: str, device: Device, elsewhere: bool) -> Aim:
+    """The aim of a search that is about to measure, `elsewhere` than on this machine's own device. Raises UsageError, or DeviceError
+    where energy cannot be read."""
+    aim = Aim(objective)
+    if aim.energy and elsewhere:
+        raise UsageError("energy is measured on this machine's own devices only, not on a fleet's: search for the time there")
+    if aim.energy:
+        from ..measure.energy.find import check as readable
+
+        readable(device)
+    return aim

@@ -13,18 +13,16 @@ from ..cache.choice import Standing
 from ..cache.objectives import TIME
 from ..ir.errors import OptError, UsageError
 from ..log import logger
-from ..measure.energy import find
 from ..opts import apply
 from ..opts.opt import parse
 from . import aims
 from . import strategy as strategies
-from .aims import Aim
 from .budget import Budget, Meter
 from .effort import GLANCE, Effort
 from .interrupts import SignalWatch, release
 from .known import known
 from .notebook import shown
-from .prepared import measurer_of, recorder_of
+from .prepared import Measuring, measurer_of, recorder_of
 from .progress import Progress
 from .result import INTERRUPTED, Job, Result
 from .run import TuningRun
@@ -76,42 +74,40 @@ def tune(
     interrupt: OnInterrupt = "raise",
     allow: Iterable[str] = (),
     objective: str | Sequence[str] = TIME,
+    measuring: Measuring | None = None,
 ) -> Result:
     """Search for the fastest schedule of `kernel` and record every measurement in `cache`.
 
     `kernel`: a name (`tune kernels`), `my.py:function`, or a Kernel. `shape` and `dtype` complete a name; a size may be a symbol. `budget`:
     seconds or text such as "30s" (the default unless `trials`, the number of measurements, is given), everything
-    included. `stop_at`: fraction of the roofline that is good enough; `patience`: batches without a gain. `seeds`:
-    "auto" starts from the seed schedules, "none" from the empty one, and a schedule (in short form or JSON) is tried beside
-    the seeds. `vars`: value at which a symbolic extent is
-    tuned (default: the middle of its range). `cache`: path or URL (default: TILEWRIGHT_CACHE, else the user's).
-    `study`: an Optuna storage (sqlite:///study.db, the path of a journal file, …) where the trials of an `optuna:`
-    strategy are kept and resumed; without a strategy, it is `optuna:tpe`.
+    included. `stop_at`: fraction of the roofline that is good enough; `patience`: batches without a gain. `seeds`: "auto" starts from the
+    seed schedules, "none" from the empty one, and a schedule (in short form or JSON) is tried beside the seeds. `vars`: value at which a
+    symbolic extent is tuned (default: the middle of its range). `cache`: path or URL (default: TILEWRIGHT_CACHE, else the user's).
+    `study`: an Optuna storage (sqlite:///study.db, the path of a journal file, …) where the trials of an `optuna:` strategy are kept
+    and resumed; without a strategy, it is `optuna:tpe`.
 
-    `allow`: effects that are refused otherwise, such as "downconvert" (`cache.keys.EFFECTS`): schedules may then
-    compute in lower precision, are held to the wider error bound that follows, and have cache entries of their own.
-    `objective`: "time", "energy", "dynamic-energy" or "scratch" (`cache.objectives.OBJECTIVES`), or two of them ("time,scratch"),
-    whose front is the answer; each has cache entries of its own. Raises DeviceError where energy cannot be measured here.
+    `allow`: effects that are refused otherwise, such as "downconvert" (`cache.keys.EFFECTS`): schedules may then compute in lower
+    precision, are held to the wider error bound that follows, and have cache entries of their own. `measuring`: what makes the
+    measurer, where that is not one of `device` here (`fleet.batches.tuned`). `objective`: what is made small, of
+    `cache.objectives.OBJECTIVES`, or two such as "time,scratch", whose front is the answer; each has cache entries of its own.
 
-    `mode`: "use" and "tune" answer from the cache when it has this key and the search behind the answer was as
-    thorough as `budget` and `trials` ask, else they search, going on from all that was measured; an answer that was
-    measured elsewhere, or never checked twice, is checked and timed here first. "require" answers from the cache or
-    raises CacheMiss; "record" measures only the start schedules, which stores a first answer for a later search;
-    "refresh", like `retune=True`, searches again, from the best schedules stored. Raises UsageError, KernelError,
-    DeviceError, CacheError; `Result.exit_code` is 4 when nothing valid was found and 6 when there was no time to
-    measure anything. After Ctrl-C the best so far is kept and Interrupted, a KeyboardInterrupt with the `result`, is
-    raised; with `interrupt="return"` the result is returned, its exit_code 130."""
+    `mode`: "use" and "tune" answer from the cache when it has this key and the search behind the answer was as thorough as `budget` and
+    `trials` ask, else they search, going on from all that was measured; an answer that was measured elsewhere, or never checked twice,
+    is checked and timed here first. "require" answers from the cache or raises CacheMiss; "record" measures only the start schedules;
+    "refresh", like `retune=True`, searches again, from the best schedules stored. Raises UsageError, KernelError, DeviceError,
+    CacheError; `Result.exit_code` is 4 when nothing valid was found and 6 when there was no time to measure anything. After Ctrl-C the
+    best so far is kept and Interrupted, a KeyboardInterrupt with the `result`, is raised; with `interrupt="return"` it is returned."""
     started = time.monotonic()
     show = shown(progress)
     limit = Budget.make(budget, trials, stop_at, patience)
     strategy = _checked(mode, seeds, retune, threads, strategy, study)
-    show.phase("preparing")
     aims.check(objective, strategy, study, limit)
+    show.phase("preparing")
     task = TuningTask(kernel, shape, dtype, device, threads, vars, allow, objective)
     with SignalWatch((signal.SIGINT,)) as watch, _opened(cache) as store:
         release()
         asked = None if not limit.wish else limit if budget is not None or trials is not None else GLANCE
-        result = _tune(task, store, limit, strategy, seeds, seed, mode, retune or mode == "refresh", show, started, study, asked)
+        result = _tune(task, store, limit, strategy, seeds, seed, mode, retune or mode == "refresh", show, started, study, asked, measuring)
     if interrupt == "raise" and (result.exit_code == INTERRUPTED or watch.number):
         raise Interrupted(result)
     return result
@@ -182,6 +178,7 @@ def _tune(
     started: float,
     study: str | None,
     asked: Budget | None,
+    measuring: Measuring | None,
 ) -> Result:
     job = task.job(strategy, seeds, seed, budget)
     if mode == "require":
@@ -203,11 +200,10 @@ def _tune(
         found = answer(job, plan, time.monotonic() - started, front_of(task, cache))
         show.done(found)
         return found
-    if (aim := Aim(job.objective)).energy:
-        find.check(task.device)
+    aim = aims.measurable(job.objective, task.device, measuring is not None)
     kept: dict[str, Any] = {"study": _study(task, job, study)} if study and mode != "record" else {}
     # first, so that its processes start while the rest is prepared
-    with measurer_of(task, budget, seed, bool(kept)) as measurer:
+    with (measuring or measurer_of)(task, budget, seed, bool(kept)) as measurer:
         cache.ensure_writable()
         engine = OptEngine(task.kernel, task.device.target, task.threads, task.device.limits(), task.effects)
         space = Space(engine, task.effects)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from .finals import GRACE_S, Decision, Finalist, FrontMember, decide
+from .pipeline import again_on
 
 if TYPE_CHECKING:
     from ..measure import Measurement
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from .pipeline import MeasurerLike
     from .record import Recorder
     from .run_state import RunState
+    from .space import Schedule
 
 LONGEST_S = 20.0
 """Seconds that deciding may take where there is no limit."""
@@ -33,7 +35,7 @@ class Deciding:
         if not quick:
             self._time_again()
         decision = self._between(left)
-        return replace(decision, **self._front(decision, left)) if self.so_far.aim.front else decision
+        return self._front(decision, left) if self.so_far.aim.front else decision
 
     def _time_again(self) -> None:
         """Time the best candidates and seeds once more, side by side: seeds were measured at the start, and the machine may have been
@@ -41,7 +43,7 @@ class Deciding:
         again = self.so_far.contenders()
         if not again or 2 * self.cost_s * len(again) > 0.3 * self.meter.left:
             return
-        measured = map(self.so_far.aim.scored, self.measurer.measure([f.built for f in again]))
+        measured = map(self.so_far.aim.scored, again_on(self.measurer)([f.built for f in again]))
         fresh = [self.so_far.finalist(f.built, m) for f, m in zip(again, measured)]
         for f in fresh:
             if f.measurement.outcome not in ("ok", "slow"):
@@ -78,11 +80,11 @@ class Deciding:
             decision = replace(decision, seed=seed, message=said)
         return decision
 
-    def _front(self, decision: Decision, left: Callable[[], float]) -> dict[str, tuple[FrontMember, ...] | tuple[Measurement, ...]]:
-        """The members of the front, the winner first, each checked a second time where there is time; and who failed."""
+    def _front(self, decision: Decision, left: Callable[[], float]) -> Decision:
+        """With the members of the front, the winner first, each checked a second time where there is time; and with who failed that."""
         won, aim = decision.winner, self.so_far.aim
         if won is None:
-            return {}
+            return decision
         out = {m.opts for m in decision.failed}
         second = aim.names[1]
         members: list[FrontMember] = [FrontMember(won.measurement, decision.confirmed, decision.checks)]
@@ -96,9 +98,9 @@ class Deciding:
                 continue
             checks = (*f.measurement.checks, *(checked.checks if checked is not None else ()))
             members.append(FrontMember(f.measurement, checked is not None, tuple(dict.fromkeys(checks))))
-        return {"front": tuple(members), "failed": (*decision.failed, *failed)}
+        return replace(decision, front=tuple(members), failed=(*decision.failed, *failed))
 
-    def _below(self, won: Finalist, second: str, failed: set[tuple[object, ...]]) -> Sequence[Finalist]:
+    def _below(self, won: Finalist, second: str, failed: Collection[Schedule]) -> Sequence[Finalist]:
         """Who is better than the winner in the second objective: the front, and then all others, for the places of those that fail."""
         aim = self.so_far.aim
         better = [

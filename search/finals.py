@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ..ir.errors import MeasureError
 
@@ -218,8 +218,11 @@ class _Final:
 
     def _duel(self, a: Finalist, b: Finalist, n: int) -> Duel:
         """`n` rounds between two, about what is compared. Raises MeasureError."""
-        about = {} if a.instead is None else {"energy": True}
-        return self.measurer.duel(a.built, b.built, rounds=n, **about)
+        if a.instead is None:
+            return self.measurer.duel(a.built, b.built, rounds=n)
+        # what measures energy can compare it too
+        fought: Duel = cast(Any, self.measurer).duel(a.built, b.built, rounds=n, energy=True)
+        return fought
 
     def _fell(self, e: MeasureError, a: Finalist, b: Finalist) -> Finalist | None:
         """Which of two was found wrong in a duel, if that is known; it is out, however right it may be the next time."""
@@ -267,11 +270,11 @@ def _wrong(f: Finalist, detail: str) -> Measurement:
 
 
 def cost(a: Finalist, b: Finalist) -> float:
-    """About how many seconds a round of a duel takes: a burst of each (at least twenty calls, fewer of slow kernels), each after a rest;
-    or a window of each, where the duel is about energy."""
+    """About how many seconds a round of a duel takes: a burst of each (some twenty calls and what warms up, fewer of slow kernels), each
+    after a rest; or a window of each, where the duel is about energy."""
     if a.window_s and b.window_s:
         return a.window_s + b.window_s + ROUND_S
-    return sum(f.typical * (23 if f.t < 0.02 else 7 if f.t < 0.2 else 3) for f in (a, b)) + ROUND_S
+    return sum(f.typical * (30 if f.t < 0.02 else 9 if f.t < 0.2 else 3) for f in (a, b)) + ROUND_S
 
 
 def rounds(a: Finalist, b: Finalist, budget_s: float) -> int:

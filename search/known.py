@@ -31,11 +31,13 @@ class Known:
     """Measurements of earlier searches, by schedule."""
 
     by_opts: Mapping[Schedule, Measurement]
+    front: bool = False
+    """Of two objectives, what is slow may still be the best in the other."""
 
     def settled(self, opts: Schedule) -> Measurement | None:
         """The measurement of a schedule that need not be made again: it failed, or was clearly slower than the fastest."""
         m = self.by_opts.get(opts)
-        return m if m is not None and (m.t_min is None or seconds(m) > NEAR * self.fastest) else None
+        return m if m is not None and (m.t_min is None or (not self.front and seconds(m) > NEAR * self.fastest)) else None
 
     @property
     def fastest(self) -> float:
@@ -75,7 +77,7 @@ def known(cache: Cache, key: Key, canonical: Canonical) -> Known:
     for row in rows[-NEWEST:]:
         if not row.imported and (m := _measurement(row, canonical, aim)) is not None and (m.t_min is None or aim.able(m)):
             found[m.opts] = aim.scored(m)  # oldest first: the newest stays
-    return Known(found)
+    return Known(found, aim.front)
 
 
 def _measurement(row: Row, canonical: Canonical, aim: Aim) -> Measurement | None:

@@ -20,7 +20,8 @@ READY_S = 0.004
 
 
 class MeasurerLike(Protocol):
-    """The part of `measure.Measurer` that a search uses."""
+    """The part of `measure.Measurer` that a search uses. One that times on several devices also has `width`, their number, and
+    `again(built)`, which is `measure` with all on one of them, so that times can be compared."""
 
     def build(self, schedules: Sequence[Schedule]) -> Iterator[tuple[int, Any]]: ...
 
@@ -28,7 +29,18 @@ class MeasurerLike(Protocol):
 
     def confirm(self, built: Any) -> Measurement: ...
 
-    def duel(self, a: Any, b: Any, rounds: int = ..., **about: Any) -> Duel: ...
+    def duel(self, a: Any, b: Any, rounds: int = ...) -> Duel: ...
+
+
+def width_of(measurer: MeasurerLike) -> int:
+    """Devices that a measurer times on at once; it may change in the course of a search."""
+    return int(getattr(measurer, "width", 1))
+
+
+def again_on(measurer: MeasurerLike) -> Callable[[Sequence[Any]], list[Measurement]]:
+    """How it times schedules that were timed before, all on one device."""
+    found: Callable[[Sequence[Any]], list[Measurement]] = getattr(measurer, "again", measurer.measure)
+    return found
 
 
 class Pipeline:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from ..cache.objectives import TIME
@@ -14,17 +15,27 @@ from .record import CacheRecorder
 if TYPE_CHECKING:
     from ..cache import Cache
     from ..measure import Measurer
+    from .pipeline import MeasurerLike
     from .result import Job
     from .space import Space
     from .task import TuningTask
 
 
+Measuring = Callable[["TuningTask", Budget, int, bool], AbstractContextManager["MeasurerLike"]]
+"""What makes a measurer of (task, budget, seed of the inputs, whether outputs are hashed)."""
+
+
+def deadline_s(budget: Budget) -> float:
+    """Seconds that a call of a candidate may take: one endless loop must not cost the whole budget."""
+    return 10.0 if budget.seconds is None else min(10.0, max(2.0, budget.seconds / 6))
+
+
 def measurer_of(task: TuningTask, budget: Budget, seed: int, hashed: bool, builders: int | None = None) -> Measurer:
-    """What measures a task's candidates. One endless loop must not cost the whole budget."""
+    """What measures a task's candidates, here."""
     from ..measure import Measurer
 
-    deadline = 10.0 if budget.seconds is None else min(10.0, max(2.0, budget.seconds / 6))
-    told: dict[str, Any] = {"seed": seed, "vars": task.vars, "deadline_s": deadline, "hash_outputs": hashed, "reference": task.reference}
+    told: dict[str, Any] = {"seed": seed, "vars": task.vars, "hash_outputs": hashed, "reference": task.reference}
+    told["deadline_s"] = deadline_s(budget)
     told["energy"] = Aim(task.key.objective).energy
     return Measurer(task.kernel, task.device, task.threads, builders=builders, **told)
 

@@ -8,21 +8,25 @@ measurements to start from, and never an answer that is worse than no tuning.
 
 A cache that cannot be written (a full disk, a lock, a server that went away) does not end a search: rows wait in
 memory and are tried again, and what is left at the end goes into a bundle, which the next run that can write takes
-in."""
+in. Of a server that went away, they go into bundles at once: it may be long until it is back, and the search may be
+killed before."""
 
 from __future__ import annotations
 
+import contextlib
 import time
 import uuid
 import warnings
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..cache.choice import FAILED
 from ..cache.objectives import TIME
 from ..cache.recover import CacheWarning
 from ..cache.rows import OBJECTIVE
+from ..cache.server.errors import Unreachable
 from ..cache.strict import canon
 from ..ir.errors import CacheError, OptError
 
@@ -41,6 +45,8 @@ LAST_PATIENCE_S = 10.0
 """The same at the end."""
 RETRY_S = 5.0
 """After a failed write, rows wait this long before the next."""
+SHARE = 0.02
+"""Of the search's time, at most, is spent on finding out that a server is still away."""
 
 
 class Recorder(Protocol):
@@ -98,6 +104,9 @@ class CacheRecorder:
         self._met: set[str] = set()
         self._trouble = ""
         self._next = 0.0
+        self._kept: list[Path] = []
+        self._safe = 0
+        """So many of the rows, from the first, are in the bundles `_kept` too."""
 
     def add(self, measurement: Measurement, strategy: str) -> None:
         try:
@@ -130,24 +139,44 @@ class CacheRecorder:
         self._write(LAST_PATIENCE_S)
         if not self._rows:
             return ""
-        rows, self._rows = self._rows, []
+        rows = len(self._rows)
         try:
-            return f"the cache could not be written, so {len(rows)} measurements are in {self.cache.spill(rows, self.run_id)}; the next run takes them in"
+            self._keep()
+            return f"the cache could not be written, so {rows} measurements are in {', '.join(map(str, self._kept))}; the next run takes them in"
         except CacheError as e:
-            return f"{len(rows)} measurements are lost: {self._trouble}; {e}"
+            return f"{rows - self._safe} measurements are lost: {self._trouble}; {e}"
+        finally:
+            self._rows, self._safe = [], 0
+
+    def _keep(self) -> None:
+        """Put what is in no bundle yet into one. Raises CacheError."""
+        fresh = self._rows[self._safe :]
+        if fresh:
+            part = f"{self.run_id}-{len(self._kept)}" if self._kept else self.run_id
+            self._kept.append(self.cache.spill(fresh, part))
+            self._safe = len(self._rows)
 
     def _write(self, patience_s: float) -> None:
         rows, self._rows = self._rows, []
+        begun = self.clock()
         try:
             if rows:
                 self.cache.record(rows, patience_s=patience_s)
-            self._trouble = ""
+            self._trouble, self._safe = "", 0
+            while self._kept:
+                self._kept.pop().unlink(missing_ok=True)
         except CacheError as e:
             self._rows = rows + self._rows
-            self._next = self.clock() + RETRY_S
+            self._next = self.clock() + max(RETRY_S, (self.clock() - begun) / SHARE)
+            away = isinstance(e, Unreachable)
             if not self._trouble:
-                warnings.warn(f"{e}. The search goes on; its measurements wait in memory", CacheWarning, stacklevel=3)
+                warnings.warn(
+                    f"{e}. The search goes on; its measurements wait in {'a bundle' if away else 'memory'}", CacheWarning, stacklevel=3
+                )
             self._trouble = str(e)
+            if away:
+                with contextlib.suppress(CacheError):  # they stay in memory; `close` says so
+                    self._keep()
         except BaseException:
             # an interrupt inside the transaction rolls it back: keep the rows for the last flush
             self._rows = rows + self._rows

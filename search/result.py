@@ -151,7 +151,8 @@ class Result:
 
         if self.t_min is None:
             return table([("answer", self.message or "nothing valid was found")], title=_title(self))
-        return table(_facts(self), title=_title(self)) + folded("the command that runs this search again", text(self.reproduce))
+        front = table(_members(self), title=f"front of {self.objective.replace(',', ' and ')}") if self.front else ""
+        return table(_facts(self), title=_title(self)) + front + folded("the command that runs this search again", text(self.reproduce))
 
     def summary(self) -> str:
         """One line for a log."""
@@ -219,6 +220,18 @@ def _facts(r: Result) -> list[tuple[str, str]]:
         ("", r.message),
     ]
     return [(name, said) for name, said in facts if said]
+
+
+def _members(r: Result) -> list[tuple[str, str]]:
+    """A line for each member of the front: its figures, and its schedule."""
+    from ..opts.opt import parse, short
+
+    out = []
+    for m in r.front:
+        used = [joules(m["joules"])] if m["joules"] is not None and "energy" in r.objective else []
+        bytes_ = [f"{m['scratch']} bytes"] if m["scratch"] is not None and "scratch" in r.objective else []
+        out.append((", ".join([f"{m['t_min'] * 1e3:.4g} ms", *used, *bytes_]), short(parse(m["opts"]))))
+    return out
 
 
 def rates(job: Job, t: float | None) -> dict[str, float | None]:

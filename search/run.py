@@ -20,7 +20,7 @@ from .effort import Effort
 from .finals import Decision
 from .interrupts import hold
 from .known import NOTHING, Known
-from .pipeline import Pipeline
+from .pipeline import Pipeline, width_of
 from .record import NoRecord
 from .run_state import RunState
 from .start import Asked, Start
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 log = logger("search")
 
 BATCH = 12
-"""Candidates timed in one go; so many share the cost of one runner child."""
+"""Candidates that a device times in one go; so many share the cost of one runner child."""
 BATCH_S = 1.0
 """Seconds a batch should take at most: what a kill loses."""
 AHEAD = 24
-"""Schedules being built or waiting to be timed."""
+"""Schedules being built or waiting to be timed, for each device."""
 EXHAUSTED = "there is nothing left to try"
 GRACE = 10.0
 """Seconds past the budget that a run may take to get its first answer, and that of the seed that is used without tuning."""
@@ -140,11 +140,12 @@ class TuningRun:
                     return EXHAUSTED
                 continue
             left = max(0.0, self.meter.search_left) if self.so_far.best is not None else max(0.0, self.meter.left)
-            most = max(1, min(BATCH, int(min(left, BATCH_S) / self._cost), int(min(self.meter.trials_left, BATCH))))
+            width = width_of(self.measurer)
+            most = max(1, int(min(BATCH * width, min(left, BATCH_S) / self._cost, self.meter.trials_left)))
             if self.so_far.best is None:
                 most = 1  # the first start schedule alone, for an early answer
             # then as many as share a runner child well, unless builds are slow
-            taken = pipe.take(min(4, most), most, wait_s=max(0.02, min(left, 0.25)))
+            taken = pipe.take(min(4 * width, most), most, wait_s=max(0.02, min(left, 0.25)))
             if not searching and self.so_far.best is not None:
                 searching = True
                 self.progress.phase("searching")
@@ -154,14 +155,13 @@ class TuningRun:
         """Ask for more, so that builders never wait; returns how many schedules were new."""
         assert self.strategy is not None
         # what remains of a trial budget counts those under way
-        room = min(
-            AHEAD - pipe.pending, self.meter.trials_left - pipe.pending, max(1.0, self.meter.search_left / self._cost) - pipe.pending
-        )
-        if room < 1 or (pipe.pending and room < 4 and room != self.meter.trials_left - pipe.pending):
+        width, trials = width_of(self.measurer), self.meter.trials_left
+        room = min(AHEAD * width, trials, max(1.0, self.meter.search_left / self._cost)) - pipe.pending
+        if room < 1 or (pipe.pending and room < 4 and room != trials - pipe.pending):
             return 1
         self._recall()
         self.strategy.expect(self.meter.measured + min(self.meter.trials_left, max(0.0, self.meter.search_left) / self._cost))
-        asked = self.strategy.ask(int(min(room, BATCH)))
+        asked = self.strategy.ask(int(min(room, BATCH * width)))
         return self._submit(pipe, asked, {})
 
     def _recall(self) -> None:

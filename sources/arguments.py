@@ -103,7 +103,7 @@ def _from_file(a: SourceArgument, dims: tuple[int, ...]) -> Array:
 
     try:
         raw = a.how == "raw"
-        found: Any = np.fromfile(a.path, a.dtype.np) if raw else np.load(a.path, allow_pickle=False)
+        found: Array = np.fromfile(a.path, a.dtype.np) if raw else np.load(a.path, allow_pickle=False)
     except (OSError, ValueError, EOFError) as e:
         raise UsageError(f"argument {a.name}: {a.path} is no array that can be read: {e}") from None
     count = int(np.prod(dims))
@@ -111,7 +111,7 @@ def _from_file(a: SourceArgument, dims: tuple[int, ...]) -> Array:
         raise UsageError(f"argument {a.name}: {a.path} holds {found.shape}, and the argument is {dims}: give that shape")
     if a.how == "file" and found.dtype != a.dtype.np:
         raise UsageError(f"argument {a.name}: {a.path} holds {found.dtype}, and the argument is {a.dtype.name}: save it as that type")
-    return found.reshape(dims)  # type: ignore[no-any-return]
+    return found.reshape(dims)
 
 
 def scalar(a: SourceArgument, values: Mapping[str, Any]) -> bytes:

@@ -216,7 +216,8 @@ def _loops(order: Sequence[SourceParameter], wanted: Sequence[Expression], sizes
         lines.append("    tick()")
     space: dict[str, Any] = {**ENVIRONMENT, "enumerate": enumerate}
     exec("\n".join(lines), space)  # loops, and expressions that `parse` let through
-    return space["run"]  # type: ignore[no-any-return]
+    run: Callable[..., None] = space["run"]
+    return run
 
 
 class _Renamed(ast.NodeTransformer):

@@ -146,9 +146,10 @@ def listed(text: str, what: str) -> list[Value]:
             if node.func.id in ("list", "tuple", "sorted") and len(node.args) == 1:
                 return items(node.args[0])
             if node.func.id == "range" and 1 <= len(node.args) <= 3:
-                ends = [value(a, {}) for a in node.args]
-                if all(type(e) is int for e in ends) and (len(ends) < 3 or ends[2]):
-                    numbers = range(*ends)  # type: ignore[arg-type]
+                values = [value(a, {}) for a in node.args]
+                ends = [e for e in values if isinstance(e, int) and not isinstance(e, bool)]
+                if len(ends) == len(values) and (len(ends) < 3 or ends[2]):
+                    numbers = range(*ends)
                     if len(numbers) <= MOST_VALUES:
                         return list(numbers)
         if isinstance(node, (ast.List, ast.Tuple)) and len(node.elts) <= MOST_VALUES:

@@ -146,10 +146,10 @@ def _function(spec: SourceSpec) -> Callable[..., Any]:
         made.loader.exec_module(module)
     except Exception as e:
         raise UsageError(f"--check {spec.check.reference}: running {path} failed: {type(e).__name__}: {e}{_line(e, path)}") from None
-    function = getattr(module, name, None)
+    function: Callable[..., Any] | None = getattr(module, name, None)
     if not callable(function):
         raise UsageError(f"--check {spec.check.reference}: {path} has no function {name!r}")
-    return function  # type: ignore[no-any-return]
+    return function
 
 
 def _by_function(spec: SourceSpec, function: Callable[..., Any], seed: int) -> dict[str, Array]:

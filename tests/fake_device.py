@@ -20,6 +20,7 @@ import hashlib
 import json
 import math
 import os
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ from tilewright.targets import Target
 
 SCRIPT = "TILEWRIGHT_FAKE_SCRIPT"
 SPEC = f"{Path(__file__).resolve()}:FakeDevice"
-ACTIONS = ("ok", "build", "wrong", "stale", "hang", "crash", "exit", "memory", "overrun", "raise")
+ACTIONS = ("ok", "build", "wrong", "stale", "hang", "crash", "exit", "memory", "overrun", "raise", "worker")
 MEMORY_CAP = 8 << 30
 """Where the endless allocation stops if nobody limits it, to spare the machine."""
 
@@ -146,12 +147,20 @@ class FakeExecutable(Executable):
             os._exit(3)
         elif self._action == "memory":
             _allocate_without_end()
+        elif self._action == "worker":
+            _end_who_measures()
         elif self._action == "raise":
             raise RuntimeError("the script says that this call fails")
 
 
 def _fraction(sha: str) -> float:
     return int(hashlib.sha256(sha.encode()).hexdigest()[:8], 16) / 2**32
+
+
+def _end_who_measures() -> None:
+    """Kill the process that started the runner, as a candidate does that takes its machine down: with it end runner and child."""
+    with open(f"/proc/{os.getppid()}/stat") as f:
+        os.kill(int(f.read().rpartition(")")[2].split()[1]), signal.SIGKILL)
 
 
 def _hang() -> None:

@@ -58,8 +58,9 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "tensor": frozenset({"ir", "targets", "opts", "devices", "plan", "cache", "search"}),
     "tile": frozenset({"ir", "tensor"}),
     "xp": frozenset({"ir", "tensor"}),
+    "fleet": frozenset({*_ORDER, "kernels", "measure", "search"}),
     "testing": frozenset({"ir", "opts", "plan", "cache", "measure", "search"}),
-    "cli": frozenset({*_ALL, "sources", "tensor", "tile", "xp"}) - {"cli"},
+    "cli": frozenset({*_ALL, "sources", "tensor", "tile", "xp", "fleet"}) - {"cli"},
 }
 
 

@@ -256,12 +256,13 @@ def _dim(n: int) -> TileDim:
 
 
 def _shape(name: str, shape: Sequence[int]) -> tuple[int, ...]:
-    found = given.shape(name, shape)
-    if any(not isinstance(n, int) for n in found):
-        raise KernelError(f"{name} has a symbolic size in {found!r}: a tile kernel is written for sizes that are numbers")
+    extents = given.shape(name, shape)
+    found = tuple(n for n in extents if isinstance(n, int))
+    if len(found) < len(extents):
+        raise KernelError(f"{name} has a symbolic size in {extents!r}: a tile kernel is written for sizes that are numbers")
     if 0 in found:
         raise KernelError(f"{name} has no element, its shape is {list(found)}: there is nothing to compute")
-    return found  # type: ignore[return-value]
+    return found
 
 
 def _axes(x: Tile, axis: int | Sequence[int] | None) -> tuple[int, ...]:

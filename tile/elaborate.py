@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from ..ir.blocks import DecidedBlocks
 from ..ir.body import Fold, values_of
+from ..ir.buffer import Buffer
 from ..ir.check import check_reads
 from ..ir.errors import KernelError
 from ..ir.in_place import in_place
@@ -62,7 +63,7 @@ def _stores(items: list[LoopTrace | TileStore]) -> Iterator[TileStore]:
             yield from _stores(item.items)
 
 
-def _checked(name: str, nests: TileNests, buffers: tuple) -> Kernel:  # type: ignore[type-arg]
+def _checked(name: str, nests: TileNests, buffers: tuple[Buffer, ...]) -> Kernel:
     try:
         raw = Kernel(name, nests.values(), nests.stores(), buffers)
         check_reads(raw)

@@ -34,7 +34,8 @@ class _Cells:
         for b in trace.buffers:
             if b.role == "out":
                 kind = np.float64 if b.dtype.is_float else b.dtype.np
-                start = _START[combines[b.name]] if combines[b.name] in COMBINES else np.nan if b.dtype.is_float else 0  # type: ignore[index]
+                how = combines[b.name]
+                start = _START[how] if how in COMBINES else np.nan if b.dtype.is_float else 0
                 if not b.dtype.is_float and not np.isfinite(start):
                     start = np.iinfo(kind).min if start < 0 else np.iinfo(kind).max
                 self.outputs[b.name] = np.full(b.shape, start, kind)

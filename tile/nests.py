@@ -15,7 +15,7 @@ from ..ir.dtypes import DType
 from ..ir.node import Node, as_node, axes_of, axis, const, ref, walk
 from ..ir.operators import cast, logical, substitute, where
 from ..ir.raw_nests import replaced
-from .trace import Step, TileStore, Trace
+from .trace import LoopTrace, Step, TileStore, Trace
 from .vanish import identity_of, vanished
 
 
@@ -41,6 +41,11 @@ class TileNest:
     def roots(self) -> list[Node]:
         """All expressions."""
         return self.exprs if self.mask is None else [*self.exprs, self.mask]
+
+    @property
+    def along(self) -> Node | None:
+        """The axis that a scan runs along."""
+        return self.scan.expr.axis if self.scan is not None and isinstance(self.scan.expr, Scan) else None
 
     def map(self, change: dict[Node, Node]) -> None:
         """Replace nodes in every expression."""
@@ -90,7 +95,7 @@ class TileNests:
     def _loops_around(self, s: TileStore) -> set[Node]:
         found: set[Node] = set()
 
-        def look(items: list, around: tuple[Node, ...]) -> None:  # type: ignore[type-arg]
+        def look(items: list[LoopTrace | TileStore], around: tuple[Node, ...]) -> None:
             for item in items:
                 if isinstance(item, TileStore):
                     original = self.trace.stepwise.get(item, item)
@@ -145,7 +150,7 @@ class TileNests:
                 )
 
     def _joined(self, n: TileNest, group: list[Node], a: Node, lane: Node) -> bool:
-        if a not in group or lane not in group or (n.scan is not None and a is n.scan.expr.axis):  # type: ignore[union-attr]
+        if a not in group or lane not in group or a is n.along:
             return False
         size = lane.arg.extent
         whole = self._axes.setdefault((a, lane), axis(f"\0w{len(self._axes)}", a.arg.extent * size))
@@ -195,7 +200,7 @@ class TileNests:
         uses = [r for m in self.nests for r in walk(*m.roots) if r.op == "ref" and r.arg == n.name]
         for k, a in enumerate(list(n.axes)):
             end = max((ix.bounds(r.src[k])[1] + 1 for r in uses), default=a.arg.extent)
-            if end < a.arg.extent and not (n.scan is not None and a is n.scan.expr.axis):  # type: ignore[union-attr]
+            if end < a.arg.extent and a is not n.along:
                 self._shorten(n, n.axes, a, end)
 
     def _shorten(self, n: TileNest, group: list[Node], a: Node, end: int) -> None:

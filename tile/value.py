@@ -113,7 +113,7 @@ class Tile(NoValue):
 
     def cast(self, to: DTypeLike) -> Tile:
         """Converted to another element type."""
-        return apply(lambda x: cast(x, to), self)  # type: ignore[arg-type]
+        return apply(lambda x: cast(x, to), self)
 
     def eq(self, other: Any) -> Tile:
         """Elementwise equality (`==` compares objects)."""
@@ -253,7 +253,12 @@ def renaming(t: Tile, lanes: Sequence[Node | None]) -> dict[Node, Node]:
 def relaned(t: Tile) -> Tile:
     """The same tile over lanes of its own."""
     table = {d.lane: new_lane(d.size) for d in t.dims if d.lane is not None}
-    dims = [TileDim(d.size, table.get(d.lane), None if d.inside is None else substitute(d.inside, table)) for d in t.dims]  # type: ignore[arg-type]
+
+    def dim(d: TileDim) -> TileDim:
+        lane = None if d.lane is None else table[d.lane]
+        return TileDim(d.size, lane, None if d.inside is None else substitute(d.inside, table))
+
+    dims = [dim(d) for d in t.dims]
     return Tile(dims, substitute(t.node, table))
 
 

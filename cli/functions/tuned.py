@@ -6,21 +6,19 @@ import json
 import sys
 from argparse import Namespace
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...ir.errors import CacheMiss, UsageError
 from ..terminal.json_file import writable, write
-from ..terminal.live import display
-from ..terminal.style import console, duration, opts_text, table, whole
-from ..tuning.manifest import ending, line, plain, probe, summary
+from ..terminal.style import console, duration, opts_text, table
+from ..tuning.manifest import plain, tune_shown
 from .asked import FunctionGraph, ask, picked, split_number
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from ...ir.kernel import Kernel
-    from ...search.manifest.entries import Entry, Manifest
-    from ...search.manifest.tune_all import Done, Overall
+    from ...search.manifest.entries import Manifest
 
 MISSING = 5
 NOT_FOR_FUNCTIONS = ("study", "against")
@@ -35,9 +33,7 @@ def run(args: Namespace) -> int:
         raise UsageError(f"{', '.join(given)} is for one kernel, not for a function of tensors")
     if args.mode == "record":
         raise UsageError("--mode record is for one kernel, not for a function of tensors; --trials 1 measures little more than the seeds")
-    from ... import cache
     from ...search.budget import parse_seconds
-    from ...search.manifest.tune_all import tune_all
 
     base, which = split_number(args.kernel)
     seconds = None if args.budget is None else parse_seconds(args.budget)
@@ -50,20 +46,7 @@ def run(args: Namespace) -> int:
         return 0
     if args.mode == "require":
         return _required(found, args, out)
-
-    def show(entry: Entry, share: float | None, trials: int | None, overall: Overall) -> Any:
-        return display(entry.title, share, trials, args.quiet, out, overall.line, args.verbose)
-
-    def told(done: Done, overall: Overall) -> None:
-        if not args.quiet:
-            out.print(f"[{len(overall.done)}/{overall.total}] {line(done)}", markup=False, soft_wrap=whole(out))
-
-    again = args.retune or args.mode == "refresh"
-    with cache.open(args.cache) as store:
-        probe(found, out, args.quiet)
-        done = tune_all(found, store, seconds=seconds, trials=args.trials, again=again, strategy=args.strategy, show=show, told=told)
-    out.print(summary(found, done))
-    code = ending(found, done, out)
+    done, code = tune_shown(found, args, seconds, out)
     if args.json:
         facts = {"schema": 1, "function": base, "kernels": [plain(d) for d in done], "exit_code": code}
         write(args.json, json.dumps(facts, indent=1) + "\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from argparse import REMAINDER, ArgumentParser
 
+from . import places, team
 from .words import Grammar, add_cache, add_kernel, add_output, add_targets, add_where, at_least
 
 _FILTER = "only this kernel; * stands for anything"
@@ -79,6 +80,26 @@ ACTIONS = {
     ),
     "import": ("merge a bundle", "Merges a bundle, whole or not at all. What was imported counts as measured elsewhere."),
     "clear": ("delete measurements", "Deletes the measurements that the arguments name, or with --all every one."),
+    **team.ACTIONS,
+    "diff": (
+        "how two caches, bundles or servers differ, key by key",
+        "Compares what A and B would answer, key by key, and counts the measurements that only one of them has.",
+    ),
+    "merge": (
+        "several caches, bundles or servers as one",
+        "Adds every measurement of the places to another one, all or nothing. What a bundle holds counts as measured elsewhere, as for an "
+        "import.",
+    ),
+    "keys": (
+        "keys that sign bundles: make, trust, list, forget; verify a bundle",
+        "Whose signatures of bundles count. Keys and signatures are those of the tool minisign. Without a signature nothing changes for who "
+        "asks for none.",
+    ),
+    "prune": (
+        "delete what nobody would miss: superseded, of old tools, of dead targets",
+        "Deletes rows that no look-up needs, and says first what each rule finds. Only --idle and --target take answers away, and they are "
+        "named.",
+    ),
     "check": (
         "what a manifest asks for: present, stale or missing; needs no device, fails when anything is missing",
         "Looks up what a manifest asks for, without any device, and says what is present, stale or missing.",
@@ -99,15 +120,22 @@ def add_cache_commands(p: Grammar) -> None:
     made["export"].add_argument("--kernel", metavar="NAME", help="only this kernel")
     add_where(made["export"], device=None)
     made["export"].add_argument("--best", action="store_true", help="only what a look-up would use")
+    made["export"].add_argument("--sign", metavar="KEY", help="sign it with this secret key of minisign, into FILE.minisig")
     made["import"].add_argument("file", help="the bundle to read")
+    places.add_trust(made["import"])
     add_cache(made["import"])
     made["check"].add_argument("--manifest", metavar="FILE", required=True, help="a TOML file of kernels, shapes and targets")
     add_targets(made["check"])
     add_cache(made["check"])
     add_output(made["check"], "table", "json", "markdown", printed=False)
+    team.add_team_actions(made)
     add_output(made["list"], "table", "json")
     add_output(made["show"], "text", "json")
-    for name in ("list", "show", "check"):
+    places.add_diff(made["diff"])
+    places.add_merge(made["merge"])
+    places.add_prune(made["prune"])
+    places.add_keys(made["keys"])
+    for name in ("list", "show", "check", "diff", "prune"):
         add_long(made[name])
     made["list"].add_argument("--all", action="store_true", help="every measurement, not only each kernel's best")
     made["clear"].add_argument("--all", action="store_true", help="everything (else name a kernel, dtype, device or threads)")

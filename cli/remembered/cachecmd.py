@@ -1,4 +1,5 @@
-"""`tune cache`: list, show, explain, check, export, import and clear what is remembered."""
+"""`tune cache`: list, show, explain, check, export, import and clear what is remembered. What works on several places, prunes and
+signs has files of its own."""
 
 from __future__ import annotations
 
@@ -11,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 from ...cache.objectives import TIME
 from ...ir.errors import CacheError, UsageError
 from ..terminal.style import OUTCOMES, console, duration, kept_opts, table
+from .keys import keys
 from .query import best_rows, filters, select, shape_of
+from .signed import export_signed, mention_older, trust
 
 if TYPE_CHECKING:
     from ...cache import Cache, Row
@@ -23,9 +26,20 @@ def run(args: Namespace) -> int:
         from ..tuning.required import check
 
         return check(args)
-    from ... import cache
+    if args.action in ("team", "pull", "push", "roles"):
+        from .team import run as team
 
-    actions = {"list": _list, "show": _show, "explain": _explain, "export": _export, "import": _import, "clear": _clear}
+        return team(args)
+    if args.action in ("diff", "merge"):
+        from . import between
+
+        return between.diff(args) if args.action == "diff" else between.merge(args)
+    if args.action == "keys":
+        return keys(args)
+    from ... import cache
+    from .prunecmd import prune
+
+    actions = {"list": _list, "show": _show, "explain": _explain, "export": _export, "import": _import, "clear": _clear, "prune": prune}
     with cache.open(args.cache) as store:
         return actions[args.action](store, args)
 
@@ -96,6 +110,8 @@ def _export(store: Cache, args: Namespace) -> int:
     rows = select(store, args)
     if args.best:
         rows = best_rows(store, rows)
+    if args.sign:
+        return export_signed(rows, args)
     try:
         written = bundles.write(rows, sys.stdout if args.file == "-" else args.file)
     except CacheError:
@@ -104,11 +120,12 @@ def _export(store: Cache, args: Namespace) -> int:
         raise
     if args.file != "-":
         print(f"wrote {written} measurements to {args.file}")
+        mention_older(args.file)
     return 0
 
 
 def _import(store: Cache, args: Namespace) -> int:
-    done = store.import_(args.file)
+    done = store.import_(args.file, trust(args))
     print(f"added {done.added} measurements to {store.location}; {done.known} were there already")
     return 0
 

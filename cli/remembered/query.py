@@ -29,15 +29,21 @@ def filters(args: Namespace) -> dict[str, str | int]:
 
 def select(cache: Cache, args: Namespace) -> list[Row]:
     """The rows that the arguments ask for; a shape may name some of the extents only."""
-    rows = cache.rows(**filters(args))
+    return narrowed(cache.rows(**filters(args)), args)
+
+
+def narrowed(rows: Iterable[Row], args: Namespace) -> list[Row]:
+    """Those of some rows that the arguments ask for, as `select`."""
+    exact = filters(args)
+    found = [r for r in rows if all(getattr(r, f) == v for f, v in exact.items())]
     if args.kernel:
-        rows = [r for r in rows if same_kernel(r.name, args.kernel)]
+        found = [r for r in found if same_kernel(r.name, args.kernel)]
     if args.shape:
         from ...kernels import parse_shape
 
         want = parse_shape(args.shape)
-        rows = [r for r in rows if want.items() <= r.shape_dict.items()]
-    return rows
+        found = [r for r in found if want.items() <= r.shape_dict.items()]
+    return found
 
 
 def same_kernel(name: str, spec: str) -> bool:

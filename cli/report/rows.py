@@ -261,7 +261,7 @@ def _wanted(args: Namespace) -> Callable[[Row], bool]:
         from ...kernels import parse_shape
 
         shape = parse_shape(args.shape)
-    since = _moment(args.since) if args.since else ""
+    since = moment(args.since, "--since") if args.since else ""
 
     def check(row: Row) -> bool:
         return (
@@ -275,12 +275,12 @@ def _wanted(args: Namespace) -> Callable[[Row], bool]:
     return check
 
 
-def _moment(text: str) -> str:
-    """The earliest `Row.when` of a date or time."""
+def moment(text: str, flag: str) -> str:
+    """The earliest `Row.when` of a date or time that `flag` was given. Raises UsageError."""
     try:
         when = datetime.fromisoformat(text)
     except ValueError:
-        raise UsageError(f"--since takes a date such as 2026-01-31 or a time such as 2026-01-31T12:00, not {text!r}") from None
+        raise UsageError(f"{flag} takes a date such as 2026-01-31 or a time such as 2026-01-31T12:00, not {text!r}") from None
     return (when if when.tzinfo else when.replace(tzinfo=UTC)).astimezone(UTC).isoformat(timespec="microseconds")
 
 

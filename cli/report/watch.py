@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from importlib.resources import files
 
+from ...cache.layers import ENV
 from ...cache.recover import Busy
 from ...ir.errors import UsageError
 from . import study
@@ -43,7 +44,9 @@ def run(args: Namespace) -> int:
     with SignalWatch() as signals, cache.open(location) as store, LivePage(args.port, plotly) as live:
         drawer = Drawer(live, lambda: entries(store, wanted, unfinished=True), store.stamp, _studies(url, wanted) if url else None)
         print(f"live at {live.address}{'' if asked is not None else ' (Ctrl-C ends it)'}", file=sys.stderr, flush=True)
-        child = None if asked is None else subprocess.Popen(_command(args))
+        # by the environment, where nobody else can read a password
+        env = {**os.environ, ENV: args.cache} if args.cache else None
+        child = None if asked is None else subprocess.Popen(_command(args), env=env)
         with contextlib.suppress(OSError, AttributeError):
             os.nice(10)  # the run keeps its own
         try:
@@ -73,9 +76,8 @@ def _asked(words: Sequence[str]) -> Namespace | None:
 
 
 def _command(args: Namespace) -> list[str]:
-    """The run's own command, with the cache that `tune watch` was given before it."""
-    where = ["--cache", args.cache] if args.cache and "--cache" not in args.words else []
-    return [sys.executable, "-P", "-m", "tilewright", *args.words, *where]
+    """The run's own command."""
+    return [sys.executable, "-P", "-m", "tilewright", *args.words]
 
 
 def _studies(url: str, args: Namespace) -> Callable[[], str]:

@@ -59,8 +59,8 @@ def rates(best: Rated) -> str:
 def reached(best: Result) -> str:
     """The rates of the best so far, and what else a search makes small."""
     used = [f"{best.energy['joules']:.3g} J"] if best.objective != TIME and best.energy else []
-    known = "scratch" in best.objective and best.scratch is not None
-    return "  ".join([rates(best), *used, *([f"{bytes_text(best.scratch) if best.scratch else 'no'} scratch"] if known else [])])
+    used += [f"{bytes_text(best.scratch) if best.scratch else 'no'} scratch"] if "scratch" in best.objective else []
+    return "  ".join([rates(best), *used])
 
 
 def outcomes(counts: Mapping[str, int]) -> str:
@@ -165,8 +165,8 @@ class Quiet:
         """Take the display down."""
 
 
-class Plain(Quiet):
-    """One line for each phase, each new best, and every few seconds."""
+class OnConsole(Quiet):
+    """The base of what is drawn on a console. `last`: when that was."""
 
     def __init__(
         self,
@@ -180,7 +180,17 @@ class Plain(Quiet):
         super().__init__(title, budget, trials, now, overall)
         self.out = out
         self.last = self.start
-        self.line(f"tuning {title}" + (f"  ({overall()})" if overall else ""))
+        self.begin()
+
+    def begin(self) -> None:
+        """Make what the display needs."""
+
+
+class Plain(OnConsole):
+    """One line for each phase, each new best, and every few seconds."""
+
+    def begin(self) -> None:
+        self.line(f"tuning {self.title}" + (f"  ({self.overall()})" if self.overall else ""))
 
     def line(self, text: str) -> None:
         self.last = self.now()
@@ -201,24 +211,15 @@ class Plain(Quiet):
         self.line(f"{self.left():>12}  first {outcome}: {self.failures[outcome]}")
 
 
-class Board(Quiet):
+class Board(OnConsole):
     """A live board: phase and time left, candidates by outcome, the best so far."""
 
-    def __init__(
-        self,
-        title: str,
-        budget: float | None,
-        trials: int | None,
-        out: Console,
-        now: Callable[[], float] = time.monotonic,
-        overall: Callable[[], str] | None = None,
-    ) -> None:
+    def begin(self) -> None:
         from rich.live import Live
 
-        super().__init__(title, budget, trials, now, overall)
-        self.last = self.start
-        self.live = Live(self.render(), console=out, auto_refresh=False, transient=True)
-        self.log = LogAbove(lambda text: out.print(text, end="", markup=False, highlight=False, soft_wrap=whole(out), style="dim"))
+        self.live = Live(self.render(), console=self.out, auto_refresh=False, transient=True)
+        plain: dict[str, Any] = {"end": "", "markup": False, "highlight": False, "soft_wrap": whole(self.out), "style": "dim"}
+        self.log = LogAbove(lambda text: self.out.print(text, **plain))
         self.closed = threading.Event()
         self.ticker = threading.Thread(target=self._tick, name="tilewright-board", daemon=True)
 

@@ -18,11 +18,17 @@ from typing import Any, TextIO, cast
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """Control characters but tabs and ends of lines, what changes the direction of writing, and halves of characters
 (bytes that are not UTF-8)."""
+_URL = re.compile(r"://\S*[@=]")
+"""A URL that may hold a password."""
 _ENDLESS = re.compile(r"\S{1000,}")
 
 
 def clean(text: str) -> str:
-    """The text, with what must not reach a terminal as Python writes it: `\\x1b`."""
+    """The text, with what must not reach a terminal as Python writes it: `\\x1b`; and without the passwords of URLs."""
+    if _URL.search(text):
+        from ...files.secrets import hidden
+
+        text = hidden(text)
     return _UNSEEN.sub(lambda m: ascii(m[0])[1:-1], text) if not text.isascii() or not text.isprintable() else text
 
 

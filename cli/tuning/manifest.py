@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ...cache.keys import for_text
 from ...ir.errors import DeviceError, UsageError
 from ...measure.roofline import share
 from ..terminal.json_file import writable, write
@@ -43,10 +44,8 @@ def run(args: Namespace) -> int:
         from .required import check
 
         return check(args)
-    from ... import cache
     from ...search.budget import parse_seconds
     from ...search.manifest import manifest as manifests
-    from ...search.manifest.tune_all import tune_all
 
     whole = manifests.load(args.manifest, "all" if args.trust else "inside")
     keep_lock(whole)
@@ -54,6 +53,20 @@ def run(args: Namespace) -> int:
     seconds = None if args.budget is None else parse_seconds(args.budget)
     writable(args.json)
     out = console(sys.stderr if args.json == "-" else None)
+    done, code = tune_shown(found, args, seconds, out)
+    if args.json:
+        write(
+            args.json,
+            json.dumps({"schema": 1, "manifest": found.path, "entries": [plain(d) for d in done], "exit_code": code}, indent=1) + "\n",
+        )
+    return code
+
+
+def tune_shown(found: Manifest, args: Namespace, seconds: float | None, out: Console) -> tuple[list[Done], int]:
+    """Tune all entries in `seconds` (None: each has its own budget), show it being done and sum it up; what became of each, and
+    the exit code."""
+    from ... import cache
+    from ...search.manifest.tune_all import tune_all
 
     def show(entry: Entry, share: float | None, trials: int | None, overall: Overall) -> Any:
         return display(entry.title, share, trials, args.quiet, out, overall.line, args.verbose)
@@ -67,13 +80,7 @@ def run(args: Namespace) -> int:
         probe(found, out, args.quiet)
         done = tune_all(found, store, seconds=seconds, trials=args.trials, again=again, strategy=args.strategy, show=show, told=told)
     out.print(summary(found, done))
-    code = ending(found, done, out)
-    if args.json:
-        write(
-            args.json,
-            json.dumps({"schema": 1, "manifest": found.path, "entries": [plain(d) for d in done], "exit_code": code}, indent=1) + "\n",
-        )
-    return code
+    return done, ending(found, done, out)
 
 
 def keep_lock(found: Manifest) -> None:
@@ -131,7 +138,14 @@ def summary(found: Manifest, done: Sequence[Done]) -> Any:
         if r is not None and r.t_min is not None:
             row = [duration(r.t_min), rate(r.gflops, ""), rate(r.gbytes_s, ""), share(r.roofline_pct) if r.roofline_pct else "-"]
             row += [f"{r.gain:.2f}x" if r.gain else "-", opts_text(r.opts)]
-        out.add_row(Text(e.kernel), Text(shape_text(e.shape)), e.dtype, Text(e.place.name), f"[{STATUS[d.status]}]{d.status}[/]", *row)
+        out.add_row(
+            Text(e.kernel),
+            Text(shape_text(e.shape)),
+            e.dtype,
+            Text(e.place.name + for_text(e.objective)),
+            f"[{STATUS[d.status]}]{d.status}[/]",
+            *row,
+        )
     return out
 
 

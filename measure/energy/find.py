@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import DeviceError
 from .counters import HOW, EnergyCounter
+from .meter import EnergyMeter
 from .nvml import nvml_counter
 from .powercap import PowercapCounter
 
@@ -26,7 +27,7 @@ def counter_of(device: Device, library: Any = None) -> EnergyCounter:
 def check(device: Device) -> str:
     """The name of the counter that a search would use. Raises DeviceError where there is none to be read: before anything is tuned."""
     if device.target.kind != "gpu":
-        return PowercapCounter().name
+        return EnergyMeter(PowercapCounter()).counter.name  # (one that stands still is none)
     # what is on a GPU's bus only its driver knows, which the process that forks never opens: here NVML is only looked for
     from .nvml import _pynvml
 

@@ -23,7 +23,7 @@ from ...ir.kernel import Kernel
 from ...ir.node import Node, axes_of, const, walk
 from ...ir.node import axis as make_axis
 from ...ir.operators import cast, substitute
-from ..defaults import fit, legal_prefix, points, rows
+from ..defaults import added_phase, fit
 from ..kernel_parts import loaded
 from ..memory_limits import check_work
 from ..neighbourhood import Neighbourhood
@@ -207,7 +207,7 @@ def rewrite(r: Rewriting) -> Scheduled:
     early = tuple(x for x in r.others if x not in late)
     mine = (*_grid(store, o), *_copies(store, o, early), *(x for s in first.stores for x in _cleared(r, s, early)))
     a = r.apply(first, (*mine, *early), r.target)
-    b = r.apply(second, (*_second(r, second), *late), r.target)
+    b = r.apply(second, (*added_phase(second, r.target, r.apply), *late), r.target)
     reorders = any(s.combine in ("add", "mul") and s.buffer.dtype.is_float for s in first.stores)
     return r.schedule((a, b), a.effects | ({"REASSOC"} if reorders else frozenset()))
 
@@ -236,17 +236,6 @@ def _cleared(r: Rewriting, store: Store, given: Opts) -> Opts:
     if store.indices[d].op == "axis" or width < 2 or any(x.on == name for x in given):
         return ()
     return (opt("UPCAST", name, width),)
-
-
-def _second(r: Rewriting, kernel: Kernel) -> Opts:
-    """The fixed schedule of the phase that combines the copies: lanes along what is consecutive, rows in parallel."""
-
-    def legal(o: Opts) -> Scheduled:
-        return r.apply(kernel, o, r.target)
-
-    if r.target.kind == "gpu":
-        return legal_prefix(points(kernel, 128, 1), legal) or ()
-    return legal_prefix(rows(kernel, r.target, 2, 2 * max(1, r.target.lanes(kernel.outputs[0].dtype.compute)), False), legal) or ()
 
 
 def propose(near: Neighbourhood) -> Iterator[Opts]:

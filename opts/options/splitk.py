@@ -19,7 +19,7 @@ from ...ir.kernel import Kernel
 from ...ir.node import Node, axes_of, const, walk
 from ...ir.node import axis as make_axis
 from ...ir.operators import substitute
-from ..defaults import legal_prefix, points, rows
+from ..defaults import added_phase, legal_prefix
 from ..kernel_parts import loaded
 from ..memory_limits import check_work
 from ..neighbourhood import Neighbourhood
@@ -149,20 +149,16 @@ def rewrite(r: Rewriting) -> Scheduled:
 
 
 def _second(r: Rewriting, kernel: Kernel) -> Opts:
-    """The fixed schedule of the phase that sums the chunks: lanes along what is consecutive, rows in parallel."""
-
-    def legal(o: Opts) -> Scheduled:
-        return r.apply(kernel, o, r.target)
-
+    """The fixed schedule of the phase that sums the chunks; on a GPU threads share the chunks of a few sums."""
+    found = added_phase(kernel, r.target, r.apply)
     if r.target.kind == "gpu":
-        found = legal_prefix(points(kernel, 128, 1), legal) or ()
         total = next(v for v in kernel.body if isinstance(v, Value) and isinstance(v.expr, Reduce) and _from_work(v, r.kernel))
         chunks, few = extent(total.reduce_axes[0]), prod(extent(a) for a in total.axes) <= FEW
         if few and chunks >= 2 * _WARP:  # one thread would wait for one chunk after the other
             threads = min(_MOST, 1 << (chunks.bit_length() - 1))
-            found = legal_prefix((opt("GROUP", str(total.reduce_axes[0].arg.name), threads),), legal) or found
-        return found
-    return legal_prefix(rows(kernel, r.target, 2, 2 * max(1, r.target.lanes(kernel.outputs[0].dtype.compute)), False), legal) or ()
+            shared = (opt("GROUP", str(total.reduce_axes[0].arg.name), threads),)
+            found = legal_prefix(shared, lambda o: r.apply(kernel, o, r.target)) or found
+    return found
 
 
 def _alike(kernel: Kernel, one: str, other: str) -> bool:

@@ -13,7 +13,7 @@ from ...ir.errors import OptError
 from ...ir.kernel import Kernel
 from ...ir.node import Node
 from ...ir.tuple_scan import COMBINE, tuple_scan
-from ..defaults import legal_prefix, points, rows
+from ..defaults import added_phase
 from ..neighbourhood import Neighbourhood
 from ..opt import Opts, opt
 from ..registry import OPTIONS, Doc, Golden, Option
@@ -48,7 +48,7 @@ def rewrite(r: Rewriting) -> Scheduled:
         raise OptError(f"{lost}: no phase has what it names (there are: {', '.join(names)})")
     grid = opt("PARALLEL", f"{o.on}.s")
     a, c = (r.apply(k, (grid, *(x for x in r.others if concerns(x, k, axes))), r.target) for k in (sums, chunks))
-    b = r.apply(carry, _between(r, carry), r.target)
+    b = r.apply(carry, added_phase(carry, r.target, r.apply), r.target)
     exact = all(_exact(v) for v in r.kernel.values.values())
     return r.schedule((a, b, c), a.effects | c.effects | (frozenset() if exact else {"REASSOC"}))
 
@@ -60,17 +60,6 @@ def _exact(v: Value) -> bool:
     if v.expr.combine == COMBINE:  # a result that is a whole number may depend on sums of floats
         return not any(e.dtype.is_float for e in tuple_scan(v.expr.expr).elements)
     return not v.dtype.is_float
-
-
-def _between(r: Rewriting, kernel: Kernel) -> Opts:
-    """The fixed schedule of the phase that scans what the chunks come to: lanes along what is consecutive, rows in parallel."""
-
-    def legal(o: Opts) -> Scheduled:
-        return r.apply(kernel, o, r.target)
-
-    if r.target.kind == "gpu":
-        return legal_prefix(points(kernel, 128, 1), legal) or ()
-    return legal_prefix(rows(kernel, r.target, 2, 2 * max(1, r.target.lanes(kernel.outputs[0].dtype.compute)), False), legal) or ()
 
 
 def propose(near: Neighbourhood) -> Iterator[Opts]:

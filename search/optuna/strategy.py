@@ -17,7 +17,7 @@ from .fit import Fitter, nearest
 from .parameters import Layout, Point
 from .samplers import kind, make, quiet
 from .study import Kept
-from .trials import KnownTrial, Trials, Values
+from .trials import KnownTrial, OptunaTrials, Values
 
 if TYPE_CHECKING:
     from ..space import Schedule, Space, State
@@ -29,7 +29,7 @@ STARTS = 4
 
 class OptunaSearch(Strategy):
     """One study over all templates: the template's name is a parameter, and its choices are conditional on it where
-    the sampler can take that. What becomes of outcomes: see `Trials`. The study starts with the start schedules (seeds, cached winners),
+    the sampler can take that. What becomes of outcomes: see `OptunaTrials`. The study starts with the start schedules (seeds, cached winners),
     or the instances nearest to them, and, for guided samplers, what the model likes best of a random sample."""
 
     sampler: ClassVar[str]
@@ -50,7 +50,7 @@ class OptunaSearch(Strategy):
         best, whose time must be taken anew to be this search's answer."""
         super().__init__(space, seed=seed, start=start)
         self._kind = kind(self.sampler)
-        self._trials = Trials(self._kind, values)
+        self._trials = OptunaTrials(self._kind, values)
         self._layout = Layout(space.templates(), self._kind)
         self._templates = self._layout.templates
         self._rng = Random(f"tpe {seed}")

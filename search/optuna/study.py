@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ...files.secrets import hidden
 from ...ir.errors import UsageError
 from .parameters import TEMPLATE
 from .samplers import quiet
@@ -247,11 +248,9 @@ class explained:
 def _first(error: BaseException) -> str:
     """The first line of what an error says, its class where it says nothing."""
     lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
+    return hidden(lines[0]) if lines else type(error).__name__
 
 
 def shown_url(url: str) -> str:
     """The URL without its password."""
-    head, sep, rest = url.partition("://")
-    user, at, host = rest.rpartition("@")
-    return f"{head}{sep}{user.split(':')[0]}{at}{host}" if sep and at else url
+    return hidden(url)

@@ -38,7 +38,7 @@ class TrialVerdict:
     valid: bool
 
 
-class Trials:
+class OptunaTrials:
     """Tells a study how trials ended.
 
     What a schedule's outcome becomes: ok a completed trial, of value log(seconds), since samplers fit differences and

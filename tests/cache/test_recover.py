@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from tilewright import cache
-from tilewright.cache import Cache, CacheWarning, Key, move_aside, recover, schema, version, writer
+from tilewright.cache import Cache, CacheWarning, Key, migrations, move_aside, recover, schema, version, writer
 from tilewright.ir.errors import CacheError
 
 
@@ -123,9 +124,13 @@ def test_an_empty_file_is_a_new_cache(path: Path, make_row, key: Key) -> None:
         assert store.best(key) is not None
 
 
-def test_an_older_file_is_migrated(path: Path, make_row, key: Key, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_older_file_is_migrated(path: Path, make_row, key: Key, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with cache.open(path) as store:
         store.record(make_row())
+    scripts = tmp_path / "a folder, 100%"
+    shutil.copytree(migrations.SCRIPTS, scripts)
+    (scripts / "versions" / "schema_3.py").unlink()
+    monkeypatch.setattr(migrations, "SCRIPTS", scripts)
     newer = version.SCHEMA + 1
     for module in (version, schema, recover, writer, sys.modules["tilewright.cache.lookup"], sys.modules["tilewright.cache.examine"]):
         monkeypatch.setattr(module, "SCHEMA", newer)
@@ -135,7 +140,10 @@ def test_an_older_file_is_migrated(path: Path, make_row, key: Key, monkeypatch: 
         pytest.raises(CacheError, match=f"this cache has schema {newer - 1} and Tilewright knows no way from it to {newer}"),
     ):
         store.best(key)
-    monkeypatch.setitem(schema.MIGRATIONS, newer - 1, lambda c: c.exec_driver_sql("UPDATE tilewright_tally SET usable = usable"))
+    (scripts / "versions" / "schema_3.py").write_text(
+        "from alembic import op\nrevision, down_revision = '3', '2'\n"
+        "def upgrade(): op.execute(\"UPDATE tilewright_meta SET value = '3' WHERE name = 'schema'\")\n"
+    )
     with cache.open(path) as store:
         assert store.best(key) is not None
     with sqlite3.connect(path) as c:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tilewright.ir.errors import DeviceError
+from tilewright.measure.energy import meter as meters
 from tilewright.measure.energy.counters import EnergyCounter
 from tilewright.measure.energy.find import check, counter_of
 from tilewright.measure.energy.meter import LEAST_S, MOST_S, STEPS, WINDOWS, EnergyMeter, paired_windows
@@ -232,7 +233,10 @@ def test_each_device_has_its_counter(tmp_path: Path, monkeypatch: pytest.MonkeyP
     zone(tmp_path, "intel-rapl:0", "package-0")
     monkeypatch.setitem(os.environ, VARIABLE, str(tmp_path))
     cpu: Any = SimpleNamespace(target=SimpleNamespace(kind="cpu"), name="cpu")
-    assert counter_of(cpu).name == check(cpu) == "RAPL: package-0"
+    assert counter_of(cpu).name == "RAPL: package-0"
+    monkeypatch.setattr(meters, "STILL_S", 0.01)
+    with pytest.raises(DeviceError, match="does not move"):
+        check(cpu)
     gpu: Any = SimpleNamespace(target=SimpleNamespace(kind="gpu"), name="cuda", bus=lambda: "0000:04:00.0")
     assert isinstance(counter_of(gpu, FakeNvml()), NvmlCounter)
     unplaced: Any = SimpleNamespace(target=SimpleNamespace(kind="gpu"), name="opencl:1", bus=lambda: "")

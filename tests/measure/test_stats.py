@@ -103,6 +103,28 @@ def test_above_one_thread_every_burst_sleeps_first_and_drops_its_start():
     assert slept == []
 
 
+class Drifting:
+    """Takes `seconds`, and after every `period` calls of all together twice as long, for as many calls."""
+
+    calls = 0
+
+    def __init__(self, seconds, period):
+        self.seconds, self.period = seconds, period
+
+    def time(self, sets, vars=(), repeats=1, limit_s=0.0):
+        out = []
+        for _ in range(repeats):
+            out.append(self.seconds * (1 + Drifting.calls // self.period % 2))
+            Drifting.calls += 1
+        return out
+
+
+def test_load_that_comes_and_goes_meets_both_alike_on_one_thread():
+    Drifting.calls = 0
+    pairs = stats.paired_bursts(Drifting(5e-3, 35), Drifting(5e-3, 35), [[0]], (), 1, 9, lambda s: None)
+    assert pairs == [(5e-3, 5e-3)] * 9, "each has quiet calls in each round"
+
+
 def test_a_duel_ends_when_more_rounds_cannot_change_it():
     plain = stats.paired_bursts(Clock(1e-3), Clock(1.1e-3), [[0]], (), 1, 9, lambda s: None)
     assert len(plain) == 5 and stats.compare(plain) == (pytest.approx(1 / 1.1), True)

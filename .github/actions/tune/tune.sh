@@ -6,6 +6,8 @@
 # BUNDLE   rows to begin with: where the file exists for tune, which writes it anew; require needs it
 # BUDGET   time for all of it (5m)
 # TARGETS  targets of the manifest to restrict it to, separated by spaces (all)
+# TRUST    public keys of minisign, one a line: the bundle must be signed by one of them (anything goes)
+# SIGN     a secret key of minisign, to sign what tune writes (unsigned)
 # TUNE     the command (tune)
 # TILEWRIGHT_CACHE, GITHUB_STEP_SUMMARY: where they are
 set -euo pipefail
@@ -14,9 +16,12 @@ mode=${MODE:-tune} manifest=${MANIFEST:-kernels.toml} bundle=${BUNDLE:-schedules
 read -ra targets <<<"${TARGETS:-}"
 only=()
 for target in "${targets[@]}"; do only+=(--target "$target"); done
+trusted=() signed=()
+while read -r key; do [ -z "$key" ] || trusted+=(--trust "$key"); done <<<"${TRUST:-}"
+[ -z "${SIGN:-}" ] || signed=(--sign "$SIGN")
 
 if [ -f "$bundle" ]; then
-  "$tune" cache import "$bundle"
+  "$tune" cache import "$bundle" "${trusted[@]}"
 elif [ "$mode" = require ]; then
   echo "error: mode require looks into the bundle $bundle, which is not there; commit it, or download it from the job that tunes" >&2
   exit 2
@@ -29,7 +34,7 @@ case $mode in
     "$tune" run --manifest "$manifest" "${only[@]}" --budget "$budget" || status=$?
     [ "$status" -ne 2 ] || exit 2
     # what was tuned before a failure or an interrupt is worth keeping
-    "$tune" cache export --best "$bundle"
+    "$tune" cache export --best "$bundle" "${signed[@]}"
     ;;
   require)
     "$tune" run --manifest "$manifest" "${only[@]}" --mode require || status=$?

@@ -1,0 +1,185 @@
+"""Writing to a server, and asking it what is new, over one connection that is kept."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ...ir.errors import CacheError
+from .. import queries
+from ..recover import Newer, Older
+from ..version import SERVER_SCHEMA
+from ..writer import RowWriter
+from .address import Address
+from .errors import WRITER, Forbidden, classify
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+T = TypeVar("T")
+CONNECT_S, HURRIED_S = 10, 2
+"""How long a server may take to answer: at the start or end of something, and in the middle of a search."""
+SILENT_S = 10
+"""How long sent data may stay unacknowledged before the connection counts as lost, and how long a transaction may lie idle."""
+_MAKING = 7316294  # any fixed number: one process at a time makes the tables
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What a server says is new: records of `queries.FIELDS`, the digests of deleted rows, and the change number up to which
+    that is all. `epoch` is '' where there are no tables yet. `again`: it begins at the beginning. `more`: there are later ones."""
+
+    epoch: str
+    upto: int
+    again: bool
+    records: tuple[tuple[Any, ...], ...] = ()
+    deleted: tuple[str, ...] = ()
+    more: bool = False
+
+
+class ServerWriter(RowWriter):
+    """The tables of one server. May be used from any thread, and after a fork. Raises `errors.Unreachable` where it does not
+    answer, `errors.Forbidden` where this user may not."""
+
+    def __init__(self, address: Address) -> None:
+        super().__init__(str(address))
+        self.address = address
+        self._process = 0
+        self._ready = False
+
+    def prepare(self) -> None:
+        """Make or migrate the tables, where this user may, and see that rows can be added. Raises CacheError."""
+        self._ready = False
+        self._run(lambda c: None)
+
+    def changes(self, after: int, epoch: str, limit: int) -> Changes:
+        """What became visible since change number `after` of `epoch`; from the beginning, where the server has another
+        epoch or is behind that (a backup was restored). Raises Older, Newer, CacheError."""
+
+        def work(c: sa.Connection) -> Changes:
+            import sqlalchemy as sa
+
+            found = _schema(c)
+            if found is None:
+                return Changes("", 0, True)
+            if found > SERVER_SCHEMA:
+                raise Newer(found, SERVER_SCHEMA)
+            if found < SERVER_SCHEMA:
+                raise Older(f"the cache {self.place} has schema {found}: whoever owns its tables migrates them with `tune cache roles`")
+            name = c.exec_driver_sql("SELECT value FROM tilewright_meta WHERE name = 'epoch'").scalar_one()
+            last = c.exec_driver_sql("SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM tilewright_change").scalar_one()
+            start = after if name == epoch and after <= last else 0
+            rows = sa.text(f"SELECT {queries.FIELDS}, change FROM measurement WHERE change > :start ORDER BY change LIMIT :limit")
+            new = c.execute(rows, {"start": start, "limit": limit}).all()
+            more = len(new) == limit
+            # not beyond what this transaction sees: a number that is drawn already may belong to one that is still open
+            seen = c.exec_driver_sql(
+                "SELECT greatest((SELECT max(change) FROM measurement), (SELECT max(change) FROM tilewright_deleted), 0)"
+            ).scalar_one()
+            upto = new[-1][-1] if more else max(start, seen)
+            gone = sa.text("SELECT digest FROM tilewright_deleted WHERE change > :start AND change <= :upto")
+            deleted = c.execute(gone, {"start": start, "upto": upto}).scalars().all()
+            return Changes(str(name), upto, not start, tuple(tuple(r[:-1]) for r in new), tuple(deleted), more)
+
+        return self._transaction(work, reading=True)
+
+    def rows(self) -> int:
+        """How many rows there are."""
+        return int(self._transaction(lambda c: c.exec_driver_sql("SELECT count(*) FROM measurement").scalar_one(), reading=True))
+
+    def execute(self, script: str) -> None:
+        """Run SQL statements in one transaction, as whoever the address names."""
+        self._run(lambda c: c.exec_driver_sql(script))
+
+    def close(self) -> None:
+        """Let go of the connection; the next call makes another."""
+        if self._engine is not None:
+            self._engine.dispose(close=self._process == os.getpid())
+            self._engine = None
+
+    # ----------------------------------------------------------------------------------------------------------------
+    def _once(self, work: Callable[[sa.Connection], T]) -> T:
+        return self._transaction(work)
+
+    def _transaction(self, work: Callable[[sa.Connection], T], *, reading: bool = False) -> T:
+        import sqlalchemy as sa
+
+        try:
+            with self._connected().begin() as c:
+                if reading:  # one moment for all that is asked
+                    c.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+                # who is cut off in the middle must not hold the lock that others wait for
+                c.exec_driver_sql(
+                    f"SELECT set_config('lock_timeout', '{max(50, round(1000 * self.patience_s))}', true), "
+                    f"set_config('idle_in_transaction_session_timeout', '{1000 * SILENT_S}', true)"
+                )
+                if not (reading or self._ready):
+                    _prepare(c, self.place)
+                result = work(c)
+            self._ready = self._ready or not reading
+            return result
+        except sa.exc.DBAPIError as e:
+            raise classify(e.orig if isinstance(e.orig, Exception) else e, self.address, writing=not reading) from None
+        except OverflowError as e:
+            raise CacheError(f"the cache {self.place} cannot hold a number this large ({e})") from None
+
+    def _connected(self) -> sa.Engine:
+        """The engine of this process, with its one kept connection: a forked child must not use its parent's."""
+        if self._engine is not None and self._process != os.getpid():
+            self._engine.dispose(close=False)
+            self._engine = None
+        if self._engine is None:
+            self._engine, self._process = self._connect(), os.getpid()
+        return self._engine
+
+    def _connect(self) -> sa.Engine:
+        import sqlalchemy as sa
+
+        a = self.address
+        given = dict(a.query)
+        chosen: dict[str, Any] = {
+            "application_name": "tilewright",
+            "keepalives_idle": SILENT_S,
+            "keepalives_interval": 3,
+            "keepalives_count": 3,
+            "tcp_user_timeout": 1000 * SILENT_S,
+        }
+        more = {k: v for k, v in chosen.items() if k not in given}
+        if a.sslpassword:
+            more["sslpassword"] = a.sslpassword
+        url = sa.URL.create(a.driver, a.user, a.password, a.host or None, a.port, a.database or None, given)
+        try:
+            engine = sa.create_engine(url, pool_size=1, max_overflow=8, pool_pre_ping=True, connect_args=more, hide_parameters=True)
+        except ImportError as e:
+            raise CacheError(f"the cache {self.place} needs a driver that works here ({e}): pip install 'tilewright[postgresql]'") from None
+
+        @sa.event.listens_for(engine, "do_connect")
+        def hurry(dialect: Any, record: Any, words: Any, parameters: dict[str, Any]) -> None:
+            parameters.setdefault("connect_timeout", CONNECT_S if self.patience_s >= 1 else HURRIED_S)
+
+        return engine
+
+
+def _schema(c: sa.Connection) -> int | None:
+    """The schema number, None where there are no tables."""
+    if c.exec_driver_sql("SELECT to_regclass('tilewright_meta') IS NULL").scalar_one():
+        return None
+    from .. import schema
+
+    return schema.version_of(c)
+
+
+def _prepare(c: sa.Connection, place: str) -> None:
+    """Make or migrate the tables. Raises Newer, and Forbidden where they cannot be written."""
+    from .. import schema
+
+    found = _schema(c)
+    if found is None or found < SERVER_SCHEMA:
+        c.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_MAKING})")
+        schema.prepare(c)
+    elif found > SERVER_SCHEMA:
+        raise Newer(found, SERVER_SCHEMA)
+    if not c.exec_driver_sql("SELECT has_table_privilege('measurement', 'INSERT') AND NOT pg_is_in_recovery()").scalar_one():
+        raise Forbidden(f"you may read the cache {place}, but not write it: {WRITER}")

@@ -1,0 +1,81 @@
+"""What the arguments say of bundles' signatures: making one, and whose are trusted."""
+
+from __future__ import annotations
+
+import getpass
+import io
+import os
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from ...ir.errors import CacheError, UsageError
+
+if TYPE_CHECKING:
+    from ...cache import Row
+    from ...cache.signed import Trust
+
+PASSWORD = "TILEWRIGHT_KEY_PASSWORD"
+
+
+def trust(args: Namespace) -> Trust:
+    """What a bundle must show, by the arguments, else by what is kept and set. Raises CacheError for a key that is none."""
+    from ...cache import signed
+
+    if args.trust:
+        return signed.Trust(signed.trusted(args.trust), True, args.signature)
+    required = args.require_signature or bool(args.signature) or signed.required_by_environment()
+    return signed.Trust(signed.kept(), required, args.signature)
+
+
+def checker(args: Namespace) -> Callable[[bytes, str], None]:
+    """What refuses a bundle's bytes."""
+    from ...cache import signed
+
+    asked = trust(args)
+
+    def check(raw: bytes, name: str) -> None:
+        signed.check(raw, name, asked)
+
+    return check
+
+
+def export_signed(rows: Sequence[Row], args: Namespace) -> int:
+    """Write a bundle and its signature. The signature is made first, so a wrong password changes nothing."""
+    from ...cache import bundles, signed
+    from ...files.output import replace
+
+    if args.file == "-":
+        raise UsageError("--sign writes the signature beside the bundle, so the bundle must be a file")
+    text = io.StringIO()
+    written = bundles.write(rows, text)
+    raw = text.getvalue().encode()
+    made = signed.sign(raw, args.file, args.sign, lambda: password(args.sign))
+    for path, content in ((args.file, raw), (f"{args.file}{signed.SUFFIX}", made)):
+        try:
+            replace(path, content)
+        except OSError as e:
+            raise CacheError(f"cannot write {path}: {e.strerror}; choose another file") from None
+    print(f"wrote {written} measurements to {args.file}, signed in {args.file}{signed.SUFFIX}")
+    return 0
+
+
+def mention_older(file: str) -> None:
+    """A signature beside a bundle that was just written anew is of what it was before."""
+    from ...cache.signed import SUFFIX
+
+    if os.path.isfile(f"{file}{SUFFIX}"):
+        print(f"note: {file}{SUFFIX} is of its earlier content: delete it, or export with --sign", file=sys.stderr)
+
+
+def password(key: str, twice: bool = False) -> str:
+    """The password of a secret key: of the environment, else asked on the terminal. Raises UsageError where nobody can be asked."""
+    if PASSWORD in os.environ:
+        return os.environ[PASSWORD]
+    if not (sys.stdin and sys.stdin.isatty()):
+        raise UsageError(f"{key} wants a password and there is no terminal to ask on: set {PASSWORD}, or use a key made with --no-password")
+    said = getpass.getpass(f"Password of {key}: ")
+    if twice and getpass.getpass("Again: ") != said:
+        raise UsageError("the two passwords differ; nothing was written")
+    return said

@@ -1,0 +1,114 @@
+"""`tune cache team`, `pull`, `push` and `roles`: a team's cache on a server, and this machine's mirror of it."""
+
+from __future__ import annotations
+
+import json
+import os
+from argparse import Namespace
+from typing import TYPE_CHECKING, Any
+
+from ...ir.errors import UsageError
+
+if TYPE_CHECKING:
+    from ...cache.server.team import Team
+    from ...cache.store import Cache
+
+
+def run(args: Namespace) -> int:
+    """Do the chosen action."""
+    if args.action == "team" and (args.url is not None or args.forget):
+        return _named(args)
+    if args.action == "roles" and args.print:
+        from ...cache.server import roles
+
+        print(roles.script(args.reader, args.writer), end="")
+        return 0
+    actions = {"team": _team, "pull": _pull, "push": _push, "roles": _roles}
+    store, team = _opened(args)
+    with store:
+        said, lines = actions[args.action](args, store, team)
+    if args.format == "json":
+        print(json.dumps(said, indent=1))
+    else:
+        print("\n".join(lines))
+    return 0
+
+
+def _opened(args: Namespace) -> tuple[Cache, Team]:
+    """The cache that the arguments name, and the server that it is or that is below it. Raises UsageError where there is none."""
+    from ... import cache
+    from ...cache.server import configured
+
+    store = cache.open(args.cache)
+    if store.team is None:
+        raise UsageError(
+            f"no team's cache is named: `tune cache team URL` keeps one in {configured.path()}, "
+            f"{configured.ENV}=URL names one for a while, and --cache URL for this command"
+        )
+    return store, store.team
+
+
+def _named(args: Namespace) -> int:
+    from ...cache.server import configured
+
+    file = configured.remember("" if args.forget else args.url)
+    if args.forget:
+        print(f"no team's cache any more ({file})")
+    else:
+        print(f"the team's cache is {args.url} ({file}); `tune cache pull` fetches it")
+    if configured.ENV in os.environ:
+        print(f"but {configured.ENV} is set, and decides")
+    return 0
+
+
+def _team(args: Namespace, store: Cache, team: Team) -> tuple[dict[str, Any], list[str]]:
+    """What is known without asking the server."""
+    at = team.mirror.position()
+    rows = team.mirror.reader.table("SELECT count(*) AS n FROM measurement")[0]["n"] if at is not None else 0
+    waiting = [str(f) for f in store.waiting.files()]
+    said = {
+        "server": str(team.address),
+        "mirror": str(team.mirror.path),
+        "rows": rows,
+        "pulled": None if at is None else at.pulled,
+        "waiting": waiting,
+    }
+    when = "never pulled: `tune cache pull`" if at is None else f"{rows} measurements, pulled {at.pulled[:19].replace('T', ' ')} UTC"
+    lines = [f"server  {team.address}", f"mirror  {team.mirror.path} ({when})"]
+    lines += [f"waiting {f}: the next pull or run takes it in" for f in waiting]
+    return said, lines
+
+
+def _pull(args: Namespace, store: Cache, team: Team) -> tuple[dict[str, Any], list[str]]:
+    sent = store.waiting.take_in(store.record) if store.location == str(team.address) else 0
+    done = team.pull(args.again)
+    said = {"server": str(team.address), "added": done.added, "gone": done.gone, "refused": done.refused, "sent": sent}
+    return said, [f"pulled {done.added} measurements from {team.address}; {done.gone} are gone there"]
+
+
+def _push(args: Namespace, store: Cache, team: Team) -> tuple[dict[str, Any], list[str]]:
+    """Send what was measured here: neither what came with a bundle, nor what somebody pinned, which is their own choice."""
+    from ... import cache
+    from ...cache import layers
+    from .query import select
+
+    with cache.open(args.source or layers.user_path()) as mine:
+        if mine.location == store.location:
+            raise UsageError("--from and --cache name the same cache: there is nothing to send")
+        rows = [r for r in select(mine, args) if not r.imported and not r.pinned]
+    sent = team.push(rows)
+    said = {"server": str(team.address), "sent": sent, "known": len(rows) - sent}
+    return said, [f"sent {sent} measurements to {team.address}; {len(rows) - sent} were there already"]
+
+
+def _roles(args: Namespace, store: Cache, team: Team) -> tuple[dict[str, Any], list[str]]:
+    from ...cache.server import roles
+
+    script = roles.script(args.reader, args.writer)
+    team.writer.prepare()
+    team.writer.execute(script)
+    said = {"server": str(team.address), "reader": args.reader, "writer": args.writer}
+    return said, [
+        f"the tables of {team.address} are there; {args.reader} may read them, and {args.writer} add rows",
+        f"GRANT {args.reader} TO somebody;  -- in psql gives a role to a user",
+    ]

@@ -1,0 +1,1 @@
+"""One kernel on several equal devices: batches of candidates travel."""

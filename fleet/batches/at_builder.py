@@ -1,0 +1,120 @@
+"""Jobs of the kind "build": objects for a device that is on another machine, made wherever its compiler is.
+
+A payload has the kernel, the device's facts, and [number, option list] pairs; the answer has [number, build or failure], the object
+with it. Compilers may crash or hang: they run in builder processes, as they do beside a device."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from ...ir.errors import FleetError
+from ...log import logger
+from ...measure.builder import BuilderSetup
+from ...measure.buildpool import BuildPool
+from ...measure.builds import Builds
+from ...measure.outcome import Measurement
+from ..seam import Worksite
+from . import plain
+from .described import DescribedDevice, DeviceFacts
+from .held import IDLE_S
+from .subject import identity, task_of
+
+log = logger("fleet")
+
+MEMORY = 4 << 30
+"""Bytes a compiler may take."""
+_of_thread = threading.local()
+
+
+class _KeptPool:
+    """Builders of one kernel, which end when nobody asked them for a while."""
+
+    def __init__(self, key: str, payload: Mapping[str, Any], facts: DeviceFacts) -> None:
+        from ...plan import compile
+
+        device = DescribedDevice(facts)
+        task = task_of(payload["kernel"], device, facts.threads)
+        self.key, self.guard, self.closed, self._busy = key, threading.Lock(), False, True
+        self.pool = BuildPool(BuilderSetup(task.kernel, device, compile, {}, MEMORY), 1)
+        self._timer: threading.Timer | None = None
+
+    def rest(self) -> None:
+        self._busy = False
+        self._timer = threading.Timer(IDLE_S, self._idle)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def wake(self) -> None:
+        self._busy = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _idle(self) -> None:
+        with self.guard:
+            if not self._busy:
+                self._end()
+
+    def close(self) -> None:
+        with self.guard:
+            self._end()
+
+    def _end(self) -> None:
+        if not self.closed:
+            self.closed = True
+            self.pool.close()
+
+
+def run(payload: Mapping[str, Any], site: Worksite) -> dict[str, Any]:
+    """Build what is asked for. Raises FleetError where this machine lacks the compiler."""
+    if payload.get("ask") == "release":
+        _replace(None)
+        return {"built": []}
+    pool = _pool(payload)
+    out: list[list[Any]] = []
+    with pool.guard:
+        try:
+            lists = [plain.schedule(o) for _, o in payload["items"]]
+            builds = Builds(pool.pool, lists)
+            while len(builds) and not site.stopped:
+                for i, got in builds.finished(0.5):
+                    made = (
+                        {"failed": plain.measurement_json(got)}
+                        if isinstance(got, Measurement)
+                        else {"made": plain.of_built(got).to_json(True)}
+                    )
+                    out.append([payload["items"][i][0], made])
+            builds.close()
+        finally:
+            pool.rest()
+    return {"built": out}
+
+
+def _pool(payload: Mapping[str, Any]) -> _KeptPool:
+    from ... import devices
+
+    key = identity({"kernel": payload["kernel"], "device": payload["device"]})
+    have: _KeptPool | None = getattr(_of_thread, "pool", None)
+    if have is not None:
+        have.wake()
+        with have.guard:
+            if have.key == key and not have.closed:
+                return have
+    facts = DeviceFacts.from_json(payload["device"])
+    mine = devices.get(facts.spec).compiler_id()
+    if mine != facts.compiler:
+        raise FleetError(
+            f"the device's code is made by {facts.compiler}, and this machine has {mine}: install that one, or start no builds here"
+        )
+    made = _KeptPool(key, payload, facts)
+    _replace(made)
+    return made
+
+
+def _replace(pool: _KeptPool | None) -> None:
+    have: _KeptPool | None = getattr(_of_thread, "pool", None)
+    if have is not None:
+        have.wake()
+        have.close()
+    _of_thread.pool = pool

@@ -1,0 +1,172 @@
+"""The devices that work for one kernel: who is there, who was lost, who is equal, who is asked next."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from queue import Empty
+
+from ...ir.errors import FleetError, MeasureError
+from ...log import logger
+from ..seam import FleetEngine, FleetSlot, Running
+from . import equality
+
+log = logger("fleet")
+
+LOOK_S = 0.5
+"""Seconds between two looks for devices that came."""
+PATIENCE_S = 120.0
+"""Without any device, a run waits so long for one to come back, unless it is told otherwise: a machine that a candidate took down may
+start again."""
+
+
+class Crew:
+    """Slots of one name, at most `wanted`. `equal`: those that candidates are timed on, the first of them decides (duels and the second
+    check); `times`: seconds of the probes on each, by address."""
+
+    def __init__(self, engine: FleetEngine, name: str, wanted: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._engine, self.name, self.wanted, self.clock = engine, name, wanted, clock
+        self.patience_s = PATIENCE_S
+        self.equal: list[FleetSlot] = []
+        self.times: dict[str, dict[int, float]] = {}
+        self.looks: dict[str, int] = {}
+        self.out: dict[str, str] = {}
+        """Slots that are not asked any more, by address, and why."""
+        self._busy: dict[str, Running] = {}
+        self._looked = -1e9
+        self._since: float | None = None
+        self._last = ""
+        self._waits = False
+        """Whether anyone was lost, who may come back."""
+
+    @property
+    def judge(self) -> FleetSlot:
+        """The one that decides. Waits for one. Raises MeasureError."""
+        while not self.equal:
+            self.look([])
+            if not self.equal:
+                time.sleep(0.05)
+        return self.equal[0]
+
+    def start(self) -> list[FleetSlot]:
+        """Those that are there at the beginning. Raises FleetError where there is none."""
+        there = [s for s in self._engine.slots() if s.name == self.name and s.device is not None]
+        self.equal = [s for s in there if not s.refused][: self.wanted]
+        if not self.equal:
+            why = "; ".join(f"{s.host or s.address}: {s.refused}" for s in there)
+            raise FleetError(f"no device of the fleet can be used for this ({why})" if why else "the fleet has no such device now")
+        return self.equal
+
+    def look(self, flying: list[str]) -> list[FleetSlot]:
+        """Slots that came and may join, where some are missing; with none left at all, the first that comes is taken as it is, as it has
+        to go on somewhere. `flying`: addresses that have a job now. Raises MeasureError where nobody came for too long."""
+        self._forget_lost()
+        if len(self.equal) >= self.wanted or self.clock() - self._looked < LOOK_S:
+            return []
+        self._looked = self.clock()
+        try:
+            there = {s.address: s for s in self._engine.slots()}
+        except FleetError as e:
+            raise MeasureError(f"the fleet is gone: {e}") from e
+        self.equal = [s for s in self.equal if s.address in there or s.address in flying]
+        mine = {s.address for s in self.equal} | self.out.keys() | set(flying)
+        new = [s for s in there.values() if s.name == self.name and s.device is not None and not s.refused and s.address not in mine]
+        new = new[: self.wanted - len(self.equal)]
+        if self.equal or flying:
+            self._since = None
+        elif new and not self.times:
+            self.equal, new, self._since = new, [], None
+        elif not new:
+            self._wait()
+        return new
+
+    def _forget_lost(self) -> None:
+        while True:
+            try:
+                loss = self._engine.lost.get_nowait()
+            except Empty:
+                return
+            self.lose(loss.slot.address, "its worker was lost")
+
+    def _wait(self) -> None:
+        now = self.clock()
+        self._since = now if self._since is None else self._since
+        if now - self._since > (self.patience_s if self._waits else 0.0):
+            why = "; ".join(self.out.values()) or self._last
+            raise MeasureError(f"no device of the fleet is left for this kernel{f' ({why})' if why else ''}")
+
+    # who is in ------------------------------------------------------------------------------------------------------
+    def lose(self, address: str, why: str) -> None:
+        """A slot is gone. It comes back under another address, if at all."""
+        self._waits = True
+        self._drop(address, why)
+
+    def _drop(self, address: str, why: str) -> None:
+        self._looked = -1e9
+        self.equal = [s for s in self.equal if s.address != address]
+        self.times.pop(address, None)
+        self._busy.pop(address, None)
+        self._last = why
+
+    def dismiss(self, slot: FleetSlot, why: str) -> None:
+        """A slot is there, and of no use for this kernel."""
+        log.info("%s works no more for this kernel: %s", slot.host or slot.address, why)
+        self._drop(slot.address, why)
+        self.out[slot.address] = why
+
+    def timed(self, address: str, times: dict[int, float]) -> None:
+        """Probes were timed on a slot: the shortest times count."""
+        before = self.times.setdefault(address, {})
+        before.update({i: min(t, before.get(i, t)) for i, t in times.items()})
+        self.looks[address] = self.looks.get(address, 0) + 1
+
+    def unequal(self) -> list[FleetSlot]:
+        """Slots to be timed once more, as they seem to differ from the others; when they were looked at often enough, they are dismissed,
+        and there are none."""
+        by = {a: {str(i): t for i, t in ts.items()} for a, ts in self.times.items()}
+        ranked = equality.groups(by)
+        best = set(ranked[0]) if ranked else set()
+        apart = [s for s in self.equal if s.address not in best]
+        if not apart:
+            return []
+        if any(self.looks.get(s.address, 0) < equality.LOOKS for s in self.equal):
+            return list(self.equal)  # those that agree as well: their times are of the same moments
+        for s in apart:
+            self.dismiss(s, self._how_far(by.get(s.address, {}), [by[a] for a in best]))
+        return []
+
+    @staticmethod
+    def _how_far(times: equality.Times, others: list[dict[str, float]]) -> str:
+        factor = equality.apart(times, others)
+        if factor is None:
+            return "the probes could not be timed there"
+        return f"its times are {factor:.2f} of the others': it is another kind of device, to be tuned on its own"
+
+    def joins(self, slot: FleetSlot) -> bool | None:
+        """Whether a slot that came later, whose probes were timed, is equal; None: it is to be timed once more. Where not, it is
+        dismissed."""
+        mine = {str(i): t for i, t in self.times.get(slot.address, {}).items()}
+        others = [{str(i): t for i, t in ts.items()} for a, ts in self.times.items() if a != slot.address]
+        if slot in self.equal:
+            return True
+        if not others or equality.belongs(mine, others):
+            self.equal.append(slot)
+            return True
+        if self.looks.get(slot.address, 0) < equality.LOOKS:
+            return None
+        self.dismiss(slot, self._how_far(mine, others))
+        return False
+
+    # who is busy ----------------------------------------------------------------------------------------------------
+    def leave(self, running: Running) -> None:
+        """A job that nobody waits for any more keeps its slot until it ends."""
+        running.stop()
+        self._busy[running.slot.address] = running
+
+    def free(self, slot: FleetSlot) -> bool:
+        """Whether nothing of this client runs there."""
+        running = self._busy.get(slot.address)
+        if running is not None and running.done():
+            del self._busy[slot.address]
+            running = None
+        return running is None

@@ -1,0 +1,290 @@
+"""Candidates on their way to devices and back, with the rule for lost workers: one job under way a slot, never sent again by the
+engine; what becomes of a loss is decided here (`losses`)."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, wait
+from functools import partial
+from typing import Any
+
+from ...ir.errors import FleetError, MeasureError
+from ...log import logger
+from ...measure.outcome import Measurement, Outcome
+from ..seam import FleetEngine, FleetSlot, SlotLost
+from . import plain
+from .build_queue import BuildQueue
+from .crew import Crew
+from .flights import BatchFlight, BatchOrder, batch_job, lost, sent_build, why_failed
+from .losses import CONVICTED, FRUITLESS, BatchPart, LossRule, split
+
+log = logger("fleet")
+
+MOST = 12
+"""Candidates of one job: so many share the cost of a trip and of a runner's child."""
+LISTEN_S = 0.1
+"""Seconds between two looks at what workers say."""
+GUILTY = f"{CONVICTED} workers were lost over it, the last with nothing else to do"
+
+
+class Dispatcher:
+    """`base`: what every payload carries: the kernel, threads, and how it is measured."""
+
+    def __init__(self, engine: FleetEngine, crew: Crew, queue: BuildQueue, base: Mapping[str, Any], title: str) -> None:
+        self._engine, self.crew, self._queue, self._base, self._title = engine, crew, queue, base, title
+        self._rule = LossRule()
+        self._flights: dict[str, BatchFlight] = {}
+        self._probing: dict[str, BatchFlight] = {}
+        self._epochs: dict[str, str] = {}
+        self._join: list[FleetSlot] = []
+        self._still: float | None = None
+        self.probes: dict[int, plain.TravellingBuild] = {}
+        """Schedules that every device is compared by."""
+        self.guilty: dict[int, Measurement] = {}
+        """Candidates that took workers down. They are never sent again."""
+        self.prepared_s: tuple[float, float] | None = None
+        queue.fetch = self.fetch
+
+    @property
+    def lost(self) -> int:
+        """Workers lost so far over batches."""
+        return self._rule.lost
+
+    # measuring ------------------------------------------------------------------------------------------------------
+    def measure(self, items: Mapping[int, plain.TravellingBuild], incumbent_s: float | None, judge: bool = False) -> dict[int, Measurement]:
+        """A Measurement for every item; `judge`: all on the one device that decides. Raises MeasureError where no device is left."""
+        order = BatchOrder(items, incumbent_s, deque(), judge)
+        while True:
+            where = self.crew.judge
+            order.results = {i: m for i, m in self.guilty.items() if i in items}
+            order.todo = deque(split([i for i in items if i not in order.results], 1 if judge else max(1, len(self.crew.equal)), MOST))
+            self._until(lambda: not order.open, order)
+            if not judge or where in self.crew.equal:
+                return order.results
+
+    def survey(self) -> None:
+        """Time the probes on every device, and keep those that are equal. Raises MeasureError."""
+        again = list(self.crew.equal)
+        while again and len(self.crew.equal) > 1:
+            self._join = again
+            self._until(lambda: not self._join and not self._probing)
+            again = self.crew.unequal()
+
+    def warm(self) -> None:
+        """Let every device but the judge begin with its inputs and reference, which take seconds."""
+        for slot in self.crew.equal[1:]:
+            if slot.address not in self._flights and self.crew.free(slot):
+                self._flights[slot.address] = self._fly(slot, {"ask": "builds", "wait_s": 0.0}, BatchPart(()))
+
+    def fetch(self, wait_s: float) -> None:
+        """Ask the workers for what their builders have made, and hand them more."""
+        self.crew.judge  # noqa: B018  (waits for a device)
+        for slot in self.crew.equal:
+            if slot.address in self._flights or not self.crew.free(slot):
+                continue
+            queue = self._hand(slot)
+            if queue or self._queue.waits_for(slot.address):
+                self._flights[slot.address] = self._fly(slot, {"ask": "builds", "wait_s": wait_s, "queue": queue}, BatchPart(()))
+        waiting = [f for f in self._flights.values() if not f.given_up]
+        if not waiting:  # all stand still, or are another's: look again a little later
+            self._listen(None)
+            time.sleep(LISTEN_S)
+        else:
+            self._until(lambda: any(f.given_up or self._flights.get(f.slot.address) is not f for f in waiting))
+
+    def _until(self, over: Callable[[], bool], order: BatchOrder | None = None) -> None:
+        try:
+            while not over():
+                self._join += self.crew.look([*self._flights, *self._probing])
+                if self.probes:
+                    self._send_probes()
+                if order is not None:
+                    self._send(order)
+                self._listen(order)
+                self._stalled()
+        except BaseException:
+            for flight in (*self._flights.values(), *self._probing.values()):
+                self.crew.leave(flight.running)
+            self._flights.clear()
+            self._probing.clear()
+            raise
+
+    def _stalled(self) -> None:
+        """Raise MeasureError when every device has stood still for too long."""
+        flying = [*self._flights.values(), *self._probing.values()]
+        if not flying or not all(f.given_up for f in flying) or self._idle(self.crew.equal):
+            self._still = None
+        elif self._still is None:
+            self._still = self.crew.clock()
+        elif self.crew.clock() - self._still > self.crew.patience_s:
+            raise MeasureError(
+                "every worker of the fleet stands still; look at those machines, then run the command again: it goes on from here"
+            )
+
+    # sending --------------------------------------------------------------------------------------------------------
+    def _fly(self, slot: FleetSlot, more: Mapping[str, Any], part: BatchPart) -> BatchFlight:
+        title = f"{self._title}: {len(part.items)} candidates" if part.items else self._title
+        try:
+            running = self._engine.submit(slot, batch_job({**self._base, **more}, title))
+        except FleetError as e:
+            raise MeasureError(f"the fleet is gone: {e}") from e
+        return BatchFlight(slot, part, running, self.crew.clock(), self.crew.clock)
+
+    def _hand(self, slot: FleetSlot) -> list[list[Any]]:
+        return self._queue.hand(slot.address, self._epochs.get(slot.address, ""), max(1, len(self.crew.equal)))
+
+    def _idle(self, slots: Iterable[FleetSlot]) -> list[FleetSlot]:
+        return [s for s in slots if s.address not in self._flights and s.address not in self._probing and self.crew.free(s)]
+
+    def _send(self, order: BatchOrder) -> None:
+        """A part to every device that has nothing to do; one that lost a worker goes to another machine, if any is free."""
+        idle = self._idle(self.crew.equal[:1] if order.judge else self.crew.equal)
+        while idle and order.todo:
+            part = order.todo.popleft()
+            items = tuple(i for i in part.items if i not in order.results)
+            if not items:
+                continue
+            idle.sort(key=lambda s: s.host in part.avoid)
+            slot = idle.pop(0)
+            sent = [{"i": i, **sent_build(order.items[i])} for i in items]
+            known = [m.t_min for m in order.results.values() if m.ok and m.t_min and not m.cleared]
+            best = min([*known, *([order.incumbent_s] if order.incumbent_s else [])], default=None)
+            more = {"ask": "measure", "items": sent, "incumbent_s": best, "careful": len(items) == 1 and self._rule.lost > 0}
+            self._flights[slot.address] = self._fly(slot, more | {"queue": self._hand(slot)}, BatchPart(items, part.avoid))
+
+    def _send_probes(self) -> None:
+        for slot in self._idle(self._join):
+            self._join.remove(slot)
+            sent = [{"i": i, **sent_build(b)} for i, b in self.probes.items()]
+            self._probing[slot.address] = self._fly(slot, {"ask": "measure", "items": sent}, BatchPart(tuple(self.probes)))
+
+    # listening ------------------------------------------------------------------------------------------------------
+    def _listen(self, order: BatchOrder | None) -> None:
+        flying = [*self._flights.values(), *self._probing.values()]
+        if flying:
+            wait([f.running for f in flying], LISTEN_S, FIRST_COMPLETED)
+        elif not self.crew.equal:
+            self.crew.judge  # noqa: B018  (waits for a device)
+        for flight in flying:
+            over = flight.running.done()  # asked first: what was said before it ended is there then
+            for number in flight.listen():
+                self._rule.measured(number)
+                if order is not None and number in order.items and flight.part.items and flight.slot.address not in self._probing:
+                    order.results.setdefault(number, plain.measurement(flight.rows[number], order.items[number].opts))
+            if over:
+                self._over(flight, order)
+            elif not flight.given_up and (flight.late() or (flight.stuck() and len(self.crew.equal) > 1)):
+                self._late(flight, order)
+
+    def _late(self, flight: BatchFlight, order: BatchOrder | None) -> None:
+        """Its worker stands still, or is another client's: others take over. It is asked again when it has answered."""
+        where = flight.slot.host or flight.slot.address
+        log.info(
+            "the worker on %s %s; others go on with what it had", where, "stands still" if flight.heard else "is busy for another client"
+        )
+        flight.give_up()
+        self._queue.gone(flight.slot.address)
+        if order is not None and flight.slot.address in self._flights:
+            if flight.heard is None:
+                order.todo.appendleft(flight.part)
+            else:
+                self._after(flight, order)
+
+    def _over(self, flight: BatchFlight, order: BatchOrder | None) -> None:
+        """A job ended, one way or another."""
+        address = flight.slot.address
+        probing = self._probing.pop(address, None) is not None
+        self._flights.pop(address, None)
+        if lost(flight):
+            self._queue.gone(address)
+            self.crew.lose(address, f"the worker on {flight.slot.host or address} was lost")
+            log.info("the worker on %s was lost over %d candidates", flight.slot.host or address, len(flight.part.items))
+            if order is not None and not probing and not flight.given_up:
+                self._after(flight, order)
+            return
+        if why := why_failed(flight):
+            self._queue.gone(address)
+            self.crew.dismiss(flight.slot, why)
+            if order is not None and not probing and not flight.given_up:
+                order.todo.appendleft(flight.part)
+            return
+        self._answered(flight)
+        if probing:
+            self._probed(flight)
+        elif order is not None and any(i not in order.results for i in flight.part.items) and not flight.given_up:
+            order.todo.append(flight.part)  # it was asked to end early
+
+    def _answered(self, flight: BatchFlight) -> None:
+        answer = flight.answer()
+        address, epoch = flight.slot.address, str(answer.get("epoch", ""))
+        self._queue.came(address, epoch, answer.get("built", ()))
+        self._epochs[address] = epoch
+        if answer.get("prepared_s"):
+            first, copies = answer["prepared_s"]
+            self.prepared_s = (float(first), float(copies))
+
+    def _probed(self, flight: BatchFlight) -> None:
+        slot = flight.slot
+        got = {i: plain.measurement(row, self.probes[i].opts) for i, row in flight.rows.items() if i in self.probes}
+        self.crew.timed(slot.address, {i: m.t_min for i, m in got.items() if m.ok and m.t_min})
+        if slot not in self.crew.equal and self.crew.joins(slot) is None:
+            self._join += [slot, *[s for s in self.crew.equal[:1] if s not in self._join]]
+
+    def _after(self, flight: BatchFlight, order: BatchOrder) -> None:
+        """The rule for a worker that was lost, or stands still."""
+        verdict = self._rule.after(flight.part, order.results, flight.begun, flight.slot.host)
+        for i in verdict.guilty:
+            build = order.items[i]
+            order.results[i] = self.guilty[i] = Measurement(tuple(build.opts), Outcome.crash, detail=GUILTY, sha=build.sha)
+        if self._rule.fruitless > FRUITLESS:
+            raise MeasureError(f"{FRUITLESS} workers were lost in a row without one result; see what they print, and give them more memory")
+        order.todo.extendleft(reversed(verdict.again))
+
+    # one at a time --------------------------------------------------------------------------------------------------
+    def ask(self, ask: str, builds: Sequence[plain.TravellingBuild], **more: Any) -> Mapping[str, Any]:
+        """An answer of the device that decides; where its worker is lost, of the next one. Raises SlotLost where that is lost too, each
+        time when it was at it, and MeasureError for what it could not do."""
+        items = [{"i": n, **sent_build(b)} for n, b in enumerate(builds)]
+        blamed = 0
+        for _ in range(CONVICTED):
+            slot = self._unoccupied()
+            mine = self._fly(slot, {"ask": ask, "items": items, "careful": True, **more}, BatchPart(()))
+            self._flights[slot.address] = mine
+            self._until(partial(self._ended, mine))
+            if mine.given_up or lost(mine):
+                blamed += bool(mine.begun)
+                continue
+            if why := why_failed(mine):
+                raise MeasureError(why)
+            return mine.answer()
+        if blamed == CONVICTED:
+            raise SlotLost(f"{CONVICTED} workers were lost over it")
+        raise MeasureError(f"{CONVICTED} workers were lost one after the other, before it had begun or over two at once; try again")
+
+    def _ended(self, flight: BatchFlight) -> bool:
+        """Whether nobody has to wait for a job any more."""
+        known = (self._flights.get(flight.slot.address), self._probing.get(flight.slot.address))
+        return flight.given_up or (flight.running.done() and flight not in known)
+
+    def _unoccupied(self) -> FleetSlot:
+        """The device that decides, when it has nothing else to do; one that stands still does not decide."""
+        while True:
+            judge = self.crew.judge
+            flight = self._flights.get(judge.address) or self._probing.get(judge.address)
+            if flight is None and self.crew.free(judge):
+                return judge
+            if flight is not None and not flight.given_up:
+                self._until(partial(self._ended, flight))
+            elif flight is not None and len(self.crew.equal) > 1:
+                self.crew.equal.append(self.crew.equal.pop(0))
+            else:
+                self._listen(None)
+                self._stalled()
+                time.sleep(LISTEN_S)
+
+    def close(self) -> None:
+        """Ask what is under way to end."""
+        for flight in (*self._flights.values(), *self._probing.values()):
+            flight.running.stop()

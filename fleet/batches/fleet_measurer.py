@@ -1,0 +1,163 @@
+"""What measures the candidates of one kernel on several equal devices of a fleet, as `Measurer` does on one device here."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from concurrent.futures import wait
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from ...ir.errors import FleetError
+from ...log import logger
+from ...measure.outcome import Duel, DuelError, Measurement, Outcome
+from ..seam import FleetEngine, FleetJob, FleetSlot, Running, SlotLost
+from . import equality, plain
+from .build_queue import BuildQueue, TravellingBuilds
+from .crew import Crew
+from .described import DescribedDevice, DeviceFacts
+from .dispatch import Dispatcher
+
+if TYPE_CHECKING:
+    from ...opts.opt import Opt
+
+log = logger("fleet")
+
+FACTS_S = 120.0
+"""Seconds that a worker may take to say what its device is, once it is asked; it may have to measure its limits first."""
+GOODBYE_S = 2.0
+"""Seconds in which workers let go of a kernel, where they answer."""
+
+
+def described_device(engine: FleetEngine, slot: FleetSlot, probe: bool = True) -> DescribedDevice:
+    """The device of a slot, by its own facts. `probe`: measure its limits if nobody did. Raises FleetError."""
+    job = FleetJob("batch", {"ask": "facts", "probe": probe}, "facts of the device")
+    try:
+        answer = engine.submit(slot, job).result(FACTS_S)
+        return DescribedDevice(DeviceFacts.from_json(plain.facts(answer)["device"]))
+    except TimeoutError:
+        raise FleetError(f"the worker on {slot.host or slot.address} did not say what its device is within {FACTS_S:.0f} s") from None
+    except KeyError:
+        raise FleetError(
+            f"the worker on {slot.host or slot.address} says nothing of its device; install the client's version there"
+        ) from None
+
+
+class FleetMeasurer:
+    """A `search.pipeline.MeasurerLike`. A context manager: at its end the workers are told to let go of the kernel.
+
+    `base`: what every payload carries: `kernel` (see `subject`), `threads`, `seed`, `deadline_s`, `hashed`. `facts`: those of the device,
+    for machines that only build. At first one device measures. When three candidates were right there, they are timed on
+    the others, and those that are equal measure from then on; duels, the second check and the last timing stay with one."""
+
+    def __init__(self, engine: FleetEngine, crew: Crew, base: Mapping[str, Any], facts: DeviceFacts, title: str = "") -> None:
+        self._engine, self._crew = engine, crew
+        there = crew.equal or crew.start()
+        hosts = [s.host for s in there if s.host]
+        base = {**base, "shared": len(set(hosts)) < len(hosts) or bool(base.get("shared"))}
+        self._base, self._title = base, title or str(base["kernel"]["kernel"])
+        self._queue = BuildQueue(engine, {"kernel": base["kernel"], "device": facts.to_json()}, self._title, crew.clock)
+        self._dispatch = Dispatcher(engine, crew, self._queue, base, self._title)
+        self._numbers: dict[tuple[Opt, ...], int] = {}
+        self._count = itertools.count()
+        self._surveyed = len(there) == 1 and crew.wanted == 1
+        self._warmed = False
+
+    # life -----------------------------------------------------------------------------------------------------------
+    def __enter__(self) -> FleetMeasurer:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop what is under way, and let the workers end the processes that they keep for this kernel. One that does not answer at once
+        ends them by itself, when nobody has asked for anything for a while."""
+        self._queue.close()
+        self._dispatch.close()
+        left: list[Running] = []
+        for slot in self._crew.equal:
+            try:
+                left.append(self._engine.submit(slot, FleetJob("batch", {"ask": "release"}, f"{self._title}: let go")))
+            except FleetError as e:
+                log.info("%s was not told to let go of the kernel: %s", slot.host or slot.address, e)
+        wait(left, GOODBYE_S)
+
+    # what a search asks ---------------------------------------------------------------------------------------------
+    @property
+    def width(self) -> int:
+        """Devices that candidates are timed on at once."""
+        return max(1, len(self._crew.equal)) if self._surveyed else 1
+
+    @property
+    def prepared_s(self) -> tuple[float, float] | None:
+        """Processor seconds that inputs and references took on a worker, and copies of operands, once that is known."""
+        return self._dispatch.prepared_s
+
+    @property
+    def lost(self) -> int:
+        """Workers that were lost over candidates."""
+        return self._dispatch.lost
+
+    @property
+    def left_out(self) -> Mapping[str, str]:
+        """Devices that were there and are not used, by address, and why."""
+        return self._crew.out
+
+    def build(self, schedules: Sequence[tuple[Opt, ...]]) -> TravellingBuilds:
+        """Queue schedules with builders, as `Measurer.build` does."""
+        return TravellingBuilds(self._queue, schedules)
+
+    def measure(self, built: Sequence[plain.TravellingBuild], incumbent_s: float | None = None) -> list[Measurement]:
+        """One Measurement for each, in order. Raises MeasureError where no device of the fleet is left."""
+        out = self._measured(built, incumbent_s, judge=not self._surveyed)
+        if not self._surveyed:
+            self._choose_probes(built, out)
+        return out
+
+    def again(self, built: Sequence[plain.TravellingBuild]) -> list[Measurement]:
+        """As `measure`, all on one device, so that times may be compared with each other."""
+        return self._measured(built, None, judge=True)
+
+    def _measured(self, built: Sequence[plain.TravellingBuild], incumbent_s: float | None, judge: bool) -> list[Measurement]:
+        numbers = [self._number(b) for b in built]
+        got = self._dispatch.measure(dict(zip(numbers, built)), incumbent_s, judge)
+        return [got[n] for n in numbers]
+
+    def _number(self, b: plain.TravellingBuild) -> int:
+        """The same for the same schedule, whatever call it is in."""
+        if b.opts not in self._numbers:
+            self._numbers[b.opts] = next(self._count)
+        return self._numbers[b.opts]
+
+    def _choose_probes(self, built: Sequence[plain.TravellingBuild], measured: Sequence[Measurement]) -> None:
+        """The first three that are right are the schedules that devices are compared by."""
+        probes = self._dispatch.probes
+        for b, m in zip(built, measured):
+            if m.ok and not m.cleared and len(probes) < equality.PROBES:
+                probes[self._number(b)] = b
+        if not self._warmed:
+            self._warmed = True
+            self._dispatch.warm()
+        if len(probes) == equality.PROBES:
+            self._dispatch.survey()
+            self._surveyed = True
+
+    def confirm(self, built: plain.TravellingBuild) -> Measurement:
+        """The second check, as `Measurer.confirm`. One that loses two workers is a crash."""
+        known = self._dispatch.guilty.get(self._number(built))
+        if known is not None:
+            return known
+        try:
+            return plain.measurement(self._dispatch.ask("confirm", [built])["row"], built.opts)
+        except SlotLost as e:
+            crash = Measurement(built.opts, Outcome.crash, detail=str(e), sha=built.sha)
+            self._dispatch.guilty[self._number(built)] = crash
+            return crash
+
+    def duel(self, a: plain.TravellingBuild, b: plain.TravellingBuild, rounds: int = 8) -> Duel:
+        """Time two against each other, as `Measurer.duel`. Raises DuelError, MeasureError."""
+        answer = self._dispatch.ask("duel", [a, b], rounds=rounds)
+        if "error" in answer:
+            raise DuelError(str(answer["error"]), answer.get("culprit"))
+        return plain.duel(answer["duel"])
