@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mpmath import atan, cos, erf, erfc, exp, floor, frexp, ldexp, log, lu_solve, matrix, mp, mpf, pi, sin, sqrt, tan
+from mpmath import asin, atan, cos, erf, erfc, exp, floor, frexp, ldexp, log, lu_solve, matrix, mp, mpf, pi, sin, sqrt, tan
 
 mp.dps = 45
 Function = Callable[[mpf], mpf]
@@ -152,6 +152,10 @@ def atan_rest(s: mpf) -> mpf:
     return (atan(sqrt(s)) / sqrt(s) - 1) / s if s > mpf(10) ** -18 else -mpf(1) / 3 + s / 5
 
 
+def asin_rest(s: mpf) -> mpf:
+    return (asin(sqrt(s)) / sqrt(s) - 1) / s if s > mpf(10) ** -18 else mpf(1) / 6 + s * 3 / 40
+
+
 def parts(x: mpf, count: int, bits: int, last: int = 0) -> str:
     """A positive number cut into parts of so many bits; with `last`, one of more bits, rounded, follows."""
     out = []
@@ -179,6 +183,8 @@ def show_angles() -> None:
     show_tan(4, 5, 53, mpf("1.0001"))
     for n, bits in ((5, 24), (11, 53)):
         show("atan", atan_rest, lambda s: s / (1 + s * atan_rest(s)), mpf(0), small, n, bits)
+    for n, bits in ((5, 24), (12, 53)):
+        show("asin", asin_rest, lambda s: s / (1 + s * asin_rest(s)), mpf(0), mpf("0.2503"), n, bits)
     with mp.workprec(400):
         print("# pi in parts of 24 and of 53 bits\n" + parts(pi, 3, 24) + "\n" + parts(pi, 3, 53))
         print("# pi in parts of 12 and of 33 bits, and the rest\n" + parts(pi, 3, 12, 24) + "\n" + parts(pi, 2, 33, 53))

@@ -193,11 +193,8 @@ class Coder:
         which = ("fma64" if dtype.size == 8 else "fma32") + ("_scalar" if out.lanes == 1 else "")
         return f"ops.{which}({', '.join(a)})" if dtype.is_float else self._wrapped(s, out, f"{a[0]} * {a[1]} + {a[2]}")
 
-    def _scale2(self, s: Instr, out: Val, a: list[str]) -> str:
-        return f"ops.scale2({a[0]}, {a[1]})"
-
-    def _exp2(self, s: Instr, out: Val, a: list[str]) -> str:
-        return f"ops.exp2({a[0]})"
+    def _named_alike(self, s: Instr, out: Val, a: list[str]) -> str:
+        return f"ops.{s.op}({', '.join(a)})"
 
     def _minmax(self, s: Instr, out: Val, a: list[str]) -> str:
         if out.lanes == 1:
@@ -280,8 +277,7 @@ class Coder:
         **dict.fromkeys(("cast", "bitcast"), _cast),
         "div": _div,
         "fma": _fma,
-        "scale2": _scale2,
-        "exp2": _exp2,
+        **dict.fromkeys(("scale2", "exp2", "root_guess"), _named_alike),
         "shl": _shl,
         "neg": _neg,
         "not": _not,

@@ -133,6 +133,13 @@ def scale2(a: Any, b: Any) -> Any:
     return np.where(none, b, np.ldexp(a, np.clip(np.where(none, 0, b), -far, far).astype(np.int32)))[()]
 
 
+def root_guess(a: Any) -> Any:
+    """1/√a with 11 bits after the point, rounded: off by up to a part in 4096, as processors' estimates are."""
+    with np.errstate(all="ignore"):
+        bits = (1.0 / np.sqrt(np.asarray(a, np.float32))).astype(np.float32).view(np.uint32)
+    return ((bits + np.uint32(0x800)) & np.uint32(0xFFFFF000)).view(np.float32)[()]
+
+
 # matrix instructions ------------------------------------------------------------------------------------------------
 def dotter(name: str, as_twin: bool) -> Callable[[Any, Any, Any], Any]:
     """The function (acc, a, b) of a row of `targets.instructions`; the twin of its floats adds the products mod 2³²."""

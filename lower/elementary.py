@@ -66,6 +66,14 @@ def _exp_poly(e: FloatEmitter, r: Val) -> Val:
 def _expm1(e: FloatEmitter, x: Val) -> Val:
     # 2^n q + (2^n - 1) with q = exp(r) - 1, as first · (second q + second - 1 / first) with 2^n = first · second: n itself may be too large
     _, _, top = e.f.exp
+    if e.quick():
+        # one power of two is enough far from the ends; the sign of 0 is that of x, as of every other result
+        e.suppose(e.op("lt", e.op("abs", x), e.num(top - 3)))
+        shifted, _, r = e.reduce(x, e.f.bias)
+        scale = e.power(e.bits(shifted))
+        q = e.fma(e.op("mul", r, r), e.poly(minimax.EXP[e.dtype.name], r), r)
+        y = e.fma(q, scale, e.op("sub", scale, e.num(1.0)))
+        return e.number(e.op("or", e.bits(y), e.op("and", e.bits(x), e.whole(e.sign))))
     low = e.num(-e.f.expm1)
     a = e.at_most(x, top)
     a = e.op("select", e.op("lt", a, low), low, a)

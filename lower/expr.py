@@ -121,8 +121,8 @@ class NestEval(MemoryAccess):
             usual = shortcuts.ordinary_case(b, node, lambda n: self.value(n, asg))
             if usual is not None:
                 return usual
-        if op == "div" and b.expand:
-            found = shortcuts.quotient(b, node, lambda n: self.value(n, asg))
+        if op in shortcuts.KINDS and b.expand:
+            found = shortcuts.KINDS[op](b, node, lambda n: self.value(n, asg))
             if found is not None:
                 return found
         args = [self.value(s, asg) for s in node.src]

@@ -1,12 +1,12 @@
 """a / sqrt(x), and a / (x sqrt(x)), in lanes without a root or a division, where x is known to be a positive normal number.
 
-A vector of AVX-512 takes about twenty cycles for a division and as many for a root, and that unit does nothing else
-meanwhile; thirteen other instructions take seven. (With shorter vectors and half the registers both take as long, and
-the root stays.) Here the bits of x give a first guess within 3.5 % (C. Lomont, "Fast inverse square root", 2003), one step of third
-order (1 − e)^(−1/2) = 1 + e/2 + 3e²/8 + … leaves 2^-13, and one of Newton's less than a rounding. The result is within
+A vector takes up to twenty cycles for a division and as many for a root, and that unit does nothing else meanwhile.
+x86-64 has an instruction that guesses 1 / sqrt(x) in float32 to twelve bits (`root_guess`); one step of third order
+(1 − e)^(−1/2) = 1 + e/2 + 3e²/8 + … leaves less than a rounding. In float64 the bits of x give a first guess within
+3.5 % (C. Lomont, "Fast inverse square root", 2003); two such steps and one of Newton's follow. The result is within
 2 ulp. Zero and subnormal numbers would need more, so x must be a sum of what is not negative and of a positive constant
 (softened distances, variances with an epsilon); or the step is one that is computed for ordinary arguments first
-(`emit.quickly`). There it pays in float64 for AVX2 as well, with one more step of third order."""
+(`emit.quickly`), as it is in float64 on processors with fma."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from ..program.builder import Builder
 from ..program.program import Val
 from .float_emitter import FloatEmitter
 
-GUESS, GUESS64 = 0x5F3759DF, 0x5FE6EB50C7B537A9
+GUESS64 = 0x5FE6EB50C7B537A9
+LARGEST = 0x7F7FFFFF
+"""The bits of the largest number of float32."""
 NORMAL = 2.0**-126
 """The least normal number."""
 _FACTORS = 3
@@ -66,7 +68,7 @@ def powers(node: Node) -> tuple[Node, int] | None:
 def over_root(b: Builder, node: Node, value: Callable[[Node], Val]) -> Val | None:
     """A quotient by a root, or by an odd power of one, as a product, where that is quicker; None where it is not. `value` evaluates
     operands."""
-    found = powers(node) if "avx512" in b.features else None
+    found = powers(node) if "sse41" in b.features else None
     if found is not None and (square := value(found[0])).lanes > 1:
         inverse: Val | None = reciprocal_root(b, square)
         times = found[1]
@@ -85,22 +87,26 @@ def over_root(b: Builder, node: Node, value: Callable[[Node], Val]) -> Val | Non
 def ordinary_root(b: Builder, x: Val) -> Val | None:
     """1 / sqrt(x) of ordinary numbers; None where others are not looked after, or it is better divided."""
     e = FloatEmitter(b, x)
-    if not e.quick() or ("avx512" if e.dtype is float32 else "fma") not in b.features:
+    if not e.quick() or (e.dtype is not float32 and "fma" not in b.features):
         return None
     e.suppose(e.normal(x))
-    y = e.number(e.op("sub", e.whole(GUESS if e.dtype is float32 else GUESS64), e.op("shr", e.bits(x), e.whole(1))))
-    for last in (False, True) if e.dtype is float32 else (False, False, True):
-        rest = e.fma(e.op("neg", e.op("mul", x, y)), y, e.num(1.0))
-        y = e.fma(e.op("mul", y, rest), e.num(0.5) if last else e.fma(rest, e.num(0.375), e.num(0.5)), y)
-    return y
+    if e.dtype is float32:
+        return _refined(e, x, e.op("root_guess", x))
+    y = e.number(e.op("sub", e.whole(GUESS64), e.op("shr", e.bits(x), e.whole(1))))
+    y = _refined(e, x, _refined(e, x, y))
+    rest = e.fma(e.op("neg", e.op("mul", x, y)), y, e.num(1.0))
+    return e.fma(e.op("mul", y, rest), e.num(0.5), y)
 
 
 def reciprocal_root(b: Builder, x: Val) -> Val:
     """1 / sqrt(x) of a vector of float32 that are normal and positive, infinite (then 0) or NaN."""
     e = FloatEmitter(b, x)
-    y = e.number(e.op("sub", e.whole(GUESS), e.op("shr", e.bits(x), e.whole(1))))
+    # of infinity the guess is 0, and stays that if it is multiplied by a number; a comparison of bits is one instruction
+    finite = e.number(e.op("min", e.bits(x), e.whole(LARGEST)))
+    return _refined(e, finite, e.op("root_guess", x))
+
+
+def _refined(e: FloatEmitter, x: Val, y: Val) -> Val:
+    """A guess of 1 / sqrt(x) after a step of third order: three times as many bits."""
     rest = e.fma(e.op("neg", e.op("mul", x, y)), y, e.num(1.0))
-    y = e.fma(e.op("mul", y, rest), e.fma(rest, e.num(0.375), e.num(0.5)), y)
-    rest = e.fma(e.op("neg", e.op("mul", x, y)), y, e.num(1.0))
-    y = e.fma(e.op("mul", y, rest), e.num(0.5), y)
-    return e.op("select", e.op("eq", x, e.num(math.inf)), e.num(0.0), y)
+    return e.fma(e.op("mul", y, rest), e.fma(rest, e.num(0.375), e.num(0.5)), y)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ..ir import functions
+from ..ir.dtypes import bool_, float32, float64
 from ..ir.functions import FAR, FAR_LOG
 from ..ir.node import Node, walk
 from ..ir.op_names import FUNCTIONS
 from ..program.builder import Builder
 from ..program.program import Val
-from . import trigonometric
+from . import arcs, trigonometric
 from .float_emitter import FloatEmitter
 from .reciprocal_root import over_root
 
@@ -21,6 +23,39 @@ def quotient(b: Builder, node: Node, value: Callable[[Node], Val]) -> Val | None
         x = value(over.src[0])
         return trigonometric.tan(FloatEmitter(b, x), x)
     return over_root(b, node, value)
+
+
+def arc(b: Builder, node: Node, value: Callable[[Node], Val]) -> Val | None:
+    """The atan `node` where it is part of an inverse sine or cosine, or of the angle of a point; None elsewhere."""
+    x = node.src[0]
+    if b.ordinary is None:
+        return None
+    if x.op == "div" and functions.asin(x.src[0]) is node:
+        inner = value(x.src[0])
+        return arcs.asin(FloatEmitter(b, inner), inner)
+    if x.op == "sqrt" and x.src[0].op == "div" and x.src[0].src[1].op == "add":
+        found = next((n for n in x.src[0].src[1].src if n.op != "const" and node in functions.acos(n).src), None)
+        if found is None:
+            return None
+        inner = value(found)
+        return arcs.half_acos(FloatEmitter(b, inner), inner)
+    if x.op == "where" and x.src[2].op == "div" and functions.slope(*x.src[2].src) is x:
+        over, under = (value(n) for n in x.src[2].src)
+        return arcs.angle(FloatEmitter(b, b.splat(over, max(over.lanes, under.lanes))), over, under)
+    return None
+
+
+def sign(b: Builder, node: Node, value: Callable[[Node], Val]) -> Val | None:
+    """Whether the sign of a float is negative, which expressions can only ask by a division: a test of its bits; None for other nodes."""
+    first = node.src[0]
+    if node.dtype is not bool_ or first.op != "lt" or first.src[0].dtype not in (float32, float64):
+        return None
+    if functions.sign_bit(first.src[0]) is not node:
+        return None
+    x = value(first.src[0])
+    e = FloatEmitter(b, x)
+    negative = e.op("lt", b.op("bitcast", x, dtype=e.f.signed), b.const(0, e.f.signed))
+    return e.op("and", negative, e.op("eq", x, x))
 
 
 def ordinary_case(b: Builder, node: Node, value: Callable[[Node], Val]) -> Val | None:
@@ -38,3 +73,7 @@ def ordinary_case(b: Builder, node: Node, value: Callable[[Node], Val]) -> Val |
         return None
     b.ordinary.append(holds)
     return value(usual)
+
+
+KINDS = {"div": quotient, "atan": arc, "or": sign}
+"""What may know a better way for an operator."""

@@ -18,6 +18,7 @@ from .axis_plan import AxisPlan, Part
 from .interior import interior
 from .nests import Item, Nest, flat
 from .opt import Opts
+from .places import ExtremePlace
 from .plans import DotPlan, RollPlan, StagePlan, TensorPlan, ThreadAxis
 
 
@@ -25,7 +26,8 @@ from .plans import DotPlan, RollPlan, StagePlan, TensorPlan, ThreadAxis
 class Loops:
     """How every axis is cut, in which order loops run, what is kept where, and what is asked of that. `marks`: what
     options noted for later, option → {what it is on: its argument}. `siblings`: the names of reductions that run in one loop, by loop;
-    they are neighbours among the items, over the same axes."""
+    they are neighbours among the items, over the same axes. `places`: of such reductions, each that is the place of an extreme;
+    its nest has the index alone."""
 
     kernel: Kernel
     opts: Opts
@@ -47,6 +49,7 @@ class Loops:
     tensors: dict[str, TensorPlan] = field(default_factory=dict)
     rings: Mapping[str, RollPlan] = field(default_factory=dict)
     siblings: tuple[tuple[str, ...], ...] = ()
+    places: Mapping[str, ExtremePlace] = field(default_factory=dict)
 
     def marked(self, op: str) -> Mapping[str, object]:
         """What the options of a name noted: what each is on, and its argument."""

@@ -138,6 +138,7 @@ _TABLE = (
     _elementwise("fma", NUMBERS, 3, commutes=True),
     _elementwise("scale2", FLOATS, 2),
     _elementwise("exp2", FLOATS, 1),
+    _elementwise("root_guess", FLOATS, 1),
     _elementwise("idiv", INTEGERS, 1, attribute="positive", sign="//"),
     _elementwise("imod", INTEGERS, 1, attribute="positive", sign="%"),
     _elementwise("quot", INTEGERS, 2, unit="divider"),

@@ -10,7 +10,8 @@ Operations (a, b, c are Vals; vectors are element-wise; comparisons give bool). 
     give either; div is float only neg abs sqrt floor round         round = nearest even; floor and round keep the
     float type fma         a*b + c, one rounding scale2      a · 2^b, one rounding; b whole or NaN (or -inf where a is
     0); from `expand` for targets with avx512 only exp2        2^x of float32 within 2 ulp (interpreted: correctly rounded but
-    for rare ties); from `expand` for NVIDIA GPUs only idiv imod   floor division / remainder of an index by the positive
+    for rare ties); from `expand` for NVIDIA GPUs only root_guess  1/√x of normal float32 above 0 within a part in 2700
+    (bits are the processor's; interpreted: rounded to 12 bits); for x86-64 only, refined by who asks idiv imod   floor division / remainder of an index by the positive
     int `attr` quot        a / b of integers rounded towards 0; 0 where b is 0, and the least number by -1 is itself lt le eq ne and or not xor shl shr   shr is arithmetic on signed, logical on unsigned types; and/or/xor
     also on ints select      (cond, a, b) cast        to out.dtype: float→int truncates (saturation not required),
     int→int wraps, bool→number 0/1, nearest even bitcast     same size exp expm1 log log1p tanh erf sin cos atan trunc     only in Programs lowered

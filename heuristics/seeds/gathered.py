@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Set
+from itertools import chain
 
 from ...ir.buffer import loads
 from ...ir.kernel import Kernel
@@ -31,11 +32,12 @@ from .contractions import best_contractions
 from .effects import EXACT
 from .folds import fold_seeds
 from .gpu.candidates import gpu_candidates
-from .groups import groups, paired_sums
+from .groups import groups, paired_results, paired_sums
 from .legal import Trials
 from .narrow import narrow_sums
 from .neighbours import neighbour_tiles
 from .phased import phase_seeds
+from .placed import joined_places
 from .rows import columns, scans, transposed, windows
 from .scaled_groups import scaled_groups
 from .scatters import private_copies
@@ -58,7 +60,7 @@ def seeds(kernel: Kernel, target: Target, threads: int = 1, allowed: Set[str] = 
     if target.kind == "gpu":
         found |= dict.fromkeys(gpu_candidates(trials, allowed)[:KEPT])
         return list(found | {(): None})
-    each = list(streamed(trials, threads, _candidates(trials, threads)))
+    each = list(streamed(trials, threads, joined_places(trials, threads, _candidates(trials, threads))))
     if any(b.constant for b in kernel.inputs):
         found |= dict.fromkeys(_ranked(trials, threads, constant_seeds(kernel, target, threads, each))[:4])
     for opts in each:
@@ -130,7 +132,7 @@ def _candidates(trials: Trials, threads: int) -> Iterable[Opts]:
         *neighbour_tiles(kernel, target, threads, lanes),
         *scans(kernel, lanes, threads),
         *narrow_sums(kernel, target, lanes),
-        *paired_sums(kernel, target, threads, lanes),
+        *chain(paired_sums(kernel, target, threads, lanes), paired_results(kernel, target, threads, lanes)),
         *scaled_groups(kernel, target, threads, lanes),
         *chain_guesses(kernel, target, threads, lanes),
     ):

@@ -98,6 +98,18 @@ def paired_sums(kernel: Kernel, target: Target, threads: int, lanes: int) -> Ite
         yield (*wide, *rest)
 
 
+def paired_results(kernel: Kernel, target: Target, threads: int, lanes: int) -> Iterator[Opts]:
+    """Long sums whose results are what groups are read for (a filter of complex samples): lanes over the results, and the sums of
+    the components in one loop. Perhaps illegal; none where nothing lies in groups along results."""
+    long = [n for n in nests(kernel) if n.kind == "reduce" and prod(map(extent, n.reduce_axes)) > SHORT]
+    along = next((a for a in shared_axes(kernel) if extent(a) >= lanes and long and all(_pairs(kernel, n, a) for n in long)), None)
+    if along is None:
+        return
+    rest = tuple(o for o in rows(kernel, target, threads, 1, False) if o.op in ("PARALLEL", "FUSE"))
+    for vectors in (2, 4, 1):
+        yield (opt("UPCAST", site_name(along), fit(extent(along), vectors * lanes)), *rest)
+
+
 def _pairs(kernel: Kernel, nest: Nest, axis: Node) -> bool:
     """Whether a nest reads components of groups along an axis, and nothing further apart."""
     steps = [x.stride(axis) for x in accesses(kernel, nest) if not x.store]

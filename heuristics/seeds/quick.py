@@ -26,11 +26,12 @@ from .folds import fold_seeds
 from .gathered import gathers, owners, row_lanes, work
 from .gpu.candidates import buildable
 from .gpu.quick import gpu_wishes
-from .groups import groups
+from .groups import groups, paired_results
 from .legal import Trials
 from .narrow import narrow_sums
 from .neighbours import neighbour_tiles
 from .phased import joined, phase_seeds
+from .placed import joined_places
 from .quick_contractions import ask_contractions
 from .rows import columns, scans, transposed, windows
 from .scaled_groups import scaled_groups
@@ -95,7 +96,7 @@ def quick_seeds(kernel: Kernel, target: Target, threads: int = 1, allowed: Set[s
         choice.ask_all(gpu_wishes(kernel, target, allowed))
         return list(dict.fromkeys((*choice.best_first(), ())))
     _of_processor(choice, kernel, target)
-    found = choice.best_first()
+    found = list(joined_places(choice.trials, threads, choice.best_first()))
     packed = _Choice(kernel, target, threads)
     if any(b.constant for b in kernel.inputs):
         packed.ask_all(constant_seeds(kernel, target, threads, found[:1]))
@@ -174,6 +175,7 @@ def _row_wishes(kernel: Kernel, target: Target, threads: int, lanes: int) -> Ite
         _picked(windows(kernel, lanes), (3, 5, 1, 0)),
         _picked(scans(kernel, lanes, threads), (2, 4, 0)),
         _picked(narrow_sums(kernel, target, lanes), (1, 3)),
+        _picked(paired_results(kernel, target, threads, lanes), (0, 1)),
         _picked(scaled_groups(kernel, target, threads, lanes), (0, 1)),
         _picked(neighbour_tiles(kernel, target, threads, lanes), (0, 1)),
         _picked(chain_guesses(kernel, target, threads, lanes), (0, 2, 1)),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate, pairwise
 
 from ...ir.node import Node
 from ...opts.axis_plan import Part
@@ -38,6 +37,8 @@ class Accumulators:
         dot = low.sched.dots.get(n.name)
         self.dot = Dot(low, n, ev, dot) if dot is not None else None
         self.masks: list[Node] = []
+        self.final: list[Val] = []
+        """What the loops ended with, where several reductions share them."""
 
     def identity(self) -> Val:
         """The starting value of an accumulator."""
@@ -133,28 +134,3 @@ class Accumulators:
         conds = ev.guards(array, self.n.axes)
         for key, v in results.items():
             ev.write(array.mem, array.address(self.low.point(array)), dict(key), v, conds)
-
-
-def run_together(
-    low: Lowering, each: Sequence[Accumulators], loops: Sequence[Part], starts: Sequence[list[Val]], empty: bool
-) -> list[list[Val]]:
-    """Accumulate several reductions through the same loops: for each element all of them, so that what they have in common is used at
-    once."""
-    if empty:
-        return list(starts)
-    ends = list(accumulate((len(s) for s in starts), initial=0))
-
-    def steps(carried: list[Val]) -> list[Val]:
-        accs = list(carried)
-        for a in each:
-            a.begin()
-        for u in each[0].ev.assignments(each[0].unrolled):
-            for i in range(max(len(a.keys) for a in each)):
-                for a, at in zip(each, ends, strict=False):
-                    if i < len(a.keys):
-                        s, p = a.keys[i]
-                        accs[at + i] = a.step(accs[at + i], {**s, **p, **u})
-        return accs
-
-    final = carry(low, loops, [v for s in starts for v in s], steps)
-    return [final[lo:hi] for lo, hi in pairwise(ends)]

@@ -15,16 +15,20 @@ from ...program.program import Val
 from ..expr import NestEval
 from ..lowering import Lowering
 from ..storage import Registers
-from .accumulators import Accumulators, run_together
+from .accumulators import Accumulators
 from .alias import alias
 from .fills import prepare_fills
 from .loops import through
 from .mma import TensorAccumulators
 from .partials import across_threads
+from .places import PlaceAccumulators
+from .together import run_together
 from .wgmma import WarpgroupAccumulators
 
 
 def _accumulators(low: Lowering, n: Nest) -> type[Accumulators]:
+    if n.name in low.sched.places:
+        return PlaceAccumulators
     t = low.sched.tensors.get(n.name)
     return Accumulators if t is None else WarpgroupAccumulators if t.row.unit > low.sched.target.warp else TensorAccumulators
 

@@ -2,7 +2,9 @@
 
 Written as separate values (three components of a force, a sum and a maximum of one row), sibling reductions are loops of
 their own, and each computes again what they have in common. In one loop, an input is read once and an equal
-subexpression is computed once, for as many more registers as there are more accumulators."""
+subexpression is computed once, for as many more registers as there are more accumulators.
+
+The place of an extreme (`opts.places`) needs the extreme, and joins it all the same: it is kept up to date beside it."""
 
 from __future__ import annotations
 
@@ -11,7 +13,6 @@ from dataclasses import replace
 
 from ...ir.errors import OptError
 from ...ir.kernel import Kernel
-from ...ir.node import Node
 from ...ir.operators import substitute
 from ...targets import Target
 from ..axis_plan import AxisPlan
@@ -19,6 +20,7 @@ from ..builder import ScheduleBuilder
 from ..neighbourhood import Neighbourhood
 from ..nests import Item, Nest, flat, plain
 from ..opt import Opt, Opts, opt
+from ..places import ExtremePlace, place_of
 from ..registry import Doc, Option
 from ..schedule import Scheduled
 
@@ -30,16 +32,17 @@ def act(b: ScheduleBuilder, o: Opt) -> None:
     b.mark(o)
 
 
-def siblings(items: Sequence[Item], family: str) -> list[list[Nest]]:
+def siblings(items: Sequence[Item], family: str, places: bool = False) -> list[list[Nest]]:
     """The reductions over `family` that may run in one loop, in groups of two or more: over the same points, and over axes of the same
-    families; none of them, nor what stands between them and the first, makes what a later one reads."""
+    families; none of them, nor what stands between them and the first, makes what a later one reads. With `places` a later one may
+    be the place of an extreme in the group."""
     groups: list[list[Nest]] = []
     late: list[set[str]] = []  # what is made from the first of a group on
     for item in items:
         made = {name for n in flat([item]) for name in n.made}
         joined = False
         for group, names in zip(groups, late, strict=True):
-            if not joined and isinstance(item, Nest) and _alike(group[0], item) and not any(r.arg in names for r in item.refs):
+            if not joined and isinstance(item, Nest) and _alike(group[0], item) and not _needs(item, names, group, places):
                 group.append(item)
                 joined = True
             names |= made
@@ -47,6 +50,21 @@ def siblings(items: Sequence[Item], family: str) -> list[list[Nest]]:
             groups.append([item])
             late.append(set(made))
     return [g for g in groups if len(g) > 1]
+
+
+def _needs(n: Nest, names: set[str], group: Sequence[Nest], places: bool) -> bool:
+    """Whether a nest reads what is made from the first of a group on, other than as the place of an extreme that is in it."""
+    place = _place(n, group) if places else None
+    return any(r.arg in names and (place is None or r.arg != place.extreme) for r in n.refs)
+
+
+def _place(n: Nest, group: Sequence[Nest]) -> ExtremePlace | None:
+    return next((p for m in group if (p := place_of(n, m)) is not None), None)
+
+
+def _has_places(target: Target) -> bool:
+    """Threads of a group combine reductions one by one, so places are for processors' own loops."""
+    return target.kind != "gpu" and not target.groups
 
 
 def _reduces(n: Nest, family: str) -> bool:
@@ -60,16 +78,29 @@ def _alike(first: Nest, n: Nest) -> bool:
 
 def finish(s: Scheduled, b: ScheduleBuilder) -> Scheduled:
     """The schedule with siblings next to each other, all over the axes of the first."""
-    items, names = list(s.items), list(s.siblings)
+    items, names, places = list(s.items), list(s.siblings), dict(s.places)
     for on in s.marked("FUSE"):
         family = next(a.arg.family for a in b.plans if on in (a.arg.name, a.arg.family))
-        found = [g for g in siblings(items, family) if not any(n.name in done for n in g for done in names)]
+        found = [g for g in siblings(items, family, _has_places(s.target)) if not any(n.name in done for n in g for done in names)]
         if not found:
             raise OptError(f"FUSE({on}): no two reductions over {on} run over the same points without needing each other")
         for group in found:
+            places |= {n.name: p for n in group if (p := _place(n, group)) is not None}
             items = _joined(s, on, items, group)
             names.append(tuple(n.name for n in group))
-    return replace(s, items=tuple(items), siblings=tuple(names))
+    return replace(s, items=tuple(items), siblings=tuple(names), places=places)
+
+
+def check(s: Scheduled) -> None:
+    """Raise OptError where an extreme would wait in memory, and not beside its place."""
+    for n in s.nests:
+        if n.name not in s.places:
+            continue
+        reducing = [p.axis in n.reduce_axes for p in s.loops(n)]
+        if reducing != sorted(reducing):
+            raise OptError(
+                f"FUSE: {n.name} is the place of {s.places[n.name].extreme}; keep the loops over {n.reduce_axes[0].arg.name} innermost"
+            )
 
 
 def _joined(s: Scheduled, on: str, items: list[Item], group: list[Nest]) -> list[Item]:
@@ -81,21 +112,27 @@ def _joined(s: Scheduled, on: str, items: list[Item], group: list[Nest]) -> list
     out: list[Item] = []
     for item in items:
         if item is first:
-            out += [first, *(_over(s, on, n, first.reduce_axes) for n in rest)]
+            out += [first, *(_over(s, on, n, group) for n in rest)]
         elif not any(item is n for n in rest):
             out.append(item)
     return out
 
 
-def _over(s: Scheduled, on: str, n: Nest, axes: tuple[Node, ...]) -> Nest:
-    """A nest over other sites of its reduce axes, which must be cut alike."""
-    if n.reduce_axes == axes:
-        return n
+def _over(s: Scheduled, on: str, n: Nest, group: Sequence[Nest]) -> Nest:
+    """A nest over the sites of the reduce axes that the first of its group has, which must be cut alike. Of the place of an extreme
+    only its index is left."""
+    axes = group[0].reduce_axes
     for mine, other in zip(n.reduce_axes, axes, strict=True):
         if _cuts(s.plans[mine]) != _cuts(s.plans[other]):
             raise OptError(
                 f"FUSE({on}): {mine.arg.name} and {other.arg.name} are cut differently; name the family {mine.arg.family} instead"
             )
+    place = _place(n, group)
+    if place is not None:
+        own = next(m for m in group if m.name == place.extreme).reduce_axes
+        return replace(n, reduce_axes=axes, expr=substitute(place.index, dict(zip(own, axes, strict=True))))
+    if n.reduce_axes == axes:
+        return n
     table = dict(zip(n.reduce_axes, axes, strict=True))
     return replace(n, reduce_axes=axes, expr=substitute(n.expr, table))
 
@@ -107,14 +144,18 @@ def _cuts(plan: AxisPlan) -> list[tuple[object, ...]]:
 def propose(near: Neighbourhood) -> Iterator[Opts]:
     """Each family that has siblings."""
     for family in dict.fromkeys(a.arg.family for n in near.schedule.nests for a in n.reduce_axes):
-        if ("FUSE", family) not in near.taken and not near.schedule.phases and siblings(near.schedule.items, family):
+        if (
+            ("FUSE", family) not in near.taken
+            and not near.schedule.phases
+            and siblings(near.schedule.items, family, _has_places(near.target))
+        ):
             yield (opt("FUSE", family),)
 
 
 def with_rows(kernel: Kernel, target: Target) -> Opts:
     """Each family that has siblings: they read the same rows."""
     families = dict.fromkeys(a.arg.family for v in kernel.values.values() for a in v.reduce_axes)
-    return tuple(opt("FUSE", str(f)) for f in families if siblings(plain(kernel), f))
+    return tuple(opt("FUSE", str(f)) for f in families if siblings(plain(kernel), f, _has_places(target)))
 
 
 FUSE = Option(
@@ -128,10 +169,12 @@ FUSE = Option(
         Doc(
             "FUSE(axis)",
             "Run reductions over the axis that do not need each other in one loop, and compute once what they have in common: the sums of "
-            "three components, a sum and a maximum of one row. Their sites must be cut alike.",
+            "three components, a sum and a maximum of one row. Their sites must be cut alike. The place of an extreme, written as the least "
+            "index at which something equals its own maximum or minimum, is kept beside the extreme.",
         ),
     ),
     act=act,
+    check=check,
     finish=finish,
     propose=propose,
     with_rows=with_rows,

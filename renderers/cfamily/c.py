@@ -199,6 +199,11 @@ class CEmitter(CFamilyEmitter):
             raise BuildError(f"{self.target.name} has no scale2 (it lacks avx512): lower the kernel for this target")
         return f"{helpers.scale2(self, form, width)}({x}, {n})"
 
+    def root_guess(self, x: str, form: DType, width: int) -> str:
+        if self.target.arch != "x86_64" or form is not float32:
+            raise BuildError(f"{self.target.name} has no root_guess of {form}: lower the kernel for this target")
+        return f"{helpers.root_guess(self, width)}({x})"
+
     def aligned(self, pointer: str, size: int) -> str:
         return f"((__UINTPTR_TYPE__){pointer} & {size - 1}) == 0"
 

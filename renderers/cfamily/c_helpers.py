@@ -95,6 +95,27 @@ def scale2(e: CFamilyEmitter, form: DType, width: int) -> str:
     )  # fmt: skip
 
 
+def root_guess(e: CFamilyEmitter, width: int) -> str:
+    """rsqrtps, or AVX-512's vrsqrt14ps."""
+    v, whole = e.type(float32, width), min(e.target.vector_bytes // 4, max(4, 1 << (width - 1).bit_length()))
+    r = e.type(float32, whole)
+    if "avx512" in e.target.features:
+        what = f"__builtin_ia32_rsqrt14ps{32 * whole}_mask(x, x, -1)"
+    else:
+        what = f"__builtin_ia32_rsqrtps{'256' if whole == 8 else ''}(x)"
+    return _define(
+        e, f"root_guess_{v}", f"{v} root_guess_{v}({v} a)",
+        f"for (int i = 0; i < {width}; i += {whole}) {{",
+        f"    int n = 4 * ({width} - i < {whole} ? {width} - i : {whole});",
+        f"    {r} x = {{0}};",
+        "    __builtin_memcpy(&x, (char *)&a + 4 * i, n);",
+        f"    x = {what};",
+        "    __builtin_memcpy((char *)&a + 4 * i, &x, n);",
+        "}",
+        "return a;",
+    )  # fmt: skip
+
+
 def _builtin(e: CFamilyEmitter, table: dict[tuple[int, int], str], form: DType, width: int) -> str | None:
     """gcc's name of an instruction on vectors of a size that the target has."""
     size = form.size * width

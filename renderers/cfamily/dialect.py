@@ -91,6 +91,10 @@ class Dialect(ABC):
         """2^x within 2 ulp."""
         raise BuildError(f"{self.LANGUAGE.title} has no exp2: lower the kernel for the target it is rendered for")
 
+    def root_guess(self, x: str, form: DType, width: int) -> str:
+        """1/√x within a part in 2700."""
+        raise BuildError(f"{self.LANGUAGE.title} has no root_guess: lower the kernel for the target it is rendered for")
+
     @abstractmethod
     def aligned(self, pointer: str, size: int) -> str:
         """Whether an address is a multiple of `size`."""

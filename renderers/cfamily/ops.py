@@ -123,6 +123,12 @@ def _exp2(e: CFamilyEmitter, s: Instr) -> None:
     each(e, s, out, work, lambda w, x: e.exp2(x, work, w))
 
 
+def _root_guess(e: CFamilyEmitter, s: Instr) -> None:
+    check(s)
+    out, work = s.result, form(s.result.dtype)
+    each(e, s, out, work, lambda w, x: e.root_guess(x, work, w))
+
+
 def _shift(e: CFamilyEmitter, s: Instr) -> None:
     out, work = begin(e, s)
     u = UNSIGNED[max(4, work.size)]
@@ -225,6 +231,7 @@ _EVERY: Table = {
     "fma": _fma,
     "scale2": _scale2,
     "exp2": _exp2,
+    "root_guess": _root_guess,
     "select": _select,
     "cast": conversions.cast,
     "bitcast": conversions.bitcast,

@@ -12,7 +12,7 @@ from ...targets.instructions import BY_NAME
 from . import half
 from .division import divmod_, quot, unsupported
 from .emitter import LlvmEmitter
-from .scale import scale2
+from .scale import root_guess, scale2
 from .types import SCALAR, constant, splat, type_of, vector
 
 _BINARY = {
@@ -263,6 +263,7 @@ OPS: dict[str, Callable[[LlvmEmitter, Instr], str]] = {
     "fma": _fma,
     "scale2": scale2,
     "exp2": _exp2,
+    "root_guess": root_guess,
     "select": _select,
     "cast": _cast,
     "bitcast": _bitcast,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tilewright import targets
 from tilewright.interp import run
-from tilewright.ir import Kernel, KernelBuilder, Node, cos, dtype, exp, log, log1p, sin, sqrt, tan
+from tilewright.ir import Kernel, KernelBuilder, Node, cos, dtype, exp, expm1, log, log1p, sin, sqrt, tan
 from tilewright.ir.in_place import in_place
 from tilewright.lower import lower
 from tilewright.opts import Opt
@@ -22,6 +22,7 @@ LANES = 8
 ROOT: Callable[[Node], Node] = lambda x: 3.0 / sqrt(x)  # noqa: E731
 FUNCTIONS: dict[str, tuple[Callable[[Node], Node], Callable[[np.ndarray], np.ndarray], tuple[float, float], float]] = {
     "exp": (exp, np.exp, (-80, 80), 1.0),
+    "expm1": (expm1, np.expm1, (-80, 80), 2.1),
     "log": (log, np.log, (1e-3, 1e3), 1.0),
     "log1p": (log1p, np.log1p, (-0.9, 50), 1.4),
     "sin": (sin, np.sin, (-1e4, 1e4), 1.9),

@@ -1,0 +1,1 @@
+"""`tune fleet` and `tune run --fleet`: tuning on many machines."""

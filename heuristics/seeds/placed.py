@@ -1,0 +1,59 @@
+"""Seeds for kernels that ask where an extreme is: the search for the place joins the loop of the extreme (`opts.places`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from ...ir.kernel import Kernel
+from ...opts.nests import Nest, plain
+from ...opts.opt import Opts, opt
+from ...opts.places import place_of
+from ...targets import Target
+from ..model import estimate
+from .legal import Trials
+
+
+def places(kernel: Kernel, target: Target) -> dict[str, str]:
+    """The axes over which some place and its extreme are searched, each with the family that both are in."""
+    if target.kind == "gpu" or target.groups:
+        return {}
+    found: dict[str, str] = {}
+    seen: list[Nest] = []
+    for n in plain(kernel):
+        if isinstance(n, Nest):
+            extreme = next((m for m in seen if place_of(n, m) is not None), None)
+            if extreme is not None and n.reduce_axes[0].arg.family == extreme.reduce_axes[0].arg.family:
+                found |= {a.arg.name: str(a.arg.family) for a in (*extreme.reduce_axes, *n.reduce_axes)}
+            seen.append(n)
+    return found
+
+
+MOST = 4
+"""Schedules that are tried with places joined."""
+
+
+def joined_places(trials: Trials, threads: int, found: Iterable[Opts]) -> Iterator[Opts]:
+    """Schedules, the first few each after one like it in which places join their extremes, where the model thinks that quicker."""
+    joins = places(trials.kernel, trials.target)
+    for at, opts in enumerate(found):
+        if joins and at < MOST and not any(o.op == "FUSE" for o in opts):
+            wishes = [w for wish in _joined(opts, joins) if (w := trials.legal(wish)) is not None and any(o.op == "FUSE" for o in w)]
+            times = {w: estimate(trials.apply(w), threads) for w in wishes}
+            best = min(times, key=times.__getitem__, default=None)
+            alone = trials.legal(opts)
+            if best is not None and (alone is None or times[best] < estimate(trials.apply(alone), threads)):
+                yield best
+        yield opts
+
+
+def _joined(opts: Opts, joins: dict[str, str]) -> Iterator[Opts]:
+    """A schedule with places in the loops of their extremes; with half of each register tile too, since there are twice as many
+    accumulators."""
+    alike = tuple(dict.fromkeys(replace(o, on=joins.get(o.on, o.on)) for o in opts))
+    fuse = tuple(opt("FUSE", family) for family in dict.fromkeys(joins.values()))
+    yield (*alike, *fuse)
+    for i, o in enumerate(alike):
+        if o.op == "UPCAST" and isinstance(o.arg, int) and o.on not in joins.values() and o.arg % 2 == 0:
+            half = (opt("UPCAST", o.on, o.arg // 2),) if o.arg > 2 else ()
+            yield (*alike[:i], *half, *alike[i + 1 :], *fuse)

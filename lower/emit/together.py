@@ -1,0 +1,45 @@
+"""Several reductions through the same loops."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+
+from ...opts.axis_plan import Part
+from ...program.program import Val
+from ..lowering import Lowering
+from .accumulators import Accumulators
+from .loops import carry
+from .places import PlaceAccumulators, of_extremes
+
+
+def run_together(
+    low: Lowering, each: Sequence[Accumulators], loops: Sequence[Part], starts: Sequence[list[Val]], empty: bool
+) -> list[list[Val]]:
+    """Accumulate several reductions through the same loops: for each element all of them, so that what they have in common is used at
+    once; places before their extremes, which they compare with."""
+    of_extremes(each)
+    if empty:
+        return list(starts)
+    ends = list(accumulate((len(s) for s in starts), initial=0))
+    first = dict(zip(each, ends, strict=False))
+    members = sorted(each, key=lambda a: not isinstance(a, PlaceAccumulators))
+
+    def steps(carried: list[Val]) -> list[Val]:
+        accs = list(carried)
+        for a in each:
+            a.begin()
+        for u in each[0].ev.assignments(each[0].unrolled):
+            for i in range(max(len(a.keys) for a in each)):
+                for a in members:
+                    if i < len(a.keys):
+                        if isinstance(a, PlaceAccumulators) and a.of is not None:
+                            a.before = accs[first[a.of] + i]
+                        s, p = a.keys[i]
+                        accs[first[a] + i] = a.step(accs[first[a] + i], {**s, **p, **u})
+        return accs
+
+    final = carry(low, loops, [v for s in starts for v in s], steps)
+    for a, (lo, hi) in zip(each, pairwise(ends), strict=True):
+        a.final = final[lo:hi]
+    return [a.final for a in each]

@@ -1,0 +1,75 @@
+"""Inverse sines, cosines and angles for ordinary arguments first: right there, and right for what is not ordinary beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from tilewright import targets
+from tilewright.interp import run
+from tilewright.ir import KernelBuilder, Node, dtype
+from tilewright.ir.functions import acos, asin, atan2, copysign
+from tilewright.ir.kernel import Kernel
+from tilewright.lower import lower
+from tilewright.opts import apply, parse
+from tilewright.program.program import For, Instr, Program, statements
+
+AVX2 = targets.named("avx2")
+SSE = replace(AVX2, name="sse", features=frozenset({"sse41"}), vector_bytes=16)
+SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, np.inf, -np.inf, np.nan, 1e-40, -1e-40, 3e38]
+
+
+def binary(f: Callable[[Node, Node], Node], n: int, kind: str) -> Kernel:
+    kb = KernelBuilder("binary")
+    i = kb.axis("n", n)
+    x, z = kb.input("x", (n,), dtype(kind)), kb.input("z", (n,), dtype(kind))
+    kb.store("y", dtype(kind), (n,), (i,), f(x[i], z[i]))
+    return kb.build()
+
+
+def lowered(f: Callable[[Node, Node], Node], n: int, kind: str, target: targets.Target) -> Program:
+    return lower(apply(binary(f, n, kind), parse("Un16"), target))
+
+
+CASES: dict[str, tuple[Callable[[Node, Node], Node], Callable[[Any, Any], Any], float, int]] = {
+    "asin": (lambda x, z: asin(x), lambda x, z: np.arcsin(x), 2.3, 0),
+    "acos": (lambda x, z: acos(x), lambda x, z: np.arccos(x), 1.7, 0),
+    "atan2": (atan2, np.arctan2, 2.2, 1),
+    "copysign": (copysign, np.copysign, 0.0, 0),
+}
+"""Ours, NumPy's, units in the last place, and divisions of a vector of what is computed first."""
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("kind", ["float32", "float64"])
+@pytest.mark.parametrize("target", [AVX2, SSE], ids=["avx2", "sse"])
+def test_ordinary_and_others(name: str, kind: str, target: targets.Target) -> None:
+    ours, numpy, bound, _ = CASES[name]
+    rng = np.random.default_rng(2)
+    x, z = (rng.uniform(-1, 1, 400).astype(kind) for _ in range(2))
+    with np.errstate(all="ignore"):
+        special = np.array(SPECIAL).astype(kind)
+        x[200 : 200 + 13 * 13], z[200 : 200 + 13 * 13] = np.repeat(special, 13), np.tile(special, 13)
+        y = np.empty_like(x)
+        run(lowered(ours, len(x), kind, target), {"x": x, "z": z, "y": y})
+        wide = np.float64 if kind == "float32" else np.longdouble
+        z = np.where(np.isnan(z), 1.0, z).astype(kind) if name == "copysign" else z  # the sign of no number counts as positive
+        want = numpy(x.astype(wide), z.astype(wide))
+        rounded = want.astype(kind)
+        same = (y == rounded) & (np.signbit(y) == np.signbit(rounded)) | (np.isnan(y) & np.isnan(rounded))
+        unit = np.spacing(np.abs(rounded)).astype(wide)
+        error = np.where(same, 0, np.where(y == 0, np.inf, np.abs(y - want) / unit))
+    assert not np.isnan(error).any() and error.max() <= bound, (x[error.argmax()], z[error.argmax()], error.max())
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_divisions_are_few(name: str) -> None:
+    """A sign takes none, and an angle one for what is ordinary."""
+    ours, _, _, divisions = CASES[name]
+    body = lowered(ours, 64, "float32", AVX2).phases[0].body
+    loop = next(s for s in body.stmts if isinstance(s, For))
+    assert sum(isinstance(s, Instr) and s.op == "div" for s in loop.body.stmts) == 2 * divisions
+    assert name != "copysign" or all(not isinstance(s, Instr) or s.op != "div" for s in statements(body))
