@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
 
 from ...opts.computed import all_contractions
 from ...opts.opt import Opts, opt
 from ...opts.pages import buffer_bytes, is_far
-from ...opts.structure import lane_axis
+from ...opts.structure import accesses
 from ..model import estimate
 from .legal import Trials
 
@@ -37,11 +36,15 @@ def streamed(trials: Trials, threads: int, found: Iterable[Opts]) -> Iterator[Op
 
 
 def _few_rows(trials: Trials, opts: Opts) -> bool:
-    """Whether every nest stores a few rows at most side by side."""
+    """Whether every nest stores a few runs of consecutive elements at most side by side."""
     state = trials.apply(opts)
     for n in state.nests:
-        if n.kind == "store":
-            lane = lane_axis(trials.kernel, n)
-            if math.prod(state.plans[a].copies for a in n.axes if a is not lane) > ROWS:
-                return False
+        for x in accesses(trials.kernel, n):
+            if x.store:
+                run, rows = 1, 1
+                for a in sorted(n.axes, key=lambda a: x.stride(a) or 0):
+                    together = x.stride(a) == run
+                    run, rows = (run * state.plans[a].copies, rows) if together else (run, rows * state.plans[a].copies)
+                if rows > ROWS:
+                    return False
     return True
